@@ -1,0 +1,70 @@
+"""CopyNet (Gu, Lu, Li, Li, ACL 2016) as ordinary Transformers models.
+
+Importing the package registers model and tokenizer with the Auto classes. Everything else is loaded when first used.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from transformers import AutoConfig, AutoModel, AutoModelForSeq2SeqLM, AutoTokenizer
+
+from .configuration_copynet import CopyNetConfig
+from .modeling_copynet import CopyNetForConditionalGeneration, CopyNetModel
+from .tokenization_copynet import CopyNetTokenizer
+
+if TYPE_CHECKING:
+    from .data.lcsts import load_lcsts
+    from .data.pairs import load_pairs
+    from .metrics import CopyMetrics, make_compute_metrics
+    from .visualization import highlight_copies, plot_copy_heatmap
+
+__version__ = "0.1.0"
+
+_LAZY = {
+    "load_lcsts": ".data.lcsts",
+    "load_pairs": ".data.pairs",
+    "CopyMetrics": ".metrics",
+    "make_compute_metrics": ".metrics",
+    "highlight_copies": ".visualization",
+    "plot_copy_heatmap": ".visualization",
+}
+
+__all__ = [
+    "CopyMetrics",
+    "CopyNetConfig",
+    "CopyNetForConditionalGeneration",
+    "CopyNetModel",
+    "CopyNetTokenizer",
+    "highlight_copies",
+    "load_lcsts",
+    "load_pairs",
+    "make_compute_metrics",
+    "plot_copy_heatmap",
+]
+
+
+def _register() -> None:
+    """Makes the Auto classes know CopyNet, and `save_pretrained` put the code beside the weights."""
+    AutoConfig.register("copynet", CopyNetConfig, exist_ok=True)
+    AutoModel.register(CopyNetConfig, CopyNetModel, exist_ok=True)
+    AutoModelForSeq2SeqLM.register(CopyNetConfig, CopyNetForConditionalGeneration, exist_ok=True)
+    AutoTokenizer.register(CopyNetConfig, slow_tokenizer_class=CopyNetTokenizer, exist_ok=True)
+    CopyNetConfig.register_for_auto_class()
+    CopyNetModel.register_for_auto_class("AutoModel")
+    CopyNetForConditionalGeneration.register_for_auto_class("AutoModelForSeq2SeqLM")
+    CopyNetTokenizer.register_for_auto_class("AutoTokenizer")
+
+
+_register()
+
+
+def __getattr__(name: str) -> Any:
+    if name in _LAZY:
+        return getattr(import_module(_LAZY[name], __name__), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *_LAZY])

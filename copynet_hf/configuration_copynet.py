@@ -1,0 +1,175 @@
+"""Configuration of CopyNet (Gu, Lu, Li, Li, ACL 2016, arXiv 1603.06393) and its baselines."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from transformers import PreTrainedConfig
+
+COPY_MECHANISMS = ("copynet", "none")
+READOUT_PARTS = ("state", "context", "embedding", "selective_read")
+
+
+class CopyNetConfig(PreTrainedConfig):
+    """What a CopyNet is made of. Every field has a default; `CopyNetConfig()` has the paper's LCSTS sizes.
+
+    Args:
+        vocab_size: words the model can generate, special ones included. Ids from `vocab_size` on are slots for
+            the unseen words of one row's source, so this must equal `len(tokenizer)`.
+        embedding_size: width of e(y), one table for source and target.
+        hidden_size: width of the decoder state s_t.
+        encoder_hidden_size: width of the encoder state, per direction; h_j is twice as wide.
+        num_hidden_layers: bidirectional GRU layers of the encoder.
+        attention_size: width of the attention's hidden layer, Eq. 3.
+        max_source_oov: K, the number of slots for unseen source words; logits are `vocab_size + K` wide.
+        dropout: on embeddings, encoder states and the readout, in training.
+        copy_mechanism: "copynet", or "none" for the attentive RNN alone (RNNSearch, Bahdanau et al. 2014).
+        attention: whether c_t is the attentive read; if not, c is the encoder's last state, Eq. 1 (Enc-Dec).
+        selective_read: whether s_t is fed with ζ(y_{t-1}), Eq. 9. None: wherever the model copies.
+        readout: what feeds the scores of both modes, out of "state" s_t, "context" c_t, "embedding"
+            e(y_{t-1}) and "selective_read" ζ(y_{t-1}). `("state",)` is Eq. 7 and 8 to the letter; more is
+            the authors' code. None: everything the model has.
+        use_coverage: whether the attention sees where it has been (Σ of past attention; the authors' code adds
+            it after the tanh of Eq. 3, here it goes inside, as in See et al. 2017, Eq. 11).
+        use_fused: whether the encoder's recurrence runs with its gradient written by hand, which is faster; the
+            readable form gives the same numbers.
+        initializer_range: embeddings start uniform in ±this (the authors' 0.1); other weights follow
+            Glorot, recurrent ones are orthogonal.
+        tie_word_embeddings: generate scores use the embedding table, through a projection to its width.
+        pad_token_id, bos_token_id, eos_token_id, unk_token_id, decoder_start_token_id: special ids, all inside
+            the vocabulary.
+
+    Raises:
+        ValueError: a value or a combination that makes no sense, saying what to change.
+    """
+
+    model_type = "copynet"
+    # Source-wide outputs have another width in every batch, which the Trainer cannot put together.
+    keys_to_ignore_at_inference = ["past_key_values", "cross_attentions", "copy_probs"]  # noqa: RUF012 - the base class's own type
+
+    vocab_size: int = 10_000
+    embedding_size: int = 350
+    hidden_size: int = 500
+    encoder_hidden_size: int = 500
+    num_hidden_layers: int = 1
+    attention_size: int = 500
+    max_source_oov: int = 32
+    dropout: float = 0.1
+    copy_mechanism: str = "copynet"
+    attention: bool = True
+    selective_read: bool | None = None
+    readout: list[str] | tuple[str, ...] | None = None
+    use_coverage: bool = False
+    use_fused: bool = True
+    initializer_range: float = 0.1
+    use_cache: bool = True
+    tie_word_embeddings: bool = False
+    is_encoder_decoder: bool = True
+    pad_token_id: int | None = 0
+    bos_token_id: int | None = 1
+    eos_token_id: int | list[int] | None = 2
+    unk_token_id: int = 3
+    decoder_start_token_id: int | None = 1
+
+    def __post_init__(self, **kwargs: Any) -> None:
+        self._check_sizes()
+        if self.copy_mechanism not in COPY_MECHANISMS:
+            raise ValueError(
+                f"copy_mechanism={self.copy_mechanism!r} is unknown: use one of {COPY_MECHANISMS}."
+            )
+        if self.selective_read is None:
+            self.selective_read = self.copies
+        if self.selective_read and not self.copies:
+            raise ValueError(
+                "selective_read=True reads where copy_mechanism copies, and copy_mechanism='none' never does: "
+                "leave selective_read out or set copy_mechanism='copynet'."
+            )
+        if self.use_coverage and not self.attention:
+            raise ValueError("use_coverage=True records the attention: set attention=True or leave it out.")
+        self.readout = self._checked_readout()
+        super().__post_init__(**kwargs)
+        self._check_special_ids()
+
+    @classmethod
+    def synthetic(cls, **kwargs: Any) -> CopyNetConfig:
+        """The paper's sizes for the synthetic rules (section 5.1): 1,000 symbols, GRU 300, embeddings 150."""
+        sizes = {"vocab_size": 1_004, "embedding_size": 150, "max_source_oov": 0}
+        return cls(**{**sizes, **_hidden(300), **kwargs})
+
+    @classmethod
+    def lcsts_char(cls, **kwargs: Any) -> CopyNetConfig:
+        """The paper's sizes for LCSTS in characters (section 5.2): vocabulary 3,000, GRU 500, embeddings 350."""
+        sizes = {"vocab_size": 3_000, "embedding_size": 350, "max_source_oov": 16}
+        return cls(**{**sizes, **_hidden(500), **kwargs})
+
+    @classmethod
+    def lcsts_word(cls, **kwargs: Any) -> CopyNetConfig:
+        """The paper's sizes for LCSTS in jieba words (section 5.2): as in characters, vocabulary 10,000."""
+        sizes = {"vocab_size": 10_000, "embedding_size": 350, "max_source_oov": 40}
+        return cls(**{**sizes, **_hidden(500), **kwargs})
+
+    @property
+    def copies(self) -> bool:
+        """Whether the output distribution has a copy mode."""
+        return self.copy_mechanism != "none"
+
+    @property
+    def memory_size(self) -> int:
+        """Width of h_j: both directions of the encoder."""
+        return 2 * self.encoder_hidden_size
+
+    @property
+    def extended_vocab_size(self) -> int:
+        """Width of the logits: the vocabulary and the slots for unseen source words."""
+        return self.vocab_size + self.max_source_oov
+
+    def _check_sizes(self) -> None:
+        names = "vocab_size embedding_size hidden_size encoder_hidden_size num_hidden_layers attention_size"
+        for name in [*names.split(), "max_source_oov"]:
+            value, least = getattr(self, name), 0 if name == "max_source_oov" else 1
+            if not isinstance(value, int) or isinstance(value, bool) or value < least:
+                raise ValueError(f"{name}={value!r} must be a whole number of at least {least}.")
+        if not 0.0 <= self.dropout < 1.0:
+            raise ValueError(f"dropout={self.dropout} must be at least 0 and below 1.")
+
+    def _checked_readout(self) -> list[str]:
+        available = [part for part in READOUT_PARTS if part != "selective_read" or self.selective_read]
+        if self.readout is None:
+            return available
+        parts = list(self.readout)
+        unknown = [part for part in parts if part not in available]
+        if unknown or "state" not in parts or len(set(parts)) < len(parts):
+            raise ValueError(
+                f"readout={parts} must hold 'state' and may hold, once each, others out of {available} "
+                "('selective_read' only where selective_read is on)."
+            )
+        return [part for part in READOUT_PARTS if part in parts]
+
+    def _check_special_ids(self) -> None:
+        eos = self.eos_token_id if isinstance(self.eos_token_id, list) else [self.eos_token_id]
+        ids = {
+            "pad_token_id": [self.pad_token_id],
+            "bos_token_id": [self.bos_token_id],
+            "eos_token_id": eos,
+            "unk_token_id": [self.unk_token_id],
+            "decoder_start_token_id": [self.decoder_start_token_id],
+        }
+        for name, values in ids.items():
+            for value in values:
+                if value is not None and not 0 <= value < self.vocab_size:
+                    raise ValueError(
+                        f"{name}={value} lies outside the vocabulary of {self.vocab_size}: "
+                        "give it an id below vocab_size."
+                    )
+        if self.decoder_start_token_id is None or self.pad_token_id is None:
+            raise ValueError(
+                "decoder_start_token_id and pad_token_id must be given: decoding starts and rows end on them."
+            )
+
+
+def _hidden(size: int) -> dict[str, int]:
+    """One width for decoder, encoder and attention, as the paper has it."""
+    return {"hidden_size": size, "encoder_hidden_size": size, "attention_size": size}
+
+
+__all__ = ["CopyNetConfig"]

@@ -1,0 +1,221 @@
+"""A made-up task that cannot be done without copying, small enough to be learned in a minute or two.
+
+Requests as one writes them to an assistant are turned into its short answers. What an answer needs are names,
+times, numbers and files that stand in the request and, in validation and test, never in training.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from hashlib import blake2b
+
+import datasets
+
+# "{first} {last}", "{file}", ... are filled in; a number behind a name ({first2}) asks for a second one.
+RULES: tuple[tuple[str, str], ...] = (
+    ("please send {file} to {first} {last} before {time}", "sent {file} to {first} {last} by {time}"),
+    (
+        "could you move the meeting with {first} {last} from {time} to {time2}",
+        "meeting with {last} is now at {time2}",
+    ),
+    (
+        "remind me on {date} that {first} has to call {first2} back",
+        "reminder set : {first2} expects {first} on {date}",
+    ),
+    ("what is the phone number of {first} {last} , is it still {phone} ?", "{last} , {first} : {phone}"),
+    ("rename the file {file} in my folder to {file2} please", "{file} is now called {file2}"),
+    ("my name is {first} {last} and i live in {place}", "hello {first} , how is life in {place} ?"),
+    (
+        "{first} owes me {amount} euros since {date} for the tickets",
+        "debt of {first} : {amount} euros , open since {date}",
+    ),
+    (
+        "book a table for {first} {last} at the restaurant {place} at {time}",
+        "table booked at {place} , {time} , guest {last}",
+    ),
+    (
+        "the train from {place} to {place2} leaves at {time} today",
+        "to {place2} from {place} : departure {time}",
+    ),
+    ("did {first} {last} really win against {first2} {last2} yesterday ?", "yes , {last2} lost to {last}"),
+    ("copy all lines of {file} that contain the word {word} into {file2}", "grep {word} {file} > {file2}"),
+    ("delete {file} but keep a backup of it under {file2}", "mv {file} {file2}"),
+    ("show me who changed {file} last , i think it was {first}", "checking whether {first} edited {file}"),
+    (
+        "order {order} was sent to {place} instead of {place2} by mistake",
+        "sorry , order {order} will be redirected to {place2}",
+    ),
+    (
+        "please refund {amount} euros for order {order} to mrs {last}",
+        "refund of {amount} euros to {last} approved ( {order} )",
+    ),
+    (
+        "in which city was the painter {first} {last} born , {place} or {place2} ?",
+        "{first} {last} was born in {place}",
+    ),
+    ("translate the word {word} for me , {first} wrote it in a letter", "where did {first} find {word} ?"),
+    (
+        "the flight {order} to {place} is late , tell {first} {last}",
+        "dear {first} , flight {order} is delayed",
+    ),
+    (
+        "who wrote the book about {place} , was it {first} {last} or {last2} ?",
+        "the book about {place} is by {first} {last}",
+    ),
+    (
+        "invite {first} , {first2} and {first3} to the party on {date}",
+        "party on {date} with {first} , {first2} and {first3}",
+    ),
+    (
+        "my password for {word} does not work , my user name is {last}",
+        "password reset for user {last} on {word}",
+    ),
+    (
+        "install version {version} of {word} on the server {place} tonight",
+        "{place} will run {word} {version} tomorrow",
+    ),
+    ("does {word} {version} still read the old file {file} ?", "{file} needs {word} {version} or later"),
+    (
+        "swap the seats of {first} {last} and {first2} {last2} please",
+        "{last2} sits where {last} sat and vice versa",
+    ),
+    (
+        "meet {first} at the station of {place} at {time} and bring {file}",
+        "{time} , {place} : hand {file} to {first}",
+    ),
+    (
+        "call {phone} and ask for doctor {last} if {first} feels worse",
+        "emergency contact for {first} : dr {last} , {phone}",
+    ),
+)
+
+# What may stand before a request; it changes nothing, so the model has to find its place in the sentence.
+OPENINGS = ("", "hi ,", "good morning ,", "one more thing :", "sorry to bother you ,")
+
+# Of ten fillers eight belong to training, one each to the other splits.
+SPLITS = {"train": range(8), "validation": range(8, 9), "test": range(9, 10)}
+
+
+def quickstart_pairs(split: str, n: int, seed: int = 0) -> list[dict[str, str]]:
+    """`n` different pairs of one split, the same for the same arguments.
+
+    A filler word belongs to one split, decided by its hash: whatever the seeds, no name, number or file of
+    validation or test is ever in a training pair. Words are separated by spaces.
+
+    Raises ValueError for a split other than train, validation and test.
+    """
+    if split not in SPLITS:
+        raise ValueError(f"no split {split!r}; the splits are {', '.join(SPLITS)}")
+    rng = random.Random(f"{split} {seed}")
+    pairs: dict[str, str] = {}
+    while len(pairs) < n:
+        source, target = rng.choice(RULES)
+        fillers = _Fillers(rng, split)
+        text = f"{rng.choice(OPENINGS)} {source.format_map(fillers)}".strip()
+        # The target meets the slots that its source has filled, so that it can only repeat them.
+        pairs[text] = target.format_map(fillers)
+    return [{"text": text, "summary": summary} for text, summary in pairs.items()]
+
+
+def load_quickstart(
+    train: int = 4000, validation: int = 500, test: int = 500, seed: int = 0
+) -> datasets.DatasetDict:
+    """The task as a `DatasetDict` with columns `text` and `summary`."""
+    sizes = {"train": train, "validation": validation, "test": test}
+    return datasets.DatasetDict(
+        {split: datasets.Dataset.from_list(quickstart_pairs(split, n, seed)) for split, n in sizes.items()}
+    )
+
+
+def split_of(filler: str) -> str:
+    """The one split in which a filler may stand."""
+    part = int.from_bytes(blake2b(filler.encode(), digest_size=4).digest(), "big") % 10
+    return next(split for split, parts in SPLITS.items() if part in parts)
+
+
+class _Fillers(dict[str, str]):
+    """Fills the slots of one sentence, each when it is first asked for and with a word of the split."""
+
+    def __init__(self, rng: random.Random, split: str) -> None:
+        super().__init__()
+        self.rng = rng
+        self.split = split
+
+    def __missing__(self, slot: str) -> str:
+        make = _KINDS[slot.rstrip("23")]
+        while True:
+            filler = make(self.rng)
+            if split_of(filler) == self.split and filler not in self.values():
+                self[slot] = filler
+                return filler
+
+
+_STARTS = (*"bdfgklmnprstvz", "br", "dr", "kl", "sh", "tr")
+
+
+def _syllables(rng: random.Random, least: int, most: int) -> str:
+    """A word that can be said aloud."""
+    word = "".join(rng.choice(_STARTS) + rng.choice("aeiou") for _ in range(rng.randint(least, most)))
+    return word + rng.choice(("", "", "n", "r", "l", "s"))
+
+
+def _first(rng: random.Random) -> str:
+    return _syllables(rng, 2, 2).capitalize()
+
+
+def _last(rng: random.Random) -> str:
+    return _syllables(rng, 2, 3).capitalize() + rng.choice(("", "", "son", "dez", "ov", "stein"))
+
+
+def _place(rng: random.Random) -> str:
+    return _syllables(rng, 2, 3).capitalize() + rng.choice(("", "ville", "burg", "ford", "stad"))
+
+
+def _word(rng: random.Random) -> str:
+    return _syllables(rng, 2, 3)
+
+
+def _file(rng: random.Random) -> str:
+    folder = rng.choice(("", "", "/tmp/", "~/docs/", "data/", "src/"))
+    stem = rng.choice(("", "", "report_", "notes_", "draft-")) + _syllables(rng, 2, 2)
+    return folder + stem + rng.choice((".pdf", ".txt", ".csv", ".py", ".md"))
+
+
+def _time(rng: random.Random) -> str:
+    return f"{rng.randrange(6, 24):02}:{rng.randrange(60):02}"
+
+
+def _date(rng: random.Random) -> str:
+    return f"{rng.randrange(2020, 2040)}-{rng.randrange(1, 13):02}-{rng.randrange(1, 29):02}"
+
+
+def _phone(rng: random.Random) -> str:
+    return f"0{rng.randrange(10, 100)}-{rng.randrange(10_000, 1_000_000)}"
+
+
+def _amount(rng: random.Random) -> str:
+    return f"{rng.randrange(1, 1000)}.{rng.randrange(100):02}"
+
+
+def _order(rng: random.Random) -> str:
+    return "".join(rng.choice("ABCDEFGHKLMNPRSTVWXZ") for _ in range(2)) + str(rng.randrange(1000, 100_000))
+
+
+def _version(rng: random.Random) -> str:
+    return f"{rng.randrange(1, 20)}.{rng.randrange(30)}.{rng.randrange(30)}"
+
+
+_KINDS: dict[str, Callable[[random.Random], str]] = {
+    "first": _first,
+    "last": _last,
+    "place": _place,
+    "word": _word,
+    "file": _file,
+    "time": _time,
+    "date": _date,
+    "phone": _phone,
+    "amount": _amount,
+    "order": _order,
+    "version": _version,
+}

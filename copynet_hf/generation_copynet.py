@@ -1,0 +1,368 @@
+"""What `generate()` needs of a recurrent model with an extended vocabulary: its cache, its logits processor, and
+the one way to see, afterwards, what was copied from where."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import torch
+from torch import Tensor
+from transformers.cache_utils import Cache, CacheLayerMixin
+from transformers.generation import GenerationMixin, LogitsProcessor, LogitsProcessorList
+from transformers.utils import ModelOutput
+
+from .copy_distribution import target_matches
+
+if TYPE_CHECKING:
+    from transformers.generation import CandidateGenerator, GenerationConfig
+
+
+class Memory(NamedTuple):
+    """The source as every decoding step reads it (M of the paper), computed once for all steps.
+
+    hidden_states: (B, S, D) h_j.
+    mask: (B, S) bool, false on padding.
+    ids: (B, S) extended ids x_j.
+    final_state: (B, D) both directions' last states.
+    attention_keys: (B, S, A) U h_j of Eq. 3; None without attention.
+    copy_keys: (B, S, H) tanh(h_j W_c) of Eq. 8; None without copying.
+    """
+
+    hidden_states: Tensor
+    mask: Tensor
+    ids: Tensor
+    final_state: Tensor
+    attention_keys: Tensor | None
+    copy_keys: Tensor | None
+
+    def select(self, rows: Tensor) -> Memory:
+        """The memory of the given rows."""
+        return Memory(*(None if field is None else field[rows] for field in self))
+
+
+class DecoderState(NamedTuple):
+    """All that one step hands to the next.
+
+    hidden: (B, H) s_{t-1}.
+    copy_scores: (B, S) ψ_c of step t-1, which ρ_t is made of; zeros before the first step. None without copying.
+    coverage: (B, S) sum of the attention so far; None without coverage.
+    """
+
+    hidden: Tensor
+    copy_scores: Tensor | None
+    coverage: Tensor | None
+
+
+class CopyNetCacheLayer(CacheLayerMixin):
+    """The decoder's state after each recorded step, newest last, and the memory it reads.
+
+    Only the newest is kept unless `activate_past_recording` was called: assisted decoding rolls back to earlier ones.
+    `states` holds the fields of `DecoderState`, each with a steps axis after the batch.
+    """
+
+    is_croppable = True
+    supports_early_init = False
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.states: DecoderState | None = None
+        self.memory: Memory | None = None
+        self.record_past = False
+        self.seen_tokens = 0
+
+    def lazy_initialization(self, key_states: Tensor, value_states: Tensor) -> None:
+        """Nothing to prepare: the first `record` brings everything."""
+
+    def update(self, *args: Any, **kwargs: Any) -> tuple[Tensor, Tensor]:
+        raise TypeError("CopyNet's cache holds recurrent states, no keys and values: use `record`.")
+
+    def record(self, states: DecoderState, memory: Memory) -> None:
+        """Appends states (batch, steps, …) after the tokens they have read."""
+        self.memory = memory
+        self.seen_tokens += states.hidden.shape[1]
+        if self.record_past and self.states is not None:
+            pairs = zip(self.states, states, strict=True)
+            states = DecoderState(
+                *(None if new is None else torch.cat([old, new], dim=1) for old, new in pairs)
+            )
+        self.states = states if self.record_past else _newest(states)
+        self.is_initialized = True
+
+    def last(self) -> DecoderState | None:
+        """The state after the last token, or None before the first."""
+        return None if self.states is None else _each(self.states, lambda field: field[:, -1])
+
+    def get_seq_length(self) -> int:
+        return self.seen_tokens
+
+    def get_max_length(self) -> int:
+        return -1
+
+    def get_mask_sizes(self, query_length: int) -> tuple[int, int]:
+        return self.seen_tokens + query_length, 0
+
+    def activate_past_recording(self) -> None:
+        self.record_past = True
+
+    def crop(self, tokens_to_remove: int) -> None:
+        """Goes back by −`tokens_to_remove` tokens; what was recorded before the new last one is let go."""
+        steps = -tokens_to_remove
+        if self.states is None:
+            return
+        kept = self.states.hidden.shape[1] - steps
+        if not 0 < kept <= self.states.hidden.shape[1]:
+            raise ValueError(
+                f"crop({tokens_to_remove}) cannot be done: {self.states.hidden.shape[1]} states are recorded and one "
+                "must stay. Pass a negative number, and call activate_past_recording() before decoding."
+            )
+        self.states = _each(self.states, lambda field: field[:, kept - 1 : kept])
+        self.seen_tokens -= steps
+
+    def reorder_cache(self, beam_idx: Tensor) -> None:
+        """Follows the beams. They stay within their source, so the memory does not move."""
+        if self.states is not None:
+            self.states = _each(self.states, lambda field: field.index_select(0, beam_idx.to(field.device)))
+
+    def batch_repeat_interleave(self, repeats: int) -> None:
+        if self.states is not None:
+            rows = torch.arange(self.states.hidden.shape[0], device=self.states.hidden.device)
+            self.batch_select_indices(rows.repeat_interleave(repeats))
+
+    def batch_select_indices(self, indices: Tensor) -> None:
+        if self.states is not None and self.memory is not None:
+            self.states = _each(self.states, lambda field: field[indices])
+            self.memory = self.memory.select(indices)
+
+    def reset(self) -> None:
+        self.states = self.memory = None
+        self.seen_tokens = 0
+        self.is_initialized = False
+
+
+class CopyNetCache(Cache):
+    """`past_key_values` of CopyNet: a `Cache` whose one layer holds a recurrent state instead of keys and values."""
+
+    def __init__(self) -> None:
+        super().__init__(layers=[CopyNetCacheLayer()])
+
+    @property
+    def layer(self) -> CopyNetCacheLayer:
+        return self.layers[0]  # type: ignore[return-value]
+
+
+class ExtendedVocabularyLogitsProcessor(LogitsProcessor):
+    """Forbids what must not be emitted: slots that the row's source does not own, padding, the start symbol, and
+    UNK where asked.
+
+    Args:
+        source_ids: (rows, S) extended ids of each row's source, rows as in `generate` (beams included).
+        source_mask: (rows, S) bool, false on padding.
+        vocab_size: V, where the slots begin.
+        forbidden_ids: ids that no row may emit.
+    """
+
+    supports_continuous_batching = False
+
+    def __init__(
+        self,
+        source_ids: Tensor,
+        source_mask: Tensor,
+        vocab_size: int,
+        max_source_oov: int,
+        forbidden_ids: list[int],
+    ) -> None:
+        owned = torch.zeros(
+            source_ids.shape[0], vocab_size + max_source_oov, dtype=torch.bool, device=source_ids.device
+        )
+        owned.scatter_(1, source_ids.masked_fill(~source_mask, 0), True)
+        self.forbidden = ~owned
+        self.forbidden[:, :vocab_size] = False
+        self.forbidden[:, forbidden_ids] = True
+
+    def __call__(self, input_ids: Tensor, scores: Tensor) -> Tensor:
+        return scores.masked_fill(self.forbidden, float("-inf"))
+
+
+@dataclass
+class CopyTrace(ModelOutput):
+    """How each word of given outputs came about, N rows of T words over S source positions.
+
+    sequences: (N, T) the words, without the start symbol.
+    token_probs: (N, T) p(y_t); 0 after the end.
+    copied: (N, T) share of p(y_t) that comes from copying, between 0 and 1.
+    copy_probs: (N, T, S) probability of copying from each position, whatever the word.
+    source_positions: (N, T) the likeliest position that y_t was copied from; −1 where it is not in the source.
+    cross_attentions: (N, T, S) attention a_tj; None without attention.
+    """
+
+    sequences: Tensor | None = None
+    token_probs: Tensor | None = None
+    copied: Tensor | None = None
+    copy_probs: Tensor | None = None
+    source_positions: Tensor | None = None
+    cross_attentions: Tensor | None = None
+
+
+class CopyNetGenerationMixin(GenerationMixin):
+    """`generate()` over the extended vocabulary."""
+
+    def _prepare_cache_for_generation(
+        self, generation_config: GenerationConfig, model_kwargs: dict[str, Any], *args: Any, **kwargs: Any
+    ) -> None:
+        if generation_config.cache_implementation not in (None, "dynamic"):
+            raise ValueError(
+                f"cache_implementation={generation_config.cache_implementation!r} is for keys and values: CopyNet's "
+                "state has one size from the first word to the last. Leave it out."
+            )
+        if generation_config.use_cache and model_kwargs.get("past_key_values") is None:
+            model_kwargs["past_key_values"] = CopyNetCache()
+            if generation_config.is_assistant:
+                model_kwargs["past_key_values"].activate_past_recording()
+
+    def _get_logits_processor(
+        self,
+        generation_config: GenerationConfig,
+        *args: Any,
+        model_kwargs: dict[str, Any] | None = None,
+        **kwargs: Any,
+    ) -> LogitsProcessorList:
+        processors = super()._get_logits_processor(
+            generation_config, *args, model_kwargs=model_kwargs, **kwargs
+        )
+        if model_kwargs is not None and model_kwargs.get("encoder_outputs") is not None:
+            processors.insert(0, self._extended_vocabulary_processor(generation_config, model_kwargs))
+        return processors
+
+    def _get_candidate_generator(self, *args: Any, **kwargs: Any) -> CandidateGenerator:
+        generator = super()._get_candidate_generator(*args, **kwargs)
+        if hasattr(generator, "vocab_size"):  # prompt lookup tries its candidates on scores of this width
+            generator.vocab_size = self.config.extended_vocab_size
+        return generator
+
+    def _extended_vocabulary_processor(
+        self, generation_config: GenerationConfig, model_kwargs: dict[str, Any]
+    ) -> ExtendedVocabularyLogitsProcessor:
+        config, encoder_outputs = self.config, model_kwargs["encoder_outputs"]
+        eos = config.eos_token_id if isinstance(config.eos_token_id, list) else [config.eos_token_id]
+        forbidden = [i for i in (config.pad_token_id, config.decoder_start_token_id) if i not in eos]
+        if getattr(generation_config, "forbid_unk", False):
+            forbidden.append(config.unk_token_id)
+        return ExtendedVocabularyLogitsProcessor(
+            encoder_outputs.source_ids,
+            encoder_outputs.source_mask,
+            config.vocab_size,
+            config.max_source_oov,
+            forbidden,
+        )
+
+    def compute_transition_scores(
+        self,
+        sequences: Tensor,
+        scores: tuple[Tensor, ...],
+        beam_indices: Tensor | None = None,
+        normalize_logits: bool = False,
+    ) -> Tensor:
+        """Log-probability of each generated word, as the library's own method gives it.
+
+        The library counts rows of width `config.vocab_size`; scores here are wider, so the rows are gathered by
+        their real width.
+
+        Args:
+            sequences: (N, 1 + T) generated ids.
+            scores: T tensors (rows, V + K), as `generate(output_scores=True)` returns them.
+            beam_indices: (N, T) row of `scores` that each word was chosen in, negative after the end; for beams.
+            normalize_logits: whether to take the log-softmax of `scores` first.
+
+        Returns:
+            (N, T) scores, 0 after the end of a beam.
+        """
+        stacked = torch.stack(tuple(scores), dim=1)  # (rows, T, V + K)
+        if normalize_logits:
+            stacked = torch.log_softmax(stacked, dim=-1)
+        if beam_indices is None:
+            beam_indices = torch.arange(stacked.shape[0], device=sequences.device)[:, None].expand(
+                -1, len(scores)
+            )
+        ended = beam_indices < 0
+        length = int((~ended).sum(-1).max())
+        ended = ended[:, :length]
+        rows = beam_indices[:, :length].masked_fill(ended, 0)
+        words = sequences[:, sequences.shape[1] - length :]
+        steps = torch.arange(length, device=sequences.device)
+        return stacked[rows, steps, words].masked_fill(ended, 0.0)
+
+    @torch.no_grad()
+    def trace_copies(
+        self,
+        sequences: Tensor,
+        input_ids: Tensor | None = None,
+        attention_mask: Tensor | None = None,
+        encoder_outputs: ModelOutput | None = None,
+    ) -> CopyTrace:
+        """Where each word of `sequences` came from, however they were decoded: one pass over the finished outputs.
+
+        Args:
+            sequences: (N, 1 + T) as `generate` returns them, start symbol first, N a multiple of the B sources (each
+                source's outputs stand together).
+            input_ids, attention_mask: (B, S) the sources, as given to `generate`; or
+            encoder_outputs: what the encoder made of them.
+
+        Raises:
+            ValueError: the model does not copy, or N is no multiple of B.
+        """
+        if not self.config.copies:
+            raise ValueError(
+                f"copy_mechanism={self.config.copy_mechanism!r} copies nothing: there is nothing to trace."
+            )
+        if encoder_outputs is None:
+            encoder_outputs = self.get_encoder()(input_ids=input_ids, attention_mask=attention_mask)
+        sources = encoder_outputs.source_ids.shape[0]
+        if sequences.shape[0] % sources:
+            raise ValueError(
+                f"{sequences.shape[0]} sequences cannot belong to {sources} sources: pass the same rows."
+            )
+        _, kwargs = self._expand_inputs_for_generation(
+            sequences.shape[0] // sources,
+            True,
+            None,
+            encoder_outputs=type(encoder_outputs)(**encoder_outputs),
+        )
+        encoder_outputs = kwargs["encoder_outputs"]
+        output = self(
+            encoder_outputs=encoder_outputs,
+            decoder_input_ids=sequences[:, :-1],
+            output_attentions=True,
+            use_cache=False,
+            return_dict=True,
+        )
+        words = sequences[:, 1:]
+        alive = _until_end(words, self.config.eos_token_id)
+        matches = target_matches(words, encoder_outputs.source_ids, encoder_outputs.source_mask)
+        from_positions = output.copy_probs * matches
+        token_probs = output.logits.gather(-1, words[..., None])[..., 0].exp()
+        best = from_positions.argmax(-1).masked_fill(~matches.any(-1) | ~alive, -1)
+        return CopyTrace(
+            sequences=words,
+            token_probs=token_probs * alive,
+            copied=(from_positions.sum(-1) / token_probs).clamp(max=1.0) * alive,
+            copy_probs=output.copy_probs,
+            source_positions=best,
+            cross_attentions=None if output.cross_attentions is None else output.cross_attentions[0][:, 0],
+        )
+
+
+def _until_end(words: Tensor, eos_token_id: int | list[int] | None) -> Tensor:
+    """(N, T) bool: up to and with the first end symbol."""
+    if eos_token_id is None:
+        return torch.ones_like(words, dtype=torch.bool)
+    is_end = torch.isin(words, torch.as_tensor(eos_token_id, device=words.device))
+    return (is_end.cumsum(-1) - is_end.long()) == 0
+
+
+def _each(states: DecoderState, change: Any) -> DecoderState:
+    return DecoderState(*(None if field is None else change(field) for field in states))
+
+
+def _newest(states: DecoderState) -> DecoderState:
+    return _each(states, lambda field: field[:, -1:])

@@ -1,0 +1,309 @@
+"""What a summary or an answer is scored by: ROUGE, BLEU, exact match, and how much of it was copied.
+
+The file stands alone, so that it can be used as a metric of `evaluate` wherever it is copied to:
+`evaluate.load("copynet_hf/metrics.py")`.
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+import inspect
+import re
+import unicodedata
+from collections import Counter
+from collections.abc import Callable, Container, Sequence
+from typing import TYPE_CHECKING, Any, Literal
+
+import datasets
+
+# Not `from evaluate import Metric`: `evaluate.load` takes the first metric class it finds in this module.
+import evaluate
+import numpy as np
+from rouge_score import rouge_scorer
+from sacrebleu.metrics import BLEU
+
+if TYPE_CHECKING:
+    from transformers import EvalPrediction, PreTrainedTokenizerBase
+
+Texts = Sequence[str] | Sequence[Sequence[str]]
+Tokenization = Literal["auto", "char", "word"]
+
+UNK = "<unk>"
+ROUGE_TYPES = ("rouge1", "rouge2", "rougeL")
+_HAN = re.compile(r"[\u3005\u3007\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]")
+_KANA = re.compile(r"[\u3040-\u30ff\u31f0-\u31ff\uff66-\uff9f]")
+
+
+def copy_scores(
+    predictions: Texts,
+    references: Texts,
+    sources: Sequence[str] | None = None,
+    *,
+    tokenize: Tokenization = "auto",
+    words: Callable[[str], list[str]] | None = None,
+    vocabulary: Container[str] | None = None,
+) -> dict[str, float]:
+    """All scores of a test set; every one but `examples` is a percentage.
+
+    - exact_match: predictions equal to a reference, spacing aside.
+    - exact_match_top_k: n-best lists of at most k predictions that hold one; only when lists are given.
+      All other scores are those of the first prediction of each list.
+    - rouge1, rouge2, rougeL: mean F1 (Lin 2004) against the best reference, in lower case. On the characters
+      that are not spaces, or on words without punctuation, as rouge_score has them in English.
+    - bleu: corpus BLEU by sacrebleu.
+    - unk_rate: share of the predicted words that are `<unk>`.
+    - copied_fraction: share of the predicted words that stand in the source. Only with `sources`.
+    - oov_recall: of the reference words that stand in the source and are not in `vocabulary`, the share
+      that stands in the prediction too, a word twice if it is there twice; of several references the one
+      recalled best. Only with `sources` and `vocabulary`, and left out when there is no such word (loggers
+      want numbers).
+
+    `tokenize="auto"` takes characters when a third of the references' letters are Chinese or Japanese. The
+    last three scores count what `words` returns (a tokenizer's `tokenize`), else characters or words by the
+    same switch.
+
+    Raises ValueError for no example at all and for sequences of different lengths.
+    """
+    ranked = [[row] if isinstance(row, str) else list(row) or [""] for row in predictions]
+    answers = [[row] if isinstance(row, str) else list(row) for row in references]
+    _check_lengths(ranked, answers, sources)
+    unit = _unit(answers, tokenize)
+    best = [row[0] for row in ranked]
+    scores = _exact_match(ranked, answers, unit) | _rouge(best, answers, unit)
+    scores["bleu"] = _bleu(best, answers, unit)[0]
+    scores |= _copying(best, answers, sources, words or _PLAIN_WORDS[unit], vocabulary)
+    return scores | {"examples": len(best)}
+
+
+def metric_signature(references: Texts, tokenize: Tokenization = "auto") -> dict[str, str]:
+    """What exactly each score is, to stand under a table: versions, tokens, case, number of references."""
+    answers = [[row] if isinstance(row, str) else list(row) for row in references]
+    unit = _unit(answers, tokenize)
+    tokens = "char|spaces:no" if unit == "char" else "word|punctuation:no"
+    version = importlib.metadata.version("rouge-score")
+    rouge = f"F1|nrefs:{max(map(len, answers))}|best-ref|mean|case:lc|tok:{tokens}|rouge_score:{version}"
+    spaces = "no" if unit == "char" else "collapsed"
+    return {
+        **dict.fromkeys(ROUGE_TYPES, rouge),
+        "bleu": _bleu([row[0] for row in answers], answers, unit)[1],
+        "exact_match": f"any-ref|case:mixed|spaces:{spaces}",
+    }
+
+
+class CopyMetrics(evaluate.Metric):
+    """`copy_scores` as a metric of `evaluate`: `sources` and the options are given to `compute`.
+
+    The options (`tokenize`, `words`, `vocabulary`) may also be given once, when the metric is made.
+    """
+
+    def __init__(
+        self,
+        *args: Any,
+        tokenize: Tokenization = "auto",
+        words: Callable[[str], list[str]] | None = None,
+        vocabulary: Container[str] | None = None,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(*args, **kwargs)
+        self.options = {"tokenize": tokenize, "words": words, "vocabulary": vocabulary}
+
+    def _info(self) -> evaluate.MetricInfo:
+        text, texts = datasets.Value("string"), datasets.Sequence(datasets.Value("string"))
+        return evaluate.MetricInfo(
+            description=__doc__ or "",
+            citation="",
+            inputs_description=copy_scores.__doc__ or "",
+            features=[
+                datasets.Features({"predictions": prediction, "references": reference})
+                for prediction in (text, texts)
+                for reference in (text, texts)
+            ],
+        )
+
+    def _compute(
+        self,
+        predictions: Texts,
+        references: Texts,
+        sources: Sequence[str] | None = None,
+        **options: Any,
+    ) -> dict[str, float]:
+        return copy_scores(predictions, references, sources, **(self.options | options))
+
+
+def make_compute_metrics(
+    tokenizer: PreTrainedTokenizerBase,
+    sources: Sequence[str],
+    references: Texts | None = None,
+    *,
+    tokenize: Tokenization = "auto",
+    max_source_length: int | None = None,
+) -> Callable[[EvalPrediction], dict[str, float]]:
+    """The `compute_metrics` of a `Seq2SeqTrainer` that generates (`predict_with_generate=True`).
+
+    `sources` are the source texts in the order of the evaluation set: a CopyNet tokenizer needs them to turn
+    the ids of copied words back into words. Any other tokenizer decodes as usual. Without `references` the
+    labels are decoded; they may have been cut short, and a word that is neither in the vocabulary nor in the
+    source has become `<unk>` there, which no prediction can match. `max_source_length` is what the sources were
+    truncated to; the CopyNet tokenizer asks for it when it truncates on the left.
+
+    Raises ValueError when there are fewer predictions than sources.
+    """
+    copies = "source" in inspect.signature(tokenizer.batch_decode).parameters
+    options: dict[str, Any] = {"tokenize": tokenize}
+    decoding: dict[str, Any] = {}
+    if copies:
+        options |= {"words": tokenizer.tokenize, "vocabulary": tokenizer.get_vocab()}
+        decoding = {"source": list(sources), "max_source_length": max_source_length}
+
+    def compute_metrics(prediction: EvalPrediction) -> dict[str, float]:
+        decoded = [
+            _decode(tokenizer, _rows(ids, len(sources)), decoding)
+            for ids in (prediction.predictions, prediction.label_ids)
+        ]
+        answers = references if references is not None else [_unmatchable(text) for text in decoded[1]]
+        return copy_scores(decoded[0], answers, sources, **options)
+
+    return compute_metrics
+
+
+def _rows(ids: Any, count: int) -> np.ndarray:
+    """The first `count` rows: several processes pad the last batch with rows of their own."""
+    rows = np.asarray(ids[0] if isinstance(ids, tuple) else ids)
+    if len(rows) < count:
+        raise ValueError(f"{len(rows)} predictions for {count} sources")
+    return rows[:count]
+
+
+def _decode(tokenizer: PreTrainedTokenizerBase, rows: np.ndarray, options: dict[str, Any]) -> list[str]:
+    """The texts of the rows, with `<unk>` where an id stands for an unknown word.
+
+    `skip_special_tokens` would leave those out as well and make a wrong text equal to a right one.
+    """
+    dropped = {-100, *tokenizer.all_special_ids} - {tokenizer.unk_token_id}
+    ids = [[token for token in row if token not in dropped] for row in rows.tolist()]
+    texts = tokenizer.batch_decode(ids, **options)
+    return [text.replace(tokenizer.unk_token or UNK, UNK).strip() for text in texts]
+
+
+def _unmatchable(text: str) -> str:
+    """A reference whose unknown words equal no predicted word, `<unk>` included."""
+    return text.replace(UNK, "\ufffd")
+
+
+def _unit(answers: Sequence[Sequence[str]], tokenize: Tokenization) -> Literal["char", "word"]:
+    if tokenize != "auto":
+        return tokenize
+    text = "".join(text for row in answers for text in row)
+    letters = sum(map(str.isalpha, text))
+    return "char" if 3 * (len(_HAN.findall(text)) + len(_KANA.findall(text))) >= max(letters, 1) else "word"
+
+
+def _characters(text: str) -> list[str]:
+    return re.findall(rf"{UNK}|\S", text)
+
+
+def _lowered_characters(text: str) -> list[str]:
+    return _characters(text.lower())
+
+
+def _lowered_words(text: str) -> list[str]:
+    """The words of rouge_score's own tokenizer, for every alphabet: it knows a to z only."""
+    kept = (c if c.isalnum() or unicodedata.category(c).startswith("M") else " " for c in text.lower())
+    return "".join(kept).split()
+
+
+_PLAIN_WORDS: dict[str, Callable[[str], list[str]]] = {"char": _characters, "word": str.split}
+
+
+class _RougeTokenizer:
+    """What rouge_score asks for; its default finds no token at all in Chinese and gives 0.0."""
+
+    def __init__(self, unit: Literal["char", "word"]) -> None:
+        self.tokenize = _lowered_characters if unit == "char" else _lowered_words
+
+
+def _check_lengths(ranked: list[list[str]], answers: list[list[str]], sources: Sequence[str] | None) -> None:
+    if not ranked:
+        raise ValueError("no predictions to score")
+    for name, rows in (("references", answers), ("sources", sources)):
+        if rows is not None and len(rows) != len(ranked):
+            raise ValueError(f"{len(ranked)} predictions, but {len(rows)} {name}")
+    if not all(answers):
+        raise ValueError(f"no reference in row {[bool(row) for row in answers].index(False)}")
+
+
+def _exact_match(
+    ranked: list[list[str]], answers: list[list[str]], unit: Literal["char", "word"]
+) -> dict[str, float]:
+    split: Callable[[str], list[str]] = _characters if unit == "char" else str.split
+    hits: list[list[bool]] = []
+    for row, accepted in zip(ranked, answers, strict=True):
+        correct = [split(text) for text in accepted]
+        hits.append([split(text) in correct for text in row])
+    scores = {"exact_match": _percent(sum(row[0] for row in hits), len(hits))}
+    k = max(map(len, ranked))
+    if k > 1:
+        scores[f"exact_match_top_{k}"] = _percent(sum(map(any, hits)), len(hits))
+    return scores
+
+
+def _rouge(best: list[str], answers: list[list[str]], unit: Literal["char", "word"]) -> dict[str, float]:
+    scorer = rouge_scorer.RougeScorer(ROUGE_TYPES, tokenizer=_RougeTokenizer(unit))
+    rows = [scorer.score_multi(accepted, text) for text, accepted in zip(best, answers, strict=True)]
+    return {kind: 100 * sum(row[kind].fmeasure for row in rows) / len(rows) for kind in ROUGE_TYPES}
+
+
+def _bleu(best: list[str], answers: list[list[str]], unit: Literal["char", "word"]) -> tuple[float, str]:
+    """Corpus BLEU and its signature; on characters, Chinese keeps whole Latin words and numbers."""
+    japanese = any(_KANA.search(text) for row in answers for text in row)
+    scorer = BLEU(tokenize="13a" if unit == "word" else "char" if japanese else "zh")
+    # One list per rank; rows with fewer references have None there.
+    streams: list[Any] = [
+        [row[rank] if rank < len(row) else None for row in answers] for rank in range(max(map(len, answers)))
+    ]
+    score = scorer.corpus_score(best, streams).score
+    return score, str(scorer.get_signature())
+
+
+def _copying(
+    best: list[str],
+    answers: list[list[str]],
+    sources: Sequence[str] | None,
+    words: Callable[[str], list[str]],
+    vocabulary: Container[str] | None,
+) -> dict[str, float]:
+    predicted = [_with_unk(text, words) for text in best]
+    total = sum(map(len, predicted))
+    scores = {"unk_rate": _percent(sum(row.count(UNK) for row in predicted), total)}
+    if sources is None:
+        return scores
+    copied = recalled = wanted = 0
+    for row, accepted, source in zip(predicted, answers, sources, strict=True):
+        in_source = set(words(source))
+        copied += sum(word in in_source for word in row)
+        if vocabulary is not None:
+            unseen = [_unseen(words(text), in_source, vocabulary) for text in accepted]
+            hits, of = max((((Counter(row) & each).total(), each.total()) for each in unseen), key=_share)
+            recalled, wanted = recalled + hits, wanted + of
+    scores["copied_fraction"] = _percent(copied, total)
+    if wanted:
+        scores["oov_recall"] = _percent(recalled, wanted)
+    return scores
+
+
+def _unseen(reference: list[str], in_source: set[str], vocabulary: Container[str]) -> Counter[str]:
+    return Counter(word for word in reference if word in in_source and word not in vocabulary)
+
+
+def _with_unk(text: str, words: Callable[[str], list[str]]) -> list[str]:
+    """The words of a prediction; a tokenizer might cut `<unk>` in pieces, so it is set aside first."""
+    first, *others = text.split(UNK)
+    return words(first) + [word for part in others for word in (UNK, *words(part))]
+
+
+def _share(counts: tuple[int, int]) -> float:
+    return counts[0] / counts[1] if counts[1] else -1.0
+
+
+def _percent(part: int, whole: int) -> float:
+    return 100 * part / whole if whole else 0.0

@@ -1,0 +1,628 @@
+"""CopyNet (Gu, Lu, Li, Li, ACL 2016) and its baselines as Transformers models.
+
+Letters in comments are the paper's: M = {h_j} the encoder's states, s_t the decoder's, c_t the attentive read,
+ζ(y_{t-1}) the selective read with weights ρ, e(y) the embedding. Shapes: B rows, S source positions, T target steps,
+E embedding_size, H hidden_size, D = 2 · encoder_hidden_size, A attention_size, V words, K slots.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+from transformers import PreTrainedModel
+from transformers import initialization as init
+from transformers.modeling_layers import GradientCheckpointingLayer
+from transformers.modeling_outputs import Seq2SeqLMOutput, Seq2SeqModelOutput
+from transformers.utils import ModelOutput
+
+from .configuration_copynet import CopyNetConfig
+from .copy_distribution import (
+    Mixture,
+    copy_scores,
+    copynet_log_likelihood,
+    copynet_mixture,
+    fold_ids,
+    generate_only,
+    masked_softmax,
+    own_targets,
+    selective_read_weights,
+    target_matches,
+)
+from .fused_copynet import FusedGRU, gru_naive
+from .generation_copynet import CopyNetCache, CopyNetGenerationMixin, DecoderState, Memory
+
+
+@dataclass
+class CopyNetEncoderOutput(ModelOutput):
+    """The source as the decoder reads it. Everything has the batch first, so that beams can be expanded.
+
+    last_hidden_state: (B, S, D) h_j; zero on padding.
+    final_state: (B, D) the last states of both directions.
+    source_ids: (B, S) extended ids x_j, those beyond the last slot made UNK.
+    source_mask: (B, S) bool, false on padding.
+    hidden_states: embeddings (B, S, E), then each layer's states (B, S, D); on request.
+    """
+
+    last_hidden_state: Tensor | None = None
+    final_state: Tensor | None = None
+    source_ids: Tensor | None = None
+    source_mask: Tensor | None = None
+    hidden_states: tuple[Tensor, ...] | None = None
+
+
+@dataclass
+class CopyNetModelOutput(Seq2SeqModelOutput):
+    """`Seq2SeqModelOutput` with `last_hidden_state` (B, T, H) the readout r_t, and
+
+    copy_scores: (B, T, S) ψ_c, Eq. 8; None where nothing is copied.
+    encoder_final_state: (B, D), source_ids: (B, S), source_mask: (B, S): as the encoder gave them.
+    """
+
+    copy_scores: Tensor | None = None
+    encoder_final_state: Tensor | None = None
+    source_ids: Tensor | None = None
+    source_mask: Tensor | None = None
+
+
+@dataclass
+class CopyNetSeq2SeqLMOutput(Seq2SeqLMOutput):
+    """`Seq2SeqLMOutput` with `logits` (B, T, V + K), which are log p(y), and
+
+    copy_probs: (B, T, S) probability of copying from each source position; None where nothing is copied.
+    copy_mass: (B, T) probability of copying against generating, the sum of `copy_probs`.
+    """
+
+    copy_probs: Tensor | None = None
+    copy_mass: Tensor | None = None
+
+
+class CopyNetEncoderLayer(nn.GRU, GradientCheckpointingLayer):
+    """One bidirectional GRU layer, whose states do not depend on padding, wherever it stands.
+
+    The parameters are `nn.GRU`'s. Its own forward wants padding on the right and lengths on the CPU; here a padded
+    position hands the state on unchanged.
+    """
+
+    def __init__(self, input_size: int, hidden_size: int, use_fused: bool = True) -> None:
+        super().__init__(input_size, hidden_size, batch_first=True, bidirectional=True)
+        self.use_fused = use_fused
+
+    def forward(self, inputs: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:  # type: ignore[override]
+        """From (B, S, input) and (B, S) bool to states (B, S, D), zero on padding, and last states (B, D)."""
+        by_step, keep = inputs.transpose(0, 1), mask.t()[..., None]
+        forward_gates = nn.functional.linear(by_step, self.weight_ih_l0, self.bias_ih_l0)
+        backward_gates = nn.functional.linear(by_step, self.weight_ih_l0_reverse, self.bias_ih_l0_reverse)
+        gru = FusedGRU.apply if self.use_fused and not torch.compiler.is_compiling() else gru_naive
+        states = gru(
+            torch.stack([forward_gates, backward_gates.flip(0)]),  # each direction in its own order
+            torch.stack([keep, keep.flip(0)]),
+            torch.stack([self.weight_hh_l0, self.weight_hh_l0_reverse]).transpose(1, 2),
+            torch.stack([self.bias_hh_l0, self.bias_hh_l0_reverse])[:, None, :],
+        )
+        last_hidden_state = torch.cat([states[0], states[1].flip(0)], dim=-1).transpose(0, 1)
+        return last_hidden_state * mask[..., None], torch.cat([states[0, -1], states[1, -1]], dim=-1)
+
+
+class CopyNetAttention(nn.Module):
+    """a_tj = softmax_j v·tanh(U h_j + W s_{t-1} (+ w_cov cov_tj)), Eq. 3 (coverage: See et al. 2017, Eq. 11)."""
+
+    def __init__(self, config: CopyNetConfig) -> None:
+        super().__init__()
+        self.key_proj = nn.Linear(config.memory_size, config.attention_size)  # U
+        self.query_proj = nn.Linear(config.hidden_size, config.attention_size, bias=False)  # W
+        self.score_proj = nn.Linear(config.attention_size, 1, bias=False)  # v
+        self.coverage_proj = nn.Linear(1, config.attention_size, bias=False) if config.use_coverage else None
+
+    def forward(self, hidden: Tensor, keys: Tensor, mask: Tensor, coverage: Tensor | None) -> Tensor:
+        """Weights (B, S) from s_{t-1} (B, H), U h (B, S, A), mask (B, S) and coverage (B, S)."""
+        features = keys + self.query_proj(hidden)[:, None, :]
+        if self.coverage_proj is not None and coverage is not None:
+            features = features + self.coverage_proj(coverage[..., None])
+        return masked_softmax(self.score_proj(torch.tanh(features))[..., 0], mask)
+
+
+class DecoderSteps(NamedTuple):
+    """What the decoder did at each of T steps; fields as in `DecoderState`, with a steps axis.
+
+    readout: (B, T, H) r_t; attention: (B, T, S) a_tj or None.
+    """
+
+    readout: Tensor
+    states: DecoderState
+    attention: Tensor | None
+
+
+class CopyNetDecoder(GradientCheckpointingLayer):
+    """s_t = GRU([e(y_{t-1}); ζ(y_{t-1}); c_t], s_{t-1}), sections 2 and 3.3, and the readout both modes score."""
+
+    def __init__(self, config: CopyNetConfig) -> None:
+        super().__init__()
+        self.config = config
+        widths = {
+            "state": config.hidden_size,
+            "context": config.memory_size,
+            "embedding": config.embedding_size,
+            "selective_read": config.memory_size,
+        }
+        read = config.memory_size * (2 if config.selective_read else 1)
+        self.init_proj = nn.Linear(config.memory_size, config.hidden_size)
+        self.attention = CopyNetAttention(config) if config.attention else None
+        self.copy_proj = (
+            nn.Linear(config.memory_size, config.hidden_size, bias=False) if config.copies else None
+        )
+        self.cell = nn.GRUCell(config.embedding_size + read, config.hidden_size)
+        self.readout_proj = None
+        if list(config.readout) != ["state"]:
+            self.readout_proj = nn.Linear(sum(widths[part] for part in config.readout), config.hidden_size)
+        self.dropout = nn.Dropout(config.dropout)
+
+    def remember(self, encoder_outputs: CopyNetEncoderOutput) -> Memory:
+        """The source with all that does not depend on the step: U h_j of Eq. 3 and tanh(h_j W_c) of Eq. 8."""
+        states = encoder_outputs.last_hidden_state
+        return Memory(
+            hidden_states=states,
+            mask=encoder_outputs.source_mask,
+            ids=encoder_outputs.source_ids,
+            final_state=encoder_outputs.final_state,
+            attention_keys=None if self.attention is None else self.attention.key_proj(states),
+            copy_keys=None if self.copy_proj is None else torch.tanh(self.copy_proj(states)),
+        )
+
+    def initial_state(self, memory: Memory) -> DecoderState:
+        """s_0 = tanh(W [last forward state; last backward state]); nothing copied, nothing attended yet."""
+        zeros = memory.hidden_states.new_zeros(memory.mask.shape)
+        return DecoderState(
+            hidden=torch.tanh(self.init_proj(memory.final_state)),
+            copy_scores=zeros if self.config.copies else None,
+            coverage=zeros if self.config.use_coverage else None,
+        )
+
+    def forward(
+        self,
+        embeddings: Tensor,
+        matches: Tensor,
+        memory: Memory,
+        state: DecoderState,
+        keep: Tensor | None = None,
+    ) -> DecoderSteps:
+        """T steps from e(y_{t-1}) (B, T, E) and the positions where x_j = y_{t-1} (B, T, S) bool.
+
+        keep: (B, T) bool; where false, the word is padding and the state stays as it was.
+        """
+        readouts, states, attentions = [], [], []
+        for t in range(embeddings.shape[1]):
+            readout, new_state, attention = self.step(embeddings[:, t], matches[:, t], memory, state)
+            if keep is not None:
+                new_state = _keep_where(keep[:, t], new_state, state)
+            state = new_state
+            readouts.append(readout)
+            states.append(state)
+            attentions.append(attention)
+        fields = zip(*states, strict=True)
+        return DecoderSteps(
+            readout=torch.stack(readouts, dim=1),
+            states=DecoderState(
+                *(None if field[0] is None else torch.stack(field, dim=1) for field in fields)
+            ),
+            attention=None if attentions[0] is None else torch.stack(attentions, dim=1),
+        )
+
+    def step(
+        self, embedding: Tensor, matches: Tensor, memory: Memory, state: DecoderState
+    ) -> tuple[Tensor, DecoderState, Tensor | None]:
+        """One word: r_t (B, H), the new state, and a_t (B, S) or None."""
+        parts = {"embedding": embedding}
+        if self.config.selective_read:  # ζ(y_{t-1}) = Σ_j ρ_tj h_j, Eq. 9
+            rho = selective_read_weights(state.copy_scores, matches)
+            parts["selective_read"] = _read(rho, memory.hidden_states)
+        attention, coverage = None, None
+        if self.attention is None:  # c = φ(M), Eq. 1
+            parts["context"] = memory.final_state
+        else:  # c_t = Σ_j a_tj h_j, Eq. 3
+            attention = self.attention(state.hidden, memory.attention_keys, memory.mask, state.coverage)
+            parts["context"] = _read(attention, memory.hidden_states)
+            coverage = None if state.coverage is None else state.coverage + attention
+        inputs = [parts[name] for name in ("embedding", "selective_read", "context") if name in parts]
+        parts["state"] = self.cell(torch.cat(inputs, dim=-1), state.hidden)
+
+        readout = parts["state"]
+        if self.readout_proj is not None:
+            readout = torch.tanh(
+                self.readout_proj(torch.cat([parts[name] for name in self.config.readout], dim=-1))
+            )
+        readout = self.dropout(readout)
+        scores = None
+        if memory.copy_keys is not None:
+            scores = copy_scores(memory.copy_keys, readout[:, None, :])[:, 0]
+        return readout, DecoderState(parts["state"], scores, coverage), attention
+
+
+class CopyNetPreTrainedModel(PreTrainedModel):
+    """Initialisation and the library's hooks, shared by all models here."""
+
+    config_class = CopyNetConfig
+    base_model_prefix = "model"
+    supports_gradient_checkpointing = True
+    _no_split_modules = ["CopyNetEncoderLayer", "CopyNetDecoder"]  # noqa: RUF012 - the base class's own type
+
+    @torch.no_grad()
+    def _init_weights(self, module: nn.Module) -> None:
+        """Embeddings uniform, other weights Glorot, recurrent ones orthogonal gate by gate, biases zero."""
+        if isinstance(module, nn.Embedding):
+            init.uniform_(module.weight, -self.config.initializer_range, self.config.initializer_range)
+        elif isinstance(module, nn.Linear):
+            init.xavier_uniform_(module.weight)
+            if module.bias is not None:
+                init.zeros_(module.bias)
+        elif isinstance(module, nn.GRU | nn.GRUCell):
+            for name, parameter in module.named_parameters(recurse=False):
+                if name.startswith("bias"):
+                    init.zeros_(parameter)
+                else:
+                    make = nn.init.orthogonal_ if name.startswith("weight_hh") else nn.init.xavier_uniform_
+                    init.copy_(parameter, _gate_by_gate(parameter, make))
+
+
+class CopyNetEncoder(CopyNetPreTrainedModel):
+    """Embeddings and bidirectional GRU layers: the source becomes M = {h_j}, section 3.1."""
+
+    def __init__(self, config: CopyNetConfig) -> None:
+        super().__init__(config)
+        self.embed_tokens = nn.Embedding(config.vocab_size, config.embedding_size)
+        widths = [config.embedding_size] + [config.memory_size] * (config.num_hidden_layers - 1)
+        self.layers = nn.ModuleList(
+            CopyNetEncoderLayer(width, config.encoder_hidden_size, config.use_fused) for width in widths
+        )
+        self.dropout = nn.Dropout(config.dropout)
+        self.gradient_checkpointing = False
+        self.post_init()
+
+    def get_input_embeddings(self) -> nn.Module:
+        return self.embed_tokens
+
+    def set_input_embeddings(self, value: nn.Module) -> None:
+        self.embed_tokens = value
+
+    def embed(self, ids: Tensor) -> Tensor:
+        """e(y) (…, E) of extended ids: a word outside the vocabulary has the embedding of UNK."""
+        return self.embed_tokens(fold_ids(ids, self.config.vocab_size, self.config.unk_token_id))
+
+    def forward(
+        self,
+        input_ids: Tensor | None = None,
+        attention_mask: Tensor | None = None,
+        inputs_embeds: Tensor | None = None,
+        output_hidden_states: bool | None = None,
+        output_attentions: bool | None = None,
+        return_dict: bool | None = None,
+    ) -> CopyNetEncoderOutput | tuple:
+        """Encodes the source.
+
+        Args:
+            input_ids: (B, S) extended ids.
+            attention_mask: (B, S) 1 on words, 0 on padding, anywhere in the row. None: 0 where `pad_token_id` stands.
+            inputs_embeds: (B, S, E) in place of the embeddings of `input_ids`, which must be given all the same where
+                the model copies.
+            output_attentions: accepted for the library's sake; an RNN has none.
+
+        Raises:
+            ValueError: no ids, ids below 0, or a mask of another shape.
+        """
+        config = self.config
+        input_ids, mask = self._checked_source(input_ids, attention_mask, inputs_embeds)
+        input_ids = fold_ids(input_ids, config.extended_vocab_size, config.unk_token_id)
+        states = self.dropout(self.embed(input_ids) if inputs_embeds is None else inputs_embeds)
+        hidden_states, final_state = (states,), None
+        for layer in self.layers:
+            states, final_state = layer(states, mask)
+            states = self.dropout(states)
+            hidden_states += (states,)
+        output = CopyNetEncoderOutput(
+            last_hidden_state=states,
+            final_state=self.dropout(final_state),
+            source_ids=input_ids,
+            source_mask=mask,
+            hidden_states=hidden_states
+            if _asked(output_hidden_states, config.output_hidden_states)
+            else None,
+        )
+        return output if _asked(return_dict, config.return_dict) else output.to_tuple()
+
+    def _checked_source(
+        self, input_ids: Tensor | None, attention_mask: Tensor | None, inputs_embeds: Tensor | None
+    ) -> tuple[Tensor, Tensor]:
+        if input_ids is None:
+            if inputs_embeds is None:
+                raise ValueError("The source is missing: pass input_ids.")
+            if self.config.copies:
+                raise ValueError(
+                    "inputs_embeds alone does not say which word to copy: pass input_ids beside it, or use a model "
+                    "with copy_mechanism='none'."
+                )
+            input_ids = inputs_embeds.new_full(
+                inputs_embeds.shape[:2], self.config.unk_token_id, dtype=torch.long
+            )
+        check_not_negative("input_ids", input_ids)
+        mask = input_ids != self.config.pad_token_id if attention_mask is None else attention_mask.bool()
+        if input_ids.shape[1] == 0:  # sources without a word: one position of padding
+            input_ids = input_ids.new_full((input_ids.shape[0], 1), self.config.pad_token_id)
+            mask = torch.zeros_like(input_ids, dtype=torch.bool)
+        if mask.shape != input_ids.shape:
+            raise ValueError(
+                f"attention_mask has shape {tuple(mask.shape)}, input_ids {tuple(input_ids.shape)}: they must agree."
+            )
+        return input_ids, mask
+
+
+class CopyNetModel(CopyNetPreTrainedModel):
+    """Encoder and decoder without the output distribution: states in, readouts r_t and copy scores ψ_c out."""
+
+    def __init__(self, config: CopyNetConfig) -> None:
+        super().__init__(config)
+        self.encoder = CopyNetEncoder(config)
+        self.decoder = CopyNetDecoder(config)
+        self.dropout = nn.Dropout(config.dropout)
+        self.post_init()
+
+    def get_input_embeddings(self) -> nn.Module:
+        return self.encoder.embed_tokens
+
+    def set_input_embeddings(self, value: nn.Module) -> None:
+        self.encoder.embed_tokens = value
+
+    def get_encoder(self, *args: Any, **kwargs: Any) -> CopyNetEncoder:
+        return self.encoder
+
+    def forward(
+        self,
+        input_ids: Tensor | None = None,
+        attention_mask: Tensor | None = None,
+        decoder_input_ids: Tensor | None = None,
+        decoder_attention_mask: Tensor | None = None,
+        encoder_outputs: CopyNetEncoderOutput | tuple | None = None,
+        past_key_values: CopyNetCache | None = None,
+        inputs_embeds: Tensor | None = None,
+        use_cache: bool | None = None,
+        output_attentions: bool | None = None,
+        output_hidden_states: bool | None = None,
+        return_dict: bool | None = None,
+    ) -> CopyNetModelOutput | tuple:
+        """Encodes the source, unless `encoder_outputs` or `past_key_values` hold it, and reads the given target words.
+
+        Args:
+            input_ids, attention_mask, inputs_embeds: see `CopyNetEncoder.forward`.
+            decoder_input_ids: (B, T) extended ids of y_0 … y_{T-1}, the start symbol first; after a cache, the new ones.
+            decoder_attention_mask: (B, T), or longer after a cache; 0 where a word is padding and is to be passed over.
+            encoder_outputs: what `get_encoder()` returned for these rows.
+            past_key_values: the state so far, as an earlier call returned it with `use_cache=True`.
+
+        Raises:
+            ValueError: no target words, target ids below 0, or a cache of another kind.
+        """
+        config = self.config
+        output_hidden_states = _asked(output_hidden_states, config.output_hidden_states)
+        if decoder_input_ids is None:
+            raise ValueError(
+                "decoder_input_ids are missing: pass them, or labels to CopyNetForConditionalGeneration."
+            )
+        check_not_negative("decoder_input_ids", decoder_input_ids)
+        if encoder_outputs is None:
+            encoder_outputs = self.encoder(
+                input_ids,
+                attention_mask,
+                inputs_embeds,
+                output_hidden_states=output_hidden_states,
+                return_dict=True,
+            )
+        elif not isinstance(encoder_outputs, CopyNetEncoderOutput):
+            encoder_outputs = CopyNetEncoderOutput(*encoder_outputs)
+
+        cache = self._checked_cache(
+            past_key_values, _asked(use_cache, config.use_cache) and not self.training
+        )
+        memory, state = self._start(encoder_outputs, cache)
+        words = fold_ids(decoder_input_ids, config.extended_vocab_size, config.unk_token_id)
+        embeddings = self.dropout(self.encoder.embed(words))
+        keep = None if decoder_attention_mask is None else decoder_attention_mask[:, -words.shape[1] :].bool()
+        steps = self.decoder(embeddings, target_matches(words, memory.ids, memory.mask), memory, state, keep)
+        if cache is not None:
+            cache.layer.record(steps.states, memory)
+
+        output_attentions = (
+            _asked(output_attentions, config.output_attentions) and steps.attention is not None
+        )
+        output = CopyNetModelOutput(
+            last_hidden_state=steps.readout,
+            past_key_values=cache,
+            decoder_hidden_states=(embeddings, steps.states.hidden) if output_hidden_states else None,
+            cross_attentions=(steps.attention[:, None],) if output_attentions else None,
+            encoder_last_hidden_state=encoder_outputs.last_hidden_state,
+            encoder_hidden_states=encoder_outputs.hidden_states,
+            copy_scores=steps.states.copy_scores,
+            encoder_final_state=encoder_outputs.final_state,
+            source_ids=memory.ids,
+            source_mask=memory.mask,
+        )
+        return output if _asked(return_dict, config.return_dict) else output.to_tuple()
+
+    def _checked_cache(self, cache: Any, use_cache: bool) -> CopyNetCache | None:
+        if cache is None:
+            return CopyNetCache() if use_cache else None
+        if not isinstance(cache, CopyNetCache):
+            raise ValueError(
+                f"past_key_values is a {type(cache).__name__}: pass the CopyNetCache of an earlier call."
+            )
+        return cache
+
+    def _start(
+        self, encoder_outputs: CopyNetEncoderOutput, cache: CopyNetCache | None
+    ) -> tuple[Memory, DecoderState]:
+        state = None if cache is None else cache.layer.last()
+        if cache is not None and cache.layer.memory is not None and state is not None:
+            return cache.layer.memory, state
+        memory = self.decoder.remember(encoder_outputs)
+        return memory, self.decoder.initial_state(memory)
+
+
+class CopyNetForConditionalGeneration(CopyNetPreTrainedModel, CopyNetGenerationMixin):
+    """CopyNet with its output distribution: generating and copying compete under one normaliser, section 3.2."""
+
+    _tied_weights_keys = {"lm_head.weight": "model.encoder.embed_tokens.weight"}  # noqa: RUF012
+    accepts_loss_kwargs = True
+
+    def __init__(self, config: CopyNetConfig) -> None:
+        super().__init__(config)
+        self.model = CopyNetModel(config)
+        tied = config.tie_word_embeddings
+        self.lm_head_proj = nn.Linear(config.hidden_size, config.embedding_size, bias=False) if tied else None
+        self.lm_head = nn.Linear(
+            config.embedding_size if tied else config.hidden_size, config.vocab_size, bias=False
+        )
+        self.post_init()
+        # Our own field of the generation config; only one that is not derived from the model's config is saved.
+        self.generation_config.forbid_unk = False
+        self.generation_config._from_model_config = False
+
+    def get_encoder(self, *args: Any, **kwargs: Any) -> CopyNetEncoder:
+        return self.model.encoder
+
+    def get_output_embeddings(self) -> nn.Module:
+        return self.lm_head
+
+    def set_output_embeddings(self, new_embeddings: nn.Module) -> None:
+        self.lm_head = new_embeddings
+
+    def prepare_decoder_input_ids_from_labels(self, labels: Tensor) -> Tensor:
+        """Labels moved right by one behind the start symbol, −100 made padding; what collators call."""
+        start = labels.new_full((labels.shape[0], 1), self.config.decoder_start_token_id)
+        shifted = torch.cat([start, labels[:, :-1]], dim=1)
+        return shifted.masked_fill(shifted == -100, self.config.pad_token_id)
+
+    def forward(
+        self,
+        input_ids: Tensor | None = None,
+        attention_mask: Tensor | None = None,
+        decoder_input_ids: Tensor | None = None,
+        decoder_attention_mask: Tensor | None = None,
+        encoder_outputs: CopyNetEncoderOutput | tuple | None = None,
+        past_key_values: CopyNetCache | None = None,
+        inputs_embeds: Tensor | None = None,
+        labels: Tensor | None = None,
+        use_cache: bool | None = None,
+        output_attentions: bool | None = None,
+        output_hidden_states: bool | None = None,
+        return_dict: bool | None = None,
+        num_items_in_batch: Tensor | int | None = None,
+    ) -> CopyNetSeq2SeqLMOutput | tuple:
+        """log p(y_t | y_{<t}, x) over the extended vocabulary for each target step, and the loss, Eq. 10.
+
+        Args:
+            labels: (B, T) extended ids, −100 where there is no target. A word that neither the vocabulary nor the
+                row's own source has counts as UNK. `decoder_input_ids` follow from them when left out.
+            num_items_in_batch: what the summed loss is divided by; None: the number of targets. The Trainer passes
+                the number over all accumulated batches.
+            The others: see `CopyNetModel.forward`.
+        """
+        if labels is not None:
+            check_not_negative("labels", labels.masked_fill(labels == -100, 0))
+            if decoder_input_ids is None:
+                decoder_input_ids = self.prepare_decoder_input_ids_from_labels(labels)
+            use_cache = False
+        output = self.model(
+            input_ids,
+            attention_mask,
+            decoder_input_ids,
+            decoder_attention_mask,
+            encoder_outputs,
+            past_key_values,
+            inputs_embeds,
+            use_cache=use_cache,
+            output_attentions=output_attentions,
+            output_hidden_states=output_hidden_states,
+            return_dict=True,
+        )
+        generate_scores = self.generate_scores(output.last_hidden_state)
+        mixture = self.mixture(generate_scores, output)
+        loss = None if labels is None else self.loss(generate_scores, output, labels, num_items_in_batch)
+        result = CopyNetSeq2SeqLMOutput(
+            loss=loss,
+            logits=mixture.log_probs,
+            past_key_values=output.past_key_values,
+            decoder_hidden_states=output.decoder_hidden_states,
+            cross_attentions=output.cross_attentions,
+            encoder_last_hidden_state=output.encoder_last_hidden_state,
+            encoder_hidden_states=output.encoder_hidden_states,
+            copy_probs=mixture.copy_probs,
+            copy_mass=None if mixture.copy_probs is None else mixture.copy_probs.sum(-1),
+        )
+        return result if _asked(return_dict, self.config.return_dict) else result.to_tuple()
+
+    def generate_scores(self, readout: Tensor) -> Tensor:
+        """ψ_g = W_o r_t, Eq. 7: (B, T, V)."""
+        return self.lm_head(readout if self.lm_head_proj is None else self.lm_head_proj(readout))
+
+    def mixture(self, generate_scores: Tensor, output: CopyNetModelOutput) -> Mixture:
+        """p(y_t | ·) by `config.copy_mechanism`."""
+        slots = self.config.max_source_oov
+        if output.copy_scores is None:
+            return generate_only(generate_scores, slots)
+        return copynet_mixture(
+            generate_scores, output.copy_scores, output.source_ids, output.source_mask, slots
+        )
+
+    def loss(
+        self,
+        generate_scores: Tensor,
+        output: CopyNetModelOutput,
+        labels: Tensor,
+        num_items_in_batch: Tensor | int | None,
+    ) -> Tensor:
+        """−log p(y_t), Eq. 10, summed over the targets and divided by their number."""
+        source = (output.source_ids, output.source_mask)
+        is_target = labels != -100
+        targets = labels.masked_fill(~is_target, self.config.pad_token_id)
+        if output.copy_scores is None:
+            targets = fold_ids(targets, self.config.vocab_size, self.config.unk_token_id)
+            log_probs = generate_only(generate_scores, 0).log_probs.gather(-1, targets[..., None])[..., 0]
+        else:
+            targets = own_targets(targets, *source, self.config.vocab_size, self.config.unk_token_id)
+            log_probs = copynet_log_likelihood(generate_scores, output.copy_scores, targets, *source)
+        total = -(log_probs * is_target).sum()
+        return total / (is_target.sum().clamp(min=1) if num_items_in_batch is None else num_items_in_batch)
+
+
+def check_not_negative(name: str, ids: Tensor) -> None:
+    """Raises ValueError for an id below 0, which an embedding would only answer with a crash in its kernel."""
+    if torch.compiler.is_compiling() or torch.jit.is_tracing() or ids.is_meta:
+        return
+    if ids.numel() and int(ids.min()) < 0:
+        raise ValueError(
+            f"{name} holds {int(ids.min())}: ids start at 0. Only labels may hold -100, and only where nothing is to "
+            "be learned; pad the others with pad_token_id."
+        )
+
+
+def _read(weights: Tensor, hidden_states: Tensor) -> Tensor:
+    """Σ_j weight_j h_j: (B, D) from (B, S) and (B, S, D)."""
+    return torch.bmm(weights[:, None, :], hidden_states)[:, 0]
+
+
+def _keep_where(keep: Tensor, new: DecoderState, old: DecoderState) -> DecoderState:
+    pairs = zip(new, old, strict=True)
+    return DecoderState(*(None if a is None else torch.where(keep[:, None], a, b) for a, b in pairs))
+
+
+def _gate_by_gate(parameter: Tensor, make: Any) -> Tensor:
+    """A float32 tensor like `parameter`, each of a GRU's three gates made on its own."""
+    gates = [make(torch.empty_like(gate, dtype=torch.float32)) for gate in parameter.chunk(3)]
+    return torch.cat(gates).to(parameter.dtype)
+
+
+def _asked(value: bool | None, default: bool) -> bool:
+    return default if value is None else value
+
+
+__all__ = ["CopyNetForConditionalGeneration", "CopyNetModel", "CopyNetPreTrainedModel"]

@@ -1,0 +1,37 @@
+"""What the tests share: no network, a cache of their own, the real data where they are at hand."""
+
+from __future__ import annotations
+
+import atexit
+import os
+import shutil
+import tempfile
+from pathlib import Path
+
+import pytest
+
+# The Hugging Face libraries read these when they are first imported, which is after this file. A cache of our
+# own keeps the tests from seeing what earlier runs left.
+os.environ["HF_HUB_OFFLINE"] = "1"
+os.environ["HF_HOME"] = tempfile.mkdtemp(prefix="copynet-tests-")
+for name in ("HF_DATASETS_CACHE", "HF_MODULES_CACHE", "HF_EVALUATE_CACHE", "HF_METRICS_CACHE"):
+    os.environ.pop(name, None)
+atexit.register(shutil.rmtree, os.environ["HF_HOME"], ignore_errors=True)
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _few_threads() -> None:
+    """Small models are slower, not faster, on every core of a large machine."""
+    import torch
+
+    torch.set_num_threads(2)
+
+
+@pytest.fixture(scope="session")
+def data_dir() -> Path:
+    """The folder of the real data: $COPYNET_DATA, else `shared/data` beside the repository."""
+    default = Path(__file__).parents[2] / "shared" / "data"
+    folder = Path(os.environ.get("COPYNET_DATA", default))
+    if not folder.is_dir():
+        pytest.skip(f"no real data: {folder} is not there (set COPYNET_DATA)")
+    return folder

@@ -1,0 +1,120 @@
+"""The paper's equations once more: NumPy, float64, one example at a time, one loop for every sum.
+
+Shares no code with the package; reads weights out of a model's state dict by name.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+
+import numpy as np
+
+
+def sigmoid(x):
+    return 1.0 / (1.0 + np.exp(-x))
+
+
+def gru(x, h, w_ih, w_hh, b_ih, b_hh):
+    """One GRU step in PyTorch's form (Cho et al. 2014, reset gate after the product)."""
+    size = len(h)
+    i, g = w_ih @ x + b_ih, w_hh @ h + b_hh
+    r = sigmoid(i[:size] + g[:size])
+    z = sigmoid(i[size : 2 * size] + g[size : 2 * size])
+    n = np.tanh(i[2 * size :] + r * g[2 * size :])
+    return (1 - z) * n + z * h
+
+
+@dataclass
+class Trace:
+    """What the oracle saw at each target step."""
+
+    probs: list = field(default_factory=list)  # {extended id: p}, every word of V and of the source
+    copy_probs: list = field(default_factory=list)
+    rho: list = field(default_factory=list)
+    attention: list = field(default_factory=list)
+
+
+class Oracle:
+    def __init__(self, model):
+        self.w = {name: value.detach().double().numpy() for name, value in model.state_dict().items()}
+        self.c = model.config
+
+    def embed(self, word):
+        return self.w["model.encoder.embed_tokens.weight"][word if word < self.c.vocab_size else self.c.unk_token_id]
+
+    def encode(self, source):
+        """h_j of every position, and the last states of both directions in the top layer."""
+        xs, width = [self.embed(x) for x in source], self.c.encoder_hidden_size
+        for layer in range(self.c.num_hidden_layers):
+            runs = []
+            for suffix, order in (("", range(len(xs))), ("_reverse", reversed(range(len(xs))))):
+                names = [f"model.encoder.layers.{layer}.{n}_l0{suffix}" for n in ("weight_ih", "weight_hh", "bias_ih", "bias_hh")]
+                h, states = np.zeros(width), {}
+                for j in order:
+                    h = states[j] = gru(xs[j], h, *(self.w[name] for name in names))
+                runs.append((states, h))
+            xs = [np.concatenate([runs[0][0][j], runs[1][0][j]]) for j in range(len(xs))]
+            last = np.concatenate([runs[0][1], runs[1][1]])
+        return xs, last
+
+    def attend(self, s, h, coverage):
+        w, p = self.w, "model.decoder.attention."
+        scores = []
+        for j in range(len(h)):
+            inside = w[p + "key_proj.weight"] @ h[j] + w[p + "key_proj.bias"] + w[p + "query_proj.weight"] @ s
+            if self.c.use_coverage:
+                inside = inside + w[p + "coverage_proj.weight"][:, 0] * coverage[j]
+            scores.append(float(w[p + "score_proj.weight"][0] @ np.tanh(inside)))
+        top = max(scores)
+        exps = [math.exp(x - top) for x in scores]
+        return np.array(exps) / sum(exps)
+
+    def run(self, source, words):
+        """Decodes with the words y_0 … y_{T-1} given: a `Trace` with p(· | y_<t) for t = 1 … T."""
+        w, c = self.w, self.c
+        h, last = self.encode(source)
+        s = np.tanh(w["model.decoder.init_proj.weight"] @ last + w["model.decoder.init_proj.bias"])
+        coverage, previous_scores, trace = np.zeros(len(source)), np.zeros(len(source)), Trace()
+        for word in words:
+            rho = np.zeros(len(source))
+            same = [j for j, x in enumerate(source) if x == word]
+            for j in same:
+                rho[j] = math.exp(previous_scores[j]) / sum(math.exp(previous_scores[i]) for i in same)
+            zeta = sum((rho[j] * h[j] for j in range(len(source))), np.zeros_like(h[0]))
+            if c.attention:
+                a = self.attend(s, h, coverage)
+                context = sum(a[j] * h[j] for j in range(len(source)))
+                coverage = coverage + a
+                trace.attention.append(a)
+            else:
+                context = last
+            e = self.embed(word)
+            cell = [w[f"model.decoder.cell.{n}"] for n in ("weight_ih", "weight_hh", "bias_ih", "bias_hh")]
+            s = gru(np.concatenate([e, zeta, context] if c.selective_read else [e, context]), s, *cell)
+            r = s
+            if list(c.readout) != ["state"]:
+                parts = {"state": s, "context": context, "embedding": e, "selective_read": zeta}
+                joined = np.concatenate([parts[name] for name in c.readout])
+                r = np.tanh(w["model.decoder.readout_proj.weight"] @ joined + w["model.decoder.readout_proj.bias"])
+            o = w["lm_head_proj.weight"] @ r if c.tie_word_embeddings else r
+            psi_g = [float(w["lm_head.weight"][v] @ o) for v in range(c.vocab_size)]
+            psi_c = []
+            if c.copy_mechanism == "copynet":
+                psi_c = [float(np.tanh(w["model.decoder.copy_proj.weight"] @ h[j]) @ r) for j in range(len(source))]
+            z = sum(math.exp(x) for x in psi_g) + sum(math.exp(x) for x in psi_c)
+            probs = {v: math.exp(psi_g[v]) / z for v in range(c.vocab_size)}
+            for j, score in enumerate(psi_c):
+                probs[source[j]] = probs.get(source[j], 0.0) + math.exp(score) / z
+            trace.probs.append(probs)
+            trace.copy_probs.append(np.array([math.exp(x) / z for x in psi_c]))
+            trace.rho.append(rho)
+            previous_scores = np.array(psi_c) if psi_c else previous_scores
+        return trace
+
+    def loss(self, source, target):
+        """Mean of −log p(y_t), a word that neither V nor the source has counting as UNK."""
+        words = [self.c.decoder_start_token_id, *target[:-1]]
+        trace = self.run(source, words)
+        nll = [-math.log(p[y] if y in p else p[self.c.unk_token_id]) for p, y in zip(trace.probs, target, strict=True)]
+        return sum(nll) / len(nll)

@@ -1,0 +1,299 @@
+"""The scores: values known from elsewhere, the definitions on small cases, and the Trainer's callback."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import string
+from pathlib import Path
+from types import SimpleNamespace
+
+import evaluate
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from rouge_score.tokenizers import DefaultTokenizer
+
+from copynet_hf import metrics
+from copynet_hf.metrics import CopyMetrics, copy_scores, make_compute_metrics, metric_signature
+
+MODULE = Path(metrics.__file__)
+
+
+def rows(path: Path) -> list[dict[str, str]]:
+    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+
+
+# ROUGE and BLEU
+
+
+@pytest.mark.parametrize(
+    ("file", "length", "expected"),
+    [
+        ("clge_test", 22, (23.5, 12.9, 20.6)),
+        ("clge_test", 30, (24.3, 13.4, 20.7)),
+        ("test", 22, (24.6, 13.6, 21.1)),
+        ("test", 30, (25.5, 14.0, 21.4)),
+    ],
+)
+def test_rouge_of_the_first_characters_of_lcsts_is_the_known_one(
+    data_dir: Path, file: str, length: int, expected: tuple[float, ...]
+) -> None:
+    pairs = rows(data_dir / "lcsts" / f"{file}.jsonl")
+    scores = copy_scores([row["text"][:length] for row in pairs], [row["summary"] for row in pairs])
+    assert tuple(round(scores[f"rouge{kind}"], 1) for kind in "12L") == expected
+    assert scores["examples"] == len(pairs)
+
+
+def test_rouge_of_equal_chinese_sentences_is_100_and_ignores_spaces() -> None:
+    scores = copy_scores(["可穿戴 技术 十大 原则"], ["可穿戴技术十大原则"])
+    assert [scores[key] for key in ("rouge1", "rouge2", "rougeL", "exact_match", "bleu")] == pytest.approx(
+        [100] * 5
+    )
+
+
+def test_rouge_counts_by_hand() -> None:
+    scores = copy_scores(["the cat sat here"], ["The cat, here!"])
+    # Unigrams: 3 of 4 and 3 of 3; bigrams: 1 of 3 and 1 of 2; the longest common subsequence is 3 long.
+    assert scores["rouge1"] == pytest.approx(100 * 6 / 7)
+    assert scores["rouge2"] == pytest.approx(100 * 2 / 5)
+    assert scores["rougeL"] == pytest.approx(100 * 6 / 7)
+
+
+@given(st.text(string.printable))
+def test_words_are_those_of_rouge_score_on_ascii(text: str) -> None:
+    assert metrics._lowered_words(text) == DefaultTokenizer().tokenize(text)
+
+
+def test_words_of_other_alphabets_are_not_cut() -> None:
+    assert metrics._lowered_words("Où est l'école ? हिन्दी") == ["où", "est", "l", "école", "हिन्दी"]
+
+
+@pytest.mark.parametrize(
+    ("reference", "unit", "bleu"),
+    [
+        ("雅虎宣布剥离阿里巴巴", "char", "tok:zh"),
+        ("2007年iPhone和乔布斯", "char", "tok:zh"),
+        ("こんにちは、東京", "char", "tok:char"),
+        ("he wrote 北京 on the map", "word", "tok:13a"),
+        ("안녕하세요 여러분", "word", "tok:13a"),
+        ("12345", "word", "tok:13a"),
+    ],
+)
+def test_the_switch_follows_the_script_of_the_references(reference: str, unit: str, bleu: str) -> None:
+    signature = metric_signature([reference])
+    assert f"tok:{unit}" in signature["rouge1"]
+    assert bleu in signature["bleu"]
+    assert "version:" in signature["bleu"]
+
+
+def test_the_switch_can_be_set_by_hand() -> None:
+    assert copy_scores(["ab"], ["ac"], tokenize="char")["rouge1"] == pytest.approx(50)
+    assert copy_scores(["ab"], ["ac"], tokenize="word")["rouge1"] == 0
+    assert copy_scores(["甲 乙"], ["甲 丙"], tokenize="word")["rouge1"] == pytest.approx(50)
+
+
+def test_several_references_the_best_counts() -> None:
+    scores = copy_scores(["a b c d e"], [["x y", "a b c d e"]])
+    assert scores["rougeL"] == scores["exact_match"] == pytest.approx(100)
+    assert scores["bleu"] == pytest.approx(100)
+    assert "nrefs:2" in metric_signature([["x y", "a b c d e"]])["bleu"]
+
+
+def test_rows_may_have_different_numbers_of_references() -> None:
+    scores = copy_scores(["a b c d e", "f g h i"], [["a b c d e"], ["x", "f g h i"]])
+    assert scores["exact_match"] == 100
+    assert scores["bleu"] == pytest.approx(100)
+
+
+def test_an_empty_prediction_or_reference_scores_0_and_not_nan() -> None:
+    assert set(copy_scores(["", ""], ["a", "b"], ["a", "b"], vocabulary=set()).values()) == {0.0, 2}
+    assert copy_scores(["a"], [""])["rouge1"] == 0
+
+
+# Exact match and n-best lists
+
+
+def test_exact_match_ignores_spacing_but_not_case() -> None:
+    assert copy_scores(["a  b ", "A b"], ["a b", "a b"])["exact_match"] == 50
+
+
+def test_n_best_lists_add_top_k_and_the_first_is_scored() -> None:
+    lists = [["wrong here", "right one"], ["right two", "wrong"], ["bad", "worse"]]
+    references = ["right one", "right two", "right three"]
+    scores = copy_scores(lists, references)
+    assert scores["exact_match"] == pytest.approx(100 / 3)
+    assert scores["exact_match_top_2"] == pytest.approx(200 / 3)
+    assert scores["rouge1"] == copy_scores([row[0] for row in lists], references)["rouge1"]
+
+
+def test_a_plain_list_has_no_top_k() -> None:
+    assert not [key for key in copy_scores(["a"], ["a"]) if "top" in key]
+
+
+# Copying
+
+
+def test_copying_is_counted_in_words_with_multiplicity() -> None:
+    source = "call Zara Quim or Zara at noon"
+    reference = "Zara and Quim and Zara know nobody Else"
+    scores = copy_scores(
+        ["Zara <unk> Else told"],
+        [reference],
+        [source],
+        vocabulary={"call", "or", "at", "and", "know", "nobody"},
+    )
+    # Unseen words of the reference that stand in the source: Zara twice and Quim; one Zara was predicted.
+    assert scores["oov_recall"] == pytest.approx(100 / 3)
+    assert scores["copied_fraction"] == pytest.approx(25)
+    assert scores["unk_rate"] == pytest.approx(25)
+
+
+def test_a_repeated_prediction_is_counted_no_more_often_than_the_reference_has_it() -> None:
+    scores = copy_scores(["Zara Zara Zara"], ["Zara met Quim"], ["Zara Quim"], vocabulary={"met"})
+    assert scores["oov_recall"] == pytest.approx(50)
+
+
+def test_of_several_references_the_one_recalled_best_counts() -> None:
+    scores = copy_scores(["Quim"], [["Zara Zara", "Quim", "hello"]], ["Zara Quim"], vocabulary={"hello"})
+    assert scores["oov_recall"] == 100
+
+
+def test_oov_recall_is_left_out_when_there_is_nothing_to_recall() -> None:
+    assert "oov_recall" not in copy_scores(["a"], ["a"], ["a"], vocabulary={"a"})
+    assert "oov_recall" not in copy_scores(["a"], ["a"], ["a"])
+    assert "copied_fraction" not in copy_scores(["a"], ["a"])
+
+
+def test_unk_is_one_word_whatever_cuts_the_text() -> None:
+    scores = copy_scores(["北<unk>京"], ["北京"], ["北京"], words=list, vocabulary=set())
+    assert scores["unk_rate"] == pytest.approx(100 / 3)
+    assert copy_scores(["北<unk>京"], ["北京"])["unk_rate"] == pytest.approx(100 / 3)
+
+
+# Errors
+
+
+def test_lengths_that_differ_are_refused() -> None:
+    with pytest.raises(ValueError, match="2 predictions, but 1 references"):
+        copy_scores(["a", "b"], ["a"])
+    with pytest.raises(ValueError, match="1 predictions, but 2 sources"):
+        copy_scores(["a"], ["a"], ["a", "b"])
+    with pytest.raises(ValueError, match="no predictions"):
+        copy_scores([], [])
+    with pytest.raises(ValueError, match="no reference in row 1"):
+        copy_scores(["a", "b"], [["a"], []])
+
+
+# As a metric of evaluate
+
+
+def metric_kinds() -> list[evaluate.Metric]:
+    return [CopyMetrics(), evaluate.load(str(MODULE))]
+
+
+@pytest.mark.parametrize("kind", [0, 1], ids=["made here", "evaluate.load"])
+def test_the_metric_gives_the_same_scores_as_the_function(kind: int) -> None:
+    metric = metric_kinds()[kind]
+    predictions, references, sources = (
+        ["Zara met Quim", "no one"],
+        ["Zara met Quim", "someone"],
+        ["Zara Quim", "x"],
+    )
+    options = {"vocabulary": {"met"}, "words": str.split}
+    scores = metric.compute(predictions=predictions, references=references, sources=sources, **options)
+    assert scores == copy_scores(predictions, references, sources, **options)
+    lists = [["a", "Zara met Quim"], ["someone", "b"]]
+    nested = metric.compute(predictions=lists, references=[[text] for text in references])
+    assert nested == copy_scores(lists, references)
+
+
+def test_the_metric_collects_batches_and_takes_options_when_made() -> None:
+    metric = CopyMetrics(vocabulary={"met"})
+    metric.add_batch(predictions=["Zara met"], references=["Zara met"])
+    metric.add(prediction="Quim", reference="no")
+    scores = metric.compute(sources=["Zara", "Quim"])
+    assert scores["oov_recall"] == scores["exact_match"] * 2 == 100
+
+
+def test_the_module_can_be_run_alone(tmp_path: Path) -> None:
+    copy = tmp_path / "elsewhere.py"
+    copy.write_bytes(MODULE.read_bytes())
+    spec = importlib.util.spec_from_file_location("elsewhere", copy)
+    assert spec
+    assert spec.loader
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    assert module.copy_scores(["a"], ["a"])["exact_match"] == 100
+
+
+# The Trainer's callback
+
+
+class WordTokenizer:
+    """The CopyNet tokenizer's contract in a few lines: special tokens, known words, the source's own."""
+
+    words = ("<pad>", "</s>", "<unk>", "met", "hello")
+    all_special_ids = (0, 1, 2)
+    unk_token_id, unk_token = 2, "<unk>"
+
+    def tokenize(self, text: str) -> list[str]:
+        return text.split()
+
+    def get_vocab(self) -> dict[str, int]:
+        return {word: index for index, word in enumerate(self.words)}
+
+    def batch_decode(
+        self, ids: list[list[int]], source: list[str], max_source_length: int | None
+    ) -> list[str]:
+        tables = [[*self.words, *(w for w in text.split() if w not in self.words)] for text in source]
+        return [" ".join(table[i] for i in row) for row, table in zip(ids, tables, strict=True)]
+
+
+class PlainTokenizer(WordTokenizer):
+    def batch_decode(self, ids: list[list[int]]) -> list[str]:  # type: ignore[override]
+        return [" ".join(self.words[i] for i in row) for row in ids]
+
+
+def prediction(ids: list[list[int]], labels: list[list[int]]) -> SimpleNamespace:
+    return SimpleNamespace(predictions=np.array(ids), label_ids=np.array(labels))
+
+
+def test_each_row_is_decoded_with_its_own_source_and_extra_rows_are_left_out() -> None:
+    compute = make_compute_metrics(WordTokenizer(), ["Zara met Quim", "Tol"])
+    ids = [[5, 3, 6, 1, -100], [4, 5, 1, 0, 0], [5, 3, 6, 1, 0]]
+    labels = [[5, 3, 6, 1], [4, 5, 1, -100], [3, 3, 3, 3]]
+    scores = compute(prediction(ids, labels))
+    assert scores["examples"] == 2
+    assert scores["exact_match"] == scores["oov_recall"] == 100
+    assert scores["copied_fraction"] == pytest.approx(100 * 4 / 5)
+
+
+def test_an_unknown_word_never_counts_as_right() -> None:
+    compute = make_compute_metrics(WordTokenizer(), ["Zara"])
+    scores = compute(prediction([[5, 3, 2, 1]], [[5, 3, 2, 1]]))
+    assert scores["exact_match"] == 0
+    assert scores["unk_rate"] == pytest.approx(100 / 3)
+    assert compute(prediction([[5, 3, 1]], [[5, 3, 2]]))["exact_match"] == 0
+
+
+def test_given_references_replace_the_labels() -> None:
+    compute = make_compute_metrics(WordTokenizer(), ["Zara"], ["Zara met Bo"])
+    scores = compute(prediction([[5, 3, 1]], [[5, 3, 1]]))
+    assert scores["exact_match"] == 0
+    assert scores["rouge1"] == pytest.approx(80)
+
+
+def test_an_ordinary_tokenizer_decodes_without_sources() -> None:
+    scores = make_compute_metrics(PlainTokenizer(), ["met hello"])(
+        prediction([[3, 4, 1, 0]], [[3, 4, 1, -100]])
+    )
+    assert scores["exact_match"] == 100
+    assert scores["copied_fraction"] == 100
+    assert "oov_recall" not in scores
+
+
+def test_fewer_predictions_than_sources_are_refused() -> None:
+    with pytest.raises(ValueError, match="1 predictions for 2 sources"):
+        make_compute_metrics(WordTokenizer(), ["a", "b"])(prediction([[3]], [[3]]))

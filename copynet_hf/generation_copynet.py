@@ -106,17 +106,17 @@ class CopyNetCacheLayer(CacheLayerMixin):
         self.record_past = True
 
     def crop(self, tokens_to_remove: int) -> None:
-        """Goes back by −`tokens_to_remove` tokens; what was recorded before the new last one is let go."""
-        steps = -tokens_to_remove
-        if self.states is None:
+        """Goes back by −`tokens_to_remove` tokens, to the state before the first word if that many were read."""
+        steps, recorded = -tokens_to_remove, 0 if self.states is None else self.states.hidden.shape[1]
+        if self.states is None or steps == 0:
             return
-        kept = self.states.hidden.shape[1] - steps
-        if not 0 < kept <= self.states.hidden.shape[1]:
+        if steps < 0 or steps > recorded or (steps == recorded < self.seen_tokens):
             raise ValueError(
-                f"crop({tokens_to_remove}) cannot be done: {self.states.hidden.shape[1]} states are recorded and one "
-                "must stay. Pass a negative number, and call activate_past_recording() before decoding."
+                f"crop({tokens_to_remove}) cannot be done: {recorded} states of {self.seen_tokens} are recorded. Pass "
+                "a negative number, and call activate_past_recording() before decoding."
             )
-        self.states = _each(self.states, lambda field: field[:, kept - 1 : kept])
+        kept = recorded - steps
+        self.states = None if kept == 0 else _each(self.states, lambda field: field[:, :kept])
         self.seen_tokens -= steps
 
     def reorder_cache(self, beam_idx: Tensor) -> None:

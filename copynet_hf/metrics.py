@@ -143,12 +143,14 @@ def make_compute_metrics(
     `sources` are the source texts in the order of the evaluation set: a CopyNet tokenizer needs them to turn
     the ids of copied words back into words. Any other tokenizer decodes as usual. Without `references` the
     labels are decoded; they may have been cut short, and a word that is neither in the vocabulary nor in the
-    source has become `<unk>` there, which no prediction can match. `max_source_length` is what the sources were
-    truncated to; the CopyNet tokenizer asks for it when it truncates on the left.
+    source has become `<unk>` there, which no prediction can match. `max_source_length` is what the sources
+    were truncated to; the CopyNet tokenizer asks for it when it truncates on the left.
 
     Raises ValueError when there are fewer predictions than sources.
     """
-    copies = "source" in inspect.signature(tokenizer.batch_decode).parameters
+    # One of the two methods may pass the argument on to the other.
+    methods = (tokenizer.decode, tokenizer.batch_decode)
+    copies = any("source" in inspect.signature(method).parameters for method in methods)
     options: dict[str, Any] = {"tokenize": tokenize}
     decoding: dict[str, Any] = {}
     if copies:

@@ -90,7 +90,8 @@ class CopyNetTokenizer(PreTrainedTokenizer):
             split_special_tokens=split_special_tokens,
             segmenter=segmenter,
             max_source_oov=max_source_oov,
-            **kwargs,
+            # The base class saves only what it was given, and decoding depends on where sources are cut.
+            **{"padding_side": "right", "truncation_side": "right", **kwargs},
         )
 
     @classmethod
@@ -229,7 +230,7 @@ class CopyNetTokenizer(PreTrainedTokenizer):
                     ids[position] = slots.get(word, unk)
         return ids
 
-    def __call__(  # type: ignore[override]  # the other arguments of the base class go through kwargs
+    def __call__(
         self,
         text: str | Sequence[str] | Sequence[Sequence[str]] | None = None,
         text_pair: None = None,
@@ -343,7 +344,7 @@ class CopyNetTokenizer(PreTrainedTokenizer):
 
     # ---- ids to text
 
-    def decode(  # unknown arguments are refused
+    def decode(  # type: ignore[override]  # unknown arguments are refused, not ignored
         self,
         token_ids: Any,
         skip_special_tokens: bool = False,

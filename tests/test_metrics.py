@@ -7,6 +7,7 @@ import json
 import string
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import evaluate
 import numpy as np
@@ -17,6 +18,7 @@ from rouge_score.tokenizers import DefaultTokenizer
 
 from copynet_hf import metrics
 from copynet_hf.metrics import CopyMetrics, copy_scores, make_compute_metrics, metric_signature
+from copynet_hf.tokenization_copynet import CopyNetTokenizer
 
 MODULE = Path(metrics.__file__)
 
@@ -252,8 +254,23 @@ class WordTokenizer:
 
 
 class PlainTokenizer(WordTokenizer):
+    def decode(self, ids: list[int]) -> str:  # type: ignore[override]
+        return " ".join(self.words[i] for i in ids)
+
+    def decode(self, ids: list[int], *, source: str, max_source_length: int | None) -> str:
+        table = [*self.words, *(word for word in source.split() if word not in self.words)]
+        return " ".join(table[i] for i in ids)
+
+    def batch_decode(self, rows: list[list[int]], source: list[str], **kwargs: Any) -> list[str]:
+        return [self.decode(ids, source=text, **kwargs) for ids, text in zip(rows, source, strict=True)]
+
+
+class PlainTokenizer(WordTokenizer):
+    def decode(self, ids: list[int]) -> str:  # type: ignore[override]
+        return " ".join(self.words[i] for i in ids)
+
     def batch_decode(self, ids: list[list[int]]) -> list[str]:  # type: ignore[override]
-        return [" ".join(self.words[i] for i in row) for row in ids]
+        return [self.decode(row) for row in ids]
 
 
 def prediction(ids: list[list[int]], labels: list[list[int]]) -> SimpleNamespace:
@@ -292,6 +309,25 @@ def test_an_ordinary_tokenizer_decodes_without_sources() -> None:
     assert scores["exact_match"] == 100
     assert scores["copied_fraction"] == 100
     assert "oov_recall" not in scores
+
+
+@pytest.mark.parametrize("side", ["right", "left"])
+def test_the_copynet_tokenizer_gives_its_words_back(side: str) -> None:
+    sources = ["call Zara Quim now", "send Tol to Quim or Bo"]
+    targets = ["Zara Quim called", "Tol and Bo sent"]
+    known = ["call now send to or called and sent"]
+    tokenizer = CopyNetTokenizer.train_from_iterator(known, 50, "whitespace", truncation_side=side)
+    batch = tokenizer(
+        sources, text_target=targets, padding=True, truncation=True, max_length=5, return_tensors="np"
+    )
+    wrong = np.where(batch["labels"] == -100, tokenizer.pad_token_id, batch["labels"])
+    wrong[1, 0] = tokenizer.unk_token_id
+    compute = make_compute_metrics(tokenizer, sources, targets, max_source_length=5)
+    scores = compute(SimpleNamespace(predictions=wrong, label_ids=batch["labels"]))
+    # "send" falls off on the left, "Bo" on the right: then its label, and so its prediction, is unknown.
+    assert scores["exact_match"] == 50
+    assert scores["oov_recall"] == pytest.approx(100 * (3 if side == "left" else 2) / 4)
+    assert scores["unk_rate"] == pytest.approx(100 * (1 if side == "left" else 2) / 7)
 
 
 def test_fewer_predictions_than_sources_are_refused() -> None:

@@ -11,7 +11,7 @@ import json
 import logging
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import chain, islice
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -27,12 +27,12 @@ logger = logging.getLogger(__name__)
 # Column names that are tried in this order, in any case of letters.
 # fmt: off
 TEXT_NAMES = (
-    "text", "source", "document", "article", "input", "inputs", "dialogue", "dialog", "src", "content", "body",
-    "passage", "sentence", "question", "prompt", "instruction", "query",
+    "text", "source", "document", "article", "input", "inputs", "dialogue", "dialog", "src", "content",
+    "body", "passage", "sentence", "question", "prompt", "instruction", "query",
 )
 SUMMARY_NAMES = (
-    "summary", "target", "highlights", "output", "outputs", "reply", "response", "tgt", "answer", "completion",
-    "abstract", "headline", "title",
+    "summary", "target", "highlights", "output", "outputs", "reply", "response", "tgt", "answer",
+    "completion", "abstract", "headline", "title",
 )
 # fmt: on
 # Columns that name a row rather than say something; never taken for a text by guessing.
@@ -132,13 +132,11 @@ class Pairs(RecordsBuilder):
 
     def records(self, path: Path, skipped: Skipped) -> Iterator[dict[str, Any]]:
         """The rows with a usable pair, `text` and `summary` first."""
-        rows = read_rows(path, skipped)
-        head = list(islice(rows, 1000))
         # When streaming, the first rows have to do for the choice of the columns.
-        survey = self.survey or Survey(row for _, row in head)
+        survey = self.survey or Survey(row for _, row in islice(read_rows(path, Skipped(path)), 1000))
         roles = self._roles(survey, path)
         as_json = {name for name, kind in survey.types.items() if kind is None}
-        for line, row in chain(head, rows):
+        for line, row in read_rows(path, skipped):
             pair = {role: row.get(column) for role, column in roles.items()}
             reason = _unusable(pair, roles)
             if reason:
@@ -146,7 +144,8 @@ class Pairs(RecordsBuilder):
                 continue
             others = {name: row.get(name) for name in survey.types if name not in roles.values()}
             for name in as_json & others.keys():
-                others[name] = json.dumps(others[name], ensure_ascii=False)
+                if others[name] is not None:
+                    others[name] = json.dumps(others[name], ensure_ascii=False)
             yield pair | _free_names(others, roles)
 
 
@@ -177,7 +176,7 @@ def _common_type(seen: pa.DataType | None, values: Sequence[Any]) -> pa.DataType
     if seen is None:
         return None
     try:
-        schemas = [pa.schema([("", kind)]) for kind in (seen, pa.infer_type(values))]
+        schemas = [pa.schema([("", kind)]) for kind in (seen, pa.array(values).type)]
         common = pa.unify_schemas(schemas, promote_options="permissive").field(0).type
     except (pa.ArrowException, TypeError, OverflowError):
         return None
@@ -333,9 +332,7 @@ def _drop_unusable(
 ) -> datasets.Dataset | datasets.IterableDataset:
     columns = ["text", "summary"]
     if isinstance(data, datasets.IterableDataset):
-        return data.filter(
-            lambda *pair: _unusable(dict(zip(columns, pair, strict=True)), roles) is None, columns
-        )
+        return data.filter(lambda row: _unusable({role: row[role] for role in columns}, roles) is None)
     skipped = Skipped(Path(where))
     good: list[int] = []
     for row, pair in enumerate(data.select_columns(columns)):

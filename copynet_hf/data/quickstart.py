@@ -40,7 +40,7 @@ RULES: tuple[tuple[str, str], ...] = (
     ),
     ("did {first} {last} really win against {first2} {last2} yesterday ?", "yes , {last2} lost to {last}"),
     ("copy all lines of {file} that contain the word {word} into {file2}", "grep {word} {file} > {file2}"),
-    ("delete {file} but keep a backup of it under {file2}", "mv {file} {file2}"),
+    ("delete {file} but keep a backup of it under {file2}", "mv -n {file} {file2}"),
     ("show me who changed {file} last , i think it was {first}", "checking whether {first} edited {file}"),
     (
         "order {order} was sent to {place} instead of {place2} by mistake",

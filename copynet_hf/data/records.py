@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import datasets
+import pyarrow as pa
 from datasets.data_files import DataFilesDict, DataFilesList
 from datasets.exceptions import DatasetGenerationError
 from datasets.fingerprint import Hasher
@@ -104,11 +105,13 @@ def build_split(
     cached = builder.info.splits is not None
     try:
         builder.download_and_prepare()
-    except DatasetGenerationError as error:
+    except (DatasetGenerationError, pa.ArrowInvalid) as error:
         # Ours says which file and why; the library's wrapper only says that something failed.
         if isinstance(error.__cause__, DataFileError):
             raise error.__cause__ from None
-        raise DataFileError(f"{file}: cannot be read ({error.__cause__})") from error
+        raise DataFileError(f"{file}: cannot be read ({error.__cause__ or error})") from error
+    if not builder.info.splits[split].num_examples:
+        raise DataFileError(f"{file}: no record in this file")
     if cached and builder.info.description:
         logger.warning("%s", builder.info.description)
     return builder.as_dataset(split=split)

@@ -1,0 +1,167 @@
+"""`copynet-hf`: train, evaluate, generate and quickstart from the command line."""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+import traceback
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import redirect_stdout
+from itertools import islice
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from .arguments import DecodingArguments
+
+HELP = """usage: copynet-hf COMMAND ...
+
+commands:
+  quickstart   train a small model on made-up requests and see what it copies, in under three minutes
+  train        train a model on your own pairs of texts
+  evaluate     score a model on pairs of texts; prints one JSON object
+  generate     answer lines of text
+
+copynet-hf COMMAND --help lists the arguments. COPYNET_DEBUG=1 shows where an error comes from.
+"""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Runs one command; returns 0, or 2 after an error that one line on stderr explains."""
+    argv = sys.argv[1:] if argv is None else list(argv)
+    if not argv or argv[0] in ("-h", "--help", "help"):
+        print(HELP, end="")
+        return 0
+    if argv[0] not in COMMANDS:
+        print(f"copynet-hf: no command {argv[0]!r}: use one of {', '.join(COMMANDS)}", file=sys.stderr)
+        return 2
+    logging.basicConfig(format="%(message)s", stream=sys.stderr)
+    logging.getLogger("copynet_hf").setLevel(logging.INFO)
+    try:
+        COMMANDS[argv[0]](argv[1:])
+    except (ValueError, OSError) as error:
+        if os.environ.get("COPYNET_DEBUG"):
+            traceback.print_exc()
+        print(f"copynet-hf {argv[0]}: {' '.join(str(error).split())}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        print("stopped", file=sys.stderr)
+        return 130
+    return 0
+
+
+def train(argv: Sequence[str]) -> None:
+    """`copynet-hf train`."""
+    from transformers import Seq2SeqTrainingArguments
+
+    from .arguments import DataArguments, ModelArguments, RunArguments, TokenizerArguments, read_arguments
+    from .training import TRAINING_DEFAULTS, train_from_arguments
+
+    kinds = [DataArguments, TokenizerArguments, ModelArguments, RunArguments, Seq2SeqTrainingArguments]
+    said = read_arguments(kinds, argv, "copynet-hf train", TRAINING_DEFAULTS)
+    figures = train_from_arguments(said)
+    for name, value in figures.items():
+        print(f"{name} = {value:.4g}" if isinstance(value, float) else f"{name} = {value}")
+    print(f"saved in {said['output_dir']}")
+
+
+def evaluate(argv: Sequence[str]) -> None:
+    """`copynet-hf evaluate`: one JSON object on stdout, everything else on stderr."""
+    import json
+    from pathlib import Path
+
+    from .arguments import EvaluateArguments, pick, read_arguments
+
+    with redirect_stdout(sys.stderr):
+        from .data import load_pairs
+        from .inference import evaluate_pairs, load_model, write_predictions
+        from .training import first_rows
+
+        asked = pick(EvaluateArguments, read_arguments([EvaluateArguments], argv, "copynet-hf evaluate"))
+        options = _decoding_options(asked) | {"num_return_sequences": asked.num_return_sequences}
+        loaded = load_pairs(
+            test_file=asked.test_file,
+            dataset_name=asked.dataset_name,
+            dataset_config_name=asked.dataset_config_name,
+            text_column=asked.text_column,
+            summary_column=asked.summary_column,
+        )
+        pairs = first_rows(loaded["test"], asked.max_eval_samples)
+        model, tokenizer = load_model(asked.model, asked.device, asked.bf16)
+        scores, predictions = evaluate_pairs(model, tokenizer, pairs, progress=True, **options)
+        if asked.output_file:
+            write_predictions(Path(asked.output_file), predictions)
+    print(json.dumps(scores))
+
+
+def generate(argv: Sequence[str]) -> None:
+    """`copynet-hf generate`: one line of output for each line of input; an empty line stays empty."""
+    from .arguments import GenerateArguments, pick, read_arguments
+
+    asked = pick(GenerateArguments, read_arguments([GenerateArguments], argv, "copynet-hf generate"))
+    options = _decoding_options(asked)
+    from .inference import generate_outputs, load_model
+    from .visualization import highlight_copies
+
+    model, tokenizer = load_model(asked.model, asked.device, asked.bf16)
+    style = "ansi" if sys.stdout.isatty() else "plain"
+    for texts in _batches(asked.text, options["batch_size"]):
+        filled = [text for text in texts if text.strip()]
+        outputs = iter(generate_outputs(model, tokenizer, filled, **options))
+        for text in texts:
+            line = ""
+            if text.strip():
+                output = next(outputs)
+                line = output.texts[0]
+                if asked.show_copies:
+                    line = highlight_copies(output.pieces, output.copied, style, separator="")
+            print(" ".join(line.split("\n")).strip(), flush=True)
+
+
+def quickstart(argv: Sequence[str]) -> None:
+    """`copynet-hf quickstart`."""
+    from .arguments import QuickstartArguments, pick, read_arguments
+    from .quickstart import run_quickstart
+
+    asked = pick(QuickstartArguments, read_arguments([QuickstartArguments], argv, "copynet-hf quickstart"))
+    run_quickstart(asked.output_dir, asked.seed, asked.threads)
+
+
+COMMANDS: dict[str, Callable[[Sequence[str]], None]] = {
+    "quickstart": quickstart,
+    "train": train,
+    "evaluate": evaluate,
+    "generate": generate,
+}
+
+
+def _decoding_options(asked: DecodingArguments) -> dict[str, Any]:
+    """The options of `generate_outputs`, once they have been looked at; sets the number of threads."""
+    import torch
+
+    for name in ("batch_size", "num_beams", "max_source_length", "max_target_length", "threads"):
+        value = getattr(asked, name)
+        if value is not None and value < 1:
+            raise ValueError(f"--{name} {value}: give 1 or more")
+    if asked.threads:
+        torch.set_num_threads(asked.threads)
+    return {
+        "batch_size": asked.batch_size,
+        "num_beams": asked.num_beams,
+        "length_penalty": asked.length_penalty,
+        "max_source_length": asked.max_source_length,
+        "max_new_tokens": asked.max_target_length,
+        "forbid_unk": asked.forbid_unk,
+    }
+
+
+def _batches(texts: Sequence[str] | None, size: int) -> Iterator[list[str]]:
+    """The texts, or the lines of standard input, so many at a time; at a keyboard one by one."""
+    lines = iter(texts) if texts is not None else (line.rstrip("\r\n") for line in sys.stdin)
+    size = 1 if texts is None and sys.stdin.isatty() else size
+    while batch := list(islice(lines, size)):
+        yield batch
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,206 @@
+"""From a saved model to outputs and scores: what `copynet-hf evaluate` and `generate` do, as functions."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from datasets import Dataset
+from torch import Tensor
+from tqdm.auto import tqdm
+from transformers import AutoModelForSeq2SeqLM, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
+
+from .metrics import UNK, copy_scores
+from .tokenization_copynet import CopyNetTokenizer
+from .training import check_tokenizer
+
+
+@dataclass
+class Output:
+    """What the model made of one source.
+
+    texts: the outputs, best first.
+    pieces: the words of the best one, with the spaces that belong before them; together they are its text.
+    copied: for each piece, whether the copy mode gave more than half of its probability.
+    """
+
+    texts: list[str]
+    pieces: list[str]
+    copied: list[bool]
+
+
+def load_model(
+    name: str | None, device: str | None = None, bf16: bool = False
+) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
+    """Model and tokenizer of a folder or Hub name, which must belong together.
+
+    Raises:
+        ValueError: no name, a folder without a model, or a tokenizer of another model.
+    """
+    if not name:
+        raise ValueError("no --model: give the folder of a trained model")
+    if Path(name).exists() and not (Path(name) / "config.json").is_file():
+        raise ValueError(f"--model {name} holds no model: give the output_dir of copynet-hf train")
+    if not Path(name).exists() and name.count("/") != 1:
+        raise ValueError(f"--model {name}: no such folder")
+    tokenizer = AutoTokenizer.from_pretrained(name)
+    dtype = torch.bfloat16 if bf16 else torch.float32
+    model = AutoModelForSeq2SeqLM.from_pretrained(name, dtype=dtype)
+    check_tokenizer(model.config, tokenizer)
+    place = device or ("cuda" if torch.cuda.is_available() else "cpu")
+    return model.to(place).eval(), tokenizer
+
+
+def generate_outputs(
+    model: PreTrainedModel,
+    tokenizer: PreTrainedTokenizerBase,
+    sources: Sequence[str],
+    *,
+    batch_size: int = 32,
+    max_source_length: int | None = None,
+    progress: bool = False,
+    **generation: Any,
+) -> list[Output]:
+    """The model's outputs, in the order of the sources.
+
+    Args:
+        max_source_length: words of a source that are read; by default what the tokenizer was saved with.
+        progress: show a bar on stderr.
+        generation: for `generate()`, such as `num_beams`; what is None is left out.
+    """
+    order = sorted(range(len(sources)), key=lambda row: len(sources[row]))  # little padding in a batch
+    options = {name: value for name, value in generation.items() if value is not None}
+    outputs: list[Output | None] = [None] * len(sources)
+    model.eval()
+    with tqdm(total=len(sources), unit="texts", disable=not progress) as bar:
+        for start in range(0, len(order), batch_size):
+            rows = order[start : start + batch_size]
+            texts = [sources[row] for row in rows]
+            for row, output in zip(
+                rows, _generate_batch(model, tokenizer, texts, max_source_length, options), strict=True
+            ):
+                outputs[row] = output
+            bar.update(len(rows))
+    return [output for output in outputs if output is not None]
+
+
+def _generate_batch(
+    model: PreTrainedModel,
+    tokenizer: PreTrainedTokenizerBase,
+    texts: list[str],
+    max_source_length: int | None,
+    options: Mapping[str, Any],
+) -> Iterator[Output]:
+    batch = tokenizer(
+        texts, padding=True, truncation=True, max_length=max_source_length, return_tensors="pt"
+    ).to(model.device)
+    inputs = {name: batch[name] for name in ("input_ids", "attention_mask")}
+    with torch.inference_mode():
+        sequences = model.generate(**inputs, **options)  # (rows x returned, 1 + T)
+        returned = sequences.shape[0] // len(texts)
+        copied = copied_flags(model, sequences[::returned], **inputs)
+    for row, text in enumerate(texts):
+        own = sequences[row * returned : (row + 1) * returned, 1:].tolist()
+        words = [output_words(tokenizer, ids, text, max_source_length) for ids in own]
+        pieces = text_pieces(tokenizer, words[0])
+        shown = [flag for flag, id_ in zip(copied[row], own[0], strict=True) if _is_word(tokenizer, id_)]
+        yield Output([_joined(tokenizer, each).strip() for each in words], pieces, shown)
+
+
+def copied_flags(
+    model: PreTrainedModel, sequences: Tensor, input_ids: Tensor, attention_mask: Tensor
+) -> list[list[bool]]:
+    """For each word after the start symbol: whether more than half of its probability came from the copy mode."""
+    if not getattr(model.config, "copies", False):
+        return [[False] * (sequences.shape[1] - 1)] * sequences.shape[0]
+    trace = model.trace_copies(sequences, input_ids=input_ids, attention_mask=attention_mask)
+    return (trace.copied > 0.5).tolist()
+
+
+# ---- ids to words
+
+
+def output_words(
+    tokenizer: PreTrainedTokenizerBase, ids: Sequence[int], source: str, max_source_length: int | None = None
+) -> list[str]:
+    """The words of an output without special symbols, except `<unk>`; unseen ones from the source."""
+    owners: list[str] = []
+    if isinstance(tokenizer, CopyNetTokenizer) and any(index >= len(tokenizer) for index in ids):
+        length = min(max_source_length or tokenizer.model_max_length, tokenizer.model_max_length)
+        owners = tokenizer.oov_words(source, length)
+    words = []
+    for index in ids:
+        if 0 <= index - len(tokenizer) < len(owners):
+            words.append(owners[index - len(tokenizer)])
+        elif _is_word(tokenizer, index):
+            unknown = index == tokenizer.unk_token_id or index >= len(tokenizer)
+            words.append(UNK if unknown else tokenizer.convert_ids_to_tokens(index))
+    return words
+
+
+def text_pieces(tokenizer: PreTrainedTokenizerBase, words: Sequence[str]) -> list[str]:
+    """Each word as it stands in the text, with the space before it: joined they are the text."""
+    pieces, before = [], ""
+    for end in range(1, len(words) + 1):
+        text = _joined(tokenizer, words[:end])
+        pieces.append(text[len(before) :])
+        before = text
+    return pieces
+
+
+def _joined(tokenizer: PreTrainedTokenizerBase, words: Sequence[str]) -> str:
+    return tokenizer.convert_tokens_to_string(list(words)) if words else ""
+
+
+def _is_word(tokenizer: PreTrainedTokenizerBase, index: int) -> bool:
+    return index == tokenizer.unk_token_id or index not in tokenizer.all_special_ids
+
+
+# ---- scores
+
+
+def evaluate_pairs(
+    model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, pairs: Dataset, **options: Any
+) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    """All scores of the pairs' outputs, and one record for each pair; `options` go to `generate_outputs`.
+
+    `oov_recall` is None when no reference holds a word that is in its source and not in the vocabulary.
+    """
+    sources, references = list(pairs["text"]), list(pairs["summary"])
+    start = time.perf_counter()
+    outputs = generate_outputs(model, tokenizer, sources, **options)
+    seconds = time.perf_counter() - start
+    scores: dict[str, Any] = {"oov_recall": None} | copy_scores(
+        [output.texts for output in outputs],
+        references,
+        sources,
+        words=tokenizer.tokenize,
+        vocabulary=tokenizer.get_vocab(),
+    )
+    ids = list(pairs["id"]) if "id" in pairs.column_names else None
+    predictions = [
+        ({} if ids is None else {"id": ids[row]})
+        | {
+            "text": sources[row],
+            "reference": references[row],
+            "prediction": output.texts[0],
+            "words": output.pieces,
+            "copied": output.copied,
+        }
+        | ({"predictions": output.texts} if len(output.texts) > 1 else {})
+        for row, output in enumerate(outputs)
+    ]
+    return scores | {"seconds": round(seconds, 2)}, predictions
+
+
+def write_predictions(path: Path, predictions: Iterable[Mapping[str, Any]]) -> None:
+    """One JSON object a line."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("w", encoding="utf-8") as file:
+        for prediction in predictions:
+            file.write(json.dumps(prediction, ensure_ascii=False) + "\n")

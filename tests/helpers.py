@@ -1,0 +1,54 @@
+"""Small models and batches that the tests share."""
+
+from __future__ import annotations
+
+import torch
+
+from copynet_hf import CopyNetConfig, CopyNetForConditionalGeneration
+
+# Odd, different sizes: a swapped dimension cannot go unnoticed.
+TINY = {
+    "vocab_size": 13,
+    "embedding_size": 5,
+    "hidden_size": 7,
+    "encoder_hidden_size": 3,
+    "attention_size": 4,
+    "max_source_oov": 4,
+    "dropout": 0.0,
+}
+
+VARIANTS = {
+    "defaults": {},
+    "paper": {"readout": ["state"]},
+    "state_and_selective_read": {"readout": ["state", "selective_read"]},
+    "no_selective_read": {"selective_read": False},
+    "coverage": {"use_coverage": True},
+    "two_layers": {"num_hidden_layers": 2},
+    "tied": {"tie_word_embeddings": True},
+    "no_slots": {"max_source_oov": 0},
+    "no_attention": {"attention": False},
+    "rnnsearch": {"copy_mechanism": "none"},
+    "enc_dec": {"copy_mechanism": "none", "attention": False},
+}
+
+
+def tiny_model(seed: int = 0, scale: float = 2.0, **changes) -> CopyNetForConditionalGeneration:
+    """A random model in evaluation mode; `scale` makes its weights large enough for sharp distributions."""
+    torch.manual_seed(seed)
+    model = CopyNetForConditionalGeneration(CopyNetConfig(**{**TINY, **changes})).eval()
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.copy_(torch.randn_like(parameter) * scale / max(parameter.shape[-1], 1) ** 0.5)
+    return model
+
+
+# Rows of different lengths; 13 and 14 are words outside the vocabulary, 13 stands twice in the first row.
+SOURCES = [[5, 13, 6, 14, 13, 5], [13], [7, 8, 9, 10], [4, 13, 13, 12, 14, 15, 16, 11]]
+TARGETS = [[13, 5, 14, 2], [13, 13, 2], [7, 3, 11, 6, 2], [16, 15, 2]]
+
+
+def padded(rows: list[list[int]], value: int, side: str = "right") -> torch.Tensor:
+    width = max(len(row) for row in rows)
+    fill = [[value] * (width - len(row)) for row in rows]
+    pairs = zip(rows, fill, strict=True)
+    return torch.tensor([row + extra if side == "right" else extra + row for row, extra in pairs])

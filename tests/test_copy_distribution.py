@@ -1,0 +1,137 @@
+"""The mixture worked out by hand: likelihoods of every kind of target word, and the properties that must hold."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+
+from copynet_hf.copy_distribution import (
+    UNOWNED_LOG_PROB,
+    copynet_log_likelihood,
+    copynet_mixture,
+    generate_only,
+    own_targets,
+    selective_read_weights,
+    target_matches,
+)
+
+V, K, UNK = 4, 3, 3
+# Scores as logarithms of small whole numbers: e^ψ_g = 1, 2, 3, 4 and e^ψ_c = 5, 6, 7, 8, so Z = 10 + 26 = 36.
+GENERATE = torch.tensor([1.0, 2, 3, 4]).log().view(1, 1, V)
+COPY = torch.tensor([5.0, 6, 7, 8]).log().view(1, 1, 4)
+# Word 1 of the vocabulary; the unseen word 4 twice; the unseen word 5.
+SOURCE = torch.tensor([[1, 4, 5, 4]])
+MASK = torch.ones(1, 4, dtype=torch.bool)
+
+CASES = {
+    "generated_and_copied": (1, (2 + 5) / 36),
+    "generated_only": (2, 3 / 36),
+    "copied_only_oov": (5, 7 / 36),
+    "copied_from_two_positions": (4, (6 + 8) / 36),
+    "unk_when_in_neither": (UNK, 4 / 36),
+}
+
+
+@pytest.mark.parametrize(("word", "probability"), CASES.values(), ids=CASES)
+def test_probability_worked_out_by_hand(word, probability):
+    mixture = copynet_mixture(GENERATE, COPY, SOURCE, MASK, K)
+    assert mixture.log_probs[0, 0, word].exp().item() == pytest.approx(probability, rel=1e-6)
+    target = torch.tensor([[word]])
+    likelihood = copynet_log_likelihood(GENERATE, COPY, target, SOURCE, MASK)
+    assert likelihood.item() == pytest.approx(math.log(probability), rel=1e-6)
+
+
+def test_probabilities_sum_to_one_and_unowned_slots_have_none():
+    mixture = copynet_mixture(GENERATE, COPY, SOURCE, MASK, K)
+    assert mixture.log_probs.exp().sum().item() == pytest.approx(1.0, abs=1e-6)
+    assert mixture.log_probs[0, 0, 6].item() == UNOWNED_LOG_PROB
+
+
+def test_copy_probabilities_share_the_normaliser():
+    mixture = copynet_mixture(GENERATE, COPY, SOURCE, MASK, K)
+    assert torch.allclose(mixture.copy_probs[0, 0], torch.tensor([5.0, 6, 7, 8]) / 36)
+
+
+def test_padding_adds_nothing_whatever_its_id_and_score():
+    for pad_id in (0, 1, 4):
+        source = torch.tensor([[1, 4, pad_id, 5, 4, pad_id]])
+        mask = torch.tensor([[True, True, False, True, True, False]])
+        copy = torch.cat([COPY[..., :2], torch.full((1, 1, 1), 50.0), COPY[..., 2:], torch.full((1, 1, 1), -50.0)], -1)
+        padded = copynet_mixture(GENERATE, copy, source, mask, K)
+        plain = copynet_mixture(GENERATE, COPY, SOURCE, MASK, K)
+        assert torch.allclose(padded.log_probs, plain.log_probs, atol=1e-6)
+        assert (padded.copy_probs[..., [2, 5]] == 0).all()
+
+
+def test_a_row_that_is_all_padding_generates_only():
+    mixture = copynet_mixture(GENERATE, COPY, SOURCE, torch.zeros_like(MASK), K)
+    assert torch.allclose(mixture.log_probs, generate_only(GENERATE, K).log_probs)
+    assert mixture.copy_probs.sum() == 0
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_words_far_below_the_best_keep_their_exact_log_probability_and_a_gradient(dtype):
+    copy = torch.tensor([[[0.0, 300.0, -400.0, -401.0]]], dtype=dtype, requires_grad=True)
+    source = torch.tensor([[1, 4, 5, 5]])
+    target = torch.tensor([[5]])
+    expected = -400 + math.log1p(math.exp(-1)) - 300
+    likelihood = copynet_log_likelihood(GENERATE.to(dtype), copy, target, source, MASK)
+    table = copynet_mixture(GENERATE.to(dtype), copy, source, MASK, K).log_probs
+    assert likelihood.item() == pytest.approx(expected, rel=1e-6)
+    assert table[0, 0, 5].item() == pytest.approx(expected, rel=1e-6)
+    for value in (likelihood.sum(), table[0, 0, 5]):
+        (gradient,) = torch.autograd.grad(value, copy, retain_graph=True)
+        share = 1 / (1 + math.exp(-1))
+        assert torch.allclose(gradient[0, 0], torch.tensor([0.0, -1.0, share, 1 - share], dtype=dtype), atol=1e-6)
+
+
+def test_gradients_match_finite_differences():
+    torch.manual_seed(0)
+    generate = torch.randn(2, 3, V, dtype=torch.float64, requires_grad=True)
+    copy = torch.randn(2, 3, 5, dtype=torch.float64, requires_grad=True)
+    source = torch.tensor([[1, 4, 4, 2, 0], [5, 1, 1, 5, 5]])
+    mask = torch.tensor([[True, True, True, True, False], [True] * 5])
+    targets = torch.tensor([[4, 1, 3], [5, 2, 0]])
+    owned = torch.ones(2, V + K, dtype=torch.bool)
+    owned[:, V:] = torch.tensor([[True, False, False], [False, True, False]])
+
+    def table(generate, copy):
+        mixture = copynet_mixture(generate, copy, source, mask, K)
+        return mixture.log_probs[owned[:, None].expand(-1, 3, -1)], mixture.copy_probs
+
+    assert torch.autograd.gradcheck(table, (generate, copy))
+    assert torch.autograd.gradcheck(lambda g, c: copynet_log_likelihood(g, c, targets, source, mask), (generate, copy))
+
+
+def test_rows_do_not_see_each_other():
+    torch.manual_seed(1)
+    generate, copy = torch.randn(3, 2, V), torch.randn(3, 2, 4)
+    source = torch.tensor([[1, 4, 5, 4], [4, 4, 4, 4], [2, 2, 0, 0]])
+    mask = torch.tensor([[True] * 4, [True] * 4, [True, True, False, False]])
+    batch = copynet_mixture(generate, copy, source, mask, K)
+    for row in range(3):
+        one = slice(row, row + 1)
+        alone = copynet_mixture(generate[one], copy[one], source[one], mask[one], K)
+        assert torch.equal(batch.log_probs[one], alone.log_probs)
+        assert torch.allclose(batch.log_probs[one].exp().sum(-1), torch.ones(1, 2))
+
+
+def test_half_precision_scores_are_summed_in_float32():
+    generate, copy = GENERATE.bfloat16(), COPY.bfloat16()
+    mixture = copynet_mixture(generate, copy, SOURCE, MASK, K)
+    assert mixture.log_probs.dtype == torch.float32
+    assert mixture.log_probs.exp().sum().item() == pytest.approx(1.0, abs=1e-5)
+
+
+def test_targets_of_other_rows_become_unk_and_own_ones_stay():
+    targets = torch.tensor([[4, 5, 6, 2, -100, 99]])
+    assert own_targets(targets, SOURCE, MASK, V, UNK).tolist() == [[4, 5, UNK, 2, -100, UNK]]
+
+
+def test_selective_read_is_the_copy_distribution_over_the_words_own_positions():
+    for word, expected in {4: [0, 6 / 14, 0, 8 / 14], 5: [0, 0, 1, 0], 1: [1, 0, 0, 0], 2: [0, 0, 0, 0]}.items():
+        matches = target_matches(torch.tensor([[word]]), SOURCE, MASK)[:, 0]
+        rho = selective_read_weights(COPY[:, 0], matches)
+        assert torch.allclose(rho[0], torch.tensor(expected, dtype=torch.float32)), word

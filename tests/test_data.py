@@ -1,0 +1,528 @@
+"""Reading raw LCSTS, files of pairs and the made-up task."""
+
+from __future__ import annotations
+
+import codecs
+import csv
+import json
+import logging
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import datasets
+import pytest
+import torch
+
+from copynet_hf.data import DataFileError, load_lcsts, load_pairs, load_quickstart, quickstart_pairs
+from copynet_hf.data.lcsts import detect_encoding
+from copynet_hf.data.quickstart import RULES, split_of
+
+
+def record(
+    number: int = 0, summary: str = "雅虎剥离股份", text: str = "雅虎发布财报", label: Any = None
+) -> str:
+    label_line = "" if label is None else f"    <human_label>{label}</human_label>\n"
+    return (
+        f"<doc id={number}>\n{label_line}    <summary>\n        {summary}\n    </summary>\n"
+        f"    <short_text>\n        {text}\n    </short_text>\n</doc>\n"
+    )
+
+
+def write(path: Path, content: str | bytes) -> Path:
+    path.write_bytes(content if isinstance(content, bytes) else content.encode())
+    return path
+
+
+def write_rows(path: Path, *rows: Any) -> Path:
+    lines = (row if isinstance(row, str) else json.dumps(row, ensure_ascii=False) for row in rows)
+    return write(path, "\n".join(lines) + "\n")
+
+
+PAIR = {"text": "a b", "summary": "a"}
+
+
+# Raw LCSTS
+
+
+def test_part_iii_has_1106_pairs_and_725_with_a_score_of_3(data_dir: Path) -> None:
+    path = data_dir / "lcsts" / "raw" / "PART_III.txt"
+    if not path.is_file():
+        pytest.skip(f"no real data: {path}")
+    scored = load_lcsts(test=path)["test"]
+    assert len(scored) == 725
+    assert min(scored["human_label"]) == 3
+    everything = load_lcsts(test=path, min_score=1)["test"]
+    assert len(everything) == 1106
+    known = [json.loads(line) for line in (data_dir / "lcsts" / "test_all_1106.jsonl").open(encoding="utf-8")]
+    for row, wanted in zip(everything, known, strict=True):
+        assert f"III-{row['id']}" == wanted["id"]
+        assert [row[key] for key in ("text", "summary", "human_label")] == [
+            wanted[key] for key in ("text", "summary", "human_label")
+        ]
+
+
+def test_a_part_without_labels_is_kept_whole_and_labels_are_none(tmp_path: Path) -> None:
+    path = write(tmp_path / "PART_I.txt", record(7) + record(8))
+    data = load_lcsts(train=path)
+    assert list(data) == ["train"]
+    assert data["train"][:] == {
+        "id": ["7", "8"],
+        "text": ["雅虎发布财报"] * 2,
+        "summary": ["雅虎剥离股份"] * 2,
+        "human_label": [None, None],
+    }
+
+
+def test_only_labelled_pairs_below_the_minimum_are_left_out(tmp_path: Path) -> None:
+    path = write(
+        tmp_path / "mixed.txt", record(0, label=2) + record(1) + record(2, label=3) + record(3, label=5)
+    )
+    assert load_lcsts(test=path)["test"]["id"][:] == ["1", "2", "3"]
+    assert load_lcsts(test=path, min_score=5)["test"]["id"][:] == ["1", "3"]
+
+
+@pytest.mark.parametrize(
+    ("encoding", "start"),
+    [
+        ("utf-8", b""),
+        ("utf-8", codecs.BOM_UTF8),
+        ("gb18030", b""),
+        ("gb18030", "\ufeff".encode("gb18030")),
+        ("utf-16", b""),
+    ],
+    ids=["utf-8", "utf-8 with BOM", "gb18030", "gb18030 with BOM", "utf-16"],
+)
+@pytest.mark.parametrize("streaming", [False, True], ids=["cached", "streaming"])
+def test_the_encoding_is_found_from_the_bytes(
+    tmp_path: Path, encoding: str, start: bytes, streaming: bool
+) -> None:
+    content = record(0, "第一条", "镕基 𠮷 €") + record(1, "第二条")
+    path = write(tmp_path / "part.txt", start + content.replace("\n", "\r\n").encode(encoding))
+    data = load_lcsts(train=path, streaming=streaming)["train"]
+    assert [row["summary"] for row in data] == ["第一条", "第二条"]
+    assert next(iter(data))["text"] == "镕基 𠮷 €"
+
+
+def test_the_encoding_can_be_given(tmp_path: Path) -> None:
+    path = write(tmp_path / "part.txt", record(summary="繁體").encode("big5", errors="ignore"))
+    assert load_lcsts(train=path, encoding="big5")["train"][0]["summary"] == "繁體"
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "gb18030"])
+def test_one_broken_byte_costs_one_record_and_not_the_encoding(tmp_path: Path, encoding: str) -> None:
+    good = "".join(record(number) for number in range(20)).encode(encoding)
+    # 0xFF is a byte of neither encoding.
+    broken = record(20, "甲乙丙").encode(encoding).replace("乙".encode(encoding), b"\xff")
+    path = write(tmp_path / "part.txt", good + broken + good)
+    assert detect_encoding(path) == encoding
+    data = load_lcsts(train=path)["train"]
+    assert len(data) == 40
+    assert "bytes that do not decode" in data.info.description
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "gb18030"])
+def test_a_file_cut_inside_a_character_keeps_its_encoding(tmp_path: Path, encoding: str) -> None:
+    cut = (record(0) + record(1).split("发布")[0]).encode(encoding)[:-1]
+    path = write(tmp_path / "part.txt", cut)
+    assert detect_encoding(path) == encoding
+    assert load_lcsts(train=path)["train"]["id"][:] == ["0"]
+
+
+MALFORMED = {
+    "no <summary>": "<doc id=1>\n<short_text>\n甲\n</short_text>\n</doc>\n",
+    "no <short_text>": "<doc id=1>\n<summary>\n甲\n</summary>\n</doc>\n",
+    "2 <summary>": record().replace("</summary>", "</summary><summary>乙</summary>"),
+    "empty <short_text>": record(text="   "),
+    "empty <summary>": record(summary=""),
+    "<doc> is not closed": record().replace("</doc>\n", ""),
+    "human_label '3.5'": record(label="3.5"),
+    "human_label 'good'": record(label="good"),
+    "human_label '9'": record(label=9),
+    "human_label ''": record(label="").replace("</human_label>", ""),
+    "text outside a <doc>": "hello\nworld\n",
+    "no <doc id=...>": record().replace("<doc id=0>", "<document>"),
+}
+
+
+@pytest.mark.parametrize("reason", MALFORMED)
+@pytest.mark.parametrize("streaming", [False, True], ids=["cached", "streaming"])
+def test_a_malformed_record_is_named_by_its_line_and_skipped(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, reason: str, streaming: bool
+) -> None:
+    path = write(tmp_path / "part.txt", record(0) + MALFORMED[reason] + record(2))
+    with caplog.at_level(logging.WARNING, "copynet_hf"):
+        rows = list(load_lcsts(train=path, streaming=streaming)["train"])
+    assert [row["id"] for row in rows] == ["0", "2"]
+    (message,) = caplog.messages
+    assert f"{path}: skipped 1 malformed record (line 9: {reason}" in message
+
+
+def test_what_was_skipped_is_still_known_when_the_data_come_from_the_cache(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = write(tmp_path / "part.txt", record(0) + record(1, summary="") * 7)
+    first = load_lcsts(train=path)["train"]
+    caplog.clear()
+    again = load_lcsts(train=path)["train"]
+    assert again.cache_files == first.cache_files
+    assert again.info.description == first.info.description
+    assert "skipped 7 malformed records (line 9: empty <summary>; line 17" in first.info.description
+    assert first.info.description.endswith("line 41: empty <summary>; ...)")
+    assert caplog.messages == [first.info.description]
+
+
+def test_changed_contents_are_read_again_even_when_size_and_time_are_the_same(tmp_path: Path) -> None:
+    path = write(tmp_path / "part.txt", record(summary="甲"))
+    time = path.stat().st_mtime_ns
+    assert load_lcsts(train=path)["train"]["summary"][:] == ["甲"]
+    write(path, record(summary="乙"))
+    os.utime(path, ns=(time, time))
+    assert load_lcsts(train=path)["train"]["summary"][:] == ["乙"]
+
+
+def test_unchanged_contents_are_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = write(tmp_path / "part.txt", record())
+    load_lcsts(train=path)
+    monkeypatch.setattr("copynet_hf.data.lcsts.read_lcsts", lambda *_: pytest.fail("read again"))
+    assert len(load_lcsts(train=path)["train"]) == 1
+
+
+@pytest.mark.parametrize(
+    "content", ["", "\n\n", record(summary=""), "nothing of the kind\n", '{"text": "a"}\n']
+)
+def test_a_file_without_a_record_is_an_error_that_names_it(tmp_path: Path, content: str) -> None:
+    path = write(tmp_path / "part.txt", content)
+    with pytest.raises(DataFileError, match=r"part\.txt"):
+        load_lcsts(train=path)
+    with pytest.raises(DataFileError, match=r"part\.txt"):
+        list(load_lcsts(train=path, streaming=True)["train"])
+
+
+def test_a_minimum_that_no_record_reaches_is_an_error(tmp_path: Path) -> None:
+    path = write(tmp_path / "part.txt", record(label=2) * 3)
+    with pytest.raises(DataFileError, match=r"part\.txt: none of its 3 records has a human_label of 3"):
+        load_lcsts(test=path)
+
+
+def test_a_missing_file_is_named_and_no_file_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError, match=r"PART_I\.txt"):
+        load_lcsts(train=tmp_path / "PART_I.txt")
+    with pytest.raises(ValueError, match="at least one"):
+        load_lcsts()
+
+
+def test_streaming_reads_no_further_than_it_is_asked(tmp_path: Path) -> None:
+    def endless() -> Iterator[str]:
+        for number in range(200_000):
+            yield record(number)
+
+    path = write(tmp_path / "part.txt", "".join(endless()))
+    data = load_lcsts(train=path, streaming=True)["train"]
+    assert isinstance(data, datasets.IterableDataset)
+    assert [row["id"] for row in data.take(3)] == ["0", "1", "2"]
+
+
+def test_streams_are_read_by_worker_processes(tmp_path: Path) -> None:
+    raw = write(tmp_path / "part.txt", record(0) + record(1))
+    lines = write_rows(tmp_path / "a.jsonl", PAIR, PAIR)
+    for data in (load_lcsts(train=raw, streaming=True), load_pairs(train_file=lines, streaming=True)):
+        loader = torch.utils.data.DataLoader(data["train"].select_columns(["summary"]), num_workers=1)
+        assert len(list(loader)) == 2
+
+
+# Pairs from files
+
+
+def test_json_lines_with_other_names_and_other_columns(tmp_path: Path) -> None:
+    rows = [
+        {"id": "x1", "document": "甲 乙", "n": 1, "tags": ["a"], "target": "甲"},
+        {"id": "x2", "document": "丙 丁", "n": 2.5, "tags": [], "target": "丙", "late": True},
+    ]
+    data = load_pairs(train_file=write_rows(tmp_path / "a.jsonl", *rows))["train"]
+    assert data.column_names == ["text", "summary", "id", "n", "tags", "late"]
+    assert data[0] == {"text": "甲 乙", "summary": "甲", "id": "x1", "n": 1.0, "tags": ["a"], "late": None}
+    assert data[1]["late"] is True
+
+
+@pytest.mark.parametrize("suffix", ["jsonl", "json", "csv", "tsv", "parquet"])
+@pytest.mark.parametrize("streaming", [False, True], ids=["cached", "streaming"])
+def test_every_format_gives_the_same_pairs(tmp_path: Path, suffix: str, streaming: bool) -> None:
+    rows = [
+        {"key": "1", "Article": 'one, "two"\nthree', "Highlights": "N/A"},
+        {"key": "2", "Article": "镕基", "Highlights": "null"},
+    ]
+    path = tmp_path / f"set[1]*.{suffix}"
+    if suffix == "parquet":
+        datasets.Dataset.from_list(rows).to_parquet(path)
+    elif suffix == "json":
+        write(path, json.dumps(rows, indent=1))
+    elif suffix == "jsonl":
+        write_rows(path, *rows)
+    else:
+        with path.open("w", newline="", encoding="utf-8-sig") as file:
+            writer = csv.DictWriter(file, rows[0], delimiter="\t" if suffix == "tsv" else ",")
+            writer.writeheader()
+            writer.writerows(rows)
+    data = load_pairs(validation_file=path, streaming=streaming)["validation"]
+    assert list(data) == [
+        {"text": row["Article"], "summary": row["Highlights"], "key": row["key"]} for row in rows
+    ]
+
+
+def test_raw_lcsts_is_read_by_its_ending(tmp_path: Path) -> None:
+    path = write(tmp_path / "PART_II.txt", record(0, label=2) + record(1, label=4))
+    data = load_pairs(test_file=path)["test"]
+    assert data[:] == {"text": ["雅虎发布财报"], "summary": ["雅虎剥离股份"], "id": ["1"], "human_label": [4]}
+
+
+def test_splits_come_from_files_of_different_kinds(tmp_path: Path) -> None:
+    train = write_rows(tmp_path / "a.jsonl", {"source": "a b", "target": "a"})
+    test = write(tmp_path / "b.csv", "text,summary\nc d,c\n")
+    data = load_pairs(train_file=train, test_file=test)
+    assert {split: part[0] for split, part in data.items()} == {
+        "train": {"text": "a b", "summary": "a"},
+        "test": {"text": "c d", "summary": "c"},
+    }
+
+
+@pytest.mark.parametrize("streaming", [False, True], ids=["cached", "streaming"])
+def test_bad_lines_are_named_and_skipped(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, streaming: bool
+) -> None:
+    path = write(
+        tmp_path / "a.jsonl",
+        b'{"text": "a", "summary": "b"}\n'
+        b'{"text": "a", "summ\n'
+        b"\n"
+        b'{"text": "a"}\n'
+        b'{"text": 5, "summary": "b"}\n'
+        b'["text"]\n'
+        b'{"text": "\\ud800", "summary": "b"}\n'
+        b'{"text": "\xff", "summary": "b"}\n'
+        b'{"text": " ", "summary": "b"}\n'
+        b'{"text": "c", "summary": "d"}\n'
+        b'{"text": "e", "su',
+    )
+    with caplog.at_level(logging.WARNING, "copynet_hf"):
+        rows = list(load_pairs(train_file=path, streaming=streaming)["train"])
+    assert rows == [{"text": "a", "summary": "b"}, {"text": "c", "summary": "d"}]
+    (message,) = caplog.messages
+    assert "skipped 8 malformed records (line 2: not valid JSON" in message
+    for part in (
+        "line 4: no 'summary'",
+        "line 5: 'text' is a int",
+        "line 6: a list",
+        "line 7: not valid Unicode",
+    ):
+        assert part in message
+
+
+def test_bad_csv_rows_are_named_and_skipped(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    path = write(tmp_path / "a.csv", b'text,summary\n"a\nb",c\nonly\na,b,c\n,x\n\xff,x\nd,e\n')
+    with caplog.at_level(logging.WARNING, "copynet_hf"):
+        rows = list(load_pairs(train_file=path)["train"])
+    assert rows == [{"text": "a\nb", "summary": "c"}, {"text": "d", "summary": "e"}]
+    (message,) = caplog.messages
+    assert "skipped 4 malformed records (line 4: 1 fields, the header has 2; line 5: 3 fields" in message
+    assert "line 6: empty 'text'; line 7: not UTF-8" in message
+
+
+def test_parquet_rows_without_a_pair_are_named_and_skipped(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = tmp_path / "a.parquet"
+    datasets.Dataset.from_dict({"text": ["a", None, "b"], "summary": ["x", "y", ""]}).to_parquet(path)
+    with caplog.at_level(logging.WARNING, "copynet_hf"):
+        data = load_pairs(train_file=path)["train"]
+    assert data[:] == {"text": ["a"], "summary": ["x"]}
+    assert "skipped 2 malformed records (line 2: no 'text'; line 3: empty 'summary')" in caplog.messages[0]
+    assert list(load_pairs(train_file=path, streaming=True)["train"]) == [{"text": "a", "summary": "x"}]
+
+
+def test_columns_of_mixed_values_are_kept_as_json(tmp_path: Path) -> None:
+    rows = [PAIR | {"extra": 1, "more": {"a": 1}}] * 1500 + [
+        PAIR | {"extra": "two", "more": {"b": [2]}},
+        PAIR,
+    ]
+    data = load_pairs(train_file=write_rows(tmp_path / "a.jsonl", *rows))["train"]
+    assert [data[0]["extra"], data[1500]["extra"]] == ["1", '"two"']
+    assert [data[0]["more"], data[1500]["more"]] == ['{"a": 1}', '{"b": [2]}']
+    assert data[1501] == PAIR | {"extra": None, "more": None}
+
+
+def test_columns_can_be_named_and_names_that_are_taken_over_stay(tmp_path: Path) -> None:
+    path = write_rows(tmp_path / "a.jsonl", {"text": "raw", "context": "a b", "answer": "a", "summary": "s"})
+    data = load_pairs(train_file=path, text_column="context", summary_column="answer")["train"]
+    assert data[0] == {"text": "a b", "summary": "a", "original_text": "raw", "original_summary": "s"}
+    table = tmp_path / "a.parquet"
+    datasets.load_dataset("json", data_files=str(path))["train"].to_parquet(table)
+    assert load_pairs(train_file=table, text_column="context", summary_column="answer")["train"][0] == data[0]
+    swapped = load_pairs(train_file=table, text_column="summary", summary_column="text")["train"][0]
+    assert (swapped["text"], swapped["summary"]) == ("s", "raw")
+
+
+def test_unknown_names_are_taken_in_order_and_ids_left_alone(tmp_path: Path) -> None:
+    path = write_rows(
+        tmp_path / "a.jsonl", {"id": "r1", "year": 3, "long": "a b", "short": "a", "other": "c"}
+    )
+    row = load_pairs(train_file=path)["train"][0]
+    assert (row["text"], row["summary"]) == ("a b", "a")
+
+
+@pytest.mark.parametrize("suffix", ["jsonl", "csv", "parquet"])
+def test_a_missing_column_is_named_with_the_file_and_its_columns(tmp_path: Path, suffix: str) -> None:
+    path = tmp_path / f"a.{suffix}"
+    data = datasets.Dataset.from_list([PAIR])
+    {"jsonl": data.to_json, "csv": data.to_csv, "parquet": data.to_parquet}[suffix](path)
+    with pytest.raises(ValueError, match=rf"a\.{suffix}: no column 'body'; the columns are text, summary"):
+        load_pairs(train_file=path, text_column="body")
+    with pytest.raises(ValueError, match="cannot be both"):
+        load_pairs(train_file=path, text_column="text", summary_column="text")
+
+
+def test_columns_that_cannot_be_guessed_are_listed(tmp_path: Path) -> None:
+    path = write_rows(tmp_path / "a.jsonl", {"text": "a", "n": 1})
+    with pytest.raises(
+        ValueError, match="no column of strings is left for the summary; the columns are text, n"
+    ):
+        load_pairs(train_file=path)
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("a.jsonl", ""),
+        ("a.jsonl", "\n"),
+        ("a.jsonl", '{"text": "a", "summ\n'),
+        ("a.jsonl", '{"text": "a", "summary": ""}\n'),
+        ("a.json", "[{]"),
+        ("a.json", "[]"),
+        ("a.csv", ""),
+        ("a.csv", "text,summary\n"),
+        ("a.csv", "text,text\na,b\n"),
+        ("a.parquet", ""),
+        ("a.parquet", "not parquet"),
+    ],
+)
+def test_a_file_without_a_pair_is_an_error_that_names_it(tmp_path: Path, name: str, content: str) -> None:
+    path = write(tmp_path / name, content)
+    with pytest.raises(DataFileError, match=name.replace(".", r"\.")):
+        load_pairs(train_file=path)
+
+
+def test_a_parquet_file_without_rows_is_an_error_that_names_it(tmp_path: Path) -> None:
+    path = tmp_path / "a.parquet"
+    datasets.Dataset.from_list([PAIR]).select([]).to_parquet(path)
+    with pytest.raises(DataFileError, match=r"a\.parquet"):
+        load_pairs(train_file=path)
+
+
+def test_an_unknown_ending_and_a_missing_file_are_named(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"a\.docx: the name must end in one of \.jsonl"):
+        load_pairs(train_file=write(tmp_path / "a.docx", "x"))
+    with pytest.raises(FileNotFoundError, match=r"gone\.csv"):
+        load_pairs(train_file=tmp_path / "gone.csv")
+    with pytest.raises(ValueError, match="either files or dataset_name"):
+        load_pairs()
+    with pytest.raises(ValueError, match="either files or dataset_name"):
+        load_pairs(train_file="a.jsonl", dataset_name="x/y")
+
+
+@pytest.mark.parametrize("suffix", ["jsonl", "csv", "parquet"])
+def test_a_changed_file_is_never_taken_from_the_cache(tmp_path: Path, suffix: str) -> None:
+    path = tmp_path / f"a.{suffix}"
+    for word in ("old", "new"):
+        data = datasets.Dataset.from_list([{"text": word, "summary": word}])
+        {"jsonl": data.to_json, "csv": data.to_csv, "parquet": data.to_parquet}[suffix](path)
+        os.utime(path, ns=(0, 0))
+        assert load_pairs(train_file=path)["train"][0]["text"] == word
+
+
+@pytest.mark.parametrize("streaming", [False, True], ids=["cached", "streaming"])
+def test_a_data_set_on_the_hub_gets_the_same_columns(
+    monkeypatch: pytest.MonkeyPatch, streaming: bool
+) -> None:
+    def load_dataset(name: str, config: str | None, streaming: bool) -> Any:
+        assert (name, config) == ("someone/news", "3.0.0")
+        part = datasets.Dataset.from_list([{"id": "1", "article": "a b", "highlights": "a"}, {"id": "2"}])
+        kind = datasets.IterableDatasetDict if streaming else datasets.DatasetDict
+        return kind({"train": part.to_iterable_dataset() if streaming else part})
+
+    monkeypatch.setattr(datasets, "load_dataset", load_dataset)
+    data = load_pairs(dataset_name="someone/news", dataset_config_name="3.0.0", streaming=streaming)
+    assert list(data["train"]) == [{"text": "a b", "summary": "a", "id": "1"}]
+
+
+@pytest.mark.parametrize("name", ["nl2bash", "utterance_rewriting_zh", "lcsts"])
+def test_the_real_sets_are_read_whole(data_dir: Path, name: str) -> None:
+    path = data_dir / name / "validation.jsonl"
+    rows = [json.loads(line) for line in path.open(encoding="utf-8")]
+    data = load_pairs(validation_file=path)["validation"]
+    source, target = ("text", "summary") if name == "lcsts" else ("source", "target")
+    assert data["text"][:] == [row[source] for row in rows]
+    assert data["summary"][:] == [row[target] for row in rows]
+
+
+# The made-up task
+
+
+@pytest.fixture(scope="module")
+def task() -> datasets.DatasetDict:
+    return load_quickstart()
+
+
+def words(part: datasets.Dataset) -> set[str]:
+    return {word for row in part for text in row.values() for word in text.split()}
+
+
+def test_the_task_has_the_promised_sizes_and_lengths(task: datasets.DatasetDict) -> None:
+    assert {split: len(part) for split, part in task.items()} == {
+        "train": 4000,
+        "validation": 500,
+        "test": 500,
+    }
+    for part in task.values():
+        assert len(set(part["text"])) == len(part)
+        assert all(8 <= len(text.split()) <= 20 for text in part["text"])
+        assert all(4 <= len(text.split()) <= 14 for text in part["summary"])
+
+
+def test_every_held_out_pair_needs_the_copying_of_words_never_seen_in_training(
+    task: datasets.DatasetDict,
+) -> None:
+    seen = words(task["train"])
+    for split in ("validation", "test"):
+        for row in task[split]:
+            unseen = [word for word in row["summary"].split() if word not in seen]
+            assert unseen
+            assert set(unseen) <= set(row["text"].split())
+    assert not (words(task["test"]) - seen) & words(task["validation"])
+
+
+def test_no_seed_moves_a_filler_to_another_split() -> None:
+    template_words = {word for rule in RULES for text in rule for word in text.split()}
+    openings = {"hi", "good", "morning", "one", "more", "thing", "sorry", "to", "bother", "you", ",", ":"}
+    for seed in range(3):
+        for split in ("train", "validation", "test"):
+            part = datasets.Dataset.from_list(quickstart_pairs(split, 100, seed))
+            assert {split_of(word) for word in words(part) - template_words - openings} == {split}
+
+
+def test_a_source_has_one_target(task: datasets.DatasetDict) -> None:
+    # A target may not depend on the opening, nor on anything else that its source does not show.
+    for source, target in RULES:
+        slots = {part.split("}")[0] for part in source.split("{")[1:]}
+        assert {part.split("}")[0] for part in target.split("{")[1:]} <= slots
+    assert len({source for source, _ in RULES}) == len(RULES)
+
+
+def test_the_same_arguments_give_the_same_pairs_and_more_only_adds() -> None:
+    assert quickstart_pairs("test", 5, 1) == quickstart_pairs("test", 20, 1)[:5]
+    assert quickstart_pairs("test", 20, 1) != quickstart_pairs("test", 20, 2)
+
+
+def test_an_unknown_split_is_refused() -> None:
+    with pytest.raises(ValueError, match="no split 'dev'; the splits are train, validation, test"):
+        quickstart_pairs("dev", 1)

@@ -1,0 +1,324 @@
+"""`generate()` over the extended vocabulary: every way of decoding, against enumeration and teacher forcing."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+import torch
+from helpers import SOURCES, VARIANTS, padded, tiny_model
+from transformers import GenerationConfig
+from transformers.generation.streamers import BaseStreamer
+
+from copynet_hf import CopyNetForConditionalGeneration
+from copynet_hf.generation_copynet import CopyNetCache, ExtendedVocabularyLogitsProcessor
+
+EOS = 2
+variants = pytest.mark.parametrize("changes", VARIANTS.values(), ids=VARIANTS)
+
+
+def sources(rows=SOURCES, side="right"):
+    ids = padded(rows, 0, side)
+    return {"input_ids": ids, "attention_mask": (ids != 0).long()}
+
+
+def log_prob(model, source, words):
+    """log p(words | source), by one teacher-forced pass."""
+    output = model(input_ids=torch.tensor([source]), decoder_input_ids=torch.tensor([[1, *words[:-1]]]))
+    return sum(output.logits[0, t, word].item() for t, word in enumerate(words))
+
+
+def until_end(row):
+    row = row[1:]
+    return row[: row.index(EOS) + 1] if EOS in row else row
+
+
+# --- search ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("length_penalty", [1.0, 0.0, 2.0])
+def test_a_wide_beam_finds_what_enumerating_all_sequences_finds(length_penalty):
+    model = tiny_model(seed=3, vocab_size=6, max_source_oov=2)
+    source, longest = [4, 6, 6], 3
+    words = [EOS, 3, 4, 5, 6]  # no padding, no start symbol, no slot that the source lacks
+    scored = {}
+    for length in range(1, longest + 1):
+        for sequence in itertools.product(words, repeat=length):
+            finished = sequence[-1] == EOS or length == longest
+            if finished and EOS not in sequence[:-1]:
+                scored[sequence] = log_prob(model, source, sequence) / length**length_penalty
+    best = sorted(scored.items(), key=lambda item: -item[1])[:5]
+    output = model.generate(
+        input_ids=torch.tensor([source]),
+        num_beams=40,
+        num_return_sequences=5,
+        max_new_tokens=longest,
+        length_penalty=length_penalty,
+        early_stopping="never",
+        return_dict_in_generate=True,
+        output_scores=True,
+    )
+    assert [tuple(until_end(row)) for row in output.sequences.tolist()] == [sequence for sequence, _ in best]
+    assert output.sequences_scores.tolist() == pytest.approx([score for _, score in best], rel=1e-4)
+
+
+def test_greedy_follows_the_likeliest_word_of_the_teacher_forced_model():
+    model = tiny_model(seed=5)
+    for source, row in zip(SOURCES, model.generate(**sources(), max_new_tokens=6).tolist(), strict=True):
+        words = until_end(row)
+        output = model(input_ids=torch.tensor([source]), decoder_input_ids=torch.tensor([[1, *words[:-1]]]))
+        output.logits[..., :2] = -100  # neither padding nor the start symbol
+        assert output.logits[0].argmax(-1).tolist() == words
+
+
+@variants
+@pytest.mark.parametrize("side", ["right", "left"])
+def test_a_batch_of_beams_gives_what_each_row_gives_alone(changes, side):
+    model = tiny_model(seed=1, **changes)
+    options = {"num_beams": 3, "max_new_tokens": 7, "num_return_sequences": 2}
+    together = model.generate(**sources(side=side), **options).tolist()
+    for row, source in enumerate(SOURCES):
+        alone = model.generate(input_ids=torch.tensor([source]), **options).tolist()
+        assert [until_end(r) for r in together[2 * row : 2 * row + 2]] == [until_end(r) for r in alone]
+
+
+@pytest.mark.parametrize("num_beams", [1, 4])
+def test_decoding_without_a_cache_gives_the_same(num_beams):
+    model = tiny_model(seed=2)
+    outputs = [model.generate(**sources(), num_beams=num_beams, max_new_tokens=6, use_cache=c) for c in (True, False)]
+    assert torch.equal(*outputs)
+
+
+def test_rows_that_finish_early_leave_the_others_their_own_source():
+    model = tiny_model(seed=11)
+    lengths = [len(until_end(r)) for r in model.generate(**sources(), num_beams=3, max_new_tokens=9).tolist()]
+    assert len(set(lengths)) > 1, lengths  # they do end at different steps, as this test wants
+    for words, source in zip(model.generate(**sources(), num_beams=3, max_new_tokens=9).tolist(), SOURCES, strict=True):
+        assert all(word < 13 or word in source for word in words)
+
+
+@pytest.mark.parametrize("num_beams", [1, 3])
+def test_given_encoder_outputs_replace_the_source(num_beams):
+    model = tiny_model(seed=2)
+    expected = model.generate(**sources(), num_beams=num_beams, max_new_tokens=5)
+    encoded = model.get_encoder()(**sources())
+    assert torch.equal(model.generate(encoder_outputs=encoded, num_beams=num_beams, max_new_tokens=5), expected)
+
+
+@pytest.mark.parametrize("changes", [{}, {"use_coverage": True}, {"copy_mechanism": "none"}], ids=str)
+def test_assisted_decoding_gives_the_greedy_output(changes):
+    model, assistant = tiny_model(seed=2, **changes), tiny_model(seed=2, **changes)
+    with torch.no_grad():  # an assistant that is often, but not always, right
+        assistant.lm_head.weight += 0.3 * torch.randn_like(assistant.lm_head.weight)
+    for source in SOURCES:
+        ids = torch.tensor([source])
+        expected = model.generate(input_ids=ids, max_new_tokens=12)
+        assert torch.equal(model.generate(input_ids=ids, max_new_tokens=12, assistant_model=assistant), expected)
+        assert torch.equal(model.generate(input_ids=ids, max_new_tokens=12, prompt_lookup_num_tokens=3), expected)
+
+
+def test_sampling_draws_from_the_models_distribution():
+    model = tiny_model(seed=0, scale=1.0)
+    source = torch.tensor([SOURCES[0]])
+    torch.manual_seed(0)
+    draws = model.generate(
+        input_ids=source, do_sample=True, max_new_tokens=1, num_return_sequences=4000, top_k=0, renormalize_logits=True
+    )[:, 1]
+    expected = model(input_ids=source, decoder_input_ids=torch.tensor([[1]])).logits[0, 0].exp()
+    expected[:2] = 0
+    shares = torch.bincount(draws, minlength=17) / len(draws)
+    assert (shares - expected / expected.sum()).abs().max() < 0.03
+
+
+# --- what may be emitted --------------------------------------------------------------------------------------------
+
+
+def test_nothing_is_emitted_that_the_row_does_not_own():
+    model = tiny_model(seed=0, scale=0.1)  # nearly flat: everything allowed will come up
+    torch.manual_seed(0)
+    drawn = model.generate(**sources(), do_sample=True, max_new_tokens=30, num_return_sequences=20, top_k=0)
+    for row, words in enumerate(drawn.view(4, 20, -1)):
+        seen = {w for sequence in words.tolist() for w in until_end([*sequence])}
+        slots = {w for w in seen if w >= 13}
+        assert slots == {w for w in SOURCES[row] if w >= 13}
+        assert not seen & {0, 1}
+        assert 3 in seen  # UNK is allowed unless forbidden
+
+
+@pytest.mark.parametrize("where", ["argument", "generation_config", "saved"])
+def test_unk_can_be_forbidden(where, tmp_path):
+    model = tiny_model(seed=0, scale=0.1)
+    options = {"do_sample": True, "max_new_tokens": 30, "num_return_sequences": 10, "top_k": 0}
+    if where == "argument":
+        options["forbid_unk"] = True
+    elif where == "generation_config":
+        options = {"generation_config": GenerationConfig(forbid_unk=True, bos_token_id=1, pad_token_id=0, **options)}
+        options["generation_config"].eos_token_id = EOS
+    else:
+        model.generation_config.forbid_unk = True
+        model.save_pretrained(tmp_path)
+        model = CopyNetForConditionalGeneration.from_pretrained(tmp_path)
+        assert model.generation_config.forbid_unk
+    torch.manual_seed(0)
+    assert not (model.generate(**sources(), **options) == model.config.unk_token_id).any()
+
+
+def test_the_processor_comes_first_and_owns_by_row():
+    processor = ExtendedVocabularyLogitsProcessor(
+        torch.tensor([[5, 14], [13, 0]]), torch.tensor([[True, True], [True, False]]), 13, 3, [0, 1]
+    )
+    allowed = processor(torch.ones(2, 1, dtype=torch.long), torch.zeros(2, 16)) == 0
+    assert allowed[:, 2:13].all()
+    assert not allowed[:, :2].any()
+    assert allowed[:, 13:].tolist() == [[False, True, False], [True, False, False]]
+
+
+def test_repetition_processors_work_on_slots():
+    model = tiny_model(seed=1)
+    rows = model.generate(**sources(), max_new_tokens=12, no_repeat_ngram_size=1, num_beams=2).tolist()
+    for row in rows:
+        words = until_end(row)
+        assert len(words) == len(set(words))
+    penalised = model.generate(**sources(), max_new_tokens=12, repetition_penalty=50.0).tolist()
+    assert any(a != b for a, b in zip(penalised, model.generate(**sources(), max_new_tokens=12).tolist(), strict=True))
+
+
+# --- what comes back ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("num_beams", [1, 4])
+def test_transition_scores_are_the_models_log_probabilities(num_beams):
+    model = tiny_model(seed=4)
+    output = model.generate(
+        **sources(), num_beams=num_beams, max_new_tokens=5, return_dict_in_generate=True, output_scores=True
+    )
+    beams = output.beam_indices if num_beams > 1 else None
+    scores = model.compute_transition_scores(output.sequences, output.scores, beams)
+    for row, (source, sequence) in enumerate(zip(SOURCES, output.sequences.tolist(), strict=True)):
+        words = until_end(sequence)
+        total = scores[row, : len(words)].sum().item()
+        assert total == pytest.approx(log_prob(model, source, words), rel=1e-4)
+        if num_beams > 1:
+            assert output.sequences_scores[row].item() == pytest.approx(total / len(words), rel=1e-4)
+    normalized = model.compute_transition_scores(output.sequences, output.scores, beams, normalize_logits=True)
+    assert normalized.shape == scores.shape
+    assert (normalized <= 1e-6).all()
+
+
+def test_attention_maps_come_back():
+    output = tiny_model().generate(
+        **sources(), max_new_tokens=3, return_dict_in_generate=True, output_attentions=True, output_scores=True
+    )
+    for step in output.cross_attentions:
+        assert step[0].shape == (4, 1, 1, 8)
+        assert torch.allclose(step[0].sum(-1), torch.ones(4, 1, 1))
+    assert output.scores[0].shape == (4, 17)
+
+
+def test_a_streamer_sees_every_word_in_order():
+    class Collect(BaseStreamer):
+        def __init__(self):
+            self.seen, self.ended = [], False
+
+        def put(self, value):
+            self.seen.extend(value.flatten().tolist())
+
+        def end(self):
+            self.ended = True
+
+    streamer, model = Collect(), tiny_model(seed=5)
+    row = model.generate(input_ids=torch.tensor([SOURCES[0]]), max_new_tokens=6, streamer=streamer)
+    assert streamer.seen == row[0].tolist()
+    assert streamer.ended
+
+
+@pytest.mark.parametrize("num_beams", [1, 3])
+def test_a_trace_tells_what_was_copied_from_where(num_beams):
+    model = tiny_model(seed=1)
+    sequences = model.generate(**sources(), num_beams=num_beams, num_return_sequences=num_beams, max_new_tokens=6)
+    trace = model.trace_copies(sequences, **sources())
+    rows = [source for source in SOURCES for _ in range(num_beams)]
+    assert trace.copied.shape == trace.source_positions.shape == (len(rows), sequences.shape[1] - 1)
+    for n, (source, sequence) in enumerate(zip(rows, sequences.tolist(), strict=True)):
+        words = until_end(sequence)
+        assert trace.token_probs[n].log()[: len(words)].sum().item() == pytest.approx(
+            log_prob(model, source, words), rel=1e-3
+        )
+        for t, word in enumerate(words):
+            position = int(trace.source_positions[n, t])
+            if word in source:
+                assert source[position] == word
+                mass = sum(float(trace.copy_probs[n, t, j]) for j, x in enumerate(source) if x == word)
+                assert float(trace.copied[n, t]) == pytest.approx(mass / float(trace.token_probs[n, t]), rel=1e-4)
+                if word >= 13:
+                    assert float(trace.copied[n, t]) == pytest.approx(1.0)
+            else:
+                assert position == -1
+                assert float(trace.copied[n, t]) == 0.0
+        assert (trace.copied[n, len(words) :] == 0).all()
+        assert (trace.source_positions[n, len(words) :] == -1).all()
+
+
+def test_a_model_that_does_not_copy_has_nothing_to_trace():
+    model = tiny_model(copy_mechanism="none")
+    with pytest.raises(ValueError, match="copies nothing"):
+        model.trace_copies(torch.tensor([[1, 5]]), **sources())
+
+
+def test_sequences_that_do_not_fit_the_sources_are_refused():
+    with pytest.raises(ValueError, match="3 sequences cannot belong to 4 sources"):
+        tiny_model().trace_copies(torch.ones(3, 2, dtype=torch.long), **sources())
+
+
+# --- the cache ------------------------------------------------------------------------------------------------------
+
+
+def decoded(model, words, cache=None):
+    return model(**sources(), decoder_input_ids=words, past_key_values=cache, use_cache=True)
+
+
+def test_a_recorded_cache_rolls_back():
+    model = tiny_model()
+    words = torch.tensor([[1, 5, 13, 6]] * 4)
+    cache = CopyNetCache()
+    cache.activate_past_recording()
+    decoded(model, words, cache)
+    expected = decoded(model, words).logits
+    for kept in (2, 3, 1, 0):
+        cache.crop(kept - 4)
+        assert cache.get_seq_length() == kept
+        assert torch.allclose(decoded(model, words[:, kept:], cache).logits, expected[:, kept:], atol=1e-6)
+
+
+def test_a_cache_without_records_refuses_to_roll_back():
+    cache = decoded(tiny_model(), torch.tensor([[1, 5]] * 4)).past_key_values
+    with pytest.raises(ValueError, match="activate_past_recording"):
+        cache.crop(-1)
+
+
+def test_cache_rows_can_be_repeated_selected_and_reordered():
+    model = tiny_model()
+    words, last = torch.tensor([[1, 5], [1, 13], [1, 7], [1, 8]]), torch.tensor([[13], [13], [4], [5]])
+    expected = decoded(model, last, decoded(model, words).past_key_values).logits
+    cache = decoded(model, words).past_key_values
+    cache.batch_repeat_interleave(2)
+    cache.batch_select_indices(torch.tensor([6, 1, 2, 5]))
+    chosen = model(
+        encoder_outputs=model.get_encoder()(**sources()),
+        decoder_input_ids=last[[3, 0, 1, 2]],
+        past_key_values=cache,
+        use_cache=True,
+    ).logits
+    assert torch.allclose(chosen, expected[[3, 0, 1, 2]], atol=1e-6)
+    cache.reset()
+    assert cache.get_seq_length() == 0
+
+
+def test_a_cache_of_keys_and_values_is_refused():
+    model = tiny_model()
+    with pytest.raises(ValueError, match="cache_implementation='static'"):
+        model.generate(**sources(), cache_implementation="static", max_new_tokens=2)
+    from transformers import DynamicCache
+
+    with pytest.raises(ValueError, match="DynamicCache"):
+        decoded(model, torch.tensor([[1]] * 4), DynamicCache())

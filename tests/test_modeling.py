@@ -1,0 +1,418 @@
+"""The model against the NumPy oracle, and the exactness that batching, padding and caching must not cost."""
+
+from __future__ import annotations
+
+import copy
+
+import numpy as np
+import pytest
+import torch
+from helpers import SOURCES, TARGETS, VARIANTS, padded, tiny_model
+from oracle import Oracle
+from transformers.trainer_pt_utils import LabelSmoother
+
+from copynet_hf import CopyNetForConditionalGeneration, CopyNetModel
+from copynet_hf.copy_distribution import selective_read_weights, target_matches
+
+variants = pytest.mark.parametrize("changes", VARIANTS.values(), ids=VARIANTS)
+
+
+def batch(side="right", rows=slice(None)):
+    source = padded(SOURCES[rows], 0, side)
+    return {"input_ids": source, "attention_mask": (source != 0).long(), "labels": padded(TARGETS[rows], -100)}
+
+
+def owned_words(model, source):
+    return sorted({*range(model.config.vocab_size), *(x for x in source if x < model.config.extended_vocab_size)})
+
+
+def folded(model, words):
+    """What words beyond the last slot are for the oracle: UNK."""
+    return [w if w < model.config.extended_vocab_size else model.config.unk_token_id for w in words]
+
+
+# --- against the oracle ---------------------------------------------------------------------------------------------
+
+
+@variants
+def test_probabilities_loss_and_attention_equal_the_oracles(changes):
+    model = tiny_model(**changes).double()
+    oracle = Oracle(model)
+    output = model(**batch(), output_attentions=True)
+    for row, (source, target) in enumerate(zip(SOURCES, TARGETS, strict=True)):
+        source, target = folded(model, source), folded(model, target)
+        trace = oracle.run(source, [1, *target[:-1]])
+        for t, probs in enumerate(trace.probs):
+            actual = output.logits[row, t].exp()
+            for word in owned_words(model, source) if model.config.copies else range(model.config.vocab_size):
+                assert actual[word].item() == pytest.approx(probs[word], rel=1e-9), (row, t, word)
+            if model.config.copies:
+                np.testing.assert_allclose(output.copy_probs[row, t, : len(source)].detach(), trace.copy_probs[t], 1e-9)
+            if model.config.attention:
+                attention = output.cross_attentions[0][row, 0, t].detach()
+                np.testing.assert_allclose(attention[: len(source)], trace.attention[t], 1e-9)
+                assert (attention[len(source) :] == 0).all()
+    losses = [oracle.loss(folded(model, s), folded(model, t)) * len(t) for s, t in zip(SOURCES, TARGETS, strict=True)]
+    assert output.loss.item() == pytest.approx(sum(losses) / sum(len(t) for t in TARGETS), rel=1e-9)
+
+
+def test_selective_read_weights_equal_the_oracles():
+    model = tiny_model().double()
+    source, words = SOURCES[3], [1, 13, 14, 13, 13]
+    output = model.model(input_ids=torch.tensor([source]), decoder_input_ids=torch.tensor([words]))
+    rho = Oracle(model).run(source, words).rho
+    matches = target_matches(torch.tensor([words]), output.source_ids, output.source_mask)
+    assert rho[0].sum() == 0
+    for t in range(1, len(words)):
+        actual = selective_read_weights(output.copy_scores[:, t - 1], matches[:, t])[0]
+        np.testing.assert_allclose(actual.detach(), rho[t], rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.parametrize("changes", [{}, {"use_coverage": True, "num_hidden_layers": 2}], ids=["defaults", "coverage"])
+def test_gradients_equal_finite_differences_of_the_oracle(changes):
+    model = tiny_model(scale=1.0, **changes).double()
+    row = slice(0, 1)
+    model(**batch(rows=row)).loss.backward()
+    oracle, epsilon = Oracle(model), 1e-6
+    generator = np.random.default_rng(0)
+    for name, parameter in model.named_parameters():
+        assert parameter.grad is not None, name
+        weight = oracle.w[name]
+        for _ in range(2):
+            index = tuple(generator.integers(size) for size in weight.shape)
+            before = weight[index]
+            losses = []
+            for step in (epsilon, -epsilon):
+                weight[index] = before + step
+                losses.append(oracle.loss(SOURCES[0], TARGETS[0]))
+            weight[index] = before
+            expected = (losses[0] - losses[1]) / (2 * epsilon)
+            assert parameter.grad[index].item() == pytest.approx(expected, rel=1e-5, abs=1e-8), (name, index)
+
+
+# --- padding, batches, caches ---------------------------------------------------------------------------------------
+
+
+@variants
+def test_padding_left_right_or_none_gives_the_same_probabilities(changes):
+    model = tiny_model(**changes)
+    right, left = model(**batch("right")), model(**batch("left"))
+    assert torch.allclose(right.logits, left.logits, atol=1e-5)
+    for row, (source, target) in enumerate(zip(SOURCES, TARGETS, strict=True)):
+        alone = model(input_ids=torch.tensor([source]), labels=torch.tensor([target]))
+        assert torch.allclose(right.logits[row, : len(target)], alone.logits[0], atol=1e-5)
+
+
+def test_padding_never_enters_z_or_the_encoder_states_even_with_a_words_id():
+    model = tiny_model()
+    words = torch.tensor([[1, 13, 5]])
+    plain = model(input_ids=torch.tensor([[5, 13, 6]]), decoder_input_ids=words)
+    odd = model(
+        input_ids=torch.tensor([[13, 5, 13, 13, 6, 5]]),
+        attention_mask=torch.tensor([[0, 1, 0, 1, 1, 0]]),
+        decoder_input_ids=words,
+    )
+    assert torch.allclose(plain.logits, odd.logits, atol=1e-5)
+    assert torch.allclose(plain.copy_probs[0], odd.copy_probs[0][:, [1, 3, 4]], atol=1e-6)
+    assert (odd.copy_probs[0][:, [0, 2, 5]] == 0).all()
+
+
+def test_the_mask_follows_the_padding_id_when_none_is_given():
+    model = tiny_model()
+    inputs = batch()
+    expected = model(**inputs).logits
+    del inputs["attention_mask"]
+    assert torch.equal(model(**inputs).logits, expected)
+
+
+@variants
+def test_step_by_step_with_a_cache_equals_teacher_forcing(changes):
+    model = tiny_model(**changes)
+    inputs = batch()
+    words = model.prepare_decoder_input_ids_from_labels(inputs.pop("labels"))
+    expected = model(**inputs, decoder_input_ids=words).logits
+    cache, steps = None, []
+    for t in range(words.shape[1]):
+        output = model(**inputs, decoder_input_ids=words[:, t : t + 1], past_key_values=cache, use_cache=True)
+        cache = output.past_key_values
+        steps.append(output.logits)
+        assert cache.get_seq_length() == t + 1
+    assert torch.allclose(torch.cat(steps, dim=1), expected, atol=1e-5)
+
+
+def test_left_padded_target_prefixes_are_passed_over():
+    model = tiny_model()
+    source = torch.tensor([SOURCES[0]] * 2)
+    words = torch.tensor([[0, 0, 1, 13], [1, 13, 5, 14]])
+    mask = torch.tensor([[0, 0, 1, 1], [1, 1, 1, 1]])
+    output = model(input_ids=source, decoder_input_ids=words, decoder_attention_mask=mask)
+    alone = model(input_ids=source[:1], decoder_input_ids=torch.tensor([[1, 13]]))
+    assert torch.allclose(output.logits[0, 2:], alone.logits[0], atol=1e-5)
+
+
+# --- words ----------------------------------------------------------------------------------------------------------
+
+
+def test_selective_read_tells_two_unseen_words_apart():
+    source, words = torch.tensor([SOURCES[0]] * 2), torch.tensor([[1, 13, 4], [1, 14, 4]])
+    with_read = tiny_model()(input_ids=source, decoder_input_ids=words).logits
+    without = tiny_model(selective_read=False)(input_ids=source, decoder_input_ids=words).logits
+    assert torch.allclose(without[0], without[1], atol=1e-6)  # both have the embedding of UNK
+    assert (with_read[0, 1] - with_read[1, 1]).abs().max() > 1e-3
+
+
+def test_a_generated_unk_reads_no_source_word():
+    model = tiny_model()
+    source = torch.tensor([SOURCES[0]])  # holds 13 and 14, no UNK
+    matches = target_matches(torch.tensor([[model.config.unk_token_id]]), source, source != 0)
+    assert not matches.any()
+
+
+def test_words_beyond_the_last_slot_are_unk_and_never_another_word():
+    model = tiny_model()
+    many, folded_source = torch.tensor([[13, 16, 17, 99]]), torch.tensor([[13, 16, 3, 3]])
+    labels = torch.tensor([[17, 16, 99, 2]])
+    actual = model(input_ids=many, labels=labels)
+    expected = model(input_ids=folded_source, labels=torch.tensor([[3, 16, 3, 2]]))
+    assert torch.equal(actual.logits, expected.logits)
+    assert actual.loss == expected.loss
+
+
+def test_labels_from_another_rows_slots_count_as_unk():
+    model = tiny_model()
+    source = torch.tensor([[5, 13, 6]])
+    decoder_input_ids = torch.tensor([[1, 13]])
+    foreign = model(input_ids=source, labels=torch.tensor([[13, 15]]), decoder_input_ids=decoder_input_ids)
+    unk = model(input_ids=source, labels=torch.tensor([[13, 3]]), decoder_input_ids=decoder_input_ids)
+    assert foreign.loss == unk.loss
+
+
+def test_renaming_the_unseen_words_renames_their_probabilities():
+    model = tiny_model()
+    swap = {13: 14, 14: 13}
+    words = [1, 13, 14, 5]
+    rows = [SOURCES[0], [swap.get(x, x) for x in SOURCES[0]]]
+    targets = [words, [swap.get(x, x) for x in words]]
+    logits = model(input_ids=torch.tensor(rows), decoder_input_ids=torch.tensor(targets)).logits
+    renamed = list(range(13)) + [14, 13, 15, 16]
+    assert torch.allclose(logits[0], logits[1][:, renamed], atol=1e-5)
+
+
+@pytest.mark.parametrize("field", ["input_ids", "decoder_input_ids", "labels"])
+def test_negative_ids_are_refused_by_name(field):
+    inputs = {"input_ids": torch.tensor([[5]]), "decoder_input_ids": torch.tensor([[1]]), "labels": torch.tensor([[2]])}
+    inputs[field] = torch.tensor([[-7]])
+    with pytest.raises(ValueError, match=f"{field} holds -7"):
+        tiny_model()(**inputs)
+
+
+def test_an_empty_source_generates_from_the_vocabulary_alone():
+    model = tiny_model()
+    empty = model(input_ids=torch.zeros(1, 0, dtype=torch.long), decoder_input_ids=torch.tensor([[1]]))
+    row = model(
+        input_ids=torch.tensor([[5, 6], [0, 0]]),
+        attention_mask=torch.tensor([[1, 1], [0, 0]]),
+        decoder_input_ids=torch.tensor([[1], [1]]),
+    )
+    assert torch.allclose(empty.logits[0], row.logits[1], atol=1e-6)
+    assert row.copy_mass[1] == 0
+    assert torch.isfinite(row.logits).all()
+
+
+# --- loss and gradients ---------------------------------------------------------------------------------------------
+
+CORNERS = {
+    "source_of_one_token": ([[13]], [[13, 2]]),
+    "all_copied": ([[13, 14, 15]], [[13, 14, 15]]),
+    "all_generated": ([[5, 6]], [[7, 8, 2]]),
+    "nothing_but_unk": ([[3, 3]], [[3, 2]]),
+    "an_empty_row": ([[5, 6], []], [[5, 2], [2]]),
+    "repeated_words": ([[13, 13, 13, 13]], [[13, 13, 13, 2]]),
+}
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+@pytest.mark.parametrize(("sources", "targets"), CORNERS.values(), ids=CORNERS)
+def test_every_parameter_gets_a_finite_gradient(sources, targets, dtype):
+    for changes in ({}, {"use_coverage": True}):
+        model = tiny_model(**changes).to(dtype).train()
+        source = padded(sources, 0)
+        output = model(input_ids=source, attention_mask=(source != 0).long(), labels=padded(targets, -100))
+        output.loss.backward()
+        assert torch.isfinite(output.loss)
+        for name, parameter in model.named_parameters():
+            assert parameter.grad is not None, name
+            assert torch.isfinite(parameter.grad).all(), name
+
+
+def test_the_loss_does_not_change_with_padding_of_source_or_target():
+    model = tiny_model()
+    source, labels = torch.tensor([SOURCES[0]]), torch.tensor([TARGETS[0]])
+    wide_source = torch.nn.functional.pad(source, (0, 5))
+    wide_labels = torch.nn.functional.pad(labels, (0, 3), value=-100)
+    expected = model(input_ids=source, labels=labels).loss
+    assert model(input_ids=wide_source, labels=wide_labels).loss.item() == pytest.approx(expected.item(), rel=1e-5)
+
+
+def test_the_summed_loss_is_divided_by_the_number_of_items_given():
+    model = tiny_model()
+    targets = sum(len(t) for t in TARGETS)
+    mean = model(**batch()).loss
+    assert model(**batch(), num_items_in_batch=torch.tensor(2 * targets)).loss.item() == pytest.approx(mean.item() / 2)
+
+
+def test_the_loss_is_the_cross_entropy_of_the_logits():
+    model = tiny_model()
+    inputs = batch()
+    output = model(**inputs)
+    labels = inputs["labels"].masked_fill(inputs["labels"] == -100, -100)
+    expected = torch.nn.functional.cross_entropy(output.logits.flatten(0, 1), labels.flatten(), ignore_index=-100)
+    assert output.loss.item() == pytest.approx(expected.item(), rel=1e-5)
+
+
+def test_label_smoothing_over_all_columns_is_finite_and_mild():
+    model = tiny_model()
+    inputs = batch()
+    labels = inputs["labels"]
+    output = model(**inputs)
+    plain = LabelSmoother(epsilon=0.0)(output, labels)
+    smooth = LabelSmoother(epsilon=0.1)(output, labels)
+    assert plain.item() == pytest.approx(output.loss.item(), rel=1e-5)
+    assert torch.isfinite(smooth)
+    assert smooth < plain + 0.1 * 60
+    smooth.backward()
+    assert all(torch.isfinite(p.grad).all() for p in model.parameters() if p.grad is not None)
+
+
+def test_dropout_acts_in_training_and_only_there():
+    model = tiny_model(dropout=0.5)
+    inputs = batch()
+    assert torch.equal(model(**inputs).logits, model(**inputs).logits)
+    model.train()
+    assert not torch.equal(model(**inputs).logits, model(**inputs).logits)
+
+
+def test_autocast_to_bfloat16_stays_close():
+    model = tiny_model(scale=1.0)
+    expected = model(**batch()).logits.exp()
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        actual = model(**batch())
+    assert (actual.logits.exp() - expected).abs().max() < 2e-2
+    assert torch.allclose(actual.logits.exp().sum(-1), torch.ones(4, 5), atol=1e-4)
+
+
+def test_gradient_checkpointing_gives_the_same_gradients():
+    plain, checkpointed = tiny_model().train(), tiny_model().train()
+    checkpointed.gradient_checkpointing_enable()
+    for model in (plain, checkpointed):
+        model(**batch()).loss.backward()
+    for (name, a), b in zip(plain.named_parameters(), checkpointed.parameters(), strict=True):
+        assert torch.allclose(a.grad, b.grad, atol=1e-6), name
+
+
+def test_the_readable_recurrence_gives_the_same_model():
+    fused, readable = tiny_model(), tiny_model(use_fused=False)
+    assert torch.allclose(fused(**batch()).logits, readable(**batch()).logits, atol=1e-6)
+
+
+# --- as any Transformers model --------------------------------------------------------------------------------------
+
+
+def test_tuples_hold_what_the_dict_holds():
+    model = tiny_model()
+    as_dict = model(**batch(), output_hidden_states=True, output_attentions=True)
+    as_tuple = model(**batch(), output_hidden_states=True, output_attentions=True, return_dict=False)
+    assert len(as_tuple) == len(as_dict.to_tuple())
+    assert torch.equal(as_tuple[0], as_dict.loss)
+    assert torch.equal(as_tuple[1], as_dict.logits)
+
+
+def test_encoder_outputs_can_be_given_as_the_tuple_the_encoder_returned():
+    model = tiny_model()
+    inputs = batch()
+    labels = inputs.pop("labels")
+    encoded = model.get_encoder()(**inputs, return_dict=False)
+    assert torch.equal(model(encoder_outputs=encoded, labels=labels).logits, model(**inputs, labels=labels).logits)
+
+
+def test_hidden_states_and_attentions_have_the_documented_shapes():
+    model = tiny_model(num_hidden_layers=2)
+    output = model(**batch(), output_hidden_states=True, output_attentions=True)
+    assert [tuple(h.shape) for h in output.encoder_hidden_states] == [(4, 8, 5), (4, 8, 6), (4, 8, 6)]
+    assert [tuple(h.shape) for h in output.decoder_hidden_states] == [(4, 5, 5), (4, 5, 7)]
+    assert output.cross_attentions[0].shape == (4, 1, 5, 8)
+    assert output.copy_probs.shape == (4, 5, 8)
+    assert torch.allclose(output.copy_mass, output.copy_probs.sum(-1))
+
+
+@variants
+def test_saved_and_loaded_it_gives_the_same_outputs(changes, tmp_path):
+    model = tiny_model(**changes)
+    model.save_pretrained(tmp_path)
+    loaded, info = CopyNetForConditionalGeneration.from_pretrained(tmp_path, output_loading_info=True)
+    assert not info["missing_keys"]
+    assert not info["unexpected_keys"]
+    assert torch.equal(model(**batch()).logits, loaded(**batch()).logits)
+    base = CopyNetModel.from_pretrained(tmp_path)
+    inputs = batch()
+    words = model.prepare_decoder_input_ids_from_labels(inputs.pop("labels"))
+    assert torch.equal(
+        base(**inputs, decoder_input_ids=words).last_hidden_state,
+        model.model(**inputs, decoder_input_ids=words).last_hidden_state,
+    )
+
+
+def test_weights_missing_from_a_checkpoint_are_initialised(tmp_path):
+    model = tiny_model()
+    model.save_pretrained(tmp_path)
+    state = model.state_dict()
+    gone = [name for name in state if "cell" in name or "layers.0" in name or "copy_proj" in name]
+    kept = {name: value for name, value in state.items() if name not in gone}
+    for dtype in (torch.float32, torch.bfloat16):
+        loaded = CopyNetForConditionalGeneration.from_pretrained(
+            None, config=model.config, state_dict=copy.deepcopy(kept), dtype=dtype
+        )
+        for name, parameter in loaded.named_parameters():
+            assert torch.isfinite(parameter).all(), name
+            assert parameter.abs().max() < 10, name
+        hh = loaded.model.decoder.cell.weight_hh[:7].float()
+        assert torch.allclose(hh @ hh.T, torch.eye(7), atol=2e-2)  # orthogonal gate by gate
+
+
+def test_growing_the_vocabulary_moves_the_slots_and_keeps_the_words():
+    model = tiny_model()
+    before = model(input_ids=torch.tensor([[5, 13]]), decoder_input_ids=torch.tensor([[1, 13]]))
+    model.resize_token_embeddings(15, mean_resizing=False)
+    with torch.no_grad():
+        model.lm_head.weight[13:] = -1e4  # the new words out of the way
+        model.lm_head.weight[13:] *= model.model(
+            input_ids=torch.tensor([[5, 15]]), decoder_input_ids=torch.tensor([[1]])
+        ).last_hidden_state[0, 0].sign()
+    after = model(input_ids=torch.tensor([[5, 15]]), decoder_input_ids=torch.tensor([[1, 15]]))
+    assert after.logits.shape[-1] == 19
+    assert torch.allclose(before.logits[0, 0, 13], after.logits[0, 0, 15], atol=1e-5)
+    assert torch.allclose(before.logits[0, 0, :13], after.logits[0, 0, :13], atol=1e-5)
+
+
+def test_it_loads_on_the_meta_device_and_with_a_device_map(tmp_path):
+    model = tiny_model()
+    model.save_pretrained(tmp_path)
+    with torch.device("meta"):
+        empty = CopyNetForConditionalGeneration(model.config)
+    assert all(p.is_meta for p in empty.parameters())
+    mapped = CopyNetForConditionalGeneration.from_pretrained(tmp_path, device_map="cpu", dtype=torch.float64)
+    assert mapped.dtype == torch.float64
+    assert torch.allclose(mapped(**batch()).logits.float(), model(**batch()).logits, atol=1e-5)
+
+
+def test_inputs_embeds_need_the_ids_beside_them_to_copy():
+    model, plain = tiny_model(), tiny_model(copy_mechanism="none")
+    ids, words = torch.tensor([[5, 13, 6]]), torch.tensor([[1, 5]])
+    embeds = model.get_encoder().embed(ids)
+    with pytest.raises(ValueError, match="pass input_ids beside"):
+        model(inputs_embeds=embeds, decoder_input_ids=words)
+    both = model(input_ids=ids, inputs_embeds=embeds, decoder_input_ids=words)
+    assert torch.equal(both.logits, model(input_ids=ids, decoder_input_ids=words).logits)
+    embeds = plain.get_encoder().embed(ids)
+    alone = plain(inputs_embeds=embeds, decoder_input_ids=words)
+    assert torch.equal(alone.logits, plain(input_ids=ids, decoder_input_ids=words).logits)

@@ -1,0 +1,131 @@
+"""Text to words and back: nothing is lost, and a word is one string wherever it stands."""
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from copynet_hf import segmentation_copynet
+from copynet_hf.segmentation_copynet import JOINER, SEGMENTERS, get_segmenter
+
+# Characters that the rules of word_punct treat differently, so that hypothesis often meets them together.
+TRICKY = st.text(alphabet=f"ab_1 \t\n\u3000\u0085\x1c.-\"'()[]{JOINER}文字é\u0301\ud800😀", max_size=12)
+ANY_TEXT = st.one_of(st.text(), TRICKY)
+
+
+def split(text: str) -> list[str]:
+    return SEGMENTERS["word_punct"].split(text)
+
+
+def contains(words: list[str], part: list[str]) -> bool:
+    return any(words[start : start + len(part)] == part for start in range(len(words)))
+
+
+@pytest.mark.parametrize("name", ["char", "jieba", "word_punct"])
+@settings(deadline=None, max_examples=300)
+@given(text=ANY_TEXT)
+@example(text="")
+@example(text=f"{JOINER}a{JOINER}{JOINER} [{JOINER}] \\{JOINER}")
+@example(text="  a\t\tb \r\n\r\n c  ")
+@example(text="他说：“hello world”，3.14%。\u3000然后 走了 ")
+def test_joining_gives_the_text_back_exactly(name: str, text: str) -> None:
+    segmenter = SEGMENTERS[name]
+    words = segmenter.split(text)
+    assert segmenter.join(words) == text
+    assert all(words)  # an empty word would be a word that nobody sees
+
+
+@given(text=ANY_TEXT)
+def test_whitespace_round_trip_normalises_spaces_and_nothing_else(text: str) -> None:
+    segmenter = SEGMENTERS["whitespace"]
+    assert segmenter.join(segmenter.split(text)) == " ".join(text.split())
+    assert segmenter.split(segmenter.join(segmenter.split(text))) == segmenter.split(text)
+
+
+@given(words=st.lists(TRICKY.filter(bool)))
+def test_any_sequence_of_words_can_be_joined(words: list[str]) -> None:
+    # A model may write words in an order that no text gives.
+    for segmenter in SEGMENTERS.values():
+        assert isinstance(segmenter.join(words), str)
+
+
+@given(text=ANY_TEXT)
+def test_words_of_word_punct_are_the_runs_of_word_characters(text: str) -> None:
+    runs = "".join(char if char.isalnum() or char == "_" else " " for char in text).split()
+    words = [word for word in split(text) if all(char.isalnum() or char == "_" for char in word)]
+    assert words == runs
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("the cat sat", ["the", "cat", "sat"]),
+        ("3.14", ["3", "￭.￭", "14"]),
+        ("rm -rf /usr/bin", ["rm", "-￭", "rf", "/￭", "usr", "￭/￭", "bin"]),
+        ('say "a b".', ["say", '"￭', "a", "b", '￭"', "."]),
+        ("foo() - bar", ["foo", "￭(", ")", " ", "-", "bar"]),
+        ("a  b\n", ["a", "  ", "b", "\n"]),
+        ("x ￭ y", ["x", "[￭]", "y"]),
+        ("你好，世界", ["你好", "￭，￭", "世界"]),
+    ],
+)
+def test_the_scheme_of_word_punct_by_example(text: str, words: list[str]) -> None:
+    assert split(text) == words
+
+
+@pytest.mark.parametrize("name", ["Kowalski", "foo_bar", "北京", "x1"])
+@pytest.mark.parametrize(
+    "around", ["{}", "a {} b", '"{}"', "({}).", "a\n{}\tb", "'{}'s", "  {}  ", "-{}", "{}:", "x/{}/y"]
+)
+def test_a_name_is_one_and_the_same_word_wherever_it_stands(name: str, around: str) -> None:
+    assert split(around.format(name)).count(name) == 1
+
+
+@pytest.mark.parametrize(
+    "item", ["-flag", "--long-flag", "file_name.txt", '"quoted string"', "3.14", "/usr/bin", "f(x)"]
+)
+@pytest.mark.parametrize(
+    "around", ["{}", "run {} now", '"{}"', "({}).", "{}, {}", "a\n{}\tb", "[{}]", "  {}", "$ {}:"]
+)
+def test_an_item_keeps_its_tokens_beside_spaces_and_punctuation(item: str, around: str) -> None:
+    assert contains(split(around.format(item, item)), split(item))
+
+
+@pytest.mark.parametrize(
+    ("text", "most"),
+    [
+        ("one two three", 3),
+        ("-flag", 2),
+        ("file_name.txt", 3),
+        ('"quoted string"', 4),
+        ("3.14", 3),
+        ("/usr/bin", 4),
+    ],
+)
+def test_word_punct_spends_few_tokens(text: str, most: int) -> None:
+    assert len(split(text)) <= most
+
+
+def test_an_unknown_segmenter_is_refused_with_the_known_names() -> None:
+    with pytest.raises(ValueError, match=r"'chars'.*char, whitespace, jieba, word_punct"):
+        get_segmenter("chars")
+
+
+def test_without_jieba_the_error_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(segmentation_copynet, "jieba", None)
+    segmentation_copynet._jieba_tokenizer.cache_clear()
+    with pytest.raises(ImportError, match="pip install jieba"):
+        SEGMENTERS["jieba"].split("文字")
+    assert SEGMENTERS["jieba"].join(["文", "字"]) == "文字"  # decoding needs no dictionary
+
+
+def test_words_added_to_the_global_jieba_change_nothing() -> None:
+    import jieba
+
+    text = "方舟子发文直指林志颖旗下爱碧丽推销假保健品"
+    before = SEGMENTERS["jieba"].split(text)
+    jieba.add_word("子发文直", freq=10**6)
+    try:
+        assert "子发文直" in jieba.lcut(text)
+        assert SEGMENTERS["jieba"].split(text) == before
+    finally:
+        jieba.del_word("子发文直")

@@ -1,0 +1,481 @@
+"""Extended ids: who owns a slot, what decoding gives back, and the library around the tokenizer."""
+
+import json
+import os
+import pickle
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from transformers import AutoConfig, AutoTokenizer, DataCollatorForSeq2Seq, PreTrainedConfig
+
+from copynet_hf.tokenization_copynet import CopyNetTokenizer
+
+PAD, BOS, EOS, UNK = range(4)
+A, B, C = 4, 5, 6  # the ids of the words a, b, c
+SLOT = 7  # the first slot: len(tokenizer)
+
+DATA = Path(os.environ.get("COPYNET_DATA", Path(__file__).parents[1] / ".." / "shared" / "data"))
+
+
+def make(segmenter: str = "whitespace", max_source_oov: int = 3, **kwargs: Any) -> CopyNetTokenizer:
+    vocab = {word: index for index, word in enumerate(["<pad>", "<s>", "</s>", "<unk>", "a", "b", "c"])}
+    return CopyNetTokenizer(vocab, segmenter=segmenter, max_source_oov=max_source_oov, **kwargs)
+
+
+@pytest.fixture
+def tok() -> CopyNetTokenizer:
+    return make()
+
+
+# ---- extended ids
+
+
+def test_unseen_words_get_slots_in_order_of_first_appearance(tok: CopyNetTokenizer) -> None:
+    encoding = tok("X a Y X b")
+    assert encoding["input_ids"] == [SLOT, A, SLOT + 1, SLOT, B]
+    assert encoding["attention_mask"] == [1] * 5
+    assert tok.oov_words("X a Y X b") == ["X", "Y"]
+    assert tok.source_words("X a Y X b") == ["X", "a", "Y", "X", "b"]
+
+
+def test_unseen_words_beyond_the_last_slot_are_unk(tok: CopyNetTokenizer) -> None:
+    encoding = tok("X Y Z W X W", text_target="W Z")
+    assert encoding["input_ids"] == [SLOT, SLOT + 1, SLOT + 2, UNK, SLOT, UNK]
+    assert encoding["labels"] == [UNK, SLOT + 2, EOS]
+    assert tok.oov_words("X Y Z W X W") == ["X", "Y", "Z"]
+
+
+def test_without_slots_every_unseen_word_is_unk() -> None:
+    assert make(max_source_oov=0)("X a", text_target="X")["labels"] == [UNK, EOS]
+
+
+def test_a_target_word_is_seen_or_copied_or_unk(tok: CopyNetTokenizer) -> None:
+    assert tok("X a Y", text_target="Y b Z X")["labels"] == [SLOT + 1, B, UNK, SLOT, EOS]
+
+
+def test_a_target_reads_the_slots_of_its_own_row_only(tok: CopyNetTokenizer) -> None:
+    labels = tok(["X", "Y", "a"], text_target=["X Y", "X Y", "X Y"])["labels"]
+    assert labels == [[SLOT, UNK, EOS], [UNK, SLOT, EOS], [UNK, UNK, EOS]]
+
+
+def test_only_words_that_survive_truncation_own_slots(tok: CopyNetTokenizer) -> None:
+    encoding = tok("a X Y", text_target="X Y", truncation=True, max_length=2, max_target_length=9)
+    assert encoding["input_ids"] == [A, SLOT]
+    assert encoding["labels"] == [SLOT, UNK, EOS]
+    assert tok.oov_words("a X Y", max_length=2) == ["X"]
+    assert tok.source_words("a X Y", max_length=2) == ["a", "X"]
+
+
+@settings(deadline=None)
+@given(
+    source=st.lists(st.sampled_from(["a", "b", "N0", "N1", "N2", "N3", "N4"]), max_size=8),
+    target=st.lists(st.sampled_from(["a", "c", "N0", "N1", "N2", "N3", "N4"]), max_size=8),
+    renaming=st.permutations(["P", "Q", "R", "</s>", "<oov-0>"]),
+    segmenter=st.sampled_from(["whitespace", "char"]),
+)
+def test_ids_do_not_depend_on_what_unseen_words_are_called(
+    source: list[str], target: list[str], renaming: list[str], segmenter: str
+) -> None:
+    tok = make(segmenter)
+    names = {f"N{number}": name for number, name in enumerate(renaming)}
+    renamed = [[names.get(word, word) for word in words] for words in (source, target)]
+    encode = {"is_split_into_words": True}
+    assert dict(tok(source, text_target=target, **encode)) == dict(
+        tok(renamed[0], text_target=renamed[1], **encode)
+    )
+
+
+def test_special_tokens_typed_in_a_text_are_unseen_words(tok: CopyNetTokenizer) -> None:
+    encoding = tok("</s> a <pad>", text_target="<pad> <s>")
+    assert encoding["input_ids"] == [SLOT, A, SLOT + 1]
+    assert encoding["labels"] == [SLOT + 1, UNK, EOS]
+    text = "</s> a <pad>"
+    assert tok.decode(encoding["input_ids"], source=text, skip_special_tokens=True) == text
+    assert make("char").tokenize("</s>") == list("</s>")
+
+
+def test_special_tokens_are_recognised_when_asked_for() -> None:
+    tok = make("char", split_special_tokens=False)
+    tok.add_special_tokens({"extra_special_tokens": ["<turn>"]})
+    assert tok("a<turn>bX</s>")["input_ids"] == [A, 7, B, 8, EOS]
+    assert tok.decode([A, 7, 8, EOS], source="a<turn>bX</s>") == "a<turn>X</s>"
+    with pytest.raises(ValueError, match="split_special_tokens"):
+        tok("a", split_special_tokens=True)
+
+
+def test_added_tokens_move_the_first_slot(tok: CopyNetTokenizer) -> None:
+    assert tok("X Y")["input_ids"] == [7, 8]
+    assert tok.add_tokens(["X"]) == 1
+    assert (len(tok), tok.vocab_size) == (8, 7)
+    encoding = tok("X Y", text_target="Y X")
+    assert encoding["input_ids"] == [7, 8]
+    assert encoding["labels"] == [8, 7, EOS]
+    assert tok.decode([7, 8], source="X Y") == "X Y"
+    assert tok.decode([7, 8, 11]) == "X <oov-0> <unk>"
+    assert tok.oov_words("X Y") == ["Y"]
+
+
+# ---- shapes, padding, truncation
+
+
+def test_a_padded_batch_has_labels_that_the_loss_ignores(tok: CopyNetTokenizer) -> None:
+    batch = tok(["a X", "", "c"], text_target=["X", "b a", ""], padding=True, return_tensors="pt")
+    assert batch["input_ids"].tolist() == [[A, SLOT], [PAD, PAD], [C, PAD]]
+    assert batch["attention_mask"].tolist() == [[1, 1], [0, 0], [1, 0]]
+    assert batch["labels"].tolist() == [[SLOT, EOS, -100], [B, A, EOS], [EOS, -100, -100]]
+    assert all(value.dtype == torch.int64 for value in batch.values())
+
+
+def test_padding_to_a_length_pads_sources_and_labels(tok: CopyNetTokenizer) -> None:
+    lengths = {"padding": "max_length", "truncation": True, "max_length": 4, "max_target_length": 3}
+    encoding = tok("X a", text_target="X", **lengths)
+    assert encoding["input_ids"] == [SLOT, A, PAD, PAD]
+    assert encoding["labels"] == [SLOT, EOS, -100]
+    encoding = tok(["a"], text_target=["a b c"], padding=True, pad_to_multiple_of=8)
+    assert [len(row) for row in (*encoding["input_ids"], *encoding["labels"])] == [8, 8]
+    assert tok("", padding="max_length", max_length=2)["input_ids"] == [PAD, PAD]
+
+
+def test_left_padding_leaves_labels_on_the_left(tok: CopyNetTokenizer) -> None:
+    tok.padding_side = "left"
+    encoding = tok(["a b", "c"], text_target=["a b", "c"], padding=True)
+    assert encoding["input_ids"] == [[A, B], [PAD, C]]
+    assert encoding["labels"] == [[A, B, EOS], [C, EOS, -100]]
+
+
+@pytest.mark.parametrize("side", ["left", "right"])
+def test_truncated_labels_begin_at_the_beginning_and_end_in_eos(tok: CopyNetTokenizer, side: str) -> None:
+    tok.truncation_side = side
+    labels = [tok("a", text_target="a b c", truncation=True, max_length=n)["labels"] for n in (1, 2, 4)]
+    assert labels == [[EOS], [A, EOS], [A, B, C, EOS]]
+    assert tok("a b", text_target="a b c", max_target_length=2)["labels"] == [A, EOS]
+    bare = tok("a", text_target="a b c", truncation=True, max_length=2, add_special_tokens=False)
+    assert bare["labels"] == [A, B]
+
+
+def test_no_truncation_unless_asked_for(tok: CopyNetTokenizer) -> None:
+    assert tok("a b c", text_target="a b c", truncation=True)["labels"] == [A, B, C, EOS]
+    assert tok("a b c", truncation=False, max_length=1)["input_ids"] == [A, B, C]
+    tok.model_max_length = 2
+    assert tok("a b c", text_target="a b c", truncation=True)["labels"] == [A, EOS]
+
+
+def test_empty_texts_and_empty_batches(tok: CopyNetTokenizer) -> None:
+    assert dict(tok("", text_target="")) == {"input_ids": [], "attention_mask": [], "labels": [EOS]}
+    batch = tok(["", ""], padding=True, return_tensors="pt")
+    assert batch["input_ids"].shape == (2, 0)
+    assert batch["input_ids"].dtype == torch.int64
+    assert dict(tok([], text_target=[])) == {"input_ids": [], "attention_mask": [], "labels": []}
+
+
+def test_words_cut_beforehand_stay_as_they_are(tok: CopyNetTokenizer) -> None:
+    encoding = tok([["New York", "a"], []], text_target=[["New York"], ["b"]], is_split_into_words=True)
+    assert encoding["input_ids"] == [[SLOT, A], []]
+    assert encoding["labels"] == [[SLOT, EOS], [B, EOS]]
+    assert tok(["X", "a"], is_split_into_words=True)["input_ids"] == [SLOT, A]
+    assert tok([], is_split_into_words=True)["input_ids"] == []
+    assert tok.decode([SLOT, A], source=["New York", "a"], is_split_into_words=True) == "New York a"
+
+
+def test_targets_alone_know_no_slots(tok: CopyNetTokenizer) -> None:
+    encoding = tok(text_target=["X a", "b"], padding=True)
+    assert encoding["input_ids"] == [[UNK, A, EOS], [B, EOS, PAD]]
+    assert encoding["attention_mask"] == [[1, 1, 1], [1, 1, 0]]
+    assert tok(text_target="a b c", max_target_length=2)["input_ids"] == [A, EOS]
+
+
+def test_encode_gives_the_ids_of_a_source(tok: CopyNetTokenizer) -> None:
+    assert tok.encode("a X") == [A, SLOT]
+    assert tok("a X", return_tensors="pt")["input_ids"].tolist() == [[A, SLOT]]
+    assert isinstance(tok(["a X"], return_tensors="np")["input_ids"], np.ndarray)
+    assert "attention_mask" not in tok("a", return_attention_mask=False)
+
+
+# ---- refusals
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "message"),
+    [
+        ({"text": ["a", None]}, TypeError, r"text\[1\] is NoneType"),
+        ({"text": [1, 2]}, TypeError, r"text\[0\] is int"),
+        ({"text": 3}, TypeError, "text is int"),
+        ({"text": ["a"], "text_target": [2.5]}, TypeError, r"text_target\[0\] is float"),
+        ({"text": [["a"]]}, TypeError, r"text\[0\] is list"),
+        ({"text": "a b", "is_split_into_words": True}, TypeError, "not a list of words"),
+        (
+            {"text": [["a", None]], "is_split_into_words": True},
+            TypeError,
+            r"text\[0\] is not a list of words",
+        ),
+        ({"text": None}, ValueError, "text"),
+        ({"text": ["a", "b"], "text_target": ["a"]}, ValueError, "text has 2 rows, text_target 1 rows"),
+        ({"text": "a", "text_target": ["a"]}, ValueError, "text has one text"),
+        ({"text": ["a"], "text_pair": ["b"]}, ValueError, "no text pairs"),
+        ({"text": "a", "max_lenght": 3}, ValueError, "max_lenght"),
+        ({"text": "a", "return_offsets_mapping": True}, ValueError, "return_offsets_mapping"),
+        ({"text": "a", "truncation": True, "max_length": 0}, ValueError, "1 or more"),
+        ({"text": "a", "text_target": "a", "max_target_length": 0}, ValueError, "max_target_length"),
+    ],
+)
+def test_wrong_input_is_refused_and_named(
+    tok: CopyNetTokenizer, arguments: dict[str, Any], error: type[Exception], message: str
+) -> None:
+    with pytest.raises(error, match=message):
+        tok(**arguments)
+
+
+def test_wrong_settings_are_refused() -> None:
+    with pytest.raises(ValueError, match="word_punct"):
+        make("words")
+    with pytest.raises(ValueError, match="-1"):
+        make(max_source_oov=-1)
+    with pytest.raises(ValueError, match="lacks the special tokens </s>"):
+        CopyNetTokenizer({"<pad>": 0, "<s>": 1, "<unk>": 2})
+    with pytest.raises(ValueError, match="gap"):
+        CopyNetTokenizer({"<pad>": 0, "<s>": 1, "</s>": 2, "<unk>": 4})
+    with pytest.raises(ValueError, match="needs vocab"):
+        CopyNetTokenizer()
+
+
+# ---- decoding
+
+
+@settings(deadline=None, max_examples=200)
+@given(text=st.text(max_size=30), segmenter=st.sampled_from(["char", "jieba", "word_punct"]))
+def test_an_encoded_text_decodes_to_itself(text: str, segmenter: str) -> None:
+    tok = make(segmenter, max_source_oov=30)
+    encoding = tok(text, text_target=text)
+    assert tok.decode(encoding["input_ids"], source=text) == text
+    assert tok.decode(encoding["labels"], source=text, skip_special_tokens=True) == text
+
+
+def test_decoding_without_a_source_shows_the_slots(tok: CopyNetTokenizer) -> None:
+    assert tok.decode([A, SLOT, SLOT + 2, SLOT + 3, 999, -100, EOS]) == "a <oov-0> <oov-2> <unk> <unk> </s>"
+    assert tok.convert_ids_to_tokens([SLOT + 1, B]) == ["<oov-1>", "b"]
+
+
+def test_a_slot_that_its_source_does_not_fill_is_unk(tok: CopyNetTokenizer) -> None:
+    assert tok.decode([SLOT, SLOT + 1, A], source="X a") == "X <unk> a"
+    assert tok.decode([SLOT, SLOT + 1, A], source="X a", skip_special_tokens=True) == "X a"
+
+
+@pytest.mark.parametrize("form", [list, tuple, np.array, torch.tensor])
+def test_decode_takes_lists_arrays_and_tensors(tok: CopyNetTokenizer, form: Any) -> None:
+    assert tok.decode(form([SLOT, A]), source="X a") == "X a"
+    assert tok.decode(form([[SLOT, A], [B, SLOT]]), source=["X", "Y"]) == ["X a", "b Y"]
+    assert tok.decode([form([SLOT, A]), form([SLOT])], source=["X", "Y"]) == ["X a", "Y"]
+
+
+def test_decode_and_batch_decode_differ_only_in_always_giving_a_list(tok: CopyNetTokenizer) -> None:
+    assert tok.decode(A) == "a"
+    assert tok.decode([]) == ""
+    assert tok.batch_decode([]) == []
+    assert tok.batch_decode([A, B]) == ["a b"]
+    assert tok.batch_decode([[], [A, -100]], source=["X", "Y"]) == ["", "a"]
+
+
+def test_each_source_stands_for_its_returned_sequences(tok: CopyNetTokenizer) -> None:
+    ids = [[SLOT], [SLOT, A], [SLOT], [B, SLOT]]
+    assert tok.batch_decode(ids, source=["X", "Y"]) == ["X", "X a", "Y", "b Y"]
+    assert tok.batch_decode(ids, source="X") == ["X", "X a", "X", "b X"]
+    assert tok.batch_decode([[A], [SLOT]], source=["X", "Y"]) == ["a", "Y"]
+    with pytest.raises(ValueError, match="3 sources do not divide 4 sequences"):
+        tok.batch_decode(ids, source=["X", "Y", "Z"])
+    with pytest.raises(ValueError, match="0 sources"):
+        tok.batch_decode(ids, source=[])
+    with pytest.raises(TypeError, match=r"source\[1\]"):
+        tok.batch_decode(ids, source=["X", None])
+    with pytest.raises(TypeError, match="source="):
+        tok.decode([SLOT], "X")
+
+
+def test_a_source_cut_on_the_right_needs_no_length_to_decode(tok: CopyNetTokenizer) -> None:
+    text = "X a Y Z"
+    ids = tok(text, truncation=True, max_length=3)["input_ids"]
+    assert tok.decode(ids, source=text) == "X a Y"
+
+
+def test_a_source_cut_on_the_left_decodes_with_its_length_and_not_without(tok: CopyNetTokenizer) -> None:
+    tok.truncation_side = "left"
+    text = "X a Y Z"
+    encoding = tok(text, text_target="Z X", truncation=True, max_length=3)
+    assert encoding["input_ids"] == [A, SLOT, SLOT + 1]
+    assert encoding["labels"] == [SLOT + 1, UNK, EOS]
+    assert tok.decode(encoding["input_ids"], source=text, max_source_length=3) == "a Y Z"
+    with pytest.raises(ValueError, match="max_source_length"):
+        tok.decode(encoding["input_ids"], source=text)
+
+
+# ---- vocabulary
+
+
+def test_training_keeps_the_most_frequent_words_and_breaks_ties_by_code_point() -> None:
+    texts = ["c b b", "a a c d", "</s> </s> </s>"]
+    tok = CopyNetTokenizer.train_from_iterator(iter(texts), 7, segmenter="whitespace")
+    assert list(tok.get_vocab()) == ["<pad>", "<s>", "</s>", "<unk>", "a", "b", "c"]
+    assert [tok.pad_token_id, tok.bos_token_id, tok.eos_token_id, tok.unk_token_id] == [0, 1, 2, 3]
+    again = CopyNetTokenizer.train_from_iterator(reversed(texts), 7, segmenter="whitespace")
+    assert again.get_vocab() == tok.get_vocab()
+    assert tok.max_source_oov == 32
+
+
+def test_a_vocabulary_has_only_the_words_there_are() -> None:
+    assert len(CopyNetTokenizer.train_from_iterator(["abca"], 100)) == 4 + 3
+    assert len(CopyNetTokenizer.train_from_iterator(["abca"], 100, min_frequency=2)) == 4 + 1
+    words = CopyNetTokenizer.train_from_iterator([["New York", "a"]], 9, is_split_into_words=True)
+    assert words.convert_tokens_to_ids("New York") == 4
+
+
+def test_training_refuses_what_gives_no_vocabulary() -> None:
+    with pytest.raises(ValueError, match="empty"):
+        CopyNetTokenizer.train_from_iterator(iter([]), 10)
+    with pytest.raises(ValueError, match="vocab_size=3"):
+        CopyNetTokenizer.train_from_iterator(["a"], 3)
+    with pytest.raises(TypeError, match="one text"):
+        CopyNetTokenizer.train_from_iterator("abc", 10)
+    with pytest.raises(TypeError, match=r"texts\[1\] is NoneType"):
+        CopyNetTokenizer.train_from_iterator(["a", None], 10)  # type: ignore[list-item]
+
+
+def test_tokens_and_ids_convert_both_ways(tok: CopyNetTokenizer) -> None:
+    assert tok.tokenize("a X  b") == ["a", "X", "b"]
+    assert tok.convert_tokens_to_ids(["a", "X", "</s>"]) == [A, UNK, EOS]
+    assert tok.convert_ids_to_tokens(tok.convert_tokens_to_ids(["a", "</s>"])) == ["a", "</s>"]
+    assert tok.convert_tokens_to_string(["a", "X"]) == "a X"
+    assert (len(tok), tok.vocab_size, len(tok.get_vocab())) == (7, 7, 7)
+
+
+# ---- files, pickles, the library around it
+
+
+def test_saving_and_loading_keeps_everything(tmp_path: Path) -> None:
+    odd = ["\n", " ", "\u2028", '"', "\\", "\ud800", "文", "\ufeff"]
+    tok = CopyNetTokenizer.train_from_iterator(["".join(odd)], 100, max_source_oov=5, model_max_length=99)
+    tok.add_tokens(["X"])
+    tok.truncation_side = "left"
+    tok.save_pretrained(tmp_path)
+    loaded = CopyNetTokenizer.from_pretrained(tmp_path)
+    assert loaded.get_vocab() == tok.get_vocab()
+    assert set(odd) <= set(loaded.get_vocab())
+    for name in (
+        "segmenter",
+        "max_source_oov",
+        "model_max_length",
+        "truncation_side",
+        "split_special_tokens",
+    ):
+        assert getattr(loaded, name) == getattr(tok, name)
+    assert len(loaded) == len(tok) == loaded.vocab_size + 1
+    assert dict(loaded("文Xq\n")) == dict(tok("文Xq\n"))
+    assert CopyNetTokenizer(tmp_path / "vocab.json").vocab_size == tok.vocab_size
+    loaded.save_pretrained(tmp_path / "again")
+    assert (tmp_path / "again" / "vocab.json").read_bytes() == (tmp_path / "vocab.json").read_bytes()
+
+
+def test_a_special_token_replaced_later_survives_saving(tmp_path: Path, tok: CopyNetTokenizer) -> None:
+    tok.add_special_tokens({"pad_token": "[PAD]"})
+    tok.save_pretrained(tmp_path)
+    loaded = CopyNetTokenizer.from_pretrained(tmp_path)
+    assert (loaded.pad_token, loaded.pad_token_id) == ("[PAD]", 7)
+
+
+def test_pickling_keeps_everything(tok: CopyNetTokenizer) -> None:
+    copy = pickle.loads(pickle.dumps(tok))
+    assert dict(copy("a X", text_target="X")) == dict(tok("a X", text_target="X"))
+
+
+def test_the_hash_of_datasets_is_stable_under_use(tok: CopyNetTokenizer) -> None:
+    fingerprint = pytest.importorskip("datasets.fingerprint")
+    before = fingerprint.Hasher.hash(tok)
+    features = [dict(tok("a X", text_target="X"))]
+    DataCollatorForSeq2Seq(tok)(features)
+    tok(text_target="a")
+    tok.batch_decode([[SLOT]], source=["X"])
+    assert fingerprint.Hasher.hash(tok) == before == fingerprint.Hasher.hash(make())
+    assert fingerprint.Hasher.hash(make(max_source_oov=4)) != before
+
+
+def test_datasets_map_works_in_two_processes(tok: CopyNetTokenizer) -> None:
+    datasets = pytest.importorskip("datasets")
+    rows = datasets.Dataset.from_dict({"text": ["a X", "Y b"], "summary": ["X", "Y"]})
+
+    def encode(batch: dict[str, list[str]]) -> dict[str, list[list[int]]]:
+        return dict(tok(batch["text"], text_target=batch["summary"]))
+
+    encoded = rows.map(encode, batched=True, num_proc=2)
+    assert encoded["input_ids"][:] == [[A, SLOT], [SLOT, B]]
+    assert encoded["labels"][:] == [[SLOT, EOS], [SLOT, EOS]]
+    assert tok(rows["text"])["input_ids"] == [[A, SLOT], [SLOT, B]]  # a Column, not a list
+
+
+def test_the_seq2seq_collator_pads_extended_ids(tok: CopyNetTokenizer) -> None:
+    features = [dict(tok(text, text_target=target)) for text, target in (("", "b"), ("a X", "X a"))]
+    batch = DataCollatorForSeq2Seq(tok)(features)
+    assert batch["input_ids"].tolist() == [[PAD, PAD], [A, SLOT]]
+    assert batch["attention_mask"].tolist() == [[0, 0], [1, 1]]
+    assert batch["labels"].tolist() == [[B, EOS, -100], [SLOT, A, EOS]]
+
+
+def test_auto_tokenizer_loads_a_registered_class(tmp_path: Path, tok: CopyNetTokenizer) -> None:
+    class RegisteredConfig(PreTrainedConfig):
+        model_type = "copynet-tokenizer-test"
+
+    AutoConfig.register(RegisteredConfig.model_type, RegisteredConfig)
+    AutoTokenizer.register(RegisteredConfig, CopyNetTokenizer)
+    RegisteredConfig().save_pretrained(tmp_path)
+    tok.save_pretrained(tmp_path)
+    loaded = AutoTokenizer.from_pretrained(tmp_path)
+    assert type(loaded) is CopyNetTokenizer
+    assert loaded("a X", text_target="X")["labels"] == [SLOT, EOS]
+
+
+def test_a_saved_folder_with_its_code_loads_without_the_package(
+    tmp_path: Path, tok: CopyNetTokenizer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(CopyNetTokenizer, "_auto_class", None)  # put back after the test
+    CopyNetTokenizer.register_for_auto_class("AutoTokenizer")
+    folder = tmp_path / "model"
+    tok.save_pretrained(folder)
+    assert {path.name for path in folder.glob("*.py")} == {
+        "segmentation_copynet.py",
+        "tokenization_copynet.py",
+    }
+    program = (
+        "import sys; from transformers import AutoTokenizer;"
+        f"tok = AutoTokenizer.from_pretrained({str(folder)!r}, trust_remote_code=True);"
+        "assert 'copynet_hf' not in sys.modules; print(tok('a X', text_target='X')['labels'])"
+    )
+    env = {**os.environ, "HF_MODULES_CACHE": str(tmp_path / "modules"), "HF_HUB_OFFLINE": "1"}
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, cwd=tmp_path, env=env, check=False
+    )
+    assert done.stdout.strip() == str([SLOT, EOS]), done.stderr
+
+
+# ---- real texts
+
+
+@pytest.mark.parametrize("segmenter", ["char", "jieba"])
+def test_lcsts_summaries_are_copied_and_decoded_exactly(segmenter: str) -> None:
+    path = DATA / "lcsts" / "train.jsonl"
+    if not path.exists():
+        pytest.skip(f"no LCSTS at {path}; set COPYNET_DATA")
+    with path.open(encoding="utf-8") as lines:
+        rows = [json.loads(next(lines)) for _ in range(300)]
+    texts, summaries = [row["text"] for row in rows], [row["summary"] for row in rows]
+    tok = CopyNetTokenizer.train_from_iterator(texts, 1000, segmenter=segmenter, max_source_oov=100)
+    encoding = tok(texts, text_target=summaries)
+    assert tok.batch_decode(encoding["input_ids"], source=texts) == texts
+    decoded = tok.batch_decode(encoding["labels"], source=texts, skip_special_tokens=True)
+    copied = sum(index >= len(tok) for labels in encoding["labels"] for index in labels)
+    assert copied > 100
+    for labels, text, summary in zip(encoding["labels"], decoded, summaries, strict=True):
+        assert UNK in labels or text == summary

@@ -59,9 +59,13 @@ class TokenizerArguments:
     segmenter: str = _argument(
         "auto (char for Chinese and Japanese, else word_punct), char, whitespace, jieba or word_punct", "auto"
     )
-    vocab_size: int | None = _argument("words the model can generate; by default 3000 characters or 10000 words")
+    vocab_size: int | None = _argument(
+        "words the model can generate; by default 3000 characters or 10000 words"
+    )
     min_frequency: int = _argument("a word seen less often in the training pairs can only be copied", 5)
-    max_source_oov: int | None = _argument("slots for the unseen words of a source; by default enough for all")
+    max_source_oov: int | None = _argument(
+        "slots for the unseen words of a source; by default enough for all"
+    )
 
 
 @dataclass
@@ -92,7 +96,9 @@ class ModelArguments:
 class RunArguments:
     """The run as a whole, beside transformers' own training arguments."""
 
-    early_stopping_patience: int = _argument("evaluations without improvement that end the training; 0: none", 5)
+    early_stopping_patience: int = _argument(
+        "evaluations without improvement that end the training; 0: none", 5
+    )
     overwrite_output_dir: bool = _argument("replace the model that output_dir holds", False)
     threads: int | None = _argument("threads of torch")
 

@@ -74,9 +74,7 @@ class CopyNetConfig(PreTrainedConfig):
     def __post_init__(self, **kwargs: Any) -> None:
         self._check_sizes()
         if self.copy_mechanism not in COPY_MECHANISMS:
-            raise ValueError(
-                f"copy_mechanism={self.copy_mechanism!r} is unknown: use one of {COPY_MECHANISMS}."
-            )
+            raise ValueError(f"copy_mechanism={self.copy_mechanism!r} is unknown: use one of {COPY_MECHANISMS}.")
         if self.selective_read is None:
             self.selective_read = self.copies
         if self.selective_read and not self.copies:

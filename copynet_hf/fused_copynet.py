@@ -1,20 +1,23 @@
-"""The encoder's recurrence with its gradient written by hand.
+"""The two recurrences, of the encoder and of the decoder, with their gradients written by hand.
 
-Autograd multiplies out the gradient of the recurrent weights at every step and keeps a tape of small operations;
-here the loop keeps the gates alone, and one product over all steps gives the weights' gradient at its end. The
-readable form, which the tests hold this to, is `gru_naive`.
+Autograd multiplies out the gradient of every weight at every step and keeps a tape of small operations; here the
+loops keep what the gradient needs and no more (the decoder computes the tanh of its attention twice instead of
+keeping it), and each weight's gradient is one product over all steps, behind the loop. The readable forms, which the
+tests hold these to, are `gru_naive` and `CopyNetDecoder.step`.
 
-Letters: r reset gate, z update gate, n candidate, h state; a padded position has z = 1, so h passes unchanged.
-Shapes: G directions, S steps in each direction's own order, B rows, H units.
+Letters: r reset gate, z update gate, n candidate; h encoder states, s decoder states, a attention, ρ selective read,
+c and ζ what the two read, ψ copy scores; d_x the gradient of the loss by x.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
+
+from .copy_distribution import masked_softmax
 
 
 def gru_naive(input_gates: Tensor, keep: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
@@ -27,7 +30,7 @@ def gru_naive(input_gates: Tensor, keep: Tensor, weight: Tensor, bias: Tensor) -
         bias: (G, 1, 3H) recurrent bias.
 
     Returns:
-        (G, S, B, H) h.
+        (G, S, B, H) h, for G directions, S steps in each direction's own order, B rows, H units.
     """
     size = weight.shape[1]
     hidden = input_gates.new_zeros(input_gates.shape[0], input_gates.shape[2], size)
@@ -42,7 +45,7 @@ def gru_naive(input_gates: Tensor, keep: Tensor, weight: Tensor, bias: Tensor) -
 
 
 class FusedGRU(torch.autograd.Function):
-    """`gru_naive` with its gradient by hand. States and gates are in `input_gates`' precision."""
+    """`gru_naive` with its gradient by hand, in `input_gates`' precision. A padded step has z = 1: h passes on."""
 
     @staticmethod
     def forward(ctx: Any, input_gates: Tensor, keep: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
@@ -54,38 +57,245 @@ class FusedGRU(torch.autograd.Function):
         gates = torch.empty_like(input_gates)  # r, z, n of every step
         candidate_gates = torch.empty_like(states[:, 1:])  # W_hn h + b_hn
         for t in range(steps):
-            hidden, gate = states[:, t], gates[:, t]
-            hidden_gates = torch.baddbmm(bias, hidden, weight)
-            candidate_gates[:, t] = hidden_gates[..., 2 * size :]
-            r_z, n = gate[..., : 2 * size], gate[..., 2 * size :]
-            torch.add(input_gates[:, t, :, : 2 * size], hidden_gates[..., : 2 * size], out=r_z).sigmoid_()
-            gate[..., size : 2 * size].masked_fill_(~keep[:, t], 1.0)
-            torch.addcmul(
-                input_gates[:, t, :, 2 * size :], gate[..., :size], hidden_gates[..., 2 * size :], out=n
-            ).tanh_()
-            torch.lerp(n, hidden, gate[..., size : 2 * size], out=states[:, t + 1])
+            hidden_gates = torch.baddbmm(bias, states[:, t], weight)
+            _gru_step(
+                input_gates[:, t],
+                hidden_gates,
+                states[:, t],
+                keep[:, t],
+                (gates[:, t], candidate_gates[:, t], states[:, t + 1]),
+            )
         ctx.save_for_backward(states, gates, candidate_gates, weight)
         return states[:, 1:]
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, grad_states: Tensor) -> tuple[Tensor, None, Tensor, Tensor]:  # type: ignore[override]
+    def backward(ctx: Any, d_states: Tensor) -> tuple[Tensor, None, Tensor, Tensor]:  # type: ignore[override]
         states, gates, candidate_gates, weight = ctx.saved_tensors
         directions, steps, batch, size = candidate_gates.shape
         weight_back = weight.transpose(1, 2).contiguous()
-        grad_gates = torch.empty_like(gates)  # by the input side: before r scales the candidate
-        grad_hidden_gates = torch.empty_like(gates)  # by the recurrent side
+        d_input_gates, d_hidden_gates = torch.empty_like(gates), torch.empty_like(gates)
         carried = torch.zeros_like(states[:, 0])
         for t in reversed(range(steps)):
-            r, z, n = gates[:, t].chunk(3, dim=-1)
-            grad = grad_states[:, t] + carried
-            grad_n = grad * (1 - z) * (1 - n * n)
-            grad_gates[:, t, :, :size] = grad_n * candidate_gates[:, t] * r * (1 - r)
-            grad_gates[:, t, :, size : 2 * size] = grad * (states[:, t] - n) * z * (1 - z)
-            grad_gates[:, t, :, 2 * size :] = grad_n
-            grad_hidden_gates[:, t, :, : 2 * size] = grad_gates[:, t, :, : 2 * size]
-            torch.mul(grad_n, r, out=grad_hidden_gates[:, t, :, 2 * size :])
-            carried = torch.baddbmm(grad * z, grad_hidden_gates[:, t], weight_back)
-        flat = grad_hidden_gates.view(directions, steps * batch, 3 * size)
+            carried = _gru_step_back(
+                d_states[:, t] + carried,
+                states[:, t],
+                (gates[:, t], candidate_gates[:, t]),
+                (d_input_gates[:, t], d_hidden_gates[:, t]),
+            )
+            carried.baddbmm_(d_hidden_gates[:, t], weight_back)
+        flat = d_hidden_gates.view(directions, steps * batch, 3 * size)
         before = states[:, :-1].reshape(directions, steps * batch, size)
-        return grad_gates, None, torch.bmm(before.transpose(1, 2), flat), flat.sum(1, keepdim=True)
+        return d_input_gates, None, torch.bmm(before.transpose(1, 2), flat), flat.sum(1, keepdim=True)
+
+
+class DecoderWeights(NamedTuple):
+    """The decoder's weights as the loop wants them, in the precision it runs in.
+
+    state: (3H + A, H) W_hh of the GRU above W of Eq. 3, both read s_{t-1}; state_bias: (3H + A).
+    score: (A) v of Eq. 3. coverage: (A) w_cov, or None.
+    reads: (3H, n·D) what the gates, or (4H, n·D) what gates and readout, take of the n reads [ζ_t; c_t] or [c_t].
+    readout: (H, H) what the readout takes of s_t; None where r_t = s_t.
+    """
+
+    state: Tensor
+    state_bias: Tensor
+    score: Tensor
+    coverage: Tensor | None
+    reads: Tensor
+    readout: Tensor | None
+
+
+class FusedDecoder(torch.autograd.Function):
+    """All steps of `CopyNetDecoder` under teacher forcing, from s_0, with the gradient by hand.
+
+    Args:
+        gate_inputs: (T, B, 3H) what the gates take of e(y_{t-1}), W_ih's bias included.
+        readout_inputs: (T, B, H) what the readout takes of e(y_{t-1}), its bias included; None where r_t = s_t.
+        dropped: (T, B, H) dropout's factors of r_t, or None.
+        matches: (T, B, S) bool, x_j = y_{t-1}; None without selective read.
+        mask: (B, S) bool, false on padding.
+        hidden_states: (B, S, D) h. keys: (B, S, A) U h. copy_keys: (B, S, H) tanh(h W_c), or None.
+        initial: (B, H) s_0.
+        weights: the fields of `DecoderWeights`.
+
+    Returns:
+        r_t (T, B, H), s_t (T, B, H), a_t (T, B, S) and ψ_t (T, B, S), the last empty without copying.
+    """
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        gate_inputs: Tensor,
+        readout_inputs: Tensor | None,
+        dropped: Tensor | None,
+        matches: Tensor | None,
+        mask: Tensor,
+        hidden_states: Tensor,
+        keys: Tensor,
+        copy_keys: Tensor | None,
+        initial: Tensor,
+        *weights: Tensor | None,
+    ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        w = DecoderWeights(*weights)  # type: ignore[arg-type]
+        steps, batch, size = gate_inputs.shape[0], gate_inputs.shape[1], initial.shape[1]
+        length, copies = mask.shape[1], copy_keys is not None
+        new = gate_inputs.new_empty
+        states, gates = new(steps + 1, batch, size), new(steps, batch, 3 * size)
+        candidate_gates, queries = new(steps, batch, size), new(steps, batch, keys.shape[2])
+        read_weights = new(steps, batch, 1 if matches is None else 2, length)  # [ρ; a] or [a]
+        reads = new(steps, batch, read_weights.shape[2] * hidden_states.shape[2])
+        readouts, scores = new(steps, batch, size), new(steps, batch, length if copies else 0)
+        coverage = gate_inputs.new_zeros(steps + 1, batch, length) if w.coverage is not None else None
+        states[0] = initial
+        for t in range(steps):
+            state_gates = torch.addmm(w.state_bias, states[t], w.state.t())
+            queries[t] = state_gates[:, 3 * size :]
+            features = _attention_features(keys, queries[t], w, None if coverage is None else coverage[t])
+            read_weights[t, :, -1] = masked_softmax(features @ w.score, mask)
+            if matches is not None:
+                last = scores[t - 1] if t else torch.zeros_like(scores[0])
+                read_weights[t, :, 0] = masked_softmax(last, matches[t])
+            if coverage is not None:
+                coverage[t + 1] = coverage[t] + read_weights[t, :, -1]
+            reads[t] = torch.bmm(read_weights[t], hidden_states).flatten(1)
+            from_reads = reads[t] @ w.reads.t()
+            _gru_step(
+                gate_inputs[t] + from_reads[:, : 3 * size],
+                state_gates[:, : 3 * size],
+                states[t],
+                None,
+                (gates[t], candidate_gates[t], states[t + 1]),
+            )
+            if readout_inputs is None or w.readout is None:
+                readouts[t] = states[t + 1]
+            else:
+                inside = readout_inputs[t] + from_reads[:, 3 * size :]
+                torch.addmm(inside, states[t + 1], w.readout.t(), out=readouts[t]).tanh_()
+            if copies:
+                readout = readouts[t] if dropped is None else readouts[t] * dropped[t]
+                scores[t] = torch.bmm(readout[:, None, :], copy_keys.transpose(1, 2))[:, 0]
+        saved = (states, gates, candidate_gates, queries, read_weights, reads, readouts, coverage)
+        ctx.save_for_backward(*saved, dropped, hidden_states, keys, copy_keys, *weights)
+        ctx.selective = matches is not None
+        return readouts if dropped is None else readouts * dropped, states[1:], read_weights[:, :, -1], scores
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, d_readouts: Tensor, d_states: Tensor, d_attention: Tensor, d_scores: Tensor) -> Any:  # type: ignore[override]
+        states, gates, candidate_gates, queries, read_weights, reads, readouts, coverage = ctx.saved_tensors[:8]
+        dropped, hidden_states, keys, copy_keys = ctx.saved_tensors[8:12]
+        w = DecoderWeights(*ctx.saved_tensors[12:])
+        steps, batch, size = readouts.shape
+        number, width = read_weights.shape[2], hidden_states.shape[2]
+
+        d_readouts, d_scores = d_readouts.clone(), d_scores.clone()  # the loop adds to them
+        d_input_gates = torch.empty_like(gates)
+        d_inside = torch.empty_like(readouts) if w.readout is not None else None
+        d_state_gates = gates.new_empty(steps, batch, w.state.shape[0])  # of W_hh s + b and of the query
+        d_reads = torch.empty_like(reads)
+        d_keys, d_score = torch.zeros_like(keys), torch.zeros_like(w.score)
+        d_coverage_weight = None if w.coverage is None else torch.zeros_like(w.coverage)
+        d_coverage = None if coverage is None else torch.zeros_like(coverage[0])
+        carried = torch.zeros_like(states[0])
+        for t in reversed(range(steps)):
+            if copy_keys is not None:
+                d_readouts[t] += torch.bmm(d_scores[t][:, None, :], copy_keys)[:, 0]
+            d_readout = d_readouts[t] if dropped is None else d_readouts[t] * dropped[t]
+            d_state = d_states[t] + carried
+            if d_inside is None:
+                d_state += d_readout
+            else:
+                torch.mul(d_readout, 1 - readouts[t] * readouts[t], out=d_inside[t])
+                d_state.addmm_(d_inside[t], w.readout)
+            carried = _gru_step_back(
+                d_state,
+                states[t],
+                (gates[t], candidate_gates[t]),
+                (d_input_gates[t], d_state_gates[t, :, : 3 * size]),
+            )
+            d_from = d_input_gates[t] if d_inside is None else torch.cat([d_input_gates[t], d_inside[t]], dim=-1)
+            torch.mm(d_from, w.reads, out=d_reads[t])
+            d_weights = torch.bmm(d_reads[t].view(batch, number, width), hidden_states.transpose(1, 2))
+            d_weights[:, -1] += d_attention[t]
+            if d_coverage is not None:
+                d_weights[:, -1] += d_coverage
+            d_weights = read_weights[t] * (d_weights - (read_weights[t] * d_weights).sum(-1, keepdim=True))
+            if ctx.selective and t:
+                d_scores[t - 1] += d_weights[:, 0]
+
+            d_energy = d_weights[:, -1]
+            features = _attention_features(keys, queries[t], w, None if coverage is None else coverage[t])
+            d_score += d_energy.flatten() @ features.flatten(0, 1)
+            d_features = features.mul_(features).neg_().add_(1).mul_(w.score).mul_(d_energy[..., None])
+            d_keys += d_features
+            d_state_gates[t, :, 3 * size :] = d_features.sum(1)
+            if d_coverage is not None:
+                d_coverage_weight += coverage[t].flatten() @ d_features.flatten(0, 1)
+                d_coverage = d_coverage + d_features @ w.coverage
+            carried.addmm_(d_state_gates[t], w.state)
+
+        d_hidden = torch.bmm(
+            read_weights.transpose(0, 1).reshape(batch, steps * number, -1).transpose(1, 2),
+            d_reads.transpose(0, 1).reshape(batch, steps * number, width),
+        )
+        d_copy_keys = None
+        if copy_keys is not None:
+            final = readouts if dropped is None else readouts * dropped
+            d_copy_keys = torch.bmm(d_scores.permute(1, 2, 0), final.transpose(0, 1))
+        d_from_all = d_input_gates if d_inside is None else torch.cat([d_input_gates, d_inside], dim=-1)
+        flat_state_gates = d_state_gates.flatten(0, 1)
+        d_dropped = None  # dropout's factors are constants
+        return (
+            *(d_input_gates, d_inside, d_dropped, None, None, d_hidden, d_keys, d_copy_keys, carried),
+            flat_state_gates.t() @ states[:-1].flatten(0, 1),
+            flat_state_gates.sum(0),
+            d_score,
+            d_coverage_weight,
+            d_from_all.flatten(0, 1).t() @ reads.flatten(0, 1),
+            None if d_inside is None else d_inside.flatten(0, 1).t() @ states[1:].flatten(0, 1),
+        )
+
+
+def _attention_features(keys: Tensor, query: Tensor, w: DecoderWeights, coverage: Tensor | None) -> Tensor:
+    """tanh(U h_j + W s_{t-1} + w_cov cov_tj) of Eq. 3: (B, S, A)."""
+    features = keys + query[:, None, :]
+    if coverage is not None and w.coverage is not None:
+        features.addcmul_(coverage[..., None], w.coverage)
+    return features.tanh_()
+
+
+def _gru_step(
+    input_gates: Tensor,
+    hidden_gates: Tensor,
+    before: Tensor,
+    keep: Tensor | None,
+    written: tuple[Tensor, Tensor, Tensor],
+) -> None:
+    """One GRU step; writes the gates r, z, n, the candidate's recurrent part W_hn h + b_hn, and the new state."""
+    gates, candidate_gates, after = written
+    size = before.shape[-1]
+    candidate_gates.copy_(hidden_gates[..., 2 * size :])
+    r_z, n = gates[..., : 2 * size], gates[..., 2 * size :]
+    torch.add(input_gates[..., : 2 * size], hidden_gates[..., : 2 * size], out=r_z).sigmoid_()
+    if keep is not None:
+        gates[..., size : 2 * size].masked_fill_(~keep, 1.0)
+    torch.addcmul(input_gates[..., 2 * size :], gates[..., :size], candidate_gates, out=n).tanh_()
+    torch.lerp(n, before, gates[..., size : 2 * size], out=after)
+
+
+def _gru_step_back(
+    d_after: Tensor, before: Tensor, kept: tuple[Tensor, Tensor], written: tuple[Tensor, Tensor]
+) -> Tensor:
+    """Writes the gradients by the gates' input side and by their recurrent side; returns what goes to `before`
+    directly, z · d_after."""
+    (gates, candidate_gates), (d_input_gates, d_hidden_gates) = kept, written
+    size = before.shape[-1]
+    r, z, n = gates.chunk(3, dim=-1)
+    d_n = d_after * (1 - z) * (1 - n * n)
+    d_input_gates[..., :size] = d_n * candidate_gates * r * (1 - r)
+    d_input_gates[..., size : 2 * size] = d_after * (before - n) * z * (1 - z)
+    d_input_gates[..., 2 * size :] = d_n
+    d_hidden_gates[..., : 2 * size] = d_input_gates[..., : 2 * size]
+    d_hidden_gates[..., 2 * size :] = d_n * r
+    return d_after * z

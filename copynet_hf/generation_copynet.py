@@ -4,7 +4,7 @@ the one way to see, afterwards, what was copied from where."""
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
@@ -13,45 +13,10 @@ from transformers.generation import GenerationMixin, LogitsProcessor, LogitsProc
 from transformers.utils import ModelOutput
 
 from .copy_distribution import target_matches
+from .layers_copynet import DecoderState, Memory
 
 if TYPE_CHECKING:
     from transformers.generation import CandidateGenerator, GenerationConfig
-
-
-class Memory(NamedTuple):
-    """The source as every decoding step reads it (M of the paper), computed once for all steps.
-
-    hidden_states: (B, S, D) h_j.
-    mask: (B, S) bool, false on padding.
-    ids: (B, S) extended ids x_j.
-    final_state: (B, D) both directions' last states.
-    attention_keys: (B, S, A) U h_j of Eq. 3; None without attention.
-    copy_keys: (B, S, H) tanh(h_j W_c) of Eq. 8; None without copying.
-    """
-
-    hidden_states: Tensor
-    mask: Tensor
-    ids: Tensor
-    final_state: Tensor
-    attention_keys: Tensor | None
-    copy_keys: Tensor | None
-
-    def select(self, rows: Tensor) -> Memory:
-        """The memory of the given rows."""
-        return Memory(*(None if field is None else field[rows] for field in self))
-
-
-class DecoderState(NamedTuple):
-    """All that one step hands to the next.
-
-    hidden: (B, H) s_{t-1}.
-    copy_scores: (B, S) ψ_c of step t-1, which ρ_t is made of; zeros before the first step. None without copying.
-    coverage: (B, S) sum of the attention so far; None without coverage.
-    """
-
-    hidden: Tensor
-    copy_scores: Tensor | None
-    coverage: Tensor | None
 
 
 class CopyNetCacheLayer(CacheLayerMixin):
@@ -83,9 +48,7 @@ class CopyNetCacheLayer(CacheLayerMixin):
         self.seen_tokens += states.hidden.shape[1]
         if self.record_past and self.states is not None:
             pairs = zip(self.states, states, strict=True)
-            states = DecoderState(
-                *(None if new is None else torch.cat([old, new], dim=1) for old, new in pairs)
-            )
+            states = DecoderState(*(None if new is None else torch.cat([old, new], dim=1) for old, new in pairs))
         self.states = states if self.record_past else _newest(states)
         self.is_initialized = True
 
@@ -227,9 +190,7 @@ class CopyNetGenerationMixin(GenerationMixin):
         model_kwargs: dict[str, Any] | None = None,
         **kwargs: Any,
     ) -> LogitsProcessorList:
-        processors = super()._get_logits_processor(
-            generation_config, *args, model_kwargs=model_kwargs, **kwargs
-        )
+        processors = super()._get_logits_processor(generation_config, *args, model_kwargs=model_kwargs, **kwargs)
         if model_kwargs is not None and model_kwargs.get("encoder_outputs") is not None:
             processors.insert(0, self._extended_vocabulary_processor(generation_config, model_kwargs))
         return processors
@@ -281,9 +242,7 @@ class CopyNetGenerationMixin(GenerationMixin):
         if normalize_logits:
             stacked = torch.log_softmax(stacked, dim=-1)
         if beam_indices is None:
-            beam_indices = torch.arange(stacked.shape[0], device=sequences.device)[:, None].expand(
-                -1, len(scores)
-            )
+            beam_indices = torch.arange(stacked.shape[0], device=sequences.device)[:, None].expand(-1, len(scores))
         ended = beam_indices < 0
         length = int((~ended).sum(-1).max())
         ended = ended[:, :length]
@@ -319,9 +278,7 @@ class CopyNetGenerationMixin(GenerationMixin):
             encoder_outputs = self.get_encoder()(input_ids=input_ids, attention_mask=attention_mask)
         sources = encoder_outputs.source_ids.shape[0]
         if sequences.shape[0] % sources:
-            raise ValueError(
-                f"{sequences.shape[0]} sequences cannot belong to {sources} sources: pass the same rows."
-            )
+            raise ValueError(f"{sequences.shape[0]} sequences cannot belong to {sources} sources: pass the same rows.")
         _, kwargs = self._expand_inputs_for_generation(
             sequences.shape[0] // sources,
             True,

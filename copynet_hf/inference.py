@@ -13,7 +13,13 @@ import torch
 from datasets import Dataset
 from torch import Tensor
 from tqdm.auto import tqdm
-from transformers import AutoModelForSeq2SeqLM, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
+from transformers import (
+    AutoModelForSeq2SeqLM,
+    AutoTokenizer,
+    BatchEncoding,
+    PreTrainedModel,
+    PreTrainedTokenizerBase,
+)
 
 from .metrics import UNK, copy_scores
 from .tokenization_copynet import CopyNetTokenizer
@@ -96,10 +102,7 @@ def _generate_batch(
     max_source_length: int | None,
     options: Mapping[str, Any],
 ) -> Iterator[Output]:
-    batch = tokenizer(
-        texts, padding=True, truncation=True, max_length=max_source_length, return_tensors="pt"
-    ).to(model.device)
-    inputs = {name: batch[name] for name in ("input_ids", "attention_mask")}
+    inputs = _encode(tokenizer, texts, max_source_length).to(model.device)
     with torch.inference_mode():
         sequences = model.generate(**inputs, **options)  # (rows x returned, 1 + T)
         returned = sequences.shape[0] // len(texts)
@@ -120,6 +123,34 @@ def copied_flags(
         return [[False] * (sequences.shape[1] - 1)] * sequences.shape[0]
     trace = model.trace_copies(sequences, input_ids=input_ids, attention_mask=attention_mask)
     return (trace.copied > 0.5).tolist()
+
+
+def copy_map(
+    model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, text: str, **generation: Any
+) -> tuple[Tensor, list[str], list[str]]:
+    """For `plot_copy_heatmap`: where the output for one text was copied from, (T, S), its source's and its own words."""
+    inputs = _encode(tokenizer, [text], None).to(model.device)
+    with torch.inference_mode():
+        sequences = model.generate(**inputs, num_return_sequences=1, **generation)
+        probs = model.trace_copies(sequences, **inputs).copy_probs[0]
+    ids = sequences[0, 1:].tolist()
+    shown = torch.tensor([_is_word(tokenizer, index) for index in ids], device=probs.device)
+    words = (output_words(tokenizer, row, text) for row in (inputs["input_ids"][0].tolist(), ids))
+    source, target = ([piece.strip() for piece in text_pieces(tokenizer, row)] for row in words)
+    return probs[shown].cpu(), source, target
+
+
+def _encode(
+    tokenizer: PreTrainedTokenizerBase, texts: list[str], max_source_length: int | None
+) -> BatchEncoding:
+    return tokenizer(
+        texts,
+        padding=True,
+        truncation=True,
+        max_length=max_source_length,
+        return_tensors="pt",
+        return_token_type_ids=False,
+    )
 
 
 # ---- ids to words

@@ -8,31 +8,27 @@ E embedding_size, H hidden_size, D = 2 · encoder_hidden_size, A attention_size,
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 from transformers import initialization as init
-from transformers.modeling_layers import GradientCheckpointingLayer
 from transformers.modeling_outputs import Seq2SeqLMOutput, Seq2SeqModelOutput
 from transformers.utils import ModelOutput
 
 from .configuration_copynet import CopyNetConfig
 from .copy_distribution import (
     Mixture,
-    copy_scores,
     copynet_log_likelihood,
     copynet_mixture,
     fold_ids,
     generate_only,
-    masked_softmax,
     own_targets,
-    selective_read_weights,
     target_matches,
 )
-from .fused_copynet import FusedGRU, gru_naive
-from .generation_copynet import CopyNetCache, CopyNetGenerationMixin, DecoderState, Memory
+from .generation_copynet import CopyNetCache, CopyNetGenerationMixin
+from .layers_copynet import CopyNetDecoder, CopyNetEncoderLayer, DecoderState, Memory
 
 
 @dataclass
@@ -77,167 +73,6 @@ class CopyNetSeq2SeqLMOutput(Seq2SeqLMOutput):
 
     copy_probs: Tensor | None = None
     copy_mass: Tensor | None = None
-
-
-class CopyNetEncoderLayer(nn.GRU, GradientCheckpointingLayer):
-    """One bidirectional GRU layer, whose states do not depend on padding, wherever it stands.
-
-    The parameters are `nn.GRU`'s. Its own forward wants padding on the right and lengths on the CPU; here a padded
-    position hands the state on unchanged.
-    """
-
-    def __init__(self, input_size: int, hidden_size: int, use_fused: bool = True) -> None:
-        super().__init__(input_size, hidden_size, batch_first=True, bidirectional=True)
-        self.use_fused = use_fused
-
-    def forward(self, inputs: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:  # type: ignore[override]
-        """From (B, S, input) and (B, S) bool to states (B, S, D), zero on padding, and last states (B, D)."""
-        by_step, keep = inputs.transpose(0, 1), mask.t()[..., None]
-        forward_gates = nn.functional.linear(by_step, self.weight_ih_l0, self.bias_ih_l0)
-        backward_gates = nn.functional.linear(by_step, self.weight_ih_l0_reverse, self.bias_ih_l0_reverse)
-        gru = FusedGRU.apply if self.use_fused and not torch.compiler.is_compiling() else gru_naive
-        states = gru(
-            torch.stack([forward_gates, backward_gates.flip(0)]),  # each direction in its own order
-            torch.stack([keep, keep.flip(0)]),
-            torch.stack([self.weight_hh_l0, self.weight_hh_l0_reverse]).transpose(1, 2),
-            torch.stack([self.bias_hh_l0, self.bias_hh_l0_reverse])[:, None, :],
-        )
-        last_hidden_state = torch.cat([states[0], states[1].flip(0)], dim=-1).transpose(0, 1)
-        return last_hidden_state * mask[..., None], torch.cat([states[0, -1], states[1, -1]], dim=-1)
-
-
-class CopyNetAttention(nn.Module):
-    """a_tj = softmax_j v·tanh(U h_j + W s_{t-1} (+ w_cov cov_tj)), Eq. 3 (coverage: See et al. 2017, Eq. 11)."""
-
-    def __init__(self, config: CopyNetConfig) -> None:
-        super().__init__()
-        self.key_proj = nn.Linear(config.memory_size, config.attention_size)  # U
-        self.query_proj = nn.Linear(config.hidden_size, config.attention_size, bias=False)  # W
-        self.score_proj = nn.Linear(config.attention_size, 1, bias=False)  # v
-        self.coverage_proj = nn.Linear(1, config.attention_size, bias=False) if config.use_coverage else None
-
-    def forward(self, hidden: Tensor, keys: Tensor, mask: Tensor, coverage: Tensor | None) -> Tensor:
-        """Weights (B, S) from s_{t-1} (B, H), U h (B, S, A), mask (B, S) and coverage (B, S)."""
-        features = keys + self.query_proj(hidden)[:, None, :]
-        if self.coverage_proj is not None and coverage is not None:
-            features = features + self.coverage_proj(coverage[..., None])
-        return masked_softmax(self.score_proj(torch.tanh(features))[..., 0], mask)
-
-
-class DecoderSteps(NamedTuple):
-    """What the decoder did at each of T steps; fields as in `DecoderState`, with a steps axis.
-
-    readout: (B, T, H) r_t; attention: (B, T, S) a_tj or None.
-    """
-
-    readout: Tensor
-    states: DecoderState
-    attention: Tensor | None
-
-
-class CopyNetDecoder(GradientCheckpointingLayer):
-    """s_t = GRU([e(y_{t-1}); ζ(y_{t-1}); c_t], s_{t-1}), sections 2 and 3.3, and the readout both modes score."""
-
-    def __init__(self, config: CopyNetConfig) -> None:
-        super().__init__()
-        self.config = config
-        widths = {
-            "state": config.hidden_size,
-            "context": config.memory_size,
-            "embedding": config.embedding_size,
-            "selective_read": config.memory_size,
-        }
-        read = config.memory_size * (2 if config.selective_read else 1)
-        self.init_proj = nn.Linear(config.memory_size, config.hidden_size)
-        self.attention = CopyNetAttention(config) if config.attention else None
-        self.copy_proj = (
-            nn.Linear(config.memory_size, config.hidden_size, bias=False) if config.copies else None
-        )
-        self.cell = nn.GRUCell(config.embedding_size + read, config.hidden_size)
-        self.readout_proj = None
-        if list(config.readout) != ["state"]:
-            self.readout_proj = nn.Linear(sum(widths[part] for part in config.readout), config.hidden_size)
-        self.dropout = nn.Dropout(config.dropout)
-
-    def remember(self, encoder_outputs: CopyNetEncoderOutput) -> Memory:
-        """The source with all that does not depend on the step: U h_j of Eq. 3 and tanh(h_j W_c) of Eq. 8."""
-        states = encoder_outputs.last_hidden_state
-        return Memory(
-            hidden_states=states,
-            mask=encoder_outputs.source_mask,
-            ids=encoder_outputs.source_ids,
-            final_state=encoder_outputs.final_state,
-            attention_keys=None if self.attention is None else self.attention.key_proj(states),
-            copy_keys=None if self.copy_proj is None else torch.tanh(self.copy_proj(states)),
-        )
-
-    def initial_state(self, memory: Memory) -> DecoderState:
-        """s_0 = tanh(W [last forward state; last backward state]); nothing copied, nothing attended yet."""
-        zeros = memory.hidden_states.new_zeros(memory.mask.shape)
-        return DecoderState(
-            hidden=torch.tanh(self.init_proj(memory.final_state)),
-            copy_scores=zeros if self.config.copies else None,
-            coverage=zeros if self.config.use_coverage else None,
-        )
-
-    def forward(
-        self,
-        embeddings: Tensor,
-        matches: Tensor,
-        memory: Memory,
-        state: DecoderState,
-        keep: Tensor | None = None,
-    ) -> DecoderSteps:
-        """T steps from e(y_{t-1}) (B, T, E) and the positions where x_j = y_{t-1} (B, T, S) bool.
-
-        keep: (B, T) bool; where false, the word is padding and the state stays as it was.
-        """
-        readouts, states, attentions = [], [], []
-        for t in range(embeddings.shape[1]):
-            readout, new_state, attention = self.step(embeddings[:, t], matches[:, t], memory, state)
-            if keep is not None:
-                new_state = _keep_where(keep[:, t], new_state, state)
-            state = new_state
-            readouts.append(readout)
-            states.append(state)
-            attentions.append(attention)
-        fields = zip(*states, strict=True)
-        return DecoderSteps(
-            readout=torch.stack(readouts, dim=1),
-            states=DecoderState(
-                *(None if field[0] is None else torch.stack(field, dim=1) for field in fields)
-            ),
-            attention=None if attentions[0] is None else torch.stack(attentions, dim=1),
-        )
-
-    def step(
-        self, embedding: Tensor, matches: Tensor, memory: Memory, state: DecoderState
-    ) -> tuple[Tensor, DecoderState, Tensor | None]:
-        """One word: r_t (B, H), the new state, and a_t (B, S) or None."""
-        parts = {"embedding": embedding}
-        if self.config.selective_read:  # ζ(y_{t-1}) = Σ_j ρ_tj h_j, Eq. 9
-            rho = selective_read_weights(state.copy_scores, matches)
-            parts["selective_read"] = _read(rho, memory.hidden_states)
-        attention, coverage = None, None
-        if self.attention is None:  # c = φ(M), Eq. 1
-            parts["context"] = memory.final_state
-        else:  # c_t = Σ_j a_tj h_j, Eq. 3
-            attention = self.attention(state.hidden, memory.attention_keys, memory.mask, state.coverage)
-            parts["context"] = _read(attention, memory.hidden_states)
-            coverage = None if state.coverage is None else state.coverage + attention
-        inputs = [parts[name] for name in ("embedding", "selective_read", "context") if name in parts]
-        parts["state"] = self.cell(torch.cat(inputs, dim=-1), state.hidden)
-
-        readout = parts["state"]
-        if self.readout_proj is not None:
-            readout = torch.tanh(
-                self.readout_proj(torch.cat([parts[name] for name in self.config.readout], dim=-1))
-            )
-        readout = self.dropout(readout)
-        scores = None
-        if memory.copy_keys is not None:
-            scores = copy_scores(memory.copy_keys, readout[:, None, :])[:, 0]
-        return readout, DecoderState(parts["state"], scores, coverage), attention
 
 
 class CopyNetPreTrainedModel(PreTrainedModel):
@@ -325,9 +160,7 @@ class CopyNetEncoder(CopyNetPreTrainedModel):
             final_state=self.dropout(final_state),
             source_ids=input_ids,
             source_mask=mask,
-            hidden_states=hidden_states
-            if _asked(output_hidden_states, config.output_hidden_states)
-            else None,
+            hidden_states=hidden_states if _asked(output_hidden_states, config.output_hidden_states) else None,
         )
         return output if _asked(return_dict, config.return_dict) else output.to_tuple()
 
@@ -342,9 +175,7 @@ class CopyNetEncoder(CopyNetPreTrainedModel):
                     "inputs_embeds alone does not say which word to copy: pass input_ids beside it, or use a model "
                     "with copy_mechanism='none'."
                 )
-            input_ids = inputs_embeds.new_full(
-                inputs_embeds.shape[:2], self.config.unk_token_id, dtype=torch.long
-            )
+            input_ids = inputs_embeds.new_full(inputs_embeds.shape[:2], self.config.unk_token_id, dtype=torch.long)
         check_not_negative("input_ids", input_ids)
         mask = input_ids != self.config.pad_token_id if attention_mask is None else attention_mask.bool()
         if input_ids.shape[1] == 0:  # sources without a word: one position of padding
@@ -394,8 +225,9 @@ class CopyNetModel(CopyNetPreTrainedModel):
 
         Args:
             input_ids, attention_mask, inputs_embeds: see `CopyNetEncoder.forward`.
-            decoder_input_ids: (B, T) extended ids of y_0 … y_{T-1}, the start symbol first; after a cache, the new ones.
-            decoder_attention_mask: (B, T), or longer after a cache; 0 where a word is padding and is to be passed over.
+            decoder_input_ids: (B, T) extended ids of y_0 … y_{T-1}, the start symbol first; after a cache, only the
+                new ones.
+            decoder_attention_mask: (B, T), or longer after a cache; 0 where a word is padding, to be passed over.
             encoder_outputs: what `get_encoder()` returned for these rows.
             past_key_values: the state so far, as an earlier call returned it with `use_cache=True`.
 
@@ -405,9 +237,7 @@ class CopyNetModel(CopyNetPreTrainedModel):
         config = self.config
         output_hidden_states = _asked(output_hidden_states, config.output_hidden_states)
         if decoder_input_ids is None:
-            raise ValueError(
-                "decoder_input_ids are missing: pass them, or labels to CopyNetForConditionalGeneration."
-            )
+            raise ValueError("decoder_input_ids are missing: pass them, or labels to CopyNetForConditionalGeneration.")
         check_not_negative("decoder_input_ids", decoder_input_ids)
         if encoder_outputs is None:
             encoder_outputs = self.encoder(
@@ -420,9 +250,7 @@ class CopyNetModel(CopyNetPreTrainedModel):
         elif not isinstance(encoder_outputs, CopyNetEncoderOutput):
             encoder_outputs = CopyNetEncoderOutput(*encoder_outputs)
 
-        cache = self._checked_cache(
-            past_key_values, _asked(use_cache, config.use_cache) and not self.training
-        )
+        cache = self._checked_cache(past_key_values, _asked(use_cache, config.use_cache) and not self.training)
         memory, state = self._start(encoder_outputs, cache)
         words = fold_ids(decoder_input_ids, config.extended_vocab_size, config.unk_token_id)
         embeddings = self.dropout(self.encoder.embed(words))
@@ -431,9 +259,7 @@ class CopyNetModel(CopyNetPreTrainedModel):
         if cache is not None:
             cache.layer.record(steps.states, memory)
 
-        output_attentions = (
-            _asked(output_attentions, config.output_attentions) and steps.attention is not None
-        )
+        output_attentions = _asked(output_attentions, config.output_attentions) and steps.attention is not None
         output = CopyNetModelOutput(
             last_hidden_state=steps.readout,
             past_key_values=cache,
@@ -452,19 +278,23 @@ class CopyNetModel(CopyNetPreTrainedModel):
         if cache is None:
             return CopyNetCache() if use_cache else None
         if not isinstance(cache, CopyNetCache):
-            raise ValueError(
-                f"past_key_values is a {type(cache).__name__}: pass the CopyNetCache of an earlier call."
-            )
+            raise ValueError(f"past_key_values is a {type(cache).__name__}: pass the CopyNetCache of an earlier call.")
         return cache
 
     def _start(
         self, encoder_outputs: CopyNetEncoderOutput, cache: CopyNetCache | None
-    ) -> tuple[Memory, DecoderState]:
+    ) -> tuple[Memory, DecoderState | None]:
+        """The memory, and the state to go on from: None at the start, unless a cache is to record all of it."""
         state = None if cache is None else cache.layer.last()
         if cache is not None and cache.layer.memory is not None and state is not None:
             return cache.layer.memory, state
-        memory = self.decoder.remember(encoder_outputs)
-        return memory, self.decoder.initial_state(memory)
+        memory = self.decoder.remember(
+            encoder_outputs.last_hidden_state,
+            encoder_outputs.source_mask,
+            encoder_outputs.source_ids,
+            encoder_outputs.final_state,
+        )
+        return memory, None if cache is None else self.decoder.initial_state(memory)
 
 
 class CopyNetForConditionalGeneration(CopyNetPreTrainedModel, CopyNetGenerationMixin):
@@ -478,9 +308,7 @@ class CopyNetForConditionalGeneration(CopyNetPreTrainedModel, CopyNetGenerationM
         self.model = CopyNetModel(config)
         tied = config.tie_word_embeddings
         self.lm_head_proj = nn.Linear(config.hidden_size, config.embedding_size, bias=False) if tied else None
-        self.lm_head = nn.Linear(
-            config.embedding_size if tied else config.hidden_size, config.vocab_size, bias=False
-        )
+        self.lm_head = nn.Linear(config.embedding_size if tied else config.hidden_size, config.vocab_size, bias=False)
         self.post_init()
         # Our own field of the generation config; only one that is not derived from the model's config is saved.
         self.generation_config.forbid_unk = False
@@ -569,9 +397,7 @@ class CopyNetForConditionalGeneration(CopyNetPreTrainedModel, CopyNetGenerationM
         slots = self.config.max_source_oov
         if output.copy_scores is None:
             return generate_only(generate_scores, slots)
-        return copynet_mixture(
-            generate_scores, output.copy_scores, output.source_ids, output.source_mask, slots
-        )
+        return copynet_mixture(generate_scores, output.copy_scores, output.source_ids, output.source_mask, slots)
 
     def loss(
         self,
@@ -603,16 +429,6 @@ def check_not_negative(name: str, ids: Tensor) -> None:
             f"{name} holds {int(ids.min())}: ids start at 0. Only labels may hold -100, and only where nothing is to "
             "be learned; pad the others with pad_token_id."
         )
-
-
-def _read(weights: Tensor, hidden_states: Tensor) -> Tensor:
-    """Σ_j weight_j h_j: (B, D) from (B, S) and (B, S, D)."""
-    return torch.bmm(weights[:, None, :], hidden_states)[:, 0]
-
-
-def _keep_where(keep: Tensor, new: DecoderState, old: DecoderState) -> DecoderState:
-    pairs = zip(new, old, strict=True)
-    return DecoderState(*(None if a is None else torch.where(keep[:, None], a, b) for a, b in pairs))
 
 
 def _gate_by_gate(parameter: Tensor, make: Any) -> Tensor:

@@ -49,7 +49,10 @@ class Oracle:
         for layer in range(self.c.num_hidden_layers):
             runs = []
             for suffix, order in (("", range(len(xs))), ("_reverse", reversed(range(len(xs))))):
-                names = [f"model.encoder.layers.{layer}.{n}_l0{suffix}" for n in ("weight_ih", "weight_hh", "bias_ih", "bias_hh")]
+                names = [
+                    f"model.encoder.layers.{layer}.{n}_l0{suffix}"
+                    for n in ("weight_ih", "weight_hh", "bias_ih", "bias_hh")
+                ]
                 h, states = np.zeros(width), {}
                 for j in order:
                     h = states[j] = gru(xs[j], h, *(self.w[name] for name in names))

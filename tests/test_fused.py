@@ -1,11 +1,12 @@
-"""The hand-written recurrence gives the readable one's numbers and gradients."""
+"""The hand-written recurrences give the readable ones' numbers and gradients."""
 
 from __future__ import annotations
 
 import pytest
 import torch
+from helpers import SOURCES, TARGETS, VARIANTS, padded, tiny_model
 
-from copynet_hf.fused_copynet import FusedGRU, gru_naive
+from copynet_hf.fused_copynet import DecoderWeights, FusedDecoder, FusedGRU, gru_naive
 
 
 def inputs(directions, steps, batch, size, dtype):
@@ -47,3 +48,66 @@ def test_a_padded_step_hands_the_state_on_unchanged():
     states = FusedGRU.apply(gates, keep, weight, bias)
     same = (states[:, 1:] == states[:, :-1]).all(-1, keepdim=True)
     assert (same == ~keep[:, 1:]).all()
+
+
+def outputs_and_gradients(use_fused, dtype, **changes):
+    model = tiny_model(use_fused=use_fused, scale=1.0, **changes).to(dtype)
+    source = padded(SOURCES, 0)
+    inputs = {"input_ids": source, "attention_mask": (source != 0).long(), "labels": padded(TARGETS, -100)}
+    output = model(**inputs, output_attentions=True)
+    loss = output.loss
+    for extra in (output.copy_probs, *(output.cross_attentions or ())):  # gradients of these count as well
+        loss = loss if extra is None else loss + extra.pow(2).sum()
+    loss.backward()
+    return output, {name: parameter.grad for name, parameter in model.named_parameters()}
+
+
+@pytest.mark.parametrize("changes", VARIANTS.values(), ids=VARIANTS)
+def test_a_whole_model_learns_the_same_with_and_without_it(changes):
+    readable, expected = outputs_and_gradients(False, torch.float64, **changes)
+    fused, actual = outputs_and_gradients(True, torch.float64, **changes)
+    assert torch.allclose(fused.logits, readable.logits, rtol=0, atol=1e-12)
+    for name, gradient in expected.items():
+        scale = gradient.abs().max().clamp(min=1e-6)
+        assert ((actual[name] - gradient).abs().max() / scale) < 1e-10, name
+
+
+@pytest.mark.parametrize("changes", [{}, {"use_coverage": True}, {"readout": ["state"]}], ids=str)
+def test_a_whole_model_in_bfloat16_stays_close(changes):
+    exact, _ = outputs_and_gradients(False, torch.float64, **changes)
+    fused, gradients = outputs_and_gradients(True, torch.bfloat16, **changes)
+    assert (fused.logits.exp() - exact.logits.exp()).abs().max() < 2e-2
+    assert all(torch.isfinite(gradient).all() for gradient in gradients.values())
+
+
+def test_dropout_of_the_readout_is_the_same_factor_forwards_and_backwards():
+    torch.manual_seed(0)
+    steps, batch, positions, size, width, attention = 3, 2, 4, 3, 4, 2
+    tensors = {
+        "gate_inputs": torch.randn(steps, batch, 3 * size),
+        "readout_inputs": torch.randn(steps, batch, size),
+        "hidden_states": torch.randn(batch, positions, width),
+        "keys": torch.randn(batch, positions, attention),
+        "copy_keys": torch.randn(batch, positions, size),
+        "initial": torch.randn(batch, size),
+    }
+    weights = DecoderWeights(
+        state=torch.randn(3 * size + attention, size),
+        state_bias=torch.randn(3 * size + attention),
+        score=torch.randn(attention),
+        coverage=torch.randn(attention),
+        reads=torch.randn(4 * size, 2 * width),
+        readout=torch.randn(size, size),
+    )
+    dropped = (torch.rand(steps, batch, size) > 0.3).double() / 0.7
+    matches = torch.rand(steps, batch, positions) > 0.4
+    mask = torch.tensor([[True] * 4, [True, True, False, True]])
+
+    def run(gate_inputs, readout_inputs, hidden_states, keys, copy_keys, initial, *weights):
+        constants = (dropped, matches & mask, mask)
+        return FusedDecoder.apply(
+            gate_inputs, readout_inputs, *constants, hidden_states, keys, copy_keys, initial, *weights
+        )
+
+    inputs = [tensor.double().requires_grad_() for tensor in (*tensors.values(), *weights)]
+    assert torch.autograd.gradcheck(run, inputs)

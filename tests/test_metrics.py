@@ -246,17 +246,6 @@ class WordTokenizer:
     def get_vocab(self) -> dict[str, int]:
         return {word: index for index, word in enumerate(self.words)}
 
-    def batch_decode(
-        self, ids: list[list[int]], source: list[str], max_source_length: int | None
-    ) -> list[str]:
-        tables = [[*self.words, *(w for w in text.split() if w not in self.words)] for text in source]
-        return [" ".join(table[i] for i in row) for row, table in zip(ids, tables, strict=True)]
-
-
-class PlainTokenizer(WordTokenizer):
-    def decode(self, ids: list[int]) -> str:  # type: ignore[override]
-        return " ".join(self.words[i] for i in ids)
-
     def decode(self, ids: list[int], *, source: str, max_source_length: int | None) -> str:
         table = [*self.words, *(word for word in source.split() if word not in self.words)]
         return " ".join(table[i] for i in ids)
@@ -269,8 +258,8 @@ class PlainTokenizer(WordTokenizer):
     def decode(self, ids: list[int]) -> str:  # type: ignore[override]
         return " ".join(self.words[i] for i in ids)
 
-    def batch_decode(self, ids: list[list[int]]) -> list[str]:  # type: ignore[override]
-        return [self.decode(row) for row in ids]
+    def batch_decode(self, rows: list[list[int]]) -> list[str]:  # type: ignore[override]
+        return [self.decode(ids) for ids in rows]
 
 
 def prediction(ids: list[list[int]], labels: list[list[int]]) -> SimpleNamespace:

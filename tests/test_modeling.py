@@ -47,7 +47,9 @@ def test_probabilities_loss_and_attention_equal_the_oracles(changes):
             for word in owned_words(model, source) if model.config.copies else range(model.config.vocab_size):
                 assert actual[word].item() == pytest.approx(probs[word], rel=1e-9), (row, t, word)
             if model.config.copies:
-                np.testing.assert_allclose(output.copy_probs[row, t, : len(source)].detach(), trace.copy_probs[t], 1e-9)
+                np.testing.assert_allclose(
+                    output.copy_probs[row, t, : len(source)].detach(), trace.copy_probs[t], 1e-9
+                )
             if model.config.attention:
                 attention = output.cross_attentions[0][row, 0, t].detach()
                 np.testing.assert_allclose(attention[: len(source)], trace.attention[t], 1e-9)
@@ -194,13 +196,17 @@ def test_renaming_the_unseen_words_renames_their_probabilities():
     rows = [SOURCES[0], [swap.get(x, x) for x in SOURCES[0]]]
     targets = [words, [swap.get(x, x) for x in words]]
     logits = model(input_ids=torch.tensor(rows), decoder_input_ids=torch.tensor(targets)).logits
-    renamed = list(range(13)) + [14, 13, 15, 16]
+    renamed = [*range(13), 14, 13, 15, 16]
     assert torch.allclose(logits[0], logits[1][:, renamed], atol=1e-5)
 
 
 @pytest.mark.parametrize("field", ["input_ids", "decoder_input_ids", "labels"])
 def test_negative_ids_are_refused_by_name(field):
-    inputs = {"input_ids": torch.tensor([[5]]), "decoder_input_ids": torch.tensor([[1]]), "labels": torch.tensor([[2]])}
+    inputs = {
+        "input_ids": torch.tensor([[5]]),
+        "decoder_input_ids": torch.tensor([[1]]),
+        "labels": torch.tensor([[2]]),
+    }
     inputs[field] = torch.tensor([[-7]])
     with pytest.raises(ValueError, match=f"{field} holds -7"):
         tiny_model()(**inputs)
@@ -310,9 +316,6 @@ def test_gradient_checkpointing_gives_the_same_gradients():
         assert torch.allclose(a.grad, b.grad, atol=1e-6), name
 
 
-def test_the_readable_recurrence_gives_the_same_model():
-    fused, readable = tiny_model(), tiny_model(use_fused=False)
-    assert torch.allclose(fused(**batch()).logits, readable(**batch()).logits, atol=1e-6)
 
 
 # --- as any Transformers model --------------------------------------------------------------------------------------
@@ -385,9 +388,11 @@ def test_growing_the_vocabulary_moves_the_slots_and_keeps_the_words():
     model.resize_token_embeddings(15, mean_resizing=False)
     with torch.no_grad():
         model.lm_head.weight[13:] = -1e4  # the new words out of the way
-        model.lm_head.weight[13:] *= model.model(
-            input_ids=torch.tensor([[5, 15]]), decoder_input_ids=torch.tensor([[1]])
-        ).last_hidden_state[0, 0].sign()
+        model.lm_head.weight[13:] *= (
+            model.model(input_ids=torch.tensor([[5, 15]]), decoder_input_ids=torch.tensor([[1]]))
+            .last_hidden_state[0, 0]
+            .sign()
+        )
     after = model(input_ids=torch.tensor([[5, 15]]), decoder_input_ids=torch.tensor([[1, 15]]))
     assert after.logits.shape[-1] == 19
     assert torch.allclose(before.logits[0, 0, 13], after.logits[0, 0, 15], atol=1e-5)

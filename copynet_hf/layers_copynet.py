@@ -1,0 +1,269 @@
+"""The recurrent layers of CopyNet: the encoder's, the attention, and the decoder with its selective read.
+
+Letters are the paper's: M = {h_j} the encoder's states, s_t the decoder's, c_t the attentive read, ζ(y_{t-1}) the
+selective read with weights ρ, e(y) the embedding, r_t what the scores are taken from. Shapes: B rows, S source
+positions, T target steps, E embedding_size, H hidden_size, D = 2 · encoder_hidden_size, A attention_size.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+from transformers.modeling_layers import GradientCheckpointingLayer
+
+from .configuration_copynet import CopyNetConfig
+from .copy_distribution import copy_scores, masked_softmax, selective_read_weights
+from .fused_copynet import DecoderWeights, FusedDecoder, FusedGRU, gru_naive
+
+
+class Memory(NamedTuple):
+    """The source as every decoding step reads it (M of the paper), computed once for all steps.
+
+    hidden_states: (B, S, D) h_j.
+    mask: (B, S) bool, false on padding.
+    ids: (B, S) extended ids x_j.
+    final_state: (B, D) both directions' last states.
+    attention_keys: (B, S, A) U h_j of Eq. 3; None without attention.
+    copy_keys: (B, S, H) tanh(h_j W_c) of Eq. 8; None without copying.
+    """
+
+    hidden_states: Tensor
+    mask: Tensor
+    ids: Tensor
+    final_state: Tensor
+    attention_keys: Tensor | None
+    copy_keys: Tensor | None
+
+    def select(self, rows: Tensor) -> Memory:
+        """The memory of the given rows."""
+        return Memory(*(None if field is None else field[rows] for field in self))
+
+
+class DecoderState(NamedTuple):
+    """All that one step hands to the next.
+
+    hidden: (B, H) s_{t-1}.
+    copy_scores: (B, S) ψ_c of step t-1, which ρ_t is made of; zeros before the first step. None without copying.
+    coverage: (B, S) sum of the attention so far; None without coverage.
+    """
+
+    hidden: Tensor
+    copy_scores: Tensor | None
+    coverage: Tensor | None
+
+
+class DecoderSteps(NamedTuple):
+    """What the decoder did at each of T steps; fields as in `DecoderState`, with a steps axis.
+
+    readout: (B, T, H) r_t; attention: (B, T, S) a_tj or None.
+    """
+
+    readout: Tensor
+    states: DecoderState
+    attention: Tensor | None
+
+
+class CopyNetEncoderLayer(nn.GRU, GradientCheckpointingLayer):
+    """One bidirectional GRU layer, whose states do not depend on padding, wherever it stands.
+
+    The parameters are `nn.GRU`'s. Its own forward wants padding on the right and lengths on the CPU; here a padded
+    position hands the state on unchanged.
+    """
+
+    def __init__(self, input_size: int, hidden_size: int, use_fused: bool = True) -> None:
+        super().__init__(input_size, hidden_size, batch_first=True, bidirectional=True)
+        self.use_fused = use_fused
+
+    def forward(self, inputs: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:  # type: ignore[override]
+        """From (B, S, input) and (B, S) bool to states (B, S, D), zero on padding, and last states (B, D)."""
+        by_step, keep = inputs.transpose(0, 1), mask.t()[..., None]
+        forward_gates = nn.functional.linear(by_step, self.weight_ih_l0, self.bias_ih_l0)
+        backward_gates = nn.functional.linear(by_step, self.weight_ih_l0_reverse, self.bias_ih_l0_reverse)
+        gru = FusedGRU.apply if self.use_fused and not torch.compiler.is_compiling() else gru_naive
+        states = gru(
+            torch.stack([forward_gates, backward_gates.flip(0)]),  # each direction in its own order
+            torch.stack([keep, keep.flip(0)]),
+            torch.stack([self.weight_hh_l0, self.weight_hh_l0_reverse]).transpose(1, 2),
+            torch.stack([self.bias_hh_l0, self.bias_hh_l0_reverse])[:, None, :],
+        )
+        last_hidden_state = torch.cat([states[0], states[1].flip(0)], dim=-1).transpose(0, 1)
+        return last_hidden_state * mask[..., None], torch.cat([states[0, -1], states[1, -1]], dim=-1)
+
+
+class CopyNetAttention(nn.Module):
+    """a_tj = softmax_j v·tanh(U h_j + W s_{t-1} (+ w_cov cov_tj)), Eq. 3 (coverage: See et al. 2017, Eq. 11)."""
+
+    def __init__(self, config: CopyNetConfig) -> None:
+        super().__init__()
+        self.key_proj = nn.Linear(config.memory_size, config.attention_size)  # U
+        self.query_proj = nn.Linear(config.hidden_size, config.attention_size, bias=False)  # W
+        self.score_proj = nn.Linear(config.attention_size, 1, bias=False)  # v
+        self.coverage_proj = nn.Linear(1, config.attention_size, bias=False) if config.use_coverage else None
+
+    def forward(self, hidden: Tensor, keys: Tensor, mask: Tensor, coverage: Tensor | None) -> Tensor:
+        """Weights (B, S) from s_{t-1} (B, H), U h (B, S, A), mask (B, S) and coverage (B, S)."""
+        features = keys + self.query_proj(hidden)[:, None, :]
+        if self.coverage_proj is not None and coverage is not None:
+            features = features + self.coverage_proj(coverage[..., None])
+        return masked_softmax(self.score_proj(torch.tanh(features))[..., 0], mask)
+
+
+class CopyNetDecoder(GradientCheckpointingLayer):
+    """s_t = GRU([e(y_{t-1}); ζ(y_{t-1}); c_t], s_{t-1}), sections 2 and 3.3, and the readout both modes score."""
+
+    def __init__(self, config: CopyNetConfig) -> None:
+        super().__init__()
+        self.config = config
+        self.widths = {
+            "state": config.hidden_size,
+            "context": config.memory_size,
+            "embedding": config.embedding_size,
+            "selective_read": config.memory_size,
+        }
+        read = config.memory_size * (2 if config.selective_read else 1)
+        self.init_proj = nn.Linear(config.memory_size, config.hidden_size)
+        self.attention = CopyNetAttention(config) if config.attention else None
+        self.copy_proj = nn.Linear(config.memory_size, config.hidden_size, bias=False) if config.copies else None
+        self.cell = nn.GRUCell(config.embedding_size + read, config.hidden_size)
+        self.readout_proj = None
+        if list(config.readout) != ["state"]:
+            self.readout_proj = nn.Linear(sum(self.widths[part] for part in config.readout), config.hidden_size)
+        self.dropout = nn.Dropout(config.dropout)
+
+    def remember(self, hidden_states: Tensor, mask: Tensor, ids: Tensor, final_state: Tensor) -> Memory:
+        """The source with all that does not depend on the step: U h_j of Eq. 3 and tanh(h_j W_c) of Eq. 8."""
+        keys = None if self.attention is None else self.attention.key_proj(hidden_states)
+        copy_keys = None if self.copy_proj is None else torch.tanh(self.copy_proj(hidden_states))
+        return Memory(hidden_states, mask, ids, final_state, keys, copy_keys)
+
+    def initial_state(self, memory: Memory) -> DecoderState:
+        """s_0 = tanh(W [last forward state; last backward state]); nothing copied, nothing attended yet."""
+        zeros = memory.hidden_states.new_zeros(memory.mask.shape)
+        return DecoderState(
+            hidden=torch.tanh(self.init_proj(memory.final_state)),
+            copy_scores=zeros if self.config.copies else None,
+            coverage=zeros if self.config.use_coverage else None,
+        )
+
+    def forward(
+        self,
+        embeddings: Tensor,
+        matches: Tensor,
+        memory: Memory,
+        state: DecoderState | None = None,
+        keep: Tensor | None = None,
+    ) -> DecoderSteps:
+        """T steps from e(y_{t-1}) (B, T, E) and the positions where x_j = y_{t-1} (B, T, S) bool.
+
+        state: what the steps before left; None: there were none.
+        keep: (B, T) bool; where false, the word is padding and the state stays as it was.
+        """
+        fused = self.config.use_fused and self.attention is not None and not torch.compiler.is_compiling()
+        if fused and torch.is_grad_enabled() and state is None and keep is None:
+            return self._fused(embeddings, matches, memory)
+        state = self.initial_state(memory) if state is None else state
+        readouts, states, attentions = [], [], []
+        for t in range(embeddings.shape[1]):
+            readout, new_state, attention = self.step(embeddings[:, t], matches[:, t], memory, state)
+            if keep is not None:
+                new_state = _keep_where(keep[:, t], new_state, state)
+            state = new_state
+            readouts.append(readout)
+            states.append(state)
+            attentions.append(attention)
+        fields = [None if field[0] is None else torch.stack(field, dim=1) for field in zip(*states, strict=True)]
+        attention = None if self.attention is None else torch.stack(attentions, dim=1)
+        return DecoderSteps(torch.stack(readouts, dim=1), DecoderState(*fields), attention)
+
+    def _fused(self, embeddings: Tensor, matches: Tensor, memory: Memory) -> DecoderSteps:
+        """The same steps from s_0 on, by the loop whose gradient is written by hand."""
+        width, by_step = self.config.embedding_size, embeddings.transpose(0, 1)
+        gate_inputs = nn.functional.linear(by_step, self.cell.weight_ih[:, :width], self.cell.bias_ih)
+        parts, readout_inputs, dropped = self._readout_weights(), None, None
+        if self.readout_proj is not None:
+            bias = self.readout_proj.bias
+            readout_inputs = bias.to(gate_inputs.dtype).expand(*by_step.shape[:2], -1)
+            if "embedding" in parts:
+                readout_inputs = nn.functional.linear(by_step, parts["embedding"], bias)
+        if self.training and self.dropout.p:
+            dropped = self.dropout(gate_inputs.new_ones(*by_step.shape[:2], self.config.hidden_size))
+        readout, states, attention, scores = FusedDecoder.apply(
+            gate_inputs,
+            readout_inputs,
+            dropped,
+            matches.transpose(0, 1) if self.config.selective_read else None,
+            memory.mask,
+            memory.hidden_states,
+            memory.attention_keys,
+            memory.copy_keys,
+            self.initial_state(memory).hidden,
+            *self._loop_weights(parts, gate_inputs.dtype),
+        )
+        state = DecoderState(states.transpose(0, 1), scores.transpose(0, 1) if self.config.copies else None, None)
+        return DecoderSteps(readout.transpose(0, 1), state, attention.transpose(0, 1))
+
+    def _readout_weights(self) -> dict[str, Tensor]:
+        """The columns of the readout's weight by what they read; none where r_t = s_t."""
+        if self.readout_proj is None:
+            return {}
+        columns = self.readout_proj.weight.split([self.widths[part] for part in self.config.readout], dim=1)
+        return dict(zip(self.config.readout, columns, strict=True))
+
+    def _loop_weights(self, parts: dict[str, Tensor], dtype: torch.dtype) -> DecoderWeights:
+        """The weights stacked by what they are multiplied with, in the precision of the loop."""
+        attention, cell = self.attention, self.cell
+        assert attention is not None
+        reads = cell.weight_ih[:, self.config.embedding_size :]
+        if parts:
+            names = ("selective_read", "context") if self.config.selective_read else ("context",)
+            unread = reads.new_zeros(self.config.hidden_size, self.config.memory_size)
+            reads = torch.cat([reads, torch.cat([parts.get(name, unread) for name in names], dim=1)])
+        query = attention.query_proj.weight
+        weights = DecoderWeights(
+            state=torch.cat([cell.weight_hh, query]),
+            state_bias=torch.cat([cell.bias_hh, query.new_zeros(query.shape[0])]),
+            score=attention.score_proj.weight[0],
+            coverage=None if attention.coverage_proj is None else attention.coverage_proj.weight[:, 0],
+            reads=reads,
+            readout=parts.get("state"),
+        )
+        return DecoderWeights(*(None if weight is None else weight.to(dtype) for weight in weights))
+
+    def step(
+        self, embedding: Tensor, matches: Tensor, memory: Memory, state: DecoderState
+    ) -> tuple[Tensor, DecoderState, Tensor | None]:
+        """One word: r_t (B, H), the new state, and a_t (B, S) or None."""
+        parts = {"embedding": embedding}
+        if self.config.selective_read:  # ζ(y_{t-1}) = Σ_j ρ_tj h_j, Eq. 9
+            rho = selective_read_weights(state.copy_scores, matches)
+            parts["selective_read"] = _read(rho, memory.hidden_states)
+        attention, coverage = None, None
+        if self.attention is None:  # c = φ(M), Eq. 1
+            parts["context"] = memory.final_state
+        else:  # c_t = Σ_j a_tj h_j, Eq. 3
+            attention = self.attention(state.hidden, memory.attention_keys, memory.mask, state.coverage)
+            parts["context"] = _read(attention, memory.hidden_states)
+            coverage = None if state.coverage is None else state.coverage + attention
+        inputs = [parts[name] for name in ("embedding", "selective_read", "context") if name in parts]
+        parts["state"] = self.cell(torch.cat(inputs, dim=-1), state.hidden)
+
+        readout = parts["state"]
+        if self.readout_proj is not None:
+            readout = torch.tanh(self.readout_proj(torch.cat([parts[name] for name in self.config.readout], dim=-1)))
+        readout = self.dropout(readout)
+        scores = None
+        if memory.copy_keys is not None:
+            scores = copy_scores(memory.copy_keys, readout[:, None, :])[:, 0]
+        return readout, DecoderState(parts["state"], scores, coverage), attention
+
+
+def _read(weights: Tensor, hidden_states: Tensor) -> Tensor:
+    """Σ_j weight_j h_j: (B, D) from (B, S) and (B, S, D)."""
+    return torch.bmm(weights[:, None, :], hidden_states)[:, 0]
+
+
+def _keep_where(keep: Tensor, new: DecoderState, old: DecoderState) -> DecoderState:
+    pairs = zip(new, old, strict=True)
+    return DecoderState(*(None if a is None else torch.where(keep[:, None], a, b) for a, b in pairs))

@@ -1,0 +1,133 @@
+"""Seeing what was copied: a heatmap over the source, and marks on the copied words of an output."""
+
+from __future__ import annotations
+
+import html
+import warnings
+from collections.abc import Iterable, Sequence
+from itertools import groupby
+from os import PathLike
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+Style = Literal["ansi", "plain", "html"]
+
+# What stands before and after a copied stretch.
+MARKS: dict[str, tuple[str, str]] = {
+    "ansi": ("\x1b[1;32m", "\x1b[0m"),
+    "plain": ("[", "]"),
+    "html": ("<mark>", "</mark>"),
+}
+_PLAIN_FONT = "DejaVu Sans"  # comes with matplotlib
+_NO_FONTS = {"Last Resort", "Last Resort High-Efficiency"}  # a box for every character
+
+
+def highlight_copies(
+    words: Sequence[str], copied: Sequence[bool], style: Style = "ansi", *, separator: str = " "
+) -> str:
+    """The words as one text, each stretch of copied ones marked.
+
+    Args:
+        copied: for each word, whether it was copied.
+        style: "ansi" for terminals, "plain" for [brackets], "html" for <mark> (everything else is escaped).
+        separator: what stands between two words; "" where the words bring their own spaces.
+
+    Raises:
+        ValueError: an unknown style, or another number of flags than of words.
+    """
+    if style not in MARKS:
+        raise ValueError(f"unknown style {style!r}: choose one of {', '.join(MARKS)}")
+    if len(words) != len(copied):
+        raise ValueError(f"{len(words)} words, but {len(copied)} flags: give one for each word")
+    before, after = MARKS[style]
+    stretches = []
+    for is_copied, stretch in groupby(zip(words, copied, strict=True), key=lambda pair: bool(pair[1])):
+        text = separator.join(word for word, _ in stretch)
+        if style == "html":
+            text = html.escape(text)
+        if is_copied and text.strip():
+            space = text[: len(text) - len(text.lstrip())]
+            text = f"{space}{before}{text[len(space) :]}{after}"
+        stretches.append(text)
+    return separator.join(stretches)
+
+
+def plot_copy_heatmap(
+    copy_probs: Any,
+    source_words: Sequence[str],
+    target_words: Sequence[str],
+    path: str | PathLike[str] | None = None,
+) -> Figure:
+    """Probability of copying from each source word (across) at each target step (down), as the paper's Figure 3.
+
+    Args:
+        copy_probs: (T, S) array or tensor, such as a row of `trace_copies(...).copy_probs`; what lies beyond the
+            words is padding and left out.
+        source_words, target_words: at most S and T words.
+        path: where to write the picture; its ending says the format.
+
+    Raises:
+        ValueError: fewer probabilities than words, or no words at all.
+    """
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    probs = np.asarray(copy_probs.float().cpu() if hasattr(copy_probs, "cpu") else copy_probs, dtype=float)
+    steps, positions = len(target_words), len(source_words)
+    if probs.ndim != 2 or probs.shape[0] < steps or probs.shape[1] < positions or not steps * positions:
+        raise ValueError(
+            f"copy_probs has shape {probs.shape}: give (target steps, source positions), at least "
+            f"({steps}, {positions}) for these words, and a word on each side"
+        )
+    # No pyplot: nothing global is touched, and no display is needed.
+    figure = Figure(figsize=(2.6 + 0.34 * positions, 2.2 + 0.32 * steps), layout="constrained")
+    FigureCanvasAgg(figure)
+    axes = figure.add_subplot()
+    image = axes.imshow(probs[:steps, :positions], cmap="Blues", vmin=0.0, vmax=1.0, aspect="auto")
+    text = {"family": fonts_for([*source_words, *target_words]), "parse_math": False}
+    axes.set_xticks(range(positions), source_words, rotation=60, ha="right", rotation_mode="anchor", **text)
+    axes.set_yticks(range(steps), target_words, **text)
+    axes.set_xticks(np.arange(0.5, positions - 1), minor=True)
+    axes.set_yticks(np.arange(0.5, steps - 1), minor=True)
+    axes.grid(which="minor", color="0.9", linewidth=0.5)
+    axes.tick_params(which="both", length=0)
+    axes.set_xlabel("source")
+    axes.set_ylabel("output")
+    figure.colorbar(image, ax=axes, label="probability of copying", fraction=0.04, pad=0.02)
+    if path is not None:
+        with warnings.catch_warnings():  # fonts_for has said it, once and not for every character
+            warnings.filterwarnings("ignore", message="Glyph .* missing")
+            figure.savefig(path, dpi=150)
+    return figure
+
+
+def fonts_for(words: Iterable[str]) -> list[str]:
+    """Installed fonts that together have the words' characters; warns about those that none has."""
+    from matplotlib.font_manager import fontManager, get_font
+
+    wanted = {char for word in words for char in word if char.isprintable() and not char.isspace()}
+    families = [_PLAIN_FONT]
+    # The default font first, then those whose names speak of Chinese and Japanese: they have the most.
+    entries = sorted(fontManager.ttflist, key=lambda e: (e.name != _PLAIN_FONT, "CJK" not in e.name, e.name))
+    for entry in entries:
+        if not wanted:
+            break
+        if entry.name in _NO_FONTS or (entry.name in families and entry.name != _PLAIN_FONT):
+            continue
+        font = get_font(entry.fname)
+        found = {char for char in wanted if font.get_char_index(ord(char))}
+        if found and entry.name not in families:
+            families.append(entry.name)
+        wanted -= found
+    if wanted:
+        missing = "".join(sorted(wanted)[:10])
+        warnings.warn(
+            f"no installed font has {missing!r}{' and others' if len(wanted) > 10 else ''}, which are drawn as boxes: "
+            "install one that does (for Chinese and Japanese: Noto Sans CJK, package fonts-noto-cjk)",
+            stacklevel=3,
+        )
+    return families

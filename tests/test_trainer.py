@@ -1,0 +1,320 @@
+"""`Seq2SeqTrainer` unchanged, `DataCollatorForSeq2Seq` unchanged: everything training needs works on extended ids."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from datasets import Dataset
+from tokenizers import Tokenizer, models, pre_tokenizers, trainers
+from transformers import (
+    DataCollatorForSeq2Seq,
+    EvalPrediction,
+    PreTrainedTokenizerFast,
+    Seq2SeqTrainer,
+    Seq2SeqTrainingArguments,
+    set_seed,
+)
+
+from copynet_hf import CopyNetConfig, CopyNetForConditionalGeneration, CopyNetTokenizer
+from copynet_hf.metrics import copy_scores, make_compute_metrics
+
+VERBS = ["call", "mail", "ask", "thank"]
+TAILS = ["", "today", "as soon as you can", "because the other one has not answered since last week"]
+SPECIAL = {"pad_token": "<pad>", "bos_token": "<s>", "eos_token": "</s>", "unk_token": "<unk>"}
+Pairs = list[tuple[str, str]]
+
+
+def toy_pairs(count: int, names: str, seed: int = 0) -> Pairs:
+    """Sources of very different lengths, each with a name found nowhere else; the target is verb and name."""
+    draw = random.Random(seed)
+    rows = [(draw.choice(VERBS), f"{names}{i}", draw.choice(TAILS)) for i in range(count)]
+    return [(f"please {verb} {name} {tail}".strip(), f"{verb} {name}") for verb, name, tail in rows]
+
+
+def encoded(tokenizer: Any, pairs: Pairs) -> Dataset:
+    sources, targets = zip(*pairs, strict=True)
+    return Dataset.from_dict(dict(tokenizer(list(sources), text_target=list(targets))))
+
+
+TRAIN, UNSEEN = toy_pairs(64, "train"), toy_pairs(16, "unseen", seed=1)
+
+
+@pytest.fixture(scope="module")
+def tokenizer() -> CopyNetTokenizer:
+    """Knows verbs and tails; every name is unseen, in training as well."""
+    return CopyNetTokenizer.train_from_iterator(
+        [source for source, _ in TRAIN], 100, "whitespace", min_frequency=2, max_source_oov=2
+    )
+
+
+def new_model(tokenizer: Any, **changes: Any) -> CopyNetForConditionalGeneration:
+    set_seed(0)
+    sizes = {"embedding_size": 12, "hidden_size": 24, "encoder_hidden_size": 12, "attention_size": 12}
+    defaults = {"vocab_size": len(tokenizer), "max_source_oov": 2, "dropout": 0.0}
+    return CopyNetForConditionalGeneration(CopyNetConfig(**{**sizes, **defaults, **changes}))
+
+
+def make_trainer(
+    tokenizer: Any,
+    folder: Path,
+    model: CopyNetForConditionalGeneration | None = None,
+    train: Pairs = TRAIN,
+    evaluation: Pairs = UNSEEN,
+    compute_metrics: Callable[[EvalPrediction], dict[str, float]] | None = None,
+    **arguments: Any,
+) -> Seq2SeqTrainer:
+    defaults: dict[str, Any] = {
+        "per_device_train_batch_size": 4,
+        "per_device_eval_batch_size": 3,
+        "learning_rate": 1e-2,
+        "max_steps": 3,
+        "logging_steps": 1,
+        "save_strategy": "no",
+        "report_to": [],
+        "disable_tqdm": True,
+        "use_cpu": True,
+        "dataloader_pin_memory": False,
+        "generation_max_length": 6,
+    }
+    model = new_model(tokenizer) if model is None else model
+    return Seq2SeqTrainer(
+        model=model,
+        args=Seq2SeqTrainingArguments(output_dir=str(folder), **{**defaults, **arguments}),
+        data_collator=DataCollatorForSeq2Seq(tokenizer, model=model),
+        train_dataset=encoded(tokenizer, train),
+        eval_dataset=encoded(tokenizer, evaluation),
+        processing_class=tokenizer,
+        compute_metrics=compute_metrics,
+    )
+
+
+def losses(trainer: Seq2SeqTrainer) -> list[float]:
+    return [row["loss"] for row in trainer.state.log_history if "loss" in row]
+
+
+def same_weights(one: torch.nn.Module, other: torch.nn.Module, **tolerance: float) -> bool:
+    pairs = zip(one.state_dict().values(), other.state_dict().values(), strict=True)
+    return all(torch.allclose(a, b, **tolerance) for a, b in pairs)
+
+
+# --- learning to copy -----------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def trained(tokenizer: CopyNetTokenizer, tmp_path_factory: pytest.TempPathFactory) -> Seq2SeqTrainer:
+    trainer = make_trainer(
+        tokenizer,
+        tmp_path_factory.mktemp("trained"),
+        max_steps=150,
+        per_device_train_batch_size=16,
+        logging_steps=10,
+        predict_with_generate=True,
+        compute_metrics=make_compute_metrics(tokenizer, [source for source, _ in UNSEEN]),
+    )
+    trainer.train()
+    return trainer
+
+
+def test_the_loss_falls_and_words_never_seen_are_copied(trained: Seq2SeqTrainer, tokenizer: CopyNetTokenizer) -> None:
+    assert losses(trained)[-1] < 0.1 * losses(trained)[0]
+    source = "please thank Gu-2016_never_seen.txt as soon as you can"
+    inputs = tokenizer([source], return_tensors="pt")
+    output = trained.model.generate(**inputs, max_new_tokens=5)
+    texts = tokenizer.batch_decode(output, source=[source], skip_special_tokens=True)
+    assert texts == ["thank Gu-2016_never_seen.txt"]
+
+
+def test_predict_with_generate_scores_the_copied_words(trained: Seq2SeqTrainer) -> None:
+    scores = trained.evaluate()
+    assert scores["eval_exact_match"] > 90
+    assert scores["eval_oov_recall"] > 90
+    assert scores["eval_copied_fraction"] > 90
+    assert scores["eval_examples"] == len(UNSEEN)
+    with_beams = trained.evaluate(num_beams=3, max_length=6)
+    assert with_beams["eval_exact_match"] > 90
+
+
+def test_metrics_of_the_trainer_are_those_of_decoding_by_hand(tokenizer: CopyNetTokenizer, tmp_path: Path) -> None:
+    sources, references = map(list, zip(*UNSEEN, strict=True))
+    compute_metrics = make_compute_metrics(tokenizer, sources)
+    trainer = make_trainer(tokenizer, tmp_path, predict_with_generate=True, compute_metrics=compute_metrics)
+    trainer.train()  # three steps: some outputs are wrong
+    inputs = tokenizer(sources, padding=True, return_tensors="pt").to(trainer.model.device)
+    output = trainer.model.generate(**inputs, max_length=6)
+    texts = tokenizer.batch_decode(output[:, 1:], source=sources)
+    texts = [text.split("</s>")[0].replace("<pad>", "").strip() for text in texts]
+    expected = copy_scores(
+        texts, references, sources, words=tokenizer.tokenize, vocabulary=tokenizer.get_vocab()
+    )
+    scores = trainer.evaluate()
+    assert {name: scores[f"eval_{name}"] for name in expected} == pytest.approx(expected)
+
+
+# --- evaluation -----------------------------------------------------------------------------------------------------
+
+
+def test_logits_of_batches_of_different_lengths_are_gathered(tokenizer: CopyNetTokenizer, tmp_path: Path) -> None:
+    seen: dict[str, np.ndarray] = {}
+
+    def keep(prediction: EvalPrediction) -> dict[str, float]:
+        logits = prediction.predictions
+        seen["logits"] = logits[0] if isinstance(logits, tuple) else logits
+        seen["labels"] = prediction.label_ids
+        return {}
+
+    pairs = [("call A", "call A"), ("please " * 9 + "ask B today", "ask B today ask B"), ("C", "C"), ("mail D", "D")]
+    trainer = make_trainer(tokenizer, tmp_path, evaluation=pairs, compute_metrics=keep, per_device_eval_batch_size=1)
+    scores = trainer.evaluate()
+    assert seen["logits"].shape == (4, 6, trainer.model.config.extended_vocab_size)
+    row = tokenizer(pairs[1][0], text_target=pairs[1][1], return_tensors="pt").to(trainer.model.device)
+    with torch.no_grad():
+        expected = trainer.model(**row)
+    np.testing.assert_allclose(seen["logits"][1], expected.logits[0].numpy(), atol=1e-5)
+    assert seen["labels"][1].tolist() == row["labels"][0].tolist()
+    assert np.isfinite(scores["eval_loss"])
+
+
+def test_evaluation_without_metrics_gives_the_mean_loss(tokenizer: CopyNetTokenizer, tmp_path: Path) -> None:
+    trainer = make_trainer(tokenizer, tmp_path, per_device_eval_batch_size=1)
+    scores = trainer.evaluate()
+    rows = [tokenizer(source, text_target=target, return_tensors="pt") for source, target in UNSEEN]
+    with torch.no_grad():
+        each = [trainer.model(**row.to(trainer.model.device)).loss.item() for row in rows]
+    assert scores["eval_loss"] == pytest.approx(sum(each) / len(each), rel=1e-4)
+
+
+# --- training -------------------------------------------------------------------------------------------------------
+
+
+def test_label_smoothing_trains_on_a_finite_and_different_loss(tokenizer: CopyNetTokenizer, tmp_path: Path) -> None:
+    plain = make_trainer(tokenizer, tmp_path / "plain")
+    smooth = make_trainer(tokenizer, tmp_path / "smooth", label_smoothing_factor=0.1)
+    plain.train()
+    smooth.train()
+    assert np.isfinite(losses(smooth)).all()
+    assert losses(plain)[0] < losses(smooth)[0] < losses(plain)[0] + 0.1 * 60
+    assert all(torch.isfinite(parameter).all() for parameter in smooth.model.parameters())
+    assert not same_weights(plain.model, smooth.model)
+    assert np.isfinite(smooth.evaluate()["eval_loss"])
+
+
+def test_accumulated_gradients_are_those_of_one_big_batch(tokenizer: CopyNetTokenizer, tmp_path: Path) -> None:
+    # Targets of very different lengths: a mean of the small batches' means would be another loss.
+    targets = [" ".join(["call"] * (1 + 7 * (i % 4 == 0))) for i in range(16)]
+    pairs = [(source, target) for (source, _), target in zip(TRAIN, targets, strict=False)]
+    trainers = [
+        make_trainer(
+            tokenizer,
+            tmp_path / str(size),
+            train=pairs,
+            per_device_train_batch_size=size,
+            gradient_accumulation_steps=8 // size,
+            max_steps=2,
+            optim="sgd",
+            max_grad_norm=0.0,
+            learning_rate=1.0,
+        )
+        for size in (8, 2)
+    ]
+    for trainer in trainers:
+        trainer.train()
+    assert losses(trainers[0]) == pytest.approx(losses(trainers[1]), rel=1e-4)
+    assert same_weights(trainers[0].model, trainers[1].model, atol=1e-6)
+    assert not same_weights(trainers[0].model, new_model(tokenizer), atol=1e-2)
+
+
+def test_bf16_trains_float32_weights(tokenizer: CopyNetTokenizer, tmp_path: Path) -> None:
+    plain = make_trainer(tokenizer, tmp_path / "plain")
+    half = make_trainer(tokenizer, tmp_path / "half", bf16=True)
+    plain.train()
+    half.train()
+    assert {parameter.dtype for parameter in half.model.parameters()} == {torch.float32}
+    assert losses(half) == pytest.approx(losses(plain), rel=2e-2)
+    assert losses(half) != losses(plain)
+    assert np.isfinite(half.evaluate()["eval_loss"])
+
+
+def test_gradient_checkpointing_trains_the_same_weights(tokenizer: CopyNetTokenizer, tmp_path: Path) -> None:
+    plain = make_trainer(tokenizer, tmp_path / "plain")
+    saving = make_trainer(tokenizer, tmp_path / "saving", gradient_checkpointing=True)
+    plain.train()
+    saving.train()
+    assert saving.model.is_gradient_checkpointing
+    assert same_weights(plain.model, saving.model, atol=1e-6)
+
+
+def test_a_resumed_run_ends_with_the_weights_of_one_never_interrupted(
+    tokenizer: CopyNetTokenizer, tmp_path: Path
+) -> None:
+    def trainer() -> Seq2SeqTrainer:
+        model = new_model(tokenizer, dropout=0.3)  # random numbers must be resumed as well
+        return make_trainer(tokenizer, tmp_path, model, max_steps=4, save_strategy="steps", save_steps=2)
+
+    whole = trainer()
+    whole.train()
+    resumed = trainer()
+    resumed.train(resume_from_checkpoint=str(tmp_path / "checkpoint-2"))
+    assert resumed.state.global_step == 4
+    assert same_weights(whole.model, resumed.model, rtol=0, atol=0)
+    halfway = CopyNetForConditionalGeneration.from_pretrained(tmp_path / "checkpoint-2")
+    assert not same_weights(whole.model, halfway)
+
+
+def test_the_best_checkpoint_is_loaded_at_the_end(tokenizer: CopyNetTokenizer, tmp_path: Path) -> None:
+    scripted = iter([1.0, 3.0, 2.0])  # the second evaluation is the best
+    trainer = make_trainer(
+        tokenizer,
+        tmp_path,
+        eval_strategy="steps",
+        eval_steps=1,
+        save_strategy="steps",
+        save_steps=1,
+        load_best_model_at_end=True,
+        metric_for_best_model="score",
+        greater_is_better=True,
+        compute_metrics=lambda prediction: {"score": next(scripted)},
+    )
+    trainer.train()
+    assert trainer.state.best_model_checkpoint == str(tmp_path / "checkpoint-2")
+    best, last = (CopyNetForConditionalGeneration.from_pretrained(tmp_path / f"checkpoint-{n}") for n in (2, 3))
+    assert same_weights(trainer.model, best, rtol=0, atol=0)
+    assert not same_weights(trainer.model, last)
+
+
+def test_grouping_by_length_leaves_less_padding(tokenizer: CopyNetTokenizer, tmp_path: Path) -> None:
+    padding = {}
+    for strategy in ("random", "group_by_length"):
+        trainer = make_trainer(tokenizer, tmp_path, train_sampling_strategy=strategy)
+        padding[strategy] = sum(int((batch["attention_mask"] == 0).sum()) for batch in trainer.get_train_dataloader())
+        trainer.train()
+        assert np.isfinite(losses(trainer)).all()
+    assert padding["group_by_length"] < 0.7 * padding["random"]
+
+
+# --- a subword tokenizer --------------------------------------------------------------------------------------------
+
+
+def test_a_subword_tokenizer_needs_no_slots(tmp_path: Path) -> None:
+    subwords = Tokenizer(models.BPE(unk_token="<unk>"))
+    subwords.pre_tokenizer = pre_tokenizers.Metaspace()
+    texts = [text for pair in TRAIN for text in pair]
+    subwords.train_from_iterator(
+        texts, trainers.BpeTrainer(vocab_size=120, special_tokens=list(SPECIAL.values()))
+    )
+    fast = PreTrainedTokenizerFast(tokenizer_object=subwords, **SPECIAL)
+    model = new_model(fast, max_source_oov=0)
+    trainer = make_trainer(fast, tmp_path, model, max_steps=1, predict_with_generate=True)
+    before = new_model(fast, max_source_oov=0)
+    trainer.train()
+    assert not same_weights(model, before)
+    assert np.isfinite(trainer.evaluate()["eval_loss"])
+    inputs = fast(["please call train1"], return_tensors="pt", return_token_type_ids=False)
+    output = model.generate(**inputs, max_new_tokens=4)
+    assert output.max() < len(fast)
+    assert isinstance(fast.batch_decode(output, skip_special_tokens=True)[0], str)

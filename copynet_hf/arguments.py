@@ -35,9 +35,7 @@ class DataArguments:
     """Where the pairs are."""
 
     train_file: str | None = _argument("pairs to learn from: .jsonl, .csv, .tsv, .parquet or raw LCSTS .txt")
-    validation_file: str | None = _argument(
-        "pairs that choose the best checkpoint and end the training in time"
-    )
+    validation_file: str | None = _argument("pairs that choose the best checkpoint and end the training in time")
     test_file: str | None = _argument("pairs that the finished model is scored on")
     dataset_name: str | None = _argument("a data set on the Hub, in place of files")
     dataset_config_name: str | None = _argument("its configuration")
@@ -59,13 +57,9 @@ class TokenizerArguments:
     segmenter: str = _argument(
         "auto (char for Chinese and Japanese, else word_punct), char, whitespace, jieba or word_punct", "auto"
     )
-    vocab_size: int | None = _argument(
-        "words the model can generate; by default 3000 characters or 10000 words"
-    )
+    vocab_size: int | None = _argument("words the model can generate; by default 3000 characters or 10000 words")
     min_frequency: int = _argument("a word seen less often in the training pairs can only be copied", 5)
-    max_source_oov: int | None = _argument(
-        "slots for the unseen words of a source; by default enough for all"
-    )
+    max_source_oov: int | None = _argument("slots for the unseen words of a source; by default enough for all")
 
 
 @dataclass
@@ -83,7 +77,9 @@ class ModelArguments:
     copy_mechanism: str | None = _argument("copynet or none")
     attention: bool | None = _switch("attentive read; without it, the encoder's last state")
     selective_read: bool | None = _switch("selective read")
-    readout: list[str] | None = _argument("what the scores see: state context embedding selective_read")
+    readout: list[str] | None = _argument(  # noqa: RUF009 - what it makes is a dataclass field
+        "what the scores see: state context embedding selective_read"
+    )
     use_coverage: bool | None = _switch("the attention sees where it has been")
     use_fused: bool | None = _switch("the faster recurrence")
     initializer_range: float | None = _argument("embeddings start in ± this")
@@ -96,9 +92,7 @@ class ModelArguments:
 class RunArguments:
     """The run as a whole, beside transformers' own training arguments."""
 
-    early_stopping_patience: int = _argument(
-        "evaluations without improvement that end the training; 0: none", 5
-    )
+    early_stopping_patience: int = _argument("evaluations without improvement that end the training; 0: none", 5)
     overwrite_output_dir: bool = _argument("replace the model that output_dir holds", False)
     threads: int | None = _argument("threads of torch")
 
@@ -137,7 +131,7 @@ class EvaluateArguments(DecodingArguments):
 class GenerateArguments(DecodingArguments):
     """What to answer; without --text, the lines of standard input."""
 
-    text: list[str] | None = _argument("one or more sources")
+    text: list[str] | None = _argument("one or more sources")  # noqa: RUF009
     show_copies: bool = _argument("mark copied words: in colour on a terminal, else in [brackets]", False)
 
 
@@ -147,7 +141,7 @@ class QuickstartArguments:
 
     output_dir: str = _argument("folder of the model and the picture", "copynet-quickstart")
     seed: int = _argument("seed of data and model", 0)
-    threads: int | None = _argument("threads of torch")
+    threads: int = _argument("threads of torch; so small a model gains nothing from more", 1)
 
 
 class ArgumentParser(HfArgumentParser):
@@ -158,7 +152,7 @@ class ArgumentParser(HfArgumentParser):
 
 
 def read_arguments(
-    kinds: Sequence[type], argv: Sequence[str], prog: str, defaults: Mapping[str, Any] | None = None
+    kinds: Sequence[Any], argv: Sequence[str], prog: str, defaults: Mapping[str, Any] | None = None
 ) -> dict[str, Any]:
     """What `argv` says, by name and with the types of the dataclasses `kinds`; nothing of what it leaves out.
 
@@ -189,7 +183,7 @@ def pick(kind: type[T], said: Mapping[str, Any]) -> T:
 
 def _file_arguments(path: Path) -> list[str]:
     """The contents of a JSON or YAML file as a command line, so that both are read by the same rules."""
-    import yaml
+    import yaml  # type: ignore[import-untyped]
 
     try:
         content = yaml.safe_load(path.read_text(encoding="utf-8"))  # JSON is YAML

@@ -55,10 +55,11 @@ def train(argv: Sequence[str]) -> None:
     from transformers import Seq2SeqTrainingArguments
 
     from .arguments import DataArguments, ModelArguments, RunArguments, TokenizerArguments, read_arguments
+    from .building import DEFAULT_SIZES
     from .training import TRAINING_DEFAULTS, train_from_arguments
 
     kinds = [DataArguments, TokenizerArguments, ModelArguments, RunArguments, Seq2SeqTrainingArguments]
-    said = read_arguments(kinds, argv, "copynet-hf train", TRAINING_DEFAULTS)
+    said = read_arguments(kinds, argv, "copynet-hf train", TRAINING_DEFAULTS | DEFAULT_SIZES)
     figures = train_from_arguments(said)
     for name, value in figures.items():
         print(f"{name} = {value:.4g}" if isinstance(value, float) else f"{name} = {value}")
@@ -79,6 +80,9 @@ def evaluate(argv: Sequence[str]) -> None:
 
         asked = pick(EvaluateArguments, read_arguments([EvaluateArguments], argv, "copynet-hf evaluate"))
         options = _decoding_options(asked) | {"num_return_sequences": asked.num_return_sequences}
+        model, tokenizer = load_model(asked.model, asked.device, asked.bf16)
+        if asked.test_file is None and asked.dataset_name is None:
+            raise ValueError("nothing to score: give --test_file (jsonl, csv, parquet, txt) or --dataset_name")
         loaded = load_pairs(
             test_file=asked.test_file,
             dataset_name=asked.dataset_name,
@@ -86,8 +90,9 @@ def evaluate(argv: Sequence[str]) -> None:
             text_column=asked.text_column,
             summary_column=asked.summary_column,
         )
+        if "test" not in loaded:
+            raise ValueError(f"{asked.dataset_name} has no split 'test', only {', '.join(loaded)}")
         pairs = first_rows(loaded["test"], asked.max_eval_samples)
-        model, tokenizer = load_model(asked.model, asked.device, asked.bf16)
         scores, predictions = evaluate_pairs(model, tokenizer, pairs, progress=True, **options)
         if asked.output_file:
             write_predictions(Path(asked.output_file), predictions)
@@ -101,10 +106,10 @@ def generate(argv: Sequence[str]) -> None:
     asked = pick(GenerateArguments, read_arguments([GenerateArguments], argv, "copynet-hf generate"))
     options = _decoding_options(asked)
     from .inference import generate_outputs, load_model
-    from .visualization import highlight_copies
+    from .visualization import Style, highlight_copies
 
     model, tokenizer = load_model(asked.model, asked.device, asked.bf16)
-    style = "ansi" if sys.stdout.isatty() else "plain"
+    style: Style = "ansi" if sys.stdout.isatty() else "plain"
     for texts in _batches(asked.text, options["batch_size"]):
         filled = [text for text in texts if text.strip()]
         outputs = iter(generate_outputs(model, tokenizer, filled, **options))

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from transformers import PreTrainedConfig
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
 
 COPY_MECHANISMS = ("copynet", "none")
 READOUT_PARTS = ("state", "context", "embedding", "selective_read")
@@ -65,11 +68,11 @@ class CopyNetConfig(PreTrainedConfig):
     use_cache: bool = True
     tie_word_embeddings: bool = False
     is_encoder_decoder: bool = True
-    pad_token_id: int | None = 0
+    pad_token_id: int = 0
     bos_token_id: int | None = 1
     eos_token_id: int | list[int] | None = 2
     unk_token_id: int = 3
-    decoder_start_token_id: int | None = 1
+    decoder_start_token_id: int = 1
 
     def __post_init__(self, **kwargs: Any) -> None:
         self._check_sizes()
@@ -87,6 +90,27 @@ class CopyNetConfig(PreTrainedConfig):
         self.readout = self._checked_readout()
         super().__post_init__(**kwargs)
         self._check_special_ids()
+
+    @classmethod
+    def for_tokenizer(cls, tokenizer: PreTrainedTokenizerBase, **kwargs: Any) -> CopyNetConfig:
+        """A config whose vocabulary, slots and special ids are the tokenizer's; `kwargs` are the other fields.
+
+        The first slot is `len(tokenizer)` to the tokenizer and `vocab_size` to the model: where they differ, slots
+        are taken for words without any error, so this is the way to make a config. An ordinary subword tokenizer has
+        no unseen words, hence no slots; padding stands in for the special tokens that it lacks.
+        """
+        pad = tokenizer.pad_token_id
+        start = pad if tokenizer.bos_token_id is None else tokenizer.bos_token_id
+        fields = {
+            "vocab_size": len(tokenizer),
+            "max_source_oov": getattr(tokenizer, "max_source_oov", 0),
+            "pad_token_id": pad,
+            "bos_token_id": start,
+            "decoder_start_token_id": start,
+            "eos_token_id": tokenizer.eos_token_id,
+            "unk_token_id": pad if tokenizer.unk_token_id is None else tokenizer.unk_token_id,
+        }
+        return cls(**{**kwargs, **fields})
 
     @classmethod
     def synthetic(cls, **kwargs: Any) -> CopyNetConfig:
@@ -144,8 +168,8 @@ class CopyNetConfig(PreTrainedConfig):
         return [part for part in READOUT_PARTS if part in parts]
 
     def _check_special_ids(self) -> None:
-        eos = self.eos_token_id if isinstance(self.eos_token_id, list) else [self.eos_token_id]
-        ids = {
+        eos = [*self.eos_token_id] if isinstance(self.eos_token_id, list) else [self.eos_token_id]
+        ids: dict[str, list[int | None]] = {
             "pad_token_id": [self.pad_token_id],
             "bos_token_id": [self.bos_token_id],
             "eos_token_id": eos,

@@ -70,7 +70,7 @@ class FusedGRU(torch.autograd.Function):
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, d_states: Tensor) -> tuple[Tensor, None, Tensor, Tensor]:  # type: ignore[override]
+    def backward(ctx: Any, d_states: Tensor) -> tuple[Tensor, None, Tensor, Tensor]:
         states, gates, candidate_gates, weight = ctx.saved_tensors
         directions, steps, batch, size = candidate_gates.shape
         weight_back = weight.transpose(1, 2).contiguous()
@@ -139,13 +139,13 @@ class FusedDecoder(torch.autograd.Function):
     ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         w = DecoderWeights(*weights)  # type: ignore[arg-type]
         steps, batch, size = gate_inputs.shape[0], gate_inputs.shape[1], initial.shape[1]
-        length, copies = mask.shape[1], copy_keys is not None
+        length = mask.shape[1]
         new = gate_inputs.new_empty
         states, gates = new(steps + 1, batch, size), new(steps, batch, 3 * size)
         candidate_gates, queries = new(steps, batch, size), new(steps, batch, keys.shape[2])
         read_weights = new(steps, batch, 1 if matches is None else 2, length)  # [ρ; a] or [a]
         reads = new(steps, batch, read_weights.shape[2] * hidden_states.shape[2])
-        readouts, scores = new(steps, batch, size), new(steps, batch, length if copies else 0)
+        readouts, scores = new(steps, batch, size), new(steps, batch, 0 if copy_keys is None else length)
         coverage = gate_inputs.new_zeros(steps + 1, batch, length) if w.coverage is not None else None
         states[0] = initial
         for t in range(steps):
@@ -172,7 +172,7 @@ class FusedDecoder(torch.autograd.Function):
             else:
                 inside = readout_inputs[t] + from_reads[:, 3 * size :]
                 torch.addmm(inside, states[t + 1], w.readout.t(), out=readouts[t]).tanh_()
-            if copies:
+            if copy_keys is not None:
                 readout = readouts[t] if dropped is None else readouts[t] * dropped[t]
                 scores[t] = torch.bmm(readout[:, None, :], copy_keys.transpose(1, 2))[:, 0]
         saved = (states, gates, candidate_gates, queries, read_weights, reads, readouts, coverage)
@@ -182,10 +182,11 @@ class FusedDecoder(torch.autograd.Function):
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, d_readouts: Tensor, d_states: Tensor, d_attention: Tensor, d_scores: Tensor) -> Any:  # type: ignore[override]
-        states, gates, candidate_gates, queries, read_weights, reads, readouts, coverage = ctx.saved_tensors[:8]
-        dropped, hidden_states, keys, copy_keys = ctx.saved_tensors[8:12]
-        w = DecoderWeights(*ctx.saved_tensors[12:])
+    def backward(ctx: Any, d_readouts: Tensor, d_states: Tensor, d_attention: Tensor, d_scores: Tensor) -> Any:
+        saved = ctx.saved_tensors  # checkpointing gives them out once
+        states, gates, candidate_gates, queries, read_weights, reads, readouts, coverage = saved[:8]
+        dropped, hidden_states, keys, copy_keys = saved[8:12]
+        w = DecoderWeights(*saved[12:])
         steps, batch, size = readouts.shape
         number, width = read_weights.shape[2], hidden_states.shape[2]
 
@@ -203,7 +204,7 @@ class FusedDecoder(torch.autograd.Function):
                 d_readouts[t] += torch.bmm(d_scores[t][:, None, :], copy_keys)[:, 0]
             d_readout = d_readouts[t] if dropped is None else d_readouts[t] * dropped[t]
             d_state = d_states[t] + carried
-            if d_inside is None:
+            if d_inside is None or w.readout is None:
                 d_state += d_readout
             else:
                 torch.mul(d_readout, 1 - readouts[t] * readouts[t], out=d_inside[t])
@@ -230,7 +231,7 @@ class FusedDecoder(torch.autograd.Function):
             d_features = features.mul_(features).neg_().add_(1).mul_(w.score).mul_(d_energy[..., None])
             d_keys += d_features
             d_state_gates[t, :, 3 * size :] = d_features.sum(1)
-            if d_coverage is not None:
+            if d_coverage is not None and w.coverage is not None:
                 d_coverage_weight += coverage[t].flatten() @ d_features.flatten(0, 1)
                 d_coverage = d_coverage + d_features @ w.coverage
             carried.addmm_(d_state_gates[t], w.state)

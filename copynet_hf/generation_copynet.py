@@ -3,7 +3,9 @@ the one way to see, afterwards, what was copied from where."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -12,11 +14,20 @@ from transformers.cache_utils import Cache, CacheLayerMixin
 from transformers.generation import GenerationMixin, LogitsProcessor, LogitsProcessorList
 from transformers.utils import ModelOutput
 
+from .configuration_copynet import CopyNetConfig
 from .copy_distribution import target_matches
-from .layers_copynet import DecoderState, Memory
+from .layers_copynet import DecoderState, Memory, combined
 
 if TYPE_CHECKING:
+    from transformers import PreTrainedModel
     from transformers.generation import CandidateGenerator, GenerationConfig
+
+    class _Base(PreTrainedModel, GenerationMixin):
+        """What the mixin is mixed into, for the type checker."""
+
+        config: CopyNetConfig
+else:
+    _Base = GenerationMixin
 
 
 class CopyNetCacheLayer(CacheLayerMixin):
@@ -47,8 +58,7 @@ class CopyNetCacheLayer(CacheLayerMixin):
         self.memory = memory
         self.seen_tokens += states.hidden.shape[1]
         if self.record_past and self.states is not None:
-            pairs = zip(self.states, states, strict=True)
-            states = DecoderState(*(None if new is None else torch.cat([old, new], dim=1) for old, new in pairs))
+            states = combined([self.states, states], partial(torch.cat, dim=1))
         self.states = states if self.record_past else _newest(states)
         self.is_initialized = True
 
@@ -167,12 +177,12 @@ class CopyTrace(ModelOutput):
     cross_attentions: Tensor | None = None
 
 
-class CopyNetGenerationMixin(GenerationMixin):
+class CopyNetGenerationMixin(_Base):
     """`generate()` over the extended vocabulary."""
 
     def _prepare_cache_for_generation(
         self, generation_config: GenerationConfig, model_kwargs: dict[str, Any], *args: Any, **kwargs: Any
-    ) -> None:
+    ) -> Any:
         if generation_config.cache_implementation not in (None, "dynamic"):
             raise ValueError(
                 f"cache_implementation={generation_config.cache_implementation!r} is for keys and values: CopyNet's "
@@ -190,13 +200,14 @@ class CopyNetGenerationMixin(GenerationMixin):
         model_kwargs: dict[str, Any] | None = None,
         **kwargs: Any,
     ) -> LogitsProcessorList:
-        processors = super()._get_logits_processor(generation_config, *args, model_kwargs=model_kwargs, **kwargs)
+        kwargs["model_kwargs"] = model_kwargs
+        processors = super()._get_logits_processor(generation_config, *args, **kwargs)  # type: ignore[misc]
         if model_kwargs is not None and model_kwargs.get("encoder_outputs") is not None:
             processors.insert(0, self._extended_vocabulary_processor(generation_config, model_kwargs))
         return processors
 
     def _get_candidate_generator(self, *args: Any, **kwargs: Any) -> CandidateGenerator:
-        generator = super()._get_candidate_generator(*args, **kwargs)
+        generator = super()._get_candidate_generator(*args, **kwargs)  # type: ignore[misc]
         if hasattr(generator, "vocab_size"):  # prompt lookup tries its candidates on scores of this width
             generator.vocab_size = self.config.extended_vocab_size
         return generator
@@ -206,7 +217,7 @@ class CopyNetGenerationMixin(GenerationMixin):
     ) -> ExtendedVocabularyLogitsProcessor:
         config, encoder_outputs = self.config, model_kwargs["encoder_outputs"]
         eos = config.eos_token_id if isinstance(config.eos_token_id, list) else [config.eos_token_id]
-        forbidden = [i for i in (config.pad_token_id, config.decoder_start_token_id) if i not in eos]
+        forbidden = [word for word in (config.pad_token_id, config.decoder_start_token_id) if word not in eos]
         if getattr(generation_config, "forbid_unk", False):
             forbidden.append(config.unk_token_id)
         return ExtendedVocabularyLogitsProcessor(
@@ -257,7 +268,7 @@ class CopyNetGenerationMixin(GenerationMixin):
         sequences: Tensor,
         input_ids: Tensor | None = None,
         attention_mask: Tensor | None = None,
-        encoder_outputs: ModelOutput | None = None,
+        encoder_outputs: Any = None,
     ) -> CopyTrace:
         """Where each word of `sequences` came from, however they were decoded: one pass over the finished outputs.
 
@@ -279,7 +290,7 @@ class CopyNetGenerationMixin(GenerationMixin):
         sources = encoder_outputs.source_ids.shape[0]
         if sequences.shape[0] % sources:
             raise ValueError(f"{sequences.shape[0]} sequences cannot belong to {sources} sources: pass the same rows.")
-        _, kwargs = self._expand_inputs_for_generation(
+        _, kwargs = self._expand_inputs_for_generation(  # type: ignore[misc]
             sequences.shape[0] // sources,
             True,
             None,
@@ -317,8 +328,8 @@ def _until_end(words: Tensor, eos_token_id: int | list[int] | None) -> Tensor:
     return (is_end.cumsum(-1) - is_end.long()) == 0
 
 
-def _each(states: DecoderState, change: Any) -> DecoderState:
-    return DecoderState(*(None if field is None else change(field) for field in states))
+def _each(states: DecoderState, change: Callable[[Tensor], Tensor]) -> DecoderState:
+    return combined([states], lambda fields: change(fields[0]))
 
 
 def _newest(states: DecoderState) -> DecoderState:

@@ -12,18 +12,17 @@ from typing import Any
 import torch
 from datasets import Dataset
 from torch import Tensor
-from tqdm.auto import tqdm
+from tqdm.auto import tqdm  # type: ignore[import-untyped]
 from transformers import (
-    AutoModelForSeq2SeqLM,
     AutoTokenizer,
     BatchEncoding,
-    PreTrainedModel,
     PreTrainedTokenizerBase,
 )
 
+from .building import check_tokenizer, load_copynet
 from .metrics import UNK, copy_scores
+from .modeling_copynet import CopyNetForConditionalGeneration
 from .tokenization_copynet import CopyNetTokenizer
-from .training import check_tokenizer
 
 
 @dataclass
@@ -42,7 +41,7 @@ class Output:
 
 def load_model(
     name: str | None, device: str | None = None, bf16: bool = False
-) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
+) -> tuple[CopyNetForConditionalGeneration, PreTrainedTokenizerBase]:
     """Model and tokenizer of a folder or Hub name, which must belong together.
 
     Raises:
@@ -55,15 +54,14 @@ def load_model(
     if not Path(name).exists() and name.count("/") != 1:
         raise ValueError(f"--model {name}: no such folder")
     tokenizer = AutoTokenizer.from_pretrained(name)
-    dtype = torch.bfloat16 if bf16 else torch.float32
-    model = AutoModelForSeq2SeqLM.from_pretrained(name, dtype=dtype)
+    model = load_copynet(name, dtype=torch.bfloat16 if bf16 else torch.float32)
     check_tokenizer(model.config, tokenizer)
-    place = device or ("cuda" if torch.cuda.is_available() else "cpu")
+    place: Any = device or ("cuda" if torch.cuda.is_available() else "cpu")
     return model.to(place).eval(), tokenizer
 
 
 def generate_outputs(
-    model: PreTrainedModel,
+    model: CopyNetForConditionalGeneration,
     tokenizer: PreTrainedTokenizerBase,
     sources: Sequence[str],
     *,
@@ -87,62 +85,67 @@ def generate_outputs(
         for start in range(0, len(order), batch_size):
             rows = order[start : start + batch_size]
             texts = [sources[row] for row in rows]
-            for row, output in zip(
-                rows, _generate_batch(model, tokenizer, texts, max_source_length, options), strict=True
-            ):
+            made = _generate_batch(model, tokenizer, texts, max_source_length, options)
+            for row, output in zip(rows, made, strict=True):
                 outputs[row] = output
             bar.update(len(rows))
     return [output for output in outputs if output is not None]
 
 
 def _generate_batch(
-    model: PreTrainedModel,
+    model: CopyNetForConditionalGeneration,
     tokenizer: PreTrainedTokenizerBase,
     texts: list[str],
     max_source_length: int | None,
     options: Mapping[str, Any],
 ) -> Iterator[Output]:
     inputs = _encode(tokenizer, texts, max_source_length).to(model.device)
-    with torch.inference_mode():
-        sequences = model.generate(**inputs, **options)  # (rows x returned, 1 + T)
-        returned = sequences.shape[0] // len(texts)
-        copied = copied_flags(model, sequences[::returned], **inputs)
+    sequences = _search(model, inputs, options)  # (rows x returned, 1 + T)
+    returned = sequences.shape[0] // len(texts)
+    copied = copied_flags(model, sequences[::returned], **inputs)
+    hidden = hidden_ids(tokenizer)
     for row, text in enumerate(texts):
         own = sequences[row * returned : (row + 1) * returned, 1:].tolist()
         words = [output_words(tokenizer, ids, text, max_source_length) for ids in own]
-        pieces = text_pieces(tokenizer, words[0])
-        shown = [flag for flag, id_ in zip(copied[row], own[0], strict=True) if _is_word(tokenizer, id_)]
-        yield Output([_joined(tokenizer, each).strip() for each in words], pieces, shown)
+        shown = [flag for flag, index in zip(copied[row], own[0], strict=True) if index not in hidden]
+        yield Output(
+            texts=[_joined(tokenizer, each).strip() for each in words],
+            pieces=text_pieces(tokenizer, words[0]),
+            copied=shown,
+        )
+
+
+@torch.inference_mode()
+def _search(model: Any, inputs: BatchEncoding, options: Mapping[str, Any]) -> Tensor:
+    # Any: the library's types for generate() fit none of its models.
+    return model.generate(**inputs, **options)
 
 
 def copied_flags(
-    model: PreTrainedModel, sequences: Tensor, input_ids: Tensor, attention_mask: Tensor
+    model: CopyNetForConditionalGeneration, sequences: Tensor, input_ids: Tensor, attention_mask: Tensor
 ) -> list[list[bool]]:
     """For each word after the start symbol: whether more than half of its probability came from the copy mode."""
-    if not getattr(model.config, "copies", False):
+    if not model.config.copies:
         return [[False] * (sequences.shape[1] - 1)] * sequences.shape[0]
-    trace = model.trace_copies(sequences, input_ids=input_ids, attention_mask=attention_mask)
+    trace: Any = model.trace_copies(sequences, input_ids=input_ids, attention_mask=attention_mask)
     return (trace.copied > 0.5).tolist()
 
 
 def copy_map(
-    model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, text: str, **generation: Any
+    model: CopyNetForConditionalGeneration, tokenizer: PreTrainedTokenizerBase, text: str, **generation: Any
 ) -> tuple[Tensor, list[str], list[str]]:
-    """For `plot_copy_heatmap`: where the output for one text was copied from, (T, S), its source's and its own words."""
+    """What `plot_copy_heatmap` wants: where one text's output was copied from, (T, S), and the words of both."""
     inputs = _encode(tokenizer, [text], None).to(model.device)
-    with torch.inference_mode():
-        sequences = model.generate(**inputs, num_return_sequences=1, **generation)
-        probs = model.trace_copies(sequences, **inputs).copy_probs[0]
-    ids = sequences[0, 1:].tolist()
-    shown = torch.tensor([_is_word(tokenizer, index) for index in ids], device=probs.device)
-    words = (output_words(tokenizer, row, text) for row in (inputs["input_ids"][0].tolist(), ids))
-    source, target = ([piece.strip() for piece in text_pieces(tokenizer, row)] for row in words)
-    return probs[shown].cpu(), source, target
+    sequences = _search(model, inputs, generation)
+    trace: Any = model.trace_copies(sequences[:1], **inputs)
+    ids, hidden = sequences[0, 1:].tolist(), hidden_ids(tokenizer)
+    shown = torch.tensor([index not in hidden for index in ids], device=sequences.device)
+    both = (output_words(tokenizer, row, text) for row in (inputs["input_ids"][0].tolist(), ids))
+    source, target = ([piece.strip() for piece in text_pieces(tokenizer, words)] for words in both)
+    return trace.copy_probs[0][shown].cpu(), source, target
 
 
-def _encode(
-    tokenizer: PreTrainedTokenizerBase, texts: list[str], max_source_length: int | None
-) -> BatchEncoding:
+def _encode(tokenizer: PreTrainedTokenizerBase, texts: list[str], max_source_length: int | None) -> BatchEncoding:
     return tokenizer(
         texts,
         padding=True,
@@ -160,18 +163,23 @@ def output_words(
     tokenizer: PreTrainedTokenizerBase, ids: Sequence[int], source: str, max_source_length: int | None = None
 ) -> list[str]:
     """The words of an output without special symbols, except `<unk>`; unseen ones from the source."""
+    first, hidden = len(tokenizer), hidden_ids(tokenizer)
     owners: list[str] = []
-    if isinstance(tokenizer, CopyNetTokenizer) and any(index >= len(tokenizer) for index in ids):
-        length = min(max_source_length or tokenizer.model_max_length, tokenizer.model_max_length)
-        owners = tokenizer.oov_words(source, length)
+    if isinstance(tokenizer, CopyNetTokenizer) and any(index >= first for index in ids):
+        owners = tokenizer.oov_words(source, max_source_length or tokenizer.model_max_length)
     words = []
     for index in ids:
-        if 0 <= index - len(tokenizer) < len(owners):
-            words.append(owners[index - len(tokenizer)])
-        elif _is_word(tokenizer, index):
-            unknown = index == tokenizer.unk_token_id or index >= len(tokenizer)
-            words.append(UNK if unknown else tokenizer.convert_ids_to_tokens(index))
+        if 0 <= index - first < len(owners):
+            words.append(owners[index - first])
+        elif index not in hidden:
+            unknown = index == tokenizer.unk_token_id or index >= first
+            words.append(UNK if unknown else str(tokenizer.convert_ids_to_tokens(index)))
     return words
+
+
+def hidden_ids(tokenizer: PreTrainedTokenizerBase) -> frozenset[int]:
+    """The special symbols that no reader wants to see: all of them but `<unk>`."""
+    return frozenset(tokenizer.all_special_ids) - {tokenizer.unk_token_id}
 
 
 def text_pieces(tokenizer: PreTrainedTokenizerBase, words: Sequence[str]) -> list[str]:
@@ -188,15 +196,11 @@ def _joined(tokenizer: PreTrainedTokenizerBase, words: Sequence[str]) -> str:
     return tokenizer.convert_tokens_to_string(list(words)) if words else ""
 
 
-def _is_word(tokenizer: PreTrainedTokenizerBase, index: int) -> bool:
-    return index == tokenizer.unk_token_id or index not in tokenizer.all_special_ids
-
-
 # ---- scores
 
 
 def evaluate_pairs(
-    model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, pairs: Dataset, **options: Any
+    model: CopyNetForConditionalGeneration, tokenizer: PreTrainedTokenizerBase, pairs: Dataset, **options: Any
 ) -> tuple[dict[str, Any], list[dict[str, Any]]]:
     """All scores of the pairs' outputs, and one record for each pair; `options` go to `generate_outputs`.
 

@@ -7,7 +7,9 @@ positions, T target steps, E embedding_size, H hidden_size, D = 2 · encoder_hid
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -38,7 +40,7 @@ class Memory(NamedTuple):
 
     def select(self, rows: Tensor) -> Memory:
         """The memory of the given rows."""
-        return Memory(*(None if field is None else field[rows] for field in self))
+        return Memory(*(None if field is None else field[rows] for field in self))  # type: ignore[arg-type]
 
 
 class DecoderState(NamedTuple):
@@ -54,15 +56,28 @@ class DecoderState(NamedTuple):
     coverage: Tensor | None
 
 
-class DecoderSteps(NamedTuple):
-    """What the decoder did at each of T steps; fields as in `DecoderState`, with a steps axis.
+def combined(states: Sequence[DecoderState], join: Callable[[Sequence[Tensor]], Tensor]) -> DecoderState:
+    """One state whose fields are the given states' fields, joined; a field that is None stays None."""
+    fields = (None if field[0] is None else join(field) for field in zip(*states, strict=True))
+    return DecoderState(*fields)  # type: ignore[arg-type]
 
-    readout: (B, T, H) r_t; attention: (B, T, S) a_tj or None.
+
+class DecoderSteps(NamedTuple):
+    """What the decoder did at each of T steps; the last three are those of `DecoderState`, with a steps axis.
+
+    readout: (B, T, H) r_t; attention: (B, T, S) a_tj or None. All stand side by side, because reentrant gradient
+    checkpointing hands on no gradient to a tensor inside another tuple.
     """
 
     readout: Tensor
-    states: DecoderState
     attention: Tensor | None
+    hidden: Tensor
+    copy_scores: Tensor | None
+    coverage: Tensor | None
+
+    @property
+    def states(self) -> DecoderState:
+        return DecoderState(self.hidden, self.copy_scores, self.coverage)
 
 
 class CopyNetEncoderLayer(nn.GRU, GradientCheckpointingLayer):
@@ -79,14 +94,15 @@ class CopyNetEncoderLayer(nn.GRU, GradientCheckpointingLayer):
     def forward(self, inputs: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:  # type: ignore[override]
         """From (B, S, input) and (B, S) bool to states (B, S, D), zero on padding, and last states (B, D)."""
         by_step, keep = inputs.transpose(0, 1), mask.t()[..., None]
-        forward_gates = nn.functional.linear(by_step, self.weight_ih_l0, self.bias_ih_l0)
-        backward_gates = nn.functional.linear(by_step, self.weight_ih_l0_reverse, self.bias_ih_l0_reverse)
+        (w_ih, w_hh, b_ih, b_hh), (w_ih_back, w_hh_back, b_ih_back, b_hh_back) = self.all_weights
+        forward_gates = nn.functional.linear(by_step, w_ih, b_ih)
+        backward_gates = nn.functional.linear(by_step, w_ih_back, b_ih_back)
         gru = FusedGRU.apply if self.use_fused and not torch.compiler.is_compiling() else gru_naive
         states = gru(
             torch.stack([forward_gates, backward_gates.flip(0)]),  # each direction in its own order
             torch.stack([keep, keep.flip(0)]),
-            torch.stack([self.weight_hh_l0, self.weight_hh_l0_reverse]).transpose(1, 2),
-            torch.stack([self.bias_hh_l0, self.bias_hh_l0_reverse])[:, None, :],
+            torch.stack([w_hh, w_hh_back]).transpose(1, 2),
+            torch.stack([b_hh, b_hh_back])[:, None, :],
         )
         last_hidden_state = torch.cat([states[0], states[1].flip(0)], dim=-1).transpose(0, 1)
         return last_hidden_state * mask[..., None], torch.cat([states[0, -1], states[1, -1]], dim=-1)
@@ -128,8 +144,9 @@ class CopyNetDecoder(GradientCheckpointingLayer):
         self.copy_proj = nn.Linear(config.memory_size, config.hidden_size, bias=False) if config.copies else None
         self.cell = nn.GRUCell(config.embedding_size + read, config.hidden_size)
         self.readout_proj = None
-        if list(config.readout) != ["state"]:
-            self.readout_proj = nn.Linear(sum(self.widths[part] for part in config.readout), config.hidden_size)
+        self.readout_parts = list(config.readout or ())
+        if self.readout_parts != ["state"]:
+            self.readout_proj = nn.Linear(sum(self.widths[part] for part in self.readout_parts), config.hidden_size)
         self.dropout = nn.Dropout(config.dropout)
 
     def remember(self, hidden_states: Tensor, mask: Tensor, ids: Tensor, final_state: Tensor) -> Memory:
@@ -161,21 +178,22 @@ class CopyNetDecoder(GradientCheckpointingLayer):
         keep: (B, T) bool; where false, the word is padding and the state stays as it was.
         """
         fused = self.config.use_fused and self.attention is not None and not torch.compiler.is_compiling()
-        if fused and torch.is_grad_enabled() and state is None and keep is None:
+        if fused and (self.training or torch.is_grad_enabled()) and state is None and keep is None:
             return self._fused(embeddings, matches, memory)
         state = self.initial_state(memory) if state is None else state
-        readouts, states, attentions = [], [], []
+        readouts: list[Tensor] = []
+        states: list[DecoderState] = []
+        attentions: list[Any] = []
         for t in range(embeddings.shape[1]):
             readout, new_state, attention = self.step(embeddings[:, t], matches[:, t], memory, state)
             if keep is not None:
-                new_state = _keep_where(keep[:, t], new_state, state)
+                new_state = combined([new_state, state], partial(_where, keep[:, t, None]))
             state = new_state
             readouts.append(readout)
             states.append(state)
             attentions.append(attention)
-        fields = [None if field[0] is None else torch.stack(field, dim=1) for field in zip(*states, strict=True)]
         attention = None if self.attention is None else torch.stack(attentions, dim=1)
-        return DecoderSteps(torch.stack(readouts, dim=1), DecoderState(*fields), attention)
+        return DecoderSteps(torch.stack(readouts, dim=1), attention, *combined(states, partial(torch.stack, dim=1)))
 
     def _fused(self, embeddings: Tensor, matches: Tensor, memory: Memory) -> DecoderSteps:
         """The same steps from s_0 on, by the loop whose gradient is written by hand."""
@@ -201,15 +219,15 @@ class CopyNetDecoder(GradientCheckpointingLayer):
             self.initial_state(memory).hidden,
             *self._loop_weights(parts, gate_inputs.dtype),
         )
-        state = DecoderState(states.transpose(0, 1), scores.transpose(0, 1) if self.config.copies else None, None)
-        return DecoderSteps(readout.transpose(0, 1), state, attention.transpose(0, 1))
+        copied = scores.transpose(0, 1) if self.config.copies else None
+        return DecoderSteps(readout.transpose(0, 1), attention.transpose(0, 1), states.transpose(0, 1), copied, None)
 
     def _readout_weights(self) -> dict[str, Tensor]:
         """The columns of the readout's weight by what they read; none where r_t = s_t."""
         if self.readout_proj is None:
             return {}
-        columns = self.readout_proj.weight.split([self.widths[part] for part in self.config.readout], dim=1)
-        return dict(zip(self.config.readout, columns, strict=True))
+        columns = self.readout_proj.weight.split([self.widths[part] for part in self.readout_parts], dim=1)
+        return dict(zip(self.readout_parts, columns, strict=True))
 
     def _loop_weights(self, parts: dict[str, Tensor], dtype: torch.dtype) -> DecoderWeights:
         """The weights stacked by what they are multiplied with, in the precision of the loop."""
@@ -229,14 +247,14 @@ class CopyNetDecoder(GradientCheckpointingLayer):
             reads=reads,
             readout=parts.get("state"),
         )
-        return DecoderWeights(*(None if weight is None else weight.to(dtype) for weight in weights))
+        return DecoderWeights(*(None if field is None else field.to(dtype) for field in weights))  # type: ignore[arg-type]
 
     def step(
         self, embedding: Tensor, matches: Tensor, memory: Memory, state: DecoderState
     ) -> tuple[Tensor, DecoderState, Tensor | None]:
         """One word: r_t (B, H), the new state, and a_t (B, S) or None."""
         parts = {"embedding": embedding}
-        if self.config.selective_read:  # ζ(y_{t-1}) = Σ_j ρ_tj h_j, Eq. 9
+        if self.config.selective_read and state.copy_scores is not None:  # ζ(y_{t-1}) = Σ_j ρ_tj h_j, Eq. 9
             rho = selective_read_weights(state.copy_scores, matches)
             parts["selective_read"] = _read(rho, memory.hidden_states)
         attention, coverage = None, None
@@ -251,7 +269,7 @@ class CopyNetDecoder(GradientCheckpointingLayer):
 
         readout = parts["state"]
         if self.readout_proj is not None:
-            readout = torch.tanh(self.readout_proj(torch.cat([parts[name] for name in self.config.readout], dim=-1)))
+            readout = torch.tanh(self.readout_proj(torch.cat([parts[name] for name in self.readout_parts], dim=-1)))
         readout = self.dropout(readout)
         scores = None
         if memory.copy_keys is not None:
@@ -264,6 +282,5 @@ def _read(weights: Tensor, hidden_states: Tensor) -> Tensor:
     return torch.bmm(weights[:, None, :], hidden_states)[:, 0]
 
 
-def _keep_where(keep: Tensor, new: DecoderState, old: DecoderState) -> DecoderState:
-    pairs = zip(new, old, strict=True)
-    return DecoderState(*(None if a is None else torch.where(keep[:, None], a, b) for a, b in pairs))
+def _where(condition: Tensor, pair: Sequence[Tensor]) -> Tensor:
+    return torch.where(condition, pair[0], pair[1])

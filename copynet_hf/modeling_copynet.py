@@ -28,7 +28,7 @@ from .copy_distribution import (
     target_matches,
 )
 from .generation_copynet import CopyNetCache, CopyNetGenerationMixin
-from .layers_copynet import CopyNetDecoder, CopyNetEncoderLayer, DecoderState, Memory
+from .layers_copynet import CopyNetDecoder, CopyNetEncoderLayer, DecoderState, DecoderSteps, Memory
 
 
 @dataclass
@@ -42,10 +42,12 @@ class CopyNetEncoderOutput(ModelOutput):
     hidden_states: embeddings (B, S, E), then each layer's states (B, S, D); on request.
     """
 
-    last_hidden_state: Tensor | None = None
-    final_state: Tensor | None = None
-    source_ids: Tensor | None = None
-    source_mask: Tensor | None = None
+    # The base class wants a default for every field; the encoder fills all but the last.
+
+    last_hidden_state: Tensor = None  # type: ignore[assignment]
+    final_state: Tensor = None  # type: ignore[assignment]
+    source_ids: Tensor = None  # type: ignore[assignment]
+    source_mask: Tensor = None  # type: ignore[assignment]
     hidden_states: tuple[Tensor, ...] | None = None
 
 
@@ -58,9 +60,9 @@ class CopyNetModelOutput(Seq2SeqModelOutput):
     """
 
     copy_scores: Tensor | None = None
-    encoder_final_state: Tensor | None = None
-    source_ids: Tensor | None = None
-    source_mask: Tensor | None = None
+    encoder_final_state: Tensor = None  # type: ignore[assignment]
+    source_ids: Tensor = None  # type: ignore[assignment]
+    source_mask: Tensor = None  # type: ignore[assignment]
 
 
 @dataclass
@@ -82,6 +84,18 @@ class CopyNetPreTrainedModel(PreTrainedModel):
     base_model_prefix = "model"
     supports_gradient_checkpointing = True
     _no_split_modules = ["CopyNetEncoderLayer", "CopyNetDecoder"]  # noqa: RUF012 - the base class's own type
+
+    def save_pretrained(self, *args: Any, **kwargs: Any) -> None:
+        """As in the library, which names the saved class alone in the config: both are named, for `AutoModel` and
+        `AutoModelForSeq2SeqLM` load the same weights."""
+        if self.is_remote_code():
+            module = __name__.rpartition(".")[2]
+            self.config.auto_map = {
+                **(getattr(self.config, "auto_map", None) or {}),
+                "AutoModel": f"{module}.CopyNetModel",
+                "AutoModelForSeq2SeqLM": f"{module}.CopyNetForConditionalGeneration",
+            }
+        super().save_pretrained(*args, **kwargs)
 
     @torch.no_grad()
     def _init_weights(self, module: nn.Module) -> None:
@@ -119,7 +133,7 @@ class CopyNetEncoder(CopyNetPreTrainedModel):
         return self.embed_tokens
 
     def set_input_embeddings(self, value: nn.Module) -> None:
-        self.embed_tokens = value
+        self.embed_tokens = value  # type: ignore[assignment]
 
     def embed(self, ids: Tensor) -> Tensor:
         """e(y) (…, E) of extended ids: a word outside the vocabulary has the embedding of UNK."""
@@ -150,7 +164,8 @@ class CopyNetEncoder(CopyNetPreTrainedModel):
         input_ids, mask = self._checked_source(input_ids, attention_mask, inputs_embeds)
         input_ids = fold_ids(input_ids, config.extended_vocab_size, config.unk_token_id)
         states = self.dropout(self.embed(input_ids) if inputs_embeds is None else inputs_embeds)
-        hidden_states, final_state = (states,), None
+        hidden_states: tuple[Tensor, ...] = (states,)
+        final_state = states
         for layer in self.layers:
             states, final_state = layer(states, mask)
             states = self.dropout(states)
@@ -202,7 +217,7 @@ class CopyNetModel(CopyNetPreTrainedModel):
         return self.encoder.embed_tokens
 
     def set_input_embeddings(self, value: nn.Module) -> None:
-        self.encoder.embed_tokens = value
+        self.encoder.embed_tokens = value  # type: ignore[assignment]
 
     def get_encoder(self, *args: Any, **kwargs: Any) -> CopyNetEncoder:
         return self.encoder
@@ -247,7 +262,7 @@ class CopyNetModel(CopyNetPreTrainedModel):
                 output_hidden_states=output_hidden_states,
                 return_dict=True,
             )
-        elif not isinstance(encoder_outputs, CopyNetEncoderOutput):
+        if not isinstance(encoder_outputs, CopyNetEncoderOutput):
             encoder_outputs = CopyNetEncoderOutput(*encoder_outputs)
 
         cache = self._checked_cache(past_key_values, _asked(use_cache, config.use_cache) and not self.training)
@@ -255,19 +270,20 @@ class CopyNetModel(CopyNetPreTrainedModel):
         words = fold_ids(decoder_input_ids, config.extended_vocab_size, config.unk_token_id)
         embeddings = self.dropout(self.encoder.embed(words))
         keep = None if decoder_attention_mask is None else decoder_attention_mask[:, -words.shape[1] :].bool()
-        steps = self.decoder(embeddings, target_matches(words, memory.ids, memory.mask), memory, state, keep)
+        matches = target_matches(words, memory.ids, memory.mask)
+        steps = DecoderSteps(*self.decoder(embeddings, matches, memory, state, keep))
         if cache is not None:
             cache.layer.record(steps.states, memory)
 
-        output_attentions = _asked(output_attentions, config.output_attentions) and steps.attention is not None
+        attention = steps.attention if _asked(output_attentions, config.output_attentions) else None
         output = CopyNetModelOutput(
             last_hidden_state=steps.readout,
-            past_key_values=cache,
-            decoder_hidden_states=(embeddings, steps.states.hidden) if output_hidden_states else None,
-            cross_attentions=(steps.attention[:, None],) if output_attentions else None,
+            past_key_values=cache,  # type: ignore[arg-type]
+            decoder_hidden_states=(embeddings, steps.hidden) if output_hidden_states else None,
+            cross_attentions=None if attention is None else (attention[:, None],),
             encoder_last_hidden_state=encoder_outputs.last_hidden_state,
             encoder_hidden_states=encoder_outputs.hidden_states,
-            copy_scores=steps.states.copy_scores,
+            copy_scores=steps.copy_scores,
             encoder_final_state=encoder_outputs.final_state,
             source_ids=memory.ids,
             source_mask=memory.mask,
@@ -311,7 +327,7 @@ class CopyNetForConditionalGeneration(CopyNetPreTrainedModel, CopyNetGenerationM
         self.lm_head = nn.Linear(config.embedding_size if tied else config.hidden_size, config.vocab_size, bias=False)
         self.post_init()
         # Our own field of the generation config; only one that is not derived from the model's config is saved.
-        self.generation_config.forbid_unk = False
+        self.generation_config.forbid_unk = False  # type: ignore[attr-defined]
         self.generation_config._from_model_config = False
 
     def get_encoder(self, *args: Any, **kwargs: Any) -> CopyNetEncoder:
@@ -320,7 +336,7 @@ class CopyNetForConditionalGeneration(CopyNetPreTrainedModel, CopyNetGenerationM
     def get_output_embeddings(self) -> nn.Module:
         return self.lm_head
 
-    def set_output_embeddings(self, new_embeddings: nn.Module) -> None:
+    def set_output_embeddings(self, new_embeddings: nn.Linear) -> None:
         self.lm_head = new_embeddings
 
     def prepare_decoder_input_ids_from_labels(self, labels: Tensor) -> Tensor:
@@ -437,8 +453,8 @@ def _gate_by_gate(parameter: Tensor, make: Any) -> Tensor:
     return torch.cat(gates).to(parameter.dtype)
 
 
-def _asked(value: bool | None, default: bool) -> bool:
-    return default if value is None else value
+def _asked(value: bool | None, default: bool | None) -> bool:
+    return bool(default if value is None else value)
 
 
 __all__ = ["CopyNetForConditionalGeneration", "CopyNetModel", "CopyNetPreTrainedModel"]

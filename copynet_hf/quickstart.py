@@ -7,7 +7,9 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from contextlib import redirect_stdout
 from hashlib import sha256
+from io import StringIO
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -17,7 +19,6 @@ from datasets import Dataset
 from transformers import (
     AutoModelForSeq2SeqLM,
     AutoTokenizer,
-    PreTrainedModel,
     PreTrainedTokenizerBase,
     Seq2SeqTrainingArguments,
     set_seed,
@@ -25,12 +26,13 @@ from transformers import (
 from transformers.utils import logging
 
 from .arguments import DataArguments, TokenizerArguments
+from .building import build_config, set_decoding, train_tokenizer
 from .data import quickstart_pairs
 from .inference import copy_map, evaluate_pairs, generate_outputs
 from .modeling_copynet import CopyNetForConditionalGeneration
 from .tokenization_copynet import CopyNetTokenizer
-from .training import TRAINING_DEFAULTS, build_config, make_trainer, train_tokenizer
-from .visualization import highlight_copies, plot_copy_heatmap
+from .training import TRAINING_DEFAULTS, make_trainer
+from .visualization import Style, highlight_copies, plot_copy_heatmap
 
 MARKER = "quickstart.json"  # says that a folder is ours, and which model we put there
 PICTURE = "copies.png"
@@ -44,7 +46,7 @@ T = TypeVar("T")
 def run_quickstart(
     output_dir: str | Path = "copynet-quickstart",
     seed: int = 0,
-    threads: int | None = None,
+    threads: int = 1,
     *,
     train_pairs: int = 4000,
     test_pairs: int = 500,
@@ -57,12 +59,10 @@ def run_quickstart(
     """
     start = time.perf_counter()
     folder = _own_folder(Path(output_dir))
-    torch.set_num_threads(threads or min(4, torch.get_num_threads()))
+    torch.set_num_threads(threads)
     train = Dataset.from_list(quickstart_pairs("train", train_pairs, seed))
     test = Dataset.from_list(quickstart_pairs("test", test_pairs, seed))
-    print(
-        f"{train_pairs} requests to learn from, {test_pairs} with new names, numbers and files to be tested on."
-    )
+    print(f"{train_pairs} requests to learn from, {test_pairs} with new names, numbers and files to be tested on.")
     model, tokenizer = train_quickstart(train, seed, epochs)
     scores = _score(model, tokenizer, test)
     _show_outputs(model, tokenizer, test)
@@ -81,11 +81,9 @@ def train_quickstart(
 ) -> tuple[CopyNetForConditionalGeneration, CopyNetTokenizer]:
     """A small CopyNet for the quickstart's pairs; a progress bar on stderr, nothing else."""
     set_seed(seed)
-    tokenizer = train_tokenizer(
-        train, TokenizerArguments(segmenter="whitespace"), None, MAX_LENGTHS.max_source_length
-    )
+    tokenizer = train_tokenizer(train, TokenizerArguments(segmenter="whitespace"), None, MAX_LENGTHS.max_source_length)
     model = CopyNetForConditionalGeneration(build_config(tokenizer))
-    model.generation_config.update(max_new_tokens=MAX_LENGTHS.max_target_length, forbid_unk=True)
+    set_decoding(model, num_beams=1, forbid_unk=True, max_new_tokens=MAX_LENGTHS.max_target_length)
     print(
         f"Training a CopyNet of {model.num_parameters():,} parameters that knows {len(tokenizer)} words; "
         "all others it can only copy."
@@ -99,27 +97,25 @@ def train_quickstart(
             "logging_strategy": "no",
         }
         training = Seq2SeqTrainingArguments(output_dir=scratch, **settings)
-        _without_bars(make_trainer, model, tokenizer, {"train": train}, training, MAX_LENGTHS).train()
+        trainer = _without_bars(make_trainer, model, tokenizer, {"train": train}, training, MAX_LENGTHS)
+        with redirect_stdout(StringIO()):  # the Trainer prints its figures as a Python dict
+            trainer.train()
     return model.eval(), tokenizer
 
 
-def _score(model: PreTrainedModel, tokenizer: CopyNetTokenizer, test: Dataset) -> dict[str, Any]:
+def _score(model: CopyNetForConditionalGeneration, tokenizer: CopyNetTokenizer, test: Dataset) -> dict[str, Any]:
     scores, _ = evaluate_pairs(model, tokenizer, test)
     unseen = [len(tokenizer.oov_words(text)) for text in test["text"]]
     scores["fewest_unseen_words"] = min(unseen)
-    print(
-        f"\nOn {len(test)} held-out requests, each with at least {min(unseen)} word(s) never seen in training:"
-    )
+    print(f"\nOn {len(test)} held-out requests, each with at least {min(unseen)} word(s) never seen in training:")
     print(f"  exact match  {scores['exact_match']:5.1f} %")
     if scores["oov_recall"] is not None:
-        print(
-            f"  OOV recall   {scores['oov_recall']:5.1f} %   of the unseen words that belong into the answer"
-        )
+        print(f"  OOV recall   {scores['oov_recall']:5.1f} %   of the unseen words that belong into the answer")
     return scores
 
 
-def _show_outputs(model: PreTrainedModel, tokenizer: CopyNetTokenizer, test: Dataset) -> None:
-    style = "ansi" if sys.stdout.isatty() else "plain"
+def _show_outputs(model: CopyNetForConditionalGeneration, tokenizer: CopyNetTokenizer, test: Dataset) -> None:
+    style: Style = "ansi" if sys.stdout.isatty() else "plain"
     texts = list(test["text"][:SHOWN])
     print(f"\nCopied words {'in colour' if style == 'ansi' else 'in [brackets]'}:")
     for text, output in zip(texts, generate_outputs(model, tokenizer, texts), strict=True):
@@ -127,7 +123,7 @@ def _show_outputs(model: PreTrainedModel, tokenizer: CopyNetTokenizer, test: Dat
         print(f"  {text}\n    -> {answer}")
 
 
-def _save(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, folder: Path, seed: int) -> None:
+def _save(model: CopyNetForConditionalGeneration, tokenizer: PreTrainedTokenizerBase, folder: Path, seed: int) -> None:
     _without_bars(model.save_pretrained, folder)
     tokenizer.save_pretrained(folder)
     marker = {"made_by": "copynet-hf quickstart", "seed": seed, "sha256": _digest(folder / WEIGHTS)}
@@ -135,7 +131,7 @@ def _save(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, folder: Pa
 
 
 def _load_again(
-    model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, folder: Path, test: Dataset
+    model: CopyNetForConditionalGeneration, tokenizer: PreTrainedTokenizerBase, folder: Path, test: Dataset
 ) -> None:
     """Shows that the saved model answers as the one in memory does.
 
@@ -143,20 +139,16 @@ def _load_again(
         RuntimeError: it does not.
     """
     texts = list(test["text"])
-    loaded = _without_bars(AutoModelForSeq2SeqLM.from_pretrained, folder).to(model.device).eval()
-    again = generate_outputs(loaded, AutoTokenizer.from_pretrained(folder), texts)
-    differing = sum(
-        new != old for new, old in zip(again, generate_outputs(model, tokenizer, texts), strict=True)
-    )
+    loaded: Any = _without_bars(AutoModelForSeq2SeqLM.from_pretrained, folder)
+    again = generate_outputs(loaded.to(model.device), AutoTokenizer.from_pretrained(folder), texts)
+    differing = sum(new != old for new, old in zip(again, generate_outputs(model, tokenizer, texts), strict=True))
     if differing:
         raise RuntimeError(f"{differing} of {len(texts)} outputs differ after loading {folder} again")
-    print(
-        f"\nSaved in {folder}. Loaded with AutoModelForSeq2SeqLM and AutoTokenizer: the same {len(texts)} outputs."
-    )
+    print(f"\nSaved in {folder}. Loaded with AutoModelForSeq2SeqLM and AutoTokenizer: the same {len(texts)} outputs.")
 
 
 def _draw(
-    model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, pair: dict[str, str], path: Path
+    model: CopyNetForConditionalGeneration, tokenizer: PreTrainedTokenizerBase, pair: dict[str, str], path: Path
 ) -> None:
     copy_probs, source, target = copy_map(model, tokenizer, pair["text"])
     plot_copy_heatmap(copy_probs, source, target, path)
@@ -184,9 +176,7 @@ def _own_folder(folder: Path) -> Path:
             )
         folder.mkdir(parents=True, exist_ok=True)
         marker.write_text("{}\n", encoding="utf-8")
-    elif weights.exists() and json.loads(marker.read_text(encoding="utf-8")).get("sha256") != _digest(
-        weights
-    ):
+    elif weights.exists() and json.loads(marker.read_text(encoding="utf-8")).get("sha256") != _digest(weights):
         raise ValueError(
             f"--output_dir {folder} holds another model than the quickstart put there: give another folder"
         )

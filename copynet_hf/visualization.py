@@ -88,7 +88,7 @@ def plot_copy_heatmap(
     FigureCanvasAgg(figure)
     axes = figure.add_subplot()
     image = axes.imshow(probs[:steps, :positions], cmap="Blues", vmin=0.0, vmax=1.0, aspect="auto")
-    text = {"family": fonts_for([*source_words, *target_words]), "parse_math": False}
+    text: dict[str, Any] = {"family": fonts_for([*source_words, *target_words]), "parse_math": False}
     axes.set_xticks(range(positions), source_words, rotation=60, ha="right", rotation_mode="anchor", **text)
     axes.set_yticks(range(steps), target_words, **text)
     axes.set_xticks(np.arange(0.5, positions - 1), minor=True)

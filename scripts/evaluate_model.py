@@ -1,4 +1,4 @@
-"""The same as `copynet-hf evaluate`."""
+"""The same as `copynet-hf evaluate`. Not called evaluate.py, which would hide the package of that name."""
 
 import sys
 

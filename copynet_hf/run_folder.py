@@ -1,0 +1,60 @@
+"""The folder that a training run writes to: never over another model, and resumed where it stopped."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+RESULT_FILES = ("config.json", "model.safetensors", "tokenizer_config.json", "generation_config.json")
+
+
+def checked_output_dir(output_dir: str | None, overwrite: bool, resumes: bool) -> Path:
+    """`output_dir`, unless writing there would destroy something.
+
+    Raises:
+        ValueError: none given, a file, or a folder with a model or an unfinished run in it.
+    """
+    if not output_dir:
+        raise ValueError("no --output_dir: give a folder for the model")
+    folder = Path(output_dir)
+    if folder.exists() and not folder.is_dir():
+        raise ValueError(f"output_dir {folder} is a file: give a folder")
+    if overwrite or resumes:
+        return folder
+    held = [name for name in RESULT_FILES if (folder / name).exists()]
+    if held:
+        raise ValueError(
+            f"output_dir {folder} already holds a model ({held[0]}): give another folder, or --overwrite_output_dir"
+        )
+    if checkpoints := checkpoints_of(folder):
+        raise ValueError(
+            f"output_dir {folder} holds an unfinished run: continue it with --resume_from_checkpoint "
+            f"{checkpoints[-1]}, or start anew with --overwrite_output_dir"
+        )
+    return folder
+
+
+def checkpoints_of(folder: Path) -> list[Path]:
+    """The Trainer's checkpoints in a folder, oldest first."""
+    found = [path.parent for path in folder.glob("checkpoint-*/trainer_state.json")]
+    return sorted(found, key=lambda path: int(path.name.rpartition("-")[2]))
+
+
+def resume_point(asked: str | bool | None, output_dir: Path) -> str | None:
+    """The checkpoint to go on from: the one that is named, or the last one for "True"."""
+    if not asked or str(asked).lower() == "false":
+        return None
+    if str(asked).lower() != "true":
+        if not (Path(str(asked)) / "trainer_state.json").is_file():
+            raise ValueError(f"--resume_from_checkpoint {asked} is no checkpoint of the Trainer")
+        return str(asked)
+    checkpoints = checkpoints_of(output_dir)
+    if not checkpoints:
+        raise ValueError(f"--resume_from_checkpoint: {output_dir} holds no checkpoint; leave it out to start anew")
+    return str(checkpoints[-1])
+
+
+def remove_checkpoints(folder: Path) -> None:
+    """Deletes the checkpoints of an earlier run, which would mix with those of the next."""
+    for checkpoint in checkpoints_of(folder):
+        shutil.rmtree(checkpoint)

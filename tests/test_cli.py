@@ -1,0 +1,264 @@
+"""The commands, as a shell runs them: what they write and print, and what they say to bad input."""
+
+from __future__ import annotations
+
+import dataclasses
+import io
+import json
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
+
+from copynet_hf.arguments import ModelArguments, TokenizerArguments, read_arguments
+from copynet_hf.cli import main
+from copynet_hf.configuration_copynet import CopyNetConfig
+from copynet_hf.data import quickstart_pairs
+
+SMALL = "--hidden_size 32 --encoder_hidden_size 16 --embedding_size 16 --attention_size 16 --num_beams 2".split()
+
+
+def write_pairs(path: Path, pairs: Sequence[dict[str, str]]) -> Path:
+    path.write_text("".join(json.dumps({"id": f"n{i}"} | pair) + "\n" for i, pair in enumerate(pairs)), encoding="utf-8")
+    return path
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Three files of pairs and a model trained on them by the command."""
+    folder = tmp_path_factory.mktemp("cli")
+    for split, count in {"train": 96, "validation": 24, "test": 24}.items():
+        write_pairs(folder / f"{split}.jsonl", quickstart_pairs(split, count))
+    files = [f"--{split}_file={folder / split}.jsonl" for split in ("train", "validation", "test")]
+    assert main(["train", *files, f"--output_dir={folder / 'model'}", "--num_train_epochs=2", *SMALL]) == 0
+    return folder
+
+
+def refused(capsys: pytest.CaptureFixture[str], *argv: str) -> str:
+    """The one line that a command says when it refuses to work."""
+    capsys.readouterr()
+    assert main(argv) == 2
+    lines = capsys.readouterr().err.strip().splitlines()
+    assert lines[-1].startswith(f"copynet-hf {argv[0]}: ")
+    assert not any("Traceback" in line for line in lines)
+    return lines[-1]
+
+
+# ---- train
+
+
+def test_train_writes_a_model_that_the_auto_classes_load(folder: Path) -> None:
+    model = AutoModelForSeq2SeqLM.from_pretrained(folder / "model")
+    tokenizer = AutoTokenizer.from_pretrained(folder / "model")
+    assert len(tokenizer) == model.config.vocab_size
+    assert tokenizer.max_source_oov == model.config.max_source_oov
+    assert (model.generation_config.num_beams, model.generation_config.forbid_unk) == (2, True)
+    assert tokenizer.segmenter == "word_punct"
+
+
+def test_train_writes_its_figures(folder: Path) -> None:
+    model = folder / "model"
+    figures = json.loads((model / "all_results.json").read_text())
+    assert {"train_loss", "eval_loss", "test_exact_match", "epoch"} <= figures.keys()
+    assert (model / "trainer_state.json").exists()
+    assert len((model / "test_predictions.jsonl").read_text(encoding="utf-8").splitlines()) == 24
+
+
+def test_train_never_writes_over_a_finished_model(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    before = (folder / "model" / "model.safetensors").read_bytes()
+    again = ["train", f"--train_file={folder}/train.jsonl", f"--output_dir={folder}/model", "--max_steps=1", *SMALL]
+    said = refused(capsys, *again)
+    assert "already holds a model" in said
+    assert "--overwrite_output_dir" in said
+    assert (folder / "model" / "model.safetensors").read_bytes() == before
+
+
+def test_train_says_how_to_resume_and_resumes(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "out"
+    run = ["train", f"--train_file={folder}/train.jsonl", f"--output_dir={out}", "--save_strategy=steps", *SMALL]
+    assert main([*run, "--max_steps=2", "--save_steps=1"]) == 0
+    for path in out.iterdir():  # as a run that was stopped leaves it
+        if path.is_file():
+            path.unlink()
+    said = refused(capsys, *run, "--max_steps=4")
+    assert f"--resume_from_checkpoint {out / 'checkpoint-2'}" in said
+    assert main([*run, "--max_steps=4", "--resume_from_checkpoint=True"]) == 0
+    steps = [entry["step"] for entry in json.loads((out / "trainer_state.json").read_text())["log_history"]]
+    assert steps[-1] == 4
+    said = refused(capsys, *run, "--max_steps=9", "--resume_from_checkpoint=True", "--tie_word_embeddings")
+    assert "--tie_word_embeddings" in said
+
+
+def test_overwrite_output_dir_starts_anew(folder: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    run = ["train", f"--train_file={folder}/train.jsonl", f"--output_dir={out}", *SMALL]
+    assert main([*run, "--max_steps=3"]) == 0
+    assert main([*run, "--max_steps=1", "--overwrite_output_dir"]) == 0
+    assert [path.name for path in out.glob("checkpoint-*")] == ["checkpoint-1"]
+
+
+@pytest.mark.parametrize("suffix", [".json", ".yaml"])
+def test_a_file_may_hold_the_arguments(folder: Path, tmp_path: Path, suffix: str) -> None:
+    settings = {
+        "train_file": str(folder / "train.jsonl"),
+        "output_dir": str(tmp_path / "out"),
+        "learning_rate": "2e-3",
+        "max_steps": 1,
+        "readout": ["state", "context"],
+        "hidden_size": 8,
+        "attention": True,
+    }
+    path = tmp_path / f"run{suffix}"
+    lines = [f"{name}: {value}" for name, value in settings.items()]
+    path.write_text(json.dumps(settings) if suffix == ".json" else "\n".join(lines))
+    assert main(["train", str(path), "--hidden_size=16"]) == 0
+    config = CopyNetConfig.from_pretrained(tmp_path / "out")
+    assert (config.hidden_size, config.readout) == (16, ["state", "context"])
+
+
+def test_every_config_field_is_an_argument_or_follows_from_the_tokenizer() -> None:
+    arguments = {entry.name for kind in (ModelArguments, TokenizerArguments) for entry in dataclasses.fields(kind)}
+    own = {name for name in CopyNetConfig.__annotations__ if not name.endswith("token_id")}
+    assert own - arguments == {"use_cache", "is_encoder_decoder"}
+
+
+def test_only_what_was_said_is_read() -> None:
+    said = read_arguments([ModelArguments], ["--dropout", "0.3", "--attention", "False", "--use_coverage"], "x")
+    assert said == {"dropout": 0.3, "attention": False, "use_coverage": True}
+
+
+# ---- evaluate
+
+
+def test_evaluate_prints_one_json_object_and_nothing_else(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    capsys.readouterr()
+    predictions = tmp_path / "deep" / "predictions.jsonl"
+    asked = f"--model={folder}/model --test_file={folder}/test.jsonl --num_beams=3 --num_return_sequences=3"
+    assert main(["evaluate", *asked.split(), f"--output_file={predictions}", "--batch_size=5"]) == 0
+    scores = json.loads(capsys.readouterr().out)
+    names = "exact_match exact_match_top_3 rouge1 rouge2 rougeL bleu oov_recall unk_rate copied_fraction seconds"
+    assert {*names.split(), "examples"} <= scores.keys()
+    assert scores["examples"] == 24
+    rows = [json.loads(line) for line in predictions.read_text(encoding="utf-8").splitlines()]
+    assert [(row["id"], row["text"], row["reference"]) for row in rows] == [
+        (f"n{i}", pair["text"], pair["summary"]) for i, pair in enumerate(quickstart_pairs("test", 24))
+    ]
+    for row in rows:
+        assert len(row["predictions"]) == 3
+        assert row["predictions"][0] == row["prediction"] == "".join(row["words"]).strip()
+        assert len(row["copied"]) == len(row["words"])
+
+
+def test_evaluate_in_bfloat16(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    capsys.readouterr()
+    asked = f"--model={folder}/model --test_file={folder}/test.jsonl --bf16 --num_beams=1 --max_eval_samples=4"
+    assert main(["evaluate", *asked.split()]) == 0
+    assert json.loads(capsys.readouterr().out)["examples"] == 4
+
+
+# ---- generate
+
+
+def test_generate_answers_line_by_line(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    texts = [pair["text"] for pair in quickstart_pairs("test", 3)]
+    capsys.readouterr()
+    monkeypatch.setattr(sys, "stdin", io.StringIO(f"{texts[0]}\n\n{texts[1]}\n{texts[2]}\n"))
+    assert main(["generate", f"--model={folder}/model", "--batch_size=3"]) == 0
+    lines = capsys.readouterr().out.split("\n")
+    assert len(lines) == 5
+    assert lines[1] == ""
+    assert main(["generate", f"--model={folder}/model", "--text", *texts]) == 0
+    assert capsys.readouterr().out.split("\n") == [lines[0], *lines[2:]]
+
+
+def test_generate_marks_copied_words_and_changes_nothing_else(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    texts = [pair["text"] for pair in quickstart_pairs("test", 8)]
+    capsys.readouterr()
+    asked = ["generate", f"--model={folder}/model", "--text", *texts]
+    assert main(asked) == 0
+    plain = capsys.readouterr().out
+    assert main([*asked, "--show_copies"]) == 0
+    assert capsys.readouterr().out.replace("[", "").replace("]", "") == plain
+
+
+# ---- bad input
+
+
+@pytest.mark.parametrize(
+    ("argv", "thing"),
+    [
+        ("train --output_dir x", "--train_file"),
+        ("train --train_file {folder}/train.jsonl", "--output_dir"),
+        ("train --train_file {folder}/train.jsonl --output_dir {folder}/train.jsonl", "is a file"),
+        ("train --train_file {folder}/none.jsonl --output_dir {folder}/x", "none.jsonl"),
+        ("train --train_file {folder}/empty.jsonl --output_dir {folder}/x", "empty.jsonl"),
+        ("train --train_file {folder}/cut.jsonl --output_dir {folder}/x", "cut.jsonl"),
+        ("train --train_file {folder}/train.jsonl --output_dir {folder}/x --text_column body", "'body'"),
+        ("train --train_file {folder}/train.jsonl --output_dir {folder}/x --max_source_length -3", "--max_source_length -3"),
+        ("train --train_file {folder}/train.jsonl --output_dir {folder}/x --preset huge", "lcsts_char"),
+        ("train --train_file {folder}/train.jsonl --output_dir {folder}/x --segmenter bytes", "word_punct"),
+        ("train --train_file {folder}/train.jsonl --output_dir {folder}/x --hidden_size 0", "hidden_size=0"),
+        ("train --train_file {folder}/train.jsonl --output_dir {folder}/x --hiden_size 3", "--hiden_size"),
+        ("train --train_file {folder}/train.jsonl --output_dir {folder}/x --dropout much", "much"),
+        ("train --train_file {folder}/train.jsonl --output_dir {folder}/x --streaming", "--max_steps"),
+        ("train --train_file {folder}/train.jsonl --output_dir {folder}/x --resume_from_checkpoint True", "no checkpoint"),
+        ("train --train_file {folder}/train.jsonl --output_dir {folder}/x --predict_with_generate "
+         "--train_sampling_strategy group_by_length", "group_by_length"),
+        ("evaluate --test_file {folder}/test.jsonl", "--model"),
+        ("evaluate --model {folder}/model", "--test_file"),
+        ("evaluate --model {folder} --test_file {folder}/test.jsonl", "holds no model"),
+        ("evaluate --model {folder}/model --test_file {folder}/test.jsonl --num_beams 0", "--num_beams 0"),
+        ("generate --model {folder}/nothing --text a", "no such folder"),
+        ("generate --model {folder}/model --text a --max_target_length -1", "--max_target_length -1"),
+        ("quickstart --output_dir {folder}", "did not make"),
+    ],
+)  # fmt: skip
+def test_bad_input_is_refused_in_one_line_that_names_it(
+    folder: Path, capsys: pytest.CaptureFixture[str], argv: str, thing: str
+) -> None:
+    (folder / "empty.jsonl").write_text("")
+    (folder / "cut.jsonl").write_text('{"text": "a b", "summ')
+    before = sorted(folder.rglob("*"))
+    assert thing in refused(capsys, *argv.format(folder=folder).split())
+    assert sorted(folder.rglob("*")) == before
+
+
+def test_a_tokenizer_of_another_model_is_refused(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    mixed = tmp_path / "mixed"
+    AutoModelForSeq2SeqLM.from_pretrained(folder / "model").save_pretrained(mixed)
+    tokenizer = AutoTokenizer.from_pretrained(folder / "model")
+    tokenizer.add_tokens(["unheard"])
+    tokenizer.save_pretrained(mixed)
+    said = refused(capsys, "generate", f"--model={mixed}", "--text", "a")
+    assert str(len(tokenizer)) in said
+    assert str(len(tokenizer) - 1) in said
+
+
+def test_no_command_and_an_unknown_one(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([]) == 0
+    assert "quickstart" in capsys.readouterr().out
+    assert main(["trian"]) == 2
+    assert "trian" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("script", "command"), [("train", "train"), ("evaluate_model", "evaluate"), ("generate", "generate")]
+)
+def test_a_script_is_the_command(script: str, command: str) -> None:
+    path = Path(__file__).parents[1] / "scripts" / f"{script}.py"
+    done = subprocess.run([sys.executable, path, "--no_such"], capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert f"copynet-hf {command}: unrecognized arguments: --no_such" in done.stderr

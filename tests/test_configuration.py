@@ -1,0 +1,68 @@
+"""The config: the paper's sizes, defaults that follow from other fields, and refusals that say what to change."""
+
+from __future__ import annotations
+
+import pytest
+
+from copynet_hf import CopyNetConfig, CopyNetTokenizer
+
+
+def test_the_presets_have_the_papers_sizes():
+    synthetic, char, word = CopyNetConfig.synthetic(), CopyNetConfig.lcsts_char(), CopyNetConfig.lcsts_word()
+    assert (synthetic.embedding_size, synthetic.hidden_size, synthetic.encoder_hidden_size) == (150, 300, 300)
+    assert (char.vocab_size, char.embedding_size, char.hidden_size) == (3_000, 350, 500)
+    assert (word.vocab_size, word.embedding_size, word.hidden_size) == (10_000, 350, 500)
+    assert CopyNetConfig.lcsts_char(dropout=0.3, hidden_size=64).hidden_size == 64
+
+
+def test_special_ids_default_to_0_1_2_3():
+    config = CopyNetConfig()
+    ids = (config.pad_token_id, config.bos_token_id, config.eos_token_id, config.unk_token_id)
+    assert ids == (0, 1, 2, 3)
+    assert config.decoder_start_token_id == 1
+
+
+def test_what_is_left_open_follows_the_copy_mechanism():
+    copying, plain = CopyNetConfig(), CopyNetConfig(copy_mechanism="none")
+    assert copying.selective_read
+    assert copying.readout == ["state", "context", "embedding", "selective_read"]
+    assert not plain.selective_read
+    assert plain.readout == ["state", "context", "embedding"]
+    assert CopyNetConfig(selective_read=False).readout == ["state", "context", "embedding"]
+
+
+def test_saved_and_loaded_it_is_the_same(tmp_path):
+    for config in (CopyNetConfig.lcsts_char(use_coverage=True), CopyNetConfig(copy_mechanism="none", attention=False)):
+        config.save_pretrained(tmp_path)
+        assert CopyNetConfig.from_pretrained(tmp_path).to_dict() == config.to_dict()
+
+
+REFUSALS = {
+    "hidden_size": ({"hidden_size": 0}, "hidden_size=0 must be a whole number of at least 1"),
+    "vocab_size": ({"vocab_size": "3000"}, "vocab_size='3000' must be a whole number"),
+    "layers": ({"num_hidden_layers": 1.5}, "num_hidden_layers=1.5 must be a whole number"),
+    "slots": ({"max_source_oov": -1}, "max_source_oov=-1 must be a whole number of at least 0"),
+    "dropout": ({"dropout": 1.0}, "dropout=1.0 must be at least 0 and below 1"),
+    "mechanism": ({"copy_mechanism": "pointer"}, "copy_mechanism='pointer' is unknown"),
+    "selective_read": ({"copy_mechanism": "none", "selective_read": True}, "leave selective_read out"),
+    "coverage": ({"attention": False, "use_coverage": True}, "set attention=True"),
+    "readout_without_state": ({"readout": ["context"]}, "must hold 'state'"),
+    "readout_twice": ({"readout": ["state", "state"]}, "once each"),
+    "readout_unknown": ({"readout": ["state", "magic"]}, "must hold 'state' and may hold"),
+    "readout_unavailable": ({"readout": ["state", "selective_read"], "selective_read": False}, "selective_read"),
+    "special_id": ({"vocab_size": 3}, "unk_token_id=3 lies outside the vocabulary of 3"),
+    "no_start": ({"decoder_start_token_id": None}, "decoder_start_token_id and pad_token_id must be given"),
+}
+
+
+@pytest.mark.parametrize(("fields", "message"), REFUSALS.values(), ids=REFUSALS)
+def test_values_that_make_no_sense_are_refused_with_the_mend(fields, message):
+    with pytest.raises(ValueError, match=message):
+        CopyNetConfig(**fields)
+
+
+def test_a_config_for_a_tokenizer_agrees_with_it():
+    tokenizer = CopyNetTokenizer.train_from_iterator(["a b c a"], 7, segmenter="whitespace", max_source_oov=5)
+    config = CopyNetConfig.for_tokenizer(tokenizer, hidden_size=8)
+    assert (config.vocab_size, config.max_source_oov, config.hidden_size) == (len(tokenizer), 5, 8)
+    assert config.extended_vocab_size == 12

@@ -1,0 +1,97 @@
+"""Heatmap and marks: what is drawn and written, and that nothing of the text is lost or interpreted."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import warnings
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from copynet_hf import highlight_copies, plot_copy_heatmap
+from copynet_hf.visualization import MARKS, fonts_for
+
+
+def test_a_stretch_of_copied_words_is_marked_as_one() -> None:
+    words, copied = ["call", "Ann", "Lee", "at", "9:15"], [False, True, True, False, True]
+    assert highlight_copies(words, copied, "plain") == "call [Ann Lee] at [9:15]"
+    assert highlight_copies(words, copied, "ansi") == "call \x1b[1;32mAnn Lee\x1b[0m at \x1b[1;32m9:15\x1b[0m"
+
+
+def test_marks_stand_at_the_word_not_at_the_space_before_it() -> None:
+    assert highlight_copies(["call", " Ann", "!"], [False, True, False], "plain", separator="") == "call [Ann]!"
+    assert highlight_copies(list("问华为"), [False, True, True], "plain", separator="") == "问[华为]"
+
+
+def test_html_is_escaped() -> None:
+    marked = highlight_copies(["<b>", "a&b"], [True, False], "html")
+    assert marked == "<mark>&lt;b&gt;</mark> a&amp;b"
+
+
+@given(st.lists(st.tuples(st.text("ab ", max_size=3), st.booleans()), max_size=6), st.sampled_from(["ansi", "plain"]))
+def test_without_its_marks_the_text_is_as_it_was(pairs: list[tuple[str, bool]], style: str) -> None:
+    words, copied = [word for word, _ in pairs], [flag for _, flag in pairs]
+    marked = highlight_copies(words, copied, style)
+    for mark in MARKS[style]:
+        marked = marked.replace(mark, "")
+    assert marked == " ".join(words)
+
+
+def test_flags_that_do_not_match_and_unknown_styles_are_refused() -> None:
+    with pytest.raises(ValueError, match="2 words, but 1 flags"):
+        highlight_copies(["a", "b"], [True])
+    with pytest.raises(ValueError, match="latex"):
+        highlight_copies(["a"], [True], "latex")
+
+
+def test_heatmap_has_the_source_across_and_the_steps_down(tmp_path: Path) -> None:
+    probs = torch.rand(4, 5)
+    path = tmp_path / "map.png"
+    figure = plot_copy_heatmap(probs, ["a", "b", "$c$"], ["x", "y_1"], path)
+    axes = figure.axes[0]
+    np.testing.assert_allclose(axes.images[0].get_array(), probs[:2, :3])
+    assert [label.get_text() for label in axes.get_xticklabels()] == ["a", "b", "$c$"]
+    assert [label.get_text() for label in axes.get_yticklabels()] == ["x", "y_1"]
+    assert path.read_bytes().startswith(b"\x89PNG")
+
+
+def test_heatmap_takes_bfloat16_and_lists() -> None:
+    for probs in (torch.ones(1, 2, dtype=torch.bfloat16), [[1.0, 1.0]]):
+        assert plot_copy_heatmap(probs, ["a", "b"], ["x"]).axes[0].images[0].get_array().shape == (1, 2)
+
+
+@pytest.mark.parametrize(("source", "target"), [(["a"] * 3, ["x"]), (["a"], ["x"] * 2), ([], ["x"]), (["a"], [])])
+def test_probabilities_for_other_words_are_refused(source: list[str], target: list[str]) -> None:
+    with pytest.raises(ValueError, match=r"shape \(1, 2\)"):
+        plot_copy_heatmap(np.ones((1, 2)), source, target)
+
+
+def test_missing_glyphs_are_named_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from matplotlib.font_manager import fontManager
+
+    plain = [entry for entry in fontManager.ttflist if entry.name == "DejaVu Sans"]
+    monkeypatch.setattr(fontManager, "ttflist", plain)
+    with warnings.catch_warnings(record=True) as seen:
+        warnings.simplefilter("always")
+        plot_copy_heatmap(np.ones((1, 2)), ["华", "为"], ["x"], tmp_path / "map.png")
+    assert len(seen) == 1
+    assert "华" in str(seen[0].message)
+    assert "fonts-noto-cjk" in str(seen[0].message)
+
+
+def test_an_installed_font_that_has_the_glyphs_is_taken() -> None:
+    # Integral sign pieces stand in the STIX fonts that come with matplotlib; Greek in the default one.
+    assert fonts_for(["αβγ"]) == ["DejaVu Sans"]
+
+
+def test_no_global_state_of_matplotlib_is_touched() -> None:
+    code = (
+        "import sys, numpy; from copynet_hf import plot_copy_heatmap; "
+        "plot_copy_heatmap(numpy.ones((1, 1)), ['a'], ['x']); assert 'matplotlib.pyplot' not in sys.modules"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)

@@ -181,6 +181,14 @@ def pick(kind: type[T], said: Mapping[str, Any]) -> T:
     return kind(**{name: value for name, value in said.items() if name in names})
 
 
+def check_positive(arguments: Any, *names: str) -> None:
+    """Raises ValueError for an argument below 1, naming it."""
+    for name in names:
+        value = getattr(arguments, name)
+        if value is not None and value < 1:
+            raise ValueError(f"--{name} {value}: give 1 or more")
+
+
 def _file_arguments(path: Path) -> list[str]:
     """The contents of a JSON or YAML file as a command line, so that both are read by the same rules."""
     import yaml  # type: ignore[import-untyped]

@@ -71,7 +71,7 @@ def evaluate(argv: Sequence[str]) -> None:
     import json
     from pathlib import Path
 
-    from .arguments import EvaluateArguments, pick, read_arguments
+    from .arguments import EvaluateArguments, check_positive, pick, read_arguments
 
     with redirect_stdout(sys.stderr):
         from .data import load_pairs
@@ -79,6 +79,7 @@ def evaluate(argv: Sequence[str]) -> None:
         from .training import first_rows
 
         asked = pick(EvaluateArguments, read_arguments([EvaluateArguments], argv, "copynet-hf evaluate"))
+        check_positive(asked, "num_return_sequences", "max_eval_samples")
         options = _decoding_options(asked) | {"num_return_sequences": asked.num_return_sequences}
         model, tokenizer = load_model(asked.model, asked.device, asked.bf16)
         if asked.test_file is None and asked.dataset_name is None:
@@ -125,10 +126,11 @@ def generate(argv: Sequence[str]) -> None:
 
 def quickstart(argv: Sequence[str]) -> None:
     """`copynet-hf quickstart`."""
-    from .arguments import QuickstartArguments, pick, read_arguments
+    from .arguments import QuickstartArguments, check_positive, pick, read_arguments
     from .quickstart import run_quickstart
 
     asked = pick(QuickstartArguments, read_arguments([QuickstartArguments], argv, "copynet-hf quickstart"))
+    check_positive(asked, "threads")
     run_quickstart(asked.output_dir, asked.seed, asked.threads)
 
 
@@ -144,10 +146,9 @@ def _decoding_options(asked: DecodingArguments) -> dict[str, Any]:
     """The options of `generate_outputs`, once they have been looked at; sets the number of threads."""
     import torch
 
-    for name in ("batch_size", "num_beams", "max_source_length", "max_target_length", "threads"):
-        value = getattr(asked, name)
-        if value is not None and value < 1:
-            raise ValueError(f"--{name} {value}: give 1 or more")
+    from .arguments import check_positive
+
+    check_positive(asked, "batch_size", "num_beams", "max_source_length", "max_target_length", "threads")
     if asked.threads:
         torch.set_num_threads(asked.threads)
     return {

@@ -168,7 +168,7 @@ class CopyNetConfig(PreTrainedConfig):
         return [part for part in READOUT_PARTS if part in parts]
 
     def _check_special_ids(self) -> None:
-        eos = [*self.eos_token_id] if isinstance(self.eos_token_id, list) else [self.eos_token_id]
+        eos: list[int | None] = [*self.eos_token_id] if isinstance(self.eos_token_id, list) else [self.eos_token_id]
         ids: dict[str, list[int | None]] = {
             "pad_token_id": [self.pad_token_id],
             "bos_token_id": [self.bos_token_id],

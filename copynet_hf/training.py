@@ -23,7 +23,7 @@ from transformers import (
     set_seed,
 )
 
-from .arguments import DataArguments, ModelArguments, RunArguments, TokenizerArguments, pick
+from .arguments import DataArguments, ModelArguments, RunArguments, TokenizerArguments, check_positive, pick
 from .building import Pairs, build_config, build_model, build_tokenizer, check_tokenizer, set_decoding
 from .data import load_pairs
 from .metrics import make_compute_metrics
@@ -63,9 +63,10 @@ def train_from_arguments(said: Mapping[str, Any]) -> dict[str, float]:
     output_dir = checked_output_dir(
         said.get("output_dir"), run.overwrite_output_dir, bool(said.get("resume_from_checkpoint"))
     )
-    _check_positive(data, "max_source_length", "max_target_length", "max_train_samples", "max_eval_samples")
-    _check_positive(words, "vocab_size", "min_frequency")
-    _check_positive(run, "threads")
+    check_positive(data, "max_source_length", "max_target_length", "max_train_samples", "max_eval_samples")
+    check_positive(words, "vocab_size", "min_frequency")
+    check_positive(run, "threads")
+    check_positive(sizes, "num_beams")
     if run.threads is not None:
         torch.set_num_threads(run.threads)
     pairs = read_training_pairs(data)
@@ -264,13 +265,6 @@ def _test(
     trainer.save_metrics("test", scores)
     write_predictions(Path(str(trainer.args.output_dir)) / "test_predictions.jsonl", predictions)
     return scores
-
-
-def _check_positive(arguments: Any, *names: str) -> None:
-    for name in names:
-        value = getattr(arguments, name)
-        if value is not None and value < 1:
-            raise ValueError(f"--{name} {value}: give 1 or more")
 
 
 __all__ = ["build_config", "build_model", "build_tokenizer", "check_tokenizer", "encode_pairs", "make_trainer"]

@@ -25,6 +25,7 @@ VARIANTS = {
     "coverage": {"use_coverage": True},
     "two_layers": {"num_hidden_layers": 2},
     "tied": {"tie_word_embeddings": True},
+    "unk_elsewhere": {"unk_token_id": 8},
     "no_slots": {"max_source_oov": 0},
     "no_attention": {"attention": False},
     "rnnsearch": {"copy_mechanism": "none"},

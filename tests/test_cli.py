@@ -18,11 +18,24 @@ from copynet_hf.cli import main
 from copynet_hf.configuration_copynet import CopyNetConfig
 from copynet_hf.data import quickstart_pairs
 
-SMALL = "--hidden_size 32 --encoder_hidden_size 16 --embedding_size 16 --attention_size 16 --num_beams 2".split()
+SMALL = [
+    "--hidden_size",
+    "32",
+    "--encoder_hidden_size",
+    "16",
+    "--embedding_size",
+    "16",
+    "--attention_size",
+    "16",
+    "--num_beams",
+    "2",
+]
 
 
 def write_pairs(path: Path, pairs: Sequence[dict[str, str]]) -> Path:
-    path.write_text("".join(json.dumps({"id": f"n{i}"} | pair) + "\n" for i, pair in enumerate(pairs)), encoding="utf-8")
+    path.write_text(
+        "".join(json.dumps({"id": f"n{i}"} | pair) + "\n" for i, pair in enumerate(pairs)), encoding="utf-8"
+    )
     return path
 
 
@@ -195,35 +208,37 @@ def test_generate_marks_copied_words_and_changes_nothing_else(
 # ---- bad input
 
 
-@pytest.mark.parametrize(
-    ("argv", "thing"),
-    [
-        ("train --output_dir x", "--train_file"),
-        ("train --train_file {folder}/train.jsonl", "--output_dir"),
-        ("train --train_file {folder}/train.jsonl --output_dir {folder}/train.jsonl", "is a file"),
-        ("train --train_file {folder}/none.jsonl --output_dir {folder}/x", "none.jsonl"),
-        ("train --train_file {folder}/empty.jsonl --output_dir {folder}/x", "empty.jsonl"),
-        ("train --train_file {folder}/cut.jsonl --output_dir {folder}/x", "cut.jsonl"),
-        ("train --train_file {folder}/train.jsonl --output_dir {folder}/x --text_column body", "'body'"),
-        ("train --train_file {folder}/train.jsonl --output_dir {folder}/x --max_source_length -3", "--max_source_length -3"),
-        ("train --train_file {folder}/train.jsonl --output_dir {folder}/x --preset huge", "lcsts_char"),
-        ("train --train_file {folder}/train.jsonl --output_dir {folder}/x --segmenter bytes", "word_punct"),
-        ("train --train_file {folder}/train.jsonl --output_dir {folder}/x --hidden_size 0", "hidden_size=0"),
-        ("train --train_file {folder}/train.jsonl --output_dir {folder}/x --hiden_size 3", "--hiden_size"),
-        ("train --train_file {folder}/train.jsonl --output_dir {folder}/x --dropout much", "much"),
-        ("train --train_file {folder}/train.jsonl --output_dir {folder}/x --streaming", "--max_steps"),
-        ("train --train_file {folder}/train.jsonl --output_dir {folder}/x --resume_from_checkpoint True", "no checkpoint"),
-        ("train --train_file {folder}/train.jsonl --output_dir {folder}/x --predict_with_generate "
-         "--train_sampling_strategy group_by_length", "group_by_length"),
-        ("evaluate --test_file {folder}/test.jsonl", "--model"),
-        ("evaluate --model {folder}/model", "--test_file"),
-        ("evaluate --model {folder} --test_file {folder}/test.jsonl", "holds no model"),
-        ("evaluate --model {folder}/model --test_file {folder}/test.jsonl --num_beams 0", "--num_beams 0"),
-        ("generate --model {folder}/nothing --text a", "no such folder"),
-        ("generate --model {folder}/model --text a --max_target_length -1", "--max_target_length -1"),
-        ("quickstart --output_dir {folder}", "did not make"),
-    ],
-)  # fmt: skip
+TRAIN = "train --train_file {folder}/train.jsonl --output_dir {folder}/x"
+BAD_INPUT = {
+    "train --output_dir x": "--train_file",
+    "train --train_file {folder}/train.jsonl": "--output_dir",
+    "train --train_file {folder}/train.jsonl --output_dir {folder}/train.jsonl": "is a file",
+    "train --train_file {folder}/none.jsonl --output_dir {folder}/x": "none.jsonl",
+    "train --train_file {folder}/empty.jsonl --output_dir {folder}/x": "empty.jsonl",
+    "train --train_file {folder}/cut.jsonl --output_dir {folder}/x": "cut.jsonl",
+    f"{TRAIN} --text_column body": "'body'",
+    f"{TRAIN} --max_source_length -3": "--max_source_length -3",
+    f"{TRAIN} --num_beams 0": "--num_beams 0",
+    f"{TRAIN} --preset huge": "lcsts_char",
+    f"{TRAIN} --segmenter bytes": "word_punct",
+    f"{TRAIN} --hidden_size 0": "hidden_size=0",
+    f"{TRAIN} --hiden_size 3": "--hiden_size",
+    f"{TRAIN} --dropout much": "much",
+    f"{TRAIN} --streaming": "--max_steps",
+    f"{TRAIN} --resume_from_checkpoint True": "no checkpoint",
+    f"{TRAIN} --predict_with_generate --train_sampling_strategy group_by_length": "group_by_length",
+    "evaluate --test_file {folder}/test.jsonl": "--model",
+    "evaluate --model {folder}/model": "--test_file",
+    "evaluate --model {folder} --test_file {folder}/test.jsonl": "holds no model",
+    "evaluate --model {folder}/model --test_file {folder}/test.jsonl --num_beams 0": "--num_beams 0",
+    "generate --model {folder}/nothing --text a": "no such folder",
+    "generate --model {folder}/model --text a --max_target_length -1": "--max_target_length -1",
+    "quickstart --output_dir {folder}": "did not make",
+    "quickstart --output_dir {folder}/x --threads 0": "--threads 0",
+}
+
+
+@pytest.mark.parametrize(("argv", "thing"), BAD_INPUT.items())
 def test_bad_input_is_refused_in_one_line_that_names_it(
     folder: Path, capsys: pytest.CaptureFixture[str], argv: str, thing: str
 ) -> None:

@@ -54,13 +54,15 @@ def test_copy_probabilities_share_the_normaliser():
     assert torch.allclose(mixture.copy_probs[0, 0], torch.tensor([5.0, 6, 7, 8]) / 36)
 
 
-def test_padding_adds_nothing_whatever_its_id_and_score():
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16], ids=str)
+def test_padding_adds_nothing_whatever_its_id_and_score(dtype):
+    plain = copynet_mixture(GENERATE.to(dtype), COPY.to(dtype), SOURCE, MASK, K)
     for pad_id in (0, 1, 4):
         source = torch.tensor([[1, 4, pad_id, 5, 4, pad_id]])
         mask = torch.tensor([[True, True, False, True, True, False]])
-        copy = torch.cat([COPY[..., :2], torch.full((1, 1, 1), 50.0), COPY[..., 2:], torch.full((1, 1, 1), -50.0)], -1)
-        padded = copynet_mixture(GENERATE, copy, source, mask, K)
-        plain = copynet_mixture(GENERATE, COPY, SOURCE, MASK, K)
+        high, low = torch.full((1, 1, 1), 50.0), torch.full((1, 1, 1), -50.0)
+        copy = torch.cat([COPY[..., :2], high, COPY[..., 2:], low], dim=-1).to(dtype)
+        padded = copynet_mixture(GENERATE.to(dtype), copy, source, mask, K)
         assert torch.allclose(padded.log_probs, plain.log_probs, atol=1e-6)
         assert (padded.copy_probs[..., [2, 5]] == 0).all()
 

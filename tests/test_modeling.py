@@ -290,6 +290,17 @@ def test_label_smoothing_over_all_columns_is_finite_and_mild():
     assert all(torch.isfinite(p.grad).all() for p in model.parameters() if p.grad is not None)
 
 
+def test_a_smoothed_loss_does_not_change_with_padding():
+    model, inputs = tiny_model(), batch()
+    expected = LabelSmoother(epsilon=0.1)(model(**inputs), inputs["labels"])
+    inputs["labels"] = torch.nn.functional.pad(inputs["labels"], (0, 4), value=-100)
+    inputs["input_ids"] = torch.nn.functional.pad(inputs["input_ids"], (0, 3))
+    inputs["attention_mask"] = torch.nn.functional.pad(inputs["attention_mask"], (0, 3))
+    assert LabelSmoother(epsilon=0.1)(model(**inputs), inputs["labels"]).item() == pytest.approx(
+        expected.item(), rel=1e-5
+    )
+
+
 def test_dropout_acts_in_training_and_only_there():
     model = tiny_model(dropout=0.5)
     inputs = batch()
@@ -314,8 +325,6 @@ def test_gradient_checkpointing_gives_the_same_gradients():
         model(**batch()).loss.backward()
     for (name, a), b in zip(plain.named_parameters(), checkpointed.parameters(), strict=True):
         assert torch.allclose(a.grad, b.grad, atol=1e-6), name
-
-
 
 
 # --- as any Transformers model --------------------------------------------------------------------------------------

@@ -149,9 +149,7 @@ def test_metrics_of_the_trainer_are_those_of_decoding_by_hand(tokenizer: CopyNet
     output = trainer.model.generate(**inputs, max_length=6)
     texts = tokenizer.batch_decode(output[:, 1:], source=sources)
     texts = [text.split("</s>")[0].replace("<pad>", "").strip() for text in texts]
-    expected = copy_scores(
-        texts, references, sources, words=tokenizer.tokenize, vocabulary=tokenizer.get_vocab()
-    )
+    expected = copy_scores(texts, references, sources, words=tokenizer.tokenize, vocabulary=tokenizer.get_vocab())
     scores = trainer.evaluate()
     assert {name: scores[f"eval_{name}"] for name in expected} == pytest.approx(expected)
 
@@ -240,6 +238,7 @@ def test_bf16_trains_float32_weights(tokenizer: CopyNetTokenizer, tmp_path: Path
     assert np.isfinite(half.evaluate()["eval_loss"])
 
 
+@pytest.mark.filterwarnings("ignore::FutureWarning")  # newer releases say "activation checkpointing"
 def test_gradient_checkpointing_trains_the_same_weights(tokenizer: CopyNetTokenizer, tmp_path: Path) -> None:
     plain = make_trainer(tokenizer, tmp_path / "plain")
     saving = make_trainer(tokenizer, tmp_path / "saving", gradient_checkpointing=True)
@@ -304,9 +303,7 @@ def test_a_subword_tokenizer_needs_no_slots(tmp_path: Path) -> None:
     subwords = Tokenizer(models.BPE(unk_token="<unk>"))
     subwords.pre_tokenizer = pre_tokenizers.Metaspace()
     texts = [text for pair in TRAIN for text in pair]
-    subwords.train_from_iterator(
-        texts, trainers.BpeTrainer(vocab_size=120, special_tokens=list(SPECIAL.values()))
-    )
+    subwords.train_from_iterator(texts, trainers.BpeTrainer(vocab_size=120, special_tokens=list(SPECIAL.values())))
     fast = PreTrainedTokenizerFast(tokenizer_object=subwords, **SPECIAL)
     model = new_model(fast, max_source_oov=0)
     trainer = make_trainer(fast, tmp_path, model, max_steps=1, predict_with_generate=True)

@@ -84,9 +84,13 @@ def test_missing_glyphs_are_named_once(tmp_path: Path, monkeypatch: pytest.Monke
     assert "fonts-noto-cjk" in str(seen[0].message)
 
 
-def test_an_installed_font_that_has_the_glyphs_is_taken() -> None:
-    # Integral sign pieces stand in the STIX fonts that come with matplotlib; Greek in the default one.
+def test_an_installed_font_that_has_the_glyphs_is_added() -> None:
     assert fonts_for(["αβγ"]) == ["DejaVu Sans"]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        families = fonts_for(["d\u1d81"])  # a letter of matplotlib's STIX fonts that its default font lacks
+    assert families[0] == "DejaVu Sans"
+    assert len(families) == 2
 
 
 def test_no_global_state_of_matplotlib_is_touched() -> None:

@@ -1,0 +1,250 @@
+"""What the commands are made of: defaults that follow the data, tokenizers and models that fit, outputs in order."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from datasets import Dataset
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
+from transformers import EarlyStoppingCallback, PreTrainedTokenizerFast
+
+from copynet_hf import CopyNetForConditionalGeneration, CopyNetTokenizer
+from copynet_hf.arguments import DataArguments, TokenizerArguments
+from copynet_hf.building import build_config, check_tokenizer, guess_segmenter, train_tokenizer
+from copynet_hf.data import quickstart_pairs
+from copynet_hf.inference import copy_map, evaluate_pairs, generate_outputs, load_model, output_words, text_pieces
+from copynet_hf.training import encode_pairs, make_trainer, train_from_arguments, training_arguments
+
+SIZES = {"hidden_size": 24, "encoder_hidden_size": 12, "embedding_size": 16, "attention_size": 16}
+
+
+@pytest.fixture(scope="module")
+def pairs() -> Dataset:
+    return Dataset.from_list(quickstart_pairs("train", 64))
+
+
+@pytest.fixture(scope="module")
+def tokenizer(pairs: Dataset) -> CopyNetTokenizer:
+    return train_tokenizer(pairs, TokenizerArguments(segmenter="whitespace"), None, 64)
+
+
+@pytest.fixture
+def model(tokenizer: CopyNetTokenizer) -> CopyNetForConditionalGeneration:
+    torch.manual_seed(0)
+    return CopyNetForConditionalGeneration(build_config(tokenizer, fields=SIZES)).eval()
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    folder = tmp_path_factory.mktemp("pairs")
+    for split, count in {"train": 64, "validation": 16}.items():
+        lines = [json.dumps(pair) + "\n" for pair in quickstart_pairs(split, count)]
+        (folder / f"{split}.jsonl").write_text("".join(lines), encoding="utf-8")
+    return {f"{split}_file": str(folder / f"{split}.jsonl") for split in ("train", "validation")}
+
+
+def subword_tokenizer(texts: Sequence[str], folder: Path) -> PreTrainedTokenizerFast:
+    """A byte-level BPE tokenizer that neither ends its texts nor knows an unknown word."""
+    bpe = Tokenizer(models.BPE())
+    bpe.pre_tokenizer, bpe.decoder = pre_tokenizers.ByteLevel(), decoders.ByteLevel()
+    alphabet = pre_tokenizers.ByteLevel.alphabet()
+    bpe.train_from_iterator(
+        texts, trainers.BpeTrainer(vocab_size=400, special_tokens=["<pad>", "</s>"], initial_alphabet=alphabet)
+    )
+    fast = PreTrainedTokenizerFast(tokenizer_object=bpe, pad_token="<pad>", eos_token="</s>")
+    fast.save_pretrained(folder)
+    return fast
+
+
+# ---- defaults
+
+
+@pytest.mark.parametrize(("pairs_number", "epochs"), [(100, 60), (4000, 32), (10_000, 13), (2_000_000, 5)])
+def test_few_pairs_are_seen_more_often(pairs_number: int, epochs: int) -> None:
+    train = Dataset.from_dict({"text": ["a"] * pairs_number})
+    assert training_arguments({"output_dir": "x"}, train, False).num_train_epochs == epochs
+
+
+def test_what_was_said_has_the_last_word(pairs: Dataset) -> None:
+    said = {"output_dir": "x", "num_train_epochs": 2.0, "learning_rate": 0.5, "hidden_size": 3}
+    training = training_arguments(said, pairs, True)
+    assert (training.num_train_epochs, training.learning_rate, training.report_to) == (2.0, 0.5, [])
+
+
+def test_validation_pairs_choose_the_checkpoint(pairs: Dataset) -> None:
+    training = training_arguments({"output_dir": "x"}, pairs, True)
+    assert training.load_best_model_at_end
+    assert (training.metric_for_best_model, training.greater_is_better) == ("loss", False)
+    generating = training_arguments({"output_dir": "x", "predict_with_generate": True}, pairs, True)
+    assert (generating.metric_for_best_model, generating.greater_is_better) == ("rougeL", True)
+    assert training_arguments({"output_dir": "x"}, pairs, False).eval_strategy == "no"
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        {"eval_strategy": "steps", "eval_steps": 7},
+        {"save_strategy": "steps", "save_steps": 7},
+        {"eval_strategy": "no"},
+    ],
+)
+def test_evaluating_and_saving_keep_step(pairs: Dataset, said: dict[str, Any]) -> None:
+    training = training_arguments({"output_dir": "x"} | said, pairs, True)
+    assert training.eval_strategy == training.save_strategy
+    assert training.load_best_model_at_end == (training.eval_strategy == "steps")
+    if training.load_best_model_at_end:
+        assert training.eval_steps == training.save_steps == 7
+
+
+def test_early_stopping_only_where_a_best_checkpoint_is_kept(
+    pairs: Dataset, tokenizer: CopyNetTokenizer, model: CopyNetForConditionalGeneration, tmp_path: Path
+) -> None:
+    for splits, stops in (({"train": pairs, "validation": pairs}, True), ({"train": pairs}, False)):
+        training = training_arguments({"output_dir": str(tmp_path)}, pairs, "validation" in splits)
+        trainer = make_trainer(model, tokenizer, splits, training, DataArguments(), early_stopping_patience=3)
+        assert any(isinstance(each, EarlyStoppingCallback) for each in trainer.callback_handler.callbacks) == stops
+
+
+# ---- tokenizer and model
+
+
+@pytest.mark.parametrize(
+    ("text", "segmenter"),
+    [("华为发布P30手机", "char"), ("東京でiPhoneを買う", "char"), ("call Ann at 9", "word_punct"), ("", "word_punct")],
+)
+def test_segmenter_follows_the_script(text: str, segmenter: str) -> None:
+    assert guess_segmenter([text, text]) == segmenter
+
+
+def test_every_training_source_finds_slots_for_its_unseen_words(pairs: Dataset, tokenizer: CopyNetTokenizer) -> None:
+    vocabulary = tokenizer.get_vocab()
+    unseen = [len(set(text.split()) - vocabulary.keys()) for text in pairs["text"]]
+    assert 0 < max(unseen) <= tokenizer.max_source_oov < 64
+
+
+def test_rare_words_stay_outside_the_vocabulary(pairs: Dataset, tokenizer: CopyNetTokenizer) -> None:
+    words = " ".join([*pairs["text"], *pairs["summary"]]).split()
+    seen = set(tokenizer.get_vocab()) - set(tokenizer.all_special_tokens)
+    assert seen == {word for word in words if words.count(word) >= 5}
+
+
+def test_presets_bring_the_papers_sizes_and_segmenters() -> None:
+    chinese = Dataset.from_dict({"text": ["华为发布手机"] * 3, "summary": ["华为手机"] * 3})
+    for preset, segmenter, slots in (("lcsts_char", "char", 16), ("lcsts_word", "jieba", 40)):
+        tokenizer = train_tokenizer(chinese, TokenizerArguments(min_frequency=1), preset, 64)
+        assert (tokenizer.segmenter, tokenizer.max_source_oov) == (segmenter, slots)
+        config = build_config(tokenizer, preset)
+        assert (config.hidden_size, config.embedding_size, config.vocab_size) == (500, 350, len(tokenizer))
+    none = train_tokenizer(chinese, TokenizerArguments(max_source_oov=0), "lcsts_char", 64)
+    assert none.max_source_oov == 0
+
+
+def test_model_and_tokenizer_that_count_differently_are_refused(tokenizer: CopyNetTokenizer) -> None:
+    config = build_config(tokenizer, fields=SIZES)
+    check_tokenizer(config, tokenizer)
+    for field, value in (("vocab_size", len(tokenizer) + 8), ("max_source_oov", 3), ("eos_token_id", 5)):
+        other = build_config(tokenizer, fields=SIZES)
+        setattr(other, field, value)
+        with pytest.raises(ValueError, match=str(value)):
+            check_tokenizer(other, tokenizer)
+
+
+# ---- runs
+
+
+def test_training_goes_on_from_a_model(files: dict[str, Any], tmp_path: Path) -> None:
+    first = {**files, **SIZES, "output_dir": str(tmp_path / "a"), "max_steps": 1}
+    train_from_arguments(first)
+    start = {"model_name_or_path": str(tmp_path / "a"), "output_dir": str(tmp_path / "b"), "dropout": 0.4}
+    train_from_arguments({**files, **start, "max_steps": 1, "learning_rate": 0.0})
+    (old, _), (new, _) = load_model(str(tmp_path / "a")), load_model(str(tmp_path / "b"))
+    assert all(torch.equal(a, b) for a, b in zip(old.parameters(), new.parameters(), strict=True))
+    assert new.config.dropout == 0.4
+    with pytest.raises(ValueError, match="--hidden_size 99"):
+        train_from_arguments({**files, **start, "output_dir": str(tmp_path / "c"), "hidden_size": 99})
+
+
+def test_streamed_pairs_train_with_max_steps(files: dict[str, Any], tmp_path: Path) -> None:
+    figures = train_from_arguments(
+        {**files, **SIZES, "output_dir": str(tmp_path / "out"), "streaming": True, "max_steps": 3}
+    )
+    assert {"train_loss", "eval_loss"} <= figures.keys()
+
+
+def test_evaluation_while_training_scores_what_generate_gives(files: dict[str, Any], tmp_path: Path) -> None:
+    asked = {"predict_with_generate": True, "num_beams": 1, "num_train_epochs": 1.0, "max_target_length": 12}
+    figures = train_from_arguments({**files, **SIZES, **asked, "output_dir": str(tmp_path / "out")})
+    model, tokenizer = load_model(str(tmp_path / "out"))
+    scores, _ = evaluate_pairs(model, tokenizer, Dataset.from_list(quickstart_pairs("validation", 16)))
+    for name in ("rouge1", "rougeL", "bleu", "exact_match", "copied_fraction"):
+        assert figures[f"eval_{name}"] == pytest.approx(scores[name])
+
+
+def test_an_ordinary_subword_tokenizer_trains_and_generates(files: dict[str, Any], tmp_path: Path) -> None:
+    texts = [pair["text"] for pair in quickstart_pairs("train", 64)]
+    subword_tokenizer(texts, tmp_path / "tokenizer")
+    asked = {"tokenizer_name": str(tmp_path / "tokenizer"), "max_target_length": 16, "num_beams": 2, "max_steps": 2}
+    train_from_arguments({**files, **SIZES, **asked, "output_dir": str(tmp_path / "out")})
+    model, tokenizer = load_model(str(tmp_path / "out"))
+    assert (model.config.max_source_oov, model.config.vocab_size) == (0, len(tokenizer))
+    for output in generate_outputs(model, tokenizer, texts[:3], max_new_tokens=9):
+        assert len(output.pieces) == len(output.copied) <= 9
+        assert "".join(output.pieces).strip() == output.texts[0]
+
+
+def test_targets_of_a_tokenizer_without_end_symbols_end(tmp_path: Path, pairs: Dataset) -> None:
+    fast = subword_tokenizer(list(pairs["text"]), tmp_path)
+    for length in (128, 5):
+        for labels in encode_pairs(pairs, fast, 64, length)["labels"]:
+            assert labels[-1] == fast.eos_token_id
+            assert labels.count(fast.eos_token_id) == 1
+            assert len(labels) <= length
+
+
+# ---- outputs
+
+
+def test_outputs_stand_in_the_order_of_the_sources_whatever_the_batches(
+    pairs: Dataset, tokenizer: CopyNetTokenizer, model: CopyNetForConditionalGeneration
+) -> None:
+    texts = list(pairs["text"][:9])
+    alone = [generate_outputs(model, tokenizer, [text], max_new_tokens=6)[0] for text in texts]
+    assert generate_outputs(model, tokenizer, texts, batch_size=4, max_new_tokens=6) == alone
+    assert generate_outputs(model, tokenizer, [], max_new_tokens=6) == []
+
+
+def test_unseen_words_are_read_from_the_source_and_others_are_unk(tokenizer: CopyNetTokenizer) -> None:
+    first = len(tokenizer)
+    ids = [first + 1, tokenizer.unk_token_id, first, first + 2, tokenizer.eos_token_id, tokenizer.pad_token_id]
+    assert output_words(tokenizer, ids, "Zork , Blib") == ["Blib", "<unk>", "Zork", "<unk>"]
+
+
+@pytest.mark.parametrize("segmenter", ["char", "whitespace", "jieba", "word_punct"])
+def test_pieces_put_together_are_the_text(segmenter: str) -> None:
+    text = 'send "report (v2).pdf" to 华为, now'
+    tokenizer = CopyNetTokenizer.train_from_iterator([text], 100, segmenter=segmenter)
+    words = tokenizer.tokenize(text)
+    pieces = text_pieces(tokenizer, words)
+    assert len(pieces) == len(words)
+    assert "".join(pieces) == text
+
+
+def test_a_model_that_cannot_copy_marks_nothing(tokenizer: CopyNetTokenizer) -> None:
+    config = build_config(tokenizer, fields={**SIZES, "copy_mechanism": "none"})
+    output = generate_outputs(CopyNetForConditionalGeneration(config), tokenizer, ["call Ann"], max_new_tokens=4)[0]
+    assert not any(output.copied)
+
+
+def test_copy_map_has_a_row_for_each_output_word_and_a_column_for_each_source_word(
+    pairs: Dataset, tokenizer: CopyNetTokenizer, model: CopyNetForConditionalGeneration
+) -> None:
+    text = pairs["text"][0]
+    probs, source, target = copy_map(model, tokenizer, text, max_new_tokens=5)
+    assert source == text.split()
+    assert probs.shape == (len(target), len(source))
+    assert target == generate_outputs(model, tokenizer, [text], max_new_tokens=5)[0].texts[0].split()

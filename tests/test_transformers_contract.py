@@ -1,0 +1,303 @@
+"""What the library's own test suite asks of every model, where our other tests do not ask it already.
+
+It follows the library's `ModelTesterMixin` and `GenerationTesterMixin`. Left out is what a recurrent model with slots
+cannot have: self-attention maps and their kernels, position embeddings, target words given as embeddings alone, and
+a loss that is a function of the returned logits (ours is computed without that table).
+"""
+
+from __future__ import annotations
+
+import copy
+import inspect
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from helpers import SOURCES, TARGETS, VARIANTS, padded, tiny_model
+from safetensors.torch import load_file, save_file
+from transformers import AutoConfig, AutoModel, AutoModelForSeq2SeqLM, GenerationConfig
+
+from copynet_hf import CopyNetConfig, CopyNetForConditionalGeneration, CopyNetModel
+
+variants = pytest.mark.parametrize("changes", VARIANTS.values(), ids=VARIANTS)
+
+
+def batch() -> dict[str, torch.Tensor]:
+    source = padded(SOURCES, 0)
+    return {"input_ids": source, "attention_mask": (source != 0).long(), "labels": padded(TARGETS, -100)}
+
+
+def sources() -> dict[str, torch.Tensor]:
+    inputs = batch()
+    del inputs["labels"]
+    return inputs
+
+
+# --- the model ------------------------------------------------------------------------------------------------------
+
+
+def test_the_auto_classes_make_the_right_classes() -> None:
+    config = AutoConfig.for_model("copynet", vocab_size=13)
+    assert type(config) is CopyNetConfig
+    assert type(AutoModel.from_config(config)) is CopyNetModel
+    assert type(AutoModelForSeq2SeqLM.from_config(config)) is CopyNetForConditionalGeneration
+
+
+def test_the_config_comes_back_as_it_was_and_with_the_common_names(tmp_path: Path) -> None:
+    config = tiny_model(readout=["state", "context"], use_coverage=True).config
+    config.save_pretrained(tmp_path)
+    loaded = CopyNetConfig.from_pretrained(tmp_path)
+    assert loaded.to_dict() == config.to_dict()
+    assert CopyNetConfig.from_dict(config.to_dict()).to_dict() == config.to_dict()
+    assert copy.deepcopy(config).to_dict() == config.to_dict()
+    assert (config.hidden_size, config.vocab_size, config.num_hidden_layers) == (7, 13, 1)
+    for flag in ("return_dict", "output_hidden_states", "output_attentions"):
+        assert getattr(CopyNetConfig(**{flag: True}), flag) is True
+
+
+def test_forward_takes_its_inputs_in_the_librarys_order() -> None:
+    names = list(inspect.signature(CopyNetForConditionalGeneration.forward).parameters)
+    assert names[1:5] == ["input_ids", "attention_mask", "decoder_input_ids", "decoder_attention_mask"]
+    assert CopyNetForConditionalGeneration.main_input_name == "input_ids"
+
+
+@pytest.mark.parametrize("source", ["config", "argument"])
+def test_extra_outputs_can_be_asked_for_in_the_config_or_in_the_call(source: str) -> None:
+    model = tiny_model()
+    plain = model(**batch())
+    assert plain.decoder_hidden_states is plain.encoder_hidden_states is plain.cross_attentions is None
+    asked: dict[str, Any] = {"output_hidden_states": True, "output_attentions": True}
+    if source == "config":
+        for name, value in asked.items():
+            setattr(model.config, name, value)
+        asked = {}
+    output = model(**batch(), **asked)
+    assert output.decoder_hidden_states is not None
+    assert output.encoder_hidden_states is not None
+    assert output.cross_attentions is not None
+    assert torch.equal(output.logits, plain.logits)
+
+
+def test_the_same_input_twice_gives_the_same_output() -> None:
+    model = tiny_model(dropout=0.5)
+    assert torch.equal(model(**batch()).logits, model(**batch()).logits)
+
+
+def test_gradients_can_be_kept_at_hidden_states_and_attention() -> None:
+    model = tiny_model(use_coverage=True)
+    output = model(**batch(), output_hidden_states=True, output_attentions=True)
+    kept = [output.encoder_hidden_states[0], output.decoder_hidden_states[0], output.cross_attentions[0]]
+    kept += [output.encoder_last_hidden_state]
+    for tensor in kept:
+        tensor.retain_grad()
+    output.logits[0, -1].exp().square().sum().backward()
+    for tensor in (kept[0], kept[1], kept[3]):
+        assert tensor.grad is not None
+        assert tensor.grad.abs().sum() > 0
+
+
+@pytest.mark.filterwarnings("ignore::FutureWarning")  # newer releases say "activation checkpointing"
+@pytest.mark.parametrize("use_reentrant", [False, True])
+@pytest.mark.parametrize("changes", [{}, {"dropout": 0.3}, {"use_coverage": True}, {"use_fused": False}], ids=str)
+def test_both_kinds_of_gradient_checkpointing_give_the_plain_gradients(changes: dict, use_reentrant: bool) -> None:
+    gradients = []
+    for checkpointing in (False, True):
+        model = tiny_model(**changes).train()
+        if checkpointing:
+            model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": use_reentrant})
+        torch.manual_seed(0)
+        model(**batch()).loss.backward()
+        gradients.append({name: parameter.grad for name, parameter in model.named_parameters()})
+    for name, expected in gradients[0].items():
+        assert gradients[1][name] is not None, name
+        assert torch.allclose(gradients[1][name], expected, atol=1e-6), name
+    model.gradient_checkpointing_disable()
+    assert not model.is_gradient_checkpointing
+
+
+# --- embeddings and weights -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("tied", [False, True])
+def test_embeddings_can_be_read_replaced_and_resized(tied: bool) -> None:
+    model = tiny_model(tie_word_embeddings=tied)
+    width = model.get_input_embeddings().embedding_dim
+    before = model.get_input_embeddings().weight.detach().clone()
+    for size in (17, 11):
+        model.resize_token_embeddings(size, mean_resizing=False)
+        assert model.config.vocab_size == size
+        assert model.get_input_embeddings().weight.shape == (size, width)
+        assert model.get_output_embeddings().weight.shape[0] == size
+        assert (model.get_input_embeddings().weight is model.get_output_embeddings().weight) == tied
+        source = torch.tensor([[5, size, size + 1]])  # the slots have moved along
+        output = model(input_ids=source, labels=torch.tensor([[size, 5, 2]]))
+        assert output.logits.shape[-1] == size + 4
+        assert torch.allclose(output.logits.exp().sum(-1), torch.ones(1, 3), atol=1e-5)
+        assert torch.isfinite(output.loss)
+    assert torch.equal(model.get_input_embeddings().weight.detach(), before[:11])
+    fresh = torch.nn.Embedding(11, width)
+    model.set_input_embeddings(fresh)
+    assert model.get_input_embeddings() is fresh
+
+
+def test_tied_weights_are_saved_once_and_tied_again(tmp_path: Path) -> None:
+    model = tiny_model(tie_word_embeddings=True)
+    assert model.lm_head.weight is model.get_input_embeddings().weight
+    model.save_pretrained(tmp_path)
+    saved = load_file(tmp_path / "model.safetensors")
+    assert ("lm_head.weight" in saved) != ("model.encoder.embed_tokens.weight" in saved)
+    loaded, info = CopyNetForConditionalGeneration.from_pretrained(tmp_path, output_loading_info=True)
+    assert not info["missing_keys"]
+    assert loaded.lm_head.weight is loaded.get_input_embeddings().weight
+    untied = tiny_model()
+    assert untied.lm_head.weight is not untied.get_input_embeddings().weight
+
+
+def test_base_and_full_model_load_each_others_weights(tmp_path: Path) -> None:
+    model = tiny_model()
+    model.model.save_pretrained(tmp_path)
+    loaded, info = CopyNetForConditionalGeneration.from_pretrained(tmp_path, output_loading_info=True)
+    assert set(info["missing_keys"]) == {"lm_head.weight"}
+    for name, weight in model.model.state_dict().items():
+        assert torch.equal(loaded.model.state_dict()[name], weight), name
+    assert torch.isfinite(loaded.lm_head.weight).all()
+    assert loaded.lm_head.weight.abs().max() < 2
+
+
+def test_weights_of_another_shape_are_refused_or_made_anew(tmp_path: Path) -> None:
+    model = tiny_model()
+    model.save_pretrained(tmp_path)
+    with pytest.raises(RuntimeError, match="ignore_mismatched_sizes"):
+        CopyNetForConditionalGeneration.from_pretrained(tmp_path, vocab_size=20)
+    loaded = CopyNetForConditionalGeneration.from_pretrained(tmp_path, vocab_size=20, ignore_mismatched_sizes=True)
+    assert loaded.lm_head.weight.shape[0] == 20
+    assert torch.equal(loaded.model.decoder.cell.weight_hh, model.model.decoder.cell.weight_hh)
+    assert torch.isfinite(loaded.get_input_embeddings().weight).all()
+
+
+def test_unknown_and_missing_weights_are_reported(tmp_path: Path) -> None:
+    model = tiny_model()
+    model.save_pretrained(tmp_path)
+    weights = load_file(tmp_path / "model.safetensors")
+    weights["surprise"] = weights.pop("model.decoder.init_proj.bias")
+    save_file(weights, tmp_path / "model.safetensors", metadata={"format": "pt"})
+    _, info = CopyNetForConditionalGeneration.from_pretrained(tmp_path, output_loading_info=True)
+    assert set(info["missing_keys"]) == {"model.decoder.init_proj.bias"}
+    assert set(info["unexpected_keys"]) == {"surprise"}
+
+
+@variants
+def test_everything_learned_is_a_parameter_and_contiguous(changes: dict) -> None:
+    model = tiny_model(**changes)
+    assert not list(model.buffers())
+    assert model.state_dict().keys() >= {name for name, _ in model.named_parameters()}
+    assert all(weight.is_contiguous() for weight in model.state_dict().values())
+
+
+@variants
+def test_a_new_model_starts_with_finite_and_spread_weights(changes: dict) -> None:
+    torch.manual_seed(0)
+    model = CopyNetForConditionalGeneration(tiny_model(**changes).config)
+    for name, parameter in model.named_parameters():
+        assert torch.isfinite(parameter).all(), name
+        if "bias" in name:
+            assert (parameter == 0).all(), name
+        elif parameter.numel() > 4:
+            assert 0.01 < parameter.std() < 2, name
+
+
+# --- generate -------------------------------------------------------------------------------------------------------
+
+SEARCHES = {
+    "greedy": {},
+    "sampling": {"do_sample": True},
+    "beams": {"num_beams": 3, "num_return_sequences": 2},
+    "beam_sampling": {"num_beams": 3, "do_sample": True},
+}
+
+
+@variants
+@pytest.mark.parametrize("search", SEARCHES.values(), ids=SEARCHES)
+def test_every_search_returns_all_it_is_asked_for(search: dict, changes: dict) -> None:
+    model = tiny_model(**changes)
+    output = model.generate(
+        **sources(),
+        **search,
+        min_new_tokens=3,
+        max_new_tokens=3,
+        return_dict_in_generate=True,
+        output_scores=True,
+        output_logits=True,
+        output_hidden_states=True,
+        output_attentions=True,
+    )
+    rows = 4 * search.get("num_beams", 1)
+    assert output.sequences.shape == (4 * search.get("num_return_sequences", 1), 4)
+    width = model.config.extended_vocab_size
+    assert [tuple(step.shape) for step in output.scores] == [(rows, width)] * 3
+    assert [tuple(step.shape) for step in output.logits] == [(rows, width)] * 3
+    # Unlike the scores, the logits are as the model gave them, with nothing forbidden.
+    assert all(torch.isfinite(step).all() for step in output.logits)
+    assert [tuple(step[-1].shape) for step in output.decoder_hidden_states] == [(rows, 1, 7)] * 3
+    assert output.encoder_hidden_states[0].shape == (4, 8, 5)
+    if model.config.attention:
+        assert [tuple(step[0].shape) for step in output.cross_attentions] == [(rows, 1, 1, 8)] * 3
+
+
+def test_greedy_equals_a_beam_of_one_and_sampling_the_single_best() -> None:
+    model = tiny_model(seed=4)
+    greedy = model.generate(**sources(), max_new_tokens=6)
+    assert torch.equal(model.generate(**sources(), max_new_tokens=6, do_sample=True, top_k=1), greedy)
+    assert torch.equal(model.generate(**sources(), max_new_tokens=6, num_beams=1), greedy)
+
+
+def test_a_left_padded_prefix_continues_as_it_does_alone() -> None:
+    model = tiny_model(seed=4)
+    ids = torch.tensor([SOURCES[0]] * 2)
+    prefixes, mask = torch.tensor([[0, 1, 13], [1, 5, 14]]), torch.tensor([[0, 1, 1], [1, 1, 1]])
+    both = model.generate(
+        input_ids=ids, decoder_input_ids=prefixes, decoder_attention_mask=mask, min_new_tokens=4, max_new_tokens=4
+    )
+    alone = model.generate(input_ids=ids[:1], decoder_input_ids=prefixes[:1, 1:], min_new_tokens=4, max_new_tokens=4)
+    assert both[0, 3:].tolist() == alone[0, 2:].tolist()
+
+
+def test_generation_goes_on_from_a_cache() -> None:
+    model = tiny_model(seed=4)
+    whole = model.generate(**sources(), min_new_tokens=6, max_new_tokens=6)
+    first = model.generate(**sources(), min_new_tokens=3, max_new_tokens=3, return_dict_in_generate=True)
+    assert first.past_key_values.get_seq_length() == 3
+    rest = model.generate(
+        **sources(),
+        decoder_input_ids=first.sequences,
+        decoder_attention_mask=torch.ones_like(first.sequences),  # tells the library that this is the whole sequence
+        past_key_values=first.past_key_values,
+        min_new_tokens=3,
+        max_new_tokens=3,
+    )
+    assert torch.equal(rest, whole)
+
+
+def test_bad_words_and_forced_ends_may_be_slots() -> None:
+    model = tiny_model(seed=1, scale=0.1)
+    torch.manual_seed(0)
+    options = {"do_sample": True, "top_k": 0, "max_new_tokens": 12, "num_return_sequences": 5}
+    output = model.generate(**sources(), **options, bad_words_ids=[[13], [14]])
+    assert not torch.isin(output, torch.tensor([13, 14])).any()
+    assert (output >= 13).any()
+    forced = model.generate(**sources(), max_new_tokens=4, min_new_tokens=4, forced_eos_token_id=2)
+    assert (forced[:, -1] == 2).all()
+
+
+def test_the_generation_config_is_saved_with_the_model(tmp_path: Path) -> None:
+    model = tiny_model(seed=4)
+    model.generation_config.num_beams = 3
+    model.generation_config.max_new_tokens = 5
+    expected = model.generate(**sources())
+    assert torch.equal(expected, model.generate(**sources(), num_beams=3, max_new_tokens=5))
+    model.save_pretrained(tmp_path)
+    loaded = AutoModelForSeq2SeqLM.from_pretrained(tmp_path)
+    assert loaded.generation_config.num_beams == 3
+    assert torch.equal(loaded.generate(**sources()), expected)
+    assert GenerationConfig.from_pretrained(tmp_path).decoder_start_token_id == 1

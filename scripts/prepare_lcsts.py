@@ -37,9 +37,7 @@ def main() -> None:
     with args.output_file.open("w", encoding="utf-8") as output:
         for row in kept:
             print(json.dumps({"text": row["text"], "summary": row["summary"]}, ensure_ascii=False), file=output)
-    print(
-        f"{len(kept)} pairs written to {args.output_file}; {len(marked) - len(kept)} left out, their texts are held out"
-    )
+    print(f"{len(kept)} pairs written to {args.output_file}; {len(marked) - len(kept)} held-out texts left out")
 
 
 if __name__ == "__main__":

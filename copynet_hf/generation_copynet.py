@@ -129,8 +129,8 @@ class ExtendedVocabularyLogitsProcessor(LogitsProcessor):
     UNK where asked.
 
     Args:
-        source_ids: (rows, S) extended ids of each row's source, rows as in `generate` (beams included).
-        source_mask: (rows, S) bool, false on padding.
+        source_ids: (N, S) extended ids of the sources; each has as many rows of scores, side by side.
+        source_mask: (N, S) bool, false on padding.
         vocab_size: V, where the slots begin.
         forbidden_ids: ids that no row may emit.
     """
@@ -145,16 +145,16 @@ class ExtendedVocabularyLogitsProcessor(LogitsProcessor):
         max_source_oov: int,
         forbidden_ids: list[int],
     ) -> None:
-        owned = torch.zeros(
-            source_ids.shape[0], vocab_size + max_source_oov, dtype=torch.bool, device=source_ids.device
-        )
+        sources, width = source_ids.shape[0], vocab_size + max_source_oov
+        owned = torch.zeros(sources, width, dtype=torch.bool, device=source_ids.device)
         owned.scatter_(1, source_ids.masked_fill(~source_mask, 0), True)
         self.forbidden = ~owned
         self.forbidden[:, :vocab_size] = False
         self.forbidden[:, forbidden_ids] = True
 
     def __call__(self, input_ids: Tensor, scores: Tensor) -> Tensor:
-        return scores.masked_fill(self.forbidden, float("-inf"))
+        by_source = scores.view(self.forbidden.shape[0], -1, scores.shape[-1])
+        return by_source.masked_fill(self.forbidden[:, None, :], float("-inf")).view(scores.shape)
 
 
 @dataclass
@@ -205,6 +205,22 @@ class CopyNetGenerationMixin(_Base):
         if model_kwargs is not None and model_kwargs.get("encoder_outputs") is not None:
             processors.insert(0, self._extended_vocabulary_processor(generation_config, model_kwargs))
         return processors
+
+    def _expand_inputs_for_generation(
+        self,
+        expand_size: int = 1,
+        is_encoder_decoder: bool = False,
+        input_ids: Any = None,
+        **model_kwargs: Any,
+    ) -> tuple[Any, dict[str, Any]]:
+        """Repeats the target words alone: the rows of one source read it together (`Memory`)."""
+        shared = {name: model_kwargs.pop(name, None) for name in ("encoder_outputs", "attention_mask")}
+        words = {} if input_ids is None else {"words": input_ids}
+        repeated = {
+            name: value.repeat_interleave(expand_size, dim=0) if isinstance(value, Tensor) else value
+            for name, value in (words | model_kwargs).items()
+        }
+        return repeated.pop("words", None), repeated | shared
 
     def _get_candidate_generator(self, *args: Any, **kwargs: Any) -> CandidateGenerator:
         generator = super()._get_candidate_generator(*args, **kwargs)  # type: ignore[misc]
@@ -290,13 +306,6 @@ class CopyNetGenerationMixin(_Base):
         sources = encoder_outputs.source_ids.shape[0]
         if sequences.shape[0] % sources:
             raise ValueError(f"{sequences.shape[0]} sequences cannot belong to {sources} sources: pass the same rows.")
-        _, kwargs = self._expand_inputs_for_generation(  # type: ignore[misc]
-            sequences.shape[0] // sources,
-            True,
-            None,
-            encoder_outputs=type(encoder_outputs)(**encoder_outputs),
-        )
-        encoder_outputs = kwargs["encoder_outputs"]
         output = self(
             encoder_outputs=encoder_outputs,
             decoder_input_ids=sequences[:, :-1],
@@ -306,7 +315,9 @@ class CopyNetGenerationMixin(_Base):
         )
         words = sequences[:, 1:]
         alive = _until_end(words, self.config.eos_token_id)
-        matches = target_matches(words, encoder_outputs.source_ids, encoder_outputs.source_mask)
+        repeats = sequences.shape[0] // sources
+        source = (encoder_outputs.source_ids, encoder_outputs.source_mask)
+        matches = target_matches(words, *(field.repeat_interleave(repeats, dim=0) for field in source))
         from_positions = output.copy_probs * matches
         token_probs = output.logits.gather(-1, words[..., None])[..., 0].exp()
         best = from_positions.argmax(-1).masked_fill(~matches.any(-1) | ~alive, -1)

@@ -23,24 +23,29 @@ from .fused_copynet import DecoderWeights, FusedDecoder, FusedGRU, gru_naive
 class Memory(NamedTuple):
     """The source as every decoding step reads it (M of the paper), computed once for all steps.
 
-    hidden_states: (B, S, D) h_j.
-    mask: (B, S) bool, false on padding.
-    ids: (B, S) extended ids x_j.
-    final_state: (B, D) both directions' last states.
-    attention_keys: (B, S, A) U h_j of Eq. 3; None without attention.
-    copy_keys: (B, S, H) tanh(h_j W_c) of Eq. 8; None without copying.
+    R rows decode from N sources, R / N of them side by side from each: beams, or outputs of one source. What is wide
+    is kept once for each source, what is narrow for each row.
+
+    hidden_states: (N, S, D) h_j.
+    attention_keys: (N, S, A) U h_j of Eq. 3; None without attention.
+    copy_keys: (N, S, H) tanh(h_j W_c) of Eq. 8; None without copying.
+    final_state: (R, D) both directions' last states.
+    mask: (R, S) bool, false on padding.
+    ids: (R, S) extended ids x_j.
     """
 
     hidden_states: Tensor
-    mask: Tensor
-    ids: Tensor
-    final_state: Tensor
     attention_keys: Tensor | None
     copy_keys: Tensor | None
+    final_state: Tensor
+    mask: Tensor
+    ids: Tensor
 
     def select(self, rows: Tensor) -> Memory:
-        """The memory of the given rows."""
-        return Memory(*(None if field is None else field[rows] for field in self))  # type: ignore[arg-type]
+        """The memory of the given rows, each of them with a source of its own."""
+        sources = rows // (self.ids.shape[0] // self.hidden_states.shape[0])
+        wide = (None if field is None else field[sources] for field in self[:3])
+        return Memory(*wide, *(field[rows] for field in self[3:]))  # type: ignore[arg-type]
 
 
 class DecoderState(NamedTuple):
@@ -119,11 +124,12 @@ class CopyNetAttention(nn.Module):
         self.coverage_proj = nn.Linear(1, config.attention_size, bias=False) if config.use_coverage else None
 
     def forward(self, hidden: Tensor, keys: Tensor, mask: Tensor, coverage: Tensor | None) -> Tensor:
-        """Weights (B, S) from s_{t-1} (B, H), U h (B, S, A), mask (B, S) and coverage (B, S)."""
-        features = keys + self.query_proj(hidden)[:, None, :]
+        """Weights (R, S) from s_{t-1} (R, H), U h (N, S, A), mask (R, S), coverage (R, S); R and N as in `Memory`."""
+        features = keys[:, None] + by_source(self.query_proj(hidden), keys)[:, :, None]  # (N, R / N, S, A)
         if self.coverage_proj is not None and coverage is not None:
-            features = features + self.coverage_proj(coverage[..., None])
-        return masked_softmax(self.score_proj(torch.tanh(features))[..., 0], mask)
+            features = features + by_source(coverage, keys)[..., None] * self.coverage_proj.weight[:, 0]
+        scores = self.score_proj(torch.tanh(features))
+        return masked_softmax(scores.view(mask.shape), mask)
 
 
 class CopyNetDecoder(GradientCheckpointingLayer):
@@ -149,15 +155,21 @@ class CopyNetDecoder(GradientCheckpointingLayer):
             self.readout_proj = nn.Linear(sum(self.widths[part] for part in self.readout_parts), config.hidden_size)
         self.dropout = nn.Dropout(config.dropout)
 
-    def remember(self, hidden_states: Tensor, mask: Tensor, ids: Tensor, final_state: Tensor) -> Memory:
-        """The source with all that does not depend on the step: U h_j of Eq. 3 and tanh(h_j W_c) of Eq. 8."""
+    def remember(self, hidden_states: Tensor, final_state: Tensor, mask: Tensor, ids: Tensor, rows: int) -> Memory:
+        """The source with all that does not depend on the step: U h_j of Eq. 3 and tanh(h_j W_c) of Eq. 8.
+
+        Args:
+            hidden_states, final_state, mask, ids: of N sources, as the encoder gave them.
+            rows: R, a multiple of N.
+        """
         keys = None if self.attention is None else self.attention.key_proj(hidden_states)
         copy_keys = None if self.copy_proj is None else torch.tanh(self.copy_proj(hidden_states))
-        return Memory(hidden_states, mask, ids, final_state, keys, copy_keys)
+        narrow = [field.repeat_interleave(rows // ids.shape[0], dim=0) for field in (final_state, mask, ids)]
+        return Memory(hidden_states, keys, copy_keys, *narrow)
 
     def initial_state(self, memory: Memory) -> DecoderState:
         """s_0 = tanh(W [last forward state; last backward state]); nothing copied, nothing attended yet."""
-        zeros = memory.hidden_states.new_zeros(memory.mask.shape)
+        zeros = memory.final_state.new_zeros(memory.mask.shape)
         return DecoderState(
             hidden=torch.tanh(self.init_proj(memory.final_state)),
             copy_scores=zeros if self.config.copies else None,
@@ -178,6 +190,7 @@ class CopyNetDecoder(GradientCheckpointingLayer):
         keep: (B, T) bool; where false, the word is padding and the state stays as it was.
         """
         fused = self.config.use_fused and self.attention is not None and not torch.compiler.is_compiling()
+        fused = fused and memory.hidden_states.shape[0] == embeddings.shape[0]
         if fused and (self.training or torch.is_grad_enabled()) and state is None and keep is None:
             return self._fused(embeddings, matches, memory)
         state = self.initial_state(memory) if state is None else state
@@ -273,13 +286,18 @@ class CopyNetDecoder(GradientCheckpointingLayer):
         readout = self.dropout(readout)
         scores = None
         if memory.copy_keys is not None:
-            scores = copy_scores(memory.copy_keys, readout[:, None, :])[:, 0]
+            scores = copy_scores(memory.copy_keys, by_source(readout, memory.copy_keys)).view(matches.shape)
         return readout, DecoderState(parts["state"], scores, coverage), attention
 
 
+def by_source(rows: Tensor, sources: Tensor) -> Tensor:
+    """(R, X) as (N, R / N, X): the rows that decode from each of the N sources side by side."""
+    return rows.view(sources.shape[0], -1, rows.shape[-1])
+
+
 def _read(weights: Tensor, hidden_states: Tensor) -> Tensor:
-    """Σ_j weight_j h_j: (B, D) from (B, S) and (B, S, D)."""
-    return torch.bmm(weights[:, None, :], hidden_states)[:, 0]
+    """Σ_j weight_j h_j: (R, D) from (R, S) and (N, S, D)."""
+    return torch.bmm(by_source(weights, hidden_states), hidden_states).flatten(0, 1)
 
 
 def _where(condition: Tensor, pair: Sequence[Tensor]) -> Tensor:

@@ -266,7 +266,7 @@ class CopyNetModel(CopyNetPreTrainedModel):
             encoder_outputs = CopyNetEncoderOutput(*encoder_outputs)
 
         cache = self._checked_cache(past_key_values, _asked(use_cache, config.use_cache) and not self.training)
-        memory, state = self._start(encoder_outputs, cache)
+        memory, state = self._start(encoder_outputs, cache, decoder_input_ids.shape[0])
         words = fold_ids(decoder_input_ids, config.extended_vocab_size, config.unk_token_id)
         embeddings = self.dropout(self.encoder.embed(words))
         keep = None if decoder_attention_mask is None else decoder_attention_mask[:, -words.shape[1] :].bool()
@@ -298,17 +298,23 @@ class CopyNetModel(CopyNetPreTrainedModel):
         return cache
 
     def _start(
-        self, encoder_outputs: CopyNetEncoderOutput, cache: CopyNetCache | None
+        self, encoder_outputs: CopyNetEncoderOutput, cache: CopyNetCache | None, rows: int
     ) -> tuple[Memory, DecoderState | None]:
         """The memory, and the state to go on from: None at the start, unless a cache is to record all of it."""
         state = None if cache is None else cache.layer.last()
         if cache is not None and cache.layer.memory is not None and state is not None:
             return cache.layer.memory, state
+        if rows % encoder_outputs.source_ids.shape[0]:
+            raise ValueError(
+                f"{rows} rows of target words cannot belong to {encoder_outputs.source_ids.shape[0]} sources: pass as "
+                "many, or a multiple, those of one source side by side."
+            )
         memory = self.decoder.remember(
             encoder_outputs.last_hidden_state,
+            encoder_outputs.final_state,
             encoder_outputs.source_mask,
             encoder_outputs.source_ids,
-            encoder_outputs.final_state,
+            rows,
         )
         return memory, None if cache is None else self.decoder.initial_state(memory)
 

@@ -15,6 +15,7 @@ from .modeling_copynet import CopyNetForConditionalGeneration, CopyNetModel
 from .tokenization_copynet import CopyNetTokenizer
 
 if TYPE_CHECKING:
+    from .building import check_tokenizer
     from .data.lcsts import load_lcsts
     from .data.pairs import load_pairs
     from .metrics import CopyMetrics, make_compute_metrics
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _LAZY = {
+    "check_tokenizer": ".building",
     "load_lcsts": ".data.lcsts",
     "load_pairs": ".data.pairs",
     "CopyMetrics": ".metrics",
@@ -37,6 +39,7 @@ __all__ = [
     "CopyNetForConditionalGeneration",
     "CopyNetModel",
     "CopyNetTokenizer",
+    "check_tokenizer",
     "highlight_copies",
     "load_lcsts",
     "load_pairs",

@@ -192,25 +192,8 @@ def build_config(
     tokenizer: PreTrainedTokenizerBase, preset: str | None = None, fields: Mapping[str, Any] | None = None
 ) -> CopyNetConfig:
     """The config of a new model: the preset's sizes or our own, `fields` over them, the rest from the tokenizer."""
-    make = CopyNetConfig if preset is None else _preset(preset)[0]
-    given = dict(fields or {})
-    if preset is None:
-        given = DEFAULT_SIZES | given
-    pad, bos = tokenizer.pad_token_id, tokenizer.bos_token_id
-    start = pad if bos is None else bos
-    return make(
-        **given
-        | {
-            "vocab_size": len(tokenizer),
-            "max_source_oov": getattr(tokenizer, "max_source_oov", 0),
-            "pad_token_id": pad,
-            "bos_token_id": start,
-            "decoder_start_token_id": start,
-            "eos_token_id": tokenizer.eos_token_id,
-            # A subword tokenizer has no unknown words; no word must be taken for one.
-            "unk_token_id": pad if tokenizer.unk_token_id is None else tokenizer.unk_token_id,
-        }
-    )
+    make, sizes = (CopyNetConfig, DEFAULT_SIZES) if preset is None else (_preset(preset)[0], {})
+    return make(**sizes | dict(fields or {}) | CopyNetConfig.tokenizer_fields(tokenizer))
 
 
 def config_fields(said: Mapping[str, Any]) -> dict[str, Any]:

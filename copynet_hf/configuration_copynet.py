@@ -96,12 +96,20 @@ class CopyNetConfig(PreTrainedConfig):
         """A config whose vocabulary, slots and special ids are the tokenizer's; `kwargs` are the other fields.
 
         The first slot is `len(tokenizer)` to the tokenizer and `vocab_size` to the model: where they differ, slots
-        are taken for words without any error, so this is the way to make a config. An ordinary subword tokenizer has
-        no unseen words, hence no slots; padding stands in for the special tokens that it lacks.
+        are taken for words without any error, so this is the way to make a config.
+        """
+        return cls(**{**kwargs, **cls.tokenizer_fields(tokenizer)})
+
+    @staticmethod
+    def tokenizer_fields(tokenizer: PreTrainedTokenizerBase) -> dict[str, Any]:
+        """The fields that the tokenizer decides, for `CopyNetConfig.lcsts_char(**fields)` and the like.
+
+        An ordinary subword tokenizer has no unseen words, hence no slots; padding stands in for the special tokens
+        that it lacks.
         """
         pad = tokenizer.pad_token_id
         start = pad if tokenizer.bos_token_id is None else tokenizer.bos_token_id
-        fields = {
+        return {
             "vocab_size": len(tokenizer),
             "max_source_oov": getattr(tokenizer, "max_source_oov", 0),
             "pad_token_id": pad,
@@ -110,7 +118,6 @@ class CopyNetConfig(PreTrainedConfig):
             "eos_token_id": tokenizer.eos_token_id,
             "unk_token_id": pad if tokenizer.unk_token_id is None else tokenizer.unk_token_id,
         }
-        return cls(**{**kwargs, **fields})
 
     @classmethod
     def synthetic(cls, **kwargs: Any) -> CopyNetConfig:

@@ -146,6 +146,9 @@ def make_compute_metrics(
     source has become `<unk>` there, which no prediction can match. `max_source_length` is what the sources
     were truncated to; the CopyNet tokenizer asks for it when it truncates on the left.
 
+    Leave `train_sampling_strategy="group_by_length"` out then: the Trainer reorders the evaluation set with it, and
+    outputs would be held against other rows' sources.
+
     Raises ValueError when there are fewer predictions than sources.
     """
     # One of the two methods may pass the argument on to the other.
@@ -234,9 +237,7 @@ def _check_lengths(ranked: list[list[str]], answers: list[list[str]], sources: S
         raise ValueError(f"no reference in row {[bool(row) for row in answers].index(False)}")
 
 
-def _exact_match(
-    ranked: list[list[str]], answers: list[list[str]], unit: Literal["char", "word"]
-) -> dict[str, float]:
+def _exact_match(ranked: list[list[str]], answers: list[list[str]], unit: Literal["char", "word"]) -> dict[str, float]:
     split: Callable[[str], list[str]] = _characters if unit == "char" else str.split
     hits: list[list[bool]] = []
     for row, accepted in zip(ranked, answers, strict=True):

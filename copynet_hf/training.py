@@ -43,7 +43,8 @@ TRAINING_DEFAULTS: dict[str, Any] = {
     "logging_steps": 50,
     "save_total_limit": 2,
     "report_to": "none",
-    "dataloader_pin_memory": torch.cuda.is_available(),
+    "dataloader_pin_memory": torch.accelerator.is_available(),
+    "use_cpu": not torch.accelerator.is_available(),  # without this the Trainer refuses bf16 on a CPU
 }
 # How many updates a model of few pairs gets, and the bounds of the epochs that follow from it.
 TRAINING_STEPS, MIN_EPOCHS, MAX_EPOCHS = 4000, 5, 60

@@ -20,9 +20,7 @@ from copynet_hf.data.lcsts import detect_encoding
 from copynet_hf.data.quickstart import RULES, split_of
 
 
-def record(
-    number: int = 0, summary: str = "雅虎剥离股份", text: str = "雅虎发布财报", label: Any = None
-) -> str:
+def record(number: int = 0, summary: str = "雅虎剥离股份", text: str = "雅虎发布财报", label: Any = None) -> str:
     label_line = "" if label is None else f"    <human_label>{label}</human_label>\n"
     return (
         f"<doc id={number}>\n{label_line}    <summary>\n        {summary}\n    </summary>\n"
@@ -76,9 +74,7 @@ def test_a_part_without_labels_is_kept_whole_and_labels_are_none(tmp_path: Path)
 
 
 def test_only_labelled_pairs_below_the_minimum_are_left_out(tmp_path: Path) -> None:
-    path = write(
-        tmp_path / "mixed.txt", record(0, label=2) + record(1) + record(2, label=3) + record(3, label=5)
-    )
+    path = write(tmp_path / "mixed.txt", record(0, label=2) + record(1) + record(2, label=3) + record(3, label=5))
     assert load_lcsts(test=path)["test"]["id"][:] == ["1", "2", "3"]
     assert load_lcsts(test=path, min_score=5)["test"]["id"][:] == ["1", "3"]
 
@@ -95,9 +91,7 @@ def test_only_labelled_pairs_below_the_minimum_are_left_out(tmp_path: Path) -> N
     ids=["utf-8", "utf-8 with BOM", "gb18030", "gb18030 with BOM", "utf-16"],
 )
 @pytest.mark.parametrize("streaming", [False, True], ids=["cached", "streaming"])
-def test_the_encoding_is_found_from_the_bytes(
-    tmp_path: Path, encoding: str, start: bytes, streaming: bool
-) -> None:
+def test_the_encoding_is_found_from_the_bytes(tmp_path: Path, encoding: str, start: bytes, streaming: bool) -> None:
     content = record(0, "第一条", "镕基 𠮷 €") + record(1, "第二条")
     path = write(tmp_path / "part.txt", start + content.replace("\n", "\r\n").encode(encoding))
     data = load_lcsts(train=path, streaming=streaming)["train"]
@@ -189,9 +183,7 @@ def test_unchanged_contents_are_read_once(tmp_path: Path, monkeypatch: pytest.Mo
     assert len(load_lcsts(train=path)["train"]) == 1
 
 
-@pytest.mark.parametrize(
-    "content", ["", "\n\n", record(summary=""), "nothing of the kind\n", '{"text": "a"}\n']
-)
+@pytest.mark.parametrize("content", ["", "\n\n", record(summary=""), "nothing of the kind\n", '{"text": "a"}\n'])
 def test_a_file_without_a_record_is_an_error_that_names_it(tmp_path: Path, content: str) -> None:
     path = write(tmp_path / "part.txt", content)
     with pytest.raises(DataFileError, match=r"part\.txt"):
@@ -266,9 +258,7 @@ def test_every_format_gives_the_same_pairs(tmp_path: Path, suffix: str, streamin
             writer.writeheader()
             writer.writerows(rows)
     data = load_pairs(validation_file=path, streaming=streaming)["validation"]
-    assert list(data) == [
-        {"text": row["Article"], "summary": row["Highlights"], "key": row["key"]} for row in rows
-    ]
+    assert list(data) == [{"text": row["Article"], "summary": row["Highlights"], "key": row["key"]} for row in rows]
 
 
 def test_raw_lcsts_is_read_by_its_ending(tmp_path: Path) -> None:
@@ -288,9 +278,7 @@ def test_splits_come_from_files_of_different_kinds(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("streaming", [False, True], ids=["cached", "streaming"])
-def test_bad_lines_are_named_and_skipped(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture, streaming: bool
-) -> None:
+def test_bad_lines_are_named_and_skipped(tmp_path: Path, caplog: pytest.LogCaptureFixture, streaming: bool) -> None:
     path = write(
         tmp_path / "a.jsonl",
         b'{"text": "a", "summary": "b"}\n'
@@ -329,9 +317,7 @@ def test_bad_csv_rows_are_named_and_skipped(tmp_path: Path, caplog: pytest.LogCa
     assert "line 6: empty 'text'; line 7: not UTF-8" in message
 
 
-def test_parquet_rows_without_a_pair_are_named_and_skipped(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_parquet_rows_without_a_pair_are_named_and_skipped(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     path = tmp_path / "a.parquet"
     datasets.Dataset.from_dict({"text": ["a", None, "b"], "summary": ["x", "y", ""]}).to_parquet(path)
     with caplog.at_level(logging.WARNING, "copynet_hf"):
@@ -364,9 +350,7 @@ def test_columns_can_be_named_and_names_that_are_taken_over_stay(tmp_path: Path)
 
 
 def test_unknown_names_are_taken_in_order_and_ids_left_alone(tmp_path: Path) -> None:
-    path = write_rows(
-        tmp_path / "a.jsonl", {"id": "r1", "year": 3, "long": "a b", "short": "a", "other": "c"}
-    )
+    path = write_rows(tmp_path / "a.jsonl", {"id": "r1", "year": 3, "long": "a b", "short": "a", "other": "c"})
     row = load_pairs(train_file=path)["train"][0]
     assert (row["text"], row["summary"]) == ("a b", "a")
 
@@ -384,9 +368,7 @@ def test_a_missing_column_is_named_with_the_file_and_its_columns(tmp_path: Path,
 
 def test_columns_that_cannot_be_guessed_are_listed(tmp_path: Path) -> None:
     path = write_rows(tmp_path / "a.jsonl", {"text": "a", "n": 1})
-    with pytest.raises(
-        ValueError, match="no column of strings is left for the summary; the columns are text, n"
-    ):
+    with pytest.raises(ValueError, match="no column of strings is left for the summary; the columns are text, n"):
         load_pairs(train_file=path)
 
 
@@ -441,9 +423,7 @@ def test_a_changed_file_is_never_taken_from_the_cache(tmp_path: Path, suffix: st
 
 
 @pytest.mark.parametrize("streaming", [False, True], ids=["cached", "streaming"])
-def test_a_data_set_on_the_hub_gets_the_same_columns(
-    monkeypatch: pytest.MonkeyPatch, streaming: bool
-) -> None:
+def test_a_data_set_on_the_hub_gets_the_same_columns(monkeypatch: pytest.MonkeyPatch, streaming: bool) -> None:
     def load_dataset(name: str, config: str | None, streaming: bool) -> Any:
         assert (name, config) == ("someone/news", "3.0.0")
         part = datasets.Dataset.from_list([{"id": "1", "article": "a b", "highlights": "a"}, {"id": "2"}])

@@ -50,9 +50,7 @@ def test_rouge_of_the_first_characters_of_lcsts_is_the_known_one(
 
 def test_rouge_of_equal_chinese_sentences_is_100_and_ignores_spaces() -> None:
     scores = copy_scores(["可穿戴 技术 十大 原则"], ["可穿戴技术十大原则"])
-    assert [scores[key] for key in ("rouge1", "rouge2", "rougeL", "exact_match", "bleu")] == pytest.approx(
-        [100] * 5
-    )
+    assert [scores[key] for key in ("rouge1", "rouge2", "rougeL", "exact_match", "bleu")] == pytest.approx([100] * 5)
 
 
 def test_rouge_counts_by_hand() -> None:
@@ -292,9 +290,7 @@ def test_given_references_replace_the_labels() -> None:
 
 
 def test_an_ordinary_tokenizer_decodes_without_sources() -> None:
-    scores = make_compute_metrics(PlainTokenizer(), ["met hello"])(
-        prediction([[3, 4, 1, 0]], [[3, 4, 1, -100]])
-    )
+    scores = make_compute_metrics(PlainTokenizer(), ["met hello"])(prediction([[3, 4, 1, 0]], [[3, 4, 1, -100]]))
     assert scores["exact_match"] == 100
     assert scores["copied_fraction"] == 100
     assert "oov_recall" not in scores
@@ -306,9 +302,7 @@ def test_the_copynet_tokenizer_gives_its_words_back(side: str) -> None:
     targets = ["Zara Quim called", "Tol and Bo sent"]
     known = ["call now send to or called and sent"]
     tokenizer = CopyNetTokenizer.train_from_iterator(known, 50, "whitespace", truncation_side=side)
-    batch = tokenizer(
-        sources, text_target=targets, padding=True, truncation=True, max_length=5, return_tensors="np"
-    )
+    batch = tokenizer(sources, text_target=targets, padding=True, truncation=True, max_length=5, return_tensors="np")
     wrong = np.where(batch["labels"] == -100, tokenizer.pad_token_id, batch["labels"])
     wrong[1, 0] = tokenizer.unk_token_id
     compute = make_compute_metrics(tokenizer, sources, targets, max_source_length=5)

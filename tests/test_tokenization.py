@@ -87,9 +87,7 @@ def test_ids_do_not_depend_on_what_unseen_words_are_called(
     names = {f"N{number}": name for number, name in enumerate(renaming)}
     renamed = [[names.get(word, word) for word in words] for words in (source, target)]
     encode = {"is_split_into_words": True}
-    assert dict(tok(source, text_target=target, **encode)) == dict(
-        tok(renamed[0], text_target=renamed[1], **encode)
-    )
+    assert dict(tok(source, text_target=target, **encode)) == dict(tok(renamed[0], text_target=renamed[1], **encode))
 
 
 def test_special_tokens_typed_in_a_text_are_unseen_words(tok: CopyNetTokenizer) -> None:

@@ -126,9 +126,7 @@ class Pairs(RecordsBuilder):
         if not survey.types:
             return {"text": "text", "summary": "summary"}
         config = self.config
-        return choose_columns(
-            list(survey.types), survey.strings, config.text_column, config.summary_column, str(path)
-        )
+        return choose_columns(list(survey.types), survey.strings, config.text_column, config.summary_column, str(path))
 
     def records(self, path: Path, skipped: Skipped) -> Iterator[dict[str, Any]]:
         """The rows with a usable pair, `text` and `summary` first."""

@@ -118,9 +118,7 @@ def quickstart_pairs(split: str, n: int, seed: int = 0) -> list[dict[str, str]]:
     return [{"text": text, "summary": summary} for text, summary in pairs.items()]
 
 
-def load_quickstart(
-    train: int = 4000, validation: int = 500, test: int = 500, seed: int = 0
-) -> datasets.DatasetDict:
+def load_quickstart(train: int = 4000, validation: int = 500, test: int = 500, seed: int = 0) -> datasets.DatasetDict:
     """The task as a `DatasetDict` with columns `text` and `summary`."""
     sizes = {"train": train, "validation": validation, "test": test}
     return datasets.DatasetDict(

@@ -280,6 +280,8 @@ class CopyNetModel(CopyNetPreTrainedModel):
             last_hidden_state=steps.readout,
             past_key_values=cache,  # type: ignore[arg-type]
             decoder_hidden_states=(embeddings, steps.hidden) if output_hidden_states else None,
+            # No layer attends to the decoder's own past; the library iterates over them where attentions are asked for.
+            decoder_attentions=None if attention is None else (),
             cross_attentions=None if attention is None else (attention[:, None],),
             encoder_last_hidden_state=encoder_outputs.last_hidden_state,
             encoder_hidden_states=encoder_outputs.hidden_states,
@@ -402,6 +404,7 @@ class CopyNetForConditionalGeneration(CopyNetPreTrainedModel, CopyNetGenerationM
             logits=mixture.log_probs,
             past_key_values=output.past_key_values,
             decoder_hidden_states=output.decoder_hidden_states,
+            decoder_attentions=output.decoder_attentions,
             cross_attentions=output.cross_attentions,
             encoder_last_hidden_state=output.encoder_last_hidden_state,
             encoder_hidden_states=output.encoder_hidden_states,

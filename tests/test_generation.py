@@ -117,6 +117,10 @@ def test_assisted_decoding_gives_the_greedy_output(changes):
         expected = model.generate(input_ids=ids, max_new_tokens=12)
         assert torch.equal(model.generate(input_ids=ids, max_new_tokens=12, assistant_model=assistant), expected)
         assert torch.equal(model.generate(input_ids=ids, max_new_tokens=12, prompt_lookup_num_tokens=3), expected)
+        everything = {"return_dict_in_generate": True, "output_attentions": True, "output_scores": True}
+        output = model.generate(input_ids=ids, max_new_tokens=12, assistant_model=assistant, **everything)
+        assert torch.equal(output.sequences, expected)
+        assert len(output.cross_attentions) == len(output.scores) == expected.shape[1] - 1
 
 
 def test_sampling_draws_from_the_models_distribution():

@@ -94,7 +94,8 @@ class DecoderWeights(NamedTuple):
 
     state: (3H + A, H) W_hh of the GRU above W of Eq. 3, both read s_{t-1}; state_bias: (3H + A).
     score: (A) v of Eq. 3. coverage: (A) w_cov, or None.
-    reads: (3H, n·D) what the gates, or (4H, n·D) what gates and readout, take of the n reads [ζ_t; c_t] or [c_t].
+    context, selective: (3H, D) what the gates take of c_t and of ζ_t, or (4H, D) with what the readout takes of them
+        below it; selective is None without selective read.
     readout: (H, H) what the readout takes of s_t; None where r_t = s_t.
     """
 
@@ -102,12 +103,15 @@ class DecoderWeights(NamedTuple):
     state_bias: Tensor
     score: Tensor
     coverage: Tensor | None
-    reads: Tensor
+    context: Tensor
+    selective: Tensor | None
     readout: Tensor | None
 
 
 class FusedDecoder(torch.autograd.Function):
     """All steps of `CopyNetDecoder` under teacher forcing, from s_0, with the gradient by hand.
+
+    ζ_t is 0 in rows whose y_{t-1} is not in the source: its products are taken of the other rows alone.
 
     Args:
         gate_inputs: (T, B, 3H) what the gates take of e(y_{t-1}), W_ih's bias included.
@@ -139,93 +143,87 @@ class FusedDecoder(torch.autograd.Function):
     ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         w = DecoderWeights(*weights)  # type: ignore[arg-type]
         steps, batch, size = gate_inputs.shape[0], gate_inputs.shape[1], initial.shape[1]
-        length = mask.shape[1]
-        new = gate_inputs.new_empty
-        states, gates = new(steps + 1, batch, size), new(steps, batch, 3 * size)
-        candidate_gates, queries = new(steps, batch, size), new(steps, batch, keys.shape[2])
-        read_weights = new(steps, batch, 1 if matches is None else 2, length)  # [ρ; a] or [a]
-        reads = new(steps, batch, read_weights.shape[2] * hidden_states.shape[2])
+        length, new = mask.shape[1], gate_inputs.new_empty
+        states, gates, candidate_gates = (
+            new(steps + 1, batch, size),
+            new(steps, batch, 3 * size),
+            new(steps, batch, size),
+        )
+        queries = new(steps, batch, keys.shape[2])
+        read_weights = new(steps, batch, 1 if matches is None else 2, length)  # [a] or [a; ρ]
+        reads = new(steps, batch, read_weights.shape[2], hidden_states.shape[2])  # [c] or [c; ζ]
         readouts, scores = new(steps, batch, size), new(steps, batch, 0 if copy_keys is None else length)
-        coverage = gate_inputs.new_zeros(steps + 1, batch, length) if w.coverage is not None else None
+        coverage = None if w.coverage is None else gate_inputs.new_zeros(steps + 1, batch, length)
+        matched = _matched_rows(matches)
         states[0] = initial
         for t in range(steps):
             state_gates = torch.addmm(w.state_bias, states[t], w.state.t())
             queries[t] = state_gates[:, 3 * size :]
             features = _attention_features(keys, queries[t], w, None if coverage is None else coverage[t])
-            read_weights[t, :, -1] = masked_softmax(features @ w.score, mask)
+            read_weights[t, :, 0] = masked_softmax(features @ w.score, mask)
             if matches is not None:
-                last = scores[t - 1] if t else torch.zeros_like(scores[0])
-                read_weights[t, :, 0] = masked_softmax(last, matches[t])
+                read_weights[t, :, 1] = masked_softmax(scores[t - 1] if t else torch.zeros_like(scores[0]), matches[t])
             if coverage is not None:
-                coverage[t + 1] = coverage[t] + read_weights[t, :, -1]
-            reads[t] = torch.bmm(read_weights[t], hidden_states).flatten(1)
-            from_reads = reads[t] @ w.reads.t()
-            _gru_step(
-                gate_inputs[t] + from_reads[:, : 3 * size],
-                state_gates[:, : 3 * size],
-                states[t],
-                None,
-                (gates[t], candidate_gates[t], states[t + 1]),
-            )
-            if readout_inputs is None or w.readout is None:
+                torch.add(coverage[t], read_weights[t, :, 0], out=coverage[t + 1])
+            torch.bmm(read_weights[t], hidden_states, out=reads[t])
+            gate_sum, inside = gate_inputs[t].clone(), None if readout_inputs is None else readout_inputs[t].clone()
+            _add_read(gate_sum, inside, reads[t, :, 0], w.context, None)
+            if w.selective is not None and matched[t].numel():
+                _add_read(gate_sum, inside, reads[t, :, 1], w.selective, matched[t])
+            written = (gates[t], candidate_gates[t], states[t + 1])
+            _gru_step(gate_sum, state_gates[:, : 3 * size], states[t], None, written)
+            if inside is None or w.readout is None:
                 readouts[t] = states[t + 1]
             else:
-                inside = readout_inputs[t] + from_reads[:, 3 * size :]
                 torch.addmm(inside, states[t + 1], w.readout.t(), out=readouts[t]).tanh_()
             if copy_keys is not None:
                 readout = readouts[t] if dropped is None else readouts[t] * dropped[t]
                 scores[t] = torch.bmm(readout[:, None, :], copy_keys.transpose(1, 2))[:, 0]
         saved = (states, gates, candidate_gates, queries, read_weights, reads, readouts, coverage)
-        ctx.save_for_backward(*saved, dropped, hidden_states, keys, copy_keys, *weights)
-        ctx.selective = matches is not None
-        return readouts if dropped is None else readouts * dropped, states[1:], read_weights[:, :, -1], scores
+        ctx.save_for_backward(*saved, dropped, matches, hidden_states, keys, copy_keys, *weights)
+        return readouts if dropped is None else readouts * dropped, states[1:], read_weights[:, :, 0], scores
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, d_readouts: Tensor, d_states: Tensor, d_attention: Tensor, d_scores: Tensor) -> Any:
         saved = ctx.saved_tensors  # checkpointing gives them out once
         states, gates, candidate_gates, queries, read_weights, reads, readouts, coverage = saved[:8]
-        dropped, hidden_states, keys, copy_keys = saved[8:12]
-        w = DecoderWeights(*saved[12:])
+        dropped, matches, hidden_states, keys, copy_keys = saved[8:13]
+        w = DecoderWeights(*saved[13:])
         steps, batch, size = readouts.shape
-        number, width = read_weights.shape[2], hidden_states.shape[2]
+        matched = _matched_rows(matches)
 
         d_readouts, d_scores = d_readouts.clone(), d_scores.clone()  # the loop adds to them
-        d_input_gates = torch.empty_like(gates)
-        d_inside = torch.empty_like(readouts) if w.readout is not None else None
+        d_sums = gates.new_empty(steps, batch, 3 * size if w.readout is None else 4 * size)  # gates, then readout
         d_state_gates = gates.new_empty(steps, batch, w.state.shape[0])  # of W_hh s + b and of the query
-        d_reads = torch.empty_like(reads)
+        d_reads = torch.zeros_like(reads)
         d_keys, d_score = torch.zeros_like(keys), torch.zeros_like(w.score)
-        d_coverage_weight = None if w.coverage is None else torch.zeros_like(w.coverage)
         d_coverage = None if coverage is None else torch.zeros_like(coverage[0])
+        d_coverage_weight = None if w.coverage is None else torch.zeros_like(w.coverage)
         carried = torch.zeros_like(states[0])
         for t in reversed(range(steps)):
             if copy_keys is not None:
                 d_readouts[t] += torch.bmm(d_scores[t][:, None, :], copy_keys)[:, 0]
             d_readout = d_readouts[t] if dropped is None else d_readouts[t] * dropped[t]
             d_state = d_states[t] + carried
-            if d_inside is None or w.readout is None:
+            if w.readout is None:
                 d_state += d_readout
             else:
-                torch.mul(d_readout, 1 - readouts[t] * readouts[t], out=d_inside[t])
-                d_state.addmm_(d_inside[t], w.readout)
-            carried = _gru_step_back(
-                d_state,
-                states[t],
-                (gates[t], candidate_gates[t]),
-                (d_input_gates[t], d_state_gates[t, :, : 3 * size]),
-            )
-            d_from = d_input_gates[t] if d_inside is None else torch.cat([d_input_gates[t], d_inside[t]], dim=-1)
-            torch.mm(d_from, w.reads, out=d_reads[t])
-            d_weights = torch.bmm(d_reads[t].view(batch, number, width), hidden_states.transpose(1, 2))
-            d_weights[:, -1] += d_attention[t]
-            if d_coverage is not None:
-                d_weights[:, -1] += d_coverage
-            d_weights = read_weights[t] * (d_weights - (read_weights[t] * d_weights).sum(-1, keepdim=True))
-            if ctx.selective and t:
-                d_scores[t - 1] += d_weights[:, 0]
+                d_sums[t, :, 3 * size :] = d_readout * (1 - readouts[t] * readouts[t])
+                d_state.addmm_(d_sums[t, :, 3 * size :], w.readout)
+            written = (d_sums[t, :, : 3 * size], d_state_gates[t, :, : 3 * size])
+            carried = _gru_step_back(d_state, states[t], (gates[t], candidate_gates[t]), written)
 
-            d_energy = d_weights[:, -1]
+            d_reads[t, :, 0] = d_sums[t, :, : w.context.shape[0]] @ w.context
+            if w.selective is not None and matched[t].numel():
+                d_reads[t, matched[t], 1] = d_sums[t, matched[t], : w.selective.shape[0]] @ w.selective
+            d_weights = torch.bmm(d_reads[t], hidden_states.transpose(1, 2))
+            d_weights[:, 0] += d_attention[t] if d_coverage is None else d_attention[t] + d_coverage
+            d_weights = read_weights[t] * (d_weights - (read_weights[t] * d_weights).sum(-1, keepdim=True))
+            if w.selective is not None and t:
+                d_scores[t - 1] += d_weights[:, 1]
+
+            d_energy = d_weights[:, 0]
             features = _attention_features(keys, queries[t], w, None if coverage is None else coverage[t])
             d_score += d_energy.flatten() @ features.flatten(0, 1)
             d_features = features.mul_(features).neg_().add_(1).mul_(w.score).mul_(d_energy[..., None])
@@ -236,26 +234,47 @@ class FusedDecoder(torch.autograd.Function):
                 d_coverage = d_coverage + d_features @ w.coverage
             carried.addmm_(d_state_gates[t], w.state)
 
-        d_hidden = torch.bmm(
-            read_weights.transpose(0, 1).reshape(batch, steps * number, -1).transpose(1, 2),
-            d_reads.transpose(0, 1).reshape(batch, steps * number, width),
-        )
+        rows = [x.transpose(0, 1).flatten(1, 2) for x in (read_weights, d_reads)]
         d_copy_keys = None
         if copy_keys is not None:
             final = readouts if dropped is None else readouts * dropped
             d_copy_keys = torch.bmm(d_scores.permute(1, 2, 0), final.transpose(0, 1))
-        d_from_all = d_input_gates if d_inside is None else torch.cat([d_input_gates, d_inside], dim=-1)
-        flat_state_gates = d_state_gates.flatten(0, 1)
-        d_dropped = None  # dropout's factors are constants
         return (
-            *(d_input_gates, d_inside, d_dropped, None, None, d_hidden, d_keys, d_copy_keys, carried),
-            flat_state_gates.t() @ states[:-1].flatten(0, 1),
-            flat_state_gates.sum(0),
+            d_sums[..., : 3 * size],
+            None if w.readout is None else d_sums[..., 3 * size :],
+            *(None, None, None),
+            torch.bmm(rows[0].transpose(1, 2), rows[1]),
+            d_keys,
+            d_copy_keys,
+            carried,
+            d_state_gates.flatten(0, 1).t() @ states[:-1].flatten(0, 1),
+            d_state_gates.sum((0, 1)),
             d_score,
             d_coverage_weight,
-            d_from_all.flatten(0, 1).t() @ reads.flatten(0, 1),
-            None if d_inside is None else d_inside.flatten(0, 1).t() @ states[1:].flatten(0, 1),
+            d_sums[..., : w.context.shape[0]].flatten(0, 1).t() @ reads[:, :, 0].flatten(0, 1),
+            None if w.selective is None else _selective_gradient(d_sums[..., : w.selective.shape[0]], reads, matches),
+            None if w.readout is None else d_sums[..., 3 * size :].flatten(0, 1).t() @ states[1:].flatten(0, 1),
         )
+
+
+def _matched_rows(matches: Tensor | None) -> list[Tensor]:
+    """For each step the rows whose y_{t-1} is in their source."""
+    return [] if matches is None else [rows.nonzero()[:, 0] for rows in matches.any(-1)]
+
+
+def _add_read(gates: Tensor, inside: Tensor | None, read: Tensor, weight: Tensor, rows: Tensor | None) -> None:
+    """Adds what the gates, and the readout where it does, take of c_t or ζ_t; of `rows` only, where given."""
+    taken = (read if rows is None else read[rows]) @ weight.t()
+    width = gates.shape[1]
+    for target, part in ((gates, taken[:, :width]), (inside, taken[:, width:])):
+        if target is not None and part.shape[1]:
+            target.add_(part) if rows is None else target.index_add_(0, rows, part)
+
+
+def _selective_gradient(d_sums: Tensor, reads: Tensor, matches: Tensor) -> Tensor:
+    """The gradient of what is taken of ζ, from the rows and steps where it is not 0."""
+    places = matches.any(-1)
+    return d_sums[places].t() @ reads[:, :, 1][places]
 
 
 def _attention_features(keys: Tensor, query: Tensor, w: DecoderWeights, coverage: Tensor | None) -> Tensor:

@@ -246,18 +246,17 @@ class CopyNetDecoder(GradientCheckpointingLayer):
         """The weights stacked by what they are multiplied with, in the precision of the loop."""
         attention, cell = self.attention, self.cell
         assert attention is not None
-        reads = cell.weight_ih[:, self.config.embedding_size :]
-        if parts:
-            names = ("selective_read", "context") if self.config.selective_read else ("context",)
-            unread = reads.new_zeros(self.config.hidden_size, self.config.memory_size)
-            reads = torch.cat([reads, torch.cat([parts.get(name, unread) for name in names], dim=1)])
+        gates = cell.weight_ih[:, self.config.embedding_size :].split(self.config.memory_size, dim=1)
+        reads = dict(zip(("selective_read", "context") if len(gates) == 2 else ("context",), gates, strict=True))
+        reads = {name: torch.cat([part, parts[name]]) if name in parts else part for name, part in reads.items()}
         query = attention.query_proj.weight
         weights = DecoderWeights(
             state=torch.cat([cell.weight_hh, query]),
             state_bias=torch.cat([cell.bias_hh, query.new_zeros(query.shape[0])]),
             score=attention.score_proj.weight[0],
             coverage=None if attention.coverage_proj is None else attention.coverage_proj.weight[:, 0],
-            reads=reads,
+            context=reads["context"],
+            selective=reads.get("selective_read"),
             readout=parts.get("state"),
         )
         return DecoderWeights(*(None if field is None else field.to(dtype) for field in weights))  # type: ignore[arg-type]

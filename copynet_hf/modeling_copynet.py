@@ -280,7 +280,7 @@ class CopyNetModel(CopyNetPreTrainedModel):
             last_hidden_state=steps.readout,
             past_key_values=cache,  # type: ignore[arg-type]
             decoder_hidden_states=(embeddings, steps.hidden) if output_hidden_states else None,
-            # No layer attends to the decoder's own past; the library iterates over them where attentions are asked for.
+            # No layer attends to the decoder's own past; the library goes through them where attentions are asked for.
             decoder_attentions=None if attention is None else (),
             cross_attentions=None if attention is None else (attention[:, None],),
             encoder_last_hidden_state=encoder_outputs.last_hidden_state,

@@ -96,7 +96,8 @@ def test_dropout_of_the_readout_is_the_same_factor_forwards_and_backwards():
         state_bias=torch.randn(3 * size + attention),
         score=torch.randn(attention),
         coverage=torch.randn(attention),
-        reads=torch.randn(4 * size, 2 * width),
+        context=torch.randn(4 * size, width),
+        selective=torch.randn(3 * size, width),
         readout=torch.randn(size, size),
     )
     dropped = (torch.rand(steps, batch, size) > 0.3).double() / 0.7

@@ -1,0 +1,85 @@
+"""The plain attention seq2seq that speeds are measured against: no copying, an ordinary PyTorch loop.
+
+Embeddings, a bidirectional `nn.GRU`, tanh attention from cached keys, a `GRUCell` loop, generate scores from [s; c; e] in
+one product after the loop. What a good engineer writes in an afternoon.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+
+class PlainSeq2Seq(nn.Module):
+    def __init__(self, vocab_size: int, embedding: int, hidden: int) -> None:
+        super().__init__()
+        self.hidden = hidden
+        self.embedding = nn.Embedding(vocab_size, embedding)
+        self.encoder = nn.GRU(embedding, hidden, batch_first=True, bidirectional=True)
+        self.init = nn.Linear(2 * hidden, hidden)
+        self.key = nn.Linear(2 * hidden, hidden)
+        self.query = nn.Linear(hidden, hidden, bias=False)
+        self.score = nn.Linear(hidden, 1, bias=False)
+        self.cell = nn.GRUCell(embedding + 2 * hidden, hidden)
+        self.output = nn.Linear(hidden + 2 * hidden + embedding, vocab_size)
+
+    def encode(self, source: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """(B, S) and (B) to states (B, S, 2H), keys (B, S, H), mask (B, S) and the first decoder state (B, H)."""
+        packed = nn.utils.rnn.pack_padded_sequence(
+            self.embedding(source), lengths, batch_first=True, enforce_sorted=False
+        )
+        states, last = self.encoder(packed)
+        states, _ = nn.utils.rnn.pad_packed_sequence(states, batch_first=True, total_length=source.shape[1])
+        mask = torch.arange(source.shape[1]) < lengths[:, None]
+        return states, self.key(states), mask, torch.tanh(self.init(torch.cat([last[0], last[1]], dim=-1)))
+
+    def step(
+        self, embedded: Tensor, state: Tensor, states: Tensor, keys: Tensor, mask: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """One word: the new state (B, H) and the context (B, 2H)."""
+        energy = self.score(torch.tanh(keys + self.query(state)[:, None])).squeeze(-1)
+        weights = torch.softmax(energy.masked_fill(~mask, float("-inf")), dim=-1)
+        context = torch.bmm(weights[:, None], states)[:, 0]
+        return self.cell(torch.cat([embedded, context], dim=-1), state), context
+
+    def forward(self, source: Tensor, lengths: Tensor, words: Tensor, labels: Tensor) -> Tensor:
+        """The loss; words and labels (B, T), −100 where there is no label."""
+        states, keys, mask, state = self.encode(source, lengths)
+        embedded = self.embedding(words)
+        readouts = []
+        for t in range(words.shape[1]):
+            state, context = self.step(embedded[:, t], state, states, keys, mask)
+            readouts.append(torch.cat([state, context, embedded[:, t]], dim=-1))
+        scores = self.output(torch.stack(readouts, dim=1))
+        return nn.functional.cross_entropy(scores.flatten(0, 1), labels.flatten(), ignore_index=-100)
+
+    @torch.no_grad()
+    def greedy(self, source: Tensor, lengths: Tensor, steps: int, start: int) -> Tensor:
+        states, keys, mask, state = self.encode(source, lengths)
+        word = torch.full((source.shape[0],), start)
+        words = []
+        for _ in range(steps):
+            embedded = self.embedding(word)
+            state, context = self.step(embedded, state, states, keys, mask)
+            word = self.output(torch.cat([state, context, embedded], dim=-1)).argmax(-1)
+            words.append(word)
+        return torch.stack(words, dim=1)
+
+    @torch.no_grad()
+    def beam(self, source: Tensor, lengths: Tensor, steps: int, start: int, beams: int) -> Tensor:
+        """The ordinary beam loop: everything of the source repeated for each hypothesis."""
+        batch = source.shape[0]
+        states, keys, mask, state = (x.repeat_interleave(beams, dim=0) for x in self.encode(source, lengths))
+        totals = torch.full((batch, beams), float("-inf"))
+        totals[:, 0] = 0.0
+        words = torch.full((batch * beams, 1), start)
+        for _ in range(steps):
+            embedded = self.embedding(words[:, -1])
+            state, context = self.step(embedded, state, states, keys, mask)
+            scores = torch.log_softmax(self.output(torch.cat([state, context, embedded], dim=-1)), dim=-1)
+            width = scores.shape[-1]
+            totals, chosen = (totals[..., None] + scores.view(batch, beams, width)).view(batch, -1).topk(beams)
+            rows = (chosen // width + beams * torch.arange(batch)[:, None]).flatten()
+            words = torch.cat([words[rows], (chosen % width).view(-1, 1)], dim=1)
+            state = state[rows]
+        return words.view(batch, beams, -1)[:, 0]

@@ -1,7 +1,7 @@
 """The plain attention seq2seq that speeds are measured against: no copying, an ordinary PyTorch loop.
 
-Embeddings, a bidirectional `nn.GRU`, tanh attention from cached keys, a `GRUCell` loop, generate scores from [s; c; e] in
-one product after the loop. What a good engineer writes in an afternoon.
+Embeddings, a bidirectional `nn.GRU`, tanh attention from cached keys, a `GRUCell` loop, generate scores from [s; c; e]
+in one product after the loop. What a good engineer writes in an afternoon.
 """
 
 from __future__ import annotations

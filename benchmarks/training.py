@@ -1,0 +1,150 @@
+"""A training step (forward, backward, Adam) of CopyNet beside the plain attention seq2seq without copying.
+
+    python benchmarks/training.py [--rounds 20]
+
+CopyNet copies, reads selectively and normalises over both modes; its readout is the plain model's, [s; c; e]. Half of
+the target words stand in the source. Writes its section of results/benchmarks.md.
+"""
+
+from __future__ import annotations
+
+import argparse
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from measure import in_a_process, milliseconds, peak_mebibytes, ratio, side_by_side, table, write_section
+from plain_seq2seq import PlainSeq2Seq
+from torch import Tensor
+
+from copynet_hf import CopyNetConfig, CopyNetForConditionalGeneration
+
+
+@dataclass
+class Task:
+    """Sizes of model and batch; `real` gives rows of different lengths, from a third of `source` to all of it."""
+
+    name: str
+    source: int
+    target: int
+    vocab_size: int
+    embedding: int
+    hidden: int
+    batch: int = 64
+    real: bool = False
+
+
+SYNTHETIC = Task("synthetic", 25, 20, 1_002, 150, 300)
+LCSTS = Task("LCSTS, 3,000", 110, 18, 3_000, 350, 500)
+TASKS = [SYNTHETIC, LCSTS, replace(LCSTS, name="LCSTS, real lengths", real=True)]
+TASKS += [replace(LCSTS, name="LCSTS, 10,000", vocab_size=10_000)]
+
+
+def make_batch(task: Task) -> dict[str, Tensor]:
+    torch.manual_seed(0)
+    lengths = torch.full((task.batch,), task.source)
+    if task.real:
+        lengths = torch.randint(task.source // 3, task.source + 1, (task.batch,))
+        lengths[0] = task.source
+    source = torch.randint(4, task.vocab_size, (task.batch, task.source))
+    labels = torch.randint(4, task.vocab_size, (task.batch, task.target))
+    copied = torch.arange(0, task.target, 2)
+    labels[:, copied] = source[:, copied % (task.source // 3)]
+    mask = (torch.arange(task.source) < lengths[:, None]).long()
+    start = torch.ones(task.batch, 1, dtype=torch.long)
+    return {
+        "input_ids": source * mask,
+        "attention_mask": mask,
+        "labels": labels,
+        "words": torch.cat([start, labels[:, :-1]], dim=1),
+        "lengths": lengths,
+    }
+
+
+def plain_step(task: Task) -> Any:
+    model, batch = PlainSeq2Seq(task.vocab_size, task.embedding, task.hidden), make_batch(task)
+    optimizer = torch.optim.Adam(model.parameters(), fused=True)
+
+    def step() -> None:
+        optimizer.zero_grad()
+        model(batch["input_ids"], batch["lengths"], batch["words"], batch["labels"]).backward()
+        optimizer.step()
+
+    return step
+
+
+def copynet_step(task: Task, bf16: bool = False) -> Any:
+    batch = {name: value for name, value in make_batch(task).items() if name not in ("words", "lengths")}
+    model = CopyNetForConditionalGeneration(copynet_config(task)).train()
+    optimizer = torch.optim.Adam(model.parameters(), fused=True)
+
+    def step() -> None:
+        optimizer.zero_grad()
+        with torch.autocast("cpu", dtype=torch.bfloat16, enabled=bf16):
+            loss = model(**batch).loss
+        loss.backward()
+        optimizer.step()
+
+    return step
+
+
+def copynet_config(task: Task) -> CopyNetConfig:
+    return CopyNetConfig(
+        vocab_size=task.vocab_size,
+        embedding_size=task.embedding,
+        hidden_size=task.hidden,
+        encoder_hidden_size=task.hidden,
+        attention_size=task.hidden,
+        max_source_oov=8,
+        dropout=0.0,
+        readout=["state", "context", "embedding"],
+    )
+
+
+def times(task: Task, threads: int, rounds: int) -> dict[str, list[float]]:
+    torch.set_num_threads(threads)
+    calls = {"plain": plain_step(task), "copynet": copynet_step(task), "bf16": copynet_step(task, bf16=True)}
+    return side_by_side(calls, rounds)
+
+
+def memory(task: Task, kind: str) -> float:
+    """Mebibytes that three steps add to what the imports hold."""
+    torch.set_num_threads(1)
+    before = peak_mebibytes()
+    step = {"plain": plain_step, "copynet": copynet_step}[kind](task)
+    for _ in range(3):
+        step()
+    return peak_mebibytes() - before
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--rounds", type=int, default=20)
+    parser.add_argument("--threads", type=int, nargs="+", default=[1, 2])
+    args = parser.parse_args()
+    rows = []
+    for task in TASKS:
+        peaks = [in_a_process(memory, task, kind) for kind in ("plain", "copynet")]
+        for threads in args.threads:
+            seconds = in_a_process(times, task, threads, args.rounds)
+            shown = [f"{milliseconds(seconds[name]):.0f}" for name in ("plain", "copynet", "bf16")]
+            ratios = [f"{ratio(seconds, name, 'plain'):.2f}" for name in ("copynet", "bf16")]
+            memories = [f"{peak:.0f}" for peak in peaks] if threads == args.threads[0] else ["", ""]
+            rows.append([task.name, threads, *shown, *ratios, *memories])
+            print(rows[-1], flush=True)
+    header = [
+        "task",
+        "threads",
+        "plain ms",
+        "CopyNet ms",
+        "bf16 ms",
+        "ratio",
+        "bf16 ratio",
+        "plain MiB",
+        "CopyNet MiB",
+    ]
+    write_section("Training", f"{args.rounds} rounds, batch {SYNTHETIC.batch}.\n\n{table(header, rows)}")
+
+
+if __name__ == "__main__":
+    main()

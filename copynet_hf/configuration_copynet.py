@@ -34,8 +34,8 @@ class CopyNetConfig(PreTrainedConfig):
             the authors' code. None: everything the model has.
         use_coverage: whether the attention sees where it has been (Σ of past attention; the authors' code adds
             it after the tanh of Eq. 3, here it goes inside, as in See et al. 2017, Eq. 11).
-        use_fused: whether the encoder's recurrence runs with its gradient written by hand, which is faster; the
-            readable form gives the same numbers.
+        use_fused: whether the recurrences of encoder and decoder run with their gradients written by hand, which is
+            faster; the readable forms give the same numbers.
         initializer_range: embeddings start uniform in ±this (the authors' 0.1); other weights follow
             Glorot, recurrent ones are orthogonal.
         tie_word_embeddings: generate scores use the embedding table, through a projection to its width.
@@ -97,8 +97,15 @@ class CopyNetConfig(PreTrainedConfig):
 
         The first slot is `len(tokenizer)` to the tokenizer and `vocab_size` to the model: where they differ, slots
         are taken for words without any error, so this is the way to make a config.
+
+        Raises:
+            ValueError: a field of `kwargs` that the tokenizer has otherwise.
         """
-        return cls(**{**kwargs, **cls.tokenizer_fields(tokenizer)})
+        fields = cls.tokenizer_fields(tokenizer)
+        for name in fields.keys() & kwargs.keys():
+            if kwargs[name] != fields[name]:
+                raise ValueError(f"{name}={kwargs[name]!r}, but the tokenizer has {fields[name]!r}: leave {name} out.")
+        return cls(**kwargs | fields)
 
     @staticmethod
     def tokenizer_fields(tokenizer: PreTrainedTokenizerBase) -> dict[str, Any]:
@@ -158,14 +165,16 @@ class CopyNetConfig(PreTrainedConfig):
             value, least = getattr(self, name), 0 if name == "max_source_oov" else 1
             if not isinstance(value, int) or isinstance(value, bool) or value < least:
                 raise ValueError(f"{name}={value!r} must be a whole number of at least {least}.")
-        if not 0.0 <= self.dropout < 1.0:
-            raise ValueError(f"dropout={self.dropout} must be at least 0 and below 1.")
+        if not isinstance(self.dropout, int | float) or not 0.0 <= self.dropout < 1.0:
+            raise ValueError(f"dropout={self.dropout!r} must be a number of at least 0 and below 1.")
+        if not isinstance(self.initializer_range, int | float) or self.initializer_range < 0:
+            raise ValueError(f"initializer_range={self.initializer_range!r} must be a number of at least 0.")
 
     def _checked_readout(self) -> list[str]:
         available = [part for part in READOUT_PARTS if part != "selective_read" or self.selective_read]
         if self.readout is None:
             return available
-        parts = list(self.readout)
+        parts = [self.readout] if isinstance(self.readout, str) else list(self.readout)
         unknown = [part for part in parts if part not in available]
         if unknown or "state" not in parts or len(set(parts)) < len(parts):
             raise ValueError(

@@ -263,18 +263,20 @@ class CopyNetGenerationMixin(_Base):
             normalize_logits: whether to take the log-softmax of `scores` first.
 
         Returns:
-            (N, T) scores, 0 after the end of a beam.
+            (N, T) scores, 0 after the end; T is the longest output's length.
         """
         stacked = torch.stack(tuple(scores), dim=1)  # (rows, T, V + K)
         if normalize_logits:
             stacked = torch.log_softmax(stacked, dim=-1)
         if beam_indices is None:
             beam_indices = torch.arange(stacked.shape[0], device=sequences.device)[:, None].expand(-1, len(scores))
-        ended = beam_indices < 0
-        length = int((~ended).sum(-1).max())
-        ended = ended[:, :length]
+            alive = _until_end(sequences[:, -len(scores) :], self.generation_config.eos_token_id)
+            beam_indices = beam_indices.masked_fill(~alive, -1)
+        length = int((beam_indices >= 0).sum(-1).max())
+        ended = beam_indices[:, :length] < 0
         rows = beam_indices[:, :length].masked_fill(ended, 0)
-        words = sequences[:, sequences.shape[1] - length :]
+        first = sequences.shape[1] - len(scores)
+        words = sequences[:, first : first + length]
         steps = torch.arange(length, device=sequences.device)
         return stacked[rows, steps, words].masked_fill(ended, 0.0)
 

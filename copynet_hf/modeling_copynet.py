@@ -33,7 +33,7 @@ from .layers_copynet import CopyNetDecoder, CopyNetEncoderLayer, DecoderState, D
 
 @dataclass
 class CopyNetEncoderOutput(ModelOutput):
-    """The source as the decoder reads it. Everything has the batch first, so that beams can be expanded.
+    """The source as the decoder reads it, and all that `generate()` keeps of it.
 
     last_hidden_state: (B, S, D) h_j; zero on padding.
     final_state: (B, D) the last states of both directions.
@@ -267,7 +267,7 @@ class CopyNetModel(CopyNetPreTrainedModel):
 
         cache = self._checked_cache(past_key_values, _asked(use_cache, config.use_cache) and not self.training)
         memory, state = self._start(encoder_outputs, cache, decoder_input_ids.shape[0])
-        words = fold_ids(decoder_input_ids, config.extended_vocab_size, config.unk_token_id)
+        words = own_targets(decoder_input_ids, memory.ids, memory.mask, config.vocab_size, config.unk_token_id)
         embeddings = self.dropout(self.encoder.embed(words))
         keep = None if decoder_attention_mask is None else decoder_attention_mask[:, -words.shape[1] :].bool()
         matches = target_matches(words, memory.ids, memory.mask)
@@ -348,7 +348,21 @@ class CopyNetForConditionalGeneration(CopyNetPreTrainedModel, CopyNetGenerationM
         self.lm_head = new_embeddings
 
     def prepare_decoder_input_ids_from_labels(self, labels: Tensor) -> Tensor:
-        """Labels moved right by one behind the start symbol, −100 made padding; what collators call."""
+        """Labels moved right by one behind the start symbol, −100 made padding; what collators call.
+
+        Raises:
+            ValueError: labels from a tokenizer with more words or slots than the model has.
+        """
+        check_not_negative("labels", labels.masked_fill(labels == -100, 0))
+        if labels.numel() and int(labels.max()) >= self.config.extended_vocab_size:
+            raise ValueError(
+                f"labels hold {int(labels.max())}, but the model ends at vocab_size={self.config.vocab_size} + "
+                f"max_source_oov={self.config.max_source_oov}: give model and tokenizer the same of both "
+                "(CopyNetConfig.for_tokenizer)."
+            )
+        return self._shifted_right(labels)
+
+    def _shifted_right(self, labels: Tensor) -> Tensor:
         start = labels.new_full((labels.shape[0], 1), self.config.decoder_start_token_id)
         shifted = torch.cat([start, labels[:, :-1]], dim=1)
         return shifted.masked_fill(shifted == -100, self.config.pad_token_id)
@@ -373,7 +387,9 @@ class CopyNetForConditionalGeneration(CopyNetPreTrainedModel, CopyNetGenerationM
 
         Args:
             labels: (B, T) extended ids, −100 where there is no target. A word that neither the vocabulary nor the
-                row's own source has counts as UNK. `decoder_input_ids` follow from them when left out.
+                row's own source has counts as UNK, here and as decoder input; where the Trainer smooths labels it
+                computes the loss itself, and the tokenizer must have made such words UNK (ours does).
+                `decoder_input_ids` follow from the labels when left out.
             num_items_in_batch: what the summed loss is divided by; None: the number of targets. The Trainer passes
                 the number over all accumulated batches.
             The others: see `CopyNetModel.forward`.
@@ -381,7 +397,7 @@ class CopyNetForConditionalGeneration(CopyNetPreTrainedModel, CopyNetGenerationM
         if labels is not None:
             check_not_negative("labels", labels.masked_fill(labels == -100, 0))
             if decoder_input_ids is None:
-                decoder_input_ids = self.prepare_decoder_input_ids_from_labels(labels)
+                decoder_input_ids = self._shifted_right(labels)
             use_cache = False
         output = self.model(
             input_ids,

@@ -42,7 +42,10 @@ REFUSALS = {
     "vocab_size": ({"vocab_size": "3000"}, "vocab_size='3000' must be a whole number"),
     "layers": ({"num_hidden_layers": 1.5}, "num_hidden_layers=1.5 must be a whole number"),
     "slots": ({"max_source_oov": -1}, "max_source_oov=-1 must be a whole number of at least 0"),
-    "dropout": ({"dropout": 1.0}, "dropout=1.0 must be at least 0 and below 1"),
+    "dropout": ({"dropout": 1.0}, "dropout=1.0 must be a number of at least 0 and below 1"),
+    "dropout_type": ({"dropout": "a"}, "dropout='a' must be a number"),
+    "initializer_range": ({"initializer_range": -1}, "initializer_range=-1 must be a number of at least 0"),
+    "readout_as_text": ({"readout": "context"}, "readout=\\['context'\\] must hold 'state'"),
     "mechanism": ({"copy_mechanism": "pointer"}, "copy_mechanism='pointer' is unknown"),
     "selective_read": ({"copy_mechanism": "none", "selective_read": True}, "leave selective_read out"),
     "coverage": ({"attention": False, "use_coverage": True}, "set attention=True"),
@@ -66,3 +69,6 @@ def test_a_config_for_a_tokenizer_agrees_with_it():
     config = CopyNetConfig.for_tokenizer(tokenizer, hidden_size=8)
     assert (config.vocab_size, config.max_source_oov, config.hidden_size) == (len(tokenizer), 5, 8)
     assert config.extended_vocab_size == 12
+    assert CopyNetConfig(readout="state").readout == ["state"]
+    with pytest.raises(ValueError, match="max_source_oov=6, but the tokenizer has 5: leave max_source_oov out"):
+        CopyNetConfig.for_tokenizer(tokenizer, max_source_oov=6)

@@ -192,9 +192,9 @@ def test_repetition_processors_work_on_slots():
 # --- what comes back ------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("num_beams", [1, 4])
-def test_transition_scores_are_the_models_log_probabilities(num_beams):
-    model = tiny_model(seed=4)
+@pytest.mark.parametrize(("num_beams", "seed"), [(1, 4), (4, 4), (1, 11), (4, 11)])  # with 11 rows end early
+def test_transition_scores_are_the_models_log_probabilities(num_beams, seed):
+    model = tiny_model(seed=seed)
     output = model.generate(
         **sources(), num_beams=num_beams, max_new_tokens=5, return_dict_in_generate=True, output_scores=True
     )
@@ -206,6 +206,7 @@ def test_transition_scores_are_the_models_log_probabilities(num_beams):
         assert total == pytest.approx(log_prob(model, source, words), rel=1e-4)
         if num_beams > 1:
             assert output.sequences_scores[row].item() == pytest.approx(total / len(words), rel=1e-4)
+        assert (scores[row, len(words) :] == 0).all()
     normalized = model.compute_transition_scores(output.sequences, output.scores, beams, normalize_logits=True)
     assert normalized.shape == scores.shape
     assert (normalized <= 1e-6).all()
@@ -318,6 +319,18 @@ def test_cache_rows_can_be_repeated_selected_and_reordered():
     assert torch.allclose(chosen, expected[[3, 0, 1, 2]], atol=1e-6)
     cache.reset()
     assert cache.get_seq_length() == 0
+
+
+def test_cache_rows_that_share_a_source_can_be_selected():
+    model = tiny_model()
+    words, last = torch.tensor([[1, word] for word in (5, 13, 6, 7, 8, 9, 4, 12)]), torch.arange(4, 12)[:, None]
+    encoded = {"encoder_outputs": model.get_encoder()(**sources())}
+    expected = model(**encoded, decoder_input_ids=torch.cat([words, last], dim=1)).logits[:, -1]
+    rows = torch.tensor([7, 0, 3, 2])
+    cache = model(**encoded, decoder_input_ids=words, use_cache=True).past_key_values
+    cache.batch_select_indices(rows)
+    chosen = model(**encoded, decoder_input_ids=last[rows], past_key_values=cache).logits[:, -1]
+    assert torch.allclose(chosen, expected[rows], atol=1e-6)
 
 
 def test_a_cache_of_keys_and_values_is_refused():

@@ -22,6 +22,12 @@ def batch(side="right", rows=slice(None)):
     return {"input_ids": source, "attention_mask": (source != 0).long(), "labels": padded(TARGETS[rows], -100)}
 
 
+def given_words(inputs):
+    """The targets as decoder input, in place of the labels."""
+    del inputs["labels"]
+    return padded([[1, *target[:-1]] for target in TARGETS], 0)
+
+
 def owned_words(model, source):
     return sorted({*range(model.config.vocab_size), *(x for x in source if x < model.config.extended_vocab_size)})
 
@@ -131,7 +137,7 @@ def test_the_mask_follows_the_padding_id_when_none_is_given():
 def test_step_by_step_with_a_cache_equals_teacher_forcing(changes):
     model = tiny_model(**changes)
     inputs = batch()
-    words = model.prepare_decoder_input_ids_from_labels(inputs.pop("labels"))
+    words = given_words(inputs)
     expected = model(**inputs, decoder_input_ids=words).logits
     cache, steps = None, []
     for t in range(words.shape[1]):
@@ -163,11 +169,14 @@ def test_selective_read_tells_two_unseen_words_apart():
     assert (with_read[0, 1] - with_read[1, 1]).abs().max() > 1e-3
 
 
-def test_a_generated_unk_reads_no_source_word():
-    model = tiny_model()
-    source = torch.tensor([SOURCES[0]])  # holds 13 and 14, no UNK
-    matches = target_matches(torch.tensor([[model.config.unk_token_id]]), source, source != 0)
-    assert not matches.any()
+def test_after_a_given_unk_no_unseen_source_word_is_read():
+    model = tiny_model(seed=2).double()
+    source, words = [5, 13, 6, 14], [1, 13, model.config.unk_token_id, 4]
+    probs = Oracle(model).run(source, words).probs
+    actual = model(input_ids=torch.tensor([source]), decoder_input_ids=torch.tensor([words])).logits[0].exp()
+    for t, row in enumerate(probs):
+        for word, expected in row.items():
+            assert actual[t, word].item() == pytest.approx(expected, rel=1e-9), (t, word)
 
 
 def test_words_beyond_the_last_slot_are_unk_and_never_another_word():
@@ -180,13 +189,18 @@ def test_words_beyond_the_last_slot_are_unk_and_never_another_word():
     assert actual.loss == expected.loss
 
 
-def test_labels_from_another_rows_slots_count_as_unk():
+def test_words_of_another_rows_slots_count_as_unk_as_target_and_as_input():
     model = tiny_model()
-    source = torch.tensor([[5, 13, 6]])
-    decoder_input_ids = torch.tensor([[1, 13]])
-    foreign = model(input_ids=source, labels=torch.tensor([[13, 15]]), decoder_input_ids=decoder_input_ids)
-    unk = model(input_ids=source, labels=torch.tensor([[13, 3]]), decoder_input_ids=decoder_input_ids)
+    source = torch.tensor([[13, 3, 5], [14, 15, 3]])  # UNK stands in both: a foreign word reads it, as UNK does
+    foreign = model(input_ids=source, labels=torch.tensor([[14, 13, 7], [13, 15, 7]]))
+    unk = model(input_ids=source, labels=torch.tensor([[3, 13, 7], [3, 15, 7]]))
     assert foreign.loss == unk.loss
+    assert torch.equal(foreign.logits, unk.logits)
+
+
+def test_collators_are_told_of_labels_that_the_model_has_no_column_for():
+    with pytest.raises(ValueError, match="labels hold 17, but the model ends at vocab_size=13 \\+ max_source_oov=4"):
+        tiny_model().prepare_decoder_input_ids_from_labels(torch.tensor([[5, 17, -100]]))
 
 
 def test_renaming_the_unseen_words_renames_their_probabilities():
@@ -271,8 +285,8 @@ def test_the_loss_is_the_cross_entropy_of_the_logits():
     model = tiny_model()
     inputs = batch()
     output = model(**inputs)
-    labels = inputs["labels"].masked_fill(inputs["labels"] == -100, -100)
-    expected = torch.nn.functional.cross_entropy(output.logits.flatten(0, 1), labels.flatten(), ignore_index=-100)
+    scores, labels = output.logits.flatten(0, 1), inputs["labels"].flatten()
+    expected = torch.nn.functional.cross_entropy(scores, labels, ignore_index=-100)
     assert output.loss.item() == pytest.approx(expected.item(), rel=1e-5)
 
 
@@ -301,12 +315,25 @@ def test_a_smoothed_loss_does_not_change_with_padding():
     )
 
 
-def test_dropout_acts_in_training_and_only_there():
-    model = tiny_model(dropout=0.5)
-    inputs = batch()
-    assert torch.equal(model(**inputs).logits, model(**inputs).logits)
+@pytest.mark.parametrize("use_fused", [True, False], ids=["fused", "readable"])
+@pytest.mark.parametrize("place", ["model.encoder.dropout", "model.dropout", "model.decoder.dropout"])
+def test_each_dropout_acts_in_training_and_only_there(place, use_fused):
+    model, inputs = tiny_model(use_fused=use_fused), batch()
+    expected = model(**inputs).logits
+    model.get_submodule(place).p = 0.5
+    assert torch.equal(model(**inputs).logits, expected)
     model.train()
-    assert not torch.equal(model(**inputs).logits, model(**inputs).logits)
+    assert not torch.allclose(model(**inputs).logits, expected, atol=1e-3)
+    model.get_submodule(place).p = 0.0
+    assert torch.allclose(model(**inputs).logits, expected, atol=1e-5)
+
+
+def test_dropout_acts_on_embeddings_and_on_states_of_the_source():
+    model, inputs = tiny_model(dropout=0.5), batch()
+    model.train()
+    states = model.get_encoder()(inputs["input_ids"], output_hidden_states=True).hidden_states
+    for layer in states:
+        assert (layer[0, : len(SOURCES[0])] == 0).any()
 
 
 def test_autocast_to_bfloat16_stays_close():
@@ -367,7 +394,7 @@ def test_saved_and_loaded_it_gives_the_same_outputs(changes, tmp_path):
     assert torch.equal(model(**batch()).logits, loaded(**batch()).logits)
     base = CopyNetModel.from_pretrained(tmp_path)
     inputs = batch()
-    words = model.prepare_decoder_input_ids_from_labels(inputs.pop("labels"))
+    words = given_words(inputs)
     assert torch.equal(
         base(**inputs, decoder_input_ids=words).last_hidden_state,
         model.model(**inputs, decoder_input_ids=words).last_hidden_state,

@@ -115,7 +115,11 @@ class DecodingArguments:
 
 @dataclass
 class EvaluateArguments(DecodingArguments):
-    """What the model is scored on."""
+    """Prints one JSON object of scores. All are percentages but examples and seconds; copied_fraction is the share of
+    the outputs' words that stand in the source, whether they were copied or generated, and copy_mode_fraction, which
+    only models that copy have, the share of the outputs' words that the copy mode gave more than half of the
+    probability.
+    """
 
     test_file: str | None = _argument("pairs to score: .jsonl, .csv, .tsv, .parquet or raw LCSTS .txt")
     dataset_name: str | None = _argument("a data set on the Hub, in place of a file; its test split")
@@ -124,7 +128,8 @@ class EvaluateArguments(DecodingArguments):
     summary_column: str | None = _argument("the column of the references; guessed when left out")
     max_eval_samples: int | None = _argument("use no more pairs than this")
     num_return_sequences: int = _argument("outputs for each source, for exact_match_top_k", 1)
-    output_file: str | None = _argument("where the predictions go, as JSON lines")
+    output_file: str | None = _argument("a new file for the predictions, as JSON lines")
+    overwrite_output_file: bool = _argument("replace output_file if it is there", False)
 
 
 @dataclass

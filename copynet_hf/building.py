@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import math
-import re
 from collections.abc import Callable, Iterable, Mapping
 from itertools import islice
 from typing import Any, TypeAlias
@@ -19,6 +18,7 @@ from transformers import (
 
 from .arguments import DataArguments, ModelArguments, TokenizerArguments
 from .configuration_copynet import CopyNetConfig
+from .metrics import mostly_cjk
 from .modeling_copynet import CopyNetForConditionalGeneration
 from .tokenization_copynet import CopyNetTokenizer
 
@@ -41,7 +41,6 @@ DEFAULT_SIZES: dict[str, Any] = {
 
 STREAM_SAMPLE = 100_000  # pairs of a stream that make the vocabulary
 CHANGEABLE = ("dropout", "use_fused")  # config fields that a trained model may change
-_CJK = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]")
 
 
 # ---- tokenizer
@@ -99,9 +98,7 @@ def train_tokenizer(
 
 def guess_segmenter(texts: Iterable[str]) -> str:
     """char when a third of the letters are Chinese or Japanese, else word_punct."""
-    text = "".join(texts)
-    letters = sum(map(str.isalpha, text))
-    return "char" if 3 * len(_CJK.findall(text)) >= max(letters, 1) else "word_punct"
+    return "char" if mostly_cjk(texts) else "word_punct"
 
 
 def _slots_needed(tokenizer: CopyNetTokenizer, sample: Pairs, max_source_length: int) -> int:

@@ -12,6 +12,8 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from .arguments import DecodingArguments
 
 HELP = """usage: copynet-hf COMMAND ...
@@ -69,18 +71,21 @@ def train(argv: Sequence[str]) -> None:
 def evaluate(argv: Sequence[str]) -> None:
     """`copynet-hf evaluate`: one JSON object on stdout, everything else on stderr."""
     import json
-    from pathlib import Path
 
     from .arguments import EvaluateArguments, check_positive, pick, read_arguments
+    from .run_folder import checked_output_file
 
+    asked = pick(EvaluateArguments, read_arguments([EvaluateArguments], argv, "copynet-hf evaluate"))
     with redirect_stdout(sys.stderr):
         from .data import load_pairs
         from .inference import evaluate_pairs, load_model, write_predictions
         from .training import first_rows
 
-        asked = pick(EvaluateArguments, read_arguments([EvaluateArguments], argv, "copynet-hf evaluate"))
         check_positive(asked, "num_return_sequences", "max_eval_samples")
         options = _decoding_options(asked) | {"num_return_sequences": asked.num_return_sequences}
+        written: Path | None = None
+        if asked.output_file:
+            written = checked_output_file(asked.output_file, asked.overwrite_output_file, asked.test_file)
         model, tokenizer = load_model(asked.model, asked.device, asked.bf16)
         if asked.test_file is None and asked.dataset_name is None:
             raise ValueError("nothing to score: give --test_file (jsonl, csv, parquet, txt) or --dataset_name")
@@ -95,8 +100,8 @@ def evaluate(argv: Sequence[str]) -> None:
             raise ValueError(f"{asked.dataset_name} has no split 'test', only {', '.join(loaded)}")
         pairs = first_rows(loaded["test"], asked.max_eval_samples)
         scores, predictions = evaluate_pairs(model, tokenizer, pairs, progress=True, **options)
-        if asked.output_file:
-            write_predictions(Path(asked.output_file), predictions)
+        if written is not None:
+            write_predictions(written, predictions)
     print(json.dumps(scores))
 
 

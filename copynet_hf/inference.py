@@ -20,7 +20,7 @@ from transformers import (
 )
 
 from .building import check_tokenizer, load_copynet
-from .metrics import UNK, copy_scores
+from .metrics import UNK, hidden_ids, score_outputs
 from .modeling_copynet import CopyNetForConditionalGeneration
 from .tokenization_copynet import CopyNetTokenizer
 
@@ -177,11 +177,6 @@ def output_words(
     return words
 
 
-def hidden_ids(tokenizer: PreTrainedTokenizerBase) -> frozenset[int]:
-    """The special symbols that no reader wants to see: all of them but `<unk>`."""
-    return frozenset(tokenizer.all_special_ids) - {tokenizer.unk_token_id}
-
-
 def text_pieces(tokenizer: PreTrainedTokenizerBase, words: Sequence[str]) -> list[str]:
     """Each word as it stands in the text, with the space before it: joined they are the text."""
     pieces, before = [], ""
@@ -204,19 +199,24 @@ def evaluate_pairs(
 ) -> tuple[dict[str, Any], list[dict[str, Any]]]:
     """All scores of the pairs' outputs, and one record for each pair; `options` go to `generate_outputs`.
 
-    `oov_recall` is None when no reference holds a word that is in its source and not in the vocabulary.
+    To those of `score_outputs` comes, for a model that copies, copy_mode_fraction: the share of the words of the best
+    outputs that the copy mode gave more than half of the probability. `oov_recall` is None when no reference holds a
+    word that is in its source and not in the vocabulary.
     """
     sources, references = list(pairs["text"]), list(pairs["summary"])
     start = time.perf_counter()
     outputs = generate_outputs(model, tokenizer, sources, **options)
     seconds = time.perf_counter() - start
-    scores: dict[str, Any] = {"oov_recall": None} | copy_scores(
+    scores: dict[str, Any] = {"oov_recall": None} | score_outputs(
         [output.texts for output in outputs],
         references,
         sources,
         words=tokenizer.tokenize,
         vocabulary=tokenizer.get_vocab(),
     )
+    if model.config.copies:
+        flags = [flag for output in outputs for flag in output.copied]
+        scores["copy_mode_fraction"] = 100 * sum(flags) / len(flags) if flags else 0.0
     ids = list(pairs["id"]) if "id" in pairs.column_names else None
     predictions = [
         ({} if ids is None else {"id": ids[row]})

@@ -9,9 +9,10 @@ from __future__ import annotations
 import importlib.metadata
 import inspect
 import re
+import sys
 import unicodedata
 from collections import Counter
-from collections.abc import Callable, Container, Sequence
+from collections.abc import Callable, Container, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 import datasets
@@ -32,9 +33,10 @@ UNK = "<unk>"
 ROUGE_TYPES = ("rouge1", "rouge2", "rougeL")
 _HAN = re.compile(r"[\u3005\u3007\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]")
 _KANA = re.compile(r"[\u3040-\u30ff\u31f0-\u31ff\uff66-\uff9f]")
+_CHECKED = 20  # of the rows that do not fit their references, so many are looked for in other rows
 
 
-def copy_scores(
+def score_outputs(
     predictions: Texts,
     references: Texts,
     sources: Sequence[str] | None = None,
@@ -52,7 +54,8 @@ def copy_scores(
       that are not spaces, or on words without punctuation, as rouge_score has them in English.
     - bleu: corpus BLEU by sacrebleu.
     - unk_rate: share of the predicted words that are `<unk>`.
-    - copied_fraction: share of the predicted words that stand in the source. Only with `sources`.
+    - copied_fraction: share of the predicted words that stand in the source, whether a model copied them or
+      generated them. Only with `sources`.
     - oov_recall: of the reference words that stand in the source and are not in `vocabulary`, the share
       that stands in the prediction too, a word twice if it is there twice; of several references the one
       recalled best. Only with `sources` and `vocabulary`, and left out when there is no such word (loggers
@@ -91,7 +94,7 @@ def metric_signature(references: Texts, tokenize: Tokenization = "auto") -> dict
 
 
 class CopyMetrics(evaluate.Metric):
-    """`copy_scores` as a metric of `evaluate`: `sources` and the options are given to `compute`.
+    """`score_outputs` as a metric of `evaluate`: `sources` and the options are given to `compute`.
 
     The options (`tokenize`, `words`, `vocabulary`) may also be given once, when the metric is made.
     """
@@ -112,7 +115,7 @@ class CopyMetrics(evaluate.Metric):
         return evaluate.MetricInfo(
             description=__doc__ or "",
             citation="",
-            inputs_description=copy_scores.__doc__ or "",
+            inputs_description=score_outputs.__doc__ or "",
             features=[
                 datasets.Features({"predictions": prediction, "references": reference})
                 for prediction in (text, texts)
@@ -127,7 +130,7 @@ class CopyMetrics(evaluate.Metric):
         sources: Sequence[str] | None = None,
         **options: Any,
     ) -> dict[str, float]:
-        return copy_scores(predictions, references, sources, **(self.options | options))
+        return score_outputs(predictions, references, sources, **(self.options | options))
 
 
 def make_compute_metrics(
@@ -147,10 +150,14 @@ def make_compute_metrics(
     were truncated to; the CopyNet tokenizer asks for it when it truncates on the left.
 
     Leave `train_sampling_strategy="group_by_length"` out then: the Trainer reorders the evaluation set with it, and
-    outputs would be held against other rows' sources.
+    outputs would be held against other rows' sources. The labels give that away: with `references` when they are those
+    of other rows; without, and for a CopyNet tokenizer only, when they hold a word that is not in the row's source.
 
-    Raises ValueError when there are fewer predictions than sources.
+    Raises ValueError when there are not as many references as sources. What is returned raises it when there are fewer
+    predictions, and when the labels show that the evaluation set stands in another order.
     """
+    if references is not None and len(references) != len(sources):
+        raise ValueError(f"{len(references)} references for {len(sources)} sources")
     # One of the two methods may pass the argument on to the other.
     methods = (tokenizer.decode, tokenizer.batch_decode)
     copies = any("source" in inspect.signature(method).parameters for method in methods)
@@ -161,12 +168,16 @@ def make_compute_metrics(
         decoding = {"source": list(sources), "max_source_length": max_source_length}
 
     def compute_metrics(prediction: EvalPrediction) -> dict[str, float]:
-        decoded = [
-            _decode(tokenizer, _rows(ids, len(sources)), decoding)
-            for ids in (prediction.predictions, prediction.label_ids)
-        ]
-        answers = references if references is not None else [_unmatchable(text) for text in decoded[1]]
-        return copy_scores(decoded[0], answers, sources, **options)
+        outputs, labels = (_rows(ids, len(sources)) for ids in (prediction.predictions, prediction.label_ids))
+        texts = _decode(tokenizer, outputs, decoding)
+        if copies:
+            _check_slots(tokenizer, labels, sources, max_source_length)
+        if references is None:
+            answers: Texts = [_unmatchable(text) for text in _decode(tokenizer, labels, decoding)]
+        else:
+            answers = references
+            _check_order(tokenizer, labels, sources if copies else None, references, max_source_length)
+        return score_outputs(texts, answers, sources, **options)
 
     return compute_metrics
 
@@ -184,10 +195,80 @@ def _decode(tokenizer: PreTrainedTokenizerBase, rows: np.ndarray, options: dict[
 
     `skip_special_tokens` would leave those out as well and make a wrong text equal to a right one.
     """
-    dropped = {-100, *tokenizer.all_special_ids} - {tokenizer.unk_token_id}
-    ids = [[token for token in row if token not in dropped] for row in rows.tolist()]
-    texts = tokenizer.batch_decode(ids, **options)
+    texts = tokenizer.batch_decode(_shown(tokenizer, rows.tolist()), **options)
     return [text.replace(tokenizer.unk_token or UNK, UNK).strip() for text in texts]
+
+
+def hidden_ids(tokenizer: PreTrainedTokenizerBase) -> frozenset[int]:
+    """The special symbols that no reader wants to see: all of them but `<unk>`."""
+    return frozenset(tokenizer.all_special_ids) - {tokenizer.unk_token_id}
+
+
+def _shown(tokenizer: PreTrainedTokenizerBase, rows: Iterable[list[int]]) -> list[list[int]]:
+    """The rows without padding and special symbols."""
+    dropped = hidden_ids(tokenizer) | {-100}
+    return [[index for index in row if index not in dropped] for row in rows]
+
+
+def _check_slots(tokenizer: Any, labels: np.ndarray, sources: Sequence[str], max_source_length: int | None) -> None:
+    """Raises ValueError for labels with an unseen word that is not in their own source."""
+    first = len(tokenizer)
+    for number, (highest, source) in enumerate(zip(labels.max(axis=1, initial=0), sources, strict=True)):
+        if highest >= first and highest - first >= len(tokenizer.oov_words(source, max_source_length)):
+            raise _another_order(f"the labels of row {number} hold a word that its source lacks")
+
+
+def _check_order(
+    tokenizer: PreTrainedTokenizerBase,
+    labels: np.ndarray,
+    sources: Sequence[str] | None,
+    references: Texts,
+    max_source_length: int | None,
+) -> None:
+    """Raises ValueError when labels are those of other rows' references; `sources` for a CopyNet tokenizer.
+
+    That labels differ from their own references is no proof: they may have been made from another text. So those rows
+    are looked for elsewhere, and half of them have to be found.
+    """
+    accepted = [[row] if isinstance(row, str) else list(row) for row in references]
+    texts = [text for row in accepted for text in row]
+    if sources is None:
+        encoded = tokenizer(text_target=texts, verbose=False)["input_ids"]
+    else:
+        repeated = [source for source, row in zip(sources, accepted, strict=True) for _ in row]
+        cut: dict[str, Any] = (
+            {} if max_source_length is None else {"truncation": True, "max_length": max_source_length}
+        )
+        encoded = tokenizer(repeated, text_target=texts, max_target_length=sys.maxsize, **cut)["labels"]
+    each = iter(_shown(tokenizer, encoded))
+    wanted = [[next(each) for _ in row] for row in accepted]
+    held = _shown(tokenizer, labels.tolist())
+    unk = tokenizer.unk_token_id
+    misplaced = [
+        number for number, row in enumerate(held) if not any(_agree(row, target, unk) for target in wanted[number])
+    ]
+    looked_for = misplaced[:_CHECKED]
+    found = sum(any(_holds(target, held[number], unk) for row in wanted for target in row) for number in looked_for)
+    if len(misplaced) > 1 and 2 * found >= len(looked_for):
+        raise _another_order(f"the labels of row {misplaced[0]} are not of its reference, but of another row's")
+
+
+def _agree(labels: list[int], target: list[int], unk: int | None) -> bool:
+    """Whether one begins the other; `<unk>` may stand for any word: a source that was cut has fewer words."""
+    return all(a == b or unk in (a, b) for a, b in zip(labels, target, strict=False))
+
+
+def _holds(target: list[int], labels: list[int], unk: int | None) -> bool:
+    """Whether the target, cut or whole, can have become these labels."""
+    return len(labels) <= len(target) and _agree(labels, target, unk)
+
+
+def _another_order(sign: str) -> ValueError:
+    return ValueError(
+        f"the evaluation set stands in another order than `sources` ({sign}): leave out "
+        "train_sampling_strategy='group_by_length', and give `sources`, `references` and `max_source_length` as the "
+        "evaluation set was made with"
+    )
 
 
 def _unmatchable(text: str) -> str:
@@ -198,9 +279,14 @@ def _unmatchable(text: str) -> str:
 def _unit(answers: Sequence[Sequence[str]], tokenize: Tokenization) -> Literal["char", "word"]:
     if tokenize != "auto":
         return tokenize
-    text = "".join(text for row in answers for text in row)
+    return "char" if mostly_cjk(text for row in answers for text in row) else "word"
+
+
+def mostly_cjk(texts: Iterable[str]) -> bool:
+    """Whether a third of the letters are Chinese or Japanese."""
+    text = "".join(texts)
     letters = sum(map(str.isalpha, text))
-    return "char" if 3 * (len(_HAN.findall(text)) + len(_KANA.findall(text))) >= max(letters, 1) else "word"
+    return 3 * (len(_HAN.findall(text)) + len(_KANA.findall(text))) >= max(letters, 1)
 
 
 def _characters(text: str) -> list[str]:
@@ -253,7 +339,7 @@ def _exact_match(ranked: list[list[str]], answers: list[list[str]], unit: Litera
 def _rouge(best: list[str], answers: list[list[str]], unit: Literal["char", "word"]) -> dict[str, float]:
     scorer = rouge_scorer.RougeScorer(ROUGE_TYPES, tokenizer=_RougeTokenizer(unit))
     rows = [scorer.score_multi(accepted, text) for text, accepted in zip(best, answers, strict=True)]
-    return {kind: 100 * sum(row[kind].fmeasure for row in rows) / len(rows) for kind in ROUGE_TYPES}
+    return {kind: _rounded(100 * sum(row[kind].fmeasure for row in rows) / len(rows)) for kind in ROUGE_TYPES}
 
 
 def _bleu(best: list[str], answers: list[list[str]], unit: Literal["char", "word"]) -> tuple[float, str]:
@@ -265,7 +351,12 @@ def _bleu(best: list[str], answers: list[list[str]], unit: Literal["char", "word
         [row[rank] if rank < len(row) else None for row in answers] for rank in range(max(map(len, answers)))
     ]
     score = scorer.corpus_score(best, streams).score
-    return score, str(scorer.get_signature())
+    return _rounded(score), str(scorer.get_signature())
+
+
+def _rounded(score: float) -> float:
+    """Without the last digits, in which a perfect score is 100.00000000000004."""
+    return round(score, 10)
 
 
 def _copying(

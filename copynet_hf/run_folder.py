@@ -1,8 +1,12 @@
-"""The folder that a training run writes to: never over another model, and resumed where it stopped."""
+"""The folder that a training run writes to: never over another model, and resumed where it stopped.
+
+And the file that an evaluation writes to: never over another file.
+"""
 
 from __future__ import annotations
 
 import shutil
+import tempfile
 from pathlib import Path
 
 RESULT_FILES = ("config.json", "model.safetensors", "tokenizer_config.json", "generation_config.json")
@@ -32,6 +36,32 @@ def checked_output_dir(output_dir: str | None, overwrite: bool, resumes: bool) -
             f"{checkpoints[-1]}, or start anew with --overwrite_output_dir"
         )
     return folder
+
+
+def checked_output_file(output_file: str, overwrite: bool, read: str | None = None) -> Path:
+    """`output_file`, unless writing there would destroy something or cannot be done; nothing is left behind.
+
+    Args:
+        read: a file that is read in the same run, and which may not be overwritten in any case.
+
+    Raises:
+        ValueError: it is that file, another one that is there, or a place that cannot be written to.
+    """
+    path = Path(output_file)
+    if path.is_dir():
+        raise ValueError(f"--output_file {path} is a folder: give a file")
+    if path.exists():
+        other = None if read is None else Path(read).expanduser()
+        if other is not None and other.exists() and path.samefile(other):
+            raise ValueError(f"--output_file {path} is the file that is read: give another one")
+        if not overwrite:
+            raise ValueError(f"--output_file {path} is already there: give another file, or --overwrite_output_file")
+    folder = next(parent for parent in path.absolute().parents if parent.exists())
+    try:
+        with path.open("r+b") if path.exists() else tempfile.TemporaryFile(dir=folder):
+            return path
+    except OSError as error:
+        raise ValueError(f"--output_file {path} cannot be written ({error.strerror}): give another file") from None
 
 
 def checkpoints_of(folder: Path) -> list[Path]:

@@ -24,7 +24,7 @@ from transformers import (
 )
 
 from .arguments import DataArguments, ModelArguments, RunArguments, TokenizerArguments, check_positive, pick
-from .building import Pairs, build_config, build_model, build_tokenizer, check_tokenizer, set_decoding
+from .building import Pairs, build_model, build_tokenizer, set_decoding
 from .data import load_pairs
 from .metrics import make_compute_metrics
 from .modeling_copynet import CopyNetForConditionalGeneration
@@ -266,6 +266,3 @@ def _test(
     trainer.save_metrics("test", scores)
     write_predictions(Path(str(trainer.args.output_dir)) / "test_predictions.jsonl", predictions)
     return scores
-
-
-__all__ = ["build_config", "build_model", "build_tokenizer", "check_tokenizer", "encode_pairs", "make_trainer"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import html
 import warnings
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from itertools import groupby
 from os import PathLike
 from typing import TYPE_CHECKING, Any, Literal
@@ -90,6 +91,9 @@ def plot_copy_heatmap(
     image = axes.imshow(probs[:steps, :positions], cmap="Blues", vmin=0.0, vmax=1.0, aspect="auto")
     text: dict[str, Any] = {"family": fonts_for([*source_words, *target_words]), "parse_math": False}
     axes.set_xticks(range(positions), source_words, rotation=60, ha="right", rotation_mode="anchor", **text)
+    for word, label in zip(source_words, axes.get_xticklabels(), strict=True):
+        if len(word.strip()) == 1:  # nothing is gained by tilting it
+            label.set(rotation=0, ha="center", rotation_mode="default")
     axes.set_yticks(range(steps), target_words, **text)
     axes.set_xticks(np.arange(0.5, positions - 1), minor=True)
     axes.set_yticks(np.arange(0.5, steps - 1), minor=True)
@@ -106,23 +110,17 @@ def plot_copy_heatmap(
 
 
 def fonts_for(words: Iterable[str]) -> list[str]:
-    """Installed fonts that together have the words' characters; warns about those that none has."""
-    from matplotlib.font_manager import fontManager, get_font
+    """Installed fonts that together have the words' characters; warns about those that none has.
+
+    Fonts that were installed after matplotlib listed them are looked at as well, and made known to it.
+    """
+    from matplotlib.font_manager import fontManager
 
     wanted = {char for word in words for char in word if char.isprintable() and not char.isspace()}
     families = [_PLAIN_FONT]
-    # The default font first, then those whose names speak of Chinese and Japanese: they have the most.
-    entries = sorted(fontManager.ttflist, key=lambda e: (e.name != _PLAIN_FONT, "CJK" not in e.name, e.name))
-    for entry in entries:
-        if not wanted:
-            break
-        if entry.name in _NO_FONTS or (entry.name in families and entry.name != _PLAIN_FONT):
-            continue
-        font = get_font(entry.fname)
-        found = {char for char in wanted if font.get_char_index(ord(char))}
-        if found and entry.name not in families:
-            families.append(entry.name)
-        wanted -= found
+    wanted = _add_families(families, wanted, fontManager.ttflist)
+    if wanted:
+        wanted = _add_families(families, wanted, _new_fonts())
     if wanted:
         missing = "".join(sorted(wanted)[:10])
         warnings.warn(
@@ -131,3 +129,38 @@ def fonts_for(words: Iterable[str]) -> list[str]:
             stacklevel=3,
         )
     return families
+
+
+def _add_families(families: list[str], wanted: set[str], entries: Iterable[Any]) -> set[str]:
+    """Appends the families of those fonts that have some of the wanted characters; returns what none has."""
+    from matplotlib.font_manager import get_font
+
+    # The default font first, then those whose names speak of Chinese and Japanese: they have the most. One file of
+    # theirs has several forms of each character; the simplified ones (SC) before those that only come first by name.
+    def rank(entry: Any) -> tuple[bool, bool, bool, str]:
+        return entry.name != _PLAIN_FONT, "CJK" not in entry.name, "CJK SC" not in entry.name, entry.name
+
+    for entry in sorted(entries, key=rank):
+        if not wanted:
+            break
+        if entry.name in _NO_FONTS or (entry.name in families and entry.name != _PLAIN_FONT):
+            continue
+        font = get_font(entry.fname)
+        found = {char for char in wanted if font.get_char_index(ord(char))}
+        if found and entry.name not in families:
+            families.append(entry.name)
+        wanted = wanted - found
+    return wanted
+
+
+def _new_fonts() -> list[Any]:
+    """The entries of fonts that are not yet in matplotlib's list, which it keeps in a file and seldom renews."""
+    from matplotlib import font_manager
+
+    listed = font_manager.fontManager.ttflist
+    before = len(listed)
+    for path in sorted(set(font_manager.findSystemFonts()) - {entry.fname for entry in listed}):
+        # A broken file, or a format that matplotlib cannot read: the list is made without those, too.
+        with suppress(Exception):
+            font_manager.fontManager.addfont(path)
+    return listed[before:]

@@ -20,7 +20,7 @@ import transformers
 from datasets import Dataset
 
 from copynet_hf.inference import evaluate_pairs, load_model
-from copynet_hf.metrics import copy_scores, metric_signature
+from copynet_hf.metrics import metric_signature, score_outputs
 from copynet_hf.visualization import highlight_copies
 
 SETS = {"clge_test": "CLGE's test pairs", "test": "PART III, human_label ≥ 3"}
@@ -55,7 +55,7 @@ def main() -> None:
         texts, references = [row["text"] for row in rows], [row["summary"] for row in rows]
         numbers["scores"][name] = {
             f"CopyNet, beam {args.num_beams}": scores,
-            **{f"first {n} characters": copy_scores([t[:n] for t in texts], references, texts) for n in (22, 30)},
+            **{f"first {n} characters": score_outputs([t[:n] for t in texts], references, texts) for n in (22, 30)},
         }
         numbers["signature"] = metric_signature(references)
         examples = examples or predictions[: args.examples]  # the first ones, as they come
@@ -92,7 +92,7 @@ def page(numbers: dict[str, Any], examples: list[dict[str, Any]], command: str) 
         "",
         f"CopyNet at the paper's sizes for characters (vocabulary {run['config']['vocab_size']:,}, embeddings "
         f"{run['config']['embedding_size']}, hidden {run['config']['hidden_size']}; {run['parameters']:,} "
-        "parameters), trained on the pairs that CLGE trains on.",
+        "parameters), trained on the pairs that CLGE trains on, without the nine whose texts it also tests on.",
         "",
         f"{run['minutes']} minutes, {versions}, {run['machine']}. Validation loss by epoch: {losses}. Epoch "
         f"{run['best_epoch']:g} was kept.",

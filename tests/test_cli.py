@@ -156,8 +156,8 @@ def test_evaluate_prints_one_json_object_and_nothing_else(
     asked = f"--model={folder}/model --test_file={folder}/test.jsonl --num_beams=3 --num_return_sequences=3"
     assert main(["evaluate", *asked.split(), f"--output_file={predictions}", "--batch_size=5"]) == 0
     scores = json.loads(capsys.readouterr().out)
-    names = "exact_match exact_match_top_3 rouge1 rouge2 rougeL bleu oov_recall unk_rate copied_fraction seconds"
-    assert {*names.split(), "examples"} <= scores.keys()
+    names = "exact_match exact_match_top_3 rouge1 rouge2 rougeL bleu oov_recall unk_rate copied_fraction"
+    assert {*names.split(), "copy_mode_fraction", "seconds", "examples"} <= scores.keys()
     assert scores["examples"] == 24
     rows = [json.loads(line) for line in predictions.read_text(encoding="utf-8").splitlines()]
     assert [(row["id"], row["text"], row["reference"]) for row in rows] == [
@@ -174,6 +174,40 @@ def test_evaluate_in_bfloat16(folder: Path, capsys: pytest.CaptureFixture[str]) 
     asked = f"--model={folder}/model --test_file={folder}/test.jsonl --bf16 --num_beams=1 --max_eval_samples=4"
     assert main(["evaluate", *asked.split()]) == 0
     assert json.loads(capsys.readouterr().out)["examples"] == 4
+
+
+def test_evaluate_writes_over_a_file_only_when_asked(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "predictions.jsonl"
+    path.write_text("mine")
+    asked = ["evaluate", f"--test_file={folder}/test.jsonl", f"--output_file={path}", "--max_eval_samples=2"]
+    # A model that is not there: the file is looked at before anything is loaded.
+    assert "--overwrite_output_file" in refused(capsys, *asked, "--model=nowhere")
+    assert path.read_text() == "mine"
+    assert main([*asked, f"--model={folder}/model", "--num_beams=1", "--overwrite_output_file"]) == 0
+    assert len(path.read_text(encoding="utf-8").splitlines()) == 2
+
+
+def test_evaluate_never_writes_over_the_pairs_it_reads(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    link = tmp_path / "link.jsonl"
+    link.symlink_to(folder / "test.jsonl")
+    before = (folder / "test.jsonl").read_bytes()
+    for path in (folder / "test.jsonl", link):
+        asked = f"evaluate --model={folder}/model --test_file={folder}/test.jsonl --output_file={path}"
+        for overwrite in ([], ["--overwrite_output_file"]):
+            assert "is the file that is read" in refused(capsys, *asked.split(), *overwrite)
+    assert (folder / "test.jsonl").read_bytes() == before
+
+
+def test_evaluate_says_what_the_shares_of_copied_words_are(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["evaluate", "--help"])
+    said = " ".join(capsys.readouterr().out.split())
+    assert "copied_fraction is the share of the outputs' words that stand in the source" in said
+    assert "copy_mode_fraction" in said
 
 
 # ---- generate
@@ -231,6 +265,8 @@ BAD_INPUT = {
     "evaluate --model {folder}/model": "--test_file",
     "evaluate --model {folder} --test_file {folder}/test.jsonl": "holds no model",
     "evaluate --model {folder}/model --test_file {folder}/test.jsonl --num_beams 0": "--num_beams 0",
+    "evaluate --model {folder}/none --test_file {folder}/test.jsonl --output_file {folder}": "is a folder",
+    "evaluate --model {folder}/none --test_file {folder}/test.jsonl --output_file {folder}/test.jsonl/x/y": "(Not a",
     "generate --model {folder}/nothing --text a": "no such folder",
     "generate --model {folder}/model --text a --max_target_length -1": "--max_target_length -1",
     "quickstart --output_dir {folder}": "did not make",

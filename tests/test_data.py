@@ -7,6 +7,7 @@ import csv
 import json
 import logging
 import os
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -324,7 +325,29 @@ def test_parquet_rows_without_a_pair_are_named_and_skipped(tmp_path: Path, caplo
         data = load_pairs(train_file=path)["train"]
     assert data[:] == {"text": ["a"], "summary": ["x"]}
     assert "skipped 2 malformed records (line 2: no 'text'; line 3: empty 'summary')" in caplog.messages[0]
-    assert list(load_pairs(train_file=path, streaming=True)["train"]) == [{"text": "a", "summary": "x"}]
+    streamed = load_pairs(train_file=path, streaming=True)["train"]
+    for _ in range(2):  # counted anew each time
+        caplog.clear()
+        assert list(streamed) == [{"text": "a", "summary": "x"}]
+        (message,) = caplog.messages
+        assert f"{path}: skipped 2 malformed records (line 2: no 'text'; line 3: empty 'summary')" in message
+
+
+def test_a_stream_of_several_shards_is_read_whole_by_workers_and_reported_by_shard(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    texts = [None if number in (2, 6, 7, 8) else f"t{number}" for number in range(9)]
+    rows = datasets.Dataset.from_dict({"text": texts, "summary": ["s"] * 9}).to_iterable_dataset(num_shards=3)
+    monkeypatch.setattr(datasets, "load_dataset", lambda *_, **__: datasets.IterableDatasetDict({"train": rows}))
+    data = load_pairs(dataset_name="someone/news", streaming=True)["train"]
+    assert data.num_shards == 3
+    kept = [text for text in texts if text]
+    assert [row["text"] for row in data] == kept
+    where = "someone/news/train (shard {} of 3): skipped {} malformed record"
+    assert [where.format(0, 1) in caplog.messages[0], where.format(2, 3) in caplog.messages[1]] == [True, True]
+    assert len(caplog.messages) == 2
+    loader = torch.utils.data.DataLoader(data, num_workers=2, batch_size=None)
+    assert sorted(row["text"] for row in loader) == kept
 
 
 def test_columns_of_mixed_values_are_kept_as_json(tmp_path: Path) -> None:
@@ -368,7 +391,8 @@ def test_a_missing_column_is_named_with_the_file_and_its_columns(tmp_path: Path,
 
 def test_columns_that_cannot_be_guessed_are_listed(tmp_path: Path) -> None:
     path = write_rows(tmp_path / "a.jsonl", {"text": "a", "n": 1})
-    with pytest.raises(ValueError, match="no column of strings is left for the summary; the columns are text, n"):
+    left = "no column of strings is left for the summary; the columns are text, n: name the right one with "
+    with pytest.raises(ValueError, match=re.escape(f"{left}summary_column= (--summary_column on the command line)")):
         load_pairs(train_file=path)
 
 
@@ -392,6 +416,23 @@ def test_a_file_without_a_pair_is_an_error_that_names_it(tmp_path: Path, name: s
     path = write(tmp_path / name, content)
     with pytest.raises(DataFileError, match=name.replace(".", r"\.")):
         load_pairs(train_file=path)
+
+
+@pytest.mark.parametrize("streaming", [False, True], ids=["cached", "streaming"])
+@pytest.mark.parametrize("suffix", ["jsonl", "csv", "parquet", "txt"])
+def test_a_file_of_malformed_records_says_where_they_begin_and_that_nothing_is_left(
+    tmp_path: Path, suffix: str, streaming: bool
+) -> None:
+    path = tmp_path / f"a.{suffix}"
+    if suffix == "parquet":
+        datasets.Dataset.from_list([PAIR | {"text": ""}] * 2).to_parquet(path)
+    else:
+        content = {"jsonl": "{\n[]\n", "csv": "text,summary\n,b\na,\n", "txt": record(summary="") * 2}
+        write(path, content[suffix])
+    first = {"csv": 2}.get(suffix, 1)
+    message = rf"a\.{suffix}: skipped 2 malformed records \(line {first}: .*\): nothing usable is left"
+    with pytest.raises(DataFileError, match=message):
+        list(load_pairs(train_file=path, streaming=streaming)["train"])
 
 
 def test_a_parquet_file_without_rows_is_an_error_that_names_it(tmp_path: Path) -> None:

@@ -15,9 +15,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from rouge_score.tokenizers import DefaultTokenizer
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
+from transformers import PreTrainedTokenizerFast
 
 from copynet_hf import metrics
-from copynet_hf.metrics import CopyMetrics, copy_scores, make_compute_metrics, metric_signature
+from copynet_hf.metrics import CopyMetrics, make_compute_metrics, metric_signature, score_outputs
 from copynet_hf.tokenization_copynet import CopyNetTokenizer
 
 MODULE = Path(metrics.__file__)
@@ -43,18 +45,19 @@ def test_rouge_of_the_first_characters_of_lcsts_is_the_known_one(
     data_dir: Path, file: str, length: int, expected: tuple[float, ...]
 ) -> None:
     pairs = rows(data_dir / "lcsts" / f"{file}.jsonl")
-    scores = copy_scores([row["text"][:length] for row in pairs], [row["summary"] for row in pairs])
+    scores = score_outputs([row["text"][:length] for row in pairs], [row["summary"] for row in pairs])
     assert tuple(round(scores[f"rouge{kind}"], 1) for kind in "12L") == expected
     assert scores["examples"] == len(pairs)
 
 
 def test_rouge_of_equal_chinese_sentences_is_100_and_ignores_spaces() -> None:
-    scores = copy_scores(["可穿戴 技术 十大 原则"], ["可穿戴技术十大原则"])
-    assert [scores[key] for key in ("rouge1", "rouge2", "rougeL", "exact_match", "bleu")] == pytest.approx([100] * 5)
+    scores = score_outputs(["可穿戴 技术 十大 原则"], ["可穿戴技术十大原则"])
+    # Not 100.00000000000004, which is what sacrebleu finds.
+    assert [scores[key] for key in ("rouge1", "rouge2", "rougeL", "exact_match", "bleu")] == [100] * 5
 
 
 def test_rouge_counts_by_hand() -> None:
-    scores = copy_scores(["the cat sat here"], ["The cat, here!"])
+    scores = score_outputs(["the cat sat here"], ["The cat, here!"])
     # Unigrams: 3 of 4 and 3 of 3; bigrams: 1 of 3 and 1 of 2; the longest common subsequence is 3 long.
     assert scores["rouge1"] == pytest.approx(100 * 6 / 7)
     assert scores["rouge2"] == pytest.approx(100 * 2 / 5)
@@ -89,47 +92,53 @@ def test_the_switch_follows_the_script_of_the_references(reference: str, unit: s
 
 
 def test_the_switch_can_be_set_by_hand() -> None:
-    assert copy_scores(["ab"], ["ac"], tokenize="char")["rouge1"] == pytest.approx(50)
-    assert copy_scores(["ab"], ["ac"], tokenize="word")["rouge1"] == 0
-    assert copy_scores(["甲 乙"], ["甲 丙"], tokenize="word")["rouge1"] == pytest.approx(50)
+    assert score_outputs(["ab"], ["ac"], tokenize="char")["rouge1"] == pytest.approx(50)
+    assert score_outputs(["ab"], ["ac"], tokenize="word")["rouge1"] == 0
+    assert score_outputs(["甲 乙"], ["甲 丙"], tokenize="word")["rouge1"] == pytest.approx(50)
 
 
 def test_several_references_the_best_counts() -> None:
-    scores = copy_scores(["a b c d e"], [["x y", "a b c d e"]])
+    scores = score_outputs(["a b c d e"], [["x y", "a b c d e"]])
     assert scores["rougeL"] == scores["exact_match"] == pytest.approx(100)
     assert scores["bleu"] == pytest.approx(100)
     assert "nrefs:2" in metric_signature([["x y", "a b c d e"]])["bleu"]
 
 
 def test_rows_may_have_different_numbers_of_references() -> None:
-    scores = copy_scores(["a b c d e", "f g h i"], [["a b c d e"], ["x", "f g h i"]])
+    scores = score_outputs(["a b c d e", "f g h i"], [["a b c d e"], ["x", "f g h i"]])
     assert scores["exact_match"] == 100
     assert scores["bleu"] == pytest.approx(100)
 
 
 def test_an_empty_prediction_or_reference_scores_0_and_not_nan() -> None:
-    assert set(copy_scores(["", ""], ["a", "b"], ["a", "b"], vocabulary=set()).values()) == {0.0, 2}
-    assert copy_scores(["a"], [""])["rouge1"] == 0
+    assert set(score_outputs(["", ""], ["a", "b"], ["a", "b"], vocabulary=set()).values()) == {0.0, 2}
+    assert score_outputs(["a"], [""])["rouge1"] == 0
 
 
 # Exact match and n-best lists
 
 
 def test_exact_match_ignores_spacing_but_not_case() -> None:
-    assert copy_scores(["a  b ", "A b"], ["a b", "a b"])["exact_match"] == 50
+    assert score_outputs(["a  b ", "A b"], ["a b", "a b"])["exact_match"] == 50
 
 
 def test_n_best_lists_add_top_k_and_the_first_is_scored() -> None:
     lists = [["wrong here", "right one"], ["right two", "wrong"], ["bad", "worse"]]
     references = ["right one", "right two", "right three"]
-    scores = copy_scores(lists, references)
+    scores = score_outputs(lists, references)
     assert scores["exact_match"] == pytest.approx(100 / 3)
     assert scores["exact_match_top_2"] == pytest.approx(200 / 3)
-    assert scores["rouge1"] == copy_scores([row[0] for row in lists], references)["rouge1"]
+    assert scores["rouge1"] == score_outputs([row[0] for row in lists], references)["rouge1"]
+
+
+def test_a_hit_counts_wherever_it_stands_in_the_list() -> None:
+    scores = score_outputs([["b", "c", "a"], ["d", "e", "f"], ["g"]], ["a", "no", "g"])
+    assert scores["exact_match"] == pytest.approx(100 / 3)
+    assert scores["exact_match_top_3"] == pytest.approx(200 / 3)
 
 
 def test_a_plain_list_has_no_top_k() -> None:
-    assert not [key for key in copy_scores(["a"], ["a"]) if "top" in key]
+    assert not [key for key in score_outputs(["a"], ["a"]) if "top" in key]
 
 
 # Copying
@@ -138,7 +147,7 @@ def test_a_plain_list_has_no_top_k() -> None:
 def test_copying_is_counted_in_words_with_multiplicity() -> None:
     source = "call Zara Quim or Zara at noon"
     reference = "Zara and Quim and Zara know nobody Else"
-    scores = copy_scores(
+    scores = score_outputs(
         ["Zara <unk> Else told"],
         [reference],
         [source],
@@ -151,25 +160,25 @@ def test_copying_is_counted_in_words_with_multiplicity() -> None:
 
 
 def test_a_repeated_prediction_is_counted_no_more_often_than_the_reference_has_it() -> None:
-    scores = copy_scores(["Zara Zara Zara"], ["Zara met Quim"], ["Zara Quim"], vocabulary={"met"})
+    scores = score_outputs(["Zara Zara Zara"], ["Zara met Quim"], ["Zara Quim"], vocabulary={"met"})
     assert scores["oov_recall"] == pytest.approx(50)
 
 
 def test_of_several_references_the_one_recalled_best_counts() -> None:
-    scores = copy_scores(["Quim"], [["Zara Zara", "Quim", "hello"]], ["Zara Quim"], vocabulary={"hello"})
+    scores = score_outputs(["Quim"], [["Zara Zara", "Quim", "hello"]], ["Zara Quim"], vocabulary={"hello"})
     assert scores["oov_recall"] == 100
 
 
 def test_oov_recall_is_left_out_when_there_is_nothing_to_recall() -> None:
-    assert "oov_recall" not in copy_scores(["a"], ["a"], ["a"], vocabulary={"a"})
-    assert "oov_recall" not in copy_scores(["a"], ["a"], ["a"])
-    assert "copied_fraction" not in copy_scores(["a"], ["a"])
+    assert "oov_recall" not in score_outputs(["a"], ["a"], ["a"], vocabulary={"a"})
+    assert "oov_recall" not in score_outputs(["a"], ["a"], ["a"])
+    assert "copied_fraction" not in score_outputs(["a"], ["a"])
 
 
 def test_unk_is_one_word_whatever_cuts_the_text() -> None:
-    scores = copy_scores(["北<unk>京"], ["北京"], ["北京"], words=list, vocabulary=set())
+    scores = score_outputs(["北<unk>京"], ["北京"], ["北京"], words=list, vocabulary=set())
     assert scores["unk_rate"] == pytest.approx(100 / 3)
-    assert copy_scores(["北<unk>京"], ["北京"])["unk_rate"] == pytest.approx(100 / 3)
+    assert score_outputs(["北<unk>京"], ["北京"])["unk_rate"] == pytest.approx(100 / 3)
 
 
 # Errors
@@ -177,13 +186,13 @@ def test_unk_is_one_word_whatever_cuts_the_text() -> None:
 
 def test_lengths_that_differ_are_refused() -> None:
     with pytest.raises(ValueError, match="2 predictions, but 1 references"):
-        copy_scores(["a", "b"], ["a"])
+        score_outputs(["a", "b"], ["a"])
     with pytest.raises(ValueError, match="1 predictions, but 2 sources"):
-        copy_scores(["a"], ["a"], ["a", "b"])
+        score_outputs(["a"], ["a"], ["a", "b"])
     with pytest.raises(ValueError, match="no predictions"):
-        copy_scores([], [])
+        score_outputs([], [])
     with pytest.raises(ValueError, match="no reference in row 1"):
-        copy_scores(["a", "b"], [["a"], []])
+        score_outputs(["a", "b"], [["a"], []])
 
 
 # As a metric of evaluate
@@ -203,10 +212,10 @@ def test_the_metric_gives_the_same_scores_as_the_function(kind: int) -> None:
     )
     options = {"vocabulary": {"met"}, "words": str.split}
     scores = metric.compute(predictions=predictions, references=references, sources=sources, **options)
-    assert scores == copy_scores(predictions, references, sources, **options)
+    assert scores == score_outputs(predictions, references, sources, **options)
     lists = [["a", "Zara met Quim"], ["someone", "b"]]
     nested = metric.compute(predictions=lists, references=[[text] for text in references])
-    assert nested == copy_scores(lists, references)
+    assert nested == score_outputs(lists, references)
 
 
 def test_the_metric_collects_batches_and_takes_options_when_made() -> None:
@@ -225,7 +234,7 @@ def test_the_module_can_be_run_alone(tmp_path: Path) -> None:
     assert spec.loader
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
-    assert module.copy_scores(["a"], ["a"])["exact_match"] == 100
+    assert module.score_outputs(["a"], ["a"])["exact_match"] == 100
 
 
 # The Trainer's callback
@@ -238,14 +247,25 @@ class WordTokenizer:
     all_special_ids = (0, 1, 2)
     unk_token_id, unk_token = 2, "<unk>"
 
+    def __len__(self) -> int:
+        return len(self.words)
+
+    def __call__(self, text: list[str], text_target: list[str], **kwargs: Any) -> dict[str, list[list[int]]]:
+        tables = [[*self.words, *self.oov_words(source)] for source in text]
+        pairs = zip(tables, text_target, strict=True)
+        return {"labels": [[table.index(w) if w in table else 2 for w in target.split()] for table, target in pairs]}
+
     def tokenize(self, text: str) -> list[str]:
         return text.split()
+
+    def oov_words(self, source: str, max_source_length: int | None = None) -> list[str]:
+        return [word for word in source.split() if word not in self.words]
 
     def get_vocab(self) -> dict[str, int]:
         return {word: index for index, word in enumerate(self.words)}
 
     def decode(self, ids: list[int], *, source: str, max_source_length: int | None) -> str:
-        table = [*self.words, *(word for word in source.split() if word not in self.words)]
+        table = [*self.words, *self.oov_words(source)]
         return " ".join(table[i] for i in ids)
 
     def batch_decode(self, rows: list[list[int]], source: list[str], **kwargs: Any) -> list[str]:
@@ -316,3 +336,121 @@ def test_the_copynet_tokenizer_gives_its_words_back(side: str) -> None:
 def test_fewer_predictions_than_sources_are_refused() -> None:
     with pytest.raises(ValueError, match="1 predictions for 2 sources"):
         make_compute_metrics(WordTokenizer(), ["a", "b"])(prediction([[3]], [[3]]))
+
+
+def test_as_many_references_as_sources_are_wanted() -> None:
+    with pytest.raises(ValueError, match="1 references for 2 sources"):
+        make_compute_metrics(WordTokenizer(), ["a", "b"], ["a"])
+
+
+# An evaluation set in another order than the sources
+
+SOURCES = ["call Zara now", "please mail Quim and Tol today", "ask Bo Li", "thank Nils for the long letter"]
+TARGETS = ["call Zara", "mail Quim and Tol today", "ask Bo Li", "thank Nils for the letter"]
+KNOWN = "call mail ask thank please now today and for the long letter"
+
+
+def copying_tokenizer(texts: list[str] | None = None, **options: Any) -> CopyNetTokenizer:
+    return CopyNetTokenizer.train_from_iterator(texts or [KNOWN], 100, "whitespace", **options)
+
+
+def subword_tokenizer() -> PreTrainedTokenizerFast:
+    bpe = Tokenizer(models.BPE())
+    bpe.pre_tokenizer, bpe.decoder = pre_tokenizers.ByteLevel(), decoders.ByteLevel()
+    special = {"pad_token": "<pad>", "eos_token": "</s>"}
+    alphabet = pre_tokenizers.ByteLevel.alphabet()
+    options = {"vocab_size": 280, "special_tokens": list(special.values()), "initial_alphabet": alphabet}
+    bpe.train_from_iterator([KNOWN], trainers.BpeTrainer(**options))
+    return PreTrainedTokenizerFast(tokenizer_object=bpe, **special)
+
+
+def encoded_labels(tokenizer: Any, sources: list[str], targets: list[str], **options: Any) -> list[list[int]]:
+    if isinstance(tokenizer, CopyNetTokenizer):
+        return tokenizer(sources, text_target=targets, **options)["labels"]
+    return [[*ids, tokenizer.eos_token_id] for ids in tokenizer(text_target=targets, **options)["input_ids"]]
+
+
+def given_back(labels: list[list[int]], order: list[int]) -> SimpleNamespace:
+    """What the Trainer hands over when the model says just what the labels say."""
+    rows = [labels[i] for i in order]
+    width = max(map(len, rows)) + 1
+    return prediction([row + [0] * (width - len(row)) for row in rows], [r + [-100] * (width - len(r)) for r in rows])
+
+
+TOKENIZERS = {"copying": copying_tokenizer, "subword": subword_tokenizer}
+
+
+@pytest.mark.parametrize("kind", TOKENIZERS)
+@pytest.mark.parametrize("order", [[3, 1, 2, 0], [1, 0, 2, 3], [2, 3, 0, 1]], ids=str)
+def test_an_evaluation_set_in_another_order_is_noticed_by_its_references(kind: str, order: list[int]) -> None:
+    tokenizer = TOKENIZERS[kind]()
+    labels = encoded_labels(tokenizer, SOURCES, TARGETS)
+    several = [[target, f"do {target}"] for target in TARGETS]
+    for references in (TARGETS, several):
+        compute = make_compute_metrics(tokenizer, SOURCES, references)
+        assert compute(given_back(labels, [0, 1, 2, 3]))["exact_match"] == 100
+        with pytest.raises(ValueError, match=r"stands in another order than `sources`.*group_by_length"):
+            compute(given_back(labels, order))
+
+
+def test_without_references_a_word_that_the_source_lacks_gives_another_order_away() -> None:
+    tokenizer = copying_tokenizer()
+    labels = encoded_labels(tokenizer, SOURCES, TARGETS)
+    compute = make_compute_metrics(tokenizer, SOURCES)
+    assert compute(given_back(labels, [0, 1, 2, 3]))["exact_match"] == 100
+    with pytest.raises(ValueError, match=r"row 0 hold a word that its source lacks.*group_by_length"):
+        compute(given_back(labels, [1, 0, 2, 3]))
+
+
+@pytest.mark.parametrize("kind", TOKENIZERS)
+@pytest.mark.parametrize("length", [2, 3, 4])
+def test_labels_that_were_cut_are_in_order(kind: str, length: int) -> None:
+    tokenizer = TOKENIZERS[kind]()
+    labels = [[*row[: length - 1], row[-1]] for row in encoded_labels(tokenizer, SOURCES, TARGETS)]
+    for references in (TARGETS, None):
+        make_compute_metrics(tokenizer, SOURCES, references)(given_back(labels, [0, 1, 2, 3]))
+
+
+@pytest.mark.parametrize("side", ["right", "left"])
+@pytest.mark.parametrize("length", [1, 2, 4])
+def test_labels_of_sources_that_were_cut_are_in_order(side: str, length: int) -> None:
+    tokenizer = copying_tokenizer(truncation_side=side)
+    options = {"truncation": True, "max_length": length, "max_target_length": 20}
+    labels = encoded_labels(tokenizer, SOURCES, TARGETS, **options)
+    for known_length in (length, None) if side == "right" else (length,):
+        for references in (TARGETS, None):
+            compute = make_compute_metrics(tokenizer, SOURCES, references, max_source_length=known_length)
+            compute(given_back(labels, [0, 1, 2, 3]))
+
+
+def test_another_order_is_noticed_though_unseen_words_became_unknown() -> None:
+    tokenizer = copying_tokenizer()
+    labels = encoded_labels(tokenizer, SOURCES, TARGETS, truncation=True, max_length=1, max_target_length=20)
+    with pytest.raises(ValueError, match="of another row's"):
+        make_compute_metrics(tokenizer, SOURCES, TARGETS)(given_back(labels, [3, 1, 2, 0]))
+
+
+def test_labels_with_unknown_words_and_rows_beyond_the_sources_are_in_order() -> None:
+    tokenizer = copying_tokenizer(max_source_oov=1)
+    targets = [f"{target} Else" for target in TARGETS]
+    labels = encoded_labels(tokenizer, SOURCES, targets)
+    assert any(tokenizer.unk_token_id in row for row in labels)
+    for references in (targets, None):
+        compute = make_compute_metrics(tokenizer, SOURCES, references)
+        assert compute(given_back(labels, [0, 1, 2, 3, 0, 1]))["examples"] == 4
+
+
+def test_labels_made_from_another_text_than_the_references_are_no_proof() -> None:
+    for tokenizer in (copying_tokenizer([KNOWN, KNOWN.upper()]), subword_tokenizer()):
+        shouted = [target.upper() for target in TARGETS]
+        labels = encoded_labels(tokenizer, SOURCES, TARGETS)
+        scores = make_compute_metrics(tokenizer, SOURCES, shouted)(given_back(labels, [0, 1, 2, 3]))
+        assert scores["exact_match"] == 0
+
+
+def test_one_label_that_is_another_rows_reference_is_no_proof() -> None:
+    tokenizer = copying_tokenizer()
+    labels = encoded_labels(tokenizer, SOURCES, TARGETS)
+    references = [TARGETS[0], TARGETS[0], *TARGETS[2:]]
+    labels[1] = labels[2]
+    assert make_compute_metrics(tokenizer, SOURCES, references)(given_back(labels, [0, 1, 2, 3]))["exact_match"] == 75

@@ -22,7 +22,7 @@ from transformers import (
 )
 
 from copynet_hf import CopyNetConfig, CopyNetForConditionalGeneration, CopyNetTokenizer
-from copynet_hf.metrics import copy_scores, make_compute_metrics
+from copynet_hf.metrics import make_compute_metrics, score_outputs
 
 VERBS = ["call", "mail", "ask", "thank"]
 TAILS = ["", "today", "as soon as you can", "because the other one has not answered since last week"]
@@ -149,7 +149,7 @@ def test_metrics_of_the_trainer_are_those_of_decoding_by_hand(tokenizer: CopyNet
     output = trainer.model.generate(**inputs, max_length=6)
     texts = tokenizer.batch_decode(output[:, 1:], source=sources)
     texts = [text.split("</s>")[0].replace("<pad>", "").strip() for text in texts]
-    expected = copy_scores(texts, references, sources, words=tokenizer.tokenize, vocabulary=tokenizer.get_vocab())
+    expected = score_outputs(texts, references, sources, words=tokenizer.tokenize, vocabulary=tokenizer.get_vocab())
     scores = trainer.evaluate()
     assert {name: scores[f"eval_{name}"] for name in expected} == pytest.approx(expected)
 
@@ -294,6 +294,18 @@ def test_grouping_by_length_leaves_less_padding(tokenizer: CopyNetTokenizer, tmp
         trainer.train()
         assert np.isfinite(losses(trainer)).all()
     assert padding["group_by_length"] < 0.7 * padding["random"]
+
+
+def test_an_evaluation_that_grouping_by_length_reordered_is_not_scored(
+    tokenizer: CopyNetTokenizer, tmp_path: Path
+) -> None:
+    sources, references = map(list, zip(*UNSEEN, strict=True))
+    compute_metrics = make_compute_metrics(tokenizer, sources, references)
+    generating = {"predict_with_generate": True, "compute_metrics": compute_metrics}
+    assert make_trainer(tokenizer, tmp_path, **generating).evaluate()["eval_examples"] == len(UNSEEN)
+    trainer = make_trainer(tokenizer, tmp_path, train_sampling_strategy="group_by_length", **generating)
+    with pytest.raises(ValueError, match="leave out train_sampling_strategy='group_by_length'"):
+        trainer.evaluate()
 
 
 # --- a subword tokenizer --------------------------------------------------------------------------------------------

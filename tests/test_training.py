@@ -115,7 +115,13 @@ def test_early_stopping_only_where_a_best_checkpoint_is_kept(
 
 @pytest.mark.parametrize(
     ("text", "segmenter"),
-    [("华为发布P30手机", "char"), ("東京でiPhoneを買う", "char"), ("call Ann at 9", "word_punct"), ("", "word_punct")],
+    [
+        ("华为发布P30手机", "char"),
+        ("東京でiPhoneを買う", "char"),
+        ("ｶﾀｶﾅ", "char"),
+        ("call Ann at 9", "word_punct"),
+        ("", "word_punct"),
+    ],
 )
 def test_segmenter_follows_the_script(text: str, segmenter: str) -> None:
     assert guess_segmenter([text, text]) == segmenter
@@ -216,6 +222,34 @@ def test_outputs_stand_in_the_order_of_the_sources_whatever_the_batches(
     alone = [generate_outputs(model, tokenizer, [text], max_new_tokens=6)[0] for text in texts]
     assert generate_outputs(model, tokenizer, texts, batch_size=4, max_new_tokens=6) == alone
     assert generate_outputs(model, tokenizer, [], max_new_tokens=6) == []
+
+
+def test_copied_words_are_marked_in_the_best_of_several_outputs(
+    pairs: Dataset, tokenizer: CopyNetTokenizer, model: CopyNetForConditionalGeneration
+) -> None:
+    with torch.no_grad():  # large weights, so that some words are copied and some are not
+        for parameter in model.parameters():
+            parameter.mul_(6)
+    texts = list(pairs["text"][:6])
+    search = {"num_beams": 3, "max_new_tokens": 6}
+    single = generate_outputs(model, tokenizer, texts, **search)
+    several = generate_outputs(model, tokenizer, texts, num_return_sequences=3, **search)
+    assert {flag for output in single for flag in output.copied} == {False, True}
+    assert [len(output.texts) for output in several] == [3] * 6
+    assert [(output.pieces, output.copied) for output in several] == [(each.pieces, each.copied) for each in single]
+
+
+def test_the_share_of_the_copy_mode_is_that_of_the_marked_words(
+    pairs: Dataset, tokenizer: CopyNetTokenizer, model: CopyNetForConditionalGeneration
+) -> None:
+    few = pairs.select(range(6))
+    scores, predictions = evaluate_pairs(model, tokenizer, few, max_new_tokens=6)
+    flags = [flag for row in predictions for flag in row["copied"]]
+    assert scores["copy_mode_fraction"] == 100 * sum(flags) / len(flags)
+    config = build_config(tokenizer, fields={**SIZES, "copy_mechanism": "none"})
+    scores, _ = evaluate_pairs(CopyNetForConditionalGeneration(config), tokenizer, few, max_new_tokens=6)
+    assert "copy_mode_fraction" not in scores
+    assert "copied_fraction" in scores
 
 
 def test_unseen_words_are_read_from_the_source_and_others_are_unk(tokenizer: CopyNetTokenizer) -> None:

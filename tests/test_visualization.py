@@ -72,10 +72,12 @@ def test_probabilities_for_other_words_are_refused(source: list[str], target: li
 
 
 def test_missing_glyphs_are_named_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from matplotlib import font_manager
     from matplotlib.font_manager import fontManager
 
     plain = [entry for entry in fontManager.ttflist if entry.name == "DejaVu Sans"]
     monkeypatch.setattr(fontManager, "ttflist", plain)
+    monkeypatch.setattr(font_manager, "findSystemFonts", list)
     with warnings.catch_warnings(record=True) as seen:
         warnings.simplefilter("always")
         plot_copy_heatmap(np.ones((1, 2)), ["华", "为"], ["x"], tmp_path / "map.png")
@@ -91,6 +93,33 @@ def test_an_installed_font_that_has_the_glyphs_is_added() -> None:
         families = fonts_for(["d\u1d81"])  # a letter of matplotlib's STIX fonts that its default font lacks
     assert families[0] == "DejaVu Sans"
     assert len(families) == 2
+
+
+def test_a_font_installed_after_matplotlib_made_its_list_is_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from matplotlib import font_manager
+    from matplotlib.font_manager import fontManager
+
+    new = [entry.fname for entry in fontManager.ttflist if entry.name.startswith("STIX")]
+    broken = tmp_path / "broken.ttf"
+    broken.write_bytes(b"no font")
+    plain = [entry for entry in fontManager.ttflist if entry.name == "DejaVu Sans"]
+    monkeypatch.setattr(fontManager, "ttflist", plain)
+    monkeypatch.setattr(font_manager, "findSystemFonts", lambda: [str(broken), *new])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        families = fonts_for(["d\u1d81"])
+        plot_copy_heatmap(np.ones((1, 1)), ["d\u1d81"], ["x"], tmp_path / "map.png")
+    assert families[0] == "DejaVu Sans"
+    assert families[1].startswith("STIX")
+
+
+def test_single_characters_stand_upright_and_words_are_tilted() -> None:
+    axes = plot_copy_heatmap(np.ones((1, 3)), ["華", "call", "，"], ["x"]).axes[0]
+    labels = axes.get_xticklabels()
+    assert [label.get_rotation() for label in labels] == [0, 60, 0]
+    assert [label.get_horizontalalignment() for label in labels] == ["center", "right", "center"]
 
 
 def test_no_global_state_of_matplotlib_is_touched() -> None:

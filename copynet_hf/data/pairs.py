@@ -274,7 +274,8 @@ def choose_columns(
     for role, name in roles.items():
         if name is None:
             raise ValueError(
-                f"{where}: no column of strings is left for the {role}; the columns are {', '.join(columns)}"
+                f"{where}: no column of strings is left for the {role}; the columns are {', '.join(columns)}: "
+                f"name the right one with {role}_column= (--{role}_column on the command line)"
             )
     return {role: name for role, name in roles.items() if name is not None}
 
@@ -330,7 +331,7 @@ def _drop_unusable(
 ) -> datasets.Dataset | datasets.IterableDataset:
     columns = ["text", "summary"]
     if isinstance(data, datasets.IterableDataset):
-        return data.filter(lambda row: _unusable({role: row[role] for role in columns}, roles) is None)
+        return _checked_stream(data, roles, where)
     skipped = Skipped(Path(where))
     good: list[int] = []
     for row, pair in enumerate(data.select_columns(columns)):
@@ -340,10 +341,49 @@ def _drop_unusable(
         else:
             good.append(row)
     if not good:
-        raise DataFileError(str(skipped) if skipped.count else f"{where}: no row in it")
+        raise skipped.nothing_left()
     if not skipped.count:
         return data
     logger.warning("%s", skipped)
     data = data.select(good)
     data.info.description = str(skipped)
     return data
+
+
+def _checked_stream(data: datasets.IterableDataset, roles: dict[str, str], where: str) -> datasets.IterableDataset:
+    """A stream without its unusable rows, which are reported at the end of each shard: of each file, that is."""
+    count = data.num_shards
+    # Lists, so that `datasets` shares the shards out among the workers of a loader.
+    asked = {
+        "shards": [data.shard(count, index) for index in range(count)],
+        "names": [f"{where} (shard {index} of {count})" if count > 1 else where for index in range(count)],
+        "roles": roles,
+        "may_be_empty": count > 1,
+    }
+    return datasets.IterableDataset.from_generator(_usable_rows, data.features, asked, data.split or "train")
+
+
+def _usable_rows(
+    shards: list[datasets.IterableDataset], names: list[str], roles: dict[str, str], may_be_empty: bool
+) -> Iterator[dict[str, Any]]:
+    for shard, name in zip(shards, names, strict=True):
+        skipped = Skipped(Path(name))
+        found = 0
+        for number, row in enumerate(_rows_of(shard), 1):
+            problem = _unusable({role: row[role] for role in ("text", "summary")}, roles)
+            if problem:
+                skipped.add(number, problem)
+            else:
+                found += 1
+                yield row
+        if not found and not may_be_empty:
+            raise skipped.nothing_left()
+        if skipped.count:
+            logger.warning("%s", skipped)
+
+
+def _rows_of(shard: datasets.IterableDataset) -> Iterator[dict[str, Any]]:
+    """All rows, in a worker as well: there `for row in shard` would share the shard out once more."""
+    for batch in shard.iter(100):
+        for values in zip(*batch.values(), strict=True):
+            yield dict(zip(batch, values, strict=True))

@@ -43,6 +43,12 @@ class Skipped:
         records = "record" if self.count == 1 else "records"
         return f"{self.path}: skipped {self.count} malformed {records} ({named}{more})"
 
+    def nothing_left(self) -> DataFileError:
+        """The error for a file of which no record could be used."""
+        if not self.count:
+            return DataFileError(f"{self.path}: no record in it")
+        return DataFileError(f"{self}: nothing usable is left")
+
 
 class RecordsBuilder(datasets.GeneratorBasedBuilder):
     """A builder of one file; a subclass says how its records are read.
@@ -75,7 +81,7 @@ class RecordsBuilder(datasets.GeneratorBasedBuilder):
                 yield found, record
                 found += 1
             if not found:
-                raise DataFileError(str(skipped) if skipped.count else f"{path}: no record in this file")
+                raise skipped.nothing_left()
             if skipped.count:
                 self.info.description = str(skipped)
                 logger.warning("%s", skipped)
@@ -111,7 +117,7 @@ def build_split(
             raise error.__cause__ from None
         raise DataFileError(f"{file}: cannot be read ({error.__cause__ or error})") from error
     if not builder.info.splits[split].num_examples:
-        raise DataFileError(f"{file}: no record in this file")
+        raise Skipped(file).nothing_left()
     if cached and builder.info.description:
         logger.warning("%s", builder.info.description)
     return builder.as_dataset(split=split)

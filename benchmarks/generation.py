@@ -1,17 +1,16 @@
 """Greedy search and beams of CopyNet through `generate()`, beside the plain seq2seq's ordinary loops.
 
-    python benchmarks/generation.py [--rounds 10]
+    python benchmarks/generation.py [--rounds 20]
 
 Batch 64, source 25, 20 steps, none of which ends early. Writes its section of results/benchmarks.md.
 """
 
 from __future__ import annotations
 
-import argparse
 from typing import Any
 
 import torch
-from measure import in_a_process, milliseconds, ratio, side_by_side, table, write_section
+from measure import arguments, in_a_process, milliseconds, ratio, side_by_side, table, write_section
 from plain_seq2seq import PlainSeq2Seq
 from training import SYNTHETIC, copynet_config, make_batch
 
@@ -42,10 +41,7 @@ def times(threads: int, rounds: int, beams: int) -> dict[str, list[float]]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--rounds", type=int, default=20)
-    parser.add_argument("--threads", type=int, nargs="+", default=[1, 2])
-    args = parser.parse_args()
+    args = arguments(__doc__ or "")
     rows = []
     for beams in (1, 10):
         for threads in args.threads:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import multiprocessing
 import os
 import platform
@@ -18,6 +19,14 @@ TITLE = """# Benchmarks
 
 Written by the scripts in benchmarks/, a section each. Times are medians, ratios medians of ratios taken pair by pair.
 """
+
+
+def arguments(description: str) -> argparse.Namespace:
+    """How often to measure, and with how many threads."""
+    parser = argparse.ArgumentParser(description=description.splitlines()[0])
+    parser.add_argument("--rounds", type=int, default=20)
+    parser.add_argument("--threads", type=int, nargs="+", default=[1, 2])
+    return parser.parse_args()
 
 
 def side_by_side(calls: Mapping[str, Callable[[], Any]], rounds: int, warmup: int = 2) -> dict[str, list[float]]:

@@ -8,12 +8,11 @@ the target words stand in the source. Writes its section of results/benchmarks.m
 
 from __future__ import annotations
 
-import argparse
 from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
-from measure import in_a_process, milliseconds, peak_mebibytes, ratio, side_by_side, table, write_section
+from measure import arguments, in_a_process, milliseconds, peak_mebibytes, ratio, side_by_side, table, write_section
 from plain_seq2seq import PlainSeq2Seq
 from torch import Tensor
 
@@ -118,10 +117,7 @@ def memory(task: Task, kind: str) -> float:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--rounds", type=int, default=20)
-    parser.add_argument("--threads", type=int, nargs="+", default=[1, 2])
-    args = parser.parse_args()
+    args = arguments(__doc__ or "")
     rows = []
     for task in TASKS:
         peaks = [in_a_process(memory, task, kind) for kind in ("plain", "copynet")]

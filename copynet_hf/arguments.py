@@ -31,21 +31,34 @@ def _switch(help: str) -> Any:
 
 
 @dataclass
-class DataArguments:
-    """Where the pairs are."""
+class PairsArguments:
+    """Where pairs are, and which of their columns count."""
 
-    train_file: str | None = _argument("pairs to learn from: .jsonl, .csv, .tsv, .parquet or raw LCSTS .txt")
-    validation_file: str | None = _argument("pairs that choose the best checkpoint and end the training in time")
-    test_file: str | None = _argument("pairs that the finished model is scored on")
+    test_file: str | None = _argument(
+        "pairs that the model is scored on: .jsonl, .csv, .tsv, .parquet or raw LCSTS .txt"
+    )
     dataset_name: str | None = _argument("a data set on the Hub, in place of files")
     dataset_config_name: str | None = _argument("its configuration")
     text_column: str | None = _argument("the column of the sources; guessed when left out")
     summary_column: str | None = _argument("the column of the targets; guessed when left out")
+    max_eval_samples: int | None = _argument("use no more validation or test pairs than this")
+
+    def source(self) -> dict[str, Any]:
+        """What `load_pairs` is told beside the files."""
+        names = ("dataset_name", "dataset_config_name", "text_column", "summary_column")
+        return {name: getattr(self, name) for name in names}
+
+
+@dataclass
+class DataArguments(PairsArguments):
+    """Where the pairs are."""
+
+    train_file: str | None = _argument("pairs to learn from: .jsonl, .csv, .tsv, .parquet or raw LCSTS .txt")
+    validation_file: str | None = _argument("pairs that choose the best checkpoint and end the training in time")
     streaming: bool = _argument("read the pairs while training instead of before; needs --max_steps", False)
     max_source_length: int = _argument("words of a source that are read", 512)
     max_target_length: int = _argument("words of a target, its end included", 128)
     max_train_samples: int | None = _argument("use no more training pairs than this")
-    max_eval_samples: int | None = _argument("use no more validation or test pairs than this")
     preprocessing_num_workers: int | None = _argument("processes that tokenize")
 
 
@@ -114,19 +127,13 @@ class DecodingArguments:
 
 
 @dataclass
-class EvaluateArguments(DecodingArguments):
+class EvaluateArguments(PairsArguments, DecodingArguments):
     """Prints one JSON object of scores. All are percentages but examples and seconds; copied_fraction is the share of
     the outputs' words that stand in the source, whether they were copied or generated, and copy_mode_fraction, which
     only models that copy have, the share of the outputs' words that the copy mode gave more than half of the
     probability.
     """
 
-    test_file: str | None = _argument("pairs to score: .jsonl, .csv, .tsv, .parquet or raw LCSTS .txt")
-    dataset_name: str | None = _argument("a data set on the Hub, in place of a file; its test split")
-    dataset_config_name: str | None = _argument("its configuration")
-    text_column: str | None = _argument("the column of the sources; guessed when left out")
-    summary_column: str | None = _argument("the column of the references; guessed when left out")
-    max_eval_samples: int | None = _argument("use no more pairs than this")
     num_return_sequences: int = _argument("outputs for each source, for exact_match_top_k", 1)
     output_file: str | None = _argument("a new file for the predictions, as JSON lines")
     overwrite_output_file: bool = _argument("replace output_file if it is there", False)

@@ -82,20 +82,14 @@ def evaluate(argv: Sequence[str]) -> None:
         from .training import first_rows
 
         check_positive(asked, "num_return_sequences", "max_eval_samples")
+        if asked.test_file is None and asked.dataset_name is None:
+            raise ValueError("nothing to score: give --test_file (jsonl, csv, parquet, txt) or --dataset_name")
         options = _decoding_options(asked) | {"num_return_sequences": asked.num_return_sequences}
         written: Path | None = None
         if asked.output_file:
             written = checked_output_file(asked.output_file, asked.overwrite_output_file, asked.test_file)
         model, tokenizer = load_model(asked.model, asked.device, asked.bf16)
-        if asked.test_file is None and asked.dataset_name is None:
-            raise ValueError("nothing to score: give --test_file (jsonl, csv, parquet, txt) or --dataset_name")
-        loaded = load_pairs(
-            test_file=asked.test_file,
-            dataset_name=asked.dataset_name,
-            dataset_config_name=asked.dataset_config_name,
-            text_column=asked.text_column,
-            summary_column=asked.summary_column,
-        )
+        loaded = load_pairs(test_file=asked.test_file, **asked.source())
         if "test" not in loaded:
             raise ValueError(f"{asked.dataset_name} has no split 'test', only {', '.join(loaded)}")
         pairs = first_rows(loaded["test"], asked.max_eval_samples)

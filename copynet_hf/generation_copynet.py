@@ -59,7 +59,7 @@ class CopyNetCacheLayer(CacheLayerMixin):
         self.seen_tokens += states.hidden.shape[1]
         if self.record_past and self.states is not None:
             states = combined([self.states, states], partial(torch.cat, dim=1))
-        self.states = states if self.record_past else _newest(states)
+        self.states = states if self.record_past else _each(states, lambda field: field[:, -1:])
         self.is_initialized = True
 
     def last(self) -> DecoderState | None:
@@ -214,13 +214,13 @@ class CopyNetGenerationMixin(_Base):
         **model_kwargs: Any,
     ) -> tuple[Any, dict[str, Any]]:
         """Repeats the target words alone: the rows of one source read it together (`Memory`)."""
-        shared = {name: model_kwargs.pop(name, None) for name in ("encoder_outputs", "attention_mask")}
-        words = {} if input_ids is None else {"words": input_ids}
-        repeated = {
-            name: value.repeat_interleave(expand_size, dim=0) if isinstance(value, Tensor) else value
-            for name, value in (words | model_kwargs).items()
-        }
-        return repeated.pop("words", None), repeated | shared
+
+        def repeated(value: Any) -> Any:
+            return value.repeat_interleave(expand_size, dim=0) if isinstance(value, Tensor) else value
+
+        shared = ("encoder_outputs", "attention_mask")
+        kwargs = {name: value if name in shared else repeated(value) for name, value in model_kwargs.items()}
+        return repeated(input_ids), kwargs
 
     def _get_candidate_generator(self, *args: Any, **kwargs: Any) -> CandidateGenerator:
         generator = super()._get_candidate_generator(*args, **kwargs)  # type: ignore[misc]
@@ -343,7 +343,3 @@ def _until_end(words: Tensor, eos_token_id: int | list[int] | None) -> Tensor:
 
 def _each(states: DecoderState, change: Callable[[Tensor], Tensor]) -> DecoderState:
     return combined([states], lambda fields: change(fields[0]))
-
-
-def _newest(states: DecoderState) -> DecoderState:
-    return _each(states, lambda field: field[:, -1:])

@@ -112,10 +112,7 @@ def read_training_pairs(data: DataArguments) -> dict[str, Pairs]:
     if data.train_file is None and data.dataset_name is None:
         raise ValueError("no training data: give --train_file (jsonl, csv, parquet, txt) or --dataset_name")
     given = {name: getattr(data, name) for name in ("train_file", "validation_file", "test_file")}
-    source = {
-        name: getattr(data, name) for name in ("dataset_name", "dataset_config_name", "text_column", "summary_column")
-    }
-    loaded: DatasetDict | IterableDatasetDict = load_pairs(**given, **source, streaming=data.streaming)
+    loaded: DatasetDict | IterableDatasetDict = load_pairs(**given, **data.source(), streaming=data.streaming)
     if "train" not in loaded:
         raise ValueError(f"{data.dataset_name} has no split 'train', only {', '.join(loaded)}")
     limits = dict.fromkeys(("validation", "test"), data.max_eval_samples) | {"train": data.max_train_samples}

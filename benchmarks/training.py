@@ -74,6 +74,7 @@ def plain_step(task: Task) -> Any:
 
 def copynet_step(task: Task, bf16: bool = False) -> Any:
     batch = {name: value for name, value in make_batch(task).items() if name not in ("words", "lengths")}
+    batch["num_items_in_batch"] = batch["labels"].numel()  # as the Trainer says it
     model = CopyNetForConditionalGeneration(copynet_config(task)).train()
     optimizer = torch.optim.Adam(model.parameters(), fused=True)
 

@@ -10,10 +10,13 @@ Sums over words and positions are taken in float32 or wider, whatever the scores
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
+
+Terms = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
 
 UNOWNED_LOG_PROB = -60.0
 """Log-probability shown for slots that a row's source does not own. Finite, because label smoothing sums over all
@@ -66,7 +69,7 @@ def copynet_mixture(
     """
     generate_scores, copy_scores = _at_least_float32(generate_scores), _at_least_float32(copy_scores)
     mask = source_mask[:, None, :]
-    log_z = log_normaliser(generate_scores, copy_scores, source_mask)[..., None]
+    log_z = log_normaliser(torch.logsumexp(generate_scores, dim=-1), copy_scores, source_mask)[..., None]
 
     extended = torch.nn.functional.pad(generate_scores - log_z, (0, max_source_oov), value=UNOWNED_LOG_PROB)
     batch, steps, width = extended.shape
@@ -100,29 +103,43 @@ def copynet_log_likelihood(
     targets: Tensor,
     source_ids: Tensor,
     source_mask: Tensor,
+    terms: Terms | None = None,
 ) -> Tensor:
     """log p(y_t) of given words, Eq. 4 to 6, without the (B, T, V + K) table.
 
     Args:
         generate_scores, copy_scores, source_ids, source_mask: as in `copynet_mixture`.
         targets: (B, T) extended ids, each in the vocabulary or in its row's source (`own_targets`).
+        terms: another form of `vocabulary_terms`.
 
     Returns:
         (B, T) log-probabilities.
     """
-    generate_scores, copy_scores = _at_least_float32(generate_scores), _at_least_float32(copy_scores)
+    copy_scores = _at_least_float32(copy_scores)
     in_vocabulary = targets < generate_scores.shape[-1]
-    columns = torch.where(in_vocabulary, targets, 0)[..., None]
-    generated = _fill(generate_scores.gather(-1, columns)[..., 0], in_vocabulary)
+    chosen, log_sum = (terms or vocabulary_terms)(generate_scores, torch.where(in_vocabulary, targets, 0))
     copied = masked_logsumexp(copy_scores, target_matches(targets, source_ids, source_mask))
-    return torch.logaddexp(generated, copied) - log_normaliser(generate_scores, copy_scores, source_mask)
+    return torch.logaddexp(_fill(chosen, in_vocabulary), copied) - log_normaliser(log_sum, copy_scores, source_mask)
 
 
-def log_normaliser(generate_scores: Tensor, copy_scores: Tensor, source_mask: Tensor) -> Tensor:
-    """log Z, the normaliser that both modes share (below Eq. 6): all of V ∪ {UNK} and every source position."""
-    return torch.logaddexp(
-        torch.logsumexp(generate_scores, dim=-1), masked_logsumexp(copy_scores, source_mask[:, None, :])
-    )
+def generate_log_likelihood(generate_scores: Tensor, targets: Tensor, terms: Terms | None = None) -> Tensor:
+    """log p(y_t) = ψ_g(y_t) − log Σ e^ψ_g of given words of the vocabulary, without copying: (B, T)."""
+    chosen, log_sum = (terms or vocabulary_terms)(generate_scores, targets)
+    return chosen - log_sum
+
+
+def vocabulary_terms(generate_scores: Tensor, words: Tensor) -> tuple[Tensor, Tensor]:
+    """What a likelihood needs of ψ_g (…, V): ψ_g(y) of the given words (…) and log Σ_v e^ψ_g(v), both (…)."""
+    generate_scores = _at_least_float32(generate_scores)
+    return generate_scores.gather(-1, words[..., None])[..., 0], torch.logsumexp(generate_scores, dim=-1)
+
+
+def log_normaliser(generate_log_sum: Tensor, copy_scores: Tensor, source_mask: Tensor) -> Tensor:
+    """log Z, the normaliser that both modes share (below Eq. 6): all of V ∪ {UNK} and every source position.
+
+    From log Σ e^ψ_g (B, T), ψ_c (B, T, S) and the mask (B, S): (B, T).
+    """
+    return torch.logaddexp(generate_log_sum, masked_logsumexp(copy_scores, source_mask[:, None, :]))
 
 
 def target_matches(target_ids: Tensor, source_ids: Tensor, source_mask: Tensor) -> Tensor:

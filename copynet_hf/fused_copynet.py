@@ -1,12 +1,19 @@
-"""The two recurrences, of the encoder and of the decoder, with their gradients written by hand.
+"""The two recurrences, of the encoder and of the decoder, and the sum over the vocabulary, gradients by hand.
 
 Autograd multiplies out the gradient of every weight at every step and keeps a tape of small operations; here the
-loops keep what the gradient needs and no more (the decoder computes the tanh of its attention twice instead of
+loops keep what the gradient needs and no more (the decoder computes what is under its attention twice instead of
 keeping it), and each weight's gradient is one product over all steps, behind the loop. The readable forms, which the
-tests hold these to, are `gru_naive` and `CopyNetDecoder.step`.
+tests hold these to, are `gru_naive`, `CopyNetDecoder.step` and `vocabulary_terms`.
 
 Letters: r reset gate, z update gate, n candidate; h encoder states, s decoder states, a attention, ρ selective read,
-c and ζ what the two read, ψ copy scores; d_x the gradient of the loss by x.
+c and ζ what the two read, ψ scores; d_x the gradient of the loss by x.
+
+What a step computes stands side by side in columns, and so do the gradients:
+
+    (query W s,) W_hn h + b_hn, r, z, n (, the readout's input)
+
+The recurrent product writes those up to z, the inputs' product adds to those from r on: r and z have one gradient,
+which both read where it stands.
 """
 
 from __future__ import annotations
@@ -17,7 +24,10 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from .copy_distribution import masked_softmax
+from .copy_distribution import masked_softmax, vocabulary_terms
+
+# gradient · (1 − y²) and gradient · y (1 − y), from y = tanh(x) and y = σ(x)
+_TANH_BACK, _SIGMOID_BACK = torch.ops.aten.tanh_backward.grad_input, torch.ops.aten.sigmoid_backward.grad_input
 
 
 def gru_naive(input_gates: Tensor, keep: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
@@ -51,51 +61,42 @@ class FusedGRU(torch.autograd.Function):
     def forward(ctx: Any, input_gates: Tensor, keep: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
         directions, steps, batch, _ = input_gates.shape
         size = weight.shape[1]
-        weight, bias = weight.to(input_gates.dtype), bias.to(input_gates.dtype)
+        # r, z, n become n, r, z: the order of the columns
+        weight, bias = (part.to(input_gates.dtype).roll(size, dims=-1) for part in (weight, bias))
         states = input_gates.new_empty(directions, steps + 1, batch, size)
         states[:, 0] = 0
-        gates = torch.empty_like(input_gates)  # r, z, n of every step
-        candidate_gates = torch.empty_like(states[:, 1:])  # W_hn h + b_hn
+        columns = input_gates.new_empty(directions, steps, batch, 4 * size)
+        padded = ~keep
         for t in range(steps):
-            hidden_gates = torch.baddbmm(bias, states[:, t], weight)
-            _gru_step(
-                input_gates[:, t],
-                hidden_gates,
-                states[:, t],
-                keep[:, t],
-                (gates[:, t], candidate_gates[:, t], states[:, t + 1]),
-            )
-        ctx.save_for_backward(states, gates, candidate_gates, weight)
+            torch.baddbmm(bias, states[:, t], weight, out=columns[:, t, :, : 3 * size])
+            _gru_step(columns[:, t], input_gates[:, t], states[:, t], padded[:, t], states[:, t + 1])
+        ctx.save_for_backward(states, columns, weight)
         return states[:, 1:]
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, d_states: Tensor) -> tuple[Tensor, None, Tensor, Tensor]:
-        states, gates, candidate_gates, weight = ctx.saved_tensors
-        directions, steps, batch, size = candidate_gates.shape
+        states, columns, weight = ctx.saved_tensors
+        steps, size = d_states.shape[1], d_states.shape[3]
         weight_back = weight.transpose(1, 2).contiguous()
-        d_input_gates, d_hidden_gates = torch.empty_like(gates), torch.empty_like(gates)
+        d_columns = torch.empty_like(columns)
+        d_recurrent = d_columns[..., : 3 * size]
         carried = torch.zeros_like(states[:, 0])
         for t in reversed(range(steps)):
-            carried = _gru_step_back(
-                d_states[:, t] + carried,
-                states[:, t],
-                (gates[:, t], candidate_gates[:, t]),
-                (d_input_gates[:, t], d_hidden_gates[:, t]),
-            )
-            carried.baddbmm_(d_hidden_gates[:, t], weight_back)
-        flat = d_hidden_gates.view(directions, steps * batch, 3 * size)
-        before = states[:, :-1].reshape(directions, steps * batch, size)
-        return d_input_gates, None, torch.bmm(before.transpose(1, 2), flat), flat.sum(1, keepdim=True)
+            carried = _gru_step_back(d_states[:, t] + carried, states[:, t], columns[:, t], d_columns[:, t])
+            carried.baddbmm_(d_recurrent[:, t], weight_back)
+        before, flat = states[:, :-1].flatten(1, 2), d_recurrent.flatten(1, 2)
+        d_weight, d_bias = torch.bmm(before.transpose(1, 2), flat), flat.sum(1, keepdim=True)
+        return d_columns[..., size:], None, d_weight.roll(-size, dims=-1), d_bias.roll(-size, dims=-1)
 
 
 class DecoderWeights(NamedTuple):
     """The decoder's weights as the loop wants them, in the precision it runs in.
 
-    state: (3H + A, H) W_hh of the GRU above W of Eq. 3, both read s_{t-1}; state_bias: (3H + A).
-    score: (A) v of Eq. 3. coverage: (A) w_cov, or None.
-    context, selective: (3H, D) what the gates take of c_t and of ζ_t, or (4H, D) with what the readout takes of them
-        below it; selective is None without selective read.
+    state: (A + 3H, H) 2W of Eq. 3 above W_hh of the GRU, whose gates stand in the order n, r, z: all read s_{t-1}.
+    state_bias: (A + 3H). score: (A) 2v of Eq. 3. coverage: (A) 2 w_cov, or None.
+    context, selective: (3H, D) what the gates r, z, n take of c_t and of ζ_t, or (4H, D) with what the readout takes
+        of them below it; selective is None without selective read.
     readout: (H, H) what the readout takes of s_t; None where r_t = s_t.
     """
 
@@ -111,211 +112,286 @@ class DecoderWeights(NamedTuple):
 class FusedDecoder(torch.autograd.Function):
     """All steps of `CopyNetDecoder` under teacher forcing, from s_0, with the gradient by hand.
 
-    ζ_t is 0 in rows whose y_{t-1} is not in the source: its products are taken of the other rows alone.
-
     Args:
-        gate_inputs: (T, B, 3H) what the gates take of e(y_{t-1}), W_ih's bias included.
-        readout_inputs: (T, B, H) what the readout takes of e(y_{t-1}), its bias included; None where r_t = s_t.
+        inputs: (T, B, 3H) what the gates take of all that is known before the loop, W_ih's bias included: of
+            e(y_{t-1}), and of ζ_t where y_{t-1} stands once; (T, B, 4H) with what the readout takes, unless r_t = s_t.
         dropped: (T, B, H) dropout's factors of r_t, or None.
-        matches: (T, B, S) bool, x_j = y_{t-1}; None without selective read.
+        repeats: (T, B, S) bool, x_j = y_{t-1} in rows where that word stands more than once; their ζ_t depends on
+            r_{t-1} and is read in the loop. None without selective read.
         mask: (B, S) bool, false on padding.
-        hidden_states: (B, S, D) h. keys: (B, S, A) U h. copy_keys: (B, S, H) tanh(h W_c), or None.
+        hidden_states: (B, S, D) h. keys: (B, S, A) 2U h. copy_keys: (B, S, H) tanh(h W_c), or None without `repeats`.
         initial: (B, H) s_0.
         weights: the fields of `DecoderWeights`.
 
     Returns:
-        r_t (T, B, H), s_t (T, B, H), a_t (T, B, S) and ψ_t (T, B, S), the last empty without copying.
+        r_t (T, B, H), s_t (T, B, H) and a_t (T, B, S).
     """
 
     @staticmethod
     def forward(
         ctx: Any,
-        gate_inputs: Tensor,
-        readout_inputs: Tensor | None,
+        inputs: Tensor,
         dropped: Tensor | None,
-        matches: Tensor | None,
+        repeats: Tensor | None,
         mask: Tensor,
         hidden_states: Tensor,
         keys: Tensor,
         copy_keys: Tensor | None,
         initial: Tensor,
         *weights: Tensor | None,
-    ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    ) -> tuple[Tensor, Tensor, Tensor]:
         w = DecoderWeights(*weights)  # type: ignore[arg-type]
-        steps, batch, size = gate_inputs.shape[0], gate_inputs.shape[1], initial.shape[1]
-        length, new = mask.shape[1], gate_inputs.new_empty
-        states, gates, candidate_gates = (
-            new(steps + 1, batch, size),
-            new(steps, batch, 3 * size),
-            new(steps, batch, size),
-        )
-        queries = new(steps, batch, keys.shape[2])
-        read_weights = new(steps, batch, 1 if matches is None else 2, length)  # [a] or [a; ρ]
-        reads = new(steps, batch, read_weights.shape[2], hidden_states.shape[2])  # [c] or [c; ζ]
-        readouts, scores = new(steps, batch, size), new(steps, batch, 0 if copy_keys is None else length)
-        coverage = None if w.coverage is None else gate_inputs.new_zeros(steps + 1, batch, length)
-        matched = _matched_rows(matches)
+        steps, (batch, size), (length, query) = inputs.shape[0], initial.shape, keys.shape[1:]
+        new, zeros = inputs.new_empty, inputs.new_zeros
+        columns = new(steps, batch, query + 4 * size)
+        attention, contexts = new(steps, batch, length), new(steps, batch, hidden_states.shape[2])
+        states = new(steps + 1, batch, size)
+        readouts = zeros(steps + 1, batch, size)  # r_{-1} = 0: nothing was copied before the first step
+        undropped = readouts[1:] if dropped is None else new(steps, batch, size)
+        coverage = None if w.coverage is None else zeros(steps + 1, batch, length)
+        features = torch.empty_like(keys)  # one for all steps: new memory would cost more than the sum
         states[0] = initial
-        for t in range(steps):
-            state_gates = torch.addmm(w.state_bias, states[t], w.state.t())
-            queries[t] = state_gates[:, 3 * size :]
-            features = _attention_features(keys, queries[t], w, None if coverage is None else coverage[t])
-            read_weights[t, :, 0] = masked_softmax(features @ w.score, mask)
-            if matches is not None:
-                read_weights[t, :, 1] = masked_softmax(scores[t - 1] if t else torch.zeros_like(scores[0]), matches[t])
+        for t, place in enumerate(_places(repeats, steps)):
+            torch.addmm(w.state_bias, states[t], w.state.t(), out=columns[t, :, : query + 3 * size])
+            _attention_features(keys, columns[t, :, :query], w, None if coverage is None else coverage[t], features)
+            attention[t] = masked_softmax(features @ w.score, mask)
             if coverage is not None:
-                torch.add(coverage[t], read_weights[t, :, 0], out=coverage[t + 1])
-            torch.bmm(read_weights[t], hidden_states, out=reads[t])
-            gate_sum, inside = gate_inputs[t].clone(), None if readout_inputs is None else readout_inputs[t].clone()
-            _add_read(gate_sum, inside, reads[t, :, 0], w.context, None)
-            if w.selective is not None and matched[t].numel():
-                _add_read(gate_sum, inside, reads[t, :, 1], w.selective, matched[t])
-            written = (gates[t], candidate_gates[t], states[t + 1])
-            _gru_step(gate_sum, state_gates[:, : 3 * size], states[t], None, written)
-            if inside is None or w.readout is None:
-                readouts[t] = states[t + 1]
+                torch.add(coverage[t], attention[t], out=coverage[t + 1])
+            contexts[t] = torch.bmm(attention[t][:, None, :], hidden_states)[:, 0]
+            sums = inputs[t].clone()
+            sums[:, : w.context.shape[0]].addmm_(contexts[t], w.context.t())
+            if place is not None and w.selective is not None and copy_keys is not None:
+                read = _RepeatedRead.of(place, readouts[t], copy_keys, hidden_states)
+                sums[:, : w.selective.shape[0]].index_add_(0, place.rows, read.zeta @ w.selective.t())
+            _gru_step(columns[t, :, query:], sums[:, : 3 * size], states[t], None, states[t + 1])
+            if w.readout is None:
+                undropped[t] = states[t + 1]
             else:
-                torch.addmm(inside, states[t + 1], w.readout.t(), out=readouts[t]).tanh_()
-            if copy_keys is not None:
-                readout = readouts[t] if dropped is None else readouts[t] * dropped[t]
-                scores[t] = torch.bmm(readout[:, None, :], copy_keys.transpose(1, 2))[:, 0]
-        saved = (states, gates, candidate_gates, queries, read_weights, reads, readouts, coverage)
-        ctx.save_for_backward(*saved, dropped, matches, hidden_states, keys, copy_keys, *weights)
-        return readouts if dropped is None else readouts * dropped, states[1:], read_weights[:, :, 0], scores
+                torch.addmm(sums[:, 3 * size :], states[t + 1], w.readout.t(), out=undropped[t]).tanh_()
+            if dropped is not None:
+                torch.mul(undropped[t], dropped[t], out=readouts[t + 1])
+        kept = (columns, states, attention, contexts, readouts, undropped, coverage)
+        ctx.save_for_backward(*kept, dropped, repeats, hidden_states, keys, copy_keys, *weights)
+        return readouts[1:], states[1:], attention
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, d_readouts: Tensor, d_states: Tensor, d_attention: Tensor, d_scores: Tensor) -> Any:
+    def backward(ctx: Any, d_readouts: Tensor, d_states: Tensor, d_attention: Tensor) -> Any:
         saved = ctx.saved_tensors  # checkpointing gives them out once
-        states, gates, candidate_gates, queries, read_weights, reads, readouts, coverage = saved[:8]
-        dropped, matches, hidden_states, keys, copy_keys = saved[8:13]
-        w = DecoderWeights(*saved[13:])
-        steps, batch, size = readouts.shape
-        matched = _matched_rows(matches)
+        columns, states, attention, contexts, readouts, undropped, coverage = saved[:7]
+        dropped, repeats, hidden_states, keys, copy_keys = saved[7:12]
+        w = DecoderWeights(*saved[12:])
+        (steps, batch, size), query = undropped.shape, keys.shape[2]
 
-        d_readouts, d_scores = d_readouts.clone(), d_scores.clone()  # the loop adds to them
-        d_sums = gates.new_empty(steps, batch, 3 * size if w.readout is None else 4 * size)  # gates, then readout
-        d_state_gates = gates.new_empty(steps, batch, w.state.shape[0])  # of W_hh s + b and of the query
-        d_reads = torch.zeros_like(reads)
-        d_keys, d_score = torch.zeros_like(keys), torch.zeros_like(w.score)
+        d_readouts = d_readouts.clone()  # what is read in the loop adds to it
+        d_columns = columns.new_empty(steps, batch, query + (4 if w.readout is None else 5) * size)
+        d_recurrent, d_inputs = d_columns[..., : query + 3 * size], d_columns[..., query + size :]
+        d_contexts, d_keys, d_score = torch.empty_like(contexts), torch.zeros_like(keys), torch.zeros_like(w.score)
+        d_hidden_states = torch.zeros_like(hidden_states)
+        d_copy_keys = None if copy_keys is None else torch.zeros_like(copy_keys)
+        reads: list[tuple[Tensor, Tensor]] = []  # of each step: gradients of what was taken of ζ, and ζ
         d_coverage = None if coverage is None else torch.zeros_like(coverage[0])
         d_coverage_weight = None if w.coverage is None else torch.zeros_like(w.coverage)
-        carried = torch.zeros_like(states[0])
-        for t in reversed(range(steps)):
-            if copy_keys is not None:
-                d_readouts[t] += torch.bmm(d_scores[t][:, None, :], copy_keys)[:, 0]
+        features, carried = torch.empty_like(keys), torch.zeros_like(states[0])
+        for t, place in reversed(list(enumerate(_places(repeats, steps)))):
             d_readout = d_readouts[t] if dropped is None else d_readouts[t] * dropped[t]
             d_state = d_states[t] + carried
             if w.readout is None:
                 d_state += d_readout
             else:
-                d_sums[t, :, 3 * size :] = d_readout * (1 - readouts[t] * readouts[t])
-                d_state.addmm_(d_sums[t, :, 3 * size :], w.readout)
-            written = (d_sums[t, :, : 3 * size], d_state_gates[t, :, : 3 * size])
-            carried = _gru_step_back(d_state, states[t], (gates[t], candidate_gates[t]), written)
+                _TANH_BACK(d_readout, undropped[t], grad_input=d_inputs[t, :, 3 * size :])
+                d_state.addmm_(d_inputs[t, :, 3 * size :], w.readout)
+            carried = _gru_step_back(d_state, states[t], columns[t, :, query:], d_columns[t, :, query:])
+            if place is not None and w.selective is not None and copy_keys is not None:
+                read = _RepeatedRead.of(place, readouts[t], copy_keys, hidden_states)
+                d_taken = d_inputs[t, place.rows, : w.selective.shape[0]]
+                d_before = _read_back(place, read, readouts[t], d_taken @ w.selective, d_hidden_states, d_copy_keys)
+                if t:
+                    d_readouts[t - 1].index_add_(0, place.rows, d_before)
+                reads.append((d_taken, read.zeta))
 
-            d_reads[t, :, 0] = d_sums[t, :, : w.context.shape[0]] @ w.context
-            if w.selective is not None and matched[t].numel():
-                d_reads[t, matched[t], 1] = d_sums[t, matched[t], : w.selective.shape[0]] @ w.selective
-            d_weights = torch.bmm(d_reads[t], hidden_states.transpose(1, 2))
-            d_weights[:, 0] += d_attention[t] if d_coverage is None else d_attention[t] + d_coverage
-            d_weights = read_weights[t] * (d_weights - (read_weights[t] * d_weights).sum(-1, keepdim=True))
-            if w.selective is not None and t:
-                d_scores[t - 1] += d_weights[:, 1]
-
-            d_energy = d_weights[:, 0]
-            features = _attention_features(keys, queries[t], w, None if coverage is None else coverage[t])
+            d_contexts[t] = d_inputs[t, :, : w.context.shape[0]] @ w.context
+            d_weights = torch.bmm(d_contexts[t][:, None, :], hidden_states.transpose(1, 2))[:, 0] + d_attention[t]
+            d_weights = d_weights if d_coverage is None else d_weights + d_coverage
+            d_energy = attention[t] * (d_weights - (attention[t] * d_weights).sum(-1, keepdim=True))
+            _attention_features(keys, columns[t, :, :query], w, None if coverage is None else coverage[t], features)
             d_score += d_energy.flatten() @ features.flatten(0, 1)
-            d_features = features.mul_(features).neg_().add_(1).mul_(w.score).mul_(d_energy[..., None])
+            d_features = features.addcmul_(features, features, value=-1).mul_(w.score).mul_(d_energy[..., None])
             d_keys += d_features
-            d_state_gates[t, :, 3 * size :] = d_features.sum(1)
+            d_columns[t, :, :query] = d_features.sum(1)
             if d_coverage is not None and w.coverage is not None:
                 d_coverage_weight += coverage[t].flatten() @ d_features.flatten(0, 1)
                 d_coverage = d_coverage + d_features @ w.coverage
-            carried.addmm_(d_state_gates[t], w.state)
+            carried.addmm_(d_recurrent[t], w.state)
 
-        rows = [x.transpose(0, 1).flatten(1, 2) for x in (read_weights, d_reads)]
-        d_copy_keys = None
-        if copy_keys is not None:
-            final = readouts if dropped is None else readouts * dropped
-            d_copy_keys = torch.bmm(d_scores.permute(1, 2, 0), final.transpose(0, 1))
         return (
-            d_sums[..., : 3 * size],
-            None if w.readout is None else d_sums[..., 3 * size :],
+            d_inputs,
             *(None, None, None),
-            torch.bmm(rows[0].transpose(1, 2), rows[1]),
+            d_hidden_states.baddbmm_(attention.permute(1, 2, 0), d_contexts.transpose(0, 1)),
             d_keys,
             d_copy_keys,
             carried,
-            d_state_gates.flatten(0, 1).t() @ states[:-1].flatten(0, 1),
-            d_state_gates.sum((0, 1)),
+            _summed_product(d_recurrent, states[:-1]),
+            d_recurrent.sum((0, 1)),
             d_score,
             d_coverage_weight,
-            d_sums[..., : w.context.shape[0]].flatten(0, 1).t() @ reads[:, :, 0].flatten(0, 1),
-            None if w.selective is None else _selective_gradient(d_sums[..., : w.selective.shape[0]], reads, matches),
-            None if w.readout is None else d_sums[..., 3 * size :].flatten(0, 1).t() @ states[1:].flatten(0, 1),
+            _summed_product(d_inputs[..., : w.context.shape[0]], contexts),
+            None if w.selective is None else _selective_gradient(reads, w.selective),
+            None if w.readout is None else _summed_product(d_inputs[..., 3 * size :], states[1:]),
         )
 
 
-def _matched_rows(matches: Tensor | None) -> list[Tensor]:
-    """For each step the rows whose y_{t-1} is in their source."""
-    return [] if matches is None else [rows.nonzero()[:, 0] for rows in matches.any(-1)]
+class _Place(NamedTuple):
+    """Where the rows of one step read a word that stands more than once in their source.
+
+    rows: (M). positions: (M, R) j. standing: (M, R) bool; false where a row's word stands less than R times.
+    """
+
+    rows: Tensor
+    positions: Tensor
+    standing: Tensor
 
 
-def _add_read(gates: Tensor, inside: Tensor | None, read: Tensor, weight: Tensor, rows: Tensor | None) -> None:
-    """Adds what the gates, and the readout where it does, take of c_t or ζ_t; of `rows` only, where given."""
-    taken = (read if rows is None else read[rows]) @ weight.t()
-    width = gates.shape[1]
-    for target, part in ((gates, taken[:, :width]), (inside, taken[:, width:])):
-        if target is not None and part.shape[1]:
-            target.add_(part) if rows is None else target.index_add_(0, rows, part)
+def _places(repeats: Tensor | None, steps: int) -> list[_Place | None]:
+    """For each step the rows that read in the loop; None where there are none."""
+    if repeats is None:
+        return [None] * steps
+    times = repeats.sum(-1)
+    places: list[_Place | None] = []
+    for matches, most in zip(repeats, times.amax(-1).tolist(), strict=True):
+        rows = matches.any(-1).nonzero()[:, 0] if most else None
+        places.append(None if rows is None else _Place(rows, *_first_true(matches[rows], most)))
+    return places
 
 
-def _selective_gradient(d_sums: Tensor, reads: Tensor, matches: Tensor) -> Tensor:
-    """The gradient of what is taken of ζ, from the rows and steps where it is not 0."""
-    places = matches.any(-1)
-    return d_sums[places].t() @ reads[:, :, 1][places]
+def _first_true(matches: Tensor, most: int) -> tuple[Tensor, Tensor]:
+    """Up to `most` places of each row where `matches` is true, and whether they are."""
+    standing, positions = matches.to(torch.uint8).topk(most, dim=-1)
+    return positions, standing.bool()
 
 
-def _attention_features(keys: Tensor, query: Tensor, w: DecoderWeights, coverage: Tensor | None) -> Tensor:
-    """tanh(U h_j + W s_{t-1} + w_cov cov_tj) of Eq. 3: (B, S, A)."""
-    features = keys + query[:, None, :]
+class _RepeatedRead(NamedTuple):
+    """ζ (M, D) of Eq. 9 at one step, with what it is made of: ρ (M, R) over copy keys (M, R, H) and h (M, R, D)."""
+
+    zeta: Tensor
+    rho: Tensor
+    keys: Tensor
+    hidden_states: Tensor
+
+    @classmethod
+    def of(cls, place: _Place, readout: Tensor, copy_keys: Tensor, hidden_states: Tensor) -> _RepeatedRead:
+        """From r_{t-1} (B, H): ψ_c of Eq. 8 at the places alone, for Z cancels in ρ."""
+        rows = place.rows[:, None]
+        keys, states = copy_keys[rows, place.positions], hidden_states[rows, place.positions]
+        rho = masked_softmax(torch.bmm(keys, readout[place.rows][..., None])[..., 0], place.standing)
+        return cls(torch.bmm(rho[:, None, :], states)[:, 0], rho, keys, states)
+
+
+def _read_back(
+    place: _Place,
+    read: _RepeatedRead,
+    readout: Tensor,
+    d_zeta: Tensor,
+    d_hidden_states: Tensor,
+    d_copy_keys: Tensor,
+) -> Tensor:
+    """Adds what ζ's gradient (M, D) gives h and the copy keys at the places; returns what it gives r_{t-1} (M, H)."""
+    rows = place.rows[:, None]
+    d_scores = _softmax_back(torch.bmm(read.hidden_states, d_zeta[..., None])[..., 0], read.rho)
+    d_hidden_states[rows, place.positions] += read.rho[..., None] * d_zeta[:, None, :]  # no place stands twice
+    d_copy_keys[rows, place.positions] += d_scores[..., None] * readout[rows]
+    return torch.bmm(d_scores[:, None, :], read.keys)[:, 0]
+
+
+def _selective_gradient(reads: list[tuple[Tensor, Tensor]], weight: Tensor) -> Tensor:
+    if not reads:
+        return torch.zeros_like(weight)
+    d_taken, zeta = (torch.cat(parts) for parts in zip(*reads, strict=True))
+    return d_taken.t() @ zeta
+
+
+def _summed_product(d_outputs: Tensor, inputs: Tensor) -> Tensor:
+    """The gradient of a weight over all steps: (X, Y) from (T, B, X) and (T, B, Y)."""
+    return d_outputs.flatten(0, 1).t() @ inputs.flatten(0, 1)
+
+
+def _softmax_back(d_weights: Tensor, weights: Tensor) -> Tensor:
+    """The gradient by the scores of a softmax over the last axis."""
+    return weights * (d_weights - (weights * d_weights).sum(-1, keepdim=True))
+
+
+def _attention_features(
+    keys: Tensor, query: Tensor, w: DecoderWeights, coverage: Tensor | None, features: Tensor
+) -> None:
+    """Writes σ(2 (U h_j + W s_{t-1} + w_cov cov_tj)) (B, S, A), for the tanh of Eq. 3 (see `CopyNetAttention`)."""
+    torch.add(keys, query[:, None, :], out=features)
     if coverage is not None and w.coverage is not None:
         features.addcmul_(coverage[..., None], w.coverage)
-    return features.tanh_()
+    features.sigmoid_()
 
 
-def _gru_step(
-    input_gates: Tensor,
-    hidden_gates: Tensor,
-    before: Tensor,
-    keep: Tensor | None,
-    written: tuple[Tensor, Tensor, Tensor],
-) -> None:
-    """One GRU step; writes the gates r, z, n, the candidate's recurrent part W_hn h + b_hn, and the new state."""
-    gates, candidate_gates, after = written
+def _gru_step(columns: Tensor, inputs: Tensor, before: Tensor, padded: Tensor | None, after: Tensor) -> None:
+    """One GRU step, from columns whose first three hold the recurrent products and inputs of r, z, n; completes the
+    columns and writes the new state."""
     size = before.shape[-1]
-    candidate_gates.copy_(hidden_gates[..., 2 * size :])
-    r_z, n = gates[..., : 2 * size], gates[..., 2 * size :]
-    torch.add(input_gates[..., : 2 * size], hidden_gates[..., : 2 * size], out=r_z).sigmoid_()
-    if keep is not None:
-        gates[..., size : 2 * size].masked_fill_(~keep, 1.0)
-    torch.addcmul(input_gates[..., 2 * size :], gates[..., :size], candidate_gates, out=n).tanh_()
-    torch.lerp(n, before, gates[..., size : 2 * size], out=after)
+    candidate, r, z, n = columns.split(size, dim=-1)
+    columns[..., size : 3 * size].add_(inputs[..., : 2 * size]).sigmoid_()
+    if padded is not None:
+        z.masked_fill_(padded, 1.0)
+    torch.addcmul(inputs[..., 2 * size :], r, candidate, out=n).tanh_()
+    torch.lerp(n, before, z, out=after)
 
 
-def _gru_step_back(
-    d_after: Tensor, before: Tensor, kept: tuple[Tensor, Tensor], written: tuple[Tensor, Tensor]
-) -> Tensor:
-    """Writes the gradients by the gates' input side and by their recurrent side; returns what goes to `before`
-    directly, z · d_after."""
-    (gates, candidate_gates), (d_input_gates, d_hidden_gates) = kept, written
+def _gru_step_back(d_after: Tensor, before: Tensor, columns: Tensor, d_columns: Tensor) -> Tensor:
+    """Writes the gradients by the columns; returns what goes to `before` directly, z · d_after."""
     size = before.shape[-1]
-    r, z, n = gates.chunk(3, dim=-1)
-    d_n = d_after * (1 - z) * (1 - n * n)
-    d_input_gates[..., :size] = d_n * candidate_gates * r * (1 - r)
-    d_input_gates[..., size : 2 * size] = d_after * (before - n) * z * (1 - z)
-    d_input_gates[..., 2 * size :] = d_n
-    d_hidden_gates[..., : 2 * size] = d_input_gates[..., : 2 * size]
-    d_hidden_gates[..., 2 * size :] = d_n * r
-    return d_after * z
+    candidate, r, z, n = columns.split(size, dim=-1)
+    d_candidate, d_r, d_z, d_n = d_columns[..., : 4 * size].split(size, dim=-1)
+    carried = d_after * z
+    _TANH_BACK(d_after - carried, n, grad_input=d_n)
+    _SIGMOID_BACK((before - n).mul_(d_after), z, grad_input=d_z)
+    _SIGMOID_BACK(d_n * candidate, r, grad_input=d_r)
+    torch.mul(d_n, r, out=d_candidate)
+    return carried
+
+
+class FusedVocabularyTerms(torch.autograd.Function):
+    """`vocabulary_terms` without a second tensor as large as the scores: sums and gradients are taken in pieces.
+
+    With `reuse` the gradient is written over the scores: for those that nobody reads again.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, scores: Tensor, columns: Tensor, reuse: bool) -> tuple[Tensor, Tensor]:
+        pieces = zip(_pieces(scores, scores), _pieces(columns, scores), strict=True)
+        terms = zip(*(vocabulary_terms(*piece) for piece in pieces), strict=True)
+        chosen, log_sum = (torch.cat(term).view(columns.shape) for term in terms)
+        ctx.save_for_backward(scores, columns, log_sum)
+        ctx.reuse, ctx.spent = reuse, False
+        return chosen, log_sum
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, d_chosen: Tensor, d_log_sum: Tensor) -> tuple[Tensor, None, None]:
+        if ctx.spent:
+            raise RuntimeError(
+                "a second backward through the loss, whose scores the first one has turned into their gradient: pass "
+                "skip_logits=False to the model to keep them."
+            )
+        scores, columns, log_sum = ctx.saved_tensors
+        ctx.spent = ctx.reuse
+        d_scores = scores if ctx.reuse else torch.empty_like(scores)
+        pieces = (_pieces(tensor, scores) for tensor in (d_scores, scores, log_sum, d_log_sum))
+        for d_piece, piece, normaliser, d_normaliser in zip(*pieces, strict=True):
+            shares = torch.sub(piece.to(normaliser.dtype), normaliser[:, None]).exp_()
+            d_piece.copy_(shares.mul_(d_normaliser[:, None]))
+        return d_scores.scatter_add_(-1, columns[..., None], d_chosen[..., None].to(d_scores.dtype)), None, None
+
+
+_PIECE = 2**18
+"""Scores to a piece, so that it and what is computed of it stay in a core's cache."""
+
+
+def _pieces(tensor: Tensor, scores: Tensor) -> tuple[Tensor, ...]:
+    """`tensor`, one row for each row of scores (B, T, V), split along those rows."""
+    return tensor.flatten(0, 1).split(max(1, _PIECE // scores.shape[-1]))

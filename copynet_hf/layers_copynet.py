@@ -27,7 +27,7 @@ class Memory(NamedTuple):
     is kept once for each source, what is narrow for each row.
 
     hidden_states: (N, S, D) h_j.
-    attention_keys: (N, S, A) U h_j of Eq. 3; None without attention.
+    attention_keys: (N, S, A) 2U h_j, see `CopyNetAttention`; None without attention.
     copy_keys: (N, S, H) tanh(h_j W_c) of Eq. 8; None without copying.
     final_state: (R, D) both directions' last states.
     mask: (R, S) bool, false on padding.
@@ -99,22 +99,26 @@ class CopyNetEncoderLayer(nn.GRU, GradientCheckpointingLayer):
     def forward(self, inputs: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:  # type: ignore[override]
         """From (B, S, input) and (B, S) bool to states (B, S, D), zero on padding, and last states (B, D)."""
         by_step, keep = inputs.transpose(0, 1), mask.t()[..., None]
-        (w_ih, w_hh, b_ih, b_hh), (w_ih_back, w_hh_back, b_ih_back, b_hh_back) = self.all_weights
-        forward_gates = nn.functional.linear(by_step, w_ih, b_ih)
-        backward_gates = nn.functional.linear(by_step, w_ih_back, b_ih_back)
+        w_ih, w_hh, b_ih, b_hh = (torch.stack(pair) for pair in zip(*self.all_weights, strict=True))
+        ordered = torch.stack([by_step, by_step.flip(0)])  # each direction in its own order
+        gates = torch.baddbmm(b_ih[:, None, :], ordered.flatten(1, 2), w_ih.transpose(1, 2))
         gru = FusedGRU.apply if self.use_fused and not torch.compiler.is_compiling() else gru_naive
-        states = gru(
-            torch.stack([forward_gates, backward_gates.flip(0)]),  # each direction in its own order
+        forward_states, backward_states = gru(
+            gates.view(*ordered.shape[:3], -1),
             torch.stack([keep, keep.flip(0)]),
-            torch.stack([w_hh, w_hh_back]).transpose(1, 2),
-            torch.stack([b_hh, b_hh_back])[:, None, :],
-        )
-        last_hidden_state = torch.cat([states[0], states[1].flip(0)], dim=-1).transpose(0, 1)
-        return last_hidden_state * mask[..., None], torch.cat([states[0, -1], states[1, -1]], dim=-1)
+            w_hh.transpose(1, 2),
+            b_hh[:, None, :],
+        ).unbind(0)
+        last_hidden_state = torch.cat([forward_states, backward_states.flip(0)], dim=-1).transpose(0, 1)
+        return last_hidden_state * mask[..., None], torch.cat([forward_states[-1], backward_states[-1]], dim=-1)
 
 
 class CopyNetAttention(nn.Module):
-    """a_tj = softmax_j v·tanh(U h_j + W s_{t-1} (+ w_cov cov_tj)), Eq. 3 (coverage: See et al. 2017, Eq. 11)."""
+    """a_tj = softmax_j v·tanh(U h_j + W s_{t-1} (+ w_cov cov_tj)), Eq. 3 (coverage: See et al. 2017, Eq. 11).
+
+    As tanh(x) = 2σ(2x) − 1 and a softmax drops constants, v·tanh(x) is computed as 2v·σ(2x): the sigmoid is several
+    times faster than tanh on a CPU. The keys are doubled once, for all steps.
+    """
 
     def __init__(self, config: CopyNetConfig) -> None:
         super().__init__()
@@ -124,11 +128,11 @@ class CopyNetAttention(nn.Module):
         self.coverage_proj = nn.Linear(1, config.attention_size, bias=False) if config.use_coverage else None
 
     def forward(self, hidden: Tensor, keys: Tensor, mask: Tensor, coverage: Tensor | None) -> Tensor:
-        """Weights (R, S) from s_{t-1} (R, H), U h (N, S, A), mask (R, S), coverage (R, S); R and N as in `Memory`."""
-        features = keys[:, None] + by_source(self.query_proj(hidden), keys)[:, :, None]  # (N, R / N, S, A)
+        """Weights (R, S) from s_{t-1} (R, H), 2U h (N, S, A), mask (R, S), coverage (R, S); R and N as in `Memory`."""
+        features = keys[:, None] + by_source(2 * self.query_proj(hidden), keys)[:, :, None]  # (N, R / N, S, A)
         if self.coverage_proj is not None and coverage is not None:
-            features = features + by_source(coverage, keys)[..., None] * self.coverage_proj.weight[:, 0]
-        scores = self.score_proj(torch.tanh(features))
+            features = features + by_source(coverage, keys)[..., None] * (2 * self.coverage_proj.weight[:, 0])
+        scores = 2 * self.score_proj(torch.sigmoid(features))
         return masked_softmax(scores.view(mask.shape), mask)
 
 
@@ -156,13 +160,13 @@ class CopyNetDecoder(GradientCheckpointingLayer):
         self.dropout = nn.Dropout(config.dropout)
 
     def remember(self, hidden_states: Tensor, final_state: Tensor, mask: Tensor, ids: Tensor, rows: int) -> Memory:
-        """The source with all that does not depend on the step: U h_j of Eq. 3 and tanh(h_j W_c) of Eq. 8.
+        """The source with all that does not depend on the step: 2U h_j for Eq. 3 and tanh(h_j W_c) of Eq. 8.
 
         Args:
             hidden_states, final_state, mask, ids: of N sources, as the encoder gave them.
             rows: R, a multiple of N.
         """
-        keys = None if self.attention is None else self.attention.key_proj(hidden_states)
+        keys = None if self.attention is None else 2 * self.attention.key_proj(hidden_states)
         copy_keys = None if self.copy_proj is None else torch.tanh(self.copy_proj(hidden_states))
         narrow = [field.repeat_interleave(rows // ids.shape[0], dim=0) for field in (final_state, mask, ids)]
         return Memory(hidden_states, keys, copy_keys, *narrow)
@@ -210,56 +214,65 @@ class CopyNetDecoder(GradientCheckpointingLayer):
 
     def _fused(self, embeddings: Tensor, matches: Tensor, memory: Memory) -> DecoderSteps:
         """The same steps from s_0 on, by the loop whose gradient is written by hand."""
-        width, by_step = self.config.embedding_size, embeddings.transpose(0, 1)
-        gate_inputs = nn.functional.linear(by_step, self.cell.weight_ih[:, :width], self.cell.bias_ih)
-        parts, readout_inputs, dropped = self._readout_weights(), None, None
-        if self.readout_proj is not None:
-            bias = self.readout_proj.bias
-            readout_inputs = bias.to(gate_inputs.dtype).expand(*by_step.shape[:2], -1)
-            if "embedding" in parts:
-                readout_inputs = nn.functional.linear(by_step, parts["embedding"], bias)
+        weights = self._step_weights()
+        inputs = nn.functional.linear(embeddings.transpose(0, 1), weights["embedding"], weights["bias"])
+        repeats = None
+        if self.config.selective_read:
+            matches = matches.transpose(0, 1)
+            times = matches.sum(-1, keepdim=True)
+            repeats = matches & (times > 1)
+            inputs = _with_reads_of_one_place(inputs, matches & (times == 1), memory, weights["selective_read"])
+        dropped = None
         if self.training and self.dropout.p:
-            dropped = self.dropout(gate_inputs.new_ones(*by_step.shape[:2], self.config.hidden_size))
-        readout, states, attention, scores = FusedDecoder.apply(
-            gate_inputs,
-            readout_inputs,
+            dropped = self.dropout(inputs.new_ones(*inputs.shape[:2], self.config.hidden_size))
+        readout, hidden, attention = FusedDecoder.apply(
+            inputs,
             dropped,
-            matches.transpose(0, 1) if self.config.selective_read else None,
+            repeats,
             memory.mask,
             memory.hidden_states,
             memory.attention_keys,
-            memory.copy_keys,
+            None if repeats is None else memory.copy_keys,
             self.initial_state(memory).hidden,
-            *self._loop_weights(parts, gate_inputs.dtype),
+            *self._loop_weights(weights, inputs.dtype),
         )
-        copied = scores.transpose(0, 1) if self.config.copies else None
-        return DecoderSteps(readout.transpose(0, 1), attention.transpose(0, 1), states.transpose(0, 1), copied, None)
+        readout, hidden, attention = (field.transpose(0, 1) for field in (readout, hidden, attention))
+        scores = None if memory.copy_keys is None else copy_scores(memory.copy_keys, readout)
+        return DecoderSteps(readout, attention, hidden, scores, None)
 
-    def _readout_weights(self) -> dict[str, Tensor]:
-        """The columns of the readout's weight by what they read; none where r_t = s_t."""
-        if self.readout_proj is None:
-            return {}
-        columns = self.readout_proj.weight.split([self.widths[part] for part in self.readout_parts], dim=1)
-        return dict(zip(self.readout_parts, columns, strict=True))
+    def _step_weights(self) -> dict[str, Tensor]:
+        """What the gates (3H), and below it what the readout (H) unless r_t = s_t, takes of each of its inputs.
 
-    def _loop_weights(self, parts: dict[str, Tensor], dtype: torch.dtype) -> DecoderWeights:
-        """The weights stacked by what they are multiplied with, in the precision of the loop."""
-        attention, cell = self.attention, self.cell
+        "state" is the readout's alone, missing where r_t = s_t. One that the readout does not take has the gates' rows
+        only; "embedding" and "bias" have zeros there.
+        """
+        config, cell = self.config, self.cell
+        names = ["embedding", *(["selective_read"] if config.selective_read else []), "context"]
+        weights = dict(zip(names, cell.weight_ih.split([self.widths[name] for name in names], dim=1), strict=True))
+        weights["bias"] = cell.bias_ih
+        if self.readout_proj is not None:
+            columns = self.readout_proj.weight.split([self.widths[part] for part in self.readout_parts], dim=1)
+            readout = dict(zip(self.readout_parts, columns, strict=True), bias=self.readout_proj.bias)
+            readout.setdefault("embedding", weights["embedding"].new_zeros(config.hidden_size, config.embedding_size))
+            for name, weight in readout.items():
+                weights[name] = torch.cat([weights[name], weight]) if name in weights else weight
+        return weights
+
+    def _loop_weights(self, weights: dict[str, Tensor], dtype: torch.dtype) -> DecoderWeights:
+        """What the loop multiplies with, in its precision; twice the attention's, for the sigmoid in place of tanh."""
+        attention, cell, size = self.attention, self.cell, self.config.hidden_size
         assert attention is not None
-        gates = cell.weight_ih[:, self.config.embedding_size :].split(self.config.memory_size, dim=1)
-        reads = dict(zip(("selective_read", "context") if len(gates) == 2 else ("context",), gates, strict=True))
-        reads = {name: torch.cat([part, parts[name]]) if name in parts else part for name, part in reads.items()}
-        query = attention.query_proj.weight
-        weights = DecoderWeights(
-            state=torch.cat([cell.weight_hh, query]),
-            state_bias=torch.cat([cell.bias_hh, query.new_zeros(query.shape[0])]),
-            score=attention.score_proj.weight[0],
-            coverage=None if attention.coverage_proj is None else attention.coverage_proj.weight[:, 0],
-            context=reads["context"],
-            selective=reads.get("selective_read"),
-            readout=parts.get("state"),
+        query = 2 * attention.query_proj.weight
+        loop = DecoderWeights(
+            state=torch.cat([query, cell.weight_hh.roll(size, dims=0)]),
+            state_bias=torch.cat([query.new_zeros(query.shape[0]), cell.bias_hh.roll(size, dims=0)]),
+            score=2 * attention.score_proj.weight[0],
+            coverage=None if attention.coverage_proj is None else 2 * attention.coverage_proj.weight[:, 0],
+            context=weights["context"],
+            selective=weights.get("selective_read"),
+            readout=weights.get("state"),
         )
-        return DecoderWeights(*(None if field is None else field.to(dtype) for field in weights))  # type: ignore[arg-type]
+        return DecoderWeights(*(None if field is None else field.to(dtype) for field in loop))  # type: ignore[arg-type]
 
     def step(
         self, embedding: Tensor, matches: Tensor, memory: Memory, state: DecoderState
@@ -287,6 +300,19 @@ class CopyNetDecoder(GradientCheckpointingLayer):
         if memory.copy_keys is not None:
             scores = copy_scores(memory.copy_keys, by_source(readout, memory.copy_keys)).view(matches.shape)
         return readout, DecoderState(parts["state"], scores, coverage), attention
+
+
+def _with_reads_of_one_place(inputs: Tensor, matches: Tensor, memory: Memory, weight: Tensor) -> Tensor:
+    """Adds what is taken of ζ(y_{t-1}) where y_{t-1} stands once in the source: ρ = 1 there, so that ζ is h_j.
+
+    inputs (T, B, X); matches (T, B, S) bool, at most one in a row; weight (at most X, D), of the first X.
+    """
+    _, batch, length = matches.shape
+    places = matches.any(-1).flatten().nonzero()[:, 0]  # in T · B
+    positions = matches.flatten(0, 1)[places].to(torch.uint8).argmax(-1)
+    zeta = memory.hidden_states.flatten(0, 1).index_select(0, places % batch * length + positions)
+    taken = nn.functional.pad(nn.functional.linear(zeta, weight), (0, inputs.shape[-1] - weight.shape[0]))
+    return inputs.flatten(0, 1).index_add(0, places, taken).view(inputs.shape)
 
 
 def by_source(rows: Tensor, sources: Tensor) -> Tensor:

@@ -8,6 +8,7 @@ E embedding_size, H hidden_size, D = 2 · encoder_hidden_size, A attention_size,
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
@@ -23,10 +24,12 @@ from .copy_distribution import (
     copynet_log_likelihood,
     copynet_mixture,
     fold_ids,
+    generate_log_likelihood,
     generate_only,
     own_targets,
     target_matches,
 )
+from .fused_copynet import FusedVocabularyTerms
 from .generation_copynet import CopyNetCache, CopyNetGenerationMixin
 from .layers_copynet import CopyNetDecoder, CopyNetEncoderLayer, DecoderState, DecoderSteps, Memory
 
@@ -382,6 +385,7 @@ class CopyNetForConditionalGeneration(CopyNetPreTrainedModel, CopyNetGenerationM
         output_hidden_states: bool | None = None,
         return_dict: bool | None = None,
         num_items_in_batch: Tensor | int | None = None,
+        skip_logits: bool | None = None,
     ) -> CopyNetSeq2SeqLMOutput | tuple:
         """log p(y_t | y_{<t}, x) over the extended vocabulary for each target step, and the loss, Eq. 10.
 
@@ -392,6 +396,8 @@ class CopyNetForConditionalGeneration(CopyNetPreTrainedModel, CopyNetGenerationM
                 `decoder_input_ids` follow from the labels when left out.
             num_items_in_batch: what the summed loss is divided by; None: the number of targets. The Trainer passes
                 the number over all accumulated batches.
+            skip_logits: leaves out `logits`, `copy_probs` and `copy_mass`, which the loss does not need. None: in
+                training where `num_items_in_batch` is given, as by the Trainer, which wants the loss alone.
             The others: see `CopyNetModel.forward`.
         """
         if labels is not None:
@@ -413,8 +419,12 @@ class CopyNetForConditionalGeneration(CopyNetPreTrainedModel, CopyNetGenerationM
             return_dict=True,
         )
         generate_scores = self.generate_scores(output.last_hidden_state)
-        mixture = self.mixture(generate_scores, output)
-        loss = None if labels is None else self.loss(generate_scores, output, labels, num_items_in_batch)
+        if skip_logits is None:
+            skip_logits = self.training and labels is not None and num_items_in_batch is not None
+        mixture = Mixture(None, None) if skip_logits else self.mixture(generate_scores, output)
+        loss = None
+        if labels is not None:
+            loss = self.loss(generate_scores, output, labels, num_items_in_batch, reuse_scores=skip_logits)
         result = CopyNetSeq2SeqLMOutput(
             loss=loss,
             logits=mixture.log_probs,
@@ -446,19 +456,29 @@ class CopyNetForConditionalGeneration(CopyNetPreTrainedModel, CopyNetGenerationM
         output: CopyNetModelOutput,
         labels: Tensor,
         num_items_in_batch: Tensor | int | None,
+        reuse_scores: bool = False,
     ) -> Tensor:
-        """−log p(y_t), Eq. 10, summed over the targets and divided by their number."""
+        """−log p(y_t), Eq. 10, summed over the targets and divided by their number.
+
+        With `reuse_scores` the backward may write over `generate_scores`.
+        """
+        fused = self.config.use_fused and not torch.compiler.is_compiling()
+        terms = partial(_fused_vocabulary_terms, reuse=reuse_scores) if fused else None
         source = (output.source_ids, output.source_mask)
         is_target = labels != -100
         targets = labels.masked_fill(~is_target, self.config.pad_token_id)
         if output.copy_scores is None:
             targets = fold_ids(targets, self.config.vocab_size, self.config.unk_token_id)
-            log_probs = generate_only(generate_scores, 0).log_probs.gather(-1, targets[..., None])[..., 0]
+            log_probs = generate_log_likelihood(generate_scores, targets, terms)
         else:
             targets = own_targets(targets, *source, self.config.vocab_size, self.config.unk_token_id)
-            log_probs = copynet_log_likelihood(generate_scores, output.copy_scores, targets, *source)
+            log_probs = copynet_log_likelihood(generate_scores, output.copy_scores, targets, *source, terms)
         total = -(log_probs * is_target).sum()
         return total / (is_target.sum().clamp(min=1) if num_items_in_batch is None else num_items_in_batch)
+
+
+def _fused_vocabulary_terms(generate_scores: Tensor, words: Tensor, reuse: bool) -> tuple[Tensor, Tensor]:
+    return FusedVocabularyTerms.apply(generate_scores, words, reuse)  # it takes no names
 
 
 def check_not_negative(name: str, ids: Tensor) -> None:

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 import torch
 from helpers import SOURCES, TARGETS, VARIANTS, padded, tiny_model
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
 
-from copynet_hf.fused_copynet import DecoderWeights, FusedDecoder, FusedGRU, gru_naive
+from copynet_hf.copy_distribution import vocabulary_terms
+from copynet_hf.fused_copynet import DecoderWeights, FusedDecoder, FusedGRU, FusedVocabularyTerms, gru_naive
 
 
 def inputs(directions, steps, batch, size, dtype):
@@ -80,12 +85,12 @@ def test_a_whole_model_in_bfloat16_stays_close(changes):
     assert all(torch.isfinite(gradient).all() for gradient in gradients.values())
 
 
-def test_dropout_of_the_readout_is_the_same_factor_forwards_and_backwards():
+@pytest.mark.parametrize("with_dropout", [False, True])
+def test_the_decoders_gradients_match_finite_differences(with_dropout):
     torch.manual_seed(0)
     steps, batch, positions, size, width, attention = 3, 2, 4, 3, 4, 2
     tensors = {
-        "gate_inputs": torch.randn(steps, batch, 3 * size),
-        "readout_inputs": torch.randn(steps, batch, size),
+        "inputs": torch.randn(steps, batch, 4 * size),
         "hidden_states": torch.randn(batch, positions, width),
         "keys": torch.randn(batch, positions, attention),
         "copy_keys": torch.randn(batch, positions, size),
@@ -100,15 +105,104 @@ def test_dropout_of_the_readout_is_the_same_factor_forwards_and_backwards():
         selective=torch.randn(3 * size, width),
         readout=torch.randn(size, size),
     )
-    dropped = (torch.rand(steps, batch, size) > 0.3).double() / 0.7
-    matches = torch.rand(steps, batch, positions) > 0.4
+    dropped = (torch.rand(steps, batch, size) > 0.3).double() / 0.7 if with_dropout else None
     mask = torch.tensor([[True] * 4, [True, True, False, True]])
+    matches = torch.rand(steps, batch, positions) > 0.4
+    matches[1, 0] = torch.tensor([True, False, True, True])
+    matches[2, 1] = False
 
-    def run(gate_inputs, readout_inputs, hidden_states, keys, copy_keys, initial, *weights):
-        constants = (dropped, matches & mask, mask)
-        return FusedDecoder.apply(
-            gate_inputs, readout_inputs, *constants, hidden_states, keys, copy_keys, initial, *weights
-        )
+    def run(inputs, *others):
+        return FusedDecoder.apply(inputs, dropped, matches & mask, mask, *others)
 
-    inputs = [tensor.double().requires_grad_() for tensor in (*tensors.values(), *weights)]
-    assert torch.autograd.gradcheck(run, inputs)
+    assert torch.autograd.gradcheck(run, [x.double().requires_grad_() for x in (*tensors.values(), *weights)])
+
+
+@pytest.mark.parametrize("reuse", [False, True])
+@pytest.mark.parametrize("shape", [(2, 3, 5), (1, 1, 1), (3, 40, 7001)], ids=str)
+def test_sums_over_the_vocabulary_match_the_readable_form(shape, reuse):
+    torch.manual_seed(0)
+    scores = torch.randn(shape, dtype=torch.float64) * 30
+    words = torch.randint(shape[-1], shape[:2])
+    upstream = [torch.randn(shape[:2], dtype=torch.float64) for _ in range(2)]
+    readable, fused = scores.clone().requires_grad_(), scores.clone().requires_grad_()
+    expected, actual = vocabulary_terms(readable, words), FusedVocabularyTerms.apply(fused * 1, words, reuse)
+    for a, b in zip(expected, actual, strict=True):
+        assert torch.allclose(a, b, rtol=1e-14)
+    torch.autograd.backward(expected, upstream)
+    torch.autograd.backward(actual, upstream)
+    assert torch.allclose(readable.grad, fused.grad, rtol=1e-12, atol=1e-14)
+
+
+def test_bfloat16_scores_are_summed_in_float32():
+    scores = torch.zeros(1, 1, 5000, dtype=torch.bfloat16)
+    _, log_sum = FusedVocabularyTerms.apply(scores, torch.zeros(1, 1, dtype=torch.long), False)
+    assert log_sum.dtype == torch.float32
+    assert log_sum.item() == pytest.approx(math.log(5000), abs=1e-5)
+
+
+class Allocations(TorchDispatchMode):
+    """Counts the tensors of at least `size` elements that are made."""
+
+    def __init__(self, size):
+        super().__init__()
+        self.size, self.storages = size, set()
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        known = {x.untyped_storage().data_ptr() for x in tree_leaves((args, kwargs)) if isinstance(x, torch.Tensor)}
+        result = func(*args, **(kwargs or {}))
+        for x in tree_leaves(result):
+            new = isinstance(x, torch.Tensor) and x.untyped_storage().data_ptr() not in known
+            if new and x.untyped_storage().nbytes() >= self.size * x.element_size():
+                self.storages.add(str(func))
+        return result
+
+
+def test_in_training_the_scores_are_the_only_tensor_of_their_size():
+    torch.manual_seed(0)
+    model = tiny_model(vocab_size=2000).train()
+    ids = torch.randint(5, 2000, (16, 30))
+    with Allocations(16 * 30 * 2000) as allocations:
+        model(input_ids=ids, labels=ids, num_items_in_batch=480).loss.backward()
+    assert len(allocations.storages) == 1, allocations.storages  # the product with the vocabulary's weights
+
+
+def test_a_second_backward_needs_scores_that_were_kept():
+    ids = padded(SOURCES, 0)
+    model = tiny_model().train()
+    loss = model(input_ids=ids, labels=ids, skip_logits=True).loss
+    loss.backward(retain_graph=True)
+    with pytest.raises(RuntimeError, match="skip_logits=False"):
+        loss.backward()
+    model.zero_grad()
+    loss = model(input_ids=ids, labels=ids, skip_logits=False).loss
+    loss.backward(retain_graph=True)
+    first = [parameter.grad.clone() for parameter in model.parameters()]
+    loss.backward()
+    assert all(torch.allclose(p.grad, 2 * g) for p, g in zip(model.parameters(), first, strict=True))
+
+
+@pytest.mark.parametrize("mechanism", ["copynet", "none"])
+def test_skipping_the_logits_changes_neither_loss_nor_gradients(mechanism):
+    ids = padded(SOURCES, 0)
+    results = []
+    for skip_logits in (False, True):
+        model = tiny_model(copy_mechanism=mechanism).train()
+        output = model(input_ids=ids, labels=ids, skip_logits=skip_logits)
+        output.loss.backward()
+        results.append((output, [parameter.grad for parameter in model.parameters()]))
+    (kept, gradients), (skipped, others) = results
+    assert skipped.logits is None
+    assert skipped.copy_mass is None
+    assert torch.equal(kept.loss, skipped.loss)
+    assert all(torch.equal(a, b) for a, b in zip(gradients, others, strict=True))
+
+
+def test_only_a_training_loop_that_sums_the_loss_itself_gets_no_logits_unasked():
+    ids = padded(SOURCES, 0)
+    model = tiny_model().train()
+    assert model(input_ids=ids, labels=ids).logits is not None
+    assert model(input_ids=ids, decoder_input_ids=ids, num_items_in_batch=4).logits is not None
+    assert model(input_ids=ids, labels=ids, num_items_in_batch=4, skip_logits=False).logits is not None
+    assert model(input_ids=ids, labels=ids, num_items_in_batch=4).logits is None
+    model.eval()
+    assert model(input_ids=ids, labels=ids, num_items_in_batch=4).logits is not None

@@ -57,6 +57,7 @@ def copynet_mixture(
     source_ids: Tensor,
     source_mask: Tensor,
     max_source_oov: int,
+    leaders: Tensor | None = None,
 ) -> Mixture:
     """p(y) = (1/Z) ([y ∈ V] e^ψ_g(y) + Σ_{j: x_j = y} e^ψ_c(j)) over the extended vocabulary, Eq. 4 to 6.
 
@@ -66,26 +67,27 @@ def copynet_mixture(
         source_ids: (B, S) extended ids below V + K.
         source_mask: (B, S) bool, false on padding.
         max_source_oov: K.
+        leaders: (B, S) what `first_positions` gives for the source, where it is at hand.
     """
     generate_scores, copy_scores = _at_least_float32(generate_scores), _at_least_float32(copy_scores)
     mask = source_mask[:, None, :]
     log_z = log_normaliser(torch.logsumexp(generate_scores, dim=-1), copy_scores, source_mask)[..., None]
 
-    extended = torch.nn.functional.pad(generate_scores - log_z, (0, max_source_oov), value=UNOWNED_LOG_PROB)
-    batch, steps, width = extended.shape
+    # A spare column behind the slots takes what positions write that are not the first of their word.
+    generated = torch.nn.functional.pad(generate_scores - log_z, (0, max_source_oov + 1), value=UNOWNED_LOG_PROB)
+    steps, width = generated.shape[1], generated.shape[2] - 1
 
     # Positions with the same word are one group, led by its first: log Σ e^ψ_c over each group, on the leader.
-    leaders = first_positions(source_ids, source_mask, width)
+    if leaders is None:
+        leaders = first_positions(source_ids, source_mask, width)
     word_scores = _grouped_logsumexp(copy_scores - log_z, leaders, mask)
-    generated = extended.gather(-1, source_ids[:, None, :].expand(-1, steps, -1))
-    in_vocabulary = (source_ids < width - max_source_oov)[:, None, :]
-    both = torch.where(in_vocabulary, torch.logaddexp(generated, word_scores), word_scores)
+    in_vocabulary = source_ids < generate_scores.shape[-1]
+    words = torch.where(in_vocabulary, source_ids, 0)[:, None, :].expand(-1, steps, -1)
+    both = torch.logaddexp(_fill(generate_scores.gather(-1, words) - log_z, in_vocabulary[:, None, :]), word_scores)
 
-    # Leaders write to their word's column, all other positions to a column that is then dropped.
     is_leader = leaders == torch.arange(source_ids.shape[1], device=source_ids.device)
     columns = torch.where(is_leader, source_ids, width)[:, None, :].expand(-1, steps, -1)
-    spare = extended.new_zeros(batch, steps, 1)
-    log_probs = torch.cat([extended, spare], dim=-1).scatter(-1, columns, both)[..., :width]
+    log_probs = generated.scatter_(-1, columns, both)[..., :width]
 
     copy_probs = torch.exp(copy_scores - log_z) * mask
     return Mixture(log_probs, copy_probs)

@@ -69,7 +69,7 @@ class FusedGRU(torch.autograd.Function):
         padded = ~keep
         for t in range(steps):
             torch.baddbmm(bias, states[:, t], weight, out=columns[:, t, :, : 3 * size])
-            _gru_step(columns[:, t], input_gates[:, t], states[:, t], padded[:, t], states[:, t + 1])
+            gru_step(columns[:, t], input_gates[:, t], states[:, t], padded[:, t], states[:, t + 1])
         ctx.save_for_backward(states, columns, weight)
         return states[:, 1:]
 
@@ -163,7 +163,7 @@ class FusedDecoder(torch.autograd.Function):
             if place is not None and w.selective is not None and copy_keys is not None:
                 read = _RepeatedRead.of(place, readouts[t], copy_keys, hidden_states)
                 sums[:, : w.selective.shape[0]].index_add_(0, place.rows, read.zeta @ w.selective.t())
-            _gru_step(columns[t, :, query:], sums[:, : 3 * size], states[t], None, states[t + 1])
+            gru_step(columns[t, :, query:], sums[:, : 3 * size], states[t], None, states[t + 1])
             if w.readout is None:
                 undropped[t] = states[t + 1]
             else:
@@ -202,7 +202,7 @@ class FusedDecoder(torch.autograd.Function):
                 _TANH_BACK(d_readout, undropped[t], grad_input=d_inputs[t, :, 3 * size :])
                 d_state.addmm_(d_inputs[t, :, 3 * size :], w.readout)
             carried = _gru_step_back(d_state, states[t], columns[t, :, query:], d_columns[t, :, query:])
-            if place is not None and w.selective is not None and copy_keys is not None:
+            if place is not None and w.selective is not None and copy_keys is not None and d_copy_keys is not None:
                 read = _RepeatedRead.of(place, readouts[t], copy_keys, hidden_states)
                 d_taken = d_inputs[t, place.rows, : w.selective.shape[0]]
                 d_before = _read_back(place, read, readouts[t], d_taken @ w.selective, d_hidden_states, d_copy_keys)
@@ -330,7 +330,7 @@ def _attention_features(
     features.sigmoid_()
 
 
-def _gru_step(columns: Tensor, inputs: Tensor, before: Tensor, padded: Tensor | None, after: Tensor) -> None:
+def gru_step(columns: Tensor, inputs: Tensor, before: Tensor, padded: Tensor | None, after: Tensor) -> None:
     """One GRU step, from columns whose first three hold the recurrent products and inputs of r, z, n; completes the
     columns and writes the new state."""
     size = before.shape[-1]

@@ -7,82 +7,19 @@ positions, T target steps, E embedding_size, H hidden_size, D = 2 · encoder_hid
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 from transformers.modeling_layers import GradientCheckpointingLayer
 
 from .configuration_copynet import CopyNetConfig
-from .copy_distribution import copy_scores, masked_softmax, selective_read_weights
+from .copy_distribution import copy_scores, first_positions, masked_softmax, selective_read_weights
 from .fused_copynet import DecoderWeights, FusedDecoder, FusedGRU, gru_naive
-
-
-class Memory(NamedTuple):
-    """The source as every decoding step reads it (M of the paper), computed once for all steps.
-
-    R rows decode from N sources, R / N of them side by side from each: beams, or outputs of one source. What is wide
-    is kept once for each source, what is narrow for each row.
-
-    hidden_states: (N, S, D) h_j.
-    attention_keys: (N, S, A) 2U h_j, see `CopyNetAttention`; None without attention.
-    copy_keys: (N, S, H) tanh(h_j W_c) of Eq. 8; None without copying.
-    final_state: (R, D) both directions' last states.
-    mask: (R, S) bool, false on padding.
-    ids: (R, S) extended ids x_j.
-    """
-
-    hidden_states: Tensor
-    attention_keys: Tensor | None
-    copy_keys: Tensor | None
-    final_state: Tensor
-    mask: Tensor
-    ids: Tensor
-
-    def select(self, rows: Tensor) -> Memory:
-        """The memory of the given rows, each of them with a source of its own."""
-        sources = rows // (self.ids.shape[0] // self.hidden_states.shape[0])
-        wide = (None if field is None else field[sources] for field in self[:3])
-        return Memory(*wide, *(field[rows] for field in self[3:]))  # type: ignore[arg-type]
-
-
-class DecoderState(NamedTuple):
-    """All that one step hands to the next.
-
-    hidden: (B, H) s_{t-1}.
-    copy_scores: (B, S) ψ_c of step t-1, which ρ_t is made of; zeros before the first step. None without copying.
-    coverage: (B, S) sum of the attention so far; None without coverage.
-    """
-
-    hidden: Tensor
-    copy_scores: Tensor | None
-    coverage: Tensor | None
-
-
-def combined(states: Sequence[DecoderState], join: Callable[[Sequence[Tensor]], Tensor]) -> DecoderState:
-    """One state whose fields are the given states' fields, joined; a field that is None stays None."""
-    fields = (None if field[0] is None else join(field) for field in zip(*states, strict=True))
-    return DecoderState(*fields)  # type: ignore[arg-type]
-
-
-class DecoderSteps(NamedTuple):
-    """What the decoder did at each of T steps; the last three are those of `DecoderState`, with a steps axis.
-
-    readout: (B, T, H) r_t; attention: (B, T, S) a_tj or None. All stand side by side, because reentrant gradient
-    checkpointing hands on no gradient to a tensor inside another tuple.
-    """
-
-    readout: Tensor
-    attention: Tensor | None
-    hidden: Tensor
-    copy_scores: Tensor | None
-    coverage: Tensor | None
-
-    @property
-    def states(self) -> DecoderState:
-        return DecoderState(self.hidden, self.copy_scores, self.coverage)
+from .fused_step_copynet import fused_step
+from .memory_copynet import DecoderState, DecoderSteps, Memory, StepWeights, by_source, combined, read
 
 
 class CopyNetEncoderLayer(nn.GRU, GradientCheckpointingLayer):
@@ -136,6 +73,10 @@ class CopyNetAttention(nn.Module):
         return masked_softmax(scores.view(mask.shape), mask)
 
 
+_EXPECTED_WORDS = 10
+"""What a search is expected to write at least, in choosing what to compute ahead."""
+
+
 class CopyNetDecoder(GradientCheckpointingLayer):
     """s_t = GRU([e(y_{t-1}); ζ(y_{t-1}); c_t], s_{t-1}), sections 2 and 3.3, and the readout both modes score."""
 
@@ -148,11 +89,11 @@ class CopyNetDecoder(GradientCheckpointingLayer):
             "embedding": config.embedding_size,
             "selective_read": config.memory_size,
         }
-        read = config.memory_size * (2 if config.selective_read else 1)
+        reads = config.memory_size * (2 if config.selective_read else 1)
         self.init_proj = nn.Linear(config.memory_size, config.hidden_size)
         self.attention = CopyNetAttention(config) if config.attention else None
         self.copy_proj = nn.Linear(config.memory_size, config.hidden_size, bias=False) if config.copies else None
-        self.cell = nn.GRUCell(config.embedding_size + read, config.hidden_size)
+        self.cell = nn.GRUCell(config.embedding_size + reads, config.hidden_size)
         self.readout_proj = None
         self.readout_parts = list(config.readout or ())
         if self.readout_parts != ["state"]:
@@ -168,8 +109,37 @@ class CopyNetDecoder(GradientCheckpointingLayer):
         """
         keys = None if self.attention is None else 2 * self.attention.key_proj(hidden_states)
         copy_keys = None if self.copy_proj is None else torch.tanh(self.copy_proj(hidden_states))
-        narrow = [field.repeat_interleave(rows // ids.shape[0], dim=0) for field in (final_state, mask, ids)]
-        return Memory(hidden_states, keys, copy_keys, *narrow)
+        final_state, mask, ids = (x.repeat_interleave(rows // ids.shape[0], dim=0) for x in (final_state, mask, ids))
+        return Memory(hidden_states, keys, copy_keys, final_state, mask, ids)
+
+    def prepared(self, memory: Memory) -> Memory:
+        """The memory with all that the steps of a search would otherwise compute again. Nothing of it has a gradient.
+
+        What the gates and the readout take of h_j is worth computing ahead where there are fewer positions than words
+        to come, over all rows of a source.
+        """
+        width = self.config.extended_vocab_size
+        memory = memory._replace(
+            leaders=first_positions(memory.ids, memory.mask, width) if self.config.copies else None
+        )
+        if not self._is_fused() or torch.is_grad_enabled() or self.training:
+            return memory
+        weights, dtype = self._step_weights(), memory.hidden_states.dtype
+        step = StepWeights(
+            weights["embedding"].to(dtype), weights["bias"].to(dtype), self._loop_weights(weights, dtype)
+        )
+        memory = memory._replace(weights=step)
+        sources, length, _ = memory.hidden_states.shape
+        if length * sources > _EXPECTED_WORDS * memory.ids.shape[0]:
+            return memory
+        context, selective = step.recurrent.context, step.recurrent.selective
+        return memory._replace(
+            context_reads=memory.hidden_states @ context.t(),
+            selective_reads=None if selective is None else memory.hidden_states @ selective.t(),
+        )
+
+    def _is_fused(self) -> bool:
+        return self.config.use_fused and self.attention is not None and not torch.compiler.is_compiling()
 
     def initial_state(self, memory: Memory) -> DecoderState:
         """s_0 = tanh(W [last forward state; last backward state]); nothing copied, nothing attended yet."""
@@ -193,16 +163,16 @@ class CopyNetDecoder(GradientCheckpointingLayer):
         state: what the steps before left; None: there were none.
         keep: (B, T) bool; where false, the word is padding and the state stays as it was.
         """
-        fused = self.config.use_fused and self.attention is not None and not torch.compiler.is_compiling()
-        fused = fused and memory.hidden_states.shape[0] == embeddings.shape[0]
-        if fused and (self.training or torch.is_grad_enabled()) and state is None and keep is None:
+        one_row_each = memory.hidden_states.shape[0] == embeddings.shape[0]
+        if self._is_fused() and one_row_each and state is None and keep is None:
             return self._fused(embeddings, matches, memory)
         state = self.initial_state(memory) if state is None else state
+        step: Any = self.step if memory.weights is None else partial(fused_step, memory.weights)
         readouts: list[Tensor] = []
         states: list[DecoderState] = []
         attentions: list[Any] = []
         for t in range(embeddings.shape[1]):
-            readout, new_state, attention = self.step(embeddings[:, t], matches[:, t], memory, state)
+            readout, new_state, attention = step(embeddings[:, t], matches[:, t], memory, state)
             if keep is not None:
                 new_state = combined([new_state, state], partial(_where, keep[:, t, None]))
             state = new_state
@@ -281,13 +251,13 @@ class CopyNetDecoder(GradientCheckpointingLayer):
         parts = {"embedding": embedding}
         if self.config.selective_read and state.copy_scores is not None:  # ζ(y_{t-1}) = Σ_j ρ_tj h_j, Eq. 9
             rho = selective_read_weights(state.copy_scores, matches)
-            parts["selective_read"] = _read(rho, memory.hidden_states)
+            parts["selective_read"] = read(rho, memory.hidden_states)
         attention, coverage = None, None
         if self.attention is None:  # c = φ(M), Eq. 1
             parts["context"] = memory.final_state
         else:  # c_t = Σ_j a_tj h_j, Eq. 3
             attention = self.attention(state.hidden, memory.attention_keys, memory.mask, state.coverage)
-            parts["context"] = _read(attention, memory.hidden_states)
+            parts["context"] = read(attention, memory.hidden_states)
             coverage = None if state.coverage is None else state.coverage + attention
         inputs = [parts[name] for name in ("embedding", "selective_read", "context") if name in parts]
         parts["state"] = self.cell(torch.cat(inputs, dim=-1), state.hidden)
@@ -313,16 +283,6 @@ def _with_reads_of_one_place(inputs: Tensor, matches: Tensor, memory: Memory, we
     zeta = memory.hidden_states.flatten(0, 1).index_select(0, places % batch * length + positions)
     taken = nn.functional.pad(nn.functional.linear(zeta, weight), (0, inputs.shape[-1] - weight.shape[0]))
     return inputs.flatten(0, 1).index_add(0, places, taken).view(inputs.shape)
-
-
-def by_source(rows: Tensor, sources: Tensor) -> Tensor:
-    """(R, X) as (N, R / N, X): the rows that decode from each of the N sources side by side."""
-    return rows.view(sources.shape[0], -1, rows.shape[-1])
-
-
-def _read(weights: Tensor, hidden_states: Tensor) -> Tensor:
-    """Σ_j weight_j h_j: (R, D) from (R, S) and (N, S, D)."""
-    return torch.bmm(by_source(weights, hidden_states), hidden_states).flatten(0, 1)
 
 
 def _where(condition: Tensor, pair: Sequence[Tensor]) -> Tensor:

@@ -31,7 +31,8 @@ from .copy_distribution import (
 )
 from .fused_copynet import FusedVocabularyTerms
 from .generation_copynet import CopyNetCache, CopyNetGenerationMixin
-from .layers_copynet import CopyNetDecoder, CopyNetEncoderLayer, DecoderState, DecoderSteps, Memory
+from .layers_copynet import CopyNetDecoder, CopyNetEncoderLayer
+from .memory_copynet import DecoderState, DecoderSteps, Memory
 
 
 @dataclass
@@ -60,12 +61,14 @@ class CopyNetModelOutput(Seq2SeqModelOutput):
 
     copy_scores: (B, T, S) ψ_c, Eq. 8; None where nothing is copied.
     encoder_final_state: (B, D), source_ids: (B, S), source_mask: (B, S): as the encoder gave them.
+    source_leaders: (B, S) the first position of each word, where a cache has kept it.
     """
 
     copy_scores: Tensor | None = None
     encoder_final_state: Tensor = None  # type: ignore[assignment]
     source_ids: Tensor = None  # type: ignore[assignment]
     source_mask: Tensor = None  # type: ignore[assignment]
+    source_leaders: Tensor | None = None
 
 
 @dataclass
@@ -292,6 +295,7 @@ class CopyNetModel(CopyNetPreTrainedModel):
             encoder_final_state=encoder_outputs.final_state,
             source_ids=memory.ids,
             source_mask=memory.mask,
+            source_leaders=memory.leaders,
         )
         return output if _asked(return_dict, config.return_dict) else output.to_tuple()
 
@@ -321,7 +325,7 @@ class CopyNetModel(CopyNetPreTrainedModel):
             encoder_outputs.source_ids,
             rows,
         )
-        return memory, None if cache is None else self.decoder.initial_state(memory)
+        return (memory, None) if cache is None else (self.decoder.prepared(memory), self.decoder.initial_state(memory))
 
 
 class CopyNetForConditionalGeneration(CopyNetPreTrainedModel, CopyNetGenerationMixin):
@@ -421,21 +425,21 @@ class CopyNetForConditionalGeneration(CopyNetPreTrainedModel, CopyNetGenerationM
         generate_scores = self.generate_scores(output.last_hidden_state)
         if skip_logits is None:
             skip_logits = self.training and labels is not None and num_items_in_batch is not None
-        mixture = Mixture(None, None) if skip_logits else self.mixture(generate_scores, output)
+        log_probs, copy_probs = (None, None) if skip_logits else self.mixture(generate_scores, output)
         loss = None
         if labels is not None:
             loss = self.loss(generate_scores, output, labels, num_items_in_batch, reuse_scores=skip_logits)
         result = CopyNetSeq2SeqLMOutput(
             loss=loss,
-            logits=mixture.log_probs,
+            logits=log_probs,
             past_key_values=output.past_key_values,
             decoder_hidden_states=output.decoder_hidden_states,
             decoder_attentions=output.decoder_attentions,
             cross_attentions=output.cross_attentions,
             encoder_last_hidden_state=output.encoder_last_hidden_state,
             encoder_hidden_states=output.encoder_hidden_states,
-            copy_probs=mixture.copy_probs,
-            copy_mass=None if mixture.copy_probs is None else mixture.copy_probs.sum(-1),
+            copy_probs=copy_probs,
+            copy_mass=None if copy_probs is None else copy_probs.sum(-1),
         )
         return result if _asked(return_dict, self.config.return_dict) else result.to_tuple()
 
@@ -448,7 +452,8 @@ class CopyNetForConditionalGeneration(CopyNetPreTrainedModel, CopyNetGenerationM
         slots = self.config.max_source_oov
         if output.copy_scores is None:
             return generate_only(generate_scores, slots)
-        return copynet_mixture(generate_scores, output.copy_scores, output.source_ids, output.source_mask, slots)
+        source = (output.source_ids, output.source_mask, slots, output.source_leaders)
+        return copynet_mixture(generate_scores, output.copy_scores, *source)
 
     def loss(
         self,

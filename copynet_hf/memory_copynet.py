@@ -1,0 +1,112 @@
+"""What a decoding step reads and what it hands on.
+
+Shapes: R rows decode from N sources, R / N of them side by side from each: beams, or outputs of one source. S source
+positions, T target steps, H hidden_size, D = 2 · encoder_hidden_size, A attention_size.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from .fused_copynet import DecoderWeights
+
+
+class StepWeights(NamedTuple):
+    """The decoder's weights as `fused_step` multiplies with them, put together once for all steps.
+
+    embedding: (X, E) and bias: (X), where X = 3H for the gates, or 4H with the readout below them unless r_t = s_t.
+    recurrent: what depends on the state and on what is read.
+    """
+
+    embedding: Tensor
+    bias: Tensor
+    recurrent: DecoderWeights
+
+
+class Memory(NamedTuple):
+    """The source as every decoding step reads it (M of the paper), computed once for all steps.
+
+    What is wide is kept once for each source, what is narrow for each row. The last four are made for searches alone
+    (`CopyNetDecoder.prepared`).
+
+    hidden_states: (N, S, D) h_j.
+    attention_keys: (N, S, A) 2U h_j, see `CopyNetAttention`; None without attention.
+    copy_keys: (N, S, H) tanh(h_j W_c) of Eq. 8; None without copying.
+    final_state: (R, D) both directions' last states.
+    mask: (R, S) bool, false on padding.
+    ids: (R, S) extended ids x_j.
+    leaders: (R, S) the first position of each word, as `first_positions` gives it.
+    context_reads, selective_reads: (N, S, X) what gates and readout take of h_j as part of c_t and of ζ_t; None where
+        it does not pay.
+    weights: for `fused_step`; None where `CopyNetDecoder.step` is taken.
+    """
+
+    hidden_states: Tensor
+    attention_keys: Tensor | None
+    copy_keys: Tensor | None
+    final_state: Tensor
+    mask: Tensor
+    ids: Tensor
+    leaders: Tensor | None = None
+    context_reads: Tensor | None = None
+    selective_reads: Tensor | None = None
+    weights: StepWeights | None = None
+
+    def select(self, rows: Tensor) -> Memory:
+        """The memory of the given rows, each of them with a source of its own."""
+        sources = rows // (self.ids.shape[0] // self.hidden_states.shape[0])
+        narrow = {"final_state", "mask", "ids", "leaders"}
+        fields = {name: field for name, field in self._asdict().items() if isinstance(field, Tensor)}
+        chosen: dict[str, Any] = {name: field[rows if name in narrow else sources] for name, field in fields.items()}
+        return self._replace(**chosen)
+
+
+class DecoderState(NamedTuple):
+    """All that one step hands to the next.
+
+    hidden: (R, H) s_{t-1}.
+    copy_scores: (R, S) ψ_c of step t-1, which ρ_t is made of; zeros before the first step. None without copying.
+    coverage: (R, S) sum of the attention so far; None without coverage.
+    """
+
+    hidden: Tensor
+    copy_scores: Tensor | None
+    coverage: Tensor | None
+
+
+def combined(states: Sequence[DecoderState], join: Callable[[Sequence[Tensor]], Tensor]) -> DecoderState:
+    """One state whose fields are the given states' fields, joined; a field that is None stays None."""
+    fields = (None if field[0] is None else join(field) for field in zip(*states, strict=True))
+    return DecoderState(*fields)  # type: ignore[arg-type]
+
+
+class DecoderSteps(NamedTuple):
+    """What the decoder did at each of T steps; the last three are those of `DecoderState`, with a steps axis.
+
+    readout: (R, T, H) r_t; attention: (R, T, S) a_tj or None. All stand side by side, because reentrant gradient
+    checkpointing hands on no gradient to a tensor inside another tuple.
+    """
+
+    readout: Tensor
+    attention: Tensor | None
+    hidden: Tensor
+    copy_scores: Tensor | None
+    coverage: Tensor | None
+
+    @property
+    def states(self) -> DecoderState:
+        return DecoderState(self.hidden, self.copy_scores, self.coverage)
+
+
+def by_source(rows: Tensor, sources: Tensor) -> Tensor:
+    """(R, X) as (N, R / N, X): the rows that decode from each of the N sources side by side."""
+    return rows.view(sources.shape[0], -1, rows.shape[-1])
+
+
+def read(weights: Tensor, hidden_states: Tensor) -> Tensor:
+    """Σ_j weight_j h_j: (R, D) from (R, S) and (N, S, D)."""
+    return torch.bmm(by_source(weights, hidden_states), hidden_states).flatten(0, 1)

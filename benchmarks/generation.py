@@ -25,7 +25,7 @@ def times(threads: int, rounds: int, beams: int) -> dict[str, list[float]]:
     plain = PlainSeq2Seq(SYNTHETIC.vocab_size, SYNTHETIC.embedding, SYNTHETIC.hidden).eval()
     model: Any = CopyNetForConditionalGeneration(copynet_config(SYNTHETIC)).eval()
     source = {name: batch[name] for name in ("input_ids", "attention_mask")}
-    lengths = {"min_new_tokens": STEPS, "max_new_tokens": STEPS}
+    lengths: Any = {"max_new_tokens": STEPS, "eos_token_id": None}
 
     def plain_search() -> None:
         if beams == 1:
@@ -35,7 +35,8 @@ def times(threads: int, rounds: int, beams: int) -> dict[str, list[float]]:
 
     def copynet_search() -> None:
         with torch.inference_mode():
-            model.generate(**source, **lengths, num_beams=beams)
+            words = model.generate(**source, **lengths, num_beams=beams)
+            assert words.shape[1] == 1 + STEPS
 
     return side_by_side({"plain": plain_search, "copynet": copynet_search}, rounds)
 

@@ -65,11 +65,12 @@ class FusedGRU(torch.autograd.Function):
         weight, bias = (part.to(input_gates.dtype).roll(size, dims=-1) for part in (weight, bias))
         states = input_gates.new_empty(directions, steps + 1, batch, size)
         states[:, 0] = 0
-        columns = input_gates.new_empty(directions, steps, batch, 4 * size)
+        columns = input_gates.new_empty(directions, _kept(ctx, steps), batch, 4 * size)
         padded = ~keep
         for t in range(steps):
-            torch.baddbmm(bias, states[:, t], weight, out=columns[:, t, :, : 3 * size])
-            gru_step(columns[:, t], input_gates[:, t], states[:, t], padded[:, t], states[:, t + 1])
+            now = columns[:, t % columns.shape[1]]
+            torch.baddbmm(bias, states[:, t], weight, out=now[..., : 3 * size])
+            gru_step(now, input_gates[:, t], states[:, t], padded[:, t], states[:, t + 1])
         ctx.save_for_backward(states, columns, weight)
         return states[:, 1:]
 
@@ -88,6 +89,11 @@ class FusedGRU(torch.autograd.Function):
         before, flat = states[:, :-1].flatten(1, 2), d_recurrent.flatten(1, 2)
         d_weight, d_bias = torch.bmm(before.transpose(1, 2), flat), flat.sum(1, keepdim=True)
         return d_columns[..., size:], None, d_weight.roll(-size, dims=-1), d_bias.roll(-size, dims=-1)
+
+
+def _kept(ctx: Any, steps: int) -> int:
+    """How many steps' columns to keep: all where a gradient is wanted, else one, written over."""
+    return steps if any(ctx.needs_input_grad) else 1
 
 
 class DecoderWeights(NamedTuple):
@@ -143,7 +149,7 @@ class FusedDecoder(torch.autograd.Function):
         w = DecoderWeights(*weights)  # type: ignore[arg-type]
         steps, (batch, size), (length, query) = inputs.shape[0], initial.shape, keys.shape[1:]
         new, zeros = inputs.new_empty, inputs.new_zeros
-        columns = new(steps, batch, query + 4 * size)
+        columns = new(_kept(ctx, steps), batch, query + 4 * size)
         attention, contexts = new(steps, batch, length), new(steps, batch, hidden_states.shape[2])
         states = new(steps + 1, batch, size)
         readouts = zeros(steps + 1, batch, size)  # r_{-1} = 0: nothing was copied before the first step
@@ -152,8 +158,9 @@ class FusedDecoder(torch.autograd.Function):
         features = torch.empty_like(keys)  # one for all steps: new memory would cost more than the sum
         states[0] = initial
         for t, place in enumerate(_places(repeats, steps)):
-            torch.addmm(w.state_bias, states[t], w.state.t(), out=columns[t, :, : query + 3 * size])
-            _attention_features(keys, columns[t, :, :query], w, None if coverage is None else coverage[t], features)
+            now = columns[t % columns.shape[0]]
+            torch.addmm(w.state_bias, states[t], w.state.t(), out=now[:, : query + 3 * size])
+            _attention_features(keys, now[:, :query], w, None if coverage is None else coverage[t], features)
             attention[t] = masked_softmax(features @ w.score, mask)
             if coverage is not None:
                 torch.add(coverage[t], attention[t], out=coverage[t + 1])
@@ -163,7 +170,7 @@ class FusedDecoder(torch.autograd.Function):
             if place is not None and w.selective is not None and copy_keys is not None:
                 read = _RepeatedRead.of(place, readouts[t], copy_keys, hidden_states)
                 sums[:, : w.selective.shape[0]].index_add_(0, place.rows, read.zeta @ w.selective.t())
-            gru_step(columns[t, :, query:], sums[:, : 3 * size], states[t], None, states[t + 1])
+            gru_step(now[:, query:], sums[:, : 3 * size], states[t], None, states[t + 1])
             if w.readout is None:
                 undropped[t] = states[t + 1]
             else:

@@ -10,25 +10,29 @@ from torch import Tensor
 
 from .copy_distribution import copy_scores, masked_softmax, selective_read_weights
 from .fused_copynet import DecoderWeights, gru_step
-from .memory_copynet import DecoderState, Memory, StepWeights, by_source, read
+from .memory_copynet import DecoderState, Memory, by_source, read
 
 
 def fused_step(
-    w: StepWeights, embedding: Tensor, matches: Tensor, memory: Memory, state: DecoderState
+    sums: Tensor, matches: Tensor, memory: Memory, state: DecoderState
 ) -> tuple[Tensor, DecoderState, Tensor]:
-    """One word: r_t (R, H), the new state and a_t (R, S), from e(y_{t-1}) (R, E) and x_j = y_{t-1} (R, S) bool."""
-    weights, keys = w.recurrent, memory.attention_keys
-    assert keys is not None
-    size, query = state.hidden.shape[1], keys.shape[2]
-    columns = embedding.new_empty(embedding.shape[0], query + 4 * size)
+    """One word: r_t (R, H), the new state and a_t (R, S).
+
+    sums: (R, X) what gates and readout take of e(y_{t-1}), see `StepWeights`; written over.
+    matches: (R, S) bool, x_j = y_{t-1}.
+    """
+    assert memory.attention_keys is not None
+    assert memory.weights is not None
+    weights, keys = memory.weights.recurrent, memory.attention_keys
+    (rows, size), query = state.hidden.shape, keys.shape[2]
+    columns = sums.new_empty(rows, query + 4 * size)
     torch.addmm(weights.state_bias, state.hidden, weights.state.t(), out=columns[:, : query + 3 * size])
     attention = masked_softmax(_energies(keys, columns[:, :query], weights, state.coverage), memory.mask)
 
-    sums = torch.addmm(w.bias, embedding, w.embedding.t())  # what gates and readout take of all inputs
-    _take(sums, attention, weights.context, memory.context_reads, memory.hidden_states)
+    rho = None
     if weights.selective is not None and state.copy_scores is not None:
         rho = selective_read_weights(state.copy_scores, matches)
-        _take(sums, rho, weights.selective, memory.selective_reads, memory.hidden_states, matches.any(-1))
+    sums = _with_reads(sums, attention, rho, memory, weights)
 
     hidden = torch.empty_like(state.hidden)
     gru_step(columns[:, query:], sums[:, : 3 * size], state.hidden, None, hidden)
@@ -42,27 +46,22 @@ def fused_step(
     return readout, DecoderState(hidden, scores, coverage), attention
 
 
-def _take(
-    sums: Tensor,
-    weights: Tensor,
-    weight: Tensor,
-    reads: Tensor | None,
-    hidden_states: Tensor,
-    rows: Tensor | None = None,
-) -> None:
-    """Adds what is taken of Σ_j weight_j h_j: read where that stands ready, else as a product, of `rows` (R) alone."""
-    taken = sums[:, : weight.shape[0]]
-    if reads is not None:
-        taken += read(weights, reads)
-    elif rows is None:
-        taken.addmm_(read(weights, hidden_states), weight.t())
-    else:
-        places = rows.nonzero()[:, 0]
-        taken.index_add_(0, places, read(weights, hidden_states)[places] @ weight.t())
+def _with_reads(sums: Tensor, attention: Tensor, rho: Tensor | None, memory: Memory, w: DecoderWeights) -> Tensor:
+    """Adds what gates and readout take of c_t and of ζ_t: read where that stands ready, else as products."""
+    if memory.reads is not None:
+        read_weights = attention if rho is None else torch.cat([attention, rho], dim=-1)
+        taken = torch.baddbmm(by_source(sums, memory.reads), by_source(read_weights, memory.reads), memory.reads)
+        return taken.flatten(0, 1)
+    sums[:, : w.context.shape[0]].addmm_(read(attention, memory.hidden_states), w.context.t())
+    if rho is not None and w.selective is not None:
+        rows = rho.any(-1).nonzero()[:, 0]  # ζ = 0 elsewhere
+        zeta = read(rho, memory.hidden_states)[rows]
+        sums[:, : w.selective.shape[0]].index_add_(0, rows, zeta @ w.selective.t())
+    return sums
 
 
 _PIECE = 2**18
-"""Attention features computed at a time, so that they stay in a core's cache."""
+"""Attention features that a thread computes at a time, so that they stay in its cache."""
 
 
 def _energies(keys: Tensor, query: Tensor, w: DecoderWeights, coverage: Tensor | None) -> Tensor:
@@ -71,7 +70,7 @@ def _energies(keys: Tensor, query: Tensor, w: DecoderWeights, coverage: Tensor |
     query = by_source(query.contiguous(), keys)
     energies = keys.new_empty(sources, query.shape[1], length)
     covered = None if coverage is None else by_source(coverage, keys)
-    at_once = min(sources, max(1, _PIECE // (query.shape[1] * keys[0].numel())))
+    at_once = min(sources, max(1, _PIECE * torch.get_num_threads() // (query.shape[1] * keys[0].numel())))
     buffer = keys.new_empty(at_once, query.shape[1], *keys.shape[1:])
     for first in range(0, sources, at_once):
         piece = slice(first, first + at_once)

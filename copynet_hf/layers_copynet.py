@@ -73,8 +73,8 @@ class CopyNetAttention(nn.Module):
         return masked_softmax(scores.view(mask.shape), mask)
 
 
-_EXPECTED_WORDS = 10
-"""What a search is expected to write at least, in choosing what to compute ahead."""
+_EXPECTED_WORDS = 16
+"""Words that a row is expected to write, in choosing what to compute ahead."""
 
 
 class CopyNetDecoder(GradientCheckpointingLayer):
@@ -112,31 +112,30 @@ class CopyNetDecoder(GradientCheckpointingLayer):
         final_state, mask, ids = (x.repeat_interleave(rows // ids.shape[0], dim=0) for x in (final_state, mask, ids))
         return Memory(hidden_states, keys, copy_keys, final_state, mask, ids)
 
-    def prepared(self, memory: Memory) -> Memory:
+    def prepared(self, memory: Memory, embed_tokens: Tensor) -> Memory:
         """The memory with all that the steps of a search would otherwise compute again. Nothing of it has a gradient.
 
-        What the gates and the readout take of h_j is worth computing ahead where there are fewer positions than words
-        to come, over all rows of a source.
+        What gates and readout take of each position, and of each word (`embed_tokens` (V, E)), is computed ahead where
+        there are fewer of them than words to come.
         """
-        width = self.config.extended_vocab_size
-        memory = memory._replace(
-            leaders=first_positions(memory.ids, memory.mask, width) if self.config.copies else None
-        )
+        if self.config.copies:
+            width = self.config.extended_vocab_size
+            memory = memory._replace(leaders=first_positions(memory.ids, memory.mask, width))
         if not self._is_fused() or torch.is_grad_enabled() or self.training:
             return memory
-        weights, dtype = self._step_weights(), memory.hidden_states.dtype
-        step = StepWeights(
-            weights["embedding"].to(dtype), weights["bias"].to(dtype), self._loop_weights(weights, dtype)
-        )
-        memory = memory._replace(weights=step)
-        sources, length, _ = memory.hidden_states.shape
-        if length * sources > _EXPECTED_WORDS * memory.ids.shape[0]:
+        weights, hidden_states = self._step_weights(), memory.hidden_states
+        embedding, bias = (weights[name].to(hidden_states.dtype) for name in ("embedding", "bias"))
+        recurrent, words = self._loop_weights(weights, hidden_states.dtype), None
+        to_come = _EXPECTED_WORDS * memory.ids.shape[0]
+        if len(embed_tokens) <= to_come:
+            words = nn.functional.linear(embed_tokens.to(bias.dtype), embedding, bias)
+        memory = memory._replace(weights=StepWeights(embedding, bias, recurrent, words))
+        if hidden_states.shape[:2].numel() > to_come:
             return memory
-        context, selective = step.recurrent.context, step.recurrent.selective
-        return memory._replace(
-            context_reads=memory.hidden_states @ context.t(),
-            selective_reads=None if selective is None else memory.hidden_states @ selective.t(),
-        )
+        width = len(bias)
+        taken = [recurrent.context, *([] if recurrent.selective is None else [recurrent.selective])]
+        reads = [nn.functional.linear(hidden_states, nn.functional.pad(w, (0, 0, 0, width - len(w)))) for w in taken]
+        return memory._replace(reads=torch.cat(reads, dim=1))
 
     def _is_fused(self) -> bool:
         return self.config.use_fused and self.attention is not None and not torch.compiler.is_compiling()
@@ -157,17 +156,21 @@ class CopyNetDecoder(GradientCheckpointingLayer):
         memory: Memory,
         state: DecoderState | None = None,
         keep: Tensor | None = None,
+        words: Tensor | None = None,
     ) -> DecoderSteps:
         """T steps from e(y_{t-1}) (B, T, E) and the positions where x_j = y_{t-1} (B, T, S) bool.
 
         state: what the steps before left; None: there were none.
         keep: (B, T) bool; where false, the word is padding and the state stays as it was.
+        words: (B, T) ids below V that the embeddings are of, for a memory that knows what is taken of each.
         """
         one_row_each = memory.hidden_states.shape[0] == embeddings.shape[0]
         if self._is_fused() and one_row_each and state is None and keep is None:
             return self._fused(embeddings, matches, memory)
         state = self.initial_state(memory) if state is None else state
-        step: Any = self.step if memory.weights is None else partial(fused_step, memory.weights)
+        step: Any = self.step
+        if memory.weights is not None:
+            step, embeddings = fused_step, _word_inputs(memory.weights, embeddings, words)
         readouts: list[Tensor] = []
         states: list[DecoderState] = []
         attentions: list[Any] = []
@@ -270,6 +273,13 @@ class CopyNetDecoder(GradientCheckpointingLayer):
         if memory.copy_keys is not None:
             scores = copy_scores(memory.copy_keys, by_source(readout, memory.copy_keys)).view(matches.shape)
         return readout, DecoderState(parts["state"], scores, coverage), attention
+
+
+def _word_inputs(weights: StepWeights, embeddings: Tensor, words: Tensor | None) -> Tensor:
+    """What gates and readout take of the embeddings, with the bias: (B, T, X), see `StepWeights`."""
+    if weights.words is not None and words is not None:
+        return nn.functional.embedding(words, weights.words)
+    return nn.functional.linear(embeddings.to(weights.bias.dtype), weights.embedding, weights.bias)
 
 
 def _with_reads_of_one_place(inputs: Tensor, matches: Tensor, memory: Memory, weight: Tensor) -> Tensor:

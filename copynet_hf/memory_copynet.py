@@ -20,17 +20,19 @@ class StepWeights(NamedTuple):
 
     embedding: (X, E) and bias: (X), where X = 3H for the gates, or 4H with the readout below them unless r_t = s_t.
     recurrent: what depends on the state and on what is read.
+    words: (V, X) what is taken of each word's embedding, with the bias; None where it does not pay.
     """
 
     embedding: Tensor
     bias: Tensor
     recurrent: DecoderWeights
+    words: Tensor | None
 
 
 class Memory(NamedTuple):
     """The source as every decoding step reads it (M of the paper), computed once for all steps.
 
-    What is wide is kept once for each source, what is narrow for each row. The last four are made for searches alone
+    What is wide is kept once for each source, what is narrow for each row. The last three are made for searches alone
     (`CopyNetDecoder.prepared`).
 
     hidden_states: (N, S, D) h_j.
@@ -40,8 +42,8 @@ class Memory(NamedTuple):
     mask: (R, S) bool, false on padding.
     ids: (R, S) extended ids x_j.
     leaders: (R, S) the first position of each word, as `first_positions` gives it.
-    context_reads, selective_reads: (N, S, X) what gates and readout take of h_j as part of c_t and of ζ_t; None where
-        it does not pay.
+    reads: (N, S, X) what gates and readout take of h_j as part of c_t; (N, 2S, X) with what they take of it as part of
+        ζ_t behind that. None where it does not pay.
     weights: for `fused_step`; None where `CopyNetDecoder.step` is taken.
     """
 
@@ -52,8 +54,7 @@ class Memory(NamedTuple):
     mask: Tensor
     ids: Tensor
     leaders: Tensor | None = None
-    context_reads: Tensor | None = None
-    selective_reads: Tensor | None = None
+    reads: Tensor | None = None
     weights: StepWeights | None = None
 
     def select(self, rows: Tensor) -> Memory:

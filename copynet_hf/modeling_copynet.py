@@ -274,10 +274,11 @@ class CopyNetModel(CopyNetPreTrainedModel):
         cache = self._checked_cache(past_key_values, _asked(use_cache, config.use_cache) and not self.training)
         memory, state = self._start(encoder_outputs, cache, decoder_input_ids.shape[0])
         words = own_targets(decoder_input_ids, memory.ids, memory.mask, config.vocab_size, config.unk_token_id)
-        embeddings = self.dropout(self.encoder.embed(words))
+        embedded = fold_ids(words, config.vocab_size, config.unk_token_id)
+        embeddings = self.dropout(self.encoder.embed_tokens(embedded))
         keep = None if decoder_attention_mask is None else decoder_attention_mask[:, -words.shape[1] :].bool()
         matches = target_matches(words, memory.ids, memory.mask)
-        steps = DecoderSteps(*self.decoder(embeddings, matches, memory, state, keep))
+        steps = DecoderSteps(*self.decoder(embeddings, matches, memory, state, keep, embedded))
         if cache is not None:
             cache.layer.record(steps.states, memory)
 
@@ -325,7 +326,11 @@ class CopyNetModel(CopyNetPreTrainedModel):
             encoder_outputs.source_ids,
             rows,
         )
-        return (memory, None) if cache is None else (self.decoder.prepared(memory), self.decoder.initial_state(memory))
+        return (
+            (memory, None)
+            if cache is None
+            else (self.decoder.prepared(memory, self.encoder.embed_tokens.weight), self.decoder.initial_state(memory))
+        )
 
 
 class CopyNetForConditionalGeneration(CopyNetPreTrainedModel, CopyNetGenerationMixin):

@@ -2,12 +2,17 @@
 
     python benchmarks/generation.py [--rounds 20]
 
-Batch 64, source 25, 20 steps, none of which ends early. Writes its section of results/benchmarks.md.
+Batch 64, source 25, 20 steps; no word ends an output. Where the time goes is taken in the same searches. Writes its
+section of results/benchmarks.md.
 """
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable
+from contextlib import ExitStack
 from typing import Any
+from unittest import mock
 
 import torch
 from measure import arguments, in_a_process, milliseconds, ratio, side_by_side, table, write_section
@@ -15,11 +20,25 @@ from plain_seq2seq import PlainSeq2Seq
 from training import SYNTHETIC, copynet_config, make_batch
 
 from copynet_hf import CopyNetForConditionalGeneration
+from copynet_hf.generation_copynet import ExtendedVocabularyLogitsProcessor
+from copynet_hf.layers_copynet import CopyNetDecoder
+from copynet_hf.modeling_copynet import CopyNetEncoder
 
 STEPS = 20
+PARTS = {
+    "encoder": (CopyNetEncoder, "forward"),
+    "memory": (CopyNetDecoder, "remember"),
+    "memory for the search": (CopyNetDecoder, "prepared"),
+    "decoder steps": (CopyNetDecoder, "forward"),
+    "scores of the vocabulary": (CopyNetForConditionalGeneration, "generate_scores"),
+    "mixture": (CopyNetForConditionalGeneration, "mixture"),
+    "forbidden words": (ExtendedVocabularyLogitsProcessor, "__call__"),
+    "top-k": (CopyNetForConditionalGeneration, "_get_top_k_continuations"),
+}
+"""What a search consists of; what it spends elsewhere is Transformers' own loop."""
 
 
-def times(threads: int, rounds: int, beams: int) -> dict[str, list[float]]:
+def searches(threads: int, beams: int) -> dict[str, Callable[[], None]]:
     torch.set_num_threads(threads)
     batch = make_batch(SYNTHETIC)
     plain = PlainSeq2Seq(SYNTHETIC.vocab_size, SYNTHETIC.embedding, SYNTHETIC.hidden).eval()
@@ -38,22 +57,55 @@ def times(threads: int, rounds: int, beams: int) -> dict[str, list[float]]:
             words = model.generate(**source, **lengths, num_beams=beams)
             assert words.shape[1] == 1 + STEPS
 
-    return side_by_side({"plain": plain_search, "copynet": copynet_search}, rounds)
+    return {"plain": plain_search, "copynet": copynet_search}
+
+
+def times(threads: int, rounds: int, beams: int) -> dict[str, list[float]]:
+    return side_by_side(searches(threads, beams), rounds)
+
+
+def shares(threads: int, rounds: int, beams: int) -> dict[str, float]:
+    """Share of a search's time spent in each of `PARTS`, and in the loop around them."""
+    search = searches(threads, beams)["copynet"]
+    search()
+    seconds = dict.fromkeys(PARTS, 0.0)
+    with ExitStack() as patches:
+        for name, (owner, method) in PARTS.items():
+            timed = _timed(getattr(owner, method), name, seconds)
+            patches.enter_context(mock.patch.object(owner, method, timed))
+        start = time.perf_counter()
+        for _ in range(rounds):
+            search()
+        total = time.perf_counter() - start
+    spent = {name: value / total for name, value in seconds.items()}
+    return {**spent, "Transformers' own loop": 1 - sum(spent.values())}
+
+
+def _timed(function: Callable[..., Any], name: str, seconds: dict[str, float]) -> Callable[..., Any]:
+    def call(*args: Any, **kwargs: Any) -> Any:
+        start = time.perf_counter()
+        result = function(*args, **kwargs)
+        seconds[name] += time.perf_counter() - start
+        return result
+
+    return call
 
 
 def main() -> None:
     args = arguments(__doc__ or "")
-    rows = []
-    for beams in (1, 10):
+    rows, spent = [], {}
+    for beams, name in ((1, "greedy"), (10, "beam 10")):
         for threads in args.threads:
             seconds = in_a_process(times, threads, args.rounds, beams)
-            shown = [f"{milliseconds(seconds[name]):.0f}" for name in ("plain", "copynet")]
-            name = "greedy" if beams == 1 else f"beam {beams}"
+            shown = [f"{milliseconds(seconds[kind]):.0f}" for kind in ("plain", "copynet")]
             rows.append([name, threads, *shown, f"{ratio(seconds, 'copynet', 'plain'):.2f}"])
+            spent[f"{name}, {threads} threads"] = in_a_process(shares, threads, args.rounds, beams)
             print(rows[-1], flush=True)
-    header = ["search", "threads", "plain ms", "CopyNet ms", "ratio"]
     text = f"{args.rounds} rounds, batch {SYNTHETIC.batch}, source {SYNTHETIC.source}, {STEPS} steps."
-    write_section("Generation", f"{text}\n\n{table(header, rows)}")
+    text += f"\n\n{table(['search', 'threads', 'plain ms', 'CopyNet ms', 'ratio'], rows)}"
+    parts = [*PARTS, "Transformers' own loop"]
+    profile = [[part, *(f"{100 * column[part]:.0f} %" for column in spent.values())] for part in parts]
+    write_section("Generation", f"{text}\n\nWhere CopyNet's time goes:\n\n{table(['part', *spent], profile)}")
 
 
 if __name__ == "__main__":

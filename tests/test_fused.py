@@ -10,6 +10,7 @@ from helpers import SOURCES, TARGETS, VARIANTS, padded, tiny_model
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
+from copynet_hf import fused_step_copynet, layers_copynet
 from copynet_hf.copy_distribution import vocabulary_terms
 from copynet_hf.fused_copynet import DecoderWeights, FusedDecoder, FusedGRU, FusedVocabularyTerms, gru_naive
 
@@ -206,3 +207,63 @@ def test_only_a_training_loop_that_sums_the_loss_itself_gets_no_logits_unasked()
     assert model(input_ids=ids, labels=ids, num_items_in_batch=4).logits is None
     model.eval()
     assert model(input_ids=ids, labels=ids, num_items_in_batch=4).logits is not None
+
+
+@pytest.mark.parametrize("words_ahead", [0, 16])
+@pytest.mark.parametrize("changes", VARIANTS.values(), ids=VARIANTS)
+def test_searches_give_the_readable_steps_numbers(changes, words_ahead, monkeypatch):
+    """Greedy and with beams, whether or not what is taken of positions and words is computed ahead."""
+    monkeypatch.setattr(layers_copynet, "_EXPECTED_WORDS", words_ahead)
+    source = padded(SOURCES, 0)
+    for beams in (1, 3):
+        results = []
+        for use_fused in (False, True):
+            model = tiny_model(use_fused=use_fused, scale=1.0, **changes).double()
+            kwargs = {"num_beams": beams, "max_new_tokens": 6, "output_logits": True, "return_dict_in_generate": True}
+            results.append(model.generate(source, attention_mask=source != 0, **kwargs))
+        readable, fused = results
+        assert torch.equal(readable.sequences, fused.sequences)
+        for a, b in zip(readable.logits, fused.logits, strict=True):
+            assert torch.allclose(a, b, rtol=0, atol=1e-6)  # generate() keeps them in float32
+
+
+def test_a_search_in_bfloat16_stays_close():
+    source = padded(SOURCES, 0)
+    words = torch.randint(1, 10, (source.shape[0], 5), generator=torch.Generator().manual_seed(0))
+    with torch.no_grad():  # a cache begins a search
+        exact = tiny_model(scale=1.0, use_fused=False).double()(input_ids=source, decoder_input_ids=words)
+        fused = tiny_model(scale=1.0).bfloat16()(input_ids=source, decoder_input_ids=words, use_cache=True)
+    assert (fused.logits.exp() - exact.logits.exp()).abs().max() < 2e-2
+
+
+@pytest.mark.parametrize("words_ahead", [0, 16])
+def test_what_a_search_computes_ahead(words_ahead, monkeypatch):
+    monkeypatch.setattr(layers_copynet, "_EXPECTED_WORDS", words_ahead)
+    inputs = {"input_ids": padded(SOURCES, 0), "decoder_input_ids": torch.ones(len(SOURCES), 1, dtype=torch.long)}
+    with torch.no_grad():
+        memory = tiny_model()(**inputs, use_cache=True).past_key_values.layer.memory
+    assert memory.weights is not None
+    assert (memory.reads is not None) == (memory.weights.words is not None) == bool(words_ahead)
+    memory = tiny_model()(**inputs, use_cache=True).past_key_values.layer.memory
+    assert memory.weights is None  # a gradient is wanted: the steps are the readable ones
+
+
+def test_attention_in_pieces_is_the_attention(monkeypatch):
+    source = padded(SOURCES, 0)
+    model = tiny_model(use_coverage=True, scale=1.0).double()
+    kwargs = {"num_beams": 3, "max_new_tokens": 5, "output_logits": True, "return_dict_in_generate": True}
+    whole = model.generate(source, **kwargs)
+    monkeypatch.setattr(fused_step_copynet, "_PIECE", 1)
+    pieces = model.generate(source, **kwargs)
+    assert all(torch.allclose(a, b) for a, b in zip(whole.logits, pieces.logits, strict=True))
+
+
+@pytest.mark.parametrize("changes", VARIANTS.values(), ids=VARIANTS)
+def test_autocast_trains_and_searches(changes):
+    source = padded(SOURCES, 0)
+    model = tiny_model(scale=1.0, **changes).train()
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        model(input_ids=source, labels=padded(TARGETS, -100)).loss.backward()
+        words = model.eval().generate(source, num_beams=3, max_new_tokens=4)
+    assert all(torch.isfinite(p.grad).all() for p in model.parameters() if p.grad is not None)
+    assert words.shape[0] == len(SOURCES)

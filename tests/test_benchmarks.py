@@ -1,0 +1,189 @@
+"""The benchmarks' own code: what they compute from times, what they write, and the model they measure against."""
+
+from __future__ import annotations
+
+import importlib
+from dataclasses import replace
+from itertools import product
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+import torch
+
+FOLDER = Path(__file__).parents[1] / "benchmarks"
+
+
+@pytest.fixture
+def load(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Imports a script; they import each other by their bare names, as they do when they are run."""
+    monkeypatch.syspath_prepend(FOLDER)
+    return importlib.import_module
+
+
+@pytest.fixture
+def scaling(load: Any) -> ModuleType:
+    return load("scaling")
+
+
+@pytest.fixture
+def measure(load: Any) -> ModuleType:
+    return load("measure")
+
+
+# Growth
+
+
+@pytest.mark.parametrize("power", [0.0, 1.0, 2.0])
+def test_the_exponent_is_the_power_that_values_grow_with(scaling: ModuleType, power: float) -> None:
+    sizes = [25, 50, 100, 200, 400]
+    assert scaling.exponent(sizes, [0.3 * size**power for size in sizes]) == pytest.approx(power)
+
+
+def growth(scaling: ModuleType, power: float, memory: float = 1.0) -> Any:
+    """A sweep whose times and mebibytes grow with these powers, the times behind a constant part."""
+    sweep = scaling.Sweep(scaling.SYNTHETIC, "batch", 16)
+    seconds = {str(size): [64.0 + size**power] * 2 for size in sweep.sizes}
+    return scaling.Growth(sweep, seconds, [10.0 * size**memory for size in sweep.sizes])
+
+
+def test_the_end_shows_growth_that_a_constant_part_hides(scaling: ModuleType) -> None:
+    linear, steep = growth(scaling, 1.0), growth(scaling, 2.0)
+    assert 0 < linear.exponents["time"] < linear.exponents["time at the end"] < 1
+    assert 1 < steep.exponents["time"] < 1.95
+    assert steep.exponents["time at the end"] == pytest.approx(2, abs=0.01)
+    assert steep.exponents["memory at the end"] == pytest.approx(1)
+
+
+def test_the_end_compares_sizes_within_a_round(scaling: ModuleType) -> None:
+    sweep = scaling.Sweep(scaling.SYNTHETIC, "batch", 16, count=2)
+    seconds = {"16": [1.0, 1.0, 5.0], "32": [2.0, 10.0, 10.0]}  # the machine was slow during the last round and a half
+    assert scaling.Growth(sweep, seconds, [1.0, 2.0]).exponents["time at the end"] == pytest.approx(1)
+
+
+def test_the_page_names_what_grows_faster_than_linearly(scaling: ModuleType) -> None:
+    fine, slow, large = growth(scaling, 1.0), growth(scaling, 2.0), growth(scaling, 1.0, memory=1.5)
+    assert "Nothing grows faster" in scaling.verdict([fine])
+    assert scaling.row(fine)[-1] == "no"
+    assert "training step by batch (time at the end: 2.00)" in scaling.verdict([fine, slow])
+    assert scaling.row(slow)[-1] == "time, time at the end"
+    assert "(memory at the end: 1.50)" in scaling.verdict([fine, large])
+    text = scaling.section([fine, large], [large], threads=1, rounds=2)
+    assert text.count("| training step | batch | 16 to 256 |") == 3
+    assert "MALLOC_" not in scaling.section([fine], [], threads=1, rounds=2)
+
+
+def test_each_sweep_changes_one_size_of_the_synthetic_task(scaling: ModuleType) -> None:
+    for sweep in scaling.SWEEPS:
+        changed = {
+            name for task in sweep.tasks for name, value in vars(task).items() if value != vars(sweep.base)[name]
+        }
+        assert changed == {sweep.field}
+        assert [vars(task)[sweep.field] for task in sweep.tasks] == sweep.sizes
+        assert vars(sweep.base).items() >= vars(scaling.SYNTHETIC).items()
+
+
+def test_the_picture_is_small(scaling: ModuleType, tmp_path: Path) -> None:
+    path = tmp_path / "scaling.png"
+    step = growth(scaling, 1.0)
+    search = replace(step, sweep=scaling.Sweep(scaling.SEARCH, "beams", 2))
+    scaling.draw([step, search], path)
+    assert path.read_bytes().startswith(b"\x89PNG")
+    assert path.stat().st_size < 300_000
+
+
+def test_a_search_takes_all_its_steps(scaling: ModuleType) -> None:
+    task = scaling.Search("tiny", source=6, target=4, vocab_size=11, embedding=3, hidden=5, batch=2, beams=3)
+    assert scaling.call(task)().shape == (2, 1 + scaling.STEPS)
+
+
+# Measuring and writing
+
+
+def test_ratios_are_taken_round_by_round(measure: ModuleType) -> None:
+    seconds = {"ours": [2.0, 30.0, 200.0], "plain": [1.0, 10.0, 200.0]}
+    assert measure.ratio(seconds, "ours", "plain") == 2.0
+    with pytest.raises(ValueError, match="shorter"):
+        measure.ratio({"ours": [1.0, 2.0], "plain": [1.0]}, "ours", "plain")
+
+
+def test_calls_are_made_side_by_side(measure: ModuleType) -> None:
+    made: list[str] = []
+    calls = {name: lambda name=name: made.append(name) for name in "ab"}
+    seconds = measure.side_by_side(calls, rounds=3, warmup=1)
+    assert "".join(made) == "ab" + "ababab"
+    assert {name: len(rounds) for name, rounds in seconds.items()} == {"a": 3, "b": 3}
+
+
+def test_a_section_replaces_itself_and_nothing_else(
+    measure: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    page = tmp_path / "results" / "benchmarks.md"
+    monkeypatch.setattr(measure, "PAGE", page)
+    for name in ("Training", "Scaling", "Scaling of rules"):
+        measure.write_section(name, f"first text of {name}\n\n### Below it\n\n| \\1 |")
+    before = page.read_bytes()
+    measure.write_section("Scaling", "first text of Scaling\n\n### Below it\n\n| \\1 |")
+    assert page.read_bytes() == before
+
+    measure.write_section("Scaling", "second text")
+    start, end = before.index(b"## Scaling\n"), before.index(b"## Scaling of rules\n")
+    after = page.read_bytes()
+    assert after.startswith(before[:start])
+    assert after.endswith(before[end:])
+    assert b"second text" in after
+    assert b"first text of Scaling\n" not in after
+    assert after.startswith(measure.TITLE.encode())
+
+
+# The models and batches that are measured
+
+
+@pytest.fixture
+def plain(load: Any) -> Any:
+    """A plain seq2seq whose words differ, whose greedy search misses the best, and whose beams overtake each other."""
+    torch.manual_seed(12)
+    model = load("plain_seq2seq").PlainSeq2Seq(vocab_size=5, embedding=4, hidden=6)
+    for parameter in model.parameters():
+        torch.nn.init.normal_(parameter)
+    torch.nn.init.zeros_(model.output.bias)
+    return model
+
+
+SOURCE, LENGTHS = torch.tensor([[4, 2, 3, 1], [3, 3, 0, 0], [1, 2, 2, 0]]), torch.tensor([4, 2, 3])
+
+
+def test_one_beam_of_the_plain_model_is_its_greedy_search(plain: Any) -> None:
+    greedy = plain.greedy(SOURCE, LENGTHS, steps=8, start=1)
+    assert greedy.unique().numel() > 2
+    assert torch.equal(plain.beam(SOURCE, LENGTHS, 8, 1, beams=1), torch.cat([torch.ones(3, 1).long(), greedy], dim=1))
+
+
+@torch.no_grad()
+def test_enough_beams_of_the_plain_model_find_the_best_words(plain: Any) -> None:
+    found = plain.beam(SOURCE, LENGTHS, 3, 1, beams=25)[:, 1:]
+    assert not torch.equal(found, plain.greedy(SOURCE, LENGTHS, 3, 1))
+    for row in range(len(SOURCE)):
+        source = SOURCE[row : row + 1], LENGTHS[row : row + 1]
+        labels = torch.tensor([*product(range(5), repeat=3)])
+        words = torch.cat([torch.ones(len(labels), 1).long(), labels[:, :-1]], dim=1)
+        losses = [float(plain(*source, *pair)) for pair in zip(words.split(1), labels.split(1), strict=True)]
+        assert found[row].tolist() == labels[losses.index(min(losses))].tolist()
+
+
+@pytest.mark.parametrize("real", [False, True])
+def test_rows_of_a_batch_have_the_lengths_they_say(load: Any, real: bool) -> None:
+    task = load("training").Task(
+        "tiny", source=30, target=9, vocab_size=20, embedding=3, hidden=5, batch=40, real=real
+    )
+    batch = load("training").make_batch(task)
+    assert torch.equal(batch["attention_mask"].sum(1), batch["lengths"])
+    assert torch.equal((batch["input_ids"] != 0).sum(1), batch["lengths"])
+    assert torch.equal(batch["attention_mask"], (torch.arange(30) < batch["lengths"][:, None]).long())
+    assert batch["lengths"].max() == 30
+    assert batch["lengths"].min() >= (10 if real else 30)
+    assert (batch["lengths"].unique().numel() > 1) == real
+    assert torch.equal(batch["words"][:, 1:], batch["labels"][:, :-1])
+    copied = (batch["labels"][:, ::2, None] == batch["input_ids"][:, None]).any(-1)
+    assert copied.all()

@@ -49,7 +49,7 @@ def fused_step(
 def _with_reads(sums: Tensor, attention: Tensor, rho: Tensor | None, memory: Memory, w: DecoderWeights) -> Tensor:
     """Adds what gates and readout take of c_t and of ζ_t: read where that stands ready, else as products."""
     if memory.reads is not None:
-        read_weights = attention if rho is None else torch.cat([attention, rho], dim=-1)
+        read_weights = attention if rho is None else torch.stack([attention, rho], dim=-1).flatten(1)
         taken = torch.baddbmm(by_source(sums, memory.reads), by_source(read_weights, memory.reads), memory.reads)
         return taken.flatten(0, 1)
     sums[:, : w.context.shape[0]].addmm_(read(attention, memory.hidden_states), w.context.t())

@@ -132,10 +132,10 @@ class CopyNetDecoder(GradientCheckpointingLayer):
         memory = memory._replace(weights=StepWeights(embedding, bias, recurrent, words))
         if hidden_states.shape[:2].numel() > to_come:
             return memory
-        width = len(bias)
-        taken = [recurrent.context, *([] if recurrent.selective is None else [recurrent.selective])]
-        reads = [nn.functional.linear(hidden_states, nn.functional.pad(w, (0, 0, 0, width - len(w)))) for w in taken]
-        return memory._replace(reads=torch.cat(reads, dim=1))
+        stacked = [weight for weight in (recurrent.context, recurrent.selective) if weight is not None]
+        weight = torch.cat([nn.functional.pad(part, (0, 0, 0, len(bias) - len(part))) for part in stacked])
+        reads = nn.functional.linear(hidden_states, weight).view(len(hidden_states), -1, len(bias))
+        return memory._replace(reads=reads)
 
     def _is_fused(self) -> bool:
         return self.config.use_fused and self.attention is not None and not torch.compiler.is_compiling()

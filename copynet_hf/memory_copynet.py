@@ -42,8 +42,8 @@ class Memory(NamedTuple):
     mask: (R, S) bool, false on padding.
     ids: (R, S) extended ids x_j.
     leaders: (R, S) the first position of each word, as `first_positions` gives it.
-    reads: (N, S, X) what gates and readout take of h_j as part of c_t; (N, 2S, X) with what they take of it as part of
-        ζ_t behind that. None where it does not pay.
+    reads: (N, S, X) what gates and readout take of h_j as part of c_t; (N, 2S, X) with a selective read, each followed
+        by what they take of h_j as part of ζ_t. None where it does not pay.
     weights: for `fused_step`; None where `CopyNetDecoder.step` is taken.
     """
 

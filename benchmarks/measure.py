@@ -35,8 +35,10 @@ def side_by_side(calls: Mapping[str, Callable[[], Any]], rounds: int, warmup: in
         for _ in range(warmup):
             call()
     seconds: dict[str, list[float]] = {name: [] for name in calls}
-    for _ in range(rounds):
-        for name, call in calls.items():
+    names = list(calls)
+    for first in range(rounds):
+        for name in (names[(first + place) % len(names)] for place in range(len(names))):  # none is always the first
+            call = calls[name]
             start = time.perf_counter()
             call()
             seconds[name].append(time.perf_counter() - start)

@@ -11,7 +11,9 @@ from torch import Tensor, nn
 
 
 class PlainSeq2Seq(nn.Module):
-    def __init__(self, vocab_size: int, embedding: int, hidden: int) -> None:
+    """With `narrow`, a tanh layer of `hidden` units stands before the vocabulary, as in CopyNet's readout."""
+
+    def __init__(self, vocab_size: int, embedding: int, hidden: int, narrow: bool = False) -> None:
         super().__init__()
         self.hidden = hidden
         self.embedding = nn.Embedding(vocab_size, embedding)
@@ -21,7 +23,10 @@ class PlainSeq2Seq(nn.Module):
         self.query = nn.Linear(hidden, hidden, bias=False)
         self.score = nn.Linear(hidden, 1, bias=False)
         self.cell = nn.GRUCell(embedding + 2 * hidden, hidden)
-        self.output = nn.Linear(hidden + 2 * hidden + embedding, vocab_size)
+        width = hidden + 2 * hidden + embedding
+        self.output: nn.Module = nn.Linear(width, vocab_size)
+        if narrow:
+            self.output = nn.Sequential(nn.Linear(width, hidden), nn.Tanh(), nn.Linear(hidden, vocab_size))
 
     def encode(self, source: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """(B, S) and (B) to states (B, S, 2H), keys (B, S, H), mask (B, S) and the first decoder state (B, H)."""

@@ -2,7 +2,7 @@
 
 Autograd multiplies out the gradient of every weight at every step and keeps a tape of small operations; here the
 loops keep what the gradient needs and no more (the decoder computes what is under its attention twice instead of
-keeping it), and each weight's gradient is one product over all steps, behind the loop. The readable forms, which the
+keeping it), and each matrix's gradient is one product over all steps, behind the loop. The readable forms, which the
 tests hold these to, are `gru_naive`, `CopyNetDecoder.step` and `vocabulary_terms`.
 
 Letters: r reset gate, z update gate, n candidate; h encoder states, s decoder states, a attention, ρ selective read,
@@ -157,7 +157,8 @@ class FusedDecoder(torch.autograd.Function):
         coverage = None if w.coverage is None else zeros(steps + 1, batch, length)
         features = torch.empty_like(keys)  # one for all steps: new memory would cost more than the sum
         states[0] = initial
-        for t, place in enumerate(_places(repeats, steps)):
+        ctx.places = _places(repeats, steps)
+        for t, place in enumerate(ctx.places):
             now = columns[t % columns.shape[0]]
             torch.addmm(w.state_bias, states[t], w.state.t(), out=now[:, : query + 3 * size])
             _attention_features(keys, now[:, :query], w, None if coverage is None else coverage[t], features)
@@ -178,7 +179,7 @@ class FusedDecoder(torch.autograd.Function):
             if dropped is not None:
                 torch.mul(undropped[t], dropped[t], out=readouts[t + 1])
         kept = (columns, states, attention, contexts, readouts, undropped, coverage)
-        ctx.save_for_backward(*kept, dropped, repeats, hidden_states, keys, copy_keys, *weights)
+        ctx.save_for_backward(*kept, dropped, hidden_states, keys, copy_keys, *weights)
         return readouts[1:], states[1:], attention
 
     @staticmethod
@@ -186,8 +187,8 @@ class FusedDecoder(torch.autograd.Function):
     def backward(ctx: Any, d_readouts: Tensor, d_states: Tensor, d_attention: Tensor) -> Any:
         saved = ctx.saved_tensors  # checkpointing gives them out once
         columns, states, attention, contexts, readouts, undropped, coverage = saved[:7]
-        dropped, repeats, hidden_states, keys, copy_keys = saved[7:12]
-        w = DecoderWeights(*saved[12:])
+        dropped, hidden_states, keys, copy_keys = saved[7:11]
+        w = DecoderWeights(*saved[11:])
         (steps, batch, size), query = undropped.shape, keys.shape[2]
 
         d_readouts = d_readouts.clone()  # what is read in the loop adds to it
@@ -200,7 +201,7 @@ class FusedDecoder(torch.autograd.Function):
         d_coverage = None if coverage is None else torch.zeros_like(coverage[0])
         d_coverage_weight = None if w.coverage is None else torch.zeros_like(w.coverage)
         features, carried = torch.empty_like(keys), torch.zeros_like(states[0])
-        for t, place in reversed(list(enumerate(_places(repeats, steps)))):
+        for t, place in reversed(list(enumerate(ctx.places))):
             d_readout = d_readouts[t] if dropped is None else d_readouts[t] * dropped[t]
             d_state = d_states[t] + carried
             if w.readout is None:
@@ -370,6 +371,7 @@ class FusedVocabularyTerms(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, scores: Tensor, columns: Tensor, reuse: bool) -> tuple[Tensor, Tensor]:
+        scores = scores.contiguous()
         pieces = zip(_pieces(scores, scores), _pieces(columns, scores), strict=True)
         terms = zip(*(vocabulary_terms(*piece) for piece in pieces), strict=True)
         chosen, log_sum = (torch.cat(term).view(columns.shape) for term in terms)
@@ -388,17 +390,19 @@ class FusedVocabularyTerms(torch.autograd.Function):
         scores, columns, log_sum = ctx.saved_tensors
         ctx.spent = ctx.reuse
         d_scores = scores if ctx.reuse else torch.empty_like(scores)
-        pieces = (_pieces(tensor, scores) for tensor in (d_scores, scores, log_sum, d_log_sum))
-        for d_piece, piece, normaliser, d_normaliser in zip(*pieces, strict=True):
-            shares = torch.sub(piece.to(normaliser.dtype), normaliser[:, None]).exp_()
-            d_piece.copy_(shares.mul_(d_normaliser[:, None]))
-        return d_scores.scatter_add_(-1, columns[..., None], d_chosen[..., None].to(d_scores.dtype)), None, None
+        tensors = (d_scores, scores, columns, log_sum, d_chosen, d_log_sum)
+        pieces = zip(*(_pieces(tensor, scores) for tensor in tensors), strict=True)
+        for d_piece, piece, words, normaliser, d_word, d_normaliser in pieces:
+            shares = torch.sub(piece.to(normaliser.dtype), normaliser[:, None]).exp_().mul_(d_normaliser[:, None])
+            d_piece.copy_(shares.scatter_add_(-1, words[:, None], d_word[:, None]))
+        return d_scores, None, None
 
 
 _PIECE = 2**18
-"""Scores to a piece, so that it and what is computed of it stay in a core's cache."""
+"""Scores to a piece, so that it and what is computed of it stay in a core's cache; 64 times as many elsewhere."""
 
 
 def _pieces(tensor: Tensor, scores: Tensor) -> tuple[Tensor, ...]:
     """`tensor`, one row for each row of scores (B, T, V), split along those rows."""
-    return tensor.flatten(0, 1).split(max(1, _PIECE // scores.shape[-1]))
+    at_once = _PIECE if scores.is_cpu else 64 * _PIECE
+    return tensor.flatten(0, 1).split(max(1, at_once // scores.shape[-1]))

@@ -27,7 +27,7 @@ def fused_step(
     (rows, size), query = state.hidden.shape, keys.shape[2]
     columns = sums.new_empty(rows, query + 4 * size)
     torch.addmm(weights.state_bias, state.hidden, weights.state.t(), out=columns[:, : query + 3 * size])
-    attention = masked_softmax(_energies(keys, columns[:, :query], weights, state.coverage), memory.mask)
+    attention = masked_softmax(_energies(memory, columns[:, :query], weights, state.coverage), memory.mask)
 
     rho = None
     if weights.selective is not None and state.copy_scores is not None:
@@ -62,20 +62,37 @@ def _with_reads(sums: Tensor, attention: Tensor, rho: Tensor | None, memory: Mem
 
 _PIECE = 2**18
 """Attention features that a thread computes at a time, so that they stay in its cache."""
+LARGEST_EXPONENT = 87.0
+"""e to it and to its negative are the last that float32 holds; what is added up in the attention is cut off there."""
 
 
-def _energies(keys: Tensor, query: Tensor, w: DecoderWeights, coverage: Tensor | None) -> Tensor:
-    """2v·σ(2 (U h_j + W s_{t-1} + w_cov cov_tj)) of Eq. 3, see `CopyNetAttention`: (R, S)."""
-    sources, length, _ = keys.shape
-    query = by_source(query.contiguous(), keys)
-    energies = keys.new_empty(sources, query.shape[1], length)
+def key_factors(keys: Tensor) -> Tensor:
+    """e^(−2U h_j) from 2U h_j; see `_energies`."""
+    return keys.clamp(-LARGEST_EXPONENT, LARGEST_EXPONENT).neg_().exp_()
+
+
+def _energies(memory: Memory, query: Tensor, w: DecoderWeights, coverage: Tensor | None) -> Tensor:
+    """2v·σ(2 (U h_j + W s_{t-1} + w_cov cov_tj)) of Eq. 3, see `CopyNetAttention`: (R, S).
+
+    Without coverage σ is taken as 1 / (1 + e^(−2U h_j) e^(−2W s_{t-1})), which needs no exponential at each position.
+    """
+    keys, factors = memory.attention_keys, memory.key_factors
+    assert keys is not None
+    query = by_source(query if factors is None else key_factors(query), keys)
+    energies = keys.new_empty(len(keys), query.shape[1], keys.shape[1])
     covered = None if coverage is None else by_source(coverage, keys)
-    at_once = min(sources, max(1, _PIECE * torch.get_num_threads() // (query.shape[1] * keys[0].numel())))
+    at_once = len(keys)
+    if keys.is_cpu:
+        at_once = min(at_once, max(1, _PIECE * torch.get_num_threads() // (query.shape[1] * keys[0].numel())))
     buffer = keys.new_empty(at_once, query.shape[1], *keys.shape[1:])
-    for first in range(0, sources, at_once):
-        piece = slice(first, first + at_once)
-        features = torch.add(keys[piece, None], query[piece, :, None], out=buffer[: min(at_once, sources - first)])
-        if covered is not None and w.coverage is not None:
-            features.addcmul_(covered[piece, ..., None], w.coverage)
-        torch.matmul(features.sigmoid_(), w.score, out=energies[piece])
+    for first in range(0, len(keys), at_once):
+        piece, features = slice(first, first + at_once), buffer[: len(keys) - first]
+        if factors is not None:
+            torch.mul(factors[piece, None], query[piece, :, None], out=features).add_(1).reciprocal_()
+        else:
+            torch.add(keys[piece, None], query[piece, :, None], out=features)
+            if covered is not None and w.coverage is not None:
+                features.addcmul_(covered[piece, ..., None], w.coverage)
+            features.sigmoid_()
+        torch.matmul(features, w.score, out=energies[piece])
     return energies.flatten(0, 1)

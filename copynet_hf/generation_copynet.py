@@ -148,13 +148,15 @@ class ExtendedVocabularyLogitsProcessor(LogitsProcessor):
         sources, width = source_ids.shape[0], vocab_size + max_source_oov
         owned = torch.zeros(sources, width, dtype=torch.bool, device=source_ids.device)
         owned.scatter_(1, source_ids.masked_fill(~source_mask, 0), True)
-        self.forbidden = ~owned
-        self.forbidden[:, :vocab_size] = False
-        self.forbidden[:, forbidden_ids] = True
+        self.unowned_slots = ~owned[:, vocab_size:]
+        self.vocab_size, self.forbidden_ids = vocab_size, forbidden_ids
 
     def __call__(self, input_ids: Tensor, scores: Tensor) -> Tensor:
-        by_source = scores.view(self.forbidden.shape[0], -1, scores.shape[-1])
-        return by_source.masked_fill(self.forbidden[:, None, :], float("-inf")).view(scores.shape)
+        scores = scores.clone()
+        scores[:, self.forbidden_ids] = float("-inf")
+        rows = scores.shape[0] // self.unowned_slots.shape[0]
+        scores[:, self.vocab_size :].masked_fill_(self.unowned_slots.repeat_interleave(rows, dim=0), float("-inf"))
+        return scores
 
 
 @dataclass

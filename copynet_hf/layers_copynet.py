@@ -18,7 +18,7 @@ from transformers.modeling_layers import GradientCheckpointingLayer
 from .configuration_copynet import CopyNetConfig
 from .copy_distribution import copy_scores, first_positions, masked_softmax, selective_read_weights
 from .fused_copynet import DecoderWeights, FusedDecoder, FusedGRU, gru_naive
-from .fused_step_copynet import fused_step
+from .fused_step_copynet import fused_step, key_factors
 from .memory_copynet import DecoderState, DecoderSteps, Memory, StepWeights, by_source, combined, read
 
 
@@ -109,6 +109,8 @@ class CopyNetDecoder(GradientCheckpointingLayer):
         """
         keys = None if self.attention is None else 2 * self.attention.key_proj(hidden_states)
         copy_keys = None if self.copy_proj is None else torch.tanh(self.copy_proj(hidden_states))
+        if keys is not None:  # autocast may have begun behind the encoder
+            hidden_states = hidden_states.to(keys.dtype)
         final_state, mask, ids = (x.repeat_interleave(rows // ids.shape[0], dim=0) for x in (final_state, mask, ids))
         return Memory(hidden_states, keys, copy_keys, final_state, mask, ids)
 
@@ -121,15 +123,17 @@ class CopyNetDecoder(GradientCheckpointingLayer):
         if self.config.copies:
             width = self.config.extended_vocab_size
             memory = memory._replace(leaders=first_positions(memory.ids, memory.mask, width))
-        if not self._is_fused() or torch.is_grad_enabled() or self.training:
+        if not self._searches(memory):
             return memory
         weights, hidden_states = self._step_weights(), memory.hidden_states
         embedding, bias = (weights[name].to(hidden_states.dtype) for name in ("embedding", "bias"))
         recurrent, words = self._loop_weights(weights, hidden_states.dtype), None
         to_come = _EXPECTED_WORDS * memory.ids.shape[0]
-        if len(embed_tokens) <= to_come:
+        if len(embed_tokens) <= to_come and embed_tokens.device == bias.device:
             words = nn.functional.linear(embed_tokens.to(bias.dtype), embedding, bias)
         memory = memory._replace(weights=StepWeights(embedding, bias, recurrent, words))
+        if recurrent.coverage is None and memory.attention_keys is not None and bias.dtype != torch.float16:
+            memory = memory._replace(key_factors=key_factors(memory.attention_keys))
         if hidden_states.shape[:2].numel() > to_come:
             return memory
         stacked = [weight for weight in (recurrent.context, recurrent.selective) if weight is not None]
@@ -137,14 +141,28 @@ class CopyNetDecoder(GradientCheckpointingLayer):
         reads = nn.functional.linear(hidden_states, weight).view(len(hidden_states), -1, len(bias))
         return memory._replace(reads=reads)
 
-    def _is_fused(self) -> bool:
-        return self.config.use_fused and self.attention is not None and not torch.compiler.is_compiling()
+    def _is_fused(self, memory: Memory) -> bool:
+        """Whether the weights may be read past their modules: not where those were replaced (by adapters, quantised
+        ones) or are kept elsewhere (offloaded)."""
+        if not self.config.use_fused or self.attention is None or torch.compiler.is_compiling():
+            return False
+        modules = [self.cell, self.attention.query_proj, self.attention.score_proj, self.attention.coverage_proj]
+        return all(
+            type(module) in (nn.Linear, nn.GRUCell) and next(module.parameters()).device == memory.mask.device
+            for module in (*modules, self.readout_proj)
+            if module is not None
+        )
+
+    def _searches(self, memory: Memory) -> bool:
+        """Whether steps can be taken by `fused_step`, which knows neither gradients nor dropout."""
+        return self._is_fused(memory) and not torch.is_grad_enabled() and not self.dropout.training
 
     def initial_state(self, memory: Memory) -> DecoderState:
         """s_0 = tanh(W [last forward state; last backward state]); nothing copied, nothing attended yet."""
-        zeros = memory.final_state.new_zeros(memory.mask.shape)
+        hidden = torch.tanh(self.init_proj(memory.final_state))
+        zeros = hidden.new_zeros(memory.mask.shape)
         return DecoderState(
-            hidden=torch.tanh(self.init_proj(memory.final_state)),
+            hidden=hidden,
             copy_scores=zeros if self.config.copies else None,
             coverage=zeros if self.config.use_coverage else None,
         )
@@ -165,11 +183,11 @@ class CopyNetDecoder(GradientCheckpointingLayer):
         words: (B, T) ids below V that the embeddings are of, for a memory that knows what is taken of each.
         """
         one_row_each = memory.hidden_states.shape[0] == embeddings.shape[0]
-        if self._is_fused() and one_row_each and state is None and keep is None:
+        if one_row_each and self._is_fused(memory) and state is None and keep is None:
             return self._fused(embeddings, matches, memory)
         state = self.initial_state(memory) if state is None else state
         step: Any = self.step
-        if memory.weights is not None:
+        if memory.weights is not None and self._searches(memory):
             step, embeddings = fused_step, _word_inputs(memory.weights, embeddings, words)
         readouts: list[Tensor] = []
         states: list[DecoderState] = []
@@ -196,7 +214,7 @@ class CopyNetDecoder(GradientCheckpointingLayer):
             repeats = matches & (times > 1)
             inputs = _with_reads_of_one_place(inputs, matches & (times == 1), memory, weights["selective_read"])
         dropped = None
-        if self.training and self.dropout.p:
+        if self.dropout.training and self.dropout.p:
             dropped = self.dropout(inputs.new_ones(*inputs.shape[:2], self.config.hidden_size))
         readout, hidden, attention = FusedDecoder.apply(
             inputs,

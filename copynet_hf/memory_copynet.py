@@ -32,7 +32,7 @@ class StepWeights(NamedTuple):
 class Memory(NamedTuple):
     """The source as every decoding step reads it (M of the paper), computed once for all steps.
 
-    What is wide is kept once for each source, what is narrow for each row. The last three are made for searches alone
+    What is wide is kept once for each source, what is narrow for each row. The last four are made for searches alone
     (`CopyNetDecoder.prepared`).
 
     hidden_states: (N, S, D) h_j.
@@ -42,6 +42,7 @@ class Memory(NamedTuple):
     mask: (R, S) bool, false on padding.
     ids: (R, S) extended ids x_j.
     leaders: (R, S) the first position of each word, as `first_positions` gives it.
+    key_factors: (N, S, A) e^(−2U h_j); None where the attention takes the keys.
     reads: (N, S, X) what gates and readout take of h_j as part of c_t; (N, 2S, X) with a selective read, each followed
         by what they take of h_j as part of ζ_t. None where it does not pay.
     weights: for `fused_step`; None where `CopyNetDecoder.step` is taken.
@@ -54,6 +55,7 @@ class Memory(NamedTuple):
     mask: Tensor
     ids: Tensor
     leaders: Tensor | None = None
+    key_factors: Tensor | None = None
     reads: Tensor | None = None
     weights: StepWeights | None = None
 

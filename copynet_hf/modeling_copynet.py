@@ -8,7 +8,6 @@ E embedding_size, H hidden_size, D = 2 · encoder_hidden_size, A attention_size,
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import torch
@@ -274,11 +273,13 @@ class CopyNetModel(CopyNetPreTrainedModel):
         cache = self._checked_cache(past_key_values, _asked(use_cache, config.use_cache) and not self.training)
         memory, state = self._start(encoder_outputs, cache, decoder_input_ids.shape[0])
         words = own_targets(decoder_input_ids, memory.ids, memory.mask, config.vocab_size, config.unk_token_id)
-        embedded = fold_ids(words, config.vocab_size, config.unk_token_id)
-        embeddings = self.dropout(self.encoder.embed_tokens(embedded))
+        known = fold_ids(words, config.vocab_size, config.unk_token_id)
+        embeddings = self.dropout(self.encoder.embed_tokens(known))
         keep = None if decoder_attention_mask is None else decoder_attention_mask[:, -words.shape[1] :].bool()
         matches = target_matches(words, memory.ids, memory.mask)
-        steps = DecoderSteps(*self.decoder(embeddings, matches, memory, state, keep, embedded))
+        steps = DecoderSteps(
+            *self.decoder(embeddings, matches, memory, state, keep, None if self.dropout.training else known)
+        )
         if cache is not None:
             cache.layer.record(steps.states, memory)
 
@@ -326,11 +327,9 @@ class CopyNetModel(CopyNetPreTrainedModel):
             encoder_outputs.source_ids,
             rows,
         )
-        return (
-            (memory, None)
-            if cache is None
-            else (self.decoder.prepared(memory, self.encoder.embed_tokens.weight), self.decoder.initial_state(memory))
-        )
+        if cache is None:
+            return memory, None
+        return self.decoder.prepared(memory, self.encoder.embed_tokens.weight), self.decoder.initial_state(memory)
 
 
 class CopyNetForConditionalGeneration(CopyNetPreTrainedModel, CopyNetGenerationMixin):
@@ -405,8 +404,9 @@ class CopyNetForConditionalGeneration(CopyNetPreTrainedModel, CopyNetGenerationM
                 `decoder_input_ids` follow from the labels when left out.
             num_items_in_batch: what the summed loss is divided by; None: the number of targets. The Trainer passes
                 the number over all accumulated batches.
-            skip_logits: leaves out `logits`, `copy_probs` and `copy_mass`, which the loss does not need. None: in
-                training where `num_items_in_batch` is given, as by the Trainer, which wants the loss alone.
+            skip_logits: leaves out `logits`, `copy_probs` and `copy_mass`, which the loss does not need, and lets the
+                backward write over the scores, so that there can be only one. None: in training where
+                `num_items_in_batch` is given, as by the Trainer, which wants the loss alone.
             The others: see `CopyNetModel.forward`.
         """
         if labels is not None:
@@ -433,7 +433,8 @@ class CopyNetForConditionalGeneration(CopyNetPreTrainedModel, CopyNetGenerationM
         log_probs, copy_probs = (None, None) if skip_logits else self.mixture(generate_scores, output)
         loss = None
         if labels is not None:
-            loss = self.loss(generate_scores, output, labels, num_items_in_batch, reuse_scores=skip_logits)
+            unseen = skip_logits and not self.lm_head._forward_hooks  # which might hold the scores
+            loss = self.loss(generate_scores, output, labels, num_items_in_batch, reuse_scores=unseen)
         result = CopyNetSeq2SeqLMOutput(
             loss=loss,
             logits=log_probs,
@@ -473,7 +474,7 @@ class CopyNetForConditionalGeneration(CopyNetPreTrainedModel, CopyNetGenerationM
         With `reuse_scores` the backward may write over `generate_scores`.
         """
         fused = self.config.use_fused and not torch.compiler.is_compiling()
-        terms = partial(_fused_vocabulary_terms, reuse=reuse_scores) if fused else None
+        terms = (lambda scores, words: FusedVocabularyTerms.apply(scores, words, reuse_scores)) if fused else None
         source = (output.source_ids, output.source_mask)
         is_target = labels != -100
         targets = labels.masked_fill(~is_target, self.config.pad_token_id)
@@ -485,10 +486,6 @@ class CopyNetForConditionalGeneration(CopyNetPreTrainedModel, CopyNetGenerationM
             log_probs = copynet_log_likelihood(generate_scores, output.copy_scores, targets, *source, terms)
         total = -(log_probs * is_target).sum()
         return total / (is_target.sum().clamp(min=1) if num_items_in_batch is None else num_items_in_batch)
-
-
-def _fused_vocabulary_terms(generate_scores: Tensor, words: Tensor, reuse: bool) -> tuple[Tensor, Tensor]:
-    return FusedVocabularyTerms.apply(generate_scores, words, reuse)  # it takes no names
 
 
 def check_not_negative(name: str, ids: Tensor) -> None:

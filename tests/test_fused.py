@@ -6,13 +6,17 @@ import math
 
 import pytest
 import torch
-from helpers import SOURCES, TARGETS, VARIANTS, padded, tiny_model
+from helpers import SOURCES, TARGETS, padded, tiny_model
+from helpers import VARIANTS as ALL_VARIANTS
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from copynet_hf import fused_step_copynet, layers_copynet
 from copynet_hf.copy_distribution import vocabulary_terms
 from copynet_hf.fused_copynet import DecoderWeights, FusedDecoder, FusedGRU, FusedVocabularyTerms, gru_naive
+
+# and one whose readout leaves out ζ, which the gates take
+VARIANTS = {**ALL_VARIANTS, "context_and_embedding": {"readout": ["state", "context", "embedding"]}}
 
 
 def inputs(directions, steps, batch, size, dtype):
@@ -146,7 +150,7 @@ class Allocations(TorchDispatchMode):
 
     def __init__(self, size):
         super().__init__()
-        self.size, self.storages = size, set()
+        self.size, self.made = size, []
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
         known = {x.untyped_storage().data_ptr() for x in tree_leaves((args, kwargs)) if isinstance(x, torch.Tensor)}
@@ -154,7 +158,7 @@ class Allocations(TorchDispatchMode):
         for x in tree_leaves(result):
             new = isinstance(x, torch.Tensor) and x.untyped_storage().data_ptr() not in known
             if new and x.untyped_storage().nbytes() >= self.size * x.element_size():
-                self.storages.add(str(func))
+                self.made.append(str(func))
         return result
 
 
@@ -164,7 +168,7 @@ def test_in_training_the_scores_are_the_only_tensor_of_their_size():
     ids = torch.randint(5, 2000, (16, 30))
     with Allocations(16 * 30 * 2000) as allocations:
         model(input_ids=ids, labels=ids, num_items_in_batch=480).loss.backward()
-    assert len(allocations.storages) == 1, allocations.storages  # the product with the vocabulary's weights
+    assert len(allocations.made) == 1, allocations.made  # the product with the vocabulary's weights
 
 
 def test_a_second_backward_needs_scores_that_were_kept():
@@ -248,12 +252,15 @@ def test_what_a_search_computes_ahead(words_ahead, monkeypatch):
     assert memory.weights is None  # a gradient is wanted: the steps are the readable ones
 
 
-def test_attention_in_pieces_is_the_attention(monkeypatch):
+@pytest.mark.parametrize("use_coverage", [False, True])
+@pytest.mark.parametrize("sources_at_once", [1, 3])
+def test_attention_in_pieces_is_the_attention(sources_at_once, use_coverage, monkeypatch):
     source = padded(SOURCES, 0)
-    model = tiny_model(use_coverage=True, scale=1.0).double()
+    model = tiny_model(use_coverage=use_coverage, scale=1.0).double()
     kwargs = {"num_beams": 3, "max_new_tokens": 5, "output_logits": True, "return_dict_in_generate": True}
     whole = model.generate(source, **kwargs)
-    monkeypatch.setattr(fused_step_copynet, "_PIECE", 1)
+    size = sources_at_once * 3 * source.shape[1] * model.config.attention_size // torch.get_num_threads()
+    monkeypatch.setattr(fused_step_copynet, "_PIECE", size)
     pieces = model.generate(source, **kwargs)
     assert all(torch.allclose(a, b) for a, b in zip(whole.logits, pieces.logits, strict=True))
 
@@ -267,3 +274,118 @@ def test_autocast_trains_and_searches(changes):
         words = model.eval().generate(source, num_beams=3, max_new_tokens=4)
     assert all(torch.isfinite(p.grad).all() for p in model.parameters() if p.grad is not None)
     assert words.shape[0] == len(SOURCES)
+
+
+@pytest.mark.parametrize("changes", VARIANTS.values(), ids=VARIANTS)
+def test_autocast_may_begin_behind_the_encoder(changes):
+    """As in a Trainer that trains in bf16 and generates: it patches the model's forward alone."""
+    source = padded(SOURCES, 0)
+    model = tiny_model(scale=1.0, **changes)
+    with torch.no_grad():
+        encoded = model.get_encoder()(source)
+        for beams in (1, 3):
+            expected = model.generate(source, encoder_outputs=encoded, num_beams=beams, max_new_tokens=3)
+            with torch.autocast("cpu", dtype=torch.bfloat16):
+                words = model.generate(source, encoder_outputs=encoded, num_beams=beams, max_new_tokens=3)
+                model(encoder_outputs=encoded, decoder_input_ids=words)
+            assert words.shape[0] == expected.shape[0]
+
+
+def test_a_cache_of_a_search_can_be_continued_with_gradients():
+    source, words = padded(SOURCES, 0), torch.ones(len(SOURCES), 2, dtype=torch.long)
+    gradients = []
+    for use_fused in (False, True):
+        model = tiny_model(use_fused=use_fused, scale=1.0).double()
+        with torch.no_grad():
+            cache = model(input_ids=source, decoder_input_ids=words, use_cache=True).past_key_values
+        encoded = model.get_encoder()(source)
+        output = model(encoder_outputs=encoded, decoder_input_ids=words, past_key_values=cache)
+        output.logits.exp().pow(2).sum().backward()
+        gradients.append({name: p.grad for name, p in model.named_parameters() if p.grad is not None})
+    readable, fused = gradients
+    assert "model.decoder.cell.weight_hh" in readable
+    assert readable.keys() == fused.keys()
+    assert all(torch.allclose(readable[name], fused[name], rtol=0, atol=1e-12) for name in readable)
+
+
+class Doubled(torch.nn.Linear):
+    """A module in place of another, as adapters and quantisation put them: its weight alone is not what it does."""
+
+    def forward(self, inputs):
+        return 2 * super().forward(inputs)
+
+
+@pytest.mark.parametrize("name", ["attention.query_proj", "readout_proj"])
+def test_a_replaced_module_does_its_own_work(name):
+    source, labels = padded(SOURCES, 0), padded(TARGETS, -100)
+    losses, words = [], []
+    for use_fused in (False, True):
+        model = tiny_model(use_fused=use_fused, scale=1.0).double()
+        replaced = model.model.decoder.get_submodule(name)
+        replaced.__class__ = Doubled
+        losses.append(model(input_ids=source, labels=labels).loss)
+        words.append(model.generate(source, num_beams=2, max_new_tokens=5))
+    assert torch.allclose(*losses, rtol=1e-12)
+    assert torch.equal(*words)
+
+
+def test_dropout_can_act_in_a_search():
+    model = tiny_model(scale=1.0).eval()
+    for module in model.modules():
+        if isinstance(module, torch.nn.Dropout):
+            module.p = 0.5
+            module.train()
+    torch.manual_seed(0)
+    kwargs = {"max_new_tokens": 1, "output_logits": True, "return_dict_in_generate": True}
+    logits = [model.generate(padded(SOURCES, 0), **kwargs).logits[0] for _ in range(2)]
+    assert not torch.allclose(*logits)
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_a_likely_words_gradient_survives_half_precision(dtype):
+    scores = torch.zeros(1, 1, 100, dtype=dtype)
+    scores[..., 3] = 11.5  # p = 0.999
+    words = torch.full((1, 1), 3)
+    gradients = []
+    for function in (vocabulary_terms, lambda s, w: FusedVocabularyTerms.apply(s, w, False)):
+        leaf = scores.clone().requires_grad_()
+        chosen, log_sum = function(leaf, words)
+        (log_sum - chosen).sum().backward()
+        gradients.append(leaf.grad.float())
+    readable, fused = gradients
+    assert readable[..., 3].item() < -1e-4
+    assert torch.allclose(readable, fused, rtol=2e-2, atol=1e-8)
+
+
+@pytest.mark.parametrize("reuse", [False, True])
+def test_scores_may_lie_in_any_order(reuse):
+    torch.manual_seed(0)
+    leaf = torch.randn(4, 3, 50, dtype=torch.float64, requires_grad=True)
+    words = torch.randint(50, (3, 4))
+    gradients = []
+    for function in (vocabulary_terms, lambda s, w: FusedVocabularyTerms.apply(s, w, reuse)):
+        chosen, log_sum = function((leaf * 1).transpose(0, 1), words)
+        gradients += torch.autograd.grad((log_sum.pow(2) - chosen).sum(), leaf)
+    assert torch.allclose(*gradients, rtol=1e-12, atol=1e-14)
+
+
+def test_a_hook_of_the_vocabularys_layer_keeps_what_it_saw():
+    model, seen = tiny_model().train(), []
+    model.lm_head.register_forward_hook(lambda module, inputs, output: seen.extend((output, output.detach().clone())))
+    ids = padded(SOURCES, 0)
+    model(input_ids=ids, labels=ids, num_items_in_batch=4).loss.backward()
+    assert torch.equal(*seen)
+
+
+def test_the_rows_of_a_prepared_memory_can_be_chosen():
+    source, start = padded(SOURCES, 0), torch.ones(len(SOURCES), 1, dtype=torch.long)
+    model, rows = tiny_model(scale=1.0).double(), torch.tensor([2, 0, 2])
+    with torch.no_grad():
+        cache = model(input_ids=source, decoder_input_ids=start, use_cache=True).past_key_values
+        assert cache.layer.memory.reads is not None
+        cache.batch_select_indices(rows)
+        encoded = model.get_encoder()(source[rows])
+        chosen = model(encoder_outputs=encoded, decoder_input_ids=start[rows], past_key_values=cache).logits
+        twice = torch.cat([start, start], dim=1)[rows]
+        expected = model(encoder_outputs=encoded, decoder_input_ids=twice).logits[:, 1:]
+    assert torch.allclose(chosen, expected, rtol=0, atol=1e-12)

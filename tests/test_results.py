@@ -29,3 +29,30 @@ def test_copynet_is_above_the_lstm_that_was_published_on_the_same_pairs():
     assert (scores["rouge1"], scores["rouge2"], scores["rougeL"]) > (13.46, 4.12, 11.20)
     assert scores["rouge2"] > 4.12
     assert scores["rougeL"] > 11.20
+
+
+BENCHMARKS = (ROOT / "results" / "benchmarks.md").read_text(encoding="utf-8")
+SPEED = {
+    "Training": ("task", "threads", "CopyNet / plain", "bf16 / plain"),
+    "Generation": ("search", "threads", "CopyNet / plain"),
+}
+
+
+def table_rows(text: str, columns: tuple[str, ...]) -> list[str]:
+    """The rows of the first table that has these columns, cut down to them."""
+    tables = [[line.strip("| ").split(" | ") for line in part.splitlines()] for part in tables_of(text)]
+    header, _, *rows = next(rows for rows in tables if set(columns) <= set(rows[0]))
+    return [" | ".join(row[header.index(name)] for name in columns) for row in rows]
+
+
+def tables_of(text: str) -> list[str]:
+    return [part for part in text.split("\n\n") if part.startswith("| ")]
+
+
+@pytest.mark.parametrize("section", SPEED)
+def test_speeds_stand_in_the_readme_as_measured(section):
+    measured = table_rows(BENCHMARKS.split(f"\n## {section}\n")[1].split("\n## ")[0], SPEED[section])
+    readme = [line.strip("| ") for line in README.split("\n## Speed\n")[1].split("\n## ")[0].splitlines()]
+    assert len(measured) >= 4
+    for row in measured:
+        assert row in readme

@@ -1,5 +1,11 @@
 """Text to words and back: nothing is lost, and a word is one string wherever it stands."""
 
+import json
+import sys
+from collections.abc import Callable, Iterator
+from itertools import islice
+from pathlib import Path
+
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
@@ -113,6 +119,7 @@ def test_an_unknown_segmenter_is_refused_with_the_known_names() -> None:
 def test_without_jieba_the_error_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(segmentation_copynet, "jieba", None)
     segmentation_copynet._jieba_tokenizer.cache_clear()
+    segmentation_copynet._jieba_split.cache_clear()
     with pytest.raises(ImportError, match="pip install jieba"):
         SEGMENTERS["jieba"].split("文字")
     assert SEGMENTERS["jieba"].join(["文", "字"]) == "文字"  # decoding needs no dictionary
@@ -129,3 +136,82 @@ def test_words_added_to_the_global_jieba_change_nothing() -> None:
         assert SEGMENTERS["jieba"].split(text) == before
     finally:
         jieba.del_word("子发文直")
+
+
+# ---- jieba's words by way of rjieba
+
+Split = Callable[[str], list[str]]
+
+
+@pytest.fixture(scope="module")
+def ways() -> tuple[Split, Split]:
+    """Cutting with rjieba's help, and jieba's own cutting."""
+    pytest.importorskip("rjieba")
+    split = segmentation_copynet._jieba_split()
+    alone = segmentation_copynet._jieba_tokenizer().lcut
+    if split == alone:
+        pytest.skip("jieba or rjieba is not of the version that was compared")
+    return split, alone
+
+
+@pytest.mark.parametrize("text", ["F-22猛禽", "wap.bank.com.cn", "13年1-6月", "3.1.4", "鿖鿖鿖", "㐀㐁", "𠀀𠀁"])
+def test_words_that_rjieba_would_cut_otherwise_are_those_of_jieba(text: str, ways: tuple[Split, Split]) -> None:
+    import rjieba
+
+    split, alone = ways
+    assert split(text) == alone(text) != rjieba.cut(text)
+
+
+# Names, numbers and rare words, whose characters are left to the hidden Markov model, between punctuation.
+CHINESE = st.text(
+    alphabet="的一中国人民大学方舟子爱碧丽俞灏明魃魈龘二〇aZ1.-_%+#& \r\n\t\0，。《é😀γ线𠀀豈\ud800", max_size=25
+)
+
+
+@settings(deadline=None, max_examples=1000)
+@given(text=st.one_of(CHINESE, st.text()))
+@example(text="")
+@example(text="a\r\nb\n\r c++和AT&T，γ射线3.14%")
+def test_rjieba_changes_no_word_of_any_text(text: str, ways: tuple[Split, Split]) -> None:
+    split, alone = ways
+    assert split(text) == alone(text)
+
+
+def test_rjieba_changes_no_word_of_lcsts(ways: tuple[Split, Split], data_dir: Path) -> None:
+    split, alone = ways
+    with (data_dir / "lcsts" / "train.jsonl").open(encoding="utf-8") as lines:
+        rows = [json.loads(line) for line in islice(lines, 3000)]
+    texts = [row[column] for row in rows for column in ("text", "summary")]
+    assert [split(text) for text in texts] == [alone(text) for text in texts]
+
+
+def test_a_line_that_the_dictionary_repeats_counts_twice_as_in_jieba(tmp_path: Path) -> None:
+    import jieba
+
+    rjieba = pytest.importorskip("rjieba")
+    file = tmp_path / "dict.txt"
+    file.write_text("甲 100 n\n乙 100 n\n甲乙 6 n\n丙 900 n\n丙 900 n\n", encoding="utf-8")
+    tokenizer = jieba.Tokenizer(str(file))
+    tokenizer.tmp_dir = str(tmp_path)  # where it keeps what it read
+    # Of fewer words in all, 甲 and 乙 side by side would be the likelier ones.
+    assert segmentation_copynet._FastJieba(tokenizer, rjieba.Jieba.empty()).split("甲乙") == ["甲乙"]
+    assert tokenizer.lcut("甲乙") == ["甲乙"]
+
+
+@pytest.fixture
+def _afresh() -> Iterator[None]:
+    """The way of cutting is chosen anew in the test, and after it."""
+    segmentation_copynet._jieba_split.cache_clear()
+    yield
+    segmentation_copynet._jieba_split.cache_clear()
+
+
+@pytest.mark.usefixtures("_afresh")
+@pytest.mark.parametrize("missing", ["rjieba", "the version compared"])
+def test_without_rjieba_as_it_was_compared_jieba_works_alone(missing: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    if missing == "rjieba":
+        monkeypatch.setitem(sys.modules, "rjieba", None)
+    else:
+        monkeypatch.setitem(segmentation_copynet._COMPARED, "jieba", "0.0")
+    assert segmentation_copynet._jieba_split() == segmentation_copynet._jieba_tokenizer().lcut
+    assert SEGMENTERS["jieba"].split("中国F-22") == ["中国", "F", "-", "22"]

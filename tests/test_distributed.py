@@ -1,0 +1,91 @@
+"""Two processes that share the pairs of each step learn what one process learns from them all."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from copynet_hf.cli import main
+
+BATCH, STEPS = 4, 10
+SIZES = {"embedding_size": 8, "hidden_size": 12, "encoder_hidden_size": 6, "attention_size": 8, "dropout": 0}
+ARGUMENTS = {
+    **SIZES,
+    "segmenter": "whitespace",
+    "min_frequency": 3,
+    "max_steps": STEPS,
+    "train_sampling_strategy": "sequential",
+    # Adam divides a gradient by its size and would hide that it is, say, half as large as it should be.
+    "optim": "sgd",
+    "learning_rate": 1,
+    "warmup_steps": 0,
+    "save_strategy": "no",
+    "use_cpu": True,
+    "threads": 1,
+}
+
+
+# The command, in a process that ends at once: of two that shut their interpreters down, gloo's threads abort one now
+# and then (pytorch/pytorch#179291), and torchrun then stops the other one.
+PROCESS = """
+import os, sys
+from copynet_hf.cli import main
+code = main()
+sys.stdout.flush(), sys.stderr.flush()
+os._exit(code)
+"""
+
+
+@pytest.fixture
+def train_file(tmp_path: Path) -> Path:
+    """Batches by turns of short and of long rows, some of whose words are unseen: a process has one sort only."""
+    rows = []
+    for row in range(2 * BATCH * STEPS):
+        length = 1 + row % 3 if row // BATCH % 2 else 9 + row % 7
+        words = [f"new{row}" if place % 4 == 3 else f"w{(7 * row + place) % 20}" for place in range(length)]
+        rows.append({"text": " ".join(words), "summary": " ".join(words[: 1 + 2 * length // 3])})
+    file = tmp_path / "train.jsonl"
+    file.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    return file
+
+
+def command(train_file: Path, folder: Path, batch: int) -> list[str]:
+    said = {"train_file": train_file, "output_dir": folder, "per_device_train_batch_size": batch} | ARGUMENTS
+    return ["train", *(f"--{name}={value}" for name, value in said.items())]
+
+
+def trained(folder: Path) -> tuple[dict[str, torch.Tensor], float]:
+    """The weights, and how often the pairs were seen."""
+    figures = json.loads((folder / "all_results.json").read_text())
+    return load_file(folder / "model.safetensors"), figures["epoch"]
+
+
+@pytest.mark.skipif(
+    not (torch.distributed.is_available() and torch.distributed.is_gloo_available()), reason="torch without gloo"
+)
+def test_two_processes_learn_what_one_learns_from_twice_the_batch(train_file: Path, tmp_path: Path) -> None:
+    script = tmp_path / "process.py"
+    script.write_text(PROCESS, encoding="utf-8")
+    launch = ["-m", "torch.distributed.run", "--standalone", "--nproc_per_node=2", str(script)]
+    done = subprocess.run(
+        [sys.executable, *launch, *command(train_file, tmp_path / "two", BATCH)],
+        env={**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(Path(__file__).parents[1])},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+    for name, batch in (("one", 2 * BATCH), ("half", BATCH)):
+        assert main(command(train_file, tmp_path / name, batch)) == 0
+    two, seen = trained(tmp_path / "two")
+    one, _ = trained(tmp_path / "one")
+    half, _ = trained(tmp_path / "half")
+    assert seen == 1.0  # of the pairs, one process with the same batch sees half
+    torch.testing.assert_close(two, one, rtol=0, atol=1e-5)
+    assert max((half[name] - one[name]).abs().max() for name in one) > 1e-2

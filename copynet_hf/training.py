@@ -97,6 +97,9 @@ def train_from_arguments(said: Mapping[str, Any]) -> dict[str, float]:
         figures |= evaluated
     if "test" in pairs:
         figures |= _test(model, tokenizer, pairs["test"], trainer)
+    if training.world_size > 1:  # torchrun stops a process that still saves when another one ends badly
+        trainer.accelerator.wait_for_everyone()
+        trainer.accelerator.end_training()
     return figures
 
 

@@ -221,7 +221,7 @@ class FusedDecoder(torch.autograd.Function):
             d_contexts[t] = d_inputs[t, :, : w.context.shape[0]] @ w.context
             d_weights = torch.bmm(d_contexts[t][:, None, :], hidden_states.transpose(1, 2))[:, 0] + d_attention[t]
             d_weights = d_weights if d_coverage is None else d_weights + d_coverage
-            d_energy = attention[t] * (d_weights - (attention[t] * d_weights).sum(-1, keepdim=True))
+            d_energy = _softmax_back(d_weights, attention[t])
             _attention_features(keys, columns[t, :, :query], w, None if coverage is None else coverage[t], features)
             d_score += d_energy.flatten() @ features.flatten(0, 1)
             d_features = features.addcmul_(features, features, value=-1).mul_(w.score).mul_(d_energy[..., None])

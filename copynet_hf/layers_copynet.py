@@ -114,11 +114,11 @@ class CopyNetDecoder(GradientCheckpointingLayer):
         final_state, mask, ids = (x.repeat_interleave(rows // ids.shape[0], dim=0) for x in (final_state, mask, ids))
         return Memory(hidden_states, keys, copy_keys, final_state, mask, ids)
 
-    def prepared(self, memory: Memory, embed_tokens: Tensor) -> Memory:
+    def prepared(self, memory: Memory, embed_tokens: nn.Module) -> Memory:
         """The memory with all that the steps of a search would otherwise compute again. Nothing of it has a gradient.
 
-        What gates and readout take of each position, and of each word (`embed_tokens` (V, E)), is computed ahead where
-        there are fewer of them than words to come.
+        What gates and readout take of each position, and of each word as `embed_tokens` has it, is computed ahead
+        where there are fewer of them than words to come.
         """
         if self.config.copies:
             width = self.config.extended_vocab_size
@@ -129,8 +129,9 @@ class CopyNetDecoder(GradientCheckpointingLayer):
         embedding, bias = (weights[name].to(hidden_states.dtype) for name in ("embedding", "bias"))
         recurrent, words = self._loop_weights(weights, hidden_states.dtype), None
         to_come = _EXPECTED_WORDS * memory.ids.shape[0]
-        if len(embed_tokens) <= to_come and embed_tokens.device == bias.device:
-            words = nn.functional.linear(embed_tokens.to(bias.dtype), embedding, bias)
+        if self.config.vocab_size <= to_come:
+            every_word = torch.arange(self.config.vocab_size, device=memory.ids.device)
+            words = nn.functional.linear(embed_tokens(every_word).to(bias.dtype), embedding, bias)
         memory = memory._replace(weights=StepWeights(embedding, bias, recurrent, words))
         if recurrent.coverage is None and memory.attention_keys is not None and bias.dtype != torch.float16:
             memory = memory._replace(key_factors=key_factors(memory.attention_keys))
@@ -183,7 +184,7 @@ class CopyNetDecoder(GradientCheckpointingLayer):
         words: (B, T) ids below V that the embeddings are of, for a memory that knows what is taken of each.
         """
         one_row_each = memory.hidden_states.shape[0] == embeddings.shape[0]
-        if one_row_each and self._is_fused(memory) and state is None and keep is None:
+        if state is None and keep is None and one_row_each and self._is_fused(memory):
             return self._fused(embeddings, matches, memory)
         state = self.initial_state(memory) if state is None else state
         step: Any = self.step

@@ -329,7 +329,7 @@ class CopyNetModel(CopyNetPreTrainedModel):
         )
         if cache is None:
             return memory, None
-        return self.decoder.prepared(memory, self.encoder.embed_tokens.weight), self.decoder.initial_state(memory)
+        return self.decoder.prepared(memory, self.encoder.embed_tokens), self.decoder.initial_state(memory)
 
 
 class CopyNetForConditionalGeneration(CopyNetPreTrainedModel, CopyNetGenerationMixin):

@@ -329,6 +329,20 @@ def test_a_replaced_module_does_its_own_work(name):
     assert torch.equal(*words)
 
 
+def test_a_replaced_embedding_does_its_own_work():
+    class Shifted(torch.nn.Embedding):
+        def forward(self, ids):
+            return super().forward(ids) + 1
+
+    words = []
+    for use_fused in (False, True):
+        model = tiny_model(use_fused=use_fused, scale=1.0).double()
+        model.model.encoder.embed_tokens.__class__ = Shifted
+        kwargs = {"max_new_tokens": 5, "output_logits": True, "return_dict_in_generate": True}
+        words.append(torch.stack(model.generate(padded(SOURCES, 0), num_beams=2, **kwargs).logits))
+    assert torch.allclose(*words, rtol=0, atol=1e-6)
+
+
 def test_dropout_can_act_in_a_search():
     model = tiny_model(scale=1.0).eval()
     for module in model.modules():

@@ -107,6 +107,7 @@ class RunArguments:
 
     early_stopping_patience: int = _argument("evaluations without improvement that end the training; 0: none", 5)
     overwrite_output_dir: bool = _argument("replace the model that output_dir holds", False)
+    max_minutes: float | None = _argument("the training ends after so many minutes, as if after its last epoch")
     threads: int | None = _argument("threads of torch")
 
 

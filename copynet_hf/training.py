@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import logging
+import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,10 @@ from transformers import (
     PreTrainedTokenizerBase,
     Seq2SeqTrainer,
     Seq2SeqTrainingArguments,
+    TrainerCallback,
+    TrainerControl,
+    TrainerState,
+    TrainingArguments,
     set_seed,
 )
 
@@ -67,6 +72,8 @@ def train_from_arguments(said: Mapping[str, Any]) -> dict[str, float]:
     check_positive(data, "max_source_length", "max_target_length", "max_train_samples", "max_eval_samples")
     check_positive(words, "vocab_size", "min_frequency")
     check_positive(run, "threads")
+    if run.max_minutes is not None and run.max_minutes <= 0:
+        raise ValueError(f"--max_minutes {run.max_minutes:g}: give more than 0")
     check_positive(sizes, "num_beams")
     if run.threads is not None:
         torch.set_num_threads(run.threads)
@@ -81,6 +88,8 @@ def train_from_arguments(said: Mapping[str, Any]) -> dict[str, float]:
     if run.overwrite_output_dir and resumed is None:
         remove_checkpoints(output_dir)
     trainer = make_trainer(model, tokenizer, pairs, training, data, run.early_stopping_patience)
+    if run.max_minutes is not None:
+        trainer.add_callback(StopAfter(run.max_minutes))
     logger.info(
         "%s parameters, %s words, %s slots for unseen ones",
         f"{model.num_parameters():,}",
@@ -212,6 +221,30 @@ def _rhythm(given: Mapping[str, Any], streams: bool, validated: bool) -> dict[st
         keeps = rhythm != "no" and given.get("save_strategy", rhythm) == rhythm
         defaults |= {"eval_strategy": rhythm, "load_best_model_at_end": keeps}
     return defaults
+
+
+class StopAfter(TrainerCallback):
+    """Ends a training after so many minutes, evaluated and saved as at the end of an epoch."""
+
+    def __init__(self, minutes: float) -> None:
+        self.minutes, self.start = minutes, time.monotonic()
+
+    def on_train_begin(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
+    ) -> None:
+        self.start = time.monotonic()
+
+    def on_step_end(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
+    ) -> None:
+        control.should_training_stop |= time.monotonic() - self.start > 60 * self.minutes
+
+    def on_epoch_end(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
+    ) -> None:
+        if control.should_training_stop:  # with a rhythm of steps nothing is due here
+            control.should_evaluate |= args.eval_strategy != "no"
+            control.should_save |= args.save_strategy != "no"
 
 
 def make_trainer(

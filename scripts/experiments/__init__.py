@@ -1,0 +1,1 @@
+"""What `scripts/reproduce.py` runs: a module for each of the paper's experiments and for each task beyond it."""

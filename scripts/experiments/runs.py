@@ -1,0 +1,207 @@
+"""Training and scoring that the experiments share: what is finished is not done again."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import re
+import shlex
+import subprocess
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+import transformers
+from datasets import Dataset
+from filelock import FileLock
+from transformers import GenerationConfig
+
+from copynet_hf.inference import evaluate_pairs, load_model, write_predictions
+from copynet_hf.run_folder import checkpoints_of
+from copynet_hf.training import train_from_arguments
+
+Row = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What the command line of `scripts/reproduce.py` says.
+
+    Attributes:
+        output_dir: where models, outputs and scores are kept, and looked for when the script goes on.
+        results_dir: where NAME.json, NAME.md and the pictures go.
+        data_dir: where data that cannot be made is read from, a folder for each set.
+        max_minutes: of each training; None: as long as it takes.
+        max_samples: of each split, to try a command; None: all.
+        models: names of models to train and score; empty: all of the experiment's.
+    """
+
+    output_dir: Path
+    results_dir: Path
+    data_dir: Path
+    seed: int = 0
+    max_minutes: float | None = None
+    max_samples: int | None = None
+    models: tuple[str, ...] = ()
+    bf16: bool = True
+    threads: int = 2
+
+    def first(self, rows: Sequence[Row]) -> list[Row]:
+        """As many rows as are wanted."""
+        return list(rows[: self.max_samples])
+
+    def wants(self, model: str) -> bool:
+        return not self.models or model in self.models
+
+    def folder(self, *names: str) -> Path:
+        """Where one model of this seed is kept."""
+        return self.output_dir.joinpath(f"seed_{self.seed}", *(re.sub(r"\W+", "_", name).strip("_") for name in names))
+
+
+# ---- data
+
+
+def read_rows(path: Path) -> list[Row]:
+    """The objects of a JSONL file.
+
+    Raises:
+        FileNotFoundError: saying how to name the folder of the data.
+    """
+    if not path.is_file():
+        raise FileNotFoundError(f"{path} is not there: name the folder of the data with --data_dir or COPYNET_DATA")
+    with path.open(encoding="utf-8") as lines:
+        return [json.loads(line) for line in lines]
+
+
+def write_pairs(folder: Path, splits: Mapping[str, Iterable[Row]]) -> dict[str, str]:
+    """Writes each split's `text` and `summary`; returns what tells `copynet-hf train` where they are."""
+    for name, rows in splits.items():
+        write_predictions(folder / f"{name}.jsonl", ({key: row[key] for key in ("text", "summary")} for row in rows))
+    return {f"{name}_file": str(folder / f"{name}.jsonl") for name in splits}
+
+
+# ---- models
+
+
+def trained(
+    folder: Path, arguments: Mapping[str, Any], settings: Settings, decoding: Mapping[str, Any] | None = None
+) -> dict[str, Any]:
+    """Trains the model of `folder` if it is not there, from its last checkpoint where there is one.
+
+    Args:
+        arguments: of `copynet-hf train`.
+        decoding: how the model searches from then on, saved with it, beside what `arguments` say.
+
+    Returns:
+        how it was trained: parameters, minutes, epochs, the command.
+    """
+    record = folder / "training.json"
+    if not record.exists():
+        said = {
+            "bf16": settings.bf16,
+            "threads": settings.threads,
+            "seed": settings.seed,
+            "save_total_limit": 1,
+            **arguments,
+        }
+        if settings.max_minutes is not None:
+            said["max_minutes"] = settings.max_minutes
+        command = shlex.join(["copynet-hf", "train", *(f"--{name}={value}" for name, value in said.items())])
+        resumes = bool(checkpoints_of(folder))
+        said |= {"resume_from_checkpoint": "True"} if resumes else {"overwrite_output_dir": True}
+        figures = train_from_arguments(said | {"output_dir": str(folder), "disable_tqdm": not sys.stderr.isatty()})
+        if decoding:
+            config = GenerationConfig.from_pretrained(folder)
+            config.update(**decoding)
+            config.save_pretrained(folder)
+        model, _ = load_model(str(folder))
+        how = {
+            "parameters": model.num_parameters(),
+            "minutes": round(figures["train_runtime"] / 60, 1),
+            "epochs": round(figures["epoch"], 2),
+            "resumed": resumes,
+            "command": command,
+        }
+        record.write_text(json.dumps(how | circumstances(settings), indent=1) + "\n", encoding="utf-8")
+    return dict(json.loads(record.read_text(encoding="utf-8")))
+
+
+def evaluated(
+    folder: Path, name: str, rows: Sequence[Row], settings: Settings, **options: Any
+) -> tuple[dict[str, Any], list[Row]]:
+    """Scores and outputs of the folder's model on `rows`, kept there as NAME_scores.json and NAME_outputs.jsonl.
+
+    Args:
+        rows: with `text` and `summary`, one reference or a list of them.
+        options: of `generate_outputs`.
+    """
+    scores_file, outputs_file = folder / f"{name}_scores.json", folder / f"{name}_outputs.jsonl"
+    if not scores_file.exists():
+        torch.set_num_threads(settings.threads)
+        model, tokenizer = load_model(str(folder))
+        pairs = Dataset.from_list([{"text": row["text"], "summary": row["summary"]} for row in rows])
+        scores, outputs = evaluate_pairs(model, tokenizer, pairs, **{"progress": sys.stderr.isatty()} | options)
+        write_predictions(outputs_file, outputs)
+        scores_file.write_text(json.dumps(rounded(scores), indent=1) + "\n", encoding="utf-8")
+    return json.loads(scores_file.read_text(encoding="utf-8")), read_rows(outputs_file)
+
+
+def rounded(scores: Mapping[str, Any]) -> dict[str, Any]:
+    """Percentages with two digits behind the point: more would not be the same on another machine."""
+    return {name: round(value, 2) if isinstance(value, float) else value for name, value in scores.items()}
+
+
+def circumstances(settings: Settings) -> dict[str, Any]:
+    """Where and with what a run was made."""
+    git = subprocess.run(["git", "describe", "--always", "--dirty"], capture_output=True, text=True, check=False)
+    cpuinfo = Path("/proc/cpuinfo")
+    found = re.search(r"^model name\s*: (.*)$", cpuinfo.read_text(), re.MULTILINE) if cpuinfo.exists() else None
+    return {
+        "commit": git.stdout.strip(),
+        "machine": f"{found.group(1) if found else platform.machine()}, {os.cpu_count()} cores",
+        "threads": settings.threads,
+        "versions": {"torch": torch.__version__, "transformers": transformers.__version__},
+    }
+
+
+# ---- results
+
+
+class Results:
+    """NAME.json: the runs of all seeds, and what belongs to the data; several processes may add to it."""
+
+    def __init__(self, name: str, settings: Settings) -> None:
+        self.path = settings.results_dir / f"{name}.json"
+        self.lock = FileLock(settings.output_dir / f"{name}.lock")
+        self.settings = settings
+        settings.results_dir.mkdir(parents=True, exist_ok=True)
+        settings.output_dir.mkdir(parents=True, exist_ok=True)
+
+    def read(self) -> dict[str, Any]:
+        return dict(json.loads(self.path.read_text(encoding="utf-8"))) if self.path.exists() else {"runs": []}
+
+    def add(self, data: str, model: str, scores: Mapping[str, Any], how: Mapping[str, Any]) -> None:
+        """Puts in one run, in place of the same model's of the same seed."""
+        run = {"data": data, "model": model, "seed": self.settings.seed, "scores": dict(scores), **how}
+        with self.lock:
+            results = self.read()
+            same = [{key: old[key] for key in ("data", "model", "seed")} for old in results["runs"]]
+            key = {key: run[key] for key in ("data", "model", "seed")}
+            if key in same:
+                results["runs"][same.index(key)] = run
+            else:
+                results["runs"].append(run)
+            self._write(results)
+
+    def note(self, **facts: Any) -> None:
+        """Puts in what holds for all runs, such as `signature` and `baselines`."""
+        with self.lock:
+            self._write(self.read() | facts)
+
+    def _write(self, results: Mapping[str, Any]) -> None:
+        text = json.dumps(results, indent=1, ensure_ascii=False)
+        self.path.write_text(text + "\n", encoding="utf-8")

@@ -68,7 +68,7 @@ class TokenizerArguments:
 
     tokenizer_name: str | None = _argument("folder or Hub name of a finished tokenizer; else one is trained")
     segmenter: str = _argument(
-        "auto (char for Chinese and Japanese, else word_punct), char, whitespace, jieba or word_punct", "auto"
+        "auto (char for Chinese and Japanese, else word_punct), char, whitespace, jieba, fugashi or word_punct", "auto"
     )
     vocab_size: int | None = _argument("words the model can generate; by default 3000 characters or 10000 words")
     min_frequency: int = _argument("a word seen less often in the training pairs can only be copied", 5)

@@ -41,7 +41,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     logging.getLogger("copynet_hf").setLevel(logging.INFO)
     try:
         COMMANDS[argv[0]](argv[1:])
-    except (ValueError, OSError) as error:
+    except (ValueError, OSError, ImportError) as error:
         if os.environ.get("COPYNET_DEBUG"):
             traceback.print_exc()
         print(f"copynet-hf {argv[0]}: {' '.join(str(error).split())}", file=sys.stderr)

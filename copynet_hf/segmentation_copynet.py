@@ -6,6 +6,8 @@ name to its `Segmenter`:
 - `char`: every character is a word, white space too. `join(split(text)) == text`.
 - `jieba`: Chinese words as jieba cuts them. No character is lost: `join(split(text)) == text`. Where rjieba is
   installed (`pip install copynet-hf[fast]`) it cuts them sooner.
+- `fugashi`: Japanese words as MeCab cuts them by the dictionary unidic-lite (`pip install copynet-hf[ja]`). White
+  space, which MeCab drops, is kept, every character a word. `join(split(text)) == text`.
 - `whitespace`: what stands between white space. Joining puts one space between two words, so runs of
   white space become one space and the ends are stripped.
 - `word_punct`: words and punctuation of English, code and commands. `join(split(text)) == text`.
@@ -27,10 +29,12 @@ flag, a path or a quotation between other punctuation: the tokens of `/usr/bin` 
 
 import logging
 import re
+import shlex
 import string
 from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
 from importlib.metadata import version
+from pathlib import Path
 from typing import Any, NamedTuple
 
 try:  # only one of the segmenters needs it
@@ -60,6 +64,10 @@ _COMPARED = {"jieba": "0.42.1", "rjieba": "0.2.2"}
 _LOOKED_UP = frozenset(map(chr, range(0x4E00, 0x9FD6))) | frozenset(string.ascii_letters + string.digits + "+#&._%-")
 # Rarer ideographs, which only rjieba takes for letters, and halves of surrogate pairs, which Rust cannot hold.
 _JIEBA_ONLY = re.compile(r"[\u3400-\u4dbf\u9fd6-\u9fff\uf900-\ufaff\ud800-\udfff\U00020000-\U0003ffff]")
+
+# What MeCab is given at a time. It drops white space, stops at NUL, knows no halves of surrogate pairs, takes ever
+# longer for each character of a long run of one kind, and crashes at a million characters.
+_FOR_MECAB = re.compile(r"(?P<piece>[^\s\0\ud800-\udfff]{1,2000})|.", re.DOTALL)
 
 
 class Segmenter(NamedTuple):
@@ -138,6 +146,28 @@ def _split_jieba(text: str) -> list[str]:
     return _jieba_split()(text)
 
 
+@lru_cache(maxsize=1)
+def _mecab() -> Any:
+    """MeCab with the dictionary unidic-lite, whatever other dictionaries and settings of it are installed."""
+    try:
+        import fugashi
+        import unidic_lite
+    except ImportError as error:
+        raise ImportError(
+            "segmenter='fugashi' needs the packages fugashi and unidic-lite: pip install copynet-hf[ja]"
+        ) from error
+    folder = unidic_lite.DICDIR
+    return fugashi.GenericTagger(shlex.join(["-r", str(Path(folder, "mecabrc")), "-d", folder, "-Owakati"]))
+
+
+def _split_fugashi(text: str) -> list[str]:
+    parse = _mecab().parse
+    words: list[str] = []
+    for match in _FOR_MECAB.finditer(text):
+        words += parse(match.group()).split(" ") if match["piece"] else [match.group()]
+    return words
+
+
 def _split_word_punct(text: str) -> list[str]:
     words = []
     for match in _PIECES.finditer(text):
@@ -184,6 +214,7 @@ SEGMENTERS: dict[str, Segmenter] = {
     "char": Segmenter(list, "".join),
     "whitespace": Segmenter(str.split, " ".join),
     "jieba": Segmenter(_split_jieba, "".join),
+    "fugashi": Segmenter(_split_fugashi, "".join),
     "word_punct": Segmenter(_split_word_punct, _join_word_punct),
 }
 

@@ -45,7 +45,7 @@ class CopyNetTokenizer(PreTrainedTokenizer):
     Args:
         vocab: word -> id, or the path of a JSON file with that mapping. Ids run from 0 without a gap and the
             special tokens are among the words. `from_pretrained` gives the path as `vocab_file`.
-        segmenter: one of `SEGMENTERS`: "char", "whitespace", "jieba", "word_punct".
+        segmenter: one of `SEGMENTERS`: "char", "whitespace", "jieba", "fugashi", "word_punct".
         max_source_oov: the number K of slots, the same as in the model's config.
         split_special_tokens: whether special tokens spelled out in a text are text.
 

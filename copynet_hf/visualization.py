@@ -23,38 +23,59 @@ MARKS: dict[str, tuple[str, str]] = {
     "plain": ("[", "]"),
     "html": ("<mark>", "</mark>"),
 }
+# And before and after words that are not in the vocabulary.
+UNSEEN_MARKS: dict[str, tuple[str, str]] = {
+    "ansi": ("\x1b[4m", "\x1b[24m"),
+    "plain": ("_", "_"),
+    "html": ("<u>", "</u>"),
+}
 _PLAIN_FONT = "DejaVu Sans"  # comes with matplotlib
 _NO_FONTS = {"Last Resort", "Last Resort High-Efficiency"}  # a box for every character
 
 
 def highlight_copies(
-    words: Sequence[str], copied: Sequence[bool], style: Style = "ansi", *, separator: str = " "
+    words: Sequence[str],
+    copied: Sequence[bool],
+    style: Style = "ansi",
+    *,
+    separator: str = " ",
+    unseen: Sequence[bool] | None = None,
 ) -> str:
-    """The words as one text, each stretch of copied ones marked.
+    """The words as one text, each stretch of copied ones marked, as in the paper's Figures 4 and 5.
 
     Args:
         copied: for each word, whether it was copied.
         style: "ansi" for terminals, "plain" for [brackets], "html" for <mark> (everything else is escaped).
         separator: what stands between two words; "" where the words bring their own spaces.
+        unseen: for each word, whether it is outside the vocabulary, to be underlined.
 
     Raises:
         ValueError: an unknown style, or another number of flags than of words.
     """
     if style not in MARKS:
         raise ValueError(f"unknown style {style!r}: choose one of {', '.join(MARKS)}")
-    if len(words) != len(copied):
-        raise ValueError(f"{len(words)} words, but {len(copied)} flags: give one for each word")
-    before, after = MARKS[style]
+    unseen = [False] * len(words) if unseen is None else unseen
+    for flags in (copied, unseen):
+        if len(words) != len(flags):
+            raise ValueError(f"{len(words)} words, but {len(flags)} flags: give one for each word")
     stretches = []
-    for is_copied, stretch in groupby(zip(words, copied, strict=True), key=lambda pair: bool(pair[1])):
-        text = separator.join(word for word, _ in stretch)
-        if style == "html":
-            text = html.escape(text)
-        if is_copied and text.strip():
-            space = text[: len(text) - len(text.lstrip())]
-            text = f"{space}{before}{text[len(space) :]}{after}"
-        stretches.append(text)
+    for is_copied, stretch in groupby(zip(copied, unseen, words, strict=True), key=lambda word: bool(word[0])):
+        parts = []
+        for is_unseen, part in groupby(stretch, key=lambda word: bool(word[1])):
+            text = separator.join(word for _, _, word in part)
+            text = html.escape(text) if style == "html" else text
+            parts.append(_marked(text, UNSEEN_MARKS[style]) if is_unseen else text)
+        text = separator.join(parts)
+        stretches.append(_marked(text, MARKS[style]) if is_copied else text)
     return separator.join(stretches)
+
+
+def _marked(text: str, marks: tuple[str, str]) -> str:
+    """The text between marks, which leave out the space before it."""
+    if not text.strip():
+        return text
+    space = text[: len(text) - len(text.lstrip())]
+    return f"{space}{marks[0]}{text[len(space) :]}{marks[1]}"
 
 
 def plot_copy_heatmap(

@@ -17,6 +17,7 @@ from copynet_hf.arguments import ModelArguments, TokenizerArguments, read_argume
 from copynet_hf.cli import main
 from copynet_hf.configuration_copynet import CopyNetConfig
 from copynet_hf.data import quickstart_pairs
+from copynet_hf.segmentation_copynet import _mecab
 
 SMALL = [
     "--hidden_size",
@@ -78,6 +79,15 @@ def test_train_writes_its_figures(folder: Path) -> None:
     assert {"train_loss", "eval_loss", "test_exact_match", "epoch"} <= figures.keys()
     assert (model / "trainer_state.json").exists()
     assert len((model / "test_predictions.jsonl").read_text(encoding="utf-8").splitlines()) == 24
+
+
+def test_a_package_that_is_missing_is_named_with_the_mend(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _mecab.cache_clear()
+    monkeypatch.setitem(sys.modules, "fugashi", None)
+    files = [f"--train_file={folder / 'train.jsonl'}", f"--output_dir={tmp_path / 'new'}", "--segmenter=fugashi"]
+    assert "pip install copynet-hf[ja]" in refused(capsys, "train", *files)
 
 
 def test_train_never_writes_over_a_finished_model(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -145,7 +145,7 @@ def test_without_the_package_the_saved_code_gives_the_same_and_can_be_saved_agai
     folder, expected = saved
     again = tmp_path / "again"
     for source, target in ((folder, again), (again, "")):
-        result = load_elsewhere(source, tmp_path, refused="copynet_hf,jieba,rjieba", again=target)
+        result = load_elsewhere(source, tmp_path, refused="copynet_hf,jieba,rjieba,fugashi,unidic_lite", again=target)
         assert {name: result[name] for name in expected} == expected
         assert result["modules"] == ["transformers_modules"]
         assert not result["package"]

@@ -1,6 +1,7 @@
 """Text to words and back: nothing is lost, and a word is one string wherever it stands."""
 
 import json
+import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from itertools import islice
@@ -26,13 +27,14 @@ def contains(words: list[str], part: list[str]) -> bool:
     return any(words[start : start + len(part)] == part for start in range(len(words)))
 
 
-@pytest.mark.parametrize("name", ["char", "jieba", "word_punct"])
+@pytest.mark.parametrize("name", ["char", "jieba", "fugashi", "word_punct"])
 @settings(deadline=None, max_examples=300)
 @given(text=ANY_TEXT)
 @example(text="")
 @example(text=f"{JOINER}a{JOINER}{JOINER} [{JOINER}] \\{JOINER}")
 @example(text="  a\t\tb \r\n\r\n c  ")
 @example(text="他说：“hello world”，3.14%。\u3000然后 走了 ")
+@example(text="「東京で\0iPhone15を買う」\ud800\udc00\r\n\u3000１，０００円　？ﾊﾝｶｸ ")
 def test_joining_gives_the_text_back_exactly(name: str, text: str) -> None:
     segmenter = SEGMENTERS[name]
     words = segmenter.split(text)
@@ -112,7 +114,7 @@ def test_word_punct_spends_few_tokens(text: str, most: int) -> None:
 
 
 def test_an_unknown_segmenter_is_refused_with_the_known_names() -> None:
-    with pytest.raises(ValueError, match=r"'chars'.*char, whitespace, jieba, word_punct"):
+    with pytest.raises(ValueError, match=r"'chars'.*char, whitespace, jieba, fugashi, word_punct"):
         get_segmenter("chars")
 
 
@@ -136,6 +138,73 @@ def test_words_added_to_the_global_jieba_change_nothing() -> None:
         assert SEGMENTERS["jieba"].split(text) == before
     finally:
         jieba.del_word("子发文直")
+
+
+# ---- Japanese words
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("今日は暑いです", ["今日", "は", "暑い", "です"]),
+        ("お腹が空きました", ["お腹", "が", "空き", "まし", "た"]),
+        ("すもももももももものうち", ["すもも", "も", "もも", "も", "もも", "の", "うち"]),
+        ("東京でiPhoneを買う！", ["東京", "で", "iPhone", "を", "買う", "！"]),
+        (" 猫\u3000 犬\r\n", [" ", "猫", "\u3000", " ", "犬", "\r", "\n"]),
+        ("猫\0犬\ud800", ["猫", "\0", "犬", "\ud800"]),
+    ],
+)
+def test_the_words_of_fugashi_by_example(text: str, words: list[str]) -> None:
+    assert SEGMENTERS["fugashi"].split(text) == words
+
+
+@given(texts=st.lists(st.text("今日は暑いですねSF小説が好き12。、アア々 \u3000\n\0", max_size=12), max_size=4))
+def test_words_of_fugashi_are_the_same_beside_any_white_space(texts: list[str]) -> None:
+    split = SEGMENTERS["fugashi"].split
+    assert [word for text in texts for word in [*split(text), "\n"]] == split("".join(f"{text}\n" for text in texts))
+
+
+def test_every_character_comes_back_from_fugashi() -> None:
+    text = "".join(map(chr, range(sys.maxunicode + 1)))
+    assert "".join(SEGMENTERS["fugashi"].split(text)) == text
+
+
+@pytest.mark.parametrize("piece", ["あ", "今日は暑いですね。"])
+def test_a_text_longer_than_mecab_can_bear_is_cut(piece: str) -> None:
+    text = piece * (1_000_000 // len(piece))
+    words = SEGMENTERS["fugashi"].split(text)
+    assert "".join(words) == text
+    assert max(map(len, words)) < 30
+
+
+@pytest.fixture
+def _mecab_afresh() -> Iterator[None]:
+    """MeCab is loaded anew in the test, and after it."""
+    segmentation_copynet._mecab.cache_clear()
+    yield
+    segmentation_copynet._mecab.cache_clear()
+
+
+@pytest.mark.usefixtures("_mecab_afresh")
+@pytest.mark.parametrize("missing", ["fugashi", "unidic_lite"])
+def test_without_mecab_the_error_says_what_to_install(missing: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, missing, None)
+    with pytest.raises(ImportError, match=r"pip install copynet-hf\[ja\]"):
+        SEGMENTERS["fugashi"].split("文字")
+    assert SEGMENTERS["fugashi"].join(["文", "字"]) == "文字"  # decoding needs no dictionary
+
+
+@pytest.mark.usefixtures("_mecab_afresh")
+def test_mecab_settings_of_the_user_change_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    settings = tmp_path / "mecabrc"
+    settings.write_text("userdic = nowhere.dic\n", encoding="utf-8")
+    monkeypatch.setenv("MECABRC", str(settings))
+    assert SEGMENTERS["fugashi"].split("今日は") == ["今日", "は"]
+
+
+def test_mecab_is_not_loaded_before_it_is_needed() -> None:
+    code = "import runpy, sys; runpy.run_path(sys.argv[1]); assert not {'fugashi', 'unidic_lite'} & set(sys.modules)"
+    subprocess.run([sys.executable, "-c", code, segmentation_copynet.__file__], check=True)
 
 
 # ---- jieba's words by way of rjieba

@@ -247,7 +247,7 @@ def test_wrong_settings_are_refused() -> None:
 
 
 @settings(deadline=None, max_examples=200)
-@given(text=st.text(max_size=30), segmenter=st.sampled_from(["char", "jieba", "word_punct"]))
+@given(text=st.text(max_size=30), segmenter=st.sampled_from(["char", "jieba", "fugashi", "word_punct"]))
 def test_an_encoded_text_decodes_to_itself(text: str, segmenter: str) -> None:
     tok = make(segmenter, max_source_oov=30)
     encoding = tok(text, text_target=text)

@@ -258,7 +258,7 @@ def test_unseen_words_are_read_from_the_source_and_others_are_unk(tokenizer: Cop
     assert output_words(tokenizer, ids, "Zork , Blib") == ["Blib", "<unk>", "Zork", "<unk>"]
 
 
-@pytest.mark.parametrize("segmenter", ["char", "whitespace", "jieba", "word_punct"])
+@pytest.mark.parametrize("segmenter", ["char", "whitespace", "jieba", "fugashi", "word_punct"])
 def test_pieces_put_together_are_the_text(segmenter: str) -> None:
     text = 'send "report (v2).pdf" to 华为, now'
     tokenizer = CopyNetTokenizer.train_from_iterator([text], 100, segmenter=segmenter)
@@ -282,3 +282,19 @@ def test_copy_map_has_a_row_for_each_output_word_and_a_column_for_each_source_wo
     assert source == text.split()
     assert probs.shape == (len(target), len(source))
     assert target == generate_outputs(model, tokenizer, [text], max_new_tokens=5)[0].texts[0].split()
+
+
+@pytest.mark.parametrize("rhythm", [{}, {"eval_strategy": "steps", "eval_steps": 50}], ids=["epochs", "steps"])
+def test_a_training_with_a_limit_in_minutes_ends_evaluated_and_saved(
+    files: dict[str, Any], tmp_path: Path, rhythm: dict[str, Any]
+) -> None:
+    said = files | rhythm | SIZES | {"num_train_epochs": 500, "max_minutes": 0.02, "output_dir": str(tmp_path / "m")}
+    figures = train_from_arguments(said)
+    assert 0 < figures["epoch"] < 500
+    state = json.loads((tmp_path / "m" / "trainer_state.json").read_text())
+    steps = [entry["step"] for entry in state["log_history"] if "eval_loss" in entry]
+    assert state["global_step"] in steps
+    assert (tmp_path / "m" / f"checkpoint-{state['global_step']}").is_dir()
+    assert len(steps[:-1]) == len(set(steps[:-1]))  # the last one is that of the model that was kept
+    with pytest.raises(ValueError, match="--max_minutes 0: give more than 0"):
+        train_from_arguments(said | {"max_minutes": 0.0, "output_dir": str(tmp_path / "other")})

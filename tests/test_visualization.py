@@ -33,6 +33,18 @@ def test_html_is_escaped() -> None:
     assert marked == "<mark>&lt;b&gt;</mark> a&amp;b"
 
 
+def test_unseen_words_are_underlined_inside_and_outside_of_copied_stretches() -> None:
+    words, copied, unseen = ["call", "Ann", "Lee", "now"], [False, True, True, False], [False, True, False, True]
+    assert highlight_copies(words, copied, "html", unseen=unseen) == "call <mark><u>Ann</u> Lee</mark> <u>now</u>"
+    assert highlight_copies(words, copied, "plain", unseen=unseen) == "call [_Ann_ Lee] _now_"
+    # The end of an underline leaves the colour on.
+    assert highlight_copies(words[1:3], [True, True], "ansi", unseen=unseen[1:3]) == (
+        "\x1b[1;32m\x1b[4mAnn\x1b[24m Lee\x1b[0m"
+    )
+    with pytest.raises(ValueError, match="4 words, but 1 flags"):
+        highlight_copies(words, copied, unseen=[True])
+
+
 @given(st.lists(st.tuples(st.text("ab ", max_size=3), st.booleans()), max_size=6), st.sampled_from(["ansi", "plain"]))
 def test_without_its_marks_the_text_is_as_it_was(pairs: list[tuple[str, bool]], style: str) -> None:
     words, copied = [word for word, _ in pairs], [flag for _, flag in pairs]

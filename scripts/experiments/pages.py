@@ -6,6 +6,8 @@ import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from copynet_hf.visualization import highlight_copies
+
 Results = Mapping[str, Any]
 
 
@@ -69,3 +71,18 @@ def how_made(results: Results) -> str:
     for run in {(run["data"], run["model"]): run for run in reversed(runs)}.values():
         lines.append(f"| {run['data']} | {run['model']} | {run['parameters']:,} | `{run['command']}` |")
     return "\n".join(lines)
+
+
+def side_by_side(results: Results, data: str, models: Iterable[str]) -> str:
+    """What the models of the first seed made of the same texts, copied words in [brackets]."""
+    runs = {model: known[0] for model in models if (known := runs_of(results, data, model))}
+    rows = [
+        [outputs[0]["text"], outputs[0]["reference"], *map(_marked, outputs)]
+        for outputs in zip(*(run.get("outputs", []) for run in runs.values()), strict=True)
+    ]
+    shown = [[text.replace("|", "\\|").replace("\n", "<br>") for text in row] for row in rows]
+    return table(["source", "reference", *runs], shown)
+
+
+def _marked(output: Mapping[str, Any]) -> str:
+    return highlight_copies(output["words"], output["copied"], "plain", separator="")

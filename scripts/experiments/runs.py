@@ -9,7 +9,7 @@ import re
 import shlex
 import subprocess
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -59,7 +59,11 @@ class Settings:
 
     def folder(self, *names: str) -> Path:
         """Where one model of this seed is kept."""
-        return self.output_dir.joinpath(f"seed_{self.seed}", *(re.sub(r"\W+", "_", name).strip("_") for name in names))
+        return self.output_dir.joinpath(f"seed_{self.seed}", *map(_file_name, names))
+
+
+def _file_name(name: str) -> str:
+    return re.sub(r"\W+", "_", name).strip("_")
 
 
 # ---- data
@@ -139,7 +143,7 @@ def evaluated(
         rows: with `text` and `summary`, one reference or a list of them.
         options: of `generate_outputs`.
     """
-    scores_file, outputs_file = folder / f"{name}_scores.json", folder / f"{name}_outputs.jsonl"
+    scores_file, outputs_file = (folder / f"{_file_name(name)}{end}" for end in ("_scores.json", "_outputs.jsonl"))
     if not scores_file.exists():
         torch.set_num_threads(settings.threads)
         model, tokenizer = load_model(str(folder))
@@ -168,6 +172,41 @@ def circumstances(settings: Settings) -> dict[str, Any]:
     }
 
 
+def compared(
+    results: Results,
+    models: Mapping[str, Mapping[str, Any]],
+    learned: Mapping[str, Sequence[Row]],
+    tests: Mapping[str, Sequence[Row]],
+    training: Mapping[str, Any],
+    settings: Settings,
+    *,
+    within: str = "",
+    score: Callable[[str, dict[str, Any], list[Row]], dict[str, Any]] = lambda data, scores, outputs: scores,
+    shown: int = 0,
+    **options: Any,
+) -> None:
+    """Trains models on the same pairs, scores them, and adds them to the results.
+
+    Args:
+        models: config fields and other arguments of `copynet-hf train` for each.
+        learned: train, and validation where the training looks at it.
+        tests: the test pairs of each data set.
+        training: arguments that all of them have.
+        within: a folder for these models, where models of the same names are trained on other pairs.
+        score: makes what goes to the results from all scores of `evaluated` and the outputs, for each data set.
+        shown: so many outputs, the first ones, go to the results.
+        options: of `evaluated`.
+    """
+    files = write_pairs(settings.folder(within, "data"), learned)
+    for model, fields in models.items():
+        if settings.wants(model):
+            folder = settings.folder(within, model)
+            how = trained(folder, files | {**training, **fields}, settings)
+            for data, rows in tests.items():
+                scores, outputs = evaluated(folder, data, rows, settings, **options)
+                results.add(data, model, score(data, scores, outputs), how, outputs[:shown])
+
+
 # ---- results
 
 
@@ -184,9 +223,12 @@ class Results:
     def read(self) -> dict[str, Any]:
         return dict(json.loads(self.path.read_text(encoding="utf-8"))) if self.path.exists() else {"runs": []}
 
-    def add(self, data: str, model: str, scores: Mapping[str, Any], how: Mapping[str, Any]) -> None:
+    def add(
+        self, data: str, model: str, scores: Mapping[str, Any], how: Mapping[str, Any], outputs: Sequence[Row] = ()
+    ) -> None:
         """Puts in one run, in place of the same model's of the same seed."""
         run = {"data": data, "model": model, "seed": self.settings.seed, "scores": dict(scores), **how}
+        run |= {"outputs": list(outputs)} if outputs else {}
         with self.lock:
             results = self.read()
             same = [{key: old[key] for key in ("data", "model", "seed")} for old in results["runs"]]

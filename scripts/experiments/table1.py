@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 from copynet_hf.inference import copy_map, load_model
@@ -11,7 +12,7 @@ from copynet_hf.visualization import plot_copy_heatmap
 
 from .pages import how_made, mean, model_rows, table
 from .rules import TYPES, rule_pairs
-from .runs import Results, Row, Settings, evaluated, trained, write_pairs
+from .runs import Results, Row, Settings, compared
 
 PLAIN = {"copy_mechanism": "none", "selective_read": False}
 MODELS: dict[str, dict[str, Any]] = {"Enc-Dec": PLAIN | {"attention": False}, "RNNSearch": PLAIN, "CopyNet": {}}
@@ -52,11 +53,36 @@ def run(settings: Settings) -> str:
         baselines={data: baseline(splits["test"]) for data, splits in pairs.items()},
     )
     for data, splits in pairs.items():
-        for model, fields in (MODELS | (ABLATIONS if data == "apart" and settings.seed == 0 else {})).items():
-            if settings.wants(model):
-                one(results, data, model, fields, splits, settings)
+        models = MODELS | ABLATIONS if (data, settings.seed) == ("apart", 0) else MODELS
+        learned, test = {"train": splits["train"]}, splits["test"]
+        compared(
+            results,
+            models,
+            learned,
+            {data: test},
+            TRAINING,
+            settings,
+            within=data,
+            score=partial(_score, test),
+            batch_size=64,
+        )
+    figure3(settings, pairs["apart"]["test"])
     settings.results_dir.joinpath("table1.md").write_text(text := page(results.read()), encoding="utf-8")
     return text
+
+
+def _score(test: Sequence[Row], data: str, scores: dict[str, Any], outputs: list[Row]) -> dict[str, float]:
+    return by_type([output["prediction"] for output in outputs], test)
+
+
+def figure3(settings: Settings, test: Sequence[Row]) -> None:
+    """A heatmap of the first output of two variables that fits a page."""
+    folder = settings.folder("apart", "CopyNet")
+    if settings.seed == 0 and folder.joinpath("training.json").exists():
+        fitting = (row for row in test if row["type"] == "xy → xy" and 12 <= len(row["summary"].split()) <= 20)
+        model, tokenizer = load_model(str(folder))
+        drawn = copy_map(model, tokenizer, next(fitting, test[-1])["text"])
+        plot_copy_heatmap(*drawn, settings.results_dir / "table1.png")
 
 
 def made(data: str, settings: Settings) -> dict[str, list[Row]]:
@@ -64,31 +90,6 @@ def made(data: str, settings: Settings) -> dict[str, list[Row]]:
     rules = RULES if settings.max_samples is None else max(5, settings.max_samples // 100)
     splits = rule_pairs(rules, seed=settings.seed, side_by_side=DATA[data])
     return {name: settings.first(rows) for name, rows in splits.items()}
-
-
-def one(
-    results: Results,
-    data: str,
-    model: str,
-    fields: dict[str, Any],
-    splits: dict[str, list[Row]],
-    settings: Settings,
-) -> None:
-    folder = settings.folder(data, model)
-    files = write_pairs(settings.folder(data, "data"), {"train": splits["train"]})
-    how = trained(folder, files | TRAINING | fields, settings)
-    test = splits["test"]
-    _, outputs = evaluated(folder, "test", test, settings, num_beams=BEAMS, batch_size=64)
-    scores = by_type([output["prediction"] for output in outputs], test)
-    results.add(data, model, scores, how)
-    if (data, model, settings.seed) == ("apart", "CopyNet", 0):
-        example = next(
-            (row for row in test if 12 <= len(row["summary"].split()) <= 20 and "y" in row["type"]), test[-1]
-        )
-        network, tokenizer = load_model(str(folder))
-        plot_copy_heatmap(
-            *copy_map(network, tokenizer, example["text"], num_beams=BEAMS), settings.results_dir / "table1.png"
-        )
 
 
 def by_type(predictions: Sequence[str], rows: Sequence[Row]) -> dict[str, float]:
@@ -122,8 +123,7 @@ def page(results: dict[str, Any]) -> str:
     }.items():
         count = results["examples"][data]["test"]
         trivial = [
-            [name, *(scores[kind] for kind in [*kinds, "mean"]), "", ""]
-            for name, scores in results["baselines"][data].items()
+            [name, *map(scores.get, [*kinds, "mean"]), "", ""] for name, scores in results["baselines"][data].items()
         ]
         paper = [[f"{model}, in the paper", *cells, mean(cells), "", ""] for model, cells in PAPER.items()]
         ours = model_rows(results, data, MODELS | ABLATIONS, [*kinds, "mean"])

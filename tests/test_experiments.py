@@ -1,0 +1,206 @@
+"""Each experiment runs from its command to its page, on little data and small models, and goes on where it stopped."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "scripts"))
+
+import reproduce
+from experiments import pages
+from experiments.headlines import LENGTHS, lessons
+from experiments.runs import Results, Settings
+
+SMALL = {
+    "embedding_size": 8,
+    "hidden_size": 12,
+    "encoder_hidden_size": 8,
+    "attention_size": 8,
+    "max_steps": 2,
+    "max_target_length": 6,
+}
+NEWS = "今天上午，公司宣布收购对手，市场反应平静，专家认为收购将改变行业，员工{}人表示担忧。"
+
+
+def write(path: Path, rows: list[dict]) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows), encoding="utf-8")
+
+
+@pytest.fixture
+def data(tmp_path):
+    """A folder laid out like the real one, with a few made-up rows of each set."""
+    folder = tmp_path / "data"
+    news = [{"text": NEWS.format(n), "summary": f"公司收购对手{n}"} for n in range(24)]
+    for name, rows in {"validation": news[:4], "clge_test": news[4:8], "test": news[8:12]}.items():
+        write(folder / "lcsts" / f"{name}.jsonl", rows)
+    train = [row | {"clge_split": "train" if n % 4 else "test"} for n, row in enumerate(news[7:])]
+    write(folder / "lcsts" / "train.jsonl", train)
+    for name in ("train", "validation", "test"):
+        write(
+            folder / "utterance_rewriting_zh" / f"{name}.jsonl",
+            [{"context": ["你喜欢吗", "喜欢"], "utterance": "为什么", "target": f"为什么喜欢{n}"} for n in range(4)],
+        )
+    write(folder / "paper_examples.jsonl", [printed("summarization"), printed("dialogue")])
+    return folder
+
+
+def printed(task: str) -> dict:
+    return {"task": task, "source": "黄洋<92>岁", "golden": "黄洋", "copynet": "黄洋岁"}
+
+
+def raw_lcsts(folder: Path, label: str) -> str:
+    return "".join(
+        f"<doc id={n}>\n{label}<summary>\n公司收购{n}\n</summary>\n"
+        f"<short_text>\n{NEWS.format(n)}\n</short_text>\n</doc>\n"
+        for n in range(8)
+    )
+
+
+def reproduced(name: str, data: Path, *arguments: str) -> tuple[dict, str]:
+    """What the command writes: the JSON and the page."""
+    folder = data.parent
+    places = ["--data_dir", data, "--output_dir", folder / "runs", "--results_dir", folder / "results"]
+    reproduce.main([name, *map(str, places), "--threads", "1", "--fp32", *arguments])
+    results = json.loads((folder / "results" / f"{name}.json").read_text(encoding="utf-8"))
+    return results, (folder / "results" / f"{name}.md").read_text(encoding="utf-8")
+
+
+@pytest.fixture
+def small(monkeypatch):
+    """Makes the models of an experiment small and its trainings two steps long."""
+
+    def shrink(name: str) -> None:
+        experiment = importlib.import_module(f"experiments.{name}")
+        for plan in [value for key, value in vars(experiment).items() if key.endswith("TRAINING")]:
+            for field, value in SMALL.items():
+                monkeypatch.setitem(plan, field, value)
+
+    return shrink
+
+
+@pytest.mark.parametrize("name", reproduce.EXPERIMENTS)
+def test_every_experiment_goes_from_its_command_to_its_page(name, data, small, capsys):
+    small(name)
+    results, text = reproduced(name, data, "--max_samples", "4")
+    assert results["runs"]
+    for run in results["runs"]:
+        assert run["scores"]
+        assert {"parameters", "minutes", "command", "commit", "versions", "machine"} <= run.keys()
+        assert f"| {run['model']} |" in text
+        assert run["command"] in text
+    assert {run["data"] for run in results["runs"]} == results["baselines"].keys()
+    assert results["signature"]
+    assert text in capsys.readouterr().out
+    for picture in ("png", "html"):
+        assert (f"({name}.{picture})" in text) == (data.parent / "results" / f"{name}.{picture}").exists()
+    assert "nan" not in text
+
+
+def test_a_second_call_does_nothing_again_and_another_seed_joins_the_first(data, small, monkeypatch):
+    small("rewriting")
+    first, _ = reproduced("rewriting", data, "--max_samples", "4", "--models", "CopyNet")
+    runs = importlib.import_module("experiments.runs")
+    train = runs.train_from_arguments
+    monkeypatch.setattr(runs, "train_from_arguments", lambda said: pytest.fail("trained again"))
+    monkeypatch.setattr(runs, "evaluate_pairs", lambda *args, **kwargs: pytest.fail("scored again"))
+    again, _ = reproduced("rewriting", data, "--max_samples", "4", "--models", "CopyNet")
+    assert again == first
+    monkeypatch.undo()
+    small("rewriting")
+    assert runs.train_from_arguments is train
+    both, text = reproduced("rewriting", data, "--max_samples", "4", "--models", "CopyNet", "--seed", "3")
+    assert [run["seed"] for run in both["runs"]] == [0, 3]
+    assert both["runs"][0] == first["runs"][0]
+    assert "Seeds 0, 3" in text
+
+
+def test_an_interrupted_training_goes_on_from_its_checkpoint(data, small, monkeypatch):
+    small("rewriting")
+    experiment = importlib.import_module("experiments.rewriting")
+    runs = importlib.import_module("experiments.runs")
+    monkeypatch.setitem(experiment.TRAINING, "max_steps", 4)
+    monkeypatch.setitem(experiment.TRAINING, "per_device_train_batch_size", 2)
+    with monkeypatch.context() as context:
+
+        def interrupted(said):
+            runs.train_from_arguments.__wrapped__(said | {"max_steps": 2})
+            (Path(said["output_dir"]) / "model.safetensors").unlink()
+            raise KeyboardInterrupt
+
+        interrupted.__wrapped__ = runs.train_from_arguments
+        context.setattr(runs, "train_from_arguments", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            reproduced("rewriting", data, "--max_samples", "4", "--models", "CopyNet")
+    results, _ = reproduced("rewriting", data, "--max_samples", "4", "--models", "CopyNet")
+    (run,) = results["runs"]
+    assert run["resumed"]
+    assert run["epochs"] == 2.0
+    state = json.loads((data.parent / "runs/seed_0/CopyNet/trainer_state.json").read_text())
+    assert state["global_step"] == 4
+
+
+def test_whoever_holds_part_one_gets_the_papers_protocol(data, small):
+    small("table3")
+    raw = data / "lcsts" / "raw"
+    raw.mkdir()
+    raw.joinpath("PART_I.txt").write_text(raw_lcsts(raw, ""), encoding="utf-8")
+    for part in ("PART_II", "PART_III"):
+        raw.joinpath(f"{part}.txt").write_text(raw_lcsts(raw, "<human_label>4</human_label>\n"), encoding="utf-8")
+    data.joinpath("lcsts", "train.jsonl").unlink()
+    results, text = reproduced("table3", data, "--max_samples", "6", "--models", "CopyNet, words")
+    (run,) = results["runs"]
+    assert (run["data"], run["scores"]["examples"]) == ("PART III after PART I", 6)
+    assert "The paper's protocol: PART I, 6 test pairs" in text
+    assert "CLGE's protocol" not in text
+
+
+def test_texts_that_are_tested_on_are_left_out_of_clges_training(data, small):
+    small("table3")
+    results, _ = reproduced("table3", data, "--models", "CopyNet, characters")
+    # Of 17 rows 12 are marked; those of the test pairs 7 to 11 among them are left out.
+    train = (data.parent / "runs/seed_0/data/train.jsonl").read_text(encoding="utf-8")
+    held_out = [NEWS.format(n) for n in range(12)]
+    assert results["training_pairs"] == len(train.splitlines()) > 4
+    assert results["left_out"] == 3
+    assert not any(text in train for text in held_out)
+
+
+def test_data_that_is_not_there_is_named(tmp_path):
+    with pytest.raises(FileNotFoundError, match=r"utterance_rewriting_zh/train\.jsonl.*--data_dir or COPYNET_DATA"):
+        reproduced("rewriting", tmp_path / "nothing")
+
+
+def test_shortened_runs_do_not_reach_the_results_of_the_repository(capsys):
+    with pytest.raises(SystemExit):
+        reproduce.main(["table1", "--max_samples", "5"])
+    assert "--results_dir" in capsys.readouterr().err
+
+
+def test_lessons_are_clauses_of_their_texts_and_a_good_part_stays_there():
+    texts = [NEWS.format(n) for n in range(50)]
+    made = lessons(texts, 3, seed=1)
+    assert made == lessons(texts, 3, seed=1) != lessons(texts, 3, seed=2)
+    assert len(made) == 150
+    for pair in made:
+        assert any(pair["summary"] in text for text in texts)
+        assert LENGTHS[0] - 3 <= len(pair["summary"]) <= LENGTHS[1]
+    kept = sum(pair["summary"] in pair["text"] for pair in made)
+    assert 0.4 < kept / len(made) < 0.8
+    assert lessons(["短"], 3, seed=1) == []
+
+
+def test_scores_of_seeds_are_averaged_and_models_without_runs_left_out(tmp_path):
+    settings = Settings(output_dir=tmp_path / "runs", results_dir=tmp_path, data_dir=tmp_path)
+    for seed, score in ((0, 50.0), (1, 60.0)):
+        results = Results("x", Settings(**vars(settings) | {"seed": seed}))
+        results.add("d", "A", {"exact_match": score}, {"minutes": 10.0 * seed})
+    results.add("d", "A", {"exact_match": 70.0}, {"minutes": 10.0})  # in place of seed 1
+    rows = pages.model_rows(results.read(), "d", ["A", "B"], ["exact_match", "bleu"])
+    assert rows == [["A", 60.0, None, 2, 5]]
+    assert pages.table(["", "EM", "BLEU", "seeds", "minutes"], rows).splitlines()[-1] == "| A | 60.0 |  | 2 | 5 |"

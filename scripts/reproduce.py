@@ -26,6 +26,8 @@ EXPERIMENTS = {
     "table3": "headlines for news, LCSTS, Table 3 and Figure 4; hours",
     "table4": "single-turn dialogue, Table 4 and Figure 5; minutes",
     "rewriting": "utterance rewriting, Chinese dialogues; minutes",
+    "nl2bash": "shell commands for descriptions; minutes",
+    "japanese": "Japanese replies, copied words marked; minutes",
 }
 
 

@@ -46,8 +46,27 @@ def data(tmp_path):
             folder / "utterance_rewriting_zh" / f"{name}.jsonl",
             [{"context": ["你喜欢吗", "喜欢"], "utterance": "为什么", "target": f"为什么喜欢{n}"} for n in range(4)],
         )
+    for split, numbers in {"train": range(6), "validation": range(6, 8), "test": range(8, 12)}.items():
+        rows = [{"source": f'Remove "file{n}.txt"', "target": f"rm file{n}.txt"} for n in numbers]
+        write(folder / "nl2bash" / f"{split}.jsonl", rows)
+        for name in ("copynet_subtoken", "tellina"):
+            outputs = [{"source": row["source"], "predictions": [said(row["target"]), said("ls")]} for row in rows]
+            write(folder / "nl2bash" / f"published_predictions_{name}.jsonl", outputs)
+    systems = [system for system in ("DCM", "DIT", "IRS") for _ in range(17)]
+    write(
+        folder / "dbdc3_ja" / "test.jsonl",
+        [{"system": system, "turns": turns_of(n)} for n, system in enumerate(systems)],
+    )
     write(folder / "paper_examples.jsonl", [printed("summarization"), printed("dialogue")])
     return folder
+
+
+def said(command: str) -> dict:
+    return {"prediction": command, "correct_command": "y", "correct_template": "y"}
+
+
+def turns_of(dialogue: int) -> list[dict]:
+    return [{"speaker": "SU"[n % 2], "utterance": f"北海道が好きです{dialogue}の{n}"} for n in range(7)]
 
 
 def printed(task: str) -> dict:
@@ -94,7 +113,7 @@ def test_every_experiment_goes_from_its_command_to_its_page(name, data, small, c
         assert {"parameters", "minutes", "command", "commit", "versions", "machine"} <= run.keys()
         assert f"| {run['model']} |" in text
         assert run["command"] in text
-    assert {run["data"] for run in results["runs"]} == results["baselines"].keys()
+    assert results["baselines"].keys() <= {run["data"] for run in results["runs"]}
     assert results["signature"]
     assert text in capsys.readouterr().out
     for picture in ("png", "html"):

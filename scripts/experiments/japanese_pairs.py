@@ -1,6 +1,6 @@
 """Japanese chat: what a user says and what a system replies, from the 150 dialogues of dialogue breakdown detection 3.
 
-The Chainer article about CopyNet (shared/seeds/003) learns replies to a user's utterances from an older corpus of the
+The Chainer article about CopyNet learns replies to a user's utterances from an older corpus of the
 same project, of 1,146 dialogues, and does not say how it pairs them. Here a pair is an utterance of the user and the
 system's next turn; what the system says first answers nobody. Of each of the three systems as many dialogues go to
 each split, none to two.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from copynet_hf.visualization import highlight_copies
@@ -73,15 +73,25 @@ def how_made(results: Results) -> str:
     return "\n".join(lines)
 
 
-def side_by_side(results: Results, data: str, models: Iterable[str]) -> str:
-    """What the models of the first seed made of the same texts, copied words in [brackets]."""
+def side_by_side(
+    results: Results, data: str, models: Iterable[str], shown: Callable[[str], str] = lambda text: text
+) -> str:
+    """What the models of the first seed made of the same texts, copied words in [brackets].
+
+    Args:
+        shown: makes a text for readers of the text that the models see.
+    """
     runs = {model: known[0] for model in models if (known := runs_of(results, data, model))}
     rows = [
         [outputs[0]["text"], outputs[0]["reference"], *map(_marked, outputs)]
         for outputs in zip(*(run.get("outputs", []) for run in runs.values()), strict=True)
     ]
-    shown = [[text.replace("|", "\\|").replace("\n", "<br>") for text in row] for row in rows]
-    return table(["source", "reference", *runs], shown)
+    return table(["source", "reference", *runs], [[escaped(shown(text)) for text in row] for row in rows])
+
+
+def escaped(text: str) -> str:
+    """Text that a cell of a table shows as it is."""
+    return text.replace("\\", "\\\\").replace("|", "\\|").replace("*", "\\*").replace("\n", "<br>")
 
 
 def _marked(output: Mapping[str, Any]) -> str:

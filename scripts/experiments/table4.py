@@ -34,6 +34,7 @@ TRAINING: dict[str, Any] = {
     "max_source_length": 60,
     "max_target_length": 60,
     "num_train_epochs": 20,
+    "load_best_model_at_end": False,  # exact match still rises when the loss does
     "num_beams": BEAMS,
 }
 

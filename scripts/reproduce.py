@@ -2,8 +2,8 @@
 
     python scripts/reproduce.py table1
 
-Prints the table and writes results/NAME.json, results/NAME.md and the pictures. What is there already is not done
-again, so an interrupted run goes on where it was; the results of several seeds are averaged in one page.
+Prints the table and writes results/NAME.json, results/NAME.md, the pictures and the models' cards. What is there
+already is not done again, so an interrupted run goes on where it was; several seeds are averaged in one page.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent))
 
+from experiments.cards import write_cards
 from experiments.runs import Settings
 
 ROOT = Path(__file__).parents[1]
@@ -35,7 +36,11 @@ def main(argv: list[str] | None = None) -> None:
     settings, name = read_settings(argv)
     logging.basicConfig(level=logging.INFO, format="%(message)s")
     experiment = importlib.import_module(f"experiments.{name}")
-    print(experiment.run(settings))
+    results = experiment.run(settings).read()
+    text = experiment.page(results)
+    settings.results_dir.joinpath(f"{name}.md").write_text(text, encoding="utf-8")
+    write_cards(name, experiment.CARDS, results, settings)
+    print(text)
     print(f"written to {settings.results_dir / name}.md and .json")
 
 
@@ -68,6 +73,7 @@ def read_settings(argv: list[str] | None = None) -> tuple[Settings, str]:
     return Settings(
         output_dir=args.output_dir or Path("runs") / args.name,
         results_dir=args.results_dir,
+        cards_dir=ROOT / "model_cards" if args.results_dir == ROOT / "results" else args.results_dir / "model_cards",
         data_dir=args.data_dir,
         seed=args.seed,
         max_minutes=args.max_minutes,

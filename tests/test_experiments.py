@@ -8,11 +8,13 @@ import sys
 from pathlib import Path
 
 import pytest
+from huggingface_hub import ModelCard
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "scripts"))
 
 import reproduce
 from experiments import pages
+from experiments.cards import Card
 from experiments.headlines import LENGTHS, lessons
 from experiments.runs import Results, Settings
 
@@ -119,6 +121,29 @@ def test_every_experiment_goes_from_its_command_to_its_page(name, data, small, c
     for picture in ("png", "html"):
         assert (f"({name}.{picture})" in text) == (data.parent / "results" / f"{name}.{picture}").exists()
     assert "nan" not in text
+    for card in importlib.import_module(f"experiments.{name}").CARDS:
+        check_card(data.parent / "results" / "model_cards" / f"{card.file}.md", card, results)
+
+
+def check_card(path: Path, card: Card, results: dict) -> None:
+    """The scores of the card's metadata and of its table are those of the results, its text is complete."""
+    written = ModelCard.load(path)
+    for run in results["runs"]:
+        if run["model"] != card.model or run["data"] not in card.tests:
+            continue
+        known = {
+            each.metric_name: each.metric_value
+            for each in written.data.eval_results
+            if each.dataset_split == run["data"]
+        }
+        assert known == {title: run["scores"][score] for score, (_, title) in card.metrics.items()}
+        assert (
+            f"| {card.tests[run['data']]} | " + " | ".join(f"{value:.2f}" for value in known.values()) in written.text
+        )
+        assert run["command"] in written.text
+    assert written.data.license == card.licence
+    assert "{{" not in written.text
+    assert "None" not in written.text
 
 
 def test_a_second_call_does_nothing_again_and_another_seed_joins_the_first(data, small, monkeypatch):
@@ -215,9 +240,9 @@ def test_lessons_are_clauses_of_their_texts_and_a_good_part_stays_there():
 
 
 def test_scores_of_seeds_are_averaged_and_models_without_runs_left_out(tmp_path):
-    settings = Settings(output_dir=tmp_path / "runs", results_dir=tmp_path, data_dir=tmp_path)
+    places = dict.fromkeys(("output_dir", "results_dir", "cards_dir", "data_dir"), tmp_path)
     for seed, score in ((0, 50.0), (1, 60.0)):
-        results = Results("x", Settings(**vars(settings) | {"seed": seed}))
+        results = Results("x", Settings(**places, seed=seed))
         results.add("d", "A", {"exact_match": score}, {"minutes": 10.0 * seed})
     results.add("d", "A", {"exact_match": 70.0}, {"minutes": 10.0})  # in place of seed 1
     rows = pages.model_rows(results.read(), "d", ["A", "B"], ["exact_match", "bleu"])

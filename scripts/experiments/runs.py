@@ -34,6 +34,7 @@ class Settings:
     Attributes:
         output_dir: where models, outputs and scores are kept, and looked for when the script goes on.
         results_dir: where NAME.json, NAME.md and the pictures go.
+        cards_dir: where the cards of the models go.
         data_dir: where data that cannot be made is read from, a folder for each set.
         max_minutes: of each training; None: as long as it takes.
         max_samples: of each split, to try a command; None: all.
@@ -42,6 +43,7 @@ class Settings:
 
     output_dir: Path
     results_dir: Path
+    cards_dir: Path
     data_dir: Path
     seed: int = 0
     max_minutes: float | None = None
@@ -101,7 +103,7 @@ def trained(
         decoding: how the model searches from then on, saved with it, beside what `arguments` say.
 
     Returns:
-        how it was trained: parameters, minutes, epochs, the command.
+        how it was trained: folder, parameters, minutes, epochs, the command, the circumstances.
     """
     record = folder / "training.json"
     if not record.exists():
@@ -131,7 +133,7 @@ def trained(
             "command": command,
         }
         record.write_text(json.dumps(how | circumstances(settings), indent=1) + "\n", encoding="utf-8")
-    return dict(json.loads(record.read_text(encoding="utf-8")))
+    return {"folder": str(folder), **json.loads(record.read_text(encoding="utf-8"))}
 
 
 def evaluated(

@@ -139,7 +139,7 @@ def copy_map(
     sequences = _search(model, inputs, generation)
     trace: Any = model.trace_copies(sequences[:1], **inputs)
     ids, hidden = sequences[0, 1:].tolist(), hidden_ids(tokenizer)
-    shown = torch.tensor([index not in hidden for index in ids], device=sequences.device)
+    shown = torch.tensor([index not in hidden for index in ids], dtype=torch.bool, device=sequences.device)
     both = (output_words(tokenizer, row, text) for row in (inputs["input_ids"][0].tolist(), ids))
     source, target = ([piece.strip() for piece in text_pieces(tokenizer, words)] for words in both)
     return trace.copy_probs[0][shown].cpu(), source, target

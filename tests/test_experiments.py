@@ -25,6 +25,7 @@ SMALL = {
     "attention_size": 8,
     "max_steps": 2,
     "max_target_length": 6,
+    "min_frequency": 1,
 }
 NEWS = "今天上午，公司宣布收购对手，市场反应平静，专家认为收购将改变行业，员工{}人表示担忧。"
 

@@ -19,6 +19,7 @@ PLAIN = {"copy_mechanism": "none", "selective_read": False}
 MODELS: dict[str, dict[str, Any]] = {"Enc-Dec": PLAIN | {"attention": False}, "RNNSearch": PLAIN, "CopyNet": {}}
 # What each choice buys; trained with the first seed, on the rules whose variables stand apart.
 ABLATIONS: dict[str, dict[str, Any]] = {
+    "RNNSearch, scores from the state alone": PLAIN | {"readout": ["state"]},
     "CopyNet without selective read": {"selective_read": False},
     "CopyNet, scores from the state alone": {"readout": ["state"]},
     "CopyNet, both": {"selective_read": False, "readout": ["state"]},

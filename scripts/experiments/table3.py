@@ -86,8 +86,8 @@ CARDS = [
         datasets=("lcsts",),
         pipeline_tag="summarization",
         data="The 8,666 training pairs that CLUEbenchmark's CLGE takes from PART II of LCSTS (Hu et al. 2015), "
-        "without those whose texts are tested on or validated with. LCSTS is for research only and has to be asked for "
-        "from its authors.",
+        "without those whose texts are tested on or validated with. LCSTS is for research only and has to be asked "
+        "for from its authors.",
         limits="So few pairs teach it mostly to choose and join clauses of the text; it may join what does not belong "
         "together, and get wrong who did what. Not for use without a reader.",
         tests=TESTS,

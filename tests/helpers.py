@@ -1,8 +1,12 @@
-"""Small models and batches that the tests share."""
+"""Small models and batches, and the reading of a model's card, that the tests share."""
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import Any
+
 import torch
+from huggingface_hub import ModelCard
 
 from copynet_hf import CopyNetConfig, CopyNetForConditionalGeneration
 
@@ -53,3 +57,20 @@ def padded(rows: list[list[int]], value: int, side: str = "right") -> torch.Tens
     fill = [[value] * (width - len(row)) for row in rows]
     pairs = zip(rows, fill, strict=True)
     return torch.tensor([row + extra if side == "right" else extra + row for row, extra in pairs])
+
+
+def check_card(path: Path, card: Any, results: dict[str, Any]) -> None:
+    """The scores in the card's metadata and in its table are those of the lowest seed, and its text is complete."""
+    written = ModelCard.load(path)
+    known = {(each.dataset_split, each.metric_name): each.metric_value for each in written.data.eval_results}
+    for data, title in card.tests.items():
+        runs = [run for run in results["runs"] if (run["model"], run["data"]) == (card.model, data)]
+        run = min(runs, key=lambda run: run["seed"])
+        scores = {label: run["scores"][score] for score, (_, label) in card.metrics.items()}
+        assert {label: known.pop((data, label)) for label in scores} == scores
+        assert f"| {title} | " + " | ".join(f"{value:.2f}" for value in scores.values()) in written.text
+        assert run["command"] in written.text
+    assert not known
+    assert written.data.license == card.licence
+    assert "{{" not in written.text
+    assert "None" not in written.text

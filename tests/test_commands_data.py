@@ -3,15 +3,8 @@
 from __future__ import annotations
 
 import json
-import sys
-from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "scripts"))
-
 from experiments import commands
 from experiments.commands import (
     JOINER,
@@ -27,6 +20,8 @@ from experiments.commands import (
     single_spaced,
     spelled_out,
 )
+from hypothesis import given
+from hypothesis import strategies as st
 
 from copynet_hf import CopyNetTokenizer
 from copynet_hf.metrics import score_outputs

@@ -9,12 +9,8 @@ import subprocess
 import sys
 from collections import Counter
 from functools import cache
-from pathlib import Path
 
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "scripts"))
-
 from experiments.dialogue import KINDS, OUTSIDE, SLOT, dialogue_pairs, fillers, pools, read_patterns, says_more
 
 SIZES = {"train": 6_500, "validation": 500, "test": 1_500}

@@ -4,19 +4,14 @@ from __future__ import annotations
 
 import importlib
 import json
-import sys
 from pathlib import Path
 
 import pytest
-from huggingface_hub import ModelCard
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "scripts"))
-
 import reproduce
 from experiments import pages
-from experiments.cards import Card
 from experiments.headlines import LENGTHS, lessons
 from experiments.runs import Results, Settings
+from helpers import check_card
 
 SMALL = {
     "embedding_size": 8,
@@ -124,27 +119,6 @@ def test_every_experiment_goes_from_its_command_to_its_page(name, data, small, c
     assert "nan" not in text
     for card in importlib.import_module(f"experiments.{name}").CARDS:
         check_card(data.parent / "results" / "model_cards" / f"{card.file}.md", card, results)
-
-
-def check_card(path: Path, card: Card, results: dict) -> None:
-    """The scores of the card's metadata and of its table are those of the results, its text is complete."""
-    written = ModelCard.load(path)
-    for run in results["runs"]:
-        if run["model"] != card.model or run["data"] not in card.tests:
-            continue
-        known = {
-            each.metric_name: each.metric_value
-            for each in written.data.eval_results
-            if each.dataset_split == run["data"]
-        }
-        assert known == {title: run["scores"][score] for score, (_, title) in card.metrics.items()}
-        assert (
-            f"| {card.tests[run['data']]} | " + " | ".join(f"{value:.2f}" for value in known.values()) in written.text
-        )
-        assert run["command"] in written.text
-    assert written.data.license == card.licence
-    assert "{{" not in written.text
-    assert "None" not in written.text
 
 
 def test_a_second_call_does_nothing_again_and_another_seed_joins_the_first(data, small, monkeypatch):

@@ -3,13 +3,8 @@
 from __future__ import annotations
 
 import json
-import sys
-from pathlib import Path
 
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "scripts"))
-
 from experiments.japanese_pairs import japanese_pairs
 
 SPEAKERS = "SUSUS"

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 from pathlib import Path
 
 import pytest
+import reproduce
+from helpers import check_card
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -56,3 +59,53 @@ def test_speeds_stand_in_the_readme_as_measured(section):
     assert len(measured) >= 4
     for row in measured:
         assert row in readme
+
+
+# ---- the experiments
+
+
+@pytest.fixture(params=[name for name in reproduce.EXPERIMENTS if (ROOT / "results" / f"{name}.json").exists()])
+def reported(request):
+    """An experiment, and what its runs wrote."""
+    written = json.loads((ROOT / "results" / f"{request.param}.json").read_text(encoding="utf-8"))
+    return request.param, importlib.import_module(f"experiments.{request.param}"), written
+
+
+def test_the_page_says_what_the_results_hold(reported):
+    name, experiment, results = reported
+    assert (ROOT / "results" / f"{name}.md").read_text(encoding="utf-8") == experiment.page(results)
+
+
+def test_the_cards_say_what_the_results_hold(reported):
+    _, experiment, results = reported
+    for card in experiment.CARDS:
+        check_card(ROOT / "model_cards" / f"{card.file}.md", card, results)
+
+
+def test_the_readme_says_what_the_page_says(reported):
+    name, *_ = reported
+    page = (ROOT / "results" / f"{name}.md").read_text(encoding="utf-8")
+    section = next(part for part in README.split("\n### ") if f"(results/{name}.md)" in part)
+    assert tables_of(section)
+    for header, *rows in map(cells_of, tables_of(section)):
+        measured = [
+            [row[others.index(column)] for column in header]
+            for others, *known in map(cells_of, tables_of(page))
+            if set(header) <= set(others)
+            for row in known
+        ]
+        for row in rows:
+            assert row in measured
+
+
+def cells_of(table: str) -> list[list[str]]:
+    """Header and rows of a table."""
+    lines = [[cell.strip() for cell in line.strip().strip("|").split("|")] for line in table.strip().splitlines()]
+    return [lines[0], *lines[2:]]
+
+
+def test_nothing_of_the_machine_is_told():
+    for path in [*(ROOT / "results").glob("*"), *(ROOT / "model_cards").glob("*")]:
+        if path.suffix in (".json", ".md", ".html"):
+            text = path.read_text(encoding="utf-8")
+            assert not any(word in text for word in ("/work/", "/home/", "/tmp/", "/root/")), path

@@ -3,14 +3,9 @@
 from __future__ import annotations
 
 import random
-import sys
 from collections import Counter
-from pathlib import Path
 
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "scripts"))
-
 from experiments.rules import SYMBOLS, TYPES, make_rules, rule_pairs
 
 

@@ -10,13 +10,9 @@ from copynet_hf.metrics import metric_signature, score_outputs
 from .cards import Card
 from .japanese_pairs import japanese_pairs
 from .pages import escaped, how_made, model_rows, runs_of, table
-from .runs import Results, Row, Settings, compared, rounded
+from .runs import MODELS, Results, Row, Settings, compared, rounded
 
 DATA = "replies"
-MODELS: dict[str, dict[str, Any]] = {
-    "RNNSearch": {"copy_mechanism": "none", "selective_read": False},
-    "CopyNet": {},
-}
 SCORES = ("rouge1", "rouge2", "rougeL", "bleu", "exact_match", "copied_fraction")
 TRAINING: dict[str, Any] = {
     "segmenter": "fugashi",

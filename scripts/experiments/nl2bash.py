@@ -10,13 +10,9 @@ from . import commands
 from .cards import Card
 from .commands import Nearest, exact_match, most_frequent, prepare, restore, spelled_out
 from .pages import how_made, model_rows, side_by_side, table
-from .runs import Results, Row, Settings, compared
+from .runs import MODELS, Results, Row, Settings, compared
 
 DATA = "descriptions"
-MODELS: dict[str, dict[str, Any]] = {
-    "RNNSearch": {"copy_mechanism": "none", "selective_read": False},
-    "CopyNet": {},
-}
 SCORES = ("top-1", "top-3", "top-1, spelled out", "top-3, spelled out")
 BEAMS = 10
 TRAINING: dict[str, Any] = {

@@ -8,11 +8,9 @@ from copynet_hf.metrics import metric_signature, score_outputs
 
 from .cards import Card
 from .pages import how_made, model_rows, side_by_side, table
-from .runs import Results, Row, Settings, compared, read_rows, rounded
+from .runs import MODELS, Results, Row, Settings, compared, read_rows, rounded
 
 DATA = "dialogues"
-PLAIN = {"copy_mechanism": "none", "selective_read": False}
-MODELS: dict[str, dict[str, Any]] = {"RNNSearch": PLAIN, "CopyNet": {}}
 # Exact match, BLEU-4 and ROUGE-L on the same test; the first is recalled, the others are from their papers.
 PUBLISHED = {
     "pointer-generator LSTM (recalled)": (50.5, None, None),

@@ -26,6 +26,10 @@ from copynet_hf.training import train_from_arguments
 
 Row = Mapping[str, Any]
 
+# What most experiments compare. RNNSearch (Bahdanau et al. 2014): attention, and words that are generated alone.
+RNNSEARCH = {"copy_mechanism": "none"}
+MODELS: dict[str, dict[str, Any]] = {"RNNSearch": RNNSEARCH, "CopyNet": {}}
+
 
 @dataclass(frozen=True)
 class Settings:

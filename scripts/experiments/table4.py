@@ -13,12 +13,8 @@ from copynet_hf.metrics import metric_signature, score_outputs
 from .cards import Card
 from .dialogue import dialogue_pairs
 from .pages import how_made, model_rows, side_by_side, table
-from .runs import Results, Row, Settings, compared, rounded
+from .runs import MODELS, Results, Row, Settings, compared, rounded
 
-MODELS: dict[str, dict[str, Any]] = {
-    "RNNSearch": {"copy_mechanism": "none", "selective_read": False},
-    "CopyNet": {},
-}
 DATA = {"DS-I": "entities of one pool", "DS-II": "entities that no training pair has"}
 PAPER = {("DS-I", "RNNSearch"): (44.1, 57.7), ("DS-I", "CopyNet"): (61.2, 71.0)}
 PAPER |= {("DS-II", "RNNSearch"): (13.5, 15.9), ("DS-II", "CopyNet"): (50.5, 64.8)}

@@ -45,14 +45,14 @@ class Rule:
 def make_rule(type_: str, chance: random.Random, side_by_side: bool = False) -> Rule:
     """A rule of one of `TYPES`.
 
-    Two variables of a source have a symbol between them, without which nobody could tell where one ends, unless
-    `side_by_side` lets them fall anywhere. Symbols stand at both ends, and between two variables of a target, as in
-    the paper's examples.
+    Two variables of a source have a symbol between them, without which nobody could tell where one ends, unless they
+    shall stand `side_by_side`. Symbols stand at both ends, and between two variables of a target, as in the paper's
+    examples.
     """
     of_source, of_target = TYPES[type_]
     symbols = chance.sample(SYMBOLS, chance.randint(*SOURCE_SYMBOLS))
     gaps = range(1, len(symbols))
-    places = [chance.choice(gaps) for _ in of_source] if side_by_side else chance.sample(gaps, len(of_source))
+    places = [chance.choice(gaps)] * len(of_source) if side_by_side else chance.sample(gaps, len(of_source))
     source = list(symbols)
     for place, variable in sorted(zip(places, of_source, strict=True), reverse=True):
         source.insert(place, variable)
@@ -71,13 +71,18 @@ def _apart(variables: str, constants: list[str], chance: random.Random) -> list[
     return sorted(chance.sample(range(len(constants)), len(variables)))
 
 
-def make_rules(number: int, chance: random.Random, side_by_side: bool = False) -> list[Rule]:
-    """As many rules of each type."""
-    return [make_rule(list(TYPES)[index % len(TYPES)], chance, side_by_side) for index in range(number)]
+def make_rules(number: int, chance: random.Random, side_by_side: int = 0) -> list[Rule]:
+    """As many rules of each type; so many of each type with two variables have them side by side."""
+    rules = []
+    for index in range(number):
+        turn, place = divmod(index, len(TYPES))
+        type_ = list(TYPES)[place]
+        rules.append(make_rule(type_, chance, "y" in TYPES[type_][0] and turn < side_by_side))
+    return rules
 
 
 def rule_pairs(
-    rules: int = 200, instances: int = 100, seed: int = 0, side_by_side: bool = False
+    rules: int = 200, instances: int = 100, seed: int = 0, side_by_side: int = 0
 ) -> dict[str, list[dict[str, str]]]:
     """`train` and `test`, each with so many instances of each rule, none in both."""
     chance = random.Random(seed)

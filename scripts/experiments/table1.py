@@ -24,7 +24,7 @@ ABLATIONS: dict[str, dict[str, Any]] = {
     "CopyNet, both": {"selective_read": False, "readout": ["state"]},
     "CopyNet with coverage": {"use_coverage": True},
 }
-DATA = {"apart": False, "side by side": True}
+DATA = {"apart": 0, "side by side": 11}  # rules of each type with two variables that stand side by side
 PAPER = {
     "Enc-Dec": (100.0, 3.3, 1.5, 2.9, 0.0),
     "RNNSearch": (99.0, 69.4, 22.3, 40.7, 2.6),
@@ -140,7 +140,7 @@ def page(results: dict[str, Any]) -> str:
     ]
     for data, title in {
         "apart": "A constant stands between x and y",
-        "side by side": "x and y may stand side by side in a source, where nobody can tell where one ends",
+        "side by side": "x and y touch in the source of 22 of the 80 rules that have both, where nobody can tell them apart",
     }.items():
         count = results["examples"][data]["test"]
         trivial = [

@@ -140,7 +140,7 @@ def page(results: dict[str, Any]) -> str:
     ]
     for data, title in {
         "apart": "A constant stands between x and y",
-        "side by side": "x and y touch in the source of 22 of the 80 rules that have both, where nobody can tell them apart",
+        "side by side": "x and y touch in 22 of the 80 rules that have both, where nobody can tell them apart",
     }.items():
         count = results["examples"][data]["test"]
         trivial = [

@@ -237,7 +237,12 @@ class StopAfter(TrainerCallback):
     def on_step_end(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
     ) -> None:
-        control.should_training_stop |= time.monotonic() - self.start > 60 * self.minutes
+        over = time.monotonic() - self.start > 60 * self.minutes
+        if args.world_size > 1:  # all processes stop at the same step, or the others would wait for ever
+            said = torch.tensor(float(over), device=args.device)
+            torch.distributed.all_reduce(said)
+            over = said.item() > 0
+        control.should_training_stop |= over
 
     def on_epoch_end(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any

@@ -59,18 +59,21 @@ def padded(rows: list[list[int]], value: int, side: str = "right") -> torch.Tens
     return torch.tensor([row + extra if side == "right" else extra + row for row, extra in pairs])
 
 
-def check_card(path: Path, card: Any, results: dict[str, Any]) -> None:
-    """The scores in the card's metadata and in its table are those of the lowest seed, and its text is complete."""
-    written = ModelCard.load(path)
-    known = {(each.dataset_split, each.metric_name): each.metric_value for each in written.data.eval_results}
-    for data, title in card.tests.items():
-        runs = [run for run in results["runs"] if (run["model"], run["data"]) == (card.model, data)]
-        run = min(runs, key=lambda run: run["seed"])
-        scores = {label: run["scores"][score] for score, (_, label) in card.metrics.items()}
-        assert {label: known.pop((data, label)) for label in scores} == scores
-        assert f"| {title} | " + " | ".join(f"{value:.2f}" for value in scores.values()) in written.text
-        assert run["command"] in written.text
-    assert not known
-    assert written.data.license == card.licence
-    assert "{{" not in written.text
-    assert "None" not in written.text
+def check_cards(folder: Path, card: Any, results: dict[str, Any]) -> None:
+    """Each model has a card; its scores, in metadata and table, are those of the lowest seed; its text is complete."""
+    runs = [run for run in results["runs"] if run["data"] in card.tests]
+    first = {(run["model"], run["data"]): run for run in sorted(runs, key=lambda run: -run["seed"])}
+    for model in {run["model"] for run in runs}:
+        written = ModelCard.load(card.path(folder, model))
+        known = {(each.dataset_split, each.metric_name): each.metric_value for each in written.data.eval_results}
+        for data in card.tests:
+            if run := first.get((model, data)):
+                scores = {label: run["scores"][score] for score, (_, label) in card.metrics.items()}
+                assert {label: known.pop((data, label)) for label in scores} == scores
+                row = " | ".join(f"{value:.2f}" for value in scores.values())
+                assert f"| {card.tests[data]} | {row} |" in written.text
+                assert run["command"] in written.text
+        assert not known
+        assert written.data.license == card.licence
+        assert "{{" not in written.text
+        assert "None" not in written.text

@@ -11,7 +11,7 @@ import reproduce
 from experiments import pages
 from experiments.headlines import LENGTHS, lessons
 from experiments.runs import Results, Settings
-from helpers import check_card
+from helpers import check_cards
 
 SMALL = {
     "embedding_size": 8,
@@ -111,14 +111,15 @@ def test_every_experiment_goes_from_its_command_to_its_page(name, data, small, c
         assert {"parameters", "minutes", "command", "commit", "versions", "machine"} <= run.keys()
         assert f"| {run['model']} |" in text
         assert run["command"] in text
-    assert results["baselines"].keys() <= {run["data"] for run in results["runs"]}
-    assert results["signature"]
+    (noted,) = results["data"].values()
+    assert noted["baselines"].keys() <= {run["data"] for run in results["runs"]}
+    assert noted["signature"]
     assert text in capsys.readouterr().out
+    assert "人表示担忧" not in json.dumps(results, ensure_ascii=False)  # LCSTS is not ours to hand out
     for picture in ("png", "html"):
         assert (f"({name}.{picture})" in text) == (data.parent / "results" / f"{name}.{picture}").exists()
     assert "nan" not in text
-    for card in importlib.import_module(f"experiments.{name}").CARDS:
-        check_card(data.parent / "results" / "model_cards" / f"{card.file}.md", card, results)
+    check_cards(data.parent / "model_cards", importlib.import_module(f"experiments.{name}").CARD, results)
 
 
 def test_a_second_call_does_nothing_again_and_another_seed_joins_the_first(data, small, monkeypatch):
@@ -134,8 +135,8 @@ def test_a_second_call_does_nothing_again_and_another_seed_joins_the_first(data,
     small("rewriting")
     assert runs.train_from_arguments is train
     both, text = reproduced("rewriting", data, "--max_samples", "4", "--models", "CopyNet", "--seed", "3")
-    assert [run["seed"] for run in both["runs"]] == [0, 3]
-    assert both["runs"][0] == first["runs"][0]
+    assert [run["seed"] for run in both["runs"]] == [0, 0, 3, 3]
+    assert both["runs"][:2] == first["runs"]
     assert "Seeds 0, 3" in text
 
 
@@ -157,24 +158,26 @@ def test_an_interrupted_training_goes_on_from_its_checkpoint(data, small, monkey
         with pytest.raises(KeyboardInterrupt):
             reproduced("rewriting", data, "--max_samples", "4", "--models", "CopyNet")
     results, _ = reproduced("rewriting", data, "--max_samples", "4", "--models", "CopyNet")
-    (run,) = results["runs"]
+    run = results["runs"][0]
     assert run["resumed"]
     assert run["epochs"] == 2.0
     state = json.loads((data.parent / "runs/seed_0/CopyNet/trainer_state.json").read_text())
     assert state["global_step"] == 4
 
 
-def test_whoever_holds_part_one_gets_the_papers_protocol(data, small):
+@pytest.mark.parametrize("parts", [("PART_II", "PART_III"), ("PART_III",)], ids=["with PART II", "without"])
+def test_whoever_holds_part_one_gets_the_papers_protocol(data, small, parts):
     small("table3")
     raw = data / "lcsts" / "raw"
     raw.mkdir()
     raw.joinpath("PART_I.txt").write_text(raw_lcsts(raw, ""), encoding="utf-8")
-    for part in ("PART_II", "PART_III"):
+    for part in parts:
         raw.joinpath(f"{part}.txt").write_text(raw_lcsts(raw, "<human_label>4</human_label>\n"), encoding="utf-8")
     data.joinpath("lcsts", "train.jsonl").unlink()
     results, text = reproduced("table3", data, "--max_samples", "6", "--models", "CopyNet, words")
-    (run,) = results["runs"]
+    run, printed = results["runs"]
     assert (run["data"], run["scores"]["examples"]) == ("PART III after PART I", 6)
+    assert [output["paper"] for output in printed["outputs"]] == ["黄洋岁"]
     assert "The paper's protocol: PART I, 6 test pairs" in text
     assert "CLGE's protocol" not in text
 
@@ -185,8 +188,7 @@ def test_texts_that_are_tested_on_are_left_out_of_clges_training(data, small):
     # Of 17 rows 12 are marked; those of the test pairs 7 to 11 among them are left out.
     train = (data.parent / "runs/seed_0/data/train.jsonl").read_text(encoding="utf-8")
     held_out = [NEWS.format(n) for n in range(12)]
-    assert results["training_pairs"] == len(train.splitlines()) > 4
-    assert results["left_out"] == 3
+    assert results["data"]["0"]["training_pairs"] == len(train.splitlines()) > 4
     assert not any(text in train for text in held_out)
 
 
@@ -195,10 +197,41 @@ def test_data_that_is_not_there_is_named(tmp_path):
         reproduced("rewriting", tmp_path / "nothing")
 
 
-def test_shortened_runs_do_not_reach_the_results_of_the_repository(capsys):
+def test_shortened_runs_are_kept_apart(tmp_path):
+    def settings(*arguments):
+        return reproduce.make_settings(reproduce.make_parser().parse_args(["table1", *arguments]))
+
+    assert settings().results_dir == reproduce.ROOT / "results"
+    assert settings().cards_dir == reproduce.ROOT / "model_cards"
+    for limit in ("--max_minutes", "--max_samples"):
+        short = settings(limit, "5")
+        assert short.output_dir == short.results_dir != settings().output_dir
+        assert short.cards_dir.is_relative_to(short.output_dir)
+        assert settings(limit, "5", "--output_dir", str(tmp_path)).results_dir == tmp_path
+
+
+def test_unknown_models_are_refused(capsys):
     with pytest.raises(SystemExit):
-        reproduce.main(["table1", "--max_samples", "5"])
-    assert "--results_dir" in capsys.readouterr().err
+        reproduce.main(["table4", "--models", "Copynet"])
+    assert "'Copynet': table4 has 'RNNSearch', 'CopyNet'" in capsys.readouterr().err
+
+
+def test_a_model_of_other_pairs_or_arguments_is_never_reported(data, small, monkeypatch):
+    small("rewriting")
+    arguments = ("rewriting", data, "--max_samples", "4", "--models", "CopyNet")
+    reproduced(*arguments)
+    experiment = importlib.import_module("experiments.rewriting")
+    with monkeypatch.context() as context:
+        context.setitem(experiment.TRAINING, "dropout", 0.1)
+        with pytest.raises(ValueError, match="CopyNet holds a model of other arguments or pairs: remove it"):
+            reproduced(*arguments)
+    rows = [{"context": ["甲", "乙"], "utterance": "丙", "target": f"丁{n}"} for n in range(4)]
+    write(data / "utterance_rewriting_zh" / "test.jsonl", rows)
+    reproduced(*arguments)  # scored again
+    assert (data.parent / "runs/seed_0/CopyNet/test_outputs.jsonl").read_text(encoding="utf-8").count("丁") == 4
+    write(data / "utterance_rewriting_zh" / "train.jsonl", rows)
+    with pytest.raises(ValueError, match="other arguments or pairs"):
+        reproduced(*arguments)
 
 
 def test_lessons_are_clauses_of_their_texts_and_a_good_part_stays_there():
@@ -218,8 +251,10 @@ def test_scores_of_seeds_are_averaged_and_models_without_runs_left_out(tmp_path)
     places = dict.fromkeys(("output_dir", "results_dir", "cards_dir", "data_dir"), tmp_path)
     for seed, score in ((0, 50.0), (1, 60.0)):
         results = Results("x", Settings(**places, seed=seed))
+        results.note(baselines={"d": {"B": {"exact_match": score / 10}}})
         results.add("d", "A", {"exact_match": score}, {"minutes": 10.0 * seed})
     results.add("d", "A", {"exact_match": 70.0}, {"minutes": 10.0})  # in place of seed 1
+    assert pages.baseline_rows(results.read(), "d", ["exact_match"]) == [["B", 5.5, "", ""]]
     rows = pages.model_rows(results.read(), "d", ["A", "B"], ["exact_match", "bleu"])
     assert rows == [["A", 60.0, None, 2, 5]]
     assert pages.table(["", "EM", "BLEU", "seeds", "minutes"], rows).splitlines()[-1] == "| A | 60.0 |  | 2 | 5 |"

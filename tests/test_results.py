@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 import reproduce
-from helpers import check_card
+from helpers import check_cards
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -78,8 +78,7 @@ def test_the_page_says_what_the_results_hold(reported):
 
 def test_the_cards_say_what_the_results_hold(reported):
     _, experiment, results = reported
-    for card in experiment.CARDS:
-        check_card(ROOT / "model_cards" / f"{card.file}.md", card, results)
+    check_cards(ROOT / "model_cards", experiment.CARD, results)
 
 
 def test_the_readme_says_what_the_page_says(reported):

@@ -4,35 +4,41 @@ from __future__ import annotations
 
 import json
 import shlex
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from huggingface_hub import EvalResult, ModelCard, ModelCardData
 
-from .pages import table
-from .runs import Settings
+from .pages import facts, runs_of, table
+from .runs import Settings, file_name, write
 
 TEMPLATE = Path(__file__).parents[2] / "model_cards" / "template.md"
-WEIGHTS = "The weights are not on the Hub. `{command}` makes them."
+COPYNET = (
+    "It is a [CopyNet](https://arxiv.org/abs/1603.06393) (Gu, Lu, Li, Li, ACL 2016): a recurrent encoder and decoder "
+    "that generate words and copy them from the input under one normaliser."
+)
+BASELINE = (
+    "It is a baseline that does not copy, for comparison with "
+    "[CopyNet](https://arxiv.org/abs/1603.06393) (Gu, Lu, Li, Li, ACL 2016) of the same sizes."
+)
 
 
 @dataclass(frozen=True)
 class Card:
-    """What no results file says of a model.
+    """What no results file says of the models of an experiment.
 
     Attributes:
-        file: name of the card, without its ending.
-        model: its name in the results.
-        tests: its data sets there, and what they are called.
-        metrics: its scores there, with the metric's name on the Hub and a title.
+        file: how the names of the cards begin.
         licence: of the weights, on the Hub's list; what the data allow.
-        data: what it was trained on, from whom, under which licence.
+        data: what they were trained on, from whom, under which licence.
+        tests: the data sets of the results, and what they are called.
+        metrics: the scores of the results, with the metric's name on the Hub and a title.
+        examples: the data set whose first output the card shows.
     """
 
     file: str
-    model: str
     title: str
     summary: str
     language: str
@@ -43,32 +49,30 @@ class Card:
     limits: str
     tests: Mapping[str, str]
     metrics: Mapping[str, tuple[str, str]]
+    examples: str
+
+    def path(self, folder: Path, model: str) -> Path:
+        return folder / f"{self.file}-{file_name(model).lower().replace('_', '-')}.md"
 
 
-def write_cards(name: str, cards: Iterable[Card], results: Mapping[str, Any], settings: Settings) -> None:
-    """Writes the cards of those models that were run, from the lowest seed each."""
-    for card in cards:
-        runs = {
-            data: min(found, key=lambda run: int(run["seed"]))
-            for data in card.tests
-            if (found := [run for run in results["runs"] if (run["data"], run["model"]) == (data, card.model)])
-        }
-        if runs:
-            text = str(_card(name, card, runs, results, settings))
-            settings.cards_dir.mkdir(parents=True, exist_ok=True)
-            settings.cards_dir.joinpath(f"{card.file}.md").write_text(text.rstrip() + "\n", encoding="utf-8")
+def write_cards(name: str, card: Card, results: Mapping[str, Any], settings: Settings) -> None:
+    """Writes the card of every model that was run, of the lowest seed each."""
+    for model in dict.fromkeys(run["model"] for run in results["runs"] if run["data"] in card.tests):
+        runs = {data: known[0] for data in card.tests if (known := runs_of(results, data, model))}
+        text = str(_card(name, card, model, runs, results))
+        write(card.path(settings.cards_dir, model), text.rstrip() + "\n")
 
 
 def _card(
-    name: str, card: Card, runs: Mapping[str, dict[str, Any]], results: Mapping[str, Any], settings: Settings
+    name: str, card: Card, model: str, runs: Mapping[str, dict[str, Any]], results: Mapping[str, Any]
 ) -> ModelCard:
     run = next(iter(runs.values()))
-    reproduce = shlex.join(["python", "scripts/reproduce.py", name, "--models", card.model])
-    example = next((each["outputs"][0] for each in runs.values() if each.get("outputs")), None)
-    if example is None:
-        raise ValueError(f"{card.model} has no outputs in the results of {name}: let `compared` show some")
+    seed = ["--seed", str(run["seed"])] if run["seed"] else []
+    example = next(each for each in runs_of(results, card.examples, model) if each["seed"] == run["seed"])["outputs"][
+        0
+    ]
     data = ModelCardData(
-        model_name=card.file,
+        model_name=card.path(Path(), model).stem,
         library_name="transformers",
         language=card.language,
         license=card.licence,
@@ -81,18 +85,18 @@ def _card(
     return ModelCard.from_template(
         data,
         template_path=str(TEMPLATE),
-        title=card.title,
+        title=f"{card.title}: {model}",
         summary=card.summary,
+        kind=COPYNET if model.startswith("CopyNet") else BASELINE,
         data=card.data,
         limits=card.limits,
         name=name,
         folder=run["folder"],
-        weights=WEIGHTS.format(command=reproduce),
         source=json.dumps(example["text"], ensure_ascii=False),
         output=[example["prediction"]],
-        reproduce=reproduce,
+        reproduce=shlex.join(["python", "scripts/reproduce.py", name, "--models", model, *seed]),
         parameters=f"{run['parameters']:,}",
-        epochs=run["epochs"],
+        epochs=f"{run['epochs']:g}",
         minutes=run["minutes"],
         machine=run["machine"],
         threads=run["threads"],
@@ -101,7 +105,7 @@ def _card(
         commit=run["commit"],
         command=run["command"],
         scores=_scores(card, runs),
-        signature=_signature(results["signature"]),
+        signature=_signature(facts(results)["signature"]),
     )
 
 

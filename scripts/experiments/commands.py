@@ -123,6 +123,17 @@ def restore(words: str) -> str:
     return re.sub(f" ?{JOINER} ?", "", words)
 
 
+def pieces(words: Sequence[str]) -> list[str]:
+    """For each word what it adds to `restore(" ".join(words))`, with the space before it."""
+    shown: list[str] = []
+    touches = True
+    for word in (each.strip() for each in words):
+        touches |= word.startswith(JOINER)
+        shown.append(("" if touches else " ") + word.strip(JOINER))
+        touches = word.endswith(JOINER)
+    return shown
+
+
 # ---- scores
 
 

@@ -7,7 +7,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from copynet_hf.inference import generate_outputs, load_model
+from transformers import AutoTokenizer
+
 from copynet_hf.visualization import Style, highlight_copies
 
 from .runs import Row
@@ -16,31 +17,14 @@ STYLE = """body { max-width: 60em; margin: 2em auto; font-family: sans-serif } d
 mark { background: #bfe8c5 } u { text-decoration-color: #c0392b }"""
 INTRODUCTION = """<h1>Figure 4</h1>
 <p><mark>Coloured</mark>: the copy mode gave the word more than half of its probability. <u>Underlined</u>: the word is
-not in the vocabulary. The first test pairs, then the inputs that the paper prints.</p>"""
+not in the vocabulary.</p>"""
 
 
-def paper_inputs(folder: Path, printed: Sequence[Row]) -> list[Row]:
-    """What the folder's model makes of inputs that the paper prints, with what the paper's CopyNet made of them."""
-    if not printed:
+def with_unseen(folder: Path, outputs: Sequence[Row]) -> list[Row]:
+    """The outputs, and which of their words and of their texts' words are not in the model's vocabulary."""
+    if not outputs:
         return []
-    model, tokenizer = load_model(str(folder))
-    made = generate_outputs(model, tokenizer, [row["source"] for row in printed])
-    return [
-        {
-            "text": row["source"],
-            "reference": row["golden"],
-            "prediction": output.texts[0],
-            "words": output.pieces,
-            "copied": output.copied,
-            "paper": row["copynet"],
-        }
-        for row, output in zip(printed, made, strict=True)
-    ]
-
-
-def with_unseen(folder: Path, outputs: Iterable[Row]) -> list[Row]:
-    """The outputs, and which of their words and of their texts' words are not in the vocabulary."""
-    _, tokenizer = load_model(str(folder))
+    tokenizer = AutoTokenizer.from_pretrained(folder)
     vocabulary = tokenizer.get_vocab()
 
     def unseen(words: Iterable[str]) -> list[bool]:
@@ -85,7 +69,7 @@ def _outputs(runs: Iterable[Mapping[str, Any]]) -> dict[str, Sequence[Row]]:
     first: dict[str, Sequence[Row]] = {}
     for run in runs:
         if run.get("outputs"):
-            first.setdefault(run["model"], run["outputs"])
+            first.setdefault(f"{run['model']}, {run['data']}", run["outputs"])
     return first
 
 

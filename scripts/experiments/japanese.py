@@ -9,7 +9,7 @@ from copynet_hf.metrics import metric_signature, score_outputs
 
 from .cards import Card
 from .japanese_pairs import japanese_pairs
-from .pages import escaped, how_made, model_rows, runs_of, table
+from .pages import baseline_rows, escaped, facts, how_made, model_rows, runs_of, table
 from .runs import MODELS, Results, Row, Settings, compared, rounded
 
 DATA = "replies"
@@ -36,30 +36,29 @@ ARTICLE = {
     "今日は暑いです": "暑いです",
 }
 
-CARDS = [
-    Card(
-        file="copynet-chat-ja",
-        model="CopyNet",
-        title="CopyNet for Japanese chat, an exercise",
-        summary="Replies to Japanese utterances, and tells which words of a reply it copied.",
-        language="ja",
-        licence="mit",
-        datasets=("dbdc3",),
-        pipeline_tag="text-generation",
-        data="1,050 pairs of an utterance and a chat system's reply from 105 dialogues of the dialogue breakdown "
-        "detection challenge 3 (MIT); MeCab's words, with fugashi and unidic-lite (`pip install copynet-hf[ja]`).",
-        limits="An exercise: a thousand free replies, many of them bad in themselves, teach a model little more than "
-        "to agree. The utterance with ですね after it scores higher.",
-        tests={DATA: "test"},
-        metrics={
-            "rouge1": ("rouge", "R-1"),
-            "rouge2": ("rouge", "R-2"),
-            "rougeL": ("rouge", "R-L"),
-            "bleu": ("bleu", "BLEU-4"),
-            "exact_match": ("exact_match", "EM"),
-        },
-    )
-]
+NAMES = tuple(MODELS)
+CARD = Card(
+    file="chat-ja",
+    title="Japanese chat, an exercise",
+    summary="Replies to Japanese utterances, and tells which words of a reply it copied.",
+    language="ja",
+    licence="mit",
+    datasets=("dbdc3",),
+    pipeline_tag="text-generation",
+    data="1,050 pairs of an utterance and a chat system's reply from 105 dialogues of the dialogue breakdown "
+    "detection challenge 3 (MIT); MeCab's words, with fugashi and unidic-lite (`pip install copynet-hf[ja]`).",
+    limits="An exercise: a thousand free replies, many of them bad in themselves, teach a model little more than "
+    "to agree.",
+    tests={DATA: "test"},
+    metrics={
+        "rouge1": ("rouge", "R-1"),
+        "rouge2": ("rouge", "R-2"),
+        "rougeL": ("rouge", "R-L"),
+        "bleu": ("bleu", "BLEU-4"),
+        "exact_match": ("exact_match", "EM"),
+    },
+    examples=DATA,
+)
 
 
 def run(settings: Settings) -> Results:
@@ -69,7 +68,7 @@ def run(settings: Settings) -> Results:
     test = pairs.pop("test")
     results.note(
         signature=metric_signature([row["summary"] for row in test])["rouge1"],
-        examples={DATA: {"test": len(test), **{name: len(rows) for name, rows in pairs.items()}}},
+        examples={"test": len(test), **{name: len(rows) for name, rows in pairs.items()}},
         baselines={DATA: baselines(pairs["train"], test)},
     )
     asked = [{"text": text, "summary": reply} for text, reply in ARTICLE.items()]
@@ -91,8 +90,8 @@ def baselines(train: list[Row], test: list[Row]) -> dict[str, dict[str, Any]]:
 
 def page(results: dict[str, Any]) -> str:
     """What japanese.md says."""
-    count = results["examples"][DATA]
-    trivial = [[name, *map(scores.get, SCORES), "", ""] for name, scores in results["baselines"][DATA].items()]
+    known = facts(results)
+    count = known["examples"]
     lines = [
         "# Japanese replies",
         "",
@@ -103,12 +102,11 @@ def page(results: dict[str, Any]) -> str:
         "",
         table(
             ["", "R-1", "R-2", "R-L", "BLEU", "EM", "copied", "seeds", "minutes"],
-            [*trivial, *model_rows(results, DATA, MODELS, SCORES)],
+            [*baseline_rows(results, DATA, SCORES), *model_rows(results, DATA, MODELS, SCORES)],
         ),
         "",
-        f"ROUGE on characters: `{results['signature']}`. So few and such free replies cannot be learned well, and no "
-        "score tells a sensible reply from an echo: the utterance with ですね after it beats every model here that "
-        "says anything else. What is to be seen is which words are copied.",
+        f"ROUGE on characters: `{known['signature']}`. So few and such free replies cannot be learned well, and no "
+        "score tells a sensible reply from an echo of the utterance. What is to be seen is which words are copied.",
         "",
         "## Replies, word by word",
     ]
@@ -121,5 +119,5 @@ def page(results: dict[str, Any]) -> str:
 def word_by_word(output: Row, other: str) -> list[str]:
     """The utterance, the reply with what each word came from, and another reply."""
     modes = ["copy" if copied else "gen" for copied in output["copied"]]
-    words = table(modes, [[escaped(word) for word in output["words"]]])
+    words = table(modes, [[escaped(word) for word in output["words"]]]) if modes else "(nothing)"
     return [f"{escaped(output['text'])} ({other}: {escaped(output['reference'])})", "", words]

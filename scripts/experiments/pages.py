@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import re
 import statistics
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from copynet_hf.visualization import highlight_copies
+from copynet_hf.visualization import MARKS, highlight_copies
 
-Results = Mapping[str, Any]
+Results = Mapping[str, Any]  # what the JSON file holds
+Row = Mapping[str, Any]
 
 
 def table(header: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
-    """A Markdown table; numbers with one digit behind the point, None as an empty cell."""
+    """A Markdown table; numbers with one decimal, None as an empty cell."""
     lines = [header, ["---"] * len(header), *([_cell(value) for value in row] for row in rows)]
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
@@ -23,76 +25,101 @@ def _cell(value: Any) -> str:
     return f"{value:.1f}" if isinstance(value, float) else str(value)
 
 
+# ---- what was measured
+
+
+def facts(results: Results) -> dict[str, Any]:
+    """What the lowest seed noted of its data."""
+    return dict(results["data"][min(results["data"], key=int)])
+
+
 def runs_of(results: Results, data: str, model: str) -> list[dict[str, Any]]:
-    """The runs of a model on one data set, a seed each."""
+    """The runs of a model on one data set, by seed."""
     return [run for run in results["runs"] if (run["data"], run["model"]) == (data, model)]
 
 
-def mean_scores(results: Results, data: str, model: str, names: Iterable[str]) -> list[float | None]:
-    """Scores averaged over the seeds; None for a model that was not run, or has no such score."""
-    runs = runs_of(results, data, model)
-    return [mean([run["scores"].get(name) for run in runs]) for name in names]
-
-
-def mean(values: Sequence[float | None]) -> float | None:
-    known = [float(value) for value in values if value is not None]
-    return statistics.mean(known) if known else None
-
-
 def model_rows(results: Results, data: str, models: Iterable[str], names: Sequence[str]) -> list[list[Any]]:
-    """A row for each model that was run: its scores, the number of seeds, minutes of a training (the median)."""
+    """A row for each model that was run: its mean scores, the number of seeds, minutes of a training (the median)."""
     rows: list[list[Any]] = []
     for model in models:
         if runs := runs_of(results, data, model):
             minutes = statistics.median(run["minutes"] for run in runs)
-            rows.append([model, *mean_scores(results, data, model, names), len(runs), round(minutes)])
+            rows.append([model, *means([run["scores"] for run in runs], names), len(runs), round(minutes)])
     return rows
 
 
+def baseline_rows(results: Results, data: str, names: Sequence[str]) -> list[list[Any]]:
+    """A row for each trivial baseline: scores averaged over those seeds that models were run with."""
+    seeds = {str(run["seed"]) for run in results["runs"] if run["data"] == data}
+    noted = [known["baselines"][data] for seed, known in results["data"].items() if seed in seeds]
+    return [[name, *means([each[name] for each in noted], names), "", ""] for name in (noted[0] if noted else ())]
+
+
+def means(scores: Sequence[Mapping[str, Any]], names: Iterable[str]) -> list[float | None]:
+    """Each score's mean; None where there is none."""
+    columns = ([one[name] for one in scores if one.get(name) is not None] for name in names)
+    return [float(statistics.mean(column)) if column else None for column in columns]
+
+
 def how_made(results: Results) -> str:
-    """Who made the runs: seeds, commits, versions, machines, and the commands of the first seed."""
+    """Seeds, commits, versions, machines, and the command of each model's first seed."""
     runs = results["runs"]
 
     def all_of(values: Iterable[Any]) -> str:
         return ", ".join(dict.fromkeys(str(value) for value in values))
 
     versions = all_of(f"{name} {number}" for run in runs for name, number in run["versions"].items())
-    shortened = [run for run in runs if "--max_minutes" in run["command"]]
+    limited = sum("--max_minutes" in run["command"] for run in runs)
+    resumed = sum(run["resumed"] for run in runs)
     lines = [
         "## How it was made",
         "",
-        f"Seeds {all_of(sorted(run['seed'] for run in runs))}; {versions}; {all_of(r['machine'] for r in runs)}, "
+        f"Seeds {all_of(run['seed'] for run in runs)}; {versions}; {all_of(run['machine'] for run in runs)}, "
         f"threads {all_of(run['threads'] for run in runs)}; commits {all_of(run['commit'] for run in runs)}.",
-        *([f"{len(shortened)} trainings had a limit, --max_minutes."] if shortened else []),
-        "",
-        "| data | model | parameters | trained by |",
-        "|---|---|---|---|",
+        *([f"{limited} trainings had a limit, --max_minutes."] if limited else []),
+        *([f"{resumed} trainings were interrupted; their minutes are the last stretch's."] if resumed else []),
     ]
-    for run in {(run["data"], run["model"]): run for run in reversed(runs)}.values():
-        lines.append(f"| {run['data']} | {run['model']} | {run['parameters']:,} | `{run['command']}` |")
+    commands: dict[str, dict[str, Any]] = {}
+    for run in runs:
+        commands.setdefault(run["command"], run)
+    for command, run in commands.items():
+        if run["seed"] == runs[0]["seed"]:
+            lines += ["", f"{run['model']}, {run['parameters']:,} parameters:", "", "```bash", command, "```"]
     return "\n".join(lines)
 
 
+# ---- what was said
+
+
 def side_by_side(
-    results: Results, data: str, models: Iterable[str], shown: Callable[[str], str] = lambda text: text
+    results: Results, data: str, models: Iterable[str], pieces: Callable[[Row], list[str]] = lambda row: row["words"]
 ) -> str:
-    """What the models of the first seed made of the same texts, copied words in [brackets].
+    """What the models made of the same texts, with the lowest seed that all of them have; copied words are bold.
 
     Args:
-        shown: makes a text for readers of the text that the models see.
+        pieces: makes the text that is shown of an output, piece by piece, of the words that the model said.
     """
-    runs = {model: known[0] for model in models if (known := runs_of(results, data, model))}
+    known = {model: {run["seed"]: run for run in runs_of(results, data, model)} for model in models}
+    known = {model: runs for model, runs in known.items() if runs}
+    common = set.intersection(*(set(runs) for runs in known.values()))
+    if not common:
+        return "No seed has all models."
+    outputs = [runs[min(common)]["outputs"] for runs in known.values()]
     rows = [
-        [outputs[0]["text"], outputs[0]["reference"], *map(_marked, outputs)]
-        for outputs in zip(*(run.get("outputs", []) for run in runs.values()), strict=True)
+        [escaped(of_models[0]["text"]), escaped(of_models[0]["reference"]), *(bold(one, pieces) for one in of_models)]
+        for of_models in zip(*outputs, strict=True)
     ]
-    return table(["source", "reference", *runs], [[escaped(shown(text)) for text in row] for row in rows])
+    return table(["source", "reference", *known], rows)
+
+
+def bold(output: Row, pieces: Callable[[Row], list[str]] = lambda row: row["words"]) -> str:
+    """The output, its copied words bold."""
+    marked = highlight_copies([escaped(piece) for piece in pieces(output)], output["copied"], "ansi", separator="")
+    for mark, tag in zip(MARKS["ansi"], ("<b>", "</b>"), strict=True):
+        marked = marked.replace(mark, tag)
+    return marked
 
 
 def escaped(text: str) -> str:
-    """Text that a cell of a table shows as it is."""
-    return text.replace("\\", "\\\\").replace("|", "\\|").replace("*", "\\*").replace("\n", "<br>")
-
-
-def _marked(output: Mapping[str, Any]) -> str:
-    return highlight_copies(output["words"], output["copied"], "plain", separator="")
+    """Text that Markdown shows as it is, in a cell of a table as well."""
+    return re.sub(r"([\\`*_\[\]<>&|~$#])", r"\\\1", text).replace("\n", "<br>")

@@ -45,16 +45,16 @@ class Rule:
 def make_rule(type_: str, chance: random.Random, side_by_side: bool = False) -> Rule:
     """A rule of one of `TYPES`.
 
-    Two variables of a source have a symbol between them, without which nobody could tell where one ends, unless they
-    shall stand `side_by_side`. Symbols stand at both ends, and between two variables of a target, as in the paper's
-    examples.
+    Two variables of a source have a symbol between them, without which nobody could tell where one ends, unless
+    `side_by_side`, when they touch. Symbols stand at both ends, and between two variables of a target, as in the
+    paper's examples.
     """
     of_source, of_target = TYPES[type_]
     symbols = chance.sample(SYMBOLS, chance.randint(*SOURCE_SYMBOLS))
     gaps = range(1, len(symbols))
     places = [chance.choice(gaps)] * len(of_source) if side_by_side else chance.sample(gaps, len(of_source))
     source = list(symbols)
-    for place, variable in sorted(zip(places, of_source, strict=True), reverse=True):
+    for place, variable in sorted(zip(sorted(places), of_source, strict=True), reverse=True):
         source.insert(place, variable)
 
     kept = sorted(chance.sample(range(len(symbols)), chance.randint(1, 3)))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import platform
@@ -65,10 +66,11 @@ class Settings:
 
     def folder(self, *names: str) -> Path:
         """Where one model of this seed is kept."""
-        return self.output_dir.joinpath(f"seed_{self.seed}", *map(_file_name, names))
+        return self.output_dir.joinpath(f"seed_{self.seed}", *map(file_name, names))
 
 
-def _file_name(name: str) -> str:
+def file_name(name: str) -> str:
+    """The name with nothing that a file's name should not have."""
     return re.sub(r"\W+", "_", name).strip("_")
 
 
@@ -90,8 +92,24 @@ def read_rows(path: Path) -> list[Row]:
 def write_pairs(folder: Path, splits: Mapping[str, Iterable[Row]]) -> dict[str, str]:
     """Writes each split's `text` and `summary`; returns what tells `copynet-hf train` where they are."""
     for name, rows in splits.items():
-        write_predictions(folder / f"{name}.jsonl", ({key: row[key] for key in ("text", "summary")} for row in rows))
+        lines = (json.dumps({key: row[key] for key in ("text", "summary")}, ensure_ascii=False) for row in rows)
+        write(folder / f"{name}.jsonl", "".join(f"{line}\n" for line in lines))
     return {f"{name}_file": str(folder / f"{name}.jsonl") for name in splits}
+
+
+def write(path: Path, text: str) -> None:
+    """Writes a file at once, so that nobody ever reads half of it; one that says the same already stays."""
+    if path.exists() and path.read_text(encoding="utf-8") == text:
+        return
+    path.parent.mkdir(parents=True, exist_ok=True)
+    unfinished = path.with_name(f".{path.name}.{os.getpid()}")
+    unfinished.write_text(text, encoding="utf-8")
+    unfinished.replace(path)
+
+
+def fingerprint(*parts: Any) -> str:
+    """Tells whether what a file was made of is still the same."""
+    return hashlib.sha256(json.dumps(parts, sort_keys=True, default=str).encode()).hexdigest()[:16]
 
 
 # ---- models
@@ -108,36 +126,61 @@ def trained(
 
     Returns:
         how it was trained: folder, parameters, minutes, epochs, the command, the circumstances.
+
+    Raises:
+        ValueError: the folder's model was trained by other arguments or on other pairs.
     """
-    record = folder / "training.json"
+    said = {"bf16": settings.bf16, "seed": settings.seed, "save_total_limit": 1, **arguments}
+    if settings.max_minutes is not None:
+        said["max_minutes"] = settings.max_minutes
+    made_of = fingerprint(*_contents(said), decoding)
+    record, begun = folder / "training.json", folder / "begun.json"
+    for path in (record, begun):
+        if path.exists() and json.loads(path.read_text(encoding="utf-8"))["fingerprint"] != made_of:
+            raise ValueError(
+                f"{folder} holds a model of other arguments or pairs: remove it, or name another --output_dir"
+            )
     if not record.exists():
-        said = {
-            "bf16": settings.bf16,
-            "threads": settings.threads,
-            "seed": settings.seed,
-            "save_total_limit": 1,
-            **arguments,
-        }
-        if settings.max_minutes is not None:
-            said["max_minutes"] = settings.max_minutes
-        command = shlex.join(["copynet-hf", "train", *(f"--{name}={value}" for name, value in said.items())])
-        resumes = bool(checkpoints_of(folder))
-        said |= {"resume_from_checkpoint": "True"} if resumes else {"overwrite_output_dir": True}
-        figures = train_from_arguments(said | {"output_dir": str(folder), "disable_tqdm": not sys.stderr.isatty()})
-        if decoding:
-            config = GenerationConfig.from_pretrained(folder)
-            config.update(**decoding)
-            config.save_pretrained(folder)
-        model, _ = load_model(str(folder))
-        how = {
-            "parameters": model.num_parameters(),
-            "minutes": round(figures["train_runtime"] / 60, 1),
-            "epochs": round(figures["epoch"], 2),
-            "resumed": resumes,
-            "command": command,
-        }
-        record.write_text(json.dumps(how | circumstances(settings), indent=1) + "\n", encoding="utf-8")
+        how = {"fingerprint": made_of, "command": _command(said, folder), **circumstances(settings)}
+        resumed = bool(checkpoints_of(folder))
+        write(begun, json.dumps(how, indent=1) + "\n")
+        how |= _train(folder, {**said, "threads": settings.threads}, resumed, decoding)
+        write(record, json.dumps(how, indent=1) + "\n")
     return {"folder": str(folder), **json.loads(record.read_text(encoding="utf-8"))}
+
+
+def _train(folder: Path, said: dict[str, Any], resumed: bool, decoding: Mapping[str, Any] | None) -> dict[str, Any]:
+    more = {"output_dir": str(folder), "disable_tqdm": not sys.stderr.isatty()}
+    more |= {"resume_from_checkpoint": "True"} if resumed else {"overwrite_output_dir": True}
+    figures = train_from_arguments(said | more)
+    if decoding:
+        config = GenerationConfig.from_pretrained(folder)
+        config.update(**decoding)
+        config.save_pretrained(folder)
+    model, _ = load_model(str(folder))
+    return {
+        "parameters": model.num_parameters(),
+        "minutes": round(figures["train_runtime"] / 60, 1),
+        "epochs": round(figures["epoch"], 2),
+        "resumed": resumed,
+    }
+
+
+def _contents(said: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
+    """The arguments but for names of files and folders, and what stands in those."""
+    named = {name: Path(str(value)) for name, value in said.items() if name.endswith(("_file", "_name_or_path"))}
+    files = [path / "training.json" if path.is_dir() else path for path in named.values()]
+    return (
+        {name: value for name, value in said.items() if name not in named},
+        [hashlib.sha256(path.read_bytes()).hexdigest() for path in files],
+    )
+
+
+def _command(said: Mapping[str, Any], folder: Path) -> str:
+    words = ["copynet-hf", "train"]
+    for name, value in {**said, "output_dir": folder}.items():
+        words += [f"--{name}", *map(str, value if isinstance(value, list | tuple) else [value])]
+    return shlex.join(words)
 
 
 def evaluated(
@@ -149,25 +192,31 @@ def evaluated(
         rows: with `text` and `summary`, one reference or a list of them.
         options: of `generate_outputs`.
     """
-    scores_file, outputs_file = (folder / f"{_file_name(name)}{end}" for end in ("_scores.json", "_outputs.jsonl"))
-    if not scores_file.exists():
+    scores_file, outputs_file = (folder / f"{file_name(name)}{end}" for end in ("_scores.json", "_outputs.jsonl"))
+    pairs = [{"text": row["text"], "summary": row["summary"]} for row in rows]
+    of_model = json.loads((folder / "training.json").read_text(encoding="utf-8"))["fingerprint"]
+    made_of = fingerprint(of_model, pairs, options)
+    known = json.loads(scores_file.read_text(encoding="utf-8")) if scores_file.exists() else {}
+    if known.get("fingerprint") != made_of:
         torch.set_num_threads(settings.threads)
         model, tokenizer = load_model(str(folder))
-        pairs = Dataset.from_list([{"text": row["text"], "summary": row["summary"]} for row in rows])
-        scores, outputs = evaluate_pairs(model, tokenizer, pairs, **{"progress": sys.stderr.isatty()} | options)
+        options = {"progress": sys.stderr.isatty(), **options}
+        scores, outputs = evaluate_pairs(model, tokenizer, Dataset.from_list(pairs), **options)
         write_predictions(outputs_file, outputs)
-        scores_file.write_text(json.dumps(rounded(scores), indent=1) + "\n", encoding="utf-8")
-    return json.loads(scores_file.read_text(encoding="utf-8")), read_rows(outputs_file)
+        known = {"fingerprint": made_of, "scores": rounded(scores)}
+        write(scores_file, json.dumps(known, indent=1) + "\n")
+    return known["scores"], read_rows(outputs_file)
 
 
 def rounded(scores: Mapping[str, Any]) -> dict[str, Any]:
-    """Percentages with two digits behind the point: more would not be the same on another machine."""
+    """Percentages with two decimals: more would not be the same on another machine."""
     return {name: round(value, 2) if isinstance(value, float) else value for name, value in scores.items()}
 
 
 def circumstances(settings: Settings) -> dict[str, Any]:
     """Where and with what a run was made."""
-    git = subprocess.run(["git", "describe", "--always", "--dirty"], capture_output=True, text=True, check=False)
+    describe = ["git", "describe", "--always", "--dirty"]
+    git = subprocess.run(describe, cwd=Path(__file__).parent, capture_output=True, text=True, check=False)
     cpuinfo = Path("/proc/cpuinfo")
     found = re.search(r"^model name\s*: (.*)$", cpuinfo.read_text(), re.MULTILINE) if cpuinfo.exists() else None
     return {
@@ -187,6 +236,7 @@ def compared(
     settings: Settings,
     *,
     within: str = "",
+    decoding: Mapping[str, Any] | None = None,
     score: Callable[[str, dict[str, Any], list[Row]], dict[str, Any]] = lambda data, scores, outputs: scores,
     shown: int = 0,
     **options: Any,
@@ -199,6 +249,7 @@ def compared(
         tests: the test pairs of each data set.
         training: arguments that all of them have.
         within: a folder for these models, where models of the same names are trained on other pairs.
+        decoding: as in `trained`.
         score: makes what goes to the results from all scores of `evaluated` and the outputs, for each data set.
         shown: so many outputs, the first ones, go to the results.
         options: of `evaluated`.
@@ -207,7 +258,7 @@ def compared(
     for model, fields in models.items():
         if settings.wants(model):
             folder = settings.folder(within, model)
-            how = trained(folder, files | {**training, **fields}, settings)
+            how = trained(folder, files | {**training, **fields}, settings, decoding)
             for data, rows in tests.items():
                 scores, outputs = evaluated(folder, data, rows, settings, **options)
                 results.add(data, model, score(data, scores, outputs), how, outputs[:shown])
@@ -221,35 +272,33 @@ class Results:
 
     def __init__(self, name: str, settings: Settings) -> None:
         self.path = settings.results_dir / f"{name}.json"
-        self.lock = FileLock(settings.output_dir / f"{name}.lock")
-        self.settings = settings
-        settings.results_dir.mkdir(parents=True, exist_ok=True)
-        settings.output_dir.mkdir(parents=True, exist_ok=True)
+        self.seed = settings.seed
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        self.lock = FileLock(self.path.with_name(f".{name}.lock"))
 
     def read(self) -> dict[str, Any]:
-        return dict(json.loads(self.path.read_text(encoding="utf-8"))) if self.path.exists() else {"runs": []}
+        known = json.loads(self.path.read_text(encoding="utf-8")) if self.path.exists() else {}
+        return {"data": {}, "runs": [], **known}
 
     def add(
         self, data: str, model: str, scores: Mapping[str, Any], how: Mapping[str, Any], outputs: Sequence[Row] = ()
     ) -> None:
         """Puts in one run, in place of the same model's of the same seed."""
-        run = {"data": data, "model": model, "seed": self.settings.seed, "scores": dict(scores), **how}
-        run |= {"outputs": list(outputs)} if outputs else {}
+        key = {"data": data, "model": model, "seed": self.seed}
+        run = key | {"scores": dict(scores), **how} | ({"outputs": list(outputs)} if outputs else {})
         with self.lock:
             results = self.read()
-            same = [{key: old[key] for key in ("data", "model", "seed")} for old in results["runs"]]
-            key = {key: run[key] for key in ("data", "model", "seed")}
-            if key in same:
-                results["runs"][same.index(key)] = run
-            else:
-                results["runs"].append(run)
+            others = [old for old in results["runs"] if {name: old[name] for name in key} != key]
+            results["runs"] = sorted([*others, run], key=lambda each: each["seed"])
             self._write(results)
 
     def note(self, **facts: Any) -> None:
-        """Puts in what holds for all runs, such as `signature` and `baselines`."""
+        """Puts in what belongs to this seed's data, such as `signature`, `examples` and `baselines`."""
         with self.lock:
-            self._write(self.read() | facts)
+            results = self.read()
+            known = results["data"].get(str(self.seed), {})
+            results["data"] |= {str(self.seed): known | facts}
+            self._write(results)
 
     def _write(self, results: Mapping[str, Any]) -> None:
-        text = json.dumps(results, indent=1, ensure_ascii=False)
-        self.path.write_text(text + "\n", encoding="utf-8")
+        write(self.path, json.dumps(results, indent=1, ensure_ascii=False) + "\n")

@@ -11,7 +11,7 @@ from copynet_hf.metrics import metric_signature, score_outputs
 from copynet_hf.visualization import plot_copy_heatmap
 
 from .cards import Card
-from .pages import how_made, mean, model_rows, table
+from .pages import baseline_rows, facts, how_made, model_rows, runs_of, table
 from .rules import TYPES, rule_pairs
 from .runs import MODELS, RNNSEARCH, Results, Row, Settings, compared
 
@@ -21,7 +21,7 @@ ABLATIONS: dict[str, dict[str, Any]] = {
     "RNNSearch, scores from the state alone": RNNSEARCH | {"readout": ["state"]},
     "CopyNet without selective read": {"selective_read": False},
     "CopyNet, scores from the state alone": {"readout": ["state"]},
-    "CopyNet, both": {"selective_read": False, "readout": ["state"]},
+    "CopyNet without selective read, scores from the state alone": {"selective_read": False, "readout": ["state"]},
     "CopyNet with coverage": {"use_coverage": True},
 }
 DATA = {"apart": 0, "side by side": 11}  # rules of each type with two variables that stand side by side
@@ -42,23 +42,22 @@ TRAINING: dict[str, Any] = {
     "num_beams": BEAMS,
 }
 
-CARDS = [
-    Card(
-        file="copynet-rules",
-        model="CopyNet",
-        title="CopyNet on the paper's synthetic rules",
-        summary="Rewrites sequences of symbols by rules such as `a b x c d → c x e`, learned from examples.",
-        language="zxx",
-        licence="apache-2.0",
-        datasets=("copynet-rules",),
-        pipeline_tag="text-generation",
-        data="20,000 pairs made by rule, 100 of each of 200 rules, after section 5.1 of the paper; the 1,000 symbols "
-        "are the numbers from 000 to 999.",
-        limits="It knows the 200 rules of its seed and nothing else. Variables are at most 15 symbols long.",
-        tests={"apart": "variables apart"},
-        metrics={kind: ("exact_match", kind) for kind in [*TYPES, "mean"]},
-    )
-]
+NAMES = (*IN_PAPER, *ABLATIONS)
+CARD = Card(
+    file="rules",
+    title="The paper's synthetic rules",
+    summary="Rewrites sequences of symbols by rules such as `a b x c d → c x e`, learned from examples.",
+    language="zxx",
+    licence="apache-2.0",
+    datasets=("copynet-rules",),
+    pipeline_tag="text-generation",
+    data="20,000 pairs made by rule, 100 of each of 200 rules, after section 5.1 of the paper; the 1,000 symbols "
+    "are the numbers from 000 to 999.",
+    limits="It knows the 200 rules of its seed and nothing else. Variables are at most 15 symbols long.",
+    tests={"apart": "variables apart"},
+    metrics={kind: ("exact_match", kind) for kind in [*TYPES, "mean"]},
+    examples="apart",
+)
 
 
 def run(settings: Settings) -> Results:
@@ -95,13 +94,13 @@ def _score(test: Sequence[Row], data: str, scores: dict[str, Any], outputs: list
 
 def figure3(settings: Settings, test: Sequence[Row]) -> None:
     """A heatmap of the first output of two variables that fits a page."""
-    folder = settings.folder("apart", "CopyNet")
-    if settings.seed == 0 and folder.joinpath("training.json").exists():
+    folder, picture = settings.folder("apart", "CopyNet"), settings.results_dir / "table1.png"
+    if folder.joinpath("training.json").exists() and (settings.seed == 0 or not picture.exists()):
         fitting = (row for row in test if row["type"] == "xy → xy" and 12 <= len(row["summary"].split()) <= 20)
         model, tokenizer = load_model(str(folder))
         # At least one word: whoever cuts a training short may have a model that says nothing.
         drawn = copy_map(model, tokenizer, next(fitting, test[-1])["text"], min_new_tokens=1)
-        plot_copy_heatmap(*drawn, settings.results_dir / "table1.png")
+        plot_copy_heatmap(*drawn, picture)
 
 
 def made(data: str, settings: Settings) -> dict[str, list[Row]]:
@@ -129,7 +128,8 @@ def baseline(rows: Sequence[Row]) -> dict[str, dict[str, float]]:
 
 def page(results: dict[str, Any]) -> str:
     """What table1.md says."""
-    kinds = list(TYPES)
+    known, kinds = facts(results), [*TYPES, "mean"]
+    header = ["", *kinds, "seeds", "minutes"]
     lines = [
         "# Table 1: the synthetic rules",
         "",
@@ -142,30 +142,37 @@ def page(results: dict[str, Any]) -> str:
         "apart": "A constant stands between x and y",
         "side by side": "x and y touch in 22 of the 80 rules that have both, where nobody can tell them apart",
     }.items():
-        count = results["examples"][data]["test"]
-        trivial = [
-            [name, *map(scores.get, [*kinds, "mean"]), "", ""] for name, scores in results["baselines"][data].items()
-        ]
-        paper = [[f"{model}, in the paper", *cells, mean(cells), "", ""] for model, cells in PAPER.items()]
-        ours = model_rows(results, data, IN_PAPER | ABLATIONS, [*kinds, "mean"])
-        lines += ["", f"## {title}", "", f"{count:,} test pairs.", ""]
-        lines += [table(["", *kinds, "mean", "seeds", "minutes"], [*trivial, *paper, *ours])]
+        paper = [[f"{model}, in the paper", *cells, sum(cells) / len(cells), "", ""] for model, cells in PAPER.items()]
+        rows = [*baseline_rows(results, data, kinds), *paper, *model_rows(results, data, IN_PAPER, kinds)]
+        lines += ["", f"## {title}", "", f"{known['examples'][data]['test']:,} test pairs.", "", table(header, rows)]
     lines += [
         "",
         "Enc-Dec reads the source's last state alone, RNNSearch attends and generates, CopyNet copies as well. The "
-        "paper does not say whether x and y may touch; its last two columns look like the second table. "
-        "“Scores from the state alone” is Eq. 7 and 8 to the letter; everywhere else the scores also see the context, "
-        "the last word and the selective read, as in the authors' code.",
+        "paper does not say whether x and y may touch.",
         "",
-        f"Exact match: `{results['signature']}`.",
+        f"Exact match: `{known['signature']}`.",
         "",
-        "## Figure 3",
-        "",
-        "Where each symbol of an output was copied from: the probability of copying, by source position (across) and "
-        "target step (down).",
-        "",
-        "![Copy probabilities of one test instance](table1.png)",
-        "",
-        how_made(results),
+        "## What each choice buys",
     ]
-    return "\n".join(lines) + "\n"
+    if ablated := [run for run in results["runs"] if run["model"] in ABLATIONS]:
+        seed = ablated[0]["seed"]
+        same = {**results, "runs": [run for run in results["runs"] if run["seed"] == seed]}
+        rows = model_rows(same, "apart", IN_PAPER | ABLATIONS, kinds)
+        lines += [
+            "",
+            f"Seed {seed}, x and y apart. “Scores from the state alone” is Eq. 7 and 8 to the letter; everywhere else "
+            "the scores also see the context, the last word and the selective read, as in the authors' code.",
+            "",
+            table(header, rows),
+        ]
+    if runs_of(results, "apart", "CopyNet"):
+        lines += [
+            "",
+            "## Figure 3",
+            "",
+            "Where each symbol of an output was copied from: the probability of copying, by source position (across) "
+            "and target step (down).",
+            "",
+            "![Copy probabilities of one test instance](table1.png)",
+        ]
+    return "\n".join([*lines, "", how_made(results)]) + "\n"

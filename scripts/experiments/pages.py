@@ -75,7 +75,7 @@ def how_made(results: Results) -> str:
         "## How it was made",
         "",
         f"Seeds {all_of(run['seed'] for run in runs)}; {versions}; {all_of(run['machine'] for run in runs)}, "
-        f"threads {all_of(run['threads'] for run in runs)}; commits {all_of(run['commit'] for run in runs)}.",
+        f"threads: {all_of(run['threads'] for run in runs)}; commits {all_of(run['commit'] for run in runs)}.",
         *([f"{limited} trainings had a limit, --max_minutes."] if limited else []),
         *([f"{resumed} trainings were interrupted; their minutes are the last stretch's."] if resumed else []),
     ]

@@ -151,14 +151,14 @@ def page(results: dict[str, Any]) -> str:
         "paper does not say whether x and y may touch.",
         "",
         f"Exact match: `{known['signature']}`.",
-        "",
-        "## What each choice buys",
     ]
     if ablated := [run for run in results["runs"] if run["model"] in ABLATIONS]:
         seed = ablated[0]["seed"]
         same = {**results, "runs": [run for run in results["runs"] if run["seed"] == seed]}
         rows = model_rows(same, "apart", IN_PAPER | ABLATIONS, kinds)
         lines += [
+            "",
+            "## What each choice buys",
             "",
             f"Seed {seed}, x and y apart. “Scores from the state alone” is Eq. 7 and 8 to the letter; everywhere else "
             "the scores also see the context, the last word and the selective read, as in the authors' code.",

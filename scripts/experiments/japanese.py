@@ -26,6 +26,7 @@ TRAINING: dict[str, Any] = {
     "max_source_length": 50,
     "max_target_length": 50,
     "num_train_epochs": 30,
+    "load_best_model_at_end": False,  # where the loss is lowest every reply is そうですね
     "num_beams": 5,
 }
 # What the article asks its model, and what that answers after seven epochs (its copied words are not marked here).

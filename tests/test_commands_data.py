@@ -10,7 +10,6 @@ from experiments.commands import (
     JOINER,
     Nearest,
     command_pairs,
-    exact_match,
     grouped,
     judged_correct,
     most_frequent,
@@ -20,6 +19,7 @@ from experiments.commands import (
     single_spaced,
     spelled_out,
 )
+from experiments.scores import exact_match
 from hypothesis import given
 from hypothesis import strategies as st
 

@@ -68,9 +68,8 @@ def _card(
 ) -> ModelCard:
     run = next(iter(runs.values()))
     seed = ["--seed", str(run["seed"])] if run["seed"] else []
-    example = next(each for each in runs_of(results, card.examples, model) if each["seed"] == run["seed"])["outputs"][
-        0
-    ]
+    outputs = {each["seed"]: each["outputs"] for each in runs_of(results, card.examples, model)}
+    example = outputs[run["seed"]][0]
     data = ModelCardData(
         model_name=card.path(Path(), model).stem,
         library_name="transformers",

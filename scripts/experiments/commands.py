@@ -13,12 +13,13 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 from .runs import Row, read_rows
+from .scores import single_spaced
 
 FOLDER = "nl2bash"
 PUBLISHED = {"Sub-token CopyNet": "copynet_subtoken", "Tellina": "tellina"}
@@ -137,10 +138,6 @@ def pieces(words: Sequence[str]) -> list[str]:
 # ---- scores
 
 
-def single_spaced(text: str) -> str:
-    return " ".join(text.split())
-
-
 _REWRITTEN: list[tuple[re.Pattern[str], Any]] = [
     (re.compile(r"\s*(\|\|?|&&)\s*"), r" \1 "),
     (re.compile(r"\bfind (?=[-!(\\])"), "find . "),
@@ -161,19 +158,6 @@ def spelled_out(command: str) -> str:
     for pattern, replacement in _REWRITTEN:
         command = pattern.sub(replacement, single_spaced(command))
     return single_spaced(command)
-
-
-def exact_match(
-    ranked: Sequence[Sequence[str]],
-    answers: Sequence[Sequence[str]],
-    k: int = 1,
-    form: Callable[[str], str] = single_spaced,
-) -> float:
-    """The percentage of rows with an answer among the first k outputs; texts of the same form are the same."""
-    hits = [
-        bool({*map(form, outputs[:k])} & {*map(form, right)}) for outputs, right in zip(ranked, answers, strict=True)
-    ]
-    return 100 * sum(hits) / len(hits)
 
 
 def judged_correct(rows: Sequence[Row], k: int = 1) -> float:

@@ -1,19 +1,20 @@
 """Japanese chat: what a user says and what a system replies, from the 150 dialogues of dialogue breakdown detection 3.
 
-The Chainer article about CopyNet learns replies to a user's utterances from an older corpus of the
-same project, of 1,146 dialogues, and does not say how it pairs them. Here a pair is an utterance of the user and the
-system's next turn; what the system says first answers nobody. Of each of the three systems as many dialogues go to
-each split, none to two.
+The Chainer article about CopyNet learns replies to a user's utterances from an older corpus of the same project, of
+1,146 dialogues, and does not say how it pairs them. Here a pair is an utterance of the user and the system's next
+turn; what the system says first answers nobody. Of each of the three systems as many dialogues go to each split, none
+to two.
 """
 
 from __future__ import annotations
 
-import json
 import random
 from collections import defaultdict
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
+
+from .runs import Row, read_rows
 
 # Dialogues of each system; the others are for training.
 HELD_OUT = {"validation": 5, "test": 10}
@@ -24,8 +25,7 @@ def japanese_pairs(data: Path, seed: int = 0) -> dict[str, list[dict[str, str]]]
 
     Utterances that training has are left out of the other two, and those of validation out of the test.
     """
-    with (data / "dbdc3_ja" / "test.jsonl").open(encoding="utf-8") as lines:
-        dialogues = [json.loads(line) for line in lines]
+    dialogues = read_rows(data / "dbdc3_ja" / "test.jsonl")
     pairs: dict[str, list[dict[str, str]]] = {}
     seen: set[str] = set()
     for name, members in split_dialogues(dialogues, seed).items():
@@ -35,13 +35,13 @@ def japanese_pairs(data: Path, seed: int = 0) -> dict[str, list[dict[str, str]]]
     return pairs
 
 
-def split_dialogues(dialogues: list[dict[str, Any]], seed: int) -> dict[str, list[dict[str, Any]]]:
+def split_dialogues(dialogues: list[Row], seed: int) -> dict[str, list[Row]]:
     """Each dialogue in one split; the same for a seed."""
     chance = random.Random(seed)
-    of_system: dict[str, list[dict[str, Any]]] = defaultdict(list)
+    of_system: dict[str, list[Row]] = defaultdict(list)
     for dialogue in dialogues:
         of_system[dialogue["system"]].append(dialogue)
-    splits: dict[str, list[dict[str, Any]]] = {"train": [], **{name: [] for name in HELD_OUT}}
+    splits: dict[str, list[Row]] = {"train": [], **{name: [] for name in HELD_OUT}}
     for members in of_system.values():
         chance.shuffle(members)
         for name, number in HELD_OUT.items():

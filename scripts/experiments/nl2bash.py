@@ -8,9 +8,10 @@ from typing import Any
 
 from . import commands
 from .cards import Card
-from .commands import Nearest, exact_match, judged_correct, most_frequent, prepare, restore, spelled_out
+from .commands import Nearest, judged_correct, most_frequent, prepare, restore, spelled_out
 from .pages import baseline_rows, facts, how_made, model_rows, side_by_side, table
 from .runs import MODELS, Results, Row, Settings, compared
+from .scores import exact_match
 
 DATA = "descriptions"
 SCORES = ("top-1", "top-3", "top-1, spelled out", "top-3, spelled out")

@@ -236,7 +236,6 @@ def compared(
     settings: Settings,
     *,
     within: str = "",
-    decoding: Mapping[str, Any] | None = None,
     score: Callable[[str, dict[str, Any], list[Row]], dict[str, Any]] = lambda data, scores, outputs: scores,
     shown: int = 0,
     **options: Any,
@@ -249,7 +248,6 @@ def compared(
         tests: the test pairs of each data set.
         training: arguments that all of them have.
         within: a folder for these models, where models of the same names are trained on other pairs.
-        decoding: as in `trained`.
         score: makes what goes to the results from all scores of `evaluated` and the outputs, for each data set.
         shown: so many outputs, the first ones, go to the results.
         options: of `evaluated`.
@@ -258,7 +256,7 @@ def compared(
     for model, fields in models.items():
         if settings.wants(model):
             folder = settings.folder(within, model)
-            how = trained(folder, files | {**training, **fields}, settings, decoding)
+            how = trained(folder, files | {**training, **fields}, settings)
             for data, rows in tests.items():
                 scores, outputs = evaluated(folder, data, rows, settings, **options)
                 results.add(data, model, score(data, scores, outputs), how, outputs[:shown])

@@ -7,13 +7,14 @@ from functools import partial
 from typing import Any
 
 from copynet_hf.inference import copy_map, load_model
-from copynet_hf.metrics import metric_signature, score_outputs
+from copynet_hf.metrics import metric_signature
 from copynet_hf.visualization import plot_copy_heatmap
 
 from .cards import Card
 from .pages import baseline_rows, facts, how_made, model_rows, runs_of, table
 from .rules import TYPES, rule_pairs
 from .runs import MODELS, RNNSEARCH, Results, Row, Settings, compared
+from .scores import exact_match
 
 IN_PAPER: dict[str, dict[str, Any]] = {"Enc-Dec": RNNSEARCH | {"attention": False}, **MODELS}
 # What each choice buys; trained with the first seed, on the rules whose variables stand apart.
@@ -117,8 +118,7 @@ def by_type(predictions: Sequence[str], rows: Sequence[Row]) -> dict[str, float]
     scores: dict[str, float] = {}
     for kind in dict.fromkeys(row["type"] for row in rows):
         of_kind = [(said, row["summary"]) for said, row in zip(predictions, rows, strict=True) if row["type"] == kind]
-        said, wanted = zip(*of_kind, strict=True)
-        scores[kind] = round(score_outputs(said, wanted)["exact_match"], 2)
+        scores[kind] = round(exact_match([[said] for said, _ in of_kind], [[wanted] for _, wanted in of_kind]), 2)
     return scores | {"mean": round(sum(scores.values()) / len(scores), 2)}
 
 

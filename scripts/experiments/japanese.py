@@ -22,10 +22,10 @@ TRAINING: dict[str, Any] = {
     "hidden_size": 128,
     "encoder_hidden_size": 128,
     "attention_size": 128,
-    "dropout": 0.5,
+    "dropout": 0.2,
     "max_source_length": 50,
     "max_target_length": 50,
-    "num_train_epochs": 30,
+    "num_train_epochs": 80,
     "load_best_model_at_end": False,  # where the loss is lowest every reply is そうですね
     "num_beams": 5,
 }

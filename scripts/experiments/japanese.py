@@ -29,6 +29,7 @@ TRAINING: dict[str, Any] = {
     "load_best_model_at_end": False,  # where the loss is lowest every reply is そうですね
     "num_beams": 5,
 }
+SHOWN = 60
 # What the article asks its model, and what that answers after seven epochs (its copied words are not marked here).
 ARTICLE = {
     "おはよう": "おはようございます",
@@ -73,7 +74,7 @@ def run(settings: Settings) -> Results:
         baselines={DATA: baselines(pairs["train"], test)},
     )
     asked = [{"text": text, "summary": reply} for text, reply in ARTICLE.items()]
-    compared(results, MODELS, pairs, {DATA: test, "the article's": asked}, TRAINING, settings, shown=12)
+    compared(results, MODELS, pairs, {DATA: test, "the article's": asked}, TRAINING, settings, shown=SHOWN)
     return results
 
 
@@ -108,17 +109,22 @@ def page(results: dict[str, Any]) -> str:
         "",
         f"ROUGE on characters: `{known['signature']}`. So few and such free replies cannot be learned well, and no "
         "score tells a sensible reply from an echo of the utterance. What is to be seen is which words are copied.",
-        "",
-        "## Replies, word by word",
     ]
-    for data in (DATA, "the article's"):
-        for output in next((run["outputs"] for run in runs_of(results, data, "CopyNet")), []):
-            lines += ["", *word_by_word(output, "in the article" if data != DATA else "reference")]
+    for title, data, other in (
+        (f"Of the first {SHOWN} replies those that copied a word", DATA, "reference"),
+        ("What the article asks its model", "the article's", "in the article"),
+    ):
+        outputs: list[Row] = next((run["outputs"] for run in runs_of(results, data, "CopyNet")), [])
+        lines += ["", f"## {title}", ""]
+        for output in outputs:
+            if data != DATA or any(output["copied"]):
+                lines += word_by_word(output, other)
     return "\n".join([*lines, "", how_made(results)]) + "\n"
 
 
 def word_by_word(output: Row, other: str) -> list[str]:
-    """The utterance, the reply with what each word came from, and another reply."""
-    modes = ["copy" if copied else "gen" for copied in output["copied"]]
-    words = table(modes, [[escaped(word) for word in output["words"]]]) if modes else "(nothing)"
-    return [f"{escaped(output['text'])} ({other}: {escaped(output['reference'])})", "", words]
+    """The utterance, another reply, and the model's with what each word came from written over it."""
+    words = zip(output["words"], output["copied"], strict=True)
+    over = " ".join(f"<ruby>{escaped(word)}<rt>{'copy' if copied else 'gen'}</rt></ruby>" for word, copied in words)
+    said = f"{escaped(output['text'])} ({other}: {escaped(output['reference'])})"
+    return [f"- {said}<br>", f"  {over or '(nothing)'}"]

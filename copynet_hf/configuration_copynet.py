@@ -2,15 +2,44 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from transformers import PreTrainedConfig
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
-COPY_MECHANISMS = ("copynet", "none")
 READOUT_PARTS = ("state", "context", "embedding", "selective_read")
+
+
+class Mechanism(NamedTuple):
+    """What a copy mechanism takes of the network; its equation is in `copy_distribution.MODES`.
+
+    copies: whether there is anything to copy with.
+    scores_positions: whether it has copy scores of its own, ψ_c of Eq. 8, which a selective read needs; if not, it
+        copies by the attention.
+    switch: what its switch sees, p_gen or λ; nothing: it has none.
+    readout: what the generate scores are made of by default.
+    tanh_readout: whether the readout goes through a tanh.
+    """
+
+    copies: bool = True
+    scores_positions: bool = False
+    switch: tuple[str, ...] = ()
+    readout: tuple[str, ...] = READOUT_PARTS
+    tanh_readout: bool = True
+
+
+COPY_MECHANISMS = {
+    "copynet": Mechanism(scores_positions=True),
+    "none": Mechanism(copies=False),
+    # See et al. 2017, Eq. 8 and 4: P_vocab = softmax(V'(V[s_t; h*_t] + b) + b'), two linear maps
+    "pointer_generator": Mechanism(
+        switch=("context", "state", "embedding"), readout=("state", "context"), tanh_readout=False
+    ),
+    "gated": Mechanism(switch=("state",)),
+}
+GATED_LOSSES = ("mixture", "summed")
 
 
 class CopyNetConfig(PreTrainedConfig):
@@ -26,14 +55,22 @@ class CopyNetConfig(PreTrainedConfig):
         attention_size: width of the attention's hidden layer, Eq. 3.
         max_source_oov: K, the number of slots for unseen source words; logits are `vocab_size + K` wide.
         dropout: on embeddings, encoder states and the readout, in training.
-        copy_mechanism: "copynet", or "none" for the attentive RNN alone (RNNSearch, Bahdanau et al. 2014).
+        copy_mechanism: "copynet"; "pointer_generator" (See et al. 2017) or "gated" (CoRe, Cao et al. 2016), which copy
+            by the attention; or "none" for the attentive RNN alone (RNNSearch, Bahdanau et al. 2014).
         attention: whether c_t is the attentive read; if not, c is the encoder's last state, Eq. 1 (Enc-Dec).
-        selective_read: whether s_t is fed with ζ(y_{t-1}), Eq. 9. None: wherever the model copies.
+        selective_read: whether s_t is fed with ζ(y_{t-1}), Eq. 9. None: with "copynet".
         readout: what feeds the scores of both modes, out of "state" s_t, "context" c_t, "embedding"
             e(y_{t-1}) and "selective_read" ζ(y_{t-1}). `("state",)` is Eq. 7 and 8 to the letter; more is
-            the authors' code. None: everything the model has.
+            the authors' code. None: everything the model has; with "pointer_generator" state and context, as there.
         use_coverage: whether the attention sees where it has been (Σ of past attention; the authors' code adds
             it after the tanh of Eq. 3, here it goes inside, as in See et al. 2017, Eq. 11).
+        coverage_loss_weight: λ of the coverage loss, λ Σ_j min(a_tj, cov_tj) (See et al. 2017, Eq. 13, where it is 1).
+        gate_loss_weight: of −log λ_t or −log(1 − λ_t), whether y_t stands in the source, with "gated".
+        gated_loss: with "gated", "mixture" for −log p(y_t), or "summed" for the Chainer article's losses, which weigh
+            two logarithms.
+        aligned_words: with "gated", how many words may be generated for each source word, those that
+            `align_vocabulary` found; 0: the whole vocabulary for all.
+        frequent_words: with `aligned_words`, so many words of the vocabulary, its first ones, may always be generated.
         use_fused: whether the recurrences of encoder and decoder run with their gradients written by hand, which is
             faster; the readable forms give the same numbers.
         initializer_range: embeddings start uniform in ±this (the authors' 0.1); other weights follow
@@ -63,6 +100,11 @@ class CopyNetConfig(PreTrainedConfig):
     selective_read: bool | None = None
     readout: list[str] | tuple[str, ...] | None = None
     use_coverage: bool = False
+    coverage_loss_weight: float = 0.0
+    gate_loss_weight: float = 1.0
+    gated_loss: str = "mixture"
+    aligned_words: int = 0
+    frequent_words: int = 2_000
     use_fused: bool = True
     initializer_range: float = 0.1
     use_cache: bool = True
@@ -77,16 +119,10 @@ class CopyNetConfig(PreTrainedConfig):
     def __post_init__(self, **kwargs: Any) -> None:
         self._check_sizes()
         if self.copy_mechanism not in COPY_MECHANISMS:
-            raise ValueError(f"copy_mechanism={self.copy_mechanism!r} is unknown: use one of {COPY_MECHANISMS}.")
-        if self.selective_read is None:
-            self.selective_read = self.copies
-        if self.selective_read and not self.copies:
             raise ValueError(
-                "selective_read=True reads where copy_mechanism copies, and copy_mechanism='none' never does: "
-                "leave selective_read out or set copy_mechanism='copynet'."
+                f"copy_mechanism={self.copy_mechanism!r} is unknown: use one of {', '.join(COPY_MECHANISMS)}."
             )
-        if self.use_coverage and not self.attention:
-            raise ValueError("use_coverage=True records the attention: set attention=True or leave it out.")
+        self._check_mechanism()
         self.readout = self._checked_readout()
         super().__post_init__(**kwargs)
         self._check_special_ids()
@@ -147,7 +183,12 @@ class CopyNetConfig(PreTrainedConfig):
     @property
     def copies(self) -> bool:
         """Whether the output distribution has a copy mode."""
-        return self.copy_mechanism != "none"
+        return self.mechanism.copies
+
+    @property
+    def mechanism(self) -> Mechanism:
+        """What the copy mechanism takes of the network."""
+        return COPY_MECHANISMS[self.copy_mechanism]
 
     @property
     def memory_size(self) -> int:
@@ -161,19 +202,48 @@ class CopyNetConfig(PreTrainedConfig):
 
     def _check_sizes(self) -> None:
         names = "vocab_size embedding_size hidden_size encoder_hidden_size num_hidden_layers attention_size"
-        for name in [*names.split(), "max_source_oov"]:
-            value, least = getattr(self, name), 0 if name == "max_source_oov" else 1
+        may_be_zero = ("max_source_oov", "aligned_words", "frequent_words")
+        for name in [*names.split(), *may_be_zero]:
+            value, least = getattr(self, name), 0 if name in may_be_zero else 1
             if not isinstance(value, int) or isinstance(value, bool) or value < least:
                 raise ValueError(f"{name}={value!r} must be a whole number of at least {least}.")
         if not isinstance(self.dropout, int | float) or not 0.0 <= self.dropout < 1.0:
             raise ValueError(f"dropout={self.dropout!r} must be a number of at least 0 and below 1.")
-        if not isinstance(self.initializer_range, int | float) or self.initializer_range < 0:
-            raise ValueError(f"initializer_range={self.initializer_range!r} must be a number of at least 0.")
+        for name in ("initializer_range", "coverage_loss_weight", "gate_loss_weight"):
+            value = getattr(self, name)
+            if not isinstance(value, int | float) or value < 0:
+                raise ValueError(f"{name}={value!r} must be a number of at least 0.")
+
+    def _check_mechanism(self) -> None:
+        """Refuses what the mechanism has no use for: it would be without effect."""
+        if self.selective_read is None:
+            self.selective_read = self.mechanism.scores_positions
+        if self.selective_read and not self.mechanism.scores_positions:
+            raise ValueError(
+                f"selective_read=True reads by copy scores, which copy_mechanism={self.copy_mechanism!r} does not "
+                "have: leave selective_read out or set copy_mechanism='copynet'."
+            )
+        if self.use_coverage and not self.attention:
+            raise ValueError("use_coverage=True records the attention: set attention=True or leave it out.")
+        if self.mechanism.switch and not self.attention:
+            raise ValueError(f"copy_mechanism={self.copy_mechanism!r} copies by the attention: set attention=True.")
+        if self.coverage_loss_weight and not self.use_coverage:
+            raise ValueError(
+                f"coverage_loss_weight={self.coverage_loss_weight!r} is for an attention that sees its past: set "
+                "use_coverage=True or leave it out."
+            )
+        if self.gated_loss not in GATED_LOSSES:
+            raise ValueError(f"gated_loss={self.gated_loss!r} is unknown: use one of {', '.join(GATED_LOSSES)}.")
+        if self.copy_mechanism != "gated" and (self.aligned_words or self.gated_loss != "mixture"):
+            raise ValueError(
+                f"aligned_words={self.aligned_words!r} and gated_loss={self.gated_loss!r} are for "
+                "copy_mechanism='gated': set that or leave them out."
+            )
 
     def _checked_readout(self) -> list[str]:
         available = [part for part in READOUT_PARTS if part != "selective_read" or self.selective_read]
         if self.readout is None:
-            return available
+            return [part for part in available if part in self.mechanism.readout]
         parts = [self.readout] if isinstance(self.readout, str) else list(self.readout)
         unknown = [part for part in parts if part not in available]
         if unknown or "state" not in parts or len(set(parts)) < len(parts):

@@ -1,8 +1,9 @@
-"""The output distribution of CopyNet as pure functions, one for each equation of Gu et al. 2016.
+"""The output distributions as pure functions: the equation of each copy mechanism, and what they have in common.
 
-Letters: x_j is the source word at position j, h_j its encoder state (together M), y_t the target word, s_t the
-decoder state, r_t the readout that scores are taken from (s_t in the paper), ψ_g and ψ_c the scores of the two
-modes, Z their shared normaliser, ρ and ζ the selective read.
+Equations without another name are those of Gu et al. 2016. Letters: x_j is the source word at position j, h_j its
+encoder state (together M), y_t the target word, s_t the decoder state, r_t the readout that scores are taken from
+(s_t in the paper), a_tj the attention, ψ_g and ψ_c the scores of the two modes, Z their shared normaliser, ρ and ζ the
+selective read.
 
 Shapes: B rows, S source positions, T target steps, V words in the vocabulary, K slots for unseen words.
 Sums over words and positions are taken in float32 or wider, whatever the scores' own precision.
@@ -23,15 +24,104 @@ UNOWNED_LOG_PROB = -60.0
 columns and −inf would make it infinite; low enough to add nothing to the softmax in any precision."""
 
 
+class ModeScores(NamedTuple):
+    """What a mechanism shares the probability of y_t out by; what it does not use is None.
+
+    generate_log_sum: (B, T) log Σ_v e^ψ_g(v).
+    source_mask: (B, S) bool, false on padding.
+    copy_scores: (B, T, S) ψ_c.
+    attention: (B, T, S) a_tj, summing to one over the source.
+    switch: (B, T) a logit: of generating for `pointer_generator_modes`, of copying for `gated_modes`.
+    """
+
+    generate_log_sum: Tensor
+    source_mask: Tensor
+    copy_scores: Tensor | None = None
+    attention: Tensor | None = None
+    switch: Tensor | None = None
+
+
+class Modes(NamedTuple):
+    """The two modes of a mechanism, p(y) = [y ∈ V] e^(ψ_g(y) − generate_normaliser) + Σ_{j: x_j = y} e^copied(j).
+
+    generate_normaliser: (B, T).
+    copied(j) = copy_scores (B, T, S) − copy_normaliser (B, T): without meaning on padding; None: nothing is copied.
+    """
+
+    generate_normaliser: Tensor
+    copy_scores: Tensor | None = None
+    copy_normaliser: Tensor | None = None
+
+
 class Mixture(NamedTuple):
     """p(y_t | ·), Eq. 4, and how it came about.
 
     log_probs: (B, T, V + K) log p(y); rows of its exponential sum to one.
-    copy_probs: (B, T, S) probability of copying from each position, e^ψ_c(j) / Z; None where nothing is copied.
+    copy_probs: (B, T, S) probability of copying from each position; None where nothing is copied.
     """
 
     log_probs: Tensor
     copy_probs: Tensor | None
+
+
+# ---- the mechanisms: one equation each
+
+
+def copynet_modes(scores: ModeScores) -> Modes:
+    """Both modes compete under one normaliser Z = Σ_v e^ψ_g(v) + Σ_j e^ψ_c(j), of all words and all source positions.
+
+    Gu et al. 2016, Eq. 4 to 6.
+    """
+    assert scores.copy_scores is not None
+    copy_scores = at_least_float32(scores.copy_scores)
+    log_z = torch.logaddexp(scores.generate_log_sum, masked_logsumexp(copy_scores, scores.source_mask[:, None, :]))
+    return Modes(log_z, copy_scores, log_z)
+
+
+def generate_only(scores: ModeScores) -> Modes:
+    """p(y) = softmax ψ_g(y), the attentive RNN without copying (Bahdanau et al. 2014)."""
+    return Modes(scores.generate_log_sum)
+
+
+def pointer_generator_modes(scores: ModeScores) -> Modes:
+    """p(y) = p_gen softmax ψ_g(y) + (1 − p_gen) Σ_{j: x_j = y} a_tj, with p_gen = σ(switch).
+
+    See, Liu, Manning 2017 (arXiv 1704.04368), Eq. 8 and 9. With no source to copy from, p_gen is 1.
+    """
+    assert scores.switch is not None
+    return _switched(scores, at_least_float32(scores.switch))
+
+
+def gated_modes(scores: ModeScores) -> Modes:
+    """p(y) = (1 − λ_t) softmax ψ_g(y) + λ_t Σ_{j: x_j = y} a_tj, with λ_t = σ(switch).
+
+    CoRe (Cao, Luo, Li, Li 2016, arXiv 1611.09235), whose full text could not be had: the form is Luo's, a co-author's,
+    published code, but for a word that stands at several positions, whose attention is summed here. With no source to
+    copy from, λ_t is 0.
+    """
+    assert scores.switch is not None
+    return _switched(scores, -at_least_float32(scores.switch))
+
+
+def _switched(scores: ModeScores, generate_logit: Tensor) -> Modes:
+    """The softmax over words by σ(generate_logit), the attention by the rest, in logarithms, so at 0 and 1 as well."""
+    assert scores.attention is not None
+    empty = ~scores.source_mask.any(-1, keepdim=True)
+    log_generate = torch.nn.functional.logsigmoid(generate_logit).masked_fill(empty, 0.0)
+    log_copy = torch.nn.functional.logsigmoid(-generate_logit)
+    return Modes(scores.generate_log_sum - log_generate, _log_attention(scores.attention), -log_copy)
+
+
+MODES: dict[str, Callable[[ModeScores], Modes]] = {
+    "copynet": copynet_modes,
+    "none": generate_only,
+    "pointer_generator": pointer_generator_modes,
+    "gated": gated_modes,
+}
+"""The equation of each `config.copy_mechanism`."""
+
+
+# ---- what CopyNet's modes are made of
 
 
 def copy_scores(copy_keys: Tensor, readout: Tensor) -> Tensor:
@@ -51,97 +141,115 @@ def selective_read_weights(previous_copy_scores: Tensor, matches: Tensor) -> Ten
     return masked_softmax(previous_copy_scores, matches)
 
 
-def copynet_mixture(
+# ---- from the modes to probabilities
+
+
+def mixture(
     generate_scores: Tensor,
-    copy_scores: Tensor,
+    modes: Modes,
     source_ids: Tensor,
     source_mask: Tensor,
     max_source_oov: int,
     leaders: Tensor | None = None,
+    allowed: Tensor | None = None,
 ) -> Mixture:
-    """p(y) = (1/Z) ([y ∈ V] e^ψ_g(y) + Σ_{j: x_j = y} e^ψ_c(j)) over the extended vocabulary, Eq. 4 to 6.
+    """p(y) of `Modes` over the extended vocabulary.
 
     Args:
         generate_scores: (B, T, V) ψ_g.
-        copy_scores: (B, T, S) ψ_c.
+        modes: how they share the probability.
         source_ids: (B, S) extended ids below V + K.
         source_mask: (B, S) bool, false on padding.
         max_source_oov: K.
         leaders: (B, S) what `first_positions` gives for the source, where it is at hand.
+        allowed: (B, V) bool, the words that may be generated; None: all.
     """
-    generate_scores, copy_scores = _at_least_float32(generate_scores), _at_least_float32(copy_scores)
-    mask = source_mask[:, None, :]
-    log_z = log_normaliser(torch.logsumexp(generate_scores, dim=-1), copy_scores, source_mask)[..., None]
-
+    generated = at_least_float32(generate_scores) - modes.generate_normaliser[..., None]
+    if allowed is not None:
+        generated = generated.masked_fill(~allowed[:, None, :], UNOWNED_LOG_PROB)
+    if modes.copy_scores is None or modes.copy_normaliser is None:
+        return Mixture(torch.nn.functional.pad(generated, (0, max_source_oov), value=UNOWNED_LOG_PROB), None)
     # A spare column behind the slots takes what positions write that are not the first of their word.
-    generated = torch.nn.functional.pad(generate_scores - log_z, (0, max_source_oov + 1), value=UNOWNED_LOG_PROB)
-    steps, width = generated.shape[1], generated.shape[2] - 1
+    table = torch.nn.functional.pad(generated, (0, max_source_oov + 1), value=UNOWNED_LOG_PROB)
+    steps, width = table.shape[1], table.shape[2] - 1
 
-    # Positions with the same word are one group, led by its first: log Σ e^ψ_c over each group, on the leader.
+    # Positions with the same word are one group, led by its first: log Σ e^copied over each group, on the leader.
     if leaders is None:
         leaders = first_positions(source_ids, source_mask, width)
-    word_scores = _grouped_logsumexp(copy_scores - log_z, leaders, mask)
-    in_vocabulary = source_ids < generate_scores.shape[-1]
-    words = torch.where(in_vocabulary, source_ids, 0)[:, None, :].expand(-1, steps, -1)
-    both = torch.logaddexp(_fill(generate_scores.gather(-1, words) - log_z, in_vocabulary[:, None, :]), word_scores)
+    copied, mask = modes.copy_scores - modes.copy_normaliser[..., None], source_mask[:, None, :]
+    word_scores = _grouped_logsumexp(copied, leaders, mask)
+    generates = source_ids < generate_scores.shape[-1]
+    words = torch.where(generates, source_ids, 0)
+    if allowed is not None:
+        generates = generates & allowed.gather(1, words)
+    words = words[:, None, :].expand(-1, steps, -1)
+    both = torch.logaddexp(_fill(generated.gather(-1, words), generates[:, None, :]), word_scores)
 
     is_leader = leaders == torch.arange(source_ids.shape[1], device=source_ids.device)
     columns = torch.where(is_leader, source_ids, width)[:, None, :].expand(-1, steps, -1)
-    log_probs = generated.scatter_(-1, columns, both)[..., :width]
-
-    copy_probs = torch.exp(copy_scores - log_z) * mask
-    return Mixture(log_probs, copy_probs)
+    log_probs = table.scatter_(-1, columns, both)[..., :width]
+    return Mixture(log_probs, torch.exp(copied) * mask)
 
 
-def generate_only(generate_scores: Tensor, max_source_oov: int) -> Mixture:
-    """p(y) = softmax ψ_g(y), the RNN without copying, shown over the same extended vocabulary."""
-    log_probs = torch.log_softmax(_at_least_float32(generate_scores), dim=-1)
-    return Mixture(torch.nn.functional.pad(log_probs, (0, max_source_oov), value=UNOWNED_LOG_PROB), None)
-
-
-def copynet_log_likelihood(
-    generate_scores: Tensor,
-    copy_scores: Tensor,
-    targets: Tensor,
-    source_ids: Tensor,
-    source_mask: Tensor,
-    terms: Terms | None = None,
-) -> Tensor:
-    """log p(y_t) of given words, Eq. 4 to 6, without the (B, T, V + K) table.
+def log_likelihood(generate_score: Tensor, modes: Modes, in_vocabulary: Tensor, matches: Tensor) -> Tensor:
+    """log p(y_t) of given words by `Modes`, without the (B, T, V + K) table.
 
     Args:
-        generate_scores, copy_scores, source_ids, source_mask: as in `copynet_mixture`.
-        targets: (B, T) extended ids, each in the vocabulary or in its row's source (`own_targets`).
-        terms: another form of `vocabulary_terms`.
+        generate_score: (B, T) ψ_g(y_t), anything where y_t is not in the vocabulary.
+        in_vocabulary: (B, T) bool.
+        matches: (B, T, S) where x_j = y_t (`target_matches`).
 
     Returns:
         (B, T) log-probabilities.
     """
-    copy_scores = _at_least_float32(copy_scores)
-    in_vocabulary = targets < generate_scores.shape[-1]
-    chosen, log_sum = (terms or vocabulary_terms)(generate_scores, torch.where(in_vocabulary, targets, 0))
-    copied = masked_logsumexp(copy_scores, target_matches(targets, source_ids, source_mask))
-    return torch.logaddexp(_fill(chosen, in_vocabulary), copied) - log_normaliser(log_sum, copy_scores, source_mask)
+    generated = _fill(generate_score - modes.generate_normaliser, in_vocabulary)
+    if modes.copy_scores is None or modes.copy_normaliser is None:
+        return generated
+    return torch.logaddexp(generated, masked_logsumexp(modes.copy_scores, matches) - modes.copy_normaliser)
 
 
-def generate_log_likelihood(generate_scores: Tensor, targets: Tensor, terms: Terms | None = None) -> Tensor:
-    """log p(y_t) = ψ_g(y_t) − log Σ e^ψ_g of given words of the vocabulary, without copying: (B, T)."""
-    chosen, log_sum = (terms or vocabulary_terms)(generate_scores, targets)
-    return chosen - log_sum
+# ---- losses beside −log p(y_t)
+
+
+def coverage_loss(attention: Tensor) -> Tensor:
+    """Σ_j min(a_tj, cov_tj), cov_t the sum of the attention before step t: (B, T) from (B, T, S).
+
+    See et al. 2017, Eq. 12: at most one, and 0 where nothing is attended to twice.
+    """
+    attention = at_least_float32(attention)
+    return torch.minimum(attention, attention.cumsum(1) - attention).sum(-1)
+
+
+def gate_loss(switch: Tensor, is_copied: Tensor) -> Tensor:
+    """−log λ_t where y_t stands in the source, else −log(1 − λ_t): CoRe's supervision of the switch, (B, T).
+
+    The form is Luo's and the Chainer article's; the paper could not be had.
+    """
+    switch = at_least_float32(switch)
+    return torch.nn.functional.binary_cross_entropy_with_logits(switch, is_copied.to(switch.dtype), reduction="none")
+
+
+def summed_likelihood(generate_score: Tensor, scores: ModeScores, in_vocabulary: Tensor, matches: Tensor) -> Tensor:
+    """(1 − λ_t) log p_g(y_t) + [y_t ∈ X] λ_t log Σ_{j: x_j = y_t} a_tj: the Chainer article's, in place of log p(y_t).
+
+    Two logarithms weighted, not the logarithm of what is mixed; a third loss is `gate_loss`. The article takes the
+    attention of y_t's first position alone. Arguments as in `log_likelihood`.
+    """
+    assert scores.switch is not None
+    assert scores.attention is not None
+    copied = masked_logsumexp(_log_attention(scores.attention), matches)
+    weight = torch.sigmoid(at_least_float32(scores.switch))
+    generated = (generate_score - scores.generate_log_sum) * in_vocabulary
+    return (1 - weight) * generated + weight * torch.where(matches.any(-1), copied, 0.0)
+
+
+# ---- parts
 
 
 def vocabulary_terms(generate_scores: Tensor, words: Tensor) -> tuple[Tensor, Tensor]:
     """What a likelihood needs of ψ_g (…, V): ψ_g(y) of the given words (…) and log Σ_v e^ψ_g(v), both (…)."""
-    generate_scores = _at_least_float32(generate_scores)
+    generate_scores = at_least_float32(generate_scores)
     return generate_scores.gather(-1, words[..., None])[..., 0], torch.logsumexp(generate_scores, dim=-1)
-
-
-def log_normaliser(generate_log_sum: Tensor, copy_scores: Tensor, source_mask: Tensor) -> Tensor:
-    """log Z, the normaliser that both modes share (below Eq. 6): all of V ∪ {UNK} and every source position.
-
-    From log Σ e^ψ_g (B, T), ψ_c (B, T, S) and the mask (B, S): (B, T).
-    """
-    return torch.logaddexp(generate_log_sum, masked_logsumexp(copy_scores, source_mask[:, None, :]))
 
 
 def target_matches(target_ids: Tensor, source_ids: Tensor, source_mask: Tensor) -> Tensor:
@@ -176,13 +284,13 @@ def first_positions(source_ids: Tensor, source_mask: Tensor, width: int) -> Tens
 
 def masked_softmax(scores: Tensor, mask: Tensor) -> Tensor:
     """Softmax over the last axis where `mask` is true; zero elsewhere, and everywhere in a row without any."""
-    return torch.softmax(_fill(_at_least_float32(scores), mask), dim=-1).to(scores.dtype) * mask
+    return torch.softmax(_fill(at_least_float32(scores), mask), dim=-1).to(scores.dtype) * mask
 
 
 def masked_logsumexp(scores: Tensor, mask: Tensor) -> Tensor:
     """log Σ e^score over the last axis where `mask` is true; finite, and far below any score, where it never is."""
     if scores.shape[-1] == 0:
-        return scores.new_full(scores.shape[:-1], _lowest(scores.dtype))
+        return scores.new_full(scores.shape[:-1], lowest(scores.dtype))
     return torch.logsumexp(_fill(scores, mask), dim=-1)
 
 
@@ -199,11 +307,17 @@ def _grouped_logsumexp(scores: Tensor, leaders: Tensor, mask: Tensor) -> Tensor:
     index = leaders[:, None, :].expand_as(scores)
     shape = (*scores.shape[:-1], scores.shape[-1] + 1)  # one place more, for padding
     filled = _fill(scores, mask)
-    peak = filled.new_full(shape, _lowest(scores.dtype)).scatter_reduce(-1, index, filled.detach(), "amax")
+    peak = filled.new_full(shape, lowest(scores.dtype)).scatter_reduce(-1, index, filled.detach(), "amax")
     shares = torch.exp(filled - peak.gather(-1, index)) * mask
     sums = scores.new_zeros(shape).scatter_add(-1, index, shares)
     # Where no group is led the sum is 0; the 1 keeps log and its gradient finite there.
     return (torch.log(torch.where(sums > 0, sums, 1.0)) + peak)[..., :-1]
+
+
+def _log_attention(attention: Tensor) -> Tensor:
+    """log a_tj; that of the smallest number where it is 0."""
+    attention = at_least_float32(attention)
+    return torch.log(attention.clamp(min=torch.finfo(attention.dtype).tiny))
 
 
 def _fill(scores: Tensor, mask: Tensor) -> Tensor:
@@ -211,12 +325,13 @@ def _fill(scores: Tensor, mask: Tensor) -> Tensor:
 
     Finite, unlike −inf, whose gradients are NaN where a whole row is masked.
     """
-    return scores.masked_fill(~mask, _lowest(scores.dtype))
+    return scores.masked_fill(~mask, lowest(scores.dtype))
 
 
-def _lowest(dtype: torch.dtype) -> float:
+def lowest(dtype: torch.dtype) -> float:
+    """What stands for −∞, and still leaves room for sums and differences."""
     return torch.finfo(dtype).min / 4
 
 
-def _at_least_float32(scores: Tensor) -> Tensor:
+def at_least_float32(scores: Tensor) -> Tensor:
     return scores.to(torch.promote_types(scores.dtype, torch.float32))

@@ -7,7 +7,7 @@ positions, T target steps, E embedding_size, H hidden_size, D = 2 · encoder_hid
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import partial
 from typing import Any
 
@@ -92,13 +92,23 @@ class CopyNetDecoder(GradientCheckpointingLayer):
         reads = config.memory_size * (2 if config.selective_read else 1)
         self.init_proj = nn.Linear(config.memory_size, config.hidden_size)
         self.attention = CopyNetAttention(config) if config.attention else None
-        self.copy_proj = nn.Linear(config.memory_size, config.hidden_size, bias=False) if config.copies else None
+        self.copy_proj = None
+        if config.mechanism.scores_positions:
+            self.copy_proj = nn.Linear(config.memory_size, config.hidden_size, bias=False)
         self.cell = nn.GRUCell(config.embedding_size + reads, config.hidden_size)
-        self.readout_proj = None
         self.readout_parts = list(config.readout or ())
+        self.readout_proj = self.linear_readout_proj = None
         if self.readout_parts != ["state"]:
-            self.readout_proj = nn.Linear(sum(self.widths[part] for part in self.readout_parts), config.hidden_size)
+            readout_proj = nn.Linear(self._width(self.readout_parts), config.hidden_size)
+            if config.mechanism.tanh_readout:
+                self.readout_proj = readout_proj
+            else:  # taken behind the recurrence, of all steps at once
+                self.linear_readout_proj = readout_proj
+        self.switch_proj = nn.Linear(self._width(config.mechanism.switch), 1) if config.mechanism.switch else None
         self.dropout = nn.Dropout(config.dropout)
+
+    def _width(self, parts: Iterable[str]) -> int:
+        return sum(self.widths[part] for part in parts)
 
     def remember(self, hidden_states: Tensor, final_state: Tensor, mask: Tensor, ids: Tensor, rows: int) -> Memory:
         """The source with all that does not depend on the step: 2U h_j for Eq. 3 and tanh(h_j W_c) of Eq. 8.
@@ -164,7 +174,7 @@ class CopyNetDecoder(GradientCheckpointingLayer):
         zeros = hidden.new_zeros(memory.mask.shape)
         return DecoderState(
             hidden=hidden,
-            copy_scores=zeros if self.config.copies else None,
+            copy_scores=None if self.copy_proj is None else zeros,
             coverage=zeros if self.config.use_coverage else None,
         )
 
@@ -185,7 +195,21 @@ class CopyNetDecoder(GradientCheckpointingLayer):
         """
         one_row_each = memory.hidden_states.shape[0] == embeddings.shape[0]
         if state is None and keep is None and one_row_each and self._is_fused(memory):
-            return self._fused(embeddings, matches, memory)
+            steps = self._fused(embeddings, matches, memory)
+        else:
+            steps = self._one_by_one(embeddings, matches, memory, state, keep, words)
+        return self._completed(steps, embeddings, memory)
+
+    def _one_by_one(
+        self,
+        embeddings: Tensor,
+        matches: Tensor,
+        memory: Memory,
+        state: DecoderState | None,
+        keep: Tensor | None,
+        words: Tensor | None,
+    ) -> DecoderSteps:
+        """`step` for each word, or in a search `fused_step`."""
         state = self.initial_state(memory) if state is None else state
         step: Any = self.step
         if memory.weights is not None and self._searches(memory):
@@ -202,7 +226,25 @@ class CopyNetDecoder(GradientCheckpointingLayer):
             states.append(state)
             attentions.append(attention)
         attention = None if self.attention is None else torch.stack(attentions, dim=1)
-        return DecoderSteps(torch.stack(readouts, dim=1), attention, *combined(states, partial(torch.stack, dim=1)))
+        joined = combined(states, partial(torch.stack, dim=1))
+        return DecoderSteps(torch.stack(readouts, dim=1), attention, None, *joined)
+
+    def _completed(self, steps: DecoderSteps, embeddings: Tensor, memory: Memory) -> DecoderSteps:
+        """With what no later step needs: a linear readout V [s_t; c_t] + b, and the switch w [c_t; s_t; …] + b."""
+        if self.linear_readout_proj is None and self.switch_proj is None:
+            return steps
+        assert steps.attention is not None
+        context = read(steps.attention, memory.hidden_states)
+        parts = {"state": steps.hidden, "context": context, "embedding": embeddings}
+
+        def joined(names: Iterable[str]) -> Tensor:
+            return torch.cat([parts[name] for name in names], dim=-1)
+
+        if self.linear_readout_proj is not None:
+            steps = steps._replace(readout=self.dropout(self.linear_readout_proj(joined(self.readout_parts))))
+        if self.switch_proj is not None:
+            steps = steps._replace(switch=self.switch_proj(joined(self.config.mechanism.switch))[..., 0])
+        return steps
 
     def _fused(self, embeddings: Tensor, matches: Tensor, memory: Memory) -> DecoderSteps:
         """The same steps from s_0 on, by the loop whose gradient is written by hand."""
@@ -215,7 +257,7 @@ class CopyNetDecoder(GradientCheckpointingLayer):
             repeats = matches & (times > 1)
             inputs = _with_reads_of_one_place(inputs, matches & (times == 1), memory, weights["selective_read"])
         dropped = None
-        if self.dropout.training and self.dropout.p:
+        if self.dropout.training and self.dropout.p and self.linear_readout_proj is None:
             dropped = self.dropout(inputs.new_ones(*inputs.shape[:2], self.config.hidden_size))
         readout, hidden, attention = FusedDecoder.apply(
             inputs,
@@ -230,7 +272,7 @@ class CopyNetDecoder(GradientCheckpointingLayer):
         )
         readout, hidden, attention = (field.transpose(0, 1) for field in (readout, hidden, attention))
         scores = None if memory.copy_keys is None else copy_scores(memory.copy_keys, readout)
-        return DecoderSteps(readout, attention, hidden, scores, None)
+        return DecoderSteps(readout, attention, None, hidden, scores, None)
 
     def _step_weights(self) -> dict[str, Tensor]:
         """What the gates (3H), and below it what the readout (H) unless r_t = s_t, takes of each of its inputs.
@@ -287,7 +329,8 @@ class CopyNetDecoder(GradientCheckpointingLayer):
         readout = parts["state"]
         if self.readout_proj is not None:
             readout = torch.tanh(self.readout_proj(torch.cat([parts[name] for name in self.readout_parts], dim=-1)))
-        readout = self.dropout(readout)
+        if self.linear_readout_proj is None:
+            readout = self.dropout(readout)
         scores = None
         if memory.copy_keys is not None:
             scores = copy_scores(memory.copy_keys, by_source(readout, memory.copy_keys)).view(matches.shape)

@@ -90,12 +90,13 @@ def combined(states: Sequence[DecoderState], join: Callable[[Sequence[Tensor]], 
 class DecoderSteps(NamedTuple):
     """What the decoder did at each of T steps; the last three are those of `DecoderState`, with a steps axis.
 
-    readout: (R, T, H) r_t; attention: (R, T, S) a_tj or None. All stand side by side, because reentrant gradient
-    checkpointing hands on no gradient to a tensor inside another tuple.
+    readout: (R, T, H) r_t; attention: (R, T, S) a_tj or None; switch: (R, T) the logit of p_gen or λ, or None. All
+    stand side by side, because reentrant gradient checkpointing hands on no gradient to a tensor inside another tuple.
     """
 
     readout: Tensor
     attention: Tensor | None
+    switch: Tensor | None
     hidden: Tensor
     copy_scores: Tensor | None
     coverage: Tensor | None
@@ -106,10 +107,10 @@ class DecoderSteps(NamedTuple):
 
 
 def by_source(rows: Tensor, sources: Tensor) -> Tensor:
-    """(R, X) as (N, R / N, X): the rows that decode from each of the N sources side by side."""
-    return rows.view(sources.shape[0], -1, rows.shape[-1])
+    """(R, …, X) as (N, R / N · …, X): the rows that decode from each of the N sources side by side."""
+    return rows.reshape(sources.shape[0], -1, rows.shape[-1])
 
 
 def read(weights: Tensor, hidden_states: Tensor) -> Tensor:
-    """Σ_j weight_j h_j: (R, D) from (R, S) and (N, S, D)."""
-    return torch.bmm(by_source(weights, hidden_states), hidden_states).flatten(0, 1)
+    """Σ_j weight_j h_j: (R, …, D) from (R, …, S) and (N, S, D)."""
+    return torch.bmm(by_source(weights, hidden_states), hidden_states).view(*weights.shape[:-1], -1)

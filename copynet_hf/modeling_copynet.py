@@ -7,79 +7,35 @@ E embedding_size, H hidden_size, D = 2 · encoder_hidden_size, A attention_size,
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 from transformers import initialization as init
-from transformers.modeling_outputs import Seq2SeqLMOutput, Seq2SeqModelOutput
-from transformers.utils import ModelOutput
 
 from .configuration_copynet import CopyNetConfig
 from .copy_distribution import (
+    MODES,
     Mixture,
-    copynet_log_likelihood,
-    copynet_mixture,
+    ModeScores,
+    at_least_float32,
+    coverage_loss,
     fold_ids,
-    generate_log_likelihood,
-    generate_only,
+    gate_loss,
+    log_likelihood,
+    lowest,
+    mixture,
     own_targets,
+    summed_likelihood,
     target_matches,
+    vocabulary_terms,
 )
 from .fused_copynet import FusedVocabularyTerms
 from .generation_copynet import CopyNetCache, CopyNetGenerationMixin
 from .layers_copynet import CopyNetDecoder, CopyNetEncoderLayer
 from .memory_copynet import DecoderState, DecoderSteps, Memory
-
-
-@dataclass
-class CopyNetEncoderOutput(ModelOutput):
-    """The source as the decoder reads it, and all that `generate()` keeps of it.
-
-    last_hidden_state: (B, S, D) h_j; zero on padding.
-    final_state: (B, D) the last states of both directions.
-    source_ids: (B, S) extended ids x_j, those beyond the last slot made UNK.
-    source_mask: (B, S) bool, false on padding.
-    hidden_states: embeddings (B, S, E), then each layer's states (B, S, D); on request.
-    """
-
-    # The base class wants a default for every field; the encoder fills all but the last.
-
-    last_hidden_state: Tensor = None  # type: ignore[assignment]
-    final_state: Tensor = None  # type: ignore[assignment]
-    source_ids: Tensor = None  # type: ignore[assignment]
-    source_mask: Tensor = None  # type: ignore[assignment]
-    hidden_states: tuple[Tensor, ...] | None = None
-
-
-@dataclass
-class CopyNetModelOutput(Seq2SeqModelOutput):
-    """`Seq2SeqModelOutput` with `last_hidden_state` (B, T, H) the readout r_t, and
-
-    copy_scores: (B, T, S) ψ_c, Eq. 8; None where nothing is copied.
-    encoder_final_state: (B, D), source_ids: (B, S), source_mask: (B, S): as the encoder gave them.
-    source_leaders: (B, S) the first position of each word, where a cache has kept it.
-    """
-
-    copy_scores: Tensor | None = None
-    encoder_final_state: Tensor = None  # type: ignore[assignment]
-    source_ids: Tensor = None  # type: ignore[assignment]
-    source_mask: Tensor = None  # type: ignore[assignment]
-    source_leaders: Tensor | None = None
-
-
-@dataclass
-class CopyNetSeq2SeqLMOutput(Seq2SeqLMOutput):
-    """`Seq2SeqLMOutput` with `logits` (B, T, V + K), which are log p(y), and
-
-    copy_probs: (B, T, S) probability of copying from each source position; None where nothing is copied.
-    copy_mass: (B, T) probability of copying against generating, the sum of `copy_probs`.
-    """
-
-    copy_probs: Tensor | None = None
-    copy_mass: Tensor | None = None
+from .outputs_copynet import CopyNetEncoderOutput, CopyNetModelOutput, CopyNetSeq2SeqLMOutput
 
 
 class CopyNetPreTrainedModel(PreTrainedModel):
@@ -294,6 +250,7 @@ class CopyNetModel(CopyNetPreTrainedModel):
             encoder_last_hidden_state=encoder_outputs.last_hidden_state,
             encoder_hidden_states=encoder_outputs.hidden_states,
             copy_scores=steps.copy_scores,
+            switch=steps.switch,
             encoder_final_state=encoder_outputs.final_state,
             source_ids=memory.ids,
             source_mask=memory.mask,
@@ -333,7 +290,10 @@ class CopyNetModel(CopyNetPreTrainedModel):
 
 
 class CopyNetForConditionalGeneration(CopyNetPreTrainedModel, CopyNetGenerationMixin):
-    """CopyNet with its output distribution: generating and copying compete under one normaliser, section 3.2."""
+    """Encoder, decoder and the output distribution of `config.copy_mechanism`: what is generated, what is copied."""
+
+    alignments: Tensor
+    """(V, aligned_words) ids that may be generated where a word stands in the source; else UNK."""
 
     _tied_weights_keys = {"lm_head.weight": "model.encoder.embed_tokens.weight"}  # noqa: RUF012
     accepts_loss_kwargs = True
@@ -343,7 +303,11 @@ class CopyNetForConditionalGeneration(CopyNetPreTrainedModel, CopyNetGenerationM
         self.model = CopyNetModel(config)
         tied = config.tie_word_embeddings
         self.lm_head_proj = nn.Linear(config.hidden_size, config.embedding_size, bias=False) if tied else None
-        self.lm_head = nn.Linear(config.embedding_size if tied else config.hidden_size, config.vocab_size, bias=False)
+        width = config.embedding_size if tied else config.hidden_size
+        self.lm_head = nn.Linear(width, config.vocab_size, bias=not config.mechanism.tanh_readout)
+        if config.aligned_words:
+            unaligned = torch.full((config.vocab_size, config.aligned_words), config.unk_token_id)
+            self.register_buffer("alignments", unaligned)
         self.post_init()
         # Our own field of the generation config; only one that is not derived from the model's config is saved.
         self.generation_config.forbid_unk = False  # type: ignore[attr-defined]
@@ -414,6 +378,7 @@ class CopyNetForConditionalGeneration(CopyNetPreTrainedModel, CopyNetGenerationM
             if decoder_input_ids is None:
                 decoder_input_ids = self._shifted_right(labels)
             use_cache = False
+        shows_attention = _asked(output_attentions, self.config.output_attentions)
         output = self.model(
             input_ids,
             attention_mask,
@@ -423,25 +388,27 @@ class CopyNetForConditionalGeneration(CopyNetPreTrainedModel, CopyNetGenerationM
             past_key_values,
             inputs_embeds,
             use_cache=use_cache,
-            output_attentions=output_attentions,
+            output_attentions=shows_attention or self._reads_attention,
             output_hidden_states=output_hidden_states,
             return_dict=True,
         )
-        generate_scores = self.generate_scores(output.last_hidden_state)
+        generate_scores, allowed = self.generate_scores(output.last_hidden_state), self.allowed_words(output)
+        if allowed is not None:
+            generate_scores = generate_scores.masked_fill(~allowed[:, None, :], lowest(generate_scores.dtype))
         if skip_logits is None:
             skip_logits = self.training and labels is not None and num_items_in_batch is not None
-        log_probs, copy_probs = (None, None) if skip_logits else self.mixture(generate_scores, output)
+        log_probs, copy_probs = (None, None) if skip_logits else self.mixture(generate_scores, output, allowed)
         loss = None
         if labels is not None:
             unseen = skip_logits and not self.lm_head._forward_hooks  # which might hold the scores
-            loss = self.loss(generate_scores, output, labels, num_items_in_batch, reuse_scores=unseen)
+            loss = self.loss(generate_scores, output, labels, num_items_in_batch, allowed, reuse_scores=unseen)
         result = CopyNetSeq2SeqLMOutput(
             loss=loss,
             logits=log_probs,
             past_key_values=output.past_key_values,
             decoder_hidden_states=output.decoder_hidden_states,
             decoder_attentions=output.decoder_attentions,
-            cross_attentions=output.cross_attentions,
+            cross_attentions=output.cross_attentions if shows_attention else None,
             encoder_last_hidden_state=output.encoder_last_hidden_state,
             encoder_hidden_states=output.encoder_hidden_states,
             copy_probs=copy_probs,
@@ -453,13 +420,38 @@ class CopyNetForConditionalGeneration(CopyNetPreTrainedModel, CopyNetGenerationM
         """ψ_g = W_o r_t, Eq. 7: (B, T, V)."""
         return self.lm_head(readout if self.lm_head_proj is None else self.lm_head_proj(readout))
 
-    def mixture(self, generate_scores: Tensor, output: CopyNetModelOutput) -> Mixture:
+    def allowed_words(self, output: CopyNetModelOutput) -> Tensor | None:
+        """(B, V) bool: those aligned with a word of the source, and the frequent ones. None: all.
+
+        CoRe (Cao et al. 2016): the vocabulary is that of the source.
+        """
+        config = self.config
+        if not config.aligned_words:
+            return None
+        words = fold_ids(output.source_ids, len(self.alignments), config.unk_token_id)
+        aligned = self.alignments[words].masked_fill(~output.source_mask[..., None], config.unk_token_id)
+        allowed = torch.zeros(len(words), config.vocab_size, dtype=torch.bool, device=words.device)
+        allowed.scatter_(1, aligned.flatten(1), True)
+        allowed[:, : config.frequent_words] = True
+        ends = config.eos_token_id if isinstance(config.eos_token_id, list) else [config.eos_token_id]
+        allowed[:, [config.unk_token_id, *(end for end in ends if end is not None)]] = True
+        return allowed
+
+    @property
+    def _reads_attention(self) -> bool:
+        """Whether probabilities or loss are made of the attention."""
+        return bool(self.config.mechanism.switch or self.config.coverage_loss_weight)
+
+    def _mode_scores(self, generate_log_sum: Tensor, output: CopyNetModelOutput) -> ModeScores:
+        attention = output.cross_attentions[0][:, 0] if output.cross_attentions else None
+        return ModeScores(generate_log_sum, output.source_mask, output.copy_scores, attention, output.switch)
+
+    def mixture(self, generate_scores: Tensor, output: CopyNetModelOutput, allowed: Tensor | None = None) -> Mixture:
         """p(y_t | ·) by `config.copy_mechanism`."""
-        slots = self.config.max_source_oov
-        if output.copy_scores is None:
-            return generate_only(generate_scores, slots)
-        source = (output.source_ids, output.source_mask, slots, output.source_leaders)
-        return copynet_mixture(generate_scores, output.copy_scores, *source)
+        log_sum = torch.logsumexp(at_least_float32(generate_scores), dim=-1)
+        modes = MODES[self.config.copy_mechanism](self._mode_scores(log_sum, output))
+        source = (output.source_ids, output.source_mask, self.config.max_source_oov, output.source_leaders)
+        return mixture(generate_scores, modes, *source, allowed)
 
     def loss(
         self,
@@ -467,25 +459,48 @@ class CopyNetForConditionalGeneration(CopyNetPreTrainedModel, CopyNetGenerationM
         output: CopyNetModelOutput,
         labels: Tensor,
         num_items_in_batch: Tensor | int | None,
+        allowed: Tensor | None = None,
         reuse_scores: bool = False,
     ) -> Tensor:
-        """−log p(y_t), Eq. 10, summed over the targets and divided by their number.
+        """−log p(y_t), Eq. 10, and what the mechanism adds, summed over the targets and divided by their number.
 
         With `reuse_scores` the backward may write over `generate_scores`.
         """
-        fused = self.config.use_fused and not torch.compiler.is_compiling()
-        terms = (lambda scores, words: FusedVocabularyTerms.apply(scores, words, reuse_scores)) if fused else None
-        source = (output.source_ids, output.source_mask)
-        is_target = labels != -100
-        targets = labels.masked_fill(~is_target, self.config.pad_token_id)
-        if output.copy_scores is None:
-            targets = fold_ids(targets, self.config.vocab_size, self.config.unk_token_id)
-            log_probs = generate_log_likelihood(generate_scores, targets, terms)
+        config, is_target = self.config, labels != -100
+        targets = labels.masked_fill(~is_target, config.pad_token_id)
+        targets, generates, matches = self._targets(targets, output, allowed)
+        words = torch.where(generates, targets, 0)
+        if config.use_fused and not torch.compiler.is_compiling():
+            chosen, log_sum = FusedVocabularyTerms.apply(generate_scores, words, reuse_scores)
         else:
-            targets = own_targets(targets, *source, self.config.vocab_size, self.config.unk_token_id)
-            log_probs = copynet_log_likelihood(generate_scores, output.copy_scores, targets, *source, terms)
-        total = -(log_probs * is_target).sum()
+            chosen, log_sum = vocabulary_terms(generate_scores, words)
+        scores = self._mode_scores(log_sum, output)
+        if config.gated_loss == "summed":
+            losses = -summed_likelihood(chosen, scores, generates, matches)
+        else:
+            losses = -log_likelihood(chosen, MODES[config.copy_mechanism](scores), generates, matches)
+        if config.coverage_loss_weight and scores.attention is not None:
+            losses = losses + config.coverage_loss_weight * coverage_loss(scores.attention)
+        if config.copy_mechanism == "gated" and scores.switch is not None:
+            losses = losses + config.gate_loss_weight * gate_loss(scores.switch, matches.any(-1))
+        total = (losses * is_target).sum()
         return total / (is_target.sum().clamp(min=1) if num_items_in_batch is None else num_items_in_batch)
+
+    def _targets(
+        self, targets: Tensor, output: CopyNetModelOutput, allowed: Tensor | None
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """Targets as the model can write them, whether each can be generated, and where it stands in the source."""
+        config, source = self.config, (output.source_ids, output.source_mask)
+        if config.copies:
+            targets = own_targets(targets, *source, config.vocab_size, config.unk_token_id)
+        else:
+            targets = fold_ids(targets, config.vocab_size, config.unk_token_id)
+        generates, matches = targets < config.vocab_size, target_matches(targets, *source)
+        if allowed is None:
+            return targets, generates, matches
+        generates = generates & allowed.gather(1, torch.where(generates, targets, 0))
+        targets = torch.where(generates | matches.any(-1), targets, config.unk_token_id)
+        return targets, generates | (targets == config.unk_token_id), target_matches(targets, *source)
 
 
 def check_not_negative(name: str, ids: Tensor) -> None:

@@ -32,7 +32,19 @@ VARIANTS = {
     "unk_elsewhere": {"unk_token_id": 8},
     "no_slots": {"max_source_oov": 0},
     "no_attention": {"attention": False},
+    "coverage_loss": {"use_coverage": True, "coverage_loss_weight": 0.7},
+    "pointer_generator": {"copy_mechanism": "pointer_generator"},
+    "pointer_generator_coverage": {
+        "copy_mechanism": "pointer_generator",
+        "use_coverage": True,
+        "coverage_loss_weight": 1.0,
+        "tie_word_embeddings": True,
+    },
+    "pointer_generator_state": {"copy_mechanism": "pointer_generator", "readout": ["state"]},
+    "gated": {"copy_mechanism": "gated"},
+    "gated_summed": {"copy_mechanism": "gated", "gated_loss": "summed", "gate_loss_weight": 0.5},
     "rnnsearch": {"copy_mechanism": "none"},
+    "rnnsearch_coverage": {"copy_mechanism": "none", "use_coverage": True, "coverage_loss_weight": 1.0},
     "enc_dec": {"copy_mechanism": "none", "attention": False},
 }
 

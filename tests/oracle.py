@@ -32,6 +32,7 @@ class Trace:
     probs: list = field(default_factory=list)  # {extended id: p}, every word of V and of the source
     copy_probs: list = field(default_factory=list)
     rho: list = field(default_factory=list)
+    switch: list = field(default_factory=list)  # p_gen or λ
     attention: list = field(default_factory=list)
 
 
@@ -95,29 +96,78 @@ class Oracle:
             e = self.embed(word)
             cell = [w[f"model.decoder.cell.{n}"] for n in ("weight_ih", "weight_hh", "bias_ih", "bias_hh")]
             s = gru(np.concatenate([e, zeta, context] if c.selective_read else [e, context]), s, *cell)
-            r = s
-            if list(c.readout) != ["state"]:
-                parts = {"state": s, "context": context, "embedding": e, "selective_read": zeta}
-                joined = np.concatenate([parts[name] for name in c.readout])
-                r = np.tanh(w["model.decoder.readout_proj.weight"] @ joined + w["model.decoder.readout_proj.bias"])
-            o = w["lm_head_proj.weight"] @ r if c.tie_word_embeddings else r
-            psi_g = [float(w["lm_head.weight"][v] @ o) for v in range(c.vocab_size)]
-            psi_c = []
+            parts = {"state": s, "context": context, "embedding": e, "selective_read": zeta}
+            psi_g, r = self.generate(parts)
+            psi_c, probs, copied = [], {}, np.zeros(0)
             if c.copy_mechanism == "copynet":
                 psi_c = [float(np.tanh(w["model.decoder.copy_proj.weight"] @ h[j]) @ r) for j in range(len(source))]
-            z = sum(math.exp(x) for x in psi_g) + sum(math.exp(x) for x in psi_c)
-            probs = {v: math.exp(psi_g[v]) / z for v in range(c.vocab_size)}
-            for j, score in enumerate(psi_c):
-                probs[source[j]] = probs.get(source[j], 0.0) + math.exp(score) / z
+                z = sum(math.exp(x) for x in psi_g.values()) + sum(math.exp(x) for x in psi_c)
+                probs = {v: math.exp(x) / z for v, x in psi_g.items()}
+                copied = np.array([math.exp(x) / z for x in psi_c])
+            else:
+                z = sum(math.exp(x) for x in psi_g.values())
+                copying = 0.0
+                if c.copies:
+                    names = ["context", "state", "embedding"] if c.copy_mechanism == "pointer_generator" else ["state"]
+                    logit = w["model.decoder.switch_proj.weight"][0] @ np.concatenate([parts[name] for name in names])
+                    switch = sigmoid(float(logit + w["model.decoder.switch_proj.bias"][0]))
+                    trace.switch.append(switch)
+                    copying = 1 - switch if c.copy_mechanism == "pointer_generator" else switch
+                    copied = copying * a
+                probs = {v: (1 - copying) * math.exp(x) / z for v, x in psi_g.items()}
+            for j, share in enumerate(copied):
+                probs[source[j]] = probs.get(source[j], 0.0) + share
             trace.probs.append(probs)
-            trace.copy_probs.append(np.array([math.exp(x) / z for x in psi_c]))
+            trace.copy_probs.append(copied)
             trace.rho.append(rho)
             previous_scores = np.array(psi_c) if psi_c else previous_scores
         return trace
 
+    def generate(self, parts):
+        """ψ_g of every word, and r."""
+        w, c = self.w, self.c
+        r = parts["state"]
+        if list(c.readout) != ["state"]:
+            joined = np.concatenate([parts[name] for name in c.readout])
+            if c.copy_mechanism == "pointer_generator":
+                p = "model.decoder.linear_readout_proj."
+                r = w[p + "weight"] @ joined + w[p + "bias"]
+            else:
+                p = "model.decoder.readout_proj."
+                r = np.tanh(w[p + "weight"] @ joined + w[p + "bias"])
+        o = w["lm_head_proj.weight"] @ r if c.tie_word_embeddings else r
+        psi_g = {v: float(w["lm_head.weight"][v] @ o) for v in range(c.vocab_size)}
+        if c.copy_mechanism == "pointer_generator":
+            psi_g = {v: x + w["lm_head.bias"][v] for v, x in psi_g.items()}
+        return psi_g, r
+
     def loss(self, source, target):
-        """Mean of −log p(y_t), a word that neither V nor the source has counting as UNK."""
-        words = [self.c.decoder_start_token_id, *target[:-1]]
-        trace = self.run(source, words)
-        nll = [-math.log(p[y] if y in p else p[self.c.unk_token_id]) for p, y in zip(trace.probs, target, strict=True)]
-        return sum(nll) / len(nll)
+        """Mean over the target of −log p(y_t) and what the mechanism adds.
+
+        A word that neither V nor the source has counts as UNK.
+        """
+        c = self.c
+        trace = self.run(source, [c.decoder_start_token_id, *target[:-1]])
+        coverage, losses = np.zeros(len(source)), []
+        for t, word in enumerate(target):
+            probs = trace.probs[t]
+            word = word if word in probs else c.unk_token_id
+            here = [j for j, x in enumerate(source) if x == word]
+            loss = -math.log(probs[word])
+            if c.copy_mechanism == "gated":
+                switch = trace.switch[t]
+                if c.gated_loss == "summed":
+                    generated = {
+                        v: (p - sum(trace.copy_probs[t][j] for j, x in enumerate(source) if x == v)) / (1 - switch)
+                        for v, p in probs.items()
+                    }
+                    loss = -(1 - switch) * math.log(generated[word]) if word < c.vocab_size else 0.0
+                    if here:
+                        loss -= switch * math.log(sum(trace.attention[t][j] for j in here))
+                loss -= c.gate_loss_weight * math.log(switch if here else 1 - switch)
+            if c.coverage_loss_weight:
+                a = trace.attention[t]
+                loss += c.coverage_loss_weight * sum(min(a[j], coverage[j]) for j in range(len(source)))
+                coverage = coverage + a
+            losses.append(loss)
+        return sum(losses) / len(losses)

@@ -9,9 +9,11 @@ import torch
 
 from copynet_hf.copy_distribution import (
     UNOWNED_LOG_PROB,
-    copynet_log_likelihood,
-    copynet_mixture,
+    ModeScores,
+    copynet_modes,
     generate_only,
+    log_likelihood,
+    mixture,
     own_targets,
     selective_read_weights,
     target_matches,
@@ -25,6 +27,25 @@ COPY = torch.tensor([5.0, 6, 7, 8]).log().view(1, 1, 4)
 SOURCE = torch.tensor([[1, 4, 5, 4]])
 MASK = torch.ones(1, 4, dtype=torch.bool)
 
+
+def copynet_mixture(generate, copy, source, mask, slots):
+    return mixture(generate, copynet_modes(scores(generate, copy, mask)), source, mask, slots)
+
+
+def copynet_log_likelihood(generate, copy, targets, source, mask):
+    known = targets < generate.shape[-1]
+    chosen = generate.gather(-1, torch.where(known, targets, 0)[..., None])[..., 0]
+    return log_likelihood(
+        chosen, copynet_modes(scores(generate, copy, mask)), known, target_matches(targets, source, mask)
+    )
+
+
+def scores(generate, copy, mask):
+    return ModeScores(
+        torch.logsumexp(generate.float() if generate.dtype != torch.float64 else generate, -1), mask, copy
+    )
+
+
 CASES = {
     "generated_and_copied": (1, (2 + 5) / 36),
     "generated_only": (2, 3 / 36),
@@ -36,22 +57,22 @@ CASES = {
 
 @pytest.mark.parametrize(("word", "probability"), CASES.values(), ids=CASES)
 def test_probability_worked_out_by_hand(word, probability):
-    mixture = copynet_mixture(GENERATE, COPY, SOURCE, MASK, K)
-    assert mixture.log_probs[0, 0, word].exp().item() == pytest.approx(probability, rel=1e-6)
+    made = copynet_mixture(GENERATE, COPY, SOURCE, MASK, K)
+    assert made.log_probs[0, 0, word].exp().item() == pytest.approx(probability, rel=1e-6)
     target = torch.tensor([[word]])
     likelihood = copynet_log_likelihood(GENERATE, COPY, target, SOURCE, MASK)
     assert likelihood.item() == pytest.approx(math.log(probability), rel=1e-6)
 
 
 def test_probabilities_sum_to_one_and_unowned_slots_have_none():
-    mixture = copynet_mixture(GENERATE, COPY, SOURCE, MASK, K)
-    assert mixture.log_probs.exp().sum().item() == pytest.approx(1.0, abs=1e-6)
-    assert mixture.log_probs[0, 0, 6].item() == UNOWNED_LOG_PROB
+    made = copynet_mixture(GENERATE, COPY, SOURCE, MASK, K)
+    assert made.log_probs.exp().sum().item() == pytest.approx(1.0, abs=1e-6)
+    assert made.log_probs[0, 0, 6].item() == UNOWNED_LOG_PROB
 
 
 def test_copy_probabilities_share_the_normaliser():
-    mixture = copynet_mixture(GENERATE, COPY, SOURCE, MASK, K)
-    assert torch.allclose(mixture.copy_probs[0, 0], torch.tensor([5.0, 6, 7, 8]) / 36)
+    made = copynet_mixture(GENERATE, COPY, SOURCE, MASK, K)
+    assert torch.allclose(made.copy_probs[0, 0], torch.tensor([5.0, 6, 7, 8]) / 36)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16], ids=str)
@@ -68,9 +89,10 @@ def test_padding_adds_nothing_whatever_its_id_and_score(dtype):
 
 
 def test_a_row_that_is_all_padding_generates_only():
-    mixture = copynet_mixture(GENERATE, COPY, SOURCE, torch.zeros_like(MASK), K)
-    assert torch.allclose(mixture.log_probs, generate_only(GENERATE, K).log_probs)
-    assert mixture.copy_probs.sum() == 0
+    empty = copynet_mixture(GENERATE, COPY, SOURCE, torch.zeros_like(MASK), K)
+    alone = mixture(GENERATE, generate_only(scores(GENERATE, COPY, MASK)), SOURCE, MASK, K)
+    assert torch.allclose(empty.log_probs, alone.log_probs)
+    assert empty.copy_probs.sum() == 0
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
@@ -100,8 +122,8 @@ def test_gradients_match_finite_differences():
     owned[:, V:] = torch.tensor([[True, False, False], [False, True, False]])
 
     def table(generate, copy):
-        mixture = copynet_mixture(generate, copy, source, mask, K)
-        return mixture.log_probs[owned[:, None].expand(-1, 3, -1)], mixture.copy_probs
+        made = copynet_mixture(generate, copy, source, mask, K)
+        return made.log_probs[owned[:, None].expand(-1, 3, -1)], made.copy_probs
 
     assert torch.autograd.gradcheck(table, (generate, copy))
     assert torch.autograd.gradcheck(lambda g, c: copynet_log_likelihood(g, c, targets, source, mask), (generate, copy))
@@ -122,9 +144,9 @@ def test_rows_do_not_see_each_other():
 
 def test_half_precision_scores_are_summed_in_float32():
     generate, copy = GENERATE.bfloat16(), COPY.bfloat16()
-    mixture = copynet_mixture(generate, copy, SOURCE, MASK, K)
-    assert mixture.log_probs.dtype == torch.float32
-    assert mixture.log_probs.exp().sum().item() == pytest.approx(1.0, abs=1e-5)
+    made = copynet_mixture(generate, copy, SOURCE, MASK, K)
+    assert made.log_probs.dtype == torch.float32
+    assert made.log_probs.exp().sum().item() == pytest.approx(1.0, abs=1e-5)
 
 
 def test_targets_of_other_rows_become_unk_and_own_ones_stay():

@@ -76,7 +76,10 @@ def test_selective_read_weights_equal_the_oracles():
         np.testing.assert_allclose(actual.detach(), rho[t], rtol=1e-9, atol=1e-12)
 
 
-@pytest.mark.parametrize("changes", [{}, {"use_coverage": True, "num_hidden_layers": 2}], ids=["defaults", "coverage"])
+LEARNED = ["defaults", "coverage_loss", "pointer_generator_coverage", "gated", "gated_summed"]
+
+
+@pytest.mark.parametrize("changes", [VARIANTS[name] for name in LEARNED] + [{"num_hidden_layers": 2}])
 def test_gradients_equal_finite_differences_of_the_oracle(changes):
     model = tiny_model(scale=1.0, **changes).double()
     row = slice(0, 1)

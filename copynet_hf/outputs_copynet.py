@@ -1,0 +1,63 @@
+"""What the models return.
+
+Shapes: B rows, S source positions, T target steps, E embedding_size, H hidden_size, D = 2 · encoder_hidden_size,
+V words, K slots.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from torch import Tensor
+from transformers.modeling_outputs import Seq2SeqLMOutput, Seq2SeqModelOutput
+from transformers.utils import ModelOutput
+
+
+@dataclass
+class CopyNetEncoderOutput(ModelOutput):
+    """The source as the decoder reads it, and all that `generate()` keeps of it.
+
+    last_hidden_state: (B, S, D) h_j; zero on padding.
+    final_state: (B, D) the last states of both directions.
+    source_ids: (B, S) extended ids x_j, those beyond the last slot made UNK.
+    source_mask: (B, S) bool, false on padding.
+    hidden_states: embeddings (B, S, E), then each layer's states (B, S, D); on request.
+    """
+
+    # The base class wants a default for every field; the encoder fills all but the last.
+
+    last_hidden_state: Tensor = None  # type: ignore[assignment]
+    final_state: Tensor = None  # type: ignore[assignment]
+    source_ids: Tensor = None  # type: ignore[assignment]
+    source_mask: Tensor = None  # type: ignore[assignment]
+    hidden_states: tuple[Tensor, ...] | None = None
+
+
+@dataclass
+class CopyNetModelOutput(Seq2SeqModelOutput):
+    """`Seq2SeqModelOutput` with `last_hidden_state` (B, T, H) the readout r_t, and
+
+    copy_scores: (B, T, S) ψ_c, Eq. 8; None where the mechanism has none.
+    switch: (B, T) the logit of p_gen or λ; None where the mechanism has none.
+    encoder_final_state: (B, D), source_ids: (B, S), source_mask: (B, S): as the encoder gave them.
+    source_leaders: (B, S) the first position of each word, where a cache has kept it.
+    """
+
+    copy_scores: Tensor | None = None
+    switch: Tensor | None = None
+    encoder_final_state: Tensor = None  # type: ignore[assignment]
+    source_ids: Tensor = None  # type: ignore[assignment]
+    source_mask: Tensor = None  # type: ignore[assignment]
+    source_leaders: Tensor | None = None
+
+
+@dataclass
+class CopyNetSeq2SeqLMOutput(Seq2SeqLMOutput):
+    """`Seq2SeqLMOutput` with `logits` (B, T, V + K), which are log p(y), and
+
+    copy_probs: (B, T, S) probability of copying from each source position; None where nothing is copied.
+    copy_mass: (B, T) probability of copying against generating, the sum of `copy_probs`.
+    """
+
+    copy_probs: Tensor | None = None
+    copy_mass: Tensor | None = None

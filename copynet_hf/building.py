@@ -16,6 +16,7 @@ from transformers import (
     PreTrainedTokenizerBase,
 )
 
+from .alignment import align_vocabulary
 from .arguments import DataArguments, ModelArguments, TokenizerArguments
 from .configuration_copynet import CopyNetConfig
 from .metrics import mostly_cjk
@@ -40,7 +41,8 @@ DEFAULT_SIZES: dict[str, Any] = {
 }
 
 STREAM_SAMPLE = 100_000  # pairs of a stream that make the vocabulary
-CHANGEABLE = ("dropout", "use_fused")  # config fields that a trained model may change
+# Config fields that a trained model may change: coverage comes second (See et al. 2017), its weights begin at zero.
+CHANGEABLE = ("dropout", "use_fused", "use_coverage", "coverage_loss_weight", "gate_loss_weight", "gated_loss")
 
 
 # ---- tokenizer
@@ -166,6 +168,23 @@ def build_model(
             )
     check_tokenizer(model.config, tokenizer)
     return model
+
+
+def set_alignments(model: CopyNetForConditionalGeneration, encoded: Pairs) -> None:
+    """Which words each source word allows, learned from the training pairs, where the model wants it (CoRe)."""
+    config = model.config
+    if not config.aligned_words:
+        return
+    sample = encoded.take(STREAM_SAMPLE) if isinstance(encoded, IterableDataset) else encoded
+    ends = config.eos_token_id if isinstance(config.eos_token_id, list) else [config.eos_token_id]
+    special = [config.pad_token_id, config.decoder_start_token_id, *(end for end in ends if end is not None)]
+    table = align_vocabulary(
+        ((row["input_ids"], row["labels"]) for row in sample),
+        config.vocab_size,
+        config.aligned_words,
+        [*special, config.unk_token_id],
+    )
+    model.alignments.copy_(table)
 
 
 def load_copynet(name: str, **kwargs: Any) -> CopyNetForConditionalGeneration:

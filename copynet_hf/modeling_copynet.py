@@ -33,7 +33,7 @@ from .copy_distribution import (
 )
 from .fused_copynet import FusedVocabularyTerms
 from .generation_copynet import CopyNetCache, CopyNetGenerationMixin
-from .layers_copynet import CopyNetDecoder, CopyNetEncoderLayer
+from .layers_copynet import CopyNetAttention, CopyNetDecoder, CopyNetEncoderLayer
 from .memory_copynet import DecoderState, DecoderSteps, Memory
 from .outputs_copynet import CopyNetEncoderOutput, CopyNetModelOutput, CopyNetSeq2SeqLMOutput
 
@@ -60,7 +60,7 @@ class CopyNetPreTrainedModel(PreTrainedModel):
 
     @torch.no_grad()
     def _init_weights(self, module: nn.Module) -> None:
-        """Embeddings uniform, other weights Glorot, recurrent ones orthogonal gate by gate, biases zero."""
+        """Embeddings uniform, other weights Glorot, recurrent ones orthogonal gate by gate; biases zero, coverage too."""
         if isinstance(module, nn.Embedding):
             init.uniform_(module.weight, -self.config.initializer_range, self.config.initializer_range)
         elif isinstance(module, nn.Linear):
@@ -74,6 +74,9 @@ class CopyNetPreTrainedModel(PreTrainedModel):
                 else:
                     make = nn.init.orthogonal_ if name.startswith("weight_hh") else nn.init.xavier_uniform_
                     init.copy_(parameter, _gate_by_gate(parameter, make))
+        elif isinstance(module, CopyNetAttention) and module.coverage_proj is not None:
+            # A model that is given coverage later begins where it ended without.
+            init.zeros_(module.coverage_proj.weight)
 
 
 class CopyNetEncoder(CopyNetPreTrainedModel):

@@ -29,7 +29,7 @@ from transformers import (
 )
 
 from .arguments import DataArguments, ModelArguments, RunArguments, TokenizerArguments, check_positive, pick
-from .building import Pairs, build_model, build_tokenizer, set_decoding
+from .building import Pairs, build_model, build_tokenizer, set_alignments, set_decoding
 from .data import load_pairs
 from .metrics import make_compute_metrics
 from .modeling_copynet import CopyNetForConditionalGeneration
@@ -88,6 +88,8 @@ def train_from_arguments(said: Mapping[str, Any]) -> dict[str, float]:
     if run.overwrite_output_dir and resumed is None:
         remove_checkpoints(output_dir)
     trainer = make_trainer(model, tokenizer, pairs, training, data, run.early_stopping_patience)
+    if resumed is None and sizes.model_name_or_path is None:
+        set_alignments(model, trainer.train_dataset)
     if run.max_minutes is not None:
         trainer.add_callback(StopAfter(run.max_minutes))
     logger.info(

@@ -1,0 +1,106 @@
+"""IBM Model 1 on pairs whose translations are known, and what CoRe makes of it."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+import torch
+from helpers import SOURCES, padded, tiny_model
+from transformers.trainer_pt_utils import LabelSmoother
+
+from copynet_hf import CopyNetForConditionalGeneration
+from copynet_hf.alignment import align_vocabulary
+
+SPECIAL = [0, 1, 2, 3]
+
+
+def translated_pairs(number=200, words=10):
+    """Word 4 + i is translated by 24 + i, in another order, sometimes with a word that says nothing, 20."""
+    chance = random.Random(0)
+    pairs = []
+    for _ in range(number):
+        source = chance.sample(range(4, 4 + words), 4)
+        target = [word + 20 for word in source] + ([20] if chance.random() < 0.5 else [])
+        chance.shuffle(target)
+        pairs.append((source, [*target, 2]))
+    return pairs
+
+
+def test_translations_are_found():
+    table = align_vocabulary(translated_pairs(), 40, 2, SPECIAL)
+    assert table.shape == (40, 2)
+    assert table[4:14, 0].tolist() == list(range(24, 34))
+    assert (table[14:] == 3).all()  # words that never stood in a source
+    assert not torch.isin(table[:, 0], torch.tensor([0, 1, 2])).any()
+
+
+def test_words_outside_the_vocabulary_and_special_ones_are_left_out():
+    table = align_vocabulary([([4, 50, 1], [5, 51, 2]), ([0, 3], [3])], 10, 3, SPECIAL)
+    assert table[4].tolist() == [5, 3, 3]
+    assert (table[[0, 1, 2, 3]] == 3).all()
+    assert (align_vocabulary([], 10, 3, SPECIAL) == 3).all()
+
+
+RESTRICTED = {"copy_mechanism": "gated", "aligned_words": 2, "frequent_words": 5}
+
+
+def restricted_model():
+    model = tiny_model(**RESTRICTED)
+    model.alignments[5] = torch.tensor([7, 3])
+    model.alignments[6] = torch.tensor([9, 11])
+    return model
+
+
+def test_what_is_neither_aligned_nor_frequent_nor_in_the_source_has_no_probability():
+    model = restricted_model()
+    source = torch.tensor([[5, 13, 6, 0]])
+    log_probs = model(input_ids=source, decoder_input_ids=torch.tensor([[1, 5]])).logits
+    can = [0, 1, 2, 3, 4, 5, 6, 7, 9, 11, 13]  # frequent, in the source, aligned with 5 or 6
+    assert (log_probs[..., can] > -50).all()
+    assert (log_probs[..., [8, 10, 12, 14, 15, 16]] == -60).all()
+    assert log_probs.exp().sum(-1).allclose(torch.ones(1, 2))
+    whole = tiny_model(copy_mechanism="gated")
+    assert (whole(input_ids=source, decoder_input_ids=torch.tensor([[1, 5]])).logits[..., :13] > -50).all()
+
+
+@pytest.mark.parametrize("gated_loss", ["mixture", "summed"])
+def test_a_target_that_may_not_be_generated_counts_as_unk(gated_loss):
+    model = restricted_model()
+    model.config.gated_loss = gated_loss
+    source, far, unk = torch.tensor([[5, 13, 6]]), torch.tensor([[8, 2]]), torch.tensor([[3, 2]])
+    words = torch.tensor([[1, 8]])
+    losses = [model(input_ids=source, decoder_input_ids=words, labels=labels).loss for labels in (far, unk)]
+    assert torch.equal(*losses)
+    assert losses[0] < 50
+    if gated_loss == "mixture":
+        output = model(input_ids=source, decoder_input_ids=words, labels=far)
+        expected = -output.logits[0, [0, 1], [3, 2]].mean()
+        switch = model.model(input_ids=source, decoder_input_ids=words).switch
+        gate = torch.nn.functional.softplus(switch).mean()  # neither word is in the source
+        assert output.loss.item() == pytest.approx((expected + gate).item(), rel=1e-5)
+
+
+def test_alignments_are_saved_with_the_model_and_label_smoothing_stays_finite(tmp_path):
+    model = restricted_model()
+    model.save_pretrained(tmp_path)
+    again = CopyNetForConditionalGeneration.from_pretrained(tmp_path)
+    assert torch.equal(again.alignments, model.alignments)
+    source = padded(SOURCES, 0)
+    inputs = {"input_ids": source, "decoder_input_ids": torch.ones(4, 2, dtype=torch.long)}
+    output = again(**inputs)
+    assert torch.equal(output.logits, model(**inputs).logits)
+    smoothed = LabelSmoother(0.1)(output, torch.full((4, 2), 4))
+    assert 0 < smoothed < 100
+
+
+def test_outputs_of_a_search_keep_to_the_allowed_words():
+    model = restricted_model()
+    source = padded(SOURCES, 0)
+    inputs = {"input_ids": source, "attention_mask": (source != 0).long()}
+    output = model.generate(**inputs, num_beams=3, num_return_sequences=3, max_new_tokens=8, min_new_tokens=6)
+    for row, own in zip(output.view(4, 3, -1), SOURCES, strict=True):
+        can = {0, 1, 2, 3, 4, *own}
+        can |= {7} if 5 in own else set()
+        can |= {9, 11} if 6 in own else set()
+        assert set(row.flatten().tolist()) <= can

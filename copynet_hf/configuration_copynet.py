@@ -21,6 +21,7 @@ class Mechanism(NamedTuple):
     switch: what its switch sees, p_gen or λ; nothing: it has none.
     readout: what the generate scores are made of by default.
     tanh_readout: whether the readout goes through a tanh.
+    generates: whether words of the vocabulary can be written that are not in the source; if not, the end symbol alone.
     """
 
     copies: bool = True
@@ -28,6 +29,7 @@ class Mechanism(NamedTuple):
     switch: tuple[str, ...] = ()
     readout: tuple[str, ...] = READOUT_PARTS
     tanh_readout: bool = True
+    generates: bool = True
 
 
 COPY_MECHANISMS = {
@@ -38,6 +40,7 @@ COPY_MECHANISMS = {
         switch=("context", "state", "embedding"), readout=("state", "context"), tanh_readout=False
     ),
     "gated": Mechanism(switch=("state",)),
+    "pointer": Mechanism(readout=("state",), generates=False),
 }
 GATED_LOSSES = ("mixture", "summed")
 
@@ -56,7 +59,10 @@ class CopyNetConfig(PreTrainedConfig):
         max_source_oov: K, the number of slots for unseen source words; logits are `vocab_size + K` wide.
         dropout: on embeddings, encoder states and the readout, in training.
         copy_mechanism: "copynet"; "pointer_generator" (See et al. 2017) or "gated" (CoRe, Cao et al. 2016), which copy
-            by the attention; or "none" for the attentive RNN alone (RNNSearch, Bahdanau et al. 2014).
+            by the attention; "pointer" (Pointer Networks, Vinyals et al. 2015), which does nothing but copy; or "none"
+            for the attentive RNN alone (RNNSearch, Bahdanau et al. 2014).
+        num_features: with "pointer", how many real numbers each source position has in place of a word
+            (`input_features`); 0: the source is words.
         attention: whether c_t is the attentive read; if not, c is the encoder's last state, Eq. 1 (Enc-Dec).
         selective_read: whether s_t is fed with ζ(y_{t-1}), Eq. 9. None: with "copynet".
         readout: what feeds the scores of both modes, out of "state" s_t, "context" c_t, "embedding"
@@ -99,6 +105,7 @@ class CopyNetConfig(PreTrainedConfig):
     attention: bool = True
     selective_read: bool | None = None
     readout: list[str] | tuple[str, ...] | None = None
+    num_features: int = 0
     use_coverage: bool = False
     coverage_loss_weight: float = 0.0
     gate_loss_weight: float = 1.0
@@ -202,7 +209,7 @@ class CopyNetConfig(PreTrainedConfig):
 
     def _check_sizes(self) -> None:
         names = "vocab_size embedding_size hidden_size encoder_hidden_size num_hidden_layers attention_size"
-        may_be_zero = ("max_source_oov", "aligned_words", "frequent_words")
+        may_be_zero = ("max_source_oov", "num_features", "aligned_words", "frequent_words")
         for name in [*names.split(), *may_be_zero]:
             value, least = getattr(self, name), 0 if name in may_be_zero else 1
             if not isinstance(value, int) or isinstance(value, bool) or value < least:
@@ -227,6 +234,13 @@ class CopyNetConfig(PreTrainedConfig):
             raise ValueError("use_coverage=True records the attention: set attention=True or leave it out.")
         if self.mechanism.switch and not self.attention:
             raise ValueError(f"copy_mechanism={self.copy_mechanism!r} copies by the attention: set attention=True.")
+        if self.copy_mechanism == "pointer" and (self.use_coverage or not self.attention or self.tie_word_embeddings):
+            raise ValueError(
+                "copy_mechanism='pointer' points with its attention and generates nothing: leave use_coverage, "
+                "attention and tie_word_embeddings out."
+            )
+        if self.num_features and self.copy_mechanism != "pointer":
+            raise ValueError(f"num_features={self.num_features!r} is for copy_mechanism='pointer': set that too.")
         if self.coverage_loss_weight and not self.use_coverage:
             raise ValueError(
                 f"coverage_loss_weight={self.coverage_loss_weight!r} is for an attention that sees its past: set "

@@ -31,7 +31,8 @@ class ModeScores(NamedTuple):
     source_mask: (B, S) bool, false on padding.
     copy_scores: (B, T, S) ψ_c.
     attention: (B, T, S) a_tj, summing to one over the source.
-    switch: (B, T) a logit: of generating for `pointer_generator_modes`, of copying for `gated_modes`.
+    switch: (B, T) a logit: of generating for `pointer_generator_modes`, of copying for `gated_modes`; for
+        `pointer_modes` the score of the end symbol.
     """
 
     generate_log_sum: Tensor
@@ -103,6 +104,15 @@ def gated_modes(scores: ModeScores) -> Modes:
     return _switched(scores, -at_least_float32(scores.switch))
 
 
+def pointer_modes(scores: ModeScores) -> Modes:
+    """p(C_i) = softmax(u^i) over the source positions and the end symbol, whose score is the switch.
+
+    Pointer Networks (Vinyals et al. 2015, section 2.3). The end symbol is all that is generated: ψ_g is its score.
+    """
+    assert scores.switch is not None
+    return copynet_modes(scores._replace(generate_log_sum=at_least_float32(scores.switch)))
+
+
 def _switched(scores: ModeScores, generate_logit: Tensor) -> Modes:
     """The softmax over words by σ(generate_logit), the attention by the rest, in logarithms, so at 0 and 1 as well."""
     assert scores.attention is not None
@@ -117,6 +127,7 @@ MODES: dict[str, Callable[[ModeScores], Modes]] = {
     "none": generate_only,
     "pointer_generator": pointer_generator_modes,
     "gated": gated_modes,
+    "pointer": pointer_modes,
 }
 """The equation of each `config.copy_mechanism`."""
 

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
         """What the mixin is mixed into, for the type checker."""
 
         config: CopyNetConfig
+
+        def allowed_words(self, output: Any) -> Tensor | None: ...
 else:
     _Base = GenerationMixin
 
@@ -125,14 +127,15 @@ class CopyNetCache(Cache):
 
 
 class ExtendedVocabularyLogitsProcessor(LogitsProcessor):
-    """Forbids what must not be emitted: slots that the row's source does not own, padding, the start symbol, and
-    UNK where asked.
+    """Forbids what must not be emitted: slots that the row's source does not own, words that the mechanism does not
+    allow, padding, the start symbol, and UNK where asked.
 
     Args:
         source_ids: (N, S) extended ids of the sources; each has as many rows of scores, side by side.
         source_mask: (N, S) bool, false on padding.
         vocab_size: V, where the slots begin.
         forbidden_ids: ids that no row may emit.
+        allowed: (N, V) bool, the words that may be generated; those of the source may be copied. None: all.
     """
 
     supports_continuous_batching = False
@@ -144,18 +147,21 @@ class ExtendedVocabularyLogitsProcessor(LogitsProcessor):
         vocab_size: int,
         max_source_oov: int,
         forbidden_ids: list[int],
+        allowed: Tensor | None = None,
     ) -> None:
         sources, width = source_ids.shape[0], vocab_size + max_source_oov
         owned = torch.zeros(sources, width, dtype=torch.bool, device=source_ids.device)
         owned.scatter_(1, source_ids.masked_fill(~source_mask, 0), True)
-        self.unowned_slots = ~owned[:, vocab_size:]
-        self.vocab_size, self.forbidden_ids = vocab_size, forbidden_ids
+        self.first = vocab_size  # of the columns that differ from row to row
+        if allowed is not None:
+            self.first, owned[:, :vocab_size] = 0, owned[:, :vocab_size] | allowed
+        self.forbidden, self.forbidden_ids = ~owned[:, self.first :], forbidden_ids
 
     def __call__(self, input_ids: Tensor, scores: Tensor) -> Tensor:
         scores = scores.clone()
         scores[:, self.forbidden_ids] = float("-inf")
-        rows = scores.shape[0] // self.unowned_slots.shape[0]
-        scores[:, self.vocab_size :].masked_fill_(self.unowned_slots.repeat_interleave(rows, dim=0), float("-inf"))
+        rows = scores.shape[0] // self.forbidden.shape[0]
+        scores[:, self.first :].masked_fill_(self.forbidden.repeat_interleave(rows, dim=0), float("-inf"))
         return scores
 
 
@@ -244,6 +250,7 @@ class CopyNetGenerationMixin(_Base):
             config.vocab_size,
             config.max_source_oov,
             forbidden,
+            self.allowed_words(encoder_outputs),
         )
 
     def compute_transition_scores(

@@ -66,11 +66,15 @@ class CopyNetAttention(nn.Module):
 
     def forward(self, hidden: Tensor, keys: Tensor, mask: Tensor, coverage: Tensor | None) -> Tensor:
         """Weights (R, S) from s_{t-1} (R, H), 2U h (N, S, A), mask (R, S), coverage (R, S); R and N as in `Memory`."""
-        features = keys[:, None] + by_source(2 * self.query_proj(hidden), keys)[:, :, None]  # (N, R / N, S, A)
+        return masked_softmax(self.scores(hidden, keys, coverage), mask)
+
+    def scores(self, hidden: Tensor, keys: Tensor, coverage: Tensor | None = None) -> Tensor:
+        """What the softmax is taken of: (R, …, S) from states (R, …, H), and coverage (R, …, S)."""
+        features = keys[:, None] + by_source(2 * self.query_proj(hidden), keys)[:, :, None]  # (N, R / N · …, S, A)
         if self.coverage_proj is not None and coverage is not None:
             features = features + by_source(coverage, keys)[..., None] * (2 * self.coverage_proj.weight[:, 0])
         scores = 2 * self.score_proj(torch.sigmoid(features))
-        return masked_softmax(scores.view(mask.shape), mask)
+        return scores.view(*hidden.shape[:-1], keys.shape[1])
 
 
 _EXPECTED_WORDS = 16

@@ -32,8 +32,8 @@ class StepWeights(NamedTuple):
 class Memory(NamedTuple):
     """The source as every decoding step reads it (M of the paper), computed once for all steps.
 
-    What is wide is kept once for each source, what is narrow for each row. The last four are made for searches alone
-    (`CopyNetDecoder.prepared`).
+    What is wide is kept once for each source, what is narrow for each row. From `leaders` to `weights`, they are
+    made for searches alone (`CopyNetDecoder.prepared`).
 
     hidden_states: (N, S, D) h_j.
     attention_keys: (N, S, A) 2U h_j, see `CopyNetAttention`; None without attention.
@@ -46,6 +46,7 @@ class Memory(NamedTuple):
     reads: (N, S, X) what gates and readout take of h_j as part of c_t; (N, 2S, X) with a selective read, each followed
         by what they take of h_j as part of ζ_t. None where it does not pay.
     weights: for `fused_step`; None where `CopyNetDecoder.step` is taken.
+    inputs: (N, S, E) what the encoder read, where the source is no words and is fed back.
     """
 
     hidden_states: Tensor
@@ -58,6 +59,7 @@ class Memory(NamedTuple):
     key_factors: Tensor | None = None
     reads: Tensor | None = None
     weights: StepWeights | None = None
+    inputs: Tensor | None = None
 
     def select(self, rows: Tensor) -> Memory:
         """The memory of the given rows, each of them with a source of its own."""

@@ -11,8 +11,6 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from transformers import PreTrainedModel
-from transformers import initialization as init
 
 from .configuration_copynet import CopyNetConfig
 from .copy_distribution import (
@@ -31,140 +29,16 @@ from .copy_distribution import (
     target_matches,
     vocabulary_terms,
 )
+from .encoder_copynet import CopyNetEncoder, CopyNetPreTrainedModel, asked, check_not_negative
 from .fused_copynet import FusedVocabularyTerms
 from .generation_copynet import CopyNetCache, CopyNetGenerationMixin
-from .layers_copynet import CopyNetAttention, CopyNetDecoder, CopyNetEncoderLayer
+from .layers_copynet import CopyNetDecoder
 from .memory_copynet import DecoderState, DecoderSteps, Memory
 from .outputs_copynet import CopyNetEncoderOutput, CopyNetModelOutput, CopyNetSeq2SeqLMOutput
+from .pointer_copynet import PointerDecoder
 
-
-class CopyNetPreTrainedModel(PreTrainedModel):
-    """Initialisation and the library's hooks, shared by all models here."""
-
-    config_class = CopyNetConfig
-    base_model_prefix = "model"
-    supports_gradient_checkpointing = True
-    _no_split_modules = ["CopyNetEncoderLayer", "CopyNetDecoder"]  # noqa: RUF012 - the base class's own type
-
-    def save_pretrained(self, *args: Any, **kwargs: Any) -> None:
-        """As in the library, which names the saved class alone in the config: both are named, for `AutoModel` and
-        `AutoModelForSeq2SeqLM` load the same weights."""
-        if self.is_remote_code():
-            module = __name__.rpartition(".")[2]
-            self.config.auto_map = {
-                **(getattr(self.config, "auto_map", None) or {}),
-                "AutoModel": f"{module}.CopyNetModel",
-                "AutoModelForSeq2SeqLM": f"{module}.CopyNetForConditionalGeneration",
-            }
-        super().save_pretrained(*args, **kwargs)
-
-    @torch.no_grad()
-    def _init_weights(self, module: nn.Module) -> None:
-        """Embeddings uniform, other weights Glorot, recurrent ones orthogonal gate by gate; biases zero, coverage too."""
-        if isinstance(module, nn.Embedding):
-            init.uniform_(module.weight, -self.config.initializer_range, self.config.initializer_range)
-        elif isinstance(module, nn.Linear):
-            init.xavier_uniform_(module.weight)
-            if module.bias is not None:
-                init.zeros_(module.bias)
-        elif isinstance(module, nn.GRU | nn.GRUCell):
-            for name, parameter in module.named_parameters(recurse=False):
-                if name.startswith("bias"):
-                    init.zeros_(parameter)
-                else:
-                    make = nn.init.orthogonal_ if name.startswith("weight_hh") else nn.init.xavier_uniform_
-                    init.copy_(parameter, _gate_by_gate(parameter, make))
-        elif isinstance(module, CopyNetAttention) and module.coverage_proj is not None:
-            # A model that is given coverage later begins where it ended without.
-            init.zeros_(module.coverage_proj.weight)
-
-
-class CopyNetEncoder(CopyNetPreTrainedModel):
-    """Embeddings and bidirectional GRU layers: the source becomes M = {h_j}, section 3.1."""
-
-    def __init__(self, config: CopyNetConfig) -> None:
-        super().__init__(config)
-        self.embed_tokens = nn.Embedding(config.vocab_size, config.embedding_size)
-        widths = [config.embedding_size] + [config.memory_size] * (config.num_hidden_layers - 1)
-        self.layers = nn.ModuleList(
-            CopyNetEncoderLayer(width, config.encoder_hidden_size, config.use_fused) for width in widths
-        )
-        self.dropout = nn.Dropout(config.dropout)
-        self.gradient_checkpointing = False
-        self.post_init()
-
-    def get_input_embeddings(self) -> nn.Module:
-        return self.embed_tokens
-
-    def set_input_embeddings(self, value: nn.Module) -> None:
-        self.embed_tokens = value  # type: ignore[assignment]
-
-    def embed(self, ids: Tensor) -> Tensor:
-        """e(y) (…, E) of extended ids: a word outside the vocabulary has the embedding of UNK."""
-        return self.embed_tokens(fold_ids(ids, self.config.vocab_size, self.config.unk_token_id))
-
-    def forward(
-        self,
-        input_ids: Tensor | None = None,
-        attention_mask: Tensor | None = None,
-        inputs_embeds: Tensor | None = None,
-        output_hidden_states: bool | None = None,
-        output_attentions: bool | None = None,
-        return_dict: bool | None = None,
-    ) -> CopyNetEncoderOutput | tuple:
-        """Encodes the source.
-
-        Args:
-            input_ids: (B, S) extended ids.
-            attention_mask: (B, S) 1 on words, 0 on padding, anywhere in the row. None: 0 where `pad_token_id` stands.
-            inputs_embeds: (B, S, E) in place of the embeddings of `input_ids`, which must be given all the same where
-                the model copies.
-            output_attentions: accepted for the library's sake; an RNN has none.
-
-        Raises:
-            ValueError: no ids, ids below 0, or a mask of another shape.
-        """
-        config = self.config
-        input_ids, mask = self._checked_source(input_ids, attention_mask, inputs_embeds)
-        input_ids = fold_ids(input_ids, config.extended_vocab_size, config.unk_token_id)
-        states = self.dropout(self.embed(input_ids) if inputs_embeds is None else inputs_embeds)
-        hidden_states: tuple[Tensor, ...] = (states,)
-        final_state = states
-        for layer in self.layers:
-            states, final_state = layer(states, mask)
-            states = self.dropout(states)
-            hidden_states += (states,)
-        output = CopyNetEncoderOutput(
-            last_hidden_state=states,
-            final_state=self.dropout(final_state),
-            source_ids=input_ids,
-            source_mask=mask,
-            hidden_states=hidden_states if _asked(output_hidden_states, config.output_hidden_states) else None,
-        )
-        return output if _asked(return_dict, config.return_dict) else output.to_tuple()
-
-    def _checked_source(
-        self, input_ids: Tensor | None, attention_mask: Tensor | None, inputs_embeds: Tensor | None
-    ) -> tuple[Tensor, Tensor]:
-        if input_ids is None:
-            if inputs_embeds is None:
-                raise ValueError("The source is missing: pass input_ids.")
-            if self.config.copies:
-                raise ValueError(
-                    "inputs_embeds alone does not say which word to copy: pass input_ids beside it, or use a model "
-                    "with copy_mechanism='none'."
-                )
-            input_ids = inputs_embeds.new_full(inputs_embeds.shape[:2], self.config.unk_token_id, dtype=torch.long)
-        check_not_negative("input_ids", input_ids)
-        mask = input_ids != self.config.pad_token_id if attention_mask is None else attention_mask.bool()
-        if input_ids.shape[1] == 0:  # sources without a word: one position of padding
-            input_ids = input_ids.new_full((input_ids.shape[0], 1), self.config.pad_token_id)
-            mask = torch.zeros_like(input_ids, dtype=torch.bool)
-        if mask.shape != input_ids.shape:
-            raise ValueError(
-                f"attention_mask has shape {tuple(mask.shape)}, input_ids {tuple(input_ids.shape)}: they must agree."
-            )
-        return input_ids, mask
+# The decoders of mechanisms that read the source in another way than CopyNet.
+DECODERS: dict[str, type[nn.Module]] = {"pointer": PointerDecoder}
 
 
 class CopyNetModel(CopyNetPreTrainedModel):
@@ -173,8 +47,9 @@ class CopyNetModel(CopyNetPreTrainedModel):
     def __init__(self, config: CopyNetConfig) -> None:
         super().__init__(config)
         self.encoder = CopyNetEncoder(config)
-        self.decoder = CopyNetDecoder(config)
+        self.decoder: Any = DECODERS.get(config.copy_mechanism, CopyNetDecoder)(config)
         self.dropout = nn.Dropout(config.dropout)
+        self.main_input_name = self.encoder.main_input_name
         self.post_init()
 
     def get_input_embeddings(self) -> nn.Module:
@@ -195,6 +70,7 @@ class CopyNetModel(CopyNetPreTrainedModel):
         encoder_outputs: CopyNetEncoderOutput | tuple | None = None,
         past_key_values: CopyNetCache | None = None,
         inputs_embeds: Tensor | None = None,
+        input_features: Tensor | None = None,
         use_cache: bool | None = None,
         output_attentions: bool | None = None,
         output_hidden_states: bool | None = None,
@@ -203,7 +79,7 @@ class CopyNetModel(CopyNetPreTrainedModel):
         """Encodes the source, unless `encoder_outputs` or `past_key_values` hold it, and reads the given target words.
 
         Args:
-            input_ids, attention_mask, inputs_embeds: see `CopyNetEncoder.forward`.
+            input_ids, attention_mask, inputs_embeds, input_features: see `CopyNetEncoder.forward`.
             decoder_input_ids: (B, T) extended ids of y_0 … y_{T-1}, the start symbol first; after a cache, only the
                 new ones.
             decoder_attention_mask: (B, T), or longer after a cache; 0 where a word is padding, to be passed over.
@@ -214,7 +90,7 @@ class CopyNetModel(CopyNetPreTrainedModel):
             ValueError: no target words, target ids below 0, or a cache of another kind.
         """
         config = self.config
-        output_hidden_states = _asked(output_hidden_states, config.output_hidden_states)
+        output_hidden_states = asked(output_hidden_states, config.output_hidden_states)
         if decoder_input_ids is None:
             raise ValueError("decoder_input_ids are missing: pass them, or labels to CopyNetForConditionalGeneration.")
         check_not_negative("decoder_input_ids", decoder_input_ids)
@@ -223,17 +99,18 @@ class CopyNetModel(CopyNetPreTrainedModel):
                 input_ids,
                 attention_mask,
                 inputs_embeds,
+                input_features,
                 output_hidden_states=output_hidden_states,
                 return_dict=True,
             )
         if not isinstance(encoder_outputs, CopyNetEncoderOutput):
             encoder_outputs = CopyNetEncoderOutput(*encoder_outputs)
 
-        cache = self._checked_cache(past_key_values, _asked(use_cache, config.use_cache) and not self.training)
+        cache = self._checked_cache(past_key_values, asked(use_cache, config.use_cache) and not self.training)
         memory, state = self._start(encoder_outputs, cache, decoder_input_ids.shape[0])
         words = own_targets(decoder_input_ids, memory.ids, memory.mask, config.vocab_size, config.unk_token_id)
         known = fold_ids(words, config.vocab_size, config.unk_token_id)
-        embeddings = self.dropout(self.encoder.embed_tokens(known))
+        embeddings = self.dropout(self._embedded(words, known, memory))
         keep = None if decoder_attention_mask is None else decoder_attention_mask[:, -words.shape[1] :].bool()
         matches = target_matches(words, memory.ids, memory.mask)
         steps = DecoderSteps(
@@ -242,7 +119,7 @@ class CopyNetModel(CopyNetPreTrainedModel):
         if cache is not None:
             cache.layer.record(steps.states, memory)
 
-        attention = steps.attention if _asked(output_attentions, config.output_attentions) else None
+        attention = steps.attention if asked(output_attentions, config.output_attentions) else None
         output = CopyNetModelOutput(
             last_hidden_state=steps.readout,
             past_key_values=cache,  # type: ignore[arg-type]
@@ -259,7 +136,17 @@ class CopyNetModel(CopyNetPreTrainedModel):
             source_mask=memory.mask,
             source_leaders=memory.leaders,
         )
-        return output if _asked(return_dict, config.return_dict) else output.to_tuple()
+        return output if asked(return_dict, config.return_dict) else output.to_tuple()
+
+    def _embedded(self, words: Tensor, known: Tensor, memory: Memory) -> Tensor:
+        """e(y_{t-1}) (B, T, E): UNK's for an unseen word; for a position that is no word, what stood there."""
+        embeddings = self.encoder.embed_tokens(known)
+        if memory.inputs is None:
+            return embeddings
+        position = words - self.config.vocab_size
+        rows = torch.arange(len(words), device=words.device) // (len(words) // len(memory.inputs))
+        fed_back = memory.inputs[rows[:, None], position.clamp(min=0)]
+        return torch.where((position >= 0)[..., None], fed_back.to(embeddings.dtype), embeddings)
 
     def _checked_cache(self, cache: Any, use_cache: bool) -> CopyNetCache | None:
         if cache is None:
@@ -287,6 +174,7 @@ class CopyNetModel(CopyNetPreTrainedModel):
             encoder_outputs.source_ids,
             rows,
         )
+        memory = memory._replace(inputs=encoder_outputs.inputs)
         if cache is None:
             return memory, None
         return self.decoder.prepared(memory, self.encoder.embed_tokens), self.decoder.initial_state(memory)
@@ -306,11 +194,14 @@ class CopyNetForConditionalGeneration(CopyNetPreTrainedModel, CopyNetGenerationM
         self.model = CopyNetModel(config)
         tied = config.tie_word_embeddings
         self.lm_head_proj = nn.Linear(config.hidden_size, config.embedding_size, bias=False) if tied else None
-        width = config.embedding_size if tied else config.hidden_size
-        self.lm_head = nn.Linear(width, config.vocab_size, bias=not config.mechanism.tanh_readout)
+        self.lm_head = None
+        if config.mechanism.generates:
+            width = config.embedding_size if tied else config.hidden_size
+            self.lm_head = nn.Linear(width, config.vocab_size, bias=not config.mechanism.tanh_readout)
         if config.aligned_words:
             unaligned = torch.full((config.vocab_size, config.aligned_words), config.unk_token_id)
             self.register_buffer("alignments", unaligned)
+        self.main_input_name = self.model.main_input_name
         self.post_init()
         # Our own field of the generation config; only one that is not derived from the model's config is saved.
         self.generation_config.forbid_unk = False  # type: ignore[attr-defined]
@@ -354,6 +245,7 @@ class CopyNetForConditionalGeneration(CopyNetPreTrainedModel, CopyNetGenerationM
         encoder_outputs: CopyNetEncoderOutput | tuple | None = None,
         past_key_values: CopyNetCache | None = None,
         inputs_embeds: Tensor | None = None,
+        input_features: Tensor | None = None,
         labels: Tensor | None = None,
         use_cache: bool | None = None,
         output_attentions: bool | None = None,
@@ -381,7 +273,7 @@ class CopyNetForConditionalGeneration(CopyNetPreTrainedModel, CopyNetGenerationM
             if decoder_input_ids is None:
                 decoder_input_ids = self._shifted_right(labels)
             use_cache = False
-        shows_attention = _asked(output_attentions, self.config.output_attentions)
+        shows_attention = asked(output_attentions, self.config.output_attentions)
         output = self.model(
             input_ids,
             attention_mask,
@@ -390,12 +282,13 @@ class CopyNetForConditionalGeneration(CopyNetPreTrainedModel, CopyNetGenerationM
             encoder_outputs,
             past_key_values,
             inputs_embeds,
+            input_features,
             use_cache=use_cache,
             output_attentions=shows_attention or self._reads_attention,
             output_hidden_states=output_hidden_states,
             return_dict=True,
         )
-        generate_scores, allowed = self.generate_scores(output.last_hidden_state), self.allowed_words(output)
+        generate_scores, allowed = self.generate_scores(output), self.allowed_words(output)
         if allowed is not None:
             generate_scores = generate_scores.masked_fill(~allowed[:, None, :], lowest(generate_scores.dtype))
         if skip_logits is None:
@@ -403,7 +296,8 @@ class CopyNetForConditionalGeneration(CopyNetPreTrainedModel, CopyNetGenerationM
         log_probs, copy_probs = (None, None) if skip_logits else self.mixture(generate_scores, output, allowed)
         loss = None
         if labels is not None:
-            unseen = skip_logits and not self.lm_head._forward_hooks  # which might hold the scores
+            # Hooks might hold the scores.
+            unseen = skip_logits and not (self.lm_head is not None and self.lm_head._forward_hooks)
             loss = self.loss(generate_scores, output, labels, num_items_in_batch, allowed, reuse_scores=unseen)
         result = CopyNetSeq2SeqLMOutput(
             loss=loss,
@@ -417,27 +311,39 @@ class CopyNetForConditionalGeneration(CopyNetPreTrainedModel, CopyNetGenerationM
             copy_probs=copy_probs,
             copy_mass=None if copy_probs is None else copy_probs.sum(-1),
         )
-        return result if _asked(return_dict, self.config.return_dict) else result.to_tuple()
+        return result if asked(return_dict, self.config.return_dict) else result.to_tuple()
 
-    def generate_scores(self, readout: Tensor) -> Tensor:
-        """ψ_g = W_o r_t, Eq. 7: (B, T, V)."""
-        return self.lm_head(readout if self.lm_head_proj is None else self.lm_head_proj(readout))
+    def generate_scores(self, output: CopyNetModelOutput) -> Tensor:
+        """ψ_g = W_o r_t, Eq. 7: (B, T, V); of a model that does not generate, the score of the end symbol."""
+        readout: Any = output.last_hidden_state
+        if self.lm_head is not None:
+            return self.lm_head(readout if self.lm_head_proj is None else self.lm_head_proj(readout))
+        assert output.switch is not None
+        scores = output.switch.new_full((*readout.shape[:2], self.config.vocab_size), lowest(output.switch.dtype))
+        return scores.index_copy(-1, self._ends(scores)[:1], output.switch[..., None])
 
-    def allowed_words(self, output: CopyNetModelOutput) -> Tensor | None:
-        """(B, V) bool: those aligned with a word of the source, and the frequent ones. None: all.
+    def _ends(self, like: Tensor) -> Tensor:
+        """The end symbols."""
+        ends = self.config.eos_token_id if isinstance(self.config.eos_token_id, list) else [self.config.eos_token_id]
+        return torch.tensor([end for end in ends if end is not None], device=like.device)
 
-        CoRe (Cao et al. 2016): the vocabulary is that of the source.
+    def allowed_words(self, output: CopyNetModelOutput | CopyNetEncoderOutput) -> Tensor | None:
+        """(B, V) bool: the words that may be generated from a source. None: all.
+
+        CoRe (Cao et al. 2016): those aligned with a word of the source, and the frequent ones. Pointer Networks: the
+        end.
         """
-        config = self.config
-        if not config.aligned_words:
+        config, ids = self.config, output.source_ids
+        if config.mechanism.generates and not config.aligned_words:
             return None
-        words = fold_ids(output.source_ids, len(self.alignments), config.unk_token_id)
-        aligned = self.alignments[words].masked_fill(~output.source_mask[..., None], config.unk_token_id)
-        allowed = torch.zeros(len(words), config.vocab_size, dtype=torch.bool, device=words.device)
-        allowed.scatter_(1, aligned.flatten(1), True)
-        allowed[:, : config.frequent_words] = True
-        ends = config.eos_token_id if isinstance(config.eos_token_id, list) else [config.eos_token_id]
-        allowed[:, [config.unk_token_id, *(end for end in ends if end is not None)]] = True
+        allowed = torch.zeros(len(ids), config.vocab_size, dtype=torch.bool, device=ids.device)
+        allowed[:, self._ends(ids)] = True
+        if config.aligned_words:
+            words = fold_ids(ids, len(self.alignments), config.unk_token_id)
+            aligned = self.alignments[words].masked_fill(~output.source_mask[..., None], config.unk_token_id)
+            allowed.scatter_(1, aligned.flatten(1), True)
+            allowed[:, : config.frequent_words] = True
+            allowed[:, config.unk_token_id] = True
         return allowed
 
     @property
@@ -472,6 +378,8 @@ class CopyNetForConditionalGeneration(CopyNetPreTrainedModel, CopyNetGenerationM
         config, is_target = self.config, labels != -100
         targets = labels.masked_fill(~is_target, config.pad_token_id)
         targets, generates, matches = self._targets(targets, output, allowed)
+        if not config.mechanism.generates:
+            _check_pointed_at((is_target & ~generates & ~matches.any(-1)), labels)
         words = torch.where(generates, targets, 0)
         if config.use_fused and not torch.compiler.is_compiling():
             chosen, log_sum = FusedVocabularyTerms.apply(generate_scores, words, reuse_scores)
@@ -502,29 +410,21 @@ class CopyNetForConditionalGeneration(CopyNetPreTrainedModel, CopyNetGenerationM
         if allowed is None:
             return targets, generates, matches
         generates = generates & allowed.gather(1, torch.where(generates, targets, 0))
+        if not config.mechanism.generates:
+            return targets, generates, matches
         targets = torch.where(generates | matches.any(-1), targets, config.unk_token_id)
         return targets, generates | (targets == config.unk_token_id), target_matches(targets, *source)
 
 
-def check_not_negative(name: str, ids: Tensor) -> None:
-    """Raises ValueError for an id below 0, which an embedding would only answer with a crash in its kernel."""
-    if torch.compiler.is_compiling() or torch.jit.is_tracing() or ids.is_meta:
+def _check_pointed_at(missing: Tensor, labels: Tensor) -> None:
+    """Raises ValueError for a target that no position holds; a symbolic trace is left alone."""
+    if torch.compiler.is_compiling() or torch.jit.is_tracing() or missing.is_meta or not missing.any():
         return
-    if ids.numel() and int(ids.min()) < 0:
-        raise ValueError(
-            f"{name} holds {int(ids.min())}: ids start at 0. Only labels may hold -100, and only where nothing is to "
-            "be learned; pad the others with pad_token_id."
-        )
-
-
-def _gate_by_gate(parameter: Tensor, make: Any) -> Tensor:
-    """A float32 tensor like `parameter`, each of a GRU's three gates made on its own."""
-    gates = [make(torch.empty_like(gate, dtype=torch.float32)) for gate in parameter.chunk(3)]
-    return torch.cat(gates).to(parameter.dtype)
-
-
-def _asked(value: bool | None, default: bool | None) -> bool:
-    return bool(default if value is None else value)
+    row, step = missing.nonzero()[0].tolist()
+    raise ValueError(
+        f"labels[{row}, {step}] is {int(labels[row, step])}, which is neither in the row's source nor the end symbol: "
+        "copy_mechanism='pointer' writes nothing else. Leave such pairs out, or take 'copynet'."
+    )
 
 
 __all__ = ["CopyNetForConditionalGeneration", "CopyNetModel", "CopyNetPreTrainedModel"]

@@ -21,6 +21,7 @@ class CopyNetEncoderOutput(ModelOutput):
     final_state: (B, D) the last states of both directions.
     source_ids: (B, S) extended ids x_j, those beyond the last slot made UNK.
     source_mask: (B, S) bool, false on padding.
+    inputs: (B, S, E) projected features, where the source is no words.
     hidden_states: embeddings (B, S, E), then each layer's states (B, S, D); on request.
     """
 
@@ -30,6 +31,7 @@ class CopyNetEncoderOutput(ModelOutput):
     final_state: Tensor = None  # type: ignore[assignment]
     source_ids: Tensor = None  # type: ignore[assignment]
     source_mask: Tensor = None  # type: ignore[assignment]
+    inputs: Tensor | None = None
     hidden_states: tuple[Tensor, ...] | None = None
 
 
@@ -38,7 +40,7 @@ class CopyNetModelOutput(Seq2SeqModelOutput):
     """`Seq2SeqModelOutput` with `last_hidden_state` (B, T, H) the readout r_t, and
 
     copy_scores: (B, T, S) ψ_c, Eq. 8; None where the mechanism has none.
-    switch: (B, T) the logit of p_gen or λ; None where the mechanism has none.
+    switch: (B, T) the logit of p_gen or λ, or the score of the end symbol; None where the mechanism has none.
     encoder_final_state: (B, D), source_ids: (B, S), source_mask: (B, S): as the encoder gave them.
     source_leaders: (B, S) the first position of each word, where a cache has kept it.
     """

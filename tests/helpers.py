@@ -49,6 +49,9 @@ VARIANTS = {
 }
 
 
+POINTER = {"copy_mechanism": "pointer", "max_source_oov": 8}  # writes what its source has, not all of TARGETS
+
+
 def tiny_model(seed: int = 0, scale: float = 2.0, **changes) -> CopyNetForConditionalGeneration:
     """A random model in evaluation mode; `scale` makes its weights large enough for sharp distributions."""
     torch.manual_seed(seed)

@@ -44,9 +44,9 @@ class Oracle:
     def embed(self, word):
         return self.w["model.encoder.embed_tokens.weight"][word if word < self.c.vocab_size else self.c.unk_token_id]
 
-    def encode(self, source):
+    def encode(self, source, inputs=None):
         """h_j of every position, and the last states of both directions in the top layer."""
-        xs, width = [self.embed(x) for x in source], self.c.encoder_hidden_size
+        xs, width = inputs or [self.embed(x) for x in source], self.c.encoder_hidden_size
         for layer in range(self.c.num_hidden_layers):
             runs = []
             for suffix, order in (("", range(len(xs))), ("_reverse", reversed(range(len(xs))))):
@@ -73,6 +73,32 @@ class Oracle:
         top = max(scores)
         exps = [math.exp(x - top) for x in scores]
         return np.array(exps) / sum(exps)
+
+    def point(self, source, words, inputs=None):
+        """Pointer Networks: p(C_i | C_<i) of every position and, last, of the end symbol, for each given word.
+
+        inputs: the vectors of the positions, where they are no words; `words` from vocab_size on are then positions.
+        """
+        w, p = self.w, "model.decoder.attention."
+        if inputs is not None:
+            w_in, b_in = w["model.encoder.feature_proj.weight"], w["model.encoder.feature_proj.bias"]
+            inputs = [w_in @ np.array(x, dtype=float) + b_in for x in inputs]
+        h, last = self.encode(source, inputs)
+        h = [*h, w["model.decoder.end.weight"][0]]
+        d = np.tanh(w["model.decoder.init_proj.weight"] @ last + w["model.decoder.init_proj.bias"])
+        cell = [w[f"model.decoder.cell.{n}"] for n in ("weight_ih", "weight_hh", "bias_ih", "bias_hh")]
+        shares = []
+        for word in words:
+            fed = inputs is not None and word >= self.c.vocab_size
+            d = gru(inputs[word - self.c.vocab_size] if fed else self.embed(word), d, *cell)
+            u = [
+                w[p + "score_proj.weight"][0]
+                @ np.tanh(w[p + "key_proj.weight"] @ e + w[p + "key_proj.bias"] + w[p + "query_proj.weight"] @ d)
+                for e in h
+            ]
+            exps = [math.exp(x - max(u)) for x in u]
+            shares.append(np.array(exps) / sum(exps))
+        return shares
 
     def run(self, source, words):
         """Decodes with the words y_0 … y_{T-1} given: a `Trace` with p(· | y_<t) for t = 1 … T."""

@@ -6,7 +6,7 @@ import itertools
 
 import pytest
 import torch
-from helpers import SOURCES, VARIANTS, padded, tiny_model
+from helpers import POINTER, SOURCES, VARIANTS, padded, tiny_model
 from transformers import GenerationConfig
 from transformers.generation.streamers import BaseStreamer
 
@@ -14,7 +14,7 @@ from copynet_hf import CopyNetForConditionalGeneration
 from copynet_hf.generation_copynet import CopyNetCache, ExtendedVocabularyLogitsProcessor
 
 EOS = 2
-variants = pytest.mark.parametrize("changes", VARIANTS.values(), ids=VARIANTS)
+variants = pytest.mark.parametrize("changes", [*VARIANTS.values(), POINTER], ids=[*VARIANTS, "pointer"])
 
 
 def sources(rows=SOURCES, side="right"):

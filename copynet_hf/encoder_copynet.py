@@ -1,0 +1,201 @@
+"""The encoder, and what all models here have in common.
+
+Letters are the paper's: M = {h_j} the encoder's states, e(y) the embedding. Shapes: B rows, S source positions,
+E embedding_size, D = 2 · encoder_hidden_size, F num_features.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from transformers import PreTrainedModel
+from transformers import initialization as init
+
+from .configuration_copynet import CopyNetConfig
+from .copy_distribution import fold_ids
+from .layers_copynet import CopyNetAttention, CopyNetEncoderLayer
+from .outputs_copynet import CopyNetEncoderOutput
+
+
+class CopyNetPreTrainedModel(PreTrainedModel):
+    """Initialisation and the library's hooks, shared by all models here."""
+
+    config_class = CopyNetConfig
+    base_model_prefix = "model"
+    supports_gradient_checkpointing = True
+    _no_split_modules = ["CopyNetEncoderLayer", "CopyNetDecoder"]  # noqa: RUF012 - the base class's own type
+
+    def save_pretrained(self, *args: Any, **kwargs: Any) -> None:
+        """As in the library, which names the saved class alone in the config: both are named, for `AutoModel` and
+        `AutoModelForSeq2SeqLM` load the same weights."""
+        if self.is_remote_code():
+            module = type(self).__module__.rpartition(".")[2]
+            self.config.auto_map = {
+                **(getattr(self.config, "auto_map", None) or {}),
+                "AutoModel": f"{module}.CopyNetModel",
+                "AutoModelForSeq2SeqLM": f"{module}.CopyNetForConditionalGeneration",
+            }
+        super().save_pretrained(*args, **kwargs)
+
+    @torch.no_grad()
+    def _init_weights(self, module: nn.Module) -> None:
+        """Embeddings uniform, weights Glorot, recurrent ones orthogonal gate by gate; biases and coverage zero."""
+        if isinstance(module, nn.Embedding):
+            init.uniform_(module.weight, -self.config.initializer_range, self.config.initializer_range)
+        elif isinstance(module, nn.Linear):
+            init.xavier_uniform_(module.weight)
+            if module.bias is not None:
+                init.zeros_(module.bias)
+        elif isinstance(module, nn.GRU | nn.GRUCell):
+            for name, parameter in module.named_parameters(recurse=False):
+                if name.startswith("bias"):
+                    init.zeros_(parameter)
+                else:
+                    make = nn.init.orthogonal_ if name.startswith("weight_hh") else nn.init.xavier_uniform_
+                    init.copy_(parameter, _gate_by_gate(parameter, make))
+        elif isinstance(module, CopyNetAttention) and module.coverage_proj is not None:
+            # A model that is given coverage later begins where it ended without.
+            init.zeros_(module.coverage_proj.weight)
+
+
+class CopyNetEncoder(CopyNetPreTrainedModel):
+    """Embeddings and bidirectional GRU layers: the source becomes M = {h_j}, section 3.1."""
+
+    def __init__(self, config: CopyNetConfig) -> None:
+        super().__init__(config)
+        self.embed_tokens = nn.Embedding(config.vocab_size, config.embedding_size)
+        self.feature_proj = nn.Linear(config.num_features, config.embedding_size) if config.num_features else None
+        if config.num_features:
+            self.main_input_name = "input_features"
+        widths = [config.embedding_size] + [config.memory_size] * (config.num_hidden_layers - 1)
+        self.layers = nn.ModuleList(
+            CopyNetEncoderLayer(width, config.encoder_hidden_size, config.use_fused) for width in widths
+        )
+        self.dropout = nn.Dropout(config.dropout)
+        self.gradient_checkpointing = False
+        self.post_init()
+
+    def get_input_embeddings(self) -> nn.Module:
+        return self.embed_tokens
+
+    def set_input_embeddings(self, value: nn.Module) -> None:
+        self.embed_tokens = value  # type: ignore[assignment]
+
+    def embed(self, ids: Tensor) -> Tensor:
+        """e(y) (…, E) of extended ids: a word outside the vocabulary has the embedding of UNK."""
+        return self.embed_tokens(fold_ids(ids, self.config.vocab_size, self.config.unk_token_id))
+
+    def forward(
+        self,
+        input_ids: Tensor | None = None,
+        attention_mask: Tensor | None = None,
+        inputs_embeds: Tensor | None = None,
+        input_features: Tensor | None = None,
+        output_hidden_states: bool | None = None,
+        output_attentions: bool | None = None,
+        return_dict: bool | None = None,
+    ) -> CopyNetEncoderOutput | tuple:
+        """Encodes the source.
+
+        Args:
+            input_ids: (B, S) extended ids.
+            attention_mask: (B, S) 1 on words, 0 on padding, anywhere in the row. None: 0 where `pad_token_id` stands.
+            inputs_embeds: (B, S, E) in place of the embeddings of `input_ids`, which must be given all the same where
+                the model copies.
+            input_features: (B, S, num_features) in place of words, where the config says so; position j has slot j.
+            output_attentions: accepted for the library's sake; an RNN has none.
+
+        Raises:
+            ValueError: no ids, ids below 0, a mask of another shape, or features where words are wanted.
+        """
+        config = self.config
+        inputs = self._projected(input_features)
+        if inputs is not None:
+            input_ids, inputs_embeds = self._slots(inputs, attention_mask), inputs
+        input_ids, mask = self._checked_source(input_ids, attention_mask, inputs_embeds)
+        input_ids = fold_ids(input_ids, config.extended_vocab_size, config.unk_token_id)
+        states = self.dropout(self.embed(input_ids) if inputs_embeds is None else inputs_embeds)
+        hidden_states: tuple[Tensor, ...] = (states,)
+        final_state = states
+        for layer in self.layers:
+            states, final_state = layer(states, mask)
+            states = self.dropout(states)
+            hidden_states += (states,)
+        output = CopyNetEncoderOutput(
+            last_hidden_state=states,
+            final_state=self.dropout(final_state),
+            source_ids=input_ids,
+            source_mask=mask,
+            inputs=inputs,
+            hidden_states=hidden_states if asked(output_hidden_states, config.output_hidden_states) else None,
+        )
+        return output if asked(return_dict, config.return_dict) else output.to_tuple()
+
+    def _projected(self, input_features: Tensor | None) -> Tensor | None:
+        wanted = self.config.num_features
+        if self.feature_proj is None and input_features is None:
+            return None
+        if self.feature_proj is None or input_features is None or input_features.shape[-1] != wanted:
+            given = "nothing" if input_features is None else f"the shape {tuple(input_features.shape)}"
+            raise ValueError(
+                f"input_features has {given}, num_features is {wanted}: pass (batch, positions, {wanted}), or "
+                "input_ids where that is 0."
+            )
+        return self.feature_proj(input_features)
+
+    def _slots(self, inputs: Tensor, attention_mask: Tensor | None) -> Tensor:
+        """The ids of positions that are no words: position j has slot j."""
+        first, length = self.config.vocab_size, inputs.shape[1]
+        if length > self.config.max_source_oov:
+            raise ValueError(
+                f"the source has {length} positions, the model max_source_oov={self.config.max_source_oov}: make it "
+                "with as many slots as the longest source has positions."
+            )
+        ids = torch.arange(first, first + length, device=inputs.device).expand(inputs.shape[0], -1)
+        return ids if attention_mask is None else ids.masked_fill(attention_mask == 0, self.config.pad_token_id)
+
+    def _checked_source(
+        self, input_ids: Tensor | None, attention_mask: Tensor | None, inputs_embeds: Tensor | None
+    ) -> tuple[Tensor, Tensor]:
+        if input_ids is None:
+            if inputs_embeds is None:
+                raise ValueError("The source is missing: pass input_ids.")
+            if self.config.copies:
+                raise ValueError(
+                    "inputs_embeds alone does not say which word to copy: pass input_ids beside it, or use a model "
+                    "with copy_mechanism='none'."
+                )
+            input_ids = inputs_embeds.new_full(inputs_embeds.shape[:2], self.config.unk_token_id, dtype=torch.long)
+        check_not_negative("input_ids", input_ids)
+        mask = input_ids != self.config.pad_token_id if attention_mask is None else attention_mask.bool()
+        if input_ids.shape[1] == 0:  # sources without a word: one position of padding
+            input_ids = input_ids.new_full((input_ids.shape[0], 1), self.config.pad_token_id)
+            mask = torch.zeros_like(input_ids, dtype=torch.bool)
+        if mask.shape != input_ids.shape:
+            raise ValueError(
+                f"attention_mask has shape {tuple(mask.shape)}, input_ids {tuple(input_ids.shape)}: they must agree."
+            )
+        return input_ids, mask
+
+
+def check_not_negative(name: str, ids: Tensor) -> None:
+    """Raises ValueError for an id below 0, which an embedding would only answer with a crash in its kernel."""
+    if torch.compiler.is_compiling() or torch.jit.is_tracing() or ids.is_meta:
+        return
+    if ids.numel() and int(ids.min()) < 0:
+        raise ValueError(
+            f"{name} holds {int(ids.min())}: ids start at 0. Only labels may hold -100, and only where nothing is to "
+            "be learned; pad the others with pad_token_id."
+        )
+
+
+def asked(value: bool | None, default: bool | None) -> bool:
+    return bool(default if value is None else value)
+
+
+def _gate_by_gate(parameter: Tensor, make: Any) -> Tensor:
+    """A float32 tensor like `parameter`, each of a GRU's three gates made on its own."""
+    gates = [make(torch.empty_like(gate, dtype=torch.float32)) for gate in parameter.chunk(3)]
+    return torch.cat(gates).to(parameter.dtype)

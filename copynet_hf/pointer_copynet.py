@@ -1,0 +1,77 @@
+"""The decoder of Pointer Networks (Vinyals, Fortunato, Jaitly 2015, arXiv 1506.03134): positions of the input.
+
+Shapes: R rows decode from N sources. S source positions, T target steps, H hidden_size, D = 2 · encoder_hidden_size,
+A attention_size, E embedding_size.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from transformers.modeling_layers import GradientCheckpointingLayer
+
+from .configuration_copynet import CopyNetConfig
+from .copy_distribution import first_positions
+from .layers_copynet import CopyNetAttention
+from .memory_copynet import DecoderState, DecoderSteps, Memory
+
+
+class PointerDecoder(GradientCheckpointingLayer):
+    """d_i = GRU(e(y_{i-1}), d_{i-1}) and u^i_j = v·tanh(W_1 e_j + W_2 d_i), section 2.3: no context is read.
+
+    The paper does not say how the end symbol is pointed at: here a learned e_⇐ stands beside the source.
+    """
+
+    def __init__(self, config: CopyNetConfig) -> None:
+        super().__init__()
+        self.config = config
+        self.init_proj = nn.Linear(config.memory_size, config.hidden_size)
+        self.cell = nn.GRUCell(config.embedding_size, config.hidden_size)
+        self.attention = CopyNetAttention(config)
+        self.end = nn.Embedding(1, config.memory_size)  # e_⇐
+        self.dropout = nn.Dropout(config.dropout)
+
+    def remember(self, hidden_states: Tensor, final_state: Tensor, mask: Tensor, ids: Tensor, rows: int) -> Memory:
+        """The source and W_1 e_j, doubled (see `CopyNetAttention`); arguments as in `CopyNetDecoder.remember`."""
+        keys = 2 * self.attention.key_proj(hidden_states)
+        final_state, mask, ids = (x.repeat_interleave(rows // ids.shape[0], dim=0) for x in (final_state, mask, ids))
+        return Memory(hidden_states, keys, None, final_state, mask, ids)
+
+    def prepared(self, memory: Memory, embed_tokens: nn.Module) -> Memory:
+        """The memory with what the mixture of every step wants."""
+        width = self.config.extended_vocab_size
+        return memory._replace(leaders=first_positions(memory.ids, memory.mask, width))
+
+    def initial_state(self, memory: Memory) -> DecoderState:
+        """d_0 = tanh(W [last forward state; last backward state])."""
+        return DecoderState(torch.tanh(self.init_proj(memory.final_state)), None, None)
+
+    def forward(
+        self,
+        embeddings: Tensor,
+        matches: Tensor,
+        memory: Memory,
+        state: DecoderState | None = None,
+        keep: Tensor | None = None,
+        words: Tensor | None = None,
+    ) -> DecoderSteps:
+        """T steps from e(y_{i-1}) (R, T, E); arguments as in `CopyNetDecoder.forward`.
+
+        Returns:
+            `copy_scores` u^i_j (R, T, S), and as `switch` (R, T) that of the end symbol.
+        """
+        hidden = (self.initial_state(memory) if state is None else state).hidden
+        states: list[Any] = []
+        for t in range(embeddings.shape[1]):
+            after = self.cell(embeddings[:, t], hidden)
+            hidden = after if keep is None else torch.where(keep[:, t, None], after, hidden)
+            states.append(hidden)
+        stacked = torch.stack(states, dim=1)
+        readout = self.dropout(stacked)
+        assert memory.attention_keys is not None
+        pointed = self.attention.scores(readout, memory.attention_keys)
+        end_keys = 2 * self.attention.key_proj(self.end.weight)[None]
+        end = self.attention.scores(readout.flatten(0, 1)[None], end_keys).view(readout.shape[:2])
+        return DecoderSteps(readout, None, end, stacked, pointed, None)

@@ -21,6 +21,7 @@ class Mechanism(NamedTuple):
     switch: what its switch sees, p_gen or λ; nothing: it has none.
     readout: what the generate scores are made of by default.
     tanh_readout: whether the readout goes through a tanh.
+    retrieves: whether facts can be read and written beside the source.
     generates: whether words of the vocabulary can be written that are not in the source; if not, the end symbol alone.
     """
 
@@ -30,6 +31,7 @@ class Mechanism(NamedTuple):
     readout: tuple[str, ...] = READOUT_PARTS
     tanh_readout: bool = True
     generates: bool = True
+    retrieves: bool = False
 
 
 COPY_MECHANISMS = {
@@ -41,6 +43,8 @@ COPY_MECHANISMS = {
     ),
     "gated": Mechanism(switch=("state",)),
     "pointer": Mechanism(readout=("state",), generates=False),
+    # CoreQA (He et al. 2017): selective reads of its own, from the question and from the facts
+    "retrieval": Mechanism(readout=("state", "context"), retrieves=True),
 }
 GATED_LOSSES = ("mixture", "summed")
 
@@ -59,8 +63,9 @@ class CopyNetConfig(PreTrainedConfig):
         max_source_oov: K, the number of slots for unseen source words; logits are `vocab_size + K` wide.
         dropout: on embeddings, encoder states and the readout, in training.
         copy_mechanism: "copynet"; "pointer_generator" (See et al. 2017) or "gated" (CoRe, Cao et al. 2016), which copy
-            by the attention; "pointer" (Pointer Networks, Vinyals et al. 2015), which does nothing but copy; or "none"
-            for the attentive RNN alone (RNNSearch, Bahdanau et al. 2014).
+            by the attention; "pointer" (Pointer Networks, Vinyals et al. 2015), which does nothing but copy;
+            "retrieval" (CoreQA, He et al. 2017), which copies from a question and from facts; or "none" for the
+            attentive RNN alone (RNNSearch, Bahdanau et al. 2014).
         num_features: with "pointer", how many real numbers each source position has in place of a word
             (`input_features`); 0: the source is words.
         attention: whether c_t is the attentive read; if not, c is the encoder's last state, Eq. 1 (Enc-Dec).
@@ -234,6 +239,11 @@ class CopyNetConfig(PreTrainedConfig):
             raise ValueError("use_coverage=True records the attention: set attention=True or leave it out.")
         if self.mechanism.switch and not self.attention:
             raise ValueError(f"copy_mechanism={self.copy_mechanism!r} copies by the attention: set attention=True.")
+        if self.copy_mechanism == "retrieval" and (self.use_coverage or not self.attention):
+            raise ValueError(
+                "copy_mechanism='retrieval' has an attention and its history of its own: leave use_coverage and "
+                "attention out."
+            )
         if self.copy_mechanism == "pointer" and (self.use_coverage or not self.attention or self.tie_word_embeddings):
             raise ValueError(
                 "copy_mechanism='pointer' points with its attention and generates nothing: leave use_coverage, "

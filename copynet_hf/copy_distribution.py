@@ -113,6 +113,16 @@ def pointer_modes(scores: ModeScores) -> Modes:
     return copynet_modes(scores._replace(generate_log_sum=at_least_float32(scores.switch)))
 
 
+def retrieval_modes(scores: ModeScores) -> Modes:
+    """p(y) = (1/Z) ([y ∈ V] e^ψ_pr(y) + Σ_{x_j = y} e^ψ_co(j) + Σ_{o_k = y} e^ψ_re(k)): one normaliser for what is
+    predicted, copied from the question x, and retrieved as the object o of a fact.
+
+    CoreQA (He et al. 2017, P17-1019), after its overview figure; the text could not be had. ψ_co and ψ_re stand side
+    by side in `copy_scores`, as their positions do in the source, so that CopyNet's equation is this one.
+    """
+    return copynet_modes(scores)
+
+
 def _switched(scores: ModeScores, generate_logit: Tensor) -> Modes:
     """The softmax over words by σ(generate_logit), the attention by the rest, in logarithms, so at 0 and 1 as well."""
     assert scores.attention is not None
@@ -128,6 +138,7 @@ MODES: dict[str, Callable[[ModeScores], Modes]] = {
     "pointer_generator": pointer_generator_modes,
     "gated": gated_modes,
     "pointer": pointer_modes,
+    "retrieval": retrieval_modes,
 }
 """The equation of each `config.copy_mechanism`."""
 

@@ -17,6 +17,7 @@ from .configuration_copynet import CopyNetConfig
 from .copy_distribution import fold_ids
 from .layers_copynet import CopyNetAttention, CopyNetEncoderLayer
 from .outputs_copynet import CopyNetEncoderOutput
+from .retrieval_copynet import OBJECT, facts_of
 
 
 class CopyNetPreTrainedModel(PreTrainedModel):
@@ -93,6 +94,7 @@ class CopyNetEncoder(CopyNetPreTrainedModel):
         attention_mask: Tensor | None = None,
         inputs_embeds: Tensor | None = None,
         input_features: Tensor | None = None,
+        token_type_ids: Tensor | None = None,
         output_hidden_states: bool | None = None,
         output_attentions: bool | None = None,
         return_dict: bool | None = None,
@@ -105,6 +107,8 @@ class CopyNetEncoder(CopyNetPreTrainedModel):
             inputs_embeds: (B, S, E) in place of the embeddings of `input_ids`, which must be given all the same where
                 the model copies.
             input_features: (B, S, num_features) in place of words, where the config says so; position j has slot j.
+            token_type_ids: (B, S) with "retrieval": 0 where the question stands, then for each fact 1, 2, 3 on its
+                subject, property and object, side by side. Other models read all of it as one text.
             output_attentions: accepted for the library's sake; an RNN has none.
 
         Raises:
@@ -117,6 +121,11 @@ class CopyNetEncoder(CopyNetPreTrainedModel):
         input_ids, mask = self._checked_source(input_ids, attention_mask, inputs_embeds)
         input_ids = fold_ids(input_ids, config.extended_vocab_size, config.unk_token_id)
         states = self.dropout(self.embed(input_ids) if inputs_embeds is None else inputs_embeds)
+        facts, is_object, readable = None, None, mask
+        if config.mechanism.retrieves:
+            kinds = torch.zeros_like(input_ids) if token_type_ids is None else token_type_ids * mask
+            mask, is_object = mask & (kinds == 0), kinds == OBJECT
+            facts, readable = facts_of(states, is_object), mask | is_object
         hidden_states: tuple[Tensor, ...] = (states,)
         final_state = states
         for layer in self.layers:
@@ -127,8 +136,10 @@ class CopyNetEncoder(CopyNetPreTrainedModel):
             last_hidden_state=states,
             final_state=self.dropout(final_state),
             source_ids=input_ids,
-            source_mask=mask,
+            source_mask=readable,
             inputs=inputs,
+            facts=facts,
+            is_object=is_object,
             hidden_states=hidden_states if asked(output_hidden_states, config.output_hidden_states) else None,
         )
         return output if asked(return_dict, config.return_dict) else output.to_tuple()

@@ -296,6 +296,7 @@ class CopyNetGenerationMixin(_Base):
         input_ids: Tensor | None = None,
         attention_mask: Tensor | None = None,
         encoder_outputs: Any = None,
+        **source: Tensor,
     ) -> CopyTrace:
         """Where each word of `sequences` came from, however they were decoded: one pass over the finished outputs.
 
@@ -304,6 +305,7 @@ class CopyNetGenerationMixin(_Base):
                 source's outputs stand together).
             input_ids, attention_mask: (B, S) the sources, as given to `generate`; or
             encoder_outputs: what the encoder made of them.
+            source: what else the encoder was given, such as `token_type_ids`.
 
         Raises:
             ValueError: the model does not copy, or N is no multiple of B.
@@ -313,7 +315,7 @@ class CopyNetGenerationMixin(_Base):
                 f"copy_mechanism={self.config.copy_mechanism!r} copies nothing: there is nothing to trace."
             )
         if encoder_outputs is None:
-            encoder_outputs = self.get_encoder()(input_ids=input_ids, attention_mask=attention_mask)
+            encoder_outputs = self.get_encoder()(input_ids=input_ids, attention_mask=attention_mask, **source)
         sources = encoder_outputs.source_ids.shape[0]
         if sequences.shape[0] % sources:
             raise ValueError(f"{sequences.shape[0]} sequences cannot belong to {sources} sources: pass the same rows.")
@@ -327,8 +329,8 @@ class CopyNetGenerationMixin(_Base):
         words = sequences[:, 1:]
         alive = _until_end(words, self.config.eos_token_id)
         repeats = sequences.shape[0] // sources
-        source = (encoder_outputs.source_ids, encoder_outputs.source_mask)
-        matches = target_matches(words, *(field.repeat_interleave(repeats, dim=0) for field in source))
+        read = (encoder_outputs.source_ids, encoder_outputs.source_mask)
+        matches = target_matches(words, *(field.repeat_interleave(repeats, dim=0) for field in read))
         from_positions = output.copy_probs * matches
         token_probs = output.logits.gather(-1, words[..., None])[..., 0].exp()
         best = from_positions.argmax(-1).masked_fill(~matches.any(-1) | ~alive, -1)

@@ -7,7 +7,7 @@ positions, T target steps, E embedding_size, H hidden_size, D = 2 · encoder_hid
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from functools import partial
 from typing import Any
 
@@ -19,7 +19,8 @@ from .configuration_copynet import CopyNetConfig
 from .copy_distribution import copy_scores, first_positions, masked_softmax, selective_read_weights
 from .fused_copynet import DecoderWeights, FusedDecoder, FusedGRU, gru_naive
 from .fused_step_copynet import fused_step, key_factors
-from .memory_copynet import DecoderState, DecoderSteps, Memory, StepWeights, by_source, combined, read
+from .memory_copynet import DecoderState, DecoderSteps, Memory, StepWeights, by_source, combined, for_rows, read, where
+from .outputs_copynet import CopyNetEncoderOutput
 
 
 class CopyNetEncoderLayer(nn.GRU, GradientCheckpointingLayer):
@@ -57,23 +58,23 @@ class CopyNetAttention(nn.Module):
     times faster than tanh on a CPU. The keys are doubled once, for all steps.
     """
 
-    def __init__(self, config: CopyNetConfig) -> None:
+    def __init__(self, memory_size: int, query_size: int, attention_size: int, coverage: bool = False) -> None:
         super().__init__()
-        self.key_proj = nn.Linear(config.memory_size, config.attention_size)  # U
-        self.query_proj = nn.Linear(config.hidden_size, config.attention_size, bias=False)  # W
-        self.score_proj = nn.Linear(config.attention_size, 1, bias=False)  # v
-        self.coverage_proj = nn.Linear(1, config.attention_size, bias=False) if config.use_coverage else None
+        self.key_proj = nn.Linear(memory_size, attention_size)  # U
+        self.query_proj = nn.Linear(query_size, attention_size, bias=False)  # W
+        self.score_proj = nn.Linear(attention_size, 1, bias=False)  # v
+        self.coverage_proj = nn.Linear(1, attention_size, bias=False) if coverage else None
 
     def forward(self, hidden: Tensor, keys: Tensor, mask: Tensor, coverage: Tensor | None) -> Tensor:
         """Weights (R, S) from s_{t-1} (R, H), 2U h (N, S, A), mask (R, S), coverage (R, S); R and N as in `Memory`."""
         return masked_softmax(self.scores(hidden, keys, coverage), mask)
 
     def scores(self, hidden: Tensor, keys: Tensor, coverage: Tensor | None = None) -> Tensor:
-        """What the softmax is taken of: (R, …, S) from states (R, …, H), and coverage (R, …, S)."""
+        """v·tanh(…) itself: (R, …, S) from states (R, …, H), and coverage (R, …, S)."""
         features = keys[:, None] + by_source(2 * self.query_proj(hidden), keys)[:, :, None]  # (N, R / N · …, S, A)
         if self.coverage_proj is not None and coverage is not None:
             features = features + by_source(coverage, keys)[..., None] * (2 * self.coverage_proj.weight[:, 0])
-        scores = 2 * self.score_proj(torch.sigmoid(features))
+        scores = 2 * self.score_proj(torch.sigmoid(features)) - self.score_proj.weight.sum()
         return scores.view(*hidden.shape[:-1], keys.shape[1])
 
 
@@ -95,7 +96,10 @@ class CopyNetDecoder(GradientCheckpointingLayer):
         }
         reads = config.memory_size * (2 if config.selective_read else 1)
         self.init_proj = nn.Linear(config.memory_size, config.hidden_size)
-        self.attention = CopyNetAttention(config) if config.attention else None
+        self.attention = None
+        if config.attention:
+            sizes = (config.memory_size, config.hidden_size, config.attention_size)
+            self.attention = CopyNetAttention(*sizes, coverage=config.use_coverage)
         self.copy_proj = None
         if config.mechanism.scores_positions:
             self.copy_proj = nn.Linear(config.memory_size, config.hidden_size, bias=False)
@@ -114,19 +118,19 @@ class CopyNetDecoder(GradientCheckpointingLayer):
     def _width(self, parts: Iterable[str]) -> int:
         return sum(self.widths[part] for part in parts)
 
-    def remember(self, hidden_states: Tensor, final_state: Tensor, mask: Tensor, ids: Tensor, rows: int) -> Memory:
+    def remember(self, encoded: CopyNetEncoderOutput, rows: int) -> Memory:
         """The source with all that does not depend on the step: 2U h_j for Eq. 3 and tanh(h_j W_c) of Eq. 8.
 
         Args:
-            hidden_states, final_state, mask, ids: of N sources, as the encoder gave them.
+            encoded: N sources, as the encoder gave them.
             rows: R, a multiple of N.
         """
+        hidden_states = encoded.last_hidden_state
         keys = None if self.attention is None else 2 * self.attention.key_proj(hidden_states)
         copy_keys = None if self.copy_proj is None else torch.tanh(self.copy_proj(hidden_states))
         if keys is not None:  # autocast may have begun behind the encoder
             hidden_states = hidden_states.to(keys.dtype)
-        final_state, mask, ids = (x.repeat_interleave(rows // ids.shape[0], dim=0) for x in (final_state, mask, ids))
-        return Memory(hidden_states, keys, copy_keys, final_state, mask, ids)
+        return Memory(hidden_states, keys, copy_keys, *for_rows(encoded, rows))
 
     def prepared(self, memory: Memory, embed_tokens: nn.Module) -> Memory:
         """The memory with all that the steps of a search would otherwise compute again. Nothing of it has a gradient.
@@ -224,7 +228,7 @@ class CopyNetDecoder(GradientCheckpointingLayer):
         for t in range(embeddings.shape[1]):
             readout, new_state, attention = step(embeddings[:, t], matches[:, t], memory, state)
             if keep is not None:
-                new_state = combined([new_state, state], partial(_where, keep[:, t, None]))
+                new_state = combined([new_state, state], partial(where, keep[:, t, None]))
             state = new_state
             readouts.append(readout)
             states.append(state)
@@ -359,7 +363,3 @@ def _with_reads_of_one_place(inputs: Tensor, matches: Tensor, memory: Memory, we
     zeta = memory.hidden_states.flatten(0, 1).index_select(0, places % batch * length + positions)
     taken = nn.functional.pad(nn.functional.linear(zeta, weight), (0, inputs.shape[-1] - weight.shape[0]))
     return inputs.flatten(0, 1).index_add(0, places, taken).view(inputs.shape)
-
-
-def _where(condition: Tensor, pair: Sequence[Tensor]) -> Tensor:
-    return torch.where(condition, pair[0], pair[1])

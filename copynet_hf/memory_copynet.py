@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from .fused_copynet import DecoderWeights
+from .outputs_copynet import CopyNetEncoderOutput
 
 
 class StepWeights(NamedTuple):
@@ -27,6 +28,20 @@ class StepWeights(NamedTuple):
     bias: Tensor
     recurrent: DecoderWeights
     words: Tensor | None
+
+
+class Facts(NamedTuple):
+    """The facts of a source, each at the position of its object; see `retrieval_copynet`.
+
+    hidden_states: (N, S, 3E) f_j, zero elsewhere.
+    is_object: (R, S) bool.
+    attention_keys, retrieve_keys: (N, S, A), for what is read and for what is written.
+    """
+
+    hidden_states: Tensor
+    is_object: Tensor
+    attention_keys: Tensor
+    retrieve_keys: Tensor
 
 
 class Memory(NamedTuple):
@@ -47,6 +62,7 @@ class Memory(NamedTuple):
         by what they take of h_j as part of ζ_t. None where it does not pay.
     weights: for `fused_step`; None where `CopyNetDecoder.step` is taken.
     inputs: (N, S, E) what the encoder read, where the source is no words and is fed back.
+    facts: what stands at the positions of objects, where the source has facts.
     """
 
     hidden_states: Tensor
@@ -60,6 +76,7 @@ class Memory(NamedTuple):
     reads: Tensor | None = None
     weights: StepWeights | None = None
     inputs: Tensor | None = None
+    facts: Facts | None = None
 
     def select(self, rows: Tensor) -> Memory:
         """The memory of the given rows, each of them with a source of its own."""
@@ -67,6 +84,9 @@ class Memory(NamedTuple):
         narrow = {"final_state", "mask", "ids", "leaders"}
         fields = {name: field for name, field in self._asdict().items() if isinstance(field, Tensor)}
         chosen: dict[str, Any] = {name: field[rows if name in narrow else sources] for name, field in fields.items()}
+        if self.facts is not None:
+            of_facts = {name: field[sources] for name, field in self.facts._asdict().items()}
+            chosen["facts"] = Facts(**of_facts | {"is_object": self.facts.is_object[rows]})
         return self._replace(**chosen)
 
 
@@ -89,6 +109,11 @@ def combined(states: Sequence[DecoderState], join: Callable[[Sequence[Tensor]], 
     return DecoderState(*fields)  # type: ignore[arg-type]
 
 
+def where(condition: Tensor, pair: Sequence[Tensor]) -> Tensor:
+    """The first field where the condition holds, else the second; for `combined`."""
+    return torch.where(condition, pair[0], pair[1])
+
+
 class DecoderSteps(NamedTuple):
     """What the decoder did at each of T steps; the last three are those of `DecoderState`, with a steps axis.
 
@@ -106,6 +131,14 @@ class DecoderSteps(NamedTuple):
     @property
     def states(self) -> DecoderState:
         return DecoderState(self.hidden, self.copy_scores, self.coverage)
+
+
+def for_rows(encoded: CopyNetEncoderOutput, rows: int) -> tuple[Tensor, Tensor, Tensor]:
+    """Last states, mask and ids of N sources, for the rows that decode from them: (R, D), (R, S) and (R, S)."""
+    times = rows // encoded.source_ids.shape[0]
+    narrow = (encoded.final_state, encoded.source_mask, encoded.source_ids)
+    final_state, mask, ids = (field.repeat_interleave(times, dim=0) for field in narrow)
+    return final_state, mask, ids
 
 
 def by_source(rows: Tensor, sources: Tensor) -> Tensor:

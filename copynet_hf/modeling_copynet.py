@@ -36,9 +36,10 @@ from .layers_copynet import CopyNetDecoder
 from .memory_copynet import DecoderState, DecoderSteps, Memory
 from .outputs_copynet import CopyNetEncoderOutput, CopyNetModelOutput, CopyNetSeq2SeqLMOutput
 from .pointer_copynet import PointerDecoder
+from .retrieval_copynet import RetrievalDecoder
 
 # The decoders of mechanisms that read the source in another way than CopyNet.
-DECODERS: dict[str, type[nn.Module]] = {"pointer": PointerDecoder}
+DECODERS: dict[str, type[nn.Module]] = {"pointer": PointerDecoder, "retrieval": RetrievalDecoder}
 
 
 class CopyNetModel(CopyNetPreTrainedModel):
@@ -71,6 +72,7 @@ class CopyNetModel(CopyNetPreTrainedModel):
         past_key_values: CopyNetCache | None = None,
         inputs_embeds: Tensor | None = None,
         input_features: Tensor | None = None,
+        token_type_ids: Tensor | None = None,
         use_cache: bool | None = None,
         output_attentions: bool | None = None,
         output_hidden_states: bool | None = None,
@@ -79,7 +81,7 @@ class CopyNetModel(CopyNetPreTrainedModel):
         """Encodes the source, unless `encoder_outputs` or `past_key_values` hold it, and reads the given target words.
 
         Args:
-            input_ids, attention_mask, inputs_embeds, input_features: see `CopyNetEncoder.forward`.
+            input_ids, attention_mask, inputs_embeds, input_features, token_type_ids: see `CopyNetEncoder`.
             decoder_input_ids: (B, T) extended ids of y_0 … y_{T-1}, the start symbol first; after a cache, only the
                 new ones.
             decoder_attention_mask: (B, T), or longer after a cache; 0 where a word is padding, to be passed over.
@@ -100,6 +102,7 @@ class CopyNetModel(CopyNetPreTrainedModel):
                 attention_mask,
                 inputs_embeds,
                 input_features,
+                token_type_ids,
                 output_hidden_states=output_hidden_states,
                 return_dict=True,
             )
@@ -167,14 +170,7 @@ class CopyNetModel(CopyNetPreTrainedModel):
                 f"{rows} rows of target words cannot belong to {encoder_outputs.source_ids.shape[0]} sources: pass as "
                 "many, or a multiple, those of one source side by side."
             )
-        memory = self.decoder.remember(
-            encoder_outputs.last_hidden_state,
-            encoder_outputs.final_state,
-            encoder_outputs.source_mask,
-            encoder_outputs.source_ids,
-            rows,
-        )
-        memory = memory._replace(inputs=encoder_outputs.inputs)
+        memory = self.decoder.remember(encoder_outputs, rows)
         if cache is None:
             return memory, None
         return self.decoder.prepared(memory, self.encoder.embed_tokens), self.decoder.initial_state(memory)
@@ -246,6 +242,7 @@ class CopyNetForConditionalGeneration(CopyNetPreTrainedModel, CopyNetGenerationM
         past_key_values: CopyNetCache | None = None,
         inputs_embeds: Tensor | None = None,
         input_features: Tensor | None = None,
+        token_type_ids: Tensor | None = None,
         labels: Tensor | None = None,
         use_cache: bool | None = None,
         output_attentions: bool | None = None,
@@ -283,6 +280,7 @@ class CopyNetForConditionalGeneration(CopyNetPreTrainedModel, CopyNetGenerationM
             past_key_values,
             inputs_embeds,
             input_features,
+            token_type_ids,
             use_cache=use_cache,
             output_attentions=shows_attention or self._reads_attention,
             output_hidden_states=output_hidden_states,

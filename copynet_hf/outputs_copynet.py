@@ -20,7 +20,8 @@ class CopyNetEncoderOutput(ModelOutput):
     last_hidden_state: (B, S, D) h_j; zero on padding.
     final_state: (B, D) the last states of both directions.
     source_ids: (B, S) extended ids x_j, those beyond the last slot made UNK.
-    source_mask: (B, S) bool, false on padding.
+    source_mask: (B, S) bool, what can be copied: false on padding, and of a fact true on its object alone.
+    facts: (B, S, 3E) f_j at the position of each fact's object, zero elsewhere; is_object: (B, S) bool where.
     inputs: (B, S, E) projected features, where the source is no words.
     hidden_states: embeddings (B, S, E), then each layer's states (B, S, D); on request.
     """
@@ -32,6 +33,8 @@ class CopyNetEncoderOutput(ModelOutput):
     source_ids: Tensor = None  # type: ignore[assignment]
     source_mask: Tensor = None  # type: ignore[assignment]
     inputs: Tensor | None = None
+    facts: Tensor | None = None
+    is_object: Tensor | None = None
     hidden_states: tuple[Tensor, ...] | None = None
 
 

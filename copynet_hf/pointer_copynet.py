@@ -15,7 +15,8 @@ from transformers.modeling_layers import GradientCheckpointingLayer
 from .configuration_copynet import CopyNetConfig
 from .copy_distribution import first_positions
 from .layers_copynet import CopyNetAttention
-from .memory_copynet import DecoderState, DecoderSteps, Memory
+from .memory_copynet import DecoderState, DecoderSteps, Memory, for_rows
+from .outputs_copynet import CopyNetEncoderOutput
 
 
 class PointerDecoder(GradientCheckpointingLayer):
@@ -29,15 +30,14 @@ class PointerDecoder(GradientCheckpointingLayer):
         self.config = config
         self.init_proj = nn.Linear(config.memory_size, config.hidden_size)
         self.cell = nn.GRUCell(config.embedding_size, config.hidden_size)
-        self.attention = CopyNetAttention(config)
+        self.attention = CopyNetAttention(config.memory_size, config.hidden_size, config.attention_size)
         self.end = nn.Embedding(1, config.memory_size)  # e_⇐
         self.dropout = nn.Dropout(config.dropout)
 
-    def remember(self, hidden_states: Tensor, final_state: Tensor, mask: Tensor, ids: Tensor, rows: int) -> Memory:
+    def remember(self, encoded: CopyNetEncoderOutput, rows: int) -> Memory:
         """The source and W_1 e_j, doubled (see `CopyNetAttention`); arguments as in `CopyNetDecoder.remember`."""
-        keys = 2 * self.attention.key_proj(hidden_states)
-        final_state, mask, ids = (x.repeat_interleave(rows // ids.shape[0], dim=0) for x in (final_state, mask, ids))
-        return Memory(hidden_states, keys, None, final_state, mask, ids)
+        keys = 2 * self.attention.key_proj(encoded.last_hidden_state)
+        return Memory(encoded.last_hidden_state, keys, None, *for_rows(encoded, rows), inputs=encoded.inputs)
 
     def prepared(self, memory: Memory, embed_tokens: nn.Module) -> Memory:
         """The memory with what the mixture of every step wants."""

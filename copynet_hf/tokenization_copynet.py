@@ -184,18 +184,29 @@ class CopyNetTokenizer(PreTrainedTokenizer):
         return SEGMENTERS[self.segmenter].join(tokens)
 
     def source_words(
-        self, text: str | Sequence[str], max_length: int | None = None, *, is_split_into_words: bool = False
+        self,
+        text: str | Sequence[str],
+        max_length: int | None = None,
+        *,
+        facts: Sequence[Sequence[str]] | None = None,
+        is_split_into_words: bool = False,
     ) -> list[str]:
         """The word at each position of the source's `input_ids`, when truncated to `max_length`."""
         check_row(text, "text", is_split_into_words)
-        return self._cut_source(self._row_words(text), max_length)
+        ((*known,),) = _fact_words([facts or []], 1)
+        return self._with_facts(self._row_words(text), max_length, known)
 
     def oov_words(
-        self, text: str | Sequence[str], max_length: int | None = None, *, is_split_into_words: bool = False
+        self,
+        text: str | Sequence[str],
+        max_length: int | None = None,
+        *,
+        facts: Sequence[Sequence[str]] | None = None,
+        is_split_into_words: bool = False,
     ) -> list[str]:
-        """The words of a source that own slots: word k has the id `len(tokenizer) + k`."""
+        """The words of a source, and of its facts, that own slots: word k has the id `len(tokenizer) + k`."""
         slots: dict[str, int] = {}
-        words = self.source_words(text, max_length, is_split_into_words=is_split_into_words)
+        words = self.source_words(text, max_length, facts=facts, is_split_into_words=is_split_into_words)
         self._number(words, self._typed_tokens(), slots, is_source=True)
         return list(slots)[: self.max_source_oov]
 
@@ -204,11 +215,15 @@ class CopyNetTokenizer(PreTrainedTokenizer):
             return list(row)
         return self._tokenize(row) if self.split_special_tokens else self.tokenize(row)
 
-    def _cut_source(self, words: list[str], max_length: int | None) -> list[str]:
+    def _with_facts(self, words: list[str], max_length: int | None, facts: list[str]) -> list[str]:
+        """The words that `max_length` leaves of a source, then those of its facts."""
         _check_length("max_length", max_length)
-        if max_length is None or len(words) <= max_length:
-            return words
-        return words[-max_length:] if self.truncation_side == "left" else words[:max_length]
+        room = len(words) if max_length is None else max_length - len(facts)
+        if room < 0 or (room == 0 and words):
+            raise ValueError(f"max_length={max_length} has no room beside facts of {len(facts)} words: give more")
+        if len(words) > room:
+            words = words[-room:] if self.truncation_side == "left" else words[:room]
+        return [*words, *facts]
 
     # ---- words to ids
 
@@ -236,6 +251,7 @@ class CopyNetTokenizer(PreTrainedTokenizer):
         text_pair: None = None,
         text_target: str | Sequence[str] | Sequence[Sequence[str]] | None = None,
         *,
+        facts: Sequence[Any] | None = None,
         max_target_length: int | None = None,
         **kwargs: Any,
     ) -> BatchEncoding:
@@ -244,6 +260,9 @@ class CopyNetTokenizer(PreTrainedTokenizer):
         Args:
             text: one source or a batch; with `is_split_into_words=True` lists of words, taken as they are.
             text_target: one target or as many as there are sources. They become `labels`, ending in </s>.
+            facts: for each source, triples (subject, property, object), each a word as it stands, for models that
+                retrieve (CoreQA). They follow the source's words in `input_ids`, marked 1, 2, 3 in `token_type_ids`,
+                and count in `max_length`, which cuts the words before them alone.
             max_target_length: the longest labels may be with the final </s>, whatever `truncation` says; by
                 default they follow `truncation` and `max_length` as the sources do.
             kwargs: `padding`, `truncation`, `max_length`, `is_split_into_words`, `add_special_tokens`,
@@ -255,11 +274,12 @@ class CopyNetTokenizer(PreTrainedTokenizer):
         Targets alone are returned as `input_ids`, as Transformers does, with UNK for every unseen word.
 
         Raises TypeError for a text that is not text, naming the row, and ValueError for text pairs, for
-        arguments this tokenizer lacks and for another number of targets than of sources.
+        arguments this tokenizer lacks, for another number of targets or of facts than of sources and for facts that
+        are no triples or more than `max_length` holds.
         """
         kwargs["target_length"] = max_target_length  # the base class would swallow the longer name
         if text is not None or text_target is None:
-            return super().__call__(text, text_pair, targets=text_target, **kwargs)
+            return super().__call__(text, text_pair, targets=text_target, facts=facts, **kwargs)
         if self.max_source_oov:
             logger.warning_once(
                 "text_target without text: words outside the vocabulary become UNK, so nothing can be "
@@ -283,6 +303,7 @@ class CopyNetTokenizer(PreTrainedTokenizer):
         verbose: bool = True,
         split_special_tokens: bool | None = None,
         targets: Any = None,
+        facts: Any = None,
         target_length: int | None = None,
         is_target: bool = False,
         **kwargs: Any,
@@ -304,6 +325,7 @@ class CopyNetTokenizer(PreTrainedTokenizer):
                     for batch, alone in ((rows, single), (target_rows, single_target))
                 ]
                 raise ValueError(f"text has {counts[0]}, text_target {counts[1]}: they must match")
+        known = None if facts is None else _fact_words([facts] if single else facts, len(rows))
         limit = None if truncation_strategy == TruncationStrategy.DO_NOT_TRUNCATE else max_length
         target_limit = limit if target_length is None else target_length
         _check_length("max_target_length", target_limit)
@@ -312,14 +334,17 @@ class CopyNetTokenizer(PreTrainedTokenizer):
         words_end = None if target_limit is None else max(target_limit - len(end), 0)
         typed = self._typed_tokens()
 
-        input_ids, labels = [], []
+        input_ids, kinds, labels = [], [], []
         for number, row in enumerate(rows):
             slots: dict[str, int] = {}
             words = self._row_words(row)
             if is_target:
                 input_ids.append(self._number(words[:words_end], typed, slots, is_source=False) + end)
                 continue
-            input_ids.append(self._number(self._cut_source(words, limit), typed, slots, is_source=True))
+            words = self._with_facts(words, limit, [] if known is None else known[number])
+            input_ids.append(self._number(words, typed, slots, is_source=True))
+            if known is not None:
+                kinds.append([0] * (len(words) - len(known[number])) + [1, 2, 3] * (len(known[number]) // 3))
             if targets is not None:
                 words = self._row_words(target_rows[number])[:words_end]
                 labels.append(self._number(words, typed, slots, is_source=False) + end)
@@ -328,7 +353,7 @@ class CopyNetTokenizer(PreTrainedTokenizer):
             return_attention_mask = "attention_mask" in self.model_input_names
         data = dict(
             self.pad(
-                {"input_ids": input_ids},
+                {"input_ids": input_ids} | ({} if known is None else {"token_type_ids": kinds}),
                 padding=padding_strategy,
                 max_length=target_width if is_target else max_length,
                 pad_to_multiple_of=pad_to_multiple_of,
@@ -350,6 +375,7 @@ class CopyNetTokenizer(PreTrainedTokenizer):
         skip_special_tokens: bool = False,
         *,
         source: str | Sequence[str] | Sequence[Sequence[str]] | None = None,
+        facts: Sequence[Any] | None = None,
         is_split_into_words: bool = False,
         max_source_length: int | None = None,
         clean_up_tokenization_spaces: bool | None = None,
@@ -361,6 +387,7 @@ class CopyNetTokenizer(PreTrainedTokenizer):
             skip_special_tokens: leave out <pad>, <s>, </s> and <unk>.
             source: the source texts. For a batch their number divides the number of sequences, and each
                 source stands for as many sequences in a row: generate's layout of `num_return_sequences`.
+            facts: those of the sources, as they were encoded with them.
             is_split_into_words: the sources are lists of words.
             max_source_length: what the sources were truncated to. Needed with `truncation_side="left"`, where
                 the cut decides who owns the slots; on the right a cut leaves the first slots as they are.
@@ -377,7 +404,7 @@ class CopyNetTokenizer(PreTrainedTokenizer):
         ids = to_py_obj(token_ids)
         batched = isinstance(ids, list) and bool(ids) and isinstance(ids[0], list)
         rows: list[list[int]] = ids if batched else [ids if isinstance(ids, list) else [ids]]
-        owners = self._slot_owners(rows, source, is_split_into_words, max_source_length)
+        owners = self._slot_owners(rows, source, facts, is_split_into_words, max_source_length)
         skipped = frozenset(self.all_special_ids if skip_special_tokens else ())
         if clean_up_tokenization_spaces is None:
             clean_up_tokenization_spaces = self.clean_up_tokenization_spaces
@@ -404,7 +431,12 @@ class CopyNetTokenizer(PreTrainedTokenizer):
         return words
 
     def _slot_owners(
-        self, rows: list[list[int]], source: Any, is_split_into_words: bool, max_source_length: int | None
+        self,
+        rows: list[list[int]],
+        source: Any,
+        facts: Any,
+        is_split_into_words: bool,
+        max_source_length: int | None,
     ) -> list[list[str]]:
         """For each row the words that own its slots, or the placeholders without a source."""
         first = len(self)
@@ -415,7 +447,10 @@ class CopyNetTokenizer(PreTrainedTokenizer):
                 "with truncation_side='left' the slots depend on where the source was cut: "
                 "give max_source_length=, the max_length it was encoded with"
             )
-        sources, _ = batch_rows(source, "source", is_split_into_words)
+        sources, single = batch_rows(source, "source", is_split_into_words)
+        known = [None] * len(sources) if facts is None else [facts] if single else facts
+        if len(known) != len(sources):
+            raise ValueError(f"facts has {len(known)} rows, source {len(sources)}: they must match")
         if not sources or len(rows) % len(sources):
             raise ValueError(f"{len(sources)} sources do not divide {len(rows)} sequences")
         repeats = len(rows) // len(sources)
@@ -424,7 +459,9 @@ class CopyNetTokenizer(PreTrainedTokenizer):
             group = rows[number * repeats : (number + 1) * repeats]
             own: list[str] = []
             if any(index >= first for ids in group for index in ids):  # else cutting the text is wasted
-                own = self.oov_words(text, max_source_length, is_split_into_words=is_split_into_words)
+                own = self.oov_words(
+                    text, max_source_length, facts=known[number], is_split_into_words=is_split_into_words
+                )
             owners += [own] * repeats
         return owners
 
@@ -439,6 +476,19 @@ def _checked_vocab(vocab: Any, special_tokens: list[Any], added: set[str]) -> di
     if missing := {str(token) for token in special_tokens} - added - ordered.keys():
         raise ValueError(f"the vocabulary lacks the special tokens {', '.join(sorted(missing))}")
     return ordered
+
+
+def _fact_words(facts: Sequence[Any], number: int) -> list[list[str]]:
+    """For each source the words of its facts, one after the other."""
+    if len(facts) != number:
+        raise ValueError(f"facts has {len(facts)} rows, text {number}: they must match")
+    for row, triples in enumerate(facts):
+        for triple in triples:
+            if isinstance(triple, str) or len(triple) != 3 or not all(isinstance(word, str) for word in triple):
+                raise ValueError(
+                    f"facts[{row}] holds {triple!r}: a fact is (subject, property, object), three strings"
+                )
+    return [[word for triple in triples for word in triple] for triples in facts]
 
 
 def _check_length(name: str, length: int | None) -> None:

@@ -100,6 +100,55 @@ class Oracle:
             shares.append(np.array(exps) / sum(exps))
         return shares
 
+    def retrieve(self, source, kinds, words):
+        """CoreQA: {id: p} after each given word, and p of writing from each position; `kinds` as token_type_ids."""
+        w, p = self.w, "model.decoder."
+        question = [j for j, kind in enumerate(kinds) if kind == 0]
+        objects = [j for j, kind in enumerate(kinds) if kind == 3]
+        states, q = self.encode([source[j] for j in question])
+        memory = dict(zip(question, states, strict=True))
+        memory |= {
+            j: np.concatenate([self.embed(source[j - 2]), self.embed(source[j - 1]), self.embed(source[j])])
+            for j in objects
+        }
+        size = {0: 2 * self.c.encoder_hidden_size, 3: 3 * self.c.embedding_size}
+
+        def score(name, query, j):
+            parts = [w[f"{p}{name}.{part}_proj.weight"] for part in ("key", "query", "coverage", "score")]
+            inside = parts[0] @ memory[j] + w[f"{p}{name}.key_proj.bias"] + parts[1] @ query
+            return float(parts[3][0] @ np.tanh(inside + parts[2][:, 0] * history[j]))
+
+        def softmax(scores):
+            total = sum(math.exp(x) for x in scores.values())
+            return {j: math.exp(x) / total for j, x in scores.items()}
+
+        def read(weights, kind):
+            return sum((share * memory[j] for j, share in weights.items()), np.zeros(size[kind]))
+
+        s = np.tanh(w[p + "init_proj.weight"] @ q + w[p + "init_proj.bias"])
+        history, before = dict.fromkeys(memory, 0.0), dict.fromkeys(memory, 0.0)
+        cell = [w[f"{p}cell.{n}"] for n in ("weight_ih", "weight_hh", "bias_ih", "bias_hh")]
+        steps = []
+        for word in words:
+            reads, contexts, attended = [], [], {}
+            for kind, places in ((0, question), (3, objects)):
+                reads.append(read(softmax({j: before[j] for j in places if source[j] == word}), kind))
+                name, query = ("attention", s) if kind == 0 else ("fact_attention", np.concatenate([s, q]))
+                weights = softmax({j: score(name, query, j) for j in places})
+                contexts.append(read(weights, kind))
+                attended |= weights
+            s = gru(np.concatenate([self.embed(word), *reads, *contexts]), s, *cell)
+            r = w[p + "readout_proj.weight"] @ np.concatenate([s, *contexts]) + w[p + "readout_proj.bias"]
+            psi = {v: float(w["lm_head.weight"][v] @ r) for v in range(self.c.vocab_size)}
+            before = {j: score("copy_scores" if kinds[j] == 0 else "retrieve_scores", s, j) for j in memory}
+            z = sum(math.exp(x) for x in [*psi.values(), *before.values()])
+            probs = {v: math.exp(x) / z for v, x in psi.items()}
+            for j, x in before.items():
+                probs[source[j]] = probs.get(source[j], 0.0) + math.exp(x) / z
+            steps.append((probs, {j: math.exp(x) / z for j, x in before.items()}))
+            history = {j: history[j] + attended[j] for j in memory}
+        return steps
+
     def run(self, source, words):
         """Decodes with the words y_0 … y_{T-1} given: a `Trace` with p(· | y_<t) for t = 1 … T."""
         w, c = self.w, self.c

@@ -1,0 +1,172 @@
+"""CoreQA against the oracle: what is predicted, copied from the question, and retrieved from facts."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from helpers import padded, tiny_model
+from oracle import Oracle
+from transformers import DataCollatorForSeq2Seq
+
+from copynet_hf import CopyNetForConditionalGeneration, CopyNetTokenizer
+
+RETRIEVAL = {"copy_mechanism": "retrieval"}
+# Questions and facts; 13 to 16 are unseen words, 13 stands in a question and as an object, 5 is an object twice.
+SOURCES = [[5, 13, 6, 4, 7, 5, 4, 8, 13, 13, 7, 5], [9, 14], [13, 7, 14, 4, 8, 15]]
+KINDS = [[0, 0, 0, 1, 2, 3, 1, 2, 3, 1, 2, 3], [0, 0], [0, 0, 0, 1, 2, 3]]
+TARGETS = [[13, 5, 10, 2], [14, 9, 2], [15, 14, 13, 15, 2]]
+
+
+def batch(side="right"):
+    source = padded(SOURCES, 0, side)
+    return {
+        "input_ids": source,
+        "attention_mask": (source != 0).long(),
+        "token_type_ids": padded(KINDS, 0, side),
+        "labels": padded(TARGETS, -100),
+    }
+
+
+@pytest.mark.parametrize("side", ["right", "left"])
+def test_probabilities_and_loss_equal_the_oracles(side):
+    model = tiny_model(**RETRIEVAL).double()
+    oracle, total = Oracle(model), 0.0
+    inputs = batch(side)
+    output = model(**inputs)
+    for row, (source, kinds, target) in enumerate(zip(SOURCES, KINDS, TARGETS, strict=True)):
+        first = 0 if side == "right" else inputs["input_ids"].shape[1] - len(source)
+        for t, (probs, places) in enumerate(oracle.retrieve(source, kinds, [1, *target[:-1]])):
+            actual = output.logits[row, t].exp()
+            for word, probability in probs.items():
+                assert actual[word].item() == pytest.approx(probability, rel=1e-9), (row, t, word)
+            assert actual.sum().item() == pytest.approx(1.0, abs=1e-9)
+            copied = output.copy_probs[row, t].detach().numpy()
+            expected = np.zeros_like(copied)
+            for j, share in places.items():
+                expected[first + j] = share
+            np.testing.assert_allclose(copied, expected, 1e-9)
+            total -= math.log(probs[target[t]])
+    assert output.loss.item() == pytest.approx(total / sum(map(len, TARGETS)), rel=1e-9)
+
+
+def test_gradients_equal_finite_differences_of_the_oracle():
+    model = tiny_model(scale=1.0, **RETRIEVAL).double()
+    source, kinds, target = SOURCES[0], KINDS[0], TARGETS[0]
+    ids = {"input_ids": torch.tensor([source]), "token_type_ids": torch.tensor([kinds])}
+    model(**ids, labels=torch.tensor([target])).loss.backward()
+    oracle, epsilon = Oracle(model), 1e-6
+
+    def loss():
+        steps = oracle.retrieve(source, kinds, [1, *target[:-1]])
+        return -sum(math.log(probs[word]) for (probs, _), word in zip(steps, target, strict=True)) / len(target)
+
+    generator = np.random.default_rng(0)
+    for name, parameter in model.named_parameters():
+        assert parameter.grad is not None, name
+        weight = oracle.w[name]
+        for _ in range(2):
+            index = tuple(generator.integers(size) for size in weight.shape)
+            before, losses = weight[index], []
+            for step in (epsilon, -epsilon):
+                weight[index] = before + step
+                losses.append(loss())
+            weight[index] = before
+            expected = (losses[0] - losses[1]) / (2 * epsilon)
+            assert parameter.grad[index].item() == pytest.approx(expected, rel=1e-5, abs=1e-8), (name, index)
+
+
+def test_neither_subjects_nor_properties_are_written_from():
+    model = tiny_model(**RETRIEVAL)
+    output = model(**batch())
+    kinds = batch()["token_type_ids"]
+    assert (output.copy_probs.sum(1)[(kinds == 1) | (kinds == 2)] == 0).all()
+
+
+@pytest.mark.parametrize("num_beams", [1, 3])
+def test_searches_know_the_facts_and_rows_do_not_see_each_other(num_beams):
+    model = tiny_model(seed=1, **RETRIEVAL)
+    inputs = batch()
+    del inputs["labels"]
+    together = model.generate(**inputs, num_beams=num_beams, max_new_tokens=6)
+    assert torch.equal(together, model.generate(**inputs, num_beams=num_beams, max_new_tokens=6, use_cache=False))
+    for row, (source, kinds) in enumerate(zip(SOURCES, KINDS, strict=True)):
+        alone = {"input_ids": torch.tensor([source]), "token_type_ids": torch.tensor([kinds])}
+        words = model.generate(**alone, num_beams=num_beams, max_new_tokens=6)[0].tolist()
+        assert together[row].tolist()[: len(words)] == words
+    trace = model.trace_copies(together, **inputs)
+    for words, copied, source, kinds in zip(trace.sequences.tolist(), trace.copied, SOURCES, KINDS, strict=True):
+        can = {word for word, kind in zip(source, kinds, strict=True) if kind in (0, 3)}
+        assert (copied > 0).tolist() == [word in can for word in words]
+    assert trace.copied.max() > 0
+
+
+def test_without_facts_it_answers_from_the_question():
+    model = tiny_model(**RETRIEVAL)
+    source = torch.tensor([[5, 13, 6]])
+    plain = model(input_ids=source, decoder_input_ids=torch.tensor([[1, 5]]))
+    marked = model(input_ids=source, token_type_ids=torch.zeros_like(source), decoder_input_ids=torch.tensor([[1, 5]]))
+    assert torch.equal(plain.logits, marked.logits)
+    assert plain.logits.exp().sum(-1).allclose(torch.ones(1, 2))
+
+
+def test_it_is_saved_and_loaded(tmp_path):
+    model = tiny_model(**RETRIEVAL)
+    model.save_pretrained(tmp_path)
+    assert torch.equal(
+        CopyNetForConditionalGeneration.from_pretrained(tmp_path)(**batch()).loss, model(**batch()).loss
+    )
+
+
+# --- facts in the tokenizer -----------------------------------------------------------------------------------------
+
+FACTS = [("Ottilie", "born", "1931"), ("Ottilie", "city", "Ulm")]
+
+
+@pytest.fixture
+def tokenizer():
+    words = "when was born city ? in he she 1931"
+    return CopyNetTokenizer.train_from_iterator([words], 50, segmenter="whitespace", max_source_oov=5)
+
+
+def test_a_word_of_question_and_fact_has_one_id_and_facts_are_marked(tokenizer):
+    row = tokenizer("when was Ottilie born ?", facts=FACTS, text_target="she born in Ulm 1931 Rome")
+    words = tokenizer.convert_ids_to_tokens(row["input_ids"])
+    assert words == ["when", "was", "<oov-0>", "born", "?", "<oov-0>", "born", "1931", "<oov-0>", "city", "<oov-1>"]
+    assert row["token_type_ids"] == [0] * 5 + [1, 2, 3, 1, 2, 3]
+    assert row["labels"][3] == len(tokenizer) + 1
+    assert row["labels"][-2] == tokenizer.unk_token_id
+    assert tokenizer.oov_words("when was Ottilie born ?", facts=FACTS) == ["Ottilie", "Ulm"]
+    text = tokenizer.decode(row["labels"], source="when was Ottilie born ?", facts=FACTS, skip_special_tokens=True)
+    assert text == "she born in Ulm 1931"
+
+
+def test_batches_with_and_without_facts_are_padded_and_collated(tokenizer):
+    texts, facts = ["when was Ottilie born ?", "Paul ?"], [FACTS, []]
+    both = tokenizer(texts, facts=facts, text_target=["1931", "he"], padding=True, return_tensors="pt")
+    assert both["token_type_ids"].shape == both["input_ids"].shape == (2, 11)
+    assert both["token_type_ids"][1].sum() == 0
+    rows = [tokenizer(t, facts=f, text_target="he") for t, f in zip(texts, facts, strict=True)]
+    collated = DataCollatorForSeq2Seq(tokenizer)([dict(row) for row in rows])
+    assert torch.equal(collated["token_type_ids"], both["token_type_ids"])
+    decoded = tokenizer.batch_decode([[len(tokenizer) + 1], [len(tokenizer)]], source=texts, facts=facts)
+    assert decoded == ["Ulm", "Paul"]
+
+
+def test_a_cut_takes_the_questions_words_and_leaves_the_facts(tokenizer):
+    row = tokenizer("when was Ottilie born ?", facts=FACTS, truncation=True, max_length=8)
+    assert row["token_type_ids"] == [0, 0, 1, 2, 3, 1, 2, 3]
+    assert tokenizer.source_words("when was Ottilie born ?", 8, facts=FACTS)[:3] == ["when", "was", "Ottilie"]
+    with pytest.raises(ValueError, match="max_length=6 has no room beside facts of 6 words"):
+        tokenizer("when", facts=FACTS, truncation=True, max_length=6)
+
+
+def test_what_is_no_triple_is_refused(tokenizer):
+    with pytest.raises(ValueError, match=r"facts\[0\] holds \('a', 'b'\): a fact is \(subject, property, object\)"):
+        tokenizer("when", facts=[("a", "b")])
+    with pytest.raises(ValueError, match="facts has 1 rows, text 2: they must match"):
+        tokenizer(["when", "was"], facts=[[]])
+    with pytest.raises(ValueError, match="facts has 1 rows, source 2"):
+        tokenizer.batch_decode([[60], [60]], source=["when", "was"], facts=[[]])

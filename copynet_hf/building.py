@@ -91,6 +91,7 @@ def train_tokenizer(
         segmenter=segmenter,
         min_frequency=words.min_frequency,
         max_source_oov=max_source_length if slots is None else slots,
+        more_words=(word for row in sample for fact in row.get("facts") or () for word in fact),
         model_max_length=max_source_length,
     )
     if slots is None:
@@ -105,7 +106,7 @@ def guess_segmenter(texts: Iterable[str]) -> str:
 
 def _slots_needed(tokenizer: CopyNetTokenizer, sample: Pairs, max_source_length: int) -> int:
     """A quarter more than the source with most unseen words has: later texts hold more of them."""
-    most = max(len(tokenizer.oov_words(row["text"], max_source_length)) for row in sample)
+    most = max(len(tokenizer.oov_words(row["text"], max_source_length, facts=row.get("facts"))) for row in sample)
     return min(max(16, math.ceil(1.25 * most)), max_source_length)
 
 

@@ -65,6 +65,7 @@ def generate_outputs(
     tokenizer: PreTrainedTokenizerBase,
     sources: Sequence[str],
     *,
+    facts: Sequence[Any] | None = None,
     batch_size: int = 32,
     max_source_length: int | None = None,
     progress: bool = False,
@@ -73,6 +74,7 @@ def generate_outputs(
     """The model's outputs, in the order of the sources.
 
     Args:
+        facts: of each source, for models that retrieve; see `CopyNetTokenizer`.
         max_source_length: words of a source that are read; by default what the tokenizer was saved with.
         progress: show a bar on stderr.
         generation: for `generate()`, such as `num_beams`; what is None is left out.
@@ -85,7 +87,8 @@ def generate_outputs(
         for start in range(0, len(order), batch_size):
             rows = order[start : start + batch_size]
             texts = [sources[row] for row in rows]
-            made = _generate_batch(model, tokenizer, texts, max_source_length, options)
+            known = None if facts is None else [facts[row] for row in rows]
+            made = _generate_batch(model, tokenizer, texts, known, max_source_length, options)
             for row, output in zip(rows, made, strict=True):
                 outputs[row] = output
             bar.update(len(rows))
@@ -96,17 +99,19 @@ def _generate_batch(
     model: CopyNetForConditionalGeneration,
     tokenizer: PreTrainedTokenizerBase,
     texts: list[str],
+    facts: list[Any] | None,
     max_source_length: int | None,
     options: Mapping[str, Any],
 ) -> Iterator[Output]:
-    inputs = _encode(tokenizer, texts, max_source_length).to(model.device)
+    inputs = _encode(tokenizer, texts, facts, max_source_length).to(model.device)
     sequences = _search(model, inputs, options)  # (rows x returned, 1 + T)
     returned = sequences.shape[0] // len(texts)
     copied = copied_flags(model, sequences[::returned], **inputs)
     hidden = hidden_ids(tokenizer)
     for row, text in enumerate(texts):
         own = sequences[row * returned : (row + 1) * returned, 1:].tolist()
-        words = [output_words(tokenizer, ids, text, max_source_length) for ids in own]
+        known = None if facts is None else facts[row]
+        words = [output_words(tokenizer, ids, text, max_source_length, known) for ids in own]
         shown = [flag for flag, index in zip(copied[row], own[0], strict=True) if index not in hidden]
         yield Output(
             texts=[_joined(tokenizer, each).strip() for each in words],
@@ -121,13 +126,14 @@ def _search(model: Any, inputs: BatchEncoding, options: Mapping[str, Any]) -> Te
     return model.generate(**inputs, **options)
 
 
-def copied_flags(
-    model: CopyNetForConditionalGeneration, sequences: Tensor, input_ids: Tensor, attention_mask: Tensor
-) -> list[list[bool]]:
-    """For each word after the start symbol: whether more than half of its probability came from the copy mode."""
+def copied_flags(model: CopyNetForConditionalGeneration, sequences: Tensor, **source: Tensor) -> list[list[bool]]:
+    """For each word after the start symbol: whether more than half of its probability came from the copy mode.
+
+    source: what the encoder was given.
+    """
     if not model.config.copies:
         return [[False] * (sequences.shape[1] - 1)] * sequences.shape[0]
-    trace: Any = model.trace_copies(sequences, input_ids=input_ids, attention_mask=attention_mask)
+    trace: Any = model.trace_copies(sequences, **source)
     return (trace.copied > 0.5).tolist()
 
 
@@ -135,7 +141,7 @@ def copy_map(
     model: CopyNetForConditionalGeneration, tokenizer: PreTrainedTokenizerBase, text: str, **generation: Any
 ) -> tuple[Tensor, list[str], list[str]]:
     """What `plot_copy_heatmap` wants: where one text's output was copied from, (T, S), and the words of both."""
-    inputs = _encode(tokenizer, [text], None).to(model.device)
+    inputs = _encode(tokenizer, [text], None, None).to(model.device)
     sequences = _search(model, inputs, generation)
     trace: Any = model.trace_copies(sequences[:1], **inputs)
     ids, hidden = sequences[0, 1:].tolist(), hidden_ids(tokenizer)
@@ -145,14 +151,18 @@ def copy_map(
     return trace.copy_probs[0][shown].cpu(), source, target
 
 
-def _encode(tokenizer: PreTrainedTokenizerBase, texts: list[str], max_source_length: int | None) -> BatchEncoding:
+def _encode(
+    tokenizer: PreTrainedTokenizerBase, texts: list[str], facts: list[Any] | None, max_source_length: int | None
+) -> BatchEncoding:
+    # Token types mark facts; other tokenizers would add some that mean nothing here.
+    options: dict[str, Any] = {"return_token_type_ids": False} if facts is None else {"facts": facts}
     return tokenizer(
         texts,
+        **options,
         padding=True,
         truncation=True,
         max_length=max_source_length,
         return_tensors="pt",
-        return_token_type_ids=False,
     )
 
 
@@ -160,13 +170,17 @@ def _encode(tokenizer: PreTrainedTokenizerBase, texts: list[str], max_source_len
 
 
 def output_words(
-    tokenizer: PreTrainedTokenizerBase, ids: Sequence[int], source: str, max_source_length: int | None = None
+    tokenizer: PreTrainedTokenizerBase,
+    ids: Sequence[int],
+    source: str,
+    max_source_length: int | None = None,
+    facts: Any = None,
 ) -> list[str]:
     """The words of an output without special symbols, except `<unk>`; unseen ones from the source."""
     first, hidden = len(tokenizer), hidden_ids(tokenizer)
     owners: list[str] = []
     if isinstance(tokenizer, CopyNetTokenizer) and any(index >= first for index in ids):
-        owners = tokenizer.oov_words(source, max_source_length or tokenizer.model_max_length)
+        owners = tokenizer.oov_words(source, max_source_length or tokenizer.model_max_length, facts=facts)
     words = []
     for index in ids:
         if 0 <= index - first < len(owners):
@@ -197,13 +211,16 @@ def _joined(tokenizer: PreTrainedTokenizerBase, words: Sequence[str]) -> str:
 def evaluate_pairs(
     model: CopyNetForConditionalGeneration, tokenizer: PreTrainedTokenizerBase, pairs: Dataset, **options: Any
 ) -> tuple[dict[str, Any], list[dict[str, Any]]]:
-    """All scores of the pairs' outputs, and one record for each pair; `options` go to `generate_outputs`.
+    """All scores of the pairs' outputs, and one record for each pair; `options` go to `generate_outputs`, and `facts`
+    where the pairs have some.
 
     To those of `score_outputs` comes, for a model that copies, copy_mode_fraction: the share of the words of the best
     outputs that the copy mode gave more than half of the probability. `oov_recall` is None when no reference holds a
     word that is in its source and not in the vocabulary.
     """
     sources, references = list(pairs["text"]), list(pairs["summary"])
+    if "facts" in pairs.column_names:
+        options = {"facts": list(pairs["facts"]), **options}
     start = time.perf_counter()
     outputs = generate_outputs(model, tokenizer, sources, **options)
     seconds = time.perf_counter() - start

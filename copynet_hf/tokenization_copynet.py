@@ -104,6 +104,7 @@ class CopyNetTokenizer(PreTrainedTokenizer):
         max_source_oov: int = 32,
         *,
         is_split_into_words: bool = False,
+        more_words: Iterable[str] = (),
         **kwargs: Any,
     ) -> "CopyNetTokenizer":
         """A tokenizer whose vocabulary is the most frequent words of `texts`.
@@ -113,6 +114,7 @@ class CopyNetTokenizer(PreTrainedTokenizer):
             vocab_size: the size with the four special tokens, which get the ids 0 to 3. With fewer words than
                 that the vocabulary is smaller: `len(tokenizer)` tells.
             min_frequency: words seen less often are left out.
+            more_words: counted as they are, beside those of the texts, such as the words of facts.
             kwargs: for the tokenizer, such as `model_max_length` or other special tokens.
 
         Words that are equally frequent are taken in order of their code points, so the order of the texts
@@ -132,6 +134,7 @@ class CopyNetTokenizer(PreTrainedTokenizer):
             counts.update(split(text) if isinstance(text, str) else text)
         if number < 0:
             raise ValueError("no vocabulary without texts: the iterator is empty")
+        counts.update(more_words)
         for token in special:
             counts.pop(token, None)
         frequent = sorted((-count, word) for word, count in counts.items() if count >= min_frequency)

@@ -151,7 +151,8 @@ def encode_pairs(
     max_target_length: int,
     num_proc: int | None = None,
 ) -> Pairs:
-    """`input_ids`, `attention_mask` and `labels` of each pair, for `DataCollatorForSeq2Seq`."""
+    """`input_ids`, `attention_mask` and `labels` of each pair, for `DataCollatorForSeq2Seq`; with a column `facts`,
+    whose rows are lists of triples, `token_type_ids` too."""
 
     def encode(rows: dict[str, list[str]]) -> dict[str, list[list[int]]]:
         if isinstance(tokenizer, CopyNetTokenizer):
@@ -159,6 +160,7 @@ def encode_pairs(
                 tokenizer(
                     rows["text"],
                     text_target=rows["summary"],
+                    facts=rows.get("facts"),
                     truncation=True,
                     max_length=max_source_length,
                     max_target_length=max_target_length,

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import json
 import math
 
 import numpy as np
 import pytest
 import torch
+from datasets import Dataset
 from helpers import padded, tiny_model
 from oracle import Oracle
 from transformers import DataCollatorForSeq2Seq
 
 from copynet_hf import CopyNetForConditionalGeneration, CopyNetTokenizer
+from copynet_hf.inference import evaluate_pairs, load_model
+from copynet_hf.training import train_from_arguments
 
 RETRIEVAL = {"copy_mechanism": "retrieval"}
 # Questions and facts; 13 to 16 are unseen words, 13 stands in a question and as an object, 5 is an object twice.
@@ -170,3 +174,34 @@ def test_what_is_no_triple_is_refused(tokenizer):
         tokenizer(["when", "was"], facts=[[]])
     with pytest.raises(ValueError, match="facts has 1 rows, source 2"):
         tokenizer.batch_decode([[60], [60]], source=["when", "was"], facts=[[]])
+
+
+def test_the_command_learns_from_a_file_with_facts_and_says_what_it_retrieved(tmp_path):
+    rows = [
+        {"text": f"when was N{n} born ?", "summary": f"in {1900 + n}", "facts": [[f"N{n}", "born", str(1900 + n)]]}
+        for n in range(12)
+    ]
+    file = tmp_path / "train.jsonl"
+    file.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    folder = tmp_path / "model"
+    sizes = {"embedding_size": 8, "hidden_size": 12, "encoder_hidden_size": 8, "attention_size": 8}
+    said = {"train_file": str(file), "output_dir": str(folder), "copy_mechanism": "retrieval", "use_cpu": True}
+    train_from_arguments(
+        said
+        | sizes
+        | {
+            "segmenter": "whitespace",
+            "min_frequency": 5,
+            "num_train_epochs": 150,
+            "save_strategy": "no",
+            "disable_tqdm": True,
+        }
+    )
+    model, tokenizer = load_model(str(folder))
+    assert "born" in tokenizer.get_vocab()
+    assert tokenizer.max_source_oov >= 2
+    pairs = Dataset.from_list([{**rows[0], "text": "when was Zoe born ?", "facts": [["Zoe", "born", "2077"]]}])
+    scores, (output,) = evaluate_pairs(model, tokenizer, pairs, num_beams=1)
+    assert output["prediction"] == "in 2077"
+    assert output["copied"] == [False, True]
+    assert scores["exact_match"] == 0

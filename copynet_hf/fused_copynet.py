@@ -30,20 +30,24 @@ from .copy_distribution import masked_softmax, vocabulary_terms
 _TANH_BACK, _SIGMOID_BACK = torch.ops.aten.tanh_backward.grad_input, torch.ops.aten.sigmoid_backward.grad_input
 
 
-def gru_naive(input_gates: Tensor, keep: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
-    """GRU states of all steps from zero, for several directions at once.
+def gru_naive(
+    input_gates: Tensor, keep: Tensor, weight: Tensor, bias: Tensor, initial: Tensor | None = None
+) -> Tensor:
+    """GRU states of all steps, for several directions at once.
 
     Args:
         input_gates: (G, S, B, 3H) W_i x + b_i for the gates r, z, n.
         keep: (G, S, B, 1) bool; where false, the step is padding and h stays.
         weight: (G, H, 3H) recurrent weights, transposed: h @ weight.
         bias: (G, 1, 3H) recurrent bias.
+        initial: (G, B, H) h before the first step; None: zero.
 
     Returns:
         (G, S, B, H) h, for G directions, S steps in each direction's own order, B rows, H units.
     """
     size = weight.shape[1]
-    hidden = input_gates.new_zeros(input_gates.shape[0], input_gates.shape[2], size)
+    zeros = input_gates.new_zeros(input_gates.shape[0], input_gates.shape[2], size)
+    hidden = zeros if initial is None else initial
     states = []
     for gates, keep_t in zip(input_gates.unbind(1), keep.unbind(1), strict=True):
         hidden_gates = torch.baddbmm(bias, hidden, weight)
@@ -58,13 +62,15 @@ class FusedGRU(torch.autograd.Function):
     """`gru_naive` with its gradient by hand, in `input_gates`' precision. A padded step has z = 1: h passes on."""
 
     @staticmethod
-    def forward(ctx: Any, input_gates: Tensor, keep: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+    def forward(
+        ctx: Any, input_gates: Tensor, keep: Tensor, weight: Tensor, bias: Tensor, initial: Tensor | None = None
+    ) -> Tensor:
         directions, steps, batch, _ = input_gates.shape
         size = weight.shape[1]
         # r, z, n become n, r, z: the order of the columns
         weight, bias = (part.to(input_gates.dtype).roll(size, dims=-1) for part in (weight, bias))
         states = input_gates.new_empty(directions, steps + 1, batch, size)
-        states[:, 0] = 0
+        states[:, 0] = 0 if initial is None else initial
         columns = input_gates.new_empty(directions, _kept(ctx, steps), batch, 4 * size)
         padded = ~keep
         for t in range(steps):
@@ -76,7 +82,7 @@ class FusedGRU(torch.autograd.Function):
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, d_states: Tensor) -> tuple[Tensor, None, Tensor, Tensor]:
+    def backward(ctx: Any, d_states: Tensor) -> tuple[Tensor | None, ...]:
         states, columns, weight = ctx.saved_tensors
         steps, size = d_states.shape[1], d_states.shape[3]
         weight_back = weight.transpose(1, 2).contiguous()
@@ -88,7 +94,8 @@ class FusedGRU(torch.autograd.Function):
             carried.baddbmm_(d_recurrent[:, t], weight_back)
         before, flat = states[:, :-1].flatten(1, 2), d_recurrent.flatten(1, 2)
         d_weight, d_bias = torch.bmm(before.transpose(1, 2), flat), flat.sum(1, keepdim=True)
-        return d_columns[..., size:], None, d_weight.roll(-size, dims=-1), d_bias.roll(-size, dims=-1)
+        d_weight, d_bias = (part.roll(-size, dims=-1) for part in (d_weight, d_bias))
+        return (d_columns[..., size:], None, d_weight, d_bias, carried)[: len(ctx.needs_input_grad)]
 
 
 def _kept(ctx: Any, steps: int) -> int:

@@ -6,14 +6,13 @@ A attention_size, E embedding_size.
 
 from __future__ import annotations
 
-from typing import Any
-
 import torch
 from torch import Tensor, nn
 from transformers.modeling_layers import GradientCheckpointingLayer
 
 from .configuration_copynet import CopyNetConfig
 from .copy_distribution import first_positions
+from .fused_copynet import FusedGRU, gru_naive
 from .layers_copynet import CopyNetAttention
 from .memory_copynet import DecoderState, DecoderSteps, Memory, for_rows
 from .outputs_copynet import CopyNetEncoderOutput
@@ -62,16 +61,21 @@ class PointerDecoder(GradientCheckpointingLayer):
         Returns:
             `copy_scores` u^i_j (R, T, S), and as `switch` (R, T) that of the end symbol.
         """
-        hidden = (self.initial_state(memory) if state is None else state).hidden
-        states: list[Any] = []
-        for t in range(embeddings.shape[1]):
-            after = self.cell(embeddings[:, t], hidden)
-            hidden = after if keep is None else torch.where(keep[:, t, None], after, hidden)
-            states.append(hidden)
-        stacked = torch.stack(states, dim=1)
-        readout = self.dropout(stacked)
+        before = (self.initial_state(memory) if state is None else state).hidden
+        hidden = self._states(embeddings, before, keep)
+        readout = self.dropout(hidden)
         assert memory.attention_keys is not None
         pointed = self.attention.scores(readout, memory.attention_keys)
         end_keys = 2 * self.attention.key_proj(self.end.weight)[None]
         end = self.attention.scores(readout.flatten(0, 1)[None], end_keys).view(readout.shape[:2])
-        return DecoderSteps(readout, None, end, stacked, pointed, None)
+        return DecoderSteps(readout, None, end, hidden, pointed, None)
+
+    def _states(self, embeddings: Tensor, initial: Tensor, keep: Tensor | None) -> Tensor:
+        """d_1 … d_T (R, T, H): nothing is read between the steps, so that all inputs are multiplied at once."""
+        cell = self.cell
+        gates = nn.functional.linear(embeddings.transpose(0, 1), cell.weight_ih, cell.bias_ih)
+        keep = torch.ones_like(gates[..., :1], dtype=torch.bool) if keep is None else keep.t()[..., None]
+        gru = FusedGRU.apply if self.config.use_fused and not torch.compiler.is_compiling() else gru_naive
+        weight, bias = cell.weight_hh.t(), cell.bias_hh[None]
+        states = gru(*(part[None] for part in (gates, keep, weight, bias, initial.to(gates.dtype))))
+        return states[0].transpose(0, 1)

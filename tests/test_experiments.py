@@ -228,7 +228,7 @@ def test_a_model_of_other_pairs_or_arguments_is_never_reported(data, small, monk
     rows = [{"context": ["甲", "乙"], "utterance": "丙", "target": f"丁{n}"} for n in range(4)]
     write(data / "utterance_rewriting_zh" / "test.jsonl", rows)
     reproduced(*arguments)  # scored again
-    assert (data.parent / "runs/seed_0/CopyNet/test_outputs.jsonl").read_text(encoding="utf-8").count("丁") == 4
+    assert (data.parent / "runs/seed_0/CopyNet/test.json").read_text(encoding="utf-8").count("丁") == 4
     write(data / "utterance_rewriting_zh" / "train.jsonl", rows)
     with pytest.raises(ValueError, match="other arguments or pairs"):
         reproduced(*arguments)

@@ -74,13 +74,14 @@ def test_points_are_projected_and_the_one_pointed_at_is_fed_back():
 
 
 @pytest.mark.parametrize("features", [False, True], ids=["words", "points"])
-def test_gradients_equal_finite_differences_of_the_oracle(features):
+@pytest.mark.parametrize("use_fused", [True, False])
+def test_gradients_equal_finite_differences_of_the_oracle(features, use_fused):
     if features:
-        model = points_model(scale=1.0).double()
+        model = points_model(scale=1.0, use_fused=use_fused).double()
         ids, target = [V + j for j in range(4)], TOURS[0]
         inputs = {"input_features": torch.tensor(POINTS[:1]).double()}
     else:
-        model = tiny_model(scale=1.0, **POINTER).double()
+        model = tiny_model(scale=1.0, use_fused=use_fused, **POINTER).double()
         ids, target = SOURCES[0], WORDS[0]
         inputs = {"input_ids": torch.tensor([ids])}
     model(**inputs, labels=torch.tensor([target])).loss.backward()

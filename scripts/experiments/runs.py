@@ -21,7 +21,8 @@ from datasets import Dataset
 from filelock import FileLock
 from transformers import GenerationConfig
 
-from copynet_hf.inference import evaluate_pairs, load_model, write_predictions
+from copynet_hf.building import load_copynet
+from copynet_hf.inference import evaluate_pairs, load_model
 from copynet_hf.run_folder import checkpoints_of
 from copynet_hf.training import train_from_arguments
 
@@ -90,9 +91,10 @@ def read_rows(path: Path) -> list[Row]:
 
 
 def write_pairs(folder: Path, splits: Mapping[str, Iterable[Row]]) -> dict[str, str]:
-    """Writes each split's `text` and `summary`; returns what tells `copynet-hf train` where they are."""
+    """Writes each split's `text`, `summary` and `facts`; returns what tells `copynet-hf train` where they are."""
     for name, rows in splits.items():
-        lines = (json.dumps({key: row[key] for key in ("text", "summary")}, ensure_ascii=False) for row in rows)
+        pairs = ({key: row[key] for key in ("text", "summary", "facts") if key in row} for row in rows)
+        lines = (json.dumps(pair, ensure_ascii=False) for pair in pairs)
         write(folder / f"{name}.jsonl", "".join(f"{line}\n" for line in lines))
     return {f"{name}_file": str(folder / f"{name}.jsonl") for name in splits}
 
@@ -116,13 +118,19 @@ def fingerprint(*parts: Any) -> str:
 
 
 def trained(
-    folder: Path, arguments: Mapping[str, Any], settings: Settings, decoding: Mapping[str, Any] | None = None
+    folder: Path,
+    arguments: Mapping[str, Any],
+    settings: Settings,
+    decoding: Mapping[str, Any] | None = None,
+    train: Callable[[Mapping[str, Any]], dict[str, float]] | None = None,
+    command: str | None = None,
 ) -> dict[str, Any]:
     """Trains the model of `folder` if it is not there, from its last checkpoint where there is one.
 
     Args:
         arguments: of `copynet-hf train`.
         decoding: how the model searches from then on, saved with it, beside what `arguments` say.
+        train, command: what trains it, and how to call that, in place of `copynet-hf train`.
 
     Returns:
         how it was trained: folder, parameters, minutes, epochs, the command, the circumstances.
@@ -141,25 +149,30 @@ def trained(
                 f"{folder} holds a model of other arguments or pairs: remove it, or name another --output_dir"
             )
     if not record.exists():
-        how = {"fingerprint": made_of, "command": _command(said, folder), **circumstances(settings)}
+        how = {"fingerprint": made_of, "command": command or _command(said, folder), **circumstances(settings)}
         resumed = bool(checkpoints_of(folder))
         write(begun, json.dumps(how, indent=1) + "\n")
-        how |= _train(folder, {**said, "threads": settings.threads}, resumed, decoding)
+        how |= _train(folder, {**said, "threads": settings.threads}, resumed, decoding, train or train_from_arguments)
         write(record, json.dumps(how, indent=1) + "\n")
     return {"folder": str(folder), **json.loads(record.read_text(encoding="utf-8"))}
 
 
-def _train(folder: Path, said: dict[str, Any], resumed: bool, decoding: Mapping[str, Any] | None) -> dict[str, Any]:
+def _train(
+    folder: Path,
+    said: dict[str, Any],
+    resumed: bool,
+    decoding: Mapping[str, Any] | None,
+    train: Callable[[Mapping[str, Any]], dict[str, float]],
+) -> dict[str, Any]:
     more = {"output_dir": str(folder), "disable_tqdm": not sys.stderr.isatty()}
     more |= {"resume_from_checkpoint": "True"} if resumed else {"overwrite_output_dir": True}
-    figures = train_from_arguments(said | more)
+    figures = train(said | more)
     if decoding:
         config = GenerationConfig.from_pretrained(folder)
         config.update(**decoding)
         config.save_pretrained(folder)
-    model, _ = load_model(str(folder))
     return {
-        "parameters": model.num_parameters(),
+        "parameters": load_copynet(str(folder)).num_parameters(),
         "minutes": round(figures["train_runtime"] / 60, 1),
         "epochs": round(figures["epoch"], 2),
         "resumed": resumed,
@@ -186,26 +199,35 @@ def _command(said: Mapping[str, Any], folder: Path) -> str:
 def evaluated(
     folder: Path, name: str, rows: Sequence[Row], settings: Settings, **options: Any
 ) -> tuple[dict[str, Any], list[Row]]:
-    """Scores and outputs of the folder's model on `rows`, kept there as NAME_scores.json and NAME_outputs.jsonl.
+    """Scores and outputs of the folder's model on `rows`, kept there.
 
     Args:
-        rows: with `text` and `summary`, one reference or a list of them.
+        rows: with `text` and `summary`, one reference or a list of them, and `facts` where there are some.
         options: of `generate_outputs`.
     """
-    scores_file, outputs_file = (folder / f"{file_name(name)}{end}" for end in ("_scores.json", "_outputs.jsonl"))
-    pairs = [{"text": row["text"], "summary": row["summary"]} for row in rows]
-    of_model = json.loads((folder / "training.json").read_text(encoding="utf-8"))["fingerprint"]
-    made_of = fingerprint(of_model, pairs, options)
-    known = json.loads(scores_file.read_text(encoding="utf-8")) if scores_file.exists() else {}
-    if known.get("fingerprint") != made_of:
+    pairs = [{key: row[key] for key in ("text", "summary", "facts") if key in row} for row in rows]
+
+    def evaluate() -> dict[str, Any]:
         torch.set_num_threads(settings.threads)
         model, tokenizer = load_model(str(folder))
-        options = {"progress": sys.stderr.isatty(), **options}
-        scores, outputs = evaluate_pairs(model, tokenizer, Dataset.from_list(pairs), **options)
-        write_predictions(outputs_file, outputs)
-        known = {"fingerprint": made_of, "scores": rounded(scores)}
-        write(scores_file, json.dumps(known, indent=1) + "\n")
-    return known["scores"], read_rows(outputs_file)
+        shown = {"progress": sys.stderr.isatty(), **options}
+        scores, outputs = evaluate_pairs(model, tokenizer, Dataset.from_list(pairs), **shown)
+        return {"scores": rounded(scores), "outputs": outputs}
+
+    known = kept(folder, name, [pairs, options], evaluate)
+    return known["scores"], known["outputs"]
+
+
+def kept(folder: Path, name: str, made_of: Any, make: Callable[[], Any]) -> Any:
+    """What `make` returns, in the model's folder as NAME.json; not made again of the same model and the same parts."""
+    file = folder / f"{file_name(name)}.json"
+    of_model = json.loads((folder / "training.json").read_text(encoding="utf-8"))["fingerprint"]
+    now = fingerprint(of_model, made_of)
+    known = json.loads(file.read_text(encoding="utf-8")) if file.exists() else {}
+    if known.get("fingerprint") != now:
+        known = {"fingerprint": now, "made": make()}
+        write(file, json.dumps(known, ensure_ascii=False) + "\n")
+    return known["made"]
 
 
 def rounded(scores: Mapping[str, Any]) -> dict[str, Any]:

@@ -1,0 +1,96 @@
+"""Pointer Networks (Vinyals, Fortunato, Jaitly 2015) that learn to answer with indices of points."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from datasets import Dataset
+from transformers import Seq2SeqTrainer, Seq2SeqTrainingArguments, set_seed
+
+from copynet_hf import CopyNetConfig, CopyNetForConditionalGeneration
+from copynet_hf.building import load_copynet
+from copynet_hf.run_folder import resume_point
+from copynet_hf.training import StopAfter
+
+from .points import FIRST_POINT, Collator, Row, answers, hull_rows, tour_rows
+from .runs import Settings, kept, trained
+
+TASKS: dict[str, Callable[[int, tuple[int, int], int], list[Row]]] = {"hull": hull_rows, "tour": tour_rows}
+# Ours are GRUs, the encoder bidirectional; the paper: LSTM 256 or 512, SGD with rate 1, batch 128, 1M examples.
+TRAINING: dict[str, Any] = {
+    "embedding_size": 128,
+    "hidden_size": 256,
+    "encoder_hidden_size": 128,
+    "attention_size": 256,
+    "dropout": 0.0,
+    "num_train_epochs": 4,
+    "per_device_train_batch_size": 128,
+    "learning_rate": 1e-3,
+    "lr_scheduler_type": "linear",
+    "warmup_steps": 200,
+    "max_grad_norm": 2.0,  # theirs
+    "bf16": False,  # which tells points apart by three digits
+}
+TEST_SEED = 1_000_000  # apart from any seed of a training
+
+
+def pointer(name: str, model: str, plan: dict[str, Any], settings: Settings) -> tuple[Path, dict[str, Any]]:
+    """The folder of a model of the experiment `name`, trained if it was not, and how."""
+    folder = settings.folder(model)
+    seed = f" --seed {settings.seed}" if settings.seed else ""
+    command = f"python scripts/reproduce.py {name} --models {model!r}{seed}"
+    if settings.max_samples is not None:
+        plan = {**plan, "examples": settings.max_samples}
+    return folder, trained(folder, TRAINING | plan, settings, train=train_pointer, command=command)
+
+
+def train_pointer(said: Mapping[str, Any]) -> dict[str, float]:
+    """Makes examples and learns from them: `said` holds task, examples, sizes, slots, and fields of the config and of
+    the Trainer's arguments."""
+    torch.set_num_threads(said["threads"])
+    set_seed(said["seed"])
+    rows = TASKS[said["task"]](said["examples"], tuple(said["sizes"]), said["seed"])
+    fields = {entry.name for entry in dataclasses.fields(CopyNetConfig)}
+    sizes = {name: value for name, value in said.items() if name in fields}
+    config = CopyNetConfig(
+        vocab_size=FIRST_POINT, copy_mechanism="pointer", num_features=2, max_source_oov=said["slots"], **sizes
+    )
+    known = {entry.name for entry in dataclasses.fields(Seq2SeqTrainingArguments) if entry.init}
+    arguments = Seq2SeqTrainingArguments(
+        **{name: value for name, value in said.items() if name in known},
+        train_sampling_strategy="group_by_length",
+        remove_unused_columns=False,
+        logging_steps=100,
+        save_strategy="epoch",
+        use_cpu=not torch.accelerator.is_available(),
+        dataloader_pin_memory=torch.accelerator.is_available(),
+        report_to="none",
+    )
+    data = Dataset.from_list([{**row, "length": len(row["points"])} for row in rows])
+    trainer = Seq2SeqTrainer(
+        model=CopyNetForConditionalGeneration(config),
+        args=arguments,
+        train_dataset=data,
+        data_collator=Collator(),
+        callbacks=[StopAfter(said["max_minutes"])] if said.get("max_minutes") else None,
+    )
+    resumed = resume_point(said.get("resume_from_checkpoint"), Path(said["output_dir"]))
+    figures = trainer.train(resume_from_checkpoint=resumed).metrics
+    trainer.save_model()
+    trainer.save_state()
+    return figures
+
+
+def answered(folder: Path, name: str, rows: Sequence[Row], settings: Settings, **options: Any) -> list[list[int]]:
+    """What the model says to the points of each row; kept, and not searched twice."""
+
+    def search() -> list[list[int]]:
+        torch.set_num_threads(settings.threads)
+        model = load_copynet(str(folder)).eval()
+        return list(answers(model.generate, rows, 256, **options))
+
+    return kept(folder, name, [list(rows), options], search)

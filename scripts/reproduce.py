@@ -26,6 +26,8 @@ EXPERIMENTS = {
     "table4": "single-turn dialogue, Table 4 and Figure 5; 10 minutes a model, 2 models",
     "rewriting": "utterance rewriting, Chinese dialogues; 20 minutes a model, 2 models",
     "nl2bash": "shell commands for descriptions; 30 minutes a model, 2 models",
+    "convex_hull": "corners of convex hulls, Pointer Networks; about 15 minutes a model, 2 models",
+    "tsp": "short tours, Pointer Networks; about 20 minutes",
     "japanese": "Japanese replies, copied words marked; 5 minutes a model, 2 models; needs pip install copynet-hf[ja]",
 }
 

@@ -55,6 +55,8 @@ def data(tmp_path):
         folder / "dbdc3_ja" / "test.jsonl",
         [{"system": system, "turns": turns_of(n)} for n, system in enumerate(systems)],
     )
+    points = [[0.0, 0.0], [1.0, 0.0], [1.0, 1.0], [0.0, 1.0], [0.5, 0.4]]
+    write(folder / "ptrnet_convex_hull5" / "test.jsonl", [{"points": points, "hull": [1, 2, 3, 4, 1]}])
     write(folder / "paper_examples.jsonl", [printed("summarization"), printed("dialogue")])
     return folder
 
@@ -94,6 +96,9 @@ def small(monkeypatch):
 
     def shrink(name: str) -> None:
         experiment = importlib.import_module(f"experiments.{name}")
+        pointing = importlib.import_module("experiments.pointing")
+        for field, value in SMALL.items():
+            monkeypatch.setitem(pointing.TRAINING, field, value)
         for plan in [value for key, value in vars(experiment).items() if key.endswith("TRAINING")]:
             for field, value in SMALL.items():
                 monkeypatch.setitem(plan, field, value)

@@ -25,6 +25,18 @@ BASELINE = (
 )
 
 
+USE = """from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
+
+import copynet_hf  # registers the model
+
+tokenizer = AutoTokenizer.from_pretrained("{folder}")
+model = AutoModelForSeq2SeqLM.from_pretrained("{folder}")
+source = [{source}]
+output = model.generate(**tokenizer(source, return_tensors="pt"))
+print(tokenizer.batch_decode(output, source=source, skip_special_tokens=True))
+"""
+
+
 @dataclass(frozen=True)
 class Card:
     """What no results file says of the models of an experiment.
@@ -36,6 +48,8 @@ class Card:
         tests: the data sets of the results, and what they are called.
         metrics: the scores of the results, with the metric's name on the Hub and a title.
         examples: the data set whose first output the card shows.
+        kind: what the models are; by default CopyNet, or its baseline where the name says so.
+        use: code that loads a model from `{folder}` and gives it `{source}`.
     """
 
     file: str
@@ -50,6 +64,8 @@ class Card:
     tests: Mapping[str, str]
     metrics: Mapping[str, tuple[str, str]]
     examples: str
+    kind: str | None = None
+    use: str = USE
 
     def path(self, folder: Path, model: str) -> Path:
         return folder / f"{self.file}-{file_name(model).lower().replace('_', '-')}.md"
@@ -86,13 +102,12 @@ def _card(
         template_path=str(TEMPLATE),
         title=f"{card.title}: {model}",
         summary=card.summary,
-        kind=COPYNET if model.startswith("CopyNet") else BASELINE,
+        kind=card.kind or (COPYNET if model.startswith("CopyNet") else BASELINE),
         data=card.data,
         limits=card.limits,
         name=name,
-        folder=run["folder"],
-        source=json.dumps(example["text"], ensure_ascii=False),
-        output=[example["prediction"]],
+        use=card.use.format(folder=run["folder"], source=json.dumps(example["text"], ensure_ascii=False)).rstrip(),
+        output=example["prediction"] if card.use is not USE else [example["prediction"]],
         reproduce=shlex.join(["python", "scripts/reproduce.py", name, "--models", model, *seed]),
         parameters=f"{run['parameters']:,}",
         epochs=f"{run['epochs']:g}",

@@ -16,8 +16,8 @@ from copynet_hf.building import load_copynet
 from copynet_hf.run_folder import resume_point
 from copynet_hf.training import StopAfter
 
-from .points import FIRST_POINT, Collator, Row, answers, hull_rows, tour_rows
-from .runs import Settings, kept, trained
+from .points import FIRST_POINT, Collator, answers, hull_rows, tour_rows
+from .runs import Row, Settings, kept, trained
 
 TASKS: dict[str, Callable[[int, tuple[int, int], int], list[Row]]] = {"hull": hull_rows, "tour": tour_rows}
 # Ours are GRUs, the encoder bidirectional; the paper: LSTM 256 or 512, SGD with rate 1, batch 128, 1M examples.
@@ -35,6 +35,19 @@ TRAINING: dict[str, Any] = {
     "max_grad_norm": 2.0,  # theirs
     "bf16": False,  # which tells points apart by three digits
 }
+POINTER = (
+    "It is a Pointer Network (Vinyals, Fortunato, Jaitly, [2015](https://arxiv.org/abs/1506.03134)) with GRUs: it "
+    "writes positions of its input."
+)
+USE = """import torch
+
+from copynet_hf import CopyNetForConditionalGeneration
+
+model = CopyNetForConditionalGeneration.from_pretrained("{folder}")
+points = {source}
+ids = model.generate(input_features=torch.tensor([points]), num_beams=4, max_new_tokens=20)[0].tolist()
+print([index - 4 for index in ids if index >= 4])  # 4 is the id of the first point
+"""
 TEST_SEED = 1_000_000  # apart from any seed of a training
 
 
@@ -94,3 +107,8 @@ def answered(folder: Path, name: str, rows: Sequence[Row], settings: Settings, *
         return list(answers(model.generate, rows, 256, **options))
 
     return kept(folder, name, [list(rows), options], search)
+
+
+def shown(rows: Sequence[Row], said: Sequence[Sequence[int]]) -> list[Row]:
+    """The first example, for the card."""
+    return [{"text": rows[0]["points"], "prediction": said[0]}]

@@ -14,8 +14,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from .runs import Row
+
 Points: TypeAlias = Sequence[Sequence[float]]
-Row: TypeAlias = dict[str, Any]
 
 FIRST_POINT = 4  # the id of point 0: padding, start, end and UNK come before
 END = 2

@@ -87,13 +87,16 @@ class ModelArguments:
     num_hidden_layers: int | None = _argument("layers of the encoder")
     attention_size: int | None = _argument("width of the attention's hidden layer")
     dropout: float | None = _argument("dropout")
-    copy_mechanism: str | None = _argument("copynet, pointer_generator, gated or none")
+    copy_mechanism: str | None = _argument("copynet, pointer_generator, gated, pointer, retrieval or none")
     attention: bool | None = _switch("attentive read; without it, the encoder's last state")
     selective_read: bool | None = _switch("selective read")
     readout: list[str] | None = _argument(  # noqa: RUF009 - what it makes is a dataclass field
         "what the scores see: state context embedding selective_read"
     )
     use_coverage: bool | None = _switch("the attention sees where it has been")
+    copies_from: list[str] | None = _argument(  # noqa: RUF009 - what it makes is a dataclass field
+        "with retrieval, what is written from: question facts"
+    )
     coverage_loss_weight: float | None = _argument("λ of the coverage loss")
     gate_loss_weight: float | None = _argument("of whether the target stands in the source, with gated")
     gated_loss: str | None = _argument("mixture, or summed as in the Chainer article")

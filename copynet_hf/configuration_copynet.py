@@ -47,6 +47,7 @@ COPY_MECHANISMS = {
     "retrieval": Mechanism(readout=("state", "context"), retrieves=True),
 }
 GATED_LOSSES = ("mixture", "summed")
+MEMORIES = ("question", "facts")
 
 
 class CopyNetConfig(PreTrainedConfig):
@@ -66,6 +67,8 @@ class CopyNetConfig(PreTrainedConfig):
             by the attention; "pointer" (Pointer Networks, Vinyals et al. 2015), which does nothing but copy;
             "retrieval" (CoreQA, He et al. 2017), which copies from a question and from facts; or "none" for the
             attentive RNN alone (RNNSearch, Bahdanau et al. 2014).
+        copies_from: with "retrieval", what is written from, out of "question" and "facts"; both are read whatever it
+            says.
         num_features: with "pointer", how many real numbers each source position has in place of a word
             (`input_features`); 0: the source is words.
         attention: whether c_t is the attentive read; if not, c is the encoder's last state, Eq. 1 (Enc-Dec).
@@ -110,6 +113,7 @@ class CopyNetConfig(PreTrainedConfig):
     attention: bool = True
     selective_read: bool | None = None
     readout: list[str] | tuple[str, ...] | None = None
+    copies_from: list[str] | tuple[str, ...] = ("question", "facts")
     num_features: int = 0
     use_coverage: bool = False
     coverage_loss_weight: float = 0.0
@@ -244,6 +248,13 @@ class CopyNetConfig(PreTrainedConfig):
                 "copy_mechanism='retrieval' has an attention and its history of its own: leave use_coverage and "
                 "attention out."
             )
+        if not set(self.copies_from) <= set(MEMORIES):
+            raise ValueError(f"copies_from={list(self.copies_from)} may hold {' and '.join(map(repr, MEMORIES))}.")
+        if self.copy_mechanism != "retrieval" and set(self.copies_from) != set(MEMORIES):
+            raise ValueError(
+                f"copies_from={list(self.copies_from)} is for copy_mechanism='retrieval': set that or leave it out."
+            )
+        self.copies_from = [memory for memory in MEMORIES if memory in self.copies_from]
         if self.copy_mechanism == "pointer" and (self.use_coverage or not self.attention or self.tie_word_embeddings):
             raise ValueError(
                 "copy_mechanism='pointer' points with its attention and generates nothing: leave use_coverage, "

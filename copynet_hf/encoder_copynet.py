@@ -125,7 +125,9 @@ class CopyNetEncoder(CopyNetPreTrainedModel):
         if config.mechanism.retrieves:
             kinds = torch.zeros_like(input_ids) if token_type_ids is None else token_type_ids * mask
             mask, is_object = mask & (kinds == 0), kinds == OBJECT
-            facts, readable = facts_of(states, is_object), mask | is_object
+            facts, readable = facts_of(states, is_object), torch.zeros_like(mask)
+            for memory, places in (("question", mask), ("facts", is_object)):
+                readable = readable | places if memory in config.copies_from else readable
         hidden_states: tuple[Tensor, ...] = (states,)
         final_state = states
         for layer in self.layers:
@@ -140,6 +142,7 @@ class CopyNetEncoder(CopyNetPreTrainedModel):
             inputs=inputs,
             facts=facts,
             is_object=is_object,
+            is_question=None if is_object is None else mask,
             hidden_states=hidden_states if asked(output_hidden_states, config.output_hidden_states) else None,
         )
         return output if asked(return_dict, config.return_dict) else output.to_tuple()

@@ -244,6 +244,7 @@ def evaluate_pairs(
             "words": output.pieces,
             "copied": output.copied,
         }
+        | ({"facts": options["facts"][row]} if "facts" in options else {})
         | ({"predictions": output.texts} if len(output.texts) > 1 else {})
         for row, output in enumerate(outputs)
     ]

@@ -34,12 +34,13 @@ class Facts(NamedTuple):
     """The facts of a source, each at the position of its object; see `retrieval_copynet`.
 
     hidden_states: (N, S, 3E) f_j, zero elsewhere.
-    is_object: (R, S) bool.
+    is_object, is_question: (R, S) bool.
     attention_keys, retrieve_keys: (N, S, A), for what is read and for what is written.
     """
 
     hidden_states: Tensor
     is_object: Tensor
+    is_question: Tensor
     attention_keys: Tensor
     retrieve_keys: Tensor
 
@@ -86,7 +87,8 @@ class Memory(NamedTuple):
         chosen: dict[str, Any] = {name: field[rows if name in narrow else sources] for name, field in fields.items()}
         if self.facts is not None:
             of_facts = {name: field[sources] for name, field in self.facts._asdict().items()}
-            chosen["facts"] = Facts(**of_facts | {"is_object": self.facts.is_object[rows]})
+            narrow_facts = {name: getattr(self.facts, name)[rows] for name in ("is_object", "is_question")}
+            chosen["facts"] = Facts(**of_facts | narrow_facts)
         return self._replace(**chosen)
 
 

@@ -21,7 +21,7 @@ class CopyNetEncoderOutput(ModelOutput):
     final_state: (B, D) the last states of both directions.
     source_ids: (B, S) extended ids x_j, those beyond the last slot made UNK.
     source_mask: (B, S) bool, what can be copied: false on padding, and of a fact true on its object alone.
-    facts: (B, S, 3E) f_j at the position of each fact's object, zero elsewhere; is_object: (B, S) bool where.
+    facts: (B, S, 3E) f_j at the position of each fact's object, zero elsewhere; is_object, is_question: (B, S) bool.
     inputs: (B, S, E) projected features, where the source is no words.
     hidden_states: embeddings (B, S, E), then each layer's states (B, S, D); on request.
     """
@@ -35,6 +35,7 @@ class CopyNetEncoderOutput(ModelOutput):
     inputs: Tensor | None = None
     facts: Tensor | None = None
     is_object: Tensor | None = None
+    is_question: Tensor | None = None
     hidden_states: tuple[Tensor, ...] | None = None
 
 

@@ -59,12 +59,14 @@ class RetrievalDecoder(GradientCheckpointingLayer):
 
     def remember(self, encoded: CopyNetEncoderOutput, rows: int) -> Memory:
         """Question and facts with all that does not depend on the step; arguments as in `CopyNetDecoder.remember`."""
-        hidden_states, facts, is_object = encoded.last_hidden_state, encoded.facts, encoded.is_object
+        hidden_states, facts = encoded.last_hidden_state, encoded.facts
         assert facts is not None
-        assert is_object is not None
+        assert encoded.is_object is not None
+        assert encoded.is_question is not None
         of_facts = Facts(
             facts,
-            is_object.repeat_interleave(rows // len(is_object), dim=0),
+            encoded.is_object.repeat_interleave(rows // len(facts), dim=0),
+            encoded.is_question.repeat_interleave(rows // len(facts), dim=0),
             2 * self.fact_attention.key_proj(facts),
             2 * self.retrieve_scores.key_proj(facts),
         )
@@ -117,11 +119,10 @@ class RetrievalDecoder(GradientCheckpointingLayer):
         assert before is not None
         assert memory.attention_keys is not None
         assert memory.copy_keys is not None
-        in_question = memory.mask & ~facts.is_object
-        copied = selective_read_weights(before, matches & in_question)
+        copied = selective_read_weights(before, matches & facts.is_question)
         retrieved = selective_read_weights(before, matches & facts.is_object)
         query = torch.cat([state.hidden, memory.final_state], dim=-1)
-        of_question = self.attention(state.hidden, memory.attention_keys, in_question, history)
+        of_question = self.attention(state.hidden, memory.attention_keys, facts.is_question, history)
         of_facts = self.fact_attention(query, facts.attention_keys, facts.is_object, history)
         contexts = [read(of_question, memory.hidden_states), read(of_facts, facts.hidden_states)]
         reads = [read(copied, memory.hidden_states), read(retrieved, facts.hidden_states)]

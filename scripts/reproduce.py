@@ -28,6 +28,7 @@ EXPERIMENTS = {
     "nl2bash": "shell commands for descriptions; 30 minutes a model, 2 models",
     "convex_hull": "corners of convex hulls, Pointer Networks; about 15 minutes a model, 2 models",
     "tsp": "short tours, Pointer Networks; about 20 minutes",
+    "coreqa": "answers about birthdays from facts, CoreQA; 5 minutes a model, 5 models",
     "japanese": "Japanese replies, copied words marked; 5 minutes a model, 2 models; needs pip install copynet-hf[ja]",
 }
 

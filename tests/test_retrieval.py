@@ -107,6 +107,22 @@ def test_searches_know_the_facts_and_rows_do_not_see_each_other(num_beams):
     assert trace.copied.max() > 0
 
 
+@pytest.mark.parametrize("copies_from", [["question"], ["facts"], []], ids=str)
+def test_what_is_not_written_from_is_still_read(copies_from):
+    model, whole = tiny_model(**RETRIEVAL, copies_from=copies_from), tiny_model(**RETRIEVAL)
+    inputs = batch()
+    output, full = model(**inputs), whole(**inputs)
+    kinds = inputs["token_type_ids"].masked_fill(inputs["attention_mask"] == 0, -1)
+    for memory, kind in (("question", 0), ("facts", 3)):
+        assert (output.copy_probs.transpose(1, 2)[kinds == kind] > 0).all() == (memory in copies_from)
+    assert output.logits.exp().sum(-1).allclose(torch.ones(output.logits.shape[:2]))
+    # The first step reads the same, so that the words' shares are the same but for the normaliser.
+    for row in range(3):
+        plain = [word for word in range(4, 13) if word not in SOURCES[row]]
+        shift = (output.logits - full.logits)[row, 0, plain]
+        assert torch.allclose(shift, shift[:1].expand_as(shift), atol=1e-4)
+
+
 def test_without_facts_it_answers_from_the_question():
     model = tiny_model(**RETRIEVAL)
     source = torch.tensor([[5, 13, 6]])

@@ -49,7 +49,7 @@ class Card:
         metrics: the scores of the results, with the metric's name on the Hub and a title.
         examples: the data set whose first output the card shows.
         kind: what the models are; by default CopyNet, or its baseline where the name says so.
-        use: code that loads a model from `{folder}` and gives it `{source}`.
+        use: code that loads a model from `{folder}` and gives it `{source}`, and `{facts}` where there are some.
     """
 
     file: str
@@ -86,6 +86,7 @@ def _card(
     seed = ["--seed", str(run["seed"])] if run["seed"] else []
     outputs = {each["seed"]: each["outputs"] for each in runs_of(results, card.examples, model)}
     example = outputs[run["seed"]][0]
+    given = {name: json.dumps(example.get(key), ensure_ascii=False) for name, key in _GIVEN.items()}
     data = ModelCardData(
         model_name=card.path(Path(), model).stem,
         library_name="transformers",
@@ -106,8 +107,8 @@ def _card(
         data=card.data,
         limits=card.limits,
         name=name,
-        use=card.use.format(folder=run["folder"], source=json.dumps(example["text"], ensure_ascii=False)).rstrip(),
-        output=example["prediction"] if card.use is not USE else [example["prediction"]],
+        use=card.use.format(folder=run["folder"], **given).rstrip(),
+        output=[said] if isinstance(said := example["prediction"], str) else said,
         reproduce=shlex.join(["python", "scripts/reproduce.py", name, "--models", model, *seed]),
         parameters=f"{run['parameters']:,}",
         epochs=f"{run['epochs']:g}",
@@ -121,6 +122,9 @@ def _card(
         scores=_scores(card, runs),
         signature=_signature(facts(results)["signature"]),
     )
+
+
+_GIVEN = {"source": "text", "facts": "facts"}
 
 
 def _eval_results(card: Card, runs: Mapping[str, dict[str, Any]]) -> list[EvalResult]:

@@ -16,8 +16,8 @@ class Mechanism(NamedTuple):
     """What a copy mechanism takes of the network; its equation is in `copy_distribution.MODES`.
 
     copies: whether there is anything to copy with.
-    scores_positions: whether it has copy scores of its own, ψ_c of Eq. 8, which a selective read needs; if not, it
-        copies by the attention.
+    scores_positions: whether it has copy scores of its own, ψ_c of Eq. 8, which a selective read needs.
+    copies_by_attention: whether its equation takes the attention.
     switch: what its switch sees, p_gen or λ; nothing: it has none.
     readout: what the generate scores are made of by default.
     tanh_readout: whether the readout goes through a tanh.
@@ -27,6 +27,7 @@ class Mechanism(NamedTuple):
 
     copies: bool = True
     scores_positions: bool = False
+    copies_by_attention: bool = False
     switch: tuple[str, ...] = ()
     readout: tuple[str, ...] = READOUT_PARTS
     tanh_readout: bool = True
@@ -39,9 +40,12 @@ COPY_MECHANISMS = {
     "none": Mechanism(copies=False),
     # See et al. 2017, Eq. 8 and 4: P_vocab = softmax(V'(V[s_t; h*_t] + b) + b'), two linear maps
     "pointer_generator": Mechanism(
-        switch=("context", "state", "embedding"), readout=("state", "context"), tanh_readout=False
+        copies_by_attention=True,
+        switch=("context", "state", "embedding"),
+        readout=("state", "context"),
+        tanh_readout=False,
     ),
-    "gated": Mechanism(switch=("state",)),
+    "gated": Mechanism(copies_by_attention=True, switch=("state",)),
     "pointer": Mechanism(readout=("state",), generates=False),
     # CoreQA (He et al. 2017): selective reads of its own, from the question and from the facts
     "retrieval": Mechanism(readout=("state", "context"), retrieves=True),
@@ -241,7 +245,7 @@ class CopyNetConfig(PreTrainedConfig):
             )
         if self.use_coverage and not self.attention:
             raise ValueError("use_coverage=True records the attention: set attention=True or leave it out.")
-        if self.mechanism.switch and not self.attention:
+        if self.mechanism.copies_by_attention and not self.attention:
             raise ValueError(f"copy_mechanism={self.copy_mechanism!r} copies by the attention: set attention=True.")
         if self.copy_mechanism == "retrieval" and (self.use_coverage or not self.attention):
             raise ValueError(

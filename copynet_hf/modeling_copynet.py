@@ -347,7 +347,7 @@ class CopyNetForConditionalGeneration(CopyNetPreTrainedModel, CopyNetGenerationM
     @property
     def _reads_attention(self) -> bool:
         """Whether probabilities or loss are made of the attention."""
-        return bool(self.config.mechanism.switch or self.config.coverage_loss_weight)
+        return self.config.mechanism.copies_by_attention or self.config.coverage_loss_weight > 0
 
     def _mode_scores(self, generate_log_sum: Tensor, output: CopyNetModelOutput) -> ModeScores:
         attention = output.cross_attentions[0][:, 0] if output.cross_attentions else None

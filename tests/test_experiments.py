@@ -11,6 +11,7 @@ import reproduce
 from experiments import pages
 from experiments.headlines import LENGTHS, lessons
 from experiments.runs import Results, Settings
+from experiments.scores import repeated
 from helpers import check_cards
 
 SMALL = {
@@ -99,7 +100,8 @@ def small(monkeypatch):
         pointing = importlib.import_module("experiments.pointing")
         for field, value in SMALL.items():
             monkeypatch.setitem(pointing.TRAINING, field, value)
-        for plan in [value for key, value in vars(experiment).items() if key.endswith("TRAINING")]:
+        plans = [value for key, value in vars(experiment).items() if key.endswith(("TRAINING", "BUDGET"))]
+        for plan in plans:
             for field, value in SMALL.items():
                 monkeypatch.setitem(plan, field, value)
 
@@ -263,3 +265,9 @@ def test_scores_of_seeds_are_averaged_and_models_without_runs_left_out(tmp_path)
     rows = pages.model_rows(results.read(), "d", ["A", "B"], ["exact_match", "bleu"])
     assert rows == [["A", 60.0, None, 2, 5]]
     assert pages.table(["", "EM", "BLEU", "seeds", "minutes"], rows).splitlines()[-1] == "| A | 60.0 |  | 2 | 5 |"
+
+
+def test_repeated_runs_of_words_are_counted_once_for_each_time_they_come_again():
+    assert repeated([list("abcabc"), list("ab"), list("xyz")]) == pytest.approx(100 * 1 / 5)
+    assert repeated([list("aaaaa")]) == pytest.approx(100 * 2 / 3)
+    assert repeated([["a"]]) == 0.0

@@ -174,6 +174,7 @@ def _train(
     return {
         "parameters": load_copynet(str(folder)).num_parameters(),
         "minutes": round(figures["train_runtime"] / 60, 1),
+        "pairs_per_second": round(figures["train_samples_per_second"], 1),
         "epochs": round(figures["epoch"], 2),
         "resumed": resumed,
     }

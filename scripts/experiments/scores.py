@@ -20,3 +20,10 @@ def exact_match(
         bool({*map(form, outputs[:k])} & {*map(form, right)}) for outputs, right in zip(ranked, answers, strict=True)
     ]
     return 100 * sum(hits) / len(hits)
+
+
+def repeated(outputs: Sequence[Sequence[str]], n: int = 3) -> float:
+    """The percentage of the runs of n words that stood before in the same output (See et al. 2017, Figure 4)."""
+    runs = [[tuple(words[first : first + n]) for first in range(len(words) - n + 1)] for words in outputs]
+    total = sum(map(len, runs))
+    return 100 * sum(len(one) - len(set(one)) for one in runs) / total if total else 0.0

@@ -131,20 +131,25 @@ def part_one(results: Results, raw: Mapping[str, Path], settings: Settings) -> l
 
 def clge(results: Results, folder: Path, settings: Settings) -> list[Row]:
     """CLGE's protocol: its training pairs, two tests."""
-    tests = {name: settings.first(read_rows(folder / f"{name}.jsonl")) for name in TESTS}
-    tested = {row["text"] for rows in tests.values() for row in rows}
-    validation = [row for row in read_rows(folder / "validation.jsonl") if row["text"] not in tested]
-    marked_train = [row for row in read_rows(folder / "train.jsonl") if row["clge_split"] == "train"]
-    # CLGE itself tests on texts that it trains on.
-    held_out = tested | {row["text"] for row in validation}
-    train = settings.first([row for row in marked_train if row["text"] not in held_out])
+    learned, tests = clge_pairs(folder, settings)
+    train = learned["train"]
     results.note(**_facts(tests), training_pairs=len(train))
-    learned = {"train": train, "validation": settings.first(validation)}
     files = write_pairs(settings.folder("data"), learned)
     plans = {model: files | CLGE_TRAINING | fields for model, fields in MODELS.items()}
     if settings.wants(BEST):
         plans[BEST] = files | BEST_TRAINING | {"model_name_or_path": str(_after_lessons(train, settings))}
     return _score_all(results, plans, tests, settings)
+
+
+def clge_pairs(folder: Path, settings: Settings) -> tuple[dict[str, list[Row]], dict[str, list[Row]]]:
+    """CLGE's train and validation, and the tests; no text stands in two of them, as it does in CLGE itself."""
+    tests = {name: settings.first(read_rows(folder / f"{name}.jsonl")) for name in TESTS}
+    tested = {row["text"] for rows in tests.values() for row in rows}
+    validation = [row for row in read_rows(folder / "validation.jsonl") if row["text"] not in tested]
+    marked_train = [row for row in read_rows(folder / "train.jsonl") if row["clge_split"] == "train"]
+    held_out = tested | {row["text"] for row in validation}
+    train = settings.first([row for row in marked_train if row["text"] not in held_out])
+    return {"train": train, "validation": settings.first(validation)}, tests
 
 
 def _score_all(

@@ -82,7 +82,100 @@ _EXPECTED_WORDS = 16
 """Words that a row is expected to write, in choosing what to compute ahead."""
 
 
-class CopyNetDecoder(GradientCheckpointingLayer):
+class Decoder(GradientCheckpointingLayer):
+    """What all decoders have in common: a state that goes from word to word.
+
+    One that can take many steps together says so in `all_at_once`; else they are taken one by one.
+    """
+
+    config: CopyNetConfig
+
+    def remember(self, encoded: CopyNetEncoderOutput, rows: int) -> Memory:
+        """The source with all that does not depend on the step.
+
+        Args:
+            encoded: N sources, as the encoder gave them.
+            rows: R that decode from them, a multiple of N.
+        """
+        raise NotImplementedError
+
+    def initial_state(self, memory: Memory) -> DecoderState:
+        """The state before the first word."""
+        raise NotImplementedError
+
+    def step(
+        self, embedding: Tensor, matches: Tensor, memory: Memory, state: DecoderState
+    ) -> tuple[Tensor, DecoderState, Tensor | None]:
+        """One word: r_t (R, H), the new state, and a_t (R, S) or None."""
+        raise NotImplementedError
+
+    def prepared(self, memory: Memory, embed_tokens: nn.Module) -> Memory:
+        """The memory with what the steps of a search would otherwise compute again."""
+        if not self.config.copies:
+            return memory
+        width = self.config.extended_vocab_size
+        return memory._replace(leaders=first_positions(memory.ids, memory.mask, width))
+
+    def all_at_once(
+        self, embeddings: Tensor, matches: Tensor, memory: Memory, state: DecoderState | None, keep: Tensor | None
+    ) -> DecoderSteps | None:
+        """All steps together; None where they have to be taken one by one. Arguments as in `forward`."""
+        return None
+
+    def step_of(self, embeddings: Tensor, memory: Memory, words: Tensor | None) -> tuple[Any, Tensor]:
+        """What takes a step, and what it takes of each word (R, T, …)."""
+        return self.step, embeddings
+
+    def completed(self, steps: DecoderSteps, embeddings: Tensor, memory: Memory) -> DecoderSteps:
+        """With what no later step needs."""
+        return steps
+
+    def forward(
+        self,
+        embeddings: Tensor,
+        matches: Tensor,
+        memory: Memory,
+        state: DecoderState | None = None,
+        keep: Tensor | None = None,
+        words: Tensor | None = None,
+    ) -> DecoderSteps:
+        """T steps from e(y_{t-1}) (R, T, E) and the positions where x_j = y_{t-1} (R, T, S) bool.
+
+        state: what the steps before left; None: there were none.
+        keep: (R, T) bool; where false, the word is padding and the state stays as it was.
+        words: (R, T) ids below V that the embeddings are of, for a memory that knows what is taken of each.
+        """
+        steps = self.all_at_once(embeddings, matches, memory, state, keep)
+        if steps is None:
+            steps = self._one_by_one(embeddings, matches, memory, state, keep, words)
+        return self.completed(steps, embeddings, memory)
+
+    def _one_by_one(
+        self,
+        embeddings: Tensor,
+        matches: Tensor,
+        memory: Memory,
+        state: DecoderState | None,
+        keep: Tensor | None,
+        words: Tensor | None,
+    ) -> DecoderSteps:
+        state = self.initial_state(memory) if state is None else state
+        step, inputs = self.step_of(embeddings, memory, words)
+        readouts: list[Tensor] = []
+        states: list[DecoderState] = []
+        attentions: list[Any] = []
+        for t in range(inputs.shape[1]):
+            readout, after, attention = step(inputs[:, t], matches[:, t], memory, state)
+            state = after if keep is None else combined([after, state], partial(where, keep[:, t, None]))
+            readouts.append(readout)
+            states.append(state)
+            attentions.append(attention)
+        attention = None if attentions[0] is None else torch.stack(attentions, dim=1)
+        joined = combined(states, partial(torch.stack, dim=1))
+        return DecoderSteps(torch.stack(readouts, dim=1), attention, None, *joined)
+
+
+class CopyNetDecoder(Decoder):
     """s_t = GRU([e(y_{t-1}); ζ(y_{t-1}); c_t], s_{t-1}), sections 2 and 3.3, and the readout both modes score."""
 
     def __init__(self, config: CopyNetConfig) -> None:
@@ -119,12 +212,7 @@ class CopyNetDecoder(GradientCheckpointingLayer):
         return sum(self.widths[part] for part in parts)
 
     def remember(self, encoded: CopyNetEncoderOutput, rows: int) -> Memory:
-        """The source with all that does not depend on the step: 2U h_j for Eq. 3 and tanh(h_j W_c) of Eq. 8.
-
-        Args:
-            encoded: N sources, as the encoder gave them.
-            rows: R, a multiple of N.
-        """
+        """With 2U h_j for Eq. 3 and tanh(h_j W_c) of Eq. 8."""
         hidden_states = encoded.last_hidden_state
         keys = None if self.attention is None else 2 * self.attention.key_proj(hidden_states)
         copy_keys = None if self.copy_proj is None else torch.tanh(self.copy_proj(hidden_states))
@@ -138,9 +226,7 @@ class CopyNetDecoder(GradientCheckpointingLayer):
         What gates and readout take of each position, and of each word as `embed_tokens` has it, is computed ahead
         where there are fewer of them than words to come.
         """
-        if self.config.copies:
-            width = self.config.extended_vocab_size
-            memory = memory._replace(leaders=first_positions(memory.ids, memory.mask, width))
+        memory = super().prepared(memory, embed_tokens)
         if not self._searches(memory):
             return memory
         weights, hidden_states = self._step_weights(), memory.hidden_states
@@ -186,58 +272,22 @@ class CopyNetDecoder(GradientCheckpointingLayer):
             coverage=zeros if self.config.use_coverage else None,
         )
 
-    def forward(
-        self,
-        embeddings: Tensor,
-        matches: Tensor,
-        memory: Memory,
-        state: DecoderState | None = None,
-        keep: Tensor | None = None,
-        words: Tensor | None = None,
-    ) -> DecoderSteps:
-        """T steps from e(y_{t-1}) (B, T, E) and the positions where x_j = y_{t-1} (B, T, S) bool.
-
-        state: what the steps before left; None: there were none.
-        keep: (B, T) bool; where false, the word is padding and the state stays as it was.
-        words: (B, T) ids below V that the embeddings are of, for a memory that knows what is taken of each.
-        """
+    def all_at_once(
+        self, embeddings: Tensor, matches: Tensor, memory: Memory, state: DecoderState | None, keep: Tensor | None
+    ) -> DecoderSteps | None:
+        """The steps from s_0 on, by the loop whose gradient is written by hand."""
         one_row_each = memory.hidden_states.shape[0] == embeddings.shape[0]
         if state is None and keep is None and one_row_each and self._is_fused(memory):
-            steps = self._fused(embeddings, matches, memory)
-        else:
-            steps = self._one_by_one(embeddings, matches, memory, state, keep, words)
-        return self._completed(steps, embeddings, memory)
+            return self._fused(embeddings, matches, memory)
+        return None
 
-    def _one_by_one(
-        self,
-        embeddings: Tensor,
-        matches: Tensor,
-        memory: Memory,
-        state: DecoderState | None,
-        keep: Tensor | None,
-        words: Tensor | None,
-    ) -> DecoderSteps:
-        """`step` for each word, or in a search `fused_step`."""
-        state = self.initial_state(memory) if state is None else state
-        step: Any = self.step
+    def step_of(self, embeddings: Tensor, memory: Memory, words: Tensor | None) -> tuple[Any, Tensor]:
+        """`step`, or in a search `fused_step`."""
         if memory.weights is not None and self._searches(memory):
-            step, embeddings = fused_step, _word_inputs(memory.weights, embeddings, words)
-        readouts: list[Tensor] = []
-        states: list[DecoderState] = []
-        attentions: list[Any] = []
-        for t in range(embeddings.shape[1]):
-            readout, new_state, attention = step(embeddings[:, t], matches[:, t], memory, state)
-            if keep is not None:
-                new_state = combined([new_state, state], partial(where, keep[:, t, None]))
-            state = new_state
-            readouts.append(readout)
-            states.append(state)
-            attentions.append(attention)
-        attention = None if self.attention is None else torch.stack(attentions, dim=1)
-        joined = combined(states, partial(torch.stack, dim=1))
-        return DecoderSteps(torch.stack(readouts, dim=1), attention, None, *joined)
+            return fused_step, _word_inputs(memory.weights, embeddings, words)
+        return self.step, embeddings
 
-    def _completed(self, steps: DecoderSteps, embeddings: Tensor, memory: Memory) -> DecoderSteps:
+    def completed(self, steps: DecoderSteps, embeddings: Tensor, memory: Memory) -> DecoderSteps:
         """With what no later step needs: a linear readout V [s_t; c_t] + b, and the switch w [c_t; s_t; …] + b."""
         if self.linear_readout_proj is None and self.switch_proj is None:
             return steps
@@ -255,7 +305,6 @@ class CopyNetDecoder(GradientCheckpointingLayer):
         return steps
 
     def _fused(self, embeddings: Tensor, matches: Tensor, memory: Memory) -> DecoderSteps:
-        """The same steps from s_0 on, by the loop whose gradient is written by hand."""
         weights = self._step_weights()
         inputs = nn.functional.linear(embeddings.transpose(0, 1), weights["embedding"], weights["bias"])
         repeats = None

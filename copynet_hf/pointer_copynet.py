@@ -8,17 +8,15 @@ from __future__ import annotations
 
 import torch
 from torch import Tensor, nn
-from transformers.modeling_layers import GradientCheckpointingLayer
 
 from .configuration_copynet import CopyNetConfig
-from .copy_distribution import first_positions
 from .fused_copynet import FusedGRU, gru_naive
-from .layers_copynet import CopyNetAttention
+from .layers_copynet import CopyNetAttention, Decoder
 from .memory_copynet import DecoderState, DecoderSteps, Memory, for_rows
 from .outputs_copynet import CopyNetEncoderOutput
 
 
-class PointerDecoder(GradientCheckpointingLayer):
+class PointerDecoder(Decoder):
     """d_i = GRU(e(y_{i-1}), d_{i-1}) and u^i_j = v·tanh(W_1 e_j + W_2 d_i), section 2.3: no context is read.
 
     The paper does not say how the end symbol is pointed at: here a learned e_⇐ stands beside the source.
@@ -34,33 +32,18 @@ class PointerDecoder(GradientCheckpointingLayer):
         self.dropout = nn.Dropout(config.dropout)
 
     def remember(self, encoded: CopyNetEncoderOutput, rows: int) -> Memory:
-        """The source and W_1 e_j, doubled (see `CopyNetAttention`); arguments as in `CopyNetDecoder.remember`."""
+        """With W_1 e_j, doubled (see `CopyNetAttention`)."""
         keys = 2 * self.attention.key_proj(encoded.last_hidden_state)
         return Memory(encoded.last_hidden_state, keys, None, *for_rows(encoded, rows), inputs=encoded.inputs)
-
-    def prepared(self, memory: Memory, embed_tokens: nn.Module) -> Memory:
-        """The memory with what the mixture of every step wants."""
-        width = self.config.extended_vocab_size
-        return memory._replace(leaders=first_positions(memory.ids, memory.mask, width))
 
     def initial_state(self, memory: Memory) -> DecoderState:
         """d_0 = tanh(W [last forward state; last backward state])."""
         return DecoderState(torch.tanh(self.init_proj(memory.final_state)), None, None)
 
-    def forward(
-        self,
-        embeddings: Tensor,
-        matches: Tensor,
-        memory: Memory,
-        state: DecoderState | None = None,
-        keep: Tensor | None = None,
-        words: Tensor | None = None,
+    def all_at_once(
+        self, embeddings: Tensor, matches: Tensor, memory: Memory, state: DecoderState | None, keep: Tensor | None
     ) -> DecoderSteps:
-        """T steps from e(y_{i-1}) (R, T, E); arguments as in `CopyNetDecoder.forward`.
-
-        Returns:
-            `copy_scores` u^i_j (R, T, S), and as `switch` (R, T) that of the end symbol.
-        """
+        """`copy_scores` u^i_j (R, T, S), and as `switch` (R, T) that of the end symbol."""
         before = (self.initial_state(memory) if state is None else state).hidden
         hidden = self._states(embeddings, before, keep)
         readout = self.dropout(hidden)

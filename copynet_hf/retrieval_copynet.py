@@ -14,16 +14,13 @@ E embedding_size, A attention_size.
 
 from __future__ import annotations
 
-from functools import partial
-
 import torch
 from torch import Tensor, nn
-from transformers.modeling_layers import GradientCheckpointingLayer
 
 from .configuration_copynet import CopyNetConfig
-from .copy_distribution import first_positions, selective_read_weights
-from .layers_copynet import CopyNetAttention
-from .memory_copynet import DecoderState, DecoderSteps, Facts, Memory, combined, for_rows, read, where
+from .copy_distribution import selective_read_weights
+from .layers_copynet import CopyNetAttention, Decoder
+from .memory_copynet import DecoderState, Facts, Memory, for_rows, read
 from .outputs_copynet import CopyNetEncoderOutput
 
 OBJECT = 3  # its token_type_id
@@ -35,7 +32,7 @@ def facts_of(embeddings: Tensor, is_object: Tensor) -> Tensor:
     return triples * is_object[..., None]
 
 
-class RetrievalDecoder(GradientCheckpointingLayer):
+class RetrievalDecoder(Decoder):
     """s_t = GRU([e(y_{t-1}); r_q; r_kb; c_q; c_kb], s_{t-1}), and the scores of the three modes.
 
     c_q and c_kb are attentive reads of the question's states h_j and of the facts f_j, the latter by DNN1(q, s, f)
@@ -58,7 +55,7 @@ class RetrievalDecoder(GradientCheckpointingLayer):
         self.dropout = nn.Dropout(config.dropout)
 
     def remember(self, encoded: CopyNetEncoderOutput, rows: int) -> Memory:
-        """Question and facts with all that does not depend on the step; arguments as in `CopyNetDecoder.remember`."""
+        """With the keys of question and facts, for what is read and for what is written."""
         hidden_states, facts = encoded.last_hidden_state, encoded.facts
         assert facts is not None
         assert encoded.is_object is not None
@@ -73,41 +70,11 @@ class RetrievalDecoder(GradientCheckpointingLayer):
         keys, copy_keys = (2 * scores.key_proj(hidden_states) for scores in (self.attention, self.copy_scores))
         return Memory(hidden_states, keys, copy_keys, *for_rows(encoded, rows), facts=of_facts)
 
-    def prepared(self, memory: Memory, embed_tokens: nn.Module) -> Memory:
-        """The memory with what the mixture of every step wants."""
-        width = self.config.extended_vocab_size
-        return memory._replace(leaders=first_positions(memory.ids, memory.mask, width))
-
     def initial_state(self, memory: Memory) -> DecoderState:
         """s_0 = tanh(W q); nothing copied, nothing attended yet."""
         hidden = torch.tanh(self.init_proj(memory.final_state))
         zeros = hidden.new_zeros(memory.mask.shape)
         return DecoderState(hidden, zeros, zeros)
-
-    def forward(
-        self,
-        embeddings: Tensor,
-        matches: Tensor,
-        memory: Memory,
-        state: DecoderState | None = None,
-        keep: Tensor | None = None,
-        words: Tensor | None = None,
-    ) -> DecoderSteps:
-        """T steps; arguments and what is returned as in `CopyNetDecoder.forward`."""
-        state = self.initial_state(memory) if state is None else state
-        readouts: list[Tensor] = []
-        attentions: list[Tensor] = []
-        states: list[DecoderState] = []
-        for t in range(embeddings.shape[1]):
-            readout, after, attention = self.step(embeddings[:, t], matches[:, t], memory, state)
-            if keep is not None:
-                after = combined([after, state], partial(where, keep[:, t, None]))
-            state = after
-            readouts.append(readout)
-            attentions.append(attention)
-            states.append(state)
-        joined = combined(states, partial(torch.stack, dim=1))
-        return DecoderSteps(torch.stack(readouts, dim=1), torch.stack(attentions, dim=1), None, *joined)
 
     def step(
         self, embedding: Tensor, matches: Tensor, memory: Memory, state: DecoderState

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from huggingface_hub import ModelCard
 
@@ -72,6 +75,24 @@ def padded(rows: list[list[int]], value: int, side: str = "right") -> torch.Tens
     fill = [[value] * (width - len(row)) for row in rows]
     pairs = zip(rows, fill, strict=True)
     return torch.tensor([row + extra if side == "right" else extra + row for row, extra in pairs])
+
+
+def check_gradients(model: CopyNetForConditionalGeneration, oracle: Any, loss: Callable[[], float]) -> None:
+    """The model's gradients, as they stand, against finite differences of `loss`, which reads `oracle.w`."""
+    generator, epsilon = np.random.default_rng(0), 1e-6
+    for name, parameter in model.named_parameters():
+        assert parameter.grad is not None, name
+        weight = oracle.w[name]
+        for _ in range(2):
+            index = tuple(generator.integers(size) for size in weight.shape)
+            before, losses = weight[index], []
+            for step in (epsilon, -epsilon):
+                weight[index] = before + step
+                losses.append(loss())
+            weight[index] = before
+            expected = (losses[0] - losses[1]) / (2 * epsilon)
+            found = parameter.grad[index].item()
+            assert math.isclose(found, expected, rel_tol=1e-5, abs_tol=1e-8), (name, index, found, expected)
 
 
 def check_cards(folder: Path, card: Any, results: dict[str, Any]) -> None:

@@ -7,7 +7,7 @@ import copy
 import numpy as np
 import pytest
 import torch
-from helpers import SOURCES, TARGETS, VARIANTS, padded, tiny_model
+from helpers import SOURCES, TARGETS, VARIANTS, check_gradients, padded, tiny_model
 from oracle import Oracle
 from transformers.trainer_pt_utils import LabelSmoother
 
@@ -84,21 +84,8 @@ def test_gradients_equal_finite_differences_of_the_oracle(changes):
     model = tiny_model(scale=1.0, **changes).double()
     row = slice(0, 1)
     model(**batch(rows=row)).loss.backward()
-    oracle, epsilon = Oracle(model), 1e-6
-    generator = np.random.default_rng(0)
-    for name, parameter in model.named_parameters():
-        assert parameter.grad is not None, name
-        weight = oracle.w[name]
-        for _ in range(2):
-            index = tuple(generator.integers(size) for size in weight.shape)
-            before = weight[index]
-            losses = []
-            for step in (epsilon, -epsilon):
-                weight[index] = before + step
-                losses.append(oracle.loss(SOURCES[0], TARGETS[0]))
-            weight[index] = before
-            expected = (losses[0] - losses[1]) / (2 * epsilon)
-            assert parameter.grad[index].item() == pytest.approx(expected, rel=1e-5, abs=1e-8), (name, index)
+    oracle = Oracle(model)
+    check_gradients(model, oracle, lambda: oracle.loss(SOURCES[0], TARGETS[0]))
 
 
 # --- padding, batches, caches ---------------------------------------------------------------------------------------

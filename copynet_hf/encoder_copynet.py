@@ -15,7 +15,7 @@ from transformers import initialization as init
 
 from .configuration_copynet import CopyNetConfig
 from .copy_distribution import fold_ids
-from .layers_copynet import CopyNetAttention, CopyNetEncoderLayer
+from .layers_copynet import CopyNetEncoderLayer, CoverageProjection
 from .outputs_copynet import CopyNetEncoderOutput
 from .retrieval_copynet import OBJECT, facts_of
 
@@ -45,6 +45,8 @@ class CopyNetPreTrainedModel(PreTrainedModel):
         """Embeddings uniform, weights Glorot, recurrent ones orthogonal gate by gate; biases and coverage zero."""
         if isinstance(module, nn.Embedding):
             init.uniform_(module.weight, -self.config.initializer_range, self.config.initializer_range)
+        elif isinstance(module, CoverageProjection):
+            init.zeros_(module.weight)
         elif isinstance(module, nn.Linear):
             init.xavier_uniform_(module.weight)
             if module.bias is not None:
@@ -56,9 +58,6 @@ class CopyNetPreTrainedModel(PreTrainedModel):
                 else:
                     make = nn.init.orthogonal_ if name.startswith("weight_hh") else nn.init.xavier_uniform_
                     init.copy_(parameter, _gate_by_gate(parameter, make))
-        elif isinstance(module, CopyNetAttention) and module.coverage_proj is not None:
-            # A model that is given coverage later begins where it ended without.
-            init.zeros_(module.coverage_proj.weight)
 
 
 class CopyNetEncoder(CopyNetPreTrainedModel):

@@ -51,6 +51,13 @@ class CopyNetEncoderLayer(nn.GRU, GradientCheckpointingLayer):
         return last_hidden_state * mask[..., None], torch.cat([forward_states[-1], backward_states[-1]], dim=-1)
 
 
+class CoverageProjection(nn.Linear):
+    """w_cov, which begins at zero: a model that is given coverage later begins where it ended without."""
+
+    def __init__(self, attention_size: int) -> None:
+        super().__init__(1, attention_size, bias=False)
+
+
 class CopyNetAttention(nn.Module):
     """a_tj = softmax_j v·tanh(U h_j + W s_{t-1} (+ w_cov cov_tj)), Eq. 3 (coverage: See et al. 2017, Eq. 11).
 
@@ -63,7 +70,7 @@ class CopyNetAttention(nn.Module):
         self.key_proj = nn.Linear(memory_size, attention_size)  # U
         self.query_proj = nn.Linear(query_size, attention_size, bias=False)  # W
         self.score_proj = nn.Linear(attention_size, 1, bias=False)  # v
-        self.coverage_proj = nn.Linear(1, attention_size, bias=False) if coverage else None
+        self.coverage_proj = CoverageProjection(attention_size) if coverage else None
 
     def forward(self, hidden: Tensor, keys: Tensor, mask: Tensor, coverage: Tensor | None) -> Tensor:
         """Weights (R, S) from s_{t-1} (R, H), 2U h (N, S, A), mask (R, S), coverage (R, S); R and N as in `Memory`."""
@@ -253,7 +260,8 @@ class CopyNetDecoder(Decoder):
             return False
         modules = [self.cell, self.attention.query_proj, self.attention.score_proj, self.attention.coverage_proj]
         return all(
-            type(module) in (nn.Linear, nn.GRUCell) and next(module.parameters()).device == memory.mask.device
+            type(module) in (nn.Linear, CoverageProjection, nn.GRUCell)
+            and next(module.parameters()).device == memory.mask.device
             for module in (*modules, self.readout_proj)
             if module is not None
         )

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 import torch
+from datasets import Dataset
 from helpers import SOURCES, TARGETS, padded, tiny_model
 
 from copynet_hf.configuration_copynet import COPY_MECHANISMS, Mechanism
-from copynet_hf.copy_distribution import MODES, Modes, ModeScores
+from copynet_hf.copy_distribution import MODES, Modes, ModeScores, coverage_loss
+from copynet_hf.inference import evaluate_pairs, load_model
+from copynet_hf.training import train_from_arguments
 
 
 def halves(scores: ModeScores) -> Modes:
@@ -45,3 +50,64 @@ def test_a_new_mechanism_has_probabilities_loss_search_and_traces(model):
     assert torch.equal(found, model.generate(**inputs, num_beams=3, max_new_tokens=5, use_cache=False))
     trace = model.trace_copies(found, **inputs)
     assert ((trace.copied >= 0) & (trace.copied <= 1)).all()
+
+
+SIZES = {"embedding_size": 8, "hidden_size": 12, "encoder_hidden_size": 8, "attention_size": 8, "use_cpu": True}
+EXTRACTS = [{"text": f"please call n{n} at ten today", "summary": f"call n{n}"} for n in range(40)]
+TRAINED = {
+    **{name: {"copy_mechanism": name} for name in COPY_MECHANISMS},
+    "CoRe": {"copy_mechanism": "gated", "aligned_words": 2, "frequent_words": 6},
+    "Chainer": {"copy_mechanism": "gated", "gated_loss": "summed"},
+    "coverage loss": {"copy_mechanism": "pointer_generator", "use_coverage": True, "coverage_loss_weight": 1.0},
+}
+
+
+@pytest.fixture
+def files(tmp_path):
+    for name, rows in {"train": EXTRACTS[:32], "validation": EXTRACTS[32:]}.items():
+        (tmp_path / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    return {f"{name}_file": str(tmp_path / f"{name}.jsonl") for name in ("train", "validation")}
+
+
+@pytest.mark.parametrize("fields", TRAINED.values(), ids=TRAINED)
+@pytest.mark.parametrize(
+    "more", [{"predict_with_generate": True}, {"label_smoothing_factor": 0.1}, {"bf16": True}], ids=str
+)
+def test_the_command_trains_every_mechanism_and_scores_its_outputs(fields, more, files, tmp_path):
+    said = {**files, **SIZES, **fields, **more, "output_dir": str(tmp_path / "out"), "segmenter": "whitespace"}
+    figures = train_from_arguments(said | {"max_steps": 12, "learning_rate": 0.01, "disable_tqdm": True})
+    assert 0 < figures["eval_loss"] < 60
+    assert figures["train_loss"] < 60  # smoothing adds words that cannot be written, at −60 each
+    model, tokenizer = load_model(str(tmp_path / "out"))
+    assert model.config.to_diff_dict().items() >= fields.items()
+    scores, outputs = evaluate_pairs(model, tokenizer, Dataset.from_list(EXTRACTS[32:]))
+    assert scores["unk_rate"] == 0
+    assert ("copy_mode_fraction" in scores) == (fields["copy_mechanism"] != "none")
+    if fields["copy_mechanism"] == "pointer":
+        assert all(word in output["text"].split() for output in outputs for word in output["prediction"].split())
+
+
+def test_coverage_comes_second_and_begins_where_the_first_stage_ended(files, tmp_path):
+    first = {
+        **files,
+        **SIZES,
+        "copy_mechanism": "pointer_generator",
+        "output_dir": str(tmp_path / "1"),
+        "max_steps": 3,
+    }
+    before = train_from_arguments(first)
+    coverage = {"model_name_or_path": str(tmp_path / "1"), "use_coverage": True}
+    same = train_from_arguments(
+        {**files, **coverage, "output_dir": str(tmp_path / "2"), "max_steps": 1, "learning_rate": 0.0}
+    )
+    assert same["eval_loss"] == pytest.approx(before["eval_loss"], rel=1e-5)
+    learned = {**files, **coverage, "coverage_loss_weight": 1.0, "output_dir": str(tmp_path / "3"), "max_steps": 3}
+    train_from_arguments(learned | {"learning_rate": 0.01})
+    model, _ = load_model(str(tmp_path / "3"))
+    assert model.config.coverage_loss_weight == 1.0
+    assert model.model.decoder.attention.coverage_proj.weight.abs().max() > 0
+
+
+def test_what_the_coverage_loss_counts():
+    attention = torch.tensor([[[0.5, 0.5, 0.0], [0.5, 0.0, 0.5], [0.0, 0.0, 1.0]]])
+    assert coverage_loss(attention).tolist() == [[0.0, 0.5, 0.5]]

@@ -28,9 +28,19 @@ TRAINING: dict[str, Any] = {
     "dropout": 0.4,
     "max_source_length": 64,
     "max_target_length": 64,
-    "num_train_epochs": 30,
+    "num_train_epochs": 24,
     "load_best_model_at_end": False,  # exact match still rises when the loss does
     "num_beams": BEAMS,
+}
+
+DECODING = {"length_penalty": 0.0}  # chosen on validation
+# Top-1 and top-3 of CopyNet on validation, 542 descriptions.
+TRIED = {
+    "these settings": (9.0, 15.1),
+    "length penalty 0.5": (8.7, 14.6),
+    "length penalty 1": (8.5, 14.2),
+    "vocabulary 1,500, dropout 0.5, labels smoothed by 0.1": (7.8, 14.4),
+    "the commands of the two most similar descriptions behind the description": (7.6, 14.0),
 }
 
 NAMES = tuple(MODELS)
@@ -67,7 +77,18 @@ def run(settings: Settings) -> Results:
     # One of a description's commands stands for it here; all of them count in the score.
     tests = {DATA: [_prepared({"text": group["text"], "summary": group["answers"][0]}) for group in groups]}
     score = partial(_score, groups)
-    compared(results, MODELS, learned, tests, TRAINING, settings, score=score, shown=15, num_return_sequences=BEAMS)
+    compared(
+        results,
+        MODELS,
+        learned,
+        tests,
+        TRAINING,
+        settings,
+        score=score,
+        shown=15,
+        decoding=DECODING,
+        num_return_sequences=BEAMS,
+    )
     return results
 
 
@@ -132,6 +153,13 @@ def page(results: dict[str, Any]) -> str:
         f"correct, and one of the first three for {judged['judged 3']} %: few of the commands that would do are "
         "known. Words are runs of letters, runs of digits, options and single marks, so that file names and numbers "
         "can be copied piece by piece.",
+        "",
+        "## What was tried",
+        "",
+        "Top-1 and top-3 of CopyNet on validation, 542 descriptions, seed 0. With copied words left aside 9.2 % of its "
+        "first outputs were right: what fails is knowing the command, not copying.",
+        "",
+        table(["", "top-1", "top-3"], [[name, *scores] for name, scores in TRIED.items()]),
         "",
         "## The first descriptions",
         "",

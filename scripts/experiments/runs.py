@@ -261,6 +261,7 @@ def compared(
     within: str = "",
     score: Callable[[str, dict[str, Any], list[Row]], dict[str, Any]] = lambda data, scores, outputs: scores,
     shown: int = 0,
+    decoding: Mapping[str, Any] | None = None,
     **options: Any,
 ) -> None:
     """Trains models on the same pairs, scores them, and adds them to the results.
@@ -273,13 +274,14 @@ def compared(
         within: a folder for these models, where models of the same names are trained on other pairs.
         score: makes what goes to the results from all scores of `evaluated` and the outputs, for each data set.
         shown: so many outputs, the first ones, go to the results.
+        decoding: of `trained`.
         options: of `evaluated`.
     """
     files = write_pairs(settings.folder(within, "data"), learned)
     for model, fields in models.items():
         if settings.wants(model):
             folder = settings.folder(within, model)
-            how = trained(folder, files | {**training, **fields}, settings)
+            how = trained(folder, files | {**training, **fields}, settings, decoding)
             for data, rows in tests.items():
                 scores, outputs = evaluated(folder, data, rows, settings, **options)
                 results.add(data, model, score(data, scores, outputs), how, outputs[:shown])

@@ -15,6 +15,7 @@ from .modeling_copynet import CopyNetForConditionalGeneration, CopyNetModel
 from .tokenization_copynet import CopyNetTokenizer
 
 if TYPE_CHECKING:
+    from .alignment import align_vocabulary
     from .building import check_tokenizer
     from .data.lcsts import load_lcsts
     from .data.pairs import load_pairs
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _LAZY = {
+    "align_vocabulary": ".alignment",
     "check_tokenizer": ".building",
     "load_lcsts": ".data.lcsts",
     "load_pairs": ".data.pairs",
@@ -39,6 +41,7 @@ __all__ = [
     "CopyNetForConditionalGeneration",
     "CopyNetModel",
     "CopyNetTokenizer",
+    "align_vocabulary",
     "check_tokenizer",
     "highlight_copies",
     "load_lcsts",

@@ -86,8 +86,8 @@ class CopyNetConfig(PreTrainedConfig):
         gate_loss_weight: of −log λ_t or −log(1 − λ_t), whether y_t stands in the source, with "gated".
         gated_loss: with "gated", "mixture" for −log p(y_t), or "summed" for the Chainer article's losses, which weigh
             two logarithms.
-        aligned_words: with "gated", how many words may be generated for each source word, those that
-            `align_vocabulary` found; 0: the whole vocabulary for all.
+        aligned_words: with "gated", how many words may be generated for each source word, those of
+            `model.alignments`; `copynet-hf train` fills it by `align_vocabulary`. 0: the whole vocabulary for all.
         frequent_words: with `aligned_words`, so many words of the vocabulary, its first ones, may always be generated.
         use_fused: whether the recurrences of encoder and decoder run with their gradients written by hand, which is
             faster; the readable forms give the same numbers.

@@ -156,8 +156,8 @@ def page(results: dict[str, Any]) -> str:
         "",
         "## What was tried",
         "",
-        "Top-1 and top-3 of CopyNet on validation, 542 descriptions, seed 0. With copied words left aside 9.2 % of its "
-        "first outputs were right: what fails is knowing the command, not copying.",
+        "Top-1 and top-3 of CopyNet on validation, 542 descriptions, seed 0. With copied words left aside 9.2 % of "
+        "its first outputs were right: what fails is knowing the command, not copying.",
         "",
         table(["", "top-1", "top-3"], [[name, *scores] for name, scores in TRIED.items()]),
         "",

@@ -2,60 +2,65 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 import torch
 from torch import Tensor
 
 ITERATIONS = 5
+CHUNK = 1_000
 
 
 def align_vocabulary(
-    pairs: Iterable[tuple[Sequence[int], Sequence[int]]], vocab_size: int, per_word: int, special_ids: Iterable[int]
+    pairs: Sequence[tuple[Sequence[int], Sequence[int]]], vocab_size: int, per_word: int, special_ids: Iterable[int]
 ) -> Tensor:
     """The target words that each source word brings about most often, by t(y | x) of IBM Model 1.
 
     Args:
-        pairs: ids of a source and its target; those from `vocab_size` on are no words of the vocabulary.
+        pairs: ids of a source and its target; those from `vocab_size` on are no words of the vocabulary. They are gone
+            through several times, a thousand at once: what is kept are the pairs of words that stand together.
         per_word: how many are kept of each word.
         special_ids: never aligned; the last of them fills the rows of words that have less than `per_word`.
 
     Returns:
-        (vocab_size, per_word) ids, for `model.alignments`.
+        (vocab_size, per_word) ids, for `model.alignments.table`.
     """
     special = list(special_ids)
-    sources, targets, groups = _cooccurrences(pairs, vocab_size, special)
-    keys, entry = np.unique(sources * vocab_size + targets, return_inverse=True)
+    keys = np.zeros(0, dtype=np.int64)
+    for together, _ in _chunks(pairs, vocab_size, special):
+        keys = np.union1d(keys, together)
     source_of, target_of = keys // vocab_size, keys % vocab_size
     probability = np.ones(len(keys))
     for _ in range(ITERATIONS if len(keys) else 0):
-        share = probability[entry] / np.bincount(groups, probability[entry])[groups]
-        counts = np.bincount(entry, share, minlength=len(keys))
+        counts = np.zeros(len(keys))
+        for together, groups in _chunks(pairs, vocab_size, special):
+            entry = np.searchsorted(keys, together)
+            share = probability[entry] / np.bincount(groups, probability[entry])[groups]
+            counts += np.bincount(entry, share, minlength=len(keys))
         probability = counts / np.bincount(source_of, counts)[source_of]
     table = np.full((vocab_size, per_word), special[-1])
     order = np.lexsort((target_of, -probability, source_of))
-    first = np.searchsorted(source_of[order], source_of[order])
-    rank = np.arange(len(order)) - first
+    rank = np.arange(len(order)) - np.searchsorted(source_of[order], source_of[order])
     kept = rank < per_word
     table[source_of[order][kept], rank[kept]] = target_of[order][kept]
     return torch.from_numpy(table)
 
 
-def _cooccurrences(
-    pairs: Iterable[tuple[Sequence[int], Sequence[int]]], vocab_size: int, special: list[int]
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """For each target word and each different word of its source: both, and which target word of which pair it is."""
-    sources, targets, sizes = [], [], []
-    for source, target in pairs:
-        of_source, of_target = _words(np.unique(source), vocab_size, special), _words(target, vocab_size, special)
-        sources.append(np.tile(of_source, len(of_target)))
-        targets.append(np.repeat(of_target, len(of_source)))
-        sizes.append(np.full(len(of_target), len(of_source)))
-    if not sources:
-        return (np.zeros(0, dtype=np.int64),) * 3
-    size = np.concatenate(sizes)
-    return np.concatenate(sources), np.concatenate(targets), np.repeat(np.arange(len(size)), size)
+def _chunks(
+    pairs: Sequence[tuple[Sequence[int], Sequence[int]]], vocab_size: int, special: list[int]
+) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """For each target word and each different word of its source source · V + target, and which target word it is."""
+    for first in range(0, len(pairs), CHUNK):
+        keys, sizes = [], []
+        for source, target in pairs[first : first + CHUNK]:
+            of_source, of_target = _words(np.unique(source), vocab_size, special), _words(target, vocab_size, special)
+            if len(of_source):
+                keys.append((of_source[None, :] * vocab_size + of_target[:, None]).ravel())
+                sizes.append(np.full(len(of_target), len(of_source)))
+        if keys:
+            size = np.concatenate(sizes)
+            yield np.concatenate(keys), np.repeat(np.arange(len(size)), size)
 
 
 def _words(ids: Sequence[int] | np.ndarray, vocab_size: int, special: list[int]) -> np.ndarray:

@@ -163,7 +163,7 @@ def build_model(
     model = load_copynet(name, **changed)
     for field, value in fields.items():
         held = getattr(model.config, field, None)
-        if held != value:
+        if held != value and not (isinstance(held, list) and set(held) == set(value)):
             raise ValueError(
                 f"--{field} {value}, but the model {name} has {held}: leave --{field} out, or train a new model"
             )
@@ -174,18 +174,18 @@ def build_model(
 def set_alignments(model: CopyNetForConditionalGeneration, encoded: Pairs) -> None:
     """Which words each source word allows, learned from the training pairs, where the model wants it (CoRe)."""
     config = model.config
-    if not config.aligned_words:
+    if model.alignments is None:
         return
-    sample = encoded.take(STREAM_SAMPLE) if isinstance(encoded, IterableDataset) else encoded
+    sample = encoded.take(STREAM_SAMPLE if isinstance(encoded, IterableDataset) else min(STREAM_SAMPLE, len(encoded)))
     ends = config.eos_token_id if isinstance(config.eos_token_id, list) else [config.eos_token_id]
     special = [config.pad_token_id, config.decoder_start_token_id, *(end for end in ends if end is not None)]
     table = align_vocabulary(
-        ((row["input_ids"], row["labels"]) for row in sample),
+        [(row["input_ids"], row["labels"]) for row in sample],
         config.vocab_size,
         config.aligned_words,
         [*special, config.unk_token_id],
     )
-    model.alignments.copy_(table)
+    model.alignments.table.copy_(table)
 
 
 def load_copynet(name: str, **kwargs: Any) -> CopyNetForConditionalGeneration:

@@ -71,8 +71,8 @@ class CopyNetConfig(PreTrainedConfig):
             by the attention; "pointer" (Pointer Networks, Vinyals et al. 2015), which does nothing but copy;
             "retrieval" (CoreQA, He et al. 2017), which copies from a question and from facts; or "none" for the
             attentive RNN alone (RNNSearch, Bahdanau et al. 2014).
-        copies_from: with "retrieval", what is written from, out of "question" and "facts"; both are read whatever it
-            says.
+        copies_from: with "retrieval", what is written from, out of "question" and "facts"; both are attended to
+            whatever it says.
         num_features: with "pointer", how many real numbers each source position has in place of a word
             (`input_features`); 0: the source is words.
         attention: whether c_t is the attentive read; if not, c is the encoder's last state, Eq. 1 (Enc-Dec).
@@ -87,7 +87,7 @@ class CopyNetConfig(PreTrainedConfig):
         gated_loss: with "gated", "mixture" for −log p(y_t), or "summed" for the Chainer article's losses, which weigh
             two logarithms.
         aligned_words: with "gated", how many words may be generated for each source word, those of
-            `model.alignments`; `copynet-hf train` fills it by `align_vocabulary`. 0: the whole vocabulary for all.
+            `model.alignments.table`, which `copynet-hf train` fills by `align_vocabulary`. 0: the whole vocabulary.
         frequent_words: with `aligned_words`, so many words of the vocabulary, its first ones, may always be generated.
         use_fused: whether the recurrences of encoder and decoder run with their gradients written by hand, which is
             faster; the readable forms give the same numbers.
@@ -146,6 +146,12 @@ class CopyNetConfig(PreTrainedConfig):
         self.readout = self._checked_readout()
         super().__post_init__(**kwargs)
         self._check_special_ids()
+
+    @classmethod
+    def from_dict(cls, config_dict: dict[str, Any], **kwargs: Any) -> Any:
+        """As in the library, but fields among `kwargs` are checked with the others."""
+        fields = {name: kwargs.pop(name) for name in list(kwargs) if name in cls.__annotations__}
+        return super().from_dict({**config_dict, **fields}, **kwargs)
 
     @classmethod
     def for_tokenizer(cls, tokenizer: PreTrainedTokenizerBase, **kwargs: Any) -> CopyNetConfig:
@@ -252,6 +258,8 @@ class CopyNetConfig(PreTrainedConfig):
                 "copy_mechanism='retrieval' has an attention and its history of its own: leave use_coverage and "
                 "attention out."
             )
+        if isinstance(self.copies_from, str):
+            self.copies_from = [self.copies_from]
         if not set(self.copies_from) <= set(MEMORIES):
             raise ValueError(f"copies_from={list(self.copies_from)} may hold {' and '.join(map(repr, MEMORIES))}.")
         if self.copy_mechanism != "retrieval" and set(self.copies_from) != set(MEMORIES):
@@ -264,6 +272,8 @@ class CopyNetConfig(PreTrainedConfig):
                 "copy_mechanism='pointer' points with its attention and generates nothing: leave use_coverage, "
                 "attention and tie_word_embeddings out."
             )
+        if self.copy_mechanism == "pointer" and self.eos_token_id in (None, []):
+            raise ValueError("eos_token_id=None: copy_mechanism='pointer' points at the end symbol, give it one.")
         if self.num_features and self.copy_mechanism != "pointer":
             raise ValueError(f"num_features={self.num_features!r} is for copy_mechanism='pointer': set that too.")
         if self.coverage_loss_weight and not self.use_coverage:

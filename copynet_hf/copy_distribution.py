@@ -337,9 +337,9 @@ def _grouped_logsumexp(scores: Tensor, leaders: Tensor, mask: Tensor) -> Tensor:
 
 
 def _log_attention(attention: Tensor) -> Tensor:
-    """log a_tj; that of the smallest number where it is 0."""
-    attention = at_least_float32(attention)
-    return torch.log(attention.clamp(min=torch.finfo(attention.dtype).tiny))
+    """log a_tj, summing to one in spite of half precision; where a_tj is 0 that of the smallest number."""
+    attention, tiny = at_least_float32(attention), torch.finfo(torch.float32).tiny
+    return torch.log(attention.clamp(min=tiny)) - torch.log(attention.sum(-1, keepdim=True).clamp(min=tiny))
 
 
 def _fill(scores: Tensor, mask: Tensor) -> Tensor:

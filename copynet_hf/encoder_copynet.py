@@ -15,7 +15,7 @@ from transformers import initialization as init
 
 from .configuration_copynet import CopyNetConfig
 from .copy_distribution import fold_ids
-from .layers_copynet import CopyNetEncoderLayer, CoverageProjection
+from .layers_copynet import AlignedWords, CopyNetEncoderLayer, CoverageProjection
 from .outputs_copynet import CopyNetEncoderOutput
 from .retrieval_copynet import OBJECT, facts_of
 
@@ -26,7 +26,7 @@ class CopyNetPreTrainedModel(PreTrainedModel):
     config_class = CopyNetConfig
     base_model_prefix = "model"
     supports_gradient_checkpointing = True
-    _no_split_modules = ["CopyNetEncoderLayer", "CopyNetDecoder"]  # noqa: RUF012 - the base class's own type
+    _no_split_modules = ["CopyNetEncoderLayer", "CopyNetDecoder", "PointerDecoder", "RetrievalDecoder"]  # noqa: RUF012 - the base class's own type
 
     def save_pretrained(self, *args: Any, **kwargs: Any) -> None:
         """As in the library, which names the saved class alone in the config: both are named, for `AutoModel` and
@@ -45,6 +45,8 @@ class CopyNetPreTrainedModel(PreTrainedModel):
         """Embeddings uniform, weights Glorot, recurrent ones orthogonal gate by gate; biases and coverage zero."""
         if isinstance(module, nn.Embedding):
             init.uniform_(module.weight, -self.config.initializer_range, self.config.initializer_range)
+        elif isinstance(module, AlignedWords):
+            init.constant_(module.table, self.config.unk_token_id)
         elif isinstance(module, CoverageProjection):
             init.zeros_(module.weight)
         elif isinstance(module, nn.Linear):
@@ -116,13 +118,19 @@ class CopyNetEncoder(CopyNetPreTrainedModel):
         config = self.config
         inputs = self._projected(input_features)
         if inputs is not None:
+            if input_ids is not None or inputs_embeds is not None:
+                raise ValueError("input_features stand in place of words: leave input_ids and inputs_embeds out.")
             input_ids, inputs_embeds = self._slots(inputs, attention_mask), inputs
+            # Once more, so that what is fed back has a gradient of its own way: reentrant checkpointing wants that.
+            inputs = self._projected(input_features)
         input_ids, mask = self._checked_source(input_ids, attention_mask, inputs_embeds)
         input_ids = fold_ids(input_ids, config.extended_vocab_size, config.unk_token_id)
         states = self.dropout(self.embed(input_ids) if inputs_embeds is None else inputs_embeds)
         facts, is_object, readable = None, None, mask
         if config.mechanism.retrieves:
-            kinds = torch.zeros_like(input_ids) if token_type_ids is None else token_type_ids * mask
+            kinds = torch.zeros_like(input_ids)
+            if token_type_ids is not None and token_type_ids.shape == mask.shape:  # not where all sources are empty
+                kinds = token_type_ids * mask
             mask, is_object = mask & (kinds == 0), kinds == OBJECT
             facts, readable = facts_of(states, is_object), torch.zeros_like(mask)
             for memory, places in (("question", mask), ("facts", is_object)):
@@ -156,6 +164,8 @@ class CopyNetEncoder(CopyNetPreTrainedModel):
                 f"input_features has {given}, num_features is {wanted}: pass (batch, positions, {wanted}), or "
                 "input_ids where that is 0."
             )
+        if input_features.shape[1] == 0:  # no point at all: one position of padding
+            input_features = input_features.new_zeros(input_features.shape[0], 1, wanted)
         return self.feature_proj(input_features)
 
     def _slots(self, inputs: Tensor, attention_mask: Tensor | None) -> Tensor:

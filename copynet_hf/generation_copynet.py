@@ -150,8 +150,8 @@ class ExtendedVocabularyLogitsProcessor(LogitsProcessor):
         allowed: Tensor | None = None,
     ) -> None:
         sources, width = source_ids.shape[0], vocab_size + max_source_oov
-        owned = torch.zeros(sources, width, dtype=torch.bool, device=source_ids.device)
-        owned.scatter_(1, source_ids.masked_fill(~source_mask, 0), True)
+        owned = torch.zeros(sources, width + 1, dtype=torch.bool, device=source_ids.device)
+        owned = owned.scatter_(1, source_ids.masked_fill(~source_mask, width), True)[:, :width]
         self.first = vocab_size  # of the columns that differ from row to row
         if allowed is not None:
             self.first, owned[:, :vocab_size] = 0, owned[:, :vocab_size] | allowed

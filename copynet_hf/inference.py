@@ -20,7 +20,7 @@ from transformers import (
 )
 
 from .building import check_tokenizer, load_copynet
-from .metrics import UNK, hidden_ids, score_outputs
+from .metrics import UNK, hidden_ids, score_outputs, with_objects
 from .modeling_copynet import CopyNetForConditionalGeneration
 from .tokenization_copynet import CopyNetTokenizer
 
@@ -223,11 +223,12 @@ def evaluate_pairs(
         options = {"facts": list(pairs["facts"]), **options}
     start = time.perf_counter()
     outputs = generate_outputs(model, tokenizer, sources, **options)
+    known = options.get("facts") or [None] * len(sources)
     seconds = time.perf_counter() - start
     scores: dict[str, Any] = {"oov_recall": None} | score_outputs(
         [output.texts for output in outputs],
         references,
-        sources,
+        [with_objects(*row) if row[1] else row[0] for row in zip(sources, known, strict=True)],
         words=tokenizer.tokenize,
         vocabulary=tokenizer.get_vocab(),
     )

@@ -140,6 +140,7 @@ def make_compute_metrics(
     *,
     tokenize: Tokenization = "auto",
     max_source_length: int | None = None,
+    facts: Sequence[Any] | None = None,
 ) -> Callable[[EvalPrediction], dict[str, float]]:
     """The `compute_metrics` of a `Seq2SeqTrainer` that generates (`predict_with_generate=True`).
 
@@ -147,7 +148,8 @@ def make_compute_metrics(
     the ids of copied words back into words. Any other tokenizer decodes as usual. Without `references` the
     labels are decoded; they may have been cut short, and a word that is neither in the vocabulary nor in the
     source has become `<unk>` there, which no prediction can match. `max_source_length` is what the sources
-    were truncated to; the CopyNet tokenizer asks for it when it truncates on the left.
+    were truncated to; the CopyNet tokenizer asks for it when it truncates on the left. `facts` are those of the
+    sources, where they were encoded with some.
 
     Leave `train_sampling_strategy="group_by_length"` out then: the Trainer reorders the evaluation set with it, and
     outputs would be held against other rows' sources. The labels give that away: with `references` when they are those
@@ -166,18 +168,21 @@ def make_compute_metrics(
     if copies:
         options |= {"words": tokenizer.tokenize, "vocabulary": tokenizer.get_vocab()}
         decoding = {"source": list(sources), "max_source_length": max_source_length}
+        if facts is not None:
+            decoding["facts"] = list(facts)
+    writable = sources if facts is None else [with_objects(*row) for row in zip(sources, facts, strict=True)]
 
     def compute_metrics(prediction: EvalPrediction) -> dict[str, float]:
         outputs, labels = (_rows(ids, len(sources)) for ids in (prediction.predictions, prediction.label_ids))
         texts = _decode(tokenizer, outputs, decoding)
         if copies:
-            _check_slots(tokenizer, labels, sources, max_source_length)
+            _check_slots(tokenizer, labels, sources, max_source_length, facts)
         if references is None:
             answers: Texts = [_unmatchable(text) for text in _decode(tokenizer, labels, decoding)]
         else:
             answers = references
-            _check_order(tokenizer, labels, sources if copies else None, references, max_source_length)
-        return score_outputs(texts, answers, sources, **options)
+            _check_order(tokenizer, labels, sources if copies else None, references, max_source_length, facts)
+        return score_outputs(texts, answers, writable, **options)
 
     return compute_metrics
 
@@ -210,11 +215,23 @@ def _shown(tokenizer: PreTrainedTokenizerBase, rows: Iterable[list[int]]) -> lis
     return [[index for index in row if index not in dropped] for row in rows]
 
 
-def _check_slots(tokenizer: Any, labels: np.ndarray, sources: Sequence[str], max_source_length: int | None) -> None:
+def with_objects(text: str, facts: Iterable[Sequence[str]] | None) -> str:
+    """All that may be written from: the text, and the objects of its facts."""
+    return " ".join([text, *(fact[2] for fact in facts or ())])
+
+
+def _check_slots(
+    tokenizer: Any,
+    labels: np.ndarray,
+    sources: Sequence[str],
+    max_source_length: int | None,
+    facts: Sequence[Any] | None,
+) -> None:
     """Raises ValueError for labels with an unseen word that is not in their own source."""
     first = len(tokenizer)
     for number, (highest, source) in enumerate(zip(labels.max(axis=1, initial=0), sources, strict=True)):
-        if highest >= first and highest - first >= len(tokenizer.oov_words(source, max_source_length)):
+        own = {} if facts is None else {"facts": facts[number]}
+        if highest >= first and highest - first >= len(tokenizer.oov_words(source, max_source_length, **own)):
             raise _another_order(f"the labels of row {number} hold a word that its source lacks")
 
 
@@ -224,6 +241,7 @@ def _check_order(
     sources: Sequence[str] | None,
     references: Texts,
     max_source_length: int | None,
+    facts: Sequence[Any] | None,
 ) -> None:
     """Raises ValueError when labels are those of other rows' references; `sources` for a CopyNet tokenizer.
 
@@ -239,6 +257,8 @@ def _check_order(
         cut: dict[str, Any] = (
             {} if max_source_length is None else {"truncation": True, "max_length": max_source_length}
         )
+        if facts is not None:
+            cut["facts"] = [known for known, row in zip(facts, accepted, strict=True) for _ in row]
         encoded = tokenizer(repeated, text_target=texts, max_target_length=sys.maxsize, **cut)["labels"]
     each = iter(_shown(tokenizer, encoded))
     wanted = [[next(each) for _ in row] for row in accepted]

@@ -32,7 +32,7 @@ from .copy_distribution import (
 from .encoder_copynet import CopyNetEncoder, CopyNetPreTrainedModel, asked, check_not_negative
 from .fused_copynet import FusedVocabularyTerms
 from .generation_copynet import CopyNetCache, CopyNetGenerationMixin
-from .layers_copynet import CopyNetDecoder
+from .layers_copynet import AlignedWords, CopyNetDecoder
 from .memory_copynet import DecoderState, DecoderSteps, Memory
 from .outputs_copynet import CopyNetEncoderOutput, CopyNetModelOutput, CopyNetSeq2SeqLMOutput
 from .pointer_copynet import PointerDecoder
@@ -107,6 +107,11 @@ class CopyNetModel(CopyNetPreTrainedModel):
                 return_dict=True,
             )
         if not isinstance(encoder_outputs, CopyNetEncoderOutput):
+            if config.num_features or config.mechanism.retrieves:
+                raise ValueError(
+                    "encoder_outputs is a tuple, which does not say what is a fact or a point: pass what "
+                    "get_encoder() returns with return_dict=True."
+                )
             encoder_outputs = CopyNetEncoderOutput(*encoder_outputs)
 
         cache = self._checked_cache(past_key_values, asked(use_cache, config.use_cache) and not self.training)
@@ -179,9 +184,6 @@ class CopyNetModel(CopyNetPreTrainedModel):
 class CopyNetForConditionalGeneration(CopyNetPreTrainedModel, CopyNetGenerationMixin):
     """Encoder, decoder and the output distribution of `config.copy_mechanism`: what is generated, what is copied."""
 
-    alignments: Tensor
-    """(V, aligned_words) ids that may be generated where a word stands in the source; else UNK."""
-
     _tied_weights_keys = {"lm_head.weight": "model.encoder.embed_tokens.weight"}  # noqa: RUF012
     accepts_loss_kwargs = True
 
@@ -194,9 +196,7 @@ class CopyNetForConditionalGeneration(CopyNetPreTrainedModel, CopyNetGenerationM
         if config.mechanism.generates:
             width = config.embedding_size if tied else config.hidden_size
             self.lm_head = nn.Linear(width, config.vocab_size, bias=not config.mechanism.tanh_readout)
-        if config.aligned_words:
-            unaligned = torch.full((config.vocab_size, config.aligned_words), config.unk_token_id)
-            self.register_buffer("alignments", unaligned)
+        self.alignments = AlignedWords(config) if config.aligned_words else None
         self.main_input_name = self.model.main_input_name
         self.post_init()
         # Our own field of the generation config; only one that is not derived from the model's config is saved.
@@ -211,6 +211,13 @@ class CopyNetForConditionalGeneration(CopyNetPreTrainedModel, CopyNetGenerationM
 
     def set_output_embeddings(self, new_embeddings: nn.Linear) -> None:
         self.lm_head = new_embeddings
+
+    def resize_token_embeddings(self, *args: Any, **kwargs: Any) -> nn.Embedding:
+        """As in the library; the table of aligned words follows."""
+        embeddings = super().resize_token_embeddings(*args, **kwargs)
+        if self.alignments is not None:
+            self.alignments.resize(self.config.vocab_size, self.config.unk_token_id)
+        return embeddings
 
     def prepare_decoder_input_ids_from_labels(self, labels: Tensor) -> Tensor:
         """Labels moved right by one behind the start symbol, −100 made padding; what collators call.
@@ -296,13 +303,14 @@ class CopyNetForConditionalGeneration(CopyNetPreTrainedModel, CopyNetGenerationM
         if labels is not None:
             # Hooks might hold the scores.
             unseen = skip_logits and not (self.lm_head is not None and self.lm_head._forward_hooks)
-            loss = self.loss(generate_scores, output, labels, num_items_in_batch, allowed, reuse_scores=unseen)
+            kept = None if decoder_attention_mask is None else decoder_attention_mask[:, -labels.shape[1] :].bool()
+            loss = self.loss(generate_scores, output, labels, num_items_in_batch, allowed, kept, reuse_scores=unseen)
         result = CopyNetSeq2SeqLMOutput(
             loss=loss,
             logits=log_probs,
             past_key_values=output.past_key_values,
             decoder_hidden_states=output.decoder_hidden_states,
-            decoder_attentions=output.decoder_attentions,
+            decoder_attentions=output.decoder_attentions if shows_attention else None,
             cross_attentions=output.cross_attentions if shows_attention else None,
             encoder_last_hidden_state=output.encoder_last_hidden_state,
             encoder_hidden_states=output.encoder_hidden_states,
@@ -323,7 +331,7 @@ class CopyNetForConditionalGeneration(CopyNetPreTrainedModel, CopyNetGenerationM
     def _ends(self, like: Tensor) -> Tensor:
         """The end symbols."""
         ends = self.config.eos_token_id if isinstance(self.config.eos_token_id, list) else [self.config.eos_token_id]
-        return torch.tensor([end for end in ends if end is not None], device=like.device)
+        return torch.tensor([end for end in ends if end is not None], dtype=torch.long, device=like.device)
 
     def allowed_words(self, output: CopyNetModelOutput | CopyNetEncoderOutput) -> Tensor | None:
         """(B, V) bool: the words that may be generated from a source. None: all.
@@ -332,16 +340,15 @@ class CopyNetForConditionalGeneration(CopyNetPreTrainedModel, CopyNetGenerationM
         end.
         """
         config, ids = self.config, output.source_ids
-        if config.mechanism.generates and not config.aligned_words:
+        if config.mechanism.generates and self.alignments is None:
             return None
-        allowed = torch.zeros(len(ids), config.vocab_size, dtype=torch.bool, device=ids.device)
+        if self.alignments is None:
+            allowed = torch.zeros(len(ids), config.vocab_size, dtype=torch.bool, device=ids.device)
+            allowed[:, self._ends(ids)[:1]] = True
+            return allowed
+        allowed = self.alignments(ids, output.source_mask, config.unk_token_id)
+        allowed[:, : config.frequent_words] = True
         allowed[:, self._ends(ids)] = True
-        if config.aligned_words:
-            words = fold_ids(ids, len(self.alignments), config.unk_token_id)
-            aligned = self.alignments[words].masked_fill(~output.source_mask[..., None], config.unk_token_id)
-            allowed.scatter_(1, aligned.flatten(1), True)
-            allowed[:, : config.frequent_words] = True
-            allowed[:, config.unk_token_id] = True
         return allowed
 
     @property
@@ -367,11 +374,13 @@ class CopyNetForConditionalGeneration(CopyNetPreTrainedModel, CopyNetGenerationM
         labels: Tensor,
         num_items_in_batch: Tensor | int | None,
         allowed: Tensor | None = None,
+        kept: Tensor | None = None,
         reuse_scores: bool = False,
     ) -> Tensor:
         """−log p(y_t), Eq. 10, and what the mechanism adds, summed over the targets and divided by their number.
 
-        With `reuse_scores` the backward may write over `generate_scores`.
+        `kept` (B, T) is false on words that the decoder passes over. With `reuse_scores` the backward may write over
+        `generate_scores`.
         """
         config, is_target = self.config, labels != -100
         targets = labels.masked_fill(~is_target, config.pad_token_id)
@@ -389,7 +398,8 @@ class CopyNetForConditionalGeneration(CopyNetPreTrainedModel, CopyNetGenerationM
         else:
             losses = -log_likelihood(chosen, MODES[config.copy_mechanism](scores), generates, matches)
         if config.coverage_loss_weight and scores.attention is not None:
-            losses = losses + config.coverage_loss_weight * coverage_loss(scores.attention)
+            attention = scores.attention if kept is None else scores.attention * kept[..., None]
+            losses = losses + config.coverage_loss_weight * coverage_loss(attention)
         if config.copy_mechanism == "gated" and scores.switch is not None:
             losses = losses + config.gate_loss_weight * gate_loss(scores.switch, matches.any(-1))
         total = (losses * is_target).sum()

@@ -32,11 +32,11 @@ class CopyNetEncoderOutput(ModelOutput):
     final_state: Tensor = None  # type: ignore[assignment]
     source_ids: Tensor = None  # type: ignore[assignment]
     source_mask: Tensor = None  # type: ignore[assignment]
+    hidden_states: tuple[Tensor, ...] | None = None
     inputs: Tensor | None = None
     facts: Tensor | None = None
     is_object: Tensor | None = None
     is_question: Tensor | None = None
-    hidden_states: tuple[Tensor, ...] | None = None
 
 
 @dataclass

@@ -196,8 +196,8 @@ class CopyNetTokenizer(PreTrainedTokenizer):
     ) -> list[str]:
         """The word at each position of the source's `input_ids`, when truncated to `max_length`."""
         check_row(text, "text", is_split_into_words)
-        ((*known,),) = _fact_words([facts or []], 1)
-        return self._with_facts(self._row_words(text), max_length, known)
+        (of_facts,) = _fact_words([facts], 1)
+        return self._cut_source(self._row_words(text), max_length, len(of_facts)) + of_facts
 
     def oov_words(
         self,
@@ -210,7 +210,8 @@ class CopyNetTokenizer(PreTrainedTokenizer):
         """The words of a source, and of its facts, that own slots: word k has the id `len(tokenizer) + k`."""
         slots: dict[str, int] = {}
         words = self.source_words(text, max_length, facts=facts, is_split_into_words=is_split_into_words)
-        self._number(words, self._typed_tokens(), slots, is_source=True)
+        first = len(words) - 3 * len(facts or ())
+        self._number([*words[first:], *words[:first]], self._typed_tokens(), slots, is_source=True)
         return list(slots)[: self.max_source_oov]
 
     def _row_words(self, row: str | Sequence[str]) -> list[str]:
@@ -218,15 +219,15 @@ class CopyNetTokenizer(PreTrainedTokenizer):
             return list(row)
         return self._tokenize(row) if self.split_special_tokens else self.tokenize(row)
 
-    def _with_facts(self, words: list[str], max_length: int | None, facts: list[str]) -> list[str]:
-        """The words that `max_length` leaves of a source, then those of its facts."""
+    def _cut_source(self, words: list[str], max_length: int | None, beside: int = 0) -> list[str]:
+        """The words that `max_length` leaves of a source beside so many words of its facts."""
         _check_length("max_length", max_length)
-        room = len(words) if max_length is None else max_length - len(facts)
+        room = len(words) if max_length is None else max_length - beside
         if room < 0 or (room == 0 and words):
-            raise ValueError(f"max_length={max_length} has no room beside facts of {len(facts)} words: give more")
-        if len(words) > room:
-            words = words[-room:] if self.truncation_side == "left" else words[:room]
-        return [*words, *facts]
+            raise ValueError(f"max_length={max_length} has no room beside facts of {beside} words: give more")
+        if len(words) <= room:
+            return words
+        return words[-room:] if self.truncation_side == "left" else words[:room]
 
     # ---- words to ids
 
@@ -265,7 +266,7 @@ class CopyNetTokenizer(PreTrainedTokenizer):
             text_target: one target or as many as there are sources. They become `labels`, ending in </s>.
             facts: for each source, triples (subject, property, object), each a word as it stands, for models that
                 retrieve (CoreQA). They follow the source's words in `input_ids`, marked 1, 2, 3 in `token_type_ids`,
-                and count in `max_length`, which cuts the words before them alone.
+                and count in `max_length`, which cuts the words before them alone. Their slots come before the words'.
             max_target_length: the longest labels may be with the final </s>, whatever `truncation` says; by
                 default they follow `truncation` and `max_length` as the sources do.
             kwargs: `padding`, `truncation`, `max_length`, `is_split_into_words`, `add_special_tokens`,
@@ -344,10 +345,12 @@ class CopyNetTokenizer(PreTrainedTokenizer):
             if is_target:
                 input_ids.append(self._number(words[:words_end], typed, slots, is_source=False) + end)
                 continue
-            words = self._with_facts(words, limit, [] if known is None else known[number])
-            input_ids.append(self._number(words, typed, slots, is_source=True))
-            if known is not None:
-                kinds.append([0] * (len(words) - len(known[number])) + [1, 2, 3] * (len(known[number]) // 3))
+            of_facts = [] if known is None else known[number]
+            words = self._cut_source(words, limit, len(of_facts))
+            # The slots of facts come first: they do not depend on where the words before them are cut.
+            fact_ids = self._number(of_facts, typed, slots, is_source=True)
+            input_ids.append(self._number(words, typed, slots, is_source=True) + fact_ids)
+            kinds.append([0] * len(words) + [1, 2, 3] * (len(of_facts) // 3))
             if targets is not None:
                 words = self._row_words(target_rows[number])[:words_end]
                 labels.append(self._number(words, typed, slots, is_source=False) + end)
@@ -486,12 +489,12 @@ def _fact_words(facts: Sequence[Any], number: int) -> list[list[str]]:
     if len(facts) != number:
         raise ValueError(f"facts has {len(facts)} rows, text {number}: they must match")
     for row, triples in enumerate(facts):
-        for triple in triples:
+        for triple in triples or ():
             if isinstance(triple, str) or len(triple) != 3 or not all(isinstance(word, str) for word in triple):
                 raise ValueError(
                     f"facts[{row}] holds {triple!r}: a fact is (subject, property, object), three strings"
                 )
-    return [[word for triple in triples for word in triple] for triples in facts]
+    return [[word for triple in triples or () for word in triple] for triples in facts]
 
 
 def _check_length(name: str, length: int | None) -> None:

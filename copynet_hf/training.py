@@ -30,6 +30,7 @@ from transformers import (
 
 from .arguments import DataArguments, ModelArguments, RunArguments, TokenizerArguments, check_positive, pick
 from .building import Pairs, build_model, build_tokenizer, set_alignments, set_decoding
+from .configuration_copynet import MEMORIES, CopyNetConfig
 from .data import load_pairs
 from .metrics import make_compute_metrics
 from .modeling_copynet import CopyNetForConditionalGeneration
@@ -84,6 +85,7 @@ def train_from_arguments(said: Mapping[str, Any]) -> dict[str, float]:
     resumed = resume_point(training.resume_from_checkpoint, output_dir)
     tokenizer = build_tokenizer(pairs, words, sizes, data, resumed)
     model = build_model(tokenizer, sizes, said, resumed)
+    check_smoothing(training, model.config)
     set_decoding(model, sizes.num_beams, sizes.forbid_unk, data.max_target_length)
     if run.overwrite_output_dir and resumed is None:
         remove_checkpoints(output_dir)
@@ -227,6 +229,22 @@ def _rhythm(given: Mapping[str, Any], streams: bool, validated: bool) -> dict[st
     return defaults
 
 
+def check_smoothing(training: TrainingArguments, config: CopyNetConfig) -> None:
+    """Raises ValueError where smoothed labels would mean another loss: the Trainer then computes it from the
+    probabilities alone, and charges words that the model may not write."""
+    lost = {
+        "coverage_loss_weight": config.coverage_loss_weight > 0,
+        "gate_loss_weight": config.copy_mechanism == "gated" and config.gate_loss_weight > 0,
+        "aligned_words": config.aligned_words > 0,
+        "copies_from": config.mechanism.retrieves and len(config.copies_from) < len(MEMORIES),
+    }
+    if training.label_smoothing_factor and any(lost.values()):
+        names = " and ".join(name for name, holds in lost.items() if holds)
+        raise ValueError(
+            f"--label_smoothing_factor leaves the loss to the Trainer, which knows nothing of {names}: leave one out"
+        )
+
+
 class StopAfter(TrainerCallback):
     """Ends a training after so many minutes, evaluated and saved as at the end of an epoch."""
 
@@ -284,6 +302,7 @@ def make_trainer(
             list(validation["text"]),
             list(validation["summary"]),
             max_source_length=data.max_source_length,
+            facts=list(validation["facts"]) if "facts" in validation.column_names else None,
         )
     stops = training.load_best_model_at_end and early_stopping_patience > 0
     return Seq2SeqTrainer(

@@ -29,7 +29,7 @@ EXPERIMENTS = {
     "convex_hull": "corners of convex hulls, Pointer Networks; about 15 minutes a model, 2 models",
     "tsp": "short tours, Pointer Networks; about 20 minutes",
     "coreqa": "answers about birthdays from facts, CoreQA; 5 minutes a model, 5 models",
-    "mechanisms": "all copy mechanisms on four tasks, the same few updates each; 4 minutes a model, 24 models",
+    "mechanisms": "all copy mechanisms on four tasks, the same few updates each; 4 minutes a model, 32 models",
     "japanese": "Japanese replies, copied words marked; 5 minutes a model, 2 models; needs pip install copynet-hf[ja]",
 }
 

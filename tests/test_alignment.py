@@ -47,8 +47,8 @@ RESTRICTED = {"copy_mechanism": "gated", "aligned_words": 2, "frequent_words": 5
 
 def restricted_model():
     model = tiny_model(**RESTRICTED)
-    model.alignments[5] = torch.tensor([7, 3])
-    model.alignments[6] = torch.tensor([9, 11])
+    model.alignments.table[5] = torch.tensor([7, 3])
+    model.alignments.table[6] = torch.tensor([9, 11])
     return model
 
 
@@ -85,7 +85,7 @@ def test_alignments_are_saved_with_the_model_and_label_smoothing_stays_finite(tm
     model = restricted_model()
     model.save_pretrained(tmp_path)
     again = CopyNetForConditionalGeneration.from_pretrained(tmp_path)
-    assert torch.equal(again.alignments, model.alignments)
+    assert torch.equal(again.alignments.table, model.alignments.table)
     source = padded(SOURCES, 0)
     inputs = {"input_ids": source, "decoder_input_ids": torch.ones(4, 2, dtype=torch.long)}
     output = again(**inputs)
@@ -104,3 +104,26 @@ def test_outputs_of_a_search_keep_to_the_allowed_words():
         can |= {7} if 5 in own else set()
         can |= {9, 11} if 6 in own else set()
         assert set(row.flatten().tolist()) <= can
+
+
+def test_the_table_follows_the_vocabulary_and_is_unk_where_a_checkpoint_lacks_it(tmp_path):
+    model = restricted_model()
+    for size in (20, 8):
+        model.resize_token_embeddings(size)
+        assert model.alignments.table.shape == (size, 2)
+        source = torch.tensor([[5, 6, 7]])
+        log_probs = model(input_ids=source, decoder_input_ids=torch.tensor([[1]])).logits
+        assert log_probs.exp().sum().item() == pytest.approx(1.0, abs=1e-5)
+        model.save_pretrained(tmp_path / str(size))
+        again = CopyNetForConditionalGeneration.from_pretrained(tmp_path / str(size))
+        assert torch.equal(again.alignments.table, model.alignments.table)
+    assert model.alignments.table[6].tolist() == [3, 3]  # 9 and 11 are gone
+    tiny_model(copy_mechanism="gated").save_pretrained(tmp_path / "plain")
+    made = CopyNetForConditionalGeneration.from_pretrained(tmp_path / "plain", aligned_words=4)
+    assert (made.alignments.table == 3).all()
+
+
+def test_many_pairs_are_gone_through_in_pieces(monkeypatch):
+    whole = align_vocabulary(translated_pairs(), 40, 2, SPECIAL)
+    monkeypatch.setattr("copynet_hf.alignment.CHUNK", 7)
+    assert torch.equal(align_vocabulary(translated_pairs(), 40, 2, SPECIAL), whole)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 
 import pytest
 import torch
@@ -18,9 +19,10 @@ from copynet_hf.training import train_from_arguments
 def halves(scores: ModeScores) -> Modes:
     """p(y) = ½ softmax ψ_g(y) + ½ Σ_{j: x_j = y} a_tj."""
     assert scores.attention is not None
-    half = torch.tensor(0.5).log()
+    log_half = torch.full_like(scores.generate_log_sum, -math.log(2))
     attention = scores.attention.clamp(min=torch.finfo(scores.attention.dtype).tiny)
-    return Modes(scores.generate_log_sum - half, attention.log(), (-half).expand_as(scores.generate_log_sum))
+    empty = ~scores.source_mask.any(-1, keepdim=True)  # nothing to copy: all is generated
+    return Modes(scores.generate_log_sum - log_half.masked_fill(empty, 0.0), attention.log(), -log_half)
 
 
 @pytest.fixture
@@ -74,12 +76,14 @@ def files(tmp_path):
     "more", [{"predict_with_generate": True}, {"label_smoothing_factor": 0.1}, {"bf16": True}], ids=str
 )
 def test_the_command_trains_every_mechanism_and_scores_its_outputs(fields, more, files, tmp_path):
+    if "label_smoothing_factor" in more and (fields["copy_mechanism"] == "gated" or "use_coverage" in fields):
+        fields = {**fields, "gate_loss_weight": 0.0, "coverage_loss_weight": 0.0, "aligned_words": 0}
     said = {**files, **SIZES, **fields, **more, "output_dir": str(tmp_path / "out"), "segmenter": "whitespace"}
     figures = train_from_arguments(said | {"max_steps": 12, "learning_rate": 0.01, "disable_tqdm": True})
     assert 0 < figures["eval_loss"] < 60
     assert figures["train_loss"] < 60  # smoothing adds words that cannot be written, at −60 each
     model, tokenizer = load_model(str(tmp_path / "out"))
-    assert model.config.to_diff_dict().items() >= fields.items()
+    assert model.config.to_dict().items() >= fields.items()
     scores, outputs = evaluate_pairs(model, tokenizer, Dataset.from_list(EXTRACTS[32:]))
     assert scores["unk_rate"] == 0
     assert ("copy_mode_fraction" in scores) == (fields["copy_mechanism"] != "none")
@@ -111,3 +115,45 @@ def test_coverage_comes_second_and_begins_where_the_first_stage_ended(files, tmp
 def test_what_the_coverage_loss_counts():
     attention = torch.tensor([[[0.5, 0.5, 0.0], [0.5, 0.0, 0.5], [0.0, 0.0, 1.0]]])
     assert coverage_loss(attention).tolist() == [[0.0, 0.5, 0.5]]
+
+
+@pytest.mark.parametrize("name", ["pointer_generator", "gated"])
+def test_probabilities_sum_to_one_in_half_precision(name):
+    model = tiny_model(copy_mechanism=name)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        output = model(input_ids=padded(SOURCES, 0), labels=padded(TARGETS, -100))
+    assert output.logits.exp().sum(-1).allclose(torch.ones(4, 5), atol=1e-4)
+
+
+def test_words_that_the_decoder_passes_over_cost_no_coverage():
+    model = tiny_model(copy_mechanism="pointer_generator", use_coverage=True, coverage_loss_weight=1.0)
+    source, words, labels = torch.tensor([SOURCES[0]]), torch.tensor([[1, 5, 6]]), torch.tensor([[5, 6, 2]])
+    plain = model(input_ids=source, decoder_input_ids=words, labels=labels).loss
+    passed = model(
+        input_ids=source,
+        decoder_input_ids=torch.tensor([[0, 0, 1, 5, 6]]),
+        decoder_attention_mask=torch.tensor([[0, 0, 1, 1, 1]]),
+        labels=torch.tensor([[-100, -100, 5, 6, 2]]),
+    ).loss
+    assert passed.item() == pytest.approx(plain.item(), rel=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("fields", "name"),
+    [
+        ({"copy_mechanism": "gated", "label_smoothing_factor": 0.1}, "gate_loss_weight"),
+        (TRAINED["coverage loss"] | {"label_smoothing_factor": 0.1}, "coverage_loss_weight"),
+    ],
+)
+def test_smoothed_labels_are_refused_where_they_would_drop_a_loss(fields, name, files, tmp_path):
+    with pytest.raises(ValueError, match=f"knows nothing of {name}"):
+        train_from_arguments({**files, **SIZES, **fields, "output_dir": str(tmp_path / "out"), "max_steps": 1})
+
+
+def test_a_model_is_not_given_what_its_mechanism_has_no_use_for(files, tmp_path):
+    train_from_arguments({**files, **SIZES, "output_dir": str(tmp_path / "1"), "max_steps": 1})
+    start = {**files, "model_name_or_path": str(tmp_path / "1"), "output_dir": str(tmp_path / "2"), "max_steps": 1}
+    with pytest.raises(ValueError, match="set use_coverage=True"):
+        train_from_arguments(start | {"coverage_loss_weight": 1.0})
+    with pytest.raises(ValueError, match="are for copy_mechanism='gated'"):
+        train_from_arguments(start | {"gated_loss": "summed"})

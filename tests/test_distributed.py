@@ -79,6 +79,7 @@ def test_two_processes_learn_what_one_learns_from_twice_the_batch(train_file: Pa
         env={**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(Path(__file__).parents[1])},
         capture_output=True,
         text=True,
+        timeout=300,  # a process that waits for one that is gone waits for ever
     )
     assert done.returncode == 0, done.stderr
     for name, batch in (("one", 2 * BATCH), ("half", BATCH)):

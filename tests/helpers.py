@@ -97,7 +97,8 @@ def check_gradients(model: CopyNetForConditionalGeneration, oracle: Any, loss: C
 
 def check_cards(folder: Path, card: Any, results: dict[str, Any]) -> None:
     """Each model has a card; its scores, in metadata and table, are those of the lowest seed; its text is complete."""
-    runs = [run for run in results["runs"] if run["data"] in card.tests]
+    shown = {run["model"] for run in results["runs"] if run["data"] == card.examples}
+    runs = [run for run in results["runs"] if run["data"] in card.tests and run["model"] in shown]
     first = {(run["model"], run["data"]): run for run in sorted(runs, key=lambda run: -run["seed"])}
     for model in {run["model"] for run in runs}:
         written = ModelCard.load(card.path(folder, model))

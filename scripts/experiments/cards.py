@@ -72,8 +72,11 @@ class Card:
 
 
 def write_cards(name: str, card: Card, results: Mapping[str, Any], settings: Settings) -> None:
-    """Writes the card of every model that was run, of the lowest seed each."""
+    """Writes the card of every model that was run, of the lowest seed each; not of another search by the same model,
+    which has no example of its own."""
     for model in dict.fromkeys(run["model"] for run in results["runs"] if run["data"] in card.tests):
+        if not runs_of(results, card.examples, model):
+            continue
         runs = {data: known[0] for data in card.tests if (known := runs_of(results, data, model))}
         text = str(_card(name, card, model, runs, results))
         write(card.path(settings.cards_dir, model), text.rstrip() + "\n")

@@ -177,8 +177,7 @@ def set_alignments(model: CopyNetForConditionalGeneration, encoded: Pairs) -> No
     if model.alignments is None:
         return
     sample = encoded.take(STREAM_SAMPLE if isinstance(encoded, IterableDataset) else min(STREAM_SAMPLE, len(encoded)))
-    ends = config.eos_token_id if isinstance(config.eos_token_id, list) else [config.eos_token_id]
-    special = [config.pad_token_id, config.decoder_start_token_id, *(end for end in ends if end is not None)]
+    special = [config.pad_token_id, config.decoder_start_token_id, *config.end_token_ids]
     table = align_vocabulary(
         [(row["input_ids"], row["labels"]) for row in sample],
         config.vocab_size,

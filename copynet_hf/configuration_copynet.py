@@ -217,6 +217,12 @@ class CopyNetConfig(PreTrainedConfig):
         return COPY_MECHANISMS[self.copy_mechanism]
 
     @property
+    def end_token_ids(self) -> list[int]:
+        """The end symbols: `eos_token_id` may be one, several or none."""
+        ends = self.eos_token_id if isinstance(self.eos_token_id, list) else [self.eos_token_id]
+        return [end for end in ends if end is not None]
+
+    @property
     def memory_size(self) -> int:
         """Width of h_j: both directions of the encoder."""
         return 2 * self.encoder_hidden_size
@@ -272,7 +278,7 @@ class CopyNetConfig(PreTrainedConfig):
                 "copy_mechanism='pointer' points with its attention and generates nothing: leave use_coverage, "
                 "attention and tie_word_embeddings out."
             )
-        if self.copy_mechanism == "pointer" and self.eos_token_id in (None, []):
+        if self.copy_mechanism == "pointer" and not self.end_token_ids:
             raise ValueError("eos_token_id=None: copy_mechanism='pointer' points at the end symbol, give it one.")
         if self.num_features and self.copy_mechanism != "pointer":
             raise ValueError(f"num_features={self.num_features!r} is for copy_mechanism='pointer': set that too.")
@@ -303,11 +309,10 @@ class CopyNetConfig(PreTrainedConfig):
         return [part for part in READOUT_PARTS if part in parts]
 
     def _check_special_ids(self) -> None:
-        eos: list[int | None] = [*self.eos_token_id] if isinstance(self.eos_token_id, list) else [self.eos_token_id]
         ids: dict[str, list[int | None]] = {
             "pad_token_id": [self.pad_token_id],
             "bos_token_id": [self.bos_token_id],
-            "eos_token_id": eos,
+            "eos_token_id": [*self.end_token_ids],
             "unk_token_id": [self.unk_token_id],
             "decoder_start_token_id": [self.decoder_start_token_id],
         }

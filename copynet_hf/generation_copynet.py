@@ -240,8 +240,8 @@ class CopyNetGenerationMixin(_Base):
         self, generation_config: GenerationConfig, model_kwargs: dict[str, Any]
     ) -> ExtendedVocabularyLogitsProcessor:
         config, encoder_outputs = self.config, model_kwargs["encoder_outputs"]
-        eos = config.eos_token_id if isinstance(config.eos_token_id, list) else [config.eos_token_id]
-        forbidden = [word for word in (config.pad_token_id, config.decoder_start_token_id) if word not in eos]
+        symbols = (config.pad_token_id, config.decoder_start_token_id)
+        forbidden = [word for word in symbols if word not in config.end_token_ids]
         if getattr(generation_config, "forbid_unk", False):
             forbidden.append(config.unk_token_id)
         return ExtendedVocabularyLogitsProcessor(

@@ -228,7 +228,7 @@ def evaluate_pairs(
     scores: dict[str, Any] = {"oov_recall": None} | score_outputs(
         [output.texts for output in outputs],
         references,
-        [with_objects(*row) if row[1] else row[0] for row in zip(sources, known, strict=True)],
+        [with_objects(*row) for row in zip(sources, known, strict=True)],
         words=tokenizer.tokenize,
         vocabulary=tokenizer.get_vocab(),
     )

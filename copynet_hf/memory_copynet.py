@@ -82,14 +82,13 @@ class Memory(NamedTuple):
     def select(self, rows: Tensor) -> Memory:
         """The memory of the given rows, each of them with a source of its own."""
         sources = rows // (self.ids.shape[0] // self.hidden_states.shape[0])
-        narrow = {"final_state", "mask", "ids", "leaders"}
-        fields = {name: field for name, field in self._asdict().items() if isinstance(field, Tensor)}
-        chosen: dict[str, Any] = {name: field[rows if name in narrow else sources] for name, field in fields.items()}
-        if self.facts is not None:
-            of_facts = {name: field[sources] for name, field in self.facts._asdict().items()}
-            narrow_facts = {name: getattr(self.facts, name)[rows] for name in ("is_object", "is_question")}
-            chosen["facts"] = Facts(**of_facts | narrow_facts)
-        return self._replace(**chosen)
+        narrow = {"final_state", "mask", "ids", "leaders", "is_object", "is_question"}
+
+        def chosen(part: Memory | Facts) -> dict[str, Any]:
+            fields = {name: field for name, field in part._asdict().items() if isinstance(field, Tensor)}
+            return {name: field[rows if name in narrow else sources] for name, field in fields.items()}
+
+        return self._replace(**chosen(self), facts=None if self.facts is None else Facts(**chosen(self.facts)))
 
 
 class DecoderState(NamedTuple):

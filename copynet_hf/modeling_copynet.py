@@ -326,12 +326,8 @@ class CopyNetForConditionalGeneration(CopyNetPreTrainedModel, CopyNetGenerationM
             return self.lm_head(readout if self.lm_head_proj is None else self.lm_head_proj(readout))
         assert output.switch is not None
         scores = output.switch.new_full((*readout.shape[:2], self.config.vocab_size), lowest(output.switch.dtype))
-        return scores.index_copy(-1, self._ends(scores)[:1], output.switch[..., None])
-
-    def _ends(self, like: Tensor) -> Tensor:
-        """The end symbols."""
-        ends = self.config.eos_token_id if isinstance(self.config.eos_token_id, list) else [self.config.eos_token_id]
-        return torch.tensor([end for end in ends if end is not None], dtype=torch.long, device=like.device)
+        end = torch.tensor(self.config.end_token_ids[:1], device=scores.device)
+        return scores.index_copy(-1, end, output.switch[..., None])
 
     def allowed_words(self, output: CopyNetModelOutput | CopyNetEncoderOutput) -> Tensor | None:
         """(B, V) bool: the words that may be generated from a source. None: all.
@@ -340,15 +336,15 @@ class CopyNetForConditionalGeneration(CopyNetPreTrainedModel, CopyNetGenerationM
         end.
         """
         config, ids = self.config, output.source_ids
-        if config.mechanism.generates and self.alignments is None:
-            return None
-        if self.alignments is None:
-            allowed = torch.zeros(len(ids), config.vocab_size, dtype=torch.bool, device=ids.device)
-            allowed[:, self._ends(ids)[:1]] = True
+        if self.alignments is not None:
+            allowed = self.alignments(ids, output.source_mask, config.unk_token_id)
+            allowed[:, : config.frequent_words] = True
+            allowed[:, config.end_token_ids] = True
             return allowed
-        allowed = self.alignments(ids, output.source_mask, config.unk_token_id)
-        allowed[:, : config.frequent_words] = True
-        allowed[:, self._ends(ids)] = True
+        if config.mechanism.generates:
+            return None
+        allowed = torch.zeros(len(ids), config.vocab_size, dtype=torch.bool, device=ids.device)
+        allowed[:, config.end_token_ids[:1]] = True
         return allowed
 
     @property
@@ -386,7 +382,7 @@ class CopyNetForConditionalGeneration(CopyNetPreTrainedModel, CopyNetGenerationM
         targets = labels.masked_fill(~is_target, config.pad_token_id)
         targets, generates, matches = self._targets(targets, output, allowed)
         if not config.mechanism.generates:
-            _check_pointed_at((is_target & ~generates & ~matches.any(-1)), labels)
+            _check_pointed_at(is_target & ~generates & ~matches.any(-1), labels)
         words = torch.where(generates, targets, 0)
         if config.use_fused and not torch.compiler.is_compiling():
             chosen, log_sum = FusedVocabularyTerms.apply(generate_scores, words, reuse_scores)

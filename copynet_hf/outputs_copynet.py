@@ -26,7 +26,7 @@ class CopyNetEncoderOutput(ModelOutput):
     hidden_states: embeddings (B, S, E), then each layer's states (B, S, D); on request.
     """
 
-    # The base class wants a default for every field; the encoder fills all but the last.
+    # The base class wants a default for every field; the encoder always fills the first four.
 
     last_hidden_state: Tensor = None  # type: ignore[assignment]
     final_state: Tensor = None  # type: ignore[assignment]

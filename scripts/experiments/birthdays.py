@@ -99,16 +99,12 @@ _SYLLABLES = [consonant + vowel for consonant in "bdfgklmnprstvz" for vowel in "
 def birthday_rows(seed: int = 0) -> dict[str, list[dict[str, Any]]]:
     """The splits of `PERSONS`; no name stands in two of them."""
     chance, names = random.Random(seed), _names(random.Random(seed + 1))
-    return {
-        split: [
-            _row(person, chance)
-            for person in [
-                _person(next(names), UNSEEN if split.endswith("dates") else SEEN, chance) for _ in range(count)
-            ]
-            for _ in range(QUESTIONS_OF_EACH)
-        ]
-        for split, count in PERSONS.items()
-    }
+    rows: dict[str, list[dict[str, Any]]] = {}
+    for split, count in PERSONS.items():
+        values = UNSEEN if split.endswith("dates") else SEEN
+        persons = [_person(next(names), values, chance) for _ in range(count)]
+        rows[split] = [_row(person, chance) for person in persons for _ in range(QUESTIONS_OF_EACH)]
+    return rows
 
 
 def _names(chance: random.Random) -> Iterator[str]:

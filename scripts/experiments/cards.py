@@ -89,7 +89,7 @@ def _card(
     seed = ["--seed", str(run["seed"])] if run["seed"] else []
     outputs = {each["seed"]: each["outputs"] for each in runs_of(results, card.examples, model)}
     example = outputs[run["seed"]][0]
-    given = {name: json.dumps(example.get(key), ensure_ascii=False) for name, key in _GIVEN.items()}
+    source, known_facts = (json.dumps(example.get(key), ensure_ascii=False) for key in ("text", "facts"))
     data = ModelCardData(
         model_name=card.path(Path(), model).stem,
         library_name="transformers",
@@ -110,7 +110,7 @@ def _card(
         data=card.data,
         limits=card.limits,
         name=name,
-        use=card.use.format(folder=run["folder"], **given).rstrip(),
+        use=card.use.format(folder=run["folder"], source=source, facts=known_facts).rstrip(),
         output=[said] if isinstance(said := example["prediction"], str) else said,
         reproduce=shlex.join(["python", "scripts/reproduce.py", name, "--models", model, *seed]),
         parameters=f"{run['parameters']:,}",
@@ -125,9 +125,6 @@ def _card(
         scores=_scores(card, runs),
         signature=_signature(facts(results)["signature"]),
     )
-
-
-_GIVEN = {"source": "text", "facts": "facts"}
 
 
 def _eval_results(card: Card, runs: Mapping[str, dict[str, Any]]) -> list[EvalResult]:

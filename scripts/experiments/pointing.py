@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
 from datasets import Dataset
-from transformers import Seq2SeqTrainer, Seq2SeqTrainingArguments, set_seed
+from transformers import Seq2SeqTrainer, set_seed
 
 from copynet_hf import CopyNetConfig, CopyNetForConditionalGeneration
-from copynet_hf.building import load_copynet
+from copynet_hf.building import config_fields, load_copynet
 from copynet_hf.run_folder import resume_point
-from copynet_hf.training import StopAfter
+from copynet_hf.training import StopAfter, training_arguments
 
 from .points import FIRST_POINT, Collator, answers, hull_rows, tour_rows
 from .runs import Row, Settings, kept, trained
@@ -67,26 +66,18 @@ def train_pointer(said: Mapping[str, Any]) -> dict[str, float]:
     torch.set_num_threads(said["threads"])
     set_seed(said["seed"])
     rows = TASKS[said["task"]](said["examples"], tuple(said["sizes"]), said["seed"])
-    fields = {entry.name for entry in dataclasses.fields(CopyNetConfig)}
-    sizes = {name: value for name, value in said.items() if name in fields}
     config = CopyNetConfig(
-        vocab_size=FIRST_POINT, copy_mechanism="pointer", num_features=2, max_source_oov=said["slots"], **sizes
-    )
-    known = {entry.name for entry in dataclasses.fields(Seq2SeqTrainingArguments) if entry.init}
-    arguments = Seq2SeqTrainingArguments(
-        **{name: value for name, value in said.items() if name in known},
-        train_sampling_strategy="group_by_length",
-        remove_unused_columns=False,
-        logging_steps=100,
-        save_strategy="epoch",
-        use_cpu=not torch.accelerator.is_available(),
-        dataloader_pin_memory=torch.accelerator.is_available(),
-        report_to="none",
+        vocab_size=FIRST_POINT,
+        copy_mechanism="pointer",
+        num_features=2,
+        max_source_oov=said["slots"],
+        **config_fields(said),
     )
     data = Dataset.from_list([{**row, "length": len(row["points"])} for row in rows])
+    more = {"remove_unused_columns": False, "logging_steps": 100}
     trainer = Seq2SeqTrainer(
         model=CopyNetForConditionalGeneration(config),
-        args=arguments,
+        args=training_arguments({**said, **more}, data, validated=False),
         train_dataset=data,
         data_collator=Collator(),
         callbacks=[StopAfter(said["max_minutes"])] if said.get("max_minutes") else None,
@@ -104,7 +95,7 @@ def answered(folder: Path, name: str, rows: Sequence[Row], settings: Settings, *
     def search() -> list[list[int]]:
         torch.set_num_threads(settings.threads)
         model = load_copynet(str(folder)).eval()
-        return list(answers(model.generate, rows, 256, **options))
+        return answers(model.generate, rows, 256, **options)
 
     return kept(folder, name, [list(rows), options], search)
 

@@ -6,7 +6,7 @@ A row is `points`, n pairs of numbers between 0 and 1, and `answer`, indices fro
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from itertools import combinations, pairwise
 from typing import Any, TypeAlias
 
@@ -165,9 +165,7 @@ def collated(points: Sequence[Points]) -> dict[str, Tensor]:
     }
 
 
-def answers(
-    generate: Callable[..., Tensor], rows: Sequence[Row], batch_size: int, **options: Any
-) -> Iterator[list[int]]:
+def answers(generate: Callable[..., Tensor], rows: Sequence[Row], batch_size: int, **options: Any) -> list[list[int]]:
     """What a model answers to each row's points, in order; those of one length are searched together."""
     said: dict[int, list[int]] = {}
     order = sorted(range(len(rows)), key=lambda row: len(rows[row]["points"]))
@@ -176,4 +174,4 @@ def answers(
         sources = collated([rows[row]["points"] for row in places])
         for row, ids in zip(places, generate(**sources, **options).tolist(), strict=True):
             said[row] = [index - FIRST_POINT for index in ids if index >= FIRST_POINT]
-    yield from (said[row] for row in range(len(rows)))
+    return [said[row] for row in range(len(rows))]

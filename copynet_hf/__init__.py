@@ -9,9 +9,11 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from transformers import AutoConfig, AutoModel, AutoModelForSeq2SeqLM, AutoTokenizer
+from transformers.pipelines import PIPELINE_REGISTRY
 
 from .configuration_copynet import CopyNetConfig
 from .modeling_copynet import CopyNetForConditionalGeneration, CopyNetModel
+from .pipeline_copynet import TASK, CopyText2TextPipeline
 from .tokenization_copynet import CopyNetTokenizer
 
 if TYPE_CHECKING:
@@ -41,6 +43,7 @@ __all__ = [
     "CopyNetForConditionalGeneration",
     "CopyNetModel",
     "CopyNetTokenizer",
+    "CopyText2TextPipeline",
     "align_vocabulary",
     "check_tokenizer",
     "highlight_copies",
@@ -52,11 +55,13 @@ __all__ = [
 
 
 def _register() -> None:
-    """Makes the Auto classes know CopyNet, and `save_pretrained` put the code beside the weights."""
+    """Makes the Auto classes and `pipeline()` know CopyNet, and `save_pretrained` put the code beside the weights."""
     AutoConfig.register("copynet", CopyNetConfig, exist_ok=True)
     AutoModel.register(CopyNetConfig, CopyNetModel, exist_ok=True)
     AutoModelForSeq2SeqLM.register(CopyNetConfig, CopyNetForConditionalGeneration, exist_ok=True)
     AutoTokenizer.register(CopyNetConfig, slow_tokenizer_class=CopyNetTokenizer, exist_ok=True)
+    if TASK not in PIPELINE_REGISTRY.supported_tasks:
+        PIPELINE_REGISTRY.register_pipeline(TASK, CopyText2TextPipeline, pt_model=AutoModelForSeq2SeqLM, type="text")
     CopyNetConfig.register_for_auto_class()
     CopyNetModel.register_for_auto_class("AutoModel")
     CopyNetForConditionalGeneration.register_for_auto_class("AutoModelForSeq2SeqLM")

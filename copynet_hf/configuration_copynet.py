@@ -150,6 +150,10 @@ class CopyNetConfig(PreTrainedConfig):
     @classmethod
     def from_dict(cls, config_dict: dict[str, Any], **kwargs: Any) -> Any:
         """As in the library, but fields among `kwargs` are checked with the others."""
+        if not cls.__module__.startswith("transformers_modules."):
+            # The library runs a pipeline that a config names from the saved code alone, which has to be trusted; the
+            # package's own is registered.
+            config_dict = {name: value for name, value in config_dict.items() if name != "custom_pipelines"}
         fields = {name: kwargs.pop(name) for name in list(kwargs) if name in cls.__annotations__}
         return super().from_dict({**config_dict, **fields}, **kwargs)
 

@@ -30,14 +30,17 @@ class CopyNetPreTrainedModel(PreTrainedModel):
 
     def save_pretrained(self, *args: Any, **kwargs: Any) -> None:
         """As in the library, which names the saved class alone in the config: both are named, for `AutoModel` and
-        `AutoModelForSeq2SeqLM` load the same weights."""
+        `AutoModelForSeq2SeqLM` load the same weights, and the pipeline."""
         if self.is_remote_code():
+            from .pipeline_copynet import CUSTOM_PIPELINES  # here, so that its file is saved with the model's
+
             module = type(self).__module__.rpartition(".")[2]
             self.config.auto_map = {
                 **(getattr(self.config, "auto_map", None) or {}),
                 "AutoModel": f"{module}.CopyNetModel",
                 "AutoModelForSeq2SeqLM": f"{module}.CopyNetForConditionalGeneration",
             }
+            self.config.custom_pipelines = CUSTOM_PIPELINES
         super().save_pretrained(*args, **kwargs)
 
     @torch.no_grad()

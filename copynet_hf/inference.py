@@ -20,9 +20,9 @@ from transformers import (
 )
 
 from .building import check_tokenizer, load_copynet
-from .metrics import UNK, hidden_ids, score_outputs, with_objects
+from .metrics import score_outputs, with_objects
 from .modeling_copynet import CopyNetForConditionalGeneration
-from .tokenization_copynet import CopyNetTokenizer
+from .words_copynet import encode_sources, hidden_ids, joined, output_words, source_words, text_pieces
 
 
 @dataclass
@@ -103,7 +103,7 @@ def _generate_batch(
     max_source_length: int | None,
     options: Mapping[str, Any],
 ) -> Iterator[Output]:
-    inputs = _encode(tokenizer, texts, facts, max_source_length).to(model.device)
+    inputs = encode_sources(tokenizer, texts, facts, max_source_length).to(model.device)
     sequences = _search(model, inputs, options)  # (rows x returned, 1 + T)
     returned = sequences.shape[0] // len(texts)
     copied = copied_flags(model, sequences[::returned], **inputs)
@@ -114,7 +114,7 @@ def _generate_batch(
         words = [output_words(tokenizer, ids, text, max_source_length, known) for ids in own]
         shown = [flag for flag, index in zip(copied[row], own[0], strict=True) if index not in hidden]
         yield Output(
-            texts=[_joined(tokenizer, each).strip() for each in words],
+            texts=[joined(tokenizer, each).strip() for each in words],
             pieces=text_pieces(tokenizer, words[0]),
             copied=shown,
         )
@@ -141,68 +141,14 @@ def copy_map(
     model: CopyNetForConditionalGeneration, tokenizer: PreTrainedTokenizerBase, text: str, **generation: Any
 ) -> tuple[Tensor, list[str], list[str]]:
     """What `plot_copy_heatmap` wants: where one text's output was copied from, (T, S), and the words of both."""
-    inputs = _encode(tokenizer, [text], None, None).to(model.device)
+    inputs = encode_sources(tokenizer, [text]).to(model.device)
     sequences = _search(model, inputs, generation)
     trace: Any = model.trace_copies(sequences[:1], **inputs)
     ids, hidden = sequences[0, 1:].tolist(), hidden_ids(tokenizer)
     shown = torch.tensor([index not in hidden for index in ids], dtype=torch.bool, device=sequences.device)
-    both = (output_words(tokenizer, row, text) for row in (inputs["input_ids"][0].tolist(), ids))
-    source, target = ([piece.strip() for piece in text_pieces(tokenizer, words)] for words in both)
+    source = source_words(tokenizer, inputs["input_ids"][0].tolist(), text)
+    target = [piece.strip() for piece in text_pieces(tokenizer, output_words(tokenizer, ids, text))]
     return trace.copy_probs[0][shown].cpu(), source, target
-
-
-def _encode(
-    tokenizer: PreTrainedTokenizerBase, texts: list[str], facts: list[Any] | None, max_source_length: int | None
-) -> BatchEncoding:
-    # Token types mark facts; other tokenizers would add some that mean nothing here.
-    options: dict[str, Any] = {"return_token_type_ids": False} if facts is None else {"facts": facts}
-    return tokenizer(
-        texts,
-        **options,
-        padding=True,
-        truncation=True,
-        max_length=max_source_length,
-        return_tensors="pt",
-    )
-
-
-# ---- ids to words
-
-
-def output_words(
-    tokenizer: PreTrainedTokenizerBase,
-    ids: Sequence[int],
-    source: str,
-    max_source_length: int | None = None,
-    facts: Any = None,
-) -> list[str]:
-    """The words of an output without special symbols, except `<unk>`; unseen ones from the source."""
-    first, hidden = len(tokenizer), hidden_ids(tokenizer)
-    owners: list[str] = []
-    if isinstance(tokenizer, CopyNetTokenizer) and any(index >= first for index in ids):
-        owners = tokenizer.oov_words(source, max_source_length or tokenizer.model_max_length, facts=facts)
-    words = []
-    for index in ids:
-        if 0 <= index - first < len(owners):
-            words.append(owners[index - first])
-        elif index not in hidden:
-            unknown = index == tokenizer.unk_token_id or index >= first
-            words.append(UNK if unknown else str(tokenizer.convert_ids_to_tokens(index)))
-    return words
-
-
-def text_pieces(tokenizer: PreTrainedTokenizerBase, words: Sequence[str]) -> list[str]:
-    """Each word as it stands in the text, with the space before it: joined they are the text."""
-    pieces, before = [], ""
-    for end in range(1, len(words) + 1):
-        text = _joined(tokenizer, words[:end])
-        pieces.append(text[len(before) :])
-        before = text
-    return pieces
-
-
-def _joined(tokenizer: PreTrainedTokenizerBase, words: Sequence[str]) -> str:
-    return tokenizer.convert_tokens_to_string(list(words)) if words else ""
 
 
 # ---- scores

@@ -26,7 +26,7 @@ def test_every_python_block_runs_and_prints_what_the_readme_says(tmp_path, monke
             expected, actual = text.splitlines(), printed.splitlines()[-len(text.splitlines()) :]
             assert [shown(line) for line in actual] == [shown(line) for line in expected]
             compared += 1
-    assert compared == 4
+    assert compared == 5
 
 
 def shown(line: str) -> str:

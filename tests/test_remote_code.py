@@ -36,12 +36,13 @@ if not remote:
     import copynet_hf
 options = {"trust_remote_code": True} if remote else {}
 
-from transformers import AutoConfig, AutoModel, AutoModelForSeq2SeqLM, AutoTokenizer
+from transformers import AutoConfig, AutoModel, AutoModelForSeq2SeqLM, AutoTokenizer, pipeline
 
 tokenizer = AutoTokenizer.from_pretrained(folder, **options)
 model = AutoModelForSeq2SeqLM.from_pretrained(folder, **options)
 base = AutoModel.from_pretrained(folder, **options)
 config = AutoConfig.from_pretrained(folder, **options)
+pipe = pipeline("copy-text2text", model=folder, **options)
 
 texts = json.loads(sys.stdin.read())
 inputs = tokenizer(texts, padding=True, return_tensors="pt")
@@ -52,8 +53,9 @@ result = {
     "texts": tokenizer.batch_decode(output, source=texts),
     "state_sum": states.sum().item(),
     "copied": model.trace_copies(output, **inputs).copied.sum().item(),
+    "pipeline": [row["generated_text"] for (row,) in pipe(texts, num_beams=2, max_new_tokens=6)],
     "config": config.to_diff_dict() == model.config.to_diff_dict(),
-    "modules": sorted({type(thing).__module__.split(".")[0] for thing in (tokenizer, model, base, config)}),
+    "modules": sorted({type(thing).__module__.split(".")[0] for thing in (tokenizer, model, base, config, pipe)}),
     "package": "copynet_hf" in sys.modules,
 }
 if again:
@@ -97,6 +99,7 @@ def saved(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Any
         "texts": tokenizer.batch_decode(output, source=TEXTS),
         "state_sum": pytest.approx(states.sum().item(), abs=1e-4),
         "copied": pytest.approx(model.trace_copies(output, **inputs).copied.sum().item(), abs=1e-4),
+        "pipeline": [text.removeprefix("<s> ") for text in tokenizer.batch_decode(output, source=TEXTS)],
         "config": True,
     }
     folder = tmp_path_factory.mktemp("saved")

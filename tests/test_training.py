@@ -17,8 +17,9 @@ from copynet_hf import CopyNetForConditionalGeneration, CopyNetTokenizer
 from copynet_hf.arguments import DataArguments, TokenizerArguments
 from copynet_hf.building import build_config, check_tokenizer, guess_segmenter, train_tokenizer
 from copynet_hf.data import quickstart_pairs
-from copynet_hf.inference import copy_map, evaluate_pairs, generate_outputs, load_model, output_words, text_pieces
+from copynet_hf.inference import copy_map, evaluate_pairs, generate_outputs, load_model
 from copynet_hf.training import encode_pairs, make_trainer, train_from_arguments, training_arguments
+from copynet_hf.words_copynet import output_words, text_pieces
 
 SIZES = {"hidden_size": 24, "encoder_hidden_size": 12, "embedding_size": 16, "attention_size": 16}
 

@@ -1,0 +1,166 @@
+"""`pipeline("copy-text2text")` says what model and tokenizer say, of one text and of many."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from helpers import tiny_model
+from tokenizers import Tokenizer, models, pre_tokenizers, processors
+from transformers import PreTrainedTokenizerFast, pipeline
+
+from copynet_hf import CopyNetForConditionalGeneration, CopyNetTokenizer, CopyText2TextPipeline
+
+TEXTS = ["a X b Y X", "Z c", "", "a b c d e f g h i", "Q"]
+FACTS = [("X", "b", "1931"), ("X", "c", "Y")]
+SPECIAL = ["<pad>", "<s>", "</s>", "<unk>"]
+
+
+def word_tokenizer(**options: Any) -> CopyNetTokenizer:
+    vocab = {word: index for index, word in enumerate([*SPECIAL, *"abcdefghi"])}
+    return CopyNetTokenizer(vocab, segmenter="whitespace", max_source_oov=4, **options)
+
+
+def make(model: CopyNetForConditionalGeneration | None = None, tokenizer: Any = None, **options: Any) -> Any:
+    return pipeline(
+        "copy-text2text", model=model or tiny_model(seed=1), tokenizer=tokenizer or word_tokenizer(), **options
+    )
+
+
+def expected(model: CopyNetForConditionalGeneration, tokenizer: CopyNetTokenizer, text: str, **options: Any) -> Any:
+    """Of one text, put together from what the pipeline does not use: ids compared one by one."""
+    inputs = tokenizer([text], return_tensors="pt")
+    sequences = model.generate(**inputs, **options)
+    ids = inputs["input_ids"][0].tolist()
+    rows = []
+    for row in range(len(sequences)):
+        output = model(**inputs, decoder_input_ids=sequences[row : row + 1, :-1])
+        steps = []
+        for step, word in enumerate(sequences[row, 1:].tolist()):
+            if word in (0, 1, 2):
+                continue
+            by_place = {
+                j: output.copy_probs[0, step, j].item() for j, source_word in enumerate(ids) if source_word == word
+            }
+            share = sum(by_place.values()) / output.logits[0, step, word].exp().item()
+            steps.append((share, max(by_place, key=lambda j: by_place[j]) if by_place else None))
+        text_out = tokenizer.decode(sequences[row], source=text, skip_special_tokens=False)
+        shown = " ".join(word for word in text_out.split() if word not in ("<pad>", "<s>", "</s>"))
+        rows.append((shown, steps))
+    return rows
+
+
+@pytest.mark.parametrize("options", [{}, {"num_beams": 3, "num_return_sequences": 2}], ids=["greedy", "beams"])
+def test_words_shares_and_places_are_those_of_the_model(options: dict[str, Any]) -> None:
+    model, tokenizer = tiny_model(seed=1), word_tokenizer()
+    pipe = make(model, tokenizer)
+    assert isinstance(pipe, CopyText2TextPipeline)
+    copied_unseen = 0
+    for text in filter(None, TEXTS):
+        found = pipe(text, max_new_tokens=6, **options)
+        known = expected(model, tokenizer, text, max_new_tokens=6, **options)
+        assert len(found) == len(known) == options.get("num_return_sequences", 1)
+        for output, (shown, steps) in zip(found, known, strict=True):
+            assert output["generated_text"] == "".join(output["words"]) == shown
+            assert output["source_words"] == text.split()
+            assert output["source_positions"] == [place for _, place in steps]
+            assert output["copy_shares"] == pytest.approx([share for share, _ in steps], abs=1e-5)
+            assert output["copied"] == [share > 0.5 for share in output["copy_shares"]]
+            for word, place in zip(output["words"], output["source_positions"], strict=True):
+                assert place is None or word.strip() == output["source_words"][place]
+                copied_unseen += place is not None and word.strip().isupper()
+    assert copied_unseen  # or the test would show little
+
+
+@pytest.mark.parametrize("side", ["right", "left"])
+def test_many_texts_in_batches_give_what_each_gives_alone(side: str) -> None:
+    tokenizer = word_tokenizer(padding_side=side)
+    texts = TEXTS if side == "right" else [text for text in TEXTS if text]
+    pipe = make(tokenizer=tokenizer, num_beams=2, max_new_tokens=5, return_copy_probs=True)
+    alone = [pipe(text) for text in texts]
+    for batched in (pipe(texts, batch_size=3), list(pipe((text for text in texts), batch_size=2))):
+        assert len(batched) == len(alone)
+        for (one,), (other,) in zip(alone, batched, strict=True):
+            for name in ("generated_text", "words", "copied", "source_positions", "source_words"):
+                assert one[name] == other[name], name
+            assert other["copy_shares"] == pytest.approx(one["copy_shares"], abs=1e-5)
+            assert len(one["copy_probs"]) == len(one["words"])
+            for row, others in zip(one["copy_probs"], other["copy_probs"], strict=True):
+                assert len(row) == len(one["source_words"])
+                assert others == pytest.approx(row, abs=1e-5)
+
+
+def test_options_of_the_pipeline_hold_until_a_call_says_otherwise() -> None:
+    pipe = make(max_new_tokens=2)
+    assert len(pipe("a X b Y X")[0]["words"]) <= 2
+    assert "copy_probs" not in pipe("a X b Y X")[0]
+    longer = pipe("a X b Y X", max_new_tokens=6, min_new_tokens=6, return_copy_probs=True)[0]
+    assert len(longer["words"]) == len(longer["copy_probs"]) == 6
+    assert pipe("a X b Y X", max_source_length=2)[0]["source_words"] == ["a", "X"]
+
+
+def test_no_unknown_word_is_written_where_that_is_forbidden() -> None:
+    pipe = make(tiny_model(seed=3), do_sample=True, num_return_sequences=20, max_new_tokens=6)
+    torch.manual_seed(0)
+    assert any("<unk>" in row["generated_text"] for row in pipe("Z c"))
+    assert not any("<unk>" in row["generated_text"] for row in pipe("Z c", forbid_unk=True))
+
+
+def test_facts_come_beside_the_text() -> None:
+    pipe = make(tiny_model(seed=8, copy_mechanism="retrieval"), max_new_tokens=6, batch_size=2)
+    (output,), (without,) = pipe([{"text": "a X", "facts": FACTS}, "a X"])
+    assert output["source_words"] == ["a", "X", "X", "b", "1931", "X", "c", "Y"]
+    assert without["source_words"] == ["a", "X"]
+    places = {place for place in output["source_positions"] if place is not None}
+    assert places
+    assert places <= {4, 7}  # the objects
+
+
+def test_a_model_that_copies_nothing_marks_nothing() -> None:
+    pipe = make(tiny_model(copy_mechanism="none"), max_new_tokens=4, return_copy_probs=True)
+    output = pipe(["a X b", "c"], batch_size=2)[0][0]
+    assert output["words"]
+    assert not any(output["copied"])
+    assert set(output["source_positions"]) <= {None}
+    assert output["copy_probs"] == [[0.0] * 3] * len(output["words"])
+
+
+def test_special_symbols_of_a_subword_tokenizer_have_a_position_and_no_word() -> None:
+    words = Tokenizer(models.WordLevel({word: i for i, word in enumerate([*SPECIAL, *"abcdefghi"])}, "<unk>"))
+    words.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    words.post_processor = processors.TemplateProcessing("<s> $A </s>", special_tokens=[("<s>", 1), ("</s>", 2)])
+    names = {"pad_token": "<pad>", "bos_token": "<s>", "eos_token": "</s>", "unk_token": "<unk>"}
+    tokenizer = PreTrainedTokenizerFast(tokenizer_object=words, **names)
+    pipe = make(tiny_model(seed=1, max_source_oov=0), tokenizer, max_new_tokens=6, min_new_tokens=5)
+    output = pipe("d e f g")[0]
+    assert output["source_words"] == ["", "d", "e", "f", "g", ""]
+    copied = [place for place in output["source_positions"] if place is not None]
+    assert copied
+    for word, place in zip(output["words"], output["source_positions"], strict=True):
+        assert place is None or output["source_words"][place] == word.strip()
+
+
+def words_and_places(pipe: Any) -> list[Any]:
+    return [(row[0]["words"], row[0]["source_positions"]) for row in pipe(TEXTS, max_new_tokens=5)]
+
+
+def test_a_saved_folder_is_enough_and_trust_is_not_needed_where_the_package_is(tmp_path: Path) -> None:
+    model, tokenizer = tiny_model(seed=1), word_tokenizer()
+    model.save_pretrained(tmp_path / "model")
+    tokenizer.save_pretrained(tmp_path / "model")
+    pipe = pipeline("copy-text2text", model=str(tmp_path / "model"))
+    assert words_and_places(pipe) == words_and_places(make(model, tokenizer))
+    pipe.save_pretrained(tmp_path / "again")
+    assert {path.name for path in (tmp_path / "again").iterdir()} == {
+        path.name for path in (tmp_path / "model").iterdir()
+    }
+    again = pipeline("copy-text2text", model=str(tmp_path / "again"))
+    assert words_and_places(again) == words_and_places(pipe)
+
+
+@pytest.mark.parametrize("wrong", [{"facts": []}, 7, {"text": ["a"]}])
+def test_what_is_no_text_is_named(wrong: Any) -> None:
+    with pytest.raises(ValueError, match="give a text"):
+        make()(wrong)

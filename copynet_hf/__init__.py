@@ -19,6 +19,7 @@ from .tokenization_copynet import CopyNetTokenizer
 if TYPE_CHECKING:
     from .alignment import align_vocabulary
     from .building import check_tokenizer
+    from .cards import write_model_card
     from .data.lcsts import load_lcsts
     from .data.pairs import load_pairs
     from .metrics import CopyMetrics, make_compute_metrics
@@ -29,6 +30,7 @@ __version__ = "0.1.0"
 _LAZY = {
     "align_vocabulary": ".alignment",
     "check_tokenizer": ".building",
+    "write_model_card": ".cards",
     "load_lcsts": ".data.lcsts",
     "load_pairs": ".data.pairs",
     "CopyMetrics": ".metrics",
@@ -51,6 +53,7 @@ __all__ = [
     "load_pairs",
     "make_compute_metrics",
     "plot_copy_heatmap",
+    "write_model_card",
 ]
 
 

@@ -120,6 +120,14 @@ class RunArguments:
 
 
 @dataclass
+class CardArguments:
+    """What the model's card says that the data do not."""
+
+    language: str | None = _argument("language of the texts, such as zh, for the model's card")
+    license: str | None = _argument("licence of the weights, by its identifier on the Hub, for the model's card")
+
+
+@dataclass
 class DecodingArguments:
     """How outputs are searched; what is left out is as the model was saved."""
 

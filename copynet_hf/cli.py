@@ -56,11 +56,19 @@ def train(argv: Sequence[str]) -> None:
     """`copynet-hf train`."""
     from transformers import Seq2SeqTrainingArguments
 
-    from .arguments import DataArguments, ModelArguments, RunArguments, TokenizerArguments, read_arguments
+    from . import arguments
+    from .arguments import read_arguments
     from .building import DEFAULT_SIZES
     from .training import TRAINING_DEFAULTS, train_from_arguments
 
-    kinds = [DataArguments, TokenizerArguments, ModelArguments, RunArguments, Seq2SeqTrainingArguments]
+    kinds = [
+        arguments.DataArguments,
+        arguments.TokenizerArguments,
+        arguments.ModelArguments,
+        arguments.RunArguments,
+        arguments.CardArguments,
+        Seq2SeqTrainingArguments,
+    ]
     said = read_arguments(kinds, argv, "copynet-hf train", TRAINING_DEFAULTS | DEFAULT_SIZES)
     figures = train_from_arguments(said)
     for name, value in figures.items():

@@ -6,6 +6,8 @@ E embedding_size, D = 2 · encoder_hidden_size, F num_features.
 
 from __future__ import annotations
 
+from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -30,7 +32,7 @@ class CopyNetPreTrainedModel(PreTrainedModel):
 
     def save_pretrained(self, *args: Any, **kwargs: Any) -> None:
         """As in the library, which names the saved class alone in the config: both are named, for `AutoModel` and
-        `AutoModelForSeq2SeqLM` load the same weights, and the pipeline."""
+        `AutoModelForSeq2SeqLM` load the same weights, and the pipeline. Writes a card where there is none."""
         if self.is_remote_code():
             from .pipeline_copynet import CUSTOM_PIPELINES  # here, so that its file is saved with the model's
 
@@ -42,6 +44,12 @@ class CopyNetPreTrainedModel(PreTrainedModel):
             }
             self.config.custom_pipelines = CUSTOM_PIPELINES
         super().save_pretrained(*args, **kwargs)
+        self._describe(Path(kwargs.get("save_directory") or args[0]), kwargs.get("is_main_process", True))
+
+    def _describe(self, folder: Path, writes: bool) -> None:
+        """Leaves a card in a folder that has none; code that was saved beside the weights has no template for one."""
+        if writes and __name__.startswith("copynet_hf.") and folder.is_dir() and not (folder / "README.md").exists():
+            import_module("copynet_hf.cards").write_model_card(folder, self)
 
     @torch.no_grad()
     def _init_weights(self, module: nn.Module) -> None:

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import dataclasses
 import logging
-import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import torch
+import transformers
 from datasets import Dataset, DatasetDict, IterableDataset, IterableDatasetDict
 from transformers import (
     DataCollatorForSeq2Seq,
@@ -21,18 +21,25 @@ from transformers import (
     PreTrainedTokenizerBase,
     Seq2SeqTrainer,
     Seq2SeqTrainingArguments,
-    TrainerCallback,
-    TrainerControl,
-    TrainerState,
     TrainingArguments,
     set_seed,
 )
 
-from .arguments import DataArguments, ModelArguments, RunArguments, TokenizerArguments, check_positive, pick
+from .arguments import (
+    CardArguments,
+    DataArguments,
+    ModelArguments,
+    RunArguments,
+    TokenizerArguments,
+    check_positive,
+    pick,
+)
 from .building import Pairs, build_model, build_tokenizer, set_alignments, set_decoding
+from .callbacks import CopyStatistics, StopAfter
+from .cards import CARD, command_line, write_model_card
 from .configuration_copynet import MEMORIES, CopyNetConfig
 from .data import load_pairs
-from .metrics import make_compute_metrics
+from .metrics import make_compute_metrics, metric_signature
 from .modeling_copynet import CopyNetForConditionalGeneration
 from .run_folder import checked_output_dir, remove_checkpoints, resume_point
 from .tokenization_copynet import CopyNetTokenizer
@@ -59,7 +66,7 @@ TRAINING_STEPS, MIN_EPOCHS, MAX_EPOCHS = 4000, 5, 60
 def train_from_arguments(said: Mapping[str, Any]) -> dict[str, float]:
     """The whole run, from arguments as `read_arguments` gives them; returns its figures.
 
-    Writes model, tokenizer, generation config, trainer state and train_results.json to `output_dir`, and with a
+    Writes model, tokenizer, generation config, card, trainer state and train_results.json to `output_dir`, and with a
     validation or a test file eval_results.json and test_results.json.
 
     Raises:
@@ -100,7 +107,7 @@ def train_from_arguments(said: Mapping[str, Any]) -> dict[str, float]:
         f"{len(tokenizer):,}",
         model.config.max_source_oov,
     )
-    figures = trainer.train(resume_from_checkpoint=resumed).metrics
+    figures: dict[str, Any] = trainer.train(resume_from_checkpoint=resumed).metrics
     trainer.save_model()
     trainer.save_state()
     trainer.save_metrics("train", figures)
@@ -110,6 +117,10 @@ def train_from_arguments(said: Mapping[str, Any]) -> dict[str, float]:
         figures |= evaluated
     if "test" in pairs:
         figures |= _test(model, tokenizer, pairs["test"], trainer)
+    if trainer.is_world_process_zero():
+        _describe(said, model, tokenizer, pairs, figures, training)
+    if training.push_to_hub:
+        trainer.push_to_hub()
     if training.world_size > 1:  # torchrun stops a process that still saves when another one ends badly
         trainer.accelerator.wait_for_everyone()
         trainer.accelerator.end_training()
@@ -245,33 +256,12 @@ def check_smoothing(training: TrainingArguments, config: CopyNetConfig) -> None:
         )
 
 
-class StopAfter(TrainerCallback):
-    """Ends a training after so many minutes, evaluated and saved as at the end of an epoch."""
+class CardKeepingTrainer(Seq2SeqTrainer):
+    """A `Seq2SeqTrainer` that pushes the card that is in its folder, where the library would write another one."""
 
-    def __init__(self, minutes: float) -> None:
-        self.minutes, self.start = minutes, time.monotonic()
-
-    def on_train_begin(
-        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
-    ) -> None:
-        self.start = time.monotonic()
-
-    def on_step_end(
-        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
-    ) -> None:
-        over = time.monotonic() - self.start > 60 * self.minutes
-        if args.world_size > 1:  # all processes stop at the same step, or the others would wait for ever
-            said = torch.tensor(float(over), device=args.device)
-            torch.distributed.all_reduce(said)
-            over = said.item() > 0
-        control.should_training_stop |= over
-
-    def on_epoch_end(
-        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
-    ) -> None:
-        if control.should_training_stop:  # with a rhythm of steps nothing is due here
-            control.should_evaluate |= args.eval_strategy != "no"
-            control.should_save |= args.save_strategy != "no"
+    def create_model_card(self, *args: Any, **kwargs: Any) -> None:
+        if not (Path(str(self.args.output_dir)) / CARD).exists():
+            super().create_model_card(*args, **kwargs)
 
 
 def make_trainer(
@@ -282,7 +272,7 @@ def make_trainer(
     data: DataArguments,
     early_stopping_patience: int = 0,
 ) -> Seq2SeqTrainer:
-    """An ordinary `Seq2SeqTrainer` over the pairs' splits `train` and, where given, `validation`."""
+    """A `Seq2SeqTrainer` over the pairs' splits `train` and, where given, `validation`."""
     validation = pairs.get("validation")
     encoded = {
         name: encode_pairs(
@@ -305,7 +295,7 @@ def make_trainer(
             facts=list(validation["facts"]) if "facts" in validation.column_names else None,
         )
     stops = training.load_best_model_at_end and early_stopping_patience > 0
-    return Seq2SeqTrainer(
+    trainer = CardKeepingTrainer(
         model=model,
         args=training,
         train_dataset=encoded["train"],
@@ -314,6 +304,48 @@ def make_trainer(
         data_collator=DataCollatorForSeq2Seq(tokenizer, model=model),
         compute_metrics=compute_metrics,
         callbacks=[EarlyStoppingCallback(early_stopping_patience)] if stops else None,
+    )
+    if validation is not None and len(validation):
+        trainer.add_callback(CopyStatistics(trainer, validation, max_source_length=data.max_source_length))
+    return trainer
+
+
+def _describe(
+    said: Mapping[str, Any],
+    model: CopyNetForConditionalGeneration,
+    tokenizer: PreTrainedTokenizerBase,
+    pairs: Mapping[str, Pairs],
+    figures: Mapping[str, Any],
+    training: Seq2SeqTrainingArguments,
+) -> None:
+    """Writes the card of what was trained."""
+    data, card = pick(DataArguments, said), pick(CardArguments, said)
+    files = [Path(name).name for name in (data.train_file, data.validation_file, data.test_file) if name]
+    counts = [
+        f"{len(pairs[split]):,} of {split}"
+        for split in ("train", "validation", "test")
+        if split in pairs and not isinstance(pairs[split], IterableDataset)
+    ]
+    read = [data.dataset_name] if data.dataset_name else []
+    splits = {"validation": "eval_", "test": "test_"}
+    minutes = figures["train_runtime"] / 60
+    write_model_card(
+        str(training.output_dir),
+        model,
+        tokenizer,
+        title=training.hub_model_id if training.push_to_hub else None,
+        language=card.language,
+        license=card.license,
+        datasets=read,
+        data=f"Pairs of texts from {', '.join([*read, *files])}: {', '.join(counts) or 'read as a stream'}.",
+        training=f"{figures['epoch']:g} epochs, {minutes:.1f} minutes, seed {training.seed}; "
+        f"torch {torch.__version__}, transformers {transformers.__version__}.",
+        command=command_line(said),
+        scores={
+            split: {name.removeprefix(prefix): value for name, value in figures.items() if name.startswith(prefix)}
+            for split, prefix in splits.items()
+        },
+        signature=metric_signature(list(pairs["test"]["summary"])) if "test" in pairs else None,
     )
 
 

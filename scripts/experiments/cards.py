@@ -1,4 +1,4 @@
-"""Cards of the models that the experiments train: model_cards/FILE.md, from model_cards/template.md."""
+"""Cards of the models that the experiments train: model_cards/FILE.md."""
 
 from __future__ import annotations
 
@@ -11,10 +11,11 @@ from typing import Any
 
 from huggingface_hub import EvalResult, ModelCard, ModelCardData
 
-from .pages import facts, runs_of, table
+from copynet_hf.cards import TAGS, render_card, table
+
+from .pages import facts, runs_of
 from .runs import Settings, file_name, write
 
-TEMPLATE = Path(__file__).parents[2] / "model_cards" / "template.md"
 COPYNET = (
     "It is a [CopyNet](https://arxiv.org/abs/1603.06393) (Gu, Lu, Li, Li, ACL 2016): a recurrent encoder and decoder "
     "that generate words and copy them from the input under one normaliser."
@@ -98,30 +99,25 @@ def _card(
         datasets=list(card.datasets),
         metrics=list(dict.fromkeys(metric for metric, _ in card.metrics.values())),
         pipeline_tag=card.pipeline_tag,
-        tags=["copynet", "copy-mechanism", "seq2seq"],
+        tags=list(TAGS),
         eval_results=_eval_results(card, runs),
     )
-    return ModelCard.from_template(
+    versions = ", ".join(f"{package} {version}" for package, version in run["versions"].items())
+    return render_card(
         data,
-        template_path=str(TEMPLATE),
         title=f"{card.title}: {model}",
         summary=card.summary,
         kind=card.kind or (COPYNET if model.startswith("CopyNet") else BASELINE),
         data=card.data,
         limits=card.limits,
-        name=name,
         use=card.use.format(folder=run["folder"], source=source, facts=known_facts).rstrip(),
         output=[said] if isinstance(said := example["prediction"], str) else said,
         reproduce=shlex.join(["python", "scripts/reproduce.py", name, "--models", model, *seed]),
-        parameters=f"{run['parameters']:,}",
-        epochs=f"{run['epochs']:g}",
-        minutes=run["minutes"],
-        machine=run["machine"],
-        threads=run["threads"],
-        seed=run["seed"],
-        versions=", ".join(f"{package} {version}" for package, version in run["versions"].items()),
-        commit=run["commit"],
+        training=f"{run['parameters']:,} parameters, {run['epochs']:g} epochs, {run['minutes']} minutes "
+        f"({run['machine']}, threads: {run['threads']}), seed\n{run['seed']}; {versions}; commit {run['commit']}.",
         command=run["command"],
+        about_scores="Of this model, once. Other models, baselines and seeds:\n"
+        f"[results/{name}.md](../results/{name}.md).",
         scores=_scores(card, runs),
         signature=_signature(facts(results)["signature"]),
     )

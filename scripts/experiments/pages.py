@@ -7,22 +7,11 @@ import statistics
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
+from copynet_hf.cards import table
 from copynet_hf.visualization import MARKS, highlight_copies
 
 Results = Mapping[str, Any]  # what the JSON file holds
 Row = Mapping[str, Any]
-
-
-def table(header: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
-    """A Markdown table; numbers with one decimal, None as an empty cell."""
-    lines = [header, ["---"] * len(header), *([_cell(value) for value in row] for row in rows)]
-    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
-
-
-def _cell(value: Any) -> str:
-    if value is None:
-        return ""
-    return f"{value:.1f}" if isinstance(value, float) else str(value)
 
 
 # ---- what was measured

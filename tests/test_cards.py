@@ -1,0 +1,145 @@
+"""A model's card says what is known of it, and what was logged while it was trained stands where it belongs."""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from helpers import VARIANTS, tiny_model
+from huggingface_hub import ModelCard
+
+from copynet_hf import write_model_card
+from copynet_hf.cards import command_line
+from copynet_hf.data import quickstart_pairs
+from copynet_hf.training import train_from_arguments
+
+SIZES = {"hidden_size": 24, "encoder_hidden_size": 12, "embedding_size": 16, "attention_size": 16}
+SCORES = {"rouge1": 30.123, "rougeL": 27.456, "exact_match": 5.0, "unk_rate": 1.5, "examples": 1000}
+ROOT = Path(__file__).parents[1]
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run of the command with all that it writes."""
+    folder = tmp_path_factory.mktemp("trained")
+    said: dict[str, Any] = {**SIZES, "output_dir": str(folder / "model"), "num_train_epochs": 2, "language": "en"}
+    for split, rows in (("train", 40), ("validation", 70), ("test", 9)):
+        text = "".join(json.dumps(pair) + "\n" for pair in quickstart_pairs(split, rows))
+        (folder / f"{split}.jsonl").write_text(text, encoding="utf-8")
+        said[f"{split}_file"] = str(folder / f"{split}.jsonl")
+    pytest.importorskip("tensorboard")
+    train_from_arguments(said | {"report_to": ["tensorboard"], "max_target_length": 8, "hub_token": "hf_secret"})
+    return folder / "model"
+
+
+@pytest.mark.parametrize("name", ["defaults", "pointer_generator", "gated", "rnnsearch"])
+def test_a_saved_model_has_a_card_with_its_equation_and_sizes(name: str, tmp_path: Path) -> None:
+    model = tiny_model(**VARIANTS[name])
+    model.save_pretrained(tmp_path / "mine")
+    card = ModelCard.load(tmp_path / "mine" / "README.md")
+    assert card.data.library_name == "transformers"
+    assert card.data.pipeline_tag == "text-generation"
+    assert {"copynet", model.config.copy_mechanism} <= set(card.data.tags)
+    assert card.data.license is None  # nobody has said one
+    assert card.data.eval_results is None
+    assert "# mine\n" in card.text
+    assert f"| parameters | {model.num_parameters():,} |" in card.text
+    assert f"| `copy_mechanism` | {model.config.copy_mechanism} |" in card.text
+    assert ("copies words of its input" in card.text) == model.config.copies
+    assert "\n> " in card.text
+    assert "{{" not in card.text
+    assert "None" not in card.text
+
+
+def test_a_card_that_is_there_stays(tmp_path: Path) -> None:
+    (tmp_path / "README.md").write_text("mine", encoding="utf-8")
+    tiny_model().save_pretrained(tmp_path)
+    tiny_model().model.save_pretrained(save_directory=tmp_path / "base")
+    assert (tmp_path / "README.md").read_text(encoding="utf-8") == "mine"
+    assert (tmp_path / "base" / "README.md").exists()
+
+
+def test_scores_stand_in_table_metadata_and_the_hubs_own_file(tmp_path: Path) -> None:
+    card = write_model_card(
+        tmp_path,
+        tiny_model(),
+        title="headlines",
+        language="zh",
+        license="cc-by-4.0",
+        datasets=["someone/headlines-zh"],
+        scores={"test": SCORES, "validation": {"loss": 2.0}},
+        signature={"rougeL": "F1|best-ref"},
+    )
+    assert card.data.model_name == "headlines"
+    assert (card.data.language, card.data.license, card.data.datasets) == ("zh", "cc-by-4.0", ["someone/headlines-zh"])
+    written = ModelCard.load(tmp_path / "README.md")
+    found = {result.metric_name: (result.metric_value, result.dataset_split) for result in written.data.eval_results}
+    assert found == {"exact match": (5.0, "test"), "ROUGE-1": (30.12, "test"), "ROUGE-L": (27.46, "test")}
+    assert "| test, 1,000 pairs | 5.0 | 30.1 | 27.5 |" in written.text
+    assert "| test, 1,000 pairs | 1.5 |" in written.text
+    assert "- rougeL: `F1|best-ref`" in written.text
+    (entry,) = yaml.safe_load((tmp_path / ".eval_results" / "copynet-hf.yaml").read_text(encoding="utf-8"))
+    assert entry["dataset"] == {"id": "someone/headlines-zh", "task_id": "test"}
+    assert entry["value"] == 27.46
+    assert "ROUGE-1 30.12" in entry["notes"]
+
+
+def test_the_commands_card_tells_data_command_and_scores_and_no_secrets(trained: Path) -> None:
+    card = ModelCard.load(trained / "README.md")
+    scores = json.loads((trained / "test_results.json").read_text(encoding="utf-8"))
+    found = {result.metric_name: result.metric_value for result in card.data.eval_results}
+    assert found["ROUGE-L"] == round(scores["test_rougeL"], 2)
+    assert found["exact match"] == round(scores["test_exact_match"], 2)
+    assert f"{scores['test_copy_mode_fraction']:.1f}" in card.text
+    assert "from train.jsonl, validation.jsonl, test.jsonl: 40 of train, 70 of validation, 9 of test." in card.text
+    assert "copynet-hf train " in card.text
+    assert "--train_file train.jsonl" in card.text
+    assert card.data.language == "en"
+    text = str(card)
+    assert "hf_secret" not in text
+    assert str(trained.parent) not in text
+
+
+def test_a_command_line_names_folders_by_their_last_part_alone(tmp_path: Path) -> None:
+    (tmp_path / "a b.jsonl").touch()
+    said = {"output_dir": f"{tmp_path}/out", "train_file": f"{tmp_path}/a b.jsonl", "readout": ["state", "context"]}
+    expected = "copynet-hf train --train_file 'a b.jsonl' --readout state context --lr_note 1/2 --output_dir out"
+    assert command_line({**said, "lr_note": "1/2"}) == expected
+
+
+def test_copy_share_and_unknown_words_are_logged_at_each_evaluation(trained: Path) -> None:
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    state = json.loads((trained / "trainer_state.json").read_text(encoding="utf-8"))
+    logged = [entry for entry in state["log_history"] if "eval_copy_mode_fraction" in entry]
+    assert len(logged) == 2  # one an epoch
+    assert all(0 <= entry["eval_copy_mode_fraction"] <= 100 and entry["eval_unk_rate"] >= 0 for entry in logged)
+    (folder,) = (trained / "runs").iterdir()
+    events = EventAccumulator(str(folder))
+    events.Reload()
+    for name in ("copy_mode_fraction", "unk_rate"):
+        curve = [event.value for event in events.Scalars(f"eval/{name}")]
+        assert len(curve) == 3  # and the best model once more
+        assert curve[:2] == pytest.approx([entry[f"eval_{name}"] for entry in logged])
+
+
+def test_the_copy_share_is_that_of_the_first_texts_answered_greedily(trained: Path) -> None:
+    from copynet_hf.data import load_pairs
+    from copynet_hf.inference import evaluate_pairs, load_model
+
+    pairs = load_pairs(test_file=str(trained.parent / "validation.jsonl"))["test"].select(range(64))
+    scores, _ = evaluate_pairs(*load_model(str(trained)), pairs, num_beams=1)
+    found = json.loads((trained / "eval_results.json").read_text(encoding="utf-8"))
+    assert found["eval_copy_mode_fraction"] == pytest.approx(scores["copy_mode_fraction"])
+    assert found["eval_unk_rate"] == pytest.approx(scores["unk_rate"])
+
+
+def test_the_wheel_has_the_template() -> None:
+    wheel = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["hatch"]["build"]["targets"]
+    ((source, target),) = wheel["wheel"]["force-include"].items()
+    assert (ROOT / source).exists()
+    assert target == "copynet_hf/model_card_template.md"

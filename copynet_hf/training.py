@@ -49,6 +49,7 @@ TRAINING_DEFAULTS: dict[str, Any] = {
     "logging_steps": 50,
     "save_total_limit": 2,
     "report_to": "none",
+    "hub_strategy": "end",  # what the Trainer pushes before lacks the model's code
     "dataloader_pin_memory": torch.accelerator.is_available(),
     "use_cpu": not torch.accelerator.is_available(),  # without this the Trainer refuses bf16 on a CPU
 }
@@ -194,6 +195,11 @@ def training_arguments(said: Mapping[str, Any], train: Pairs, validated: bool) -
     """What was said, over defaults that suit the number of pairs and whether there are validation pairs."""
     known = {entry.name for entry in dataclasses.fields(Seq2SeqTrainingArguments) if entry.init}
     given = {name: value for name, value in said.items() if name in known}
+    if given.get("hub_token"):
+        raise ValueError(
+            "--hub_token would be saved in training_args.bin, which is pushed with the model: log in with "
+            "hf auth login, or set HF_TOKEN"
+        )
     defaults = dict(TRAINING_DEFAULTS)
     if not isinstance(train, IterableDataset):
         batch = given.get("per_device_train_batch_size", defaults["per_device_train_batch_size"])

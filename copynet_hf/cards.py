@@ -75,6 +75,7 @@ def write_model_card(
     language: str | Sequence[str] | None = None,
     license: str | None = None,
     datasets: Sequence[str] = (),
+    tags: Sequence[str] = (),
     data: str | None = None,
     training: str | None = None,
     command: str | None = None,
@@ -90,6 +91,7 @@ def write_model_card(
         license: of the weights, by its identifier on the Hub. Left out, none is claimed.
         datasets: names on the Hub of what it learned from. Scores of a model of one data set are also written to
             .eval_results, where the Hub's leaderboards look.
+        tags: more of them for the metadata.
         data: what it learned from, in a sentence.
         training: how long, with which versions, in a sentence.
         command: what made it.
@@ -111,7 +113,7 @@ def write_model_card(
             datasets=list(datasets) or None,
             metrics=measured or None,
             pipeline_tag=PIPELINE_TAG,
-            tags=list(dict.fromkeys([*TAGS, config.copy_mechanism])),
+            tags=list(dict.fromkeys([*TAGS, config.copy_mechanism, *tags])),
             eval_results=_eval_results(scores, datasets, name) or None,
         ),
         title=name,
@@ -150,10 +152,10 @@ def _cell(value: Any) -> str:
 
 
 def command_line(said: Mapping[str, Any]) -> str:
-    """`copynet-hf train` with what was said; of paths the last part alone, and no secrets."""
+    """`copynet-hf train` with what was said; of paths the last part alone."""
     words = ["copynet-hf", "train"]
     for name, value in said.items():
-        if name not in ("hub_token", "output_dir"):
+        if name != "output_dir":
             values = value if isinstance(value, list) else [value]
             words += [f"--{name}", *(_without_folders(str(each)) for each in values)]
     return shlex.join([*words, "--output_dir", Path(str(said["output_dir"])).name])

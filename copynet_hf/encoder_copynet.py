@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from huggingface_hub import ModelCard
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 from transformers import initialization as init
@@ -44,12 +45,21 @@ class CopyNetPreTrainedModel(PreTrainedModel):
             }
             self.config.custom_pipelines = CUSTOM_PIPELINES
         super().save_pretrained(*args, **kwargs)
-        self._describe(Path(kwargs.get("save_directory") or args[0]), kwargs.get("is_main_process", True))
+        folder = Path(kwargs.get("save_directory") or args[0])
+        if kwargs.get("is_main_process", True) and folder.is_dir() and not (folder / "README.md").exists():
+            self._write_card(folder)
 
-    def _describe(self, folder: Path, writes: bool) -> None:
-        """Leaves a card in a folder that has none; code that was saved beside the weights has no template for one."""
-        if writes and __name__.startswith("copynet_hf.") and folder.is_dir() and not (folder / "README.md").exists():
-            import_module("copynet_hf.cards").write_model_card(folder, self)
+    def _upload_modified_files(self, working_dir: Any, repo_id: str, *args: Any, **kwargs: Any) -> Any:
+        """As in the library, which has put a card there that says nothing where the repository has none: ours."""
+        card = Path(working_dir) / "README.md"
+        if card.exists() and "has been automatically generated" in (text := card.read_text(encoding="utf-8")):
+            self._write_card(Path(working_dir), title=repo_id, tags=ModelCard(text).data.get("tags") or ())
+        return super()._upload_modified_files(working_dir, repo_id, *args, **kwargs)
+
+    def _write_card(self, folder: Path, **told: Any) -> None:
+        """Not by code that was saved beside the weights, which has no template."""
+        if __name__.startswith("copynet_hf."):
+            import_module("copynet_hf.cards").write_model_card(folder, self, **told)
 
     @torch.no_grad()
     def _init_weights(self, module: nn.Module) -> None:

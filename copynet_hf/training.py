@@ -39,6 +39,7 @@ from .callbacks import CopyStatistics, StopAfter
 from .cards import CARD, command_line, write_model_card
 from .configuration_copynet import MEMORIES, CopyNetConfig
 from .data import load_pairs
+from .inference import evaluate_pairs, write_predictions
 from .metrics import make_compute_metrics, metric_signature
 from .modeling_copynet import CopyNetForConditionalGeneration
 from .run_folder import checked_output_dir, remove_checkpoints, resume_point
@@ -46,6 +47,7 @@ from .tokenization_copynet import CopyNetTokenizer
 
 logger = logging.getLogger(__name__)
 
+PREDICTIONS = "test_predictions.jsonl"
 TRAINING_DEFAULTS: dict[str, Any] = {
     "per_device_train_batch_size": 32,
     "per_device_eval_batch_size": 64,
@@ -56,6 +58,7 @@ TRAINING_DEFAULTS: dict[str, Any] = {
     "logging_steps": 50,
     "save_total_limit": 2,
     "report_to": "none",
+    "hub_strategy": "end",  # what the Trainer pushes before lacks the model's code
     "dataloader_pin_memory": torch.accelerator.is_available(),
     "use_cpu": not torch.accelerator.is_available(),  # without this the Trainer refuses bf16 on a CPU
 }
@@ -108,19 +111,27 @@ def train_from_arguments(said: Mapping[str, Any]) -> dict[str, float]:
         model.config.max_source_oov,
     )
     figures: dict[str, Any] = trainer.train(resume_from_checkpoint=resumed).metrics
-    trainer.save_model()
+    trainer.save_model(_internal_call=True)  # pushed when its card is complete
     trainer.save_state()
     trainer.save_metrics("train", figures)
     if trainer.eval_dataset is not None:
         evaluated = trainer.evaluate()
         trainer.save_metrics("eval", evaluated)
         figures |= evaluated
+    predictions: list[dict[str, Any]] = []
     if "test" in pairs:
-        figures |= _test(model, tokenizer, pairs["test"], trainer)
-    if trainer.is_world_process_zero():
+        scores, predictions = evaluate_pairs(model, tokenizer, pairs["test"])
+        scores = {f"test_{name}": value for name, value in scores.items()}
+        trainer.save_metrics("test", scores)
+        figures |= scores
+    first = trainer.is_world_process_zero()
+    if first:
         _describe(said, model, tokenizer, pairs, figures, training)
-    if training.push_to_hub:
+        (output_dir / PREDICTIONS).unlink(missing_ok=True)
+    if training.push_to_hub:  # without the texts that it was tested on, which may not be ours to give away
         trainer.push_to_hub()
+    if first and predictions:
+        write_predictions(output_dir / PREDICTIONS, predictions)
     if training.world_size > 1:  # torchrun stops a process that still saves when another one ends badly
         trainer.accelerator.wait_for_everyone()
         trainer.accelerator.end_training()
@@ -205,6 +216,11 @@ def training_arguments(said: Mapping[str, Any], train: Pairs, validated: bool) -
     """What was said, over defaults that suit the number of pairs and whether there are validation pairs."""
     known = {entry.name for entry in dataclasses.fields(Seq2SeqTrainingArguments) if entry.init}
     given = {name: value for name, value in said.items() if name in known}
+    if given.get("hub_token"):
+        raise ValueError(
+            "--hub_token would be saved in training_args.bin, which is pushed with the model: log in with "
+            "hf auth login, or set HF_TOKEN"
+        )
     defaults = dict(TRAINING_DEFAULTS)
     if not isinstance(train, IterableDataset):
         batch = given.get("per_device_train_batch_size", defaults["per_device_train_batch_size"])
@@ -347,15 +363,3 @@ def _describe(
         },
         signature=metric_signature(list(pairs["test"]["summary"])) if "test" in pairs else None,
     )
-
-
-def _test(
-    model: CopyNetForConditionalGeneration, tokenizer: PreTrainedTokenizerBase, test: Dataset, trainer: Seq2SeqTrainer
-) -> dict[str, float]:
-    from .inference import evaluate_pairs, write_predictions
-
-    scores, predictions = evaluate_pairs(model, tokenizer, test)
-    scores = {f"test_{name}": value for name, value in scores.items()}
-    trainer.save_metrics("test", scores)
-    write_predictions(Path(str(trainer.args.output_dir)) / "test_predictions.jsonl", predictions)
-    return scores

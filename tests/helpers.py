@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from huggingface_hub import ModelCard
 
-from copynet_hf import CopyNetConfig, CopyNetForConditionalGeneration
+from copynet_hf import CopyNetConfig, CopyNetForConditionalGeneration, CopyNetTokenizer
 
 # Odd, different sizes: a swapped dimension cannot go unnoticed.
 TINY = {
@@ -63,6 +63,13 @@ def tiny_model(seed: int = 0, scale: float = 2.0, **changes) -> CopyNetForCondit
         for parameter in model.parameters():
             parameter.copy_(torch.randn_like(parameter) * scale / max(parameter.shape[-1], 1) ** 0.5)
     return model
+
+
+def tiny_tokenizer() -> CopyNetTokenizer:
+    """The tokenizer of `tiny_model`: it knows the letters a to i."""
+    words = ["<pad>", "<s>", "</s>", "<unk>", *"abcdefghi"]
+    vocab = {word: index for index, word in enumerate(words)}
+    return CopyNetTokenizer(vocab, segmenter="whitespace", max_source_oov=TINY["max_source_oov"])
 
 
 # Rows of different lengths; 13 and 14 are words outside the vocabulary, 13 stands twice in the first row.

@@ -1,4 +1,4 @@
-"""README and docs: their Python runs as it stands there and prints what stands below it, their links lead somewhere."""
+"""README and docs: their Python runs as it stands there and prints what stands below it; links lead somewhere."""
 
 from __future__ import annotations
 
@@ -56,7 +56,9 @@ def test_the_two_commands_are_there_as_they_are_run():
     assert commands[1] == 'pip install -c constraints.txt -e ".[dev]" && pytest'
 
 
-@pytest.mark.parametrize("document", ["README.md", *sorted(f"docs/{path.name}" for path in (ROOT / "docs").glob("*.md"))])
+@pytest.mark.parametrize(
+    "document", ["README.md", *sorted(f"docs/{path.name}" for path in (ROOT / "docs").glob("*.md"))]
+)
 def test_links_within_the_repository_lead_somewhere(document):
     for link in re.findall(r"\]\(([^)#\s]+)", text_of(document)):
         if "://" not in link:

@@ -4,93 +4,29 @@ weights, without it."""
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from helpers import tiny_model
+from elsewhere import OPTIONAL, answers, run_elsewhere
+from helpers import tiny_model, tiny_tokenizer
 
 import copynet_hf
-from copynet_hf import CopyNetForConditionalGeneration, CopyNetModel, CopyNetTokenizer
+from copynet_hf import CopyNetForConditionalGeneration, CopyNetModel
+from copynet_hf.building import set_decoding
 
 TEXTS = ["a X b Y X", "Z c", "a b c d e f g h i"]
-
-# Runs in a process of its own. Arguments: what to refuse to import, the folder, where to save it again.
-LOAD = """
-import json, sys
-
-refused, folder, again = sys.argv[1].split(","), sys.argv[2], sys.argv[3]
-
-class Refuse:
-    def find_spec(self, name, path=None, target=None):
-        if name.split(".")[0] in refused:
-            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
-
-sys.meta_path.insert(0, Refuse())
-remote = "copynet_hf" in refused
-if not remote:
-    import copynet_hf
-options = {"trust_remote_code": True} if remote else {}
-
-from transformers import AutoConfig, AutoModel, AutoModelForSeq2SeqLM, AutoTokenizer, pipeline
-
-tokenizer = AutoTokenizer.from_pretrained(folder, **options)
-model = AutoModelForSeq2SeqLM.from_pretrained(folder, **options)
-base = AutoModel.from_pretrained(folder, **options)
-config = AutoConfig.from_pretrained(folder, **options)
-pipe = pipeline("copy-text2text", model=folder, **options)
-
-texts = json.loads(sys.stdin.read())
-inputs = tokenizer(texts, padding=True, return_tensors="pt")
-output = model.generate(**inputs, num_beams=2, max_new_tokens=6)
-states = base(**inputs, decoder_input_ids=output[:, :-1]).last_hidden_state
-result = {
-    "sequences": output.tolist(),
-    "texts": tokenizer.batch_decode(output, source=texts),
-    "state_sum": states.sum().item(),
-    "copied": model.trace_copies(output, **inputs).copied.sum().item(),
-    "pipeline": [row["generated_text"] for (row,) in pipe(texts, num_beams=2, max_new_tokens=6)],
-    "config": config.to_diff_dict() == model.config.to_diff_dict(),
-    "modules": sorted({type(thing).__module__.split(".")[0] for thing in (tokenizer, model, base, config, pipe)}),
-    "package": "copynet_hf" in sys.modules,
-}
-if again:
-    model.save_pretrained(again)
-    tokenizer.save_pretrained(again)
-print("RESULT " + json.dumps(result))
-"""
-
-
-def load_elsewhere(folder: Path, work: Path, refused: str = "", again: Path | str = "") -> dict[str, Any]:
-    """What a fresh process, in an empty folder and with an empty cache, makes of the saved model."""
-    home = work / "home"
-    home.mkdir(exist_ok=True)
-    env = {**os.environ, "HF_HOME": str(home), "HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1"}
-    done = subprocess.run(
-        [sys.executable, "-c", LOAD, refused, str(folder), str(again)],
-        input=json.dumps(TEXTS),
-        cwd=home,
-        env=env,
-        capture_output=True,
-        text=True,
-    )
-    assert done.returncode == 0, done.stderr[-3000:]
-    return json.loads(next(line for line in done.stdout.splitlines() if line.startswith("RESULT "))[7:])
 
 
 @pytest.fixture(scope="module")
 def saved(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Any]]:
     """A saved model and tokenizer, and what they give before saving."""
-    words = ["<pad>", "<s>", "</s>", "<unk>", *"abcdefghi"]
-    vocab = {word: index for index, word in enumerate(words)}
-    tokenizer = CopyNetTokenizer(vocab, segmenter="whitespace", max_source_oov=4)
+    tokenizer = tiny_tokenizer()
     model = tiny_model(seed=1)
+    set_decoding(model, num_beams=2, forbid_unk=True, max_new_tokens=6)
     inputs = tokenizer(TEXTS, padding=True, return_tensors="pt")
-    output = model.generate(**inputs, num_beams=2, max_new_tokens=6)
+    output = model.generate(**inputs)
     assert (output >= len(tokenizer)).any()  # unseen words are copied, or the test would show little
     with torch.no_grad():
         states = model.model(**inputs, decoder_input_ids=output[:, :-1]).last_hidden_state
@@ -101,6 +37,7 @@ def saved(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Any
         "copied": pytest.approx(model.trace_copies(output, **inputs).copied.sum().item(), abs=1e-4),
         "pipeline": [text.removeprefix("<s> ") for text in tokenizer.batch_decode(output, source=TEXTS)],
         "config": True,
+        "search": [2, True, 6],
     }
     folder = tmp_path_factory.mktemp("saved")
     model.save_pretrained(folder)
@@ -137,7 +74,7 @@ def test_both_configs_name_the_classes_to_load(saved: tuple[Path, Any]) -> None:
 
 def test_importing_the_package_is_enough_to_load_by_the_auto_classes(saved: tuple[Path, Any], tmp_path: Path) -> None:
     folder, expected = saved
-    result = load_elsewhere(folder, tmp_path)
+    result = run_elsewhere(answers, tmp_path, folder, TEXTS)
     assert {name: result[name] for name in expected} == expected
     assert result["modules"] == ["copynet_hf"]
 
@@ -147,8 +84,8 @@ def test_without_the_package_the_saved_code_gives_the_same_and_can_be_saved_agai
 ) -> None:
     folder, expected = saved
     again = tmp_path / "again"
-    for source, target in ((folder, again), (again, "")):
-        result = load_elsewhere(source, tmp_path, refused="copynet_hf,jieba,rjieba,fugashi,unidic_lite", again=target)
+    for source, target in ((folder, again), (again, None)):
+        result = run_elsewhere(answers, tmp_path, source, TEXTS, target, without=OPTIONAL)
         assert {name: result[name] for name in expected} == expected
         assert result["modules"] == ["transformers_modules"]
         assert not result["package"]

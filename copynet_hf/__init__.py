@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from .data.lcsts import load_lcsts
     from .data.pairs import load_pairs
     from .metrics import CopyMetrics, make_compute_metrics
-    from .visualization import highlight_copies, plot_copy_heatmap
+    from .visualization import copies_html, highlight_copies, plot_copy_heatmap
 
 __version__ = "0.1.0"
 
@@ -35,6 +35,7 @@ _LAZY = {
     "load_pairs": ".data.pairs",
     "CopyMetrics": ".metrics",
     "make_compute_metrics": ".metrics",
+    "copies_html": ".visualization",
     "highlight_copies": ".visualization",
     "plot_copy_heatmap": ".visualization",
 }
@@ -48,6 +49,7 @@ __all__ = [
     "CopyText2TextPipeline",
     "align_vocabulary",
     "check_tokenizer",
+    "copies_html",
     "highlight_copies",
     "load_lcsts",
     "load_pairs",

@@ -1,10 +1,11 @@
-"""Seeing what was copied: a heatmap over the source, and marks on the copied words of an output."""
+"""Seeing what was copied: a heatmap over the source, and an output's copied words marked or linked with the source."""
 
 from __future__ import annotations
 
 import html
+import re
 import warnings
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from contextlib import suppress
 from itertools import groupby
 from os import PathLike
@@ -29,6 +30,29 @@ UNSEEN_MARKS: dict[str, tuple[str, str]] = {
     "plain": ("_", "_"),
     "html": ("<u>", "</u>"),
 }
+# What `copies_html` looks like. Tints let light and dark pages shine through; blue and orange differ to everybody. The
+# last line says where the word that is pointed at came from.
+_STYLE = """
+.copynet-copies { position: relative; padding-bottom: 3em }
+.copynet-copies p { white-space: pre-wrap; overflow-wrap: anywhere; line-height: 1.8; margin: 0 0 0.8em }
+.copynet-copies p::before { content: attr(data-name); display: block; font-size: 0.85em; opacity: 0.75 }
+.copynet-copies span { border-radius: 0.2em }
+.copynet-copies .copied { background: rgb(86 180 233 / 0.4) }
+.copynet-copies u { text-underline-offset: 0.25em }
+.copynet-copies span:is(:hover, :focus) { outline: 2px solid rgb(86 180 233) }
+.copynet-copies::after, .copynet-copies span::after { position: absolute; left: 0; top: calc(100% - 3em) }
+.copynet-copies:not(:has(span:is(:hover, :focus)))::after { content: attr(data-hint); opacity: 0.75 }
+.copynet-copies span:hover::after { content: attr(aria-label) }
+.copynet-copies:not(:has(span:hover)) span:focus::after { content: attr(aria-label) }
+"""
+# One word and its place in the source mark each other.
+_LINK = """
+.copynet-copies:has([data-from="{0}"]:hover) [data-at="{0}"],
+.copynet-copies:has([data-at="{0}"]:hover) [data-from="{0}"],
+.copynet-copies:not(:has(span:hover)):has([data-from="{0}"]:focus) [data-at="{0}"]
+{{ background: rgb(230 159 0 / 0.5); outline: 2px solid rgb(230 159 0) }}
+"""
+_HINT = "Point at a word, or press Tab, to see where it came from."
 _PLAIN_FONT = "DejaVu Sans"  # comes with matplotlib
 _NO_FONTS = {"Last Resort", "Last Resort High-Efficiency"}  # a box for every character
 
@@ -76,6 +100,72 @@ def _marked(text: str, marks: tuple[str, str]) -> str:
         return text
     space = text[: len(text) - len(text.lstrip())]
     return f"{space}{marks[0]}{text[len(space) :]}{marks[1]}"
+
+
+def copies_html(text: str, output: Mapping[str, Any], unseen: Container[str] = ()) -> str:
+    """Source and output as a piece of HTML in which each copied word and its place in the source mark each other.
+
+    For notebooks (`IPython.display.HTML`) and pages, light or dark. There are no scripts in it, nothing is loaded, and
+    what comes from the text is escaped.
+
+    Args:
+        text: the source, and after it its facts, if any, as they shall be shown.
+        output: one of the outputs that `pipeline("copy-text2text")` gives for it; probabilities are said where it has
+            `copy_probs`.
+        unseen: words to be underlined, such as `tokenizer.oov_words(text)`.
+    """
+    found, rest = _find_words(text, output["source_words"])
+    source = [
+        html.escape(before) + _span(word, f"position {at}", word in unseen, f'data-at="{at}"')
+        for at, (before, word) in enumerate(found)
+    ]
+    written, origins = [], set[int]()
+    for step, (piece, copied) in enumerate(zip(output["words"], output["copied"], strict=True)):
+        said, attributes = "generated", 'tabindex="0" role="note"'
+        if copied:
+            origin = output["source_positions"][step]
+            said, attributes = f"copied from position {origin}", f'{attributes} class="copied" data-from="{origin}"'
+            if "copy_probs" in output:
+                said += f" with probability {output['copy_probs'][step][origin]:.2f}"
+            origins.add(origin)
+        word = piece.lstrip()
+        written.append(piece[: len(piece) - len(word)] + _span(word, said, word in unseen, attributes))
+    links = "".join(_LINK.format(origin) for origin in sorted(origins))
+    return (
+        f'<div class="copynet-copies"{_lang(text)} data-hint="{_HINT}"><style>{_STYLE}{links}</style>'
+        f'<p data-name="source">{"".join(source)}{html.escape(rest)}</p>'
+        f'<p data-name="output">{"".join(written)}</p></div>'
+    )
+
+
+def _span(word: str, said: str, is_unseen: bool, attributes: str) -> str:
+    """The word with what is said when it is pointed at."""
+    if not word:
+        return ""
+    text, label = html.escape(word), html.escape(f"{word}: {said}")
+    text = _marked(text, UNSEEN_MARKS["html"]) if is_unseen else text
+    return f'<span {attributes} aria-label="{label}">{text}</span>'
+
+
+def _find_words(text: str, words: Sequence[str]) -> tuple[list[tuple[str, str]], str]:
+    """Each word with what stands before it in the text, and the rest of the text.
+
+    Of a text that a tokenizer has changed, the words with spaces between them.
+    """
+    found, end = [], 0
+    for word in words:
+        start = text.find(word, end)
+        if start < 0:
+            return [(" " * bool(at), word) for at, word in enumerate(words)], ""
+        found.append((text[end:start], word))
+        end = start + len(word)
+    return found, text[end:]
+
+
+def _lang(text: str) -> str:
+    """Chinese and Japanese share characters, but not their forms: the attribute makes browsers take the right ones."""
+    language = "ja" if re.search("[\u3040-\u30ff]", text) else "zh" if re.search("[\u4e00-\u9fff]", text) else None
+    return f' lang="{language}"' if language else ""
 
 
 def plot_copy_heatmap(

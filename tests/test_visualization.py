@@ -5,7 +5,9 @@ from __future__ import annotations
 import subprocess
 import sys
 import warnings
+import xml.etree.ElementTree as ET
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,7 +15,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from copynet_hf import highlight_copies, plot_copy_heatmap
+from copynet_hf import copies_html, highlight_copies, plot_copy_heatmap
 from copynet_hf.visualization import MARKS, fonts_for
 
 
@@ -59,6 +61,47 @@ def test_flags_that_do_not_match_and_unknown_styles_are_refused() -> None:
         highlight_copies(["a", "b"], [True])
     with pytest.raises(ValueError, match="latex"):
         highlight_copies(["a"], [True], "latex")
+
+
+def paragraphs(page: str) -> list[ET.Element]:
+    """Source and output; what the text brings would not be XML if it were not escaped."""
+    return ET.fromstring(page).findall("p")
+
+
+def of_pipeline(words: list[str], positions: list[int | None], source: list[str], **more: Any) -> dict[str, Any]:
+    copied = [position is not None for position in positions]
+    return {"words": words, "copied": copied, "source_positions": positions, "source_words": source, **more}
+
+
+def test_a_copied_word_is_linked_with_its_place_and_says_it() -> None:
+    probs = [[0.0, 0.01, 0.0], [0.05, 0.02, 0.93]]
+    output = of_pipeline(["to", ' <b>"&'], [None, 2], ["send", "it", '<b>"&'], copy_probs=probs)
+    source, written = paragraphs(copies_html('send  it\n<b>"& !', output, unseen=['<b>"&']))
+    assert "".join(source.itertext()) == 'send  it\n<b>"& !'
+    assert "".join(written.itertext()) == 'to <b>"&'
+    assert [word.get("data-at") for word in source] == ["0", "1", "2"]
+    assert [word.get("data-from") for word in written] == [None, "2"]
+    assert [word.get("aria-label") for word in written] == [
+        "to: generated",
+        '<b>"&: copied from position 2 with probability 0.93',
+    ]
+    assert [word.find("u") is not None for word in [*source, *written]] == [False, False, True, False, True]
+
+
+def test_a_source_that_the_tokenizer_changed_is_shown_as_the_tokenizer_has_it() -> None:
+    source, written = paragraphs(copies_html("Call ANN", of_pipeline(["ann"], [1], ["call", "ann"])))
+    assert "".join(source.itertext()) == "call ann"
+    assert written[0].get("aria-label") == "ann: copied from position 1"
+
+
+@pytest.mark.parametrize(("text", "lang"), [("华为", "zh"), ("華は", "ja"), ("カナ", "ja"), ("call", None)])
+def test_browsers_are_told_whose_characters_they_are(text: str, lang: str | None) -> None:
+    assert ET.fromstring(copies_html(text, of_pipeline([text], [0], [text]))).get("lang") == lang
+
+
+def test_a_source_may_be_empty() -> None:
+    source, written = paragraphs(copies_html("", of_pipeline(["a"], [None], [])))
+    assert ("".join(source.itertext()), "".join(written.itertext())) == ("", "a")
 
 
 def test_heatmap_has_the_source_across_and_the_steps_down(tmp_path: Path) -> None:

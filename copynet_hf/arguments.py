@@ -165,6 +165,18 @@ class GenerateArguments(DecodingArguments):
 
 
 @dataclass
+class DemoArguments:
+    """A page in the browser to try a model on."""
+
+    model: str | None = _argument("folder or Hub name of the model")
+    host: str = _argument("address that is listened to; 0.0.0.0 lets other machines in", "127.0.0.1")
+    port: int = _argument("port", 7860)
+    share: bool = _argument("open a public link through gradio's servers", False)
+    examples: list[str] | None = _argument("texts to choose from")  # noqa: RUF009
+    device: str | None = _argument("cpu, cuda, ...; by default a GPU where there is one")
+
+
+@dataclass
 class QuickstartArguments:
     """The quickstart."""
 

@@ -1,4 +1,4 @@
-"""`copynet-hf`: train, evaluate, generate and quickstart from the command line."""
+"""`copynet-hf`: train, evaluate, generate, demo and quickstart from the command line."""
 
 from __future__ import annotations
 
@@ -23,6 +23,7 @@ commands:
   train        train a model on your own pairs of texts
   evaluate     score a model on pairs of texts; prints one JSON object
   generate     answer lines of text
+  demo         try a model on a page in the browser
 
 copynet-hf COMMAND --help lists the arguments. COPYNET_DEBUG=1 shows where an error comes from.
 """
@@ -131,6 +132,20 @@ def generate(argv: Sequence[str]) -> None:
             print(" ".join(line.split("\n")).strip(), flush=True)
 
 
+def demo(argv: Sequence[str]) -> None:
+    """`copynet-hf demo`."""
+    from .arguments import DemoArguments, check_positive, pick, read_arguments
+
+    asked = pick(DemoArguments, read_arguments([DemoArguments], argv, "copynet-hf demo"))
+    check_positive(asked, "port")
+    from .demo import launch_demo
+
+    examples = asked.examples or ()
+    launch_demo(
+        asked.model, host=asked.host, port=asked.port, share=asked.share, device=asked.device, examples=examples
+    )
+
+
 def quickstart(argv: Sequence[str]) -> None:
     """`copynet-hf quickstart`."""
     from .arguments import QuickstartArguments, check_positive, pick, read_arguments
@@ -146,6 +161,7 @@ COMMANDS: dict[str, Callable[[Sequence[str]], None]] = {
     "train": train,
     "evaluate": evaluate,
     "generate": generate,
+    "demo": demo,
 }
 
 

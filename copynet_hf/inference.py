@@ -45,7 +45,7 @@ def load_model(
     """Model and tokenizer of a folder or Hub name, which must belong together.
 
     Raises:
-        ValueError: no name, a folder without a model, or a tokenizer of another model.
+        ValueError: no name, a folder without a model, a model of points, or a tokenizer of another model.
     """
     if not name:
         raise ValueError("no --model: give the folder of a trained model")
@@ -53,8 +53,10 @@ def load_model(
         raise ValueError(f"--model {name} holds no model: give the output_dir of copynet-hf train")
     if not Path(name).exists() and name.count("/") != 1:
         raise ValueError(f"--model {name}: no such folder")
-    tokenizer = AutoTokenizer.from_pretrained(name)
     model = load_copynet(name, dtype=torch.bfloat16 if bf16 else torch.float32)
+    if model.config.num_features:
+        raise ValueError(f"--model {name} reads points, not words: load it in Python, and give it input_features")
+    tokenizer = AutoTokenizer.from_pretrained(name)
     check_tokenizer(model.config, tokenizer)
     place: Any = device or ("cuda" if torch.cuda.is_available() else "cpu")
     return model.to(place).eval(), tokenizer

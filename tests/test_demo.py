@@ -1,0 +1,333 @@
+"""The page of `copynet-hf demo`: what it shows for each mechanism, and all of it in a real browser."""
+
+from __future__ import annotations
+
+import random
+import re
+import runpy
+import shutil
+import socket
+import sys
+import time
+import xml.etree.ElementTree as ET
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from threading import Thread
+from typing import Any
+from urllib.request import urlopen
+
+import pytest
+import torch
+from helpers import POINTER, tiny_model
+from transformers import pipeline
+
+from copynet_hf import CopyNetConfig, CopyNetForConditionalGeneration, CopyNetTokenizer
+from copynet_hf.cli import main
+from copynet_hf.demo import MAX_COLUMNS, answer, build_demo, read_facts
+from copynet_hf.demo import __file__ as DEMO_FILE
+
+MECHANISMS: dict[str, dict[str, Any]] = {
+    "copynet": {},
+    "no_slots": {"max_source_oov": 0},
+    "none": {"copy_mechanism": "none"},
+    "pointer_generator": {"copy_mechanism": "pointer_generator"},
+    "gated": {"copy_mechanism": "gated"},
+    "pointer": POINTER,
+    "retrieval": {"copy_mechanism": "retrieval"},
+}
+TEXT = "a X  b <i>Y</i> X"
+FACTS = 'X | b | 1931\n\nX | c | "Z"'
+
+
+def word_tokenizer(slots: int) -> CopyNetTokenizer:
+    vocab = {word: index for index, word in enumerate(["<pad>", "<s>", "</s>", "<unk>", *"abcdefghi"])}
+    return CopyNetTokenizer(vocab, segmenter="whitespace", max_source_oov=slots)
+
+
+def make_pipe(model: CopyNetForConditionalGeneration) -> Any:
+    return pipeline("copy-text2text", model=model, tokenizer=word_tokenizer(model.config.max_source_oov))
+
+
+def lines(shown: str) -> dict[str, list[ET.Element]]:
+    """The words of source and output. What the text brings would be no XML if it were not escaped."""
+    return {line.get("data-name", ""): line.findall("span") for line in ET.fromstring(shown).findall("p")}
+
+
+def text_of(element: ET.Element) -> str:
+    return "".join(element.itertext())
+
+
+# ---- without a browser
+
+
+@pytest.mark.parametrize("fields", MECHANISMS.values(), ids=MECHANISMS)
+def test_every_mechanism_shows_its_words_and_a_copied_word_is_the_word_at_its_place(fields: dict[str, Any]) -> None:
+    options, any_copied = {"num_beams": 2, "min_new_tokens": 6, "max_new_tokens": 6}, False
+    for seed in (3, 4, 5):
+        model = tiny_model(seed=seed, **fields)
+        config, pipe = model.config, make_pipe(model)
+        facts = FACTS if config.mechanism.retrieves else ""
+        shown, figure = answer(pipe, TEXT, facts, **options)
+        source, output = lines(shown).values()
+        expected = pipe({"text": TEXT, "facts": read_facts(facts)}, **options)[0]
+        assert [text_of(word) for word in output] == expected["generated_text"].split()
+        assert [word.get("class") == "copied" for word in output] == expected["copied"]
+        places = {word.get("data-at"): text_of(word) for word in source}
+        for word in output:
+            if word.get("class"):
+                assert text_of(word) in (places[word.get("data-from")], "<unk>")
+        for word in [*source, *output]:
+            is_unseen = config.max_source_oov > 0 and text_of(word) not in {*"abcdefghi", "<unk>"}
+            assert (word.find("u") is not None) == is_unseen
+        assert (figure is not None) == config.copies
+        any_copied |= any(expected["copied"])
+    assert any_copied == config.copies
+
+
+def test_the_source_stands_there_as_it_was_typed_with_its_facts() -> None:
+    model = tiny_model(copy_mechanism="retrieval")
+    shown, _ = answer(make_pipe(model), TEXT, FACTS, max_new_tokens=2)
+    source = ET.fromstring(shown).findall("p")[0]
+    assert text_of(source) == f"{TEXT}\n{FACTS}"
+    assert [text_of(word) for word in source] == ["a", "X", "b", "<i>Y</i>", "X", "X", "b", "1931", "X", "c", '"Z"']
+
+
+def test_no_text_and_no_facts_are_said_kindly() -> None:
+    pipe = make_pipe(tiny_model())
+    with pytest.raises(ValueError, match="no text yet"):
+        answer(pipe, " \n")
+    with pytest.raises(ValueError, match=r"'X \| b' is no fact: write subject \| property \| object"):
+        answer(pipe, "a", "X | b | c\nX | b")
+
+
+def test_an_output_without_words_has_no_heatmap() -> None:
+    shown, figure = answer(make_pipe(tiny_model(**POINTER)), "a", max_new_tokens=1, forced_eos_token_id=2)
+    assert figure is None
+    assert lines(shown)["output"] == []
+
+
+def test_the_heatmap_of_a_long_source_has_the_places_that_were_copied_from() -> None:
+    pipe = make_pipe(tiny_model(**POINTER))
+    text = " ".join("abcdefghi"[place % 9] for place in range(200))
+    shown, figure = answer(pipe, text, min_new_tokens=4, max_new_tokens=4)
+    (output,) = pipe(text, return_copy_probs=True, min_new_tokens=4, max_new_tokens=4)
+    assert figure is not None
+    drawn = figure.axes[0].images[0].get_array()
+    assert drawn.shape == (4, MAX_COLUMNS)
+    for row, probs, place in zip(drawn, output["copy_probs"], output["source_positions"], strict=True):
+        assert probs[place] in row
+    assert len(lines(shown)["source"]) == 200
+
+
+def test_without_gradio_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "gradio", None)
+    with pytest.raises(ImportError, match=r"pip install copynet-hf\[demo\]"):
+        build_demo(tiny_model(), word_tokenizer(4))
+
+
+def test_nothing_is_reported_to_anybody() -> None:
+    pytest.importorskip("gradio")
+    assert build_demo(tiny_model(), word_tokenizer(4)).analytics_enabled is False
+
+
+def refused(capsys: pytest.CaptureFixture[str], *argv: str) -> str:
+    """The line that the command says in place of a page."""
+    assert main(["demo", *argv]) == 2
+    return capsys.readouterr().err.strip().splitlines()[-1]
+
+
+def test_models_over_points_are_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    tiny_model(**POINTER | {"num_features": 2}).save_pretrained(tmp_path)
+    assert "reads points, not words" in refused(capsys, f"--model={tmp_path}")
+
+
+def test_a_port_that_is_taken_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("gradio")
+    tiny_model().save_pretrained(tmp_path)
+    word_tokenizer(4).save_pretrained(tmp_path)
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", 0))
+        other.listen()
+        port = other.getsockname()[1]
+        assert str(port) in refused(capsys, f"--model={tmp_path}", f"--port={port}")
+    assert "--port 0" in refused(capsys, f"--model={tmp_path}", "--port=0")
+
+
+# ---- in a browser
+
+
+def trained(pairs: list[tuple[str, str]], segmenter: str) -> tuple[CopyNetForConditionalGeneration, CopyNetTokenizer]:
+    """A model that has learnt, in two seconds, to copy what differs from pair to pair, which its vocabulary lacks."""
+    torch.manual_seed(0)
+    texts = (text for pair in pairs for text in pair)
+    tokenizer = CopyNetTokenizer.train_from_iterator(texts, 40, segmenter=segmenter, min_frequency=len(pairs))
+    sizes = {"embedding_size": 16, "hidden_size": 32, "encoder_hidden_size": 16, "attention_size": 16, "dropout": 0.0}
+    model = CopyNetForConditionalGeneration(CopyNetConfig.for_tokenizer(tokenizer, **sizes))
+    optimizer = torch.optim.Adam(model.parameters(), lr=0.02)
+    for start in range(0, len(pairs), 16):
+        sources, targets = zip(*pairs[start : start + 16], strict=True)
+        rows = tokenizer(list(sources), text_target=list(targets))
+        model(**{key: torch.tensor(rows[key]) for key in ("input_ids", "labels")}).loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+    model.generation_config.num_beams = 3
+    return model.eval(), tokenizer
+
+
+def english(generator: random.Random) -> tuple[str, str]:
+    name, hour = ("".join(generator.choices("abcdefghijklm", k=6)) for _ in range(2))
+    return f"please call {name} at {hour}", f"called {name} at {hour}"
+
+
+def chinese(generator: random.Random) -> tuple[str, str]:
+    place = "".join(map(chr, generator.sample(range(0x4E00, 0x9000), 2)))
+    return f"请问{place}在哪里？", f"{place}在这里。"
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    playwright = pytest.importorskip("playwright.sync_api")
+    chromium = shutil.which("chromium") or pytest.skip("no chromium")
+    with playwright.sync_playwright() as started:
+        browser = started.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
+        yield browser
+        browser.close()
+
+
+@pytest.fixture(scope="module")
+def servers(browser: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
+    """Addresses of two pages: of the command with an English model, and of a Space's app.py with a Chinese one."""
+    gradio = pytest.importorskip("gradio")
+    folder, generator = tmp_path_factory.mktemp("demo"), random.Random(0)
+    for language, pair, segmenter in (("english", english, "whitespace"), ("chinese", chinese, "char")):
+        for part in trained([pair(generator) for _ in range(960)], segmenter):
+            part.save_pretrained(folder / language)
+    app = shutil.copy(DEMO_FILE, folder / "app.py")
+    command, space = free_port(), free_port()
+    argv = ["demo", f"--model={folder / 'english'}", f"--port={command}", "--examples", EXAMPLE]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("COPYNET_MODEL", str(folder / "chinese"))
+        patch.setattr("gradio.http_server.INITIAL_PORT_VALUE", space)  # $GRADIO_SERVER_PORT, read long ago
+        threads = [
+            Thread(target=main, args=[argv], daemon=True),
+            Thread(target=runpy.run_path, args=[app, None, "__main__"], daemon=True),
+        ]
+        for thread, port in zip(threads, (command, space), strict=True):
+            thread.start()
+            wait_for(thread, port)
+        yield {"command": f"http://127.0.0.1:{command}", "space": f"http://127.0.0.1:{space}"}
+        gradio.close_all()
+        for thread in threads:
+            thread.join(timeout=10)
+            assert not thread.is_alive()
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def wait_for(thread: Thread, port: int, seconds: float = 60) -> None:
+    """Returns as soon as the thread serves a page there."""
+    end = time.monotonic() + seconds
+    while thread.is_alive() and time.monotonic() < end:
+        with suppress(OSError):
+            urlopen(f"http://127.0.0.1:{port}").close()
+            return
+        time.sleep(0.1)
+    raise AssertionError(f"no page on port {port}")
+
+
+@pytest.fixture
+def page(browser: Any) -> Iterator[Any]:
+    """A tab that asks for nothing outside of this machine, and in which nothing goes wrong."""
+    tab = browser.new_page()
+    elsewhere: list[str] = []
+    wrong: list[str] = []
+    tab.on("request", lambda request: is_local(request.url) or elsewhere.append(request.url))
+    tab.on("console", lambda message: message.type == "error" and wrong.append(message.text))
+    tab.on("pageerror", lambda error: wrong.append(str(error)))
+    yield tab
+    assert (elsewhere, wrong) == ([], [])
+    tab.close()
+
+
+def is_local(url: str) -> bool:
+    return url.startswith(("http://127.0.0.1:", "data:", "blob:"))
+
+
+def ask(page: Any, text: str) -> list[str]:
+    """Types the text, presses the button and waits for its answer; the words of the output."""
+    page.get_by_label("Text").fill(text)
+    page.get_by_role("button", name="Generate").click()
+    page.wait_for_function("text => document.querySelector('[data-name=source]')?.textContent == text", arg=text)
+    page.wait_for_selector("#heatmap img")
+    return page.locator("[data-name=output] span").all_inner_texts()
+
+
+def background(page: Any, selector: str) -> str:
+    return page.locator(selector).evaluate("word => getComputedStyle(word).backgroundColor")
+
+
+def said(page: Any, selector: str) -> str:
+    return page.locator(selector).evaluate("word => getComputedStyle(word, '::after').content").strip('"')
+
+
+EXAMPLE = "please call Mira at noon"
+NONE, MARKED = "rgba(0, 0, 0, 0)", "rgba(230, 159, 0, 0.5)"
+
+
+def test_a_typed_text_is_answered_and_a_copied_word_shows_its_place(page: Any, servers: dict[str, str]) -> None:
+    page.goto(servers["command"])
+    text = 'please call <script>alert("Krahn")</script> at ${1+1}{{value}}`'
+    _, _, name, _, hour = text.split()
+    assert ask(page, text) == ["called", name, "at", hour]
+    assert page.locator("[data-name=output] u").all_inner_texts() == [name, hour]
+    place, word = '[data-at="2"]', '[data-from="2"]'
+    assert background(page, place) == NONE
+    page.locator(word).hover()
+    assert background(page, place) == MARKED
+    assert background(page, '[data-at="4"]') == NONE
+    assert re.search("copied from position 2 with probability (1.00|0.[5-9].)$", said(page, word))
+    page.mouse.move(0, 0)
+    assert background(page, place) == NONE
+
+
+def test_the_keyboard_reaches_the_words(page: Any, servers: dict[str, str]) -> None:
+    page.goto(servers["command"])
+    ask(page, "please call Krahn at 14:35")
+    page.get_by_role("button", name="Generate").focus()
+    for _ in range(2):
+        page.keyboard.press("Tab")
+    focused = page.evaluate("document.activeElement.ariaLabel")
+    assert focused.startswith("Krahn: copied from position 2")
+    assert background(page, '[data-at="2"]') == MARKED
+    assert said(page, '[data-from="2"]') == focused
+
+
+def test_settings_begin_as_saved_and_reach_the_search(page: Any, servers: dict[str, str]) -> None:
+    page.goto(servers["command"])
+    assert page.get_by_label("number input for Beam width").input_value() == "3"
+    page.get_by_label("number input for Max length").fill("2")
+    assert ask(page, "please call Krahn at 14:35") == ["called", "Krahn"]
+
+
+def test_an_example_is_taken_over_and_no_text_is_no_error(page: Any, servers: dict[str, str]) -> None:
+    page.goto(servers["command"])
+    page.get_by_role("button", name="Generate").click()
+    page.get_by_text("There is no text yet").wait_for()
+    page.get_by_role("button", name=EXAMPLE).click()
+    page.wait_for_function("text => document.querySelector('textarea').value == text", arg=EXAMPLE)
+    assert ask(page, EXAMPLE) == ["called", "Mira", "at", "noon"]
+
+
+def test_the_same_file_is_a_space_and_chinese_has_its_characters(page: Any, servers: dict[str, str]) -> None:
+    page.emulate_media(color_scheme="dark")
+    page.goto(servers["space"])
+    assert ask(page, "请问华為在哪里？") == list("华為在这里。")
+    assert page.locator("[data-name=output]").inner_text() == "华為在这里。"
+    assert page.locator(".copynet-copies").get_attribute("lang") == "zh"
+    page.locator('[data-from="3"]').hover()
+    assert background(page, '[data-at="3"]') == MARKED

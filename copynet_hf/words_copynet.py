@@ -71,6 +71,8 @@ def source_words(
     facts: Any = None,
 ) -> list[str]:
     """The word at each position of a source, as a reader knows it; "" where there is a special symbol."""
+    if hasattr(tokenizer, "source_words"):  # also those that found no slot
+        return tokenizer.source_words(source, max_source_length or tokenizer.model_max_length, facts=facts)
     hidden = hidden_ids(tokenizer)
     words = iter(text_pieces(tokenizer, output_words(tokenizer, ids, source, max_source_length, facts)))
     return ["" if index in hidden else next(words).strip() for index in ids]

@@ -108,6 +108,10 @@ def test_no_unknown_word_is_written_where_that_is_forbidden() -> None:
     assert not any("<unk>" in row["generated_text"] for row in pipe("Z c", forbid_unk=True))
 
 
+def test_a_source_word_without_a_slot_is_shown_as_it_stands() -> None:
+    assert make(max_new_tokens=2)("A B a C D E")[0]["source_words"] == ["A", "B", "a", "C", "D", "E"]  # four slots
+
+
 def test_facts_come_beside_the_text() -> None:
     pipe = make(tiny_model(seed=8, copy_mechanism="retrieval"), max_new_tokens=6, batch_size=2)
     (output,), (without,) = pipe([{"text": "a X", "facts": FACTS}, "a X"])

@@ -161,6 +161,9 @@ class GenerateArguments(DecodingArguments):
     """What to answer; without --text, the lines of standard input."""
 
     text: list[str] | None = _argument("one or more sources")  # noqa: RUF009
+    facts: list[str] | None = _argument(  # noqa: RUF009 - what it makes is a dataclass field
+        "for models that retrieve, what is known for all sources: 'subject | property | object'"
+    )
     show_copies: bool = _argument("mark copied words: in colour on a terminal, else in [brackets]", False)
 
 

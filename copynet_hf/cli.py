@@ -114,14 +114,20 @@ def generate(argv: Sequence[str]) -> None:
 
     asked = pick(GenerateArguments, read_arguments([GenerateArguments], argv, "copynet-hf generate"))
     options = _decoding_options(asked)
-    from .inference import generate_outputs, load_model
+    from .inference import generate_outputs, load_model, read_facts
     from .visualization import Style, highlight_copies
 
+    facts = None if asked.facts is None else read_facts("\n".join(asked.facts))
     model, tokenizer = load_model(asked.model, asked.device, asked.bf16)
+    if facts is not None and not model.config.mechanism.retrieves:
+        raise ValueError(
+            f"--facts are for models that retrieve; this one has copy_mechanism={model.config.copy_mechanism!r}"
+        )
     style: Style = "ansi" if sys.stdout.isatty() else "plain"
     for texts in _batches(asked.text, options["batch_size"]):
         filled = [text for text in texts if text.strip()]
-        outputs = iter(generate_outputs(model, tokenizer, filled, **options))
+        known = None if facts is None else [facts] * len(filled)
+        outputs = iter(generate_outputs(model, tokenizer, filled, facts=known, **options))
         for text in texts:
             line = ""
             if text.strip():

@@ -16,7 +16,7 @@ import numpy as np
 from transformers import PreTrainedTokenizerBase
 
 from copynet_hf import CopyNetForConditionalGeneration, CopyText2TextPipeline
-from copynet_hf.inference import load_model
+from copynet_hf.inference import load_model, read_facts
 from copynet_hf.visualization import copies_html, plot_copy_heatmap
 
 if TYPE_CHECKING:
@@ -115,19 +115,6 @@ def _heatmap(output: Mapping[str, Any]) -> Figure | None:
     weight[[place for place in output["source_positions"] if place is not None]] += 1
     columns = np.sort(np.argsort(-weight, kind="stable")[:MAX_COLUMNS])
     return plot_copy_heatmap(probs[:, columns], [source[column] for column in columns], words)
-
-
-def read_facts(lines: str) -> list[list[str]]:
-    """Triples from lines "subject | property | object"; empty lines are left out.
-
-    Raises:
-        ValueError: another line, naming it.
-    """
-    facts = [[part.strip() for part in line.split("|")] for line in lines.splitlines() if line.strip()]
-    for fact in facts:
-        if len(fact) != 3 or not all(fact):
-            raise ValueError(f"{' | '.join(fact)!r} is no fact: write subject | property | object, one a line.")
-    return facts
 
 
 def launch_demo(

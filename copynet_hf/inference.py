@@ -62,6 +62,19 @@ def load_model(
     return model.to(place).eval(), tokenizer
 
 
+def read_facts(lines: str) -> list[list[str]]:
+    """Triples from lines "subject | property | object"; empty lines are left out.
+
+    Raises:
+        ValueError: another line, naming it.
+    """
+    facts = [[part.strip() for part in line.split("|")] for line in lines.splitlines() if line.strip()]
+    for fact in facts:
+        if len(fact) != 3 or not all(fact):
+            raise ValueError(f"{' | '.join(fact)!r} is no fact: write subject | property | object, one a line.")
+    return facts
+
+
 def generate_outputs(
     model: CopyNetForConditionalGeneration,
     tokenizer: PreTrainedTokenizerBase,

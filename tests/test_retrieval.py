@@ -14,6 +14,7 @@ from oracle import Oracle
 from transformers import DataCollatorForSeq2Seq
 
 from copynet_hf import CopyNetForConditionalGeneration, CopyNetTokenizer
+from copynet_hf.cli import main
 from copynet_hf.inference import evaluate_pairs, load_model
 from copynet_hf.training import train_from_arguments
 
@@ -197,7 +198,7 @@ def test_what_is_no_triple_is_refused(tokenizer):
         tokenizer.batch_decode([[60], [60]], source=["when", "was"], facts=[[]])
 
 
-def test_the_command_learns_from_a_file_with_facts_and_says_what_it_retrieved(tmp_path):
+def test_the_commands_learn_from_a_file_with_facts_and_say_what_was_retrieved(tmp_path, capsys):
     rows = [
         {"text": f"when was N{n} born ?", "summary": f"in {1900 + n}", "facts": [[f"N{n}", "born", str(1900 + n)]]}
         for n in range(12)
@@ -230,3 +231,9 @@ def test_the_command_learns_from_a_file_with_facts_and_says_what_it_retrieved(tm
     assert output["copied"] == [False, True]
     assert (scores["exact_match"], scores["copied_fraction"]) == (0, 50)
     assert figures["eval_oov_recall"] == 100
+    capsys.readouterr()
+    asked = ["generate", "--model", str(folder), "--text", "when was Zoe born ?", "--num_beams", "1", "--show_copies"]
+    assert main([*asked, "--facts", "Zoe | born | 2077", "Ann | born | 1950"]) == 0
+    assert capsys.readouterr().out.splitlines()[-1] == "in [2077]"
+    assert main([*asked, "--facts", "Zoe born 2077"]) == 2
+    assert "'Zoe born 2077' is no fact" in capsys.readouterr().err

@@ -165,7 +165,7 @@ def page(results: dict[str, Any]) -> str:
         "",
         "Bold: what the copy mode gave more than half of the probability.",
         "",
-        side_by_side(results, DATA, MODELS, lambda output: commands.pieces(output["words"])),
+        side_by_side(results, DATA, MODELS, lambda output: commands.pieces(output["words"]), restore),
         "",
         how_made(results),
     ]

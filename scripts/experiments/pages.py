@@ -81,12 +81,17 @@ def how_made(results: Results) -> str:
 
 
 def side_by_side(
-    results: Results, data: str, models: Iterable[str], pieces: Callable[[Row], list[str]] = lambda row: row["words"]
+    results: Results,
+    data: str,
+    models: Iterable[str],
+    pieces: Callable[[Row], list[str]] = lambda row: row["words"],
+    plain: Callable[[str], str] = str,
 ) -> str:
     """What the models made of the same texts, with the lowest seed that all of them have; copied words are bold.
 
     Args:
         pieces: makes the text that is shown of an output, piece by piece, of the words that the model said.
+        plain: makes that of a source or a reference.
     """
     known = {model: {run["seed"]: run for run in runs_of(results, data, model)} for model in models}
     known = {model: runs for model, runs in known.items() if runs}
@@ -95,7 +100,10 @@ def side_by_side(
         return "No seed has all models."
     outputs = [runs[min(common)]["outputs"] for runs in known.values()]
     rows = [
-        [escaped(of_models[0]["text"]), escaped(of_models[0]["reference"]), *(bold(one, pieces) for one in of_models)]
+        [
+            *(escaped(plain(of_models[0][name])) for name in ("text", "reference")),
+            *(bold(one, pieces) for one in of_models),
+        ]
         for of_models in zip(*outputs, strict=True)
     ]
     return table(["source", "reference", *known], rows)

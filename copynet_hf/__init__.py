@@ -19,7 +19,9 @@ if TYPE_CHECKING:
     from .building import check_tokenizer
     from .data.lcsts import load_lcsts
     from .data.pairs import load_pairs
+    from .export import export_onnx, export_programs
     from .metrics import CopyMetrics, make_compute_metrics
+    from .onnx import OnnxCopyNet
     from .visualization import highlight_copies, plot_copy_heatmap
 
 __version__ = "0.1.0"
@@ -29,8 +31,11 @@ _LAZY = {
     "check_tokenizer": ".building",
     "load_lcsts": ".data.lcsts",
     "load_pairs": ".data.pairs",
+    "export_onnx": ".export",
+    "export_programs": ".export",
     "CopyMetrics": ".metrics",
     "make_compute_metrics": ".metrics",
+    "OnnxCopyNet": ".onnx",
     "highlight_copies": ".visualization",
     "plot_copy_heatmap": ".visualization",
 }
@@ -41,8 +46,11 @@ __all__ = [
     "CopyNetForConditionalGeneration",
     "CopyNetModel",
     "CopyNetTokenizer",
+    "OnnxCopyNet",
     "align_vocabulary",
     "check_tokenizer",
+    "export_onnx",
+    "export_programs",
     "highlight_copies",
     "load_lcsts",
     "load_pairs",

@@ -1,4 +1,4 @@
-"""`copynet-hf`: train, evaluate, generate and quickstart from the command line."""
+"""`copynet-hf`: train, evaluate, generate, export and quickstart from the command line."""
 
 from __future__ import annotations
 
@@ -23,6 +23,7 @@ commands:
   train        train a model on your own pairs of texts
   evaluate     score a model on pairs of texts; prints one JSON object
   generate     answer lines of text
+  export       write a model as ONNX graphs
 
 copynet-hf COMMAND --help lists the arguments. COPYNET_DEBUG=1 shows where an error comes from.
 """
@@ -123,6 +124,21 @@ def generate(argv: Sequence[str]) -> None:
             print(" ".join(line.split("\n")).strip(), flush=True)
 
 
+def export(argv: Sequence[str]) -> None:
+    """`copynet-hf export`."""
+    from .arguments import ExportArguments, pick, read_arguments
+    from .run_folder import checked_output_dir
+
+    asked = pick(ExportArguments, read_arguments([ExportArguments], argv, "copynet-hf export"))
+    folder = checked_output_dir(asked.output_dir, asked.overwrite_output_dir, resumes=False)
+    from .export import export_onnx
+    from .inference import load_model
+
+    model, tokenizer = load_model(asked.model, "cpu")
+    export_onnx(model, folder, tokenizer)
+    print(f"saved in {folder}")
+
+
 def quickstart(argv: Sequence[str]) -> None:
     """`copynet-hf quickstart`."""
     from .arguments import QuickstartArguments, check_positive, pick, read_arguments
@@ -138,6 +154,7 @@ COMMANDS: dict[str, Callable[[Sequence[str]], None]] = {
     "train": train,
     "evaluate": evaluate,
     "generate": generate,
+    "export": export,
 }
 
 

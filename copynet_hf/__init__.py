@@ -22,7 +22,9 @@ if TYPE_CHECKING:
     from .cards import write_model_card
     from .data.lcsts import load_lcsts
     from .data.pairs import load_pairs
+    from .export import export_onnx, export_programs
     from .metrics import CopyMetrics, make_compute_metrics
+    from .onnx import OnnxCopyNet
     from .visualization import copies_html, highlight_copies, plot_copy_heatmap
 
 __version__ = "0.1.0"
@@ -33,8 +35,11 @@ _LAZY = {
     "write_model_card": ".cards",
     "load_lcsts": ".data.lcsts",
     "load_pairs": ".data.pairs",
+    "export_onnx": ".export",
+    "export_programs": ".export",
     "CopyMetrics": ".metrics",
     "make_compute_metrics": ".metrics",
+    "OnnxCopyNet": ".onnx",
     "copies_html": ".visualization",
     "highlight_copies": ".visualization",
     "plot_copy_heatmap": ".visualization",
@@ -47,9 +52,12 @@ __all__ = [
     "CopyNetModel",
     "CopyNetTokenizer",
     "CopyText2TextPipeline",
+    "OnnxCopyNet",
     "align_vocabulary",
     "check_tokenizer",
     "copies_html",
+    "export_onnx",
+    "export_programs",
     "highlight_copies",
     "load_lcsts",
     "load_pairs",

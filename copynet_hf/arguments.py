@@ -180,6 +180,15 @@ class DemoArguments:
 
 
 @dataclass
+class ExportArguments:
+    """Writes ONNX graphs of the encoder and of a decoder step, for copynet_hf.onnx."""
+
+    model: str | None = _argument("folder or Hub name of the model")
+    output_dir: str | None = _argument("folder for the graphs, the config and the tokenizer")
+    overwrite_output_dir: bool = _argument("replace the model that output_dir holds", False)
+
+
+@dataclass
 class QuickstartArguments:
     """The quickstart."""
 

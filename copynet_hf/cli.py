@@ -1,4 +1,4 @@
-"""`copynet-hf`: train, evaluate, generate, demo and quickstart from the command line."""
+"""`copynet-hf`: train, evaluate, generate, demo, export and quickstart from the command line."""
 
 from __future__ import annotations
 
@@ -24,6 +24,7 @@ commands:
   evaluate     score a model on pairs of texts; prints one JSON object
   generate     answer lines of text
   demo         try a model on a page in the browser
+  export       write a model as ONNX graphs
 
 copynet-hf COMMAND --help lists the arguments. COPYNET_DEBUG=1 shows where an error comes from.
 """
@@ -152,6 +153,21 @@ def demo(argv: Sequence[str]) -> None:
     )
 
 
+def export(argv: Sequence[str]) -> None:
+    """`copynet-hf export`."""
+    from .arguments import ExportArguments, pick, read_arguments
+    from .run_folder import checked_output_dir
+
+    asked = pick(ExportArguments, read_arguments([ExportArguments], argv, "copynet-hf export"))
+    folder = checked_output_dir(asked.output_dir, asked.overwrite_output_dir, resumes=False)
+    from .export import export_onnx
+    from .inference import load_model
+
+    model, tokenizer = load_model(asked.model, "cpu")
+    export_onnx(model, folder, tokenizer)
+    print(f"saved in {folder}")
+
+
 def quickstart(argv: Sequence[str]) -> None:
     """`copynet-hf quickstart`."""
     from .arguments import QuickstartArguments, check_positive, pick, read_arguments
@@ -168,6 +184,7 @@ COMMANDS: dict[str, Callable[[Sequence[str]], None]] = {
     "evaluate": evaluate,
     "generate": generate,
     "demo": demo,
+    "export": export,
 }
 
 

@@ -18,6 +18,7 @@ which both read where it stands.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import torch
@@ -48,14 +49,31 @@ def gru_naive(
     size = weight.shape[1]
     zeros = input_gates.new_zeros(input_gates.shape[0], input_gates.shape[2], size)
     hidden = zeros if initial is None else initial
-    states = []
-    for gates, keep_t in zip(input_gates.unbind(1), keep.unbind(1), strict=True):
+
+    def step(hidden: Tensor, gates: Tensor, keep_t: Tensor) -> Tensor:
         hidden_gates = torch.baddbmm(bias, hidden, weight)
         r, z = torch.sigmoid(gates[..., : 2 * size] + hidden_gates[..., : 2 * size]).chunk(2, dim=-1)
         n = torch.tanh(gates[..., 2 * size :] + r * hidden_gates[..., 2 * size :])
-        hidden = torch.where(keep_t, n + z * (hidden - n), hidden)
+        return torch.where(keep_t, n + z * (hidden - n), hidden)
+
+    if isinstance(input_gates.shape[1], torch.SymInt):  # a graph for any number of steps, which must keep the loop
+        return _scanned(step, hidden, input_gates, keep)
+    states = []
+    for gates, keep_t in zip(input_gates.unbind(1), keep.unbind(1), strict=True):
+        hidden = step(hidden, gates, keep_t)
         states.append(hidden)
     return torch.stack(states, dim=1)
+
+
+def _scanned(step: Callable[..., Tensor], hidden: Tensor, *inputs: Tensor) -> Tensor:
+    """The states (G, S, …) of all steps over the inputs' second axis, as one operation of a graph."""
+    from torch._higher_order_ops.scan import scan  # a prototype of torch's, wanted for exports alone
+
+    def combine(before: Tensor, now: tuple[Tensor, ...]) -> tuple[Tensor, Tensor]:
+        after = step(before, *now)
+        return after, after.clone()  # what is handed on and what is kept may not be one tensor
+
+    return scan(combine, hidden, inputs, dim=1)[1]
 
 
 class FusedGRU(torch.autograd.Function):

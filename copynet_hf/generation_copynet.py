@@ -161,7 +161,8 @@ class ExtendedVocabularyLogitsProcessor(LogitsProcessor):
         scores = scores.clone()
         scores[:, self.forbidden_ids] = float("-inf")
         rows = scores.shape[0] // self.forbidden.shape[0]
-        scores[:, self.first :].masked_fill_(self.forbidden.repeat_interleave(rows, dim=0), float("-inf"))
+        if self.forbidden.shape[1]:  # else there are no slots
+            scores[:, self.first :].masked_fill_(self.forbidden.repeat_interleave(rows, dim=0), float("-inf"))
         return scores
 
 

@@ -99,7 +99,7 @@ class AlignedWords(nn.Module):
         """(B, V) bool: what the words of a source (B, S) allow, and UNK."""
         words = fold_ids(source_ids, len(self.table), unk_token_id)
         aligned = self.table[words].masked_fill(~source_mask[..., None], unk_token_id)
-        allowed = torch.zeros(len(words), len(self.table), dtype=torch.bool, device=words.device)
+        allowed = torch.zeros(words.shape[0], len(self.table), dtype=torch.bool, device=words.device)
         allowed[:, unk_token_id] = True
         return allowed.scatter_(1, aligned.flatten(1), True)
 
@@ -310,10 +310,10 @@ class CopyNetDecoder(Decoder):
         self, embeddings: Tensor, matches: Tensor, memory: Memory, state: DecoderState | None, keep: Tensor | None
     ) -> DecoderSteps | None:
         """The steps from s_0 on, by the loop whose gradient is written by hand."""
+        if state is not None or keep is not None or not self._is_fused(memory):
+            return None
         one_row_each = memory.hidden_states.shape[0] == embeddings.shape[0]
-        if state is None and keep is None and one_row_each and self._is_fused(memory):
-            return self._fused(embeddings, matches, memory)
-        return None
+        return self._fused(embeddings, matches, memory) if one_row_each else None
 
     def step_of(self, embeddings: Tensor, memory: Memory, words: Tensor | None) -> tuple[Any, Tensor]:
         """`step`, or in a search `fused_step`."""

@@ -82,13 +82,25 @@ class Memory(NamedTuple):
     def select(self, rows: Tensor) -> Memory:
         """The memory of the given rows, each of them with a source of its own."""
         sources = rows // (self.ids.shape[0] // self.hidden_states.shape[0])
+        return self._changed(lambda field, is_narrow: field[rows if is_narrow else sources])
+
+    def repeated(self, times: int) -> Memory:
+        """The memory of N sources, for so many rows side by side from each."""
+
+        def change(field: Tensor, is_narrow: bool) -> Tensor:
+            return field[:, None].expand(-1, times, *field.shape[1:]).flatten(0, 1) if is_narrow else field
+
+        return self._changed(change)
+
+    def _changed(self, change: Callable[[Tensor, bool], Tensor]) -> Memory:
+        """With each tensor changed, which is told whether it is kept for each row."""
         narrow = {"final_state", "mask", "ids", "leaders", "is_object", "is_question"}
 
-        def chosen(part: Memory | Facts) -> dict[str, Any]:
+        def changed(part: Memory | Facts) -> dict[str, Any]:
             fields = {name: field for name, field in part._asdict().items() if isinstance(field, Tensor)}
-            return {name: field[rows if name in narrow else sources] for name, field in fields.items()}
+            return {name: change(field, name in narrow) for name, field in fields.items()}
 
-        return self._replace(**chosen(self), facts=None if self.facts is None else Facts(**chosen(self.facts)))
+        return self._replace(**changed(self), facts=None if self.facts is None else Facts(**changed(self.facts)))
 
 
 class DecoderState(NamedTuple):

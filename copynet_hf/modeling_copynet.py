@@ -59,9 +59,6 @@ class CopyNetModel(CopyNetPreTrainedModel):
     def set_input_embeddings(self, value: nn.Module) -> None:
         self.encoder.embed_tokens = value  # type: ignore[assignment]
 
-    def get_encoder(self, *args: Any, **kwargs: Any) -> CopyNetEncoder:
-        return self.encoder
-
     def forward(
         self,
         input_ids: Tensor | None = None,
@@ -152,7 +149,7 @@ class CopyNetModel(CopyNetPreTrainedModel):
         if memory.inputs is None:
             return embeddings
         position = words - self.config.vocab_size
-        rows = torch.arange(len(words), device=words.device) // (len(words) // len(memory.inputs))
+        rows = torch.arange(words.shape[0], device=words.device) // (words.shape[0] // memory.inputs.shape[0])
         fed_back = memory.inputs[rows[:, None], position.clamp(min=0)]
         return torch.where((position >= 0)[..., None], fed_back.to(embeddings.dtype), embeddings)
 
@@ -202,9 +199,6 @@ class CopyNetForConditionalGeneration(CopyNetPreTrainedModel, CopyNetGenerationM
         # Our own field of the generation config; only one that is not derived from the model's config is saved.
         self.generation_config.forbid_unk = False  # type: ignore[attr-defined]
         self.generation_config._from_model_config = False
-
-    def get_encoder(self, *args: Any, **kwargs: Any) -> CopyNetEncoder:
-        return self.model.encoder
 
     def get_output_embeddings(self) -> nn.Module:
         return self.lm_head
@@ -343,7 +337,7 @@ class CopyNetForConditionalGeneration(CopyNetPreTrainedModel, CopyNetGenerationM
             return allowed
         if config.mechanism.generates:
             return None
-        allowed = torch.zeros(len(ids), config.vocab_size, dtype=torch.bool, device=ids.device)
+        allowed = torch.zeros(ids.shape[0], config.vocab_size, dtype=torch.bool, device=ids.device)
         allowed[:, config.end_token_ids[:1]] = True
         return allowed
 

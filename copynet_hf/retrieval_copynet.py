@@ -62,8 +62,8 @@ class RetrievalDecoder(Decoder):
         assert encoded.is_question is not None
         of_facts = Facts(
             facts,
-            encoded.is_object.repeat_interleave(rows // len(facts), dim=0),
-            encoded.is_question.repeat_interleave(rows // len(facts), dim=0),
+            encoded.is_object.repeat_interleave(rows // facts.shape[0], dim=0),
+            encoded.is_question.repeat_interleave(rows // facts.shape[0], dim=0),
             2 * self.fact_attention.key_proj(facts),
             2 * self.retrieve_scores.key_proj(facts),
         )

@@ -62,6 +62,12 @@ def test_forward_takes_its_inputs_in_the_librarys_order() -> None:
     assert CopyNetForConditionalGeneration.main_input_name == "input_ids"
 
 
+def test_there_is_an_encoder_of_texts_alone() -> None:
+    model = tiny_model()
+    assert model.get_encoder() is model.model.get_encoder() is model.model.encoder
+    assert model.get_encoder(modality="image") is model
+
+
 @pytest.mark.parametrize("source", ["config", "argument"])
 def test_extra_outputs_can_be_asked_for_in_the_config_or_in_the_call(source: str) -> None:
     model = tiny_model()

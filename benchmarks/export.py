@@ -1,0 +1,70 @@
+"""Greedy search and beams over ONNX graphs (`OnnxCopyNet`), beside the same model's `generate()`.
+
+    python benchmarks/export.py [--rounds 20]
+
+Batch 64 and one source, of 25 words; 20 steps, no word ends an output. Writes its section of results/benchmarks.md.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable
+from functools import partial
+from itertools import product
+from typing import Any
+
+import numpy as np
+import torch
+from measure import arguments, in_a_process, milliseconds, ratio, side_by_side, table, write_section
+from training import SYNTHETIC, copynet_config, make_batch
+
+from copynet_hf import CopyNetForConditionalGeneration
+from copynet_hf.export import export_onnx
+from copynet_hf.onnx import OnnxCopyNet
+
+STEPS = 20
+SEARCHES = {"greedy": 1, "beam 10": 10}
+BATCHES = (SYNTHETIC.batch, 1)
+
+
+def searches(threads: int) -> dict[str, Callable[[], Any]]:
+    """Each search of each batch size, by the model and over its graphs."""
+    torch.set_num_threads(threads)
+    model: Any = CopyNetForConditionalGeneration(copynet_config(SYNTHETIC)).eval()
+    with tempfile.TemporaryDirectory() as folder:
+        export_onnx(model, folder)
+        graphs = OnnxCopyNet.from_pretrained(folder, threads)
+    batch = make_batch(SYNTHETIC)
+    calls: dict[str, Callable[[], Any]] = {}
+    for rows, (name, beams) in product(BATCHES, SEARCHES.items()):
+        source = {part: batch[part][:rows] for part in ("input_ids", "attention_mask")}
+        arrays = {part: tensor.numpy() for part, tensor in source.items()}
+        options: Any = {"max_new_tokens": STEPS, "eos_token_id": None, "num_beams": beams}
+        pair = partial(model.generate, **source, **options), partial(graphs.generate, **arrays, **options)
+        same = np.mean(pair[0]().numpy() == pair[1]())
+        assert same > 0.99, f"{name}: {same:.1%} of the words are the same"  # but for what is equally likely
+        calls |= zip((f"{name}, {rows}, model", f"{name}, {rows}, onnx"), pair, strict=True)
+    return calls
+
+
+def times(threads: int, rounds: int) -> dict[str, list[float]]:
+    return side_by_side(searches(threads), rounds)
+
+
+def main() -> None:
+    args = arguments(__doc__ or "")
+    rows = []
+    for threads in args.threads:
+        seconds = in_a_process(times, threads, args.rounds)
+        for batch, name in product(BATCHES, SEARCHES):
+            model, onnx = (f"{name}, {batch}, {kind}" for kind in ("model", "onnx"))
+            shown = [f"{milliseconds(seconds[kind]):.0f}" for kind in (model, onnx)]
+            rows.append([name, batch, threads, *shown, f"{ratio(seconds, onnx, model):.2f}"])
+            print(rows[-1], flush=True)
+    header = ["search", "batch", "threads", "generate() ms", "ONNX ms", "ONNX / generate()"]
+    text = f"{args.rounds} rounds, source {SYNTHETIC.source}, {STEPS} steps."
+    write_section("ONNX", f"{text}\n\n{table(header, rows)}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,240 @@
+"""Encoder and decoder step as graphs without Python: torch.export programs, and ONNX files for `copynet_hf.onnx`.
+
+Both graphs map named tensors to named tensors. Which there are follows from what the model's `Memory` and
+`DecoderState` hold; what is None there is left out:
+
+encoder: input_ids (N, S) int64, or input_features (N, S, F); attention_mask (N, S) int64; token_type_ids (N, S) int64
+    where the model reads facts. To `memory.…`, the fields of `Memory`; `state.…` (N, 1, …), those of `DecoderState`
+    before the first word; and `forbidden` (N, V + K) bool, the words that no output of the source may hold.
+decoder: words (N, B) int64, the last word of each output, `memory.…` as they are, and `state.…` (N, B, …). To
+    `log_probs` (N, B, V + K), `next_state.…`, and `copy_probs` (N, B, S) where the model copies.
+
+Shapes: N sources, S source positions, B outputs of each source (beams), all three of any size from 1 on; V words, K
+slots, F num_features.
+"""
+
+from __future__ import annotations
+
+import logging
+import warnings
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+from torch.export import Dim, ExportedProgram
+from transformers import GenerationConfig, PreTrainedTokenizerBase
+
+from .generation_copynet import CopyNetCache
+from .memory_copynet import DecoderState, Facts, Memory, combined
+from .modeling_copynet import CopyNetForConditionalGeneration
+from .onnx import DECODER, ENCODER, Search
+from .outputs_copynet import CopyNetEncoderOutput
+
+Tensors = dict[str, Tensor]
+
+
+class Programs(NamedTuple):
+    """`program.module()` takes a dict of tensors and returns one; see above."""
+
+    encoder: ExportedProgram
+    decoder: ExportedProgram
+
+
+def export_programs(model: CopyNetForConditionalGeneration) -> Programs:
+    """The model, put in evaluation mode, as torch.export programs, which share its weights and their precision."""
+    model.eval()
+    source = _example(model)
+    with torch.no_grad():
+        encoder = _exported(_Encoder(model), source)
+        encoded = encoder.module()(source)
+        parts = {name: tensor for name, tensor in encoded.items() if name.startswith("memory.")}
+        for name, tensor in encoded.items():
+            if name.startswith("state."):
+                parts[name] = tensor.repeat_interleave(2, dim=1)
+        words = torch.full((2, 2), model.config.decoder_start_token_id, device=model.device)
+        return Programs(encoder, _exported(_Decoder(model), {"words": words, **parts}))
+
+
+def export_onnx(
+    model: CopyNetForConditionalGeneration, folder: str | Path, tokenizer: PreTrainedTokenizerBase | None = None
+) -> None:
+    """Writes encoder.onnx, decoder.onnx, config, generation config and tokenizer, for `OnnxCopyNet.from_pretrained`.
+
+    Raises:
+        ImportError: onnx or onnxscript is missing.
+        ValueError: the model's generation config asks for what `OnnxCopyNet.generate` cannot do.
+    """
+    try:
+        import onnxscript  # noqa: F401 - torch.onnx imports it later, and says less
+    except ImportError as error:
+        raise ImportError(f'no {error.name}, which writes ONNX graphs: pip install "copynet-hf[onnx]"') from None
+    _check_search(model.generation_config)
+    folder = Path(folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    with _quiet():
+        for name, program in zip((ENCODER, DECODER), export_programs(model), strict=True):
+            _write(program, folder / name)
+    model.config.save_pretrained(folder)
+    model.generation_config.save_pretrained(folder)
+    if tokenizer is not None:
+        tokenizer.save_pretrained(folder)
+
+
+def _write(program: ExportedProgram, path: Path) -> None:
+    """The program as an ONNX file, weights inside, inputs and outputs named as the tensors are."""
+    import onnx_ir as ir
+    from onnx_ir.passes.common import ClearMetadataAndDocStringPass
+
+    assert program.example_inputs is not None
+    (inputs,), _ = program.example_inputs
+    names = {"input_names": list(inputs), "output_names": list(program.module()(inputs))}
+    made = torch.onnx.export(program, dynamo=True, verbose=False, **names)  # type: ignore[arg-type]
+    assert made is not None
+    for value in (*made.model.graph.inputs, *made.model.graph.outputs):
+        sizes, axes = list(value.shape or ()), _axes(str(value.name))
+        named = [size if isinstance(size, int) else axis for size, axis in zip(sizes, axes, strict=False)]
+        value.shape = ir.Shape([*named, *sizes[len(axes) :]])
+    ClearMetadataAndDocStringPass()(made.model)  # which name this machine's folders
+    made.save(str(path), external_data=False)
+
+
+class _Encoder(nn.Module):
+    """What `generate()` does once: the source, the state before the first word, and what may not be written."""
+
+    def __init__(self, model: CopyNetForConditionalGeneration) -> None:
+        super().__init__()
+        self.model = model
+
+    def forward(self, inputs: Tensors) -> Tensors:
+        model = self.model
+        encoded = model.get_encoder()(**inputs, return_dict=True)
+        sources = encoded.source_ids.shape[0]
+        memory, state = model.model._start(encoded, CopyNetCache(), sources)
+        rules = model._extended_vocabulary_processor(GenerationConfig(), {"encoder_outputs": encoded})
+        scores = memory.hidden_states.new_zeros(sources, model.config.extended_vocab_size)
+        assert state is not None
+        by_output = combined([state], lambda fields: fields[0][:, None])
+        forbidden = rules(encoded.source_ids, scores).isneginf()
+        return {**_named("memory", memory), **_named("state", by_output), "forbidden": forbidden}
+
+
+class _Decoder(nn.Module):
+    """What `generate()` does at each step: the model's own forward, whose cache comes in and goes out as tensors."""
+
+    def __init__(self, model: CopyNetForConditionalGeneration) -> None:
+        super().__init__()
+        self.model = model
+
+    def forward(self, inputs: Tensors) -> Tensors:
+        _agree(inputs)
+        words = inputs["words"]
+        memory, state = _fields(Memory, "memory", inputs), _fields(DecoderState, "state", inputs)
+        if "memory.facts.hidden_states" in inputs:
+            memory = memory._replace(facts=_fields(Facts, "memory.facts", inputs))
+        by_row = combined([state], lambda fields: fields[0].flatten(0, 1)[:, None])  # and with an axis of one step
+        cache = CopyNetCache()
+        cache.layer.record(by_row, memory.repeated(words.shape[1]))
+        output = self.model(
+            encoder_outputs=CopyNetEncoderOutput(),  # all that is read of it is in the memory
+            decoder_input_ids=words.flatten()[:, None],
+            past_key_values=cache,
+            use_cache=True,
+            return_dict=True,
+        )
+        made = {
+            "log_probs": output.logits,
+            "copy_probs": output.copy_probs,
+            **_named("next_state", cache.layer.states),
+        }
+        return {name: field[:, 0].unflatten(0, words.shape) for name, field in made.items() if field is not None}
+
+
+# ---- names and axes
+
+
+def _named(prefix: str, fields: Any) -> Tensors:
+    """The tensors of a NamedTuple, and of those inside it, by name."""
+    tensors: Tensors = {}
+    for name, field in fields._asdict().items():
+        if isinstance(field, Tensor):
+            tensors[f"{prefix}.{name}"] = field
+        elif field is not None:
+            tensors |= _named(f"{prefix}.{name}", field)
+    return tensors
+
+
+def _fields(kind: Any, prefix: str, tensors: Mapping[str, Tensor]) -> Any:
+    """The NamedTuple that `_named` took apart, but for one inside it."""
+    return kind(**{name: tensors.get(f"{prefix}.{name}") for name in kind._fields})
+
+
+def _axes(name: str) -> tuple[str, ...]:
+    """The axes of a tensor that are of any size: its first ones."""
+    part, _, field = name.partition(".")
+    axes = ["batch"]
+    if part in ("words", "state", "next_state", "log_probs", "copy_probs"):
+        axes.append("num_beams")
+    if part not in ("words", "log_probs", "forbidden") and field not in ("final_state", "hidden"):
+        axes.append("source_length")
+    return tuple(axes)
+
+
+def _agree(inputs: Tensors) -> None:
+    """Says that an axis has one size wherever it stands, or the program would ask for it case by case."""
+    sizes: dict[str, Any] = {}
+    for name, tensor in inputs.items():
+        for axis, size in zip(_axes(name), tensor.shape, strict=False):
+            torch._check(sizes.setdefault(axis, size) == size)
+
+
+# ---- making the graphs
+
+
+def _example(model: CopyNetForConditionalGeneration) -> Tensors:
+    """Two sources of two positions, as the encoder takes them."""
+    config, size = model.config, (2, 2)
+    ones = torch.ones(size, dtype=torch.long, device=model.device)
+    if config.num_features:
+        example = {"input_features": torch.ones(*size, config.num_features, device=model.device, dtype=model.dtype)}
+    else:
+        example = {"input_ids": ones * config.unk_token_id}
+    example["attention_mask"] = ones
+    if config.mechanism.retrieves:
+        example["token_type_ids"] = torch.zeros_like(ones)
+    return example
+
+
+def _exported(graph: nn.Module, example: Tensors) -> ExportedProgram:
+    shapes = {name: dict.fromkeys(range(len(_axes(name))), Dim.DYNAMIC) for name in example}
+    return torch.export.export(graph, (example,), dynamic_shapes=(shapes,))
+
+
+def _check_search(config: GenerationConfig) -> None:
+    """Raises ValueError for what the generation config asks for and the loop over the graphs cannot do."""
+    known = {*Search._fields, "max_length", "min_length", "use_cache", "transformers_version"}
+    of_sampling = {"temperature", "top_k", "top_p", "min_p", "typical_p", "epsilon_cutoff", "eta_cutoff"}
+    for name, value in config.to_diff_dict().items():
+        no_matter = name in known | of_sampling or name.startswith(("_", "output_", "return_"))
+        neutral = not value or (value == 1 and value is not True)
+        if not (no_matter or neutral or name in ("pad_token_id", "bos_token_id", "decoder_start_token_id")):
+            raise ValueError(
+                f"the generation config has {name}={value!r}, which the search over ONNX graphs does not know: set "
+                f"model.generation_config.{name} = None before the export."
+            )
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Without what the exporter says about packages that nothing here needs."""
+    logger = logging.getLogger("torch.onnx")
+    level = logger.level
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", FutureWarning)
+        logger.setLevel(logging.ERROR)
+        try:
+            yield
+        finally:
+            logger.setLevel(level)

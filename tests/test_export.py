@@ -1,0 +1,255 @@
+"""Graphs that the command exports, against the model: every mechanism, any sizes, and the searches over them."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+import torch
+from helpers import POINTER, SOURCES, VARIANTS, padded, tiny_model
+from torch import Tensor
+
+from copynet_hf import CopyNetForConditionalGeneration, CopyNetTokenizer, export
+from copynet_hf.cli import main
+from copynet_hf.onnx import OnnxCopyNet
+
+pytest.importorskip("onnxscript")
+pytest.importorskip("onnxruntime")
+
+Tensors = dict[str, Tensor]
+Graph = Callable[[Tensors], Tensors]
+
+# What differs most in its memory and state. An export takes seconds: the others are in the slow tests.
+CASES: dict[str, dict[str, Any]] = {
+    "copynet": {"use_coverage": True, "num_hidden_layers": 2},
+    "points": POINTER | {"num_features": 2},
+    "retrieval": {"copy_mechanism": "retrieval", "seed": 1},  # one with which unseen words are written
+}
+ALIGNED = {"copy_mechanism": "gated", "aligned_words": 2, "frequent_words": 6}
+SLOW: dict[str, dict[str, Any]] = VARIANTS | {"aligned_words": ALIGNED, "pointer": POINTER}
+COMMANDS = [*CASES, *(pytest.param(name, marks=pytest.mark.slow) for name in SLOW)]
+
+
+class Exported(NamedTuple):
+    name: str
+    model: CopyNetForConditionalGeneration
+    folders: tuple[Path, Path]  # the model's and the graphs'
+    onnx: OnnxCopyNet
+    graphs: dict[str, tuple[Graph, Graph]]  # encoder and decoder
+
+
+@pytest.fixture(scope="module", params=COMMANDS)
+def exported(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Exported:
+    """A small model and its tokenizer, saved, and exported by the command."""
+    model = tiny_model(**(CASES | SLOW)[request.param])
+    if model.alignments is not None:
+        model.alignments.table.copy_(torch.randint(4, 13, model.alignments.table.shape))
+    folders = tmp_path_factory.mktemp("saved"), tmp_path_factory.mktemp("graphs")
+    model.save_pretrained(folders[0])
+    tokenizer_of(model).save_pretrained(folders[0])
+    made: list[export.Programs] = []
+    with pytest.MonkeyPatch.context() as patch:  # the programs are kept, not made once more
+        export_programs = export.export_programs
+        patch.setattr(export, "export_programs", lambda model: made.append(export_programs(model)) or made[0])
+        assert main(["export", f"--model={folders[0]}", f"--output_dir={folders[1]}"]) == 0
+    onnx = OnnxCopyNet.from_pretrained(folders[1], threads=1)
+    graphs = {
+        "torch": (made[0].encoder.module(), made[0].decoder.module()),
+        "onnx": (called(onnx.encoder), called(onnx.decoder)),
+    }
+    return Exported(request.param, model, folders, onnx, graphs)
+
+
+def tokenizer_of(model: CopyNetForConditionalGeneration) -> CopyNetTokenizer:
+    """One whose words are letters, and the special symbols where the model has them."""
+    config, words = model.config, list("abcdefghijklm")
+    special = {config.pad_token_id: "<pad>", 1: "<s>", 2: "</s>", config.unk_token_id: "<unk>"}
+    vocabulary = {special.get(index, word): index for index, word in enumerate(words)}
+    return CopyNetTokenizer(vocabulary, segmenter="whitespace", max_source_oov=config.max_source_oov)
+
+
+def called(session: Any) -> Graph:
+    """An onnxruntime session as torch's programs are called."""
+    names = [each.name for each in session.get_outputs()]
+
+    def call(tensors: Tensors) -> Tensors:
+        made = session.run(None, {name: tensor.numpy() for name, tensor in tensors.items()})
+        return dict(zip(names, map(torch.from_numpy, made), strict=True))
+
+    return call
+
+
+BATCHES: dict[str, tuple[list[list[int]], str]] = {
+    "padded right": (SOURCES, "right"),
+    "padded left": (SOURCES, "left"),
+    "one word": ([[13]], "right"),
+    "one source": (SOURCES[:1], "right"),
+    "an empty row": ([[5, 13], [0, 0], [7, 8]], "right"),
+}
+
+
+def source(model: CopyNetForConditionalGeneration, rows: list[list[int]], side: str = "right") -> Tensors:
+    """What the model's encoder takes: words, or numbers in their place; of longer rows the last three are a fact."""
+    ids = padded(rows, 0, side)
+    mask = {"attention_mask": (ids != 0).long()}
+    if model.config.num_features:
+        return {"input_features": torch.randn(*ids.shape, model.config.num_features), **mask}
+    if not model.config.mechanism.retrieves:
+        return {"input_ids": ids, **mask}
+    kinds = [[0] * (len(row) - 3) + [1, 2, 3] if len(row) > 4 else [0] * len(row) for row in rows]
+    return {"input_ids": ids, **mask, "token_type_ids": padded(kinds, 0, side)}
+
+
+@pytest.mark.parametrize("batch", BATCHES)
+@pytest.mark.parametrize("beams", [1, 3])
+@pytest.mark.parametrize("kind", ["torch", "onnx"])
+@torch.no_grad()
+def test_the_graphs_have_the_models_probabilities(exported: Exported, kind: str, beams: int, batch: str) -> None:
+    torch.manual_seed(0)
+    model, (encoder, decoder) = exported.model, exported.graphs[kind]
+    inputs = source(model, *BATCHES[batch])
+    words = torch.randint(2, model.config.extended_vocab_size, (len(inputs["attention_mask"]), beams, 4))
+    expected = model(encoder_outputs=model.get_encoder()(**inputs), decoder_input_ids=words.flatten(0, 1))
+    encoded = encoder(inputs)
+    memory = {name: tensor for name, tensor in encoded.items() if name.startswith("memory.")}
+    state = {
+        name: tensor.repeat_interleave(beams, dim=1) for name, tensor in encoded.items() if name.startswith("state.")
+    }
+    for step in range(words.shape[2]):
+        made = decoder({"words": words[..., step], **memory, **state})
+        state = {name: made[f"next_{name}"] for name in state}
+        torch.testing.assert_close(made["log_probs"].flatten(0, 1), expected.logits[:, step], atol=1e-5, rtol=1e-5)
+        assert ("copy_probs" in made) == model.config.copies
+        if model.config.copies:
+            copied = made["copy_probs"].flatten(0, 1)
+            torch.testing.assert_close(copied, expected.copy_probs[:, step], atol=1e-5, rtol=1e-5)
+
+
+# ---- searches
+
+
+# The options of `generate`; a saved generation config gives those that are left out.
+SEARCHES: dict[str, dict[str, Any]] = {
+    "greedy": {},
+    "greedy, not short": {"min_new_tokens": 4, "max_new_tokens": 9, "forbid_unk": True},
+    "beams": {"num_beams": 3},
+    "beams, not short": {"num_beams": 3, "min_new_tokens": 4, "max_new_tokens": 9, "forbid_unk": True},
+    "the first beams that end": {"num_beams": 4, "num_return_sequences": 2, "early_stopping": True},
+    "long beams": {"num_beams": 4, "length_penalty": 2.0, "max_new_tokens": 7},
+    "beams to the end": {"num_beams": 2, "early_stopping": "never", "length_penalty": 0.0, "max_new_tokens": 12},
+    "two ends": {"num_beams": 3, "num_return_sequences": 3, "eos_token_id": [2, 8]},
+    "no end": {"num_beams": 2, "eos_token_id": None, "max_new_tokens": 5},
+}
+
+
+@pytest.mark.parametrize("name", SEARCHES)
+@pytest.mark.parametrize("batch", BATCHES)
+def test_searches_find_what_the_model_finds(exported: Exported, batch: str, name: str) -> None:
+    torch.manual_seed(0)
+    inputs, options = source(exported.model, *BATCHES[batch]), SEARCHES[name]
+    expected = exported.model.generate(**inputs, **options)
+    found = exported.onnx.generate(**{key: tensor.numpy() for key, tensor in inputs.items()}, **options)
+    assert found.tolist() == expected.tolist()
+
+
+@pytest.mark.parametrize("ids", [padded(SOURCES, 0), torch.zeros(2, 0, dtype=torch.long)], ids=["", "no words"])
+def test_padding_is_seen_without_a_mask(exported: Exported, ids: Tensor) -> None:
+    if exported.model.config.num_features:
+        pytest.skip("padding shows in ids")
+    expected: Any = exported.model.generate(input_ids=ids, max_new_tokens=5)
+    assert exported.onnx.generate(ids.numpy(), max_new_tokens=5).tolist() == expected.tolist()
+
+
+def test_traces_are_the_models(exported: Exported) -> None:
+    torch.manual_seed(0)
+    model, inputs = exported.model, source(exported.model, SOURCES, "left")
+    arrays = {name: tensor.numpy() for name, tensor in inputs.items()}
+    sequences = exported.onnx.generate(**arrays, num_beams=3, num_return_sequences=2, max_new_tokens=6)
+    if not model.config.copies:
+        with pytest.raises(ValueError, match="copies nothing"):
+            exported.onnx.trace_copies(sequences, **arrays)
+        return
+    traced = exported.onnx.trace_copies(sequences, **arrays)
+    expected: Any = model.trace_copies(torch.tensor(sequences), **inputs)
+    for name, field in traced._asdict().items():
+        np.testing.assert_allclose(field, expected[name].numpy(), atol=1e-5, err_msg=name)
+    assert (traced.source_positions >= 0).any()
+    with pytest.raises(ValueError, match="7 sequences cannot belong to 4 sources"):
+        exported.onnx.trace_copies(sequences[:7], **arrays)
+
+
+# ---- the command, and what cannot work
+
+
+def test_the_folder_has_all_that_answers_need(exported: Exported) -> None:
+    if exported.model.config.num_features:
+        pytest.skip("a tokenizer is for words")
+    tokenizer = CopyNetTokenizer.from_pretrained(exported.folders[1])
+    texts = ["e tokio.txt f Mira tokio.txt", "Ada", "g Lou h Kim i"]
+    inputs = tokenizer(texts, padding=True, return_tensors="np")
+    options = {"num_beams": 3, "min_new_tokens": 3, "max_new_tokens": 6}
+    found = exported.onnx.generate(**inputs, **options)
+    expected: Any = exported.model.generate(**{name: torch.tensor(part) for name, part in inputs.items()}, **options)
+    answers, wanted = (
+        tokenizer.batch_decode(rows, source=texts, skip_special_tokens=True) for rows in (found, expected)
+    )
+    assert answers == wanted
+    if exported.name in CASES:
+        assert {"tokio.txt", "Mira", "Ada", "Lou", "Kim"} & set(" ".join(answers).split())
+
+
+def test_graphs_know_nothing_of_the_machine_they_were_made_on(exported: Exported) -> None:
+    for name in ("encoder.onnx", "decoder.onnx"):
+        assert str(Path(export.__file__).parent).encode() not in (exported.folders[1] / name).read_bytes()
+
+
+def refused(capsys: pytest.CaptureFixture[str], *argv: str) -> str:
+    capsys.readouterr()
+    assert main(["export", *argv]) == 2
+    return capsys.readouterr().err.strip().splitlines()[-1]
+
+
+def test_the_command_says_what_it_cannot_do(
+    exported: Exported, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model, graphs = (
+        f"--{name}={folder}" for name, folder in zip(("model", "output_dir"), exported.folders, strict=True)
+    )
+    assert "no --output_dir" in refused(capsys, model)
+    assert "--overwrite_output_dir" in refused(capsys, model, graphs)
+    monkeypatch.setitem(sys.modules, "onnxscript", None)
+    assert 'pip install "copynet-hf[onnx]"' in refused(capsys, model, f"--output_dir={tmp_path / 'new'}")
+    assert not (tmp_path / "new").exists()
+
+
+def test_searches_that_graphs_cannot_do_are_refused_before_the_export(tmp_path: Path) -> None:
+    model = tiny_model()
+    model.generation_config.repetition_penalty = 1.2
+    with pytest.raises(ValueError, match=r"repetition_penalty=1\.2"):
+        export.export_onnx(model, tmp_path / "new")
+    assert not (tmp_path / "new").exists()
+
+
+def test_a_folder_without_graphs_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"holds no decoder\.onnx"):
+        OnnxCopyNet.from_pretrained(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ({"num_beams": 1, "num_return_sequences": 2}, "num_return_sequences=2, but num_beams=1"),
+        ({"do_sample": True}, "does not know do_sample"),
+    ],
+    ids=str,
+)
+def test_searches_refuse_what_they_cannot_do(exported: Exported, arguments: dict[str, Any], said: str) -> None:
+    arrays = {name: tensor.numpy() for name, tensor in source(exported.model, SOURCES).items()}
+    with pytest.raises(ValueError, match=said):
+        exported.onnx.generate(**arrays, **arguments)
+    with pytest.raises(ValueError, match="The source is missing"):
+        exported.onnx.generate()

@@ -50,7 +50,7 @@ class CopyStatistics(TrainerCallback):
     Args:
         trainer: that it belongs to.
         pairs: the evaluation's, with the columns `text` and `summary`; the first `ROWS` are answered.
-        options: for `generate_outputs`; greedy search by default, which is quick.
+        options: for `generate_outputs`; greedy search by default, which is quick, with `<unk>` allowed.
     """
 
     ROWS = 64
@@ -58,12 +58,14 @@ class CopyStatistics(TrainerCallback):
 
     def __init__(self, trainer: Seq2SeqTrainer, pairs: Dataset, **options: Any) -> None:
         self.trainer, self.pairs = trainer, pairs.select(range(min(self.ROWS, len(pairs))))
-        self.options: dict[str, Any] = {"num_beams": 1, **options}
+        self.options: dict[str, Any] = {"num_beams": 1, "forbid_unk": False, **options}
 
     def on_evaluate(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
     ) -> None:
         model, metrics = kwargs["model"], kwargs["metrics"]
+        if not any(name.startswith("eval_") for name in metrics):  # of other pairs
+            return
         scores, _ = evaluate_pairs(model, kwargs["processing_class"], self.pairs, **self.options)
         found = {f"eval_{name}": scores[name] for name in self.SHOWN if name in scores}
         self.trainer.log({name: value for name, value in found.items() if name not in metrics})

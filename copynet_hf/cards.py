@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import inspect
+import json
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -28,12 +29,17 @@ PIPELINE_TAG = "text-generation"
 TAGS = ("copynet", "copy-mechanism", "seq2seq")
 CARD, RESULTS = "README.md", ".eval_results/copynet-hf.yaml"
 
-USE = """from transformers import pipeline
+IMPORT = """import copynet_hf  # registers the model; without the package, pass trust_remote_code=True
+"""
+USE = f"""from transformers import pipeline
 
-import copynet_hf  # registers model and pipeline; without the package, pass trust_remote_code=True
-
-pipe = pipeline("copy-text2text", model="{name}")
+{IMPORT}
+pipe = pipeline("copy-text2text", model="{{name}}")
 print(pipe("a text")[0]["generated_text"])"""
+LOAD = f"""from transformers import {{auto}}
+
+{IMPORT}
+model = {{auto}}.from_pretrained("{{name}}")"""
 
 SETTINGS = (
     "copy_mechanism",
@@ -117,8 +123,8 @@ def write_model_card(
             eval_results=_eval_results(scores, datasets, name) or None,
         ),
         title=name,
-        kind=_kind(config),
-        use=USE.format(name=name),
+        kind=f"It is a recurrent network {_does(config)} (`copy_mechanism` is `{config.copy_mechanism}`).",
+        use=_use(model, name),
         model=_model(model),
         data=data,
         training=training,
@@ -129,7 +135,8 @@ def write_model_card(
         limits=_limits(config, tokenizer),
     )
     card.save(folder / CARD)
-    if scores and len(datasets) == 1:
+    (folder / RESULTS).unlink(missing_ok=True)  # of an earlier model
+    if len(datasets) == 1 and any("rougeL" in known for known in scores.values()):
         _write_results(folder / RESULTS, scores, datasets[0])
     return card
 
@@ -156,21 +163,36 @@ def command_line(said: Mapping[str, Any]) -> str:
     words = ["copynet-hf", "train"]
     for name, value in said.items():
         if name != "output_dir":
-            values = value if isinstance(value, list) else [value]
-            words += [f"--{name}", *(_without_folders(str(each)) for each in values)]
+            words.append(f"--{name}")
+            words += [_told(name, each) for each in (value if isinstance(value, list) else [value])]
     return shlex.join([*words, "--output_dir", Path(str(said["output_dir"])).name])
 
 
-def _without_folders(value: str) -> str:
-    return Path(value).name if "/" in value and Path(value).exists() else value
+def _told(name: str, value: Any) -> str:
+    if isinstance(value, dict):
+        return json.dumps(value)
+    is_path = isinstance(value, str) and (value[:1] in ("/", "~", ".") or ("/" in value and Path(value).exists()))
+    return Path(value).name if is_path and name != "hub_model_id" else str(value)
 
 
 # ---- what the model knows of itself
 
 
-def _kind(config: CopyNetConfig) -> str:
-    copies = "that copies words of its input" if config.copies else "that copies nothing, a baseline"
-    return f"It is a recurrent sequence-to-sequence model {copies} (`copy_mechanism` is `{config.copy_mechanism}`)."
+def _does(config: CopyNetConfig) -> str:
+    if config.num_features:
+        return "that points at positions of its input, which is numbers"
+    if not config.mechanism.generates:
+        return "from texts to texts that are made of the input's words alone"
+    if config.copies:
+        return "from texts to texts that copies words of its input"
+    return "from texts to texts that copies nothing, a baseline"
+
+
+def _use(model: CopyNetPreTrainedModel, name: str) -> str:
+    if not model.can_generate():
+        return LOAD.format(auto="AutoModel", name=name)
+    reads_texts = not cast("CopyNetConfig", model.config).num_features
+    return (USE if reads_texts else LOAD).format(auto="AutoModelForSeq2SeqLM", name=name)
 
 
 def _model(model: CopyNetPreTrainedModel) -> str:
@@ -185,12 +207,19 @@ def _model(model: CopyNetPreTrainedModel) -> str:
 
 def _limits(config: CopyNetConfig, tokenizer: PreTrainedTokenizerBase | None) -> str:
     read = getattr(tokenizer, "model_max_length", None)
-    parts = ["It has learned its task from pairs of texts and nothing else: of other texts it knows nothing."]
-    if config.copies:
+    parts = ["It has learned its task from examples and nothing else: of anything else it knows nothing."]
+    unseen = f"of which up to {config.max_source_oov:,} may be unseen"
+    if config.num_features:
         parts.append(
-            f"It can write the {config.vocab_size:,} words of its vocabulary and those of its source, of which up to "
-            f"{config.max_source_oov:,} may be unseen; other words it cannot write. What it copies stands in the "
-            "source, but not always where it belongs: names and numbers may be confused with each other."
+            f"Its input has {config.num_features} numbers at each of up to {config.max_source_oov:,} positions."
+        )
+    elif not config.mechanism.generates:
+        parts.append(f"It can write the words of its source, {unseen}, and no others.")
+    elif config.copies:
+        parts.append(
+            f"It can write the {config.vocab_size:,} words of its vocabulary and those of its source, {unseen}; other "
+            "words it cannot write. What it copies stands in the source, but not always where it belongs: names and "
+            "numbers may be confused with each other."
         )
     else:
         parts.append(f"It can write the {config.vocab_size:,} words of its vocabulary and no others.")

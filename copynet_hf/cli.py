@@ -160,11 +160,15 @@ def export(argv: Sequence[str]) -> None:
 
     asked = pick(ExportArguments, read_arguments([ExportArguments], argv, "copynet-hf export"))
     folder = checked_output_dir(asked.output_dir, asked.overwrite_output_dir, resumes=False)
-    from .export import export_onnx
-    from .inference import load_model
+    from transformers import AutoTokenizer
 
-    model, tokenizer = load_model(asked.model, "cpu")
-    export_onnx(model, folder, tokenizer)
+    from .building import load_copynet
+    from .export import export_onnx
+    from .inference import checked_name
+
+    name = checked_name(asked.model)
+    model = load_copynet(name)
+    export_onnx(model, folder, None if model.config.num_features else AutoTokenizer.from_pretrained(name))
     print(f"saved in {folder}")
 
 

@@ -52,7 +52,7 @@ def build_demo(
     try:
         import gradio as gr
     except ImportError:
-        raise ImportError("the page needs gradio: pip install copynet-hf[demo]") from None
+        raise ImportError("the page needs gradio: pip install 'copynet-hf[demo]'") from None
     config, saved = model.config, model.generation_config
     pipe = CopyText2TextPipeline(model=model, tokenizer=tokenizer, device=model.device)  # type: ignore[arg-type]
 

@@ -6,12 +6,13 @@ E embedding_size, D = 2 · encoder_hidden_size, F num_features.
 
 from __future__ import annotations
 
+from copy import deepcopy
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import torch
-from huggingface_hub import ModelCard
+from huggingface_hub import ModelCard, ModelCardData
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 from transformers import initialization as init
@@ -31,7 +32,7 @@ class CopyNetPreTrainedModel(PreTrainedModel):
     supports_gradient_checkpointing = True
     _no_split_modules = ["CopyNetEncoderLayer", "CopyNetDecoder", "PointerDecoder", "RetrievalDecoder"]  # noqa: RUF012 - the base class's own type
 
-    def save_pretrained(self, *args: Any, **kwargs: Any) -> None:
+    def save_pretrained(self, save_directory: Any, is_main_process: bool = True, *args: Any, **kwargs: Any) -> None:
         """As in the library, which names the saved class alone in the config: both are named, for `AutoModel` and
         `AutoModelForSeq2SeqLM` load the same weights, and the pipeline. Writes a card where there is none."""
         if self.is_remote_code():
@@ -43,17 +44,19 @@ class CopyNetPreTrainedModel(PreTrainedModel):
                 "AutoModel": f"{module}.CopyNetModel",
                 "AutoModelForSeq2SeqLM": f"{module}.CopyNetForConditionalGeneration",
             }
-            self.config.custom_pipelines = CUSTOM_PIPELINES
-        super().save_pretrained(*args, **kwargs)
-        folder = Path(kwargs.get("save_directory") or args[0])
-        if kwargs.get("is_main_process", True) and folder.is_dir() and not (folder / "README.md").exists():
+            self.config.custom_pipelines = deepcopy(CUSTOM_PIPELINES)  # the library changes it in use
+        super().save_pretrained(save_directory, is_main_process, *args, **kwargs)
+        folder = Path(save_directory)
+        if is_main_process and folder.is_dir() and not (folder / "README.md").exists():
             self._write_card(folder)
 
     def _upload_modified_files(self, working_dir: Any, repo_id: str, *args: Any, **kwargs: Any) -> Any:
-        """As in the library, which has put a card there that says nothing where the repository has none: ours."""
-        card = Path(working_dir) / "README.md"
-        if card.exists() and "has been automatically generated" in (text := card.read_text(encoding="utf-8")):
-            self._write_card(Path(working_dir), title=repo_id, tags=ModelCard(text).data.get("tags") or ())
+        """As in the library, which puts its blank form there where the repository has no card: ours, then."""
+        path = Path(working_dir) / "README.md"
+        card = ModelCard(path.read_text(encoding="utf-8")) if path.exists() else None
+        blank = ModelCard.from_template(ModelCardData(), model_description="").text.splitlines()
+        if card is not None and len(set(card.text.splitlines()) - set(blank)) == 1:  # what it says a model card is
+            self._write_card(Path(working_dir), title=repo_id, tags=card.data.get("tags") or ())
         return super()._upload_modified_files(working_dir, repo_id, *args, **kwargs)
 
     def _write_card(self, folder: Path, **told: Any) -> None:

@@ -39,6 +39,21 @@ class Output:
     copied: list[bool]
 
 
+def checked_name(name: str | None) -> str:
+    """A folder with a model, or what may be a name on the Hub.
+
+    Raises:
+        ValueError: neither.
+    """
+    if not name:
+        raise ValueError("no --model: give the folder of a trained model")
+    if Path(name).exists() and not (Path(name) / "config.json").is_file():
+        raise ValueError(f"--model {name} holds no model: give the output_dir of copynet-hf train")
+    if not Path(name).exists() and name.count("/") != 1:
+        raise ValueError(f"--model {name}: no such folder")
+    return name
+
+
 def load_model(
     name: str | None, device: str | None = None, bf16: bool = False
 ) -> tuple[CopyNetForConditionalGeneration, PreTrainedTokenizerBase]:
@@ -47,12 +62,7 @@ def load_model(
     Raises:
         ValueError: no name, a folder without a model, a model of points, or a tokenizer of another model.
     """
-    if not name:
-        raise ValueError("no --model: give the folder of a trained model")
-    if Path(name).exists() and not (Path(name) / "config.json").is_file():
-        raise ValueError(f"--model {name} holds no model: give the output_dir of copynet-hf train")
-    if not Path(name).exists() and name.count("/") != 1:
-        raise ValueError(f"--model {name}: no such folder")
+    name = checked_name(name)
     model = load_copynet(name, dtype=torch.bfloat16 if bf16 else torch.float32)
     if model.config.num_features:
         raise ValueError(f"--model {name} reads points, not words: load it in Python, and give it input_features")
@@ -138,7 +148,7 @@ def _generate_batch(
 @torch.inference_mode()
 def _search(model: Any, inputs: BatchEncoding, options: Mapping[str, Any]) -> Tensor:
     # Any: the library's types for generate() fit none of its models.
-    return model.generate(**inputs, **options)
+    return model.generate(**inputs, **{**options, "return_dict_in_generate": False})
 
 
 def copied_flags(model: CopyNetForConditionalGeneration, sequences: Tensor, **source: Tensor) -> list[list[bool]]:

@@ -71,7 +71,7 @@ class CopyText2TextPipeline(Pipeline):
     def _forward(self, inputs: dict[str, Any], **generation: Any) -> dict[str, Any]:  # type: ignore[override]
         """The words of all outputs and where they came from, (B, outputs of one source, T, …)."""
         kept = {name: inputs.pop(name) for name in ("text", "facts")}
-        sequences = self.model.generate(**inputs, **generation)
+        sequences = self.model.generate(**inputs, **{**generation, "return_dict_in_generate": False})
         sources, positions = inputs["input_ids"].shape
         words = sequences[:, 1:]
         if self.model.config.copies:

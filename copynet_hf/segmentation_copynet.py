@@ -5,8 +5,8 @@ name to its `Segmenter`:
 
 - `char`: every character is a word, white space too. `join(split(text)) == text`.
 - `jieba`: Chinese words as jieba cuts them. No character is lost: `join(split(text)) == text`. Where rjieba is
-  installed (`pip install copynet-hf[fast]`) it cuts them sooner.
-- `fugashi`: Japanese words as MeCab cuts them by the dictionary unidic-lite (`pip install copynet-hf[ja]`). White
+  installed (`pip install 'copynet-hf[fast]'`) it cuts them sooner.
+- `fugashi`: Japanese words as MeCab cuts them by the dictionary unidic-lite (`pip install 'copynet-hf[ja]'`). White
   space, which MeCab drops, is kept, every character a word. `join(split(text)) == text`.
 - `whitespace`: what stands between white space. Joining puts one space between two words, so runs of
   white space become one space and the ends are stripped.
@@ -154,7 +154,7 @@ def _mecab() -> Any:
         import unidic_lite
     except ImportError as error:
         raise ImportError(
-            "segmenter='fugashi' needs the packages fugashi and unidic-lite: pip install copynet-hf[ja]"
+            "segmenter='fugashi' needs the packages fugashi and unidic-lite: pip install 'copynet-hf[ja]'"
         ) from error
     folder = unidic_lite.DICDIR
     return fugashi.GenericTagger(shlex.join(["-r", str(Path(folder, "mecabrc")), "-d", folder, "-Owakati"]))

@@ -1,7 +1,7 @@
 """From pairs of texts to a trained model: what `copynet-hf train` does, as functions.
 
 Each step stands alone: `build_tokenizer`, `build_model`, `encode_pairs`, `make_trainer`; `train_from_arguments` calls
-them in turn. Nothing of the Trainer is replaced.
+them in turn. Nothing of the Trainer is replaced but its card.
 """
 
 from __future__ import annotations
@@ -110,28 +110,19 @@ def train_from_arguments(said: Mapping[str, Any]) -> dict[str, float]:
         f"{len(tokenizer):,}",
         model.config.max_source_oov,
     )
+    if trainer.is_world_process_zero():
+        (output_dir / PREDICTIONS).unlink(missing_ok=True)  # of an earlier model
     figures: dict[str, Any] = trainer.train(resume_from_checkpoint=resumed).metrics
     trainer.save_model(_internal_call=True)  # pushed when its card is complete
+    if trainer.state.best_model_checkpoint is not None:  # pushed as well, and nobody's business
+        trainer.state.best_model_checkpoint = Path(trainer.state.best_model_checkpoint).name
     trainer.save_state()
     trainer.save_metrics("train", figures)
     if trainer.eval_dataset is not None:
         evaluated = trainer.evaluate()
         trainer.save_metrics("eval", evaluated)
         figures |= evaluated
-    predictions: list[dict[str, Any]] = []
-    if "test" in pairs:
-        scores, predictions = evaluate_pairs(model, tokenizer, pairs["test"])
-        scores = {f"test_{name}": value for name, value in scores.items()}
-        trainer.save_metrics("test", scores)
-        figures |= scores
-    first = trainer.is_world_process_zero()
-    if first:
-        _describe(said, model, tokenizer, pairs, figures, training)
-        (output_dir / PREDICTIONS).unlink(missing_ok=True)
-    if training.push_to_hub:  # without the texts that it was tested on, which may not be ours to give away
-        trainer.push_to_hub()
-    if first and predictions:
-        write_predictions(output_dir / PREDICTIONS, predictions)
+    _finish(said, trainer, model, tokenizer, pairs, figures)
     if training.world_size > 1:  # torchrun stops a process that still saves when another one ends badly
         trainer.accelerator.wait_for_everyone()
         trainer.accelerator.end_training()
@@ -326,13 +317,39 @@ def make_trainer(
     return trainer
 
 
+def _finish(
+    said: Mapping[str, Any],
+    trainer: Seq2SeqTrainer,
+    model: CopyNetForConditionalGeneration,
+    tokenizer: PreTrainedTokenizerBase,
+    pairs: Mapping[str, Pairs],
+    figures: dict[str, Any],
+) -> None:
+    """Scores the test pairs, adding to the figures; writes the card and pushes, where asked."""
+    first = trainer.is_world_process_zero()
+    predictions: list[dict[str, Any]] = []
+    if "test" in pairs:
+        scores, predictions = evaluate_pairs(model, tokenizer, pairs["test"])
+        scores = {f"test_{name}": value for name, value in scores.items()}
+        trainer.save_metrics("test", scores)
+        figures |= scores
+    if first:
+        _describe(said, trainer, model, tokenizer, pairs, figures)
+    try:
+        if trainer.args.push_to_hub:  # without the texts that it was tested on, which may not be ours to give away
+            trainer.push_to_hub()
+    finally:
+        if first and predictions:
+            write_predictions(Path(str(trainer.args.output_dir)) / PREDICTIONS, predictions)
+
+
 def _describe(
     said: Mapping[str, Any],
+    trainer: Seq2SeqTrainer,
     model: CopyNetForConditionalGeneration,
     tokenizer: PreTrainedTokenizerBase,
     pairs: Mapping[str, Pairs],
     figures: Mapping[str, Any],
-    training: Seq2SeqTrainingArguments,
 ) -> None:
     """Writes the card of what was trained."""
     data, card = pick(DataArguments, said), pick(CardArguments, said)
@@ -342,19 +359,21 @@ def _describe(
         for split in ("train", "validation", "test")
         if split in pairs and not isinstance(pairs[split], IterableDataset)
     ]
-    read = [data.dataset_name] if data.dataset_name else []
+    read = [data.dataset_name] if data.dataset_name and not Path(data.dataset_name).exists() else []
     splits = {"validation": "eval_", "test": "test_"}
+    # Not of all validation pairs, see `CopyStatistics`.
+    figures = {name: value for name, value in figures.items() if name != "eval_copy_mode_fraction"}
     minutes = figures["train_runtime"] / 60
     write_model_card(
-        str(training.output_dir),
+        str(trainer.args.output_dir),
         model,
         tokenizer,
-        title=training.hub_model_id if training.push_to_hub else None,
+        title=trainer.hub_model_id if trainer.args.push_to_hub else None,
         language=card.language,
         license=card.license,
         datasets=read,
         data=f"Pairs of texts from {', '.join([*read, *files])}: {', '.join(counts) or 'read as a stream'}.",
-        training=f"{figures['epoch']:g} epochs, {minutes:.1f} minutes, seed {training.seed}; "
+        training=f"{figures['epoch']:g} epochs, {minutes:.1f} minutes, seed {trainer.args.seed}; "
         f"torch {torch.__version__}, transformers {transformers.__version__}.",
         command=command_line(said),
         scores={

@@ -5,16 +5,21 @@ from __future__ import annotations
 import json
 import tomllib
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import torch
 import yaml
-from helpers import VARIANTS, tiny_model
+from datasets import Dataset
+from helpers import POINTER, VARIANTS, tiny_model, tiny_tokenizer
 from huggingface_hub import ModelCard
 
 from copynet_hf import write_model_card
+from copynet_hf.callbacks import CopyStatistics
 from copynet_hf.cards import command_line
 from copynet_hf.data import quickstart_pairs
+from copynet_hf.inference import generate_outputs
 from copynet_hf.training import train_from_arguments
 
 SIZES = {"hidden_size": 24, "encoder_hidden_size": 12, "embedding_size": 16, "attention_size": 16}
@@ -36,9 +41,17 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "model"
 
 
-@pytest.mark.parametrize("name", ["defaults", "pointer_generator", "gated", "rnnsearch"])
+KINDS: dict[str, dict[str, Any]] = {
+    **VARIANTS,
+    "retrieval": {"copy_mechanism": "retrieval"},
+    "pointer": POINTER,
+    "points": POINTER | {"num_features": 2},
+}
+
+
+@pytest.mark.parametrize("name", KINDS)
 def test_a_saved_model_has_a_card_with_its_equation_and_sizes(name: str, tmp_path: Path) -> None:
-    model = tiny_model(**VARIANTS[name])
+    model = tiny_model(**KINDS[name])
     model.save_pretrained(tmp_path / "mine")
     card = ModelCard.load(tmp_path / "mine" / "README.md")
     assert card.data.library_name == "transformers"
@@ -49,7 +62,9 @@ def test_a_saved_model_has_a_card_with_its_equation_and_sizes(name: str, tmp_pat
     assert "# mine\n" in card.text
     assert f"| parameters | {model.num_parameters():,} |" in card.text
     assert f"| `copy_mechanism` | {model.config.copy_mechanism} |" in card.text
-    assert ("copies words of its input" in card.text) == model.config.copies
+    assert ("copies words of its input" in card.text) == (model.config.copies and model.config.mechanism.generates)
+    assert ("pipeline(" in card.text) == (name != "points")
+    assert ("words of its vocabulary" in card.text) == model.config.mechanism.generates
     assert "\n> " in card.text
     assert "{{" not in card.text
     assert "None" not in card.text
@@ -60,7 +75,9 @@ def test_a_card_that_is_there_stays(tmp_path: Path) -> None:
     tiny_model().save_pretrained(tmp_path)
     tiny_model().model.save_pretrained(save_directory=tmp_path / "base")
     assert (tmp_path / "README.md").read_text(encoding="utf-8") == "mine"
-    assert (tmp_path / "base" / "README.md").exists()
+    assert "AutoModel.from_pretrained" in (tmp_path / "base" / "README.md").read_text(encoding="utf-8")
+    tiny_model().save_pretrained(tmp_path / "second", False)  # another process writes it
+    assert not (tmp_path / "second" / "README.md").exists()
 
 
 def test_scores_stand_in_table_metadata_and_the_hubs_own_file(tmp_path: Path) -> None:
@@ -104,9 +121,19 @@ def test_the_commands_card_tells_data_command_and_scores_and_no_folders(trained:
 
 def test_a_command_line_names_folders_by_their_last_part_alone(tmp_path: Path) -> None:
     (tmp_path / "a b.jsonl").touch()
-    said = {"output_dir": f"{tmp_path}/out", "train_file": f"{tmp_path}/a b.jsonl", "readout": ["state", "context"]}
-    expected = "copynet-hf train --train_file 'a b.jsonl' --readout state context --lr_note 1/2 --output_dir out"
-    assert command_line({**said, "lr_note": "1/2"}) == expected
+    said = {
+        "output_dir": f"{tmp_path}/out",
+        "train_file": f"{tmp_path}/a b.jsonl",
+        "test_file": "~/none.jsonl",
+        "readout": ["state", "context"],
+        "lr_scheduler_kwargs": {"power": 2},
+        "hub_model_id": "me/mine",
+    }
+    expected = (
+        "copynet-hf train --train_file 'a b.jsonl' --test_file none.jsonl --readout state context "
+        """--lr_scheduler_kwargs '{"power": 2}' --hub_model_id me/mine --output_dir out"""
+    )
+    assert command_line(said) == expected
 
 
 def test_copy_share_and_unknown_words_are_logged_at_each_evaluation(trained: Path) -> None:
@@ -130,10 +157,32 @@ def test_the_copy_share_is_that_of_the_first_texts_answered_greedily(trained: Pa
     from copynet_hf.inference import evaluate_pairs, load_model
 
     pairs = load_pairs(test_file=str(trained.parent / "validation.jsonl"))["test"].select(range(64))
-    scores, _ = evaluate_pairs(*load_model(str(trained)), pairs, num_beams=1)
+    scores, _ = evaluate_pairs(*load_model(str(trained)), pairs, num_beams=1, forbid_unk=False)
     found = json.loads((trained / "eval_results.json").read_text(encoding="utf-8"))
     assert found["eval_copy_mode_fraction"] == pytest.approx(scores["copy_mode_fraction"])
     assert found["eval_unk_rate"] == pytest.approx(scores["unk_rate"])
+
+
+def test_unknown_words_are_counted_though_the_model_was_saved_to_write_none() -> None:
+    model, pairs = (
+        tiny_model(seed=2),
+        Dataset.from_list([{"text": text, "summary": "a"} for text in ("b Q c", "d", "X Y")]),
+    )
+    model.generation_config.update(forbid_unk=True, max_new_tokens=6)
+    model.lm_head.weight.data[3] = 3 * model.lm_head.weight.data[5:8].mean(0)  # now and then the likeliest
+    answers = generate_outputs(model, tiny_tokenizer(), pairs["text"], num_beams=1, forbid_unk=False)
+    words = [word.strip() for answer in answers for word in answer.pieces]
+    assert 0 < words.count("<unk>") < len(words)
+    logged: list[dict[str, float]] = []
+    statistics = CopyStatistics(SimpleNamespace(log=logged.append), pairs)  # type: ignore[arg-type]
+    given: dict[str, Any] = {"model": model, "processing_class": tiny_tokenizer()}
+    metrics = {"eval_loss": 1.0}
+    statistics.on_evaluate(None, None, None, metrics=metrics, **given)  # type: ignore[arg-type]
+    assert metrics["eval_unk_rate"] == pytest.approx(100 * words.count("<unk>") / len(words))
+    assert logged == [{name: value for name, value in metrics.items() if name != "eval_loss"}]
+    of_others = {"test_loss": 1.0}
+    statistics.on_evaluate(None, None, None, metrics=of_others, **given)  # type: ignore[arg-type]
+    assert of_others == {"test_loss": 1.0}
 
 
 def test_the_wheel_has_the_template() -> None:

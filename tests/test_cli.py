@@ -87,7 +87,7 @@ def test_a_package_that_is_missing_is_named_with_the_mend(
     _mecab.cache_clear()
     monkeypatch.setitem(sys.modules, "fugashi", None)
     files = [f"--train_file={folder / 'train.jsonl'}", f"--output_dir={tmp_path / 'new'}", "--segmenter=fugashi"]
-    assert "pip install copynet-hf[ja]" in refused(capsys, "train", *files)
+    assert "pip install 'copynet-hf[ja]'" in refused(capsys, "train", *files)
 
 
 def test_train_never_writes_over_a_finished_model(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:

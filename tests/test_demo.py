@@ -189,7 +189,7 @@ def chinese(generator: random.Random) -> tuple[str, str]:
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Any]:
     playwright = pytest.importorskip("playwright.sync_api")
-    chromium = shutil.which("chromium") or pytest.skip("no chromium")
+    chromium = shutil.which("chromium") or shutil.which("google-chrome") or pytest.skip("no Chromium")
     with playwright.sync_playwright() as started:
         browser = started.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
         yield browser

@@ -5,9 +5,13 @@ from __future__ import annotations
 import contextlib
 import io
 import re
+import tomllib
 from pathlib import Path
 
 import pytest
+import yaml
+
+import copynet_hf
 
 ROOT = Path(__file__).parents[1]
 RUN = {"README.md": 3, "docs/tutorial.md": 6, "docs/extended-ids.md": 2}
@@ -56,10 +60,19 @@ def test_the_two_commands_are_there_as_they_are_run():
     assert commands[1] == 'pip install -c constraints.txt -e ".[dev]" && pytest'
 
 
-@pytest.mark.parametrize(
-    "document", ["README.md", *sorted(f"docs/{path.name}" for path in (ROOT / "docs").glob("*.md"))]
-)
+DOCUMENTS = [
+    str(path.relative_to(ROOT)) for folder in (".", "docs", "model_cards") for path in (ROOT / folder).glob("*.md")
+]
+
+
+@pytest.mark.parametrize("document", sorted(DOCUMENTS))
 def test_links_within_the_repository_lead_somewhere(document):
     for link in re.findall(r"\]\(([^)#\s]+)", text_of(document)):
         if "://" not in link:
             assert ((ROOT / document).parent / link).exists(), link
+
+
+def test_the_version_is_the_same_wherever_it_stands():
+    project = tomllib.loads(text_of("pyproject.toml"))["project"]
+    citation = yaml.safe_load(text_of("CITATION.cff"))
+    assert project["version"] == copynet_hf.__version__ == citation["version"]

@@ -189,7 +189,7 @@ def _mecab_afresh() -> Iterator[None]:
 @pytest.mark.parametrize("missing", ["fugashi", "unidic_lite"])
 def test_without_mecab_the_error_says_what_to_install(missing: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, missing, None)
-    with pytest.raises(ImportError, match=r"pip install copynet-hf\[ja\]"):
+    with pytest.raises(ImportError, match=r"pip install 'copynet-hf\[ja\]'"):
         SEGMENTERS["fugashi"].split("文字")
     assert SEGMENTERS["fugashi"].join(["文", "字"]) == "文字"  # decoding needs no dictionary
 

@@ -9,7 +9,6 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-import torch
 import yaml
 from datasets import Dataset
 from helpers import POINTER, VARIANTS, tiny_model, tiny_tokenizer

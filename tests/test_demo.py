@@ -123,7 +123,7 @@ def test_the_heatmap_of_a_long_source_has_the_places_that_were_copied_from() -> 
 
 def test_without_gradio_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "gradio", None)
-    with pytest.raises(ImportError, match=r"pip install copynet-hf\[demo\]"):
+    with pytest.raises(ImportError, match=r"pip install 'copynet-hf\[demo\]'"):
         build_demo(tiny_model(), word_tokenizer(4))
 
 

@@ -236,10 +236,10 @@ def _score_table(scores: Mapping[str, Mapping[str, Any]], titles: Mapping[str, A
     if not shown:
         return None
     header = [title if isinstance(title := titles[name], str) else title[1] for name in shown]
-    rows = [
-        [f"{split}, {known['examples']:,} pairs", *(known.get(name) for name in shown)]
-        for split, known in scores.items()
+    labels = [
+        f"{split}, {known['examples']:,} pairs" if "examples" in known else split for split, known in scores.items()
     ]
+    rows = [[label, *map(known.get, shown)] for label, known in zip(labels, scores.values(), strict=True)]
     return table(["", *header], rows)
 
 

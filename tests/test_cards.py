@@ -102,6 +102,7 @@ def test_scores_stand_in_table_metadata_and_the_hubs_own_file(tmp_path: Path) ->
     assert entry["dataset"] == {"id": "someone/headlines-zh", "task_id": "test"}
     assert entry["value"] == 27.46
     assert "ROUGE-1 30.12" in entry["notes"]
+    assert "| test | 3.0 |" in write_model_card(tmp_path, tiny_model(), scores={"test": {"bleu": 3.0}}).text
 
 
 def test_the_commands_card_tells_data_command_and_scores_and_no_folders(trained: Path) -> None:

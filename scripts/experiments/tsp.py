@@ -112,13 +112,18 @@ def page(results: dict[str, Any]) -> str:
         "10 cities, or from 500,000 of 10; 12 and 15 cities are more than they have seen.",
     ]
     for data in TESTS:
-        paper = [[f"{model}, in the paper", length, None, "", ""] for model, length in PAPER.get(data, {}).items()]
-        rows = [*baseline_rows(results, data, SCORES), *paper, *model_rows(results, data, PLANS, SCORES)]
-        rows = [[name, _three(length), *others] for name, length, *others in rows]
+        of_paper = PAPER.get(data, {}).items()
+        rows = [
+            *map(_exactly, baseline_rows(results, data, SCORES)),
+            *([f"{model}, in the paper", f"{length:.2f}", "", "", ""] for model, length in of_paper),
+            *map(_exactly, model_rows(results, data, PLANS, SCORES)),
+        ]
         title = f"## {data}, {known['examples'][data]:,} tests"
         lines += ["", title, "", table(["", *SCORES, "seeds", "minutes"], rows)]
     return "\n".join([*lines, "", how_made(results)]) + "\n"
 
 
-def _three(length: float) -> str:
-    return f"{length:.3f}".removesuffix("0")
+def _exactly(row: list[Any]) -> list[Any]:
+    """Digits enough to tell tours that are nearly the shortest from those that are."""
+    name, length, above, *others = row
+    return [name, f"{length:.3f}", f"{above:.2f}", *others]

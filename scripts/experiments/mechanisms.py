@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import statistics
 from typing import Any
 
 from copynet_hf.metrics import metric_signature
@@ -121,6 +122,12 @@ def page(results: dict[str, Any]) -> str:
         "characters or symbols that stood before in the same output. Speeds are of one core, bfloat16 in training: "
         "pairs learned and texts answered in a second. Pointer Networks are left out: they cannot write what a source "
         "does not have.",
+        "",
+        "## In one table",
+        "",
+        "Scores; repetition in headlines; and speeds by those of RNNSearch on the same task, the median of the tasks.",
+        "",
+        _in_one_table(results),
     ]
     for task, title in TITLES.items():
         score = SCORE_TITLES[SCORES[task]]
@@ -135,10 +142,25 @@ def page(results: dict[str, Any]) -> str:
     return "\n".join([*lines, "", how_made(results)]) + "\n"
 
 
-def _speeds(runs: list[dict[str, Any]]) -> list[float | None]:
+def _in_one_table(results: dict[str, Any]) -> str:
+    """A row for each mechanism, with its scores on all tasks."""
+    rows = []
+    for model in MODELS:
+        runs = {task: found for task in TITLES if (found := runs_of(results, task, model))}
+        scores = [means([run["scores"] for run in runs.get(task, ())], [SCORES[task]])[0] for task in TITLES]
+        (repeats,) = means([run["scores"] for run in runs.get(HEADLINES, ())], ["repeated"])
+        beside = [
+            [mine / theirs for mine, theirs in zip(_speeds(found), _speeds(plain), strict=True)]
+            for task, found in runs.items()
+            if (plain := runs_of(results, task, "RNNSearch"))
+        ]
+        speeds = [f"{statistics.median(ratios):.2f}" for ratios in zip(*beside, strict=True)]
+        rows.append([model, *scores, repeats, *(speeds or ("", ""))])
+    names = [f"{task}, {SCORE_TITLES[SCORES[task]]}" for task in TITLES]
+    return table(["", *names, "repeated", "learning", "answering"], rows)
+
+
+def _speeds(runs: list[dict[str, Any]]) -> list[float]:
     """Pairs learned and texts answered in a second."""
-    rates = [
-        {"learned": run["pairs_per_second"], "answered": run["scores"]["examples"] / run["scores"]["seconds"]}
-        for run in runs
-    ]
-    return means(rates, ("learned", "answered"))
+    answered = [run["scores"]["examples"] / run["scores"]["seconds"] for run in runs]
+    return [statistics.mean(run["pairs_per_second"] for run in runs), statistics.mean(answered)]

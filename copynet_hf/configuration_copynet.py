@@ -18,6 +18,8 @@ class Mechanism(NamedTuple):
     copies: whether there is anything to copy with.
     scores_positions: whether it has copy scores of its own, ψ_c of Eq. 8, which a selective read needs.
     copies_by_attention: whether its equation takes the attention.
+    attends_after: whether the attention asks with s_t, which has read y_{t-1}, and c_{t-1} is an input of s_t; else it
+        asks with s_{t-1} (Eq. 3), and c_t is that input.
     switch: what its switch sees, p_gen or λ; nothing: it has none.
     readout: what the generate scores are made of by default.
     tanh_readout: whether the readout goes through a tanh.
@@ -28,6 +30,7 @@ class Mechanism(NamedTuple):
     copies: bool = True
     scores_positions: bool = False
     copies_by_attention: bool = False
+    attends_after: bool = False
     switch: tuple[str, ...] = ()
     readout: tuple[str, ...] = READOUT_PARTS
     tanh_readout: bool = True
@@ -38,9 +41,10 @@ class Mechanism(NamedTuple):
 COPY_MECHANISMS = {
     "copynet": Mechanism(scores_positions=True),
     "none": Mechanism(copies=False),
-    # See et al. 2017, Eq. 8 and 4: P_vocab = softmax(V'(V[s_t; h*_t] + b) + b'), two linear maps
+    # See et al. 2017, Eq. 1, 4 and 8: attention by s_t; P_vocab = softmax(V'(V[s_t; h*_t] + b) + b'), two linear maps
     "pointer_generator": Mechanism(
         copies_by_attention=True,
+        attends_after=True,
         switch=("context", "state", "embedding"),
         readout=("state", "context"),
         tanh_readout=False,

@@ -87,7 +87,8 @@ def generate_only(scores: ModeScores) -> Modes:
 def pointer_generator_modes(scores: ModeScores) -> Modes:
     """p(y) = p_gen softmax ψ_g(y) + (1 − p_gen) Σ_{j: x_j = y} a_tj, with p_gen = σ(switch).
 
-    See, Liu, Manning 2017 (arXiv 1704.04368), Eq. 8 and 9. With no source to copy from, p_gen is 1.
+    See, Liu, Manning 2017 (arXiv 1704.04368), Eq. 8 and 9; a_t asks with the state that has read y_{t-1}, their Eq. 1
+    (`Mechanism.attends_after`). With no source to copy from, p_gen is 1.
     """
     assert scores.switch is not None
     return _switched(scores, at_least_float32(scores.switch))

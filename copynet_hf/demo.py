@@ -97,6 +97,7 @@ def answer(pipe: CopyText2TextPipeline, text: str, facts: str = "", **generation
     if not text.strip():
         raise ValueError("There is no text yet: type one, and press Generate.")
     config, tokenizer, known = pipe.model.config, pipe.tokenizer, read_facts(facts)
+    generation = {**generation, "num_return_sequences": 1}  # whatever the model was saved with
     (output,) = pipe({"text": text, "facts": known}, return_copy_probs=True, **generation)
     unseen = []
     if config.max_source_oov:  # tokenizers without slots have no unseen words

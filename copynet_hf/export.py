@@ -215,10 +215,11 @@ def _exported(graph: nn.Module, example: Tensors) -> ExportedProgram:
 def _check_search(config: GenerationConfig) -> None:
     """Raises ValueError for what the generation config asks for and the loop over the graphs cannot do."""
     known = {*Search._fields, "max_length", "min_length", "use_cache", "transformers_version"}
+    factors = {"repetition_penalty", "encoder_repetition_penalty", "num_beam_groups"}  # 1 is none
     of_sampling = {"temperature", "top_k", "top_p", "min_p", "typical_p", "epsilon_cutoff", "eta_cutoff"}
     for name, value in config.to_diff_dict().items():
         no_matter = name in known | of_sampling or name.startswith(("_", "output_", "return_"))
-        neutral = not value or (value == 1 and value is not True)
+        neutral = not value or (value == 1 and name in factors)
         if not (no_matter or neutral or name in ("pad_token_id", "bos_token_id", "decoder_start_token_id")):
             raise ValueError(
                 f"the generation config has {name}={value!r}, which the search over ONNX graphs does not know: set "

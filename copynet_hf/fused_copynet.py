@@ -152,6 +152,7 @@ class FusedDecoder(torch.autograd.Function):
         mask: (B, S) bool, false on padding.
         hidden_states: (B, S, D) h. keys: (B, S, A) 2U h. copy_keys: (B, S, H) tanh(h W_c), or None without `repeats`.
         initial: (B, H) s_0.
+        starts_blind: the first step attends to nothing.
         weights: the fields of `DecoderWeights`.
 
     Returns:
@@ -169,6 +170,7 @@ class FusedDecoder(torch.autograd.Function):
         keys: Tensor,
         copy_keys: Tensor | None,
         initial: Tensor,
+        starts_blind: bool,
         *weights: Tensor | None,
     ) -> tuple[Tensor, Tensor, Tensor]:
         w = DecoderWeights(*weights)  # type: ignore[arg-type]
@@ -187,7 +189,7 @@ class FusedDecoder(torch.autograd.Function):
             now = columns[t % columns.shape[0]]
             torch.addmm(w.state_bias, states[t], w.state.t(), out=now[:, : query + 3 * size])
             _attention_features(keys, now[:, :query], w, None if coverage is None else coverage[t], features)
-            attention[t] = masked_softmax(features @ w.score, mask)
+            attention[t] = masked_softmax(features @ w.score, mask) if t or not starts_blind else 0
             if coverage is not None:
                 torch.add(coverage[t], attention[t], out=coverage[t + 1])
             contexts[t] = torch.bmm(attention[t][:, None, :], hidden_states)[:, 0]
@@ -264,6 +266,7 @@ class FusedDecoder(torch.autograd.Function):
             d_keys,
             d_copy_keys,
             carried,
+            None,
             _summed_product(d_recurrent, states[:-1]),
             d_recurrent.sum((0, 1)),
             d_score,

@@ -27,7 +27,9 @@ def fused_step(
     (rows, size), query = state.hidden.shape, keys.shape[2]
     columns = sums.new_empty(rows, query + 4 * size)
     torch.addmm(weights.state_bias, state.hidden, weights.state.t(), out=columns[:, : query + 3 * size])
-    attention = masked_softmax(_energies(memory, columns[:, :query], weights, state.coverage), memory.mask)
+    attention = state.attention
+    if attention is None:
+        attention = masked_softmax(_energies(memory, columns[:, :query], weights, state.coverage), memory.mask)
 
     rho = None
     if weights.selective is not None and state.copy_scores is not None:
@@ -42,8 +44,12 @@ def fused_step(
     scores = None
     if memory.copy_keys is not None:
         scores = copy_scores(memory.copy_keys, by_source(readout, memory.copy_keys)).view(matches.shape)
+    if state.attention is not None:
+        asked = hidden @ weights.state[:query].t()
+        attention = masked_softmax(_energies(memory, asked, weights, state.coverage), memory.mask)
     coverage = None if state.coverage is None else state.coverage + attention
-    return readout, DecoderState(hidden, scores, coverage), attention
+    attended = None if state.attention is None else attention
+    return readout, DecoderState(hidden, scores, coverage, attended), attention
 
 
 def _with_reads(sums: Tensor, attention: Tensor, rho: Tensor | None, memory: Memory, w: DecoderWeights) -> Tensor:

@@ -60,7 +60,8 @@ def load_model(
     """Model and tokenizer of a folder or Hub name, which must belong together.
 
     Raises:
-        ValueError: no name, a folder without a model, a model of points, or a tokenizer of another model.
+        ValueError: no name, a folder without a model, a model of points, a tokenizer of another model, no such
+            device.
     """
     name = checked_name(name)
     model = load_copynet(name, dtype=torch.bfloat16 if bf16 else torch.float32)
@@ -69,7 +70,10 @@ def load_model(
     tokenizer = AutoTokenizer.from_pretrained(name)
     check_tokenizer(model.config, tokenizer)
     place: Any = device or ("cuda" if torch.cuda.is_available() else "cpu")
-    return model.to(place).eval(), tokenizer
+    try:
+        return model.to(place).eval(), tokenizer
+    except (RuntimeError, AssertionError) as error:  # torch's, for a name it does not know and for no such device
+        raise ValueError(f"--device {place} cannot be used ({error}): give cpu, or leave it out") from None
 
 
 def read_facts(lines: str) -> list[list[str]]:

@@ -209,7 +209,12 @@ class Decoder(GradientCheckpointingLayer):
 
 
 class CopyNetDecoder(Decoder):
-    """s_t = GRU([e(y_{t-1}); ζ(y_{t-1}); c_t], s_{t-1}), sections 2 and 3.3, and the readout both modes score."""
+    """s_t = GRU([e(y_{t-1}); ζ(y_{t-1}); c_t], s_{t-1}), sections 2 and 3.3, and the readout both modes score.
+
+    Where the mechanism attends after (See et al. 2017), s_t = GRU([e(y_{t-1}); c_{t-1}], s_{t-1}) with c_0 = 0, and
+    a_t asks with s_t: the same recurrence, whose first step sees nothing, and each step makes the attention of the one
+    before. Theirs is an LSTM.
+    """
 
     def __init__(self, config: CopyNetConfig) -> None:
         super().__init__()
@@ -304,6 +309,7 @@ class CopyNetDecoder(Decoder):
             hidden=hidden,
             copy_scores=None if self.copy_proj is None else zeros,
             coverage=zeros if self.config.use_coverage else None,
+            attention=zeros if self.config.mechanism.attends_after else None,
         )
 
     def all_at_once(
@@ -359,9 +365,14 @@ class CopyNetDecoder(Decoder):
             memory.attention_keys,
             None if repeats is None else memory.copy_keys,
             self.initial_state(memory).hidden,
+            self.config.mechanism.attends_after,
             *self._loop_weights(weights, inputs.dtype),
         )
         readout, hidden, attention = (field.transpose(0, 1) for field in (readout, hidden, attention))
+        if self.config.mechanism.attends_after:  # a_t stands with step t + 1, but for the last
+            coverage = attention.sum(1) if self.config.use_coverage else None
+            last = self._attend(hidden[:, -1], memory, coverage)
+            attention = torch.cat([attention[:, 1:], last[:, None]], dim=1)
         scores = None if memory.copy_keys is None else copy_scores(memory.copy_keys, readout)
         return DecoderSteps(readout, attention, None, hidden, scores, None)
 
@@ -407,15 +418,18 @@ class CopyNetDecoder(Decoder):
         if self.config.selective_read and state.copy_scores is not None:  # ζ(y_{t-1}) = Σ_j ρ_tj h_j, Eq. 9
             rho = selective_read_weights(state.copy_scores, matches)
             parts["selective_read"] = read(rho, memory.hidden_states)
-        attention, coverage = None, None
+        attention = state.attention
         if self.attention is None:  # c = φ(M), Eq. 1
             parts["context"] = memory.final_state
         else:  # c_t = Σ_j a_tj h_j, Eq. 3
-            attention = self.attention(state.hidden, memory.attention_keys, memory.mask, state.coverage)
+            if attention is None:
+                attention = self._attend(state.hidden, memory, state.coverage)
             parts["context"] = read(attention, memory.hidden_states)
-            coverage = None if state.coverage is None else state.coverage + attention
         inputs = [parts[name] for name in ("embedding", "selective_read", "context") if name in parts]
         parts["state"] = self.cell(torch.cat(inputs, dim=-1), state.hidden)
+        if state.attention is not None:
+            attention = self._attend(parts["state"], memory, state.coverage)
+        coverage = None if state.coverage is None or attention is None else state.coverage + attention
 
         readout = parts["state"]
         if self.readout_proj is not None:
@@ -425,7 +439,15 @@ class CopyNetDecoder(Decoder):
         scores = None
         if memory.copy_keys is not None:
             scores = copy_scores(memory.copy_keys, by_source(readout, memory.copy_keys)).view(matches.shape)
-        return readout, DecoderState(parts["state"], scores, coverage), attention
+        attended = None if state.attention is None else attention
+        return readout, DecoderState(parts["state"], scores, coverage, attended), attention
+
+    def _attend(self, hidden: Tensor, memory: Memory, coverage: Tensor | None) -> Tensor:
+        """a (R, S) of Eq. 3 by a state (R, H)."""
+        assert self.attention is not None
+        assert memory.attention_keys is not None
+        weights: Tensor = self.attention(hidden, memory.attention_keys, memory.mask, coverage)
+        return weights
 
 
 def _word_inputs(weights: StepWeights, embeddings: Tensor, words: Tensor | None) -> Tensor:

@@ -109,11 +109,14 @@ class DecoderState(NamedTuple):
     hidden: (R, H) s_{t-1}.
     copy_scores: (R, S) ψ_c of step t-1, which ρ_t is made of; zeros before the first step. None without copying.
     coverage: (R, S) sum of the attention so far; None without coverage.
+    attention: (R, S) a_{t-1}, which the next state reads the source by; zeros before the first step. None where that
+        state's own step attends first.
     """
 
     hidden: Tensor
     copy_scores: Tensor | None
     coverage: Tensor | None
+    attention: Tensor | None = None
 
 
 def combined(states: Sequence[DecoderState], join: Callable[[Sequence[Tensor]], Tensor]) -> DecoderState:
@@ -128,7 +131,7 @@ def where(condition: Tensor, pair: Sequence[Tensor]) -> Tensor:
 
 
 class DecoderSteps(NamedTuple):
-    """What the decoder did at each of T steps; the last three are those of `DecoderState`, with a steps axis.
+    """What the decoder did at each of T steps; the last four are those of `DecoderState`, with a steps axis.
 
     readout: (R, T, H) r_t; attention: (R, T, S) a_tj or None; switch: (R, T) the logit of p_gen or λ, or None. All
     stand side by side, because reentrant gradient checkpointing hands on no gradient to a tensor inside another tuple.
@@ -140,10 +143,11 @@ class DecoderSteps(NamedTuple):
     hidden: Tensor
     copy_scores: Tensor | None
     coverage: Tensor | None
+    attended: Tensor | None = None
 
     @property
     def states(self) -> DecoderState:
-        return DecoderState(self.hidden, self.copy_scores, self.coverage)
+        return DecoderState(self.hidden, self.copy_scores, self.coverage, self.attended)
 
 
 def for_rows(encoded: CopyNetEncoderOutput, rows: int) -> tuple[Tensor, Tensor, Tensor]:

@@ -9,17 +9,24 @@ import shutil
 import tempfile
 from pathlib import Path
 
-RESULT_FILES = ("config.json", "model.safetensors", "tokenizer_config.json", "generation_config.json")
+RESULT_FILES = (
+    "config.json",
+    "model.safetensors",
+    "tokenizer_config.json",
+    "generation_config.json",
+    "README.md",
+    "test_predictions.jsonl",
+)
 
 
 def checked_output_dir(output_dir: str | None, overwrite: bool, resumes: bool) -> Path:
     """`output_dir`, unless writing there would destroy something.
 
     Raises:
-        ValueError: none given, a file, or a folder with a model or an unfinished run in it.
+        ValueError: none given, a file, or a folder with a model, a card or an unfinished run in it.
     """
     if not output_dir:
-        raise ValueError("no --output_dir: give a folder for the model")
+        raise ValueError("no --output_dir: give a folder to write to")
     folder = Path(output_dir)
     if folder.exists() and not folder.is_dir():
         raise ValueError(f"output_dir {folder} is a file: give a folder")
@@ -28,7 +35,7 @@ def checked_output_dir(output_dir: str | None, overwrite: bool, resumes: bool) -
     held = [name for name in RESULT_FILES if (folder / name).exists()]
     if held:
         raise ValueError(
-            f"output_dir {folder} already holds a model ({held[0]}): give another folder, or --overwrite_output_dir"
+            f"output_dir {folder} already holds {held[0]}: give another folder, or --overwrite_output_dir"
         )
     if checkpoints := checkpoints_of(folder):
         raise ValueError(

@@ -155,22 +155,26 @@ class Oracle:
         h, last = self.encode(source)
         s = np.tanh(w["model.decoder.init_proj.weight"] @ last + w["model.decoder.init_proj.bias"])
         coverage, previous_scores, trace = np.zeros(len(source)), np.zeros(len(source)), Trace()
+        after, a = c.copy_mechanism == "pointer_generator", np.zeros(len(source))
         for word in words:
             rho = np.zeros(len(source))
             same = [j for j, x in enumerate(source) if x == word]
             for j in same:
                 rho[j] = math.exp(previous_scores[j]) / sum(math.exp(previous_scores[i]) for i in same)
             zeta = sum((rho[j] * h[j] for j in range(len(source))), np.zeros_like(h[0]))
+            context = last
             if c.attention:
-                a = self.attend(s, h, coverage)
-                context = sum(a[j] * h[j] for j in range(len(source)))
-                coverage = coverage + a
-                trace.attention.append(a)
-            else:
-                context = last
+                a = a if after else self.attend(s, h, coverage)
+                context = sum((a[j] * h[j] for j in range(len(source))), np.zeros_like(h[0]))
             e = self.embed(word)
             cell = [w[f"model.decoder.cell.{n}"] for n in ("weight_ih", "weight_hh", "bias_ih", "bias_hh")]
             s = gru(np.concatenate([e, zeta, context] if c.selective_read else [e, context]), s, *cell)
+            if after:  # See et al. 2017, Eq. 1: by the state that has read the word
+                a = self.attend(s, h, coverage)
+                context = sum(a[j] * h[j] for j in range(len(source)))
+            if c.attention:
+                coverage = coverage + a
+                trace.attention.append(a)
             parts = {"state": s, "context": context, "embedding": e, "selective_read": zeta}
             psi_g, r = self.generate(parts)
             psi_c, probs, copied = [], {}, np.zeros(0)

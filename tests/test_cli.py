@@ -94,7 +94,7 @@ def test_train_never_writes_over_a_finished_model(folder: Path, capsys: pytest.C
     before = (folder / "model" / "model.safetensors").read_bytes()
     again = ["train", f"--train_file={folder}/train.jsonl", f"--output_dir={folder}/model", "--max_steps=1", *SMALL]
     said = refused(capsys, *again)
-    assert "already holds a model" in said
+    assert "already holds config.json" in said
     assert "--overwrite_output_dir" in said
     assert (folder / "model" / "model.safetensors").read_bytes() == before
 
@@ -260,6 +260,7 @@ BAD_INPUT = {
     "train --train_file {folder}/none.jsonl --output_dir {folder}/x": "none.jsonl",
     "train --train_file {folder}/empty.jsonl --output_dir {folder}/x": "empty.jsonl",
     "train --train_file {folder}/cut.jsonl --output_dir {folder}/x": "cut.jsonl",
+    "train --train_file {folder}/train.jsonl --output_dir {folder}/noted": "already holds README.md",
     f"{TRAIN} --text_column body": "'body'",
     f"{TRAIN} --max_source_length -3": "--max_source_length -3",
     f"{TRAIN} --num_beams 0": "--num_beams 0",
@@ -273,6 +274,7 @@ BAD_INPUT = {
     f"{TRAIN} --predict_with_generate --train_sampling_strategy group_by_length": "group_by_length",
     f"{TRAIN} --push_to_hub --hub_token hf_abc": "hf auth login",
     "generate --model {folder}/model --text a --facts a|b|c": "--facts",
+    "generate --model {folder}/model --text a --device gpu": "--device gpu cannot be used",
     "evaluate --test_file {folder}/test.jsonl": "--model",
     "evaluate --model {folder}/model": "--test_file",
     "evaluate --model {folder} --test_file {folder}/test.jsonl": "holds no model",
@@ -290,6 +292,8 @@ BAD_INPUT = {
 def test_bad_input_is_refused_in_one_line_that_names_it(
     folder: Path, capsys: pytest.CaptureFixture[str], argv: str, thing: str
 ) -> None:
+    (folder / "noted").mkdir(exist_ok=True)
+    (folder / "noted" / "README.md").write_text("notes")
     (folder / "empty.jsonl").write_text("")
     (folder / "cut.jsonl").write_text('{"text": "a b", "summ')
     before = sorted(folder.rglob("*"))

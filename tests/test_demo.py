@@ -94,6 +94,13 @@ def test_the_source_stands_there_as_it_was_typed_with_its_facts() -> None:
     assert [text_of(word) for word in source] == ["a", "X", "b", "<i>Y</i>", "X", "X", "b", "1931", "X", "c", '"Z"']
 
 
+def test_one_answer_is_shown_of_a_model_that_was_saved_to_give_more() -> None:
+    model = tiny_model()
+    model.generation_config.update(num_beams=3, num_return_sequences=3)
+    shown, _ = answer(make_pipe(model), TEXT, num_beams=2, max_new_tokens=3)
+    assert len(lines(shown)) == 2
+
+
 def test_no_text_and_no_facts_are_said_kindly() -> None:
     pipe = make_pipe(tiny_model())
     with pytest.raises(ValueError, match="no text yet"):

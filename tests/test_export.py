@@ -228,7 +228,10 @@ def test_the_command_says_what_it_cannot_do(
 
 def test_searches_that_graphs_cannot_do_are_refused_before_the_export(tmp_path: Path) -> None:
     model = tiny_model()
-    model.generation_config.repetition_penalty = 1.2
+    model.generation_config.no_repeat_ngram_size = 1
+    with pytest.raises(ValueError, match="no_repeat_ngram_size=1"):
+        export.export_onnx(model, tmp_path / "new")
+    model.generation_config.update(no_repeat_ngram_size=None, repetition_penalty=1.2)
     with pytest.raises(ValueError, match=r"repetition_penalty=1\.2"):
         export.export_onnx(model, tmp_path / "new")
     assert not (tmp_path / "new").exists()

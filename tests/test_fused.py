@@ -90,8 +90,9 @@ def test_a_whole_model_in_bfloat16_stays_close(changes):
     assert all(torch.isfinite(gradient).all() for gradient in gradients.values())
 
 
+@pytest.mark.parametrize("starts_blind", [False, True])
 @pytest.mark.parametrize("with_dropout", [False, True])
-def test_the_decoders_gradients_match_finite_differences(with_dropout):
+def test_the_decoders_gradients_match_finite_differences(with_dropout, starts_blind):
     torch.manual_seed(0)
     steps, batch, positions, size, width, attention = 3, 2, 4, 3, 4, 2
     tensors = {
@@ -116,8 +117,9 @@ def test_the_decoders_gradients_match_finite_differences(with_dropout):
     matches[1, 0] = torch.tensor([True, False, True, True])
     matches[2, 1] = False
 
-    def run(inputs, *others):
-        return FusedDecoder.apply(inputs, dropped, matches & mask, mask, *others)
+    def run(inputs, hidden_states, keys, copy_keys, initial, *weights):
+        memory = (mask, hidden_states, keys, copy_keys)
+        return FusedDecoder.apply(inputs, dropped, matches & mask, *memory, initial, starts_blind, *weights)
 
     assert torch.autograd.gradcheck(run, [x.double().requires_grad_() for x in (*tensors.values(), *weights)])
 

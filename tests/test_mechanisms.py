@@ -112,6 +112,18 @@ def test_coverage_comes_second_and_begins_where_the_first_stage_ended(files, tmp
     assert model.model.decoder.attention.coverage_proj.weight.abs().max() > 0
 
 
+@pytest.mark.parametrize(("name", "has_read"), [("pointer_generator", True), ("gated", False), ("copynet", False)])
+def test_the_pointer_generators_attention_alone_has_read_the_last_word(name, has_read):
+    model = tiny_model(copy_mechanism=name)
+    source = {"input_ids": padded(SOURCES[:1], 0)}
+    attention = [
+        model(**source, decoder_input_ids=torch.tensor([[1, 5, last]]), output_attentions=True).cross_attentions[0]
+        for last in (6, 7)
+    ]
+    assert torch.equal(attention[0][..., :-1, :], attention[1][..., :-1, :])
+    assert torch.equal(attention[0], attention[1]) != has_read
+
+
 def test_what_the_coverage_loss_counts():
     attention = torch.tensor([[[0.5, 0.5, 0.0], [0.5, 0.0, 0.5], [0.0, 0.0, 1.0]]])
     assert coverage_loss(attention).tolist() == [[0.0, 0.5, 0.5]]

@@ -13,7 +13,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from transformers import AutoConfig, AutoTokenizer, DataCollatorForSeq2Seq, PreTrainedConfig
+from transformers import AutoConfig, AutoTokenizer, DataCollatorForSeq2Seq, PreTrainedConfig, TextStreamer
 
 from copynet_hf.tokenization_copynet import CopyNetTokenizer
 
@@ -399,6 +399,14 @@ def test_the_hash_of_datasets_is_stable_under_use(tok: CopyNetTokenizer) -> None
     tok.batch_decode([[SLOT]], source=["X"])
     assert fingerprint.Hasher.hash(tok) == before == fingerprint.Hasher.hash(make())
     assert fingerprint.Hasher.hash(make(max_source_oov=4)) != before
+
+
+def test_the_librarys_streamer_hands_the_source_on(tok: CopyNetTokenizer, capsys: pytest.CaptureFixture[str]) -> None:
+    streamer = TextStreamer(tok, source="Y b X", skip_special_tokens=True)
+    for token in (BOS, B, SLOT + 1, SLOT, EOS):
+        streamer.put(torch.tensor([token]))
+    streamer.end()
+    assert capsys.readouterr().out == "b X Y\n"
 
 
 def test_datasets_map_works_in_two_processes(tok: CopyNetTokenizer) -> None:

@@ -1,4 +1,8 @@
-"""Which words translate which: IBM Model 1 (Brown et al. 1993), for the vocabulary that CoRe takes from the source."""
+"""Which words translate which, for the vocabulary that CoRe takes from the source: IBM Model 1 (Brown et al. 1993).
+
+Without its empty word, for every generated word is to have a reason in the source; and a word that stands several
+times in a source counts once.
+"""
 
 from __future__ import annotations
 
@@ -18,8 +22,9 @@ def align_vocabulary(
     """The target words that each source word brings about most often, by t(y | x) of IBM Model 1.
 
     Args:
-        pairs: ids of a source and its target; those from `vocab_size` on are no words of the vocabulary. They are gone
-            through several times, a thousand at once: what is kept are the pairs of words that stand together.
+        pairs: ids of a source and its target; those below 0, or from `vocab_size` on, are no words of the vocabulary.
+            The pairs are gone through several times, a thousand at once: what is kept are the pairs of words that
+            stand together.
         per_word: how many are kept of each word.
         special_ids: never aligned; the last of them fills the rows of words that have less than `per_word`.
 
@@ -65,4 +70,4 @@ def _chunks(
 
 def _words(ids: Sequence[int] | np.ndarray, vocab_size: int, special: list[int]) -> np.ndarray:
     words = np.asarray(ids, dtype=np.int64)
-    return words[(words < vocab_size) & ~np.isin(words, special)]
+    return words[(words >= 0) & (words < vocab_size) & ~np.isin(words, special)]

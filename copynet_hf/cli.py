@@ -120,10 +120,6 @@ def generate(argv: Sequence[str]) -> None:
 
     facts = None if asked.facts is None else read_facts("\n".join(asked.facts))
     model, tokenizer = load_model(asked.model, asked.device, asked.bf16)
-    if facts is not None and not model.config.mechanism.retrieves:
-        raise ValueError(
-            f"--facts are for models that retrieve; this one has copy_mechanism={model.config.copy_mechanism!r}"
-        )
     style: Style = "ansi" if sys.stdout.isatty() else "plain"
     for texts in _batches(asked.text, options["batch_size"]):
         filled = [text for text in texts if text.strip()]

@@ -22,6 +22,7 @@ class Mechanism(NamedTuple):
         asks with s_{t-1} (Eq. 3), and c_t is that input.
     switch: what its switch sees, p_gen or λ; nothing: it has none.
     readout: what the generate scores are made of by default.
+    own_readout: whether they are made of that alone.
     tanh_readout: whether the readout goes through a tanh.
     retrieves: whether facts can be read and written beside the source.
     generates: whether words of the vocabulary can be written that are not in the source; if not, the end symbol alone.
@@ -33,6 +34,7 @@ class Mechanism(NamedTuple):
     attends_after: bool = False
     switch: tuple[str, ...] = ()
     readout: tuple[str, ...] = READOUT_PARTS
+    own_readout: bool = False
     tanh_readout: bool = True
     generates: bool = True
     retrieves: bool = False
@@ -50,9 +52,9 @@ COPY_MECHANISMS = {
         tanh_readout=False,
     ),
     "gated": Mechanism(copies_by_attention=True, switch=("state",)),
-    "pointer": Mechanism(readout=("state",), generates=False),
+    "pointer": Mechanism(readout=("state",), own_readout=True, generates=False),
     # CoreQA (He et al. 2017): selective reads of its own, from the question and from the facts
-    "retrieval": Mechanism(readout=("state", "context"), retrieves=True),
+    "retrieval": Mechanism(readout=("state", "context"), own_readout=True, retrieves=True),
 }
 GATED_LOSSES = ("mixture", "summed")
 MEMORIES = ("question", "facts")
@@ -307,6 +309,8 @@ class CopyNetConfig(PreTrainedConfig):
         available = [part for part in READOUT_PARTS if part != "selective_read" or self.selective_read]
         if self.readout is None:
             return [part for part in available if part in self.mechanism.readout]
+        if self.mechanism.own_readout and list(self.readout) != list(self.mechanism.readout):
+            raise ValueError(f"copy_mechanism={self.copy_mechanism!r} has a readout of its own: leave readout out.")
         parts = [self.readout] if isinstance(self.readout, str) else list(self.readout)
         unknown = [part for part in parts if part not in available]
         if unknown or "state" not in parts or len(set(parts)) < len(parts):

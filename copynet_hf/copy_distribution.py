@@ -244,7 +244,7 @@ def coverage_loss(attention: Tensor) -> Tensor:
 
 
 def gate_loss(switch: Tensor, is_copied: Tensor) -> Tensor:
-    """−log λ_t where y_t stands in the source, else −log(1 − λ_t): CoRe's supervision of the switch, (B, T).
+    """−log λ_t where y_t is copied, in the source and no end symbol, else −log(1 − λ_t): CoRe's supervision, (B, T).
 
     The form is Luo's and the Chainer article's; the paper could not be had.
     """

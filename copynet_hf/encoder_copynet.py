@@ -137,7 +137,7 @@ class CopyNetEncoder(CopyNetPreTrainedModel):
             output_attentions: accepted for the library's sake; an RNN has none.
 
         Raises:
-            ValueError: no ids, ids below 0, a mask of another shape, or features where words are wanted.
+            ValueError: no ids, ids below 0, a mask or kinds of another shape, or features where words are wanted.
         """
         config = self.config
         inputs = self._projected(input_features)
@@ -153,7 +153,12 @@ class CopyNetEncoder(CopyNetPreTrainedModel):
         facts, is_object, readable = None, None, mask
         if config.mechanism.retrieves:
             kinds = torch.zeros_like(input_ids)
-            if token_type_ids is not None and token_type_ids.shape == mask.shape:  # not where all sources are empty
+            if token_type_ids is not None and token_type_ids.shape[1]:  # else all sources are empty
+                if token_type_ids.shape != mask.shape:
+                    raise ValueError(
+                        f"token_type_ids has the shape {tuple(token_type_ids.shape)}, the source {tuple(mask.shape)}: "
+                        "pass both as the tokenizer gave them."
+                    )
                 kinds = token_type_ids * mask
             mask, is_object = mask & (kinds == 0), kinds == OBJECT
             facts, readable = facts_of(states, is_object), torch.zeros_like(mask)

@@ -338,7 +338,8 @@ class CopyNetGenerationMixin(_Base):
         return CopyTrace(
             sequences=words,
             token_probs=token_probs * alive,
-            copied=(from_positions.sum(-1) / token_probs).clamp(max=1.0) * alive,
+            copied=(from_positions.sum(-1) / token_probs.clamp(min=torch.finfo(token_probs.dtype).tiny)).clamp(max=1.0)
+            * alive,
             copy_probs=output.copy_probs,
             source_positions=best,
             cross_attentions=None if output.cross_attentions is None else output.cross_attentions[0][:, 0],

@@ -391,7 +391,11 @@ class CopyNetForConditionalGeneration(CopyNetPreTrainedModel, CopyNetGenerationM
             attention = scores.attention if kept is None else scores.attention * kept[..., None]
             losses = losses + config.coverage_loss_weight * coverage_loss(attention)
         if config.copy_mechanism == "gated" and scores.switch is not None:
-            losses = losses + config.gate_loss_weight * gate_loss(scores.switch, matches.any(-1))
+            ends = torch.tensor(
+                config.end_token_ids, device=targets.device
+            )  # generated, though a source may end in one
+            is_copied = matches.any(-1) & ~torch.isin(targets, ends)
+            losses = losses + config.gate_loss_weight * gate_loss(scores.switch, is_copied)
         total = (losses * is_target).sum()
         return total / (is_target.sum().clamp(min=1) if num_items_in_batch is None else num_items_in_batch)
 

@@ -18,8 +18,9 @@ Source = str | Mapping[str, Any]
 class CopyText2TextPipeline(Pipeline):
     """Texts from texts, with the origin of each word.
 
-    It takes a text, or a dict of a "text" and its "facts" for models that retrieve; a list, a generator or a dataset
-    of them for many. Each gives a list of dicts, one for each output that was asked for, best first:
+    It takes a text, or a dict of a "text" and its "facts"; a list, a generator or a dataset of them for many. A model
+    that does not retrieve reads text and facts as one source, as in `copynet-hf train`. Each gives a list of dicts,
+    one for each output that was asked for, best first:
 
     - generated_text: the output.
     - words: its words, each with the space that belongs before it; together they are the text.
@@ -60,7 +61,7 @@ class CopyText2TextPipeline(Pipeline):
         row: Mapping[str, Any] = {"text": input_} if isinstance(input_, str) else input_
         if not isinstance(row, Mapping) or not isinstance(row.get("text"), str):
             raise ValueError(f"cannot read {input_!r:.200}: give a text, or a dict with a 'text' (and 'facts')")
-        facts = list(row.get("facts") or []) if self.model.config.mechanism.retrieves else None
+        facts = list(row.get("facts") or []) or ([] if self.model.config.mechanism.retrieves else None)
         known = None if facts is None else [facts]
         return {
             **encode_sources(self.tokenizer, [row["text"]], known, max_source_length),

@@ -6,7 +6,8 @@ A fact (subject, property, object) stands in the source behind the question, as 
 The paper's text could not be had. Verified by its overview figure: one softmax over vocabulary, question positions and
 facts; scores for copying and retrieving from networks of their own; a state that is fed with the contexts of question
 and facts, and with [e(y_{t-1}); what was copied; what was retrieved]. The scores' form and that histories are the
-attention so far (as in a coverage) are the most sensible reading.
+attention so far (as in a coverage) are the most sensible reading; the figure has them reach the state as well, which
+they do here through the attentions and scores that see them.
 
 Shapes: R rows decode from N sources. S source positions, T target steps, H hidden_size, D = 2 · encoder_hidden_size,
 E embedding_size, A attention_size.

@@ -243,7 +243,7 @@ class Oracle:
                     loss = -(1 - switch) * math.log(generated[word]) if word < c.vocab_size else 0.0
                     if here:
                         loss -= switch * math.log(sum(trace.attention[t][j] for j in here))
-                loss -= c.gate_loss_weight * math.log(switch if here else 1 - switch)
+                loss -= c.gate_loss_weight * math.log(switch if here and word != c.eos_token_id else 1 - switch)
             if c.coverage_loss_weight:
                 a = trace.attention[t]
                 loss += c.coverage_loss_weight * sum(min(a[j], coverage[j]) for j in range(len(source)))

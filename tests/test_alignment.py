@@ -35,8 +35,38 @@ def test_translations_are_found():
     assert not torch.isin(table[:, 0], torch.tensor([0, 1, 2])).any()
 
 
+def translations(pairs, iterations):
+    """t(y | x) of IBM Model 1 in dictionaries."""
+    together = {(x, y) for source, target in pairs for x in source for y in target}
+    t = dict.fromkeys(together, 1.0)
+    for _ in range(iterations):
+        counts = dict.fromkeys(together, 0.0)
+        for source, target in pairs:
+            for y in target:
+                for x in source:
+                    counts[x, y] += t[x, y] / sum(t[other, y] for other in source)
+        of_word = {x: sum(count for (other, _), count in counts.items() if other == x) for x, _ in together}
+        t = {(x, y): count / of_word[x] for (x, y), count in counts.items()}
+    return t
+
+
+def test_the_order_is_that_of_model_1_after_five_iterations():
+    chance = random.Random(1)
+    pairs = [(chance.sample(range(4, 10), 3), chance.choices(range(10, 20), k=3)) for _ in range(12)]
+
+    def ranked(iterations):
+        t = translations(pairs, iterations)
+        return [
+            sorted((y for x, y in t if x == word), key=lambda y: (-round(t[word, y], 12), y)) for word in range(4, 10)
+        ]
+
+    table = align_vocabulary(pairs, 20, 3, SPECIAL)[4:10].tolist()
+    assert table == [words[:3] for words in ranked(5)]
+    assert table != [words[:3] for words in ranked(1)]
+
+
 def test_words_outside_the_vocabulary_and_special_ones_are_left_out():
-    table = align_vocabulary([([4, 50, 1], [5, 51, 2]), ([0, 3], [3])], 10, 3, SPECIAL)
+    table = align_vocabulary([([4, 50, 1], [5, 51, 2, -100]), ([0, 3], [3])], 10, 3, SPECIAL)
     assert table[4].tolist() == [5, 3, 3]
     assert (table[[0, 1, 2, 3]] == 3).all()
     assert (align_vocabulary([], 10, 3, SPECIAL) == 3).all()

@@ -273,7 +273,7 @@ BAD_INPUT = {
     f"{TRAIN} --resume_from_checkpoint True": "no checkpoint",
     f"{TRAIN} --predict_with_generate --train_sampling_strategy group_by_length": "group_by_length",
     f"{TRAIN} --push_to_hub --hub_token hf_abc": "hf auth login",
-    "generate --model {folder}/model --text a --facts a|b|c": "--facts",
+    "generate --model {folder}/model --text a --facts a|b": "is no fact",
     "generate --model {folder}/model --text a --device gpu": "--device gpu cannot be used",
     "evaluate --test_file {folder}/test.jsonl": "--model",
     "evaluate --model {folder}/model": "--test_file",

@@ -74,6 +74,7 @@ REFUSALS = {
     "coverage": ({"attention": False, "use_coverage": True}, "set attention=True"),
     "readout_without_state": ({"readout": ["context"]}, "must hold 'state'"),
     "readout_twice": ({"readout": ["state", "state"]}, "once each"),
+    "readout_of_its_own": ({"copy_mechanism": "pointer", "readout": ["state", "context"]}, "leave readout out"),
     "readout_unknown": ({"readout": ["state", "magic"]}, "must hold 'state' and may hold"),
     "readout_unavailable": ({"readout": ["state", "selective_read"], "selective_read": False}, "selective_read"),
     "special_id": ({"vocab_size": 3}, "unk_token_id=3 lies outside the vocabulary of 3"),

@@ -124,6 +124,24 @@ def test_the_pointer_generators_attention_alone_has_read_the_last_word(name, has
     assert torch.equal(attention[0], attention[1]) != has_read
 
 
+def test_an_end_symbol_in_the_source_is_not_copied_for_the_gate():
+    model = tiny_model(copy_mechanism="gated")
+    inputs = {"input_ids": torch.tensor([[5, 6, 2]]), "labels": torch.tensor([[5, 2]])}
+    switch = model.model(input_ids=inputs["input_ids"], decoder_input_ids=torch.tensor([[1, 5]])).switch[0]
+    weighed, free = (
+        [setattr(model.config, "gate_loss_weight", x), model(**inputs).loss.item()][1] for x in (1.0, 0.0)
+    )
+    expected = torch.nn.functional.softplus(torch.stack([-switch[0], switch[1]])).mean().item()
+    assert weighed - free == pytest.approx(expected, rel=1e-5)
+
+
+def test_words_without_any_probability_have_a_trace():
+    model = tiny_model(copy_mechanism="pointer_generator")
+    torch.nn.init.constant_(model.model.decoder.switch_proj.bias, 300.0)
+    trace = model.trace_copies(torch.tensor([[1, 13, 2]]), input_ids=torch.tensor([[13, 5]]))
+    assert trace.copied.isfinite().all()
+
+
 def test_what_the_coverage_loss_counts():
     attention = torch.tensor([[[0.5, 0.5, 0.0], [0.5, 0.0, 0.5], [0.0, 0.0, 1.0]]])
     assert coverage_loss(attention).tolist() == [[0.0, 0.5, 0.5]]

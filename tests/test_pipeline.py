@@ -12,6 +12,7 @@ from tokenizers import Tokenizer, models, pre_tokenizers, processors
 from transformers import PreTrainedTokenizerFast, pipeline
 
 from copynet_hf import CopyNetForConditionalGeneration, CopyNetTokenizer, CopyText2TextPipeline
+from copynet_hf.inference import generate_outputs
 
 TEXTS = ["a X b Y X", "Z c", "", "a b c d e f g h i", "Q"]
 FACTS = [("X", "b", "1931"), ("X", "c", "Y")]
@@ -120,6 +121,15 @@ def test_facts_come_beside_the_text() -> None:
     places = {place for place in output["source_positions"] if place is not None}
     assert places
     assert places <= {4, 7}  # the objects
+
+
+def test_a_model_that_does_not_retrieve_reads_text_and_facts_as_one_source() -> None:
+    model = tiny_model()
+    pipe = make(model, max_new_tokens=6)
+    ((output,),) = pipe([{"text": "a X", "facts": FACTS}])
+    assert output["source_words"] == ["a", "X", "X", "b", "1931", "X", "c", "Y"]
+    (expected,) = generate_outputs(model, pipe.tokenizer, ["a X"], facts=[FACTS], max_new_tokens=6)
+    assert output["generated_text"] == expected.texts[0]
 
 
 def test_a_model_that_copies_nothing_marks_nothing() -> None:

@@ -122,6 +122,14 @@ def test_without_facts_it_answers_from_the_question():
     assert plain.logits.exp().sum(-1).allclose(torch.ones(1, 2))
 
 
+def test_kinds_of_another_shape_are_refused():
+    inputs = batch()
+    with pytest.raises(ValueError, match=r"token_type_ids has the shape \(1, "):
+        tiny_model(copy_mechanism="retrieval")(
+            **inputs | {"token_type_ids": inputs["token_type_ids"][:1]}, decoder_input_ids=torch.ones(2, 1).long()
+        )
+
+
 def test_it_is_saved_and_loaded(tmp_path):
     model = tiny_model(**RETRIEVAL)
     model.save_pretrained(tmp_path)

@@ -85,7 +85,9 @@ def read_rows(path: Path) -> list[Row]:
         FileNotFoundError: saying how to name the folder of the data.
     """
     if not path.is_file():
-        raise FileNotFoundError(f"{path} is not there: name the folder of the data with --data_dir or COPYNET_DATA (docs/data.md)")
+        raise FileNotFoundError(
+            f"{path} is not there: name the folder of the data with --data_dir or COPYNET_DATA (docs/data.md)"
+        )
     with path.open(encoding="utf-8") as lines:
         return [json.loads(line) for line in lines]
 

@@ -153,7 +153,10 @@ def test_gradient_checkpointing_gives_the_plain_gradients(use_reentrant):
     assert all(torch.allclose(a, b, atol=1e-6) for a, b in zip(*gradients, strict=True))
 
 
-def test_points_that_are_none_end_at_once():
+@pytest.mark.parametrize("mask", [{}, {"attention_mask": torch.zeros(2, 0, dtype=torch.long)}], ids=["", "masked"])
+def test_points_that_are_none_end_at_once(mask):
     model = points_model()
-    inputs = {"input_features": torch.zeros(2, 0, 2), "attention_mask": torch.zeros(2, 0, dtype=torch.long)}
+    inputs = {"input_features": torch.zeros(2, 0, 2), **mask}
+    probs = model(**inputs, decoder_input_ids=torch.ones(2, 1, dtype=torch.long)).logits.exp()
+    assert probs[..., EOS].allclose(torch.ones(2, 1))
     assert model.generate(**inputs, max_new_tokens=3).tolist() == [[1, EOS], [1, EOS]]

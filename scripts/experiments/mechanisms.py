@@ -120,8 +120,9 @@ def page(results: dict[str, Any]) -> str:
         "",
         f"The same sizes, data and {UPDATES:,} updates of 32 pairs for every mechanism: far fewer than a good model "
         "needs, so that what shows is how fast each learns. Sizes and other settings are those of each task's own "
-        f"page, but that the models of headlines are of half the size. Beam 5, the first {TESTED} pairs of each test. Repeated: the share of the outputs' runs of three "
-        "characters or symbols that stood before in the same output. Speeds are of one core, bfloat16 in training: "
+        "page, but that the models for headlines are of half the size. Beam 5, the first "
+        f"{TESTED} pairs of each test. Repeated: the share of the outputs' runs of three characters or symbols that "
+        "stood before in the same output. Speeds are of one core while the other was at work, bfloat16 in training: "
         "pairs learned and texts answered in a second. Pointer Networks are left out: they cannot write what a source "
         "does not have.",
         "",

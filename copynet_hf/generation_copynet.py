@@ -334,12 +334,12 @@ class CopyNetGenerationMixin(_Base):
         matches = target_matches(words, *(field.repeat_interleave(repeats, dim=0) for field in read))
         from_positions = output.copy_probs * matches
         token_probs = output.logits.gather(-1, words[..., None])[..., 0].exp()
+        shares = from_positions.sum(-1) / token_probs.clamp(min=torch.finfo(token_probs.dtype).tiny)
         best = from_positions.argmax(-1).masked_fill(~matches.any(-1) | ~alive, -1)
         return CopyTrace(
             sequences=words,
             token_probs=token_probs * alive,
-            copied=(from_positions.sum(-1) / token_probs.clamp(min=torch.finfo(token_probs.dtype).tiny)).clamp(max=1.0)
-            * alive,
+            copied=shares.clamp(max=1.0) * alive,
             copy_probs=output.copy_probs,
             source_positions=best,
             cross_attentions=None if output.cross_attentions is None else output.cross_attentions[0][:, 0],

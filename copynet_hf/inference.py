@@ -103,7 +103,7 @@ def generate_outputs(
     """The model's outputs, in the order of the sources.
 
     Args:
-        facts: of each source, for models that retrieve; see `CopyNetTokenizer`.
+        facts: of each source; see `CopyNetTokenizer`.
         max_source_length: words of a source that are read; by default what the tokenizer was saved with.
         progress: show a bar on stderr.
         generation: for `generate()`, such as `num_beams`; what is None is left out.

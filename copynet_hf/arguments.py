@@ -162,7 +162,7 @@ class GenerateArguments(DecodingArguments):
 
     text: list[str] | None = _argument("one or more sources")  # noqa: RUF009
     facts: list[str] | None = _argument(  # noqa: RUF009 - what it makes is a dataclass field
-        "for models that retrieve, what is known for all sources: 'subject | property | object'"
+        "what is known for all sources, one or more times 'subject | property | object'"
     )
     show_copies: bool = _argument("mark copied words: in colour on a terminal, else in [brackets]", False)
 

@@ -29,7 +29,7 @@ EXPERIMENTS = {
     "convex_hull": "corners of convex hulls, Pointer Networks; 20 and 50 minutes, 2 models",
     "tsp": "short tours, Pointer Networks; 20 and 45 minutes, 2 models",
     "coreqa": "answers about birthdays from facts, CoreQA; 5 to 12 minutes a model, 5 models",
-    "mechanisms": "all copy mechanisms on four tasks, the same few updates each; 4 minutes a model, CoreQA 10, 32 models",
+    "mechanisms": "all copy mechanisms on four tasks, 1,000 updates each; 4 minutes a model, CoreQA 10, 32 models",
     "japanese": "Japanese replies, copied words marked; 5 minutes a model, 2 models; needs pip install copynet-hf[ja]",
 }
 

@@ -25,7 +25,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from .copy_distribution import masked_softmax, vocabulary_terms
+from .copy_distribution import at_least_float32, masked_softmax, vocabulary_terms
 
 # gradient · (1 − y²) and gradient · y (1 − y), from y = tanh(x) and y = σ(x)
 _TANH_BACK, _SIGMOID_BACK = torch.ops.aten.tanh_backward.grad_input, torch.ops.aten.sigmoid_backward.grad_input
@@ -181,7 +181,7 @@ class FusedDecoder(torch.autograd.Function):
         states = new(steps + 1, batch, size)
         readouts = zeros(steps + 1, batch, size)  # r_{-1} = 0: nothing was copied before the first step
         undropped = readouts[1:] if dropped is None else new(steps, batch, size)
-        coverage = None if w.coverage is None else zeros(steps + 1, batch, length)
+        coverage = None if w.coverage is None else at_least_float32(zeros(steps + 1, batch, length))
         features = torch.empty_like(keys)  # one for all steps: new memory would cost more than the sum
         states[0] = initial
         ctx.places = _places(repeats, steps)
@@ -221,12 +221,13 @@ class FusedDecoder(torch.autograd.Function):
         d_readouts = d_readouts.clone()  # what is read in the loop adds to it
         d_columns = columns.new_empty(steps, batch, query + (4 if w.readout is None else 5) * size)
         d_recurrent, d_inputs = d_columns[..., : query + 3 * size], d_columns[..., query + size :]
-        d_contexts, d_keys, d_score = torch.empty_like(contexts), torch.zeros_like(keys), torch.zeros_like(w.score)
+        d_contexts, d_keys = torch.empty_like(contexts), torch.zeros_like(keys)
+        d_score = at_least_float32(torch.zeros_like(w.score))  # a sum over all steps
         d_hidden_states = torch.zeros_like(hidden_states)
         d_copy_keys = None if copy_keys is None else torch.zeros_like(copy_keys)
         reads: list[tuple[Tensor, Tensor]] = []  # of each step: gradients of what was taken of ζ, and ζ
         d_coverage = None if coverage is None else torch.zeros_like(coverage[0])
-        d_coverage_weight = None if w.coverage is None else torch.zeros_like(w.coverage)
+        d_coverage_weight = None if w.coverage is None else torch.zeros_like(d_score)
         features, carried = torch.empty_like(keys), torch.zeros_like(states[0])
         for t, place in reversed(list(enumerate(ctx.places))):
             d_readout = d_readouts[t] if dropped is None else d_readouts[t] * dropped[t]
@@ -248,14 +249,14 @@ class FusedDecoder(torch.autograd.Function):
             d_contexts[t] = d_inputs[t, :, : w.context.shape[0]] @ w.context
             d_weights = torch.bmm(d_contexts[t][:, None, :], hidden_states.transpose(1, 2))[:, 0] + d_attention[t]
             d_weights = d_weights if d_coverage is None else d_weights + d_coverage
-            d_energy = _softmax_back(d_weights, attention[t])
+            d_energy = _softmax_back(d_weights, attention[t]).to(attention.dtype)
             _attention_features(keys, columns[t, :, :query], w, None if coverage is None else coverage[t], features)
             d_score += d_energy.flatten() @ features.flatten(0, 1)
             d_features = features.addcmul_(features, features, value=-1).mul_(w.score).mul_(d_energy[..., None])
             d_keys += d_features
             d_columns[t, :, :query] = d_features.sum(1)
             if d_coverage is not None and w.coverage is not None:
-                d_coverage_weight += coverage[t].flatten() @ d_features.flatten(0, 1)
+                d_coverage_weight += coverage[t].to(d_features.dtype).flatten() @ d_features.flatten(0, 1)
                 d_coverage = d_coverage + d_features @ w.coverage
             carried.addmm_(d_recurrent[t], w.state)
 
@@ -362,7 +363,7 @@ def _attention_features(
     """Writes σ(2 (U h_j + W s_{t-1} + w_cov cov_tj)) (B, S, A), for the tanh of Eq. 3 (see `CopyNetAttention`)."""
     torch.add(keys, query[:, None, :], out=features)
     if coverage is not None and w.coverage is not None:
-        features.addcmul_(coverage[..., None], w.coverage)
+        features.addcmul_(coverage[..., None].to(features.dtype), w.coverage)
     features.sigmoid_()
 
 

@@ -86,7 +86,7 @@ def _energies(memory: Memory, query: Tensor, w: DecoderWeights, coverage: Tensor
     assert keys is not None
     query = by_source(query if factors is None else key_factors(query), keys)
     energies = keys.new_empty(len(keys), query.shape[1], keys.shape[1])
-    covered = None if coverage is None else by_source(coverage, keys)
+    covered = None if coverage is None else by_source(coverage.to(keys.dtype), keys)
     at_once = len(keys)
     if keys.is_cpu:
         at_once = min(at_once, max(1, _PIECE * torch.get_num_threads() // (query.shape[1] * keys[0].numel())))

@@ -16,7 +16,14 @@ from torch import Tensor, nn
 from transformers.modeling_layers import GradientCheckpointingLayer
 
 from .configuration_copynet import CopyNetConfig
-from .copy_distribution import copy_scores, first_positions, fold_ids, masked_softmax, selective_read_weights
+from .copy_distribution import (
+    at_least_float32,
+    copy_scores,
+    first_positions,
+    fold_ids,
+    masked_softmax,
+    selective_read_weights,
+)
 from .fused_copynet import DecoderWeights, FusedDecoder, FusedGRU, gru_naive
 from .fused_step_copynet import fused_step, key_factors
 from .memory_copynet import DecoderState, DecoderSteps, Memory, StepWeights, by_source, combined, for_rows, read, where
@@ -80,7 +87,8 @@ class CopyNetAttention(nn.Module):
         """v·tanh(…) itself: (R, …, S) from states (R, …, H), and coverage (R, …, S)."""
         features = keys[:, None] + by_source(2 * self.query_proj(hidden), keys)[:, :, None]  # (N, R / N · …, S, A)
         if self.coverage_proj is not None and coverage is not None:
-            features = features + by_source(coverage, keys)[..., None] * (2 * self.coverage_proj.weight[:, 0])
+            covered = by_source(coverage.to(keys.dtype), keys)[..., None]
+            features = features + covered * (2 * self.coverage_proj.weight[:, 0])
         scores = 2 * self.score_proj(torch.sigmoid(features)) - self.score_proj.weight.sum()
         return scores.view(*hidden.shape[:-1], keys.shape[1])
 
@@ -308,7 +316,7 @@ class CopyNetDecoder(Decoder):
         return DecoderState(
             hidden=hidden,
             copy_scores=None if self.copy_proj is None else zeros,
-            coverage=zeros if self.config.use_coverage else None,
+            coverage=at_least_float32(zeros) if self.config.use_coverage else None,
             attention=zeros if self.config.mechanism.attends_after else None,
         )
 

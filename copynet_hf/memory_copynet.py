@@ -108,7 +108,8 @@ class DecoderState(NamedTuple):
 
     hidden: (R, H) s_{t-1}.
     copy_scores: (R, S) ψ_c of step t-1, which ρ_t is made of; zeros before the first step. None without copying.
-    coverage: (R, S) sum of the attention so far; None without coverage.
+    coverage: (R, S) sum of the attention so far, in float32 at least: narrower sums stop growing near one. None
+        without coverage.
     attention: (R, S) a_{t-1}, which the next state reads the source by; zeros before the first step. None where that
         state's own step attends first.
     """

@@ -19,7 +19,7 @@ import torch
 from torch import Tensor, nn
 
 from .configuration_copynet import CopyNetConfig
-from .copy_distribution import selective_read_weights
+from .copy_distribution import at_least_float32, selective_read_weights
 from .layers_copynet import CopyNetAttention, Decoder
 from .memory_copynet import DecoderState, Facts, Memory, for_rows, read
 from .outputs_copynet import CopyNetEncoderOutput
@@ -75,7 +75,7 @@ class RetrievalDecoder(Decoder):
         """s_0 = tanh(W q); nothing copied, nothing attended yet."""
         hidden = torch.tanh(self.init_proj(memory.final_state))
         zeros = hidden.new_zeros(memory.mask.shape)
-        return DecoderState(hidden, zeros, zeros)
+        return DecoderState(hidden, zeros, at_least_float32(zeros))
 
     def step(
         self, embedding: Tensor, matches: Tensor, memory: Memory, state: DecoderState

@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -50,14 +51,24 @@ def train_file(tmp_path: Path) -> Path:
     for row in range(2 * BATCH * STEPS):
         length = 1 + row % 3 if row // BATCH % 2 else 9 + row % 7
         words = [f"new{row}" if place % 4 == 3 else f"w{(7 * row + place) % 20}" for place in range(length)]
-        rows.append({"text": " ".join(words), "summary": " ".join(words[: 1 + 2 * length // 3])})
+        facts = [[words[0], "next", words[-1]]] if row % 3 else []
+        rows.append({"text": " ".join(words), "facts": facts, "summary": " ".join(words[: 1 + 2 * length // 3])})
     file = tmp_path / "train.jsonl"
     file.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
     return file
 
 
-def command(train_file: Path, folder: Path, batch: int) -> list[str]:
-    said = {"train_file": train_file, "output_dir": folder, "per_device_train_batch_size": batch} | ARGUMENTS
+MECHANISMS = {
+    "copynet": {},
+    "coverage loss": {"copy_mechanism": "pointer_generator", "use_coverage": True, "coverage_loss_weight": 1},
+    "gate loss": {"copy_mechanism": "gated", "aligned_words": 2},
+    "pointer": {"copy_mechanism": "pointer"},
+    "retrieval": {"copy_mechanism": "retrieval"},
+}
+
+
+def command(train_file: Path, folder: Path, batch: int, fields: dict[str, Any]) -> list[str]:
+    said = {"train_file": train_file, "output_dir": folder, "per_device_train_batch_size": batch} | ARGUMENTS | fields
     return ["train", *(f"--{name}={value}" for name, value in said.items())]
 
 
@@ -70,12 +81,15 @@ def trained(folder: Path) -> tuple[dict[str, torch.Tensor], float]:
 @pytest.mark.skipif(
     not (torch.distributed.is_available() and torch.distributed.is_gloo_available()), reason="torch without gloo"
 )
-def test_two_processes_learn_what_one_learns_from_twice_the_batch(train_file: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("fields", MECHANISMS.values(), ids=MECHANISMS)
+def test_two_processes_learn_what_one_learns_from_twice_the_batch(
+    fields: dict[str, Any], train_file: Path, tmp_path: Path
+) -> None:
     script = tmp_path / "process.py"
     script.write_text(PROCESS, encoding="utf-8")
     launch = ["-m", "torch.distributed.run", "--standalone", "--nproc_per_node=2", str(script)]
     done = subprocess.run(
-        [sys.executable, *launch, *command(train_file, tmp_path / "two", BATCH)],
+        [sys.executable, *launch, *command(train_file, tmp_path / "two", BATCH, fields)],
         env={**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(Path(__file__).parents[1])},
         capture_output=True,
         text=True,
@@ -83,7 +97,7 @@ def test_two_processes_learn_what_one_learns_from_twice_the_batch(train_file: Pa
     )
     assert done.returncode == 0, done.stderr
     for name, batch in (("one", 2 * BATCH), ("half", BATCH)):
-        assert main(command(train_file, tmp_path / name, batch)) == 0
+        assert main(command(train_file, tmp_path / name, batch, fields)) == 0
     two, seen = trained(tmp_path / "two")
     one, _ = trained(tmp_path / "one")
     half, _ = trained(tmp_path / "half")

@@ -155,6 +155,19 @@ def test_probabilities_sum_to_one_in_half_precision(name):
     assert output.logits.exp().sum(-1).allclose(torch.ones(4, 5), atol=1e-4)
 
 
+@pytest.mark.parametrize("use_fused", [False, True])
+@pytest.mark.parametrize("searches", [False, True])
+@pytest.mark.parametrize("fields", [{"use_coverage": True}, {"copy_mechanism": "retrieval"}], ids=str)
+def test_what_was_read_adds_up_in_bfloat16(fields, searches, use_fused):
+    steps = 600
+    model = tiny_model(scale=0.1, use_fused=use_fused, **fields).bfloat16()
+    inputs = {"input_ids": torch.tensor([SOURCES[-1]]), "decoder_input_ids": torch.full((1, steps), 5)}
+    with torch.set_grad_enabled(not searches):
+        output = model.model(**inputs, use_cache=True)
+    coverage = output.past_key_values.layer.last().coverage
+    assert coverage.sum().item() == pytest.approx(steps, rel=0.01)  # each step reads with weights whose sum is one
+
+
 def test_words_that_the_decoder_passes_over_cost_no_coverage():
     model = tiny_model(copy_mechanism="pointer_generator", use_coverage=True, coverage_loss_weight=1.0)
     source, words, labels = torch.tensor([SOURCES[0]]), torch.tensor([[1, 5, 6]]), torch.tensor([[5, 6, 2]])

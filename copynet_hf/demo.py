@@ -56,7 +56,8 @@ def build_demo(
     config, saved = model.config, model.generation_config
     pipe = CopyText2TextPipeline(model=model, tokenizer=tokenizer, device=model.device)  # type: ignore[arg-type]
 
-    def show(text: str, facts: str, beams: int, forbid_unk: bool, words: int) -> tuple[str, Figure | None]:
+    def show(text: str, facts: str, beams: int, forbid_unk: bool, words: int) -> tuple[str, Any]:
+        # gradio evaluates these hints: all their names have to exist
         try:
             return answer(pipe, text, facts, num_beams=beams, forbid_unk=forbid_unk, max_new_tokens=words)
         except ValueError as error:

@@ -41,7 +41,7 @@ def test_the_hull_has_the_points_that_no_triangle_holds_in_counter_clockwise_ord
         assert set(hull) == {index for index, point in enumerate(points) if is_corner(point, points)}
         assert hull[0] == hull[-1] == min(hull)
         turns = [
-            np.cross(np.subtract(points[b], points[a]), np.subtract(points[c], points[b]))
+            np.linalg.det([np.subtract(points[b], points[a]), np.subtract(points[c], points[b])])
             for a, b, c in zip(hull, hull[1:], [*hull[2:], hull[1]], strict=False)
         ]
         assert min(turns) > 0

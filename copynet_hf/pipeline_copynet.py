@@ -61,13 +61,12 @@ class CopyText2TextPipeline(Pipeline):
         row: Mapping[str, Any] = {"text": input_} if isinstance(input_, str) else input_
         if not isinstance(row, Mapping) or not isinstance(row.get("text"), str):
             raise ValueError(f"cannot read {input_!r:.200}: give a text, or a dict with a 'text' (and 'facts')")
-        facts = list(row.get("facts") or []) or ([] if self.model.config.mechanism.retrieves else None)
-        known = None if facts is None else [facts]
-        return {
-            **encode_sources(self.tokenizer, [row["text"]], known, max_source_length),
-            "text": row["text"],
-            "facts": facts,
-        }
+        retrieves = self.model.config.mechanism.retrieves
+        facts = list(row.get("facts") or []) or ([] if retrieves else None)
+        encoded = encode_sources(self.tokenizer, [row["text"]], None if facts is None else [facts], max_source_length)
+        if not retrieves:  # texts with facts would not fit into a batch with others
+            encoded.pop("token_type_ids", None)
+        return {**encoded, "text": row["text"], "facts": facts}
 
     def _forward(self, inputs: dict[str, Any], **generation: Any) -> dict[str, Any]:  # type: ignore[override]
         """The words of all outputs and where they came from, (B, outputs of one source, T, …)."""

@@ -130,6 +130,9 @@ def test_a_model_that_does_not_retrieve_reads_text_and_facts_as_one_source() -> 
     assert output["source_words"] == ["a", "X", "X", "b", "1931", "X", "c", "Y"]
     (expected,) = generate_outputs(model, pipe.tokenizer, ["a X"], facts=[FACTS], max_new_tokens=6)
     assert output["generated_text"] == expected.texts[0]
+    beside = pipe(["b c", {"text": "a X", "facts": FACTS}], batch_size=2)
+    alone = [pipe("b c")[0]["generated_text"], expected.texts[0]]
+    assert [outputs[0]["generated_text"] for outputs in beside] == alone
 
 
 def test_a_model_that_copies_nothing_marks_nothing() -> None:

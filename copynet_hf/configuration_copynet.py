@@ -89,7 +89,7 @@ class CopyNetConfig(PreTrainedConfig):
         use_coverage: whether the attention sees where it has been (Σ of past attention; the authors' code adds
             it after the tanh of Eq. 3, here it goes inside, as in See et al. 2017, Eq. 11).
         coverage_loss_weight: λ of the coverage loss, λ Σ_j min(a_tj, cov_tj) (See et al. 2017, Eq. 13, where it is 1).
-        gate_loss_weight: of −log λ_t or −log(1 − λ_t), whether y_t stands in the source, with "gated".
+        gate_loss_weight: of −log λ_t or −log(1 − λ_t), whether y_t is copied or not, with "gated".
         gated_loss: with "gated", "mixture" for −log p(y_t), or "summed" for the Chainer article's losses, which weigh
             two logarithms.
         aligned_words: with "gated", how many words may be generated for each source word, those of

@@ -141,12 +141,10 @@ class CopyNetEncoder(CopyNetPreTrainedModel):
         """
         config = self.config
         inputs = self._projected(input_features)
-        if inputs is not None and input_features is not None:
-            if attention_mask is None:
-                attention_mask = torch.ones(input_features.shape[:2], dtype=torch.long, device=inputs.device)
+        if input_features is not None:
             if input_ids is not None or inputs_embeds is not None:
                 raise ValueError("input_features stand in place of words: leave input_ids and inputs_embeds out.")
-            input_ids, inputs_embeds = self._slots(inputs, attention_mask), inputs
+            input_ids, inputs_embeds = self._slots(input_features, attention_mask), inputs
             # Once more, so that what is fed back has a gradient of its own way: reentrant checkpointing wants that.
             inputs = self._projected(input_features)
         input_ids, mask = self._checked_source(input_ids, attention_mask, inputs_embeds)
@@ -199,16 +197,16 @@ class CopyNetEncoder(CopyNetPreTrainedModel):
             input_features = input_features.new_zeros(input_features.shape[0], 1, wanted)
         return self.feature_proj(input_features)
 
-    def _slots(self, inputs: Tensor, attention_mask: Tensor) -> Tensor:
+    def _slots(self, input_features: Tensor, attention_mask: Tensor | None) -> Tensor:
         """The ids of positions that are no words: position j has slot j."""
-        first, length = self.config.vocab_size, inputs.shape[1]
+        first, length = self.config.vocab_size, input_features.shape[1]
         if length > self.config.max_source_oov:
             raise ValueError(
                 f"the source has {length} positions, the model max_source_oov={self.config.max_source_oov}: make it "
                 "with as many slots as the longest source has positions."
             )
-        ids = torch.arange(first, first + length, device=inputs.device).expand(inputs.shape[0], -1)
-        return ids.masked_fill(attention_mask == 0, self.config.pad_token_id)
+        ids = torch.arange(first, first + length, device=input_features.device).expand(input_features.shape[0], -1)
+        return ids if attention_mask is None else ids.masked_fill(attention_mask == 0, self.config.pad_token_id)
 
     def _checked_source(
         self, input_ids: Tensor | None, attention_mask: Tensor | None, inputs_embeds: Tensor | None

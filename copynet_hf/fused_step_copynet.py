@@ -26,7 +26,9 @@ def fused_step(
     weights, keys = memory.weights.recurrent, memory.attention_keys
     (rows, size), query = state.hidden.shape, keys.shape[2]
     columns = sums.new_empty(rows, query + 4 * size)
-    torch.addmm(weights.state_bias, state.hidden, weights.state.t(), out=columns[:, : query + 3 * size])
+    # without W s_{t-1} for those who attend after: they ask with s_t
+    wanted = slice(0 if state.attention is None else query, query + 3 * size)
+    torch.addmm(weights.state_bias[wanted], state.hidden, weights.state[wanted].t(), out=columns[:, wanted])
     attention = state.attention
     if attention is None:
         attention = masked_softmax(_energies(memory, columns[:, :query], weights, state.coverage), memory.mask)

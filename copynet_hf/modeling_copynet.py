@@ -391,10 +391,9 @@ class CopyNetForConditionalGeneration(CopyNetPreTrainedModel, CopyNetGenerationM
             attention = scores.attention if kept is None else scores.attention * kept[..., None]
             losses = losses + config.coverage_loss_weight * coverage_loss(attention)
         if config.copy_mechanism == "gated" and scores.switch is not None:
-            ends = torch.tensor(
-                config.end_token_ids, device=targets.device
-            )  # generated, though a source may end in one
-            is_copied = matches.any(-1) & ~torch.isin(targets, ends)
+            # an end symbol is generated, though the source may have one too
+            is_end = torch.isin(targets, torch.tensor(config.end_token_ids, device=targets.device))
+            is_copied = matches.any(-1) & ~is_end
             losses = losses + config.gate_loss_weight * gate_loss(scores.switch, is_copied)
         total = (losses * is_target).sum()
         return total / (is_target.sum().clamp(min=1) if num_items_in_batch is None else num_items_in_batch)

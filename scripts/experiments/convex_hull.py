@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from .cards import Card
-from .pages import baseline_rows, facts, how_made, model_rows, table
+from .pages import baseline_rows, facts, how_made, model_rows, table, with_digits
 from .pointing import POINTER, TEST_SEED, USE, answered, pointer, shown
 from .points import Points, covered, hull_rows, same_polygon
 from .runs import Results, Row, Settings, read_rows
@@ -113,16 +113,10 @@ def page(results: dict[str, Any]) -> str:
     for data in TESTS:
         paper = [[f"{model}, in the paper", *of_paper, None, "", ""] for model, of_paper in PAPER[data].items()]
         rows = [
-            *map(_exactly, baseline_rows(results, data, SCORES)),
+            *with_digits(baseline_rows(results, data, SCORES), 1, 2),
             *paper,
-            *map(_exactly, model_rows(results, data, PLANS, SCORES)),
+            *with_digits(model_rows(results, data, PLANS, SCORES), 1, 2),
         ]
         title = f"## {data}, {known['examples'][data]:,} tests"
         lines += ["", title, "", table(["", *SCORES, "seeds", "minutes"], rows)]
     return "\n".join([*lines, "", how_made(results)]) + "\n"
-
-
-def _exactly(row: list[Any]) -> list[Any]:
-    """Digits enough to tell nearly the whole hull from all of it."""
-    name, exact, area, *others = row
-    return [name, exact, f"{area:.2f}", *others]

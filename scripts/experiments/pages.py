@@ -44,6 +44,14 @@ def baseline_rows(results: Results, data: str, names: Sequence[str]) -> list[lis
     return [[name, *means([each[name] for each in noted], names), "", ""] for name in (noted[0] if noted else ())]
 
 
+def with_digits(rows: Iterable[Sequence[Any]], *digits: int) -> list[list[Any]]:
+    """The rows with so many decimals in their first scores, where a table's one does not tell near from reached."""
+    return [
+        [name, *(f"{score:.{count}f}" for score, count in zip(cells, digits, strict=False)), *cells[len(digits) :]]
+        for name, *cells in rows
+    ]
+
+
 def means(scores: Sequence[Mapping[str, Any]], names: Iterable[str]) -> list[float | None]:
     """Each score's mean; None where there is none."""
     columns = ([one[name] for one in scores if one.get(name) is not None] for name in names)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from .cards import Card
-from .pages import baseline_rows, facts, how_made, model_rows, table
+from .pages import baseline_rows, facts, how_made, model_rows, table, with_digits
 from .pointing import POINTER, TEST_SEED, USE, answered, pointer, shown
 from .points import Points, tour_length, tour_rows
 from .runs import Results, Row, Settings
@@ -114,16 +114,10 @@ def page(results: dict[str, Any]) -> str:
     for data in TESTS:
         of_paper = PAPER.get(data, {}).items()
         rows = [
-            *map(_exactly, baseline_rows(results, data, SCORES)),
+            *with_digits(baseline_rows(results, data, SCORES), 3, 2),
             *([f"{model}, in the paper", f"{length:.2f}", "", "", ""] for model, length in of_paper),
-            *map(_exactly, model_rows(results, data, PLANS, SCORES)),
+            *with_digits(model_rows(results, data, PLANS, SCORES), 3, 2),
         ]
         title = f"## {data}, {known['examples'][data]:,} tests"
         lines += ["", title, "", table(["", *SCORES, "seeds", "minutes"], rows)]
     return "\n".join([*lines, "", how_made(results)]) + "\n"
-
-
-def _exactly(row: list[Any]) -> list[Any]:
-    """Digits enough to tell tours that are nearly the shortest from those that are."""
-    name, length, above, *others = row
-    return [name, f"{length:.3f}", f"{above:.2f}", *others]

@@ -29,8 +29,8 @@ from transformers import TrainerCallback, set_seed
 
 from copynet_hf import CopyNetForConditionalGeneration, CopyNetTokenizer
 from copynet_hf.arguments import DataArguments
-from copynet_hf.tokenization_copynet import SPECIAL_TOKENS
-from copynet_hf.training import make_trainer, training_arguments
+from copynet_hf.model.tokenization_copynet import SPECIAL_TOKENS
+from copynet_hf.training.trainer import make_trainer, training_arguments
 
 BATCH = SYNTHETIC.batch
 WARMUP = 5  # steps that are not counted

@@ -19,8 +19,8 @@ from measure import arguments, in_a_process, milliseconds, ratio, side_by_side, 
 from training import SYNTHETIC, copynet_config, make_batch
 
 from copynet_hf import CopyNetForConditionalGeneration
-from copynet_hf.export import export_onnx
-from copynet_hf.onnx import OnnxCopyNet
+from copynet_hf.inference.onnx_export import export_onnx
+from copynet_hf.inference.onnx_search import OnnxCopyNet
 
 STEPS = 20
 SEARCHES = {"greedy": 1, "beam 10": 10}

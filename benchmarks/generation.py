@@ -21,9 +21,9 @@ from plain_seq2seq import PlainSeq2Seq
 from training import SYNTHETIC, copynet_config, make_batch
 
 from copynet_hf import CopyNetForConditionalGeneration
-from copynet_hf.generation_copynet import ExtendedVocabularyLogitsProcessor
-from copynet_hf.layers_copynet import CopyNetDecoder
-from copynet_hf.modeling_copynet import CopyNetEncoder
+from copynet_hf.model.decoder import CopyNetDecoder
+from copynet_hf.model.encoder import CopyNetEncoder
+from copynet_hf.model.generation import ExtendedVocabularyLogitsProcessor
 
 STEPS = 20
 PARTS = {

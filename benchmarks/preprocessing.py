@@ -22,9 +22,10 @@ import datasets
 from measure import in_a_process, side_by_side, table, write_section
 
 from copynet_hf.arguments import DataArguments, TokenizerArguments
-from copynet_hf.building import Pairs, train_tokenizer
-from copynet_hf.tokenization_copynet import CopyNetTokenizer
-from copynet_hf.training import encode_pairs, read_training_pairs
+from copynet_hf.model.tokenization_copynet import CopyNetTokenizer
+from copynet_hf.training.dataset import encode_pairs, read_training_pairs
+from copynet_hf.training.model_setup import Pairs
+from copynet_hf.training.tokenizer_setup import train_tokenizer
 
 PROCESSES = (1, 2)
 PART_I = 2_400_000  # pairs that the paper trains on

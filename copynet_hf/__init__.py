@@ -6,43 +6,45 @@ Importing the package registers model and tokenizer with the Auto classes. Every
 from __future__ import annotations
 
 from importlib import import_module
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from transformers import AutoConfig, AutoModel, AutoModelForSeq2SeqLM, AutoTokenizer
 from transformers.pipelines import PIPELINE_REGISTRY
 
-from .configuration_copynet import CopyNetConfig
-from .modeling_copynet import CopyNetForConditionalGeneration, CopyNetModel
-from .pipeline_copynet import TASK, CopyText2TextPipeline
-from .tokenization_copynet import CopyNetTokenizer
+from .model.configuration_copynet import CopyNetConfig
+from .model.modeling_copynet import CopyNetForConditionalGeneration, CopyNetModel
+from .model.pipeline import TASK, CopyText2TextPipeline
+from .model.pretrained import CopyNetPreTrainedModel
+from .model.tokenization_copynet import CopyNetTokenizer
 
 if TYPE_CHECKING:
-    from .alignment import align_vocabulary
-    from .building import check_tokenizer
-    from .cards import write_model_card
     from .data.lcsts import load_lcsts
     from .data.pairs import load_pairs
-    from .export import export_onnx, export_programs
-    from .metrics import CopyMetrics, make_compute_metrics
-    from .onnx import OnnxCopyNet
-    from .visualization import copies_html, highlight_copies, plot_copy_heatmap
+    from .evaluation.cards import write_model_card
+    from .evaluation.metrics import CopyMetrics, make_compute_metrics
+    from .inference.loading import check_tokenizer
+    from .inference.onnx_export import export_onnx, export_programs
+    from .inference.onnx_search import OnnxCopyNet
+    from .inference.pictures import copies_html, highlight_copies, plot_copy_heatmap
+    from .training.alignment import align_vocabulary
 
 __version__ = "0.1.0"
 
 _LAZY = {
-    "align_vocabulary": ".alignment",
-    "check_tokenizer": ".building",
-    "write_model_card": ".cards",
+    "align_vocabulary": ".training.alignment",
+    "check_tokenizer": ".inference.loading",
+    "write_model_card": ".evaluation.cards",
     "load_lcsts": ".data.lcsts",
     "load_pairs": ".data.pairs",
-    "export_onnx": ".export",
-    "export_programs": ".export",
-    "CopyMetrics": ".metrics",
-    "make_compute_metrics": ".metrics",
-    "OnnxCopyNet": ".onnx",
-    "copies_html": ".visualization",
-    "highlight_copies": ".visualization",
-    "plot_copy_heatmap": ".visualization",
+    "export_onnx": ".inference.onnx_export",
+    "export_programs": ".inference.onnx_export",
+    "CopyMetrics": ".evaluation.metrics",
+    "make_compute_metrics": ".evaluation.metrics",
+    "OnnxCopyNet": ".inference.onnx_search",
+    "copies_html": ".inference.pictures",
+    "highlight_copies": ".inference.pictures",
+    "plot_copy_heatmap": ".inference.pictures",
 }
 
 __all__ = [
@@ -67,6 +69,11 @@ __all__ = [
 ]
 
 
+def _write_card(model: CopyNetPreTrainedModel, folder: Path, **fields: Any) -> None:
+    """What `save_pretrained` of the package's own classes calls; code that was saved beside weights has no cards."""
+    import_module(".evaluation.cards", __name__).write_model_card(folder, model, **fields)
+
+
 def _register() -> None:
     """Makes the Auto classes and `pipeline()` know CopyNet, and `save_pretrained` put the code beside the weights."""
     AutoConfig.register("copynet", CopyNetConfig, exist_ok=True)
@@ -82,6 +89,7 @@ def _register() -> None:
 
 
 _register()
+CopyNetPreTrainedModel.write_card = staticmethod(_write_card)
 
 
 def __getattr__(name: str) -> Any:

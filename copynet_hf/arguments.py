@@ -181,7 +181,7 @@ class DemoArguments:
 
 @dataclass
 class ExportArguments:
-    """Writes ONNX graphs of the encoder and of a decoder step, for copynet_hf.onnx."""
+    """Writes ONNX graphs of the encoder and of a decoder step, for copynet_hf.inference.onnx_search."""
 
     model: str | None = _argument("folder or Hub name of the model")
     output_dir: str | None = _argument("folder for the graphs, the config and the tokenizer")

@@ -60,8 +60,9 @@ def train(argv: Sequence[str]) -> None:
 
     from . import arguments
     from .arguments import read_arguments
-    from .building import DEFAULT_SIZES
-    from .training import TRAINING_DEFAULTS, train_from_arguments
+    from .training.presets import DEFAULT_SIZES
+    from .training.run import train_from_arguments
+    from .training.trainer import TRAINING_DEFAULTS
 
     kinds = [
         arguments.DataArguments,
@@ -83,13 +84,14 @@ def evaluate(argv: Sequence[str]) -> None:
     import json
 
     from .arguments import EvaluateArguments, check_positive, pick, read_arguments
-    from .run_folder import checked_output_file
+    from .training.run_folder import checked_output_file
 
     asked = pick(EvaluateArguments, read_arguments([EvaluateArguments], argv, "copynet-hf evaluate"))
     with redirect_stdout(sys.stderr):
         from .data import load_pairs
-        from .inference import evaluate_pairs, load_model, write_predictions
-        from .training import first_rows
+        from .evaluation.scoring import evaluate_pairs, write_predictions
+        from .inference.loading import load_model
+        from .training.dataset import first_rows
 
         check_positive(asked, "num_return_sequences", "max_eval_samples")
         if asked.test_file is None and asked.dataset_name is None:
@@ -115,8 +117,9 @@ def generate(argv: Sequence[str]) -> None:
 
     asked = pick(GenerateArguments, read_arguments([GenerateArguments], argv, "copynet-hf generate"))
     options = _decoding_options(asked)
-    from .inference import generate_outputs, load_model, read_facts
-    from .visualization import Style, highlight_copies
+    from .inference.loading import load_model
+    from .inference.pictures import Style, highlight_copies
+    from .inference.predictor import generate_outputs, read_facts
 
     facts = None if asked.facts is None else read_facts("\n".join(asked.facts))
     model, tokenizer = load_model(asked.model, asked.device, asked.bf16)
@@ -141,7 +144,7 @@ def demo(argv: Sequence[str]) -> None:
 
     asked = pick(DemoArguments, read_arguments([DemoArguments], argv, "copynet-hf demo"))
     check_positive(asked, "port")
-    from .demo import launch_demo
+    from .inference.page import launch_demo
 
     examples = asked.examples or ()
     launch_demo(
@@ -152,15 +155,14 @@ def demo(argv: Sequence[str]) -> None:
 def export(argv: Sequence[str]) -> None:
     """`copynet-hf export`."""
     from .arguments import ExportArguments, pick, read_arguments
-    from .run_folder import checked_output_dir
+    from .training.run_folder import checked_output_dir
 
     asked = pick(ExportArguments, read_arguments([ExportArguments], argv, "copynet-hf export"))
     folder = checked_output_dir(asked.output_dir, asked.overwrite_output_dir, resumes=False)
     from transformers import AutoTokenizer
 
-    from .building import load_copynet
-    from .export import export_onnx
-    from .inference import checked_name
+    from .inference.loading import checked_name, load_copynet
+    from .inference.onnx_export import export_onnx
 
     name = checked_name(asked.model)
     model = load_copynet(name)
@@ -171,7 +173,7 @@ def export(argv: Sequence[str]) -> None:
 def quickstart(argv: Sequence[str]) -> None:
     """`copynet-hf quickstart`."""
     from .arguments import QuickstartArguments, check_positive, pick, read_arguments
-    from .quickstart import run_quickstart
+    from .training.quickstart import run_quickstart
 
     asked = pick(QuickstartArguments, read_arguments([QuickstartArguments], argv, "copynet-hf quickstart"))
     check_positive(asked, "threads")

@@ -10,7 +10,7 @@ from helpers import SOURCES, padded, tiny_model
 from transformers.trainer_pt_utils import LabelSmoother
 
 from copynet_hf import CopyNetForConditionalGeneration
-from copynet_hf.alignment import align_vocabulary
+from copynet_hf.training.alignment import align_vocabulary
 
 SPECIAL = [0, 1, 2, 3]
 
@@ -155,5 +155,5 @@ def test_the_table_follows_the_vocabulary_and_is_unk_where_a_checkpoint_lacks_it
 
 def test_many_pairs_are_gone_through_in_pieces(monkeypatch):
     whole = align_vocabulary(translated_pairs(), 40, 2, SPECIAL)
-    monkeypatch.setattr("copynet_hf.alignment.CHUNK", 7)
+    monkeypatch.setattr("copynet_hf.training.alignment.CHUNK", 7)
     assert torch.equal(align_vocabulary(translated_pairs(), 40, 2, SPECIAL), whole)

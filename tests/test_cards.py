@@ -15,11 +15,11 @@ from helpers import POINTER, VARIANTS, tiny_model, tiny_tokenizer
 from huggingface_hub import ModelCard
 
 from copynet_hf import write_model_card
-from copynet_hf.callbacks import CopyStatistics
-from copynet_hf.cards import command_line
 from copynet_hf.data import quickstart_pairs
-from copynet_hf.inference import generate_outputs
-from copynet_hf.training import train_from_arguments
+from copynet_hf.evaluation.cards import command_line
+from copynet_hf.inference.predictor import generate_outputs
+from copynet_hf.training.callbacks import CopyStatistics
+from copynet_hf.training.run import train_from_arguments
 
 SIZES = {"hidden_size": 24, "encoder_hidden_size": 12, "embedding_size": 16, "attention_size": 16}
 SCORES = {"rouge1": 30.123, "rougeL": 27.456, "exact_match": 5.0, "unk_rate": 1.5, "examples": 1000}
@@ -154,7 +154,8 @@ def test_copy_share_and_unknown_words_are_logged_at_each_evaluation(trained: Pat
 
 def test_the_copy_share_is_that_of_the_first_texts_answered_greedily(trained: Path) -> None:
     from copynet_hf.data import load_pairs
-    from copynet_hf.inference import evaluate_pairs, load_model
+    from copynet_hf.evaluation.scoring import evaluate_pairs
+    from copynet_hf.inference.loading import load_model
 
     pairs = load_pairs(test_file=str(trained.parent / "validation.jsonl"))["test"].select(range(64))
     scores, _ = evaluate_pairs(*load_model(str(trained)), pairs, num_beams=1, forbid_unk=False)
@@ -189,4 +190,4 @@ def test_the_wheel_has_the_template() -> None:
     wheel = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["hatch"]["build"]["targets"]
     ((source, target),) = wheel["wheel"]["force-include"].items()
     assert (ROOT / source).exists()
-    assert target == "copynet_hf/model_card_template.md"
+    assert target == "copynet_hf/evaluation/model_card_template.md"

@@ -15,9 +15,9 @@ from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
 
 from copynet_hf.arguments import ModelArguments, TokenizerArguments, read_arguments
 from copynet_hf.cli import main
-from copynet_hf.configuration_copynet import CopyNetConfig
 from copynet_hf.data import quickstart_pairs
-from copynet_hf.segmentation_copynet import _mecab
+from copynet_hf.model.configuration_copynet import CopyNetConfig
+from copynet_hf.model.segmentation import _mecab
 
 SMALL = [
     "--hidden_size",

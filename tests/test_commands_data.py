@@ -24,7 +24,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from copynet_hf import CopyNetTokenizer
-from copynet_hf.metrics import score_outputs
+from copynet_hf.evaluation.metrics import score_outputs
 
 
 @pytest.fixture(scope="module")

@@ -7,7 +7,7 @@ import math
 import pytest
 import torch
 
-from copynet_hf.copy_distribution import (
+from copynet_hf.model.copy_distribution import (
     UNOWNED_LOG_PROB,
     ModeScores,
     copynet_modes,

@@ -18,7 +18,7 @@ import torch
 
 from copynet_hf.data import DataFileError, load_lcsts, load_pairs, load_quickstart, quickstart_pairs
 from copynet_hf.data.lcsts import detect_encoding
-from copynet_hf.data.quickstart import RULES, split_of
+from copynet_hf.data.requests import RULES, split_of
 
 
 def record(number: int = 0, summary: str = "雅虎剥离股份", text: str = "雅虎发布财报", label: Any = None) -> str:

@@ -24,9 +24,9 @@ from transformers import pipeline
 
 from copynet_hf import CopyNetConfig, CopyNetForConditionalGeneration, CopyNetTokenizer
 from copynet_hf.cli import main
-from copynet_hf.demo import MAX_COLUMNS, answer, build_demo
-from copynet_hf.demo import __file__ as DEMO_FILE
-from copynet_hf.inference import read_facts
+from copynet_hf.inference.page import MAX_COLUMNS, answer, build_demo
+from copynet_hf.inference.page import __file__ as DEMO_FILE
+from copynet_hf.inference.predictor import read_facts
 
 MECHANISMS: dict[str, dict[str, Any]] = {
     "copynet": {},

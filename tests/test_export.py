@@ -13,9 +13,10 @@ import torch
 from helpers import POINTER, SOURCES, VARIANTS, padded, tiny_model
 from torch import Tensor
 
-from copynet_hf import CopyNetForConditionalGeneration, CopyNetTokenizer, export
+from copynet_hf import CopyNetForConditionalGeneration, CopyNetTokenizer
 from copynet_hf.cli import main
-from copynet_hf.onnx import OnnxCopyNet
+from copynet_hf.inference import onnx_export
+from copynet_hf.inference.onnx_search import OnnxCopyNet
 
 pytest.importorskip("onnxscript")
 pytest.importorskip("onnxruntime")
@@ -51,10 +52,10 @@ def exported(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFa
     folders = tmp_path_factory.mktemp("saved"), tmp_path_factory.mktemp("graphs")
     model.save_pretrained(folders[0])
     tokenizer_of(model).save_pretrained(folders[0])
-    made: list[export.Programs] = []
+    made: list[onnx_export.Programs] = []
     with pytest.MonkeyPatch.context() as patch:  # the programs are kept, not made once more
-        export_programs = export.export_programs
-        patch.setattr(export, "export_programs", lambda model: made.append(export_programs(model)) or made[0])
+        export_programs = onnx_export.export_programs
+        patch.setattr(onnx_export, "export_programs", lambda model: made.append(export_programs(model)) or made[0])
         assert main(["export", f"--model={folders[0]}", f"--output_dir={folders[1]}"]) == 0
     onnx = OnnxCopyNet.from_pretrained(folders[1], threads=1)
     graphs = {
@@ -204,7 +205,7 @@ def test_the_folder_has_all_that_answers_need(exported: Exported) -> None:
 
 def test_graphs_know_nothing_of_the_machine_they_were_made_on(exported: Exported) -> None:
     for name in ("encoder.onnx", "decoder.onnx"):
-        assert str(Path(export.__file__).parent).encode() not in (exported.folders[1] / name).read_bytes()
+        assert str(Path(onnx_export.__file__).parent).encode() not in (exported.folders[1] / name).read_bytes()
 
 
 def refused(capsys: pytest.CaptureFixture[str], *argv: str) -> str:
@@ -230,10 +231,10 @@ def test_searches_that_graphs_cannot_do_are_refused_before_the_export(tmp_path: 
     model = tiny_model()
     model.generation_config.no_repeat_ngram_size = 1
     with pytest.raises(ValueError, match="no_repeat_ngram_size=1"):
-        export.export_onnx(model, tmp_path / "new")
+        onnx_export.export_onnx(model, tmp_path / "new")
     model.generation_config.update(no_repeat_ngram_size=None, repetition_penalty=1.2)
     with pytest.raises(ValueError, match=r"repetition_penalty=1\.2"):
-        export.export_onnx(model, tmp_path / "new")
+        onnx_export.export_onnx(model, tmp_path / "new")
     assert not (tmp_path / "new").exists()
 
 

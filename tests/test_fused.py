@@ -11,9 +11,9 @@ from helpers import VARIANTS as ALL_VARIANTS
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from copynet_hf import fused_step_copynet, layers_copynet
-from copynet_hf.copy_distribution import vocabulary_terms
-from copynet_hf.fused_copynet import DecoderWeights, FusedDecoder, FusedGRU, FusedVocabularyTerms, gru_naive
+from copynet_hf.model import decoder, fused_step
+from copynet_hf.model.copy_distribution import vocabulary_terms
+from copynet_hf.model.fused import DecoderWeights, FusedDecoder, FusedGRU, FusedVocabularyTerms, gru_naive
 
 # and one whose readout leaves out ζ, which the gates take
 VARIANTS = {**ALL_VARIANTS, "context_and_embedding": {"readout": ["state", "context", "embedding"]}}
@@ -240,7 +240,7 @@ def test_only_a_training_loop_that_sums_the_loss_itself_gets_no_logits_unasked()
 @pytest.mark.parametrize("changes", VARIANTS.values(), ids=VARIANTS)
 def test_searches_give_the_readable_steps_numbers(changes, words_ahead, monkeypatch):
     """Greedy and with beams, whether or not what is taken of positions and words is computed ahead."""
-    monkeypatch.setattr(layers_copynet, "_EXPECTED_WORDS", words_ahead)
+    monkeypatch.setattr(decoder, "_EXPECTED_WORDS", words_ahead)
     source = padded(SOURCES, 0)
     for beams in (1, 3):
         results = []
@@ -265,7 +265,7 @@ def test_a_search_in_bfloat16_stays_close():
 
 @pytest.mark.parametrize("words_ahead", [0, 16])
 def test_what_a_search_computes_ahead(words_ahead, monkeypatch):
-    monkeypatch.setattr(layers_copynet, "_EXPECTED_WORDS", words_ahead)
+    monkeypatch.setattr(decoder, "_EXPECTED_WORDS", words_ahead)
     inputs = {"input_ids": padded(SOURCES, 0), "decoder_input_ids": torch.ones(len(SOURCES), 1, dtype=torch.long)}
     with torch.no_grad():
         memory = tiny_model()(**inputs, use_cache=True).past_key_values.layer.memory
@@ -283,7 +283,7 @@ def test_attention_in_pieces_is_the_attention(sources_at_once, use_coverage, mon
     kwargs = {"num_beams": 3, "max_new_tokens": 5, "output_logits": True, "return_dict_in_generate": True}
     whole = model.generate(source, **kwargs)
     size = sources_at_once * 3 * source.shape[1] * model.config.attention_size // torch.get_num_threads()
-    monkeypatch.setattr(fused_step_copynet, "_PIECE", size)
+    monkeypatch.setattr(fused_step, "_PIECE", size)
     pieces = model.generate(source, **kwargs)
     assert all(torch.allclose(a, b) for a, b in zip(whole.logits, pieces.logits, strict=True))
 

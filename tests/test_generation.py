@@ -11,7 +11,7 @@ from transformers import GenerationConfig
 from transformers.generation.streamers import BaseStreamer
 
 from copynet_hf import CopyNetForConditionalGeneration
-from copynet_hf.generation_copynet import CopyNetCache, ExtendedVocabularyLogitsProcessor
+from copynet_hf.model.generation import CopyNetCache, ExtendedVocabularyLogitsProcessor
 
 EOS = 2
 variants = pytest.mark.parametrize("changes", [*VARIANTS.values(), POINTER], ids=[*VARIANTS, "pointer"])

@@ -18,8 +18,8 @@ from hub_client import load, push
 from hub_server import Hub, front_matter
 
 import copynet_hf
-from copynet_hf.building import set_decoding
 from copynet_hf.data import quickstart_pairs
+from copynet_hf.training.model_setup import set_decoding
 
 TEXTS = ["a X b Y X", "Z c", "a b c d e f g h i"]
 REVISIONS = {"v1": 6, "main": 4, "next": 9}  # seeds whose models copy unseen words and answer differently
@@ -91,7 +91,7 @@ def test_a_repository_holds_what_is_saved(pushed: Pushed) -> None:
 
 
 def test_the_code_is_the_package_s_own_and_flat(pushed: Pushed) -> None:
-    package = Path(copynet_hf.__file__).parent
+    package = Path(copynet_hf.__file__).parent / "model"
     for repository in pushed.hub.repositories.values():
         files = repository.files()
         code = {path for path in files if path.endswith(".py")}
@@ -105,7 +105,7 @@ def test_what_is_there_already_is_not_sent_again(pushed: Pushed) -> None:
     assert not set(model.changed) & set(tokenizer.changed)
     assert {"config.json", "generation_config.json", "model.safetensors", "modeling_copynet.py"} <= set(model.changed)
     code = {path for path in tokenizer.changed if path.endswith(".py")}
-    assert code == {"segmentation_copynet.py", "tokenization_copynet.py"}
+    assert code == {"segmentation.py", "tokenization_copynet.py"}
     assert set(tokenizer.changed) == code | {"tokenizer_config.json", "vocab.json"}
     assert again.changed == branch.changed == ["model.safetensors"]
     sent = [path for path in pushed.hub.requests if path.startswith("PUT ")]

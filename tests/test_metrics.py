@@ -18,9 +18,9 @@ from rouge_score.tokenizers import DefaultTokenizer
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import PreTrainedTokenizerFast
 
-from copynet_hf import metrics
-from copynet_hf.metrics import CopyMetrics, make_compute_metrics, metric_signature, score_outputs
-from copynet_hf.tokenization_copynet import CopyNetTokenizer
+from copynet_hf.evaluation import metrics
+from copynet_hf.evaluation.metrics import CopyMetrics, make_compute_metrics, metric_signature, score_outputs
+from copynet_hf.model.tokenization_copynet import CopyNetTokenizer
 
 MODULE = Path(metrics.__file__)
 

@@ -12,7 +12,7 @@ from oracle import Oracle
 from transformers.trainer_pt_utils import LabelSmoother
 
 from copynet_hf import CopyNetForConditionalGeneration, CopyNetModel
-from copynet_hf.copy_distribution import selective_read_weights, target_matches
+from copynet_hf.model.copy_distribution import selective_read_weights, target_matches
 
 variants = pytest.mark.parametrize("changes", VARIANTS.values(), ids=VARIANTS)
 

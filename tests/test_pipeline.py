@@ -12,7 +12,7 @@ from tokenizers import Tokenizer, models, pre_tokenizers, processors
 from transformers import PreTrainedTokenizerFast, pipeline
 
 from copynet_hf import CopyNetForConditionalGeneration, CopyNetTokenizer, CopyText2TextPipeline
-from copynet_hf.inference import generate_outputs
+from copynet_hf.inference.predictor import generate_outputs
 
 TEXTS = ["a X b Y X", "Z c", "", "a b c d e f g h i", "Q"]
 FACTS = [("X", "b", "1931"), ("X", "c", "Y")]

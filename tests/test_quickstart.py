@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from copynet_hf.cli import main
-from copynet_hf.quickstart import PICTURE, run_quickstart
+from copynet_hf.training.quickstart import PICTURE, run_quickstart
 
 
 def test_a_short_quickstart_learns_shows_and_saves(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -14,7 +14,7 @@ from helpers import tiny_model, tiny_tokenizer
 
 import copynet_hf
 from copynet_hf import CopyNetForConditionalGeneration, CopyNetModel
-from copynet_hf.building import set_decoding
+from copynet_hf.training.model_setup import set_decoding
 
 TEXTS = ["a X b Y X", "Z c", "a b c d e f g h i"]
 
@@ -47,7 +47,7 @@ def saved(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Any
 
 def test_the_code_beside_the_weights_is_flat_and_imports_nothing_that_is_missing(saved: tuple[Path, Any]) -> None:
     folder, _ = saved
-    package = Path(copynet_hf.__file__).parent
+    package = Path(copynet_hf.__file__).parent / "model"
     written = {path.name for path in folder.rglob("*.py")}
     assert written == {path.name for path in folder.glob("*.py")}
     needed = {"configuration", "copy_distribution", "fused", "generation", "modeling", "segmentation", "tokenization"}

@@ -15,8 +15,9 @@ from transformers import DataCollatorForSeq2Seq
 
 from copynet_hf import CopyNetForConditionalGeneration, CopyNetTokenizer
 from copynet_hf.cli import main
-from copynet_hf.inference import evaluate_pairs, load_model
-from copynet_hf.training import train_from_arguments
+from copynet_hf.evaluation.scoring import evaluate_pairs
+from copynet_hf.inference.loading import load_model
+from copynet_hf.training.run import train_from_arguments
 
 RETRIEVAL = {"copy_mechanism": "retrieval"}
 # Questions and facts; 13 to 16 are unseen words, 13 stands in a question and as an object, 5 is an object twice.

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from copynet_hf import segmentation_copynet
-from copynet_hf.segmentation_copynet import JOINER, SEGMENTERS, get_segmenter
+from copynet_hf.model import segmentation
+from copynet_hf.model.segmentation import JOINER, SEGMENTERS, get_segmenter
 
 # Characters that the rules of word_punct treat differently, so that hypothesis often meets them together.
 TRICKY = st.text(alphabet=f"ab_1 \t\n\u3000\u0085\x1c.-\"'()[]{JOINER}文字é\u0301\ud800😀", max_size=12)
@@ -119,9 +119,9 @@ def test_an_unknown_segmenter_is_refused_with_the_known_names() -> None:
 
 
 def test_without_jieba_the_error_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(segmentation_copynet, "jieba", None)
-    segmentation_copynet._jieba_tokenizer.cache_clear()
-    segmentation_copynet._jieba_split.cache_clear()
+    monkeypatch.setattr(segmentation, "jieba", None)
+    segmentation._jieba_tokenizer.cache_clear()
+    segmentation._jieba_split.cache_clear()
     with pytest.raises(ImportError, match="pip install jieba"):
         SEGMENTERS["jieba"].split("文字")
     assert SEGMENTERS["jieba"].join(["文", "字"]) == "文字"  # decoding needs no dictionary
@@ -180,9 +180,9 @@ def test_a_text_longer_than_mecab_can_bear_is_cut(piece: str) -> None:
 @pytest.fixture
 def _mecab_afresh() -> Iterator[None]:
     """MeCab is loaded anew in the test, and after it."""
-    segmentation_copynet._mecab.cache_clear()
+    segmentation._mecab.cache_clear()
     yield
-    segmentation_copynet._mecab.cache_clear()
+    segmentation._mecab.cache_clear()
 
 
 @pytest.mark.usefixtures("_mecab_afresh")
@@ -204,7 +204,7 @@ def test_mecab_settings_of_the_user_change_nothing(tmp_path: Path, monkeypatch: 
 
 def test_mecab_is_not_loaded_before_it_is_needed() -> None:
     code = "import runpy, sys; runpy.run_path(sys.argv[1]); assert not {'fugashi', 'unidic_lite'} & set(sys.modules)"
-    subprocess.run([sys.executable, "-c", code, segmentation_copynet.__file__], check=True)
+    subprocess.run([sys.executable, "-c", code, segmentation.__file__], check=True)
 
 
 # ---- jieba's words by way of rjieba
@@ -216,8 +216,8 @@ Split = Callable[[str], list[str]]
 def ways() -> tuple[Split, Split]:
     """Cutting with rjieba's help, and jieba's own cutting."""
     pytest.importorskip("rjieba")
-    split = segmentation_copynet._jieba_split()
-    alone = segmentation_copynet._jieba_tokenizer().lcut
+    split = segmentation._jieba_split()
+    alone = segmentation._jieba_tokenizer().lcut
     if split == alone:
         pytest.skip("jieba or rjieba is not of the version that was compared")
     return split, alone
@@ -263,16 +263,16 @@ def test_a_line_that_the_dictionary_repeats_counts_twice_as_in_jieba(tmp_path: P
     tokenizer = jieba.Tokenizer(str(file))
     tokenizer.tmp_dir = str(tmp_path)  # where it keeps what it read
     # Of fewer words in all, 甲 and 乙 side by side would be the likelier ones.
-    assert segmentation_copynet._FastJieba(tokenizer, rjieba.Jieba.empty()).split("甲乙") == ["甲乙"]
+    assert segmentation._FastJieba(tokenizer, rjieba.Jieba.empty()).split("甲乙") == ["甲乙"]
     assert tokenizer.lcut("甲乙") == ["甲乙"]
 
 
 @pytest.fixture
 def _afresh() -> Iterator[None]:
     """The way of cutting is chosen anew in the test, and after it."""
-    segmentation_copynet._jieba_split.cache_clear()
+    segmentation._jieba_split.cache_clear()
     yield
-    segmentation_copynet._jieba_split.cache_clear()
+    segmentation._jieba_split.cache_clear()
 
 
 @pytest.mark.usefixtures("_afresh")
@@ -281,6 +281,6 @@ def test_without_rjieba_as_it_was_compared_jieba_works_alone(missing: str, monke
     if missing == "rjieba":
         monkeypatch.setitem(sys.modules, "rjieba", None)
     else:
-        monkeypatch.setitem(segmentation_copynet._COMPARED, "jieba", "0.0")
-    assert segmentation_copynet._jieba_split() == segmentation_copynet._jieba_tokenizer().lcut
+        monkeypatch.setitem(segmentation._COMPARED, "jieba", "0.0")
+    assert segmentation._jieba_split() == segmentation._jieba_tokenizer().lcut
     assert SEGMENTERS["jieba"].split("中国F-22") == ["中国", "F", "-", "22"]

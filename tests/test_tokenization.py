@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from transformers import AutoConfig, AutoTokenizer, DataCollatorForSeq2Seq, PreTrainedConfig, TextStreamer
 
-from copynet_hf.tokenization_copynet import CopyNetTokenizer
+from copynet_hf.model.tokenization_copynet import CopyNetTokenizer
 
 PAD, BOS, EOS, UNK = range(4)
 A, B, C = 4, 5, 6  # the ids of the words a, b, c
@@ -451,7 +451,7 @@ def test_a_saved_folder_with_its_code_loads_without_the_package(
     folder = tmp_path / "model"
     tok.save_pretrained(folder)
     assert {path.name for path in folder.glob("*.py")} == {
-        "segmentation_copynet.py",
+        "segmentation.py",
         "tokenization_copynet.py",
     }
     program = (

@@ -15,11 +15,16 @@ from transformers import EarlyStoppingCallback, PreTrainedTokenizerFast
 
 from copynet_hf import CopyNetForConditionalGeneration, CopyNetTokenizer
 from copynet_hf.arguments import DataArguments, TokenizerArguments
-from copynet_hf.building import build_config, check_tokenizer, guess_segmenter, train_tokenizer
 from copynet_hf.data import quickstart_pairs
-from copynet_hf.inference import copy_map, evaluate_pairs, generate_outputs, load_model
-from copynet_hf.training import encode_pairs, make_trainer, train_from_arguments, training_arguments
-from copynet_hf.words_copynet import output_words, text_pieces
+from copynet_hf.evaluation.scoring import evaluate_pairs
+from copynet_hf.inference.loading import check_tokenizer, load_model
+from copynet_hf.inference.predictor import copy_map, generate_outputs
+from copynet_hf.model.words import output_words, text_pieces
+from copynet_hf.training.dataset import encode_pairs
+from copynet_hf.training.model_setup import build_config
+from copynet_hf.training.run import train_from_arguments
+from copynet_hf.training.tokenizer_setup import guess_segmenter, train_tokenizer
+from copynet_hf.training.trainer import make_trainer, training_arguments
 
 SIZES = {"hidden_size": 24, "encoder_hidden_size": 12, "embedding_size": 16, "attention_size": 16}
 

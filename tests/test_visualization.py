@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from copynet_hf import copies_html, highlight_copies, plot_copy_heatmap
-from copynet_hf.visualization import MARKS, fonts_for
+from copynet_hf.inference.pictures import MARKS, fonts_for
 
 
 def test_a_stretch_of_copied_words_is_marked_as_one() -> None:

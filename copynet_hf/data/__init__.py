@@ -2,7 +2,7 @@
 
 from .lcsts import load_lcsts
 from .pairs import load_pairs
-from .quickstart import load_quickstart, quickstart_pairs
 from .records import DataFileError
+from .requests import load_quickstart, quickstart_pairs
 
 __all__ = ["DataFileError", "load_lcsts", "load_pairs", "load_quickstart", "quickstart_pairs"]

@@ -11,7 +11,7 @@ from typing import Any
 
 from huggingface_hub import EvalResult, ModelCard, ModelCardData
 
-from copynet_hf.cards import TAGS, render_card, table
+from copynet_hf.evaluation.cards import TAGS, render_card, table
 
 from .pages import facts, runs_of
 from .runs import Settings, file_name, write

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
-from copynet_hf.metrics import metric_signature, score_outputs
+from copynet_hf.evaluation.metrics import metric_signature, score_outputs
 
 from .cards import Card
 from .japanese_pairs import japanese_pairs

@@ -5,7 +5,7 @@ from __future__ import annotations
 import statistics
 from typing import Any
 
-from copynet_hf.metrics import metric_signature
+from copynet_hf.evaluation.metrics import metric_signature
 
 from . import rewriting, table1, table3, table4
 from .cards import Card

@@ -11,9 +11,11 @@ from datasets import Dataset
 from transformers import Seq2SeqTrainer, set_seed
 
 from copynet_hf import CopyNetConfig, CopyNetForConditionalGeneration
-from copynet_hf.building import config_fields, load_copynet
-from copynet_hf.run_folder import resume_point
-from copynet_hf.training import StopAfter, training_arguments
+from copynet_hf.inference.loading import load_copynet
+from copynet_hf.training.callbacks import StopAfter
+from copynet_hf.training.model_setup import config_fields
+from copynet_hf.training.run_folder import resume_point
+from copynet_hf.training.trainer import training_arguments
 
 from .points import FIRST_POINT, Collator, answers, hull_rows, tour_rows
 from .runs import Row, Settings, kept, trained

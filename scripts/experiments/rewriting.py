@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from copynet_hf.metrics import metric_signature, score_outputs
+from copynet_hf.evaluation.metrics import metric_signature, score_outputs
 
 from .cards import Card
 from .pages import baseline_rows, facts, how_made, model_rows, side_by_side, table

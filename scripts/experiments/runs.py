@@ -21,10 +21,10 @@ from datasets import Dataset
 from filelock import FileLock
 from transformers import GenerationConfig
 
-from copynet_hf.building import load_copynet
-from copynet_hf.inference import evaluate_pairs, load_model
-from copynet_hf.run_folder import checkpoints_of
-from copynet_hf.training import train_from_arguments
+from copynet_hf.evaluation.scoring import evaluate_pairs
+from copynet_hf.inference.loading import load_copynet, load_model
+from copynet_hf.training.run import train_from_arguments
+from copynet_hf.training.run_folder import checkpoints_of
 
 Row = Mapping[str, Any]
 

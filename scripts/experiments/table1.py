@@ -6,9 +6,10 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
-from copynet_hf.inference import copy_map, load_model
-from copynet_hf.metrics import metric_signature
-from copynet_hf.visualization import plot_copy_heatmap
+from copynet_hf.evaluation.metrics import metric_signature
+from copynet_hf.inference.loading import load_model
+from copynet_hf.inference.pictures import plot_copy_heatmap
+from copynet_hf.inference.predictor import copy_map
 
 from .cards import Card
 from .pages import baseline_rows, facts, how_made, model_rows, runs_of, table

@@ -15,7 +15,7 @@ from typing import Any
 from transformers import AutoTokenizer, set_seed
 
 from copynet_hf import load_lcsts
-from copynet_hf.metrics import metric_signature, score_outputs
+from copynet_hf.evaluation.metrics import metric_signature, score_outputs
 
 from .cards import Card
 from .consensus import most_alike

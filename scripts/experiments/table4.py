@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from copynet_hf.metrics import metric_signature, score_outputs
+from copynet_hf.evaluation.metrics import metric_signature, score_outputs
 
 from .cards import Card
 from .dialogue import dialogue_pairs, read_patterns, says_more

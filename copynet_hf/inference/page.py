@@ -15,9 +15,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from transformers import PreTrainedTokenizerBase
 
-from copynet_hf import CopyNetForConditionalGeneration, CopyText2TextPipeline
-from copynet_hf.inference import load_model, read_facts
-from copynet_hf.visualization import copies_html, plot_copy_heatmap
+from copynet_hf.inference.loading import load_model
+from copynet_hf.inference.pictures import copies_html, plot_copy_heatmap
+from copynet_hf.inference.predictor import read_facts
+from copynet_hf.model.modeling_copynet import CopyNetForConditionalGeneration
+from copynet_hf.model.pipeline import CopyText2TextPipeline
 
 if TYPE_CHECKING:
     from gradio import Blocks

@@ -25,14 +25,16 @@ from transformers import (
 )
 from transformers.utils import logging
 
-from .arguments import DataArguments, TokenizerArguments
-from .building import build_config, set_decoding, train_tokenizer
-from .data import quickstart_pairs
-from .inference import copy_map, evaluate_pairs, generate_outputs
-from .modeling_copynet import CopyNetForConditionalGeneration
-from .tokenization_copynet import CopyNetTokenizer
-from .training import TRAINING_DEFAULTS, make_trainer
-from .visualization import Style, highlight_copies, plot_copy_heatmap
+from ..arguments import DataArguments, TokenizerArguments
+from ..data import quickstart_pairs
+from ..evaluation.scoring import evaluate_pairs
+from ..inference.pictures import Style, highlight_copies, plot_copy_heatmap
+from ..inference.predictor import copy_map, generate_outputs
+from ..model.modeling_copynet import CopyNetForConditionalGeneration
+from ..model.tokenization_copynet import CopyNetTokenizer
+from .model_setup import build_config, set_decoding
+from .tokenizer_setup import train_tokenizer
+from .trainer import TRAINING_DEFAULTS, make_trainer
 
 MARKER = "quickstart.json"  # says that a folder is ours, and which model we put there
 PICTURE = "copies.png"

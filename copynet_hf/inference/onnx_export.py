@@ -1,4 +1,4 @@
-"""Encoder and decoder step as graphs without Python: torch.export programs, and ONNX files for `copynet_hf.onnx`.
+"""Encoder and decoder step as graphs without Python: torch.export programs, and ONNX files for `OnnxCopyNet`.
 
 Both graphs map named tensors to named tensors. Which there are follows from what the model's `Memory` and
 `DecoderState` hold; what is None there is left out:
@@ -27,11 +27,11 @@ from torch import Tensor, nn
 from torch.export import Dim, ExportedProgram
 from transformers import GenerationConfig, PreTrainedTokenizerBase
 
-from .generation_copynet import CopyNetCache
-from .memory_copynet import DecoderState, Facts, Memory, combined
-from .modeling_copynet import CopyNetForConditionalGeneration
-from .onnx import DECODER, ENCODER, Search
-from .outputs_copynet import CopyNetEncoderOutput
+from ..model.generation import CopyNetCache
+from ..model.memory import DecoderState, Facts, Memory, combined
+from ..model.modeling_copynet import CopyNetForConditionalGeneration
+from ..model.outputs import CopyNetEncoderOutput
+from .onnx_search import DECODER, ENCODER, Search
 
 Tensors = dict[str, Tensor]
 

@@ -9,7 +9,7 @@ import torch
 from datasets import Dataset
 from transformers import Seq2SeqTrainer, TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
-from .inference import evaluate_pairs
+from ..evaluation.scoring import evaluate_pairs
 
 
 class StopAfter(TrainerCallback):

@@ -6,84 +6,51 @@ E embedding_size, D = 2 · encoder_hidden_size, F num_features.
 
 from __future__ import annotations
 
-from copy import deepcopy
-from importlib import import_module
-from pathlib import Path
-from typing import Any
-
 import torch
-from huggingface_hub import ModelCard, ModelCardData
 from torch import Tensor, nn
-from transformers import PreTrainedModel
-from transformers import initialization as init
+from transformers.modeling_layers import GradientCheckpointingLayer
 
 from .configuration_copynet import CopyNetConfig
 from .copy_distribution import fold_ids
-from .layers_copynet import AlignedWords, CopyNetEncoderLayer, CoverageProjection
-from .outputs_copynet import CopyNetEncoderOutput
-from .retrieval_copynet import OBJECT, facts_of
+from .fused import FusedGRU, gru_naive
+from .outputs import CopyNetEncoderOutput
+from .pretrained import CopyNetPreTrainedModel
+
+OBJECT = 3  # its token_type_id
 
 
-class CopyNetPreTrainedModel(PreTrainedModel):
-    """Initialisation and the library's hooks, shared by all models here."""
+class CopyNetEncoderLayer(nn.GRU, GradientCheckpointingLayer):
+    """One bidirectional GRU layer, whose states do not depend on padding, wherever it stands.
 
-    config_class = CopyNetConfig
-    base_model_prefix = "model"
-    supports_gradient_checkpointing = True
-    _no_split_modules = ["CopyNetEncoderLayer", "CopyNetDecoder", "PointerDecoder", "RetrievalDecoder"]  # noqa: RUF012 - the base class's own type
+    The parameters are `nn.GRU`'s. Its own forward wants padding on the right and lengths on the CPU; here a padded
+    position hands the state on unchanged.
+    """
 
-    def save_pretrained(self, save_directory: Any, is_main_process: bool = True, *args: Any, **kwargs: Any) -> None:
-        """As in the library, which names the saved class alone in the config: both are named, for `AutoModel` and
-        `AutoModelForSeq2SeqLM` load the same weights, and the pipeline. Writes a card where there is none."""
-        if self.is_remote_code():
-            from .pipeline_copynet import CUSTOM_PIPELINES  # here, so that its file is saved with the model's
+    def __init__(self, input_size: int, hidden_size: int, use_fused: bool = True) -> None:
+        super().__init__(input_size, hidden_size, batch_first=True, bidirectional=True)
+        self.use_fused = use_fused
 
-            module = type(self).__module__.rpartition(".")[2]
-            self.config.auto_map = {
-                **(getattr(self.config, "auto_map", None) or {}),
-                "AutoModel": f"{module}.CopyNetModel",
-                "AutoModelForSeq2SeqLM": f"{module}.CopyNetForConditionalGeneration",
-            }
-            self.config.custom_pipelines = deepcopy(CUSTOM_PIPELINES)  # the library changes it in use
-        super().save_pretrained(save_directory, is_main_process, *args, **kwargs)
-        folder = Path(save_directory)
-        if is_main_process and folder.is_dir() and not (folder / "README.md").exists():
-            self._write_card(folder)
+    def forward(self, inputs: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:  # type: ignore[override]
+        """From (B, S, input) and (B, S) bool to states (B, S, D), zero on padding, and last states (B, D)."""
+        by_step, keep = inputs.transpose(0, 1), mask.t()[..., None]
+        w_ih, w_hh, b_ih, b_hh = (torch.stack(pair) for pair in zip(*self.all_weights, strict=True))
+        ordered = torch.stack([by_step, by_step.flip(0)])  # each direction in its own order
+        gates = torch.baddbmm(b_ih[:, None, :], ordered.flatten(1, 2), w_ih.transpose(1, 2))
+        gru = FusedGRU.apply if self.use_fused and not torch.compiler.is_compiling() else gru_naive
+        forward_states, backward_states = gru(
+            gates.view(*ordered.shape[:3], -1),
+            torch.stack([keep, keep.flip(0)]),
+            w_hh.transpose(1, 2),
+            b_hh[:, None, :],
+        ).unbind(0)
+        last_hidden_state = torch.cat([forward_states, backward_states.flip(0)], dim=-1).transpose(0, 1)
+        return last_hidden_state * mask[..., None], torch.cat([forward_states[-1], backward_states[-1]], dim=-1)
 
-    def _upload_modified_files(self, working_dir: Any, repo_id: str, *args: Any, **kwargs: Any) -> Any:
-        """As in the library, which puts its blank form there where the repository has no card: ours, then."""
-        path = Path(working_dir) / "README.md"
-        card = ModelCard(path.read_text(encoding="utf-8")) if path.exists() else None
-        blank = ModelCard.from_template(ModelCardData(), model_description="").text.splitlines()
-        if card is not None and len(set(card.text.splitlines()) - set(blank)) == 1:  # what it says a model card is
-            self._write_card(Path(working_dir), title=repo_id, tags=card.data.get("tags") or ())
-        return super()._upload_modified_files(working_dir, repo_id, *args, **kwargs)
 
-    def _write_card(self, folder: Path, **told: Any) -> None:
-        """Not by code that was saved beside the weights, which has no template."""
-        if __name__.startswith("copynet_hf."):
-            import_module("copynet_hf.cards").write_model_card(folder, self, **told)
-
-    @torch.no_grad()
-    def _init_weights(self, module: nn.Module) -> None:
-        """Embeddings uniform, weights Glorot, recurrent ones orthogonal gate by gate; biases and coverage zero."""
-        if isinstance(module, nn.Embedding):
-            init.uniform_(module.weight, -self.config.initializer_range, self.config.initializer_range)
-        elif isinstance(module, AlignedWords):
-            init.constant_(module.table, self.config.unk_token_id)
-        elif isinstance(module, CoverageProjection):
-            init.zeros_(module.weight)
-        elif isinstance(module, nn.Linear):
-            init.xavier_uniform_(module.weight)
-            if module.bias is not None:
-                init.zeros_(module.bias)
-        elif isinstance(module, nn.GRU | nn.GRUCell):
-            for name, parameter in module.named_parameters(recurse=False):
-                if name.startswith("bias"):
-                    init.zeros_(parameter)
-                else:
-                    make = nn.init.orthogonal_ if name.startswith("weight_hh") else nn.init.xavier_uniform_
-                    init.copy_(parameter, _gate_by_gate(parameter, make))
+def facts_of(embeddings: Tensor, is_object: Tensor) -> Tensor:
+    """f_j = [e(subject); e(property); e(object)] at each object's position, zero elsewhere: (B, S, 3E)."""
+    triples = torch.cat([embeddings.roll(2, dims=1), embeddings.roll(1, dims=1), embeddings], dim=-1)
+    return triples * is_object[..., None]
 
 
 class CopyNetEncoder(CopyNetPreTrainedModel):
@@ -245,9 +212,3 @@ def check_not_negative(name: str, ids: Tensor) -> None:
 
 def asked(value: bool | None, default: bool | None) -> bool:
     return bool(default if value is None else value)
-
-
-def _gate_by_gate(parameter: Tensor, make: Any) -> Tensor:
-    """A float32 tensor like `parameter`, each of a GRU's three gates made on its own."""
-    gates = [make(torch.empty_like(gate, dtype=torch.float32)) for gate in parameter.chunk(3)]
-    return torch.cat(gates).to(parameter.dtype)

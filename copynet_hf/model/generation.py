@@ -16,7 +16,7 @@ from transformers.utils import ModelOutput
 
 from .configuration_copynet import CopyNetConfig
 from .copy_distribution import target_matches
-from .memory_copynet import DecoderState, Memory, combined
+from .memory import DecoderState, Memory, combined
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel

@@ -1,7 +1,7 @@
-"""Models that `copynet_hf.export` wrote as ONNX graphs, searched with onnxruntime and NumPy alone.
+"""Models that `copynet_hf.inference.onnx_export` wrote as ONNX graphs, searched with onnxruntime and NumPy alone.
 
-This file imports nothing else, so that it can be copied to where torch is not. What the graphs take and give is told
-in `copynet_hf.export`. Shapes: N sources, S source positions, B beams, T words of an output, V words, K slots.
+This file imports nothing else, so that it can be copied to where torch is not. `onnx_export` says what the graphs take
+and give. Shapes: N sources, S source positions, B beams, T words of an output, V words, K slots.
 """
 
 from __future__ import annotations

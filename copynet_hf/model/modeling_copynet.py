@@ -12,6 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from .aligned_words import AlignedWords
 from .configuration_copynet import CopyNetConfig
 from .copy_distribution import (
     MODES,
@@ -29,14 +30,15 @@ from .copy_distribution import (
     target_matches,
     vocabulary_terms,
 )
-from .encoder_copynet import CopyNetEncoder, CopyNetPreTrainedModel, asked, check_not_negative
-from .fused_copynet import FusedVocabularyTerms
-from .generation_copynet import CopyNetCache, CopyNetGenerationMixin
-from .layers_copynet import AlignedWords, CopyNetDecoder
-from .memory_copynet import DecoderState, DecoderSteps, Memory
-from .outputs_copynet import CopyNetEncoderOutput, CopyNetModelOutput, CopyNetSeq2SeqLMOutput
-from .pointer_copynet import PointerDecoder
-from .retrieval_copynet import RetrievalDecoder
+from .decoder import CopyNetDecoder
+from .encoder import CopyNetEncoder, asked, check_not_negative
+from .fused import FusedVocabularyTerms
+from .generation import CopyNetCache, CopyNetGenerationMixin
+from .memory import DecoderState, DecoderSteps, Memory
+from .outputs import CopyNetEncoderOutput, CopyNetModelOutput, CopyNetSeq2SeqLMOutput
+from .pointer_decoder import PointerDecoder
+from .pretrained import CopyNetPreTrainedModel
+from .retrieval_decoder import RetrievalDecoder
 
 # The decoders of mechanisms that read the source in another way than CopyNet.
 DECODERS: dict[str, type[nn.Module]] = {"pointer": PointerDecoder, "retrieval": RetrievalDecoder}

@@ -12,8 +12,8 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from .fused_copynet import DecoderWeights
-from .outputs_copynet import CopyNetEncoderOutput
+from .fused import DecoderWeights
+from .outputs import CopyNetEncoderOutput
 
 
 class StepWeights(NamedTuple):

@@ -9,11 +9,12 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
+from .attention import CopyNetAttention
 from .configuration_copynet import CopyNetConfig
-from .fused_copynet import FusedGRU, gru_naive
-from .layers_copynet import CopyNetAttention, Decoder
-from .memory_copynet import DecoderState, DecoderSteps, Memory, for_rows
-from .outputs_copynet import CopyNetEncoderOutput
+from .decoder import Decoder
+from .fused import FusedGRU, gru_naive
+from .memory import DecoderState, DecoderSteps, Memory, for_rows
+from .outputs import CopyNetEncoderOutput
 
 
 class PointerDecoder(Decoder):

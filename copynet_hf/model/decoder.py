@@ -15,109 +15,18 @@ import torch
 from torch import Tensor, nn
 from transformers.modeling_layers import GradientCheckpointingLayer
 
+from .attention import CopyNetAttention, CoverageProjection
 from .configuration_copynet import CopyNetConfig
 from .copy_distribution import (
     at_least_float32,
     copy_scores,
     first_positions,
-    fold_ids,
-    masked_softmax,
     selective_read_weights,
 )
-from .fused_copynet import DecoderWeights, FusedDecoder, FusedGRU, gru_naive
-from .fused_step_copynet import fused_step, key_factors
-from .memory_copynet import DecoderState, DecoderSteps, Memory, StepWeights, by_source, combined, for_rows, read, where
-from .outputs_copynet import CopyNetEncoderOutput
-
-
-class CopyNetEncoderLayer(nn.GRU, GradientCheckpointingLayer):
-    """One bidirectional GRU layer, whose states do not depend on padding, wherever it stands.
-
-    The parameters are `nn.GRU`'s. Its own forward wants padding on the right and lengths on the CPU; here a padded
-    position hands the state on unchanged.
-    """
-
-    def __init__(self, input_size: int, hidden_size: int, use_fused: bool = True) -> None:
-        super().__init__(input_size, hidden_size, batch_first=True, bidirectional=True)
-        self.use_fused = use_fused
-
-    def forward(self, inputs: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:  # type: ignore[override]
-        """From (B, S, input) and (B, S) bool to states (B, S, D), zero on padding, and last states (B, D)."""
-        by_step, keep = inputs.transpose(0, 1), mask.t()[..., None]
-        w_ih, w_hh, b_ih, b_hh = (torch.stack(pair) for pair in zip(*self.all_weights, strict=True))
-        ordered = torch.stack([by_step, by_step.flip(0)])  # each direction in its own order
-        gates = torch.baddbmm(b_ih[:, None, :], ordered.flatten(1, 2), w_ih.transpose(1, 2))
-        gru = FusedGRU.apply if self.use_fused and not torch.compiler.is_compiling() else gru_naive
-        forward_states, backward_states = gru(
-            gates.view(*ordered.shape[:3], -1),
-            torch.stack([keep, keep.flip(0)]),
-            w_hh.transpose(1, 2),
-            b_hh[:, None, :],
-        ).unbind(0)
-        last_hidden_state = torch.cat([forward_states, backward_states.flip(0)], dim=-1).transpose(0, 1)
-        return last_hidden_state * mask[..., None], torch.cat([forward_states[-1], backward_states[-1]], dim=-1)
-
-
-class CoverageProjection(nn.Linear):
-    """w_cov, which begins at zero: a model that is given coverage later begins where it ended without."""
-
-    def __init__(self, attention_size: int) -> None:
-        super().__init__(1, attention_size, bias=False)
-
-
-class CopyNetAttention(nn.Module):
-    """a_tj = softmax_j v·tanh(U h_j + W s_{t-1} (+ w_cov cov_tj)), Eq. 3 (coverage: See et al. 2017, Eq. 11).
-
-    As tanh(x) = 2σ(2x) − 1 and a softmax drops constants, v·tanh(x) is computed as 2v·σ(2x): the sigmoid is several
-    times faster than tanh on a CPU. The keys are doubled once, for all steps.
-    """
-
-    def __init__(self, memory_size: int, query_size: int, attention_size: int, coverage: bool = False) -> None:
-        super().__init__()
-        self.key_proj = nn.Linear(memory_size, attention_size)  # U
-        self.query_proj = nn.Linear(query_size, attention_size, bias=False)  # W
-        self.score_proj = nn.Linear(attention_size, 1, bias=False)  # v
-        self.coverage_proj = CoverageProjection(attention_size) if coverage else None
-
-    def forward(self, hidden: Tensor, keys: Tensor, mask: Tensor, coverage: Tensor | None) -> Tensor:
-        """Weights (R, S) from s_{t-1} (R, H), 2U h (N, S, A), mask (R, S), coverage (R, S); R and N as in `Memory`."""
-        return masked_softmax(self.scores(hidden, keys, coverage), mask)
-
-    def scores(self, hidden: Tensor, keys: Tensor, coverage: Tensor | None = None) -> Tensor:
-        """v·tanh(…) itself: (R, …, S) from states (R, …, H), and coverage (R, …, S)."""
-        features = keys[:, None] + by_source(2 * self.query_proj(hidden), keys)[:, :, None]  # (N, R / N · …, S, A)
-        if self.coverage_proj is not None and coverage is not None:
-            covered = by_source(coverage.to(keys.dtype), keys)[..., None]
-            features = features + covered * (2 * self.coverage_proj.weight[:, 0])
-        scores = 2 * self.score_proj(torch.sigmoid(features)) - self.score_proj.weight.sum()
-        return scores.view(*hidden.shape[:-1], keys.shape[1])
-
-
-class AlignedWords(nn.Module):
-    """The words that may be generated for each source word (CoRe): a table that is saved, no parameter."""
-
-    def __init__(self, config: CopyNetConfig) -> None:
-        super().__init__()
-        self.register_buffer("table", torch.full((config.vocab_size, config.aligned_words), config.unk_token_id))
-
-    table: Tensor
-    """(V, aligned_words) ids; UNK where there are less."""
-
-    def forward(self, source_ids: Tensor, source_mask: Tensor, unk_token_id: int) -> Tensor:
-        """(B, V) bool: what the words of a source (B, S) allow, and UNK."""
-        words = fold_ids(source_ids, len(self.table), unk_token_id)
-        aligned = self.table[words].masked_fill(~source_mask[..., None], unk_token_id)
-        allowed = torch.zeros(words.shape[0], len(self.table), dtype=torch.bool, device=words.device)
-        allowed[:, unk_token_id] = True
-        return allowed.scatter_(1, aligned.flatten(1), True)
-
-    def resize(self, vocab_size: int, unk_token_id: int) -> None:
-        """Follows the vocabulary: new words are aligned with nothing, nothing with words that are gone."""
-        table = self.table.new_full((vocab_size, self.table.shape[1]), unk_token_id)
-        kept = min(vocab_size, len(self.table))
-        table[:kept] = fold_ids(self.table[:kept], vocab_size, unk_token_id)
-        self.table = table
-
+from .fused import DecoderWeights, FusedDecoder
+from .fused_step import fused_step, key_factors
+from .memory import DecoderState, DecoderSteps, Memory, StepWeights, by_source, combined, for_rows, read, where
+from .outputs import CopyNetEncoderOutput
 
 _EXPECTED_WORDS = 16
 """Words that a row is expected to write, in choosing what to compute ahead."""

@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 
 from .copy_distribution import copy_scores, masked_softmax, selective_read_weights
-from .fused_copynet import DecoderWeights, gru_step
-from .memory_copynet import DecoderState, Memory, by_source, read
+from .fused import DecoderWeights, gru_step
+from .memory import DecoderState, Memory, by_source, read
 
 
 def fused_step(

@@ -15,15 +15,15 @@ from typing import TYPE_CHECKING, Any, cast
 import yaml  # type: ignore[import-untyped]
 from huggingface_hub import EvalResult, EvalResultEntry, ModelCard, ModelCardData, eval_result_entries_to_yaml
 
-from .copy_distribution import MODES
+from ..model.copy_distribution import MODES
 
 if TYPE_CHECKING:
     from os import PathLike
 
     from transformers import PreTrainedTokenizerBase
 
-    from .configuration_copynet import CopyNetConfig
-    from .encoder_copynet import CopyNetPreTrainedModel
+    from ..model.configuration_copynet import CopyNetConfig
+    from ..model.pretrained import CopyNetPreTrainedModel
 
 PIPELINE_TAG = "text-generation"
 TAGS = ("copynet", "copy-mechanism", "seq2seq")
@@ -279,4 +279,4 @@ def _write_results(path: Path, scores: Mapping[str, Mapping[str, Any]], dataset:
 def _template() -> Path:
     """In a wheel beside this file; in a checkout where the cards are."""
     beside = Path(__file__).with_name("model_card_template.md")
-    return beside if beside.exists() else Path(__file__).parents[1] / "model_cards" / "template.md"
+    return beside if beside.exists() else Path(__file__).parents[2] / "model_cards" / "template.md"

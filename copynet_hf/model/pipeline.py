@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from transformers import Pipeline
 
-from .words_copynet import encode_sources, hidden_ids, output_words, source_words, text_pieces
+from .words import encode_sources, hidden_ids, output_words, source_words, text_pieces
 
 TASK = "copy-text2text"
 
@@ -111,7 +111,5 @@ class CopyText2TextPipeline(Pipeline):
         return outputs
 
 
-CUSTOM_PIPELINES = {
-    TASK: {"impl": "pipeline_copynet.CopyText2TextPipeline", "pt": ["AutoModelForSeq2SeqLM"], "type": "text"}
-}
+CUSTOM_PIPELINES = {TASK: {"impl": "pipeline.CopyText2TextPipeline", "pt": ["AutoModelForSeq2SeqLM"], "type": "text"}}
 """What a saved config says of it, for loading without the package."""

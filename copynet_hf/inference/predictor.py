@@ -2,27 +2,17 @@
 
 from __future__ import annotations
 
-import json
-import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import torch
-from datasets import Dataset
 from torch import Tensor
 from tqdm.auto import tqdm  # type: ignore[import-untyped]
-from transformers import (
-    AutoTokenizer,
-    BatchEncoding,
-    PreTrainedTokenizerBase,
-)
+from transformers import BatchEncoding, PreTrainedTokenizerBase
 
-from .building import check_tokenizer, load_copynet
-from .metrics import score_outputs, with_objects
-from .modeling_copynet import CopyNetForConditionalGeneration
-from .words_copynet import encode_sources, hidden_ids, joined, output_words, source_words, text_pieces
+from ..model.modeling_copynet import CopyNetForConditionalGeneration
+from ..model.words import encode_sources, hidden_ids, joined, output_words, source_words, text_pieces
 
 
 @dataclass
@@ -37,43 +27,6 @@ class Output:
     texts: list[str]
     pieces: list[str]
     copied: list[bool]
-
-
-def checked_name(name: str | None) -> str:
-    """A folder with a model, or what may be a name on the Hub.
-
-    Raises:
-        ValueError: neither.
-    """
-    if not name:
-        raise ValueError("no --model: give the folder of a trained model")
-    if Path(name).exists() and not (Path(name) / "config.json").is_file():
-        raise ValueError(f"--model {name} holds no model: give the output_dir of copynet-hf train")
-    if not Path(name).exists() and name.count("/") != 1:
-        raise ValueError(f"--model {name}: no such folder")
-    return name
-
-
-def load_model(
-    name: str | None, device: str | None = None, bf16: bool = False
-) -> tuple[CopyNetForConditionalGeneration, PreTrainedTokenizerBase]:
-    """Model and tokenizer of a folder or Hub name, which must belong together.
-
-    Raises:
-        ValueError: no name, a folder without a model, a model of points, a tokenizer of another model, no such
-            device.
-    """
-    name = checked_name(name)
-    model = load_copynet(name, dtype=torch.bfloat16 if bf16 else torch.float32)
-    if model.config.num_features:
-        raise ValueError(f"--model {name} reads points, not words: load it in Python, and give it input_features")
-    tokenizer = AutoTokenizer.from_pretrained(name)
-    check_tokenizer(model.config, tokenizer)
-    place: Any = device or ("cuda" if torch.cuda.is_available() else "cpu")
-    try:
-        return model.to(place).eval(), tokenizer
-    except (RuntimeError, AssertionError) as error:  # torch's, for a name it does not know and for no such device
-        raise ValueError(f"--device {place} cannot be used ({error}): give cpu, or leave it out") from None
 
 
 def read_facts(lines: str) -> list[list[str]]:
@@ -178,58 +131,3 @@ def copy_map(
     source = source_words(tokenizer, inputs["input_ids"][0].tolist(), text)
     target = [piece.strip() for piece in text_pieces(tokenizer, output_words(tokenizer, ids, text))]
     return trace.copy_probs[0][shown].cpu(), source, target
-
-
-# ---- scores
-
-
-def evaluate_pairs(
-    model: CopyNetForConditionalGeneration, tokenizer: PreTrainedTokenizerBase, pairs: Dataset, **options: Any
-) -> tuple[dict[str, Any], list[dict[str, Any]]]:
-    """All scores of the pairs' outputs, and one record for each pair; `options` go to `generate_outputs`, and `facts`
-    where the pairs have some.
-
-    To those of `score_outputs` comes, for a model that copies, copy_mode_fraction: the share of the words of the best
-    outputs that the copy mode gave more than half of the probability. `oov_recall` is None when no reference holds a
-    word that is in its source and not in the vocabulary.
-    """
-    sources, references = list(pairs["text"]), list(pairs["summary"])
-    if "facts" in pairs.column_names:
-        options = {"facts": list(pairs["facts"]), **options}
-    start = time.perf_counter()
-    outputs = generate_outputs(model, tokenizer, sources, **options)
-    known = options.get("facts") or [None] * len(sources)
-    seconds = time.perf_counter() - start
-    scores: dict[str, Any] = {"oov_recall": None} | score_outputs(
-        [output.texts for output in outputs],
-        references,
-        [with_objects(*row) for row in zip(sources, known, strict=True)],
-        words=tokenizer.tokenize,
-        vocabulary=tokenizer.get_vocab(),
-    )
-    if model.config.copies:
-        flags = [flag for output in outputs for flag in output.copied]
-        scores["copy_mode_fraction"] = 100 * sum(flags) / len(flags) if flags else 0.0
-    ids = list(pairs["id"]) if "id" in pairs.column_names else None
-    predictions = [
-        ({} if ids is None else {"id": ids[row]})
-        | {
-            "text": sources[row],
-            "reference": references[row],
-            "prediction": output.texts[0],
-            "words": output.pieces,
-            "copied": output.copied,
-        }
-        | ({"facts": options["facts"][row]} if "facts" in options else {})
-        | ({"predictions": output.texts} if len(output.texts) > 1 else {})
-        for row, output in enumerate(outputs)
-    ]
-    return scores | {"seconds": round(seconds, 2)}, predictions
-
-
-def write_predictions(path: Path, predictions: Iterable[Mapping[str, Any]]) -> None:
-    """One JSON object a line."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("w", encoding="utf-8") as file:
-        for prediction in predictions:
-            file.write(json.dumps(prediction, ensure_ascii=False) + "\n")

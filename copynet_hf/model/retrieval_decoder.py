@@ -18,19 +18,12 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
+from .attention import CopyNetAttention
 from .configuration_copynet import CopyNetConfig
 from .copy_distribution import at_least_float32, selective_read_weights
-from .layers_copynet import CopyNetAttention, Decoder
-from .memory_copynet import DecoderState, Facts, Memory, for_rows, read
-from .outputs_copynet import CopyNetEncoderOutput
-
-OBJECT = 3  # its token_type_id
-
-
-def facts_of(embeddings: Tensor, is_object: Tensor) -> Tensor:
-    """f_j = [e(subject); e(property); e(object)] at each object's position, zero elsewhere: (B, S, 3E)."""
-    triples = torch.cat([embeddings.roll(2, dims=1), embeddings.roll(1, dims=1), embeddings], dim=-1)
-    return triples * is_object[..., None]
+from .decoder import Decoder
+from .memory import DecoderState, Facts, Memory, for_rows, read
+from .outputs import CopyNetEncoderOutput
 
 
 class RetrievalDecoder(Decoder):

@@ -31,7 +31,7 @@ from transformers import PreTrainedTokenizer
 from transformers.tokenization_utils_base import BatchEncoding, TruncationStrategy
 from transformers.utils import PaddingStrategy, logging, to_py_obj
 
-from .segmentation_copynet import SEGMENTERS, batch_rows, check_row, get_segmenter
+from .segmentation import SEGMENTERS, batch_rows, check_row, get_segmenter
 
 logger = logging.get_logger(__name__)
 

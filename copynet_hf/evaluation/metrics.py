@@ -1,7 +1,7 @@
 """What a summary or an answer is scored by: ROUGE, BLEU, exact match, and how much of it was copied.
 
 The file stands alone, so that it can be used as a metric of `evaluate` wherever it is copied to:
-`evaluate.load("copynet_hf/metrics.py")`.
+`evaluate.load("copynet_hf/evaluation/metrics.py")`.
 """
 
 from __future__ import annotations

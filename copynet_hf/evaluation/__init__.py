@@ -1,0 +1,1 @@
+"""Evaluation: metrics, the scores of a model, model cards."""

@@ -1,0 +1,1 @@
+"""Inference: from texts to outputs, and to where their words came from."""

@@ -1,0 +1,86 @@
+"""What all models here share: how they are initialised, saved and pushed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from copy import deepcopy
+from pathlib import Path
+from typing import Any, ClassVar
+
+import torch
+from huggingface_hub import ModelCard, ModelCardData
+from torch import Tensor, nn
+from transformers import PreTrainedModel
+from transformers import initialization as init
+
+from .aligned_words import AlignedWords
+from .attention import CoverageProjection
+from .configuration_copynet import CopyNetConfig
+
+
+class CopyNetPreTrainedModel(PreTrainedModel):
+    """Initialisation and the library's hooks, shared by all models here."""
+
+    config_class = CopyNetConfig
+    base_model_prefix = "model"
+    supports_gradient_checkpointing = True
+    write_card: ClassVar[Callable[..., None] | None] = None
+    """Writes a model's card into a folder; the package sets it, and code saved beside weights goes without."""
+
+    _no_split_modules = ["CopyNetEncoderLayer", "CopyNetDecoder", "PointerDecoder", "RetrievalDecoder"]  # noqa: RUF012 - the base class's own type
+
+    def save_pretrained(self, save_directory: Any, is_main_process: bool = True, *args: Any, **kwargs: Any) -> None:
+        """As in the library, which names the saved class alone in the config: both are named, for `AutoModel` and
+        `AutoModelForSeq2SeqLM` load the same weights, and the pipeline. Writes a card where there is none."""
+        if self.is_remote_code():
+            from .pipeline import CUSTOM_PIPELINES  # here, so that its file is saved with the model's
+
+            module = type(self).__module__.rpartition(".")[2]
+            self.config.auto_map = {
+                **(getattr(self.config, "auto_map", None) or {}),
+                "AutoModel": f"{module}.CopyNetModel",
+                "AutoModelForSeq2SeqLM": f"{module}.CopyNetForConditionalGeneration",
+            }
+            self.config.custom_pipelines = deepcopy(CUSTOM_PIPELINES)  # the library changes it in use
+        super().save_pretrained(save_directory, is_main_process, *args, **kwargs)
+        folder = Path(save_directory)
+        if self.write_card is not None and is_main_process and folder.is_dir() and not (folder / "README.md").exists():
+            self.write_card(self, folder)
+
+    def _upload_modified_files(self, working_dir: Any, repo_id: str, *args: Any, **kwargs: Any) -> Any:
+        """As in the library, which puts its blank form there where the repository has no card: ours, then."""
+        path = Path(working_dir) / "README.md"
+        card = ModelCard(path.read_text(encoding="utf-8")) if path.exists() else None
+        blank = ModelCard.from_template(ModelCardData(), model_description="").text.splitlines()
+        if (
+            self.write_card is not None and card is not None and len(set(card.text.splitlines()) - set(blank)) == 1
+        ):  # what it says a model card is
+            self.write_card(self, Path(working_dir), title=repo_id, tags=card.data.get("tags") or ())
+        return super()._upload_modified_files(working_dir, repo_id, *args, **kwargs)
+
+    @torch.no_grad()
+    def _init_weights(self, module: nn.Module) -> None:
+        """Embeddings uniform, weights Glorot, recurrent ones orthogonal gate by gate; biases and coverage zero."""
+        if isinstance(module, nn.Embedding):
+            init.uniform_(module.weight, -self.config.initializer_range, self.config.initializer_range)
+        elif isinstance(module, AlignedWords):
+            init.constant_(module.table, self.config.unk_token_id)
+        elif isinstance(module, CoverageProjection):
+            init.zeros_(module.weight)
+        elif isinstance(module, nn.Linear):
+            init.xavier_uniform_(module.weight)
+            if module.bias is not None:
+                init.zeros_(module.bias)
+        elif isinstance(module, nn.GRU | nn.GRUCell):
+            for name, parameter in module.named_parameters(recurse=False):
+                if name.startswith("bias"):
+                    init.zeros_(parameter)
+                else:
+                    make = nn.init.orthogonal_ if name.startswith("weight_hh") else nn.init.xavier_uniform_
+                    init.copy_(parameter, _gate_by_gate(parameter, make))
+
+
+def _gate_by_gate(parameter: Tensor, make: Any) -> Tensor:
+    """A float32 tensor like `parameter`, each of a GRU's three gates made on its own."""
+    gates = [make(torch.empty_like(gate, dtype=torch.float32)) for gate in parameter.chunk(3)]
+    return torch.cat(gates).to(parameter.dtype)

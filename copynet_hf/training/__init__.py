@@ -1,0 +1,1 @@
+"""Training: from pairs of texts to a saved model."""

@@ -11,12 +11,12 @@ from copynet_hf.model.copy_distribution import (
     UNOWNED_LOG_PROB,
     ModeScores,
     copynet_modes,
+    find_matches,
     generate_only,
     log_likelihood,
     mixture,
-    own_targets,
+    resolve_words,
     selective_read_weights,
-    target_matches,
 )
 
 V, K, UNK = 4, 3, 3
@@ -36,7 +36,7 @@ def copynet_log_likelihood(generate, copy, targets, source, mask):
     known = targets < generate.shape[-1]
     chosen = generate.gather(-1, torch.where(known, targets, 0)[..., None])[..., 0]
     return log_likelihood(
-        chosen, copynet_modes(scores(generate, copy, mask)), known, target_matches(targets, source, mask)
+        chosen, copynet_modes(scores(generate, copy, mask)), known, find_matches(targets, source, mask)
     )
 
 
@@ -149,13 +149,24 @@ def test_half_precision_scores_are_summed_in_float32():
     assert made.log_probs.exp().sum().item() == pytest.approx(1.0, abs=1e-5)
 
 
-def test_targets_of_other_rows_become_unk_and_own_ones_stay():
-    targets = torch.tensor([[4, 5, 6, 2, -100, 99]])
-    assert own_targets(targets, SOURCE, MASK, V, UNK).tolist() == [[4, 5, UNK, 2, -100, UNK]]
+def test_words_of_other_rows_become_unk_and_own_ones_stay():
+    words = torch.tensor([[4, 5, 6, 2, -100, 99]])
+    resolved, matches = resolve_words(words, SOURCE, MASK, words < V, UNK)
+    assert resolved.tolist() == [[4, 5, UNK, 2, -100, UNK]]
+    assert torch.equal(matches, find_matches(resolved, SOURCE, MASK))
+
+
+def test_a_word_that_became_unk_is_copied_from_source_words_without_a_slot():
+    source = torch.tensor([[UNK, 4, UNK, UNK]])
+    mask = torch.tensor([[True, True, True, False]])
+    words = torch.tensor([[6, 4]])
+    resolved, matches = resolve_words(words, source, mask, words < V, UNK)
+    assert resolved.tolist() == [[UNK, 4]]
+    assert matches.tolist() == [[[True, False, True, False], [False, True, False, False]]]
 
 
 def test_selective_read_is_the_copy_distribution_over_the_words_own_positions():
     for word, expected in {4: [0, 6 / 14, 0, 8 / 14], 5: [0, 0, 1, 0], 1: [1, 0, 0, 0], 2: [0, 0, 0, 0]}.items():
-        matches = target_matches(torch.tensor([[word]]), SOURCE, MASK)[:, 0]
+        matches = find_matches(torch.tensor([[word]]), SOURCE, MASK)[:, 0]
         rho = selective_read_weights(COPY[:, 0], matches)
         assert torch.allclose(rho[0], torch.tensor(expected, dtype=torch.float32)), word

@@ -11,9 +11,12 @@ from helpers import VARIANTS as ALL_VARIANTS
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from copynet_hf.model import decoder, fused_step
+from copynet_hf.model import fused_step
 from copynet_hf.model.copy_distribution import vocabulary_terms
-from copynet_hf.model.fused import DecoderWeights, FusedDecoder, FusedGRU, FusedVocabularyTerms, gru_naive
+from copynet_hf.model.fused_decoder import FusedDecoder
+from copynet_hf.model.fused_gru import FusedGRU, gru_states
+from copynet_hf.model.fused_likelihood import FusedVocabularyTerms
+from copynet_hf.model.fused_step import RecurrentWeights
 
 # and one whose readout leaves out ζ, which the gates take
 VARIANTS = {**ALL_VARIANTS, "context_and_embedding": {"readout": ["state", "context", "embedding"]}}
@@ -34,7 +37,7 @@ def inputs(directions, steps, batch, size, dtype):
 @pytest.mark.parametrize("shape", [(2, 7, 3, 5), (1, 1, 1, 1), (2, 33, 65, 9)], ids=str)
 def test_states_and_gradients_match_the_readable_form_in_float64(shape):
     gates, keep, weight, bias = inputs(*shape, torch.float64)
-    expected, actual = gru_naive(gates, keep, weight, bias), FusedGRU.apply(gates, keep, weight, bias)
+    expected, actual = gru_states(gates, keep, weight, bias), FusedGRU.apply(gates, keep, weight, bias)
     assert torch.allclose(actual, expected, rtol=0, atol=1e-13)
     upstream = torch.randn_like(expected)
     grads = [torch.autograd.grad(states, (gates, weight, bias), upstream) for states in (expected, actual)]
@@ -49,7 +52,7 @@ def test_gradients_match_finite_differences():
 
 def test_bfloat16_stays_within_one_percent():
     gates, keep, weight, bias = inputs(2, 20, 4, 16, torch.bfloat16)
-    exact = gru_naive(gates.double(), keep, weight.double(), bias.double())
+    exact = gru_states(gates.double(), keep, weight.double(), bias.double())
     assert (FusedGRU.apply(gates, keep, weight, bias) - exact).abs().max() < 2e-2
 
 
@@ -102,7 +105,7 @@ def test_the_decoders_gradients_match_finite_differences(with_dropout, starts_bl
         "copy_keys": torch.randn(batch, positions, size),
         "initial": torch.randn(batch, size),
     }
-    weights = DecoderWeights(
+    weights = RecurrentWeights(
         state=torch.randn(3 * size + attention, size),
         state_bias=torch.randn(3 * size + attention),
         score=torch.randn(attention),
@@ -132,7 +135,7 @@ def test_coverage_adds_up_in_bfloat16():
         keys = torch.linspace(-6, -2, positions, dtype=dtype).view(1, -1, 1).requires_grad_()
         state, context = torch.zeros(3 * size + 1, size, dtype=dtype), torch.zeros(3 * size, 4, dtype=dtype)
         score, covering = (torch.tensor([value], dtype=dtype, requires_grad=True) for value in (2.0, 0.25))
-        weights = DecoderWeights(state, state[:, 0], score, covering, context, None, None)
+        weights = RecurrentWeights(state, state[:, 0], score, covering, context, None, None)
         inputs, hidden_states = torch.zeros(steps, 1, 3 * size, dtype=dtype), torch.zeros(1, positions, 4, dtype=dtype)
         mask, initial = torch.ones(1, positions, dtype=torch.bool), torch.zeros(1, size, dtype=dtype)
         memory = (mask, hidden_states, keys, None, initial, False)
@@ -239,8 +242,8 @@ def test_only_a_training_loop_that_sums_the_loss_itself_gets_no_logits_unasked()
 @pytest.mark.parametrize("words_ahead", [0, 16])
 @pytest.mark.parametrize("changes", VARIANTS.values(), ids=VARIANTS)
 def test_searches_give_the_readable_steps_numbers(changes, words_ahead, monkeypatch):
-    """Greedy and with beams, whether or not what is taken of positions and words is computed ahead."""
-    monkeypatch.setattr(decoder, "_EXPECTED_WORDS", words_ahead)
+    """Greedy and with beams, whether or not the memory is projected before the search."""
+    monkeypatch.setattr(fused_step, "_EXPECTED_WORDS", words_ahead)
     source = padded(SOURCES, 0)
     for beams in (1, 3):
         results = []
@@ -264,15 +267,18 @@ def test_a_search_in_bfloat16_stays_close():
 
 
 @pytest.mark.parametrize("words_ahead", [0, 16])
-def test_what_a_search_computes_ahead(words_ahead, monkeypatch):
-    monkeypatch.setattr(decoder, "_EXPECTED_WORDS", words_ahead)
-    inputs = {"input_ids": padded(SOURCES, 0), "decoder_input_ids": torch.ones(len(SOURCES), 1, dtype=torch.long)}
+def test_a_search_of_beams_precomputes_its_tables(words_ahead, monkeypatch):
+    monkeypatch.setattr(fused_step, "_EXPECTED_WORDS", words_ahead)
+
+    def tables(rows_per_source):
+        start = torch.ones(rows_per_source * len(SOURCES), 1, dtype=torch.long)
+        cache = tiny_model()(input_ids=padded(SOURCES, 0), decoder_input_ids=start, use_cache=True).past_key_values
+        return cache.layer.tables
+
     with torch.no_grad():
-        memory = tiny_model()(**inputs, use_cache=True).past_key_values.layer.memory
-    assert memory.weights is not None
-    assert (memory.reads is not None) == (memory.weights.words is not None) == bool(words_ahead)
-    memory = tiny_model()(**inputs, use_cache=True).past_key_values.layer.memory
-    assert memory.weights is None  # a gradient is wanted: the steps are the readable ones
+        assert tables(1) is None  # greedy: there is nothing to share
+        assert (tables(2).context is not None) == (tables(2).selective is not None) == bool(words_ahead)
+    assert tables(2) is None  # gradients are recorded: the steps are the readable ones
 
 
 @pytest.mark.parametrize("use_coverage", [False, True])
@@ -414,15 +420,15 @@ def test_a_hook_of_the_vocabularys_layer_keeps_what_it_saw():
     assert torch.equal(*seen)
 
 
-def test_the_rows_of_a_prepared_memory_can_be_chosen():
-    source, start = padded(SOURCES, 0), torch.ones(len(SOURCES), 1, dtype=torch.long)
-    model, rows = tiny_model(scale=1.0).double(), torch.tensor([2, 0, 2])
+def test_the_rows_of_a_search_can_be_selected():
+    source, start = padded(SOURCES, 0), torch.ones(2 * len(SOURCES), 1, dtype=torch.long)
+    model, rows = tiny_model(scale=1.0).double(), torch.tensor([5, 0, 4])
     with torch.no_grad():
         cache = model(input_ids=source, decoder_input_ids=start, use_cache=True).past_key_values
-        assert cache.layer.memory.reads is not None
+        assert cache.layer.tables.context is not None
         cache.batch_select_indices(rows)
-        encoded = model.get_encoder()(source[rows])
-        chosen = model(encoder_outputs=encoded, decoder_input_ids=start[rows], past_key_values=cache).logits
+        encoded = model.get_encoder()(source[rows // 2])
+        selected = model(encoder_outputs=encoded, decoder_input_ids=start[rows], past_key_values=cache).logits
         twice = torch.cat([start, start], dim=1)[rows]
         expected = model(encoder_outputs=encoded, decoder_input_ids=twice).logits[:, 1:]
-    assert torch.allclose(chosen, expected, rtol=0, atol=1e-12)
+    assert torch.allclose(selected, expected, rtol=0, atol=1e-12)

@@ -27,8 +27,8 @@ from torch import Tensor, nn
 from torch.export import Dim, ExportedProgram
 from transformers import GenerationConfig, PreTrainedTokenizerBase
 
-from ..model.generation import CopyNetCache
-from ..model.memory import DecoderState, Facts, Memory, combined
+from ..model.cache import CopyNetCache
+from ..model.memory import DecoderState, Facts, Memory
 from ..model.modeling_copynet import CopyNetForConditionalGeneration
 from ..model.outputs import CopyNetEncoderOutput
 from .onnx_search import DECODER, ENCODER, Search
@@ -112,11 +112,11 @@ class _Encoder(nn.Module):
         model = self.model
         encoded = model.get_encoder()(**inputs, return_dict=True)
         sources = encoded.source_ids.shape[0]
-        memory, state = model.model._start(encoded, CopyNetCache(), sources)
+        memory, state, _ = model.model._start_decoding(encoded, CopyNetCache(), sources)
         rules = model._extended_vocabulary_processor(GenerationConfig(), {"encoder_outputs": encoded})
         scores = memory.hidden_states.new_zeros(sources, model.config.extended_vocab_size)
         assert state is not None
-        by_output = combined([state], lambda fields: fields[0][:, None])
+        by_output = state.map(lambda field: field[:, None])
         forbidden = rules(encoded.source_ids, scores).isneginf()
         return {**_named("memory", memory), **_named("state", by_output), "forbidden": forbidden}
 
@@ -134,9 +134,9 @@ class _Decoder(nn.Module):
         memory, state = _fields(Memory, "memory", inputs), _fields(DecoderState, "state", inputs)
         if "memory.facts.hidden_states" in inputs:
             memory = memory._replace(facts=_fields(Facts, "memory.facts", inputs))
-        by_row = combined([state], lambda fields: fields[0].flatten(0, 1)[:, None])  # and with an axis of one step
+        by_row = state.map(lambda field: field.flatten(0, 1)[:, None])  # and with an axis of one step
         cache = CopyNetCache()
-        cache.layer.record(by_row, memory.repeated(words.shape[1]))
+        cache.layer.record(by_row, memory.expand(words.shape[1]))
         output = self.model(
             encoder_outputs=CopyNetEncoderOutput(),  # all that is read of it is in the memory
             decoder_input_ids=words.flatten()[:, None],

@@ -17,8 +17,6 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-Terms = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
-
 UNOWNED_LOG_PROB = -60.0
 """Log-probability shown for slots that a row's source does not own. Finite, because label smoothing sums over all
 columns and −inf would make it infinite; low enough to add nothing to the softmax in any precision."""
@@ -214,19 +212,19 @@ def mixture(
     return Mixture(log_probs, torch.exp(copied) * mask)
 
 
-def log_likelihood(generate_score: Tensor, modes: Modes, in_vocabulary: Tensor, matches: Tensor) -> Tensor:
+def log_likelihood(generate_score: Tensor, modes: Modes, in_vocabulary: Tensor, matches: Tensor | None) -> Tensor:
     """log p(y_t) of given words by `Modes`, without the (B, T, V + K) table.
 
     Args:
         generate_score: (B, T) ψ_g(y_t), anything where y_t is not in the vocabulary.
         in_vocabulary: (B, T) bool.
-        matches: (B, T, S) where x_j = y_t (`target_matches`).
+        matches: (B, T, S) bool, x_j = y_t; None where nothing is copied.
 
     Returns:
         (B, T) log-probabilities.
     """
     generated = _fill(generate_score - modes.generate_normaliser, in_vocabulary)
-    if modes.copy_scores is None or modes.copy_normaliser is None:
+    if modes.copy_scores is None or modes.copy_normaliser is None or matches is None:
         return generated
     return torch.logaddexp(generated, masked_logsumexp(modes.copy_scores, matches) - modes.copy_normaliser)
 
@@ -275,9 +273,9 @@ def vocabulary_terms(generate_scores: Tensor, words: Tensor) -> tuple[Tensor, Te
     return generate_scores.gather(-1, words[..., None])[..., 0], torch.logsumexp(generate_scores, dim=-1)
 
 
-def target_matches(target_ids: Tensor, source_ids: Tensor, source_mask: Tensor) -> Tensor:
+def find_matches(words: Tensor, source_ids: Tensor, source_mask: Tensor) -> Tensor:
     """Where x_j = y_t: (B, T, S) bool from (B, T) and (B, S) extended ids; never on padding."""
-    return (target_ids[:, :, None] == source_ids[:, None, :]) & source_mask[:, None, :]
+    return (words[:, :, None] == source_ids[:, None, :]) & source_mask[:, None, :]
 
 
 def fold_ids(ids: Tensor, limit: int, unk_token_id: int) -> Tensor:
@@ -285,15 +283,24 @@ def fold_ids(ids: Tensor, limit: int, unk_token_id: int) -> Tensor:
     return torch.where(ids < limit, ids, unk_token_id)
 
 
-def own_targets(
-    targets: Tensor, source_ids: Tensor, source_mask: Tensor, vocab_size: int, unk_token_id: int
-) -> Tensor:
-    """Target words that are neither in the vocabulary nor in the row's own source become UNK (Eq. 5, last case).
+def resolve_words(
+    words: Tensor, source_ids: Tensor, source_mask: Tensor, is_generated: Tensor, unk_token_id: int
+) -> tuple[Tensor, Tensor]:
+    """Words that can be neither generated nor copied from the row's own source become UNK: Eq. 5 and 6, last cases.
 
-    Negative targets (−100: no target) pass through. Shapes as in `copynet_log_likelihood`.
+    Args:
+        words: (B, T) extended ids; negative ones (−100: no target) pass through.
+        source_ids, source_mask: (B, S) extended ids and bool.
+        is_generated: (B, T) bool, the words that can be generated; true for negative ones.
+
+    Returns:
+        The words (B, T), and where x_j = y_t (B, T, S) bool.
     """
-    owned = (targets < vocab_size) | target_matches(targets, source_ids, source_mask).any(-1)
-    return torch.where(owned, targets, unk_token_id)
+    matches = find_matches(words, source_ids, source_mask)
+    is_reachable = is_generated | matches.any(-1)
+    unk_matches = (source_ids == unk_token_id) & source_mask  # source words beyond the last slot are UNK, too
+    matches = matches | (~is_reachable[..., None] & unk_matches[:, None, :])
+    return torch.where(is_reachable, words, unk_token_id), matches
 
 
 def first_positions(source_ids: Tensor, source_mask: Tensor, width: int) -> Tensor:

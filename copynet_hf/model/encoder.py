@@ -12,7 +12,8 @@ from transformers.modeling_layers import GradientCheckpointingLayer
 
 from .configuration_copynet import CopyNetConfig
 from .copy_distribution import fold_ids
-from .fused import FusedGRU, gru_naive
+from .dispatch import readable_form_reasons
+from .fused_gru import FusedGRU, gru_states
 from .outputs import CopyNetEncoderOutput
 from .pretrained import CopyNetPreTrainedModel
 
@@ -26,9 +27,9 @@ class CopyNetEncoderLayer(nn.GRU, GradientCheckpointingLayer):
     position hands the state on unchanged.
     """
 
-    def __init__(self, input_size: int, hidden_size: int, use_fused: bool = True) -> None:
-        super().__init__(input_size, hidden_size, batch_first=True, bidirectional=True)
-        self.use_fused = use_fused
+    def __init__(self, config: CopyNetConfig, input_size: int) -> None:
+        super().__init__(input_size, config.encoder_hidden_size, batch_first=True, bidirectional=True)
+        self.config = config
 
     def forward(self, inputs: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:  # type: ignore[override]
         """From (B, S, input) and (B, S) bool to states (B, S, D), zero on padding, and last states (B, D)."""
@@ -36,7 +37,7 @@ class CopyNetEncoderLayer(nn.GRU, GradientCheckpointingLayer):
         w_ih, w_hh, b_ih, b_hh = (torch.stack(pair) for pair in zip(*self.all_weights, strict=True))
         ordered = torch.stack([by_step, by_step.flip(0)])  # each direction in its own order
         gates = torch.baddbmm(b_ih[:, None, :], ordered.flatten(1, 2), w_ih.transpose(1, 2))
-        gru = FusedGRU.apply if self.use_fused and not torch.compiler.is_compiling() else gru_naive
+        gru = gru_states if readable_form_reasons(self.config) else FusedGRU.apply
         forward_states, backward_states = gru(
             gates.view(*ordered.shape[:3], -1),
             torch.stack([keep, keep.flip(0)]),
@@ -63,9 +64,7 @@ class CopyNetEncoder(CopyNetPreTrainedModel):
         if config.num_features:
             self.main_input_name = "input_features"
         widths = [config.embedding_size] + [config.memory_size] * (config.num_hidden_layers - 1)
-        self.layers = nn.ModuleList(
-            CopyNetEncoderLayer(width, config.encoder_hidden_size, config.use_fused) for width in widths
-        )
+        self.layers = nn.ModuleList(CopyNetEncoderLayer(config, width) for width in widths)
         self.dropout = nn.Dropout(config.dropout)
         self.gradient_checkpointing = False
         self.post_init()
@@ -146,9 +145,11 @@ class CopyNetEncoder(CopyNetPreTrainedModel):
             facts=facts,
             is_object=is_object,
             is_question=None if is_object is None else mask,
-            hidden_states=hidden_states if asked(output_hidden_states, config.output_hidden_states) else None,
+            hidden_states=hidden_states
+            if value_or_default(output_hidden_states, config.output_hidden_states)
+            else None,
         )
-        return output if asked(return_dict, config.return_dict) else output.to_tuple()
+        return output if value_or_default(return_dict, config.return_dict) else output.to_tuple()
 
     def _projected(self, input_features: Tensor | None) -> Tensor | None:
         wanted = self.config.num_features
@@ -210,5 +211,5 @@ def check_not_negative(name: str, ids: Tensor) -> None:
         )
 
 
-def asked(value: bool | None, default: bool | None) -> bool:
+def value_or_default(value: bool | None, default: bool | None) -> bool:
     return bool(default if value is None else value)

@@ -1,106 +1,279 @@
-"""One step of a search, without gradients: `CopyNetDecoder.step` in fewer and larger products.
+"""The decoder's step in its fast form, for teacher forcing (`fused_decoder`) and for search.
 
-Letters and the order of columns are those of `fused_copynet`; shapes those of `memory_copynet`.
+The readable form is `CopyNetDecoder.step`, which the tests compare it with. Letters: s decoder state, h encoder states,
+a attention, ρ selective read, c and ζ what the two read, r readout, ψ_c copy scores. Shapes as in `memory`, and X = 3H,
+the gates' rows, or 4H with the readout's below them (unless r_t = s_t).
+
+A step lays out what it computes side by side in columns; see `fused_gru`:
+
+    2W s_{t-1} | W_hn s_{t-1} + b_hn | r | z | n
+
+Softmax ignores constants and tanh(x) = 2σ(2x) − 1, so v·tanh(x) is computed as 2v·σ(2x): the sigmoid is faster than tanh
+on many CPUs.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
+from .attention import CopyNetAttention
 from .copy_distribution import copy_scores, masked_softmax, selective_read_weights
-from .fused import DecoderWeights, gru_step
-from .memory import DecoderState, Memory, by_source, read
-
-
-def fused_step(
-    sums: Tensor, matches: Tensor, memory: Memory, state: DecoderState
-) -> tuple[Tensor, DecoderState, Tensor]:
-    """One word: r_t (R, H), the new state and a_t (R, S).
-
-    sums: (R, X) what gates and readout take of e(y_{t-1}), see `StepWeights`; written over.
-    matches: (R, S) bool, x_j = y_{t-1}.
-    """
-    assert memory.attention_keys is not None
-    assert memory.weights is not None
-    weights, keys = memory.weights.recurrent, memory.attention_keys
-    (rows, size), query = state.hidden.shape, keys.shape[2]
-    columns = sums.new_empty(rows, query + 4 * size)
-    # without W s_{t-1} for those who attend after: they ask with s_t
-    wanted = slice(0 if state.attention is None else query, query + 3 * size)
-    torch.addmm(weights.state_bias[wanted], state.hidden, weights.state[wanted].t(), out=columns[:, wanted])
-    attention = state.attention
-    if attention is None:
-        attention = masked_softmax(_energies(memory, columns[:, :query], weights, state.coverage), memory.mask)
-
-    rho = None
-    if weights.selective is not None and state.copy_scores is not None:
-        rho = selective_read_weights(state.copy_scores, matches)
-    sums = _with_reads(sums, attention, rho, memory, weights)
-
-    hidden = torch.empty_like(state.hidden)
-    gru_step(columns[:, query:], sums[:, : 3 * size], state.hidden, None, hidden)
-    readout = hidden
-    if weights.readout is not None:
-        readout = torch.addmm(sums[:, 3 * size :], hidden, weights.readout.t()).tanh_()
-    scores = None
-    if memory.copy_keys is not None:
-        scores = copy_scores(memory.copy_keys, by_source(readout, memory.copy_keys)).view(matches.shape)
-    if state.attention is not None:
-        asked = hidden @ weights.state[:query].t()
-        attention = masked_softmax(_energies(memory, asked, weights, state.coverage), memory.mask)
-    coverage = None if state.coverage is None else state.coverage + attention
-    attended = None if state.attention is None else attention
-    return readout, DecoderState(hidden, scores, coverage, attended), attention
-
-
-def _with_reads(sums: Tensor, attention: Tensor, rho: Tensor | None, memory: Memory, w: DecoderWeights) -> Tensor:
-    """Adds what gates and readout take of c_t and of ζ_t: read where that stands ready, else as products."""
-    if memory.reads is not None:
-        read_weights = attention if rho is None else torch.stack([attention, rho], dim=-1).flatten(1)
-        taken = torch.baddbmm(by_source(sums, memory.reads), by_source(read_weights, memory.reads), memory.reads)
-        return taken.flatten(0, 1)
-    sums[:, : w.context.shape[0]].addmm_(read(attention, memory.hidden_states), w.context.t())
-    if rho is not None and w.selective is not None:
-        rows = rho.any(-1).nonzero()[:, 0]  # ζ = 0 elsewhere
-        zeta = read(rho, memory.hidden_states)[rows]
-        sums[:, : w.selective.shape[0]].index_add_(0, rows, zeta @ w.selective.t())
-    return sums
-
+from .fused_gru import gru_step
+from .memory import DecoderState, Memory, PerSource, group_by_source, read_memory, select_rows
 
 _PIECE = 2**18
 """Attention features that a thread computes at a time, so that they stay in its cache."""
-LARGEST_EXPONENT = 87.0
-"""e to it and to its negative are the last that float32 holds; what is added up in the attention is cut off there."""
+_EXPECTED_WORDS = 16
+"""Words that a row is expected to write, in choosing whether the memory is projected before a search."""
 
 
-def key_factors(keys: Tensor) -> Tensor:
-    """e^(−2U h_j) from 2U h_j; see `_energies`."""
-    return keys.clamp(-LARGEST_EXPONENT, LARGEST_EXPONENT).neg_().exp_()
+class RecurrentWeights(NamedTuple):
+    """What a step multiplies by what it computes itself.
 
-
-def _energies(memory: Memory, query: Tensor, w: DecoderWeights, coverage: Tensor | None) -> Tensor:
-    """2v·σ(2 (U h_j + W s_{t-1} + w_cov cov_tj)) of Eq. 3, see `CopyNetAttention`: (R, S).
-
-    Without coverage σ is taken as 1 / (1 + e^(−2U h_j) e^(−2W s_{t-1})), which needs no exponential at each position.
+    state: (A + 3H, H) 2W of Eq. 3 above W_hh of the GRU, its gates in the order n, r, z: all multiply s_{t-1}.
+    state_bias: (A + 3H). score: (A) 2v of Eq. 3. coverage: (A) 2 w_cov, or None.
+    context: (3H or X, D), for c_t. selective: (3H or X, D), for ζ(y_{t-1}); None without selective read.
+    readout: (H, H), for s_t; None where r_t = s_t.
     """
-    keys, factors = memory.attention_keys, memory.key_factors
-    assert keys is not None
-    query = by_source(query if factors is None else key_factors(query), keys)
-    energies = keys.new_empty(len(keys), query.shape[1], keys.shape[1])
-    covered = None if coverage is None else by_source(coverage.to(keys.dtype), keys)
-    at_once = len(keys)
+
+    state: Tensor
+    state_bias: Tensor
+    score: Tensor
+    coverage: Tensor | None
+    context: Tensor
+    selective: Tensor | None
+    readout: Tensor | None
+
+    def to(self, dtype: torch.dtype) -> RecurrentWeights:
+        return RecurrentWeights(*(None if weight is None else weight.to(dtype) for weight in self))  # type: ignore[arg-type]
+
+
+class DecoderWeights(NamedTuple):
+    """The decoder's weights as the fast form multiplies with them: embedding (X, E) and bias (X), for e(y_{t-1})."""
+
+    embedding: Tensor
+    bias: Tensor
+    recurrent: RecurrentWeights
+
+    def to(self, dtype: torch.dtype) -> DecoderWeights:
+        return DecoderWeights(self.embedding.to(dtype), self.bias.to(dtype), self.recurrent.to(dtype))
+
+
+def stack_decoder_weights(
+    cell: nn.GRUCell,
+    attention: CopyNetAttention,
+    readout_proj: nn.Linear | None,
+    input_parts: Sequence[str],
+    readout_parts: Sequence[str],
+    widths: Mapping[str, int],
+) -> DecoderWeights:
+    """The gates' weights and below them the readout's, by what they multiply.
+
+    Args:
+        input_parts, readout_parts: what the GRU and the readout read, in the order of their weights' columns.
+        widths: columns of each part.
+    """
+    size = cell.hidden_size
+    weights = dict(zip(input_parts, cell.weight_ih.split([widths[name] for name in input_parts], dim=1), strict=True))
+    weights["bias"] = cell.bias_ih
+    if readout_proj is not None:
+        columns = readout_proj.weight.split([widths[name] for name in readout_parts], dim=1)
+        of_readout = dict(zip(readout_parts, columns, strict=True), bias=readout_proj.bias)
+        of_readout.setdefault("embedding", cell.weight_ih.new_zeros(size, widths["embedding"]))
+        for name, weight in of_readout.items():
+            weights[name] = torch.cat([weights[name], weight]) if name in weights else weight
+    query = 2 * attention.query_proj.weight
+    recurrent = RecurrentWeights(
+        state=torch.cat([query, cell.weight_hh.roll(size, dims=0)]),
+        state_bias=torch.cat([query.new_zeros(query.shape[0]), cell.bias_hh.roll(size, dims=0)]),
+        score=2 * attention.score_proj.weight[0],
+        coverage=None if attention.coverage_proj is None else 2 * attention.coverage_proj.weight[:, 0],
+        context=weights["context"],
+        selective=weights.get("selective_read"),
+        readout=weights.get("state"),
+    )
+    return DecoderWeights(weights["embedding"], weights["bias"], recurrent)
+
+
+# ---- one step
+
+
+class StepBuffers(NamedTuple):
+    """What a step writes: columns (R, A + 4H), a_t (R, S), s_t (R, H), r_t (R, H) before dropout."""
+
+    columns: Tensor
+    attention: Tensor
+    hidden: Tensor
+    readout: Tensor
+
+
+def fused_step(
+    inputs: Tensor,
+    before: Tensor,
+    coverage: Tensor | None,
+    mask: Tensor,
+    keys: Tensor,
+    states: Tensor,
+    weights: RecurrentWeights,
+    buffers: StepBuffers,
+    *,
+    attends: bool = True,
+    is_projected: bool = False,
+) -> Tensor | None:
+    """One step of `CopyNetDecoder`, Eq. 2 and 3 and the readout, into the buffers.
+
+    Args:
+        inputs: (R, X) the products of e(y_{t-1}) and ζ(y_{t-1}); written over.
+        before: (R, H) s_{t-1}. coverage: (R, S). mask: (R, S) bool. keys: (N, S, A) 2U h_j.
+        states: (N, S, D) h_j, or (N, S, X) W_c h_j where `is_projected`.
+        attends: whether a_t is computed; if not, the buffer holds the weights to read by.
+
+    Returns:
+        (R, D) c_t; None where the memory is projected.
+    """
+    size, query = before.shape[1], keys.shape[2]
+    recurrent = slice(0 if attends else query, query + 3 * size)
+    torch.addmm(weights.state_bias[recurrent], before, weights.state[recurrent].t(), out=buffers.columns[:, recurrent])
+    if attends:
+        energies = attention_energies(keys, buffers.columns[:, :query], coverage, weights)
+        buffers.attention.copy_(masked_softmax(energies, mask))
+    context = None
+    if is_projected:
+        attention = group_by_source(buffers.attention, states)
+        inputs = torch.baddbmm(group_by_source(inputs, states), attention, states).flatten(0, 1)
+    else:
+        context = read_memory(buffers.attention, states)
+        inputs[:, : weights.context.shape[0]].addmm_(context, weights.context.t())
+    gru_step(buffers.columns[:, query:], inputs[:, : 3 * size], before, None, buffers.hidden)
+    if weights.readout is None:
+        buffers.readout.copy_(buffers.hidden)
+    else:
+        torch.addmm(inputs[:, 3 * size :], buffers.hidden, weights.readout.t(), out=buffers.readout).tanh_()
+    return context
+
+
+def attention_energies(keys: Tensor, query: Tensor, coverage: Tensor | None, weights: RecurrentWeights) -> Tensor:
+    """2v·σ(2 (U h_j + W s_{t-1} + w_cov cov_tj)): Eq. 3's v·tanh(…) but for a constant. (R, S) from 2W s_{t-1} (R, A)."""
+    grouped = group_by_source(query, keys)  # (N, R / N, A)
+    covered = None if coverage is None else group_by_source(coverage.to(keys.dtype), keys)  # (N, R / N, S)
+    energies = keys.new_empty(len(keys), grouped.shape[1], keys.shape[1])
+    count = len(keys)
     if keys.is_cpu:
-        at_once = min(at_once, max(1, _PIECE * torch.get_num_threads() // (query.shape[1] * keys[0].numel())))
-    buffer = keys.new_empty(at_once, query.shape[1], *keys.shape[1:])
-    for first in range(0, len(keys), at_once):
-        piece, features = slice(first, first + at_once), buffer[: len(keys) - first]
-        if factors is not None:
-            torch.mul(factors[piece, None], query[piece, :, None], out=features).add_(1).reciprocal_()
-        else:
-            torch.add(keys[piece, None], query[piece, :, None], out=features)
-            if covered is not None and w.coverage is not None:
-                features.addcmul_(covered[piece, ..., None], w.coverage)
-            features.sigmoid_()
-        torch.matmul(features, w.score, out=energies[piece])
+        features_of_one = grouped.shape[1] * keys[0].numel()
+        count = min(count, max(1, _PIECE * torch.get_num_threads() // features_of_one))
+    buffer = keys.new_empty(count, grouped.shape[1], *keys.shape[1:])  # (count, R / N, S, A)
+    for first in range(0, len(keys), count):
+        piece, features = slice(first, first + count), buffer[: len(keys) - first]
+        write_features(keys[piece], grouped[piece], None if covered is None else covered[piece], weights, features)
+        torch.matmul(features, weights.score, out=energies[piece])
     return energies.flatten(0, 1)
+
+
+def write_features(
+    keys: Tensor, query: Tensor, coverage: Tensor | None, weights: RecurrentWeights, features: Tensor
+) -> None:
+    """σ(2 (U h_j + W s_{t-1} + w_cov cov_tj)) (N, Q, S, A) from keys (N, S, A), query (N, Q, A), coverage (N, Q, S)."""
+    torch.add(keys[:, None], query[:, :, None], out=features)
+    if coverage is not None and weights.coverage is not None:
+        features.addcmul_(coverage[..., None], weights.coverage)
+    features.sigmoid_()
+
+
+def read_selectively(scores: Tensor, matches: Tensor, states: Tensor) -> tuple[Tensor, Tensor]:
+    """ρ_t (R, S) and ζ(y_{t-1}) (R, D) of Eq. 9, from ψ_c (R, S) of step t − 1 and where x_j = y_{t-1} (R, S).
+
+    `states` (N, S, D) are h_j, or their projection, in which case ζ is projected as well.
+    """
+    rho = selective_read_weights(scores, matches)
+    return rho, read_memory(rho, states)
+
+
+# ---- search
+
+
+class SearchTables(NamedTuple):
+    """What the steps of a search share.
+
+    weights: in the memory's precision. keys: (N, S, A) 2U h_j.
+    context, selective: (N, S, X) the products of h_j as part of c_t and of ζ_t; None where computing them for every
+        position costs more than the rows will read.
+    """
+
+    weights: DecoderWeights
+    keys: PerSource
+    context: PerSource | None
+    selective: PerSource | None
+
+    def select(self, rows: Tensor, rows_per_source: int) -> SearchTables:
+        """The tables of the given rows, each with a source of its own."""
+        sources = rows // rows_per_source
+        return select_rows(self._replace(weights=None), rows, sources)._replace(weights=self.weights)  # type: ignore[arg-type]
+
+
+def precompute_tables(memory: Memory, weights: DecoderWeights) -> SearchTables:
+    """The memory is projected where it has fewer positions than the rows are expected to write words."""
+    assert memory.attention_keys is not None
+    states = memory.hidden_states
+    weights = weights.to(states.dtype)
+    context = selective = None
+    if states.shape[:2].numel() <= _EXPECTED_WORDS * len(memory.ids):
+
+        def project(weight: Tensor) -> Tensor:
+            rows = len(weights.bias) - len(weight)  # zeros for a readout that does not read this part
+            return nn.functional.linear(states, nn.functional.pad(weight, (0, 0, 0, rows)))
+
+        recurrent = weights.recurrent
+        context = project(recurrent.context)
+        selective = None if recurrent.selective is None else project(recurrent.selective)
+    return SearchTables(weights, 2 * memory.attention_keys, context, selective)
+
+
+def run_search_step(
+    embedding: Tensor, matches: Tensor, memory: Memory, state: DecoderState, tables: SearchTables
+) -> tuple[Tensor, DecoderState, Tensor]:
+    """`CopyNetDecoder.step` by `fused_step`, without gradients and dropout."""
+    weights, keys, (rows, size) = tables.weights.recurrent, tables.keys, state.hidden.shape
+    embedding_weight, bias = tables.weights.embedding, tables.weights.bias
+    inputs = nn.functional.linear(embedding.to(bias.dtype), embedding_weight, bias)
+    if weights.selective is not None and state.copy_scores is not None:
+        if tables.selective is not None:
+            inputs += read_selectively(state.copy_scores, matches, tables.selective)[1]
+        else:
+            zeta = read_selectively(state.copy_scores, matches, memory.hidden_states)[1]
+            inputs[:, : len(weights.selective)].addmm_(zeta, weights.selective.t())
+    attends = state.attention is None
+    buffers = StepBuffers(
+        columns=inputs.new_empty(rows, keys.shape[2] + 4 * size),
+        attention=inputs.new_empty(memory.mask.shape) if state.attention is None else state.attention,
+        hidden=torch.empty_like(state.hidden),
+        readout=torch.empty_like(state.hidden),
+    )
+    states, is_projected = memory.hidden_states, tables.context is not None
+    if tables.context is not None:
+        states = tables.context
+    fused_step(
+        inputs,
+        state.hidden,
+        state.coverage,
+        memory.mask,
+        keys,
+        states,
+        weights,
+        buffers,
+        attends=attends,
+        is_projected=is_projected,
+    )
+    attention, scores = buffers.attention, None
+    if not attends:  # the query is s_t, not s_{t-1}
+        query = buffers.hidden @ weights.state[: keys.shape[2]].t()
+        attention = masked_softmax(attention_energies(keys, query, state.coverage, weights), memory.mask)
+    if memory.copy_keys is not None:
+        grouped = group_by_source(buffers.readout, memory.copy_keys)
+        scores = copy_scores(memory.copy_keys, grouped).view(matches.shape)
+    coverage = None if state.coverage is None else state.coverage + attention
+    last_attention = None if attends else attention
+    return buffers.readout, DecoderState(buffers.hidden, scores, coverage, last_attention), attention

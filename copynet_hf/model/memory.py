@@ -1,117 +1,108 @@
 """What a decoding step reads and what it hands on.
 
 Shapes: R rows decode from N sources, R / N of them side by side from each: beams, or outputs of one source. S source
-positions, T target steps, H hidden_size, D = 2 · encoder_hidden_size, A attention_size.
+positions, T target steps, H hidden_size, D = 2 · encoder_hidden_size, A attention_size, E embedding_size.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple, TypeVar, get_args, get_type_hints
 
 import torch
 from torch import Tensor
 
-from .fused import DecoderWeights
 from .outputs import CopyNetEncoderOutput
 
+_ROW = "one entry for each of the R rows"
+PerRow = Annotated[Tensor, _ROW]
+PerSource = Annotated[Tensor, "one entry for each of the N sources"]
 
-class StepWeights(NamedTuple):
-    """The decoder's weights as `fused_step` multiplies with them, put together once for all steps.
-
-    embedding: (X, E) and bias: (X), where X = 3H for the gates, or 4H with the readout below them unless r_t = s_t.
-    recurrent: what depends on the state and on what is read.
-    words: (V, X) what is taken of each word's embedding, with the bias; None where it does not pay.
-    """
-
-    embedding: Tensor
-    bias: Tensor
-    recurrent: DecoderWeights
-    words: Tensor | None
+Fields = TypeVar("Fields", bound=tuple)
 
 
 class Facts(NamedTuple):
-    """The facts of a source, each at the position of its object; see `retrieval_copynet`.
+    """The facts of a source, each at the position of its object; see `RetrievalDecoder`.
 
     hidden_states: (N, S, 3E) f_j, zero elsewhere.
     is_object, is_question: (R, S) bool.
-    attention_keys, retrieve_keys: (N, S, A), for what is read and for what is written.
+    attention_keys, retrieve_keys: (N, S, A), for the attention to facts and for the scores of retrieving them.
     """
 
-    hidden_states: Tensor
-    is_object: Tensor
-    is_question: Tensor
-    attention_keys: Tensor
-    retrieve_keys: Tensor
+    hidden_states: PerSource
+    is_object: PerRow
+    is_question: PerRow
+    attention_keys: PerSource
+    retrieve_keys: PerSource
 
 
 class Memory(NamedTuple):
     """The source as every decoding step reads it (M of the paper), computed once for all steps.
 
-    What is wide is kept once for each source, what is narrow for each row. From `leaders` to `weights`, they are
-    made for searches alone (`CopyNetDecoder.prepared`).
+    Wide tensors are kept once for each source, narrow ones once for each row.
 
     hidden_states: (N, S, D) h_j.
-    attention_keys: (N, S, A) 2U h_j, see `CopyNetAttention`; None without attention.
-    copy_keys: (N, S, H) tanh(h_j W_c) of Eq. 8; None without copying.
+    attention_keys: (N, S, A) U h_j of Eq. 3; None without attention.
+    copy_keys: (N, S, H) tanh(h_j W_c) of Eq. 8; None without copy scores.
     final_state: (R, D) both directions' last states.
     mask: (R, S) bool, false on padding.
     ids: (R, S) extended ids x_j.
-    leaders: (R, S) the first position of each word, as `first_positions` gives it.
-    key_factors: (N, S, A) e^(−2U h_j); None where the attention takes the keys.
-    reads: (N, S, X) what gates and readout take of h_j as part of c_t; (N, 2S, X) with a selective read, each followed
-        by what they take of h_j as part of ζ_t. None where it does not pay.
-    weights: for `fused_step`; None where `CopyNetDecoder.step` is taken.
-    inputs: (N, S, E) what the encoder read, where the source is no words and is fed back.
-    facts: what stands at the positions of objects, where the source has facts.
+    leaders: (R, S) the first position of each word, as `first_positions` gives it; set for searches alone.
+    inputs: (N, S, E) the encoder's inputs, where positions are no words and are fed back.
+    facts: set where the source has facts.
     """
 
-    hidden_states: Tensor
-    attention_keys: Tensor | None
-    copy_keys: Tensor | None
-    final_state: Tensor
-    mask: Tensor
-    ids: Tensor
-    leaders: Tensor | None = None
-    key_factors: Tensor | None = None
-    reads: Tensor | None = None
-    weights: StepWeights | None = None
-    inputs: Tensor | None = None
+    hidden_states: PerSource
+    attention_keys: PerSource | None
+    copy_keys: PerSource | None
+    final_state: PerRow
+    mask: PerRow
+    ids: PerRow
+    leaders: PerRow | None = None
+    inputs: PerSource | None = None
     facts: Facts | None = None
 
     def select(self, rows: Tensor) -> Memory:
-        """The memory of the given rows, each of them with a source of its own."""
+        """The memory of the given rows, each with a source of its own."""
         sources = rows // (self.ids.shape[0] // self.hidden_states.shape[0])
-        return self._changed(lambda field, is_narrow: field[rows if is_narrow else sources])
+        return select_rows(self, rows, sources)
 
-    def repeated(self, times: int) -> Memory:
-        """The memory of N sources, for so many rows side by side from each."""
+    def expand(self, times: int) -> Memory:
+        """The memory of N sources, for `times` rows side by side from each."""
 
-        def change(field: Tensor, is_narrow: bool) -> Tensor:
-            return field[:, None].expand(-1, times, *field.shape[1:]).flatten(0, 1) if is_narrow else field
+        def repeat(field: Tensor, is_per_row: bool) -> Tensor:
+            return field[:, None].expand(-1, times, *field.shape[1:]).flatten(0, 1) if is_per_row else field
 
-        return self._changed(change)
+        return _map_fields(self, repeat)
 
-    def _changed(self, change: Callable[[Tensor, bool], Tensor]) -> Memory:
-        """With each tensor changed, which is told whether it is kept for each row."""
-        narrow = {"final_state", "mask", "ids", "leaders", "is_object", "is_question"}
 
-        def changed(part: Memory | Facts) -> dict[str, Any]:
-            fields = {name: field for name, field in part._asdict().items() if isinstance(field, Tensor)}
-            return {name: change(field, name in narrow) for name, field in fields.items()}
+def select_rows(fields: Fields, rows: Tensor, sources: Tensor) -> Fields:
+    """A NamedTuple of `PerRow` and `PerSource` tensors, for the given rows and their sources."""
+    return _map_fields(fields, lambda field, is_per_row: field[rows if is_per_row else sources])
 
-        return self._replace(**changed(self), facts=None if self.facts is None else Facts(**changed(self.facts)))
+
+def _map_fields(fields: Fields, change: Callable[[Tensor, bool], Tensor]) -> Fields:
+    """Changes each tensor, also inside nested tuples; `change` is told whether the field is declared `PerRow`."""
+    declared: dict[str, Any] = get_type_hints(type(fields), include_extras=True)
+    changed: dict[str, Any] = {}
+    for name, field in fields._asdict().items():  # type: ignore[attr-defined]
+        if isinstance(field, Tensor):
+            kinds = (declared[name], *get_args(declared[name]))  # the kind itself, or inside `| None`
+            changed[name] = change(field, any(_ROW in getattr(kind, "__metadata__", ()) for kind in kinds))
+        elif isinstance(field, tuple):
+            changed[name] = _map_fields(field, change)
+    return fields._replace(**changed)  # type: ignore[attr-defined]
 
 
 class DecoderState(NamedTuple):
-    """All that one step hands to the next.
+    """What one step hands to the next.
 
     hidden: (R, H) s_{t-1}.
-    copy_scores: (R, S) ψ_c of step t-1, which ρ_t is made of; zeros before the first step. None without copying.
+    copy_scores: (R, S) ψ_c of step t-1, of which ρ_t is made; zeros before the first step. None without copy scores.
     coverage: (R, S) sum of the attention so far, in float32 at least: narrower sums stop growing near one. None
         without coverage.
-    attention: (R, S) a_{t-1}, which the next state reads the source by; zeros before the first step. None where that
-        state's own step attends first.
+    attention: (R, S) a_{t-1}, by which the next state reads the source; zeros before the first step. None where that
+        step computes its own attention first.
     """
 
     hidden: Tensor
@@ -119,23 +110,23 @@ class DecoderState(NamedTuple):
     coverage: Tensor | None
     attention: Tensor | None = None
 
+    def map(self, change: Callable[[Tensor], Tensor]) -> DecoderState:
+        """The state with every field changed; a field that is None stays None."""
+        return join_states([self], lambda fields: change(fields[0]))
 
-def combined(states: Sequence[DecoderState], join: Callable[[Sequence[Tensor]], Tensor]) -> DecoderState:
+
+def join_states(states: Sequence[DecoderState], join: Callable[[Sequence[Tensor]], Tensor]) -> DecoderState:
     """One state whose fields are the given states' fields, joined; a field that is None stays None."""
     fields = (None if field[0] is None else join(field) for field in zip(*states, strict=True))
     return DecoderState(*fields)  # type: ignore[arg-type]
 
 
-def where(condition: Tensor, pair: Sequence[Tensor]) -> Tensor:
-    """The first field where the condition holds, else the second; for `combined`."""
-    return torch.where(condition, pair[0], pair[1])
-
-
 class DecoderSteps(NamedTuple):
-    """What the decoder did at each of T steps; the last four are those of `DecoderState`, with a steps axis.
+    """What the decoder computed at each of T steps; the last four are those of `DecoderState`, with a steps axis.
 
-    readout: (R, T, H) r_t; attention: (R, T, S) a_tj or None; switch: (R, T) the logit of p_gen or λ, or None. All
-    stand side by side, because reentrant gradient checkpointing hands on no gradient to a tensor inside another tuple.
+    readout: (R, T, H) r_t. attention: (R, T, S) a_tj or None. switch: (R, T) the logit of p_gen or λ, or None.
+
+    Flat, because reentrant gradient checkpointing passes no gradient to a tensor inside another tuple.
     """
 
     readout: Tensor
@@ -144,26 +135,26 @@ class DecoderSteps(NamedTuple):
     hidden: Tensor
     copy_scores: Tensor | None
     coverage: Tensor | None
-    attended: Tensor | None = None
+    last_attention: Tensor | None = None
 
     @property
     def states(self) -> DecoderState:
-        return DecoderState(self.hidden, self.copy_scores, self.coverage, self.attended)
+        return DecoderState(self.hidden, self.copy_scores, self.coverage, self.last_attention)
 
 
-def for_rows(encoded: CopyNetEncoderOutput, rows: int) -> tuple[Tensor, Tensor, Tensor]:
-    """Last states, mask and ids of N sources, for the rows that decode from them: (R, D), (R, S) and (R, S)."""
+def repeat_for_rows(encoded: CopyNetEncoderOutput, rows: int) -> tuple[Tensor, Tensor, Tensor]:
+    """Last states (R, D), mask (R, S) and ids (R, S) of N sources, for the R rows that decode from them."""
     times = rows // encoded.source_ids.shape[0]
-    narrow = (encoded.final_state, encoded.source_mask, encoded.source_ids)
-    final_state, mask, ids = (field.repeat_interleave(times, dim=0) for field in narrow)
+    fields = (encoded.final_state, encoded.source_mask, encoded.source_ids)
+    final_state, mask, ids = (field.repeat_interleave(times, dim=0) for field in fields)
     return final_state, mask, ids
 
 
-def by_source(rows: Tensor, sources: Tensor) -> Tensor:
+def group_by_source(rows: Tensor, sources: Tensor) -> Tensor:
     """(R, …, X) as (N, R / N · …, X): the rows that decode from each of the N sources side by side."""
     return rows.reshape(sources.shape[0], -1, rows.shape[-1])
 
 
-def read(weights: Tensor, hidden_states: Tensor) -> Tensor:
-    """Σ_j weight_j h_j: (R, …, D) from (R, …, S) and (N, S, D)."""
-    return torch.bmm(by_source(weights, hidden_states), hidden_states).view(*weights.shape[:-1], -1)
+def read_memory(weights: Tensor, states: Tensor) -> Tensor:
+    """Σ_j weight_j h_j: (R, …, D) from weights (R, …, S) and states (N, S, D)."""
+    return torch.bmm(group_by_source(weights, states), states).view(*weights.shape[:-1], -1)

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from .aligned_words import AlignedWords
+from .cache import CopyNetCache
 from .configuration_copynet import CopyNetConfig
 from .copy_distribution import (
     MODES,
@@ -25,15 +26,16 @@ from .copy_distribution import (
     log_likelihood,
     lowest,
     mixture,
-    own_targets,
+    resolve_words,
     summed_likelihood,
-    target_matches,
     vocabulary_terms,
 )
 from .decoder import CopyNetDecoder
-from .encoder import CopyNetEncoder, asked, check_not_negative
-from .fused import FusedVocabularyTerms
-from .generation import CopyNetCache, CopyNetGenerationMixin
+from .dispatch import readable_form_reasons
+from .encoder import CopyNetEncoder, check_not_negative, value_or_default
+from .fused_likelihood import FusedVocabularyTerms
+from .fused_step import SearchTables
+from .generation import CopyNetGenerationMixin
 from .memory import DecoderState, DecoderSteps, Memory
 from .outputs import CopyNetEncoderOutput, CopyNetModelOutput, CopyNetSeq2SeqLMOutput
 from .pointer_decoder import PointerDecoder
@@ -91,7 +93,7 @@ class CopyNetModel(CopyNetPreTrainedModel):
             ValueError: no target words, target ids below 0, or a cache of another kind.
         """
         config = self.config
-        output_hidden_states = asked(output_hidden_states, config.output_hidden_states)
+        output_hidden_states = value_or_default(output_hidden_states, config.output_hidden_states)
         if decoder_input_ids is None:
             raise ValueError("decoder_input_ids are missing: pass them, or labels to CopyNetForConditionalGeneration.")
         check_not_negative("decoder_input_ids", decoder_input_ids)
@@ -113,20 +115,17 @@ class CopyNetModel(CopyNetPreTrainedModel):
                 )
             encoder_outputs = CopyNetEncoderOutput(*encoder_outputs)
 
-        cache = self._checked_cache(past_key_values, asked(use_cache, config.use_cache) and not self.training)
-        memory, state = self._start(encoder_outputs, cache, decoder_input_ids.shape[0])
-        words = own_targets(decoder_input_ids, memory.ids, memory.mask, config.vocab_size, config.unk_token_id)
-        known = fold_ids(words, config.vocab_size, config.unk_token_id)
-        embeddings = self.dropout(self._embedded(words, known, memory))
+        cache = self._check_cache(past_key_values, value_or_default(use_cache, config.use_cache) and not self.training)
+        memory, state, tables = self._start_decoding(encoder_outputs, cache, decoder_input_ids.shape[0])
+        is_generated = decoder_input_ids < config.vocab_size
+        words, matches = resolve_words(decoder_input_ids, memory.ids, memory.mask, is_generated, config.unk_token_id)
+        embeddings = self.dropout(self._embed_words(words, memory))
         keep = None if decoder_attention_mask is None else decoder_attention_mask[:, -words.shape[1] :].bool()
-        matches = target_matches(words, memory.ids, memory.mask)
-        steps = DecoderSteps(
-            *self.decoder(embeddings, matches, memory, state, keep, None if self.dropout.training else known)
-        )
+        steps = DecoderSteps(*self.decoder(embeddings, matches, memory, state, keep, tables))
         if cache is not None:
-            cache.layer.record(steps.states, memory)
+            cache.layer.record(steps.states, memory, tables)
 
-        attention = steps.attention if asked(output_attentions, config.output_attentions) else None
+        attention = steps.attention if value_or_default(output_attentions, config.output_attentions) else None
         output = CopyNetModelOutput(
             last_hidden_state=steps.readout,
             past_key_values=cache,  # type: ignore[arg-type]
@@ -143,41 +142,42 @@ class CopyNetModel(CopyNetPreTrainedModel):
             source_mask=memory.mask,
             source_leaders=memory.leaders,
         )
-        return output if asked(return_dict, config.return_dict) else output.to_tuple()
+        return output if value_or_default(return_dict, config.return_dict) else output.to_tuple()
 
-    def _embedded(self, words: Tensor, known: Tensor, memory: Memory) -> Tensor:
-        """e(y_{t-1}) (B, T, E): UNK's for an unseen word; for a position that is no word, what stood there."""
-        embeddings = self.encoder.embed_tokens(known)
+    def _embed_words(self, words: Tensor, memory: Memory) -> Tensor:
+        """e(y_{t-1}) (B, T, E): UNK's for an unseen word; for a position that is no word, the encoder's input there."""
+        embeddings = self.encoder.embed(words)
         if memory.inputs is None:
             return embeddings
-        position = words - self.config.vocab_size
+        positions = words - self.config.vocab_size
         rows = torch.arange(words.shape[0], device=words.device) // (words.shape[0] // memory.inputs.shape[0])
-        fed_back = memory.inputs[rows[:, None], position.clamp(min=0)]
-        return torch.where((position >= 0)[..., None], fed_back.to(embeddings.dtype), embeddings)
+        inputs = memory.inputs[rows[:, None], positions.clamp(min=0)]
+        return torch.where((positions >= 0)[..., None], inputs.to(embeddings.dtype), embeddings)
 
-    def _checked_cache(self, cache: Any, use_cache: bool) -> CopyNetCache | None:
+    def _check_cache(self, cache: Any, use_cache: bool) -> CopyNetCache | None:
         if cache is None:
             return CopyNetCache() if use_cache else None
         if not isinstance(cache, CopyNetCache):
             raise ValueError(f"past_key_values is a {type(cache).__name__}: pass the CopyNetCache of an earlier call.")
         return cache
 
-    def _start(
+    def _start_decoding(
         self, encoder_outputs: CopyNetEncoderOutput, cache: CopyNetCache | None, rows: int
-    ) -> tuple[Memory, DecoderState | None]:
-        """The memory, and the state to go on from: None at the start, unless a cache is to record all of it."""
+    ) -> tuple[Memory, DecoderState | None, SearchTables | None]:
+        """The memory, the state to continue from (None: s_0) and a search's tables, from the cache if it has them."""
         state = None if cache is None else cache.layer.last()
         if cache is not None and cache.layer.memory is not None and state is not None:
-            return cache.layer.memory, state
+            return cache.layer.memory, state, cache.layer.tables
         if rows % encoder_outputs.source_ids.shape[0]:
             raise ValueError(
-                f"{rows} rows of target words cannot belong to {encoder_outputs.source_ids.shape[0]} sources: pass as "
-                "many, or a multiple, those of one source side by side."
+                f"{rows} rows of target words do not match {encoder_outputs.source_ids.shape[0]} sources: pass as "
+                "many, or a multiple, with those of one source side by side."
             )
-        memory = self.decoder.remember(encoder_outputs, rows)
+        memory = self.decoder.build_memory(encoder_outputs, rows)
         if cache is None:
-            return memory, None
-        return self.decoder.prepared(memory, self.encoder.embed_tokens), self.decoder.initial_state(memory)
+            return memory, None, None
+        memory = self.decoder.prepare_search(memory)
+        return memory, self.decoder.initial_state(memory), self.decoder.precompute_search_tables(memory)
 
 
 class CopyNetForConditionalGeneration(CopyNetPreTrainedModel, CopyNetGenerationMixin):
@@ -273,7 +273,7 @@ class CopyNetForConditionalGeneration(CopyNetPreTrainedModel, CopyNetGenerationM
             if decoder_input_ids is None:
                 decoder_input_ids = self._shifted_right(labels)
             use_cache = False
-        shows_attention = asked(output_attentions, self.config.output_attentions)
+        shows_attention = value_or_default(output_attentions, self.config.output_attentions)
         output = self.model(
             input_ids,
             attention_mask,
@@ -313,7 +313,7 @@ class CopyNetForConditionalGeneration(CopyNetPreTrainedModel, CopyNetGenerationM
             copy_probs=copy_probs,
             copy_mass=None if copy_probs is None else copy_probs.sum(-1),
         )
-        return result if asked(return_dict, self.config.return_dict) else result.to_tuple()
+        return result if value_or_default(return_dict, self.config.return_dict) else result.to_tuple()
 
     def generate_scores(self, output: CopyNetModelOutput) -> Tensor:
         """ψ_g = W_o r_t, Eq. 7: (B, T, V); of a model that does not generate, the score of the end symbol."""
@@ -366,57 +366,52 @@ class CopyNetForConditionalGeneration(CopyNetPreTrainedModel, CopyNetGenerationM
         labels: Tensor,
         num_items_in_batch: Tensor | int | None,
         allowed: Tensor | None = None,
-        kept: Tensor | None = None,
+        keep: Tensor | None = None,
         reuse_scores: bool = False,
     ) -> Tensor:
         """−log p(y_t), Eq. 10, and what the mechanism adds, summed over the targets and divided by their number.
 
-        `kept` (B, T) is false on words that the decoder passes over. With `reuse_scores` the backward may write over
+        `keep` (B, T) is false on words that the decoder passes over. With `reuse_scores` the backward may write over
         `generate_scores`.
         """
         config, is_target = self.config, labels != -100
+        source = (output.source_ids, output.source_mask)
         targets = labels.masked_fill(~is_target, config.pad_token_id)
-        targets, generates, matches = self._targets(targets, output, allowed)
-        if not config.mechanism.generates:
-            _check_pointed_at(is_target & ~generates & ~matches.any(-1), labels)
-        words = torch.where(generates, targets, 0)
-        if config.use_fused and not torch.compiler.is_compiling():
-            chosen, log_sum = FusedVocabularyTerms.apply(generate_scores, words, reuse_scores)
+        if config.copies:
+            can_be_generated = self._is_generated(targets, allowed if config.mechanism.generates else None)
+            targets, matches = resolve_words(targets, *source, can_be_generated, config.unk_token_id)
         else:
-            chosen, log_sum = vocabulary_terms(generate_scores, words)
+            targets = fold_ids(targets, config.vocab_size, config.unk_token_id)
+            matches = None
+        is_generated = self._is_generated(targets, allowed)
+        if not config.mechanism.generates and matches is not None:
+            _check_pointed_at(is_target & ~is_generated & ~matches.any(-1), labels)
+        words = torch.where(is_generated, targets, 0)
+        if readable_form_reasons(config):
+            word_scores, log_sum = vocabulary_terms(generate_scores, words)
+        else:
+            word_scores, log_sum = FusedVocabularyTerms.apply(generate_scores, words, reuse_scores)
         scores = self._mode_scores(log_sum, output)
-        if config.gated_loss == "summed":
-            losses = -summed_likelihood(chosen, scores, generates, matches)
+        if config.gated_loss == "summed" and matches is not None:
+            losses = -summed_likelihood(word_scores, scores, is_generated, matches)
         else:
-            losses = -log_likelihood(chosen, MODES[config.copy_mechanism](scores), generates, matches)
+            losses = -log_likelihood(word_scores, MODES[config.copy_mechanism](scores), is_generated, matches)
         if config.coverage_loss_weight and scores.attention is not None:
-            attention = scores.attention if kept is None else scores.attention * kept[..., None]
+            attention = scores.attention if keep is None else scores.attention * keep[..., None]
             losses = losses + config.coverage_loss_weight * coverage_loss(attention)
-        if config.copy_mechanism == "gated" and scores.switch is not None:
-            # an end symbol is generated, though the source may have one too
+        if config.copy_mechanism == "gated" and scores.switch is not None and matches is not None:
+            # an end symbol is generated, even if the source has one
             is_end = torch.isin(targets, torch.tensor(config.end_token_ids, device=targets.device))
-            is_copied = matches.any(-1) & ~is_end
-            losses = losses + config.gate_loss_weight * gate_loss(scores.switch, is_copied)
+            losses = losses + config.gate_loss_weight * gate_loss(scores.switch, matches.any(-1) & ~is_end)
         total = (losses * is_target).sum()
         return total / (is_target.sum().clamp(min=1) if num_items_in_batch is None else num_items_in_batch)
 
-    def _targets(
-        self, targets: Tensor, output: CopyNetModelOutput, allowed: Tensor | None
-    ) -> tuple[Tensor, Tensor, Tensor]:
-        """Targets as the model can write them, whether each can be generated, and where it stands in the source."""
-        config, source = self.config, (output.source_ids, output.source_mask)
-        if config.copies:
-            targets = own_targets(targets, *source, config.vocab_size, config.unk_token_id)
-        else:
-            targets = fold_ids(targets, config.vocab_size, config.unk_token_id)
-        generates, matches = targets < config.vocab_size, target_matches(targets, *source)
+    def _is_generated(self, words: Tensor, allowed: Tensor | None) -> Tensor:
+        """(B, T) bool: whether each word can be generated; `allowed` (B, V) as in `allowed_words`."""
+        in_vocabulary = words < self.config.vocab_size
         if allowed is None:
-            return targets, generates, matches
-        generates = generates & allowed.gather(1, torch.where(generates, targets, 0))
-        if not config.mechanism.generates:
-            return targets, generates, matches
-        targets = torch.where(generates | matches.any(-1), targets, config.unk_token_id)
-        return targets, generates | (targets == config.unk_token_id), target_matches(targets, *source)
+            return in_vocabulary
+        return in_vocabulary & allowed.gather(1, torch.where(in_vocabulary, words, 0))
 
 
 def _check_pointed_at(missing: Tensor, labels: Tensor) -> None:

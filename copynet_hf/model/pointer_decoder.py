@@ -12,8 +12,9 @@ from torch import Tensor, nn
 from .attention import CopyNetAttention
 from .configuration_copynet import CopyNetConfig
 from .decoder import Decoder
-from .fused import FusedGRU, gru_naive
-from .memory import DecoderState, DecoderSteps, Memory, for_rows
+from .dispatch import readable_form_reasons
+from .fused_gru import FusedGRU, gru_states
+from .memory import DecoderState, DecoderSteps, Memory, repeat_for_rows
 from .outputs import CopyNetEncoderOutput
 
 
@@ -32,34 +33,31 @@ class PointerDecoder(Decoder):
         self.end = nn.Embedding(1, config.memory_size)  # e_⇐
         self.dropout = nn.Dropout(config.dropout)
 
-    def remember(self, encoded: CopyNetEncoderOutput, rows: int) -> Memory:
-        """With W_1 e_j, doubled (see `CopyNetAttention`)."""
-        keys = 2 * self.attention.key_proj(encoded.last_hidden_state)
-        return Memory(encoded.last_hidden_state, keys, None, *for_rows(encoded, rows), inputs=encoded.inputs)
+    def build_memory(self, encoded: CopyNetEncoderOutput, rows: int) -> Memory:
+        """The source with the keys W_1 e_j."""
+        keys = self.attention.keys(encoded.last_hidden_state)
+        return Memory(encoded.last_hidden_state, keys, None, *repeat_for_rows(encoded, rows), inputs=encoded.inputs)
 
-    def initial_state(self, memory: Memory) -> DecoderState:
-        """d_0 = tanh(W [last forward state; last backward state])."""
-        return DecoderState(torch.tanh(self.init_proj(memory.final_state)), None, None)
-
-    def all_at_once(
+    def run_all_steps(
         self, embeddings: Tensor, matches: Tensor, memory: Memory, state: DecoderState | None, keep: Tensor | None
     ) -> DecoderSteps:
-        """`copy_scores` u^i_j (R, T, S), and as `switch` (R, T) that of the end symbol."""
+        """`copy_scores` are u^i_j (R, T, S), and `switch` (R, T) is the score of the end symbol."""
         before = (self.initial_state(memory) if state is None else state).hidden
-        hidden = self._states(embeddings, before, keep)
+        hidden = self._run_gru(embeddings, before, keep)  # (R, T, H)
         readout = self.dropout(hidden)
         assert memory.attention_keys is not None
-        pointed = self.attention.scores(readout, memory.attention_keys)
-        end_keys = 2 * self.attention.key_proj(self.end.weight)[None]
-        end = self.attention.scores(readout.flatten(0, 1)[None], end_keys).view(readout.shape[:2])
+        pointed = self.attention.scores(readout, memory.attention_keys)  # (R, T, S)
+        end_keys = self.attention.keys(self.end(self.end.weight.new_zeros(1, 1, dtype=torch.long)))  # (1, 1, A)
+        end = self.attention.scores(readout.flatten(0, 1), end_keys).view(readout.shape[:2])  # (R, T)
         return DecoderSteps(readout, None, end, hidden, pointed, None)
 
-    def _states(self, embeddings: Tensor, initial: Tensor, keep: Tensor | None) -> Tensor:
-        """d_1 … d_T (R, T, H): nothing is read between the steps, so that all inputs are multiplied at once."""
+    def _run_gru(self, embeddings: Tensor, initial: Tensor, keep: Tensor | None) -> Tensor:
+        """d_1 … d_T (R, T, H): nothing is read between the steps, so one product serves all inputs."""
         cell = self.cell
-        gates = nn.functional.linear(embeddings.transpose(0, 1), cell.weight_ih, cell.bias_ih)
+        reasons = readable_form_reasons(self.config, {"cell": cell}, embeddings.device)
+        gates = nn.functional.linear(embeddings.transpose(0, 1), cell.weight_ih, cell.bias_ih)  # (T, R, 3H)
         keep = torch.ones_like(gates[..., :1], dtype=torch.bool) if keep is None else keep.t()[..., None]
-        gru = FusedGRU.apply if self.config.use_fused and not torch.compiler.is_compiling() else gru_naive
+        gru = gru_states if reasons else FusedGRU.apply
         weight, bias = cell.weight_hh.t(), cell.bias_hh[None]
         states = gru(*(part[None] for part in (gates, keep, weight, bias, initial.to(gates.dtype))))
         return states[0].transpose(0, 1)

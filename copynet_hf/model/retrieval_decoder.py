@@ -20,9 +20,9 @@ from torch import Tensor, nn
 
 from .attention import CopyNetAttention
 from .configuration_copynet import CopyNetConfig
-from .copy_distribution import at_least_float32, selective_read_weights
+from .copy_distribution import selective_read_weights
 from .decoder import Decoder
-from .memory import DecoderState, Facts, Memory, for_rows, read
+from .memory import DecoderState, Facts, Memory, read_memory, repeat_for_rows
 from .outputs import CopyNetEncoderOutput
 
 
@@ -48,51 +48,50 @@ class RetrievalDecoder(Decoder):
         self.readout_proj = nn.Linear(state + question + fact, state)
         self.dropout = nn.Dropout(config.dropout)
 
-    def remember(self, encoded: CopyNetEncoderOutput, rows: int) -> Memory:
-        """With the keys of question and facts, for what is read and for what is written."""
+    def build_memory(self, encoded: CopyNetEncoderOutput, rows: int) -> Memory:
+        """The source with the keys of question and facts, for the attentions and for the scores."""
         hidden_states, facts = encoded.last_hidden_state, encoded.facts
         assert facts is not None
         assert encoded.is_object is not None
         assert encoded.is_question is not None
-        of_facts = Facts(
+        times = rows // facts.shape[0]
+        memory_of_facts = Facts(
             facts,
-            encoded.is_object.repeat_interleave(rows // facts.shape[0], dim=0),
-            encoded.is_question.repeat_interleave(rows // facts.shape[0], dim=0),
-            2 * self.fact_attention.key_proj(facts),
-            2 * self.retrieve_scores.key_proj(facts),
+            encoded.is_object.repeat_interleave(times, dim=0),
+            encoded.is_question.repeat_interleave(times, dim=0),
+            self.fact_attention.keys(facts),
+            self.retrieve_scores.keys(facts),
         )
-        keys, copy_keys = (2 * scores.key_proj(hidden_states) for scores in (self.attention, self.copy_scores))
-        return Memory(hidden_states, keys, copy_keys, *for_rows(encoded, rows), facts=of_facts)
-
-    def initial_state(self, memory: Memory) -> DecoderState:
-        """s_0 = tanh(W q); nothing copied, nothing attended yet."""
-        hidden = torch.tanh(self.init_proj(memory.final_state))
-        zeros = hidden.new_zeros(memory.mask.shape)
-        return DecoderState(hidden, zeros, at_least_float32(zeros))
+        keys, copy_keys = self.attention.keys(hidden_states), self.copy_scores.keys(hidden_states)
+        return Memory(hidden_states, keys, copy_keys, *repeat_for_rows(encoded, rows), facts=memory_of_facts)
 
     def step(
         self, embedding: Tensor, matches: Tensor, memory: Memory, state: DecoderState
     ) -> tuple[Tensor, DecoderState, Tensor]:
         """One word: r_t (R, H), the new state, and both attentions (R, S), each summing to one over its positions."""
-        facts, history, before = memory.facts, state.coverage, state.copy_scores
+        facts, history, s = memory.facts, state.coverage, state.hidden
         assert facts is not None
         assert history is not None
-        assert before is not None
+        assert state.copy_scores is not None
         assert memory.attention_keys is not None
         assert memory.copy_keys is not None
-        copied = selective_read_weights(before, matches & facts.is_question)
-        retrieved = selective_read_weights(before, matches & facts.is_object)
-        query = torch.cat([state.hidden, memory.final_state], dim=-1)
-        of_question = self.attention(state.hidden, memory.attention_keys, facts.is_question, history)
+        # Selective reads r_q and r_kb: Eq. 9 of CopyNet, each over its own memory
+        rho_question = selective_read_weights(state.copy_scores, matches & facts.is_question)  # (R, S)
+        rho_facts = selective_read_weights(state.copy_scores, matches & facts.is_object)
+        reads = [read_memory(rho_question, memory.hidden_states), read_memory(rho_facts, facts.hidden_states)]
+
+        # Contexts c_q and c_kb: attentive reads, of the facts by S(q, s_t, f_j) = DNN1
+        of_question = self.attention(s, memory.attention_keys, facts.is_question, history)  # (R, S)
+        query = torch.cat([s, memory.final_state], dim=-1)  # (R, H + D)
         of_facts = self.fact_attention(query, facts.attention_keys, facts.is_object, history)
-        contexts = [read(of_question, memory.hidden_states), read(of_facts, facts.hidden_states)]
-        reads = [read(copied, memory.hidden_states), read(retrieved, facts.hidden_states)]
-        hidden = self.cell(torch.cat([embedding, *reads, *contexts], dim=-1), state.hidden)
-        scores = torch.where(
+        contexts = [read_memory(of_question, memory.hidden_states), read_memory(of_facts, facts.hidden_states)]
+
+        s = self.cell(torch.cat([embedding, *reads, *contexts], dim=-1), s)  # (R, H)
+        scores = torch.where(  # ψ_re at objects, ψ_co at the question's words
             facts.is_object,
-            self.retrieve_scores.scores(hidden, facts.retrieve_keys, history),
-            self.copy_scores.scores(hidden, memory.copy_keys, history),
+            self.retrieve_scores.scores(s, facts.retrieve_keys, history),
+            self.copy_scores.scores(s, memory.copy_keys, history),
         )
-        readout = self.dropout(self.readout_proj(torch.cat([hidden, *contexts], dim=-1)))
+        readout = self.dropout(self.readout_proj(torch.cat([s, *contexts], dim=-1)))
         attention = of_question + of_facts
-        return readout, DecoderState(hidden, scores, history + attention), attention
+        return readout, DecoderState(s, scores, history + attention), attention

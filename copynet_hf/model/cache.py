@@ -1,0 +1,110 @@
+"""`past_key_values` of a recurrent decoder."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+from transformers.cache_utils import Cache, CacheLayerMixin
+
+from .fused_step import SearchTables
+from .memory import DecoderState, Memory, join_states
+
+
+class CopyNetCacheLayer(CacheLayerMixin):
+    """The decoder's state after each recorded step, newest last, and what the steps of a search share.
+
+    Only the newest state is kept unless `activate_past_recording` was called: assisted decoding rolls back to earlier
+    ones. `states` holds the fields of `DecoderState`, each with a steps axis after the rows.
+    """
+
+    is_croppable = True
+    supports_early_init = False
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.states: DecoderState | None = None
+        self.memory: Memory | None = None
+        self.tables: SearchTables | None = None
+        self.record_past = False
+        self.seen_tokens = 0
+
+    def lazy_initialization(self, key_states: Tensor, value_states: Tensor) -> None:
+        """Does nothing: there are no keys and values, and the first `record` sets everything."""
+
+    def update(self, *args: Any, **kwargs: Any) -> tuple[Tensor, Tensor]:
+        raise TypeError("CopyNet's cache holds recurrent states, not keys and values: use `record`.")
+
+    def record(self, states: DecoderState, memory: Memory, tables: SearchTables | None = None) -> None:
+        """Appends the states (rows, steps, …) after the tokens that led to them."""
+        self.memory, self.tables = memory, tables
+        self.seen_tokens += states.hidden.shape[1]
+        if self.record_past and self.states is not None:
+            states = join_states([self.states, states], lambda fields: torch.cat(list(fields), dim=1))
+        self.states = states if self.record_past else states.map(lambda field: field[:, -1:])
+        self.is_initialized = True
+
+    def last(self) -> DecoderState | None:
+        """The state after the last token, or None before the first."""
+        return None if self.states is None else self.states.map(lambda field: field[:, -1])
+
+    def get_seq_length(self) -> int:
+        return self.seen_tokens
+
+    def get_max_length(self) -> int:
+        return -1
+
+    def get_mask_sizes(self, query_length: int) -> tuple[int, int]:
+        return self.seen_tokens + query_length, 0
+
+    def activate_past_recording(self) -> None:
+        self.record_past = True
+
+    def crop(self, tokens_to_remove: int) -> None:
+        """Goes back by −`tokens_to_remove` tokens, to before the first one if that many were read."""
+        steps, recorded = -tokens_to_remove, 0 if self.states is None else self.states.hidden.shape[1]
+        if self.states is None or steps == 0:
+            return
+        if steps < 0 or steps > recorded or (steps == recorded < self.seen_tokens):
+            raise ValueError(
+                f"crop({tokens_to_remove}) is impossible with {recorded} of {self.seen_tokens} states recorded: pass a "
+                "negative number, and call activate_past_recording() before decoding."
+            )
+        kept = recorded - steps
+        self.states = None if kept == 0 else self.states.map(lambda field: field[:, :kept])
+        self.seen_tokens -= steps
+
+    def reorder_cache(self, beam_idx: Tensor) -> None:
+        """Reorders the states by beam. Beams stay within their source, so the memory does not move."""
+        if self.states is not None:
+            self.states = self.states.map(lambda field: field.index_select(0, beam_idx.to(field.device)))
+
+    def batch_repeat_interleave(self, repeats: int) -> None:
+        if self.states is not None:
+            rows = torch.arange(self.states.hidden.shape[0], device=self.states.hidden.device)
+            self.batch_select_indices(rows.repeat_interleave(repeats))
+
+    def batch_select_indices(self, indices: Tensor) -> None:
+        if self.states is None or self.memory is None:
+            return
+        if self.tables is not None:
+            self.tables = self.tables.select(indices, len(self.memory.ids) // len(self.memory.hidden_states))
+        self.states = self.states.map(lambda field: field[indices])
+        self.memory = self.memory.select(indices)
+
+    def reset(self) -> None:
+        self.states = self.memory = self.tables = None
+        self.seen_tokens = 0
+        self.is_initialized = False
+
+
+class CopyNetCache(Cache):
+    """`past_key_values` of CopyNet: a `Cache` whose one layer holds a recurrent state instead of keys and values."""
+
+    def __init__(self) -> None:
+        super().__init__(layers=[CopyNetCacheLayer()])
+
+    @property
+    def layer(self) -> CopyNetCacheLayer:
+        return self.layers[0]  # type: ignore[return-value]

@@ -1,0 +1,52 @@
+"""Which form of the equations runs: the fast one, with gradients by hand, or the readable one.
+
+The fast form reads weights past their modules and is opaque to tracers, so it runs only where neither can be noticed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import torch
+from torch import nn
+from torch.nn.modules import module as torch_module
+
+from .attention import CopyNetAttention, CoverageProjection
+from .configuration_copynet import CopyNetConfig
+
+_OWN_TYPES = (nn.Linear, nn.GRU, nn.GRUCell, CoverageProjection, CopyNetAttention)
+_HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
+
+
+def readable_form_reasons(
+    config: CopyNetConfig, modules: Mapping[str, nn.Module | None] | None = None, device: torch.device | None = None
+) -> list[str]:
+    """Why the readable form has to run; an empty list: the fast form may.
+
+    Args:
+        modules: by name, those whose weights the fast form reads; None where the config leaves one out.
+        device: where the activations are.
+    """
+    reasons = []
+    if not config.use_fused:
+        reasons.append("use_fused=False: the user's choice")
+    if torch.compiler.is_compiling():
+        reasons.append("torch.compile or torch.export is tracing the model")
+    if modules and torch_module._has_any_global_hook():
+        reasons.append("a hook is registered for all modules")
+    for name, module in (modules or {}).items():
+        if module is not None:
+            reasons += [f"{name} {reason}" for reason in _replacements(module, device)]
+    return reasons
+
+
+def _replacements(module: nn.Module, device: torch.device | None) -> list[str]:
+    """What makes a module do more than its class and weights say."""
+    reasons = []
+    if type(module) not in _OWN_TYPES:  # an adapter, quantised, pruned or otherwise parametrised
+        reasons.append(f"is a {type(module).__name__}")
+    if any(getattr(module, hooks) for hooks in _HOOKS) or "forward" in vars(module):  # accelerate replaces forward
+        reasons.append("has hooks")
+    if any(weight.device != device for weight in module.parameters(recurse=False)):
+        reasons.append("is offloaded")
+    return reasons

@@ -1,0 +1,386 @@
+"""The decoder under teacher forcing in its fast form, with the gradient by hand.
+
+What does not depend on the recurrence is one product before or after the loop; the loop keeps what the gradient needs and
+no more, and computes the features of the attention (B · S · A of them at each step) once more in the backward pass instead
+of keeping them. The readable form is `CopyNetDecoder.step`; letters, columns and shapes are those of `fused_step`, with B
+rows where R = N. d_x is the gradient of the loss with respect to x; below the readout's rows of the gradients' columns
+lies the gradient of its pre-activation.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
+
+from .copy_distribution import at_least_float32, copy_scores
+from .fused_gru import gru_step_backward, steps_to_keep, tanh_backward
+from .fused_step import DecoderWeights, RecurrentWeights, StepBuffers, fused_step, read_selectively, write_features
+from .memory import Memory
+
+
+def run_fused(
+    embeddings: Tensor,
+    matches: Tensor,
+    memory: Memory,
+    initial: Tensor,
+    weights: DecoderWeights,
+    dropout: nn.Dropout | None,
+    starts_blind: bool,
+) -> tuple[Tensor, Tensor, Tensor]:
+    """r_t (B, T, H), s_t (B, T, H) and a_t (B, T, S) of all steps from s_0 (B, H), with the gradient by hand.
+
+    Args:
+        embeddings: (B, T, E). matches: (B, T, S) bool, x_j = y_{t-1}.
+        dropout: of r_t; None: it has none.
+        starts_blind: the first step attends to nothing, later ones as always.
+    """
+    assert memory.attention_keys is not None
+    inputs = nn.functional.linear(embeddings.transpose(0, 1), weights.embedding, weights.bias)  # (T, B, X)
+    repeats = None
+    if weights.recurrent.selective is not None:
+        matches = matches.transpose(0, 1)
+        times = matches.sum(-1, keepdim=True)
+        repeats = matches & (times > 1)
+        inputs = _add_reads_of_single_positions(inputs, matches & (times == 1), memory, weights.recurrent.selective)
+    dropout_factors = None
+    if dropout is not None and dropout.training and dropout.p:
+        dropout_factors = dropout(inputs.new_ones(*inputs.shape[:2], initial.shape[1]))
+    readout, hidden, attention = FusedDecoder.apply(
+        inputs,
+        dropout_factors,
+        repeats,
+        memory.mask,
+        memory.hidden_states,
+        2 * memory.attention_keys,
+        None if repeats is None else memory.copy_keys,
+        initial,
+        starts_blind,
+        *weights.recurrent.to(inputs.dtype),
+    )
+    return readout.transpose(0, 1), hidden.transpose(0, 1), attention.transpose(0, 1)
+
+
+def _add_reads_of_single_positions(inputs: Tensor, matches: Tensor, memory: Memory, weight: Tensor) -> Tensor:
+    """Adds W ζ(y_{t-1}) where y_{t-1} is at one position of the source: ρ = 1 there, so ζ is h_j and needs no loop.
+
+    inputs (T, B, X); matches (T, B, S) bool, at most one in a row; weight (at most X, D), of the first X.
+    """
+    _, batch, length = matches.shape
+    rows = matches.any(-1).flatten().nonzero()[:, 0]  # of T · B
+    positions = matches.flatten(0, 1)[rows].to(torch.uint8).argmax(-1)
+    zeta = memory.hidden_states.flatten(0, 1).index_select(0, rows % batch * length + positions)
+    product = nn.functional.pad(nn.functional.linear(zeta, weight), (0, inputs.shape[-1] - weight.shape[0]))
+    return inputs.flatten(0, 1).index_add(0, rows, product).view(inputs.shape)
+
+
+class RepeatedWords(NamedTuple):
+    """The rows of one step whose y_{t-1} is at several positions of their source: ρ depends on the step before.
+
+    rows: (M). positions: (M, P) j. is_position: (M, P) bool; false where a row's word has fewer than P positions.
+    """
+
+    rows: Tensor
+    positions: Tensor
+    is_position: Tensor
+
+    def read(self, readout: Tensor, copy_keys: Tensor, hidden_states: Tensor) -> RepeatedRead:
+        """Eq. 9 at these positions, from r_{t-1} (B, H): ψ_c of Eq. 8 is needed there alone, because Z cancels."""
+        rows = self.rows[:, None]
+        keys, states = copy_keys[rows, self.positions], hidden_states[rows, self.positions]
+        scores = copy_scores(keys, readout[self.rows, None])[:, 0]
+        rho, zeta = read_selectively(scores, self.is_position, states)
+        return RepeatedRead(zeta, rho, keys, states)
+
+
+class RepeatedRead(NamedTuple):
+    """ζ (M, D), ρ (M, P), and the copy keys (M, P, H) and states (M, P, D) that they are made of."""
+
+    zeta: Tensor
+    rho: Tensor
+    copy_keys: Tensor
+    hidden_states: Tensor
+
+
+def find_repeated_words(repeats: Tensor | None, steps: int) -> list[RepeatedWords | None]:
+    """For each step the rows with a repeated word, from `repeats` (T, B, S) bool; None where there are none."""
+    if repeats is None:
+        return [None] * steps
+    found: list[RepeatedWords | None] = []
+    for matches, most in zip(repeats, repeats.sum(-1).amax(-1).tolist(), strict=True):
+        if not most:
+            found.append(None)
+            continue
+        rows = matches.any(-1).nonzero()[:, 0]
+        is_position, positions = matches[rows].to(torch.uint8).topk(most, dim=-1)
+        found.append(RepeatedWords(rows, positions, is_position.bool()))
+    return found
+
+
+class _Saved(NamedTuple):
+    """What the backward pass reads; see `FusedDecoder`. r_t is kept after dropout, for all t from −1, and before it."""
+
+    columns: Tensor  # (T, B, A + 4H)
+    states: Tensor  # (T + 1, B, H) s_{-1} … s_{T-1}
+    attention: Tensor  # (T, B, S)
+    contexts: Tensor  # (T, B, D) c_t
+    readouts: Tensor  # (T + 1, B, H)
+    undropped: Tensor  # (T, B, H)
+    coverage: Tensor | None  # (T + 1, B, S)
+    dropout_factors: Tensor | None  # (T, B, H)
+    hidden_states: Tensor
+    keys: Tensor
+    copy_keys: Tensor | None
+
+
+class _Gradients(NamedTuple):
+    """Gradients that the backward pass collects over the steps, by what they are of.
+
+    columns: (T, B, A + 4H or 5H). readouts: (T, B, H), after dropout. contexts: (T, B, D).
+    """
+
+    columns: Tensor
+    readouts: Tensor
+    contexts: Tensor
+    hidden_states: Tensor
+    keys: Tensor
+    copy_keys: Tensor | None
+    score: Tensor
+    coverage_weight: Tensor | None
+
+
+class FusedDecoder(torch.autograd.Function):
+    """All steps of `CopyNetDecoder` under teacher forcing, from s_0, with the gradient by hand.
+
+    Args:
+        inputs: (T, B, X) the products of all that is known before the loop, biases included: of e(y_{t-1}), and of
+            ζ(y_{t-1}) where y_{t-1} is at one position.
+        dropout_factors: (T, B, H) of r_t, or None.
+        repeats: (T, B, S) bool, x_j = y_{t-1} in rows where that word is at several positions. None without selective
+            read.
+        mask: (B, S) bool, false on padding.
+        hidden_states: (B, S, D) h_j. keys: (B, S, A) 2U h_j. copy_keys: (B, S, H) tanh(h_j W_c); None without `repeats`.
+        initial: (B, H) s_0.
+        starts_blind: the first step attends to nothing.
+        weights: the fields of `RecurrentWeights`.
+
+    Returns:
+        r_t (T, B, H), s_t (T, B, H) and a_t (T, B, S).
+    """
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        inputs: Tensor,
+        dropout_factors: Tensor | None,
+        repeats: Tensor | None,
+        mask: Tensor,
+        hidden_states: Tensor,
+        keys: Tensor,
+        copy_keys: Tensor | None,
+        initial: Tensor,
+        starts_blind: bool,
+        *weights: Tensor | None,
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        w = RecurrentWeights(*weights)  # type: ignore[arg-type]
+        steps, (batch, size), (length, query) = inputs.shape[0], initial.shape, keys.shape[1:]
+        new, zeros = inputs.new_empty, inputs.new_zeros
+        readouts = zeros(steps + 1, batch, size)  # r_{-1} = 0: nothing was copied before the first step
+        saved = _Saved(
+            columns=new(steps_to_keep(ctx, steps), batch, query + 4 * size),
+            states=new(steps + 1, batch, size),
+            attention=zeros(steps, batch, length),
+            contexts=new(steps, batch, hidden_states.shape[2]),
+            readouts=readouts,
+            undropped=readouts[1:] if dropout_factors is None else new(steps, batch, size),
+            coverage=None if w.coverage is None else at_least_float32(zeros(steps + 1, batch, length)),
+            dropout_factors=dropout_factors,
+            hidden_states=hidden_states,
+            keys=keys,
+            copy_keys=copy_keys,
+        )
+        saved.states[0] = initial
+        ctx.starts_blind, ctx.repeated_words = starts_blind, find_repeated_words(repeats, steps)
+        for t, words in enumerate(ctx.repeated_words):
+            now = inputs[t].clone()
+            if words is not None and w.selective is not None and copy_keys is not None:
+                zeta = words.read(readouts[t], copy_keys, hidden_states).zeta
+                now[:, : len(w.selective)].index_add_(0, words.rows, zeta @ w.selective.t())
+            columns = saved.columns[t % len(saved.columns)]
+            buffers = StepBuffers(columns, saved.attention[t], saved.states[t + 1], saved.undropped[t])
+            coverage = None if saved.coverage is None else saved.coverage[t]
+            attends = t > 0 or not starts_blind
+            context = fused_step(
+                now, saved.states[t], coverage, mask, keys, hidden_states, w, buffers, attends=attends
+            )
+            assert context is not None
+            saved.contexts[t] = context
+            if saved.coverage is not None:
+                torch.add(saved.coverage[t], saved.attention[t], out=saved.coverage[t + 1])
+            if dropout_factors is not None:
+                torch.mul(saved.undropped[t], dropout_factors[t], out=readouts[t + 1])
+        ctx.save_for_backward(*saved, *weights)
+        return readouts[1:], saved.states[1:], saved.attention
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, d_readouts: Tensor, d_states: Tensor, d_attention: Tensor) -> Any:
+        tensors = ctx.saved_tensors  # checkpointing allows one access
+        saved, w = _Saved(*tensors[: len(_Saved._fields)]), RecurrentWeights(*tensors[len(_Saved._fields) :])
+        (steps, batch, size), query = saved.undropped.shape, saved.keys.shape[2]
+        d_columns = saved.columns.new_empty(steps, batch, query + (4 if w.readout is None else 5) * size)
+        d_recurrent, d_inputs = d_columns[..., : query + 3 * size], d_columns[..., query + size :]
+        grads = _Gradients(
+            columns=d_columns,
+            readouts=d_readouts.clone(),  # ζ of the step after adds to it
+            contexts=torch.zeros_like(saved.contexts),
+            hidden_states=torch.zeros_like(saved.hidden_states),
+            keys=torch.zeros_like(saved.keys),
+            copy_keys=None if saved.copy_keys is None else torch.zeros_like(saved.copy_keys),
+            score=at_least_float32(torch.zeros_like(w.score)),
+            coverage_weight=None if w.coverage is None else at_least_float32(torch.zeros_like(w.coverage)),
+        )
+        d_hidden = torch.zeros_like(saved.states[0])
+        d_coverage = None if saved.coverage is None else torch.zeros_like(saved.coverage[0])
+        reads: list[tuple[Tensor, Tensor]] = []
+        for t, words in reversed(list(enumerate(ctx.repeated_words))):
+            d_state = d_states[t] + d_hidden + _readout_backward(t, saved, w, grads)
+            gates = (saved.columns[t, :, query:], d_columns[t, :, query:])
+            d_hidden = gru_step_backward(d_state, saved.states[t], *gates)
+            if words is not None:
+                reads.append(_selective_read_backward(t, words, d_inputs[t], saved, w, grads))
+            if t or not ctx.starts_blind:
+                d_coverage = _attentive_read_backward(t, d_inputs[t], d_attention[t], d_coverage, saved, w, grads)
+            else:
+                d_columns[t, :, :query] = 0
+            d_hidden.addmm_(d_recurrent[t], w.state)  # through 2W s_{t-1} and W_hh s_{t-1}
+        # c_t = Σ_j a_tj h_j, over all steps: d_h_j += Σ_t a_tj d_c_t
+        grads.hidden_states.baddbmm_(saved.attention.permute(1, 2, 0), grads.contexts.transpose(0, 1))
+        return (
+            d_inputs,
+            *(None, None, None),
+            grads.hidden_states,
+            grads.keys,
+            grads.copy_keys,
+            d_hidden,
+            None,
+            *_weight_gradients(d_recurrent, d_inputs, reads, saved, w, grads),
+        )
+
+
+def _readout_backward(t: int, saved: _Saved, w: RecurrentWeights, grads: _Gradients) -> Tensor:
+    """What s_t gets from r_t = s_t, or tanh(W_r s_t + …); writes the pre-activation's gradient to the last columns."""
+    size = saved.undropped.shape[2]
+    d_readout = grads.readouts[t]
+    if saved.dropout_factors is not None:
+        d_readout = d_readout * saved.dropout_factors[t]
+    if w.readout is None:
+        return d_readout
+    d_sum = grads.columns[t, :, -size:]
+    tanh_backward(d_readout, saved.undropped[t], grad_input=d_sum)
+    return d_sum @ w.readout
+
+
+def _selective_read_backward(
+    t: int, words: RepeatedWords, d_inputs: Tensor, saved: _Saved, w: RecurrentWeights, grads: _Gradients
+) -> tuple[Tensor, Tensor]:
+    """Eq. 9 and 8 at the repeated words of step t, for d_inputs (B, X).
+
+    Returns:
+        The gradient of W ζ (M, X) and ζ (M, D), whose product is the gradient of W.
+    """
+    assert w.selective is not None
+    assert saved.copy_keys is not None
+    assert grads.copy_keys is not None
+    rows, before = words.rows[:, None], saved.readouts[t]  # r_{t-1}
+    read = words.read(before, saved.copy_keys, saved.hidden_states)
+    d_product = d_inputs[words.rows, : len(w.selective)]
+    d_zeta = d_product @ w.selective
+    d_rho = torch.bmm(read.hidden_states, d_zeta[..., None])[..., 0]  # ζ = Σ_j ρ_j h_j
+    d_scores = softmax_backward(d_rho, read.rho)
+    # no position appears twice, so assignment by index adds correctly
+    grads.hidden_states[rows, words.positions] += read.rho[..., None] * d_zeta[:, None, :]
+    grads.copy_keys[rows, words.positions] += d_scores[..., None] * before[rows]  # ψ_c(j) = tanh(h_j W_c)·r_{t-1}
+    if t:
+        d_before = torch.bmm(d_scores[:, None, :], read.copy_keys)[:, 0]
+        grads.readouts[t - 1].index_add_(0, words.rows, d_before)
+    return d_product, read.zeta
+
+
+def _attentive_read_backward(
+    t: int,
+    d_inputs: Tensor,
+    d_attention: Tensor,
+    d_coverage: Tensor | None,
+    saved: _Saved,
+    w: RecurrentWeights,
+    grads: _Gradients,
+) -> Tensor | None:
+    """Eq. 3 at step t, for d_inputs (B, X), d_attention (B, S) and d_coverage (B, S), the gradient of cov_{t+1}.
+
+    Returns:
+        The gradient of cov_t; None without coverage.
+    """
+    query, attention = saved.keys.shape[2], saved.attention[t]
+    torch.matmul(d_inputs[:, : len(w.context)], w.context, out=grads.contexts[t])  # W_c c_t
+    d_weights = torch.bmm(grads.contexts[t][:, None, :], saved.hidden_states.transpose(1, 2))[
+        :, 0
+    ]  # c_t = Σ_j a_tj h_j
+    d_weights = d_weights + d_attention
+    if d_coverage is not None:
+        d_weights = d_weights + d_coverage  # cov_{t+1} = cov_t + a_t
+    d_energy = softmax_backward(d_weights, attention).to(attention.dtype)
+
+    # e_j = 2v·σ(2x_j), 2x_j = 2U h_j + 2W s_{t-1} + 2w_cov cov_tj
+    coverage = None if saved.coverage is None else saved.coverage[t].to(saved.keys.dtype)
+    features = torch.empty_like(saved.keys)
+    grouped = None if coverage is None else coverage[:, None]
+    write_features(saved.keys, saved.columns[t, :, None, :query], grouped, w, features[:, None])
+    grads.score.add_(d_energy.flatten() @ features.flatten(0, 1))
+    d_features = features.addcmul_(features, features, value=-1)  # σ' = σ − σ²
+    d_features.mul_(w.score).mul_(d_energy[..., None])
+    grads.keys.add_(d_features)
+    grads.columns[t, :, :query] = d_features.sum(1)
+    if coverage is None or d_coverage is None or w.coverage is None or grads.coverage_weight is None:
+        return None
+    grads.coverage_weight.add_(coverage.flatten() @ d_features.flatten(0, 1))
+    return d_coverage + d_features @ w.coverage
+
+
+def _weight_gradients(
+    d_recurrent: Tensor,
+    d_inputs: Tensor,
+    reads: list[tuple[Tensor, Tensor]],
+    saved: _Saved,
+    w: RecurrentWeights,
+    grads: _Gradients,
+) -> tuple[Tensor | None, ...]:
+    """The gradients of the fields of `RecurrentWeights`: of each weight one product over all steps."""
+    size = saved.undropped.shape[2]
+    d_selective = None
+    if w.selective is not None:
+        d_selective = torch.zeros_like(w.selective)
+        if reads:
+            d_products, zeta = (torch.cat(parts) for parts in zip(*reads, strict=True))
+            d_selective = d_products.t() @ zeta
+    return RecurrentWeights(
+        state=_sum_outer_products(d_recurrent, saved.states[:-1]),
+        state_bias=d_recurrent.sum((0, 1)),
+        score=grads.score,
+        coverage=grads.coverage_weight,
+        context=_sum_outer_products(d_inputs[..., : len(w.context)], saved.contexts),
+        selective=d_selective,
+        readout=None if w.readout is None else _sum_outer_products(d_inputs[..., 3 * size :], saved.states[1:]),
+    )
+
+
+def _sum_outer_products(d_outputs: Tensor, inputs: Tensor) -> Tensor:
+    """The gradient (X, Y) of a weight over all steps, from (T, B, X) and (T, B, Y)."""
+    return d_outputs.flatten(0, 1).t() @ inputs.flatten(0, 1)
+
+
+def softmax_backward(d_weights: Tensor, weights: Tensor) -> Tensor:
+    """The gradient of the scores of a softmax over the last axis."""
+    return weights * (d_weights - (weights * d_weights).sum(-1, keepdim=True))

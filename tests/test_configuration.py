@@ -47,15 +47,18 @@ REFUSALS = {
     "initializer_range": ({"initializer_range": -1}, "initializer_range=-1 must be a number of at least 0"),
     "readout_as_text": ({"readout": "context"}, "readout=\\['context'\\] must hold 'state'"),
     "mechanism": ({"copy_mechanism": "copy"}, "copy_mechanism='copy' is unknown: use one of copynet, none, pointer_g"),
-    "selective_read": ({"copy_mechanism": "none", "selective_read": True}, "leave selective_read out"),
+    "selective_read": (
+        {"copy_mechanism": "none", "selective_read": True},
+        "selective_read=True has no effect with copy_mechanism='none': leave selective_read out",
+    ),
     "selective_read_by_attention": ({"copy_mechanism": "gated", "selective_read": True}, "leave selective_read out"),
     "no_attention_to_copy_by": (
         {"copy_mechanism": "pointer_generator", "attention": False},
-        "'pointer_generator' copies by the attention: set attention=True",
+        "attention=False has no effect with copy_mechanism='pointer_generator'",
     ),
     "coverage_loss": (
         {"coverage_loss_weight": 1.0},
-        "coverage_loss_weight=1.0 is for an attention that sees",
+        "coverage_loss_weight=1.0 needs coverage: set use_coverage=True",
     ),
     "coverage_loss_negative": (
         {"coverage_loss_weight": -1.0},
@@ -65,11 +68,17 @@ REFUSALS = {
         {"copy_mechanism": "gated", "gated_loss": "sum"},
         "gated_loss='sum' is unknown: use one of",
     ),
-    "aligned_words": ({"aligned_words": 5}, "aligned_words=5 and gated_loss='mixture' are for copy_mechanism='gated'"),
-    "features": ({"num_features": 2}, "num_features=2 is for copy_mechanism='pointer'"),
-    "pointer": ({"copy_mechanism": "pointer", "tie_word_embeddings": True}, "leave use_coverage, attention and tie"),
-    "retrieval": ({"copy_mechanism": "retrieval", "use_coverage": True}, "leave use_coverage and attention out"),
-    "copies_from": ({"copies_from": ["question"]}, "copies_from=\\['question'\\] is for copy_mechanism='retrieval'"),
+    "aligned_words": ({"aligned_words": 5}, "leave aligned_words out .it is for 'gated'."),
+    "features": ({"num_features": 2}, "leave num_features out .it is for 'pointer'."),
+    "pointer": ({"copy_mechanism": "pointer", "tie_word_embeddings": True}, "tie_word_embeddings=True has no effect"),
+    "retrieval": (
+        {"copy_mechanism": "retrieval", "use_coverage": True},
+        "leave use_coverage out .it is for 'copynet', 'none', 'pointer_generator', 'gated'.",
+    ),
+    "copies_from": (
+        {"copies_from": ["question"]},
+        "copies_from=\\['question'\\] has no effect with copy_mechanism='copynet'",
+    ),
     "copies_from_what": ({"copy_mechanism": "retrieval", "copies_from": ["text"]}, "may hold 'question' and 'facts'"),
     "coverage": ({"attention": False, "use_coverage": True}, "set attention=True"),
     "readout_without_state": ({"readout": ["context"]}, "must hold 'state'"),
@@ -78,7 +87,8 @@ REFUSALS = {
     "readout_unknown": ({"readout": ["state", "magic"]}, "must hold 'state' and may hold"),
     "readout_unavailable": ({"readout": ["state", "selective_read"], "selective_read": False}, "selective_read"),
     "special_id": ({"vocab_size": 3}, "unk_token_id=3 lies outside the vocabulary of 3"),
-    "no_start": ({"decoder_start_token_id": None}, "decoder_start_token_id and pad_token_id must be given"),
+    "no_end_to_point_at": ({"copy_mechanism": "pointer", "eos_token_id": None}, "points at the end symbol: set it"),
+    "no_start": ({"decoder_start_token_id": None}, "decoder_start_token_id and pad_token_id must be set"),
 }
 
 

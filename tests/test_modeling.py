@@ -12,7 +12,7 @@ from oracle import Oracle
 from transformers.trainer_pt_utils import LabelSmoother
 
 from copynet_hf import CopyNetForConditionalGeneration, CopyNetModel
-from copynet_hf.model.copy_distribution import selective_read_weights, find_matches
+from copynet_hf.model.copy_distribution import find_matches, selective_read_weights
 
 variants = pytest.mark.parametrize("changes", VARIANTS.values(), ids=VARIANTS)
 
@@ -438,7 +438,7 @@ def test_inputs_embeds_need_the_ids_beside_them_to_copy():
     model, plain = tiny_model(), tiny_model(copy_mechanism="none")
     ids, words = torch.tensor([[5, 13, 6]]), torch.tensor([[1, 5]])
     embeds = model.get_encoder().embed(ids)
-    with pytest.raises(ValueError, match="pass input_ids beside"):
+    with pytest.raises(ValueError, match="pass input_ids as well"):
         model(inputs_embeds=embeds, decoder_input_ids=words)
     both = model(input_ids=ids, inputs_embeds=embeds, decoder_input_ids=words)
     assert torch.equal(both.logits, model(input_ids=ids, decoder_input_ids=words).logits)

@@ -121,7 +121,7 @@ def test_a_word_that_no_position_holds_is_refused():
 
 def test_features_of_another_form_are_refused():
     model = points_model()
-    with pytest.raises(ValueError, match=r"input_features has nothing, num_features is 2"):
+    with pytest.raises(ValueError, match=r"input_features has shape None, and num_features is 2"):
         model(input_ids=torch.tensor([[5]]), labels=torch.tensor([[5]]))
     with pytest.raises(ValueError, match=r"the shape \(1, 4, 3\), num_features is 2"):
         model(input_features=torch.zeros(1, 4, 3), labels=torch.tensor([[2]]))

@@ -10,17 +10,17 @@ from .copy_distribution import fold_ids
 
 
 class AlignedWords(nn.Module):
-    """The words that may be generated for each source word (CoRe): a table that is saved, no parameter."""
+    """The words that may be generated for each source word (CoRe): a saved table, not a parameter."""
 
     def __init__(self, config: CopyNetConfig) -> None:
         super().__init__()
         self.register_buffer("table", torch.full((config.vocab_size, config.aligned_words), config.unk_token_id))
 
     table: Tensor
-    """(V, aligned_words) ids; UNK where there are less."""
+    """(V, aligned_words) ids, filled up with UNK."""
 
     def forward(self, source_ids: Tensor, source_mask: Tensor, unk_token_id: int) -> Tensor:
-        """(B, V) bool: what the words of a source (B, S) allow, and UNK."""
+        """(B, V) bool: the words that a source (B, S) allows, UNK among them."""
         words = fold_ids(source_ids, len(self.table), unk_token_id)
         aligned = self.table[words].masked_fill(~source_mask[..., None], unk_token_id)
         allowed = torch.zeros(words.shape[0], len(self.table), dtype=torch.bool, device=words.device)
@@ -28,7 +28,7 @@ class AlignedWords(nn.Module):
         return allowed.scatter_(1, aligned.flatten(1), True)
 
     def resize(self, vocab_size: int, unk_token_id: int) -> None:
-        """Follows the vocabulary: new words are aligned with nothing, nothing with words that are gone."""
+        """Follows a new vocabulary size: new words are aligned with none, and none with removed ones."""
         table = self.table.new_full((vocab_size, self.table.shape[1]), unk_token_id)
         kept = min(vocab_size, len(self.table))
         table[:kept] = fold_ids(self.table[:kept], vocab_size, unk_token_id)

@@ -34,7 +34,7 @@ class CopyNetAttention(nn.Module):
         return self.key_proj(hidden_states)
 
     def scores(self, queries: Tensor, keys: Tensor, coverage: Tensor | None = None) -> Tensor:
-        """v·tanh(U h_j + W s_{t-1} (+ w_cov cov_tj)): (R, …, S) from queries s_{t-1} (R, …, H) and coverage (R, …, S)."""
+        """v·tanh(U h_j + W s_{t-1} (+ w_cov cov_tj)): (R, …, S) from queries (R, …, H), coverage (R, …, S)."""
         query = group_by_source(self.query_proj(queries), keys)  # W s_{t-1}: (N, R / N · …, A)
         features = keys[:, None] + query[:, :, None]  # (N, R / N · …, S, A)
         if self.coverage_proj is not None and coverage is not None:

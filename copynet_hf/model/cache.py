@@ -68,8 +68,8 @@ class CopyNetCacheLayer(CacheLayerMixin):
             return
         if steps < 0 or steps > recorded or (steps == recorded < self.seen_tokens):
             raise ValueError(
-                f"crop({tokens_to_remove}) is impossible with {recorded} of {self.seen_tokens} states recorded: pass a "
-                "negative number, and call activate_past_recording() before decoding."
+                f"crop({tokens_to_remove}) is impossible with {recorded} of {self.seen_tokens} states recorded: pass "
+                "a negative number, and call activate_past_recording() before decoding."
             )
         kept = recorded - steps
         self.states = None if kept == 0 else self.states.map(lambda field: field[:, :kept])

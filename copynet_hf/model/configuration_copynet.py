@@ -13,19 +13,19 @@ READOUT_PARTS = ("state", "context", "embedding", "selective_read")
 
 
 class Mechanism(NamedTuple):
-    """What a copy mechanism takes of the network; its equation is in `copy_distribution.MODES`.
+    """What a copy mechanism needs of the network; its equation is in `copy_distribution.MODES`.
 
-    copies: whether there is anything to copy with.
-    scores_positions: whether it has copy scores of its own, ψ_c of Eq. 8, which a selective read needs.
-    copies_by_attention: whether its equation takes the attention.
-    attends_after: whether the attention asks with s_t, which has read y_{t-1}, and c_{t-1} is an input of s_t; else it
-        asks with s_{t-1} (Eq. 3), and c_t is that input.
-    switch: what its switch sees, p_gen or λ; nothing: it has none.
-    readout: what the generate scores are made of by default.
-    own_readout: whether they are made of that alone.
-    tanh_readout: whether the readout goes through a tanh.
-    retrieves: whether facts can be read and written beside the source.
-    generates: whether words of the vocabulary can be written that are not in the source; if not, the end symbol alone.
+    copies: whether the output distribution has a copy mode.
+    scores_positions: whether it has copy scores, ψ_c of Eq. 8, which the selective read needs.
+    copies_by_attention: whether its equation contains the attention.
+    attends_after: whether s_t is the query of the attention, and c_{t-1} an input of s_t; else s_{t-1} is the query
+        (Eq. 3) and c_t that input.
+    switch: what p_gen or λ is computed from; empty: it has none.
+    readout: what the generate scores are computed from by default.
+    tanh_readout: whether the readout is a tanh layer; else it is linear.
+    generates: whether words that are not in the source can be written; else only the end symbol.
+    retrieves: whether facts can be read and copied from.
+    options: the fields of `OPTIONS` that have an effect.
     """
 
     copies: bool = True
@@ -34,15 +34,32 @@ class Mechanism(NamedTuple):
     attends_after: bool = False
     switch: tuple[str, ...] = ()
     readout: tuple[str, ...] = READOUT_PARTS
-    own_readout: bool = False
     tanh_readout: bool = True
     generates: bool = True
     retrieves: bool = False
+    options: tuple[str, ...] = ("use_coverage", "readout", "tie_word_embeddings")
 
 
+MEMORIES = ("question", "facts")
+GATED_LOSSES = ("mixture", "summed")
+# Fields that not all mechanisms have a use for, and the value that stands for their absence; None: unset.
+OPTIONS: dict[str, Any] = {
+    "attention": True,
+    "selective_read": False,
+    "use_coverage": False,
+    "readout": None,
+    "tie_word_embeddings": False,
+    "copies_from": list(MEMORIES),
+    "num_features": 0,
+    "aligned_words": 0,
+    "gated_loss": "mixture",
+}
 COPY_MECHANISMS = {
-    "copynet": Mechanism(scores_positions=True),
-    "none": Mechanism(copies=False),
+    "copynet": Mechanism(
+        scores_positions=True,
+        options=("attention", "selective_read", "use_coverage", "readout", "tie_word_embeddings"),
+    ),
+    "none": Mechanism(copies=False, options=("attention", "use_coverage", "readout", "tie_word_embeddings")),
     # See et al. 2017, Eq. 1, 4 and 8: attention by s_t; P_vocab = softmax(V'(V[s_t; h*_t] + b) + b'), two linear maps
     "pointer_generator": Mechanism(
         copies_by_attention=True,
@@ -51,64 +68,69 @@ COPY_MECHANISMS = {
         readout=("state", "context"),
         tanh_readout=False,
     ),
-    "gated": Mechanism(copies_by_attention=True, switch=("state",)),
-    "pointer": Mechanism(readout=("state",), own_readout=True, generates=False),
-    # CoreQA (He et al. 2017): selective reads of its own, from the question and from the facts
-    "retrieval": Mechanism(readout=("state", "context"), own_readout=True, retrieves=True),
+    "gated": Mechanism(
+        copies_by_attention=True,
+        switch=("state",),
+        options=("use_coverage", "readout", "tie_word_embeddings", "aligned_words", "gated_loss"),
+    ),
+    "pointer": Mechanism(readout=("state",), generates=False, options=("num_features",)),
+    # CoreQA (He et al. 2017): selective reads of the question and of the facts, an attention with coverage for each
+    "retrieval": Mechanism(
+        readout=("state", "context"), retrieves=True, options=("copies_from", "tie_word_embeddings")
+    ),
 }
-GATED_LOSSES = ("mixture", "summed")
-MEMORIES = ("question", "facts")
 
 
 class CopyNetConfig(PreTrainedConfig):
-    """What a CopyNet is made of. Every field has a default; `CopyNetConfig()` has the paper's LCSTS sizes.
+    """Configuration of a CopyNet. `CopyNetConfig()` has the paper's LCSTS sizes.
 
     Args:
-        vocab_size: words the model can generate, special ones included. Ids from `vocab_size` on are slots for
-            the unseen words of one row's source, so this must equal `len(tokenizer)`.
+        vocab_size: words the model can generate, special ones included. Ids from `vocab_size` on are slots for the
+            unseen words of one row's source, so this must equal `len(tokenizer)`.
         embedding_size: width of e(y), one table for source and target.
         hidden_size: width of the decoder state s_t.
         encoder_hidden_size: width of the encoder state, per direction; h_j is twice as wide.
         num_hidden_layers: bidirectional GRU layers of the encoder.
         attention_size: width of the attention's hidden layer, Eq. 3.
         max_source_oov: K, the number of slots for unseen source words; logits are `vocab_size + K` wide.
-        dropout: on embeddings, encoder states and the readout, in training.
+        dropout: of embeddings, encoder states and the readout, in training.
         copy_mechanism: "copynet"; "pointer_generator" (See et al. 2017) or "gated" (CoRe, Cao et al. 2016), which copy
-            by the attention; "pointer" (Pointer Networks, Vinyals et al. 2015), which does nothing but copy;
-            "retrieval" (CoreQA, He et al. 2017), which copies from a question and from facts; or "none" for the
-            attentive RNN alone (RNNSearch, Bahdanau et al. 2014).
-        copies_from: with "retrieval", what is written from, out of "question" and "facts"; both are attended to
-            whatever it says.
-        num_features: with "pointer", how many real numbers each source position has in place of a word
+            by the attention; "pointer" (Pointer Networks, Vinyals et al. 2015), which only copies; "retrieval"
+            (CoreQA, He et al. 2017), which copies from a question and from facts; or "none", the attentive RNN
+            (RNNSearch, Bahdanau et al. 2014).
+        copies_from: with "retrieval", what can be copied from, out of "question" and "facts"; both are attended to in
+            any case.
+        num_features: with "pointer", how many real numbers each source position has instead of a word
             (`input_features`); 0: the source is words.
         attention: whether c_t is the attentive read; if not, c is the encoder's last state, Eq. 1 (Enc-Dec).
-        selective_read: whether s_t is fed with ζ(y_{t-1}), Eq. 9. None: with "copynet".
-        readout: what feeds the scores of both modes, out of "state" s_t, "context" c_t, "embedding"
-            e(y_{t-1}) and "selective_read" ζ(y_{t-1}). `("state",)` is Eq. 7 and 8 to the letter; more is
-            the authors' code. None: everything the model has; with "pointer_generator" state and context, as there.
-        use_coverage: whether the attention sees where it has been (Σ of past attention; the authors' code adds
-            it after the tanh of Eq. 3, here it goes inside, as in See et al. 2017, Eq. 11).
+        selective_read: whether ζ(y_{t-1}) is an input of s_t, Eq. 9. None: with "copynet".
+        readout: what the scores of both modes are computed from, out of "state" s_t, "context" c_t, "embedding"
+            e(y_{t-1}) and "selective_read" ζ(y_{t-1}). `("state",)` is Eq. 7 and 8 to the letter; more is the authors'
+            code. None: all parts the model has; with "pointer_generator" state and context, as in its paper.
+        use_coverage: whether the attention sees the sum of past attention (the authors' code adds it after the tanh of
+            Eq. 3, here it is inside, as in See et al. 2017, Eq. 11).
         coverage_loss_weight: λ of the coverage loss, λ Σ_j min(a_tj, cov_tj) (See et al. 2017, Eq. 13, where it is 1).
-        gate_loss_weight: of −log λ_t or −log(1 − λ_t), whether y_t is copied or not, with "gated".
-        gated_loss: with "gated", "mixture" for −log p(y_t), or "summed" for the Chainer article's losses, which weigh
-            two logarithms.
+        gate_loss_weight: with "gated", the weight of −log λ_t or −log(1 − λ_t), for targets that are copied or not.
+        gated_loss: with "gated", "mixture" for −log p(y_t), or "summed" for the Chainer article's losses, a weighted
+            sum of two logarithms.
         aligned_words: with "gated", how many words may be generated for each source word, those of
             `model.alignments.table`, which `copynet-hf train` fills by `align_vocabulary`. 0: the whole vocabulary.
-        frequent_words: with `aligned_words`, so many words of the vocabulary, its first ones, may always be generated.
-        use_fused: whether the recurrences of encoder and decoder run with their gradients written by hand, which is
-            faster; the readable forms give the same numbers.
-        initializer_range: embeddings start uniform in ±this (the authors' 0.1); other weights follow
-            Glorot, recurrent ones are orthogonal.
-        tie_word_embeddings: generate scores use the embedding table, through a projection to its width.
-        pad_token_id, bos_token_id, eos_token_id, unk_token_id, decoder_start_token_id: special ids, all inside
-            the vocabulary.
+        frequent_words: with `aligned_words`, how many words of the vocabulary, its first ones, may always be
+            generated.
+        use_fused: whether the recurrences may run in their fast form, with gradients by hand; `dispatch` lists what
+            prevents it. The readable form gives the same numbers.
+        initializer_range: embeddings are initialised uniformly in ±this (0.1 in the authors' code), other weights by
+            Glorot, recurrent ones orthogonally.
+        tie_word_embeddings: whether generate scores use the embedding table, after a projection to its width.
+        pad_token_id, bos_token_id, eos_token_id, unk_token_id, decoder_start_token_id: special ids, all inside the
+            vocabulary.
 
     Raises:
         ValueError: a value or a combination that makes no sense, saying what to change.
     """
 
     model_type = "copynet"
-    # Source-wide outputs have another width in every batch, which the Trainer cannot put together.
+    # Their width follows the batch, so the Trainer could not concatenate them.
     keys_to_ignore_at_inference = ["past_key_values", "cross_attentions", "copy_probs"]  # noqa: RUF012 - the base class's own type
 
     vocab_size: int = 10_000
@@ -148,16 +170,15 @@ class CopyNetConfig(PreTrainedConfig):
             raise ValueError(
                 f"copy_mechanism={self.copy_mechanism!r} is unknown: use one of {', '.join(COPY_MECHANISMS)}."
             )
-        self._check_mechanism()
-        self.readout = self._checked_readout()
+        self._check_options()
         super().__post_init__(**kwargs)
         self._check_special_ids()
 
     @classmethod
     def from_dict(cls, config_dict: dict[str, Any], **kwargs: Any) -> Any:
-        """As in the library, but fields among `kwargs` are checked with the others."""
+        """As in the library; fields among `kwargs` are checked together with the others."""
         if not cls.__module__.startswith("transformers_modules."):
-            # The library runs a pipeline that a config names from the saved code alone, which has to be trusted; the
+            # The library would load a pipeline named in the config from the saved code, which has to be trusted; the
             # package's own is registered.
             config_dict = {name: value for name, value in config_dict.items() if name != "custom_pipelines"}
         fields = {name: kwargs.pop(name) for name in list(kwargs) if name in cls.__annotations__}
@@ -165,13 +186,13 @@ class CopyNetConfig(PreTrainedConfig):
 
     @classmethod
     def for_tokenizer(cls, tokenizer: PreTrainedTokenizerBase, **kwargs: Any) -> CopyNetConfig:
-        """A config whose vocabulary, slots and special ids are the tokenizer's; `kwargs` are the other fields.
+        """A config with the tokenizer's vocabulary, slots and special ids; `kwargs` are the other fields.
 
-        The first slot is `len(tokenizer)` to the tokenizer and `vocab_size` to the model: where they differ, slots
-        are taken for words without any error, so this is the way to make a config.
+        The first slot is `len(tokenizer)` for the tokenizer and `vocab_size` for the model. Where the two differ,
+        slots are silently taken for words.
 
         Raises:
-            ValueError: a field of `kwargs` that the tokenizer has otherwise.
+            ValueError: a field of `kwargs` that contradicts the tokenizer.
         """
         fields = cls.tokenizer_fields(tokenizer)
         for name in fields.keys() & kwargs.keys():
@@ -181,10 +202,10 @@ class CopyNetConfig(PreTrainedConfig):
 
     @staticmethod
     def tokenizer_fields(tokenizer: PreTrainedTokenizerBase) -> dict[str, Any]:
-        """The fields that the tokenizer decides, for `CopyNetConfig.lcsts_char(**fields)` and the like.
+        """The fields that follow from the tokenizer, for `CopyNetConfig.lcsts_char(**fields)` and the like.
 
-        An ordinary subword tokenizer has no unseen words, hence no slots; padding stands in for the special tokens
-        that it lacks.
+        An ordinary subword tokenizer has no unseen words, hence no slots; padding replaces the special tokens that it
+        lacks.
         """
         pad = tokenizer.pad_token_id
         start = pad if tokenizer.bos_token_id is None else tokenizer.bos_token_id
@@ -212,7 +233,7 @@ class CopyNetConfig(PreTrainedConfig):
 
     @classmethod
     def lcsts_word(cls, **kwargs: Any) -> CopyNetConfig:
-        """The paper's sizes for LCSTS in jieba words (section 5.2): as in characters, vocabulary 10,000."""
+        """The paper's sizes for LCSTS in jieba words (section 5.2): vocabulary 10,000, GRU 500, embeddings 350."""
         sizes = {"vocab_size": 10_000, "embedding_size": 350, "max_source_oov": 40}
         return cls(**{**sizes, **_hidden(500), **kwargs})
 
@@ -223,12 +244,12 @@ class CopyNetConfig(PreTrainedConfig):
 
     @property
     def mechanism(self) -> Mechanism:
-        """What the copy mechanism takes of the network."""
+        """What the copy mechanism needs of the network."""
         return COPY_MECHANISMS[self.copy_mechanism]
 
     @property
     def end_token_ids(self) -> list[int]:
-        """The end symbols: `eos_token_id` may be one, several or none."""
+        """The end symbols; `eos_token_id` may be one, several or none."""
         ends = self.eos_token_id if isinstance(self.eos_token_id, list) else [self.eos_token_id]
         return [end for end in ends if end is not None]
 
@@ -256,61 +277,40 @@ class CopyNetConfig(PreTrainedConfig):
             if not isinstance(value, int | float) or value < 0:
                 raise ValueError(f"{name}={value!r} must be a number of at least 0.")
 
-    def _check_mechanism(self) -> None:
-        """Refuses what the mechanism has no use for: it would be without effect."""
+    def _check_options(self) -> None:
+        """Refuses options that the mechanism has no use for, and those that need another one."""
         if self.selective_read is None:
-            self.selective_read = self.mechanism.scores_positions
-        if self.selective_read and not self.mechanism.scores_positions:
-            raise ValueError(
-                f"selective_read=True reads by copy scores, which copy_mechanism={self.copy_mechanism!r} does not "
-                "have: leave selective_read out or set copy_mechanism='copynet'."
-            )
-        if self.use_coverage and not self.attention:
-            raise ValueError("use_coverage=True records the attention: set attention=True or leave it out.")
-        if self.mechanism.copies_by_attention and not self.attention:
-            raise ValueError(f"copy_mechanism={self.copy_mechanism!r} copies by the attention: set attention=True.")
-        if self.copy_mechanism == "retrieval" and (self.use_coverage or not self.attention):
-            raise ValueError(
-                "copy_mechanism='retrieval' has an attention and its history of its own: leave use_coverage and "
-                "attention out."
-            )
-        if isinstance(self.copies_from, str):
-            self.copies_from = [self.copies_from]
-        if not set(self.copies_from) <= set(MEMORIES):
-            raise ValueError(f"copies_from={list(self.copies_from)} may hold {' and '.join(map(repr, MEMORIES))}.")
-        if self.copy_mechanism != "retrieval" and set(self.copies_from) != set(MEMORIES):
-            raise ValueError(
-                f"copies_from={list(self.copies_from)} is for copy_mechanism='retrieval': set that or leave it out."
-            )
-        self.copies_from = [memory for memory in MEMORIES if memory in self.copies_from]
-        if self.copy_mechanism == "pointer" and (self.use_coverage or not self.attention or self.tie_word_embeddings):
-            raise ValueError(
-                "copy_mechanism='pointer' points with its attention and generates nothing: leave use_coverage, "
-                "attention and tie_word_embeddings out."
-            )
-        if self.copy_mechanism == "pointer" and not self.end_token_ids:
-            raise ValueError("eos_token_id=None: copy_mechanism='pointer' points at the end symbol, give it one.")
-        if self.num_features and self.copy_mechanism != "pointer":
-            raise ValueError(f"num_features={self.num_features!r} is for copy_mechanism='pointer': set that too.")
-        if self.coverage_loss_weight and not self.use_coverage:
-            raise ValueError(
-                f"coverage_loss_weight={self.coverage_loss_weight!r} is for an attention that sees its past: set "
-                "use_coverage=True or leave it out."
-            )
+            self.selective_read = "selective_read" in self.mechanism.options
         if self.gated_loss not in GATED_LOSSES:
             raise ValueError(f"gated_loss={self.gated_loss!r} is unknown: use one of {', '.join(GATED_LOSSES)}.")
-        if self.copy_mechanism != "gated" and (self.aligned_words or self.gated_loss != "mixture"):
+        memories = [self.copies_from] if isinstance(self.copies_from, str) else self.copies_from
+        if not set(memories) <= set(MEMORIES):
+            raise ValueError(f"copies_from={list(memories)} may hold {' and '.join(map(repr, MEMORIES))}.")
+        self.copies_from = [memory for memory in MEMORIES if memory in memories]
+        self.readout = self._check_readout()
+        for name, absent in (OPTIONS | {"readout": list(self.mechanism.readout)}).items():
+            value = getattr(self, name)
+            if name not in self.mechanism.options and value != absent:
+                others = ", ".join(repr(key) for key, other in COPY_MECHANISMS.items() if name in other.options)
+                raise ValueError(
+                    f"{name}={value!r} has no effect with copy_mechanism={self.copy_mechanism!r}: leave {name} out "
+                    f"(it is for {others})."
+                )
+        if self.use_coverage and not self.attention:
             raise ValueError(
-                f"aligned_words={self.aligned_words!r} and gated_loss={self.gated_loss!r} are for "
-                "copy_mechanism='gated': set that or leave them out."
+                "use_coverage=True accumulates the attention: set attention=True, or leave use_coverage out."
+            )
+        if self.coverage_loss_weight and not self.use_coverage:
+            raise ValueError(
+                f"coverage_loss_weight={self.coverage_loss_weight!r} needs coverage: set use_coverage=True, or leave "
+                "coverage_loss_weight out."
             )
 
-    def _checked_readout(self) -> list[str]:
+    def _check_readout(self) -> list[str]:
+        """The parts of the readout, in the order of `READOUT_PARTS`."""
         available = [part for part in READOUT_PARTS if part != "selective_read" or self.selective_read]
         if self.readout is None:
             return [part for part in available if part in self.mechanism.readout]
-        if self.mechanism.own_readout and list(self.readout) != list(self.mechanism.readout):
-            raise ValueError(f"copy_mechanism={self.copy_mechanism!r} has a readout of its own: leave readout out.")
         parts = [self.readout] if isinstance(self.readout, str) else list(self.readout)
         unknown = [part for part in parts if part not in available]
         if unknown or "state" not in parts or len(set(parts)) < len(parts):
@@ -335,14 +335,18 @@ class CopyNetConfig(PreTrainedConfig):
                         f"{name}={value} lies outside the vocabulary of {self.vocab_size}: "
                         "give it an id below vocab_size."
                     )
+        if not self.mechanism.generates and not self.end_token_ids:
+            raise ValueError(
+                f"eos_token_id=None, but copy_mechanism={self.copy_mechanism!r} points at the end symbol: set it."
+            )
         if self.decoder_start_token_id is None or self.pad_token_id is None:
             raise ValueError(
-                "decoder_start_token_id and pad_token_id must be given: decoding starts and rows end on them."
+                "decoder_start_token_id and pad_token_id must be set: decoding starts with one and pads by the other."
             )
 
 
 def _hidden(size: int) -> dict[str, int]:
-    """One width for decoder, encoder and attention, as the paper has it."""
+    """One width for decoder, encoder and attention, as in the paper."""
     return {"hidden_size": size, "encoder_hidden_size": size, "attention_size": size}
 
 

@@ -1,12 +1,12 @@
-"""The output distributions as pure functions: the equation of each copy mechanism, and what they have in common.
+"""The output distributions as pure functions: the equation of each copy mechanism, and what they share.
 
 Equations without another name are those of Gu et al. 2016. Letters: x_j is the source word at position j, h_j its
-encoder state (together M), y_t the target word, s_t the decoder state, r_t the readout that scores are taken from
+encoder state (together M), y_t the target word, s_t the decoder state, r_t the readout that scores are computed from
 (s_t in the paper), a_tj the attention, ψ_g and ψ_c the scores of the two modes, Z their shared normaliser, ρ and ζ the
 selective read.
 
 Shapes: B rows, S source positions, T target steps, V words in the vocabulary, K slots for unseen words.
-Sums over words and positions are taken in float32 or wider, whatever the scores' own precision.
+Sums over words and positions are computed in float32 or wider, whatever the precision of the scores.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ import torch
 from torch import Tensor
 
 UNOWNED_LOG_PROB = -60.0
-"""Log-probability shown for slots that a row's source does not own. Finite, because label smoothing sums over all
-columns and −inf would make it infinite; low enough to add nothing to the softmax in any precision."""
+"""Log-probability of slots that a row's source does not own. Finite, because label smoothing sums over all columns;
+low enough to add nothing to the softmax in any precision."""
 
 
 class ModeScores(NamedTuple):
-    """What a mechanism shares the probability of y_t out by; what it does not use is None.
+    """What the equations of the mechanisms are functions of; None where a mechanism does not use it.
 
     generate_log_sum: (B, T) log Σ_v e^ψ_g(v).
     source_mask: (B, S) bool, false on padding.
@@ -44,7 +44,7 @@ class Modes(NamedTuple):
     """The two modes of a mechanism, p(y) = [y ∈ V] e^(ψ_g(y) − generate_normaliser) + Σ_{j: x_j = y} e^copied(j).
 
     generate_normaliser: (B, T).
-    copied(j) = copy_scores (B, T, S) − copy_normaliser (B, T): without meaning on padding; None: nothing is copied.
+    copied(j) = copy_scores (B, T, S) − copy_normaliser (B, T); undefined on padding, None without a copy mode.
     """
 
     generate_normaliser: Tensor
@@ -53,17 +53,17 @@ class Modes(NamedTuple):
 
 
 class Mixture(NamedTuple):
-    """p(y_t | ·), Eq. 4, and how it came about.
+    """p(y_t | ·), Eq. 4, and its copy mode.
 
     log_probs: (B, T, V + K) log p(y); rows of its exponential sum to one.
-    copy_probs: (B, T, S) probability of copying from each position; None where nothing is copied.
+    copy_probs: (B, T, S) probability of copying from each position; None without a copy mode.
     """
 
     log_probs: Tensor
     copy_probs: Tensor | None
 
 
-# ---- the mechanisms: one equation each
+# ---- the mechanisms: one equation each; model cards quote their docstrings
 
 
 def copynet_modes(scores: ModeScores) -> Modes:
@@ -85,8 +85,8 @@ def generate_only(scores: ModeScores) -> Modes:
 def pointer_generator_modes(scores: ModeScores) -> Modes:
     """p(y) = p_gen softmax ψ_g(y) + (1 − p_gen) Σ_{j: x_j = y} a_tj, with p_gen = σ(switch).
 
-    See, Liu, Manning 2017 (arXiv 1704.04368), Eq. 8 and 9; a_t asks with the state that has read y_{t-1}, their Eq. 1
-    (`Mechanism.attends_after`). With no source to copy from, p_gen is 1.
+    See, Liu, Manning 2017 (arXiv 1704.04368), Eq. 8 and 9. The query of a_t is s_t, their Eq. 1
+    (`Mechanism.attends_after`). With an empty source, p_gen is 1.
     """
     assert scores.switch is not None
     return _switched(scores, at_least_float32(scores.switch))
@@ -95,9 +95,9 @@ def pointer_generator_modes(scores: ModeScores) -> Modes:
 def gated_modes(scores: ModeScores) -> Modes:
     """p(y) = (1 − λ_t) softmax ψ_g(y) + λ_t Σ_{j: x_j = y} a_tj, with λ_t = σ(switch).
 
-    CoRe (Cao, Luo, Li, Li 2016, arXiv 1611.09235), whose full text could not be had: the form is Luo's, a co-author's,
-    published code, but for a word that stands at several positions, whose attention is summed here. With no source to
-    copy from, λ_t is 0.
+    CoRe (Cao, Luo, Li, Li 2016, arXiv 1611.09235), whose full text was not available: the form is that of the code
+    published by Luo, a co-author, except that the attention to all positions of a repeated word is summed. With an
+    empty source, λ_t is 0.
     """
     assert scores.switch is not None
     return _switched(scores, -at_least_float32(scores.switch))
@@ -123,7 +123,7 @@ def retrieval_modes(scores: ModeScores) -> Modes:
 
 
 def _switched(scores: ModeScores, generate_logit: Tensor) -> Modes:
-    """The softmax over words by σ(generate_logit), the attention by the rest, in logarithms, so at 0 and 1 as well."""
+    """Weighs the softmax over words by σ(generate_logit) and the attention by the rest; exact at 0 and 1 as well."""
     assert scores.attention is not None
     empty = ~scores.source_mask.any(-1, keepdim=True)
     log_generate = torch.nn.functional.logsigmoid(generate_logit).masked_fill(empty, 0.0)
@@ -142,7 +142,7 @@ MODES: dict[str, Callable[[ModeScores], Modes]] = {
 """The equation of each `config.copy_mechanism`."""
 
 
-# ---- what CopyNet's modes are made of
+# ---- the scores of CopyNet's copy mode
 
 
 def copy_scores(copy_keys: Tensor, readout: Tensor) -> Tensor:
@@ -153,11 +153,11 @@ def copy_scores(copy_keys: Tensor, readout: Tensor) -> Tensor:
 def selective_read_weights(previous_copy_scores: Tensor, matches: Tensor) -> Tensor:
     """ρ_t of Eq. 9: the copy mode's probabilities of step t−1 over the positions of y_{t−1}, summing to one.
 
-    Z cancels, so scores do. Zero everywhere when y_{t−1} is not in the source.
+    Z cancels, so scores are enough. Zero everywhere if y_{t−1} is not in the source.
 
     Args:
         previous_copy_scores: (B, S) ψ_c of step t−1.
-        matches: (B, S) bool, x_j = y_{t−1} and j is no padding.
+        matches: (B, S) bool, x_j = y_{t−1} and j is not padding.
     """
     return masked_softmax(previous_copy_scores, matches)
 
@@ -178,11 +178,11 @@ def mixture(
 
     Args:
         generate_scores: (B, T, V) ψ_g.
-        modes: how they share the probability.
+        modes: the mechanism's two modes.
         source_ids: (B, S) extended ids below V + K.
         source_mask: (B, S) bool, false on padding.
         max_source_oov: K.
-        leaders: (B, S) what `first_positions` gives for the source, where it is at hand.
+        leaders: (B, S) `first_positions` of the source, if it is known.
         allowed: (B, V) bool, the words that may be generated; None: all.
     """
     generated = at_least_float32(generate_scores) - modes.generate_normaliser[..., None]
@@ -190,11 +190,11 @@ def mixture(
         generated = generated.masked_fill(~allowed[:, None, :], UNOWNED_LOG_PROB)
     if modes.copy_scores is None or modes.copy_normaliser is None:
         return Mixture(torch.nn.functional.pad(generated, (0, max_source_oov), value=UNOWNED_LOG_PROB), None)
-    # A spare column behind the slots takes what positions write that are not the first of their word.
+    # Positions that are not the first of their word write to a spare column after the slots.
     table = torch.nn.functional.pad(generated, (0, max_source_oov + 1), value=UNOWNED_LOG_PROB)
     steps, width = table.shape[1], table.shape[2] - 1
 
-    # Positions with the same word are one group, led by its first: log Σ e^copied over each group, on the leader.
+    # Positions with the same word form a group: log Σ e^copied over each group, at its first position, the leader.
     if leaders is None:
         leaders = first_positions(source_ids, source_mask, width)
     copied, mask = modes.copy_scores - modes.copy_normaliser[..., None], source_mask[:, None, :]
@@ -213,12 +213,12 @@ def mixture(
 
 
 def log_likelihood(generate_score: Tensor, modes: Modes, in_vocabulary: Tensor, matches: Tensor | None) -> Tensor:
-    """log p(y_t) of given words by `Modes`, without the (B, T, V + K) table.
+    """log p(y_t) of the target words by `Modes`, without the (B, T, V + K) table.
 
     Args:
-        generate_score: (B, T) ψ_g(y_t), anything where y_t is not in the vocabulary.
+        generate_score: (B, T) ψ_g(y_t), any value where y_t is not in the vocabulary.
         in_vocabulary: (B, T) bool.
-        matches: (B, T, S) bool, x_j = y_t; None where nothing is copied.
+        matches: (B, T, S) bool, x_j = y_t; None without a copy mode.
 
     Returns:
         (B, T) log-probabilities.
@@ -229,32 +229,33 @@ def log_likelihood(generate_score: Tensor, modes: Modes, in_vocabulary: Tensor, 
     return torch.logaddexp(generated, masked_logsumexp(modes.copy_scores, matches) - modes.copy_normaliser)
 
 
-# ---- losses beside −log p(y_t)
+# ---- losses in addition to −log p(y_t)
 
 
 def coverage_loss(attention: Tensor) -> Tensor:
     """Σ_j min(a_tj, cov_tj), cov_t the sum of the attention before step t: (B, T) from (B, T, S).
 
-    See et al. 2017, Eq. 12: at most one, and 0 where nothing is attended to twice.
+    See et al. 2017, Eq. 12: at most 1, and 0 if no position is attended to twice.
     """
     attention = at_least_float32(attention)
     return torch.minimum(attention, attention.cumsum(1) - attention).sum(-1)
 
 
 def gate_loss(switch: Tensor, is_copied: Tensor) -> Tensor:
-    """−log λ_t where y_t is copied, in the source and no end symbol, else −log(1 − λ_t): CoRe's supervision, (B, T).
+    """−log λ_t where y_t is copied (in the source and not an end symbol), else −log(1 − λ_t): CoRe's supervision, (B,
+    T).
 
-    The form is Luo's and the Chainer article's; the paper could not be had.
+    The form is that of Luo's code and of the Chainer article; the paper was not available.
     """
     switch = at_least_float32(switch)
     return torch.nn.functional.binary_cross_entropy_with_logits(switch, is_copied.to(switch.dtype), reduction="none")
 
 
 def summed_likelihood(generate_score: Tensor, scores: ModeScores, in_vocabulary: Tensor, matches: Tensor) -> Tensor:
-    """(1 − λ_t) log p_g(y_t) + [y_t ∈ X] λ_t log Σ_{j: x_j = y_t} a_tj: the Chainer article's, in place of log p(y_t).
+    """(1 − λ_t) log p_g(y_t) + [y_t ∈ X] λ_t log Σ_{j: x_j = y_t} a_tj: the Chainer article's, instead of log p(y_t).
 
-    Two logarithms weighted, not the logarithm of what is mixed; a third loss is `gate_loss`. The article takes the
-    attention of y_t's first position alone. Arguments as in `log_likelihood`.
+    A weighted sum of two logarithms, not the logarithm of the mixture; `gate_loss` comes on top. The article uses the
+    attention of y_t's first position only. Arguments as in `log_likelihood`.
     """
     assert scores.switch is not None
     assert scores.attention is not None
@@ -268,7 +269,7 @@ def summed_likelihood(generate_score: Tensor, scores: ModeScores, in_vocabulary:
 
 
 def vocabulary_terms(generate_scores: Tensor, words: Tensor) -> tuple[Tensor, Tensor]:
-    """What a likelihood needs of ψ_g (…, V): ψ_g(y) of the given words (…) and log Σ_v e^ψ_g(v), both (…)."""
+    """What a likelihood needs of ψ_g (…, V): ψ_g(y) of the words (…) and log Σ_v e^ψ_g(v), both (…)."""
     generate_scores = at_least_float32(generate_scores)
     return generate_scores.gather(-1, words[..., None])[..., 0], torch.logsumexp(generate_scores, dim=-1)
 
@@ -279,7 +280,7 @@ def find_matches(words: Tensor, source_ids: Tensor, source_mask: Tensor) -> Tens
 
 
 def fold_ids(ids: Tensor, limit: int, unk_token_id: int) -> Tensor:
-    """Ids from `limit` on become UNK: for the embedding (limit V), or for words beyond the last slot (V + K)."""
+    """Ids from `limit` on become UNK: slots for the embedding (limit V), or ids beyond the last slot (V + K)."""
     return torch.where(ids < limit, ids, unk_token_id)
 
 
@@ -304,7 +305,7 @@ def resolve_words(
 
 
 def first_positions(source_ids: Tensor, source_mask: Tensor, width: int) -> Tensor:
-    """For each position the first unpadded one with the same word: (B, S); on padding S, or some real position."""
+    """For each position the first one with the same word: (B, S). On padding S, or the position of some word."""
     batch, length = source_ids.shape
     positions = torch.arange(length, device=source_ids.device).expand(batch, -1)
     positions = torch.where(source_mask, positions, length)
@@ -318,16 +319,17 @@ def masked_softmax(scores: Tensor, mask: Tensor) -> Tensor:
 
 
 def masked_logsumexp(scores: Tensor, mask: Tensor) -> Tensor:
-    """log Σ e^score over the last axis where `mask` is true; finite, and far below any score, where it never is."""
+    """log Σ e^score over the last axis where `mask` is true; finite, and far below any score, where it is false
+    everywhere."""
     if scores.shape[-1] == 0:
         return scores.new_full(scores.shape[:-1], lowest(scores.dtype))
     return torch.logsumexp(_fill(scores, mask), dim=-1)
 
 
 def _grouped_logsumexp(scores: Tensor, leaders: Tensor, mask: Tensor) -> Tensor:
-    """log Σ e^score over each group of positions, standing at the group's leader; others hold no meaning.
+    """log Σ e^score over each group of positions, at the group's leader; other positions are undefined.
 
-    Each group is summed around its own maximum, so that a word's probability is exact however small it is.
+    Each group is summed relative to its own maximum, so that small probabilities are exact.
 
     Args:
         scores: (B, T, S).
@@ -335,31 +337,29 @@ def _grouped_logsumexp(scores: Tensor, leaders: Tensor, mask: Tensor) -> Tensor:
         mask: (B, 1, S) bool.
     """
     index = leaders[:, None, :].expand_as(scores)
-    shape = (*scores.shape[:-1], scores.shape[-1] + 1)  # one place more, for padding
+    shape = (*scores.shape[:-1], scores.shape[-1] + 1)  # one more position, for padding
     filled = _fill(scores, mask)
     peak = filled.new_full(shape, lowest(scores.dtype)).scatter_reduce(-1, index, filled.detach(), "amax")
     shares = torch.exp(filled - peak.gather(-1, index)) * mask
     sums = scores.new_zeros(shape).scatter_add(-1, index, shares)
-    # Where no group is led the sum is 0; the 1 keeps log and its gradient finite there.
+    # The sum is 0 except at leaders; the 1 keeps log and its gradient finite there.
     return (torch.log(torch.where(sums > 0, sums, 1.0)) + peak)[..., :-1]
 
 
 def _log_attention(attention: Tensor) -> Tensor:
-    """log a_tj, summing to one in spite of half precision; where a_tj is 0 that of the smallest number."""
+    """log a_tj, renormalised in float32; where a_tj is 0, the logarithm of the smallest positive number."""
     attention, tiny = at_least_float32(attention), torch.finfo(torch.float32).tiny
     return torch.log(attention.clamp(min=tiny)) - torch.log(attention.sum(-1, keepdim=True).clamp(min=tiny))
 
 
 def _fill(scores: Tensor, mask: Tensor) -> Tensor:
-    """Scores where `mask` is true, elsewhere the lowest that still leaves room for sums and differences.
-
-    Finite, unlike −inf, whose gradients are NaN where a whole row is masked.
-    """
+    """Scores where `mask` is true, else `lowest`: finite, because −inf has NaN gradients where a whole row is
+    masked."""
     return scores.masked_fill(~mask, lowest(scores.dtype))
 
 
 def lowest(dtype: torch.dtype) -> float:
-    """What stands for −∞, and still leaves room for sums and differences."""
+    """A finite substitute for −∞ that leaves room for sums and differences."""
     return torch.finfo(dtype).min / 4
 
 

@@ -1,4 +1,4 @@
-"""The encoder, and what all models here have in common.
+"""The encoder: the source becomes M = {h_j}.
 
 Letters are the paper's: M = {h_j} the encoder's states, e(y) the embedding. Shapes: B rows, S source positions,
 E embedding_size, D = 2 · encoder_hidden_size, F num_features.
@@ -21,10 +21,10 @@ OBJECT = 3  # its token_type_id
 
 
 class CopyNetEncoderLayer(nn.GRU, GradientCheckpointingLayer):
-    """One bidirectional GRU layer, whose states do not depend on padding, wherever it stands.
+    """One bidirectional GRU layer, whose states do not depend on padding, on either side.
 
-    The parameters are `nn.GRU`'s. Its own forward wants padding on the right and lengths on the CPU; here a padded
-    position hands the state on unchanged.
+    The parameters are `nn.GRU`'s, whose own forward needs padding on the right and lengths on the CPU. Here the state
+    passes through padded positions unchanged.
     """
 
     def __init__(self, config: CopyNetConfig, input_size: int) -> None:
@@ -48,14 +48,14 @@ class CopyNetEncoderLayer(nn.GRU, GradientCheckpointingLayer):
         return last_hidden_state * mask[..., None], torch.cat([forward_states[-1], backward_states[-1]], dim=-1)
 
 
-def facts_of(embeddings: Tensor, is_object: Tensor) -> Tensor:
+def embed_facts(embeddings: Tensor, is_object: Tensor) -> Tensor:
     """f_j = [e(subject); e(property); e(object)] at each object's position, zero elsewhere: (B, S, 3E)."""
     triples = torch.cat([embeddings.roll(2, dims=1), embeddings.roll(1, dims=1), embeddings], dim=-1)
     return triples * is_object[..., None]
 
 
 class CopyNetEncoder(CopyNetPreTrainedModel):
-    """Embeddings and bidirectional GRU layers: the source becomes M = {h_j}, section 3.1."""
+    """Embeddings and bidirectional GRU layers, section 3.1."""
 
     def __init__(self, config: CopyNetConfig) -> None:
         super().__init__(config)
@@ -94,42 +94,34 @@ class CopyNetEncoder(CopyNetPreTrainedModel):
 
         Args:
             input_ids: (B, S) extended ids.
-            attention_mask: (B, S) 1 on words, 0 on padding, anywhere in the row. None: 0 where `pad_token_id` stands.
-            inputs_embeds: (B, S, E) in place of the embeddings of `input_ids`, which must be given all the same where
-                the model copies.
-            input_features: (B, S, num_features) in place of words, where the config says so; position j has slot j.
-            token_type_ids: (B, S) with "retrieval": 0 where the question stands, then for each fact 1, 2, 3 on its
-                subject, property and object, side by side. Other models read all of it as one text.
-            output_attentions: accepted for the library's sake; an RNN has none.
+            attention_mask: (B, S) 1 on words, 0 on padding, anywhere in the row. None: 0 at `pad_token_id`.
+            inputs_embeds: (B, S, E) replaces the embeddings of `input_ids`; a model that copies needs both.
+            input_features: (B, S, num_features) replaces words if the config says so; position j has slot j.
+            token_type_ids: (B, S) with "retrieval": 0 on the question, then for each fact 1, 2, 3 on its subject,
+                property and object, side by side. Other models read all of it as one text.
+            output_attentions: ignored; the library passes it, and a GRU has none.
 
         Raises:
-            ValueError: no ids, ids below 0, a mask or kinds of another shape, or features where words are wanted.
+            ValueError: no ids, ids below 0, a mask or token types of another shape, or features instead of words.
         """
         config = self.config
-        inputs = self._projected(input_features)
+        inputs = self._project_features(input_features)
         if input_features is not None:
             if input_ids is not None or inputs_embeds is not None:
-                raise ValueError("input_features stand in place of words: leave input_ids and inputs_embeds out.")
-            input_ids, inputs_embeds = self._slots(input_features, attention_mask), inputs
-            # Once more, so that what is fed back has a gradient of its own way: reentrant checkpointing wants that.
-            inputs = self._projected(input_features)
-        input_ids, mask = self._checked_source(input_ids, attention_mask, inputs_embeds)
+                raise ValueError("input_features replaces words: leave input_ids and inputs_embeds out.")
+            input_ids, inputs_embeds = self._slot_ids(input_features, attention_mask), inputs
+            # A second projection for what is fed back: reentrant checkpointing needs a graph of its own for it.
+            inputs = self._project_features(input_features)
+        input_ids, mask = self._check_source(input_ids, attention_mask, inputs_embeds)
         input_ids = fold_ids(input_ids, config.extended_vocab_size, config.unk_token_id)
         states = self.dropout(self.embed(input_ids) if inputs_embeds is None else inputs_embeds)
-        facts, is_object, readable = None, None, mask
+        facts, is_object, copyable = None, None, mask
         if config.mechanism.retrieves:
-            kinds = torch.zeros_like(input_ids)
-            if token_type_ids is not None and token_type_ids.shape[1]:  # else all sources are empty
-                if token_type_ids.shape != mask.shape:
-                    raise ValueError(
-                        f"token_type_ids has the shape {tuple(token_type_ids.shape)}, the source {tuple(mask.shape)}: "
-                        "pass both as the tokenizer gave them."
-                    )
-                kinds = token_type_ids * mask
-            mask, is_object = mask & (kinds == 0), kinds == OBJECT
-            facts, readable = facts_of(states, is_object), torch.zeros_like(mask)
-            for memory, places in (("question", mask), ("facts", is_object)):
-                readable = readable | places if memory in config.copies_from else readable
+            token_types = self._check_token_types(token_type_ids, mask)
+            mask, is_object = mask & (token_types == 0), token_types == OBJECT
+            facts, copyable = embed_facts(states, is_object), torch.zeros_like(mask)
+            for memory, is_position in (("question", mask), ("facts", is_object)):
+                copyable = copyable | is_position if memory in config.copies_from else copyable
         hidden_states: tuple[Tensor, ...] = (states,)
         final_state = states
         for layer in self.layers:
@@ -140,7 +132,7 @@ class CopyNetEncoder(CopyNetPreTrainedModel):
             last_hidden_state=states,
             final_state=self.dropout(final_state),
             source_ids=input_ids,
-            source_mask=readable,
+            source_mask=copyable,
             inputs=inputs,
             facts=facts,
             is_object=is_object,
@@ -151,46 +143,57 @@ class CopyNetEncoder(CopyNetPreTrainedModel):
         )
         return output if value_or_default(return_dict, config.return_dict) else output.to_tuple()
 
-    def _projected(self, input_features: Tensor | None) -> Tensor | None:
-        wanted = self.config.num_features
+    def _check_token_types(self, token_type_ids: Tensor | None, mask: Tensor) -> Tensor:
+        """(B, S) token types, 0 on padding."""
+        if token_type_ids is None or not token_type_ids.shape[1]:  # all sources are empty
+            return torch.zeros_like(mask, dtype=torch.long)
+        if token_type_ids.shape != mask.shape:
+            raise ValueError(
+                f"token_type_ids has shape {tuple(token_type_ids.shape)}, the source {tuple(mask.shape)}: pass both "
+                "as the tokenizer returned them."
+            )
+        return token_type_ids * mask
+
+    def _project_features(self, input_features: Tensor | None) -> Tensor | None:
+        size = self.config.num_features
         if self.feature_proj is None and input_features is None:
             return None
-        if self.feature_proj is None or input_features is None or input_features.shape[-1] != wanted:
-            given = "nothing" if input_features is None else f"the shape {tuple(input_features.shape)}"
+        if self.feature_proj is None or input_features is None or input_features.shape[-1] != size:
+            shape = None if input_features is None else tuple(input_features.shape)
             raise ValueError(
-                f"input_features has {given}, num_features is {wanted}: pass (batch, positions, {wanted}), or "
-                "input_ids where that is 0."
+                f"input_features has shape {shape}, and num_features is {size}: pass (batch, positions, {size}), or "
+                "input_ids if it is 0."
             )
-        if input_features.shape[1] == 0:  # no point at all: one position of padding
-            input_features = input_features.new_zeros(input_features.shape[0], 1, wanted)
+        if input_features.shape[1] == 0:  # empty sources: one position of padding
+            input_features = input_features.new_zeros(input_features.shape[0], 1, size)
         return self.feature_proj(input_features)
 
-    def _slots(self, input_features: Tensor, attention_mask: Tensor | None) -> Tensor:
-        """The ids of positions that are no words: position j has slot j."""
+    def _slot_ids(self, input_features: Tensor, attention_mask: Tensor | None) -> Tensor:
+        """Ids (B, S) of positions that are no words: position j has slot j."""
         first, length = self.config.vocab_size, input_features.shape[1]
         if length > self.config.max_source_oov:
             raise ValueError(
-                f"the source has {length} positions, the model max_source_oov={self.config.max_source_oov}: make it "
-                "with as many slots as the longest source has positions."
+                f"the source has {length} positions, but max_source_oov is {self.config.max_source_oov}: give the "
+                "model as many slots as the longest source has positions."
             )
         ids = torch.arange(first, first + length, device=input_features.device).expand(input_features.shape[0], -1)
         return ids if attention_mask is None else ids.masked_fill(attention_mask == 0, self.config.pad_token_id)
 
-    def _checked_source(
+    def _check_source(
         self, input_ids: Tensor | None, attention_mask: Tensor | None, inputs_embeds: Tensor | None
     ) -> tuple[Tensor, Tensor]:
         if input_ids is None:
             if inputs_embeds is None:
-                raise ValueError("The source is missing: pass input_ids.")
+                raise ValueError("input_ids is missing: pass the source.")
             if self.config.copies:
                 raise ValueError(
-                    "inputs_embeds alone does not say which word to copy: pass input_ids beside it, or use a model "
-                    "with copy_mechanism='none'."
+                    "inputs_embeds does not say which words to copy: pass input_ids as well, or use a model with "
+                    "copy_mechanism='none'."
                 )
             input_ids = inputs_embeds.new_full(inputs_embeds.shape[:2], self.config.unk_token_id, dtype=torch.long)
         check_not_negative("input_ids", input_ids)
         mask = input_ids != self.config.pad_token_id if attention_mask is None else attention_mask.bool()
-        if input_ids.shape[1] == 0:  # sources without a word: one position of padding
+        if input_ids.shape[1] == 0:  # empty sources: one position of padding
             input_ids = input_ids.new_full((input_ids.shape[0], 1), self.config.pad_token_id)
             mask = torch.zeros_like(input_ids, dtype=torch.bool)
         if mask.shape != input_ids.shape:
@@ -201,15 +204,16 @@ class CopyNetEncoder(CopyNetPreTrainedModel):
 
 
 def check_not_negative(name: str, ids: Tensor) -> None:
-    """Raises ValueError for an id below 0, which an embedding would only answer with a crash in its kernel."""
+    """Raises ValueError for an id below 0, which would crash the embedding's kernel."""
     if torch.compiler.is_compiling() or torch.jit.is_tracing() or ids.is_meta:
         return
     if ids.numel() and int(ids.min()) < 0:
         raise ValueError(
-            f"{name} holds {int(ids.min())}: ids start at 0. Only labels may hold -100, and only where nothing is to "
-            "be learned; pad the others with pad_token_id."
+            f"{name} holds {int(ids.min())}, and ids start at 0: pad with pad_token_id (only labels may hold -100, "
+            "where there is no target)."
         )
 
 
 def value_or_default(value: bool | None, default: bool | None) -> bool:
+    """An argument of a call, or the config's field where the argument is None."""
     return bool(default if value is None else value)

@@ -1,10 +1,10 @@
 """The decoder under teacher forcing in its fast form, with the gradient by hand.
 
-What does not depend on the recurrence is one product before or after the loop; the loop keeps what the gradient needs and
-no more, and computes the features of the attention (B · S · A of them at each step) once more in the backward pass instead
-of keeping them. The readable form is `CopyNetDecoder.step`; letters, columns and shapes are those of `fused_step`, with B
-rows where R = N. d_x is the gradient of the loss with respect to x; below the readout's rows of the gradients' columns
-lies the gradient of its pre-activation.
+What does not depend on the recurrence is one product before or after the loop; the loop keeps what the gradient needs
+and no more, and computes the features of the attention (B · S · A of them at each step) once more in the backward pass
+instead of keeping them. The readable form is `CopyNetDecoder.step`; letters, columns and shapes are those of
+`fused_step`, with B rows where R = N. d_x is the gradient of the loss with respect to x; below the readout's rows of
+the gradients' columns lies the gradient of its pre-activation.
 """
 
 from __future__ import annotations
@@ -120,7 +120,8 @@ def find_repeated_words(repeats: Tensor | None, steps: int) -> list[RepeatedWord
 
 
 class _Saved(NamedTuple):
-    """What the backward pass reads; see `FusedDecoder`. r_t is kept after dropout, for all t from −1, and before it."""
+    """What the backward pass reads; see `FusedDecoder`. r_t is kept after dropout, for all t from −1, and
+    before it."""
 
     columns: Tensor  # (T, B, A + 4H)
     states: Tensor  # (T + 1, B, H) s_{-1} … s_{T-1}
@@ -161,7 +162,8 @@ class FusedDecoder(torch.autograd.Function):
         repeats: (T, B, S) bool, x_j = y_{t-1} in rows where that word is at several positions. None without selective
             read.
         mask: (B, S) bool, false on padding.
-        hidden_states: (B, S, D) h_j. keys: (B, S, A) 2U h_j. copy_keys: (B, S, H) tanh(h_j W_c); None without `repeats`.
+        hidden_states: (B, S, D) h_j. keys: (B, S, A) 2U h_j. copy_keys: (B, S, H) tanh(h_j W_c); None without
+            `repeats`.
         initial: (B, H) s_0.
         starts_blind: the first step attends to nothing.
         weights: the fields of `RecurrentWeights`.

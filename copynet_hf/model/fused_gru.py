@@ -8,8 +8,8 @@ lays out what it computes, and its gradients, side by side in columns:
 
     W_hn h + b_hn | r | z | n
 
-The recurrent product writes the first three, the inputs' product adds to the last three: the pre-activations of r and z
-are sums of both, so that one gradient serves both products.
+The recurrent product writes the first three, the inputs' product adds to the last three: the pre-activations of r and
+z are sums of both, so that one gradient serves both products.
 """
 
 from __future__ import annotations

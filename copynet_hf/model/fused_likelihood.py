@@ -11,7 +11,8 @@ from torch.autograd.function import once_differentiable
 from .copy_distribution import vocabulary_terms
 
 _PIECE = 2**18
-"""Scores in a piece on a CPU, so that it and what is computed from it stay in a core's cache; 64 times as many elsewhere."""
+"""Scores in a piece on a CPU, so that it and what is computed from it stay in a core's cache; 64 times as many
+elsewhere."""
 
 
 class FusedVocabularyTerms(torch.autograd.Function):

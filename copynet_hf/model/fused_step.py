@@ -1,15 +1,15 @@
 """The decoder's step in its fast form, for teacher forcing (`fused_decoder`) and for search.
 
-The readable form is `CopyNetDecoder.step`, which the tests compare it with. Letters: s decoder state, h encoder states,
-a attention, ρ selective read, c and ζ what the two read, r readout, ψ_c copy scores. Shapes as in `memory`, and X = 3H,
-the gates' rows, or 4H with the readout's below them (unless r_t = s_t).
+The readable form is `CopyNetDecoder.step`, which the tests compare it with. Letters: s decoder state, h encoder
+states, a attention, ρ selective read, c and ζ what the two read, r readout, ψ_c copy scores. Shapes as in `memory`,
+and X = 3H, the gates' rows, or 4H with the readout's below them (unless r_t = s_t).
 
 A step lays out what it computes side by side in columns; see `fused_gru`:
 
     2W s_{t-1} | W_hn s_{t-1} + b_hn | r | z | n
 
-Softmax ignores constants and tanh(x) = 2σ(2x) − 1, so v·tanh(x) is computed as 2v·σ(2x): the sigmoid is faster than tanh
-on many CPUs.
+Softmax ignores constants and tanh(x) = 2σ(2x) − 1, so v·tanh(x) is computed as 2v·σ(2x): the sigmoid is faster than
+tanh on many CPUs.
 """
 
 from __future__ import annotations
@@ -157,7 +157,8 @@ def fused_step(
 
 
 def attention_energies(keys: Tensor, query: Tensor, coverage: Tensor | None, weights: RecurrentWeights) -> Tensor:
-    """2v·σ(2 (U h_j + W s_{t-1} + w_cov cov_tj)): Eq. 3's v·tanh(…) but for a constant. (R, S) from 2W s_{t-1} (R, A)."""
+    """2v·σ(2 (U h_j + W s_{t-1} + w_cov cov_tj)): Eq. 3's v·tanh(…) but for a constant. (R, S) from 2W s_{t-1}
+    (R, A)."""
     grouped = group_by_source(query, keys)  # (N, R / N, A)
     covered = None if coverage is None else group_by_source(coverage.to(keys.dtype), keys)  # (N, R / N, S)
     energies = keys.new_empty(len(keys), grouped.shape[1], keys.shape[1])
@@ -176,7 +177,8 @@ def attention_energies(keys: Tensor, query: Tensor, coverage: Tensor | None, wei
 def write_features(
     keys: Tensor, query: Tensor, coverage: Tensor | None, weights: RecurrentWeights, features: Tensor
 ) -> None:
-    """σ(2 (U h_j + W s_{t-1} + w_cov cov_tj)) (N, Q, S, A) from keys (N, S, A), query (N, Q, A), coverage (N, Q, S)."""
+    """σ(2 (U h_j + W s_{t-1} + w_cov cov_tj)) (N, Q, S, A) from keys (N, S, A), query (N, Q, A), coverage (N,
+    Q, S)."""
     torch.add(keys[:, None], query[:, :, None], out=features)
     if coverage is not None and weights.coverage is not None:
         features.addcmul_(coverage[..., None], weights.coverage)

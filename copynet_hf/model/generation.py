@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
         config: CopyNetConfig
 
-        def allowed_words(self, output: Any) -> Tensor | None: ...
+        def find_allowed_words(self, output: Any) -> Tensor | None: ...
 else:
     _Base = GenerationMixin
 
@@ -97,8 +97,8 @@ class CopyNetGenerationMixin(_Base):
     ) -> Any:
         if generation_config.cache_implementation not in (None, "dynamic"):
             raise ValueError(
-                f"cache_implementation={generation_config.cache_implementation!r} is for keys and values, and CopyNet's state "
-                "has a fixed size: leave it out."
+                f"cache_implementation={generation_config.cache_implementation!r} is for keys and values, and "
+                "CopyNet's state has a fixed size: leave it out."
             )
         if generation_config.use_cache and model_kwargs.get("past_key_values") is None:
             model_kwargs["past_key_values"] = CopyNetCache()
@@ -154,7 +154,7 @@ class CopyNetGenerationMixin(_Base):
             config.vocab_size,
             config.max_source_oov,
             forbidden,
-            self.allowed_words(encoder_outputs),
+            self.find_allowed_words(encoder_outputs),
         )
 
     def compute_transition_scores(
@@ -204,8 +204,8 @@ class CopyNetGenerationMixin(_Base):
         """Where each word of `sequences` came from, however they were decoded: one forward pass over finished outputs.
 
         Args:
-            sequences: (N, 1 + T) as `generate` returns them, start symbol first; N is a multiple of the B sources, with
-                the outputs of one source side by side.
+            sequences: (N, 1 + T) as `generate` returns them, start symbol first; N is a multiple of the B sources,
+                with the outputs of one source side by side.
             input_ids, attention_mask: (B, S) the sources, as given to `generate`; or
             encoder_outputs: the encoder's output for them.
             source: the encoder's other inputs, such as `token_type_ids`.

@@ -42,7 +42,7 @@ from .pointer_decoder import PointerDecoder
 from .pretrained import CopyNetPreTrainedModel
 from .retrieval_decoder import RetrievalDecoder
 
-# The decoders of mechanisms that read the source in another way than CopyNet.
+# Decoders other than CopyNet's.
 DECODERS: dict[str, type[nn.Module]] = {"pointer": PointerDecoder, "retrieval": RetrievalDecoder}
 
 
@@ -79,15 +79,15 @@ class CopyNetModel(CopyNetPreTrainedModel):
         output_hidden_states: bool | None = None,
         return_dict: bool | None = None,
     ) -> CopyNetModelOutput | tuple:
-        """Encodes the source, unless `encoder_outputs` or `past_key_values` hold it, and reads the given target words.
+        """Encodes the source, unless `encoder_outputs` or `past_key_values` hold it, and decodes the target words.
 
         Args:
             input_ids, attention_mask, inputs_embeds, input_features, token_type_ids: see `CopyNetEncoder`.
-            decoder_input_ids: (B, T) extended ids of y_0 … y_{T-1}, the start symbol first; after a cache, only the
-                new ones.
-            decoder_attention_mask: (B, T), or longer after a cache; 0 where a word is padding, to be passed over.
+            decoder_input_ids: (B, T) extended ids of y_0 … y_{T-1}, the start symbol first; with a cache, only the new
+                ones.
+            decoder_attention_mask: (B, T), or longer with a cache; 0 on padding, where the state passes on unchanged.
             encoder_outputs: what `get_encoder()` returned for these rows.
-            past_key_values: the state so far, as an earlier call returned it with `use_cache=True`.
+            past_key_values: the cache that an earlier call with `use_cache=True` returned.
 
         Raises:
             ValueError: no target words, target ids below 0, or a cache of another kind.
@@ -95,26 +95,12 @@ class CopyNetModel(CopyNetPreTrainedModel):
         config = self.config
         output_hidden_states = value_or_default(output_hidden_states, config.output_hidden_states)
         if decoder_input_ids is None:
-            raise ValueError("decoder_input_ids are missing: pass them, or labels to CopyNetForConditionalGeneration.")
+            raise ValueError("decoder_input_ids is missing: pass it, or labels to CopyNetForConditionalGeneration.")
         check_not_negative("decoder_input_ids", decoder_input_ids)
         if encoder_outputs is None:
-            encoder_outputs = self.encoder(
-                input_ids,
-                attention_mask,
-                inputs_embeds,
-                input_features,
-                token_type_ids,
-                output_hidden_states=output_hidden_states,
-                return_dict=True,
-            )
-        if not isinstance(encoder_outputs, CopyNetEncoderOutput):
-            if config.num_features or config.mechanism.retrieves:
-                raise ValueError(
-                    "encoder_outputs is a tuple, which does not say what is a fact or a point: pass what "
-                    "get_encoder() returns with return_dict=True."
-                )
-            encoder_outputs = CopyNetEncoderOutput(*encoder_outputs)
-
+            source = (input_ids, attention_mask, inputs_embeds, input_features, token_type_ids)
+            encoder_outputs = self.encoder(*source, output_hidden_states=output_hidden_states, return_dict=True)
+        encoder_outputs = self._check_encoder_outputs(encoder_outputs)
         cache = self._check_cache(past_key_values, value_or_default(use_cache, config.use_cache) and not self.training)
         memory, state, tables = self._start_decoding(encoder_outputs, cache, decoder_input_ids.shape[0])
         is_generated = decoder_input_ids < config.vocab_size
@@ -130,7 +116,7 @@ class CopyNetModel(CopyNetPreTrainedModel):
             last_hidden_state=steps.readout,
             past_key_values=cache,  # type: ignore[arg-type]
             decoder_hidden_states=(embeddings, steps.hidden) if output_hidden_states else None,
-            # No layer attends to the decoder's own past; the library goes through them where attentions are asked for.
+            # No layer attends to the decoder's own past; the library iterates over them if attentions are requested.
             decoder_attentions=None if attention is None else (),
             cross_attentions=None if attention is None else (attention[:, None],),
             encoder_last_hidden_state=encoder_outputs.last_hidden_state,
@@ -145,7 +131,8 @@ class CopyNetModel(CopyNetPreTrainedModel):
         return output if value_or_default(return_dict, config.return_dict) else output.to_tuple()
 
     def _embed_words(self, words: Tensor, memory: Memory) -> Tensor:
-        """e(y_{t-1}) (B, T, E): UNK's for an unseen word; for a position that is no word, the encoder's input there."""
+        """e(y_{t-1}) (B, T, E): UNK's for an unseen word; for a position that is no word, the encoder's input
+        there."""
         embeddings = self.encoder.embed(words)
         if memory.inputs is None:
             return embeddings
@@ -153,6 +140,17 @@ class CopyNetModel(CopyNetPreTrainedModel):
         rows = torch.arange(words.shape[0], device=words.device) // (words.shape[0] // memory.inputs.shape[0])
         inputs = memory.inputs[rows[:, None], positions.clamp(min=0)]
         return torch.where((positions >= 0)[..., None], inputs.to(embeddings.dtype), embeddings)
+
+    def _check_encoder_outputs(self, encoder_outputs: CopyNetEncoderOutput | tuple | None) -> CopyNetEncoderOutput:
+        """The encoder's output, also if it is a plain tuple."""
+        if isinstance(encoder_outputs, CopyNetEncoderOutput):
+            return encoder_outputs
+        if self.config.num_features or self.config.mechanism.retrieves:
+            raise ValueError(
+                "encoder_outputs is a tuple, which does not say what is a fact or a point: pass what get_encoder() "
+                "returns with return_dict=True."
+            )
+        return CopyNetEncoderOutput(*encoder_outputs or ())
 
     def _check_cache(self, cache: Any, use_cache: bool) -> CopyNetCache | None:
         if cache is None:
@@ -181,7 +179,7 @@ class CopyNetModel(CopyNetPreTrainedModel):
 
 
 class CopyNetForConditionalGeneration(CopyNetPreTrainedModel, CopyNetGenerationMixin):
-    """Encoder, decoder and the output distribution of `config.copy_mechanism`: what is generated, what is copied."""
+    """Encoder, decoder and the output distribution of `config.copy_mechanism`, which generates and copies."""
 
     _tied_weights_keys = {"lm_head.weight": "model.encoder.embed_tokens.weight"}  # noqa: RUF012
     accepts_loss_kwargs = True
@@ -198,7 +196,7 @@ class CopyNetForConditionalGeneration(CopyNetPreTrainedModel, CopyNetGenerationM
         self.alignments = AlignedWords(config) if config.aligned_words else None
         self.main_input_name = self.model.main_input_name
         self.post_init()
-        # Our own field of the generation config; only one that is not derived from the model's config is saved.
+        # A field of our own; generation configs derived from the model's config do not save those.
         self.generation_config.forbid_unk = False  # type: ignore[attr-defined]
         self.generation_config._from_model_config = False
 
@@ -209,17 +207,17 @@ class CopyNetForConditionalGeneration(CopyNetPreTrainedModel, CopyNetGenerationM
         self.lm_head = new_embeddings
 
     def resize_token_embeddings(self, *args: Any, **kwargs: Any) -> nn.Embedding:
-        """As in the library; the table of aligned words follows."""
+        """As in the library; resizes the table of aligned words as well."""
         embeddings = super().resize_token_embeddings(*args, **kwargs)
         if self.alignments is not None:
             self.alignments.resize(self.config.vocab_size, self.config.unk_token_id)
         return embeddings
 
     def prepare_decoder_input_ids_from_labels(self, labels: Tensor) -> Tensor:
-        """Labels moved right by one behind the start symbol, −100 made padding; what collators call.
+        """Labels (B, T) shifted right by one, after the start symbol, with padding for −100; collators call it.
 
         Raises:
-            ValueError: labels from a tokenizer with more words or slots than the model has.
+            ValueError: labels of a tokenizer with more words or slots than the model has.
         """
         check_not_negative("labels", labels.masked_fill(labels == -100, 0))
         if labels.numel() and int(labels.max()) >= self.config.extended_vocab_size:
@@ -228,9 +226,9 @@ class CopyNetForConditionalGeneration(CopyNetPreTrainedModel, CopyNetGenerationM
                 f"max_source_oov={self.config.max_source_oov}: give model and tokenizer the same of both "
                 "(CopyNetConfig.for_tokenizer)."
             )
-        return self._shifted_right(labels)
+        return self._shift_right(labels)
 
-    def _shifted_right(self, labels: Tensor) -> Tensor:
+    def _shift_right(self, labels: Tensor) -> Tensor:
         start = labels.new_full((labels.shape[0], 1), self.config.decoder_start_token_id)
         shifted = torch.cat([start, labels[:, :-1]], dim=1)
         return shifted.masked_fill(shifted == -100, self.config.pad_token_id)
@@ -257,23 +255,23 @@ class CopyNetForConditionalGeneration(CopyNetPreTrainedModel, CopyNetGenerationM
         """log p(y_t | y_{<t}, x) over the extended vocabulary for each target step, and the loss, Eq. 10.
 
         Args:
-            labels: (B, T) extended ids, −100 where there is no target. A word that neither the vocabulary nor the
-                row's own source has counts as UNK, here and as decoder input; where the Trainer smooths labels it
-                computes the loss itself, and the tokenizer must have made such words UNK (ours does).
-                `decoder_input_ids` follow from the labels when left out.
+            labels: (B, T) extended ids, −100 where there is no target. A word that is neither in the vocabulary nor in
+                the row's own source is UNK, as a target and as decoder input. (With label smoothing the Trainer
+                computes the loss, and the tokenizer has to replace such words, as ours does.) `decoder_input_ids`
+                default to the shifted labels.
             num_items_in_batch: what the summed loss is divided by; None: the number of targets. The Trainer passes
-                the number over all accumulated batches.
-            skip_logits: leaves out `logits`, `copy_probs` and `copy_mass`, which the loss does not need, and lets the
-                backward write over the scores, so that there can be only one. None: in training where
-                `num_items_in_batch` is given, as by the Trainer, which wants the loss alone.
+                their number over all accumulated batches.
+            skip_logits: whether to leave out `logits`, `copy_probs` and `copy_mass`, which the loss does not need, and
+                let the backward overwrite the scores, so that only one is possible. None: in training with
+                `num_items_in_batch`, which the Trainer passes, because it needs the loss alone.
             The others: see `CopyNetModel.forward`.
         """
         if labels is not None:
             check_not_negative("labels", labels.masked_fill(labels == -100, 0))
             if decoder_input_ids is None:
-                decoder_input_ids = self._shifted_right(labels)
+                decoder_input_ids = self._shift_right(labels)
             use_cache = False
-        shows_attention = value_or_default(output_attentions, self.config.output_attentions)
+        returns_attention = value_or_default(output_attentions, self.config.output_attentions)
         output = self.model(
             input_ids,
             attention_mask,
@@ -285,29 +283,31 @@ class CopyNetForConditionalGeneration(CopyNetPreTrainedModel, CopyNetGenerationM
             input_features,
             token_type_ids,
             use_cache=use_cache,
-            output_attentions=shows_attention or self._reads_attention,
+            output_attentions=returns_attention or self._needs_attention,
             output_hidden_states=output_hidden_states,
             return_dict=True,
         )
-        generate_scores, allowed = self.generate_scores(output), self.allowed_words(output)
+        generate_scores, allowed = self.compute_generate_scores(output), self.find_allowed_words(output)
         if allowed is not None:
             generate_scores = generate_scores.masked_fill(~allowed[:, None, :], lowest(generate_scores.dtype))
         if skip_logits is None:
             skip_logits = self.training and labels is not None and num_items_in_batch is not None
-        log_probs, copy_probs = (None, None) if skip_logits else self.mixture(generate_scores, output, allowed)
+        log_probs, copy_probs = (None, None) if skip_logits else self.compute_mixture(generate_scores, output, allowed)
         loss = None
         if labels is not None:
-            # Hooks might hold the scores.
-            unseen = skip_logits and not (self.lm_head is not None and self.lm_head._forward_hooks)
-            kept = None if decoder_attention_mask is None else decoder_attention_mask[:, -labels.shape[1] :].bool()
-            loss = self.loss(generate_scores, output, labels, num_items_in_batch, allowed, kept, reuse_scores=unseen)
+            has_hooks = self.lm_head is not None and bool(self.lm_head._forward_hooks)  # which may hold the scores
+            keep = None if decoder_attention_mask is None else decoder_attention_mask[:, -labels.shape[1] :].bool()
+            reuse_scores = skip_logits and not has_hooks
+            loss = self.compute_loss(
+                generate_scores, output, labels, num_items_in_batch, allowed, keep, reuse_scores=reuse_scores
+            )
         result = CopyNetSeq2SeqLMOutput(
             loss=loss,
             logits=log_probs,
             past_key_values=output.past_key_values,
             decoder_hidden_states=output.decoder_hidden_states,
-            decoder_attentions=output.decoder_attentions if shows_attention else None,
-            cross_attentions=output.cross_attentions if shows_attention else None,
+            decoder_attentions=output.decoder_attentions if returns_attention else None,
+            cross_attentions=output.cross_attentions if returns_attention else None,
             encoder_last_hidden_state=output.encoder_last_hidden_state,
             encoder_hidden_states=output.encoder_hidden_states,
             copy_probs=copy_probs,
@@ -315,8 +315,8 @@ class CopyNetForConditionalGeneration(CopyNetPreTrainedModel, CopyNetGenerationM
         )
         return result if value_or_default(return_dict, self.config.return_dict) else result.to_tuple()
 
-    def generate_scores(self, output: CopyNetModelOutput) -> Tensor:
-        """ψ_g = W_o r_t, Eq. 7: (B, T, V); of a model that does not generate, the score of the end symbol."""
+    def compute_generate_scores(self, output: CopyNetModelOutput) -> Tensor:
+        """ψ_g = W_o r_t, Eq. 7: (B, T, V); of a Pointer Network, the score of the end symbol."""
         readout: Any = output.last_hidden_state
         if self.lm_head is not None:
             return self.lm_head(readout if self.lm_head_proj is None else self.lm_head_proj(readout))
@@ -325,11 +325,11 @@ class CopyNetForConditionalGeneration(CopyNetPreTrainedModel, CopyNetGenerationM
         end = torch.tensor(self.config.end_token_ids[:1], device=scores.device)
         return scores.index_copy(-1, end, output.switch[..., None])
 
-    def allowed_words(self, output: CopyNetModelOutput | CopyNetEncoderOutput) -> Tensor | None:
-        """(B, V) bool: the words that may be generated from a source. None: all.
+    def find_allowed_words(self, output: CopyNetModelOutput | CopyNetEncoderOutput) -> Tensor | None:
+        """(B, V) bool: the words that may be generated from each source. None: all.
 
         CoRe (Cao et al. 2016): those aligned with a word of the source, and the frequent ones. Pointer Networks: the
-        end.
+        end symbol.
         """
         config, ids = self.config, output.source_ids
         if self.alignments is not None:
@@ -344,22 +344,24 @@ class CopyNetForConditionalGeneration(CopyNetPreTrainedModel, CopyNetGenerationM
         return allowed
 
     @property
-    def _reads_attention(self) -> bool:
-        """Whether probabilities or loss are made of the attention."""
+    def _needs_attention(self) -> bool:
+        """Whether probabilities or loss are functions of the attention."""
         return self.config.mechanism.copies_by_attention or self.config.coverage_loss_weight > 0
 
     def _mode_scores(self, generate_log_sum: Tensor, output: CopyNetModelOutput) -> ModeScores:
         attention = output.cross_attentions[0][:, 0] if output.cross_attentions else None
         return ModeScores(generate_log_sum, output.source_mask, output.copy_scores, attention, output.switch)
 
-    def mixture(self, generate_scores: Tensor, output: CopyNetModelOutput, allowed: Tensor | None = None) -> Mixture:
+    def compute_mixture(
+        self, generate_scores: Tensor, output: CopyNetModelOutput, allowed: Tensor | None = None
+    ) -> Mixture:
         """p(y_t | ·) by `config.copy_mechanism`."""
         log_sum = torch.logsumexp(at_least_float32(generate_scores), dim=-1)
         modes = MODES[self.config.copy_mechanism](self._mode_scores(log_sum, output))
         source = (output.source_ids, output.source_mask, self.config.max_source_oov, output.source_leaders)
         return mixture(generate_scores, modes, *source, allowed)
 
-    def loss(
+    def compute_loss(
         self,
         generate_scores: Tensor,
         output: CopyNetModelOutput,
@@ -369,10 +371,12 @@ class CopyNetForConditionalGeneration(CopyNetPreTrainedModel, CopyNetGenerationM
         keep: Tensor | None = None,
         reuse_scores: bool = False,
     ) -> Tensor:
-        """−log p(y_t), Eq. 10, and what the mechanism adds, summed over the targets and divided by their number.
+        """−log p(y_t), Eq. 10, with the mechanism's additional losses: summed over targets, divided by their number.
 
-        `keep` (B, T) is false on words that the decoder passes over. With `reuse_scores` the backward may write over
-        `generate_scores`.
+        Args:
+            allowed: (B, V) of `find_allowed_words`.
+            keep: (B, T) bool, false on padding among the decoder's inputs.
+            reuse_scores: whether the backward may overwrite `generate_scores`.
         """
         config, is_target = self.config, labels != -100
         source = (output.source_ids, output.source_mask)
@@ -407,7 +411,7 @@ class CopyNetForConditionalGeneration(CopyNetPreTrainedModel, CopyNetGenerationM
         return total / (is_target.sum().clamp(min=1) if num_items_in_batch is None else num_items_in_batch)
 
     def _is_generated(self, words: Tensor, allowed: Tensor | None) -> Tensor:
-        """(B, T) bool: whether each word can be generated; `allowed` (B, V) as in `allowed_words`."""
+        """(B, T) bool: whether each word can be generated; `allowed` (B, V) as in `find_allowed_words`."""
         in_vocabulary = words < self.config.vocab_size
         if allowed is None:
             return in_vocabulary
@@ -415,13 +419,13 @@ class CopyNetForConditionalGeneration(CopyNetPreTrainedModel, CopyNetGenerationM
 
 
 def _check_pointed_at(missing: Tensor, labels: Tensor) -> None:
-    """Raises ValueError for a target that no position holds; a symbolic trace is left alone."""
+    """Raises ValueError for a target that is not in the source; not while tracing, which has no values."""
     if torch.compiler.is_compiling() or torch.jit.is_tracing() or missing.is_meta or not missing.any():
         return
     row, step = missing.nonzero()[0].tolist()
     raise ValueError(
-        f"labels[{row}, {step}] is {int(labels[row, step])}, which is neither in the row's source nor the end symbol: "
-        "copy_mechanism='pointer' writes nothing else. Leave such pairs out, or take 'copynet'."
+        f"labels[{row}, {step}] is {int(labels[row, step])}, which is neither in the row's source nor the end symbol, "
+        "and copy_mechanism='pointer' writes nothing else: leave such pairs out, or use 'copynet'."
     )
 
 

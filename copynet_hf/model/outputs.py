@@ -15,18 +15,18 @@ from transformers.utils import ModelOutput
 
 @dataclass
 class CopyNetEncoderOutput(ModelOutput):
-    """The source as the decoder reads it, and all that `generate()` keeps of it.
+    """The encoded source: all that the decoder and `generate()` need of it.
 
     last_hidden_state: (B, S, D) h_j; zero on padding.
     final_state: (B, D) the last states of both directions.
     source_ids: (B, S) extended ids x_j, those beyond the last slot made UNK.
-    source_mask: (B, S) bool, what can be copied: false on padding, and of a fact true on its object alone.
+    source_mask: (B, S) bool, what can be copied: false on padding, and in a fact true only on its object.
     facts: (B, S, 3E) f_j at the position of each fact's object, zero elsewhere; is_object, is_question: (B, S) bool.
-    inputs: (B, S, E) projected features, where the source is no words.
-    hidden_states: embeddings (B, S, E), then each layer's states (B, S, D); on request.
+    inputs: (B, S, E) projected features, if the source is not words.
+    hidden_states: embeddings (B, S, E), then each layer's states (B, S, D); with `output_hidden_states`.
     """
 
-    # The base class wants a default for every field; the encoder always fills the first four.
+    # The base class requires a default for every field; the encoder always sets the first four.
 
     last_hidden_state: Tensor = None  # type: ignore[assignment]
     final_state: Tensor = None  # type: ignore[assignment]
@@ -45,8 +45,8 @@ class CopyNetModelOutput(Seq2SeqModelOutput):
 
     copy_scores: (B, T, S) ψ_c, Eq. 8; None where the mechanism has none.
     switch: (B, T) the logit of p_gen or λ, or the score of the end symbol; None where the mechanism has none.
-    encoder_final_state: (B, D), source_ids: (B, S), source_mask: (B, S): as the encoder gave them.
-    source_leaders: (B, S) the first position of each word, where a cache has kept it.
+    encoder_final_state: (B, D), source_ids: (B, S), source_mask: (B, S): the encoder's.
+    source_leaders: (B, S) the first position of each word, with a cache.
     """
 
     copy_scores: Tensor | None = None
@@ -61,8 +61,8 @@ class CopyNetModelOutput(Seq2SeqModelOutput):
 class CopyNetSeq2SeqLMOutput(Seq2SeqLMOutput):
     """`Seq2SeqLMOutput` with `logits` (B, T, V + K), which are log p(y), and
 
-    copy_probs: (B, T, S) probability of copying from each source position; None where nothing is copied.
-    copy_mass: (B, T) probability of copying against generating, the sum of `copy_probs`.
+    copy_probs: (B, T, S) probability of copying from each source position; None if the mechanism does not copy.
+    copy_mass: (B, T) probability of copying, the sum of `copy_probs`.
     """
 
     copy_probs: Tensor | None = None

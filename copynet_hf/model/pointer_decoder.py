@@ -19,9 +19,9 @@ from .outputs import CopyNetEncoderOutput
 
 
 class PointerDecoder(Decoder):
-    """d_i = GRU(e(y_{i-1}), d_{i-1}) and u^i_j = v·tanh(W_1 e_j + W_2 d_i), section 2.3: no context is read.
+    """d_i = GRU(e(y_{i-1}), d_{i-1}) and u^i_j = v·tanh(W_1 e_j + W_2 d_i), section 2.3, without a context vector.
 
-    The paper does not say how the end symbol is pointed at: here a learned e_⇐ stands beside the source.
+    The paper does not say how the end symbol is pointed at: here it has a learned state e_⇐.
     """
 
     def __init__(self, config: CopyNetConfig) -> None:

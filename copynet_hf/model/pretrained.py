@@ -30,10 +30,12 @@ class CopyNetPreTrainedModel(PreTrainedModel):
     _no_split_modules = ["CopyNetEncoderLayer", "CopyNetDecoder", "PointerDecoder", "RetrievalDecoder"]  # noqa: RUF012 - the base class's own type
 
     def save_pretrained(self, save_directory: Any, is_main_process: bool = True, *args: Any, **kwargs: Any) -> None:
-        """As in the library, which names the saved class alone in the config: both are named, for `AutoModel` and
-        `AutoModelForSeq2SeqLM` load the same weights, and the pipeline. Writes a card where there is none."""
+        """As in the library; the config also names the other class, which loads the same weights, and the pipeline.
+
+        Writes a model card if the folder has none.
+        """
         if self.is_remote_code():
-            from .pipeline import CUSTOM_PIPELINES  # here, so that its file is saved with the model's
+            from .pipeline import CUSTOM_PIPELINES  # imported here, so that its file is saved as well
 
             module = type(self).__module__.rpartition(".")[2]
             self.config.auto_map = {
@@ -41,20 +43,20 @@ class CopyNetPreTrainedModel(PreTrainedModel):
                 "AutoModel": f"{module}.CopyNetModel",
                 "AutoModelForSeq2SeqLM": f"{module}.CopyNetForConditionalGeneration",
             }
-            self.config.custom_pipelines = deepcopy(CUSTOM_PIPELINES)  # the library changes it in use
+            self.config.custom_pipelines = deepcopy(CUSTOM_PIPELINES)  # the library modifies it
         super().save_pretrained(save_directory, is_main_process, *args, **kwargs)
         folder = Path(save_directory)
         if self.write_card is not None and is_main_process and folder.is_dir() and not (folder / "README.md").exists():
             self.write_card(self, folder)
 
     def _upload_modified_files(self, working_dir: Any, repo_id: str, *args: Any, **kwargs: Any) -> Any:
-        """As in the library, which puts its blank form there where the repository has no card: ours, then."""
+        """As in the library, but with our card where the library would upload its blank template."""
         path = Path(working_dir) / "README.md"
         card = ModelCard(path.read_text(encoding="utf-8")) if path.exists() else None
         blank = ModelCard.from_template(ModelCardData(), model_description="").text.splitlines()
-        if (
-            self.write_card is not None and card is not None and len(set(card.text.splitlines()) - set(blank)) == 1
-        ):  # what it says a model card is
+        # the library fills in one line of its template
+        is_blank = card is not None and len(set(card.text.splitlines()) - set(blank)) == 1
+        if self.write_card is not None and card is not None and is_blank:
             self.write_card(self, Path(working_dir), title=repo_id, tags=card.data.get("tags") or ())
         return super()._upload_modified_files(working_dir, repo_id, *args, **kwargs)
 
@@ -81,6 +83,6 @@ class CopyNetPreTrainedModel(PreTrainedModel):
 
 
 def _gate_by_gate(parameter: Tensor, make: Any) -> Tensor:
-    """A float32 tensor like `parameter`, each of a GRU's three gates made on its own."""
+    """A float32 tensor like `parameter`, each of a GRU's three gates initialised on its own."""
     gates = [make(torch.empty_like(gate, dtype=torch.float32)) for gate in parameter.chunk(3)]
     return torch.cat(gates).to(parameter.dtype)

@@ -1,13 +1,13 @@
 """CoreQA (He, Liu, Liu, Zhao, ACL 2017, P17-1019): answers that copy from the question and from facts.
 
-A fact (subject, property, object) stands in the source behind the question, as three words marked by
-`token_type_ids` 1, 2, 3. Its object can be written; a word that stands in the question and in facts has one id.
+A fact (subject, property, object) follows the question in the source, as three words marked by `token_type_ids` 1, 2,
+3. Its object can be copied; a word that is both in the question and in facts has one id.
 
-The paper's text could not be had. Verified by its overview figure: one softmax over vocabulary, question positions and
-facts; scores for copying and retrieving from networks of their own; a state that is fed with the contexts of question
-and facts, and with [e(y_{t-1}); what was copied; what was retrieved]. The scores' form and that histories are the
-attention so far (as in a coverage) are the most sensible reading; the figure has them reach the state as well, which
-they do here through the attentions and scores that see them.
+The paper's text was not available. Verified by its overview figure: one softmax over vocabulary, question positions
+and facts; a network each for the scores of copying and retrieving; a state whose inputs are the contexts of question
+and facts, and [e(y_{t-1}); the copied word's state; the retrieved fact]. The form of the scores, and histories as the
+sum of past attention (as in a coverage), are our reading; in the figure the histories also reach the state, which they
+do here through the attentions and scores that see them.
 
 Shapes: R rows decode from N sources. S source positions, T target steps, H hidden_size, D = 2 · encoder_hidden_size,
 E embedding_size, A attention_size.
@@ -30,8 +30,8 @@ class RetrievalDecoder(Decoder):
     """s_t = GRU([e(y_{t-1}); r_q; r_kb; c_q; c_kb], s_{t-1}), and the scores of the three modes.
 
     c_q and c_kb are attentive reads of the question's states h_j and of the facts f_j, the latter by DNN1(q, s, f)
-    with q the question's last states; r_q and r_kb selective reads (CopyNet, Eq. 9), each of its own memory. Each
-    attention and each score sees how much of its position was read before.
+    with q the question's last states; r_q and r_kb are selective reads (CopyNet, Eq. 9), each of its own memory. Each
+    attention and each score sees how much attention its position has had.
     """
 
     def __init__(self, config: CopyNetConfig) -> None:

@@ -155,5 +155,5 @@ def test_the_table_follows_the_vocabulary_and_is_unk_where_a_checkpoint_lacks_it
 
 def test_many_pairs_are_gone_through_in_pieces(monkeypatch):
     whole = align_vocabulary(translated_pairs(), 40, 2, SPECIAL)
-    monkeypatch.setattr("copynet_hf.training.alignment.CHUNK", 7)
+    monkeypatch.setattr("copynet_hf.training.alignment.CHUNK_SIZE", 7)
     assert torch.equal(align_vocabulary(translated_pairs(), 40, 2, SPECIAL), whole)

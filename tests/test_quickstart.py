@@ -39,7 +39,7 @@ def test_a_short_quickstart_learns_shows_and_saves(tmp_path: Path, capsys: pytes
 
 def test_a_folder_with_other_files_is_left_alone(tmp_path: Path) -> None:
     (tmp_path / "thesis.tex").write_text("mine")
-    with pytest.raises(ValueError, match="did not make"):
+    with pytest.raises(ValueError, match="did not write"):
         run_quickstart(tmp_path, train_pairs=40, test_pairs=4, epochs=1)
     assert [path.name for path in tmp_path.iterdir()] == ["thesis.tex"]
 

@@ -9,9 +9,10 @@ from transformers import PreTrainedTokenizerBase
 
 from ..arguments import DataArguments
 from ..data import load_pairs
+from ..data.records import AnyDataset
 from ..model.tokenization_copynet import CopyNetTokenizer
 
-Pairs: TypeAlias = Dataset | IterableDataset  # rows with the columns `text` and `summary`
+Pairs: TypeAlias = AnyDataset  # with the columns `text` and `summary`
 
 
 def read_training_pairs(data_args: DataArguments) -> dict[str, Pairs]:

@@ -228,7 +228,8 @@ EVERYDAY_ARGUMENTS = (
     "num_beams",
     "seed",
 )
-# Those of Seq2SeqTrainingArguments that it lists, in the order of the list; `--help_all` lists them all.
+# The arguments of Seq2SeqTrainingArguments that it lists as well, in this order.
+TRAINER_GROUP = "training (of Transformers' Trainer)"
 TRAINER_HELP = {
     "output_dir": "folder for the model, its card and its scores",
     "num_train_epochs": "number of epochs",
@@ -253,12 +254,11 @@ TRAINER_HELP = {
     "hub_model_id": "name of the model on the Hub",
 }
 
-
 METAVARS = {"int": "N", "float": "X", "string_to_bool": "BOOL", "dict": "JSON"}  # by the name of the type
 
 
 class HelpFormatter(argparse.ArgumentDefaultsHelpFormatter):
-    """Lists one spelling of each argument with the kind of its value, and defaults other than None, False and 0."""
+    """Shows one spelling of each argument, a short name for its type, and defaults other than None, False and 0."""
 
     def __init__(self, prog: str) -> None:
         super().__init__(prog, max_help_position=30)
@@ -300,7 +300,7 @@ class TrainArgumentParser(ArgumentParser):
     """The parser of `copynet-hf train`. Its `--help` has the everyday arguments first, `--help_all` every argument.
 
     Args:
-        defaults: shown in the help in place of the dataclasses' own, for those that are computed from the data.
+        defaults: shown in the help in place of the dataclasses' own; strings for those computed from the data.
     """
 
     def __init__(self, defaults: Mapping[str, Any], **kwargs: Any) -> None:
@@ -318,10 +318,10 @@ class TrainArgumentParser(ArgumentParser):
         """The help text, with `show_all` also the Trainer's arguments that `TRAINER_HELP` leaves out."""
         sections = {"everyday arguments": list(EVERYDAY_ARGUMENTS)}
         for dataclass_type in self.dataclass_types:
-            title = getattr(dataclass_type, "_argument_group_name", "training (of Transformers' Trainer)")
+            title = getattr(dataclass_type, "_argument_group_name", TRAINER_GROUP)
             sections[title] = [entry.name for entry in dataclasses.fields(dataclass_type) if entry.init]
         if not show_all:
-            sections[title] = list(TRAINER_HELP)  # the last dataclass is Transformers' own
+            sections[TRAINER_GROUP] = list(TRAINER_HELP)
         sections["help"] = ["help", "help_all"]
 
         actions = {action.dest: action for action in reversed(self._actions)}  # --name rather than --no_name

@@ -103,8 +103,8 @@ def load_lcsts(
         FileNotFoundError: no such file.
         DataFileError: a file without a usable record (when streaming, raised by the first iteration).
     """
-    files = {"train": train, "validation": validation, "test": test}
-    files = {split: path for split, path in files.items() if path is not None}
+    named = {"train": train, "validation": validation, "test": test}
+    files = {split: path for split, path in named.items() if path is not None}
     if not files:
         raise ValueError("no file: give at least one of train, validation and test")
     splits = {

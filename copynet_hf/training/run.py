@@ -74,9 +74,8 @@ def train_from_arguments(arguments: Mapping[str, Any]) -> dict[str, float]:
     run = _set_up_run(arguments)
     metrics = _train(run)
     metrics |= _finish(run, metrics)
-    if run.trainer.args.world_size > 1:  # torchrun stops processes that still save when another one fails
-        run.trainer.accelerator.wait_for_everyone()
-        run.trainer.accelerator.end_training()
+    if run.trainer.args.world_size > 1:
+        _leave_process_group(run.trainer)
     return metrics
 
 
@@ -162,6 +161,16 @@ def _finish(run: Run, metrics: Mapping[str, Any]) -> dict[str, Any]:
         if is_main and predictions:
             write_predictions(run.output_dir / PREDICTIONS_FILE, predictions)
     return test_metrics
+
+
+def _leave_process_group(trainer: Seq2SeqTrainer) -> None:
+    """Ends the process group of a distributed training, once all processes have finished."""
+    trainer.accelerator.wait_for_everyone()  # torchrun stops processes that still save when another one fails
+    # DDP's reducer must not hold the last reference to the group: it is freed under the GIL, for which the group's
+    # thread, joined by its destructor, may be waiting.
+    trainer.model_wrapped = trainer.model
+    trainer.accelerator.free_memory()
+    trainer.accelerator.end_training()
 
 
 def _write_card(run: Run, metrics: Mapping[str, Any]) -> None:

@@ -150,7 +150,7 @@ def _check_reloaded(
     reloaded: Any = _without_progress_bars(AutoModelForSeq2SeqLM.from_pretrained, folder)
     outputs = generate_outputs(reloaded.to(model.device), AutoTokenizer.from_pretrained(folder), texts)
     expected = generate_outputs(model, tokenizer, texts)
-    num_different = sum(output != wanted for output, wanted in zip(outputs, expected, strict=True))
+    num_different = sum(output != reference for output, reference in zip(outputs, expected, strict=True))
     if num_different:
         raise RuntimeError(f"{num_different} of {len(texts)} outputs differ after reloading {folder}")
     print(

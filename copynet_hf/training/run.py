@@ -75,7 +75,7 @@ def train_from_arguments(arguments: Mapping[str, Any]) -> dict[str, float]:
     metrics = _train(run)
     metrics |= _finish(run, metrics)
     if run.trainer.args.world_size > 1:
-        _leave_process_group(run.trainer)
+        _leave_process_group(run)
     return metrics
 
 
@@ -163,14 +163,14 @@ def _finish(run: Run, metrics: Mapping[str, Any]) -> dict[str, Any]:
     return test_metrics
 
 
-def _leave_process_group(trainer: Seq2SeqTrainer) -> None:
+def _leave_process_group(run: Run) -> None:
     """Ends the process group of a distributed training, once all processes have finished."""
-    trainer.accelerator.wait_for_everyone()  # torchrun stops processes that still save when another one fails
+    run.trainer.accelerator.wait_for_everyone()  # torchrun stops processes that still save when another one fails
     # DDP's reducer must not hold the last reference to the group: it is freed under the GIL, for which the group's
     # thread, joined by its destructor, may be waiting.
-    trainer.model_wrapped = trainer.model
-    trainer.accelerator.free_memory()
-    trainer.accelerator.end_training()
+    run.trainer.model_wrapped = run.model
+    run.trainer.accelerator.free_memory()
+    run.trainer.accelerator.end_training()
 
 
 def _write_card(run: Run, metrics: Mapping[str, Any]) -> None:

@@ -1,262 +1,385 @@
-"""What the commands can be told: one dataclass for each subject, and reading them from a command line or a file.
+"""The arguments of the commands: one dataclass for each subject, and the parser that reads them.
 
-Names follow transformers' run_summarization.py. `read_arguments` returns only what was said, so that a default can
-depend on the data: the number of epochs, say, on the number of pairs.
+Names follow Transformers' run_summarization.py. `parse_arguments` returns only the arguments that were given, so that
+a default can depend on the data: the number of epochs, for example, on the number of pairs.
 """
 
 from __future__ import annotations
 
+import argparse
 import dataclasses
 import json
-from argparse import Namespace
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NoReturn, TypeVar
 
-from transformers import HfArgumentParser
+from transformers import HfArgumentParser, Seq2SeqTrainingArguments
 
-CONFIG_FILES = (".json", ".yaml", ".yml")
+CONFIG_FILE_SUFFIXES = (".json", ".yaml", ".yml")
 
 T = TypeVar("T")
 
 
-def _argument(help: str, default: Any = None) -> Any:
-    return field(default=default, metadata={"help": help})
+def _argument(help: str, default: Any = None, metavar: str | None = None) -> Any:
+    return field(default=default, metadata={"help": help} | ({"metavar": metavar} if metavar else {}))
 
 
-def _switch(help: str) -> Any:
-    """A yes or no whose default is decided elsewhere: `--name`, or `--name False`."""
+def _optional_bool(help: str) -> Any:
+    """`--name` or `--name False`; None, the default, leaves the choice to the model's config."""
     return field(default=None, metadata={"help": help, "nargs": "?", "const": True})
 
 
 @dataclass
 class PairsArguments:
-    """Where pairs are, and which of their columns count."""
+    """Files of pairs and their columns, as `load_pairs` reads them."""
 
-    test_file: str | None = _argument(
-        "pairs that the model is scored on: .jsonl, .csv, .tsv, .parquet or raw LCSTS .txt"
-    )
-    dataset_name: str | None = _argument("a data set on the Hub, in place of files")
-    dataset_config_name: str | None = _argument("its configuration")
-    text_column: str | None = _argument("the column of the sources; guessed when left out")
-    summary_column: str | None = _argument("the column of the targets; guessed when left out")
-    max_eval_samples: int | None = _argument("use no more validation or test pairs than this")
+    _argument_group_name = "data"
 
-    def source(self) -> dict[str, Any]:
-        """What `load_pairs` is told beside the files."""
+    test_file: str | None = _argument("test pairs: JSON, CSV, parquet or LCSTS", metavar="FILE")
+    dataset_name: str | None = _argument("dataset on the Hub, in place of files", metavar="NAME")
+    dataset_config_name: str | None = _argument("configuration of that dataset", metavar="NAME")
+    text_column: str | None = _argument("column of the sources; guessed by default", metavar="NAME")
+    summary_column: str | None = _argument("column of the targets; guessed by default", metavar="NAME")
+    max_eval_samples: int | None = _argument("use at most N validation and N test pairs")
+
+    def dataset_options(self) -> dict[str, Any]:
+        """The arguments of `load_pairs` other than its files."""
         names = ("dataset_name", "dataset_config_name", "text_column", "summary_column")
         return {name: getattr(self, name) for name in names}
 
 
 @dataclass
 class DataArguments(PairsArguments):
-    """Where the pairs are."""
+    """Pairs for training and evaluation, and how many words of them are used."""
 
-    train_file: str | None = _argument("pairs to learn from: .jsonl, .csv, .tsv, .parquet or raw LCSTS .txt")
-    validation_file: str | None = _argument("pairs that choose the best checkpoint and end the training in time")
-    streaming: bool = _argument("read the pairs while training instead of before; needs --max_steps", False)
-    max_source_length: int = _argument("words of a source that are read", 512)
-    max_target_length: int = _argument("words of a target, its end included", 128)
-    max_train_samples: int | None = _argument("use no more training pairs than this")
-    preprocessing_num_workers: int | None = _argument("processes that tokenize")
+    train_file: str | None = _argument("training pairs: JSON, CSV, parquet or LCSTS", metavar="FILE")
+    validation_file: str | None = _argument("pairs for the best checkpoint, early stopping", metavar="FILE")
+    streaming: bool = _argument("read pairs during training (needs --max_steps)", False)
+    max_source_length: int = _argument("truncate sources to N words", 512)
+    max_target_length: int = _argument("truncate targets to N words", 128)
+    max_train_samples: int | None = _argument("use at most N training pairs")
+    preprocessing_num_workers: int | None = _argument("number of processes for tokenization")
 
 
 @dataclass
 class TokenizerArguments:
-    """What a word is, and which words the model knows."""
+    """The tokenizer: its segmenter and its vocabulary."""
 
-    tokenizer_name: str | None = _argument("folder or Hub name of a finished tokenizer; else one is trained")
+    _argument_group_name = "tokenizer"
+
+    tokenizer_name: str | None = _argument("use this tokenizer; by default one is trained", metavar="NAME")
     segmenter: str = _argument(
-        "auto (char for Chinese and Japanese, else word_punct), char, whitespace, jieba, fugashi or word_punct", "auto"
+        "char, whitespace, jieba, fugashi, word_punct, or auto: char for Chinese and Japanese, else word_punct", "auto"
     )
-    vocab_size: int | None = _argument("words the model can generate; by default 3000 characters or 10000 words")
-    min_frequency: int = _argument("a word seen less often in the training pairs can only be copied", 5)
-    max_source_oov: int | None = _argument("slots for the unseen words of a source; by default enough for all")
+    vocab_size: int | None = _argument("vocabulary size")
+    min_frequency: int = _argument("rarer words can only be copied", 5)
+    max_source_oov: int | None = _argument("out-of-vocabulary words per source")
 
 
 @dataclass
 class ModelArguments:
-    """The model. Fields of `CopyNetConfig` are described there; left out, they are those of the preset."""
+    """The model: fields of `CopyNetConfig`, and the generation settings that are saved with it."""
 
-    model_name_or_path: str | None = _argument("a model to go on from")
-    preset: str | None = _argument("the paper's sizes: synthetic, lcsts_char or lcsts_word")
-    embedding_size: int | None = _argument("width of the embeddings")
-    hidden_size: int | None = _argument("width of the decoder's state")
-    encoder_hidden_size: int | None = _argument("width of the encoder's state, per direction")
-    num_hidden_layers: int | None = _argument("layers of the encoder")
-    attention_size: int | None = _argument("width of the attention's hidden layer")
-    dropout: float | None = _argument("dropout")
-    copy_mechanism: str | None = _argument("copynet, pointer_generator, gated, pointer, retrieval or none")
-    attention: bool | None = _switch("attentive read; without it, the encoder's last state")
-    selective_read: bool | None = _switch("selective read")
-    readout: list[str] | None = _argument(  # noqa: RUF009 - what it makes is a dataclass field
-        "what the scores see: state context embedding selective_read"
+    _argument_group_name = "model (by default the fields of the preset, or those shown)"
+
+    model_name_or_path: str | None = _argument("folder or Hub name of a model to continue from", metavar="NAME")
+    preset: str | None = _argument("the paper's synthetic, lcsts_char, lcsts_word", metavar="NAME")
+    embedding_size: int | None = _argument("embedding size")
+    hidden_size: int | None = _argument("size of the decoder state")
+    encoder_hidden_size: int | None = _argument("encoder state, per direction")
+    num_hidden_layers: int | None = _argument("number of encoder layers")
+    attention_size: int | None = _argument("hidden size of the attention")
+    dropout: float | None = _argument("dropout probability")
+    copy_mechanism: str | None = _argument(
+        "copynet, pointer_generator, gated, pointer, retrieval or none", metavar="NAME"
     )
-    use_coverage: bool | None = _switch("the attention sees where it has been")
-    copies_from: list[str] | None = _argument(  # noqa: RUF009 - what it makes is a dataclass field
-        "with retrieval, what is written from: question facts"
+    attention: bool | None = _optional_bool("attention over the source")
+    selective_read: bool | None = _optional_bool("selective read")
+    readout: list[str] | None = _argument(  # noqa: RUF009 - the call returns a dataclass field
+        "inputs of the scores, such as state context", metavar="NAME"
     )
-    coverage_loss_weight: float | None = _argument("λ of the coverage loss")
-    gate_loss_weight: float | None = _argument("of whether the target stands in the source, with gated")
-    gated_loss: str | None = _argument("mixture, or summed as in the Chainer article")
-    aligned_words: int | None = _argument("with gated, words that each source word allows; 0: the whole vocabulary")
-    frequent_words: int | None = _argument("with aligned_words, words that are always allowed")
-    use_fused: bool | None = _switch("the faster recurrence")
-    initializer_range: float | None = _argument("embeddings start in ± this")
-    tie_word_embeddings: bool | None = _switch("generate scores use the embedding table")
-    num_beams: int = _argument("beams, saved with the model", 5)
-    forbid_unk: bool = _argument("never generate <unk>, saved with the model", True)
+    use_coverage: bool | None = _optional_bool("coverage as an input of the attention")
+    copies_from: list[str] | None = _argument(  # noqa: RUF009 - the call returns a dataclass field
+        "retrieval: copy from question, facts or both", metavar="NAME"
+    )
+    coverage_loss_weight: float | None = _argument("weight λ of the coverage loss")
+    gate_loss_weight: float | None = _argument("gated: weight of the gate's loss")
+    gated_loss: str | None = _argument("gated: mixture or summed", metavar="NAME")
+    aligned_words: int | None = _argument("gated: target words per source word; 0 for all")
+    frequent_words: int | None = _argument("gated: words always allowed")
+    use_fused: bool | None = _optional_bool("fused recurrence")
+    initializer_range: float | None = _argument("embeddings are initialised in ± X")
+    tie_word_embeddings: bool | None = _optional_bool("share the embeddings with the output layer")
+    num_beams: int = _argument("beam size, saved with the model", 5)
+    forbid_unk: bool = _argument("never generate <unk>", True)
 
 
 @dataclass
 class RunArguments:
-    """The run as a whole, beside transformers' own training arguments."""
+    """The run, in addition to `Seq2SeqTrainingArguments`."""
 
-    early_stopping_patience: int = _argument("evaluations without improvement that end the training; 0: none", 5)
-    overwrite_output_dir: bool = _argument("replace the model that output_dir holds", False)
-    max_minutes: float | None = _argument("the training ends after so many minutes, as if after its last epoch")
-    threads: int | None = _argument("threads of torch")
+    _argument_group_name = "run"
+
+    early_stopping_patience: int = _argument("evaluations without improvement before stopping; 0 for never", 5)
+    overwrite_output_dir: bool = _argument("replace the model in output_dir", False)
+    max_minutes: float | None = _argument("stop training after X minutes")
+    threads: int | None = _argument("number of PyTorch threads")
 
 
 @dataclass
 class CardArguments:
-    """What the model's card says that the data do not."""
+    """What the model card says in addition to what the run knows."""
 
-    language: str | None = _argument("language of the texts, such as zh, for the model's card")
-    license: str | None = _argument("licence of the weights, by its identifier on the Hub, for the model's card")
+    _argument_group_name = "model card"
+
+    language: str | None = _argument("language of the texts, such as zh", metavar="CODE")
+    license: str | None = _argument("licence of the weights, as the Hub spells it", metavar="NAME")
 
 
 @dataclass
 class DecodingArguments:
-    """How outputs are searched; what is left out is as the model was saved."""
+    """The model, and how it decodes; by default with the settings saved with the model."""
 
-    model: str | None = _argument("folder or Hub name of the model")
-    batch_size: int = _argument("sources decoded together", 32)
-    num_beams: int | None = _argument("beams")
+    _argument_group_name = "model and decoding (by default the settings saved with the model)"
+
+    model: str | None = _argument("folder or Hub name of the model", metavar="NAME")
+    batch_size: int = _argument("batch size", 32)
+    num_beams: int | None = _argument("beam size")
     length_penalty: float | None = _argument("exponent of the length; above 0 favours longer outputs")
-    max_source_length: int | None = _argument("words of a source that are read")
-    max_target_length: int | None = _argument("words of an output, its end included")
-    forbid_unk: bool | None = _switch("never generate <unk>")
+    max_source_length: int | None = _argument("truncate sources to N words")
+    max_target_length: int | None = _argument("generate at most N words, the end symbol included")
+    forbid_unk: bool | None = _optional_bool("never generate <unk>")
     bf16: bool = _argument("compute in bfloat16", False)
-    device: str | None = _argument("cpu, cuda, ...; by default a GPU where there is one")
-    threads: int | None = _argument("threads of torch")
+    device: str | None = _argument("cpu, cuda, ...; by default a GPU if there is one", metavar="NAME")
+    threads: int | None = _argument("number of PyTorch threads")
 
 
 @dataclass
-class EvaluateArguments(PairsArguments, DecodingArguments):
-    """Prints one JSON object of scores. All are percentages but examples and seconds; copied_fraction is the share of
-    the outputs' words that stand in the source, whether they were copied or generated, and copy_mode_fraction, which
-    only models that copy have, the share of the outputs' words that the copy mode gave more than half of the
-    probability.
-    """
+class EvaluateArguments:
+    """The outputs of `copynet-hf evaluate`."""
 
-    num_return_sequences: int = _argument("outputs for each source, for exact_match_top_k", 1)
-    output_file: str | None = _argument("a new file for the predictions, as JSON lines")
-    overwrite_output_file: bool = _argument("replace output_file if it is there", False)
+    _argument_group_name = "outputs"
+
+    num_return_sequences: int = _argument("outputs per source, for exact_match_top_N", 1)
+    output_file: str | None = _argument("write the predictions to this file, as JSON lines", metavar="FILE")
+    overwrite_output_file: bool = _argument("replace output_file if it exists", False)
 
 
 @dataclass
-class GenerateArguments(DecodingArguments):
-    """What to answer; without --text, the lines of standard input."""
+class GenerateArguments:
+    """The inputs and outputs of `copynet-hf generate`."""
 
-    text: list[str] | None = _argument("one or more sources")  # noqa: RUF009
-    facts: list[str] | None = _argument(  # noqa: RUF009 - what it makes is a dataclass field
-        "what is known for all sources, one or more times 'subject | property | object'"
+    _argument_group_name = "input and output"
+
+    text: list[str] | None = _argument(  # noqa: RUF009 - the call returns a dataclass field
+        "sources; by default the lines of standard input", metavar="TEXT"
     )
-    show_copies: bool = _argument("mark copied words: in colour on a terminal, else in [brackets]", False)
+    facts: list[str] | None = _argument(  # noqa: RUF009 - the call returns a dataclass field
+        "facts for all sources, each 'subject | property | object'", metavar="FACT"
+    )
+    show_copies: bool = _argument("mark copied words, by colour in a terminal, else by [brackets]", False)
 
 
 @dataclass
 class DemoArguments:
-    """A page in the browser to try a model on."""
+    """The arguments of `copynet-hf demo`."""
 
-    model: str | None = _argument("folder or Hub name of the model")
-    host: str = _argument("address that is listened to; 0.0.0.0 lets other machines in", "127.0.0.1")
-    port: int = _argument("port", 7860)
-    share: bool = _argument("open a public link through gradio's servers", False)
-    examples: list[str] | None = _argument("texts to choose from")  # noqa: RUF009
-    device: str | None = _argument("cpu, cuda, ...; by default a GPU where there is one")
+    model: str | None = _argument("folder or Hub name of the model", metavar="NAME")
+    host: str = _argument("address to listen on; 0.0.0.0 accepts other machines", "127.0.0.1", "ADDRESS")
+    port: int = _argument("port to listen on", 7860)
+    share: bool = _argument("open a public link through Gradio's servers", False)
+    examples: list[str] | None = _argument(  # noqa: RUF009 - the call returns a dataclass field
+        "example texts on the page", metavar="TEXT"
+    )
+    device: str | None = _argument("cpu, cuda, ...; by default a GPU if there is one", metavar="NAME")
 
 
 @dataclass
 class ExportArguments:
-    """Writes ONNX graphs of the encoder and of a decoder step, for copynet_hf.inference.onnx_search."""
+    """The arguments of `copynet-hf export`."""
 
-    model: str | None = _argument("folder or Hub name of the model")
-    output_dir: str | None = _argument("folder for the graphs, the config and the tokenizer")
-    overwrite_output_dir: bool = _argument("replace the model that output_dir holds", False)
+    model: str | None = _argument("folder or Hub name of the model", metavar="NAME")
+    output_dir: str | None = _argument("folder for the graphs, the config and the tokenizer", metavar="FOLDER")
+    overwrite_output_dir: bool = _argument("replace the model in output_dir", False)
 
 
 @dataclass
 class QuickstartArguments:
-    """The quickstart."""
+    """The arguments of `copynet-hf quickstart`."""
 
-    output_dir: str = _argument("folder of the model and the picture", "copynet-quickstart")
-    seed: int = _argument("seed of data and model", 0)
-    threads: int = _argument("threads of torch; so small a model gains nothing from more", 1)
+    output_dir: str = _argument("folder for the model and the picture", "copynet-quickstart", "FOLDER")
+    seed: int = _argument("random seed of the data and the model", 0)
+    threads: int = _argument("number of PyTorch threads; more do not help so small a model", 1)
+
+
+# The arguments that `copynet-hf train --help` lists first.
+EVERYDAY_ARGUMENTS = (
+    "train_file",
+    "validation_file",
+    "test_file",
+    "text_column",
+    "summary_column",
+    "output_dir",
+    "copy_mechanism",
+    "num_train_epochs",
+    "learning_rate",
+    "per_device_train_batch_size",
+    "num_beams",
+    "seed",
+)
+# The arguments of Seq2SeqTrainingArguments that it lists as well, in this order.
+TRAINER_GROUP = "training (of Transformers' Trainer)"
+TRAINER_HELP = {
+    "output_dir": "folder for the model, its card and its scores",
+    "num_train_epochs": "number of epochs",
+    "learning_rate": "initial learning rate",
+    "per_device_train_batch_size": "training batch size per process",
+    "seed": "random seed",
+    "max_steps": "training steps, in place of epochs",
+    "per_device_eval_batch_size": "evaluation batch size per process",
+    "gradient_accumulation_steps": "batches per step",
+    "warmup_steps": "steps of learning rate warmup",
+    "weight_decay": "weight decay of AdamW",
+    "label_smoothing_factor": "label smoothing",
+    "bf16": "train in bfloat16 mixed precision",
+    "predict_with_generate": "evaluate with ROUGE, BLEU and exact match",
+    "eval_strategy": "when to evaluate",
+    "eval_steps": "steps between evaluations",
+    "metric_for_best_model": "metric of the best checkpoint",
+    "train_sampling_strategy": "order of training pairs",
+    "resume_from_checkpoint": "checkpoint, or True for the last in output_dir",
+    "report_to": "where to log, e.g. tensorboard",
+    "push_to_hub": "push the trained model to the Hub",
+    "hub_model_id": "name of the model on the Hub",
+}
+
+METAVARS = {"int": "N", "float": "X", "string_to_bool": "BOOL", "dict": "JSON"}  # by the name of the type
+
+
+class HelpFormatter(argparse.ArgumentDefaultsHelpFormatter):
+    """Shows one spelling of each argument, a short name for its type, and defaults other than None, False and 0."""
+
+    def __init__(self, prog: str) -> None:
+        super().__init__(prog, max_help_position=30)
+
+    def _format_action_invocation(self, action: argparse.Action) -> str:
+        option = next(name for name in action.option_strings if name.startswith("--"))
+        values = "" if action.nargs == 0 else self._format_args(action, self._get_default_metavar_for_optional(action))
+        return f"{option} {values}".strip()
+
+    def _get_default_metavar_for_optional(self, action: argparse.Action) -> str:
+        if action.dest == "output_dir":
+            return "FOLDER"
+        return METAVARS.get(getattr(action.type, "__name__", ""), "NAME")
+
+    def _get_help_string(self, action: argparse.Action) -> str | None:
+        return super()._get_help_string(action) if action.default else action.help
 
 
 class ArgumentParser(HfArgumentParser):
-    """A parser whose errors are ValueErrors of one line; argparse prints all of the 200 arguments first."""
+    """An `HfArgumentParser` whose errors are ValueErrors of one line, without the usage."""
+
+    def __init__(self, dataclass_types: Sequence[Any], **kwargs: Any) -> None:
+        super().__init__(dataclass_types, formatter_class=HelpFormatter, allow_abbrev=False, **kwargs)
 
     def error(self, message: str) -> NoReturn:
         raise ValueError(f"{message} (see {self.prog} --help)")
 
 
-def read_arguments(
-    kinds: Sequence[Any], argv: Sequence[str], prog: str, defaults: Mapping[str, Any] | None = None
-) -> dict[str, Any]:
-    """What `argv` says, by name and with the types of the dataclasses `kinds`; nothing of what it leaves out.
+class _HelpAll(argparse.Action):
+    """`--help_all` of a `TrainArgumentParser`."""
 
-    The first argument may be a JSON or YAML file of arguments; what follows it has the last word.
+    def __call__(self, parser: argparse.ArgumentParser, *args: Any, **kwargs: Any) -> None:
+        assert isinstance(parser, TrainArgumentParser)
+        print(parser.format_sections(show_all=True), end="")
+        parser.exit()
+
+
+class TrainArgumentParser(ArgumentParser):
+    """The parser of `copynet-hf train`. Its `--help` has the everyday arguments first, `--help_all` every argument.
 
     Args:
-        defaults: shown by `--help` in place of the dataclasses' own.
+        defaults: shown in the help in place of the dataclasses' own; strings for those computed from the data.
+    """
+
+    def __init__(self, defaults: Mapping[str, Any], **kwargs: Any) -> None:
+        own = [DataArguments, TokenizerArguments, ModelArguments, RunArguments, CardArguments]
+        super().__init__([*own, Seq2SeqTrainingArguments], **kwargs)
+        self.add_argument("--help_all", action=_HelpAll, nargs=0, help="list every argument, and exit")
+        self.set_defaults(**defaults)
+        for action in self._actions:
+            action.help = TRAINER_HELP.get(action.dest, action.help)
+
+    def format_help(self) -> str:
+        return self.format_sections(show_all=False)
+
+    def format_sections(self, show_all: bool) -> str:
+        """The help text, with `show_all` also the Trainer's arguments that `TRAINER_HELP` leaves out."""
+        sections = {"everyday arguments": list(EVERYDAY_ARGUMENTS)}
+        for dataclass_type in self.dataclass_types:
+            title = getattr(dataclass_type, "_argument_group_name", TRAINER_GROUP)
+            sections[title] = [entry.name for entry in dataclasses.fields(dataclass_type) if entry.init]
+        if not show_all:
+            sections[TRAINER_GROUP] = list(TRAINER_HELP)
+        sections["help"] = ["help", "help_all"]
+
+        actions = {action.dest: action for action in reversed(self._actions)}  # --name rather than --no_name
+        formatter = self.formatter_class(prog=self.prog)
+        formatter.add_usage(self.usage, self._actions, self._mutually_exclusive_groups)
+        formatter.add_text(self.description)
+        for title, names in sections.items():
+            formatter.start_section(title)
+            formatter.add_arguments([actions.pop(name) for name in names if name in actions])  # each argument once
+            formatter.end_section()
+        formatter.add_text(self.epilog)
+        return formatter.format_help()
+
+
+def parse_arguments(parser: ArgumentParser, argv: Sequence[str]) -> dict[str, Any]:
+    """The arguments that `argv` gives, by name and with the types of the parser's dataclasses, without any defaults.
+
+    The first argument may be a JSON or YAML file of arguments, which those after it override.
 
     Raises:
-        ValueError: an unknown argument or a value of another type.
+        ValueError: an unknown argument, or a value of another type.
     """
-    parser = ArgumentParser(kinds, prog=prog, description=kinds[0].__doc__, allow_abbrev=False)
-    parser.set_defaults(**(defaults or {}))
     argv = list(argv)
-    if argv and argv[0].endswith(CONFIG_FILES):
-        argv = [*_file_arguments(Path(argv[0])), *argv[1:]]
-    names = [entry.name for kind in kinds for entry in dataclasses.fields(kind)]
-    unsaid = object()  # argparse leaves alone what the namespace has already
-    said = parser.parse_args(argv, Namespace(**dict.fromkeys(names, unsaid)))
-    return {name: value for name, value in vars(said).items() if value is not unsaid}
+    if argv and argv[0].endswith(CONFIG_FILE_SUFFIXES):
+        argv = [*_read_argument_file(Path(argv[0])), *argv[1:]]
+    names = [entry.name for dataclass_type in parser.dataclass_types for entry in dataclasses.fields(dataclass_type)]
+    unset = object()  # argparse sets no default where the namespace has a value
+    parsed = parser.parse_args(argv, argparse.Namespace(**dict.fromkeys(names, unset)))
+    return {name: value for name, value in vars(parsed).items() if value is not unset}
 
 
-def pick(kind: type[T], said: Mapping[str, Any]) -> T:
-    """The dataclass made of those arguments that are its own."""
-    names = {entry.name for entry in dataclasses.fields(kind)}  # type: ignore[arg-type]
-    return kind(**{name: value for name, value in said.items() if name in names})
+def build_dataclass(dataclass_type: type[T], arguments: Mapping[str, Any]) -> T:
+    """An instance of `dataclass_type` from those of the arguments that are its fields."""
+    names = {entry.name for entry in dataclasses.fields(dataclass_type)}  # type: ignore[arg-type]
+    return dataclass_type(**{name: value for name, value in arguments.items() if name in names})
 
 
 def check_positive(arguments: Any, *names: str) -> None:
-    """Raises ValueError for an argument below 1, naming it."""
+    """Raises ValueError for the first of the named arguments that is below 1."""
     for name in names:
         value = getattr(arguments, name)
         if value is not None and value < 1:
-            raise ValueError(f"--{name} {value}: give 1 or more")
+            raise ValueError(f"--{name} is {value}: give 1 or more")
 
 
-def _file_arguments(path: Path) -> list[str]:
-    """The contents of a JSON or YAML file as a command line, so that both are read by the same rules."""
+def _read_argument_file(path: Path) -> list[str]:
+    """The contents of a JSON or YAML file as a command line, so that one parser checks both."""
     import yaml  # type: ignore[import-untyped]
 
     try:
         content = yaml.safe_load(path.read_text(encoding="utf-8"))  # JSON is YAML
     except yaml.YAMLError as error:
-        raise ValueError(f"{path}: not valid ({' '.join(str(error).split())})") from None
+        raise ValueError(f"{path} is no valid JSON or YAML ({' '.join(str(error).split())}): correct it") from None
     if not isinstance(content, dict):
-        raise ValueError(f"{path}: give a mapping from argument names to values")
-    given = {name: value for name, value in content.items() if value is not None}
-    return [part for name, value in given.items() for part in (f"--{name}", *_words(value))]
-
-
-def _words(value: Any) -> Iterable[str]:
-    if isinstance(value, list):
-        return [str(item) for item in value]
-    return [json.dumps(value) if isinstance(value, dict) else str(value)]
+        raise ValueError(f"{path} is a {type(content).__name__}: give a mapping from argument names to values")
+    argv = []
+    for name, value in content.items():
+        if value is not None:
+            values = value if isinstance(value, list) else [value]
+            argv += [f"--{name}", *(json.dumps(each) if isinstance(each, dict) else str(each) for each in values)]
+    return argv

@@ -1,4 +1,4 @@
-"""`copynet-hf`: train, evaluate, generate, demo, export and quickstart from the command line."""
+"""`copynet-hf`: quickstart, train, evaluate, generate, demo and export from the command line."""
 
 from __future__ import annotations
 
@@ -6,178 +6,185 @@ import logging
 import os
 import sys
 import traceback
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import redirect_stdout
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from .arguments import DecodingArguments
 
-HELP = """usage: copynet-hf COMMAND ...
+HELP = """usage: copynet-hf COMMAND [ARGUMENTS]
 
 commands:
-  quickstart   train a small model on made-up requests and see what it copies, in under three minutes
-  train        train a model on your own pairs of texts
-  evaluate     score a model on pairs of texts; prints one JSON object
-  generate     answer lines of text
-  demo         try a model on a page in the browser
-  export       write a model as ONNX graphs
+  quickstart   train a small model on synthetic requests and show what it copies, in under three minutes
+  train        train a model on pairs of texts
+  evaluate     score a model on pairs of texts
+  generate     generate an output for each line of text
+  demo         try a model on a web page
+  export       export a model to ONNX
 
-copynet-hf COMMAND --help lists the arguments. COPYNET_DEBUG=1 shows where an error comes from.
+copynet-hf COMMAND --help lists the arguments, copynet-hf --version prints the version.
+With COPYNET_DEBUG=1 an error comes with its traceback.
 """
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Runs one command; returns 0, or 2 after an error that one line on stderr explains."""
+    """Runs one command; returns 0, 2 after an error, which is one line on stderr, or 130 when interrupted."""
     argv = sys.argv[1:] if argv is None else list(argv)
     if not argv or argv[0] in ("-h", "--help", "help"):
         print(HELP, end="")
         return 0
-    if argv[0] not in COMMANDS:
-        print(f"copynet-hf: no command {argv[0]!r}: use one of {', '.join(COMMANDS)}", file=sys.stderr)
+    if argv[0] == "--version":
+        from . import __version__
+
+        print(f"copynet-hf {__version__}")
+        return 0
+    command = argv[0]
+    if command not in COMMANDS:
+        print(f"copynet-hf: unknown command {command!r}: use one of {', '.join(COMMANDS)}", file=sys.stderr)
         return 2
     logging.basicConfig(format="%(message)s", stream=sys.stderr)
     logging.getLogger("copynet_hf").setLevel(logging.INFO)
     try:
-        COMMANDS[argv[0]](argv[1:])
+        COMMANDS[command](argv[1:])
     except (ValueError, OSError, ImportError) as error:
         if os.environ.get("COPYNET_DEBUG"):
             traceback.print_exc()
-        print(f"copynet-hf {argv[0]}: {' '.join(str(error).split())}", file=sys.stderr)
+        print(f"copynet-hf {command}: {' '.join(str(error).split())}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
-        print("stopped", file=sys.stderr)
+        print(f"copynet-hf {command}: interrupted", file=sys.stderr)
         return 130
     return 0
 
 
 def train(argv: Sequence[str]) -> None:
-    """`copynet-hf train`."""
-    from transformers import Seq2SeqTrainingArguments
-
-    from . import arguments
-    from .arguments import read_arguments
-    from .training.presets import DEFAULT_SIZES
+    """Trains a model on pairs of texts. A JSON or YAML file of arguments may come first; the arguments after it
+    override it. Any argument of Seq2SeqTrainingArguments can be given too, see --help_all."""
+    from .arguments import TrainArgumentParser, parse_arguments
+    from .training.presets import MODEL_DEFAULTS
     from .training.run import train_from_arguments
-    from .training.trainer import TRAINING_DEFAULTS
+    from .training.tokenizer_setup import COMPUTED_TOKENIZER_DEFAULTS
+    from .training.trainer import COMPUTED_TRAINING_DEFAULTS, TRAINING_DEFAULTS
 
-    kinds = [
-        arguments.DataArguments,
-        arguments.TokenizerArguments,
-        arguments.ModelArguments,
-        arguments.RunArguments,
-        arguments.CardArguments,
-        Seq2SeqTrainingArguments,
-    ]
-    said = read_arguments(kinds, argv, "copynet-hf train", TRAINING_DEFAULTS | DEFAULT_SIZES)
-    figures = train_from_arguments(said)
-    for name, value in figures.items():
+    parser = TrainArgumentParser(
+        MODEL_DEFAULTS | COMPUTED_TOKENIZER_DEFAULTS | TRAINING_DEFAULTS | COMPUTED_TRAINING_DEFAULTS,
+        prog="copynet-hf train",
+        usage="%(prog)s [YAML] --train_file FILE --output_dir FOLDER [ARGUMENTS]",
+        description=train.__doc__,
+    )
+    arguments = parse_arguments(parser, argv)
+    metrics = train_from_arguments(arguments)
+    for name, value in metrics.items():
         print(f"{name} = {value:.4g}" if isinstance(value, float) else f"{name} = {value}")
-    print(f"saved in {said['output_dir']}")
+    print(f"saved in {arguments['output_dir']}")
 
 
 def evaluate(argv: Sequence[str]) -> None:
-    """`copynet-hf evaluate`: one JSON object on stdout, everything else on stderr."""
+    """Prints the scores of a model on pairs of texts as one JSON object. All are percentages but examples and seconds.
+    copied_fraction is the share of the outputs' words that occur in the source, copied or generated;
+    copy_mode_fraction, only for models that copy, is the share of the outputs' words that got more than half of their
+    probability from the copy mode."""
     import json
 
-    from .arguments import EvaluateArguments, check_positive, pick, read_arguments
-    from .training.run_folder import checked_output_file
+    from .arguments import DecodingArguments, EvaluateArguments, PairsArguments, check_positive
+    from .training.run_folder import check_output_file
 
-    asked = pick(EvaluateArguments, read_arguments([EvaluateArguments], argv, "copynet-hf evaluate"))
-    with redirect_stdout(sys.stderr):
+    arguments = _parse("evaluate", argv, PairsArguments, DecodingArguments, EvaluateArguments)
+    data_args, decoding_args, output_args = arguments
+    with redirect_stdout(sys.stderr):  # only the scores go to stdout
         from .data import load_pairs
         from .evaluation.scoring import evaluate_pairs, write_predictions
         from .inference.loading import load_model
-        from .training.dataset import first_rows
+        from .training.dataset import limit_rows
 
-        check_positive(asked, "num_return_sequences", "max_eval_samples")
-        if asked.test_file is None and asked.dataset_name is None:
-            raise ValueError("nothing to score: give --test_file (jsonl, csv, parquet, txt) or --dataset_name")
-        options = _decoding_options(asked) | {"num_return_sequences": asked.num_return_sequences}
-        written: Path | None = None
-        if asked.output_file:
-            written = checked_output_file(asked.output_file, asked.overwrite_output_file, asked.test_file)
-        model, tokenizer = load_model(asked.model, asked.device, asked.bf16)
-        loaded = load_pairs(test_file=asked.test_file, **asked.source())
-        if "test" not in loaded:
-            raise ValueError(f"{asked.dataset_name} has no split 'test', only {', '.join(loaded)}")
-        pairs = first_rows(loaded["test"], asked.max_eval_samples)
+        check_positive(output_args, "num_return_sequences")
+        check_positive(data_args, "max_eval_samples")
+        if data_args.test_file is None and data_args.dataset_name is None:
+            raise ValueError("no --test_file: give a file of pairs, or --dataset_name")
+        options = _prepare_decoding(decoding_args) | {"num_return_sequences": output_args.num_return_sequences}
+        output_file = None
+        if output_args.output_file:
+            output_file = check_output_file(
+                output_args.output_file, output_args.overwrite_output_file, data_args.test_file
+            )
+        model, tokenizer = load_model(decoding_args.model, decoding_args.device, decoding_args.bf16)
+        splits = load_pairs(test_file=data_args.test_file, **data_args.dataset_options())
+        if "test" not in splits:
+            raise ValueError(f"{data_args.dataset_name} has the splits {', '.join(splits)}: 'test' is needed")
+        pairs = limit_rows(splits["test"], data_args.max_eval_samples)
         scores, predictions = evaluate_pairs(model, tokenizer, pairs, progress=True, **options)
-        if written is not None:
-            write_predictions(written, predictions)
+        if output_file is not None:
+            write_predictions(output_file, predictions)
     print(json.dumps(scores))
 
 
 def generate(argv: Sequence[str]) -> None:
-    """`copynet-hf generate`: one line of output for each line of input; an empty line stays empty."""
-    from .arguments import GenerateArguments, pick, read_arguments
+    """Generates an output for each source: one line for each line of input; an empty line stays empty."""
+    from .arguments import DecodingArguments, GenerateArguments
 
-    asked = pick(GenerateArguments, read_arguments([GenerateArguments], argv, "copynet-hf generate"))
-    options = _decoding_options(asked)
+    text_args, decoding_args = _parse("generate", argv, GenerateArguments, DecodingArguments)
+    options = _prepare_decoding(decoding_args)
     from .inference.loading import load_model
     from .inference.pictures import Style, highlight_copies
     from .inference.predictor import generate_outputs, read_facts
 
-    facts = None if asked.facts is None else read_facts("\n".join(asked.facts))
-    model, tokenizer = load_model(asked.model, asked.device, asked.bf16)
+    facts = None if text_args.facts is None else read_facts("\n".join(text_args.facts))
+    model, tokenizer = load_model(decoding_args.model, decoding_args.device, decoding_args.bf16)
     style: Style = "ansi" if sys.stdout.isatty() else "plain"
-    for texts in _batches(asked.text, options["batch_size"]):
-        filled = [text for text in texts if text.strip()]
-        known = None if facts is None else [facts] * len(filled)
-        outputs = iter(generate_outputs(model, tokenizer, filled, facts=known, **options))
+    for texts in _batches(text_args.text, options["batch_size"]):
+        sources = [text for text in texts if text.strip()]
+        source_facts = None if facts is None else [facts] * len(sources)
+        outputs = iter(generate_outputs(model, tokenizer, sources, facts=source_facts, **options))
         for text in texts:
             line = ""
             if text.strip():
                 output = next(outputs)
                 line = output.texts[0]
-                if asked.show_copies:
+                if text_args.show_copies:
                     line = highlight_copies(output.pieces, output.copied, style, separator="")
             print(" ".join(line.split("\n")).strip(), flush=True)
 
 
 def demo(argv: Sequence[str]) -> None:
-    """`copynet-hf demo`."""
-    from .arguments import DemoArguments, check_positive, pick, read_arguments
+    """Serves a web page on which a model can be tried."""
+    from .arguments import DemoArguments, check_positive
 
-    asked = pick(DemoArguments, read_arguments([DemoArguments], argv, "copynet-hf demo"))
-    check_positive(asked, "port")
+    (args,) = _parse("demo", argv, DemoArguments)
+    check_positive(args, "port")
     from .inference.page import launch_demo
 
-    examples = asked.examples or ()
-    launch_demo(
-        asked.model, host=asked.host, port=asked.port, share=asked.share, device=asked.device, examples=examples
-    )
+    examples = args.examples or ()
+    launch_demo(args.model, host=args.host, port=args.port, share=args.share, device=args.device, examples=examples)
 
 
 def export(argv: Sequence[str]) -> None:
-    """`copynet-hf export`."""
-    from .arguments import ExportArguments, pick, read_arguments
-    from .training.run_folder import checked_output_dir
+    """Exports the encoder and one decoder step as ONNX graphs, which copynet_hf.OnnxCopyNet runs."""
+    from .arguments import ExportArguments
+    from .training.run_folder import check_output_dir
 
-    asked = pick(ExportArguments, read_arguments([ExportArguments], argv, "copynet-hf export"))
-    folder = checked_output_dir(asked.output_dir, asked.overwrite_output_dir, resumes=False)
+    (args,) = _parse("export", argv, ExportArguments)
+    folder = check_output_dir(args.output_dir, args.overwrite_output_dir, resumes=False)
     from transformers import AutoTokenizer
 
     from .inference.loading import checked_name, load_copynet
     from .inference.onnx_export import export_onnx
 
-    name = checked_name(asked.model)
+    name = checked_name(args.model)
     model = load_copynet(name)
     export_onnx(model, folder, None if model.config.num_features else AutoTokenizer.from_pretrained(name))
     print(f"saved in {folder}")
 
 
 def quickstart(argv: Sequence[str]) -> None:
-    """`copynet-hf quickstart`."""
-    from .arguments import QuickstartArguments, check_positive, pick, read_arguments
+    """Trains a small model on synthetic requests and shows what it copies, in under three minutes."""
+    from .arguments import QuickstartArguments, check_positive
     from .training.quickstart import run_quickstart
 
-    asked = pick(QuickstartArguments, read_arguments([QuickstartArguments], argv, "copynet-hf quickstart"))
-    check_positive(asked, "threads")
-    run_quickstart(asked.output_dir, asked.seed, asked.threads)
+    (args,) = _parse("quickstart", argv, QuickstartArguments)
+    check_positive(args, "threads")
+    run_quickstart(args.output_dir, args.seed, args.threads)
 
 
 COMMANDS: dict[str, Callable[[Sequence[str]], None]] = {
@@ -188,32 +195,52 @@ COMMANDS: dict[str, Callable[[Sequence[str]], None]] = {
     "demo": demo,
     "export": export,
 }
+USAGES: Mapping[str, str] = {
+    "evaluate": "--model NAME --test_file FILE ",
+    "generate": "--model NAME [--text TEXT ...] ",
+    "demo": "--model NAME ",
+    "export": "--model NAME --output_dir FOLDER ",
+}
 
 
-def _decoding_options(asked: DecodingArguments) -> dict[str, Any]:
-    """The options of `generate_outputs`, once they have been looked at; sets the number of threads."""
+def _parse(command: str, argv: Sequence[str], *dataclass_types: type[Any]) -> tuple[Any, ...]:
+    """The command's arguments as instances of its dataclasses."""
+    from .arguments import ArgumentParser, build_dataclass, parse_arguments
+
+    parser = ArgumentParser(
+        dataclass_types,
+        prog=f"copynet-hf {command}",
+        usage=f"%(prog)s {USAGES.get(command, '')}[ARGUMENTS]",
+        description=COMMANDS[command].__doc__,
+    )
+    arguments = parse_arguments(parser, argv)
+    return tuple(build_dataclass(dataclass_type, arguments) for dataclass_type in dataclass_types)
+
+
+def _prepare_decoding(args: DecodingArguments) -> dict[str, Any]:
+    """Checks the arguments, sets the number of threads, and returns the keyword arguments of `generate_outputs`."""
     import torch
 
     from .arguments import check_positive
 
-    check_positive(asked, "batch_size", "num_beams", "max_source_length", "max_target_length", "threads")
-    if asked.threads:
-        torch.set_num_threads(asked.threads)
+    check_positive(args, "batch_size", "num_beams", "max_source_length", "max_target_length", "threads")
+    if args.threads:
+        torch.set_num_threads(args.threads)
     return {
-        "batch_size": asked.batch_size,
-        "num_beams": asked.num_beams,
-        "length_penalty": asked.length_penalty,
-        "max_source_length": asked.max_source_length,
-        "max_new_tokens": asked.max_target_length,
-        "forbid_unk": asked.forbid_unk,
+        "batch_size": args.batch_size,
+        "num_beams": args.num_beams,
+        "length_penalty": args.length_penalty,
+        "max_source_length": args.max_source_length,
+        "max_new_tokens": args.max_target_length,
+        "forbid_unk": args.forbid_unk,
     }
 
 
-def _batches(texts: Sequence[str] | None, size: int) -> Iterator[list[str]]:
-    """The texts, or the lines of standard input, so many at a time; at a keyboard one by one."""
+def _batches(texts: Sequence[str] | None, batch_size: int) -> Iterator[list[str]]:
+    """The texts, or the lines of standard input, in batches; at a terminal one line at a time."""
     lines = iter(texts) if texts is not None else (line.rstrip("\r\n") for line in sys.stdin)
-    size = 1 if texts is None and sys.stdin.isatty() else size
-    while batch := list(islice(lines, size)):
+    batch_size = 1 if texts is None and sys.stdin.isatty() else batch_size
+    while batch := list(islice(lines, batch_size)):
         yield batch
 
 

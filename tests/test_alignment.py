@@ -1,4 +1,4 @@
-"""IBM Model 1 on pairs whose translations are known, and what CoRe makes of it."""
+"""IBM Model 1 on pairs with known translations, and CoRe models restricted to its words."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ SPECIAL = [0, 1, 2, 3]
 
 
 def translated_pairs(number=200, words=10):
-    """Word 4 + i is translated by 24 + i, in another order, sometimes with a word that says nothing, 20."""
-    chance = random.Random(0)
+    """Word 4 + i translates to 24 + i, in another order; 20 is a function word that is sometimes added."""
+    rng = random.Random(0)
     pairs = []
     for _ in range(number):
-        source = chance.sample(range(4, 4 + words), 4)
-        target = [word + 20 for word in source] + ([20] if chance.random() < 0.5 else [])
-        chance.shuffle(target)
+        source = rng.sample(range(4, 4 + words), 4)
+        target = [word + 20 for word in source] + ([20] if rng.random() < 0.5 else [])
+        rng.shuffle(target)
         pairs.append((source, [*target, 2]))
     return pairs
 
@@ -31,28 +31,28 @@ def test_translations_are_found():
     table = align_vocabulary(translated_pairs(), 40, 2, SPECIAL)
     assert table.shape == (40, 2)
     assert table[4:14, 0].tolist() == list(range(24, 34))
-    assert (table[14:] == 3).all()  # words that never stood in a source
+    assert (table[14:] == 3).all()  # words that occur in no source
     assert not torch.isin(table[:, 0], torch.tensor([0, 1, 2])).any()
 
 
 def translations(pairs, iterations):
-    """t(y | x) of IBM Model 1 in dictionaries."""
-    together = {(x, y) for source, target in pairs for x in source for y in target}
-    t = dict.fromkeys(together, 1.0)
+    """t(y | x) of IBM Model 1, one pair of words at a time."""
+    cooccurring = {(x, y) for source, target in pairs for x in source for y in target}
+    t = dict.fromkeys(cooccurring, 1.0)
     for _ in range(iterations):
-        counts = dict.fromkeys(together, 0.0)
+        counts = dict.fromkeys(cooccurring, 0.0)
         for source, target in pairs:
             for y in target:
                 for x in source:
                     counts[x, y] += t[x, y] / sum(t[other, y] for other in source)
-        of_word = {x: sum(count for (other, _), count in counts.items() if other == x) for x, _ in together}
-        t = {(x, y): count / of_word[x] for (x, y), count in counts.items()}
+        totals = {x: sum(count for (other, _), count in counts.items() if other == x) for x, _ in cooccurring}
+        t = {(x, y): count / totals[x] for (x, y), count in counts.items()}
     return t
 
 
-def test_the_order_is_that_of_model_1_after_five_iterations():
-    chance = random.Random(1)
-    pairs = [(chance.sample(range(4, 10), 3), chance.choices(range(10, 20), k=3)) for _ in range(12)]
+def test_the_ranking_is_that_of_model_1_after_five_iterations():
+    rng = random.Random(1)
+    pairs = [(rng.sample(range(4, 10), 3), rng.choices(range(10, 20), k=3)) for _ in range(12)]
 
     def ranked(iterations):
         t = translations(pairs, iterations)
@@ -65,7 +65,7 @@ def test_the_order_is_that_of_model_1_after_five_iterations():
     assert table != [words[:3] for words in ranked(1)]
 
 
-def test_words_outside_the_vocabulary_and_special_ones_are_left_out():
+def test_special_and_out_of_vocabulary_ids_are_ignored():
     table = align_vocabulary([([4, 50, 1], [5, 51, 2, -100]), ([0, 3], [3])], 10, 3, SPECIAL)
     assert table[4].tolist() == [5, 3, 3]
     assert (table[[0, 1, 2, 3]] == 3).all()
@@ -82,29 +82,29 @@ def restricted_model():
     return model
 
 
-def test_what_is_neither_aligned_nor_frequent_nor_in_the_source_has_no_probability():
+def test_words_neither_aligned_nor_frequent_nor_in_the_source_have_no_probability():
     model = restricted_model()
     source = torch.tensor([[5, 13, 6, 0]])
     log_probs = model(input_ids=source, decoder_input_ids=torch.tensor([[1, 5]])).logits
-    can = [0, 1, 2, 3, 4, 5, 6, 7, 9, 11, 13]  # frequent, in the source, aligned with 5 or 6
-    assert (log_probs[..., can] > -50).all()
+    allowed = [0, 1, 2, 3, 4, 5, 6, 7, 9, 11, 13]  # frequent, in the source, aligned with 5 or 6
+    assert (log_probs[..., allowed] > -50).all()
     assert (log_probs[..., [8, 10, 12, 14, 15, 16]] == -60).all()
     assert log_probs.exp().sum(-1).allclose(torch.ones(1, 2))
-    whole = tiny_model(copy_mechanism="gated")
-    assert (whole(input_ids=source, decoder_input_ids=torch.tensor([[1, 5]])).logits[..., :13] > -50).all()
+    unrestricted = tiny_model(copy_mechanism="gated")
+    assert (unrestricted(input_ids=source, decoder_input_ids=torch.tensor([[1, 5]])).logits[..., :13] > -50).all()
 
 
 @pytest.mark.parametrize("gated_loss", ["mixture", "summed"])
-def test_a_target_that_may_not_be_generated_counts_as_unk(gated_loss):
+def test_a_target_that_cannot_be_generated_counts_as_unk(gated_loss):
     model = restricted_model()
     model.config.gated_loss = gated_loss
-    source, far, unk = torch.tensor([[5, 13, 6]]), torch.tensor([[8, 2]]), torch.tensor([[3, 2]])
+    source, unreachable, unk = torch.tensor([[5, 13, 6]]), torch.tensor([[8, 2]]), torch.tensor([[3, 2]])
     words = torch.tensor([[1, 8]])
-    losses = [model(input_ids=source, decoder_input_ids=words, labels=labels).loss for labels in (far, unk)]
+    losses = [model(input_ids=source, decoder_input_ids=words, labels=labels).loss for labels in (unreachable, unk)]
     assert torch.equal(*losses)
     assert losses[0] < 50
     if gated_loss == "mixture":
-        output = model(input_ids=source, decoder_input_ids=words, labels=far)
+        output = model(input_ids=source, decoder_input_ids=words, labels=unreachable)
         expected = -output.logits[0, [0, 1], [3, 2]].mean()
         switch = model.model(input_ids=source, decoder_input_ids=words).switch
         gate = torch.nn.functional.softplus(switch).mean()  # neither word is in the source
@@ -124,19 +124,19 @@ def test_alignments_are_saved_with_the_model_and_label_smoothing_stays_finite(tm
     assert 0 < smoothed < 100
 
 
-def test_outputs_of_a_search_keep_to_the_allowed_words():
+def test_beam_search_generates_only_allowed_words():
     model = restricted_model()
     source = padded(SOURCES, 0)
     inputs = {"input_ids": source, "attention_mask": (source != 0).long()}
     output = model.generate(**inputs, num_beams=3, num_return_sequences=3, max_new_tokens=8, min_new_tokens=6)
     for row, own in zip(output.view(4, 3, -1), SOURCES, strict=True):
-        can = {0, 1, 2, 3, 4, *own}
-        can |= {7} if 5 in own else set()
-        can |= {9, 11} if 6 in own else set()
-        assert set(row.flatten().tolist()) <= can
+        allowed = {0, 1, 2, 3, 4, *own}
+        allowed |= {7} if 5 in own else set()
+        allowed |= {9, 11} if 6 in own else set()
+        assert set(row.flatten().tolist()) <= allowed
 
 
-def test_the_table_follows_the_vocabulary_and_is_unk_where_a_checkpoint_lacks_it(tmp_path):
+def test_the_table_is_resized_with_the_vocabulary_and_is_unk_where_a_checkpoint_lacks_it(tmp_path):
     model = restricted_model()
     for size in (20, 8):
         model.resize_token_embeddings(size)
@@ -147,13 +147,13 @@ def test_the_table_follows_the_vocabulary_and_is_unk_where_a_checkpoint_lacks_it
         model.save_pretrained(tmp_path / str(size))
         again = CopyNetForConditionalGeneration.from_pretrained(tmp_path / str(size))
         assert torch.equal(again.alignments.table, model.alignments.table)
-    assert model.alignments.table[6].tolist() == [3, 3]  # 9 and 11 are gone
+    assert model.alignments.table[6].tolist() == [3, 3]  # 9 and 11 are no longer in the vocabulary
     tiny_model(copy_mechanism="gated").save_pretrained(tmp_path / "plain")
-    made = CopyNetForConditionalGeneration.from_pretrained(tmp_path / "plain", aligned_words=4)
-    assert (made.alignments.table == 3).all()
+    extended = CopyNetForConditionalGeneration.from_pretrained(tmp_path / "plain", aligned_words=4)
+    assert (extended.alignments.table == 3).all()
 
 
-def test_many_pairs_are_gone_through_in_pieces(monkeypatch):
+def test_chunks_do_not_change_the_alignments(monkeypatch):
     whole = align_vocabulary(translated_pairs(), 40, 2, SPECIAL)
-    monkeypatch.setattr("copynet_hf.training.alignment.CHUNK", 7)
+    monkeypatch.setattr("copynet_hf.training.alignment.CHUNK_SIZE", 7)
     assert torch.equal(align_vocabulary(translated_pairs(), 40, 2, SPECIAL), whole)

@@ -1,19 +1,27 @@
-"""The commands, as a shell runs them: what they write and print, and what they say to bad input."""
+"""The commands, as run from a shell: their files, their output, and their errors."""
 
 from __future__ import annotations
 
 import dataclasses
 import io
 import json
-import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
+from transformers import AutoModelForSeq2SeqLM, AutoTokenizer, Seq2SeqTrainingArguments
 
-from copynet_hf.arguments import ModelArguments, TokenizerArguments, read_arguments
+from copynet_hf import __version__
+from copynet_hf.arguments import (
+    ArgumentParser,
+    CardArguments,
+    DataArguments,
+    ModelArguments,
+    RunArguments,
+    TokenizerArguments,
+    parse_arguments,
+)
 from copynet_hf.cli import main
 from copynet_hf.data import quickstart_pairs
 from copynet_hf.model.configuration_copynet import CopyNetConfig
@@ -52,7 +60,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def refused(capsys: pytest.CaptureFixture[str], *argv: str) -> str:
-    """The one line that a command says when it refuses to work."""
+    """The one line of error with which a command ends."""
     capsys.readouterr()
     assert main(argv) == 2
     lines = capsys.readouterr().err.strip().splitlines()
@@ -73,15 +81,15 @@ def test_train_writes_a_model_that_the_auto_classes_load(folder: Path) -> None:
     assert tokenizer.segmenter == "word_punct"
 
 
-def test_train_writes_its_figures(folder: Path) -> None:
+def test_train_writes_its_metrics(folder: Path) -> None:
     model = folder / "model"
-    figures = json.loads((model / "all_results.json").read_text())
-    assert {"train_loss", "eval_loss", "test_exact_match", "epoch"} <= figures.keys()
+    metrics = json.loads((model / "all_results.json").read_text())
+    assert {"train_loss", "eval_loss", "test_exact_match", "epoch"} <= metrics.keys()
     assert (model / "trainer_state.json").exists()
     assert len((model / "test_predictions.jsonl").read_text(encoding="utf-8").splitlines()) == 24
 
 
-def test_a_package_that_is_missing_is_named_with_the_mend(
+def test_a_missing_package_is_named_with_the_command_that_installs_it(
     folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     _mecab.cache_clear()
@@ -90,34 +98,34 @@ def test_a_package_that_is_missing_is_named_with_the_mend(
     assert "pip install 'copynet-hf[ja]'" in refused(capsys, "train", *files)
 
 
-def test_train_never_writes_over_a_finished_model(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_train_never_overwrites_a_finished_model(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     before = (folder / "model" / "model.safetensors").read_bytes()
     again = ["train", f"--train_file={folder}/train.jsonl", f"--output_dir={folder}/model", "--max_steps=1", *SMALL]
-    said = refused(capsys, *again)
-    assert "already holds config.json" in said
-    assert "--overwrite_output_dir" in said
+    error = refused(capsys, *again)
+    assert "already holds config.json" in error
+    assert "--overwrite_output_dir" in error
     assert (folder / "model" / "model.safetensors").read_bytes() == before
 
 
-def test_train_says_how_to_resume_and_resumes(
+def test_train_names_the_checkpoint_to_resume_from_and_resumes(
     folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     out = tmp_path / "out"
     run = ["train", f"--train_file={folder}/train.jsonl", f"--output_dir={out}", "--save_strategy=steps", *SMALL]
     assert main([*run, "--max_steps=2", "--save_steps=1"]) == 0
-    for path in out.iterdir():  # as a run that was stopped leaves it
+    for path in out.iterdir():  # what an interrupted run leaves
         if path.is_file():
             path.unlink()
-    said = refused(capsys, *run, "--max_steps=4")
-    assert f"--resume_from_checkpoint {out / 'checkpoint-2'}" in said
+    error = refused(capsys, *run, "--max_steps=4")
+    assert f"--resume_from_checkpoint {out / 'checkpoint-2'}" in error
     assert main([*run, "--max_steps=4", "--resume_from_checkpoint=True"]) == 0
     steps = [entry["step"] for entry in json.loads((out / "trainer_state.json").read_text())["log_history"]]
     assert steps[-1] == 4
-    said = refused(capsys, *run, "--max_steps=9", "--resume_from_checkpoint=True", "--tie_word_embeddings")
-    assert "--tie_word_embeddings" in said
+    error = refused(capsys, *run, "--max_steps=9", "--resume_from_checkpoint=True", "--tie_word_embeddings")
+    assert "--tie_word_embeddings is True, but False in the model" in error
 
 
-def test_overwrite_output_dir_starts_anew(folder: Path, tmp_path: Path) -> None:
+def test_overwrite_output_dir_starts_again(folder: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
     run = ["train", f"--train_file={folder}/train.jsonl", f"--output_dir={out}", *SMALL]
     assert main([*run, "--max_steps=3"]) == 0
@@ -126,7 +134,7 @@ def test_overwrite_output_dir_starts_anew(folder: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("suffix", [".json", ".yaml"])
-def test_a_file_may_hold_the_arguments(folder: Path, tmp_path: Path, suffix: str) -> None:
+def test_a_file_can_hold_the_arguments(folder: Path, tmp_path: Path, suffix: str) -> None:
     settings = {
         "train_file": str(folder / "train.jsonl"),
         "output_dir": str(tmp_path / "out"),
@@ -147,12 +155,13 @@ def test_a_file_may_hold_the_arguments(folder: Path, tmp_path: Path, suffix: str
 def test_every_config_field_is_an_argument_or_follows_from_the_tokenizer() -> None:
     arguments = {entry.name for kind in (ModelArguments, TokenizerArguments) for entry in dataclasses.fields(kind)}
     own = {name for name in CopyNetConfig.__annotations__ if not name.endswith("token_id")}
-    assert own - arguments == {"use_cache", "is_encoder_decoder", "num_features"}  # features are no texts
+    assert own - arguments == {"use_cache", "is_encoder_decoder", "num_features"}  # numeric inputs have no texts
 
 
-def test_only_what_was_said_is_read() -> None:
-    said = read_arguments([ModelArguments], ["--dropout", "0.3", "--attention", "False", "--use_coverage"], "x")
-    assert said == {"dropout": 0.3, "attention": False, "use_coverage": True}
+def test_parsed_arguments_are_those_given_without_defaults() -> None:
+    parser = ArgumentParser([ModelArguments])
+    arguments = parse_arguments(parser, ["--dropout", "0.3", "--attention", "False", "--use_coverage"])
+    assert arguments == {"dropout": 0.3, "attention": False, "use_coverage": True}
 
 
 # ---- evaluate
@@ -163,8 +172,8 @@ def test_evaluate_prints_one_json_object_and_nothing_else(
 ) -> None:
     capsys.readouterr()
     predictions = tmp_path / "deep" / "predictions.jsonl"
-    asked = f"--model={folder}/model --test_file={folder}/test.jsonl --num_beams=3 --num_return_sequences=3"
-    assert main(["evaluate", *asked.split(), f"--output_file={predictions}", "--batch_size=5"]) == 0
+    argv = f"--model={folder}/model --test_file={folder}/test.jsonl --num_beams=3 --num_return_sequences=3"
+    assert main(["evaluate", *argv.split(), f"--output_file={predictions}", "--batch_size=5"]) == 0
     scores = json.loads(capsys.readouterr().out)
     names = "exact_match exact_match_top_3 rouge1 rouge2 rougeL bleu oov_recall unk_rate copied_fraction"
     assert {*names.split(), "copy_mode_fraction", "seconds", "examples"} <= scores.keys()
@@ -181,49 +190,47 @@ def test_evaluate_prints_one_json_object_and_nothing_else(
 
 def test_evaluate_in_bfloat16(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     capsys.readouterr()
-    asked = f"--model={folder}/model --test_file={folder}/test.jsonl --bf16 --num_beams=1 --max_eval_samples=4"
-    assert main(["evaluate", *asked.split()]) == 0
+    argv = f"--model={folder}/model --test_file={folder}/test.jsonl --bf16 --num_beams=1 --max_eval_samples=4"
+    assert main(["evaluate", *argv.split()]) == 0
     assert json.loads(capsys.readouterr().out)["examples"] == 4
 
 
-def test_evaluate_writes_over_a_file_only_when_asked(
+def test_evaluate_overwrites_a_file_only_with_overwrite_output_file(
     folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = tmp_path / "predictions.jsonl"
     path.write_text("mine")
-    asked = ["evaluate", f"--test_file={folder}/test.jsonl", f"--output_file={path}", "--max_eval_samples=2"]
-    # A model that is not there: the file is looked at before anything is loaded.
-    assert "--overwrite_output_file" in refused(capsys, *asked, "--model=nowhere")
+    argv = ["evaluate", f"--test_file={folder}/test.jsonl", f"--output_file={path}", "--max_eval_samples=2"]
+    # The model does not exist: the file is checked before anything is loaded.
+    assert "--overwrite_output_file" in refused(capsys, *argv, "--model=nowhere")
     assert path.read_text() == "mine"
-    assert main([*asked, f"--model={folder}/model", "--num_beams=1", "--overwrite_output_file"]) == 0
+    assert main([*argv, f"--model={folder}/model", "--num_beams=1", "--overwrite_output_file"]) == 0
     assert len(path.read_text(encoding="utf-8").splitlines()) == 2
 
 
-def test_evaluate_never_writes_over_the_pairs_it_reads(
+def test_evaluate_never_overwrites_its_test_file(
     folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     link = tmp_path / "link.jsonl"
     link.symlink_to(folder / "test.jsonl")
     before = (folder / "test.jsonl").read_bytes()
     for path in (folder / "test.jsonl", link):
-        asked = f"evaluate --model={folder}/model --test_file={folder}/test.jsonl --output_file={path}"
+        argv = f"evaluate --model={folder}/model --test_file={folder}/test.jsonl --output_file={path}"
         for overwrite in ([], ["--overwrite_output_file"]):
-            assert "is the file that is read" in refused(capsys, *asked.split(), *overwrite)
+            assert "is the input file" in refused(capsys, *argv.split(), *overwrite)
     assert (folder / "test.jsonl").read_bytes() == before
 
 
-def test_evaluate_says_what_the_shares_of_copied_words_are(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit):
-        main(["evaluate", "--help"])
-    said = " ".join(capsys.readouterr().out.split())
-    assert "copied_fraction is the share of the outputs' words that stand in the source" in said
-    assert "copy_mode_fraction" in said
+def test_evaluate_explains_the_shares_of_copied_words(capsys: pytest.CaptureFixture[str]) -> None:
+    text = " ".join(help_text(capsys, "evaluate", "--help").split())
+    assert "copied_fraction is the share of the outputs' words that occur in the source" in text
+    assert "copy_mode_fraction" in text
 
 
 # ---- generate
 
 
-def test_generate_answers_line_by_line(
+def test_generate_prints_a_line_for_each_line(
     folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     texts = [pair["text"] for pair in quickstart_pairs("test", 3)]
@@ -242,10 +249,10 @@ def test_generate_marks_copied_words_and_changes_nothing_else(
 ) -> None:
     texts = [pair["text"] for pair in quickstart_pairs("test", 8)]
     capsys.readouterr()
-    asked = ["generate", f"--model={folder}/model", "--text", *texts]
-    assert main(asked) == 0
+    argv = ["generate", f"--model={folder}/model", "--text", *texts]
+    assert main(argv) == 0
     plain = capsys.readouterr().out
-    assert main([*asked, "--show_copies"]) == 0
+    assert main([*argv, "--show_copies"]) == 0
     assert capsys.readouterr().out.replace("[", "").replace("]", "") == plain
 
 
@@ -262,8 +269,8 @@ BAD_INPUT = {
     "train --train_file {folder}/cut.jsonl --output_dir {folder}/x": "cut.jsonl",
     "train --train_file {folder}/train.jsonl --output_dir {folder}/noted": "already holds README.md",
     f"{TRAIN} --text_column body": "'body'",
-    f"{TRAIN} --max_source_length -3": "--max_source_length -3",
-    f"{TRAIN} --num_beams 0": "--num_beams 0",
+    f"{TRAIN} --max_source_length -3": "--max_source_length is -3",
+    f"{TRAIN} --num_beams 0": "--num_beams is 0",
     f"{TRAIN} --preset huge": "lcsts_char",
     f"{TRAIN} --segmenter bytes": "word_punct",
     f"{TRAIN} --hidden_size 0": "hidden_size=0",
@@ -278,18 +285,18 @@ BAD_INPUT = {
     "evaluate --test_file {folder}/test.jsonl": "--model",
     "evaluate --model {folder}/model": "--test_file",
     "evaluate --model {folder} --test_file {folder}/test.jsonl": "holds no model",
-    "evaluate --model {folder}/model --test_file {folder}/test.jsonl --num_beams 0": "--num_beams 0",
+    "evaluate --model {folder}/model --test_file {folder}/test.jsonl --num_beams 0": "--num_beams is 0",
     "evaluate --model {folder}/none --test_file {folder}/test.jsonl --output_file {folder}": "is a folder",
     "evaluate --model {folder}/none --test_file {folder}/test.jsonl --output_file {folder}/test.jsonl/x/y": "(Not a",
     "generate --model {folder}/nothing --text a": "no such folder",
-    "generate --model {folder}/model --text a --max_target_length -1": "--max_target_length -1",
-    "quickstart --output_dir {folder}": "did not make",
-    "quickstart --output_dir {folder}/x --threads 0": "--threads 0",
+    "generate --model {folder}/model --text a --max_target_length -1": "--max_target_length is -1",
+    "quickstart --output_dir {folder}": "did not write",
+    "quickstart --output_dir {folder}/x --threads 0": "--threads is 0",
 }
 
 
 @pytest.mark.parametrize(("argv", "thing"), BAD_INPUT.items())
-def test_bad_input_is_refused_in_one_line_that_names_it(
+def test_bad_input_ends_in_one_line_that_names_it(
     folder: Path, capsys: pytest.CaptureFixture[str], argv: str, thing: str
 ) -> None:
     (folder / "noted").mkdir(exist_ok=True)
@@ -309,9 +316,9 @@ def test_a_tokenizer_of_another_model_is_refused(
     tokenizer = AutoTokenizer.from_pretrained(folder / "model")
     tokenizer.add_tokens(["unheard"])
     tokenizer.save_pretrained(mixed)
-    said = refused(capsys, "generate", f"--model={mixed}", "--text", "a")
-    assert str(len(tokenizer)) in said
-    assert str(len(tokenizer) - 1) in said
+    error = refused(capsys, "generate", f"--model={mixed}", "--text", "a")
+    assert str(len(tokenizer)) in error
+    assert str(len(tokenizer) - 1) in error
 
 
 def test_no_command_and_an_unknown_one(capsys: pytest.CaptureFixture[str]) -> None:
@@ -321,11 +328,80 @@ def test_no_command_and_an_unknown_one(capsys: pytest.CaptureFixture[str]) -> No
     assert "trian" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize(
-    ("script", "command"), [("train", "train"), ("evaluate_model", "evaluate"), ("generate", "generate")]
-)
-def test_a_script_is_the_command(script: str, command: str) -> None:
-    path = Path(__file__).parents[1] / "scripts" / f"{script}.py"
-    done = subprocess.run([sys.executable, path, "--no_such"], capture_output=True, text=True, check=False)
-    assert done.returncode == 2
-    assert f"copynet-hf {command}: unrecognized arguments: --no_such" in done.stderr
+# ---- help
+
+
+def help_text(capsys: pytest.CaptureFixture[str], *argv: str) -> str:
+    capsys.readouterr()
+    with pytest.raises(SystemExit) as exit_info:
+        main(argv)
+    assert exit_info.value.code == 0
+    return capsys.readouterr().out
+
+
+def shown_default(text: str, name: str) -> str:
+    """What the help text of an argument says about its default."""
+    entry = text.split(f"--{name} ")[1].split("\n  --")[0]
+    return " ".join(entry.split()).partition("(default: ")[2]
+
+
+def test_version(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--version"]) == 0
+    assert capsys.readouterr().out == f"copynet-hf {__version__}\n"
+
+
+def test_train_help_is_short_and_begins_with_the_everyday_arguments(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    lines = help_text(capsys, "train", "--help").splitlines()
+    assert len(lines) <= 120
+    titles = [line for line in lines if line.endswith(":") and not line.startswith(" ")]
+    assert titles[0] == "everyday arguments:"
+    first = lines[lines.index(titles[0]) + 1 : lines.index(titles[1])]
+    names = [line.split()[0].removeprefix("--") for line in first if line.startswith("  --")]
+    assert names[:3] == ["train_file", "validation_file", "test_file"]
+    assert {"output_dir", "num_train_epochs", "learning_rate", "seed", "num_beams"} <= set(names)
+    shown = [line.split()[0] for line in lines if line.startswith("  --")]
+    assert len(shown) == len(set(shown))
+
+
+def test_train_help_shows_the_fields_of_every_dataclass(capsys: pytest.CaptureFixture[str]) -> None:
+    text = help_text(capsys, "train", "--help")
+    for kind in (DataArguments, TokenizerArguments, ModelArguments, RunArguments, CardArguments):
+        assert all(f"  --{entry.name} " in text for entry in dataclasses.fields(kind))
+
+
+def test_train_help_describes_computed_defaults(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    text = help_text(capsys, "train", "--help")
+    assert "computed from the number of pairs" in shown_default(text, "num_train_epochs")
+    assert "epoch with validation pairs" in shown_default(text, "eval_strategy")
+    assert "rougeL with predict_with_generate" in shown_default(text, "metric_for_best_model")
+    assert "group_by_length" in shown_default(text, "train_sampling_strategy")
+    assert "3000 characters or 10000 words" in shown_default(text, "vocab_size")
+    assert "computed from the sources" in shown_default(text, "max_source_oov")
+    assert "auto" in shown_default(text, "segmenter")
+    assert shown_default(text, "learning_rate") == "0.001)"  # ours rather than that of Transformers
+    assert shown_default(text, "hidden_size") == "256)"
+
+
+def test_help_all_lists_every_argument_of_the_trainer(capsys: pytest.CaptureFixture[str]) -> None:
+    text = help_text(capsys, "train", "--help_all")
+    names = [entry.name for entry in dataclasses.fields(Seq2SeqTrainingArguments) if entry.init]
+    assert "adam_beta1" in names
+    assert all(f"  --{name} " in text for name in names)
+    assert "--adam_beta1" not in help_text(capsys, "train", "--help")
+
+
+@pytest.mark.parametrize("command", ["evaluate", "generate", "demo", "export", "quickstart"])
+def test_help_of_a_command_fits_a_screen(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, command: str
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    lines = help_text(capsys, command, "--help").splitlines()
+    assert lines[0].startswith(f"usage: copynet-hf {command} ")
+    assert len(lines) <= 50
+    assert all(len(line) <= 80 for line in lines)

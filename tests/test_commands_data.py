@@ -1,4 +1,4 @@
-"""Commands from descriptions: what is trained on, how it is split, and that published outputs get known scores."""
+"""nl2bash: the data and their splits, the pre-processing of commands, and the known scores of published outputs."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def groups(data_dir):
 # ---- data
 
 
-def test_what_is_held_out_leaves_train_and_pairs_stay_once(tmp_path):
+def test_held_out_and_duplicate_pairs_are_removed_from_train(tmp_path):
     splits = {
         "test": [("List all files", "ls -a")],
         "validation": [("count lines", "wc -l f")],
@@ -59,13 +59,13 @@ def test_what_is_held_out_leaves_train_and_pairs_stay_once(tmp_path):
     for name, rows in splits.items():
         lines = (json.dumps({"source": source, "target": target}) + "\n" for source, target in rows)
         (tmp_path / "nl2bash" / f"{name}.jsonl").write_text("".join(lines), encoding="utf-8")
-    found = command_pairs(tmp_path)
-    assert [row["summary"] for row in found["train"]] == ["head -n1", "head -1", "HEAD -1"]
-    assert [row["text"] for row in found["train"]] == ["first line", "first line", "FIRST LINE"]
-    assert found["validation"] == [{"text": "count lines", "summary": "wc -l f"}]
+    splits = command_pairs(tmp_path)
+    assert [row["summary"] for row in splits["train"]] == ["head -n1", "head -1", "HEAD -1"]
+    assert [row["text"] for row in splits["train"]] == ["first line", "first line", "FIRST LINE"]
+    assert splits["validation"] == [{"text": "count lines", "summary": "wc -l f"}]
 
 
-def test_the_real_pairs_have_nothing_held_out(pairs, groups):
+def test_the_real_splits_do_not_overlap(pairs, groups):
     assert {name: len(rows) for name, rows in pairs.items()} == {"train": 8_045, "validation": 590}
     assert len(groups) == 547
     assert sum(len(group["answers"]) for group in groups) == 593
@@ -75,7 +75,7 @@ def test_the_real_pairs_have_nothing_held_out(pairs, groups):
         train, validation, held_out = ({form(row) for row in rows} for rows in splits)
         assert not train & validation
         assert not (train | validation) & held_out
-    for rows, number in ((pairs["validation"], 542), (test, 547)):  # none differ in capitals and spacing alone
+    for rows, number in ((pairs["validation"], 542), (test, 547)):  # none differ only in case and spacing
         assert len(grouped(rows)) == len({single_spaced(row["text"]).casefold() for row in rows}) == number
 
 
@@ -101,23 +101,23 @@ def test_grouped_keeps_the_order_and_every_command():
         ("", ""),
     ],
 )
-def test_words_and_back(text, words):
+def test_prepare_and_restore(text, words):
     assert prepare(text) == words
     assert restore(words) == single_spaced(text)
 
 
 @given(st.text(st.characters(exclude_characters=JOINER)) | st.text("a1._-{}\\;'\" \t\n$é²"))
-def test_any_text_comes_back_but_for_spacing(text):
+def test_any_text_is_restored_except_for_spacing(text):
     assert restore(prepare(text)) == single_spaced(text)
     assert prepare(text) == single_spaced(prepare(text))
 
 
 @pytest.mark.parametrize("written", ['"*.txt"', "'*.txt'", ".txt", "*.txt.", "(a.txt)", "txt", "/b/c_txt,"])
-def test_a_name_has_the_same_word_however_it_is_written(written):
+def test_a_name_is_the_same_word_with_any_punctuation(written):
     assert "txt" in prepare(f"all {written} files").split()
 
 
-def test_the_real_texts_come_back_and_their_commands_can_mostly_be_said(pairs, groups):
+def test_the_real_texts_are_restored_and_most_commands_can_be_generated(pairs, groups):
     train, validation = pairs["train"], pairs["validation"]
     texts = [text for row in [*train, *validation] for text in row.values()]
     texts += [text for group in groups for text in (group["text"], *group["answers"])]
@@ -127,9 +127,9 @@ def test_the_real_texts_come_back_and_their_commands_can_mostly_be_said(pairs, g
     tokenizer = CopyNetTokenizer.train_from_iterator(words, vocab_size=3_000, segmenter="whitespace")
     sources, targets = ([prepare(row[field]) for row in validation] for field in ("text", "summary"))
     labels = tokenizer(sources, text_target=targets)["labels"]
-    said = tokenizer.batch_decode(labels, source=sources, skip_special_tokens=True)
-    match = exact_match([[restore(text)] for text in said], [[row["summary"]] for row in validation])
-    assert match == pytest.approx(89.0, abs=0.05)  # no model gets more
+    decoded = tokenizer.batch_decode(labels, source=sources, skip_special_tokens=True)
+    match = exact_match([[restore(text)] for text in decoded], [[row["summary"]] for row in validation])
+    assert match == pytest.approx(89.0, abs=0.05)  # the upper bound of any model
     assert match == pytest.approx(100 * sum(tokenizer.unk_token_id not in row for row in labels) / len(labels))
 
 
@@ -156,7 +156,7 @@ def test_exact_match_counts_a_row_once_and_only_its_first_k_outputs():
         ("cp {} \\{\\}", 'cp "{}" {}'),
     ],
 )
-def test_spelled_out_commands_are_the_same_for_what_the_parser_rewrote(one, other):
+def test_spelled_out_commands_are_equal_where_the_parser_rewrites_them(one, other):
     assert spelled_out(one) == spelled_out(other)
     assert spelled_out(spelled_out(one)) == spelled_out(one)
 
@@ -184,7 +184,7 @@ def test_spelled_out_commands_differ_in_everything_else(one, other):
         ("tellina", (2.56, 3.11), (3.11, 3.66), (27.42, 31.81)),
     ],
 )
-def test_published_outputs_get_the_scores_that_are_quoted(data_dir, groups, name, plain, same_form, judged):
+def test_published_outputs_have_the_published_scores(data_dir, groups, name, plain, same_form, judged):
     rows = published_outputs(data_dir, name)
     assert [row["text"] for row in rows] == [group["text"] for group in groups]
     assert all(len(row["outputs"]) == len(row["correct"]) == 3 for row in rows)
@@ -196,10 +196,10 @@ def test_published_outputs_get_the_scores_that_are_quoted(data_dir, groups, name
     assert (scores["exact_match"], scores["exact_match_top_3"]) == pytest.approx(plain, abs=0.005)
 
 
-# ---- what needs no learning
+# ---- baselines without training
 
 
-def test_the_nearest_description_answers_and_rare_words_count_more():
+def test_the_nearest_description_is_used_and_rare_words_count_more():
     rows = [
         {"text": "list all files", "summary": "ls"},
         {"text": "list all files by size", "summary": "ls  -S"},
@@ -220,7 +220,7 @@ def test_the_nearest_description_answers_and_rare_words_count_more():
     assert nearest("list all files to open", 2) == ["open one", "list all files"]
 
 
-def test_commands_of_training_are_no_answers(pairs):
+def test_no_training_command_is_a_validation_command(pairs):
     validation = grouped(pairs["validation"])
     answers = [group["answers"] for group in validation]
     assert exact_match([most_frequent(pairs["train"])] * len(validation), answers, 3) == 0

@@ -1,4 +1,4 @@
-"""Reading raw LCSTS, files of pairs and the made-up task."""
+"""Reading LCSTS and files of pairs, and the synthetic task of the quickstart."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ import datasets
 import pytest
 import torch
 
-from copynet_hf.data import DataFileError, load_lcsts, load_pairs, load_quickstart, quickstart_pairs
+from copynet_hf.data import DataFileError, load_lcsts, load_pairs, quickstart_pairs
+from copynet_hf.data.assistant_requests import RULES, split_of
 from copynet_hf.data.lcsts import detect_encoding
-from copynet_hf.data.requests import RULES, split_of
 
 
 def record(number: int = 0, summary: str = "雅虎剥离股份", text: str = "雅虎发布财报", label: Any = None) -> str:
@@ -42,7 +42,7 @@ def write_rows(path: Path, *rows: Any) -> Path:
 PAIR = {"text": "a b", "summary": "a"}
 
 
-# Raw LCSTS
+# LCSTS
 
 
 def test_part_iii_has_1106_pairs_and_725_with_a_score_of_3(data_dir: Path) -> None:
@@ -54,15 +54,15 @@ def test_part_iii_has_1106_pairs_and_725_with_a_score_of_3(data_dir: Path) -> No
     assert min(scored["human_label"]) == 3
     everything = load_lcsts(test=path, min_score=1)["test"]
     assert len(everything) == 1106
-    known = [json.loads(line) for line in (data_dir / "lcsts" / "test_all_1106.jsonl").open(encoding="utf-8")]
-    for row, wanted in zip(everything, known, strict=True):
-        assert f"III-{row['id']}" == wanted["id"]
+    rows = [json.loads(line) for line in (data_dir / "lcsts" / "test_all_1106.jsonl").open(encoding="utf-8")]
+    for row, expected in zip(everything, rows, strict=True):
+        assert f"III-{row['id']}" == expected["id"]
         assert [row[key] for key in ("text", "summary", "human_label")] == [
-            wanted[key] for key in ("text", "summary", "human_label")
+            expected[key] for key in ("text", "summary", "human_label")
         ]
 
 
-def test_a_part_without_labels_is_kept_whole_and_labels_are_none(tmp_path: Path) -> None:
+def test_a_part_without_labels_is_kept_with_labels_of_none(tmp_path: Path) -> None:
     path = write(tmp_path / "PART_I.txt", record(7) + record(8))
     data = load_lcsts(train=path)
     assert list(data) == ["train"]
@@ -92,7 +92,7 @@ def test_only_labelled_pairs_below_the_minimum_are_left_out(tmp_path: Path) -> N
     ids=["utf-8", "utf-8 with BOM", "gb18030", "gb18030 with BOM", "utf-16"],
 )
 @pytest.mark.parametrize("streaming", [False, True], ids=["cached", "streaming"])
-def test_the_encoding_is_found_from_the_bytes(tmp_path: Path, encoding: str, start: bytes, streaming: bool) -> None:
+def test_the_encoding_is_detected_from_the_bytes(tmp_path: Path, encoding: str, start: bytes, streaming: bool) -> None:
     content = record(0, "第一条", "镕基 𠮷 €") + record(1, "第二条")
     path = write(tmp_path / "part.txt", start + content.replace("\n", "\r\n").encode(encoding))
     data = load_lcsts(train=path, streaming=streaming)["train"]
@@ -106,11 +106,11 @@ def test_the_encoding_can_be_given(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("encoding", ["utf-8", "gb18030"])
-def test_one_broken_byte_costs_one_record_and_not_the_encoding(tmp_path: Path, encoding: str) -> None:
+def test_an_invalid_byte_loses_one_record_and_not_the_encoding(tmp_path: Path, encoding: str) -> None:
     good = "".join(record(number) for number in range(20)).encode(encoding)
     # 0xFF is a byte of neither encoding.
-    broken = record(20, "甲乙丙").encode(encoding).replace("乙".encode(encoding), b"\xff")
-    path = write(tmp_path / "part.txt", good + broken + good)
+    invalid = record(20, "甲乙丙").encode(encoding).replace("乙".encode(encoding), b"\xff")
+    path = write(tmp_path / "part.txt", good + invalid + good)
     assert detect_encoding(path) == encoding
     data = load_lcsts(train=path)["train"]
     assert len(data) == 40
@@ -154,9 +154,7 @@ def test_a_malformed_record_is_named_by_its_line_and_skipped(
     assert f"{path}: skipped 1 malformed record (line 9: {reason}" in message
 
 
-def test_what_was_skipped_is_still_known_when_the_data_come_from_the_cache(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_skipped_records_are_reported_again_from_the_cache(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     path = write(tmp_path / "part.txt", record(0) + record(1, summary="") * 7)
     first = load_lcsts(train=path)["train"]
     caplog.clear()
@@ -168,7 +166,7 @@ def test_what_was_skipped_is_still_known_when_the_data_come_from_the_cache(
     assert caplog.messages == [first.info.description]
 
 
-def test_changed_contents_are_read_again_even_when_size_and_time_are_the_same(tmp_path: Path) -> None:
+def test_changed_contents_are_read_again_though_size_and_time_are_the_same(tmp_path: Path) -> None:
     path = write(tmp_path / "part.txt", record(summary="甲"))
     time = path.stat().st_mtime_ns
     assert load_lcsts(train=path)["train"]["summary"][:] == ["甲"]
@@ -193,20 +191,20 @@ def test_a_file_without_a_record_is_an_error_that_names_it(tmp_path: Path, conte
         list(load_lcsts(train=path, streaming=True)["train"])
 
 
-def test_a_minimum_that_no_record_reaches_is_an_error(tmp_path: Path) -> None:
+def test_a_min_score_that_no_record_reaches_is_an_error(tmp_path: Path) -> None:
     path = write(tmp_path / "part.txt", record(label=2) * 3)
     with pytest.raises(DataFileError, match=r"part\.txt: none of its 3 records has a human_label of 3"):
         load_lcsts(test=path)
 
 
-def test_a_missing_file_is_named_and_no_file_is_refused(tmp_path: Path) -> None:
+def test_a_missing_file_is_named_and_a_file_is_required(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError, match=r"PART_I\.txt"):
         load_lcsts(train=tmp_path / "PART_I.txt")
     with pytest.raises(ValueError, match="at least one"):
         load_lcsts()
 
 
-def test_streaming_reads_no_further_than_it_is_asked(tmp_path: Path) -> None:
+def test_streaming_yields_rows_without_reading_the_whole_file(tmp_path: Path) -> None:
     def endless() -> Iterator[str]:
         for number in range(200_000):
             yield record(number)
@@ -262,13 +260,13 @@ def test_every_format_gives_the_same_pairs(tmp_path: Path, suffix: str, streamin
     assert list(data) == [{"text": row["Article"], "summary": row["Highlights"], "key": row["key"]} for row in rows]
 
 
-def test_raw_lcsts_is_read_by_its_ending(tmp_path: Path) -> None:
+def test_lcsts_is_recognised_by_its_suffix(tmp_path: Path) -> None:
     path = write(tmp_path / "PART_II.txt", record(0, label=2) + record(1, label=4))
     data = load_pairs(test_file=path)["test"]
     assert data[:] == {"text": ["雅虎发布财报"], "summary": ["雅虎剥离股份"], "id": ["1"], "human_label": [4]}
 
 
-def test_splits_come_from_files_of_different_kinds(tmp_path: Path) -> None:
+def test_splits_can_be_files_of_different_formats(tmp_path: Path) -> None:
     train = write_rows(tmp_path / "a.jsonl", {"source": "a b", "target": "a"})
     test = write(tmp_path / "b.csv", "text,summary\nc d,c\n")
     data = load_pairs(train_file=train, test_file=test)
@@ -333,7 +331,7 @@ def test_parquet_rows_without_a_pair_are_named_and_skipped(tmp_path: Path, caplo
         assert f"{path}: skipped 2 malformed records (line 2: no 'text'; line 3: empty 'summary')" in message
 
 
-def test_a_stream_of_several_shards_is_read_whole_by_workers_and_reported_by_shard(
+def test_workers_read_all_shards_of_a_stream_and_report_each_shard(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     texts = [None if number in (2, 6, 7, 8) else f"t{number}" for number in range(9)]
@@ -361,7 +359,7 @@ def test_columns_of_mixed_values_are_kept_as_json(tmp_path: Path) -> None:
     assert data[1501] == PAIR | {"extra": None, "more": None}
 
 
-def test_columns_can_be_named_and_names_that_are_taken_over_stay(tmp_path: Path) -> None:
+def test_given_columns_are_used_and_columns_of_their_new_names_are_kept(tmp_path: Path) -> None:
     path = write_rows(tmp_path / "a.jsonl", {"text": "raw", "context": "a b", "answer": "a", "summary": "s"})
     data = load_pairs(train_file=path, text_column="context", summary_column="answer")["train"]
     assert data[0] == {"text": "a b", "summary": "a", "original_text": "raw", "original_summary": "s"}
@@ -372,7 +370,7 @@ def test_columns_can_be_named_and_names_that_are_taken_over_stay(tmp_path: Path)
     assert (swapped["text"], swapped["summary"]) == ("s", "raw")
 
 
-def test_unknown_names_are_taken_in_order_and_ids_left_alone(tmp_path: Path) -> None:
+def test_columns_with_unusual_names_are_guessed_in_order_without_ids(tmp_path: Path) -> None:
     path = write_rows(tmp_path / "a.jsonl", {"id": "r1", "year": 3, "long": "a b", "short": "a", "other": "c"})
     row = load_pairs(train_file=path)["train"][0]
     assert (row["text"], row["summary"]) == ("a b", "a")
@@ -391,7 +389,7 @@ def test_a_missing_column_is_named_with_the_file_and_its_columns(tmp_path: Path,
 
 def test_columns_that_cannot_be_guessed_are_listed(tmp_path: Path) -> None:
     path = write_rows(tmp_path / "a.jsonl", {"text": "a", "n": 1})
-    left = "no column of strings is left for the summary; the columns are text, n: name the right one with "
+    left = "no column of strings is left for the summary; the columns are text, n: name one with "
     with pytest.raises(ValueError, match=re.escape(f"{left}summary_column= (--summary_column on the command line)")):
         load_pairs(train_file=path)
 
@@ -420,7 +418,7 @@ def test_a_file_without_a_pair_is_an_error_that_names_it(tmp_path: Path, name: s
 
 @pytest.mark.parametrize("streaming", [False, True], ids=["cached", "streaming"])
 @pytest.mark.parametrize("suffix", ["jsonl", "csv", "parquet", "txt"])
-def test_a_file_of_malformed_records_says_where_they_begin_and_that_nothing_is_left(
+def test_a_file_of_malformed_records_is_an_error_with_line_and_reason(
     tmp_path: Path, suffix: str, streaming: bool
 ) -> None:
     path = tmp_path / f"a.{suffix}"
@@ -430,7 +428,7 @@ def test_a_file_of_malformed_records_says_where_they_begin_and_that_nothing_is_l
         content = {"jsonl": "{\n[]\n", "csv": "text,summary\n,b\na,\n", "txt": record(summary="") * 2}
         write(path, content[suffix])
     first = {"csv": 2}.get(suffix, 1)
-    message = rf"a\.{suffix}: skipped 2 malformed records \(line {first}: .*\): nothing usable is left"
+    message = rf"a\.{suffix}: skipped 2 malformed records \(line {first}: .*\): no record is left"
     with pytest.raises(DataFileError, match=message):
         list(load_pairs(train_file=path, streaming=streaming)["train"])
 
@@ -442,7 +440,7 @@ def test_a_parquet_file_without_rows_is_an_error_that_names_it(tmp_path: Path) -
         load_pairs(train_file=path)
 
 
-def test_an_unknown_ending_and_a_missing_file_are_named(tmp_path: Path) -> None:
+def test_an_unknown_suffix_and_a_missing_file_are_named(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"a\.docx: the name must end in one of \.jsonl"):
         load_pairs(train_file=write(tmp_path / "a.docx", "x"))
     with pytest.raises(FileNotFoundError, match=r"gone\.csv"):
@@ -454,7 +452,7 @@ def test_an_unknown_ending_and_a_missing_file_are_named(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("suffix", ["jsonl", "csv", "parquet"])
-def test_a_changed_file_is_never_taken_from_the_cache(tmp_path: Path, suffix: str) -> None:
+def test_a_changed_file_is_not_read_from_the_cache(tmp_path: Path, suffix: str) -> None:
     path = tmp_path / f"a.{suffix}"
     for word in ("old", "new"):
         data = datasets.Dataset.from_list([{"text": word, "summary": word}])
@@ -464,7 +462,7 @@ def test_a_changed_file_is_never_taken_from_the_cache(tmp_path: Path, suffix: st
 
 
 @pytest.mark.parametrize("streaming", [False, True], ids=["cached", "streaming"])
-def test_a_data_set_on_the_hub_gets_the_same_columns(monkeypatch: pytest.MonkeyPatch, streaming: bool) -> None:
+def test_a_dataset_on_the_hub_gets_the_same_columns(monkeypatch: pytest.MonkeyPatch, streaming: bool) -> None:
     def load_dataset(name: str, config: str | None, streaming: bool) -> Any:
         assert (name, config) == ("someone/news", "3.0.0")
         part = datasets.Dataset.from_list([{"id": "1", "article": "a b", "highlights": "a"}, {"id": "2"}])
@@ -477,7 +475,7 @@ def test_a_data_set_on_the_hub_gets_the_same_columns(monkeypatch: pytest.MonkeyP
 
 
 @pytest.mark.parametrize("name", ["nl2bash", "utterance_rewriting_zh", "lcsts"])
-def test_the_real_sets_are_read_whole(data_dir: Path, name: str) -> None:
+def test_the_real_datasets_are_read_completely(data_dir: Path, name: str) -> None:
     path = data_dir / name / "validation.jsonl"
     rows = [json.loads(line) for line in path.open(encoding="utf-8")]
     data = load_pairs(validation_file=path)["validation"]
@@ -486,31 +484,29 @@ def test_the_real_sets_are_read_whole(data_dir: Path, name: str) -> None:
     assert data["summary"][:] == [row[target] for row in rows]
 
 
-# The made-up task
+# The synthetic task
 
 
 @pytest.fixture(scope="module")
 def task() -> datasets.DatasetDict:
-    return load_quickstart()
+    sizes = {"train": 4000, "validation": 500, "test": 500}
+    return datasets.DatasetDict(
+        {split: datasets.Dataset.from_list(quickstart_pairs(split, size)) for split, size in sizes.items()}
+    )
 
 
 def words(part: datasets.Dataset) -> set[str]:
     return {word for row in part for text in row.values() for word in text.split()}
 
 
-def test_the_task_has_the_promised_sizes_and_lengths(task: datasets.DatasetDict) -> None:
-    assert {split: len(part) for split, part in task.items()} == {
-        "train": 4000,
-        "validation": 500,
-        "test": 500,
-    }
+def test_pairs_of_the_task_are_different_and_short(task: datasets.DatasetDict) -> None:
     for part in task.values():
         assert len(set(part["text"])) == len(part)
         assert all(8 <= len(text.split()) <= 20 for text in part["text"])
         assert all(4 <= len(text.split()) <= 14 for text in part["summary"])
 
 
-def test_every_held_out_pair_needs_the_copying_of_words_never_seen_in_training(
+def test_every_held_out_pair_requires_copying_unseen_words(
     task: datasets.DatasetDict,
 ) -> None:
     seen = words(task["train"])
@@ -532,18 +528,18 @@ def test_no_seed_moves_a_filler_to_another_split() -> None:
 
 
 def test_a_source_has_one_target(task: datasets.DatasetDict) -> None:
-    # A target may not depend on the opening, nor on anything else that its source does not show.
+    # A target depends on nothing but its source's fillers.
     for source, target in RULES:
         slots = {part.split("}")[0] for part in source.split("{")[1:]}
         assert {part.split("}")[0] for part in target.split("{")[1:]} <= slots
     assert len({source for source, _ in RULES}) == len(RULES)
 
 
-def test_the_same_arguments_give_the_same_pairs_and_more_only_adds() -> None:
+def test_pairs_are_deterministic_and_a_larger_number_extends_them() -> None:
     assert quickstart_pairs("test", 5, 1) == quickstart_pairs("test", 20, 1)[:5]
     assert quickstart_pairs("test", 20, 1) != quickstart_pairs("test", 20, 2)
 
 
 def test_an_unknown_split_is_refused() -> None:
-    with pytest.raises(ValueError, match="no split 'dev'; the splits are train, validation, test"):
+    with pytest.raises(ValueError, match="the split is 'dev': use one of train, validation, test"):
         quickstart_pairs("dev", 1)

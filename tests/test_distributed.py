@@ -1,4 +1,4 @@
-"""Two processes that share the pairs of each step learn what one process learns from them all."""
+"""Two processes that share the batch of each step train the weights that one process trains on the whole batch."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ ARGUMENTS = {
     "min_frequency": 3,
     "max_steps": STEPS,
     "train_sampling_strategy": "sequential",
-    # Adam divides a gradient by its size and would hide that it is, say, half as large as it should be.
+    # Adam normalises gradients and would hide one that is half as large as it should be.
     "optim": "sgd",
     "learning_rate": 1,
     "warmup_steps": 0,
@@ -33,8 +33,8 @@ ARGUMENTS = {
 }
 
 
-# The command, in a process that ends at once: of two that shut their interpreters down, gloo's threads abort one now
-# and then (pytorch/pytorch#179291), and torchrun then stops the other one.
+# The command in a process that exits without shutting down the interpreter: gloo's threads sometimes abort during the
+# shutdown (pytorch/pytorch#179291), and torchrun then stops the other process.
 PROCESS = """
 import os, sys
 from copynet_hf.cli import main
@@ -46,7 +46,7 @@ os._exit(code)
 
 @pytest.fixture
 def train_file(tmp_path: Path) -> Path:
-    """Batches by turns of short and of long rows, some of whose words are unseen: a process has one sort only."""
+    """Short and long rows in alternate batches, so that each process has only one kind; some words are unseen."""
     rows = []
     for row in range(2 * BATCH * STEPS):
         length = 1 + row % 3 if row // BATCH % 2 else 9 + row % 7
@@ -68,21 +68,22 @@ MECHANISMS = {
 
 
 def command(train_file: Path, folder: Path, batch: int, fields: dict[str, Any]) -> list[str]:
-    said = {"train_file": train_file, "output_dir": folder, "per_device_train_batch_size": batch} | ARGUMENTS | fields
-    return ["train", *(f"--{name}={value}" for name, value in said.items())]
+    files = {"train_file": train_file, "output_dir": folder}
+    arguments = files | {"per_device_train_batch_size": batch} | ARGUMENTS | fields
+    return ["train", *(f"--{name}={value}" for name, value in arguments.items())]
 
 
-def trained(folder: Path) -> tuple[dict[str, torch.Tensor], float]:
-    """The weights, and how often the pairs were seen."""
-    figures = json.loads((folder / "all_results.json").read_text())
-    return load_file(folder / "model.safetensors"), figures["epoch"]
+def load_trained(folder: Path) -> tuple[dict[str, torch.Tensor], float]:
+    """The weights, and the number of epochs."""
+    metrics = json.loads((folder / "all_results.json").read_text())
+    return load_file(folder / "model.safetensors"), metrics["epoch"]
 
 
 @pytest.mark.skipif(
     not (torch.distributed.is_available() and torch.distributed.is_gloo_available()), reason="torch without gloo"
 )
 @pytest.mark.parametrize("fields", MECHANISMS.values(), ids=MECHANISMS)
-def test_two_processes_learn_what_one_learns_from_twice_the_batch(
+def test_two_processes_train_the_weights_of_one_with_twice_the_batch(
     fields: dict[str, Any], train_file: Path, tmp_path: Path
 ) -> None:
     script = tmp_path / "process.py"
@@ -93,14 +94,14 @@ def test_two_processes_learn_what_one_learns_from_twice_the_batch(
         env={**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(Path(__file__).parents[1])},
         capture_output=True,
         text=True,
-        timeout=300,  # a process that waits for one that is gone waits for ever
+        timeout=300,  # a process that waits for a failed one waits forever
     )
     assert done.returncode == 0, done.stderr
     for name, batch in (("one", 2 * BATCH), ("half", BATCH)):
         assert main(command(train_file, tmp_path / name, batch, fields)) == 0
-    two, seen = trained(tmp_path / "two")
-    one, _ = trained(tmp_path / "one")
-    half, _ = trained(tmp_path / "half")
-    assert seen == 1.0  # of the pairs, one process with the same batch sees half
+    two, epochs = load_trained(tmp_path / "two")
+    one, _ = load_trained(tmp_path / "one")
+    half, _ = load_trained(tmp_path / "half")
+    assert epochs == 1.0  # one process with the same batch sees half of the pairs
     torch.testing.assert_close(two, one, rtol=0, atol=1e-5)
     assert max((half[name] - one[name]).abs().max() for name in one) > 1e-2

@@ -1,4 +1,4 @@
-"""`Seq2SeqTrainer` unchanged, `DataCollatorForSeq2Seq` unchanged: everything training needs works on extended ids."""
+"""Training with unmodified `Seq2SeqTrainer` and `DataCollatorForSeq2Seq` works on extended ids."""
 
 from __future__ import annotations
 
@@ -27,17 +27,17 @@ from copynet_hf.evaluation.metrics import make_compute_metrics, score_outputs
 VERBS = ["call", "mail", "ask", "thank"]
 TAILS = ["", "today", "as soon as you can", "because the other one has not answered since last week"]
 SPECIAL = {"pad_token": "<pad>", "bos_token": "<s>", "eos_token": "</s>", "unk_token": "<unk>"}
-Pairs = list[tuple[str, str]]
+SourcesAndTargets = list[tuple[str, str]]
 
 
-def toy_pairs(count: int, names: str, seed: int = 0) -> Pairs:
-    """Sources of very different lengths, each with a name found nowhere else; the target is verb and name."""
-    draw = random.Random(seed)
-    rows = [(draw.choice(VERBS), f"{names}{i}", draw.choice(TAILS)) for i in range(count)]
+def toy_pairs(count: int, names: str, seed: int = 0) -> SourcesAndTargets:
+    """Sources of very different lengths, each with a unique name; the target is verb and name."""
+    rng = random.Random(seed)
+    rows = [(rng.choice(VERBS), f"{names}{i}", rng.choice(TAILS)) for i in range(count)]
     return [(f"please {verb} {name} {tail}".strip(), f"{verb} {name}") for verb, name, tail in rows]
 
 
-def encoded(tokenizer: Any, pairs: Pairs) -> Dataset:
+def encoded(tokenizer: Any, pairs: SourcesAndTargets) -> Dataset:
     sources, targets = zip(*pairs, strict=True)
     return Dataset.from_dict(dict(tokenizer(list(sources), text_target=list(targets))))
 
@@ -47,7 +47,7 @@ TRAIN, UNSEEN = toy_pairs(64, "train"), toy_pairs(16, "unseen", seed=1)
 
 @pytest.fixture(scope="module")
 def tokenizer() -> CopyNetTokenizer:
-    """Knows verbs and tails; every name is unseen, in training as well."""
+    """Its vocabulary has the verbs and tails; every name is out-of-vocabulary, in training too."""
     return CopyNetTokenizer.train_from_iterator(
         [source for source, _ in TRAIN], 100, "whitespace", min_frequency=2, max_source_oov=2
     )
@@ -64,8 +64,8 @@ def make_trainer(
     tokenizer: Any,
     folder: Path,
     model: CopyNetForConditionalGeneration | None = None,
-    train: Pairs = TRAIN,
-    evaluation: Pairs = UNSEEN,
+    train: SourcesAndTargets = TRAIN,
+    evaluation: SourcesAndTargets = UNSEEN,
     compute_metrics: Callable[[EvalPrediction], dict[str, float]] | None = None,
     **arguments: Any,
 ) -> Seq2SeqTrainer:
@@ -121,7 +121,7 @@ def trained(tokenizer: CopyNetTokenizer, tmp_path_factory: pytest.TempPathFactor
     return trainer
 
 
-def test_the_loss_falls_and_words_never_seen_are_copied(trained: Seq2SeqTrainer, tokenizer: CopyNetTokenizer) -> None:
+def test_the_loss_falls_and_unseen_words_are_copied(trained: Seq2SeqTrainer, tokenizer: CopyNetTokenizer) -> None:
     assert losses(trained)[-1] < 0.1 * losses(trained)[0]
     source = "please thank Gu-2016_never_seen.txt as soon as you can"
     inputs = tokenizer([source], return_tensors="pt")
@@ -140,11 +140,11 @@ def test_predict_with_generate_scores_the_copied_words(trained: Seq2SeqTrainer) 
     assert with_beams["eval_exact_match"] > 90
 
 
-def test_metrics_of_the_trainer_are_those_of_decoding_by_hand(tokenizer: CopyNetTokenizer, tmp_path: Path) -> None:
+def test_metrics_of_the_trainer_equal_those_of_decoded_outputs(tokenizer: CopyNetTokenizer, tmp_path: Path) -> None:
     sources, references = map(list, zip(*UNSEEN, strict=True))
     compute_metrics = make_compute_metrics(tokenizer, sources)
     trainer = make_trainer(tokenizer, tmp_path, predict_with_generate=True, compute_metrics=compute_metrics)
-    trainer.train()  # three steps: some outputs are wrong
+    trainer.train()  # only three steps: some outputs are wrong
     inputs = tokenizer(sources, padding=True, return_tensors="pt").to(trainer.model.device)
     output = trainer.model.generate(**inputs, max_length=6)
     texts = tokenizer.batch_decode(output[:, 1:], source=sources)
@@ -158,33 +158,33 @@ def test_metrics_of_the_trainer_are_those_of_decoding_by_hand(tokenizer: CopyNet
 
 
 def test_logits_of_batches_of_different_lengths_are_gathered(tokenizer: CopyNetTokenizer, tmp_path: Path) -> None:
-    seen: dict[str, np.ndarray] = {}
+    gathered: dict[str, np.ndarray] = {}
 
     def keep(prediction: EvalPrediction) -> dict[str, float]:
         logits = prediction.predictions
-        seen["logits"] = logits[0] if isinstance(logits, tuple) else logits
-        seen["labels"] = prediction.label_ids
+        gathered["logits"] = logits[0] if isinstance(logits, tuple) else logits
+        gathered["labels"] = prediction.label_ids
         return {}
 
     pairs = [("call A", "call A"), ("please " * 9 + "ask B today", "ask B today ask B"), ("C", "C"), ("mail D", "D")]
     trainer = make_trainer(tokenizer, tmp_path, evaluation=pairs, compute_metrics=keep, per_device_eval_batch_size=1)
     scores = trainer.evaluate()
-    assert seen["logits"].shape == (4, 6, trainer.model.config.extended_vocab_size)
+    assert gathered["logits"].shape == (4, 6, trainer.model.config.extended_vocab_size)
     row = tokenizer(pairs[1][0], text_target=pairs[1][1], return_tensors="pt").to(trainer.model.device)
     with torch.no_grad():
         expected = trainer.model(**row)
-    np.testing.assert_allclose(seen["logits"][1], expected.logits[0].numpy(), atol=1e-5)
-    assert seen["labels"][1].tolist() == row["labels"][0].tolist()
+    np.testing.assert_allclose(gathered["logits"][1], expected.logits[0].numpy(), atol=1e-5)
+    assert gathered["labels"][1].tolist() == row["labels"][0].tolist()
     assert np.isfinite(scores["eval_loss"])
 
 
-def test_evaluation_without_metrics_gives_the_mean_loss(tokenizer: CopyNetTokenizer, tmp_path: Path) -> None:
+def test_evaluation_without_metrics_returns_the_mean_loss(tokenizer: CopyNetTokenizer, tmp_path: Path) -> None:
     trainer = make_trainer(tokenizer, tmp_path, per_device_eval_batch_size=1)
     scores = trainer.evaluate()
     rows = [tokenizer(source, text_target=target, return_tensors="pt") for source, target in UNSEEN]
     with torch.no_grad():
-        each = [trainer.model(**row.to(trainer.model.device)).loss.item() for row in rows]
-    assert scores["eval_loss"] == pytest.approx(sum(each) / len(each), rel=1e-4)
+        row_losses = [trainer.model(**row.to(trainer.model.device)).loss.item() for row in rows]
+    assert scores["eval_loss"] == pytest.approx(sum(row_losses) / len(row_losses), rel=1e-4)
 
 
 # --- training -------------------------------------------------------------------------------------------------------
@@ -202,8 +202,8 @@ def test_label_smoothing_trains_on_a_finite_and_different_loss(tokenizer: CopyNe
     assert np.isfinite(smooth.evaluate()["eval_loss"])
 
 
-def test_accumulated_gradients_are_those_of_one_big_batch(tokenizer: CopyNetTokenizer, tmp_path: Path) -> None:
-    # Targets of very different lengths: a mean of the small batches' means would be another loss.
+def test_accumulated_gradients_equal_those_of_one_large_batch(tokenizer: CopyNetTokenizer, tmp_path: Path) -> None:
+    # Targets of very different lengths: the mean over small batches of their mean losses would be another loss.
     targets = [" ".join(["call"] * (1 + 7 * (i % 4 == 0))) for i in range(16)]
     pairs = [(source, target) for (source, _), target in zip(TRAIN, targets, strict=False)]
     trainers = [
@@ -248,25 +248,25 @@ def test_gradient_checkpointing_trains_the_same_weights(tokenizer: CopyNetTokeni
     assert same_weights(plain.model, saving.model, atol=1e-6)
 
 
-def test_a_resumed_run_ends_with_the_weights_of_one_never_interrupted(
+def test_a_resumed_run_ends_with_the_weights_of_an_uninterrupted_one(
     tokenizer: CopyNetTokenizer, tmp_path: Path
 ) -> None:
     def trainer() -> Seq2SeqTrainer:
-        model = new_model(tokenizer, dropout=0.3)  # random numbers must be resumed as well
+        model = new_model(tokenizer, dropout=0.3)  # the random state is resumed too
         return make_trainer(tokenizer, tmp_path, model, max_steps=4, save_strategy="steps", save_steps=2)
 
-    whole = trainer()
-    whole.train()
+    uninterrupted = trainer()
+    uninterrupted.train()
     resumed = trainer()
     resumed.train(resume_from_checkpoint=str(tmp_path / "checkpoint-2"))
     assert resumed.state.global_step == 4
-    assert same_weights(whole.model, resumed.model, rtol=0, atol=0)
+    assert same_weights(uninterrupted.model, resumed.model, rtol=0, atol=0)
     halfway = CopyNetForConditionalGeneration.from_pretrained(tmp_path / "checkpoint-2")
-    assert not same_weights(whole.model, halfway)
+    assert not same_weights(uninterrupted.model, halfway)
 
 
 def test_the_best_checkpoint_is_loaded_at_the_end(tokenizer: CopyNetTokenizer, tmp_path: Path) -> None:
-    scripted = iter([1.0, 3.0, 2.0])  # the second evaluation is the best
+    scores = iter([1.0, 3.0, 2.0])  # the second evaluation is the best
     trainer = make_trainer(
         tokenizer,
         tmp_path,
@@ -277,7 +277,7 @@ def test_the_best_checkpoint_is_loaded_at_the_end(tokenizer: CopyNetTokenizer, t
         load_best_model_at_end=True,
         metric_for_best_model="score",
         greater_is_better=True,
-        compute_metrics=lambda prediction: {"score": next(scripted)},
+        compute_metrics=lambda prediction: {"score": next(scores)},
     )
     trainer.train()
     assert trainer.state.best_model_checkpoint == str(tmp_path / "checkpoint-2")
@@ -286,7 +286,7 @@ def test_the_best_checkpoint_is_loaded_at_the_end(tokenizer: CopyNetTokenizer, t
     assert not same_weights(trainer.model, last)
 
 
-def test_grouping_by_length_leaves_less_padding(tokenizer: CopyNetTokenizer, tmp_path: Path) -> None:
+def test_grouping_by_length_reduces_padding(tokenizer: CopyNetTokenizer, tmp_path: Path) -> None:
     padding = {}
     for strategy in ("random", "group_by_length"):
         trainer = make_trainer(tokenizer, tmp_path, train_sampling_strategy=strategy)
@@ -296,14 +296,12 @@ def test_grouping_by_length_leaves_less_padding(tokenizer: CopyNetTokenizer, tmp
     assert padding["group_by_length"] < 0.7 * padding["random"]
 
 
-def test_an_evaluation_that_grouping_by_length_reordered_is_not_scored(
-    tokenizer: CopyNetTokenizer, tmp_path: Path
-) -> None:
+def test_an_evaluation_reordered_by_length_is_refused(tokenizer: CopyNetTokenizer, tmp_path: Path) -> None:
     sources, references = map(list, zip(*UNSEEN, strict=True))
     compute_metrics = make_compute_metrics(tokenizer, sources, references)
-    generating = {"predict_with_generate": True, "compute_metrics": compute_metrics}
-    assert make_trainer(tokenizer, tmp_path, **generating).evaluate()["eval_examples"] == len(UNSEEN)
-    trainer = make_trainer(tokenizer, tmp_path, train_sampling_strategy="group_by_length", **generating)
+    with_outputs = {"predict_with_generate": True, "compute_metrics": compute_metrics}
+    assert make_trainer(tokenizer, tmp_path, **with_outputs).evaluate()["eval_examples"] == len(UNSEEN)
+    trainer = make_trainer(tokenizer, tmp_path, train_sampling_strategy="group_by_length", **with_outputs)
     with pytest.raises(ValueError, match="leave out train_sampling_strategy='group_by_length'"):
         trainer.evaluate()
 
@@ -311,7 +309,7 @@ def test_an_evaluation_that_grouping_by_length_reordered_is_not_scored(
 # --- a subword tokenizer --------------------------------------------------------------------------------------------
 
 
-def test_a_subword_tokenizer_needs_no_slots(tmp_path: Path) -> None:
+def test_a_subword_tokenizer_trains_without_slots(tmp_path: Path) -> None:
     subwords = Tokenizer(models.BPE(unk_token="<unk>"))
     subwords.pre_tokenizer = pre_tokenizers.Metaspace()
     texts = [text for pair in TRAIN for text in pair]

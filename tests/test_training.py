@@ -1,4 +1,4 @@
-"""What the commands are made of: defaults that follow the data, tokenizers and models that fit, outputs in order."""
+"""Training runs: defaults computed from the data, tokenizers and models, and outputs of trained models."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from copynet_hf.training.dataset import encode_pairs
 from copynet_hf.training.model_setup import build_config
 from copynet_hf.training.run import train_from_arguments
 from copynet_hf.training.tokenizer_setup import guess_segmenter, train_tokenizer
-from copynet_hf.training.trainer import make_trainer, training_arguments
+from copynet_hf.training.trainer import build_training_arguments, make_trainer
 
 SIZES = {"hidden_size": 24, "encoder_hidden_size": 12, "embedding_size": 16, "attention_size": 16}
 
@@ -70,49 +70,49 @@ def subword_tokenizer(texts: Sequence[str], folder: Path) -> PreTrainedTokenizer
 # ---- defaults
 
 
-@pytest.mark.parametrize(("pairs_number", "epochs"), [(100, 60), (4000, 32), (10_000, 13), (2_000_000, 5)])
-def test_few_pairs_are_seen_more_often(pairs_number: int, epochs: int) -> None:
-    train = Dataset.from_dict({"text": ["a"] * pairs_number})
-    assert training_arguments({"output_dir": "x"}, train, False).num_train_epochs == epochs
+@pytest.mark.parametrize(("num_pairs", "epochs"), [(100, 60), (4000, 32), (10_000, 13), (2_000_000, 5)])
+def test_the_number_of_epochs_falls_with_the_number_of_pairs(num_pairs: int, epochs: int) -> None:
+    train = Dataset.from_dict({"text": ["a"] * num_pairs})
+    assert build_training_arguments({"output_dir": "x"}, train, False).num_train_epochs == epochs
 
 
-def test_what_was_said_has_the_last_word(pairs: Dataset) -> None:
-    said = {"output_dir": "x", "num_train_epochs": 2.0, "learning_rate": 0.5, "hidden_size": 3}
-    training = training_arguments(said, pairs, True)
-    assert (training.num_train_epochs, training.learning_rate, training.report_to) == (2.0, 0.5, [])
+def test_given_arguments_override_defaults(pairs: Dataset) -> None:
+    arguments = {"output_dir": "x", "num_train_epochs": 2.0, "learning_rate": 0.5, "hidden_size": 3}
+    training_args = build_training_arguments(arguments, pairs, True)
+    assert (training_args.num_train_epochs, training_args.learning_rate, training_args.report_to) == (2.0, 0.5, [])
 
 
-def test_validation_pairs_choose_the_checkpoint(pairs: Dataset) -> None:
-    training = training_arguments({"output_dir": "x"}, pairs, True)
-    assert training.load_best_model_at_end
-    assert (training.metric_for_best_model, training.greater_is_better) == ("loss", False)
-    generating = training_arguments({"output_dir": "x", "predict_with_generate": True}, pairs, True)
+def test_validation_pairs_select_the_checkpoint(pairs: Dataset) -> None:
+    training_args = build_training_arguments({"output_dir": "x"}, pairs, True)
+    assert training_args.load_best_model_at_end
+    assert (training_args.metric_for_best_model, training_args.greater_is_better) == ("loss", False)
+    generating = build_training_arguments({"output_dir": "x", "predict_with_generate": True}, pairs, True)
     assert (generating.metric_for_best_model, generating.greater_is_better) == ("rougeL", True)
-    assert training_arguments({"output_dir": "x"}, pairs, False).eval_strategy == "no"
+    assert build_training_arguments({"output_dir": "x"}, pairs, False).eval_strategy == "no"
 
 
 @pytest.mark.parametrize(
-    "said",
+    "arguments",
     [
         {"eval_strategy": "steps", "eval_steps": 7},
         {"save_strategy": "steps", "save_steps": 7},
         {"eval_strategy": "no"},
     ],
 )
-def test_evaluating_and_saving_keep_step(pairs: Dataset, said: dict[str, Any]) -> None:
-    training = training_arguments({"output_dir": "x"} | said, pairs, True)
-    assert training.eval_strategy == training.save_strategy
-    assert training.load_best_model_at_end == (training.eval_strategy == "steps")
-    if training.load_best_model_at_end:
-        assert training.eval_steps == training.save_steps == 7
+def test_evaluations_and_checkpoints_have_the_same_schedule(pairs: Dataset, arguments: dict[str, Any]) -> None:
+    training_args = build_training_arguments({"output_dir": "x"} | arguments, pairs, True)
+    assert training_args.eval_strategy == training_args.save_strategy
+    assert training_args.load_best_model_at_end == (training_args.eval_strategy == "steps")
+    if training_args.load_best_model_at_end:
+        assert training_args.eval_steps == training_args.save_steps == 7
 
 
 def test_early_stopping_only_where_a_best_checkpoint_is_kept(
     pairs: Dataset, tokenizer: CopyNetTokenizer, model: CopyNetForConditionalGeneration, tmp_path: Path
 ) -> None:
     for splits, stops in (({"train": pairs, "validation": pairs}, True), ({"train": pairs}, False)):
-        training = training_arguments({"output_dir": str(tmp_path)}, pairs, "validation" in splits)
-        trainer = make_trainer(model, tokenizer, splits, training, DataArguments(), early_stopping_patience=3)
+        training_args = build_training_arguments({"output_dir": str(tmp_path)}, pairs, "validation" in splits)
+        trainer = make_trainer(model, tokenizer, splits, training_args, DataArguments(), early_stopping_patience=3)
         assert any(isinstance(each, EarlyStoppingCallback) for each in trainer.callback_handler.callbacks) == stops
 
 
@@ -129,23 +129,23 @@ def test_early_stopping_only_where_a_best_checkpoint_is_kept(
         ("", "word_punct"),
     ],
 )
-def test_segmenter_follows_the_script(text: str, segmenter: str) -> None:
+def test_the_segmenter_follows_the_script(text: str, segmenter: str) -> None:
     assert guess_segmenter([text, text]) == segmenter
 
 
-def test_every_training_source_finds_slots_for_its_unseen_words(pairs: Dataset, tokenizer: CopyNetTokenizer) -> None:
+def test_every_training_source_has_slots_for_its_unseen_words(pairs: Dataset, tokenizer: CopyNetTokenizer) -> None:
     vocabulary = tokenizer.get_vocab()
     unseen = [len(set(text.split()) - vocabulary.keys()) for text in pairs["text"]]
     assert 0 < max(unseen) <= tokenizer.max_source_oov < 64
 
 
-def test_rare_words_stay_outside_the_vocabulary(pairs: Dataset, tokenizer: CopyNetTokenizer) -> None:
+def test_rare_words_are_outside_the_vocabulary(pairs: Dataset, tokenizer: CopyNetTokenizer) -> None:
     words = " ".join([*pairs["text"], *pairs["summary"]]).split()
     seen = set(tokenizer.get_vocab()) - set(tokenizer.all_special_tokens)
     assert seen == {word for word in words if words.count(word) >= 5}
 
 
-def test_presets_bring_the_papers_sizes_and_segmenters() -> None:
+def test_presets_have_the_papers_sizes_and_segmenters() -> None:
     chinese = Dataset.from_dict({"text": ["华为发布手机"] * 3, "summary": ["华为手机"] * 3})
     for preset, segmenter, slots in (("lcsts_char", "char", 16), ("lcsts_word", "jieba", 40)):
         tokenizer = train_tokenizer(chinese, TokenizerArguments(min_frequency=1), preset, 64)
@@ -156,7 +156,7 @@ def test_presets_bring_the_papers_sizes_and_segmenters() -> None:
     assert none.max_source_oov == 0
 
 
-def test_model_and_tokenizer_that_count_differently_are_refused(tokenizer: CopyNetTokenizer) -> None:
+def test_a_tokenizer_with_other_sizes_than_the_model_is_refused(tokenizer: CopyNetTokenizer) -> None:
     config = build_config(tokenizer, fields=SIZES)
     check_tokenizer(config, tokenizer)
     for field, value in (("vocab_size", len(tokenizer) + 8), ("max_source_oov", 3), ("eos_token_id", 5)):
@@ -169,7 +169,7 @@ def test_model_and_tokenizer_that_count_differently_are_refused(tokenizer: CopyN
 # ---- runs
 
 
-def test_training_goes_on_from_a_model(files: dict[str, Any], tmp_path: Path) -> None:
+def test_training_continues_from_a_model(files: dict[str, Any], tmp_path: Path) -> None:
     first = {**files, **SIZES, "output_dir": str(tmp_path / "a"), "max_steps": 1}
     train_from_arguments(first)
     start = {"model_name_or_path": str(tmp_path / "a"), "output_dir": str(tmp_path / "b"), "dropout": 0.4}
@@ -177,31 +177,31 @@ def test_training_goes_on_from_a_model(files: dict[str, Any], tmp_path: Path) ->
     (old, _), (new, _) = load_model(str(tmp_path / "a")), load_model(str(tmp_path / "b"))
     assert all(torch.equal(a, b) for a, b in zip(old.parameters(), new.parameters(), strict=True))
     assert new.config.dropout == 0.4
-    with pytest.raises(ValueError, match="--hidden_size 99"):
+    with pytest.raises(ValueError, match="--hidden_size is 99, but 24 in the model"):
         train_from_arguments({**files, **start, "output_dir": str(tmp_path / "c"), "hidden_size": 99})
 
 
-def test_streamed_pairs_train_with_max_steps(files: dict[str, Any], tmp_path: Path) -> None:
-    figures = train_from_arguments(
+def test_streamed_pairs_train_for_max_steps(files: dict[str, Any], tmp_path: Path) -> None:
+    metrics = train_from_arguments(
         {**files, **SIZES, "output_dir": str(tmp_path / "out"), "streaming": True, "max_steps": 3}
     )
-    assert {"train_loss", "eval_loss"} <= figures.keys()
+    assert {"train_loss", "eval_loss"} <= metrics.keys()
 
 
 def test_evaluation_while_training_scores_what_generate_gives(files: dict[str, Any], tmp_path: Path) -> None:
-    asked = {"predict_with_generate": True, "num_beams": 1, "num_train_epochs": 1.0, "max_target_length": 12}
-    figures = train_from_arguments({**files, **SIZES, **asked, "output_dir": str(tmp_path / "out")})
+    settings = {"predict_with_generate": True, "num_beams": 1, "num_train_epochs": 1.0, "max_target_length": 12}
+    metrics = train_from_arguments({**files, **SIZES, **settings, "output_dir": str(tmp_path / "out")})
     model, tokenizer = load_model(str(tmp_path / "out"))
     scores, _ = evaluate_pairs(model, tokenizer, Dataset.from_list(quickstart_pairs("validation", 16)))
     for name in ("rouge1", "rougeL", "bleu", "exact_match", "copied_fraction"):
-        assert figures[f"eval_{name}"] == pytest.approx(scores[name])
+        assert metrics[f"eval_{name}"] == pytest.approx(scores[name])
 
 
 def test_an_ordinary_subword_tokenizer_trains_and_generates(files: dict[str, Any], tmp_path: Path) -> None:
     texts = [pair["text"] for pair in quickstart_pairs("train", 64)]
     subword_tokenizer(texts, tmp_path / "tokenizer")
-    asked = {"tokenizer_name": str(tmp_path / "tokenizer"), "max_target_length": 16, "num_beams": 2, "max_steps": 2}
-    train_from_arguments({**files, **SIZES, **asked, "output_dir": str(tmp_path / "out")})
+    settings = {"tokenizer_name": str(tmp_path / "tokenizer"), "max_target_length": 16, "num_beams": 2, "max_steps": 2}
+    train_from_arguments({**files, **SIZES, **settings, "output_dir": str(tmp_path / "out")})
     model, tokenizer = load_model(str(tmp_path / "out"))
     assert (model.config.max_source_oov, model.config.vocab_size) == (0, len(tokenizer))
     for output in generate_outputs(model, tokenizer, texts[:3], max_new_tokens=9):
@@ -209,7 +209,7 @@ def test_an_ordinary_subword_tokenizer_trains_and_generates(files: dict[str, Any
         assert "".join(output.pieces).strip() == output.texts[0]
 
 
-def test_targets_of_a_tokenizer_without_end_symbols_end(tmp_path: Path, pairs: Dataset) -> None:
+def test_targets_of_a_tokenizer_without_end_symbols_get_one(tmp_path: Path, pairs: Dataset) -> None:
     fast = subword_tokenizer(list(pairs["text"]), tmp_path)
     for length in (128, 5):
         for labels in encode_pairs(pairs, fast, 64, length)["labels"]:
@@ -290,17 +290,18 @@ def test_copy_map_has_a_row_for_each_output_word_and_a_column_for_each_source_wo
     assert target == generate_outputs(model, tokenizer, [text], max_new_tokens=5)[0].texts[0].split()
 
 
-@pytest.mark.parametrize("rhythm", [{}, {"eval_strategy": "steps", "eval_steps": 50}], ids=["epochs", "steps"])
-def test_a_training_with_a_limit_in_minutes_ends_evaluated_and_saved(
-    files: dict[str, Any], tmp_path: Path, rhythm: dict[str, Any]
+@pytest.mark.parametrize("schedule", [{}, {"eval_strategy": "steps", "eval_steps": 50}], ids=["epochs", "steps"])
+def test_a_training_with_a_time_limit_ends_evaluated_and_saved(
+    files: dict[str, Any], tmp_path: Path, schedule: dict[str, Any]
 ) -> None:
-    said = files | rhythm | SIZES | {"num_train_epochs": 500, "max_minutes": 0.02, "output_dir": str(tmp_path / "m")}
-    figures = train_from_arguments(said)
-    assert 0 < figures["epoch"] < 500
+    limits = {"num_train_epochs": 500, "max_minutes": 0.02, "output_dir": str(tmp_path / "m")}
+    arguments = files | schedule | SIZES | limits
+    metrics = train_from_arguments(arguments)
+    assert 0 < metrics["epoch"] < 500
     state = json.loads((tmp_path / "m" / "trainer_state.json").read_text())
     steps = [entry["step"] for entry in state["log_history"] if "eval_loss" in entry]
     assert state["global_step"] in steps
     assert (tmp_path / "m" / f"checkpoint-{state['global_step']}").is_dir()
-    assert len(steps[:-1]) == len(set(steps[:-1]))  # the last one is that of the model that was kept
-    with pytest.raises(ValueError, match="--max_minutes 0: give more than 0"):
-        train_from_arguments(said | {"max_minutes": 0.0, "output_dir": str(tmp_path / "other")})
+    assert len(steps[:-1]) == len(set(steps[:-1]))  # the last evaluation is of the best checkpoint
+    with pytest.raises(ValueError, match="--max_minutes is 0: give more than 0"):
+        train_from_arguments(arguments | {"max_minutes": 0.0, "output_dir": str(tmp_path / "other")})

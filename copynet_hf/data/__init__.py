@@ -1,8 +1,8 @@
-"""Reading pairs of texts: LCSTS, your own files or the Hub, and a small made-up task that needs copying."""
+"""Pairs of texts: from files or the Hub, from LCSTS, and a small synthetic task that requires copying."""
 
+from .assistant_requests import quickstart_pairs
 from .lcsts import load_lcsts
 from .pairs import load_pairs
 from .records import DataFileError
-from .requests import load_quickstart, quickstart_pairs
 
-__all__ = ["DataFileError", "load_lcsts", "load_pairs", "load_quickstart", "quickstart_pairs"]
+__all__ = ["DataFileError", "load_lcsts", "load_pairs", "quickstart_pairs"]

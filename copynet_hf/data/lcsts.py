@@ -1,6 +1,6 @@
-"""LCSTS (Hu et al. 2015), the short-text summaries of the paper's section 5.2, read as it is distributed.
+"""LCSTS (Hu et al. 2015), the Chinese short-text summaries of section 5.2 of the paper, read from its original files.
 
-A record of the raw files looks like this; PART_I has no `human_label` line:
+A record of a file, where PART_I has no `human_label`:
 
     <doc id=0>
         <human_label>5</human_label>
@@ -24,7 +24,7 @@ from typing import Any
 
 import datasets
 
-from .records import DataFileError, FilePath, RecordsBuilder, Skipped, build_split, is_unicode
+from .records import DataFileError, FilePath, RecordsBuilder, SkippedRecords, build_split, is_unicode
 
 ENCODINGS = ("utf-8", "gb18030")
 
@@ -34,18 +34,18 @@ _LABEL = re.compile(r"<human_label>(.*?)</human_label>", re.DOTALL)
 
 
 class MalformedRecord(ValueError):
-    """A record that is left out; the message is the reason."""
+    """A record that is skipped; the message is the reason."""
 
 
 @dataclass
 class LcstsConfig(datasets.BuilderConfig):
-    """Pairs whose human score is below `min_score` are left out; those without a score stay."""
+    """Pairs with a human score below `min_score` are left out; those without a score are kept."""
 
     min_score: int = 3
     encoding: str | None = None
 
 
-class Lcsts(RecordsBuilder):
+class LcstsBuilder(RecordsBuilder):
     """The builder behind `load_lcsts`."""
 
     BUILDER_CONFIG_CLASS = LcstsConfig
@@ -62,17 +62,21 @@ class Lcsts(RecordsBuilder):
             )
         )
 
-    def records(self, path: Path, skipped: Skipped) -> Iterator[dict[str, Any]]:
-        """The pairs of `path` that score high enough; DataFileError when every valid pair scores lower."""
-        minimum = self.config.min_score
+    def records(self, path: Path, skipped: SkippedRecords) -> Iterator[dict[str, Any]]:
+        """The pairs of `path` whose score reaches `min_score`.
+
+        Raises:
+            DataFileError: the file has valid records, but none with such a score.
+        """
+        min_score = self.config.min_score
         valid = kept = 0
         for record in read_lcsts(path, skipped, self.config.encoding):
             valid += 1
-            if record["human_label"] is None or record["human_label"] >= minimum:
+            if record["human_label"] is None or record["human_label"] >= min_score:
                 kept += 1
                 yield record
         if valid and not kept:
-            raise DataFileError(f"{path}: none of its {valid} records has a human_label of {minimum} or more")
+            raise DataFileError(f"{path}: none of its {valid} records has a human_label of {min_score} or more")
 
 
 def load_lcsts(
@@ -84,28 +88,34 @@ def load_lcsts(
     encoding: str | None = None,
     streaming: bool = False,
 ) -> datasets.DatasetDict | datasets.IterableDatasetDict:
-    """Read PART_I.txt, PART_II.txt and PART_III.txt, or whichever of them you hold.
+    """Loads LCSTS from its original files PART_I.txt, PART_II.txt and PART_III.txt, or some of them.
 
-    The columns are `id`, `text`, `summary` and `human_label` (1 to 5, None in PART_I). Scored pairs below
-    `min_score` are left out, the paper's own choice for its test set; 1 keeps them all. The encoding is found
-    from the bytes unless given. Malformed records are skipped and reported in a warning, which also stays in
-    `info.description`.
+    The columns are `id`, `text`, `summary` and `human_label` (1 to 5, None in PART_I). Malformed records are skipped
+    and reported in a warning, which is also kept in `info.description`.
 
-    Raises FileNotFoundError for a missing file and DataFileError for one without a usable record.
+    Args:
+        min_score: pairs with a lower human_label are left out. The paper evaluates on scores of at least 3.
+        encoding: by default detected from the bytes, see `detect_encoding`.
+        streaming: read the records during iteration instead of caching them.
+
+    Raises:
+        ValueError: no file.
+        FileNotFoundError: no such file.
+        DataFileError: a file without a usable record (when streaming, raised by the first iteration).
     """
-    files = {"train": train, "validation": validation, "test": test}
-    given = {split: path for split, path in files.items() if path is not None}
-    if not given:
-        raise ValueError("give at least one of train, validation and test")
+    named = {"train": train, "validation": validation, "test": test}
+    files = {split: path for split, path in named.items() if path is not None}
+    if not files:
+        raise ValueError("no file: give at least one of train, validation and test")
     splits = {
-        split: build_split(Lcsts, path, split, streaming=streaming, min_score=min_score, encoding=encoding)
-        for split, path in given.items()
+        split: build_split(LcstsBuilder, path, split, streaming=streaming, min_score=min_score, encoding=encoding)
+        for split, path in files.items()
     }
     return datasets.IterableDatasetDict(splits) if streaming else datasets.DatasetDict(splits)
 
 
-def read_lcsts(path: Path, skipped: Skipped, encoding: str | None = None) -> Iterator[dict[str, Any]]:
-    """All well-formed records of one raw file, one record in memory at a time."""
+def read_lcsts(path: Path, skipped: SkippedRecords, encoding: str | None = None) -> Iterator[dict[str, Any]]:
+    """The well-formed records of one file, read one at a time."""
     for number, (line, lines) in enumerate(_documents(path, skipped, encoding or detect_encoding(path))):
         try:
             yield _parse("\n".join(lines), number)
@@ -113,25 +123,24 @@ def read_lcsts(path: Path, skipped: Skipped, encoding: str | None = None) -> Ite
             skipped.add(line, str(error))
 
 
-def _documents(path: Path, skipped: Skipped, encoding: str) -> Iterator[tuple[int, list[str]]]:
-    """The lines of each closed `<doc>`, with the number of its first line."""
+def _documents(path: Path, skipped: SkippedRecords, encoding: str) -> Iterator[tuple[int, list[str]]]:
+    """The number of the first line and the lines of each closed `<doc>`."""
     start = 0
     document: list[str] = []
-    stray = False
-    # Undecodable bytes become lone surrogates here, and _parse refuses the one record that holds them.
+    is_outside = False  # whether the last line was text outside a <doc>
+    # Undecodable bytes become lone surrogates, which `_parse` rejects: only their record is lost.
     with path.open(encoding=encoding, errors="surrogateescape") as file:
         for number, raw in enumerate(file, 1):
             line = raw.strip().lstrip("\ufeff")
             if line.startswith("<doc"):
                 if document:
                     skipped.add(start, "<doc> is not closed")
-                start, document, stray = number, [line], False
+                start, document, is_outside = number, [line], False
             elif document:
                 document.append(line)
-            elif line and not stray:
-                # Once a stretch: a file of another kind would fill the count with its lines.
+            elif line and not is_outside:  # reported once for consecutive lines
                 skipped.add(number, "text outside a <doc>")
-                stray = True
+                is_outside = True
             if document and line.endswith("</doc>"):
                 yield start, document
                 document = []
@@ -140,14 +149,18 @@ def _documents(path: Path, skipped: Skipped, encoding: str) -> Iterator[tuple[in
 
 
 def _parse(document: str, number: int) -> dict[str, Any]:
-    """One record; raises MalformedRecord with the reason."""
+    """One record.
+
+    Raises:
+        MalformedRecord: the record is not valid.
+    """
     if not is_unicode(document):
         raise MalformedRecord("bytes that do not decode")
-    opened = _OPEN.match(document)
-    if opened is None:
+    opening = _OPEN.match(document)
+    if opening is None:
         raise MalformedRecord("no <doc id=...>")
     return {
-        "id": opened.group(1) or str(number),
+        "id": opening.group(1) or str(number),
         "text": _field(document, "short_text"),
         "summary": _field(document, "summary"),
         "human_label": _human_label(document),
@@ -155,51 +168,51 @@ def _parse(document: str, number: int) -> dict[str, Any]:
 
 
 def _field(document: str, name: str) -> str:
-    found = _FIELD[name].findall(document)
-    if len(found) != 1:
-        raise MalformedRecord(f"{len(found) or 'no'} <{name}>")
-    text = " ".join(line for line in found[0].split("\n") if line).strip()
+    contents = _FIELD[name].findall(document)
+    if len(contents) != 1:
+        raise MalformedRecord(f"{len(contents) or 'no'} <{name}>")
+    text = " ".join(line for line in contents[0].split("\n") if line).strip()
     if not text:
         raise MalformedRecord(f"empty <{name}>")
     return text
 
 
 def _human_label(document: str) -> int | None:
-    found = _LABEL.findall(document)
-    if not found and "human_label>" not in document:
+    labels = _LABEL.findall(document)
+    if not labels and "human_label>" not in document:
         return None
-    label = found[0].strip() if len(found) == 1 else ""
+    label = labels[0].strip() if len(labels) == 1 else ""
     if label not in {"1", "2", "3", "4", "5"}:
         raise MalformedRecord(f"human_label {label!r} is not an integer from 1 to 5")
     return int(label)
 
 
 def detect_encoding(path: Path) -> str:
-    """UTF-8 or GB18030 (which holds GBK and GB2312), by which of them the bytes obey.
+    """The encoding in which the bytes are valid: UTF-16 with a byte order mark, UTF-8, or GB18030 (with GBK, GB2312).
 
-    A damaged file obeys neither: then the one in which fewer lines break.
+    For a damaged file, valid in neither, that of UTF-8 and GB18030 in which fewer lines are invalid.
     """
     with path.open("rb") as file:
         if file.read(2) in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE):
             return "utf-16"
     for encoding in ENCODINGS:
-        if _decodes(path, encoding):
+        if _is_valid(path, encoding):
             return encoding
-    return min(ENCODINGS, key=lambda encoding: _broken_lines(path, encoding))
+    return min(ENCODINGS, key=lambda encoding: _count_invalid_lines(path, encoding))
 
 
-def _decodes(path: Path, encoding: str) -> bool:
-    """Whether the file is valid; a character cut off at its very end is forgiven, as in a broken download."""
+def _is_valid(path: Path, encoding: str) -> bool:
+    """Whether the bytes decode, but for a character cut off at the end of the file, as by an interrupted download."""
     decoder = codecs.getincrementaldecoder(encoding)()
     with path.open("rb") as file:
         try:
-            for piece in iter(lambda: file.read(1 << 20), b""):
-                decoder.decode(piece)
+            for chunk in iter(lambda: file.read(1 << 20), b""):
+                decoder.decode(chunk)
         except UnicodeDecodeError:
             return False
     return True
 
 
-def _broken_lines(path: Path, encoding: str) -> int:
+def _count_invalid_lines(path: Path, encoding: str) -> int:
     with path.open(encoding=encoding, errors="surrogateescape") as file:
         return sum(not is_unicode(line) for line in file)

@@ -1,4 +1,4 @@
-"""What the readers of this folder share: one file becomes one split, bad records are counted and named."""
+"""Base of the readers: one file becomes one split, and malformed records are skipped, counted and named."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import os
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import datasets
 import pyarrow as pa
@@ -17,7 +17,8 @@ from datasets.fingerprint import Hasher
 
 logger = logging.getLogger(__name__)
 
-FilePath = str | os.PathLike[str]
+FilePath: TypeAlias = str | os.PathLike[str]
+AnyDataset: TypeAlias = datasets.Dataset | datasets.IterableDataset
 
 
 class DataFileError(ValueError):
@@ -25,8 +26,8 @@ class DataFileError(ValueError):
 
 
 @dataclass
-class Skipped:
-    """The records of one file that were left out, the first of them with line number and reason."""
+class SkippedRecords:
+    """The malformed records of one file: their number, and line and reason of the first five."""
 
     path: Path
     count: int = 0
@@ -43,25 +44,24 @@ class Skipped:
         records = "record" if self.count == 1 else "records"
         return f"{self.path}: skipped {self.count} malformed {records} ({named}{more})"
 
-    def nothing_left(self) -> DataFileError:
-        """The error for a file of which no record could be used."""
+    def empty_error(self) -> DataFileError:
+        """The error for a file without a usable record."""
         if not self.count:
-            return DataFileError(f"{self.path}: no record in it")
-        return DataFileError(f"{self}: nothing usable is left")
+            return DataFileError(f"{self.path}: the file holds no record")
+        return DataFileError(f"{self}: no record is left")
 
 
 class RecordsBuilder(datasets.GeneratorBasedBuilder):
-    """A builder of one file; a subclass says how its records are read.
+    """A `datasets` builder of one file; subclasses implement `records`.
 
-    What was skipped is kept in the data set's `info.description`, so that it is still known when the data set
-    comes from the cache.
+    The report of the skipped records is kept in `info.description`, and so in the cache.
     """
 
-    # Part of the cache key: raise it whenever the same file gives other examples than before.
+    # Part of the cache key: increase it when a change of the code changes the examples of a file.
     VERSION = datasets.Version("1.0.0")
 
-    def records(self, path: Path, skipped: Skipped) -> Iterator[dict[str, Any]]:
-        """The examples of `path`; what cannot be read goes to `skipped`."""
+    def records(self, path: Path, skipped: SkippedRecords) -> Iterator[dict[str, Any]]:
+        """The examples of `path`; malformed records are added to `skipped`."""
         raise NotImplementedError
 
     def _info(self) -> datasets.DatasetInfo:
@@ -75,13 +75,13 @@ class RecordsBuilder(datasets.GeneratorBasedBuilder):
 
     def _generate_examples(self, paths: list[str]) -> Iterator[tuple[int, dict[str, Any]]]:
         for path in paths:
-            skipped = Skipped(Path(path))
-            found = 0
+            skipped = SkippedRecords(Path(path))
+            count = 0
             for record in self.records(Path(path), skipped):
-                yield found, record
-                found += 1
-            if not found:
-                raise skipped.nothing_left()
+                yield count, record
+                count += 1
+            if not count:
+                raise skipped.empty_error()
             if skipped.count:
                 self.info.description = str(skipped)
                 logger.warning("%s", skipped)
@@ -94,37 +94,43 @@ def build_split(
     *,
     streaming: bool = False,
     **options: Any,
-) -> datasets.Dataset | datasets.IterableDataset:
-    """The data set of one file, from the cache when the file's contents were read before.
+) -> AnyDataset:
+    """The dataset of one file, from the cache if the same contents were read before.
 
-    Raises FileNotFoundError for a missing file, DataFileError for one without a usable record (when
-    streaming, only once it is iterated).
+    Raises:
+        FileNotFoundError: no such file.
+        DataFileError: no usable record (when streaming, raised by the first iteration).
     """
-    file = existing_file(path)
-    # A list made by hand: `datasets` would take "[" and "*" in a path for a pattern, and would key its cache
-    # on the time of the last change, which a copy may keep.
-    key = "" if streaming else contents_hash(file)
+    file = resolve_file(path)
+    # Built here because `datasets` takes "[" and "*" in a path for a pattern, and keys its cache on the modification
+    # time, which copying can preserve.
+    key = "" if streaming else hash_contents(file)
     data_files = DataFilesDict({split: DataFilesList([str(file)], [(key,)])})
     builder = builder_class(data_files=data_files, **options)
     if streaming:
         return builder.as_streaming_dataset(split=split)
-    cached = builder.info.splits is not None
+    is_cached = builder.info.splits is not None
     try:
         builder.download_and_prepare()
     except (DatasetGenerationError, pa.ArrowInvalid) as error:
-        # Ours says which file and why; the library's wrapper only says that something failed.
+        # The cause names file and reason, the wrapper of `datasets` does not.
         if isinstance(error.__cause__, DataFileError):
             raise error.__cause__ from None
         raise DataFileError(f"{file}: cannot be read ({error.__cause__ or error})") from error
     if not builder.info.splits[split].num_examples:
-        raise Skipped(file).nothing_left()
-    if cached and builder.info.description:
+        raise SkippedRecords(file).empty_error()
+    if is_cached and builder.info.description:
         logger.warning("%s", builder.info.description)
     return builder.as_dataset(split=split)
 
 
-def existing_file(path: FilePath) -> Path:
-    """The absolute path of a file that is there and not empty."""
+def resolve_file(path: FilePath) -> Path:
+    """The absolute path of a file.
+
+    Raises:
+        FileNotFoundError: no such file.
+        DataFileError: an empty file.
+    """
     file = Path(path).expanduser().absolute()
     if not file.is_file():
         raise FileNotFoundError(f"{file}: no such file")
@@ -133,15 +139,15 @@ def existing_file(path: FilePath) -> Path:
     return file
 
 
-def contents_hash(path: Path) -> str:
-    """A fingerprint of the file's bytes, read in pieces."""
+def hash_contents(path: Path) -> str:
+    """A hash of the file's bytes, which are read in chunks of 1 MiB."""
     with path.open("rb") as file:
-        pieces = iter(lambda: file.read(1 << 20), b"")
-        return Hasher.hash_bytes(pieces)
+        chunks = iter(lambda: file.read(1 << 20), b"")
+        return Hasher.hash_bytes(chunks)
 
 
 def is_unicode(text: str) -> bool:
-    """Whether every character can be stored: bytes that could not be decoded are lone surrogates here."""
+    """Whether the text can be encoded; bytes that did not decode are lone surrogates, which cannot."""
     try:
         text.encode("utf-8")
     except UnicodeEncodeError:

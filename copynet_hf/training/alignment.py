@@ -1,7 +1,7 @@
-"""Which words translate which, for the vocabulary that CoRe takes from the source: IBM Model 1 (Brown et al. 1993).
+"""IBM Model 1 (Brown et al. 1993): the target words that each source word allows in CoRe (Cao et al. 2016).
 
-Without its empty word, for every generated word is to have a reason in the source; and a word that stands several
-times in a source counts once.
+There is no NULL word, because each generated word must follow from a source word, and repeated words of a source
+count once.
 """
 
 from __future__ import annotations
@@ -12,62 +12,66 @@ import numpy as np
 import torch
 from torch import Tensor
 
-ITERATIONS = 5
-CHUNK = 1_000
+ITERATIONS = 5  # of expectation-maximisation
+CHUNK_SIZE = 1_000  # pairs
 
 
 def align_vocabulary(
     pairs: Sequence[tuple[Sequence[int], Sequence[int]]], vocab_size: int, per_word: int, special_ids: Iterable[int]
 ) -> Tensor:
-    """The target words that each source word brings about most often, by t(y | x) of IBM Model 1.
+    """The target words y with the largest t(y | x) of IBM Model 1, for each source word x.
+
+    Memory grows with the number of different word pairs (x, y) that occur together, not with the number of `pairs`,
+    which are read in chunks once per iteration.
 
     Args:
-        pairs: ids of a source and its target; those below 0, or from `vocab_size` on, are no words of the vocabulary.
-            The pairs are gone through several times, a thousand at once: what is kept are the pairs of words that
-            stand together.
-        per_word: how many are kept of each word.
-        special_ids: never aligned; the last of them fills the rows of words that have less than `per_word`.
+        pairs: ids of a source and its target; those below 0 or from `vocab_size` on are ignored.
+        per_word: number of target words for each source word.
+        special_ids: ids that are never aligned; the last one fills the rows of words with fewer than `per_word`.
 
     Returns:
         (vocab_size, per_word) ids, for `model.alignments.table`.
     """
     special = list(special_ids)
-    keys = np.zeros(0, dtype=np.int64)
-    for together, _ in _chunks(pairs, vocab_size, special):
-        keys = np.union1d(keys, together)
-    source_of, target_of = keys // vocab_size, keys % vocab_size
-    probability = np.ones(len(keys))
+    keys = np.zeros(0, dtype=np.int64)  # x · vocab_size + y of each pair of words that occur together
+    for chunk_keys, _ in _cooccurrences(pairs, vocab_size, special):
+        keys = np.union1d(keys, chunk_keys)
+    source_ids, target_ids = keys // vocab_size, keys % vocab_size
+    probs = np.ones(len(keys))  # t(y | x), up to a factor at first
     for _ in range(ITERATIONS if len(keys) else 0):
         counts = np.zeros(len(keys))
-        for together, groups in _chunks(pairs, vocab_size, special):
-            entry = np.searchsorted(keys, together)
-            share = probability[entry] / np.bincount(groups, probability[entry])[groups]
-            counts += np.bincount(entry, share, minlength=len(keys))
-        probability = counts / np.bincount(source_of, counts)[source_of]
+        for chunk_keys, occurrence in _cooccurrences(pairs, vocab_size, special):
+            index = np.searchsorted(keys, chunk_keys)
+            posterior = probs[index] / np.bincount(occurrence, probs[index])[occurrence]  # E step: p(x | y, source)
+            counts += np.bincount(index, posterior, minlength=len(keys))
+        probs = counts / np.bincount(source_ids, counts)[source_ids]  # M step
     table = np.full((vocab_size, per_word), special[-1])
-    order = np.lexsort((target_of, -probability, source_of))
-    rank = np.arange(len(order)) - np.searchsorted(source_of[order], source_of[order])
+    order = np.lexsort((target_ids, -probs, source_ids))
+    rank = np.arange(len(order)) - np.searchsorted(source_ids[order], source_ids[order])
     kept = rank < per_word
-    table[source_of[order][kept], rank[kept]] = target_of[order][kept]
+    table[source_ids[order][kept], rank[kept]] = target_ids[order][kept]
     return torch.from_numpy(table)
 
 
-def _chunks(
+def _cooccurrences(
     pairs: Sequence[tuple[Sequence[int], Sequence[int]]], vocab_size: int, special: list[int]
 ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """For each target word and each different word of its source source · V + target, and which target word it is."""
-    for first in range(0, len(pairs), CHUNK):
-        keys, sizes = [], []
-        for source, target in pairs[first : first + CHUNK]:
-            of_source, of_target = _words(np.unique(source), vocab_size, special), _words(target, vocab_size, special)
-            if len(of_source):
-                keys.append((of_source[None, :] * vocab_size + of_target[:, None]).ravel())
-                sizes.append(np.full(len(of_target), len(of_source)))
+    """For each chunk of the pairs, (n,) keys x · vocab_size + y for every occurrence of a target word y and every
+    different word x of its source, and (n,) the number of that occurrence in the chunk."""
+    for start in range(0, len(pairs), CHUNK_SIZE):
+        keys, source_sizes = [], []
+        for source, target in pairs[start : start + CHUNK_SIZE]:
+            source_ids = _vocabulary_ids(np.unique(source), vocab_size, special)
+            target_ids = _vocabulary_ids(target, vocab_size, special)
+            if len(source_ids):
+                keys.append((source_ids[None, :] * vocab_size + target_ids[:, None]).ravel())
+                source_sizes.append(np.full(len(target_ids), len(source_ids)))
         if keys:
-            size = np.concatenate(sizes)
-            yield np.concatenate(keys), np.repeat(np.arange(len(size)), size)
+            sizes = np.concatenate(source_sizes)
+            yield np.concatenate(keys), np.repeat(np.arange(len(sizes)), sizes)
 
 
-def _words(ids: Sequence[int] | np.ndarray, vocab_size: int, special: list[int]) -> np.ndarray:
-    words = np.asarray(ids, dtype=np.int64)
-    return words[(words >= 0) & (words < vocab_size) & ~np.isin(words, special)]
+def _vocabulary_ids(ids: Sequence[int] | np.ndarray, vocab_size: int, special: list[int]) -> np.ndarray:
+    """The ids without special ones and those outside the vocabulary."""
+    array = np.asarray(ids, dtype=np.int64)
+    return array[(array >= 0) & (array < vocab_size) & ~np.isin(array, special)]

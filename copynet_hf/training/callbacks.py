@@ -1,4 +1,4 @@
-"""What a training does beside learning: it ends in time, and says how much is copied."""
+"""Callbacks of the Trainer: a time limit, and how much the model copies."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from transformers import Seq2SeqTrainer, TrainerCallback, TrainerControl, Traine
 from ..evaluation.scoring import evaluate_pairs
 
 
-class StopAfter(TrainerCallback):
-    """Ends a training after so many minutes, evaluated and saved as at the end of an epoch."""
+class TimeLimit(TrainerCallback):
+    """Stops training after some minutes, with the evaluation and the checkpoint that end an epoch."""
 
     def __init__(self, minutes: float) -> None:
         self.minutes, self.start = minutes, time.monotonic()
@@ -26,47 +26,47 @@ class StopAfter(TrainerCallback):
     def on_step_end(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
     ) -> None:
-        over = time.monotonic() - self.start > 60 * self.minutes
-        if args.world_size > 1:  # all processes stop at the same step, or the others would wait for ever
-            said = torch.tensor(float(over), device=args.device)
-            torch.distributed.all_reduce(said)
-            over = said.item() > 0
-        control.should_training_stop |= over
+        is_over = time.monotonic() - self.start > 60 * self.minutes
+        if args.world_size > 1:  # all processes must stop at the same step, or the others wait forever
+            over_in_processes = torch.tensor(float(is_over), device=args.device)
+            torch.distributed.all_reduce(over_in_processes)
+            is_over = over_in_processes.item() > 0
+        control.should_training_stop |= is_over
 
     def on_epoch_end(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
     ) -> None:
-        if control.should_training_stop:  # with a rhythm of steps nothing is due here
+        if control.should_training_stop:  # with eval_strategy steps, the Trainer would do neither here
             control.should_evaluate |= args.eval_strategy != "no"
             control.should_save |= args.save_strategy != "no"
 
 
 class CopyStatistics(TrainerCallback):
-    """At each evaluation answers a few of its texts and logs, in percent, `eval_copy_mode_fraction`, the share of the
-    words that the copy mode wrote, and `eval_unk_rate`, that of unknown words.
+    """At each evaluation generates outputs for a few sources and logs, in percent of the outputs' words,
+    `eval_copy_mode_fraction` (written by the copy mode) and `eval_unk_rate` (`<unk>`).
 
-    Both go wherever the Trainer logs to: the console, TensorBoard, its state, and what `evaluate()` returns.
+    Both go wherever the Trainer logs: the console, TensorBoard, its state, and the metrics of `evaluate()`.
 
     Args:
-        trainer: that it belongs to.
-        pairs: the evaluation's, with the columns `text` and `summary`; the first `ROWS` are answered.
-        options: for `generate_outputs`; greedy search by default, which is quick, with `<unk>` allowed.
+        trainer: the Trainer that the callback is added to.
+        pairs: the evaluation pairs, with the columns `text` and `summary`; the first `NUM_ROWS` are used.
+        options: for `generate_outputs`; by default greedy search, which is fast, with `<unk>` allowed.
     """
 
-    ROWS = 64
-    SHOWN = ("copy_mode_fraction", "unk_rate")
+    NUM_ROWS = 64
+    LOGGED_SCORES = ("copy_mode_fraction", "unk_rate")
 
     def __init__(self, trainer: Seq2SeqTrainer, pairs: Dataset, **options: Any) -> None:
-        self.trainer, self.pairs = trainer, pairs.select(range(min(self.ROWS, len(pairs))))
+        self.trainer, self.pairs = trainer, pairs.select(range(min(self.NUM_ROWS, len(pairs))))
         self.options: dict[str, Any] = {"num_beams": 1, "forbid_unk": False, **options}
 
     def on_evaluate(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
     ) -> None:
         model, metrics = kwargs["model"], kwargs["metrics"]
-        if not any(name.startswith("eval_") for name in metrics):  # of other pairs
+        if not any(name.startswith("eval_") for name in metrics):  # predict() evaluates other pairs
             return
         scores, _ = evaluate_pairs(model, kwargs["processing_class"], self.pairs, **self.options)
-        found = {f"eval_{name}": scores[name] for name in self.SHOWN if name in scores}
-        self.trainer.log({name: value for name, value in found.items() if name not in metrics})
-        metrics.update(found | metrics)
+        logged = {f"eval_{name}": scores[name] for name in self.LOGGED_SCORES if name in scores}
+        self.trainer.log({name: value for name, value in logged.items() if name not in metrics})
+        metrics.update(logged | metrics)

@@ -1,4 +1,4 @@
-"""The pairs of a training run, and their ids."""
+"""The pairs of a training run: reading them, and encoding them for `DataCollatorForSeq2Seq`."""
 
 from __future__ import annotations
 
@@ -9,33 +9,40 @@ from transformers import PreTrainedTokenizerBase
 
 from ..arguments import DataArguments
 from ..data import load_pairs
+from ..data.records import AnyDataset
 from ..model.tokenization_copynet import CopyNetTokenizer
 
-Pairs: TypeAlias = Dataset | IterableDataset
+Pairs: TypeAlias = AnyDataset  # with the columns `text` and `summary`
 
 
-def read_training_pairs(data: DataArguments) -> dict[str, Pairs]:
-    """The splits `train`, and where given `validation` and `test`, with the columns `text` and `summary`.
+def read_training_pairs(data_args: DataArguments) -> dict[str, Pairs]:
+    """The splits `train` and, where given, `validation` and `test`.
 
     Raises:
         ValueError: no training pairs.
     """
-    if data.train_file is None and data.dataset_name is None:
-        raise ValueError("no training data: give --train_file (jsonl, csv, parquet, txt) or --dataset_name")
-    given = {name: getattr(data, name) for name in ("train_file", "validation_file", "test_file")}
-    loaded: DatasetDict | IterableDatasetDict = load_pairs(**given, **data.source(), streaming=data.streaming)
-    if "train" not in loaded:
-        raise ValueError(f"{data.dataset_name} has no split 'train', only {', '.join(loaded)}")
-    limits = dict.fromkeys(("validation", "test"), data.max_eval_samples) | {"train": data.max_train_samples}
-    pairs = {name: first_rows(loaded[name], limit) for name, limit in limits.items() if name in loaded}
-    for name in ("validation", "test"):  # scored against their texts, which must therefore be at hand
-        if isinstance(pairs.get(name), IterableDataset):
-            pairs[name] = Dataset.from_list(list(pairs[name]))
+    if data_args.train_file is None and data_args.dataset_name is None:
+        raise ValueError("no --train_file: give a file of pairs, or --dataset_name")
+    files = {name: getattr(data_args, name) for name in ("train_file", "validation_file", "test_file")}
+    splits: DatasetDict | IterableDatasetDict = load_pairs(
+        **files, **data_args.dataset_options(), streaming=data_args.streaming
+    )
+    if "train" not in splits:
+        raise ValueError(f"{data_args.dataset_name} has the splits {', '.join(splits)}: 'train' is needed")
+    limits = {
+        "validation": data_args.max_eval_samples,
+        "test": data_args.max_eval_samples,
+        "train": data_args.max_train_samples,
+    }
+    pairs = {split: limit_rows(splits[split], limit) for split, limit in limits.items() if split in splits}
+    for split in ("validation", "test"):  # scoring needs their texts in memory
+        if isinstance(pairs.get(split), IterableDataset):
+            pairs[split] = Dataset.from_list(list(pairs[split]))
     return pairs
 
 
-def first_rows(pairs: Pairs, limit: int | None) -> Pairs:
-    """At most `limit` rows; all of them for None."""
+def limit_rows(pairs: Pairs, limit: int | None) -> Pairs:
+    """The first `limit` rows, or all of them when `limit` is None."""
     if limit is None:
         return pairs
     return pairs.take(limit) if isinstance(pairs, IterableDataset) else pairs.select(range(min(limit, len(pairs))))
@@ -48,8 +55,14 @@ def encode_pairs(
     max_target_length: int,
     num_proc: int | None = None,
 ) -> Pairs:
-    """`input_ids`, `attention_mask` and `labels` of each pair, for `DataCollatorForSeq2Seq`; with a column `facts`,
-    whose rows are lists of triples, `token_type_ids` too."""
+    """Encodes each pair as `input_ids`, `attention_mask` and `labels`; with a column `facts` (lists of triples), also
+    `token_type_ids`.
+
+    Args:
+        max_source_length: sources are truncated to this number of tokens.
+        max_target_length: targets are truncated to this number of tokens, the end symbol included.
+        num_proc: number of processes; ignored for an `IterableDataset`.
+    """
 
     def encode(rows: dict[str, list[str]]) -> dict[str, list[list[int]]]:
         if isinstance(tokenizer, CopyNetTokenizer):
@@ -63,13 +76,12 @@ def encode_pairs(
                     max_target_length=max_target_length,
                 )
             )
-        encoded = tokenizer(rows["text"], truncation=True, max_length=max_source_length)
+        sources = tokenizer(rows["text"], truncation=True, max_length=max_source_length)
         targets = tokenizer(text_target=rows["summary"], truncation=True, max_length=max_target_length)
-        labels = [_ended(ids, tokenizer.eos_token_id, max_target_length) for ids in targets["input_ids"]]
         return {
-            "input_ids": encoded["input_ids"],
-            "attention_mask": encoded["attention_mask"],
-            "labels": labels,
+            "input_ids": sources["input_ids"],
+            "attention_mask": sources["attention_mask"],
+            "labels": [_end_with_eos(ids, tokenizer.eos_token_id, max_target_length) for ids in targets["input_ids"]],
         }
 
     columns = list(pairs.column_names or next(iter(pairs)))
@@ -77,6 +89,6 @@ def encode_pairs(
     return pairs.map(encode, batched=True, remove_columns=columns, **options)
 
 
-def _ended(ids: list[int], end: int, length: int) -> list[int]:
-    """A target that stops: the end symbol last, whether or not the tokenizer puts it there."""
-    return [*(ids[:-1] if ids and ids[-1] == end else ids)[: length - 1], end]
+def _end_with_eos(ids: list[int], eos_token_id: int, max_length: int) -> list[int]:
+    """The ids with the end symbol last, whether or not the tokenizer adds one."""
+    return [*(ids[:-1] if ids and ids[-1] == eos_token_id else ids)[: max_length - 1], eos_token_id]

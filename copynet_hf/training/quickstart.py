@@ -1,4 +1,4 @@
-"""`copynet-hf quickstart`: a model that copies words it has never seen, made and looked at in under three minutes."""
+"""`copynet-hf quickstart`: trains a small model and shows what it copies, in under three minutes."""
 
 from __future__ import annotations
 
@@ -36,11 +36,11 @@ from .model_setup import build_config, set_decoding
 from .tokenizer_setup import train_tokenizer
 from .trainer import TRAINING_DEFAULTS, make_trainer
 
-MARKER = "quickstart.json"  # says that a folder is ours, and which model we put there
+MARKER_FILE = "quickstart.json"  # marks a folder of the quickstart, with the checksum of its model
 PICTURE = "copies.png"
 WEIGHTS = "model.safetensors"
-MAX_LENGTHS = DataArguments(max_source_length=64, max_target_length=32)
-SHOWN = 6
+DATA_ARGS = DataArguments(max_source_length=64, max_target_length=32)
+NUM_SHOWN = 6
 
 T = TypeVar("T")
 
@@ -54,41 +54,48 @@ def run_quickstart(
     test_pairs: int = 500,
     epochs: float = 5,
 ) -> dict[str, Any]:
-    """Makes data, trains, scores, shows, saves, loads again and draws; returns the scores.
+    """Generates data, trains, evaluates, shows outputs, saves, reloads and draws; returns the scores.
+
+    Args:
+        seed: of the data and the model.
+        threads: number of PyTorch threads.
+        train_pairs: number of training pairs.
+        test_pairs: number of test pairs.
 
     Raises:
-        ValueError: `output_dir` holds something that the quickstart did not make.
+        ValueError: `output_dir` holds files that the quickstart did not write.
     """
     start = time.perf_counter()
-    folder = _own_folder(Path(output_dir))
+    folder = _prepare_folder(Path(output_dir))
     torch.set_num_threads(threads)
     train = Dataset.from_list(quickstart_pairs("train", train_pairs, seed))
     test = Dataset.from_list(quickstart_pairs("test", test_pairs, seed))
-    print(f"{train_pairs} requests to learn from, {test_pairs} with new names, numbers and files to be tested on.")
+    print(f"{train_pairs} training requests, {test_pairs} test requests with new names, numbers and files.")
     model, tokenizer = train_quickstart(train, seed, epochs)
-    scores = _score(model, tokenizer, test)
+    scores = _evaluate(model, tokenizer, test)
     _show_outputs(model, tokenizer, test)
     _save(model, tokenizer, folder, seed)
-    _load_again(model, tokenizer, folder, test)
-    _draw(model, tokenizer, _pair_to_draw(test), folder / PICTURE)
+    _check_reloaded(model, tokenizer, folder, test)
+    _draw(model, tokenizer, _select_pair_to_draw(test), folder / PICTURE)
     scores["total_seconds"] = round(time.perf_counter() - start, 1)
-    print(f"\nDone in {scores['total_seconds']:.0f} seconds. What to type next:\n")
+    print(f"\nDone in {scores['total_seconds']:.0f} seconds. Commands to try next:\n")
     print(f'copynet-hf generate --model {folder} --show_copies --text "{test[0]["text"]}"')
-    print("copynet-hf train --train_file pairs.jsonl --validation_file held_out.jsonl --output_dir my-model")
+    print("copynet-hf train --train_file train.jsonl --validation_file validation.jsonl --output_dir my-model")
     return scores
 
 
 def train_quickstart(
     train: Dataset, seed: int, epochs: float
 ) -> tuple[CopyNetForConditionalGeneration, CopyNetTokenizer]:
-    """A small CopyNet for the quickstart's pairs; a progress bar on stderr, nothing else."""
+    """Trains a small CopyNet on the quickstart's pairs, with a progress bar on stderr."""
     set_seed(seed)
-    tokenizer = train_tokenizer(train, TokenizerArguments(segmenter="whitespace"), None, MAX_LENGTHS.max_source_length)
+    tokenizer_args = TokenizerArguments(segmenter="whitespace")
+    tokenizer = train_tokenizer(train, tokenizer_args, None, DATA_ARGS.max_source_length)
     model = CopyNetForConditionalGeneration(build_config(tokenizer))
-    set_decoding(model, num_beams=1, forbid_unk=True, max_new_tokens=MAX_LENGTHS.max_target_length)
+    set_decoding(model, num_beams=1, forbid_unk=True, max_new_tokens=DATA_ARGS.max_target_length)
     print(
-        f"Training a CopyNet of {model.num_parameters():,} parameters that knows {len(tokenizer)} words; "
-        "all others it can only copy."
+        f"Training a CopyNet with {model.num_parameters():,} parameters and a vocabulary of {len(tokenizer)} words; "
+        "it can only copy other words."
     )
     with tempfile.TemporaryDirectory() as scratch:
         settings = TRAINING_DEFAULTS | {
@@ -98,27 +105,26 @@ def train_quickstart(
             "save_strategy": "no",
             "logging_strategy": "no",
         }
-        training = Seq2SeqTrainingArguments(output_dir=scratch, **settings)
-        trainer = _without_bars(make_trainer, model, tokenizer, {"train": train}, training, MAX_LENGTHS)
-        with redirect_stdout(StringIO()):  # the Trainer prints its figures as a Python dict
+        training_args = Seq2SeqTrainingArguments(output_dir=scratch, **settings)
+        trainer = _without_progress_bars(make_trainer, model, tokenizer, {"train": train}, training_args, DATA_ARGS)
+        with redirect_stdout(StringIO()):  # the Trainer prints its metrics as a Python dict
             trainer.train()
     return model.eval(), tokenizer
 
 
-def _score(model: CopyNetForConditionalGeneration, tokenizer: CopyNetTokenizer, test: Dataset) -> dict[str, Any]:
+def _evaluate(model: CopyNetForConditionalGeneration, tokenizer: CopyNetTokenizer, test: Dataset) -> dict[str, Any]:
     scores, _ = evaluate_pairs(model, tokenizer, test)
-    unseen = [len(tokenizer.oov_words(text)) for text in test["text"]]
-    scores["fewest_unseen_words"] = min(unseen)
-    print(f"\nOn {len(test)} held-out requests, each with at least {min(unseen)} word(s) never seen in training:")
+    fewest_unseen = scores["fewest_unseen_words"] = min(len(tokenizer.oov_words(text)) for text in test["text"])
+    print(f"\nOn {len(test)} test requests, each with at least {fewest_unseen} word(s) outside the vocabulary:")
     print(f"  exact match  {scores['exact_match']:5.1f} %")
     if scores["oov_recall"] is not None:
-        print(f"  OOV recall   {scores['oov_recall']:5.1f} %   of the unseen words that belong into the answer")
+        print(f"  OOV recall   {scores['oov_recall']:5.1f} %   of the out-of-vocabulary words of the answers")
     return scores
 
 
 def _show_outputs(model: CopyNetForConditionalGeneration, tokenizer: CopyNetTokenizer, test: Dataset) -> None:
     style: Style = "ansi" if sys.stdout.isatty() else "plain"
-    texts = list(test["text"][:SHOWN])
+    texts = list(test["text"][:NUM_SHOWN])
     print(f"\nCopied words {'in colour' if style == 'ansi' else 'in [brackets]'}:")
     for text, output in zip(texts, generate_outputs(model, tokenizer, texts), strict=True):
         answer = highlight_copies(output.pieces, output.copied, style, separator="")
@@ -126,27 +132,30 @@ def _show_outputs(model: CopyNetForConditionalGeneration, tokenizer: CopyNetToke
 
 
 def _save(model: CopyNetForConditionalGeneration, tokenizer: PreTrainedTokenizerBase, folder: Path, seed: int) -> None:
-    _without_bars(model.save_pretrained, folder)
+    _without_progress_bars(model.save_pretrained, folder)
     tokenizer.save_pretrained(folder)
-    marker = {"made_by": "copynet-hf quickstart", "seed": seed, "sha256": _digest(folder / WEIGHTS)}
-    (folder / MARKER).write_text(json.dumps(marker) + "\n", encoding="utf-8")
+    marker = {"made_by": "copynet-hf quickstart", "seed": seed, "sha256": _checksum(folder / WEIGHTS)}
+    (folder / MARKER_FILE).write_text(json.dumps(marker) + "\n", encoding="utf-8")
 
 
-def _load_again(
+def _check_reloaded(
     model: CopyNetForConditionalGeneration, tokenizer: PreTrainedTokenizerBase, folder: Path, test: Dataset
 ) -> None:
-    """Shows that the saved model answers as the one in memory does.
+    """Checks that the saved model generates the same outputs as the one in memory.
 
     Raises:
-        RuntimeError: it does not.
+        RuntimeError: outputs differ.
     """
     texts = list(test["text"])
-    loaded: Any = _without_bars(AutoModelForSeq2SeqLM.from_pretrained, folder)
-    again = generate_outputs(loaded.to(model.device), AutoTokenizer.from_pretrained(folder), texts)
-    differing = sum(new != old for new, old in zip(again, generate_outputs(model, tokenizer, texts), strict=True))
-    if differing:
-        raise RuntimeError(f"{differing} of {len(texts)} outputs differ after loading {folder} again")
-    print(f"\nSaved in {folder}. Loaded with AutoModelForSeq2SeqLM and AutoTokenizer: the same {len(texts)} outputs.")
+    reloaded: Any = _without_progress_bars(AutoModelForSeq2SeqLM.from_pretrained, folder)
+    outputs = generate_outputs(reloaded.to(model.device), AutoTokenizer.from_pretrained(folder), texts)
+    expected = generate_outputs(model, tokenizer, texts)
+    num_different = sum(output != reference for output, reference in zip(outputs, expected, strict=True))
+    if num_different:
+        raise RuntimeError(f"{num_different} of {len(texts)} outputs differ after reloading {folder}")
+    print(
+        f"\nSaved in {folder}. Reloaded with AutoModelForSeq2SeqLM and AutoTokenizer: the same {len(texts)} outputs."
+    )
 
 
 def _draw(
@@ -154,49 +163,49 @@ def _draw(
 ) -> None:
     copy_probs, source, target = copy_map(model, tokenizer, pair["text"])
     plot_copy_heatmap(copy_probs, source, target, path)
-    print(f"Where each word of an answer was copied from: {path}")
+    print(f"Heatmap of the source positions that an answer was copied from: {path}")
 
 
-def _pair_to_draw(test: Dataset) -> dict[str, str]:
-    """The pair with most answer words that stand in the request: there is most to see."""
+def _select_pair_to_draw(test: Dataset) -> dict[str, str]:
+    """The pair with the most answer words that also occur in the request."""
     return max(test, key=lambda pair: len(set(pair["summary"].split()) & set(pair["text"].split())))
 
 
-def _own_folder(folder: Path) -> Path:
-    """The folder, with our mark in it.
+def _prepare_folder(folder: Path) -> Path:
+    """Creates the folder with the quickstart's marker, or checks that it holds an earlier quickstart.
 
     Raises:
-        ValueError: it is a file, or holds what we did not make or a model that has changed since.
+        ValueError: a file, or a folder with other files or with a model that has changed since.
     """
     if folder.exists() and not folder.is_dir():
         raise ValueError(f"--output_dir {folder} is a file: give a folder")
-    marker, weights = folder / MARKER, folder / WEIGHTS
+    marker, weights = folder / MARKER_FILE, folder / WEIGHTS
     if not marker.exists():
         if folder.exists() and any(folder.iterdir()):
             raise ValueError(
-                f"--output_dir {folder} holds files that the quickstart did not make: give another folder"
+                f"--output_dir {folder} holds files that the quickstart did not write: give another folder"
             )
         folder.mkdir(parents=True, exist_ok=True)
         marker.write_text("{}\n", encoding="utf-8")
-    elif weights.exists() and json.loads(marker.read_text(encoding="utf-8")).get("sha256") != _digest(weights):
+    elif weights.exists() and json.loads(marker.read_text(encoding="utf-8")).get("sha256") != _checksum(weights):
         raise ValueError(
-            f"--output_dir {folder} holds another model than the quickstart put there: give another folder"
+            f"--output_dir {folder} holds another model than the quickstart saved there: give another folder"
         )
     return folder
 
 
-def _digest(path: Path) -> str:
+def _checksum(path: Path) -> str:
     return sha256(path.read_bytes()).hexdigest()
 
 
-def _without_bars(call: Callable[..., T], *args: Any, **kwargs: Any) -> T:
-    """The call's result, without the bars that `datasets` and `transformers` draw for work of a second."""
-    shown = not datasets.are_progress_bars_disabled()
+def _without_progress_bars(call: Callable[..., T], *args: Any, **kwargs: Any) -> T:
+    """Calls `call` with the progress bars of `datasets` and `transformers` turned off."""
+    were_enabled = not datasets.are_progress_bars_disabled()
     datasets.disable_progress_bars()
     logging.disable_progress_bar()
     try:
         return call(*args, **kwargs)
     finally:
         logging.enable_progress_bar()
-        if shown:
+        if were_enabled:
             datasets.enable_progress_bars()

@@ -1,24 +1,21 @@
-"""From pairs of texts to a trained model: what `copynet-hf train` does, as functions.
+"""A training run, from arguments to a saved model with its card: what `copynet-hf train` does.
 
-Each step stands alone: `build_tokenizer`, `build_model`, `encode_pairs`, `make_trainer`; `train_from_arguments` calls
-them in turn. Nothing of the Trainer is replaced but its card.
+`train_from_arguments` calls in turn `read_training_pairs`, `build_tokenizer`, `build_model` and `make_trainer`, which
+can be used on their own as well. The Trainer is Transformers'; only its model card is replaced.
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
 import transformers
 from datasets import IterableDataset
-from transformers import (
-    PreTrainedTokenizerBase,
-    Seq2SeqTrainer,
-    set_seed,
-)
+from transformers import PreTrainedTokenizerBase, Seq2SeqTrainer, set_seed
 
 from ..arguments import (
     CardArguments,
@@ -26,150 +23,187 @@ from ..arguments import (
     ModelArguments,
     RunArguments,
     TokenizerArguments,
+    build_dataclass,
     check_positive,
-    pick,
 )
 from ..evaluation.cards import command_line, write_model_card
 from ..evaluation.metrics import metric_signature
 from ..evaluation.scoring import evaluate_pairs, write_predictions
 from ..model.modeling_copynet import CopyNetForConditionalGeneration
-from .callbacks import StopAfter
+from .callbacks import TimeLimit
 from .dataset import Pairs, read_training_pairs
 from .model_setup import build_model, set_alignments, set_decoding
-from .run_folder import checked_output_dir, remove_checkpoints, resume_point
+from .run_folder import check_output_dir, find_resume_checkpoint, remove_checkpoints
 from .tokenizer_setup import build_tokenizer
-from .trainer import check_smoothing, make_trainer, training_arguments
+from .trainer import build_training_arguments, check_label_smoothing, make_trainer
 
 logger = logging.getLogger(__name__)
 
-PREDICTIONS = "test_predictions.jsonl"
+PREDICTIONS_FILE = "test_predictions.jsonl"
 
 
-def train_from_arguments(said: Mapping[str, Any]) -> dict[str, float]:
-    """The whole run, from arguments as `read_arguments` gives them; returns its figures.
+@dataclass(frozen=True)
+class Run:
+    """A training run that is set up.
 
-    Writes model, tokenizer, generation config, card, trainer state and train_results.json to `output_dir`, and with a
-    validation or a test file eval_results.json and test_results.json.
+    Attributes:
+        arguments: the arguments that were given, without defaults.
+        pairs: the splits `train` and, where given, `validation` and `test`.
+        output_dir: the folder of the model.
+        checkpoint: the checkpoint that the run resumes from, if any.
+    """
+
+    arguments: Mapping[str, Any]
+    pairs: Mapping[str, Pairs]
+    tokenizer: PreTrainedTokenizerBase
+    model: CopyNetForConditionalGeneration
+    trainer: Seq2SeqTrainer
+    output_dir: Path
+    checkpoint: str | None
+
+
+def train_from_arguments(arguments: Mapping[str, Any]) -> dict[str, float]:
+    """Trains, evaluates and saves a model, from arguments as `parse_arguments` returns them; returns the metrics.
+
+    Writes model, tokenizer, generation config, card, trainer state and train_results.json to `output_dir`; with
+    validation pairs also eval_results.json, with test pairs test_results.json and test_predictions.jsonl.
 
     Raises:
-        ValueError: arguments or data that cannot work; nothing has been written then.
+        ValueError: arguments or data that cannot be used; nothing has been written then.
     """
-    data, words = pick(DataArguments, said), pick(TokenizerArguments, said)
-    sizes, run = pick(ModelArguments, said), pick(RunArguments, said)
-    output_dir = checked_output_dir(
-        said.get("output_dir"), run.overwrite_output_dir, bool(said.get("resume_from_checkpoint"))
-    )
-    check_positive(data, "max_source_length", "max_target_length", "max_train_samples", "max_eval_samples")
-    check_positive(words, "vocab_size", "min_frequency")
-    check_positive(run, "threads")
-    if run.max_minutes is not None and run.max_minutes <= 0:
-        raise ValueError(f"--max_minutes {run.max_minutes:g}: give more than 0")
-    check_positive(sizes, "num_beams")
-    if run.threads is not None:
-        torch.set_num_threads(run.threads)
-    pairs = read_training_pairs(data)
-    training = training_arguments(said, pairs["train"], "validation" in pairs)
-    set_seed(training.seed)
+    run = _set_up_run(arguments)
+    metrics = _train(run)
+    metrics |= _finish(run, metrics)
+    if run.trainer.args.world_size > 1:
+        _leave_process_group(run)
+    return metrics
 
-    resumed = resume_point(training.resume_from_checkpoint, output_dir)
-    tokenizer = build_tokenizer(pairs, words, sizes, data, resumed)
-    model = build_model(tokenizer, sizes, said, resumed)
-    check_smoothing(training, model.config)
-    set_decoding(model, sizes.num_beams, sizes.forbid_unk, data.max_target_length)
-    if run.overwrite_output_dir and resumed is None:
+
+def _set_up_run(arguments: Mapping[str, Any]) -> Run:
+    """Checks the arguments, reads the pairs, and builds tokenizer, model and Trainer."""
+    data_args = build_dataclass(DataArguments, arguments)
+    tokenizer_args = build_dataclass(TokenizerArguments, arguments)
+    model_args = build_dataclass(ModelArguments, arguments)
+    run_args = build_dataclass(RunArguments, arguments)
+    output_dir = check_output_dir(
+        arguments.get("output_dir"), run_args.overwrite_output_dir, bool(arguments.get("resume_from_checkpoint"))
+    )
+    check_positive(data_args, "max_source_length", "max_target_length", "max_train_samples", "max_eval_samples")
+    check_positive(tokenizer_args, "vocab_size", "min_frequency")
+    check_positive(model_args, "num_beams")
+    check_positive(run_args, "threads")
+    if run_args.max_minutes is not None and run_args.max_minutes <= 0:
+        raise ValueError(f"--max_minutes is {run_args.max_minutes:g}: give more than 0")
+    if run_args.threads is not None:
+        torch.set_num_threads(run_args.threads)
+
+    pairs = read_training_pairs(data_args)
+    training_args = build_training_arguments(arguments, pairs["train"], "validation" in pairs)
+    set_seed(training_args.seed)
+    checkpoint = find_resume_checkpoint(training_args.resume_from_checkpoint, output_dir)
+    tokenizer = build_tokenizer(pairs, tokenizer_args, model_args, data_args, checkpoint)
+    model = build_model(tokenizer, model_args, arguments, checkpoint)
+    check_label_smoothing(training_args, model.config)
+    set_decoding(model, model_args.num_beams, model_args.forbid_unk, data_args.max_target_length)
+    if run_args.overwrite_output_dir and checkpoint is None:
         remove_checkpoints(output_dir)
-    trainer = make_trainer(model, tokenizer, pairs, training, data, run.early_stopping_patience)
-    if resumed is None and sizes.model_name_or_path is None:
+    trainer = make_trainer(model, tokenizer, pairs, training_args, data_args, run_args.early_stopping_patience)
+    if checkpoint is None and model_args.model_name_or_path is None:
         set_alignments(model, trainer.train_dataset)
-    if run.max_minutes is not None:
-        trainer.add_callback(StopAfter(run.max_minutes))
+    if run_args.max_minutes is not None:
+        trainer.add_callback(TimeLimit(run_args.max_minutes))
+    return Run(arguments, pairs, tokenizer, model, trainer, output_dir, checkpoint)
+
+
+def _train(run: Run) -> dict[str, Any]:
+    """Trains and saves the model, evaluates it on the validation pairs, and returns the metrics of both."""
+    trainer = run.trainer
     logger.info(
-        "%s parameters, %s words, %s slots for unseen ones",
-        f"{model.num_parameters():,}",
-        f"{len(tokenizer):,}",
-        model.config.max_source_oov,
+        "%s parameters, %s words, %s slots for out-of-vocabulary words",
+        f"{run.model.num_parameters():,}",
+        f"{len(run.tokenizer):,}",
+        run.model.config.max_source_oov,
     )
     if trainer.is_world_process_zero():
-        (output_dir / PREDICTIONS).unlink(missing_ok=True)  # of an earlier model
-    figures: dict[str, Any] = trainer.train(resume_from_checkpoint=resumed).metrics
-    trainer.save_model(_internal_call=True)  # pushed when its card is complete
-    if trainer.state.best_model_checkpoint is not None:  # pushed as well, and nobody's business
+        (run.output_dir / PREDICTIONS_FILE).unlink(missing_ok=True)  # of the model that is overwritten
+    metrics: dict[str, Any] = trainer.train(resume_from_checkpoint=run.checkpoint).metrics
+    trainer.save_model(_internal_call=True)  # without a push, which waits for the card
+    if trainer.state.best_model_checkpoint is not None:  # the state is pushed as well: no local paths in it
         trainer.state.best_model_checkpoint = Path(trainer.state.best_model_checkpoint).name
     trainer.save_state()
-    trainer.save_metrics("train", figures)
+    trainer.save_metrics("train", metrics)
     if trainer.eval_dataset is not None:
-        evaluated = trainer.evaluate()
-        trainer.save_metrics("eval", evaluated)
-        figures |= evaluated
-    _finish(said, trainer, model, tokenizer, pairs, figures)
-    if training.world_size > 1:  # torchrun stops a process that still saves when another one ends badly
-        trainer.accelerator.wait_for_everyone()
-        trainer.accelerator.end_training()
-    return figures
+        eval_metrics = trainer.evaluate()
+        trainer.save_metrics("eval", eval_metrics)
+        metrics |= eval_metrics
+    return metrics
 
 
-def _finish(
-    said: Mapping[str, Any],
-    trainer: Seq2SeqTrainer,
-    model: CopyNetForConditionalGeneration,
-    tokenizer: PreTrainedTokenizerBase,
-    pairs: Mapping[str, Pairs],
-    figures: dict[str, Any],
-) -> None:
-    """Scores the test pairs, adding to the figures; writes the card and pushes, where asked."""
-    first = trainer.is_world_process_zero()
+def _finish(run: Run, metrics: Mapping[str, Any]) -> dict[str, Any]:
+    """Evaluates the model on the test pairs, writes its card and pushes it; returns the test metrics.
+
+    Args:
+        metrics: of training and validation, for the card.
+    """
+    is_main = run.trainer.is_world_process_zero()
+    test_metrics: dict[str, Any] = {}
     predictions: list[dict[str, Any]] = []
-    if "test" in pairs:
-        scores, predictions = evaluate_pairs(model, tokenizer, pairs["test"])
-        scores = {f"test_{name}": value for name, value in scores.items()}
-        trainer.save_metrics("test", scores)
-        figures |= scores
-    if first:
-        _describe(said, trainer, model, tokenizer, pairs, figures)
+    if "test" in run.pairs:
+        scores, predictions = evaluate_pairs(run.model, run.tokenizer, run.pairs["test"])
+        test_metrics = {f"test_{name}": value for name, value in scores.items()}
+        run.trainer.save_metrics("test", test_metrics)
+    if is_main:
+        _write_card(run, {**metrics, **test_metrics})
     try:
-        if trainer.args.push_to_hub:  # without the texts that it was tested on, which may not be ours to give away
-            trainer.push_to_hub()
-    finally:
-        if first and predictions:
-            write_predictions(Path(str(trainer.args.output_dir)) / PREDICTIONS, predictions)
+        if run.trainer.args.push_to_hub:
+            run.trainer.push_to_hub()
+    finally:  # after the push: the predictions hold the test texts, which may not be public
+        if is_main and predictions:
+            write_predictions(run.output_dir / PREDICTIONS_FILE, predictions)
+    return test_metrics
 
 
-def _describe(
-    said: Mapping[str, Any],
-    trainer: Seq2SeqTrainer,
-    model: CopyNetForConditionalGeneration,
-    tokenizer: PreTrainedTokenizerBase,
-    pairs: Mapping[str, Pairs],
-    figures: Mapping[str, Any],
-) -> None:
-    """Writes the card of what was trained."""
-    data, card = pick(DataArguments, said), pick(CardArguments, said)
-    files = [Path(name).name for name in (data.train_file, data.validation_file, data.test_file) if name]
-    counts = [
-        f"{len(pairs[split]):,} of {split}"
-        for split in ("train", "validation", "test")
-        if split in pairs and not isinstance(pairs[split], IterableDataset)
+def _leave_process_group(run: Run) -> None:
+    """Ends the process group of a distributed training, once all processes have finished."""
+    run.trainer.accelerator.wait_for_everyone()  # torchrun stops processes that still save when another one fails
+    # DDP's reducer must not hold the last reference to the group: it is freed under the GIL, for which the group's
+    # thread, joined by its destructor, may be waiting.
+    run.trainer.model_wrapped = run.model
+    run.trainer.accelerator.free_memory()
+    run.trainer.accelerator.end_training()
+
+
+def _write_card(run: Run, metrics: Mapping[str, Any]) -> None:
+    data_args, card_args = build_dataclass(DataArguments, run.arguments), build_dataclass(CardArguments, run.arguments)
+    name = data_args.dataset_name
+    hub_datasets = [name] if name and not Path(name).exists() else []
+    files = [
+        Path(file).name for file in (data_args.train_file, data_args.validation_file, data_args.test_file) if file
     ]
-    read = [data.dataset_name] if data.dataset_name and not Path(data.dataset_name).exists() else []
-    splits = {"validation": "eval_", "test": "test_"}
-    # Not of all validation pairs, see `CopyStatistics`.
-    figures = {name: value for name, value in figures.items() if name != "eval_copy_mode_fraction"}
-    minutes = figures["train_runtime"] / 60
+    counts = [
+        f"{len(run.pairs[split]):,} of {split}"
+        for split in ("train", "validation", "test")
+        if split in run.pairs and not isinstance(run.pairs[split], IterableDataset)
+    ]
+    # `CopyStatistics` computes it from a part of the validation pairs.
+    reported = {name: value for name, value in metrics.items() if name != "eval_copy_mode_fraction"}
+    scores = {
+        split: {name.removeprefix(prefix): value for name, value in reported.items() if name.startswith(prefix)}
+        for split, prefix in {"validation": "eval_", "test": "test_"}.items()
+    }
+    training_args = run.trainer.args
     write_model_card(
-        str(trainer.args.output_dir),
-        model,
-        tokenizer,
-        title=trainer.hub_model_id if trainer.args.push_to_hub else None,
-        language=card.language,
-        license=card.license,
-        datasets=read,
-        data=f"Pairs of texts from {', '.join([*read, *files])}: {', '.join(counts) or 'read as a stream'}.",
-        training=f"{figures['epoch']:g} epochs, {minutes:.1f} minutes, seed {trainer.args.seed}; "
-        f"torch {torch.__version__}, transformers {transformers.__version__}.",
-        command=command_line(said),
-        scores={
-            split: {name.removeprefix(prefix): value for name, value in figures.items() if name.startswith(prefix)}
-            for split, prefix in splits.items()
-        },
-        signature=metric_signature(list(pairs["test"]["summary"])) if "test" in pairs else None,
+        str(training_args.output_dir),
+        run.model,
+        run.tokenizer,
+        title=run.trainer.hub_model_id if training_args.push_to_hub else None,
+        language=card_args.language,
+        license=card_args.license,
+        datasets=hub_datasets,
+        data=f"Pairs of texts from {', '.join([*hub_datasets, *files])}: {', '.join(counts) or 'read as a stream'}.",
+        training=f"{metrics['epoch']:g} epochs, {metrics['train_runtime'] / 60:.1f} minutes, seed "
+        f"{training_args.seed}; torch {torch.__version__}, transformers {transformers.__version__}.",
+        command=command_line(run.arguments),
+        scores=scores,
+        signature=metric_signature(list(run.pairs["test"]["summary"])) if "test" in run.pairs else None,
     )

@@ -1,4 +1,4 @@
-"""The Trainer's set-up: its arguments by the data, its callbacks and metrics."""
+"""The Trainer of a run: its arguments computed from the data, its datasets, callbacks and metrics."""
 
 from __future__ import annotations
 
@@ -36,76 +36,103 @@ TRAINING_DEFAULTS: dict[str, Any] = {
     "logging_steps": 50,
     "save_total_limit": 2,
     "report_to": "none",
-    "hub_strategy": "end",  # what the Trainer pushes before lacks the model's code
+    "hub_strategy": "end",  # earlier pushes of the Trainer lack the model's code
     "dataloader_pin_memory": torch.accelerator.is_available(),
-    "use_cpu": not torch.accelerator.is_available(),  # without this the Trainer refuses bf16 on a CPU
+    "use_cpu": not torch.accelerator.is_available(),  # without it the Trainer refuses bf16 on a CPU
 }
-# How many updates a model of few pairs gets, and the bounds of the epochs that follow from it.
+# As `copynet-hf train --help` shows the defaults that `build_training_arguments` computes.
+COMPUTED_TRAINING_DEFAULTS: dict[str, Any] = {
+    "num_train_epochs": "5 to 60, computed from the number of pairs",
+    "train_sampling_strategy": "group_by_length; random with streaming or predict_with_generate",
+    "eval_strategy": "epoch with validation pairs, steps with streaming",
+    "eval_steps": "at most 500",
+    "save_strategy": "as eval_strategy",
+    "save_steps": "as eval_steps",
+    "load_best_model_at_end": "with validation pairs",
+    "metric_for_best_model": "loss, or rougeL with predict_with_generate",
+    "dataloader_pin_memory": "with an accelerator",
+    "use_cpu": "without an accelerator",
+}
+# The number of steps from which the number of epochs is computed, and its bounds.
 TRAINING_STEPS, MIN_EPOCHS, MAX_EPOCHS = 4000, 5, 60
+STREAM_EVAL_STEPS = 500
 
 
-def training_arguments(said: Mapping[str, Any], train: Pairs, validated: bool) -> Seq2SeqTrainingArguments:
-    """What was said, over defaults that suit the number of pairs and whether there are validation pairs."""
-    known = {entry.name for entry in dataclasses.fields(Seq2SeqTrainingArguments) if entry.init}
-    given = {name: value for name, value in said.items() if name in known}
+def build_training_arguments(
+    arguments: Mapping[str, Any], train_pairs: Pairs, has_validation: bool
+) -> Seq2SeqTrainingArguments:
+    """The `Seq2SeqTrainingArguments` among the arguments that were given, with defaults that follow from the data.
+
+    Raises:
+        ValueError: arguments that contradict each other.
+    """
+    names = {entry.name for entry in dataclasses.fields(Seq2SeqTrainingArguments) if entry.init}
+    given = {name: value for name, value in arguments.items() if name in names}
     if given.get("hub_token"):
         raise ValueError(
-            "--hub_token would be saved in training_args.bin, which is pushed with the model: log in with "
-            "hf auth login, or set HF_TOKEN"
+            "--hub_token is saved in training_args.bin and pushed with the model: log in with hf auth login, or set "
+            "HF_TOKEN instead"
         )
+    streams, generates = isinstance(train_pairs, IterableDataset), given.get("predict_with_generate", False)
     defaults = dict(TRAINING_DEFAULTS)
-    if not isinstance(train, IterableDataset):
-        batch = given.get("per_device_train_batch_size", defaults["per_device_train_batch_size"])
-        batch *= given.get("gradient_accumulation_steps", 1)
-        epochs = round(TRAINING_STEPS * batch / len(train))
+    if streams:
+        if given.get("max_steps", -1) <= 0:
+            raise ValueError("no --max_steps: give the number of steps, because --streaming hides that of the pairs")
+    else:
+        batch_size = given.get("per_device_train_batch_size", defaults["per_device_train_batch_size"])
+        batch_size *= given.get("gradient_accumulation_steps", 1)
+        epochs = round(TRAINING_STEPS * batch_size / len(train_pairs))
         defaults["num_train_epochs"] = min(max(epochs, MIN_EPOCHS), MAX_EPOCHS)
-    elif given.get("max_steps", -1) <= 0:
-        raise ValueError("with --streaming the number of pairs is unknown: give --max_steps")
-    generates = given.get("predict_with_generate", False)
-    if not generates and not isinstance(train, IterableDataset):
-        defaults["train_sampling_strategy"] = "group_by_length"
-    elif generates and given.get("train_sampling_strategy") == "group_by_length":
+    if generates and given.get("train_sampling_strategy") == "group_by_length":
         raise ValueError(
-            "--train_sampling_strategy group_by_length also reorders the evaluation, so that outputs would be scored "
+            "--train_sampling_strategy group_by_length also reorders the evaluation, whose outputs would be scored "
             "against other texts: leave it out, or --predict_with_generate"
         )
-    defaults |= _rhythm(given, isinstance(train, IterableDataset), validated)
-    if validated:
+    if not generates and not streams:
+        defaults["train_sampling_strategy"] = "group_by_length"
+    defaults |= _evaluation_schedule(given, streams, has_validation)
+    if has_validation:
         defaults["metric_for_best_model"] = "rougeL" if generates else "loss"
-    return Seq2SeqTrainingArguments(**{name: v for name, v in defaults.items() if name in known} | given)
+    return Seq2SeqTrainingArguments(**{name: value for name, value in defaults.items() if name in names} | given)
 
 
-def _rhythm(given: Mapping[str, Any], streams: bool, validated: bool) -> dict[str, Any]:
-    """When to evaluate and to save: after every epoch, a stream every 500 steps, the two always together."""
-    rhythm = given.get("eval_strategy") or given.get("save_strategy") or ("steps" if streams else "epoch")
-    defaults: dict[str, Any] = {"save_strategy": rhythm}
-    if rhythm == "steps":
-        steps = given.get("eval_steps") or given.get("save_steps") or min(500, given.get("max_steps", 500))
-        defaults |= {"eval_steps": steps, "save_steps": steps}
-    if validated:
-        keeps = rhythm != "no" and given.get("save_strategy", rhythm) == rhythm
-        defaults |= {"eval_strategy": rhythm, "load_best_model_at_end": keeps}
-    return defaults
+def _evaluation_schedule(given: Mapping[str, Any], streams: bool, has_validation: bool) -> dict[str, Any]:
+    """When to evaluate and save, always together: after each epoch, or for a stream every 500 steps."""
+    strategy = given.get("eval_strategy") or given.get("save_strategy") or ("steps" if streams else "epoch")
+    schedule: dict[str, Any] = {"save_strategy": strategy}
+    if strategy == "steps":
+        max_steps = given.get("max_steps", STREAM_EVAL_STEPS)
+        steps = given.get("eval_steps") or given.get("save_steps") or min(STREAM_EVAL_STEPS, max_steps)
+        schedule |= {"eval_steps": steps, "save_steps": steps}
+    if has_validation:
+        saves_best = strategy != "no" and given.get("save_strategy", strategy) == strategy
+        schedule |= {"eval_strategy": strategy, "load_best_model_at_end": saves_best}
+    return schedule
 
 
-def check_smoothing(training: TrainingArguments, config: CopyNetConfig) -> None:
-    """Raises ValueError where smoothed labels would mean another loss: the Trainer then computes it from the
-    probabilities alone, and charges words that the model may not write."""
-    lost = {
+def check_label_smoothing(training_args: TrainingArguments, config: CopyNetConfig) -> None:
+    """Checks that the loss of the config can be smoothed: with label smoothing the Trainer computes the loss from the
+    log-probabilities alone, without additional losses, and over words that the model may not generate.
+
+    Raises:
+        ValueError: label smoothing with such a loss.
+    """
+    ignored = {
         "coverage_loss_weight": config.coverage_loss_weight > 0,
         "gate_loss_weight": config.copy_mechanism == "gated" and config.gate_loss_weight > 0,
         "aligned_words": config.aligned_words > 0,
         "copies_from": config.mechanism.retrieves and len(config.copies_from) < len(MEMORIES),
     }
-    if training.label_smoothing_factor and any(lost.values()):
-        names = " and ".join(name for name, holds in lost.items() if holds)
+    if training_args.label_smoothing_factor and any(ignored.values()):
+        names = " and ".join(name for name, is_used in ignored.items() if is_used)
         raise ValueError(
-            f"--label_smoothing_factor leaves the loss to the Trainer, which knows nothing of {names}: leave one out"
+            f"--label_smoothing_factor is {training_args.label_smoothing_factor}, but the Trainer's smoothed loss "
+            f"ignores {names}: leave one of them out"
         )
 
 
 class CardKeepingTrainer(Seq2SeqTrainer):
-    """A `Seq2SeqTrainer` that pushes the card that is in its folder, where the library would write another one."""
+    """A `Seq2SeqTrainer` that pushes the model card in its folder rather than one of its own."""
 
     def create_model_card(self, *args: Any, **kwargs: Any) -> None:
         if not (Path(str(self.args.output_dir)) / CARD).exists():
@@ -116,43 +143,48 @@ def make_trainer(
     model: CopyNetForConditionalGeneration,
     tokenizer: PreTrainedTokenizerBase,
     pairs: Mapping[str, Pairs],
-    training: Seq2SeqTrainingArguments,
-    data: DataArguments,
+    training_args: Seq2SeqTrainingArguments,
+    data_args: DataArguments,
     early_stopping_patience: int = 0,
 ) -> Seq2SeqTrainer:
-    """A `Seq2SeqTrainer` over the pairs' splits `train` and, where given, `validation`."""
-    validation = pairs.get("validation")
+    """A `Seq2SeqTrainer` for the splits `train` and, where given, `validation` of the pairs.
+
+    Args:
+        early_stopping_patience: evaluations without improvement before training stops, where the best checkpoint is
+            kept; 0 turns early stopping off.
+    """
     encoded = {
-        name: encode_pairs(
-            pairs[name],
+        split: encode_pairs(
+            pairs[split],
             tokenizer,
-            data.max_source_length,
-            data.max_target_length,
-            data.preprocessing_num_workers,
+            data_args.max_source_length,
+            data_args.max_target_length,
+            data_args.preprocessing_num_workers,
         )
-        for name in ("train", "validation")
-        if name in pairs
+        for split in ("train", "validation")
+        if split in pairs
     }
+    validation = pairs.get("validation")
     compute_metrics = None
-    if training.predict_with_generate and validation is not None:
+    if training_args.predict_with_generate and validation is not None:
         compute_metrics = make_compute_metrics(
             tokenizer,
             list(validation["text"]),
             list(validation["summary"]),
-            max_source_length=data.max_source_length,
+            max_source_length=data_args.max_source_length,
             facts=list(validation["facts"]) if "facts" in validation.column_names else None,
         )
-    stops = training.load_best_model_at_end and early_stopping_patience > 0
+    stops_early = training_args.load_best_model_at_end and early_stopping_patience > 0
     trainer = CardKeepingTrainer(
         model=model,
-        args=training,
+        args=training_args,
         train_dataset=encoded["train"],
         eval_dataset=encoded.get("validation"),
         processing_class=tokenizer,
         data_collator=DataCollatorForSeq2Seq(tokenizer, model=model),
         compute_metrics=compute_metrics,
-        callbacks=[EarlyStoppingCallback(early_stopping_patience)] if stops else None,
+        callbacks=[EarlyStoppingCallback(early_stopping_patience)] if stops_early else None,
     )
     if validation is not None and len(validation):
-        trainer.add_callback(CopyStatistics(trainer, validation, max_source_length=data.max_source_length))
+        trainer.add_callback(CopyStatistics(trainer, validation, max_source_length=data_args.max_source_length))
     return trainer

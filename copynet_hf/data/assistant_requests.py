@@ -1,7 +1,7 @@
-"""A made-up task that cannot be done without copying, small enough to be learned in a minute or two.
+"""A synthetic task that requires copying and is learned in a minute or two: the quickstart's requests.
 
-Requests as one writes them to an assistant are turned into its short answers. What an answer needs are names,
-times, numbers and files that stand in the request and, in validation and test, never in training.
+Requests to an assistant are answered in a few words. The names, times, numbers and files of an answer occur in its
+request, and those of the validation and test sets occur nowhere in the training set.
 """
 
 from __future__ import annotations
@@ -10,9 +10,7 @@ import random
 from collections.abc import Callable
 from hashlib import blake2b
 
-import datasets
-
-# "{first} {last}", "{file}", ... are filled in; a number behind a name ({first2}) asks for a second one.
+# Templates of a request and its answer. A slot such as {first2} is filled with another first name than {first}.
 RULES: tuple[tuple[str, str], ...] = (
     ("please send {file} to {first} {last} before {time}", "sent {file} to {first} {last} by {time}"),
     (
@@ -90,50 +88,43 @@ RULES: tuple[tuple[str, str], ...] = (
     ),
 )
 
-# What may stand before a request; it changes nothing, so the model has to find its place in the sentence.
+# Openings do not change the answer, but the positions of the words to copy.
 OPENINGS = ("", "hi ,", "good morning ,", "one more thing :", "sorry to bother you ,")
 
-# Of ten fillers eight belong to training, one each to the other splits.
+# Eight of ten fillers belong to the training set, one to each other set (by their hash modulo 10).
 SPLITS = {"train": range(8), "validation": range(8, 9), "test": range(9, 10)}
 
 
 def quickstart_pairs(split: str, n: int, seed: int = 0) -> list[dict[str, str]]:
-    """`n` different pairs of one split, the same for the same arguments.
+    """`n` different pairs of one split, with the columns `text` and `summary`; deterministic in its arguments.
 
-    A filler word belongs to one split, decided by its hash: whatever the seeds, no name, number or file of
-    validation or test is ever in a training pair. Words are separated by spaces.
+    The hash of a filler decides its split, so that no name, number or file of the validation and test sets occurs in
+    the training set, whatever the seeds. Words are separated by spaces.
 
-    Raises ValueError for a split other than train, validation and test.
+    Raises:
+        ValueError: a split other than train, validation and test.
     """
     if split not in SPLITS:
-        raise ValueError(f"no split {split!r}; the splits are {', '.join(SPLITS)}")
+        raise ValueError(f"the split is {split!r}: use one of {', '.join(SPLITS)}")
     rng = random.Random(f"{split} {seed}")
     pairs: dict[str, str] = {}
     while len(pairs) < n:
         source, target = rng.choice(RULES)
         fillers = _Fillers(rng, split)
         text = f"{rng.choice(OPENINGS)} {source.format_map(fillers)}".strip()
-        # The target meets the slots that its source has filled, so that it can only repeat them.
+        # After the source, so that the target repeats its fillers.
         pairs[text] = target.format_map(fillers)
     return [{"text": text, "summary": summary} for text, summary in pairs.items()]
 
 
-def load_quickstart(train: int = 4000, validation: int = 500, test: int = 500, seed: int = 0) -> datasets.DatasetDict:
-    """The task as a `DatasetDict` with columns `text` and `summary`."""
-    sizes = {"train": train, "validation": validation, "test": test}
-    return datasets.DatasetDict(
-        {split: datasets.Dataset.from_list(quickstart_pairs(split, n, seed)) for split, n in sizes.items()}
-    )
-
-
 def split_of(filler: str) -> str:
-    """The one split in which a filler may stand."""
+    """The split that a filler belongs to."""
     part = int.from_bytes(blake2b(filler.encode(), digest_size=4).digest(), "big") % 10
     return next(split for split, parts in SPLITS.items() if part in parts)
 
 
 class _Fillers(dict[str, str]):
-    """Fills the slots of one sentence, each when it is first asked for and with a word of the split."""
+    """The fillers of one pair, each generated when a template first uses its slot."""
 
     def __init__(self, rng: random.Random, split: str) -> None:
         super().__init__()
@@ -141,20 +132,20 @@ class _Fillers(dict[str, str]):
         self.split = split
 
     def __missing__(self, slot: str) -> str:
-        make = _KINDS[slot.rstrip("23")]
+        generate = _GENERATORS[slot.rstrip("23")]
         while True:
-            filler = make(self.rng)
+            filler = generate(self.rng)
             if split_of(filler) == self.split and filler not in self.values():
                 self[slot] = filler
                 return filler
 
 
-_STARTS = (*"bdfgklmnprstvz", "br", "dr", "kl", "sh", "tr")
+_ONSETS = (*"bdfgklmnprstvz", "br", "dr", "kl", "sh", "tr")
 
 
 def _syllables(rng: random.Random, least: int, most: int) -> str:
-    """A word that can be said aloud."""
-    word = "".join(rng.choice(_STARTS) + rng.choice("aeiou") for _ in range(rng.randint(least, most)))
+    """A pronounceable word of `least` to `most` syllables."""
+    word = "".join(rng.choice(_ONSETS) + rng.choice("aeiou") for _ in range(rng.randint(least, most)))
     return word + rng.choice(("", "", "n", "r", "l", "s"))
 
 
@@ -204,7 +195,7 @@ def _version(rng: random.Random) -> str:
     return f"{rng.randrange(1, 20)}.{rng.randrange(30)}.{rng.randrange(30)}"
 
 
-_KINDS: dict[str, Callable[[random.Random], str]] = {
+_GENERATORS: dict[str, Callable[[random.Random], str]] = {
     "first": _first,
     "last": _last,
     "place": _place,

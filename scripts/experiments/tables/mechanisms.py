@@ -116,8 +116,8 @@ def render_page(results: dict[str, Any]) -> str:
         "page, but that the models for headlines are of half the size. Beam 5, the first "
         f"{TEST_PAIRS} pairs of each test. Repeated: the share of the outputs' runs of three characters or symbols "
         "that stood before in the same output. Speeds are of one core while the other was at work, bfloat16 in "
-        "training: pairs learned and texts answered in a second. Pointer Networks are left out: they cannot write what "
-        "a source does not have.",
+        "training: pairs learned and texts answered in a second. Pointer Networks are left out: they cannot write "
+        "what a source does not have.",
         "",
         "## In one table",
         "",

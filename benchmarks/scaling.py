@@ -51,7 +51,7 @@ class Search(Task):
 
 @dataclass(frozen=True)
 class Sweep:
-    """The task `base` with `count` sizes of its `field`, doubled from `first`; `keeps`: whether to keep freed memory."""
+    """The task `base` at `count` sizes of its `field`, doubled from `first`; `keeps`: whether to keep freed memory."""
 
     base: Task
     field: str

@@ -86,7 +86,7 @@ def run(settings: Settings) -> ResultsFile:
         baselines={DATA: score_baselines(pairs["train"], test)},
     )
     article = [{"text": text, "summary": reply} for text, reply in ARTICLE.items()]
-    tests = {DATA: test, "the article's": article}
+    tests: dict[str, list[Row]] = {DATA: test, "the article's": article}
     compare_models(results, RNNSEARCH_AND_COPYNET, pairs, tests, TRAINING, settings, stored_outputs=STORED_OUTPUTS)
     return results
 

@@ -6,6 +6,7 @@ from typing import Any
 
 from copynet_hf.evaluation.metrics import metric_signature, score_outputs
 
+from ..data.rows import Row
 from ..data.utterance_rewriting import read_dialogues
 from ..reports.markdown import assemble_page, compare_outputs, get_data_facts, score_table
 from ..reports.model_cards import Card
@@ -96,7 +97,7 @@ def run(settings: Settings) -> ResultsFile:
         known=len({row["text"] for row in test} & {row["text"] for row in splits["train"]}),
     )
     own = [{"text": "\n".join(lines), "summary": reference} for lines, reference in OWN_DIALOGUES.items()]
-    tests = {TEST: test, "our own": own}
+    tests: dict[str, list[Row]] = {TEST: test, "our own": own}
     compare_models(results, RNNSEARCH_AND_COPYNET, splits, tests, TRAINING, settings, stored_outputs=len(own))
     return results
 

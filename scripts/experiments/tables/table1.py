@@ -121,12 +121,9 @@ def score_by_type(predictions: Sequence[str], rows: Sequence[Row]) -> dict[str, 
     """Exact match in percent for each type of rule, and the mean over the types."""
     scores: dict[str, float] = {}
     for type_ in dict.fromkeys(row["type"] for row in rows):
-        pairs = [
-            (output, row["summary"]) for output, row in zip(predictions, rows, strict=True) if row["type"] == type_
-        ]
-        scores[type_] = round(
-            score_exact_match([[output] for output, _ in pairs], [[answer] for _, answer in pairs]), 2
-        )
+        pairs = [pair for pair in zip(predictions, rows, strict=True) if pair[1]["type"] == type_]
+        outputs, answers = [[output] for output, _ in pairs], [[row["summary"]] for _, row in pairs]
+        scores[type_] = round(score_exact_match(outputs, answers), 2)
     return scores | {"mean": round(sum(scores.values()) / len(scores), 2)}
 
 
@@ -163,19 +160,7 @@ def render_page(results: dict[str, Any]) -> str:
         "",
         f"Exact match: `{facts['signature']}`.",
     ]
-    if ablated := [run for run in results["runs"] if run["model"] in ABLATIONS]:
-        seed = ablated[0]["seed"]
-        same = {**results, "runs": [run for run in results["runs"] if run["seed"] == seed]}
-        rows = model_rows(same, "apart", IN_PAPER | ABLATIONS, SCORES)
-        lines += [
-            "",
-            "## What each choice buys",
-            "",
-            f"Seed {seed}, x and y apart. “Scores from the state alone” is Eq. 7 and 8 to the letter; everywhere else "
-            "the scores also see the context, the last word and the selective read, as in the authors' code.",
-            "",
-            table(["", *SCORES.values(), "seeds", "minutes"], rows),
-        ]
+    lines += _render_ablations(results)
     if find_runs(results, "apart", "CopyNet"):
         lines += [
             "",
@@ -187,3 +172,21 @@ def render_page(results: dict[str, Any]) -> str:
             "![Copy probabilities of one test instance](table1.png)",
         ]
     return assemble_page(results, lines)
+
+
+def _render_ablations(results: dict[str, Any]) -> list[str]:
+    """A section that compares all models of the seed whose ablations were run; nothing if none were."""
+    seeds = [run["seed"] for run in results["runs"] if run["model"] in ABLATIONS]
+    if not seeds:
+        return []
+    of_seed = {**results, "runs": [run for run in results["runs"] if run["seed"] == seeds[0]]}
+    rows = model_rows(of_seed, "apart", IN_PAPER | ABLATIONS, SCORES)
+    return [
+        "",
+        "## What each choice buys",
+        "",
+        f"Seed {seeds[0]}, x and y apart. “Scores from the state alone” is Eq. 7 and 8 to the letter; everywhere else "
+        "the scores also see the context, the last word and the selective read, as in the authors' code.",
+        "",
+        table(["", *SCORES.values(), "seeds", "minutes"], rows),
+    ]

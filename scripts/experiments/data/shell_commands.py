@@ -37,8 +37,8 @@ def read_test_groups(data_dir: Path) -> list[dict[str, Any]]:
 def group_by_description(rows: Iterable[Row]) -> list[dict[str, Any]]:
     """Collects the commands of each description, in order.
 
-    Descriptions are compared letter by letter: in the test set, and in the validation set, no two of them differ in
-    case and spacing alone.
+    Descriptions are compared letter by letter: no two of the test set, nor of the validation set, differ only in case
+    and spacing.
     """
     answers: dict[str, list[str]] = defaultdict(list)
     for row in rows:
@@ -88,8 +88,8 @@ def prepare(text: str) -> str:
     command share words in spite of quotes and punctuation: `"*.txt"`, `*.txt` and `.txt` share `txt`, `100KB` and
     `+100k` share `100`. Options, `{}` and `\;` stay whole.
 
-    `￭` marks where no space was: on the side of a mark that touches a word, or alone between two words.
-    `-size +100k` becomes `-size +￭ 100 ￭ k`. So a word is the same with and without a space beside it.
+    `￭` marks missing spaces: it is attached to a punctuation mark on the side of its neighbour, and is a word of its
+    own between two words. `-size +100k` becomes `-size +￭ 100 ￭ k`. So words are the same in every context.
     """
     return " ".join(_split(chunk) for chunk in text.split())
 

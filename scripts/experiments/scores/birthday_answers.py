@@ -12,7 +12,7 @@ def score_answers(answers: Sequence[str], rows: Sequence[Row]) -> dict[str, floa
     """Scores answers in percent.
 
     Returns:
-        `name or pronoun`: answers that mention the person, and nobody else. `year`, `month`, `day`: answers with the
+        `name or pronoun`: answers that mention the person, and no other. `year`, `month`, `day`: answers with the
         right value, of the questions about it. `all`: answers that mention the person and have exactly the numbers
         that the question is about.
     """

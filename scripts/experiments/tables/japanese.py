@@ -85,8 +85,8 @@ def run(settings: Settings) -> ResultsFile:
         examples={"test": len(test), **{name: len(rows) for name, rows in pairs.items()}},
         baselines={DATA: score_baselines(pairs["train"], test)},
     )
-    article = [{"text": text, "summary": reply} for text, reply in ARTICLE.items()]
-    tests: dict[str, list[Row]] = {DATA: test, "the article's": article}
+    article: list[Row] = [{"text": text, "summary": reply} for text, reply in ARTICLE.items()]
+    tests = {DATA: test, "the article's": article}
     compare_models(results, RNNSEARCH_AND_COPYNET, pairs, tests, TRAINING, settings, stored_outputs=STORED_OUTPUTS)
     return results
 

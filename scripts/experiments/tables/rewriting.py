@@ -96,8 +96,8 @@ def run(settings: Settings) -> ResultsFile:
         baselines={TEST: {"the utterance as it stands": round_scores(score_outputs(utterances, references))}},
         known=len({row["text"] for row in test} & {row["text"] for row in splits["train"]}),
     )
-    own = [{"text": "\n".join(lines), "summary": reference} for lines, reference in OWN_DIALOGUES.items()]
-    tests: dict[str, list[Row]] = {TEST: test, "our own": own}
+    own: list[Row] = [{"text": "\n".join(lines), "summary": reference} for lines, reference in OWN_DIALOGUES.items()]
+    tests = {TEST: test, "our own": own}
     compare_models(results, RNNSEARCH_AND_COPYNET, splits, tests, TRAINING, settings, stored_outputs=len(own))
     return results
 

@@ -1,9 +1,9 @@
-"""Training with two processes, which share the pairs of every step, beside training with one.
+"""Compares data-parallel training in two processes with training in one.
 
     python benchmarks/distributed.py [--rounds 5] [--steps 25]
 
-One thread each, on the CPU, by the `Seq2SeqTrainer` of `copynet-hf train` under torchrun, with the sizes of the
-synthetic task. Writes its section of results/benchmarks.md: speed, and whether the weights come out the same.
+One CPU thread per process, the `Seq2SeqTrainer` of `copynet-hf train` under torchrun, the sizes of the synthetic task.
+Writes its section of results/benchmarks.md: speed, and the difference between the weights.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from typing import Any
 
 import torch
 from datasets import Dataset, disable_progress_bars
-from measure import table, write_section
+from measure import format_table, write_section
 from safetensors.torch import load_file
-from training import SYNTHETIC, copynet_config, make_batch
+from training import SYNTHETIC, make_batch, make_config
 from transformers import TrainerCallback, set_seed
 
 from copynet_hf import CopyNetForConditionalGeneration, CopyNetTokenizer
@@ -33,24 +33,24 @@ from copynet_hf.model.tokenization_copynet import SPECIAL_TOKENS
 from copynet_hf.training.trainer import make_trainer, training_arguments
 
 BATCH = SYNTHETIC.batch
-WARMUP = 5  # steps that are not counted
-STEPS = 10  # after which weights are compared
-# Adam divides a gradient by its size, so that it alone would not tell when two processes made it half as large.
+WARMUP = 5  # steps that are not timed
+STEPS = 10  # before weights are compared
+# Adam is invariant to the scale of gradients, so that only SGD shows whether two processes halve them.
 OPTIMIZERS = {"SGD, learning rate 0.1": ("sgd", 0.1), "AdamW, learning rate 0.001": ("adamw_torch", 0.001)}
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--steps", type=int, default=25, help="steps that are timed, in each round")
-    parser.add_argument("--train", help=argparse.SUPPRESS)  # the arguments of one process, which this file starts
+    parser.add_argument("--steps", type=int, default=25, help="timed steps of each round")
+    parser.add_argument("--train", help=argparse.SUPPRESS)  # arguments of a process that this script starts
     args = parser.parse_args()
     if args.train:
-        train(json.loads(args.train))
+        train_process(json.loads(args.train))
         os._exit(0)  # gloo's threads may abort an interpreter that shuts down (pytorch/pytorch#179291)
     with TemporaryDirectory() as folder:
-        speed = _speed(Path(folder), args.rounds, args.steps)
-        difference = _difference(Path(folder))
+        speed = _measure_speed(Path(folder), args.rounds, args.steps)
+        difference = _measure_difference(Path(folder))
     text = (
         f"The synthetic task, {BATCH} pairs for each process in each step, one thread each, gloo; {args.rounds} "
         f"rounds of {args.steps} steps, after {WARMUP} that do not count.\n\n{speed}\n\n"
@@ -60,49 +60,49 @@ def main() -> None:
     write_section("Two processes", text)
 
 
-def _speed(folder: Path, rounds: int, steps: int) -> str:
-    """One process and two in turns, so that a slow moment of the machine hits both."""
+def _measure_speed(folder: Path, rounds: int, steps: int) -> str:
+    """Times one process and two in turns, so that slow moments of the machine affect both."""
     rates: dict[int, list[float]] = {1: [], 2: []}
     for _ in range(rounds):
-        for processes, seen in rates.items():
+        for processes, of_rounds in rates.items():
             run = run_training(folder / "speed", processes, max_steps=WARMUP + steps)
             seconds = json.loads((run / "seconds.json").read_text())[WARMUP:]
-            seen.append(processes * BATCH / statistics.median(seconds))
-            print(f"{processes}: {seen[-1]:.1f} pairs/s", flush=True)
+            of_rounds.append(processes * BATCH / statistics.median(seconds))
+            print(f"{processes}: {of_rounds[-1]:.1f} pairs/s", flush=True)
     ratio = statistics.median(two / one for one, two in zip(rates[1], rates[2], strict=True))
-    shown = [[number, f"{statistics.median(seen):.0f}"] for number, seen in rates.items()]
-    return table(["processes", "pairs/s", "ratio"], [[*shown[0], "1.00"], [*shown[1], f"{ratio:.2f}"]])
+    shown = [[number, f"{statistics.median(of_rounds):.0f}"] for number, of_rounds in rates.items()]
+    return format_table(["processes", "pairs/s", "ratio"], [[*shown[0], "1.00"], [*shown[1], f"{ratio:.2f}"]])
 
 
-def _difference(folder: Path) -> str:
-    """The largest difference of a weight for each optimizer, and how far training moved a weight at most."""
-    start = weights(run_training(folder / "start", 1, max_steps=1, learning_rate=0.0))
+def _measure_difference(folder: Path) -> str:
+    """For each optimizer the largest difference of a weight, and the largest change of a weight by training."""
+    start = load_weights(run_training(folder / "start", 1, max_steps=1, learning_rate=0.0))
     rows = []
     for name, (optim, rate) in OPTIMIZERS.items():
-        same = {"optim": optim, "learning_rate": rate, "max_steps": STEPS, "ragged": True}
-        two = weights(run_training(folder / "two", 2, **same))
-        one = weights(run_training(folder / "one", 1, per_device_train_batch_size=2 * BATCH, **same))
-        rows.append([name, f"{largest(one, two):.1e}", f"{largest(one, start):.1e}"])
+        arguments = {"optim": optim, "learning_rate": rate, "max_steps": STEPS, "ragged": True}
+        two = load_weights(run_training(folder / "two", 2, **arguments))
+        one = load_weights(run_training(folder / "one", 1, per_device_train_batch_size=2 * BATCH, **arguments))
+        rows.append([name, f"{largest_difference(one, two):.1e}", f"{largest_difference(one, start):.1e}"])
         print(rows[-1], flush=True)
-    return table(["optimizer", "difference", "way of the weight that moved most"], rows)
+    return format_table(["optimizer", "difference", "way of the weight that moved most"], rows)
 
 
-def weights(folder: Path) -> dict[str, torch.Tensor]:
+def load_weights(folder: Path) -> dict[str, torch.Tensor]:
     return load_file(folder / "model.safetensors")
 
 
-def largest(one: dict[str, torch.Tensor], other: dict[str, torch.Tensor]) -> float:
+def largest_difference(one: dict[str, torch.Tensor], other: dict[str, torch.Tensor]) -> float:
     return max((one[name] - other[name]).abs().max().item() for name in one)
 
 
-def run_training(folder: Path, processes: int, **said: Any) -> Path:
-    """Trains in so many processes; afterwards `folder` holds the model and seconds.json."""
-    said["output_dir"] = str(folder)
+def run_training(folder: Path, processes: int, **arguments: Any) -> Path:
+    """Trains in this number of processes; `folder` gets the model and seconds.json, the time of each step."""
+    arguments["output_dir"] = str(folder)
     launch = ["-m", "torch.distributed.run", "--standalone", f"--nproc_per_node={processes}"] if processes > 1 else []
-    command = [sys.executable, *launch, __file__, "--train", json.dumps(said)]
-    done = subprocess.run(command, env={**os.environ, "OMP_NUM_THREADS": "1"}, capture_output=True, text=True)
-    if done.returncode:
-        raise RuntimeError(f"{' '.join(command)} failed:\n{done.stdout}\n{done.stderr}")
+    command = [sys.executable, *launch, __file__, "--train", json.dumps(arguments)]
+    process = subprocess.run(command, env={**os.environ, "OMP_NUM_THREADS": "1"}, capture_output=True, text=True)
+    if process.returncode:
+        raise RuntimeError(f"{' '.join(command)} failed:\n{process.stdout}\n{process.stderr}")
     return folder
 
 
@@ -122,11 +122,11 @@ class Clock(TrainerCallback):
         return [end - start for start, end in zip(self.ends, self.ends[1:], strict=False)]
 
 
-def train(said: dict[str, Any]) -> None:
-    """One process's part of a run; the first process writes what comes of it."""
+def train_process(arguments: dict[str, Any]) -> None:
+    """Trains as one process of a run; the first process writes model and times."""
     defaults = {
         "per_device_train_batch_size": BATCH,
-        "train_sampling_strategy": "sequential",  # so that two processes see the pairs of one with twice the batch
+        "train_sampling_strategy": "sequential",  # so that two processes get the pairs of one with twice the batch
         "lr_scheduler_type": "constant",
         "warmup_steps": 0,
         "save_strategy": "no",
@@ -135,10 +135,10 @@ def train(said: dict[str, Any]) -> None:
     }
     disable_progress_bars()
     torch.set_num_threads(1)
-    pairs = Dataset.from_list(rule_pairs(2 * BATCH * said["max_steps"], said.pop("ragged", False)))
-    training = training_arguments(defaults | said, pairs, validated=False)
+    pairs = Dataset.from_list(make_pairs(2 * BATCH * arguments["max_steps"], arguments.pop("ragged", False)))
+    training = training_arguments(defaults | arguments, pairs, validated=False)
     set_seed(training.seed)
-    config = copynet_config(SYNTHETIC)
+    config = make_config(SYNTHETIC)
     words = [*SPECIAL_TOKENS.values(), *(f"w{number}" for number in range(4, config.vocab_size))]
     vocab = {word: index for index, word in enumerate(words)}
     tokenizer = CopyNetTokenizer(vocab, segmenter="whitespace", max_source_oov=config.max_source_oov)
@@ -152,19 +152,19 @@ def train(said: dict[str, Any]) -> None:
         (Path(str(training.output_dir)) / "seconds.json").write_text(json.dumps(clock.seconds()))
 
 
-def rule_pairs(number: int, ragged: bool) -> list[dict[str, str]]:
-    """The batch of the benchmark of training, as texts; `ragged` gives every other batch short targets."""
+def make_pairs(number: int, ragged: bool) -> list[dict[str, str]]:
+    """The rows of `make_batch` as texts; with `ragged`, every other batch has short targets."""
     batch = make_batch(replace(SYNTHETIC, batch=number, real=ragged))
     pairs = []
     for row, (source, target) in enumerate(zip(batch["input_ids"].tolist(), batch["labels"].tolist(), strict=True)):
-        length = SYNTHETIC.target - 1  # and the end symbol
+        length = SYNTHETIC.target - 1  # without the end symbol
         if ragged:
             length = 1 + row % (length if row // BATCH % 2 else 4)
-        pairs.append({"text": _text(source), "summary": _text(target[:length])})
+        pairs.append({"text": _join_words(source), "summary": _join_words(target[:length])})
     return pairs
 
 
-def _text(numbers: list[int]) -> str:
+def _join_words(numbers: list[int]) -> str:
     return " ".join(f"w{number}" for number in numbers if number)
 
 

@@ -1,7 +1,7 @@
-"""The plain attention seq2seq that speeds are measured against: no copying, an ordinary PyTorch loop.
+"""The baseline of the speed benchmarks: an attention seq2seq without copying, as an ordinary PyTorch loop.
 
-Embeddings, a bidirectional `nn.GRU`, tanh attention from cached keys, a `GRUCell` loop, generate scores from [s; c; e]
-in one product after the loop. What a good engineer writes in an afternoon.
+Embeddings, a bidirectional `nn.GRU`, tanh attention with precomputed keys, a `GRUCell` loop, and vocabulary scores
+from [s; c; e] in one product after the loop.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 
 class PlainSeq2Seq(nn.Module):
-    """With `narrow`, a tanh layer of `hidden` units stands before the vocabulary, as in CopyNet's readout."""
+    """`narrow` adds a tanh layer of `hidden` units before the vocabulary scores, as in CopyNet's readout."""
 
     def __init__(self, vocab_size: int, embedding: int, hidden: int, narrow: bool = False) -> None:
         super().__init__()
@@ -29,7 +29,7 @@ class PlainSeq2Seq(nn.Module):
             self.output = nn.Sequential(nn.Linear(width, hidden), nn.Tanh(), nn.Linear(hidden, vocab_size))
 
     def encode(self, source: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """(B, S) and (B) to states (B, S, 2H), keys (B, S, H), mask (B, S) and the first decoder state (B, H)."""
+        """Encodes ids (B, S) of lengths (B): states (B, S, 2H), keys (B, S, H), mask (B, S) and s_0 (B, H)."""
         packed = nn.utils.rnn.pack_padded_sequence(
             self.embedding(source), lengths, batch_first=True, enforce_sorted=False
         )
@@ -41,14 +41,14 @@ class PlainSeq2Seq(nn.Module):
     def step(
         self, embedded: Tensor, state: Tensor, states: Tensor, keys: Tensor, mask: Tensor
     ) -> tuple[Tensor, Tensor]:
-        """One word: the new state (B, H) and the context (B, 2H)."""
+        """One decoder step: the new state (B, H) and the context (B, 2H)."""
         energy = self.score(torch.tanh(keys + self.query(state)[:, None])).squeeze(-1)
         weights = torch.softmax(energy.masked_fill(~mask, float("-inf")), dim=-1)
         context = torch.bmm(weights[:, None], states)[:, 0]
         return self.cell(torch.cat([embedded, context], dim=-1), state), context
 
     def forward(self, source: Tensor, lengths: Tensor, words: Tensor, labels: Tensor) -> Tensor:
-        """The loss; words and labels (B, T), −100 where there is no label."""
+        """The mean loss over the labels that are not −100; decoder inputs `words` and `labels` are (B, T)."""
         states, keys, mask, state = self.encode(source, lengths)
         embedded = self.embedding(words)
         readouts = []
@@ -60,6 +60,7 @@ class PlainSeq2Seq(nn.Module):
 
     @torch.no_grad()
     def greedy(self, source: Tensor, lengths: Tensor, steps: int, start: int) -> Tensor:
+        """Greedy search from the id `start`; (B, steps) ids, without `start`."""
         states, keys, mask, state = self.encode(source, lengths)
         word = torch.full((source.shape[0],), start)
         words = []
@@ -72,7 +73,7 @@ class PlainSeq2Seq(nn.Module):
 
     @torch.no_grad()
     def beam(self, source: Tensor, lengths: Tensor, steps: int, start: int, beams: int) -> Tensor:
-        """The ordinary beam loop: everything of the source repeated for each hypothesis."""
+        """Beam search from the id `start`, the source repeated for each beam; (B, 1 + steps) ids of the best beam."""
         batch = source.shape[0]
         states, keys, mask, state = (x.repeat_interleave(beams, dim=0) for x in self.encode(source, lengths))
         totals = torch.full((batch, beams), float("-inf"))

@@ -1,10 +1,10 @@
-"""How time and memory of CopyNet grow with source, target, vocabulary, batch and beams.
+"""Measures how time and memory of CopyNet grow with source, target, vocabulary, batch and beams.
 
     python benchmarks/scaling.py [--rounds 7] [--threads 1]
 
-One size doubles at a time, the others are those of the synthetic task. Writes its section of results/benchmarks.md,
-which says whether anything grows faster than linearly, and results/scaling.png. What does is measured once more
-without the allocator's part in it.
+One size doubles at a time; the others are those of the synthetic task. Writes its section of results/benchmarks.md,
+which names what grows faster than linearly, and results/scaling.png. Such growth is measured again with an allocator
+that keeps freed memory.
 """
 
 from __future__ import annotations
@@ -21,28 +21,37 @@ from unittest import mock
 
 import torch
 from generation import STEPS
-from measure import PAGE, in_a_process, milliseconds, peak_mebibytes, ratio, side_by_side, table, write_section
-from training import SYNTHETIC, Task, copynet_config, copynet_step, make_batch
+from measure import (
+    PAGE,
+    format_table,
+    median_milliseconds,
+    median_ratio,
+    peak_mebibytes,
+    run_in_process,
+    time_side_by_side,
+    write_section,
+)
+from training import SYNTHETIC, Task, build_copynet_step, make_batch, make_config
 
 from copynet_hf import CopyNetForConditionalGeneration
 
 PICTURE = PAGE.with_name("scaling.png")
-LIMIT = 1.05  # what counts as linear
-# The C library gives large blocks back to the system when they are freed, and has each page made anew when it needs
-# them again; the larger the tensors, the more of them. With these settings of the environment it keeps them.
+LIMIT = 1.05  # the largest exponent that counts as linear
+# The C library returns large freed blocks to the system, which zeroes their pages at the next allocation; the larger
+# the tensors, the more of their blocks are large. With these environment variables it keeps them.
 KEEP_FREED = {"MALLOC_MMAP_MAX_": "0", "MALLOC_TRIM_THRESHOLD_": str(2**40)}
 
 
 @dataclass
 class Search(Task):
-    """A batch to generate for: a beam search of `STEPS` steps, which none ends early."""
+    """A batch for beam search, of `STEPS` steps without an early end."""
 
     beams: int = 4
 
 
 @dataclass(frozen=True)
 class Sweep:
-    """One size of `base`, its field `field`, doubled again and again from `first`; `keeps` freed memory or not."""
+    """The task `base` at `count` sizes of its `field`, doubled from `first`; `keeps`: whether to keep freed memory."""
 
     base: Task
     field: str
@@ -65,11 +74,11 @@ class Sweep:
 
     @property
     def label(self) -> str:
-        return LOOKS[self.field][0]
+        return STYLES[self.field][0]
 
 
-# How each size is called, and drawn: colours that colour-blind people can tell apart (Okabe and Ito), and markers.
-LOOKS = {
+# Label, colour and marker of each size; the colours are Okabe and Ito's, which colour-blind readers can distinguish.
+STYLES = {
     "source": ("source length", "#0072B2", "o"),
     "target": ("target length", "#D55E00", "s"),
     "vocab_size": ("vocabulary", "#009E73", "^"),
@@ -80,9 +89,9 @@ SEARCH = Search(**asdict(SYNTHETIC))
 SWEEPS = [
     Sweep(SYNTHETIC, "source", 25),
     Sweep(SYNTHETIC, "target", 10),
-    Sweep(SYNTHETIC, "vocab_size", 1_000, count=6),  # it needs to be large to outweigh the recurrences
+    Sweep(SYNTHETIC, "vocab_size", 1_000, count=6),  # only a large vocabulary outweighs the recurrences
     Sweep(SYNTHETIC, "batch", 16),
-    Sweep(SEARCH, "beams", 2),  # one beam is greedy search, another algorithm
+    Sweep(SEARCH, "beams", 2),  # one beam would be greedy search, another algorithm
     Sweep(SEARCH, "source", 25),
     Sweep(SEARCH, "batch", 16),
 ]
@@ -90,7 +99,7 @@ SWEEPS = [
 
 @dataclass(frozen=True)
 class Growth:
-    """What was measured of a sweep: seconds of each round under each size, and mebibytes, in the order of sizes."""
+    """The measurements of a sweep: seconds of each round by size, and mebibytes in the order of sizes."""
 
     sweep: Sweep
     seconds: dict[str, list[float]]
@@ -98,33 +107,33 @@ class Growth:
 
     @property
     def medians(self) -> list[float]:
-        return [milliseconds(rounds) for rounds in self.seconds.values()]
+        return [median_milliseconds(rounds) for rounds in self.seconds.values()]
 
     @property
     def exponents(self) -> dict[str, float]:
-        """Over all sizes, and between the two largest, where constant parts hide the growth least."""
+        """The exponents over all sizes, and between the two largest, where constant costs hide growth least."""
         sizes, (before, last) = self.sweep.sizes, list(self.seconds)[-2:]
         return {
             "time": exponent(sizes, self.medians),
-            "time at the end": exponent(sizes[-2:], [1.0, ratio(self.seconds, last, before)]),
+            "time at the end": exponent(sizes[-2:], [1.0, median_ratio(self.seconds, last, before)]),
             "memory at the end": exponent(sizes[-2:], self.mebibytes[-2:]),
         }
 
     @property
     def above_linear(self) -> dict[str, float]:
-        """The exponents that, as the page shows them, are above the limit."""
+        """The exponents above the limit, after rounding as on the page."""
         return {name: value for name, value in self.exponents.items() if round(value, 2) > LIMIT}
 
 
 def exponent(sizes: Sequence[float], values: Sequence[float]) -> float:
-    """p of the values ~ size^p that fits best: least squares of log(value) on log(size)."""
+    """The p of value ∝ size^p, by least squares of log(value) on log(size)."""
     return statistics.linear_regression([math.log(n) for n in sizes], [math.log(v) for v in values]).slope
 
 
-def search(task: Search) -> Callable[[], Any]:
+def build_search(task: Search) -> Callable[[], Any]:
     batch = make_batch(task)
     source = {name: batch[name] for name in ("input_ids", "attention_mask")}
-    model: Any = CopyNetForConditionalGeneration(copynet_config(task)).eval()
+    model: Any = CopyNetForConditionalGeneration(make_config(task)).eval()
 
     @torch.inference_mode()
     def generate() -> Any:
@@ -133,74 +142,74 @@ def search(task: Search) -> Callable[[], Any]:
     return generate
 
 
-def call(task: Task) -> Callable[[], Any]:
-    """What is measured of a task, ready to be called."""
-    return search(task) if isinstance(task, Search) else copynet_step(task)
+def build_call(task: Task) -> Callable[[], Any]:
+    """The search or training step of a task."""
+    return build_search(task) if isinstance(task, Search) else build_copynet_step(task)
 
 
-def times(sweep: Sweep, threads: int, rounds: int) -> dict[str, list[float]]:
+def time_sizes(sweep: Sweep, threads: int, rounds: int) -> dict[str, list[float]]:
     torch.set_num_threads(threads)
-    calls = {str(size): call(task) for size, task in zip(sweep.sizes, sweep.tasks, strict=True)}
-    return side_by_side(calls, rounds, warmup=1)
+    calls = {str(size): build_call(task) for size, task in zip(sweep.sizes, sweep.tasks, strict=True)}
+    return time_side_by_side(calls, rounds, warmup=1)
 
 
-def memory(task: Task, threads: int) -> float:
-    """Mebibytes that two calls add to what the imports hold: the second has the first one's optimizer state."""
+def measure_memory(task: Task, threads: int) -> float:
+    """Peak mebibytes of two calls above those of the imports; the second call has the optimizer state of the first."""
     torch.set_num_threads(threads)
     before = peak_mebibytes()
-    task_call = call(task)
+    call = build_call(task)
     for _ in range(2):
-        task_call()
+        call()
     return peak_mebibytes() - before
 
 
-def measured(sweep: Sweep, threads: int, rounds: int) -> Growth:
-    """The times of all sizes side by side, and the memory of each in a process of its own."""
+def measure_growth(sweep: Sweep, threads: int, rounds: int) -> Growth:
+    """Times all sizes side by side, and measures the memory of each in a process of its own."""
     with mock.patch.dict(os.environ, KEEP_FREED if sweep.keeps else {}), ThreadPoolExecutor(2) as pool:
-        mebibytes = list(pool.map(lambda task: in_a_process(memory, task, threads), sweep.tasks))
-        return Growth(sweep, in_a_process(times, sweep, threads, rounds), mebibytes)
+        mebibytes = list(pool.map(lambda task: run_in_process(measure_memory, task, threads), sweep.tasks))
+        return Growth(sweep, run_in_process(time_sizes, sweep, threads, rounds), mebibytes)
 
 
-def row(growth: Growth) -> list[str]:
+def format_row(growth: Growth) -> list[str]:
     time, end, memory_end = growth.exponents.values()
     return [
         growth.sweep.work,
         growth.sweep.label,
-        from_to(growth.sweep.sizes),
-        from_to(growth.medians),
+        format_range(growth.sweep.sizes),
+        format_range(growth.medians),
         f"{time:.2f}",
         f"{end:.2f}",
-        from_to(growth.mebibytes),
+        format_range(growth.mebibytes),
         f"{memory_end:.2f}",
         ", ".join(growth.above_linear) or "no",
     ]
 
 
-def from_to(values: Sequence[float]) -> str:
+def format_range(values: Sequence[float]) -> str:
     return f"{values[0]:,.0f} to {values[-1]:,.0f}"
 
 
-def verdict(growths: Iterable[Growth]) -> str:
-    """Whether anything grows faster than linearly, in words."""
-    found = [
+def describe_exponents(growths: Iterable[Growth]) -> str:
+    """A sentence that says which exponents are above the limit, if any."""
+    above = [
         f"{growth.sweep.work} by {growth.sweep.label} ({name}: {value:.2f})"
         for growth in growths
         for name, value in growth.above_linear.items()
     ]
-    if found:
-        return f"An exponent is above {LIMIT}: {'; '.join(found)}."
+    if above:
+        return f"An exponent is above {LIMIT}: {'; '.join(above)}."
     return f"Nothing grows faster than linearly: no exponent is above {LIMIT}."
 
 
-def section(growths: Sequence[Growth], again: Sequence[Growth], threads: int, rounds: int) -> str:
-    """The page's text: all growths, and those that were measured `again` with freed memory kept."""
+def render_section(growths: Sequence[Growth], again: Sequence[Growth], threads: int, rounds: int) -> str:
+    """The section of the page: all growths, and those measured `again` with freed memory kept."""
     base = SEARCH
     paragraphs = [
         f"{rounds} rounds, threads: {threads}. One size doubles at a time, the others stay at source {base.source}, "
         f"target {base.target}, vocabulary {base.vocab_size:,}, batch {base.batch} and {base.beams} beams; a search "
         f"takes {STEPS} steps. Memory is the peak of a fresh process over its imports. Under an exponent p, twice the "
         'size takes 2^p times as much: 1 is linear. It is fitted to all sizes and, "at the end", to the two largest.',
-        verdict(growths),
+        describe_exponents(growths),
         growth_table(growths),
         f"![Time and memory over size, on logarithmic axes]({PICTURE.name})",
     ]
@@ -208,7 +217,7 @@ def section(growths: Sequence[Growth], again: Sequence[Growth], threads: int, ro
         settings = " ".join(f"{name}={value}" for name, value in KEEP_FREED.items())
         paragraphs += [
             f"These once more with `{settings}`: the C library then keeps large blocks that are freed, where it "
-            f"otherwise gives them back to the system and has their pages made anew. {verdict(again)}",
+            f"otherwise gives them back to the system and has their pages made anew. {describe_exponents(again)}",
             growth_table(again),
         ]
     return "\n\n".join(paragraphs)
@@ -216,11 +225,11 @@ def section(growths: Sequence[Growth], again: Sequence[Growth], threads: int, ro
 
 def growth_table(growths: Iterable[Growth]) -> str:
     header = ["of a", "by", "sizes", "ms", "exponent", "at the end", "MiB", "at the end", "faster than linear"]
-    return table(header, [row(growth) for growth in growths])
+    return format_table(header, [format_row(growth) for growth in growths])
 
 
-def draw(growths: Iterable[Growth], path: Any) -> None:
-    """Time and memory, of training steps above and of searches below, over the size as a multiple of the smallest."""
+def plot_growths(growths: Iterable[Growth], path: Any) -> None:
+    """Plots time and memory over size relative to the smallest, training steps above, searches below."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
@@ -230,22 +239,22 @@ def draw(growths: Iterable[Growth], path: Any) -> None:
     works = {"training step": panels[0], "search": panels[1]}
     for growth in growths:
         sweep = growth.sweep
-        _, colour, marker = LOOKS[sweep.field]
-        looks = {"color": colour, "marker": marker, "label": f"{sweep.label}, {from_to(sweep.sizes)}"}
+        _, colour, marker = STYLES[sweep.field]
+        style = {"color": colour, "marker": marker, "label": f"{sweep.label}, {format_range(sweep.sizes)}"}
         multiples = [size / sweep.first for size in sweep.sizes]
         for panel, values in zip(works[sweep.work], (growth.medians, growth.mebibytes), strict=True):
-            panel.plot(multiples, values, **looks)
+            panel.plot(multiples, values, **style)
     for work, (time_panel, memory_panel) in works.items():
-        finish(time_panel, f"Time of a {work}", "milliseconds")
-        finish(memory_panel, f"Memory of a {work}", "MiB over the imports")
-        memory_panel.legend(loc="center left", bbox_to_anchor=(1.02, 0.5), frameon=False)  # for both
+        format_panel(time_panel, f"Time of a {work}", "milliseconds")
+        format_panel(memory_panel, f"Memory of a {work}", "MiB over the imports")
+        memory_panel.legend(loc="center left", bbox_to_anchor=(1.02, 0.5), frameon=False)  # of both panels
     for panel in panels[1]:
         panel.set_xlabel("size, as a multiple of the smallest")
     figure.savefig(path, dpi=100)
 
 
-def finish(panel: Any, title: str, unit: str) -> None:
-    """Logarithmic axes with plain numbers, and lines of linear growth behind the others, to hold them against."""
+def format_panel(panel: Any, title: str, unit: str) -> None:
+    """Sets logarithmic axes with plain numbers, and draws lines of linear growth behind the others."""
     from matplotlib.ticker import LogLocator, NullLocator
 
     values = [value for line in panel.get_lines() for value in line.get_ydata()]
@@ -270,15 +279,15 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=1)
     args = parser.parse_args()
 
-    def told(sweep: Sweep) -> Growth:
-        growth = measured(sweep, args.threads, args.rounds)
-        print(row(growth), flush=True)
+    def measure_and_print(sweep: Sweep) -> Growth:
+        growth = measure_growth(sweep, args.threads, args.rounds)
+        print(format_row(growth), flush=True)
         return growth
 
-    growths = [told(sweep) for sweep in SWEEPS]
-    again = [told(replace(growth.sweep, keeps=True)) for growth in growths if growth.above_linear]
-    draw(growths, PICTURE)
-    write_section("Scaling", section(growths, again, args.threads, args.rounds))
+    growths = [measure_and_print(sweep) for sweep in SWEEPS]
+    again = [measure_and_print(replace(growth.sweep, keeps=True)) for growth in growths if growth.above_linear]
+    plot_growths(growths, PICTURE)
+    write_section("Scaling", render_section(growths, again, args.threads, args.rounds))
 
 
 if __name__ == "__main__":

@@ -1,10 +1,10 @@
-"""A training step (forward, backward, Adam) of CopyNet beside the plain attention seq2seq without copying.
+"""Times a training step (forward, backward, Adam) of CopyNet and of a plain attention seq2seq without copying.
 
     python benchmarks/training.py [--rounds 20]
 
-CopyNet copies, reads selectively and normalises over both modes; its readout sees what the plain model's sees,
-[s; c; e], through a tanh layer; "narrow" is the plain model with that layer. Half of the target words stand in the
-source. The large tasks are measured with the last of --threads alone. Writes its section of results/benchmarks.md.
+CopyNet's readout has the inputs of the plain model's, [s; c; e], and a tanh layer; "narrow" is the plain model with
+that layer. Half of the target words are in the source. The large tasks are only timed with the last number of
+--threads. Writes its section of results/benchmarks.md.
 """
 
 from __future__ import annotations
@@ -13,7 +13,16 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
-from measure import arguments, in_a_process, milliseconds, peak_mebibytes, ratio, side_by_side, table, write_section
+from measure import (
+    format_table,
+    median_milliseconds,
+    median_ratio,
+    parse_arguments,
+    peak_mebibytes,
+    run_in_process,
+    time_side_by_side,
+    write_section,
+)
 from plain_seq2seq import PlainSeq2Seq
 from torch import Tensor
 
@@ -22,7 +31,7 @@ from copynet_hf import CopyNetConfig, CopyNetForConditionalGeneration
 
 @dataclass
 class Task:
-    """Sizes of model and batch; `real` gives rows of different lengths, from a third of `source` to all of it."""
+    """Sizes of model and batch. With `real`, lengths vary between a third of `source` and `source`."""
 
     name: str
     source: int
@@ -62,7 +71,7 @@ def make_batch(task: Task) -> dict[str, Tensor]:
     }
 
 
-def plain_step(task: Task, narrow: bool = False) -> Any:
+def build_plain_step(task: Task, narrow: bool = False) -> Any:
     model, batch = PlainSeq2Seq(task.vocab_size, task.embedding, task.hidden, narrow), make_batch(task)
     optimizer = torch.optim.Adam(model.parameters(), fused=True)
 
@@ -74,10 +83,10 @@ def plain_step(task: Task, narrow: bool = False) -> Any:
     return step
 
 
-def copynet_step(task: Task, bf16: bool = False) -> Any:
+def build_copynet_step(task: Task, bf16: bool = False) -> Any:
     batch = {name: value for name, value in make_batch(task).items() if name not in ("words", "lengths")}
-    batch["num_items_in_batch"] = batch["labels"].numel()  # as the Trainer says it
-    model = CopyNetForConditionalGeneration(copynet_config(task)).train()
+    batch["num_items_in_batch"] = batch["labels"].numel()  # as the Trainer passes it
+    model = CopyNetForConditionalGeneration(make_config(task)).train()
     optimizer = torch.optim.Adam(model.parameters(), fused=True)
 
     def step() -> None:
@@ -90,7 +99,7 @@ def copynet_step(task: Task, bf16: bool = False) -> Any:
     return step
 
 
-def copynet_config(task: Task) -> CopyNetConfig:
+def make_config(task: Task) -> CopyNetConfig:
     return CopyNetConfig(
         vocab_size=task.vocab_size,
         embedding_size=task.embedding,
@@ -103,30 +112,30 @@ def copynet_config(task: Task) -> CopyNetConfig:
     )
 
 
-def times(task: Task, threads: int, rounds: int) -> dict[str, list[float]]:
+def time_steps(task: Task, threads: int, rounds: int) -> dict[str, list[float]]:
     torch.set_num_threads(threads)
-    calls = {"plain": plain_step(task), "narrow": plain_step(task, narrow=True)}
-    calls |= {"copynet": copynet_step(task), "bf16": copynet_step(task, bf16=True)}
-    return side_by_side(calls, rounds)
+    calls = {"plain": build_plain_step(task), "narrow": build_plain_step(task, narrow=True)}
+    calls |= {"copynet": build_copynet_step(task), "bf16": build_copynet_step(task, bf16=True)}
+    return time_side_by_side(calls, rounds)
 
 
-def memory(task: Task, kind: str) -> float:
-    """Mebibytes that three steps add to what the imports hold."""
+def measure_memory(task: Task, kind: str) -> float:
+    """Peak mebibytes of three steps, above those of the imports."""
     torch.set_num_threads(1)
     before = peak_mebibytes()
-    step = {"plain": plain_step, "copynet": copynet_step}[kind](task)
+    step = {"plain": build_plain_step, "copynet": build_copynet_step}[kind](task)
     for _ in range(3):
         step()
     return peak_mebibytes() - before
 
 
-def loss_memory(use_fused: bool) -> float:
-    """Peak memory of a step over 50,000 words, in sizes of the scores (batch, steps, vocabulary) of float32.
+def measure_loss_memory(use_fused: bool) -> float:
+    """Peak memory of a step with a vocabulary of 50,000, relative to the float32 scores (batch, steps, vocabulary).
 
-    With narrow layers, so that little else takes memory.
+    The layers are narrow, so that they take little memory.
     """
     torch.set_num_threads(1)
-    config = copynet_config(replace(LARGE_VOCABULARY, embedding=16, hidden=16))
+    config = make_config(replace(LARGE_VOCABULARY, embedding=16, hidden=16))
     config.use_fused = use_fused
     batch = {name: value for name, value in make_batch(LARGE_VOCABULARY).items() if name not in ("words", "lengths")}
     model = CopyNetForConditionalGeneration(config).train()
@@ -137,23 +146,25 @@ def loss_memory(use_fused: bool) -> float:
 
 
 def main() -> None:
-    args = arguments(__doc__ or "")
+    args = parse_arguments(__doc__ or "")
     rows = []
     for task in TASKS:
-        peaks = [f"{in_a_process(memory, task, kind):.0f}" for kind in ("plain", "copynet")]
+        peaks = [f"{run_in_process(measure_memory, task, kind):.0f}" for kind in ("plain", "copynet")]
         for threads in args.threads if task is SYNTHETIC else args.threads[-1:]:
-            seconds = in_a_process(times, task, threads, args.rounds)
-            shown = [f"{milliseconds(seconds[name]):.0f}" for name in ("plain", "narrow", "copynet", "bf16")]
+            seconds = run_in_process(time_steps, task, threads, args.rounds)
+            shown = [f"{median_milliseconds(seconds[name]):.0f}" for name in ("plain", "narrow", "copynet", "bf16")]
             pairs = (("copynet", "plain"), ("bf16", "plain"), ("copynet", "narrow"))
-            rows.append([task.name, threads, *shown, *(f"{ratio(seconds, *pair):.2f}" for pair in pairs), *peaks])
+            rows.append(
+                [task.name, threads, *shown, *(f"{median_ratio(seconds, *pair):.2f}" for pair in pairs), *peaks]
+            )
             print(rows[-1], flush=True)
     header = ["task", "threads", "plain ms", "narrow ms", "CopyNet ms", "bf16 ms"]
     header += ["CopyNet / plain", "bf16 / plain", "CopyNet / narrow", "plain MiB", "CopyNet MiB"]
-    by_hand, by_autograd = (in_a_process(loss_memory, use_fused) for use_fused in (True, False))
+    by_hand, by_autograd = (run_in_process(measure_loss_memory, use_fused) for use_fused in (True, False))
     text = (
         f"{args.rounds} rounds, batch {SYNTHETIC.batch}; bf16 is CopyNet's alone; memory is the peak "
         "above the imports, on one thread.\n\n"
-        f"{table(header, rows)}\n\n"
+        f"{format_table(header, rows)}\n\n"
         f"Over 50,000 words a step takes at its peak {by_hand:.2f} times the memory of the scores (batch, steps, "
         f"vocabulary) alone, its gradients by the weights included; with `use_fused=False` {by_autograd:.2f} times."
     )

@@ -1,4 +1,4 @@
-"""The benchmarks' own code: what they compute from times, what they write, and the model they measure against."""
+"""The code of the benchmarks: growth, ratios, the page, and the plain model that is the baseline."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ FOLDER = Path(__file__).parents[1] / "benchmarks"
 
 @pytest.fixture
 def load(monkeypatch: pytest.MonkeyPatch) -> Any:
-    """Imports a script; they import each other by their bare names, as they do when they are run."""
+    """Imports a script; scripts import each other by bare names, as when they are run."""
     monkeypatch.syspath_prepend(FOLDER)
     return importlib.import_module
 
@@ -36,19 +36,19 @@ def measure(load: Any) -> ModuleType:
 
 
 @pytest.mark.parametrize("power", [0.0, 1.0, 2.0])
-def test_the_exponent_is_the_power_that_values_grow_with(scaling: ModuleType, power: float) -> None:
+def test_the_exponent_is_the_power_of_the_growth(scaling: ModuleType, power: float) -> None:
     sizes = [25, 50, 100, 200, 400]
     assert scaling.exponent(sizes, [0.3 * size**power for size in sizes]) == pytest.approx(power)
 
 
 def growth(scaling: ModuleType, power: float, memory: float = 1.0) -> Any:
-    """A sweep whose times and mebibytes grow with these powers, the times behind a constant part."""
+    """A sweep whose times, above a constant, and mebibytes grow with these powers."""
     sweep = scaling.Sweep(scaling.SYNTHETIC, "batch", 16)
     seconds = {str(size): [64.0 + size**power] * 2 for size in sweep.sizes}
     return scaling.Growth(sweep, seconds, [10.0 * size**memory for size in sweep.sizes])
 
 
-def test_the_end_shows_growth_that_a_constant_part_hides(scaling: ModuleType) -> None:
+def test_the_largest_sizes_show_growth_that_a_constant_hides(scaling: ModuleType) -> None:
     linear, steep = growth(scaling, 1.0), growth(scaling, 2.0)
     assert 0 < linear.exponents["time"] < linear.exponents["time at the end"] < 1
     assert 1 < steep.exponents["time"] < 1.95
@@ -56,22 +56,25 @@ def test_the_end_shows_growth_that_a_constant_part_hides(scaling: ModuleType) ->
     assert steep.exponents["memory at the end"] == pytest.approx(1)
 
 
-def test_the_end_compares_sizes_within_a_round(scaling: ModuleType) -> None:
+def test_sizes_are_compared_within_a_round(scaling: ModuleType) -> None:
     sweep = scaling.Sweep(scaling.SYNTHETIC, "batch", 16, count=2)
-    seconds = {"16": [1.0, 1.0, 5.0], "32": [2.0, 10.0, 10.0]}  # the machine was slow during the last round and a half
+    seconds = {
+        "16": [1.0, 1.0, 5.0],
+        "32": [2.0, 10.0, 10.0],
+    }  # the machine was slow in the last one and a half rounds
     assert scaling.Growth(sweep, seconds, [1.0, 2.0]).exponents["time at the end"] == pytest.approx(1)
 
 
 def test_the_page_names_what_grows_faster_than_linearly(scaling: ModuleType) -> None:
     fine, slow, large = growth(scaling, 1.0), growth(scaling, 2.0), growth(scaling, 1.0, memory=1.5)
-    assert "Nothing grows faster" in scaling.verdict([fine])
-    assert scaling.row(fine)[-1] == "no"
-    assert "training step by batch (time at the end: 2.00)" in scaling.verdict([fine, slow])
-    assert scaling.row(slow)[-1] == "time, time at the end"
-    assert "(memory at the end: 1.50)" in scaling.verdict([fine, large])
-    text = scaling.section([fine, large], [large], threads=1, rounds=2)
+    assert "Nothing grows faster" in scaling.describe_exponents([fine])
+    assert scaling.format_row(fine)[-1] == "no"
+    assert "training step by batch (time at the end: 2.00)" in scaling.describe_exponents([fine, slow])
+    assert scaling.format_row(slow)[-1] == "time, time at the end"
+    assert "(memory at the end: 1.50)" in scaling.describe_exponents([fine, large])
+    text = scaling.render_section([fine, large], [large], threads=1, rounds=2)
     assert text.count("| training step | batch | 16 to 256 |") == 3
-    assert "MALLOC_" not in scaling.section([fine], [], threads=1, rounds=2)
+    assert "MALLOC_" not in scaling.render_section([fine], [], threads=1, rounds=2)
 
 
 def test_each_sweep_changes_one_size_of_the_synthetic_task(scaling: ModuleType) -> None:
@@ -88,14 +91,14 @@ def test_the_picture_is_small(scaling: ModuleType, tmp_path: Path) -> None:
     path = tmp_path / "scaling.png"
     step = growth(scaling, 1.0)
     search = replace(step, sweep=scaling.Sweep(scaling.SEARCH, "beams", 2))
-    scaling.draw([step, search], path)
+    scaling.plot_growths([step, search], path)
     assert path.read_bytes().startswith(b"\x89PNG")
     assert path.stat().st_size < 300_000
 
 
 def test_a_search_takes_all_its_steps(scaling: ModuleType) -> None:
     task = scaling.Search("tiny", source=6, target=4, vocab_size=11, embedding=3, hidden=5, batch=2, beams=3)
-    assert scaling.call(task)().shape == (2, 1 + scaling.STEPS)
+    assert scaling.build_call(task)().shape == (2, 1 + scaling.STEPS)
 
 
 # Measuring and writing
@@ -103,16 +106,16 @@ def test_a_search_takes_all_its_steps(scaling: ModuleType) -> None:
 
 def test_ratios_are_taken_round_by_round(measure: ModuleType) -> None:
     seconds = {"ours": [2.0, 30.0, 200.0], "plain": [1.0, 10.0, 200.0]}
-    assert measure.ratio(seconds, "ours", "plain") == 2.0
+    assert measure.median_ratio(seconds, "ours", "plain") == 2.0
     with pytest.raises(ValueError, match="shorter"):
-        measure.ratio({"ours": [1.0, 2.0], "plain": [1.0]}, "ours", "plain")
+        measure.median_ratio({"ours": [1.0, 2.0], "plain": [1.0]}, "ours", "plain")
 
 
-def test_calls_are_made_side_by_side(measure: ModuleType) -> None:
-    made: list[str] = []
-    calls = {name: lambda name=name: made.append(name) for name in "ab"}
-    seconds = measure.side_by_side(calls, rounds=3, warmup=1)
-    assert "".join(made) == "ab" + "ab" + "ba" + "ab"  # none is always the first
+def test_calls_take_turns(measure: ModuleType) -> None:
+    order: list[str] = []
+    calls = {name: lambda name=name: order.append(name) for name in "ab"}
+    seconds = measure.time_side_by_side(calls, rounds=3, warmup=1)
+    assert "".join(order) == "ab" + "ab" + "ba" + "ab"  # a warmup, then each is first in turn
     assert {name: len(rounds) for name, rounds in seconds.items()} == {"a": 3, "b": 3}
 
 
@@ -142,7 +145,7 @@ def test_a_section_replaces_itself_and_nothing_else(
 
 @pytest.fixture
 def plain(load: Any) -> Any:
-    """A plain seq2seq whose words differ, whose greedy search misses the best, and whose beams overtake each other."""
+    """A plain seq2seq whose greedy search misses the best output, and whose beams change places."""
     torch.manual_seed(12)
     model = load("plain_seq2seq").PlainSeq2Seq(vocab_size=5, embedding=4, hidden=6)
     for parameter in model.parameters():
@@ -161,19 +164,19 @@ def test_one_beam_of_the_plain_model_is_its_greedy_search(plain: Any) -> None:
 
 
 @torch.no_grad()
-def test_enough_beams_of_the_plain_model_find_the_best_words(plain: Any) -> None:
-    found = plain.beam(SOURCE, LENGTHS, 3, 1, beams=25)[:, 1:]
-    assert not torch.equal(found, plain.greedy(SOURCE, LENGTHS, 3, 1))
+def test_enough_beams_of_the_plain_model_find_the_best_output(plain: Any) -> None:
+    output = plain.beam(SOURCE, LENGTHS, 3, 1, beams=25)[:, 1:]
+    assert not torch.equal(output, plain.greedy(SOURCE, LENGTHS, 3, 1))
     for row in range(len(SOURCE)):
         source = SOURCE[row : row + 1], LENGTHS[row : row + 1]
         labels = torch.tensor([*product(range(5), repeat=3)])
         words = torch.cat([torch.ones(len(labels), 1).long(), labels[:, :-1]], dim=1)
         losses = [float(plain(*source, *pair)) for pair in zip(words.split(1), labels.split(1), strict=True)]
-        assert found[row].tolist() == labels[losses.index(min(losses))].tolist()
+        assert output[row].tolist() == labels[losses.index(min(losses))].tolist()
 
 
 @pytest.mark.parametrize("real", [False, True])
-def test_rows_of_a_batch_have_the_lengths_they_say(load: Any, real: bool) -> None:
+def test_rows_of_a_batch_have_the_reported_lengths(load: Any, real: bool) -> None:
     task = load("training").Task(
         "tiny", source=30, target=9, vocab_size=20, embedding=3, hidden=5, batch=40, real=real
     )

@@ -1,42 +1,43 @@
-"""The questions about birthdays: what they promise of their numbers, and how answers are counted."""
+"""Questions about birthdays: their numbers and splits, and the scores of answers."""
 
 from __future__ import annotations
 
 from collections import Counter
 
 import pytest
-from experiments.birthdays import PATTERNS, PRONOUNS, accuracy, birthday_rows
+from experiments.data.birthdays import PATTERNS, PRONOUNS, make_birthday_rows
+from experiments.scores.birthday_answers import score_answers
 
 
 @pytest.fixture(scope="module")
 def rows():
-    return birthday_rows(seed=3)
+    return make_birthday_rows(seed=3)
 
 
 def test_there_are_as_many_patterns_of_each_kind_as_in_coreqas_data():
-    counts = {asked: 4 * len(answers) for asked, (_, answers) in PATTERNS.items()}
+    counts = {kind: 4 * len(answers) for kind, (_, answers) in PATTERNS.items()}
     assert counts == {"Y": 16, "M": 24, "D": 4, "YM": 16, "MD": 16, "YMD": 32}
 
 
 def test_no_name_is_in_two_splits_and_no_unseen_value_in_training(rows):
-    names = {split: {row["name"] for row in made} for split, made in rows.items()}
+    names = {split: {row["name"] for row in of_split} for split, of_split in rows.items()}
     assert sum(map(len, names.values())) == len(set().union(*names.values()))
-    learned = {word for row in rows["train"] for fact in row["facts"] for word in fact}
+    training_words = {word for row in rows["train"] for fact in row["facts"] for word in fact}
     for row in rows["new persons and dates"]:
-        assert not learned & {row["name"], *(row[field] for field in ("year", "month", "day") if field in row)}
-    assert rows == birthday_rows(seed=3) != birthday_rows(seed=4)
+        assert not training_words & {row["name"], *(row[field] for field in ("year", "month", "day") if field in row)}
+    assert rows == make_birthday_rows(seed=3) != make_birthday_rows(seed=4)
 
 
 def test_references_are_right_and_half_of_them_have_a_pronoun(rows):
-    for made in rows.values():
-        scores = accuracy([row["summary"] for row in made], made)
+    for of_split in rows.values():
+        scores = score_answers([row["summary"] for row in of_split], of_split)
         assert set(scores.values()) == {100.0}
-        pronouns = sum(PRONOUNS[row["gender"]] in row["summary"].split() for row in made)
-        assert 0.4 < pronouns / len(made) < 0.6
+        pronouns = sum(PRONOUNS[row["gender"]] in row["summary"].split() for row in of_split)
+        assert 0.4 < pronouns / len(of_split) < 0.6
     assert Counter(len(row["facts"]) for row in rows["train"]) == {4: 12_000}
 
 
-ASKED = {"name": "Bado", "gender": "female", "year": "1950", "day": "7"}
+QUESTION = {"name": "Bado", "gender": "female", "year": "1950", "day": "7"}
 
 
 @pytest.mark.parametrize(
@@ -51,6 +52,6 @@ ASKED = {"name": "Bado", "gender": "female", "year": "1950", "day": "7"}
         ("", 0, 0, 0, 0),
     ],
 )
-def test_what_counts(answer, named, year, day, everything):
+def test_answers_are_scored_by_person_and_numbers(answer, named, year, day, everything):
     expected = {"name or pronoun": named, "year": year, "day": day, "all": everything}
-    assert accuracy([answer], [ASKED]) == {name: 100.0 * right for name, right in expected.items()}
+    assert score_answers([answer], [QUESTION]) == {name: 100.0 * right for name, right in expected.items()}

@@ -1,17 +1,20 @@
-"""Each experiment runs from its command to its page, on little data and small models, and goes on where it stopped."""
+"""Each experiment runs from its command to its page, on little data and small models, and resumes."""
 
 from __future__ import annotations
 
+import ast
 import importlib
 import json
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 import reproduce
-from experiments import pages
-from experiments.consensus import most_alike
-from experiments.runs import Results, Settings
-from experiments.scores import repeated
+from experiments.reports import markdown
+from experiments.running.results_file import ResultsFile
+from experiments.running.settings import Settings
+from experiments.scores.minimum_bayes_risk import choose_consensus
+from experiments.scores.texts import score_repetition
 from helpers import check_cards
 
 SMALL = {
@@ -33,7 +36,7 @@ def write(path: Path, rows: list[dict]) -> None:
 
 @pytest.fixture
 def data(tmp_path):
-    """A folder laid out like the real one, with a few made-up rows of each set."""
+    """A folder laid out like the real one, with a few synthetic rows of each set."""
     folder = tmp_path / "data"
     news = [{"text": NEWS.format(n), "summary": f"公司收购对手{n}"} for n in range(24)]
     for name, rows in {"validation": news[:4], "clge_test": news[4:8], "test": news[8:12]}.items():
@@ -49,32 +52,32 @@ def data(tmp_path):
         rows = [{"source": f'Remove "file{n}.txt"', "target": f"rm file{n}.txt"} for n in numbers]
         write(folder / "nl2bash" / f"{split}.jsonl", rows)
         for name in ("copynet_subtoken", "tellina"):
-            outputs = [{"source": row["source"], "predictions": [said(row["target"]), said("ls")]} for row in rows]
+            outputs = [{"source": row["source"], "predictions": [judged(row["target"]), judged("ls")]} for row in rows]
             write(folder / "nl2bash" / f"published_predictions_{name}.jsonl", outputs)
     systems = [system for system in ("DCM", "DIT", "IRS") for _ in range(17)]
     write(
         folder / "dbdc3_ja" / "test.jsonl",
-        [{"system": system, "turns": turns_of(n)} for n, system in enumerate(systems)],
+        [{"system": system, "turns": make_turns(n)} for n, system in enumerate(systems)],
     )
     points = [[0.0, 0.0], [1.0, 0.0], [1.0, 1.0], [0.0, 1.0], [0.5, 0.4]]
     write(folder / "ptrnet_convex_hull5" / "test.jsonl", [{"points": points, "hull": [1, 2, 3, 4, 1]}])
-    write(folder / "paper_examples.jsonl", [printed("summarization"), printed("dialogue")])
+    write(folder / "paper_examples.jsonl", [make_paper_example("summarization"), make_paper_example("dialogue")])
     return folder
 
 
-def said(command: str) -> dict:
+def judged(command: str) -> dict:
     return {"prediction": command, "correct_command": "y", "correct_template": "y"}
 
 
-def turns_of(dialogue: int) -> list[dict]:
+def make_turns(dialogue: int) -> list[dict]:
     return [{"speaker": "SU"[n % 2], "utterance": f"北海道が好きです{dialogue}の{n}"} for n in range(7)]
 
 
-def printed(task: str) -> dict:
+def make_paper_example(task: str) -> dict:
     return {"task": task, "source": "黄洋<92>岁", "golden": "黄洋", "copynet": "黄洋岁"}
 
 
-def raw_lcsts(folder: Path, label: str) -> str:
+def format_raw_lcsts(label: str) -> str:
     return "".join(
         f"<doc id={n}>\n{label}<summary>\n公司收购{n}\n</summary>\n"
         f"<short_text>\n{NEWS.format(n)}\n</short_text>\n</doc>\n"
@@ -82,24 +85,28 @@ def raw_lcsts(folder: Path, label: str) -> str:
     )
 
 
-def reproduced(name: str, data: Path, *arguments: str) -> tuple[dict, str]:
-    """What the command writes: the JSON and the page."""
+def reproduce_table(name: str, data: Path, *arguments: str) -> tuple[dict, str]:
+    """Runs the command; returns its JSON and its page."""
     folder = data.parent
-    places = ["--data_dir", data, "--output_dir", folder / "runs", "--results_dir", folder / "results"]
-    reproduce.main([name, *map(str, places), "--threads", "1", "--fp32", *arguments])
+    folders = ["--data_dir", data, "--output_dir", folder / "runs", "--results_dir", folder / "results"]
+    reproduce.main([name, *map(str, folders), "--threads", "1", "--fp32", *arguments])
     results = json.loads((folder / "results" / f"{name}.json").read_text(encoding="utf-8"))
     return results, (folder / "results" / f"{name}.md").read_text(encoding="utf-8")
 
 
+def import_table(name: str) -> ModuleType:
+    return importlib.import_module(f"experiments.tables.{name}")
+
+
 @pytest.fixture
 def small(monkeypatch):
-    """Makes the models of an experiment small and its trainings two steps long."""
+    """Shrinks the models of an experiment and shortens its trainings to two steps."""
 
     def shrink(name: str) -> None:
-        experiment = importlib.import_module(f"experiments.{name}")
-        pointing = importlib.import_module("experiments.pointing")
+        experiment = import_table(name)
+        pointer_networks = importlib.import_module("experiments.running.pointer_networks")
         for field, value in SMALL.items():
-            monkeypatch.setitem(pointing.TRAINING, field, value)
+            monkeypatch.setitem(pointer_networks.TRAINING, field, value)
         plans = [value for key, value in vars(experiment).items() if key.endswith(("TRAINING", "BUDGET"))]
         for plan in plans:
             for field, value in SMALL.items():
@@ -111,60 +118,61 @@ def small(monkeypatch):
 @pytest.mark.parametrize("name", reproduce.EXPERIMENTS)
 def test_every_experiment_goes_from_its_command_to_its_page(name, data, small, capsys):
     small(name)
-    results, text = reproduced(name, data, "--max_samples", "4")
+    results, text = reproduce_table(name, data, "--max_samples", "4")
     assert results["runs"]
     for run in results["runs"]:
         assert run["scores"]
         assert {"parameters", "minutes", "command", "commit", "versions", "machine"} <= run.keys()
         assert f"| {run['model']} |" in text
         assert run["command"] in text
-    (noted,) = results["data"].values()
-    assert noted["baselines"].keys() <= {run["data"] for run in results["runs"]}
-    assert noted["signature"]
+    (facts,) = results["data"].values()
+    assert facts["baselines"].keys() <= {run["data"] for run in results["runs"]}
+    assert facts["signature"]
     assert text in capsys.readouterr().out
-    assert "人表示担忧" not in json.dumps(results, ensure_ascii=False)  # LCSTS is not ours to hand out
-    for picture in ("png", "html"):
-        assert (f"({name}.{picture})" in text) == (data.parent / "results" / f"{name}.{picture}").exists()
+    assert "人表示担忧" not in json.dumps(results, ensure_ascii=False)  # LCSTS may not be redistributed
+    for suffix in ("png", "html"):
+        assert (f"({name}.{suffix})" in text) == (data.parent / "results" / f"{name}.{suffix}").exists()
     assert "nan" not in text
-    check_cards(data.parent / "model_cards", importlib.import_module(f"experiments.{name}").CARD, results)
+    if card := import_table(name).CARD:
+        check_cards(data.parent / "model_cards", card, results)
 
 
-def test_a_second_call_does_nothing_again_and_another_seed_joins_the_first(data, small, monkeypatch):
+def test_a_second_call_computes_nothing_and_another_seed_joins_the_first(data, small, monkeypatch):
     small("rewriting")
-    first, _ = reproduced("rewriting", data, "--max_samples", "4", "--models", "CopyNet")
-    runs = importlib.import_module("experiments.runs")
-    train = runs.train_from_arguments
-    monkeypatch.setattr(runs, "train_from_arguments", lambda said: pytest.fail("trained again"))
-    monkeypatch.setattr(runs, "evaluate_pairs", lambda *args, **kwargs: pytest.fail("scored again"))
-    again, _ = reproduced("rewriting", data, "--max_samples", "4", "--models", "CopyNet")
+    first, _ = reproduce_table("rewriting", data, "--max_samples", "4", "--models", "CopyNet")
+    trained_models = importlib.import_module("experiments.running.trained_models")
+    train = trained_models.train_from_arguments
+    monkeypatch.setattr(trained_models, "train_from_arguments", lambda arguments: pytest.fail("trained again"))
+    monkeypatch.setattr(trained_models, "evaluate_pairs", lambda *args, **kwargs: pytest.fail("scored again"))
+    again, _ = reproduce_table("rewriting", data, "--max_samples", "4", "--models", "CopyNet")
     assert again == first
     monkeypatch.undo()
     small("rewriting")
-    assert runs.train_from_arguments is train
-    both, text = reproduced("rewriting", data, "--max_samples", "4", "--models", "CopyNet", "--seed", "3")
+    assert trained_models.train_from_arguments is train
+    both, text = reproduce_table("rewriting", data, "--max_samples", "4", "--models", "CopyNet", "--seed", "3")
     assert [run["seed"] for run in both["runs"]] == [0, 0, 3, 3]
     assert both["runs"][:2] == first["runs"]
     assert "Seeds 0, 3" in text
 
 
-def test_an_interrupted_training_goes_on_from_its_checkpoint(data, small, monkeypatch):
+def test_an_interrupted_training_resumes_from_its_checkpoint(data, small, monkeypatch):
     small("rewriting")
-    experiment = importlib.import_module("experiments.rewriting")
-    runs = importlib.import_module("experiments.runs")
+    experiment = import_table("rewriting")
+    trained_models = importlib.import_module("experiments.running.trained_models")
     monkeypatch.setitem(experiment.TRAINING, "max_steps", 4)
     monkeypatch.setitem(experiment.TRAINING, "per_device_train_batch_size", 2)
     with monkeypatch.context() as context:
+        train = trained_models.train_from_arguments
 
-        def interrupted(said):
-            runs.train_from_arguments.__wrapped__(said | {"max_steps": 2})
-            (Path(said["output_dir"]) / "model.safetensors").unlink()
+        def interrupt(arguments):
+            train(arguments | {"max_steps": 2})
+            (Path(arguments["output_dir"]) / "model.safetensors").unlink()
             raise KeyboardInterrupt
 
-        interrupted.__wrapped__ = runs.train_from_arguments
-        context.setattr(runs, "train_from_arguments", interrupted)
+        context.setattr(trained_models, "train_from_arguments", interrupt)
         with pytest.raises(KeyboardInterrupt):
-            reproduced("rewriting", data, "--max_samples", "4", "--models", "CopyNet")
-    results, _ = reproduced("rewriting", data, "--max_samples", "4", "--models", "CopyNet")
+            reproduce_table("rewriting", data, "--max_samples", "4", "--models", "CopyNet")
+    results, _ = reproduce_table("rewriting", data, "--max_samples", "4", "--models", "CopyNet")
     run = results["runs"][0]
     assert run["resumed"]
     assert run["epochs"] == 2.0
@@ -173,15 +181,15 @@ def test_an_interrupted_training_goes_on_from_its_checkpoint(data, small, monkey
 
 
 @pytest.mark.parametrize("parts", [("PART_II", "PART_III"), ("PART_III",)], ids=["with PART II", "without"])
-def test_whoever_holds_part_one_gets_the_papers_protocol(data, small, parts):
+def test_part_one_is_trained_on_by_the_papers_protocol(data, small, parts):
     small("table3")
     raw = data / "lcsts" / "raw"
     raw.mkdir()
-    raw.joinpath("PART_I.txt").write_text(raw_lcsts(raw, ""), encoding="utf-8")
+    raw.joinpath("PART_I.txt").write_text(format_raw_lcsts(""), encoding="utf-8")
     for part in parts:
-        raw.joinpath(f"{part}.txt").write_text(raw_lcsts(raw, "<human_label>4</human_label>\n"), encoding="utf-8")
+        raw.joinpath(f"{part}.txt").write_text(format_raw_lcsts("<human_label>4</human_label>\n"), encoding="utf-8")
     data.joinpath("lcsts", "train.jsonl").unlink()
-    results, text = reproduced("table3", data, "--max_samples", "6", "--models", "CopyNet, words")
+    results, text = reproduce_table("table3", data, "--max_samples", "6", "--models", "CopyNet, words")
     run, printed = results["runs"]
     assert (run["data"], run["scores"]["examples"]) == ("PART III after PART I", 6)
     assert [output["paper"] for output in printed["outputs"]] == ["黄洋岁"]
@@ -189,22 +197,22 @@ def test_whoever_holds_part_one_gets_the_papers_protocol(data, small, parts):
     assert "CLGE's protocol" not in text
 
 
-def test_texts_that_are_tested_on_are_left_out_of_clges_training(data, small):
+def test_test_texts_are_removed_from_clges_training_pairs(data, small):
     small("table3")
-    results, _ = reproduced("table3", data, "--models", "CopyNet, characters")
-    # Of 17 rows 12 are marked; those of the test pairs 7 to 11 among them are left out.
+    results, _ = reproduce_table("table3", data, "--models", "CopyNet, characters")
+    # 12 of the 17 rows belong to CLGE's training split; those with texts of the test pairs 7 to 11 are removed.
     train = (data.parent / "runs/seed_0/data/train.jsonl").read_text(encoding="utf-8")
     held_out = [NEWS.format(n) for n in range(12)]
     assert results["data"]["0"]["training_pairs"] == len(train.splitlines()) > 4
     assert not any(text in train for text in held_out)
 
 
-def test_data_that_is_not_there_is_named(tmp_path):
+def test_missing_data_is_named(tmp_path):
     with pytest.raises(FileNotFoundError, match=r"utterance_rewriting_zh/train\.jsonl.*--data_dir or COPYNET_DATA"):
-        reproduced("rewriting", tmp_path / "nothing")
+        reproduce_table("rewriting", tmp_path / "nothing")
 
 
-def test_shortened_runs_are_kept_apart(tmp_path):
+def test_shortened_runs_have_folders_of_their_own(tmp_path):
     def settings(*arguments):
         return reproduce.make_settings(reproduce.make_parser().parse_args(["table1", *arguments]))
 
@@ -220,48 +228,79 @@ def test_shortened_runs_are_kept_apart(tmp_path):
 def test_unknown_models_are_refused(capsys):
     with pytest.raises(SystemExit):
         reproduce.main(["table4", "--models", "Copynet"])
-    assert "'Copynet': table4 has 'RNNSearch', 'CopyNet'" in capsys.readouterr().err
+    message = "--models is 'Copynet': choose from the models of table4, 'RNNSearch', 'CopyNet'"
+    assert message in capsys.readouterr().err
 
 
-def test_a_model_of_other_pairs_or_arguments_is_never_reported(data, small, monkeypatch):
+def test_a_model_of_other_pairs_or_arguments_is_refused(data, small, monkeypatch):
     small("rewriting")
     arguments = ("rewriting", data, "--max_samples", "4", "--models", "CopyNet")
-    reproduced(*arguments)
-    experiment = importlib.import_module("experiments.rewriting")
+    reproduce_table(*arguments)
+    experiment = import_table("rewriting")
     with monkeypatch.context() as context:
         context.setitem(experiment.TRAINING, "dropout", 0.1)
         with pytest.raises(ValueError, match="CopyNet holds a model of other arguments or pairs: remove it"):
-            reproduced(*arguments)
+            reproduce_table(*arguments)
     rows = [{"context": ["甲", "乙"], "utterance": "丙", "target": f"丁{n}"} for n in range(4)]
     write(data / "utterance_rewriting_zh" / "test.jsonl", rows)
-    reproduced(*arguments)  # scored again
+    reproduce_table(*arguments)  # scored again
     assert (data.parent / "runs/seed_0/CopyNet/test.json").read_text(encoding="utf-8").count("丁") == 4
     write(data / "utterance_rewriting_zh" / "train.jsonl", rows)
     with pytest.raises(ValueError, match="other arguments or pairs"):
-        reproduced(*arguments)
+        reproduce_table(*arguments)
 
 
-def test_the_output_that_most_of_the_others_agree_with():
-    assert most_alike(["abcd", "abce", "abcf", "xyz"]) == "abcd"
-    assert most_alike(["xyz", "abcd", "abce"]) == "abcd"
-    assert most_alike(["", "a", "a"]) == "a"
-    assert most_alike([""]) == ""
+def test_the_consensus_is_the_output_that_is_most_like_the_others():
+    assert choose_consensus(["abcd", "abce", "abcf", "xyz"]) == "abcd"
+    assert choose_consensus(["xyz", "abcd", "abce"]) == "abcd"
+    assert choose_consensus(["", "a", "a"]) == "a"
+    assert choose_consensus([""]) == ""
 
 
 def test_scores_of_seeds_are_averaged_and_models_without_runs_left_out(tmp_path):
-    places = dict.fromkeys(("output_dir", "results_dir", "cards_dir", "data_dir"), tmp_path)
+    folders = dict.fromkeys(("output_dir", "results_dir", "cards_dir", "data_dir"), tmp_path)
     for seed, score in ((0, 50.0), (1, 60.0)):
-        results = Results("x", Settings(**places, seed=seed))
-        results.note(baselines={"d": {"B": {"exact_match": score / 10}}})
-        results.add("d", "A", {"exact_match": score}, {"minutes": 10.0 * seed})
-    results.add("d", "A", {"exact_match": 70.0}, {"minutes": 10.0})  # in place of seed 1
-    assert pages.baseline_rows(results.read(), "d", ["exact_match"]) == [["B", 5.5, "", ""]]
-    rows = pages.model_rows(results.read(), "d", ["A", "B"], ["exact_match", "bleu"])
+        results = ResultsFile("x", Settings(**folders, seed=seed))
+        results.add_data_facts(baselines={"d": {"B": {"exact_match": score / 10}}})
+        results.add_run("d", "A", {"exact_match": score}, {"minutes": 10.0 * seed})
+    results.add_run("d", "A", {"exact_match": 70.0}, {"minutes": 10.0})  # replaces the run of seed 1
+    assert markdown.baseline_rows(results.read(), "d", ["exact_match"]) == [["B", 5.5, "", ""]]
+    titles = {"exact_match": "EM", "bleu": "BLEU"}
+    rows = markdown.model_rows(results.read(), "d", ["A", "B"], titles)
     assert rows == [["A", 60.0, None, 2, 5]]
-    assert pages.table(["", "EM", "BLEU", "seeds", "minutes"], rows).splitlines()[-1] == "| A | 60.0 |  | 2 | 5 |"
+    table = markdown.score_table(results.read(), "d", ["A", "B"], titles, [["C", 40.0]], decimals=[2])
+    assert table.splitlines() == [
+        "|  | EM | BLEU | seeds | minutes |",
+        "| --- | --- | --- | --- | --- |",
+        "| B | 5.50 |  |  |  |",
+        "| C | 40.0 |  |  |  |",
+        "| A | 60.00 |  | 2 | 5 |",
+    ]
 
 
-def test_repeated_runs_of_words_are_counted_once_for_each_time_they_come_again():
-    assert repeated([list("abcabc"), list("ab"), list("xyz")]) == pytest.approx(100 * 1 / 5)
-    assert repeated([list("aaaaa")]) == pytest.approx(100 * 2 / 3)
-    assert repeated([["a"]]) == 0.0
+def test_each_repetition_of_an_ngram_counts():
+    assert score_repetition([list("abcabc"), list("ab"), list("xyz")]) == pytest.approx(100 * 1 / 5)
+    assert score_repetition([list("aaaaa")]) == pytest.approx(100 * 2 / 3)
+    assert score_repetition([["a"]]) == 0.0
+
+
+# Each folder, and the folders that it may import from besides itself.
+IMPORTS = {
+    "data": set(),
+    "scores": {"data"},
+    "reports": {"data"},
+    "running": {"data"},
+    "tables": {"running", "reports", "scores", "data"},
+}
+
+
+@pytest.mark.parametrize("folder", IMPORTS)
+def test_imports_run_from_tables_to_data(folder):
+    files = sorted((reproduce.ROOT / "scripts" / "experiments" / folder).glob("*.py"))
+    assert files
+    for file in files:
+        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.ImportFrom) and node.level:
+                assert node.level <= 2
+                if node.level == 2:
+                    assert node.module.split(".")[0] in IMPORTS[folder], f"{file}, line {node.lineno}"

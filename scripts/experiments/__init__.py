@@ -1,1 +1,11 @@
-"""What `scripts/reproduce.py` runs: a module for each of the paper's experiments and for each task beyond it."""
+"""The experiments of `scripts/reproduce.py`.
+
+    data/     makes or reads the pairs, one module per data set
+    scores/   scores and baselines that `copynet_hf.evaluation` does not have
+    running/  trains and scores models, and stores what they score
+    reports/  turns stored results into Markdown pages, model cards and figures
+    tables/   one module per experiment: its models, its data, its page
+
+A module imports from its own folder or from one further up in this list, except that running/ and reports/ do not
+import from scores/ or from each other.
+"""

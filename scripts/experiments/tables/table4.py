@@ -1,4 +1,4 @@
-"""Table 4 and Figure 5 of Gu et al. 2016: single-turn dialogue, with entities known (DS-I) and unknown (DS-II)."""
+"""Table 4 and Figure 5 of Gu et al. 2016: single-turn dialogue with seen (DS-I) and unseen entities (DS-II)."""
 
 from __future__ import annotations
 
@@ -10,15 +10,18 @@ from typing import Any
 
 from copynet_hf.evaluation.metrics import metric_signature, score_outputs
 
-from .cards import Card
-from .dialogue import dialogue_pairs, read_patterns, says_more
-from .pages import baseline_rows, facts, how_made, model_rows, side_by_side, table
-from .runs import MODELS, Results, Row, Settings, compared, rounded
+from ..data.dialogue import has_new_entity, make_dialogue_pairs, read_patterns
+from ..data.rows import Row
+from ..reports.markdown import assemble_page, compare_outputs, get_data_facts, score_table
+from ..reports.model_cards import Card
+from ..running.results_file import ResultsFile
+from ..running.settings import Settings
+from ..running.trained_models import RNNSEARCH_AND_COPYNET, compare_models, round_scores
 
 DATA = {"DS-I": "entities of one pool", "DS-II": "entities that no training pair has"}
 PAPER = {("DS-I", "RNNSearch"): (44.1, 57.7), ("DS-I", "CopyNet"): (61.2, 71.0)}
 PAPER |= {("DS-II", "RNNSearch"): (13.5, 15.9), ("DS-II", "CopyNet"): (50.5, 64.8)}
-SCORES = ("exact_match", "exact_match_top_10", "accepted")
+SCORES = {"exact_match": "top-1", "exact_match_top_10": "top-10", "accepted": "accepted"}
 BEAMS = 10
 TRAINING: dict[str, Any] = {
     "segmenter": "char",
@@ -35,7 +38,7 @@ TRAINING: dict[str, Any] = {
     "num_beams": BEAMS,
 }
 
-NAMES = tuple(MODELS)
+MODEL_NAMES = tuple(RNNSEARCH_AND_COPYNET)
 CARD = Card(
     file="dialogue-zh",
     title="Chinese small talk by pattern",
@@ -50,31 +53,36 @@ CARD = Card(
     "pattern has several replies, or one with a name that the message does not have, it cannot know which is "
     "wanted.",
     tests=DATA,
-    metrics={
-        "exact_match": ("exact_match", "top-1"),
-        "exact_match_top_10": ("exact_match", "top-10"),
-        "accepted": ("exact_match", "accepted"),
-    },
+    metrics={name: ("exact_match", title) for name, title in SCORES.items()},
     examples="DS-II",
 )
 
 
-def run(settings: Settings) -> Results:
-    """Trains and scores what has not been yet."""
-    results = Results("table4", settings)
+def run(settings: Settings) -> ResultsFile:
+    """Trains and scores the models of the table."""
+    results = ResultsFile("table4", settings)
     pairs = {
-        data: {name: settings.first(rows) for name, rows in dialogue_pairs(data, settings.seed).items()}
+        data: {name: settings.limit(rows) for name, rows in make_dialogue_pairs(data, settings.seed).items()}
         for data in DATA
     }
-    results.note(
+    results.add_data_facts(
         signature=metric_signature([row["summary"] for row in pairs["DS-I"]["test"]])["exact_match"],
         examples={data: {name: len(rows) for name, rows in splits.items()} for data, splits in pairs.items()},
-        baselines={data: baselines(splits) for data, splits in pairs.items()},
+        baselines={data: score_baselines(splits) for data, splits in pairs.items()},
     )
-    learned = {name: pairs["DS-I"][name] for name in ("train", "validation")}  # DS-II has the same
+    training_pairs = {name: pairs["DS-I"][name] for name in ("train", "validation")}  # the same as in DS-II
     tests = {data: splits["test"] for data, splits in pairs.items()}
-    score = partial(_score, tests)
-    compared(results, MODELS, learned, tests, TRAINING, settings, score=score, shown=15, num_return_sequences=BEAMS)
+    compare_models(
+        results,
+        RNNSEARCH_AND_COPYNET,
+        training_pairs,
+        tests,
+        TRAINING,
+        settings,
+        score=partial(_score, tests),
+        stored_outputs=15,
+        num_return_sequences=BEAMS,
+    )
     return results
 
 
@@ -86,37 +94,40 @@ def _score(
     return scores | {"accepted": round(accepted["exact_match"], 2)}
 
 
-def baselines(splits: dict[str, list[Row]]) -> dict[str, dict[str, float]]:
-    """The message itself, the most frequent reply, and whoever knows the patterns but not which reply was drawn."""
+def score_baselines(splits: dict[str, list[Row]]) -> dict[str, dict[str, float]]:
+    """Scores the message itself, the most frequent replies, and the upper bound for top-1.
+
+    The upper bound draws from the pattern's replies at random and copies the entities of the message.
+    """
     test = splits["test"]
     replies = Counter(row["summary"] for row in splits["train"]).most_common(BEAMS)
     frequent = [reply for reply, _ in replies]
-    made = {
+    outputs_of = {
         "the message itself": [[row["text"]] for row in test],
         "the most frequent replies": [frequent for _ in test],
     }
-    return {name: _baseline(outputs, test) for name, outputs in made.items()} | {
+    return {name: _score_ranked(outputs, test) for name, outputs in outputs_of.items()} | {
         "whoever knows the patterns": {
-            "exact_match": round(100 * statistics.mean(_guessable(row) for row in test), 2),
+            "exact_match": round(100 * statistics.mean(_chance_of_reply(row) for row in test), 2),
         }
     }
 
 
-def _guessable(row: Row) -> float:
-    """The chance of naming the reply that was drawn, of those that only have words of the message."""
+def _chance_of_reply(row: Row) -> float:
+    """The chance of guessing the reply that was drawn among the pattern's; 0 if all of them have new entities."""
     replies = read_patterns()[row["pattern"]].replies
-    return 0.0 if all(map(says_more, replies)) else 1 / len(replies)
+    return 0.0 if all(map(has_new_entity, replies)) else 1 / len(replies)
 
 
-def _baseline(outputs: list[list[str]], test: list[Row]) -> dict[str, float]:
-    scores = rounded(score_outputs(outputs, [row["summary"] for row in test]))
+def _score_ranked(outputs: list[list[str]], test: list[Row]) -> dict[str, float]:
+    scores = round_scores(score_outputs(outputs, [row["summary"] for row in test]))
     accepted = score_outputs(outputs, [row["answers"] for row in test])["exact_match"]
     top = scores.get("exact_match_top_10", scores["exact_match"])
     return {"exact_match": scores["exact_match"], "exact_match_top_10": top, "accepted": round(accepted, 2)}
 
 
-def page(results: dict[str, Any]) -> str:
-    """What table4.md says."""
+def render_page(results: dict[str, Any]) -> str:
+    """The text of results/table4.md."""
     lines = [
         "# Table 4: single-turn dialogue",
         "",
@@ -127,19 +138,13 @@ def page(results: dict[str, Any]) -> str:
         "the output, or one of ten, is the very reply that was drawn for the message; accepted: the output is one of "
         "the replies that the pattern allows with these entities.",
     ]
-    known = facts(results)
+    facts = get_data_facts(results)
     for data, title in DATA.items():
-        count = known["examples"][data]
-        trivial = baseline_rows(results, data, SCORES)
-        paper = [[f"{model}, in the paper", *PAPER[data, model], None, "", ""] for model in MODELS]
+        count = facts["examples"][data]
+        paper = [[f"{model}, in the paper", *PAPER[data, model]] for model in RNNSEARCH_AND_COPYNET]
         lines += ["", f"## {data}: {title}", "", f"{count['train']:,} training and {count['test']:,} test pairs.", ""]
-        lines += [
-            table(
-                ["", "top-1", "top-10", "accepted", "seeds", "minutes"],
-                [*trivial, *paper, *model_rows(results, data, MODELS, SCORES)],
-            )
-        ]
-    lines += ["", f"Exact match: `{known['signature']}`.", "", "## Figure 5", ""]
+        lines += [score_table(results, data, RNNSEARCH_AND_COPYNET, SCORES, paper)]
+    lines += ["", f"Exact match: `{facts['signature']}`.", "", "## Figure 5", ""]
     lines += ["The first test messages of DS-II. Bold: characters that the copy mode gave more than half of"]
-    lines += ["the probability.", "", side_by_side(results, "DS-II", MODELS), "", how_made(results)]
-    return "\n".join(lines) + "\n"
+    lines += ["the probability.", "", compare_outputs(results, "DS-II", RNNSEARCH_AND_COPYNET)]
+    return assemble_page(results, lines)

@@ -1,20 +1,20 @@
 """Questions about birthdays with the facts that answer them, after the synthetic data of CoreQA (He et al. 2017).
 
-Theirs has 108 answer patterns, 54 for men and 54 for women, half with the name and half with a pronoun, in these
-numbers for year, month, day and what is asked together: Y 16, M 24, D 4, YM 16, MD 16, YMD 32. The patterns here were
-written for this project: 27 answers, each with name or pronoun, for men and women. A row has `text`, `summary`,
-`facts`, and what its answer must hold: `name`, `gender`, and of `year`, `month`, `day` those that are asked.
+CoreQA's data have 108 answer patterns, 54 for men and 54 for women, half with the name and half with a pronoun. By
+what the question is about, year (Y), month (M) or day (D), they number: Y 16, M 24, D 4, YM 16, MD 16, YMD 32. The
+patterns here were written for this project: 27 answers, each with name or pronoun, for men and women.
+
+A row has `text`, `summary`, `facts`, and what its answer must contain: `name`, `gender`, and those of `year`, `month`,
+`day` that the question is about.
 """
 
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any
 
-from .runs import Row
-
-# What is asked: questions, and answers of which any may be given.
+# By what the question is about: questions, and answers of which each is acceptable.
 PATTERNS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "Y": (
         (
@@ -87,8 +87,8 @@ PATTERNS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     ),
 }
 PRONOUNS = {"male": "he", "female": "she"}
-WANTED = {"Y": "year", "M": "month", "D": "day"}
-# What values a split draws from: those of unseen values never stand in training, nor could they be a date.
+FIELDS = {"Y": "year", "M": "month", "D": "day"}
+# Ranges, both ends included. Unseen values never occur in training, and could not be dates.
 SEEN = {"year": (1900, 2009), "month": (1, 12), "day": (1, 31)}
 UNSEEN = {"year": (2010, 2099), "month": (32, 43), "day": (100, 130)}
 PERSONS = {"train": 4_000, "validation": 300, "new persons": 700, "new persons and dates": 700}
@@ -96,61 +96,43 @@ QUESTIONS_OF_EACH = 3
 _SYLLABLES = [consonant + vowel for consonant in "bdfgklmnprstvz" for vowel in "aeiou"]
 
 
-def birthday_rows(seed: int = 0) -> dict[str, list[dict[str, Any]]]:
-    """The splits of `PERSONS`; no name stands in two of them."""
-    chance, names = random.Random(seed), _names(random.Random(seed + 1))
+def make_birthday_rows(seed: int = 0) -> dict[str, list[dict[str, Any]]]:
+    """Makes the splits of `PERSONS`; no two splits share a name."""
+    rng, names = random.Random(seed), _draw_names(random.Random(seed + 1))
     rows: dict[str, list[dict[str, Any]]] = {}
     for split, count in PERSONS.items():
         values = UNSEEN if split.endswith("dates") else SEEN
-        persons = [_person(next(names), values, chance) for _ in range(count)]
-        rows[split] = [_row(person, chance) for person in persons for _ in range(QUESTIONS_OF_EACH)]
+        persons = [_draw_person(next(names), values, rng) for _ in range(count)]
+        rows[split] = [_draw_row(person, rng) for person in persons for _ in range(QUESTIONS_OF_EACH)]
     return rows
 
 
-def _names(chance: random.Random) -> Iterator[str]:
-    """Different names, without end."""
-    known: set[str] = set()
+def _draw_names(rng: random.Random) -> Iterator[str]:
+    """Yields names, none twice."""
+    seen: set[str] = set()
     while True:
-        name = "".join(chance.choices(_SYLLABLES, k=chance.randint(2, 4))).capitalize()
-        if name not in known:
-            known.add(name)
+        name = "".join(rng.choices(_SYLLABLES, k=rng.randint(2, 4))).capitalize()
+        if name not in seen:
+            seen.add(name)
             yield name
 
 
-def _person(name: str, values: dict[str, tuple[int, int]], chance: random.Random) -> dict[str, str]:
-    born = {field: str(chance.randint(*bounds)) for field, bounds in values.items()}
-    return {"name": name, "gender": chance.choice(sorted(PRONOUNS)), **born}
+def _draw_person(name: str, values: dict[str, tuple[int, int]], rng: random.Random) -> dict[str, str]:
+    birthday = {field: str(rng.randint(*bounds)) for field, bounds in values.items()}
+    return {"name": name, "gender": rng.choice(sorted(PRONOUNS)), **birthday}
 
 
-def _row(person: dict[str, str], chance: random.Random) -> dict[str, Any]:
-    asked = chance.choices(list(PATTERNS), weights=[len(answers) for _, answers in PATTERNS.values()])[0]
-    questions, answers = PATTERNS[asked]
-    who = chance.choice([person["name"], PRONOUNS[person["gender"]]])
+def _draw_row(person: dict[str, str], rng: random.Random) -> dict[str, Any]:
+    kind = rng.choices(list(PATTERNS), weights=[len(answers) for _, answers in PATTERNS.values()])[0]
+    questions, answers = PATTERNS[kind]
+    who = rng.choice([person["name"], PRONOUNS[person["gender"]]])
     facts = [[person["name"], field, person[field]] for field in ("year", "month", "day", "gender")]
-    chance.shuffle(facts)
+    rng.shuffle(facts)
     return {
-        "text": chance.choice(questions).format(name=person["name"]),
-        "summary": chance.choice(answers).format(who=who, **person),
+        "text": rng.choice(questions).format(name=person["name"]),
+        "summary": rng.choice(answers).format(who=who, **person),
         "facts": facts,
         "name": person["name"],
         "gender": person["gender"],
-        **{WANTED[letter]: person[WANTED[letter]] for letter in asked},
+        **{FIELDS[letter]: person[FIELDS[letter]] for letter in kind},
     }
-
-
-def accuracy(said: Sequence[str], rows: Sequence[Row]) -> dict[str, float]:
-    """In percent: the answers that have the person's name or pronoun and nobody else's; of those that were asked for
-    them, the ones that have the right year, month, day; and those that have all of that and no other number.
-    """
-    right: dict[str, list[bool]] = {"name or pronoun": [], "year": [], "month": [], "day": [], "all": []}
-    for answer, row in zip(said, rows, strict=True):
-        words = answer.split()
-        people = [word for word in words if word in PRONOUNS.values() or (word[:1].isupper() and word != "I")]
-        named = bool(people) and set(people) <= {row["name"], PRONOUNS[row["gender"]]}
-        right["name or pronoun"].append(named)
-        numbers = [word for word in words if word.isdigit()]
-        asked = [field for field in ("year", "month", "day") if field in row]
-        for field in asked:
-            right[field].append(row[field] in numbers)
-        right["all"].append(named and sorted(numbers) == sorted(row[field] for field in asked))
-    return {name: round(100 * sum(values) / len(values), 2) for name, values in right.items() if values}

@@ -1,9 +1,9 @@
 """Single-turn dialogue as in Gu et al. 2016, section 5.3: patterns such as `hi, my name is x → hi, x`, slots filled.
 
 The paper gives the sizes and seven examples; its 173 patterns, from Baidu Tieba, and its entities are not public. The
-173 in dialogue_patterns.jsonl were written for this project. A slot is a kind of word, with a digit if there are two
-of it: {city}, {city2}. The digit 9 marks an entity that is not in the message, which nobody can copy. Words come from
-jieba's dictionary, by part of speech, looks and frequency; numbers, dates and the like are made.
+173 patterns in dialogue_patterns.jsonl were written for this project. A slot names a kind of word, with a digit if the
+pattern has two of a kind: {city}, {city2}. The digit 9 marks an entity that is not in the message, hence not copied.
+Words come from jieba's dictionary, by part of speech, spelling and frequency; numbers and dates are generated.
 """
 
 from __future__ import annotations
@@ -20,16 +20,23 @@ from typing import Any, NamedTuple
 PATTERNS = Path(__file__).with_name("dialogue_patterns.jsonl")
 SLOT = re.compile(r"\{([a-z]+)(\d?)\}")
 OUTSIDE = "9"
-POOL = 100  # words of a kind at most that training meets, and as many others that only the test of DS-II has
+POOL = 100  # at most so many words of a kind are in training, and as many others only in the test set of DS-II
 
 
 class Kind(NamedTuple):
-    """Words of the dictionary: parts of speech, looks, least and greatest frequency, and characters that none has."""
+    """Which words of the dictionary are of a kind.
+
+    Attributes:
+        tags: parts of speech, separated by spaces.
+        spelling: a regular expression; its last group, if it has one, is the word.
+        min_frequency, max_frequency: in the dictionary.
+        without: characters that no word may have.
+    """
 
     tags: str
-    looks: str
-    least: int
-    most: int = 1_000_000
+    spelling: str
+    min_frequency: int
+    max_frequency: int = 1_000_000
     without: str = ""
 
 
@@ -78,7 +85,7 @@ KINDS = {
     "goods": Kind("n", ".{1,2}[裤裙帽衫椅柜壶锅伞毯袜鞋]|手[机表套帕镯杖链]", 8, without="制钉穿保乌冠踏等黑"),
     "place": Kind("n", "..[室馆厅店厂园]", 15, without="板周殡使更燃急手监盥禁曲聚同白公保发警人兵军作处"),
 }
-MADE: dict[str, Sequence[str | int]] = {
+GENERATED: dict[str, Sequence[str | int]] = {
     "date": [f"{month}月{day}号" for month in range(1, 13) for day in range(1, 29)],
     "time": [f"{hour}点{minute:02}" for hour in range(6, 24) for minute in range(5, 60, 5)],
     "year": range(1940, 2020),
@@ -88,8 +95,8 @@ MADE: dict[str, Sequence[str | int]] = {
     "phone": range(12_000_000_000, 13_000_000_000),
     "train": [f"{letter}{number}" for letter in "GDKTZ" for number in range(100, 1_000)],
 }
-# Look like the others but are none, or nobody would say them here.
-ODD = """
+# Words that match a kind but are not of it, or are out of place in small talk.
+EXCLUDED = """
 李连杰 刘嘉玲 张靓颖 杨利伟 陈道明 李克强 李宗伟 杜琪峰 克什米尔 荆沙 钓鱼岛 台湾岛 西沙群岛 火山岛 南沙群岛 印度半岛
 南极半岛 与那国岛 金门岛 东沙岛 中建岛 东沙群岛 中南半岛 中沙群岛 南海诸岛 城市热岛 希腊半岛 择捉岛 喀喀湖 理工大学
 农业大学 石油大学 化工大学 友谊大学 林业大学 海洋大学 理科大学 经贸大学 邮电大学 国际队 商船队 吉尔队 赫特队 四好连队
@@ -114,24 +121,24 @@ ODD = """
 
 @dataclass(frozen=True)
 class Pattern:
-    """A message with slots and the replies that suit it."""
+    """A message with slots and its replies."""
 
     message: str
     replies: tuple[str, ...]
 
-    def instance(self, pool: dict[str, list[str]], chance: random.Random) -> dict[str, Any]:
-        """A message as `text`, one of its replies as `summary`, and all its replies with these words as `answers`.
+    def make_instance(self, pool: dict[str, list[str]], rng: random.Random) -> dict[str, Any]:
+        """Fills the slots: `text` is the message, `summary` one of the replies, `answers` all of them.
 
-        A reply with an entity that is not in the message is among the answers only if it is the one drawn.
+        A reply with an entity that is not in the message is an answer only if it is the `summary`.
         """
         values: dict[str, str] = {}
         for kind, digit in SLOT.findall(self.message + "".join(self.replies)):
             while kind + digit not in values:
-                word = chance.choice(pool[kind])
+                word = rng.choice(pool[kind])
                 if not any(word in other or other in word for other in values.values()):
                     values[kind + digit] = word
-        drawn = chance.choice(self.replies)
-        replies = [reply for reply in self.replies if reply == drawn or not says_more(reply)]
+        drawn = rng.choice(self.replies)
+        replies = [reply for reply in self.replies if reply == drawn or not has_new_entity(reply)]
         return {
             "text": self.message.format_map(values),
             "summary": drawn.format_map(values),
@@ -139,21 +146,21 @@ class Pattern:
         }
 
 
-def says_more(reply: str) -> bool:
-    """Whether the reply has an entity that is not in the message."""
+def has_new_entity(reply: str) -> bool:
+    """Whether the reply has an entity that the message lacks."""
     return any(digit == OUTSIDE for _, digit in SLOT.findall(reply))
 
 
 @cache
 def read_patterns() -> list[Pattern]:
-    """The 173 patterns."""
+    """Reads the 173 patterns."""
     lines = PATTERNS.read_text(encoding="utf-8").splitlines()
     return [Pattern(row["message"], tuple(row["replies"])) for row in map(json.loads, lines)]
 
 
 @cache
-def fillers() -> dict[str, list[str]]:
-    """What can fill a slot, by kind: of the dictionary's words the most frequent that stand in no pattern."""
+def read_slot_words() -> dict[str, list[str]]:
+    """The words that can fill a slot, by kind: the dictionary's most frequent ones that no pattern contains."""
     import jieba
 
     tagged: dict[str, list[tuple[int, str]]] = {}
@@ -161,37 +168,41 @@ def fillers() -> dict[str, list[str]]:
         for line in lines:
             word, frequency, tag = line.split()
             tagged.setdefault(tag, []).append((-int(frequency), word))
-    constants = " ".join(SLOT.sub(" ", text) for one in read_patterns() for text in (one.message, *one.replies))
-    odd = set(ODD.split())
-    found: dict[str, list[str]] = {}
+    constants = " ".join(
+        SLOT.sub(" ", text) for pattern in read_patterns() for text in (pattern.message, *pattern.replies)
+    )
+    excluded = set(EXCLUDED.split())
+    slot_words: dict[str, list[str]] = {}
     for name, kind in KINDS.items():
-        looks = re.compile(kind.looks)
-        fitting = {
+        spelling = re.compile(kind.spelling)
+        matching = {
             (rank, match[match.lastindex or 0])
             for tag in kind.tags.split()
             for rank, word in tagged[tag]
-            if kind.least <= -rank <= kind.most and (match := looks.fullmatch(word))
+            if kind.min_frequency <= -rank <= kind.max_frequency and (match := spelling.fullmatch(word))
         }
-        words = [word for _, word in sorted(fitting) if not set(word) & set(kind.without) and word not in constants]
-        found[name] = [word for word in dict.fromkeys(words) if word not in odd][: 2 * POOL]
-    chance = random.Random(0)
-    for name, values in MADE.items():
-        found[name] = [str(value) for value in chance.sample(values, min(2 * POOL, len(values)))]
-    return found
+        words = [word for _, word in sorted(matching) if not set(word) & set(kind.without) and word not in constants]
+        slot_words[name] = [word for word in dict.fromkeys(words) if word not in excluded][: 2 * POOL]
+    rng = random.Random(0)
+    for name, values in GENERATED.items():
+        slot_words[name] = [str(value) for value in rng.sample(values, min(2 * POOL, len(values)))]
+    return slot_words
 
 
 @cache
-def pools(seed: int = 0) -> dict[str, dict[str, list[str]]]:
-    """The fillers in two halves by kind, `seen` in training and `new`.
+def split_slot_words(seed: int = 0) -> dict[str, dict[str, list[str]]]:
+    """Splits the words of each kind into those `seen` in training and `new` ones.
 
-    No word is in both, of whatever kind, and but for digits no word of one stands within a word of the other, as 长沙
-    does in 长沙县.
+    The halves share no word, even of different kinds, and no word of one contains a word of the other, as 长沙县
+    contains 长沙. Numbers may contain each other.
     """
-    chance = random.Random(seed)
+    rng = random.Random(seed)
     half: dict[str, str] = {}
-    every = [(word, kind) for kind, words in fillers().items() for word in words]
-    halves: dict[str, dict[str, list[str]]] = {name: {kind: [] for kind in fillers()} for name in ("seen", "new")}
-    for word, kind in sorted(chance.sample(every, len(every)), key=lambda one: len(one[0])):
+    all_words = [(word, kind) for kind, words in read_slot_words().items() for word in words]
+    halves: dict[str, dict[str, list[str]]] = {
+        name: {kind: [] for kind in read_slot_words()} for name in ("seen", "new")
+    }
+    for word, kind in sorted(rng.sample(all_words, len(all_words)), key=lambda pair: len(pair[0])):
         ends = range(1, len(word) + 1)
         parts = {word[start:end] for end in ends for start in range(end)} if word.isalpha() else {word}
         inherited = {half[part] for part in parts & half.keys()}
@@ -202,29 +213,32 @@ def pools(seed: int = 0) -> dict[str, dict[str, list[str]]]:
     return halves
 
 
-def dialogue_pairs(
+def make_dialogue_pairs(
     name: str, seed: int = 0, train: int = 6_500, validation: int = 500, test: int = 1_500
 ) -> dict[str, list[dict[str, Any]]]:
-    """The rows of DS-I or DS-II by split, no message in two splits; `pattern` is the number of a row's pattern.
+    """Makes DS-I or DS-II; no two splits share a message. `pattern` is the number of a row's pattern.
 
-    The two differ only in `test`, whose words are those of the training in DS-I and new in DS-II.
+    The two differ only in `test`, whose slots have words of the training set in DS-I and new ones in DS-II.
+
+    Raises:
+        ValueError: `name` is neither DS-I nor DS-II.
     """
     if name not in ("DS-I", "DS-II"):
-        raise ValueError(f"no data set {name!r}, only DS-I and DS-II")
-    halves, chance = pools(seed), random.Random(seed)
+        raise ValueError(f"name is {name!r}: use DS-I or DS-II")
+    halves, rng = split_slot_words(seed), random.Random(seed)
     pairs: dict[str, list[dict[str, Any]]] = {}
     for split, size in {"train": train, "validation": validation, "test": test}.items():
         pool = halves["new" if (name, split) == ("DS-II", "test") else "seen"]
         earlier = {row["text"] for rows in pairs.values() for row in rows}
-        pairs[split] = [_unlike(earlier, pool, chance) for _ in range(size)]
+        pairs[split] = [_draw_row(earlier, pool, rng) for _ in range(size)]
     return pairs
 
 
-def _unlike(earlier: set[str], pool: dict[str, list[str]], chance: random.Random) -> dict[str, Any]:
-    """An instance of any pattern whose message is none of those of the earlier splits."""
-    index = chance.randrange(len(read_patterns()))
+def _draw_row(earlier: set[str], pool: dict[str, list[str]], rng: random.Random) -> dict[str, Any]:
+    """Draws an instance of a random pattern whose message is not among those of the earlier splits."""
+    index = rng.randrange(len(read_patterns()))
     for _ in range(10_000):
-        row = read_patterns()[index].instance(pool, chance)
+        row = read_patterns()[index].make_instance(pool, rng)
         if row["text"] not in earlier:
             return {**row, "pattern": index}
-    raise ValueError(f"the words for pattern {index} are used up: ask for fewer rows")
+    raise ValueError(f"pattern {index} has no unused messages left: make fewer rows")

@@ -1,4 +1,4 @@
-"""Utterance rewriting (Su et al. 2019): the last utterance of a dialogue, with what it leaves out written out."""
+"""Utterance rewriting (Su et al. 2019): the last utterance of a dialogue, completed so that it needs no context."""
 
 from __future__ import annotations
 
@@ -6,20 +6,32 @@ from typing import Any
 
 from copynet_hf.evaluation.metrics import metric_signature, score_outputs
 
-from .cards import Card
-from .pages import baseline_rows, facts, how_made, model_rows, side_by_side, table
-from .runs import MODELS, Results, Row, Settings, compared, read_rows, rounded
+from ..data.rows import Row
+from ..data.utterance_rewriting import read_dialogues
+from ..reports.markdown import assemble_page, compare_outputs, get_data_facts, score_table
+from ..reports.model_cards import Card
+from ..running.results_file import ResultsFile
+from ..running.settings import Settings
+from ..running.trained_models import RNNSEARCH_AND_COPYNET, compare_models, round_scores
 
 TEST = "test"
-# Exact match, BLEU-4 and ROUGE-L on the same test; the first is recalled, the others are from their papers.
+# Exact match, BLEU-4 and ROUGE-L on the same test set. The first row is from memory, the others are from the papers.
 PUBLISHED = {
     "pointer-generator LSTM (recalled)": (50.5, None, None),
     "transformer with pointer and gate (Su et al. 2019)": (52.6, 77.1, 89.0),
     "RUN (Liu et al. 2020)": (53.6, None, None),
 }
-SCORES = ("exact_match", "bleu", "rouge1", "rouge2", "rougeL", "oov_recall", "copied_fraction")
-# Dialogues to look at, which the data do not have.
-OWN = {
+SCORES = {
+    "exact_match": "EM",
+    "bleu": "BLEU-4",
+    "rouge1": "R-1",
+    "rouge2": "R-2",
+    "rougeL": "R-L",
+    "oov_recall": "unseen recalled",
+    "copied_fraction": "copied",
+}
+# Dialogues of our own, whose outputs may be published; the data's may not.
+OWN_DIALOGUES = {
     ("周杰伦的新歌你听了吗", "听了，很好听", "什么时候出的"): "周杰伦的新歌什么时候出的",
     ("我想去张家界玩", "张家界很美", "坐火车多久能到"): "坐火车多久能到张家界",
     ("你养了什么宠物", "我养了一只柯基", "它几岁了"): "柯基几岁了",
@@ -29,7 +41,6 @@ OWN = {
     ("晚上吃螺蛳粉怎么样", "太臭了", "我就喜欢"): "我就喜欢螺蛳粉",
     ("明天会下雨吗", "会的", "那后天呢"): "后天会下雨吗",
 }
-SHOWN = len(OWN)
 TRAINING: dict[str, Any] = {
     "segmenter": "char",
     "vocab_size": 5_000,
@@ -46,7 +57,7 @@ TRAINING: dict[str, Any] = {
     "num_beams": 5,
 }
 
-NAMES = tuple(MODELS)
+MODEL_NAMES = tuple(RNNSEARCH_AND_COPYNET)
 CARD = Card(
     file="utterance-rewriting-zh",
     title="Utterance rewriting in Chinese",
@@ -70,61 +81,53 @@ CARD = Card(
 )
 
 
-def run(settings: Settings) -> Results:
-    """Trains and scores what has not been yet."""
-    results = Results("rewriting", settings)
-    splits = {name: settings.first(dialogues(settings, name)) for name in ("train", "validation", "test")}
+def run(settings: Settings) -> ResultsFile:
+    """Trains and scores the models of the table."""
+    results = ResultsFile("rewriting", settings)
+    splits = {
+        name: settings.limit(read_dialogues(settings.data_dir, name)) for name in ("train", "validation", "test")
+    }
     test = splits.pop("test")
     references = [row["summary"] for row in test]
     utterances = [row["text"].rpartition("\n")[2] for row in test]
-    results.note(
+    results.add_data_facts(
         signature=metric_signature(references),
         examples={"test": len(test), **{name: len(rows) for name, rows in splits.items()}},
-        baselines={TEST: {"the utterance as it stands": rounded(score_outputs(utterances, references))}},
+        baselines={TEST: {"the utterance as it stands": round_scores(score_outputs(utterances, references))}},
         known=len({row["text"] for row in test} & {row["text"] for row in splits["train"]}),
     )
-    own = [{"text": "\n".join(text), "summary": reference} for text, reference in OWN.items()]
-    compared(results, MODELS, splits, {TEST: test, "our own": own}, TRAINING, settings, shown=SHOWN)
+    own: list[Row] = [{"text": "\n".join(lines), "summary": reference} for lines, reference in OWN_DIALOGUES.items()]
+    tests = {TEST: test, "our own": own}
+    compare_models(results, RNNSEARCH_AND_COPYNET, splits, tests, TRAINING, settings, stored_outputs=len(own))
     return results
 
 
-def dialogues(settings: Settings, split: str) -> list[Row]:
-    """Context and utterance, a line each, and the utterance rewritten."""
-    rows = read_rows(settings.data_dir / "utterance_rewriting_zh" / f"{split}.jsonl")
-    return [{"text": "\n".join([*row["context"], row["utterance"]]), "summary": row["target"]} for row in rows]
-
-
-def page(results: dict[str, Any]) -> str:
-    """What rewriting.md says."""
-    known, names = facts(results), ("EM", "BLEU-4", "R-1", "R-2", "R-L", "unseen recalled", "copied")
-    count = known["examples"]
-    published = [
-        [name, em, bleu, None, None, rouge, None, None, "", ""] for name, (em, bleu, rouge) in PUBLISHED.items()
-    ]
-    ours = [*baseline_rows(results, TEST, SCORES), *published, *model_rows(results, TEST, MODELS, SCORES)]
+def render_page(results: dict[str, Any]) -> str:
+    """The text of results/rewriting.md."""
+    facts = get_data_facts(results)
+    count = facts["examples"]
+    published = [[name, em, bleu, None, None, rouge] for name, (em, bleu, rouge) in PUBLISHED.items()]
     lines = [
         "# Utterance rewriting",
         "",
         "Two lines of a Chinese dialogue and an utterance that leaves something out, to be rewritten so that it "
         f"stands alone (Su et al. 2019). {count['train']:,} training pairs, {count['validation']:,} for validation, "
         f"on which the settings were chosen, {count['test']:,} for this test, which was scored once for each seed; "
-        f"{known['known']} of these dialogues stand in the training part as well, as it was given out. Characters, "
+        f"{facts['known']} of these dialogues stand in the training part as well, as it was given out. Characters, "
         f"beam {TRAINING['num_beams']}.",
         "",
-        table(["", *names, "seeds", "minutes"], ours),
+        score_table(results, TEST, RNNSEARCH_AND_COPYNET, SCORES, published),
         "",
         "EM: exact match in percent. “Unseen recalled”: of the reference's characters that the vocabulary lacks and "
         "the source has, the share that the output has too. “Copied”: the share of the output's characters that the "
         "source has.",
         "",
-        *(f"- {name}: `{value}`" for name, value in known["signature"].items()),
+        *(f"- {name}: `{value}`" for name, value in facts["signature"].items()),
         "",
         "## Dialogues of our own",
         "",
         "Copied characters are bold. The data's own dialogues are not ours to print.",
         "",
-        side_by_side(results, "our own", MODELS),
-        "",
-        how_made(results),
+        compare_outputs(results, "our own", RNNSEARCH_AND_COPYNET),
     ]
-    return "\n".join(lines) + "\n"
+    return assemble_page(results, lines)

@@ -11,14 +11,17 @@ from copynet_hf.inference.loading import load_model
 from copynet_hf.inference.pictures import plot_copy_heatmap
 from copynet_hf.inference.predictor import copy_map
 
-from .cards import Card
-from .pages import baseline_rows, facts, how_made, model_rows, runs_of, table
-from .rules import TYPES, rule_pairs
-from .runs import MODELS, RNNSEARCH, Results, Row, Settings, compared
-from .scores import exact_match
+from ..data.rows import Row
+from ..data.rules import TYPES, make_rule_pairs
+from ..reports.markdown import assemble_page, find_runs, get_data_facts, model_rows, score_table, table
+from ..reports.model_cards import Card
+from ..running.results_file import ResultsFile
+from ..running.settings import Settings
+from ..running.trained_models import RNNSEARCH, RNNSEARCH_AND_COPYNET, compare_models
+from ..scores.texts import score_exact_match
 
-IN_PAPER: dict[str, dict[str, Any]] = {"Enc-Dec": RNNSEARCH | {"attention": False}, **MODELS}
-# What each choice buys; trained with the first seed, on the rules whose variables stand apart.
+IN_PAPER: dict[str, dict[str, Any]] = {"Enc-Dec": RNNSEARCH | {"attention": False}, **RNNSEARCH_AND_COPYNET}
+# Trained with seed 0 only, on rules with a constant between x and y.
 ABLATIONS: dict[str, dict[str, Any]] = {
     "RNNSearch, scores from the state alone": RNNSEARCH | {"readout": ["state"]},
     "CopyNet without selective read": {"selective_read": False},
@@ -26,25 +29,26 @@ ABLATIONS: dict[str, dict[str, Any]] = {
     "CopyNet without selective read, scores from the state alone": {"selective_read": False, "readout": ["state"]},
     "CopyNet with coverage": {"use_coverage": True},
 }
-DATA = {"apart": 0, "side by side": 11}  # rules of each type with two variables that stand side by side
+DATA = {"apart": 0, "side by side": 11}  # number of rules of each type in which x and y are adjacent
 PAPER = {
     "Enc-Dec": (100.0, 3.3, 1.5, 2.9, 0.0),
     "RNNSearch": (99.0, 69.4, 22.3, 40.7, 2.6),
     "CopyNet": (97.3, 93.7, 98.3, 68.2, 77.5),
 }
 BEAMS = 10
+SCORES = {name: name for name in [*TYPES, "mean"]}
 TRAINING: dict[str, Any] = {
     "preset": "synthetic",  # the paper's sizes; all 1,000 symbols are in the vocabulary
     "max_source_oov": 0,
     "max_source_length": 64,
     "max_target_length": 48,
-    "num_train_epochs": 6,  # the authors: at most 10
-    "learning_rate": 1e-3,  # theirs
+    "num_train_epochs": 6,  # the authors' code: at most 10
+    "learning_rate": 1e-3,  # as in the authors' code
     "per_device_train_batch_size": 32,
     "num_beams": BEAMS,
 }
 
-NAMES = (*IN_PAPER, *ABLATIONS)
+MODEL_NAMES = (*IN_PAPER, *ABLATIONS)
 CARD = Card(
     file="rules",
     title="The paper's synthetic rules",
@@ -57,80 +61,79 @@ CARD = Card(
     "are the numbers from 000 to 999.",
     limits="It knows the 200 rules of its seed and nothing else. Variables are at most 15 symbols long.",
     tests={"apart": "variables apart"},
-    metrics={kind: ("exact_match", kind) for kind in [*TYPES, "mean"]},
+    metrics={name: ("exact_match", title) for name, title in SCORES.items()},
     examples="apart",
 )
 
 
-def run(settings: Settings) -> Results:
-    """Trains and scores what has not been yet."""
-    results = Results("table1", settings)
-    pairs = {data: made(data, settings) for data in DATA}
-    results.note(
+def run(settings: Settings) -> ResultsFile:
+    """Trains and scores the models of the table."""
+    results = ResultsFile("table1", settings)
+    pairs = {data: make_splits(data, settings) for data in DATA}
+    results.add_data_facts(
         signature=metric_signature([row["summary"] for row in pairs["apart"]["test"]])["exact_match"],
         examples={data: {name: len(rows) for name, rows in splits.items()} for data, splits in pairs.items()},
-        baselines={data: baseline(splits["test"]) for data, splits in pairs.items()},
+        baselines={data: score_baselines(splits["test"]) for data, splits in pairs.items()},
     )
     for data, splits in pairs.items():
         models = IN_PAPER | ABLATIONS if (data, settings.seed) == ("apart", 0) else IN_PAPER
-        learned, test = {"train": splits["train"]}, splits["test"]
-        compared(
+        compare_models(
             results,
             models,
-            learned,
-            {data: test},
+            {"train": splits["train"]},
+            {data: splits["test"]},
             TRAINING,
             settings,
-            within=data,
-            score=partial(_score, test),
-            shown=3,
+            subfolder=data,
+            score=partial(_score, splits["test"]),
+            stored_outputs=3,
             batch_size=64,
         )
-    figure3(settings, pairs["apart"]["test"])
+    plot_figure3(settings, pairs["apart"]["test"])
     return results
 
 
 def _score(test: Sequence[Row], data: str, scores: dict[str, Any], outputs: list[Row]) -> dict[str, float]:
-    return by_type([output["prediction"] for output in outputs], test)
+    return score_by_type([output["prediction"] for output in outputs], test)
 
 
-def figure3(settings: Settings, test: Sequence[Row]) -> None:
-    """A heatmap of the first output of two variables that fits a page."""
-    folder, picture = settings.folder("apart", "CopyNet"), settings.results_dir / "table1.png"
+def plot_figure3(settings: Settings, test: Sequence[Row]) -> None:
+    """Plots a heatmap of the first output with two variables that fits a page."""
+    folder, picture = settings.seed_folder("apart", "CopyNet"), settings.results_dir / "table1.png"
     if folder.joinpath("training.json").exists() and (settings.seed == 0 or not picture.exists()):
         fitting = (row for row in test if row["type"] == "xy → xy" and 12 <= len(row["summary"].split()) <= 20)
         model, tokenizer = load_model(str(folder))
-        # At least one word: whoever cuts a training short may have a model that says nothing.
+        # At least one word: a model whose training was cut short may generate none.
         drawn = copy_map(model, tokenizer, next(fitting, test[-1])["text"], min_new_tokens=1)
         plot_copy_heatmap(*drawn, picture)
 
 
-def made(data: str, settings: Settings) -> dict[str, list[Row]]:
-    """The pairs of a seed, which makes other rules as well; few of them are of one rule of each type."""
+def make_splits(data: str, settings: Settings) -> dict[str, list[Row]]:
+    """Makes the pairs of a seed, which also draws the rules; a limit on samples leaves one rule of each type."""
     rules, instances = 200, 100
     if settings.max_samples is not None:
         rules = len(TYPES)
         instances = max(1, settings.max_samples // rules)
-    return {name: [*rows] for name, rows in rule_pairs(rules, instances, settings.seed, DATA[data]).items()}
+    return {name: [*rows] for name, rows in make_rule_pairs(rules, instances, settings.seed, DATA[data]).items()}
 
 
-def by_type(predictions: Sequence[str], rows: Sequence[Row]) -> dict[str, float]:
-    """Exact match, in percent, of the instances of each type of rule, and the mean over the types."""
+def score_by_type(predictions: Sequence[str], rows: Sequence[Row]) -> dict[str, float]:
+    """Exact match in percent for each type of rule, and the mean over the types."""
     scores: dict[str, float] = {}
-    for kind in dict.fromkeys(row["type"] for row in rows):
-        of_kind = [(said, row["summary"]) for said, row in zip(predictions, rows, strict=True) if row["type"] == kind]
-        scores[kind] = round(exact_match([[said] for said, _ in of_kind], [[wanted] for _, wanted in of_kind]), 2)
+    for type_ in dict.fromkeys(row["type"] for row in rows):
+        pairs = [pair for pair in zip(predictions, rows, strict=True) if pair[1]["type"] == type_]
+        outputs, answers = [[output] for output, _ in pairs], [[row["summary"]] for _, row in pairs]
+        scores[type_] = round(score_exact_match(outputs, answers), 2)
     return scores | {"mean": round(sum(scores.values()) / len(scores), 2)}
 
 
-def baseline(rows: Sequence[Row]) -> dict[str, dict[str, float]]:
-    return {"the input itself": by_type([row["text"] for row in rows], rows)}
+def score_baselines(rows: Sequence[Row]) -> dict[str, dict[str, float]]:
+    return {"the input itself": score_by_type([row["text"] for row in rows], rows)}
 
 
-def page(results: dict[str, Any]) -> str:
-    """What table1.md says."""
-    known, kinds = facts(results), [*TYPES, "mean"]
-    header = ["", *kinds, "seeds", "minutes"]
+def render_page(results: dict[str, Any]) -> str:
+    """The text of results/table1.md."""
+    facts = get_data_facts(results)
     lines = [
         "# Table 1: the synthetic rules",
         "",
@@ -143,9 +146,9 @@ def page(results: dict[str, Any]) -> str:
         "apart": "A constant stands between x and y",
         "side by side": "x and y touch in 22 of the 80 rules that have both, where nobody can tell them apart",
     }.items():
-        paper = [[f"{model}, in the paper", *cells, sum(cells) / len(cells), "", ""] for model, cells in PAPER.items()]
-        rows = [*baseline_rows(results, data, kinds), *paper, *model_rows(results, data, IN_PAPER, kinds)]
-        lines += ["", f"## {title}", "", f"{known['examples'][data]['test']:,} test pairs.", "", table(header, rows)]
+        paper = [[f"{model}, in the paper", *cells, sum(cells) / len(cells)] for model, cells in PAPER.items()]
+        lines += ["", f"## {title}", "", f"{facts['examples'][data]['test']:,} test pairs."]
+        lines += ["", score_table(results, data, IN_PAPER, SCORES, paper)]
     lines += [
         "",
         "Enc-Dec reads the source's last state alone, RNNSearch attends and generates, CopyNet copies as well. The "
@@ -155,22 +158,10 @@ def page(results: dict[str, Any]) -> str:
         "to name what it attends to, and its scores see the context beside the state; with the state alone, as in the "
         "paper's Eq. 7, it falls behind on x → xx and xy → xy (below). CopyNet's lead is on the last column.",
         "",
-        f"Exact match: `{known['signature']}`.",
+        f"Exact match: `{facts['signature']}`.",
     ]
-    if ablated := [run for run in results["runs"] if run["model"] in ABLATIONS]:
-        seed = ablated[0]["seed"]
-        same = {**results, "runs": [run for run in results["runs"] if run["seed"] == seed]}
-        rows = model_rows(same, "apart", IN_PAPER | ABLATIONS, kinds)
-        lines += [
-            "",
-            "## What each choice buys",
-            "",
-            f"Seed {seed}, x and y apart. “Scores from the state alone” is Eq. 7 and 8 to the letter; everywhere else "
-            "the scores also see the context, the last word and the selective read, as in the authors' code.",
-            "",
-            table(header, rows),
-        ]
-    if runs_of(results, "apart", "CopyNet"):
+    lines += _render_ablations(results)
+    if find_runs(results, "apart", "CopyNet"):
         lines += [
             "",
             "## Figure 3",
@@ -180,4 +171,22 @@ def page(results: dict[str, Any]) -> str:
             "",
             "![Copy probabilities of one test instance](table1.png)",
         ]
-    return "\n".join([*lines, "", how_made(results)]) + "\n"
+    return assemble_page(results, lines)
+
+
+def _render_ablations(results: dict[str, Any]) -> list[str]:
+    """A section that compares all models of the seed whose ablations were run; nothing if none were."""
+    seeds = [run["seed"] for run in results["runs"] if run["model"] in ABLATIONS]
+    if not seeds:
+        return []
+    of_seed = {**results, "runs": [run for run in results["runs"] if run["seed"] == seeds[0]]}
+    rows = model_rows(of_seed, "apart", IN_PAPER | ABLATIONS, SCORES)
+    return [
+        "",
+        "## What each choice buys",
+        "",
+        f"Seed {seeds[0]}, x and y apart. “Scores from the state alone” is Eq. 7 and 8 to the letter; everywhere else "
+        "the scores also see the context, the last word and the selective read, as in the authors' code.",
+        "",
+        table(["", *SCORES.values(), "seeds", "minutes"], rows),
+    ]

@@ -1,4 +1,4 @@
-"""Cards of the models that the experiments train: model_cards/FILE.md."""
+"""Cards of the models of the experiments, model_cards/*.md."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from huggingface_hub import EvalResult, ModelCard, ModelCardData
 
 from copynet_hf.evaluation.cards import TAGS, render_card, table
 
-from .pages import facts, runs_of
-from .runs import Settings, file_name, write
+from ..data.rows import to_file_name, write_text
+from .markdown import find_runs, get_data_facts
 
 COPYNET = (
     "It is a [CopyNet](https://arxiv.org/abs/1603.06393) (Gu, Lu, Li, Li, ACL 2016): a recurrent encoder and decoder "
@@ -24,7 +24,10 @@ BASELINE = (
     "It is a baseline that does not copy, for comparison with "
     "[CopyNet](https://arxiv.org/abs/1603.06393) (Gu, Lu, Li, Li, ACL 2016) of the same sizes."
 )
-
+POINTER_NETWORK = (
+    "It is a Pointer Network (Vinyals, Fortunato, Jaitly, [2015](https://arxiv.org/abs/1506.03134)) with GRUs: it "
+    "writes positions of its input."
+)
 
 USE = """from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
 
@@ -36,21 +39,31 @@ source = [{source}]
 output = model.generate(**tokenizer(source, return_tensors="pt"))
 print(tokenizer.batch_decode(output, source=source, skip_special_tokens=True))
 """
+USE_POINTER_NETWORK = """import torch
+
+from copynet_hf import CopyNetForConditionalGeneration
+
+model = CopyNetForConditionalGeneration.from_pretrained("{folder}")
+points = {source}
+ids = model.generate(input_features=torch.tensor([points]), num_beams=4, max_new_tokens=20)[0].tolist()
+print([index - 4 for index in ids if index >= 4])  # 4 is the id of the first point
+"""
 
 
 @dataclass(frozen=True)
 class Card:
-    """What no results file says of the models of an experiment.
+    """The contents of an experiment's model cards that are not in its results.
 
     Attributes:
-        file: how the names of the cards begin.
-        licence: of the weights, on the Hub's list; what the data allow.
-        data: what they were trained on, from whom, under which licence.
-        tests: the data sets of the results, and what they are called.
-        metrics: the scores of the results, with the metric's name on the Hub and a title.
-        examples: the data set whose first output the card shows.
-        kind: what the models are; by default CopyNet, or its baseline where the name says so.
-        use: code that loads a model from `{folder}` and gives it `{source}`, and `{facts}` where there are some.
+        file: first part of the cards' file names.
+        licence: of the weights, by its identifier on the Hub, as the data permit.
+        data: the training data, its authors and its licence.
+        tests: titles of the data sets of the results.
+        metrics: for each score of the results, the metric's name on the Hub and a title.
+        examples: the data set whose first output is the example.
+        kind: the kind of model; by default CopyNet, or a baseline if the model's name does not begin with CopyNet.
+        use: code that loads a model from `{folder}` and runs it on `{source}`, and on `{facts}` for models that read
+            facts.
     """
 
     file: str
@@ -69,28 +82,31 @@ class Card:
     use: str = USE
 
     def path(self, folder: Path, model: str) -> Path:
-        return folder / f"{self.file}-{file_name(model).lower().replace('_', '-')}.md"
+        return folder / f"{self.file}-{to_file_name(model).lower().replace('_', '-')}.md"
 
 
-def write_cards(name: str, card: Card, results: Mapping[str, Any], settings: Settings) -> None:
-    """Writes the card of every model that was run, of the lowest seed each; not of another search by the same model,
-    which has no example of its own."""
+def write_cards(name: str, card: Card, results: Mapping[str, Any], folder: Path) -> None:
+    """Writes a card into `folder` for each model, with the scores of its lowest seed.
+
+    Models without an example output have no card: they are another model with another search.
+    """
     for model in dict.fromkeys(run["model"] for run in results["runs"] if run["data"] in card.tests):
-        if not runs_of(results, card.examples, model):
+        if not find_runs(results, card.examples, model):
             continue
-        runs = {data: known[0] for data in card.tests if (known := runs_of(results, data, model))}
-        text = str(_card(name, card, model, runs, results))
-        write(card.path(settings.cards_dir, model), text.rstrip() + "\n")
+        runs = {data: of_model[0] for data in card.tests if (of_model := find_runs(results, data, model))}
+        text = str(_render_card(name, card, model, runs, results))
+        write_text(card.path(folder, model), text.rstrip() + "\n")
 
 
-def _card(
+def _render_card(
     name: str, card: Card, model: str, runs: Mapping[str, dict[str, Any]], results: Mapping[str, Any]
 ) -> ModelCard:
     run = next(iter(runs.values()))
     seed = ["--seed", str(run["seed"])] if run["seed"] else []
-    outputs = {each["seed"]: each["outputs"] for each in runs_of(results, card.examples, model)}
+    outputs = {each["seed"]: each["outputs"] for each in find_runs(results, card.examples, model)}
     example = outputs[run["seed"]][0]
-    source, known_facts = (json.dumps(example.get(key), ensure_ascii=False) for key in ("text", "facts"))
+    prediction = example["prediction"]
+    source, facts = (json.dumps(example.get(column), ensure_ascii=False) for column in ("text", "facts"))
     data = ModelCardData(
         model_name=card.path(Path(), model).stem,
         library_name="transformers",
@@ -110,16 +126,16 @@ def _card(
         kind=card.kind or (COPYNET if model.startswith("CopyNet") else BASELINE),
         data=card.data,
         limits=card.limits,
-        use=card.use.format(folder=run["folder"], source=source, facts=known_facts).rstrip(),
-        output=[said] if isinstance(said := example["prediction"], str) else said,
+        use=card.use.format(folder=run["folder"], source=source, facts=facts).rstrip(),
+        output=[prediction] if isinstance(prediction, str) else prediction,
         reproduce=shlex.join(["python", "scripts/reproduce.py", name, "--models", model, *seed]),
         training=f"{run['parameters']:,} parameters, {run['epochs']:g} epochs, {run['minutes']} minutes "
         f"({run['machine']}, threads: {run['threads']}), seed\n{run['seed']}; {versions}; commit {run['commit']}.",
         command=run["command"],
         about_scores="Of this model, once. Other models, baselines and seeds:\n"
         f"[results/{name}.md](../results/{name}.md).",
-        scores=_scores(card, runs),
-        signature=_signature(facts(results)["signature"]),
+        scores=_score_table(card, runs),
+        signature=_format_signature(get_data_facts(results)["signature"]),
     )
 
 
@@ -139,7 +155,7 @@ def _eval_results(card: Card, runs: Mapping[str, dict[str, Any]]) -> list[EvalRe
     ]
 
 
-def _scores(card: Card, runs: Mapping[str, dict[str, Any]]) -> str:
+def _score_table(card: Card, runs: Mapping[str, dict[str, Any]]) -> str:
     titles = [title for _, title in card.metrics.values()]
     return table(
         ["", *titles],
@@ -147,7 +163,7 @@ def _scores(card: Card, runs: Mapping[str, dict[str, Any]]) -> str:
     )
 
 
-def _signature(said: str | Mapping[str, str]) -> str:
-    if isinstance(said, str):
-        return f"Metric: `{said}`."
-    return "\n".join(f"- {metric}: `{value}`" for metric, value in said.items())
+def _format_signature(signature: str | Mapping[str, str]) -> str:
+    if isinstance(signature, str):
+        return f"Metric: `{signature}`."
+    return "\n".join(f"- {metric}: `{value}`" for metric, value in signature.items())

@@ -1,4 +1,4 @@
-"""CoreQA (He et al. 2017): answers with names and dates that come from the question and from facts."""
+"""CoreQA (He et al. 2017): answers with names from the question and dates from facts."""
 
 from __future__ import annotations
 
@@ -6,10 +6,14 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
-from .birthdays import PATTERNS, accuracy, birthday_rows
-from .cards import Card
-from .pages import baseline_rows, escaped, facts, how_made, model_rows, runs_of, table
-from .runs import RNNSEARCH, Results, Row, Settings, compared
+from ..data.birthdays import PATTERNS, make_birthday_rows
+from ..data.rows import Row
+from ..reports.markdown import assemble_page, escape_markdown, find_runs, get_data_facts, score_table
+from ..reports.model_cards import Card
+from ..running.results_file import ResultsFile
+from ..running.settings import Settings
+from ..running.trained_models import RNNSEARCH, compare_models
+from ..scores.birthday_answers import score_answers
 
 RETRIEVAL = {"copy_mechanism": "retrieval"}
 MODELS: dict[str, dict[str, Any]] = {
@@ -20,8 +24,8 @@ MODELS: dict[str, dict[str, Any]] = {
     "RNNSearch, question and facts as one text": RNNSEARCH,
 }
 TESTS = ("new persons", "new persons and dates")
-SCORES = ("name or pronoun", "year", "month", "day", "all")
-# [recalled, low confidence]: of 80,000 persons, names and dates of the same kind as in training
+SCORES = {name: name for name in ("name or pronoun", "year", "month", "day", "all")}
+# From memory, with low confidence: 80,000 persons, names and dates of the same kind as in training.
 PAPER = {"CoreQA, in the paper (recalled)": (100.0, 84.8, 93.4, 81.0)}
 TRAINING: dict[str, Any] = {
     "segmenter": "whitespace",
@@ -40,7 +44,7 @@ TRAINING: dict[str, Any] = {
     "num_beams": 5,
 }
 
-NAMES = tuple(MODELS)
+MODEL_NAMES = tuple(MODELS)
 CARD = Card(
     file="birthdays",
     title="Answers about birthdays",
@@ -72,38 +76,44 @@ print(tokenizer.batch_decode(output, source=[text], facts=[facts], skip_special_
 )
 
 
-def run(settings: Settings) -> Results:
-    """Trains and scores what has not been yet."""
-    results = Results("coreqa", settings)
-    rows = {split: settings.first(made) for split, made in birthday_rows(settings.seed).items()}
+def run(settings: Settings) -> ResultsFile:
+    """Trains and scores the models of the table."""
+    results = ResultsFile("coreqa", settings)
+    rows = {split: settings.limit(of_split) for split, of_split in make_birthday_rows(settings.seed).items()}
     tests = {name: rows.pop(name) for name in TESTS}
-    results.note(
+    results.add_data_facts(
         signature="the words that must be there, and no other number",
         examples={name: len(split) for name, split in {**rows, **tests}.items()},
-        baselines={name: baselines(rows["train"], test) for name, test in tests.items()},
+        baselines={name: score_baselines(rows["train"], test) for name, test in tests.items()},
     )
-    compared(results, MODELS, rows, tests, TRAINING, settings, score=partial(_score, tests), shown=8)
+    score = partial(_score, tests)
+    compare_models(results, MODELS, rows, tests, TRAINING, settings, score=score, stored_outputs=8)
     return results
 
 
 def _score(tests: dict[str, list[Row]], data: str, scores: dict[str, Any], outputs: list[Row]) -> dict[str, Any]:
-    return accuracy([output["prediction"] for output in outputs], tests[data])
+    return score_answers([output["prediction"] for output in outputs], tests[data])
 
 
-def baselines(train: Sequence[Row], test: Sequence[Row]) -> dict[str, dict[str, float]]:
-    """The question itself, and the answer of the training pair with the same question but for the name."""
-    known = {row["text"].replace(row["name"], ""): row["summary"] for row in train}
-    alike = [known.get(row["text"].replace(row["name"], ""), "") for row in test]
+def score_baselines(train: Sequence[Row], test: Sequence[Row]) -> dict[str, dict[str, float]]:
+    """Scores the question itself, and a training answer to the same question about another person."""
+    answers = {_remove_name(row): row["summary"] for row in train}
     return {
-        "the question itself": accuracy([row["text"] for row in test], test),
-        "the answer to the same question about another": accuracy(alike, test),
+        "the question itself": score_answers([row["text"] for row in test], test),
+        "the answer to the same question about another": score_answers(
+            [answers.get(_remove_name(row), "") for row in test], test
+        ),
     }
 
 
-def page(results: dict[str, Any]) -> str:
-    """What coreqa.md says."""
-    known = facts(results)
-    count = known["examples"]
+def _remove_name(row: Row) -> str:
+    return row["text"].replace(row["name"], "")
+
+
+def render_page(results: dict[str, Any]) -> str:
+    """The text of results/coreqa.md."""
+    facts = get_data_facts(results)
+    count = facts["examples"]
     patterns = 4 * sum(len(answers) for _, answers in PATTERNS.values())
     lines = [
         "# CoreQA: answers from facts",
@@ -116,16 +126,11 @@ def page(results: dict[str, Any]) -> str:
         "retrieval” and “without copying” read facts and question, and write from one of them alone.",
     ]
     for test in TESTS:
-        paper = [[name, *cells, None, "", ""] for name, cells in PAPER.items()] if test == TESTS[0] else []
-        rows = [*baseline_rows(results, test, SCORES), *paper, *model_rows(results, test, MODELS, SCORES)]
-        lines += [
-            "",
-            f"## {test.capitalize()}, {count[test]:,} questions",
-            "",
-            table(["", *SCORES, "seeds", "minutes"], rows),
-        ]
+        paper = [[name, *cells] for name, cells in PAPER.items()] if test == TESTS[0] else []
+        lines += ["", f"## {test.capitalize()}, {count[test]:,} questions"]
+        lines += ["", score_table(results, test, MODELS, SCORES, paper)]
     lines += ["", "## The first answers about new persons and dates", ""]
-    for output in next((run["outputs"] for run in runs_of(results, TESTS[1], "CoreQA")), []):
-        known_facts = "; ".join(f"{name}: {value}" for _, name, value in output["facts"])
-        lines += [f"- {escaped(output['text'])} ({known_facts}) **{escaped(output['prediction'])}**"]
-    return "\n".join([*lines, "", how_made(results)]) + "\n"
+    for output in next((run["outputs"] for run in find_runs(results, TESTS[1], "CoreQA")), []):
+        triples = "; ".join(f"{name}: {value}" for _, name, value in output["facts"])
+        lines += [f"- {escape_markdown(output['text'])} ({triples}) **{escape_markdown(output['prediction'])}**"]
+    return assemble_page(results, lines)

@@ -1,4 +1,4 @@
-"""Replies in Japanese chat, after the Chainer article about CopyNet, with "copy" or "gen" over each word."""
+"""Replies in Japanese chat, after the Chainer article about CopyNet, each word marked "copy" or "gen"."""
 
 from __future__ import annotations
 
@@ -7,13 +7,23 @@ from typing import Any
 
 from copynet_hf.evaluation.metrics import metric_signature, score_outputs
 
-from .cards import Card
-from .japanese_pairs import japanese_pairs
-from .pages import baseline_rows, escaped, facts, how_made, model_rows, runs_of, table
-from .runs import MODELS, Results, Row, Settings, compared, rounded
+from ..data.japanese_pairs import read_japanese_pairs
+from ..data.rows import Row
+from ..reports.markdown import assemble_page, escape_markdown, find_runs, get_data_facts, score_table
+from ..reports.model_cards import Card
+from ..running.results_file import ResultsFile
+from ..running.settings import Settings
+from ..running.trained_models import RNNSEARCH_AND_COPYNET, compare_models, round_scores
 
 DATA = "replies"
-SCORES = ("rouge1", "rouge2", "rougeL", "bleu", "exact_match", "copied_fraction")
+SCORES = {
+    "rouge1": "R-1",
+    "rouge2": "R-2",
+    "rougeL": "R-L",
+    "bleu": "BLEU",
+    "exact_match": "EM",
+    "copied_fraction": "copied",
+}
 TRAINING: dict[str, Any] = {
     "segmenter": "fugashi",
     "vocab_size": 2_000,
@@ -26,11 +36,11 @@ TRAINING: dict[str, Any] = {
     "max_source_length": 50,
     "max_target_length": 50,
     "num_train_epochs": 80,
-    "load_best_model_at_end": False,  # where the loss is lowest every reply is そうですね
+    "load_best_model_at_end": False,  # the model with the lowest loss replies そうですね to everything
     "num_beams": 5,
 }
-SHOWN = 60
-# What the article asks its model, and what that answers after seven epochs (its copied words are not marked here).
+STORED_OUTPUTS = 60
+# The article's inputs, and its model's replies after seven epochs.
 ARTICLE = {
     "おはよう": "おはようございます",
     "調子はどうですか？": "調子は",
@@ -38,7 +48,7 @@ ARTICLE = {
     "今日は暑いです": "暑いです",
 }
 
-NAMES = tuple(MODELS)
+MODEL_NAMES = tuple(RNNSEARCH_AND_COPYNET)
 CARD = Card(
     file="chat-ja",
     title="Japanese chat, an exercise",
@@ -63,37 +73,40 @@ CARD = Card(
 )
 
 
-def run(settings: Settings) -> Results:
-    """Trains and scores what has not been yet."""
-    results = Results("japanese", settings)
-    pairs = {name: settings.first(rows) for name, rows in japanese_pairs(settings.data_dir, settings.seed).items()}
+def run(settings: Settings) -> ResultsFile:
+    """Trains and scores the models of the table."""
+    results = ResultsFile("japanese", settings)
+    pairs = {
+        name: settings.limit(rows) for name, rows in read_japanese_pairs(settings.data_dir, settings.seed).items()
+    }
     test = pairs.pop("test")
-    results.note(
+    results.add_data_facts(
         signature=metric_signature([row["summary"] for row in test])["rouge1"],
         examples={"test": len(test), **{name: len(rows) for name, rows in pairs.items()}},
-        baselines={DATA: baselines(pairs["train"], test)},
+        baselines={DATA: score_baselines(pairs["train"], test)},
     )
-    asked = [{"text": text, "summary": reply} for text, reply in ARTICLE.items()]
-    compared(results, MODELS, pairs, {DATA: test, "the article's": asked}, TRAINING, settings, shown=SHOWN)
+    article: list[Row] = [{"text": text, "summary": reply} for text, reply in ARTICLE.items()]
+    tests = {DATA: test, "the article's": article}
+    compare_models(results, RNNSEARCH_AND_COPYNET, pairs, tests, TRAINING, settings, stored_outputs=STORED_OUTPUTS)
     return results
 
 
-def baselines(train: list[Row], test: list[Row]) -> dict[str, dict[str, Any]]:
-    """The most frequent reply, and the utterance said again, with and without agreeing."""
+def score_baselines(train: list[Row], test: list[Row]) -> dict[str, dict[str, Any]]:
+    """Scores the most frequent reply, and the utterance repeated, with and without ですね."""
     ((frequent, _),) = Counter(row["summary"] for row in train).most_common(1)
     texts, references = [row["text"] for row in test], [row["summary"] for row in test]
-    made = {
+    outputs_of = {
         "the most frequent reply": [frequent] * len(test),
         "the utterance itself": texts,
         "the utterance and ですね": [f"{text}ですね" for text in texts],
     }
-    return {name: rounded(score_outputs(outputs, references, texts)) for name, outputs in made.items()}
+    return {name: round_scores(score_outputs(outputs, references, texts)) for name, outputs in outputs_of.items()}
 
 
-def page(results: dict[str, Any]) -> str:
-    """What japanese.md says."""
-    known = facts(results)
-    count = known["examples"]
+def render_page(results: dict[str, Any]) -> str:
+    """The text of results/japanese.md."""
+    facts = get_data_facts(results)
+    count = facts["examples"]
     lines = [
         "# Japanese replies",
         "",
@@ -102,29 +115,28 @@ def page(results: dict[str, Any]) -> str:
         "breakdown detection challenge 3, no dialogue in two parts; MeCab's words. The Chainer article learns from an "
         "older and larger corpus of the same project and gives no scores.",
         "",
-        table(
-            ["", "R-1", "R-2", "R-L", "BLEU", "EM", "copied", "seeds", "minutes"],
-            [*baseline_rows(results, DATA, SCORES), *model_rows(results, DATA, MODELS, SCORES)],
-        ),
+        score_table(results, DATA, RNNSEARCH_AND_COPYNET, SCORES),
         "",
-        f"ROUGE on characters: `{known['signature']}`. So few and such free replies cannot be learned well, and no "
+        f"ROUGE on characters: `{facts['signature']}`. So few and such free replies cannot be learned well, and no "
         "score tells a sensible reply from an echo of the utterance. What is to be seen is which words are copied.",
     ]
     for title, data, other in (
-        (f"Of the first {SHOWN} replies those that copied a word", DATA, "reference"),
+        (f"Of the first {STORED_OUTPUTS} replies those that copied a word", DATA, "reference"),
         ("What the article asks its model", "the article's", "in the article"),
     ):
-        outputs: list[Row] = next((run["outputs"] for run in runs_of(results, data, "CopyNet")), [])
+        outputs: list[Row] = next((run["outputs"] for run in find_runs(results, data, "CopyNet")), [])
         lines += ["", f"## {title}", ""]
         for output in outputs:
             if data != DATA or any(output["copied"]):
-                lines += word_by_word(output, other)
-    return "\n".join([*lines, "", how_made(results)]) + "\n"
+                lines += annotate_reply(output, other)
+    return assemble_page(results, lines)
 
 
-def word_by_word(output: Row, other: str) -> list[str]:
-    """The utterance, another reply, and the model's with what each word came from written over it."""
+def annotate_reply(output: Row, other: str) -> list[str]:
+    """The utterance, its reference labelled `other`, and the model's reply with "copy" or "gen" over each word."""
     words = zip(output["words"], output["copied"], strict=True)
-    over = " ".join(f"<ruby>{escaped(word)}<rt>{'copy' if copied else 'gen'}</rt></ruby>" for word, copied in words)
-    said = f"{escaped(output['text'])} ({other}: {escaped(output['reference'])})"
-    return [f"- {said}<br>", f"  {over or '(nothing)'}"]
+    reply = " ".join(
+        f"<ruby>{escape_markdown(word)}<rt>{'copy' if copied else 'gen'}</rt></ruby>" for word, copied in words
+    )
+    utterance = f"{escape_markdown(output['text'])} ({other}: {escape_markdown(output['reference'])})"
+    return [f"- {utterance}<br>", f"  {reply or '(nothing)'}"]

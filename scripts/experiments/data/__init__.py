@@ -1,0 +1,1 @@
+"""Data sets: rows with a source `text`, its reference `summary`, and what the scores of an experiment need."""

@@ -1,0 +1,62 @@
+"""Rows of data and the files that hold them."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+Row = Mapping[str, Any]
+
+
+def read_rows(path: Path) -> list[Row]:
+    """Reads the objects of a JSONL file.
+
+    Raises:
+        FileNotFoundError: the file is missing; the message names --data_dir and COPYNET_DATA.
+    """
+    if not path.is_file():
+        raise FileNotFoundError(
+            f"{path} is missing: name the folder of the data with --data_dir or COPYNET_DATA (docs/data.md)"
+        )
+    with path.open(encoding="utf-8") as lines:
+        return [json.loads(line) for line in lines]
+
+
+def keep_pair_columns(row: Row) -> dict[str, Any]:
+    """Keeps the columns that models read, `text`, `summary` and `facts`, as far as the row has them."""
+    return {column: row[column] for column in ("text", "summary", "facts") if column in row}
+
+
+def write_pairs(folder: Path, splits: Mapping[str, Iterable[Row]]) -> dict[str, str]:
+    """Writes each split to SPLIT.jsonl.
+
+    Returns:
+        the arguments of `copynet-hf train` that name the files.
+    """
+    for split, rows in splits.items():
+        lines = (json.dumps(keep_pair_columns(row), ensure_ascii=False) for row in rows)
+        write_text(folder / f"{split}.jsonl", "".join(f"{line}\n" for line in lines))
+    return {f"{split}_file": str(folder / f"{split}.jsonl") for split in splits}
+
+
+def write_text(path: Path, text: str) -> None:
+    """Writes a file atomically, so that no process reads half of it. A file with the same text is left untouched."""
+    if path.exists() and path.read_text(encoding="utf-8") == text:
+        return
+    path.parent.mkdir(parents=True, exist_ok=True)
+    unfinished = path.with_name(f".{path.name}.{os.getpid()}")
+    unfinished.write_text(text, encoding="utf-8")
+    unfinished.replace(path)
+
+
+def to_file_name(name: str) -> str:
+    """Replaces all characters but letters, digits and underscores: "Ptr-Net, 5 points" becomes "Ptr_Net_5_points"."""
+    return re.sub(r"\W+", "_", name).strip("_")
+
+
+def collapse_spaces(text: str) -> str:
+    return " ".join(text.split())

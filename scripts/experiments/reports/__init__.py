@@ -1,0 +1,1 @@
+"""Turns stored results into Markdown pages, model cards and figures."""

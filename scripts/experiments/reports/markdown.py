@@ -1,0 +1,168 @@
+"""Markdown pages of results, written from the contents of results/NAME.json."""
+
+from __future__ import annotations
+
+import re
+import statistics
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+from copynet_hf.evaluation.cards import table
+from copynet_hf.inference.pictures import MARKS, highlight_copies
+
+Results = Mapping[str, Any]
+
+
+# ---- results
+
+
+def get_data_facts(results: Results) -> dict[str, Any]:
+    """The facts about the data of the lowest seed."""
+    return dict(results["data"][min(results["data"], key=int)])
+
+
+def find_runs(results: Results, data: str, model: str) -> list[dict[str, Any]]:
+    """The runs of a model on a data set, in the order of seeds."""
+    return [run for run in results["runs"] if (run["data"], run["model"]) == (data, model)]
+
+
+def average_scores(scores: Sequence[Mapping[str, Any]], names: Iterable[str]) -> list[float | None]:
+    """The mean of each score over those that have it; None if none has."""
+    columns = ([each[name] for each in scores if each.get(name) is not None] for name in names)
+    return [float(statistics.mean(column)) if column else None for column in columns]
+
+
+# ---- tables
+
+
+def score_table(
+    results: Results,
+    data: str,
+    models: Iterable[str],
+    titles: Mapping[str, str],
+    published: Iterable[Sequence[Any]] = (),
+    *,
+    published_first: bool = False,
+    decimals: Sequence[int] = (),
+) -> str:
+    """A table with a column per score: baselines, published results, then the models that were run.
+
+    Args:
+        titles: the titles of the columns, by score.
+        published: a name and scores per row; scores that are missing at the end are left empty.
+        published_first: puts them above the baselines.
+        decimals: decimals of the first scores of baselines and models, where one decimal is too few.
+    """
+    baselines = format_scores(baseline_rows(results, data, titles), decimals)
+    padded = [[*row, *[None] * (len(titles) + 1 - len(row)), "", ""] for row in published]
+    above = [*padded, *baselines] if published_first else [*baselines, *padded]
+    ours = format_scores(model_rows(results, data, models, titles), decimals)
+    return table(["", *titles.values(), "seeds", "minutes"], [*above, *ours])
+
+
+def model_rows(results: Results, data: str, models: Iterable[str], names: Iterable[str]) -> list[list[Any]]:
+    """A row per model that was run: mean scores, number of seeds, median minutes of a training."""
+    rows: list[list[Any]] = []
+    for model in models:
+        if runs := find_runs(results, data, model):
+            minutes = statistics.median(run["minutes"] for run in runs)
+            rows.append([model, *average_scores([run["scores"] for run in runs], names), len(runs), round(minutes)])
+    return rows
+
+
+def baseline_rows(results: Results, data: str, names: Iterable[str]) -> list[list[Any]]:
+    """A row per baseline: mean scores over the seeds that models were run with."""
+    seeds = {str(run["seed"]) for run in results["runs"] if run["data"] == data}
+    baselines = [facts["baselines"][data] for seed, facts in results["data"].items() if seed in seeds]
+    return [
+        [name, *average_scores([of_seed[name] for of_seed in baselines], names), "", ""]
+        for name in (baselines[0] if baselines else ())
+    ]
+
+
+def format_scores(rows: Iterable[Sequence[Any]], decimals: Sequence[int]) -> list[list[Any]]:
+    """Formats the first scores of each row, with these numbers of decimals."""
+    return [
+        [name, *(f"{score:.{count}f}" for score, count in zip(cells, decimals, strict=False)), *cells[len(decimals) :]]
+        for name, *cells in rows
+    ]
+
+
+# ---- pages
+
+
+def assemble_page(results: Results, lines: Iterable[str]) -> str:
+    """The page: these lines, then how the results were made."""
+    return "\n".join([*lines, "", describe_runs(results)]) + "\n"
+
+
+def describe_runs(results: Results) -> str:
+    """Seeds, versions, machines, commits, and the command of each model's first seed."""
+    runs = results["runs"]
+
+    def join(values: Iterable[Any]) -> str:
+        return ", ".join(dict.fromkeys(str(value) for value in values))
+
+    versions = join(f"{name} {number}" for run in runs for name, number in run["versions"].items())
+    limited = sum("--max_minutes" in run["command"] for run in runs)
+    resumed = sum(run["resumed"] for run in runs)
+    lines = [
+        "## How it was made",
+        "",
+        f"Seeds {join(run['seed'] for run in runs)}; {versions}; {join(run['machine'] for run in runs)}, "
+        f"threads: {join(run['threads'] for run in runs)}; commits {join(run['commit'] for run in runs)}.",
+        *([f"{limited} trainings had a limit, --max_minutes."] if limited else []),
+        *([f"{resumed} trainings were interrupted; their minutes are the last stretch's."] if resumed else []),
+    ]
+    commands: dict[str, dict[str, Any]] = {}
+    for run in runs:
+        commands.setdefault(run["command"], run)
+    for command, run in commands.items():
+        if run["seed"] == runs[0]["seed"]:
+            lines += ["", f"{run['model']}, {run['parameters']:,} parameters:", "", "```bash", command, "```"]
+    return "\n".join(lines)
+
+
+# ---- outputs
+
+
+def compare_outputs(
+    results: Results,
+    data: str,
+    models: Iterable[str],
+    restore_pieces: Callable[[Sequence[str]], Sequence[str]] = lambda words: words,
+    restore: Callable[[str], str] = str,
+) -> str:
+    """A table of the models' outputs for the same sources, copied words in bold, of the lowest seed that all have.
+
+    Args:
+        restore_pieces: turns the words of an output into what each contributes to the text.
+        restore: turns a source or a reference into the text.
+    """
+    by_model = {model: {run["seed"]: run for run in find_runs(results, data, model)} for model in models}
+    by_model = {model: runs for model, runs in by_model.items() if runs}
+    common_seeds = set.intersection(*(set(runs) for runs in by_model.values()))
+    if not common_seeds:
+        return "No seed has all models."
+    outputs = [runs[min(common_seeds)]["outputs"] for runs in by_model.values()]
+    rows = [
+        [
+            *(escape_markdown(restore(of_source[0][column])) for column in ("text", "reference")),
+            *(embolden_copies(restore_pieces(output["words"]), output["copied"]) for output in of_source),
+        ]
+        for of_source in zip(*outputs, strict=True)
+    ]
+    return table(["source", "reference", *by_model], rows)
+
+
+def embolden_copies(pieces: Iterable[str], copied: Sequence[bool]) -> str:
+    """The pieces of an output, the copied ones in bold."""
+    marked = highlight_copies([escape_markdown(piece) for piece in pieces], copied, "ansi", separator="")
+    for mark, tag in zip(MARKS["ansi"], ("<b>", "</b>"), strict=True):
+        marked = marked.replace(mark, tag)
+    return marked
+
+
+def escape_markdown(text: str) -> str:
+    """Escapes what Markdown would interpret, in a table cell too."""
+    return re.sub(r"([\\`*_\[\]<>&|~$#])", r"\\\1", text).replace("\n", "<br>")

@@ -1,0 +1,1 @@
+"""Trains and scores models, and stores what they score."""

@@ -1,0 +1,46 @@
+"""Settings of a run of `scripts/reproduce.py`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from ..data.rows import Row, to_file_name
+
+
+@dataclass(frozen=True)
+class Settings:
+    """The command line of `scripts/reproduce.py`.
+
+    Attributes:
+        output_dir: folder of models, outputs and scores; those that are there are used again.
+        results_dir: folder of NAME.json, NAME.md and the figures.
+        cards_dir: folder of the model cards.
+        data_dir: folder of data that cannot be generated, with a folder for each data set.
+        max_minutes: limit of each training; None for no limit.
+        max_samples: limit of the rows of each split, to try a command; None for no limit.
+        models: names of the models to train and score; empty for all models of the experiment.
+    """
+
+    output_dir: Path
+    results_dir: Path
+    cards_dir: Path
+    data_dir: Path
+    seed: int = 0
+    max_minutes: float | None = None
+    max_samples: int | None = None
+    models: tuple[str, ...] = ()
+    bf16: bool = True
+    threads: int = 2
+
+    def limit(self, rows: Sequence[Row]) -> list[Row]:
+        """The first `max_samples` rows."""
+        return list(rows[: self.max_samples])
+
+    def includes(self, model: str) -> bool:
+        return not self.models or model in self.models
+
+    def seed_folder(self, *names: str) -> Path:
+        """The folder of a model, or of data, of this seed."""
+        return self.output_dir.joinpath(f"seed_{self.seed}", *map(to_file_name, names))

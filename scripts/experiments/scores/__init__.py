@@ -1,0 +1,1 @@
+"""Scores and baselines that `copynet_hf.evaluation` does not have."""

@@ -1,0 +1,28 @@
+"""Exact match and repetition, without the ROUGE and BLEU of `score_outputs`, which take minutes on 20,000 outputs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from ..data.rows import collapse_spaces
+
+
+def score_exact_match(
+    ranked: Sequence[Sequence[str]],
+    answers: Sequence[Sequence[str]],
+    k: int = 1,
+    normalize: Callable[[str], str] = collapse_spaces,
+) -> float:
+    """The percentage of rows with an answer among the first k outputs, both normalised."""
+    hits = [
+        bool({*map(normalize, outputs[:k])} & {*map(normalize, of_row)})
+        for outputs, of_row in zip(ranked, answers, strict=True)
+    ]
+    return 100 * sum(hits) / len(hits)
+
+
+def score_repetition(outputs: Sequence[Sequence[str]], n: int = 3) -> float:
+    """The percentage of n-grams that occur earlier in the same output (See et al. 2017, Figure 4)."""
+    ngrams = [[tuple(words[start : start + n]) for start in range(len(words) - n + 1)] for words in outputs]
+    total = sum(map(len, ngrams))
+    return 100 * sum(len(of_output) - len(set(of_output)) for of_output in ngrams) / total if total else 0.0

@@ -1,0 +1,127 @@
+"""Shortest tours (Vinyals, Fortunato, Jaitly 2015, Table 2): a Pointer Network writes the cities in order."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from ..data.points import Points, make_tour_rows, measure_tour
+from ..data.rows import Row
+from ..reports.markdown import assemble_page, get_data_facts, score_table
+from ..reports.model_cards import POINTER_NETWORK, USE_POINTER_NETWORK, Card
+from ..running.pointer_networks import TEST_SEED, compare_pointer_networks
+from ..running.results_file import ResultsFile
+from ..running.settings import Settings
+
+TOURS = {"task": "tour", "slots": 100}  # a source has at most 100 cities
+PLANS: dict[str, dict[str, Any]] = {
+    "Ptr-Net, 5 to 10 cities": TOURS | {"sizes": [5, 10], "examples": 400_000},
+    "Ptr-Net, 10 cities": TOURS | {"sizes": [10, 10], "examples": 500_000},
+}
+# Data set: cities of each source, number of sources.
+TESTS = {f"{size} cities": (size, number) for size, number in {5: 2_000, 10: 2_000, 12: 500, 15: 100}.items()}
+SCORES = {name: name for name in ("length", "above the shortest")}
+# Table 2: mean lengths, of other random cities.
+PAPER = {
+    "5 cities": {"shortest": 2.12, "Ptr-Net": 2.12},
+    "10 cities": {"shortest": 2.87, "Ptr-Net": 2.88, "Ptr-Net, 5 to 20 cities": 2.87},
+}
+BEAMS = 8
+
+MODEL_NAMES = tuple(PLANS)
+CARD = Card(
+    file="tsp",
+    title="Short tours",
+    summary="Names cities in the order of a short tour through all of them.",
+    language="zxx",
+    licence="apache-2.0",
+    datasets=("points",),
+    pipeline_tag="other",
+    data="Cities drawn evenly from the unit square, and their shortest tours by Held and Karp's dynamic programme.",
+    limits="Tours are short, not shortest, and grow longer with more cities than it has seen.",
+    tests={data: data for data in TESTS},
+    metrics={"length": ("length", "length"), "above the shortest": ("gap", "percent above the shortest")},
+    examples="5 cities",
+    kind=POINTER_NETWORK,
+    use=USE_POINTER_NETWORK,
+)
+
+
+def run(settings: Settings) -> ResultsFile:
+    """Trains and scores the models of the table."""
+    results = ResultsFile("tsp", settings)
+    tests = {data: _make_test_rows(size, count, settings) for data, (size, count) in TESTS.items()}
+    results.add_data_facts(
+        signature="mean length of the closed tours",
+        examples={data: len(rows) for data, rows in tests.items()},
+        baselines={data: score_baselines(rows) for data, rows in tests.items()},
+    )
+    compare_pointer_networks(
+        results, "tsp", PLANS, tests, settings, search_options=_choose_search_options, score=score_tours
+    )
+    return results
+
+
+def _choose_search_options(rows: Sequence[Row]) -> dict[str, Any]:
+    """The search is restricted to tours, as in the paper: each city once, and the end after the last of them."""
+    count = len(rows[0]["points"])
+    return {"num_beams": BEAMS, "no_repeat_ngram_size": 1, "min_new_tokens": count, "max_new_tokens": count}
+
+
+def _make_test_rows(size: int, count: int, settings: Settings) -> list[Row]:
+    count = count if settings.max_samples is None else min(count, settings.max_samples)
+    return make_tour_rows(count, (size, size), TEST_SEED + size)
+
+
+def score_tours(tours: Sequence[Sequence[int]], rows: Sequence[Row]) -> dict[str, float]:
+    """The mean length, and its excess over the mean length of the shortest tours, in percent.
+
+    Raises:
+        ValueError: an output does not visit each city once.
+    """
+    for tour, row in zip(tours, rows, strict=True):
+        if sorted(tour) != list(range(len(row["points"]))):
+            raise ValueError(f"the output is {tour}, which is no tour: restrict the search to each city once")
+    length = sum(measure_tour(tour, row["points"]) for tour, row in zip(tours, rows, strict=True)) / len(rows)
+    shortest = sum(measure_tour(row["answer"], row["points"]) for row in rows) / len(rows)
+    return {"length": round(length, 3), "above the shortest": round(100 * (length / shortest - 1), 2)}
+
+
+def score_baselines(rows: Sequence[Row]) -> dict[str, dict[str, float]]:
+    """Scores the shortest tours, the nearest neighbour heuristic, and the cities in input order."""
+    tours_of = {
+        "shortest": [row["answer"] for row in rows],
+        "the nearest city next": [visit_nearest_neighbours(row["points"]) for row in rows],
+        "as they were given": [list(range(len(row["points"]))) for row in rows],
+    }
+    return {name: score_tours(tours, rows) for name, tours in tours_of.items()}
+
+
+def visit_nearest_neighbours(points: Points) -> list[int]:
+    """The tour from point 0 that always continues to the nearest unvisited point."""
+    tour, unvisited = [0], set(range(1, len(points)))
+    while unvisited:
+        last = points[tour[-1]]
+        tour.append(min(unvisited, key=lambda index: math.dist(last, points[index])))
+        unvisited.remove(tour[-1])
+    return tour
+
+
+def render_page(results: dict[str, Any]) -> str:
+    """The text of results/tsp.md."""
+    facts = get_data_facts(results)
+    lines = [
+        "# Shortest tours",
+        "",
+        "Cities drawn evenly from the unit square; the answer names them in the order of a tour, from the first one "
+        f"(Vinyals et al. 2015). {facts['signature'].capitalize()}, and percent above that of the shortest tours, "
+        f"which Held and Karp's programme finds. Beam {BEAMS}, over tours alone. The paper's model learns from a "
+        "million examples of each size, or of 5 to 20 cities; its cities are others. Ours learn from 400,000 of 5 to "
+        "10 cities, or from 500,000 of 10; 12 and 15 cities are more than they have seen.",
+    ]
+    for data in TESTS:
+        paper = [[f"{model}, in the paper", f"{length:.2f}"] for model, length in PAPER.get(data, {}).items()]
+        lines += ["", f"## {data}, {facts['examples'][data]:,} tests"]
+        lines += ["", score_table(results, data, PLANS, SCORES, paper, decimals=(3, 2))]
+    return assemble_page(results, lines)

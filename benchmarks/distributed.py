@@ -30,7 +30,7 @@ from transformers import TrainerCallback, set_seed
 from copynet_hf import CopyNetForConditionalGeneration, CopyNetTokenizer
 from copynet_hf.arguments import DataArguments
 from copynet_hf.model.tokenization_copynet import SPECIAL_TOKENS
-from copynet_hf.training.trainer import make_trainer, training_arguments
+from copynet_hf.training.trainer import build_training_arguments, make_trainer
 
 BATCH = SYNTHETIC.batch
 WARMUP = 5  # steps that are not timed
@@ -136,7 +136,7 @@ def train_process(arguments: dict[str, Any]) -> None:
     disable_progress_bars()
     torch.set_num_threads(1)
     pairs = Dataset.from_list(make_pairs(2 * BATCH * arguments["max_steps"], arguments.pop("ragged", False)))
-    training = training_arguments(defaults | arguments, pairs, validated=False)
+    training = build_training_arguments(defaults | arguments, pairs, has_validation=False)
     set_seed(training.seed)
     config = make_config(SYNTHETIC)
     words = [*SPECIAL_TOKENS.values(), *(f"w{number}" for number in range(4, config.vocab_size))]

@@ -36,11 +36,11 @@ from copynet_hf.model.generation import ExtendedVocabularyLogitsProcessor
 STEPS = 20
 PARTS = {
     "encoder": (CopyNetEncoder, "forward"),
-    "memory": (CopyNetDecoder, "remember"),
-    "memory for the search": (CopyNetDecoder, "prepared"),
+    "memory": (CopyNetDecoder, "build_memory"),
+    "memory for the search": (CopyNetDecoder, "precompute_search_tables"),
     "decoder steps": (CopyNetDecoder, "forward"),
-    "scores of the vocabulary": (CopyNetForConditionalGeneration, "generate_scores"),
-    "mixture": (CopyNetForConditionalGeneration, "mixture"),
+    "scores of the vocabulary": (CopyNetForConditionalGeneration, "compute_generate_scores"),
+    "mixture": (CopyNetForConditionalGeneration, "compute_mixture"),
     "forbidden words": (ExtendedVocabularyLogitsProcessor, "__call__"),
     "top-k": (CopyNetForConditionalGeneration, "_get_top_k_continuations"),
 }

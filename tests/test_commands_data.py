@@ -1,25 +1,27 @@
-"""nl2bash: the data and their splits, the pre-processing of commands, and the known scores of published outputs."""
+"""Commands from descriptions: what is trained on, how it is split, and that published outputs get known scores."""
 
 from __future__ import annotations
 
 import json
 
 import pytest
-from experiments import commands
-from experiments.commands import (
+from experiments.data.rows import collapse_spaces
+from experiments.data.shell_commands import (
     JOINER,
-    Nearest,
-    command_pairs,
-    grouped,
-    judged_correct,
-    most_frequent,
+    group_by_description,
     prepare,
-    published_outputs,
+    read_command_pairs,
+    read_published_outputs,
+    read_test_groups,
     restore,
-    single_spaced,
-    spelled_out,
 )
-from experiments.scores import exact_match
+from experiments.scores.command_scores import (
+    NearestDescriptions,
+    find_frequent_commands,
+    score_judgements,
+    spell_out,
+)
+from experiments.scores.texts import score_exact_match
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -29,18 +31,18 @@ from copynet_hf.evaluation.metrics import score_outputs
 
 @pytest.fixture(scope="module")
 def pairs(data_dir):
-    return command_pairs(data_dir)
+    return read_command_pairs(data_dir)
 
 
 @pytest.fixture(scope="module")
 def groups(data_dir):
-    return commands.test_groups(data_dir)  # by its module: pytest would run a function of this name
+    return read_test_groups(data_dir)
 
 
 # ---- data
 
 
-def test_held_out_and_duplicate_pairs_are_removed_from_train(tmp_path):
+def test_what_is_held_out_leaves_train_and_pairs_stay_once(tmp_path):
     splits = {
         "test": [("List all files", "ls -a")],
         "validation": [("count lines", "wc -l f")],
@@ -59,29 +61,30 @@ def test_held_out_and_duplicate_pairs_are_removed_from_train(tmp_path):
     for name, rows in splits.items():
         lines = (json.dumps({"source": source, "target": target}) + "\n" for source, target in rows)
         (tmp_path / "nl2bash" / f"{name}.jsonl").write_text("".join(lines), encoding="utf-8")
-    splits = command_pairs(tmp_path)
-    assert [row["summary"] for row in splits["train"]] == ["head -n1", "head -1", "HEAD -1"]
-    assert [row["text"] for row in splits["train"]] == ["first line", "first line", "FIRST LINE"]
-    assert splits["validation"] == [{"text": "count lines", "summary": "wc -l f"}]
+    found = read_command_pairs(tmp_path)
+    assert [row["summary"] for row in found["train"]] == ["head -n1", "head -1", "HEAD -1"]
+    assert [row["text"] for row in found["train"]] == ["first line", "first line", "FIRST LINE"]
+    assert found["validation"] == [{"text": "count lines", "summary": "wc -l f"}]
 
 
-def test_the_real_splits_do_not_overlap(pairs, groups):
+def test_the_real_pairs_have_nothing_held_out(pairs, groups):
     assert {name: len(rows) for name, rows in pairs.items()} == {"train": 8_045, "validation": 590}
     assert len(groups) == 547
     assert sum(len(group["answers"]) for group in groups) == 593
     test = [{"text": group["text"], "summary": answer} for group in groups for answer in group["answers"]]
     splits = (pairs["train"], pairs["validation"], test)
-    for form in (lambda row: single_spaced(row["text"]).casefold(), lambda row: single_spaced(row["summary"])):
+    for form in (lambda row: collapse_spaces(row["text"]).casefold(), lambda row: collapse_spaces(row["summary"])):
         train, validation, held_out = ({form(row) for row in rows} for rows in splits)
         assert not train & validation
         assert not (train | validation) & held_out
-    for rows, number in ((pairs["validation"], 542), (test, 547)):  # none differ only in case and spacing
-        assert len(grouped(rows)) == len({single_spaced(row["text"]).casefold() for row in rows}) == number
+    for rows, number in ((pairs["validation"], 542), (test, 547)):  # none differ in capitals and spacing alone
+        descriptions = {collapse_spaces(row["text"]).casefold() for row in rows}
+        assert len(group_by_description(rows)) == len(descriptions) == number
 
 
 def test_grouped_keeps_the_order_and_every_command():
     rows = [{"text": text, "summary": command} for text, command in (("b", "2"), ("a", "1"), ("b", "0"))]
-    assert grouped(rows) == [{"text": "b", "answers": ["2", "0"]}, {"text": "a", "answers": ["1"]}]
+    assert group_by_description(rows) == [{"text": "b", "answers": ["2", "0"]}, {"text": "a", "answers": ["1"]}]
 
 
 # ---- words
@@ -101,35 +104,35 @@ def test_grouped_keeps_the_order_and_every_command():
         ("", ""),
     ],
 )
-def test_prepare_and_restore(text, words):
+def test_words_and_back(text, words):
     assert prepare(text) == words
-    assert restore(words) == single_spaced(text)
+    assert restore(words) == collapse_spaces(text)
 
 
 @given(st.text(st.characters(exclude_characters=JOINER)) | st.text("a1._-{}\\;'\" \t\n$é²"))
-def test_any_text_is_restored_except_for_spacing(text):
-    assert restore(prepare(text)) == single_spaced(text)
-    assert prepare(text) == single_spaced(prepare(text))
+def test_any_text_comes_back_but_for_spacing(text):
+    assert restore(prepare(text)) == collapse_spaces(text)
+    assert prepare(text) == collapse_spaces(prepare(text))
 
 
 @pytest.mark.parametrize("written", ['"*.txt"', "'*.txt'", ".txt", "*.txt.", "(a.txt)", "txt", "/b/c_txt,"])
-def test_a_name_is_the_same_word_with_any_punctuation(written):
+def test_a_name_has_the_same_word_however_it_is_written(written):
     assert "txt" in prepare(f"all {written} files").split()
 
 
-def test_the_real_texts_are_restored_and_most_commands_can_be_generated(pairs, groups):
+def test_the_real_texts_come_back_and_their_commands_can_mostly_be_said(pairs, groups):
     train, validation = pairs["train"], pairs["validation"]
     texts = [text for row in [*train, *validation] for text in row.values()]
     texts += [text for group in groups for text in (group["text"], *group["answers"])]
-    assert all(restore(prepare(text)) == single_spaced(text) for text in texts)
+    assert all(restore(prepare(text)) == collapse_spaces(text) for text in texts)
 
     words = (prepare(text) for row in train for text in row.values())
     tokenizer = CopyNetTokenizer.train_from_iterator(words, vocab_size=3_000, segmenter="whitespace")
     sources, targets = ([prepare(row[field]) for row in validation] for field in ("text", "summary"))
     labels = tokenizer(sources, text_target=targets)["labels"]
-    decoded = tokenizer.batch_decode(labels, source=sources, skip_special_tokens=True)
-    match = exact_match([[restore(text)] for text in decoded], [[row["summary"]] for row in validation])
-    assert match == pytest.approx(89.0, abs=0.05)  # the upper bound of any model
+    said = tokenizer.batch_decode(labels, source=sources, skip_special_tokens=True)
+    match = score_exact_match([[restore(text)] for text in said], [[row["summary"]] for row in validation])
+    assert match == pytest.approx(89.0, abs=0.05)  # no model gets more
     assert match == pytest.approx(100 * sum(tokenizer.unk_token_id not in row for row in labels) / len(labels))
 
 
@@ -139,11 +142,11 @@ def test_the_real_texts_are_restored_and_most_commands_can_be_generated(pairs, g
 def test_exact_match_counts_a_row_once_and_only_its_first_k_outputs():
     answers = [["ls -a", "ls -A"], ["wc"], ["cat f"]]
     ranked = [["ls", "ls  -A", "ls -a"], ["wc "], ["ls -a", "Cat f", "cat 'f'"]]
-    assert [exact_match(ranked, answers, k) for k in (1, 2, 3)] == pytest.approx([100 / 3, 200 / 3, 200 / 3])
-    assert exact_match(ranked, answers, 3, lambda text: text.lower()) == pytest.approx(200 / 3)
-    assert exact_match([["a"], []], [["a"], ["b"]]) == 50
+    assert [score_exact_match(ranked, answers, k) for k in (1, 2, 3)] == pytest.approx([100 / 3, 200 / 3, 200 / 3])
+    assert score_exact_match(ranked, answers, 3, lambda text: text.lower()) == pytest.approx(200 / 3)
+    assert score_exact_match([["a"], []], [["a"], ["b"]]) == 50
     with pytest.raises(ValueError, match="zip"):
-        exact_match(ranked, answers[:2])
+        score_exact_match(ranked, answers[:2])
 
 
 @pytest.mark.parametrize(
@@ -156,9 +159,9 @@ def test_exact_match_counts_a_row_once_and_only_its_first_k_outputs():
         ("cp {} \\{\\}", 'cp "{}" {}'),
     ],
 )
-def test_spelled_out_commands_are_equal_where_the_parser_rewrites_them(one, other):
-    assert spelled_out(one) == spelled_out(other)
-    assert spelled_out(spelled_out(one)) == spelled_out(one)
+def test_spell_out_unifies_what_the_parser_rewrote(one, other):
+    assert spell_out(one) == spell_out(other)
+    assert spell_out(spell_out(one)) == spell_out(one)
 
 
 @pytest.mark.parametrize(
@@ -173,8 +176,8 @@ def test_spelled_out_commands_are_equal_where_the_parser_rewrites_them(one, othe
         ("cut -f 1 -d 2", "cut -f 12 -d"),
     ],
 )
-def test_spelled_out_commands_differ_in_everything_else(one, other):
-    assert spelled_out(one) != spelled_out(other)
+def test_spell_out_keeps_all_other_differences(one, other):
+    assert spell_out(one) != spell_out(other)
 
 
 @pytest.mark.parametrize(
@@ -184,22 +187,22 @@ def test_spelled_out_commands_differ_in_everything_else(one, other):
         ("tellina", (2.56, 3.11), (3.11, 3.66), (27.42, 31.81)),
     ],
 )
-def test_published_outputs_have_the_published_scores(data_dir, groups, name, plain, same_form, judged):
-    rows = published_outputs(data_dir, name)
+def test_published_outputs_get_the_scores_that_are_quoted(data_dir, groups, name, plain, same_form, judged):
+    rows = read_published_outputs(data_dir, name)
     assert [row["text"] for row in rows] == [group["text"] for group in groups]
     assert all(len(row["outputs"]) == len(row["correct"]) == 3 for row in rows)
     ranked, answers = [row["outputs"] for row in rows], [group["answers"] for group in groups]
-    assert [exact_match(ranked, answers, k) for k in (1, 3)] == pytest.approx(plain, abs=0.005)
-    assert [exact_match(ranked, answers, k, spelled_out) for k in (1, 3)] == pytest.approx(same_form, abs=0.005)
-    assert [judged_correct(rows, k) for k in (1, 3)] == pytest.approx(judged, abs=0.005)
+    assert [score_exact_match(ranked, answers, k) for k in (1, 3)] == pytest.approx(plain, abs=0.005)
+    assert [score_exact_match(ranked, answers, k, spell_out) for k in (1, 3)] == pytest.approx(same_form, abs=0.005)
+    assert [score_judgements(rows, k) for k in (1, 3)] == pytest.approx(judged, abs=0.005)
     scores = score_outputs(ranked, answers, tokenize="word")
     assert (scores["exact_match"], scores["exact_match_top_3"]) == pytest.approx(plain, abs=0.005)
 
 
-# ---- baselines without training
+# ---- what needs no learning
 
 
-def test_the_nearest_description_is_used_and_rare_words_count_more():
+def test_the_nearest_description_answers_and_rare_words_count_more():
     rows = [
         {"text": "list all files", "summary": "ls"},
         {"text": "list all files by size", "summary": "ls  -S"},
@@ -207,22 +210,22 @@ def test_the_nearest_description_is_used_and_rare_words_count_more():
         {"text": "list the hidden ones", "summary": "ls -a"},
         {"text": "list all open files", "summary": "lsof"},
     ]
-    nearest = Nearest(rows)
+    nearest = NearestDescriptions(rows)
     assert nearest("all files by SIZE")[0] == "ls -S"
     assert nearest("which files are open")[0] == "lsof"
     assert nearest("hidden")[:1] == ["ls -a"]
     assert len(nearest("hidden open size", k=9)) == len(set(nearest("hidden open size", k=9))) == 3
     assert nearest("nothing known") == []
-    assert most_frequent(rows, 1) == ["ls -a"]
+    assert find_frequent_commands(rows, 1) == ["ls -a"]
 
     texts = ("list all files", "list all folders", "list all files there", "open one")
-    nearest = Nearest([{"text": text, "summary": text} for text in texts])
+    nearest = NearestDescriptions([{"text": text, "summary": text} for text in texts])
     assert nearest("list all files to open", 2) == ["open one", "list all files"]
 
 
-def test_no_training_command_is_a_validation_command(pairs):
-    validation = grouped(pairs["validation"])
+def test_commands_of_training_are_no_answers(pairs):
+    validation = group_by_description(pairs["validation"])
     answers = [group["answers"] for group in validation]
-    assert exact_match([most_frequent(pairs["train"])] * len(validation), answers, 3) == 0
-    nearest = Nearest(pairs["train"])
-    assert exact_match([nearest(group["text"]) for group in validation], answers, 3) == 0
+    assert score_exact_match([find_frequent_commands(pairs["train"])] * len(validation), answers, 3) == 0
+    nearest = NearestDescriptions(pairs["train"])
+    assert score_exact_match([nearest(group["text"]) for group in validation], answers, 3) == 0

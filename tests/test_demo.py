@@ -159,7 +159,7 @@ def test_a_port_that_is_taken_is_named(tmp_path: Path, capsys: pytest.CaptureFix
         other.listen()
         port = other.getsockname()[1]
         assert str(port) in refused(capsys, f"--model={tmp_path}", f"--port={port}")
-    assert "--port 0" in refused(capsys, f"--model={tmp_path}", "--port=0")
+    assert "--port is 0" in refused(capsys, f"--model={tmp_path}", "--port=0")
 
 
 # ---- in a browser

@@ -14,10 +14,10 @@ from transformers import Seq2SeqTrainer, set_seed
 
 from copynet_hf import CopyNetConfig, CopyNetForConditionalGeneration
 from copynet_hf.inference.loading import load_copynet
-from copynet_hf.training.callbacks import StopAfter
-from copynet_hf.training.model_setup import config_fields
-from copynet_hf.training.run_folder import resume_point
-from copynet_hf.training.trainer import training_arguments
+from copynet_hf.training.callbacks import TimeLimit
+from copynet_hf.training.model_setup import select_config_fields
+from copynet_hf.training.run_folder import find_resume_checkpoint
+from copynet_hf.training.trainer import build_training_arguments
 
 from ..data.points import Points, make_hull_rows, make_tour_rows
 from ..data.rows import Row
@@ -94,18 +94,18 @@ def train_pointer_network(arguments: Mapping[str, Any]) -> dict[str, float]:
         copy_mechanism="pointer",
         num_features=2,
         max_source_oov=arguments["slots"],
-        **config_fields(arguments),
+        **select_config_fields(arguments),
     )
     data = Dataset.from_list([{**row, "length": len(row["points"])} for row in rows])
     fixed = {"remove_unused_columns": False, "logging_steps": 100}
     trainer = Seq2SeqTrainer(
         model=CopyNetForConditionalGeneration(config),
-        args=training_arguments({**arguments, **fixed}, data, validated=False),
+        args=build_training_arguments({**arguments, **fixed}, data, has_validation=False),
         train_dataset=data,
         data_collator=PointCollator(),
-        callbacks=[StopAfter(arguments["max_minutes"])] if arguments.get("max_minutes") else None,
+        callbacks=[TimeLimit(arguments["max_minutes"])] if arguments.get("max_minutes") else None,
     )
-    checkpoint = resume_point(arguments.get("resume_from_checkpoint"), Path(arguments["output_dir"]))
+    checkpoint = find_resume_checkpoint(arguments.get("resume_from_checkpoint"), Path(arguments["output_dir"]))
     metrics = trainer.train(resume_from_checkpoint=checkpoint).metrics
     trainer.save_model()
     trainer.save_state()

@@ -22,7 +22,7 @@ from transformers import GenerationConfig
 from copynet_hf.evaluation.scoring import evaluate_pairs
 from copynet_hf.inference.loading import load_copynet, load_model
 from copynet_hf.training.run import train_from_arguments
-from copynet_hf.training.run_folder import checkpoints_of
+from copynet_hf.training.run_folder import list_checkpoints
 
 from ..data.rows import Row, keep_pair_columns, to_file_name, write_pairs, write_text
 from .results_file import ResultsFile
@@ -70,7 +70,7 @@ def train_once(
     if not finished.exists():
         command = command or _format_command(all_arguments, folder)
         record = {"fingerprint": fingerprint, "command": command, **describe_environment(settings)}
-        resumed = bool(checkpoints_of(folder))
+        resumed = bool(list_checkpoints(folder))
         write_text(begun, json.dumps(record, indent=1) + "\n")
         train = train or train_from_arguments
         record |= _train(folder, {**all_arguments, "threads": settings.threads}, resumed, decoding, train)

@@ -1,9 +1,9 @@
 """Builds the documentation site in build/site: `python docs/build_site.py`, with the extra `docs` installed.
 
-The pages are written to be read on GitHub as well: they link to files of the repository. The site generator reads a single
-folder, so this script first collects README.md, the pages of docs/ and every file they link to in build/pages, with the
-links adapted. Source files become pages with numbered lines. A link whose text is `module.name` gets the line of that
-function or class: [`decoder.CopyNetDecoder.step`](../copynet_hf/model/decoder.py). Dead links stop the build.
+The pages are written to be read on GitHub as well, so they link to files of the repository. The site generator reads a
+single folder: this script first collects README.md, the pages of docs/ and all files they link to in build/pages, with
+the links adapted. Source files become pages with numbered lines. A link whose text is `module.name` gets the line of
+that function or class: [`decoder.CopyNetDecoder.step`](../copynet_hf/model/decoder.py). Dead links stop the build.
 """
 
 from __future__ import annotations
@@ -23,6 +23,15 @@ _MARKUP = re.compile(
     r"(?P<fence>^```.*?^```$)|(?P<link>\[(?P<text>[^\]]*)\]\((?P<target>[^)\s]+)\))|(?P<code>`[^`\n]*`)",
     re.MULTILINE | re.DOTALL,
 )
+_SOURCE_PAGE = """---
+hide: [toc]
+---
+
+# {path}
+
+````python linenums="1"
+{source}````
+"""
 _QUALIFIED_NAME = re.compile(r"`(\w+)\.(?!py`)([\w.]+)`")
 
 
@@ -48,7 +57,7 @@ def collect_pages(root: Path, folder: Path) -> None:
             queue += links
         elif path.endswith(".py"):
             source = (root / path).read_text(encoding="utf-8")
-            target.write_text(f'---\nhide: [toc]\n---\n\n# {path}\n\n````python linenums="1"\n{source}````\n', encoding="utf-8")
+            target.write_text(_SOURCE_PAGE.format(path=path, source=source), encoding="utf-8")
         else:
             shutil.copy(root / path, target)
     if problems:
@@ -91,7 +100,7 @@ def adapt_links(root: Path, page: str, problems: list[str]) -> tuple[str, list[s
 
 
 def find_line(path: Path, module: str, name: str) -> int | None:
-    """The line on which a module defines a function, class or method, such as `CopyNetDecoder.step`; None: it does not."""
+    """The line on which a module defines a function, class or method (`Model.step`); None: it does not."""
     definitions = dict(_definitions(ast.parse(path.read_text(encoding="utf-8")), ""))
     return definitions.get(name) if path.stem == module else None
 

@@ -25,6 +25,7 @@ _MARKUP = re.compile(
 )
 _SOURCE_PAGE = """---
 hide: [toc]
+search: {{exclude: true}}
 ---
 
 # {path}

@@ -97,6 +97,6 @@ def test_the_readme_links_to_every_page_of_results():
 
 def test_nothing_of_the_machine_is_told():
     for path in [*(ROOT / "results").glob("*"), *(ROOT / "model_cards").glob("*")]:
-        if path.suffix in (".json", ".md", ".html"):  # /tmp and /home stand in shell commands
+        if path.suffix in (".json", ".md", ".html"):  # shell commands contain /tmp and /home
             text = path.read_text(encoding="utf-8")
             assert not any(place in text for place in ("/work/", "/opt/", "/root/main")), path

@@ -20,7 +20,7 @@ from pathlib import Path, PurePosixPath
 ROOT = Path(__file__).parents[1]
 PAGES = "build/pages"  # `docs_dir` in mkdocs.yml
 _MARKUP = re.compile(
-    r"(?P<fence>^```.*?^```$)|(?P<link>\[(?P<text>[^\]]*)\]\((?P<target>[^)\s]+)\))|(?P<code>`[^`\n]*`)",
+    r"(?P<fence>^```.*?^```$)|(?P<link>\[(?P<text>[^\]]*)\]\((?P<target>[^)\s]+)\))|(?P<code>`(?:[^`\n]|\n(?!\n))*`)",
     re.MULTILINE | re.DOTALL,
 )
 _SOURCE_PAGE = """---

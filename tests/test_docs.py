@@ -23,12 +23,12 @@ RUN = {"README.md": 1, "docs/tutorial.md": 6, "docs/extended-ids.md": 2, "docs/p
 """The documents whose blocks are run, and how many outputs each shows."""
 
 
-def text_of(document: str) -> str:
+def read_document(document: str) -> str:
     return (ROOT / document).read_text(encoding="utf-8")
 
 
-def blocks(document: str) -> list[tuple[str, str]]:
-    return re.findall(r"^```(\w+)\n(.*?)^```$", text_of(document), re.MULTILINE | re.DOTALL)
+def find_blocks(document: str) -> list[tuple[str, str]]:
+    return re.findall(r"^```(\w+)\n(.*?)^```$", read_document(document), re.MULTILINE | re.DOTALL)
 
 
 @pytest.fixture(scope="module")
@@ -50,7 +50,7 @@ def test_every_python_block_runs_and_prints_the_output_shown_below_it(
     names: dict[str, object] = {}
     printed = ""
     compared = 0
-    for language, text in blocks(document):
+    for language, text in find_blocks(document):
         if language == "python":
             output = io.StringIO()
             with contextlib.redirect_stdout(output):
@@ -58,12 +58,12 @@ def test_every_python_block_runs_and_prints_the_output_shown_below_it(
             printed = output.getvalue() or printed
         elif language == "text" and printed:
             expected, actual = text.splitlines(), printed.splitlines()[-len(text.splitlines()) :]
-            assert [without_chance(line) for line in actual] == [without_chance(line) for line in expected]
+            assert [drop_chance(line) for line in actual] == [drop_chance(line) for line in expected]
             compared, printed = compared + 1, ""
     assert compared == RUN[document]
 
 
-def without_chance(line: str) -> str:
+def drop_chance(line: str) -> str:
     """A line without what may differ between processors: a word of both vocabulary and source is copied or generated
     with nearly the same probability."""
     word, _, origin = line.partition(" ")
@@ -73,13 +73,13 @@ def without_chance(line: str) -> str:
 
 
 def test_readme_has_the_two_set_up_commands():
-    commands = [text.strip() for language, text in blocks("README.md") if language == "bash"]
+    commands = [text.strip() for language, text in find_blocks("README.md") if language == "bash"]
     assert commands[0] == "pip install -c constraints.txt -e . && copynet-hf quickstart"
     assert commands[1] == 'pip install -c constraints.txt -e ".[dev]" && pytest'
 
 
 def test_readme_has_at_most_200_lines():
-    assert len(text_of("README.md").splitlines()) <= 200
+    assert len(read_document("README.md").splitlines()) <= 200
 
 
 DOCUMENTS = [
@@ -89,14 +89,14 @@ DOCUMENTS = [
 
 @pytest.mark.parametrize("document", sorted(DOCUMENTS))
 def test_links_within_the_repository_lead_to_files(document):
-    for link in re.findall(r"\]\(([^)#\s]+)", text_of(document)):
+    for link in re.findall(r"\]\(([^)#\s]+)", read_document(document)):
         if "://" not in link:
             assert ((ROOT / document).parent / link).exists(), link
 
 
 def test_the_version_is_the_same_in_all_files():
-    project = tomllib.loads(text_of("pyproject.toml"))["project"]
-    citation = yaml.safe_load(text_of("CITATION.cff"))
+    project = tomllib.loads(read_document("pyproject.toml"))["project"]
+    citation = yaml.safe_load(read_document("CITATION.cff"))
     assert project["version"] == copynet_hf.__version__ == citation["version"]
 
 
@@ -115,7 +115,7 @@ def site() -> ModuleType:
 
 def test_the_site_has_every_page_of_its_navigation_and_no_dead_link(site, tmp_path):
     site.collect_pages(ROOT, tmp_path)
-    navigation = yaml.safe_load(text_of("mkdocs.yml"))["nav"]
+    navigation = yaml.safe_load(read_document("mkdocs.yml"))["nav"]
     pages = re.findall(r"[\w/-]+\.md", json.dumps(navigation))
     assert len(pages) > 30
     assert [page for page in pages if not (tmp_path / page).is_file()] == []

@@ -1,63 +1,85 @@
-"""README and docs: their Python runs as it stands there and prints what stands below it; links lead somewhere."""
+"""README and docs: their Python runs and prints what they show, their links and the functions they name exist."""
 
 from __future__ import annotations
 
 import contextlib
+import importlib.util
 import io
+import json
 import re
 import tomllib
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 import yaml
 
 import copynet_hf
+from copynet_hf.data import quickstart_pairs
+from copynet_hf.training.quickstart import run_quickstart
 
 ROOT = Path(__file__).parents[1]
-RUN = {"README.md": 3, "docs/tutorial.md": 6, "docs/extended-ids.md": 2}
-"""The documents that are run, and how many outputs each shows."""
+RUN = {"README.md": 1, "docs/tutorial.md": 6, "docs/extended-ids.md": 2, "docs/predict.md": 4, "docs/evaluate.md": 1}
+"""The documents whose blocks are run, and how many outputs each shows."""
 
 
-def text_of(document: str) -> str:
+def read_document(document: str) -> str:
     return (ROOT / document).read_text(encoding="utf-8")
 
 
-def blocks(document: str) -> list[tuple[str, str]]:
-    return re.findall(r"^```(\w+)\n(.*?)^```$", text_of(document), re.MULTILINE | re.DOTALL)
+def find_blocks(document: str) -> list[tuple[str, str]]:
+    return re.findall(r"^```(\w+)\n(.*?)^```$", read_document(document), re.MULTILINE | re.DOTALL)
+
+
+@pytest.fixture(scope="module")
+def quickstart_model(tmp_path_factory):
+    """The folder that `copynet-hf quickstart` leaves, which the documents load."""
+    folder = tmp_path_factory.mktemp("quickstart") / "copynet-quickstart"
+    run_quickstart(folder, test_pairs=4)
+    return folder
 
 
 @pytest.mark.parametrize("document", RUN)
-def test_every_python_block_runs_and_prints_what_stands_below_it(document, tmp_path, monkeypatch):
+def test_every_python_block_runs_and_prints_the_output_shown_below_it(
+    document, quickstart_model, tmp_path, monkeypatch
+):
     monkeypatch.chdir(tmp_path)
+    Path("copynet-quickstart").symlink_to(quickstart_model)
+    pairs = (json.dumps(pair) + "\n" for pair in quickstart_pairs("train", 200))
+    Path("train.jsonl").write_text("".join(pairs), encoding="utf-8")
     names: dict[str, object] = {}
     printed = ""
     compared = 0
-    for language, text in blocks(document):
+    for language, text in find_blocks(document):
         if language == "python":
             output = io.StringIO()
             with contextlib.redirect_stdout(output):
                 exec(compile(text, document, "exec"), names)
-            printed = output.getvalue()
-        elif language == "text":
+            printed = output.getvalue() or printed
+        elif language == "text" and printed:
             expected, actual = text.splitlines(), printed.splitlines()[-len(text.splitlines()) :]
-            assert [shown(line) for line in actual] == [shown(line) for line in expected]
-            compared += 1
+            assert [drop_chance(line) for line in actual] == [drop_chance(line) for line in expected]
+            compared, printed = compared + 1, ""
     assert compared == RUN[document]
 
 
-def shown(line: str) -> str:
-    """A line without what may differ from one processor to another: a word of both vocabulary and source is copied or
-    generated with nearly the same probability."""
+def drop_chance(line: str) -> str:
+    """A line without what may differ between processors: a word of both vocabulary and source is copied or generated
+    with nearly the same probability."""
     word, _, origin = line.partition(" ")
     if word in ("to", "by", "sent") and ("copied" in origin or "generated" in origin):
         return word
     return re.sub(r"[][]", "", line)  # nor which stretches are marked
 
 
-def test_the_two_commands_are_there_as_they_are_run():
-    commands = [text.strip() for language, text in blocks("README.md") if language == "bash"]
+def test_readme_has_the_two_set_up_commands():
+    commands = [text.strip() for language, text in find_blocks("README.md") if language == "bash"]
     assert commands[0] == "pip install -c constraints.txt -e . && copynet-hf quickstart"
     assert commands[1] == 'pip install -c constraints.txt -e ".[dev]" && pytest'
+
+
+def test_readme_has_at_most_200_lines():
+    assert len(read_document("README.md").splitlines()) <= 200
 
 
 DOCUMENTS = [
@@ -66,13 +88,65 @@ DOCUMENTS = [
 
 
 @pytest.mark.parametrize("document", sorted(DOCUMENTS))
-def test_links_within_the_repository_lead_somewhere(document):
-    for link in re.findall(r"\]\(([^)#\s]+)", text_of(document)):
+def test_links_within_the_repository_lead_to_files(document):
+    for link in re.findall(r"\]\(([^)#\s]+)", read_document(document)):
         if "://" not in link:
             assert ((ROOT / document).parent / link).exists(), link
 
 
-def test_the_version_is_the_same_wherever_it_stands():
-    project = tomllib.loads(text_of("pyproject.toml"))["project"]
-    citation = yaml.safe_load(text_of("CITATION.cff"))
+def test_the_version_is_the_same_in_all_files():
+    project = tomllib.loads(read_document("pyproject.toml"))["project"]
+    citation = yaml.safe_load(read_document("CITATION.cff"))
     assert project["version"] == copynet_hf.__version__ == citation["version"]
+
+
+# ---- the site
+
+
+@pytest.fixture(scope="module")
+def site() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("build_site", ROOT / "docs" / "build_site.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_the_site_has_every_page_of_its_navigation_and_no_dead_link(site, tmp_path):
+    site.collect_pages(ROOT, tmp_path)
+    navigation = yaml.safe_load(read_document("mkdocs.yml"))["nav"]
+    pages = re.findall(r"[\w/-]+\.md", json.dumps(navigation))
+    assert len(pages) > 30
+    assert [page for page in pages if not (tmp_path / page).is_file()] == []
+    assert {f"{path.stem}.md" for path in (ROOT / "docs").glob("*.md")} <= set(pages)
+
+
+def test_links_to_functions_get_their_lines(site, tmp_path):
+    (tmp_path / "package").mkdir()
+    (tmp_path / "package" / "part.py").write_text("import os\n\n\nclass Model:\n    def step(self):\n        pass\n")
+    (tmp_path / "docs").mkdir()
+    (tmp_path / "README.md").write_text("[the page](docs/page.md#top) [web](https://example.org/x.md)\n")
+    (tmp_path / "docs" / "page.md").write_text(
+        "[`part.Model.step`](../package/part.py) [`part.py`](../package/part.py)\n\n```text\n[a](b.md)\n```\n"
+    )
+    site.collect_pages(tmp_path, tmp_path / "out")
+    assert (tmp_path / "out" / "index.md").read_text() == "[the page](page.md#top) [web](https://example.org/x.md)\n"
+    step, module, *_ = (tmp_path / "out" / "page.md").read_text().split()
+    assert step == "[`part.Model.step`:5](package/part.py.md#__codelineno-0-5)"
+    assert module == "[`part.py`](package/part.py.md)"
+    assert "class Model" in (tmp_path / "out" / "package" / "part.py.md").read_text()
+
+
+@pytest.mark.parametrize(
+    ("link", "problem"),
+    [
+        ("[`part.Model`](part.py)", "part.py does not define Model"),
+        ("[other](other.md)", "leads to no file"),
+    ],
+)
+def test_dead_links_stop_the_build(site, tmp_path, link, problem):
+    (tmp_path / "part.py").write_text("x = 1\n")
+    (tmp_path / "README.md").write_text(link)
+    with pytest.raises(ValueError, match=problem):
+        site.collect_pages(tmp_path, tmp_path / "out")

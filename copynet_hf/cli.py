@@ -117,24 +117,24 @@ def generate(argv: Sequence[str]) -> None:
 
     asked = pick(GenerateArguments, read_arguments([GenerateArguments], argv, "copynet-hf generate"))
     options = _decoding_options(asked)
+    from .inference.highlighting import Style, highlight_copies
     from .inference.loading import load_model
-    from .inference.pictures import Style, highlight_copies
-    from .inference.predictor import generate_outputs, read_facts
+    from .inference.predictor import parse_facts, predict_in_batches
 
-    facts = None if asked.facts is None else read_facts("\n".join(asked.facts))
+    facts = None if asked.facts is None else parse_facts("\n".join(asked.facts))
     model, tokenizer = load_model(asked.model, asked.device, asked.bf16)
     style: Style = "ansi" if sys.stdout.isatty() else "plain"
     for texts in _batches(asked.text, options["batch_size"]):
         filled = [text for text in texts if text.strip()]
         known = None if facts is None else [facts] * len(filled)
-        outputs = iter(generate_outputs(model, tokenizer, filled, facts=known, **options))
+        predictions = iter(predict_in_batches(model, tokenizer, filled, facts=known, **options))
         for text in texts:
             line = ""
             if text.strip():
-                output = next(outputs)
-                line = output.texts[0]
+                output = next(predictions)[0]
+                line = output.text
                 if asked.show_copies:
-                    line = highlight_copies(output.pieces, output.copied, style, separator="")
+                    line = highlight_copies(output.words, output.copied, style, separator="")
             print(" ".join(line.split("\n")).strip(), flush=True)
 
 
@@ -161,10 +161,10 @@ def export(argv: Sequence[str]) -> None:
     folder = checked_output_dir(asked.output_dir, asked.overwrite_output_dir, resumes=False)
     from transformers import AutoTokenizer
 
-    from .inference.loading import checked_name, load_copynet
+    from .inference.loading import check_model_name, load_copynet
     from .inference.onnx_export import export_onnx
 
-    name = checked_name(asked.model)
+    name = check_model_name(asked.model)
     model = load_copynet(name)
     export_onnx(model, folder, None if model.config.num_features else AutoTokenizer.from_pretrained(name))
     print(f"saved in {folder}")
@@ -191,7 +191,7 @@ COMMANDS: dict[str, Callable[[Sequence[str]], None]] = {
 
 
 def _decoding_options(asked: DecodingArguments) -> dict[str, Any]:
-    """The options of `generate_outputs`, once they have been looked at; sets the number of threads."""
+    """The options of `predict_in_batches`, once they have been looked at; sets the number of threads."""
     import torch
 
     from .arguments import check_positive

@@ -17,7 +17,7 @@ from huggingface_hub import ModelCard
 from copynet_hf import write_model_card
 from copynet_hf.data import quickstart_pairs
 from copynet_hf.evaluation.cards import command_line
-from copynet_hf.inference.predictor import generate_outputs
+from copynet_hf.model.prediction import predict
 from copynet_hf.training.callbacks import CopyStatistics
 from copynet_hf.training.run import train_from_arguments
 
@@ -171,8 +171,8 @@ def test_unknown_words_are_counted_though_the_model_was_saved_to_write_none() ->
     )
     model.generation_config.update(forbid_unk=True, max_new_tokens=6)
     model.lm_head.weight.data[3] = 3 * model.lm_head.weight.data[5:8].mean(0)  # now and then the likeliest
-    answers = generate_outputs(model, tiny_tokenizer(), pairs["text"], num_beams=1, forbid_unk=False)
-    words = [word.strip() for answer in answers for word in answer.pieces]
+    predictions = predict(model, tiny_tokenizer(), pairs["text"], num_beams=1, forbid_unk=False)
+    words = [word.strip() for (output,) in predictions for word in output.words]
     assert 0 < words.count("<unk>") < len(words)
     logged: list[dict[str, float]] = []
     statistics = CopyStatistics(SimpleNamespace(log=logged.append), pairs)  # type: ignore[arg-type]

@@ -24,9 +24,9 @@ from transformers import pipeline
 
 from copynet_hf import CopyNetConfig, CopyNetForConditionalGeneration, CopyNetTokenizer
 from copynet_hf.cli import main
-from copynet_hf.inference.page import MAX_COLUMNS, answer, build_demo
+from copynet_hf.inference.page import MAX_COLUMNS, build_demo, show_output
 from copynet_hf.inference.page import __file__ as DEMO_FILE
-from copynet_hf.inference.predictor import read_facts
+from copynet_hf.inference.predictor import parse_facts
 
 MECHANISMS: dict[str, dict[str, Any]] = {
     "copynet": {},
@@ -69,9 +69,9 @@ def test_every_mechanism_shows_its_words_and_a_copied_word_is_the_word_at_its_pl
         model = tiny_model(seed=seed, **fields)
         config, pipe = model.config, make_pipe(model)
         facts = FACTS if config.mechanism.retrieves else ""
-        shown, figure = answer(pipe, TEXT, facts, **options)
+        shown, figure = show_output(pipe, TEXT, facts, **options)
         source, output = lines(shown).values()
-        expected = pipe({"text": TEXT, "facts": read_facts(facts)}, **options)[0]
+        expected = pipe({"text": TEXT, "facts": parse_facts(facts)}, **options)[0]
         assert [text_of(word) for word in output] == expected["generated_text"].split()
         assert [word.get("class") == "copied" for word in output] == expected["copied"]
         places = {word.get("data-at"): text_of(word) for word in source}
@@ -88,7 +88,7 @@ def test_every_mechanism_shows_its_words_and_a_copied_word_is_the_word_at_its_pl
 
 def test_the_source_stands_there_as_it_was_typed_with_its_facts() -> None:
     model = tiny_model(copy_mechanism="retrieval")
-    shown, _ = answer(make_pipe(model), TEXT, FACTS, max_new_tokens=2)
+    shown, _ = show_output(make_pipe(model), TEXT, FACTS, max_new_tokens=2)
     source = ET.fromstring(shown).findall("p")[0]
     assert text_of(source) == f"{TEXT}\n{FACTS}"
     assert [text_of(word) for word in source] == ["a", "X", "b", "<i>Y</i>", "X", "X", "b", "1931", "X", "c", '"Z"']
@@ -97,20 +97,20 @@ def test_the_source_stands_there_as_it_was_typed_with_its_facts() -> None:
 def test_one_answer_is_shown_of_a_model_that_was_saved_to_give_more() -> None:
     model = tiny_model()
     model.generation_config.update(num_beams=3, num_return_sequences=3)
-    shown, _ = answer(make_pipe(model), TEXT, num_beams=2, max_new_tokens=3)
+    shown, _ = show_output(make_pipe(model), TEXT, num_beams=2, max_new_tokens=3)
     assert len(lines(shown)) == 2
 
 
 def test_no_text_and_no_facts_are_said_kindly() -> None:
     pipe = make_pipe(tiny_model())
-    with pytest.raises(ValueError, match="no text yet"):
-        answer(pipe, " \n")
+    with pytest.raises(ValueError, match="The text is empty"):
+        show_output(pipe, " \n")
     with pytest.raises(ValueError, match=r"'X \| b' is no fact: write subject \| property \| object"):
-        answer(pipe, "a", "X | b | c\nX | b")
+        show_output(pipe, "a", "X | b | c\nX | b")
 
 
 def test_an_output_without_words_has_no_heatmap() -> None:
-    shown, figure = answer(make_pipe(tiny_model(**POINTER)), "a", max_new_tokens=1, forced_eos_token_id=2)
+    shown, figure = show_output(make_pipe(tiny_model(**POINTER)), "a", max_new_tokens=1, forced_eos_token_id=2)
     assert figure is None
     assert lines(shown)["output"] == []
 
@@ -118,7 +118,7 @@ def test_an_output_without_words_has_no_heatmap() -> None:
 def test_the_heatmap_of_a_long_source_has_the_places_that_were_copied_from() -> None:
     pipe = make_pipe(tiny_model(**POINTER))
     text = " ".join("abcdefghi"[place % 9] for place in range(200))
-    shown, figure = answer(pipe, text, min_new_tokens=4, max_new_tokens=4)
+    shown, figure = show_output(pipe, text, min_new_tokens=4, max_new_tokens=4)
     (output,) = pipe(text, return_copy_probs=True, min_new_tokens=4, max_new_tokens=4)
     assert figure is not None
     drawn = figure.axes[0].images[0].get_array()
@@ -325,7 +325,7 @@ def test_settings_begin_as_saved_and_reach_the_search(page: Any, servers: dict[s
 def test_an_example_is_taken_over_and_no_text_is_no_error(page: Any, servers: dict[str, str]) -> None:
     page.goto(servers["command"])
     page.get_by_role("button", name="Generate").click()
-    page.get_by_text("There is no text yet").wait_for()
+    page.get_by_text("The text is empty").wait_for()
     page.get_by_role("button", name=EXAMPLE).click()
     page.wait_for_function("text => document.querySelector('textarea').value == text", arg=EXAMPLE)
     assert ask(page, EXAMPLE) == ["called", "Mira", "at", "noon"]

@@ -16,7 +16,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from copynet_hf import copies_html, highlight_copies, plot_copy_heatmap
-from copynet_hf.inference.pictures import MARKS, fonts_for
+from copynet_hf.inference.heatmap import find_fonts
+from copynet_hf.inference.highlighting import MARKS
 
 
 def test_a_stretch_of_copied_words_is_marked_as_one() -> None:
@@ -43,7 +44,7 @@ def test_unseen_words_are_underlined_inside_and_outside_of_copied_stretches() ->
     assert highlight_copies(words[1:3], [True, True], "ansi", unseen=unseen[1:3]) == (
         "\x1b[1;32m\x1b[4mAnn\x1b[24m Lee\x1b[0m"
     )
-    with pytest.raises(ValueError, match="4 words, but 1 flags"):
+    with pytest.raises(ValueError, match="4 words have 1 flags"):
         highlight_copies(words, copied, unseen=[True])
 
 
@@ -57,7 +58,7 @@ def test_without_its_marks_the_text_is_as_it_was(pairs: list[tuple[str, bool]], 
 
 
 def test_flags_that_do_not_match_and_unknown_styles_are_refused() -> None:
-    with pytest.raises(ValueError, match="2 words, but 1 flags"):
+    with pytest.raises(ValueError, match="2 words have 1 flags"):
         highlight_copies(["a", "b"], [True])
     with pytest.raises(ValueError, match="latex"):
         highlight_copies(["a"], [True], "latex")
@@ -142,10 +143,10 @@ def test_missing_glyphs_are_named_once(tmp_path: Path, monkeypatch: pytest.Monke
 
 
 def test_an_installed_font_that_has_the_glyphs_is_added() -> None:
-    assert fonts_for(["αβγ"]) == ["DejaVu Sans"]
+    assert find_fonts(["αβγ"]) == ["DejaVu Sans"]
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        families = fonts_for(["d\u1d81"])  # a letter of matplotlib's STIX fonts that its default font lacks
+        families = find_fonts(["d\u1d81"])  # a letter of matplotlib's STIX fonts that its default font lacks
     assert families[0] == "DejaVu Sans"
     assert len(families) == 2
 
@@ -164,7 +165,7 @@ def test_a_font_installed_after_matplotlib_made_its_list_is_found(
     monkeypatch.setattr(font_manager, "findSystemFonts", lambda: [str(broken), *new])
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        families = fonts_for(["d\u1d81"])
+        families = find_fonts(["d\u1d81"])
         plot_copy_heatmap(np.ones((1, 1)), ["d\u1d81"], ["x"], tmp_path / "map.png")
     assert families[0] == "DejaVu Sans"
     assert families[1].startswith("STIX")

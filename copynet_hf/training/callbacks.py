@@ -50,7 +50,7 @@ class CopyStatistics(TrainerCallback):
     Args:
         trainer: that it belongs to.
         pairs: the evaluation's, with the columns `text` and `summary`; the first `ROWS` are answered.
-        options: for `generate_outputs`; greedy search by default, which is quick, with `<unk>` allowed.
+        options: for `predict_in_batches`; greedy search by default, which is quick, with `<unk>` allowed.
     """
 
     ROWS = 64

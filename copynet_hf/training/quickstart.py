@@ -28,9 +28,11 @@ from transformers.utils import logging
 from ..arguments import DataArguments, TokenizerArguments
 from ..data import quickstart_pairs
 from ..evaluation.scoring import evaluate_pairs
-from ..inference.pictures import Style, highlight_copies, plot_copy_heatmap
-from ..inference.predictor import copy_map, generate_outputs
+from ..inference.heatmap import plot_copy_heatmap
+from ..inference.highlighting import Style, highlight_copies
+from ..inference.predictor import predict_in_batches
 from ..model.modeling_copynet import CopyNetForConditionalGeneration
+from ..model.prediction import predict
 from ..model.tokenization_copynet import CopyNetTokenizer
 from .model_setup import build_config, set_decoding
 from .tokenizer_setup import train_tokenizer
@@ -120,8 +122,8 @@ def _show_outputs(model: CopyNetForConditionalGeneration, tokenizer: CopyNetToke
     style: Style = "ansi" if sys.stdout.isatty() else "plain"
     texts = list(test["text"][:SHOWN])
     print(f"\nCopied words {'in colour' if style == 'ansi' else 'in [brackets]'}:")
-    for text, output in zip(texts, generate_outputs(model, tokenizer, texts), strict=True):
-        answer = highlight_copies(output.pieces, output.copied, style, separator="")
+    for text, (output, *_) in zip(texts, predict_in_batches(model, tokenizer, texts), strict=True):
+        answer = highlight_copies(output.words, output.copied, style, separator="")
         print(f"  {text}\n    -> {answer}")
 
 
@@ -142,8 +144,9 @@ def _load_again(
     """
     texts = list(test["text"])
     loaded: Any = _without_bars(AutoModelForSeq2SeqLM.from_pretrained, folder)
-    again = generate_outputs(loaded.to(model.device), AutoTokenizer.from_pretrained(folder), texts)
-    differing = sum(new != old for new, old in zip(again, generate_outputs(model, tokenizer, texts), strict=True))
+    again = predict_in_batches(loaded.to(model.device), AutoTokenizer.from_pretrained(folder), texts)
+    before = predict_in_batches(model, tokenizer, texts)
+    differing = sum(new[0].text != old[0].text for new, old in zip(again, before, strict=True))
     if differing:
         raise RuntimeError(f"{differing} of {len(texts)} outputs differ after loading {folder} again")
     print(f"\nSaved in {folder}. Loaded with AutoModelForSeq2SeqLM and AutoTokenizer: the same {len(texts)} outputs.")
@@ -152,8 +155,8 @@ def _load_again(
 def _draw(
     model: CopyNetForConditionalGeneration, tokenizer: PreTrainedTokenizerBase, pair: dict[str, str], path: Path
 ) -> None:
-    copy_probs, source, target = copy_map(model, tokenizer, pair["text"])
-    plot_copy_heatmap(copy_probs, source, target, path)
+    output = predict(model, tokenizer, [pair["text"]], return_copy_probs=True)[0][0]
+    plot_copy_heatmap(output.copy_probs, output.source_words, output.words, path)
     print(f"Where each word of an answer was copied from: {path}")
 
 

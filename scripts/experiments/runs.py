@@ -206,7 +206,7 @@ def evaluated(
 
     Args:
         rows: with `text` and `summary`, one reference or a list of them, and `facts` where there are some.
-        options: of `generate_outputs`.
+        options: of `predict_in_batches`.
     """
     pairs = [{key: row[key] for key in ("text", "summary", "facts") if key in row} for row in rows]
 

@@ -281,6 +281,6 @@ def test_without_rjieba_as_it_was_compared_jieba_works_alone(missing: str, monke
     if missing == "rjieba":
         monkeypatch.setitem(sys.modules, "rjieba", None)
     else:
-        monkeypatch.setitem(segmentation._COMPARED, "jieba", "0.0")
+        monkeypatch.setitem(segmentation._VERIFIED_VERSIONS, "jieba", "0.0")
     assert segmentation._jieba_split() == segmentation._jieba_tokenizer().lcut
     assert SEGMENTERS["jieba"].split("中国F-22") == ["中国", "F", "-", "22"]

@@ -81,7 +81,7 @@ def predict(
         return []
     if isinstance(model, nn.Module):
         model.eval()
-        inputs = encode_sources(tokenizer, texts, facts, max_source_length).to(model.device)
+        inputs = encode_sources(tokenizer, texts, facts, max_source_length).to(str(model.device))
     else:
         inputs = encode_sources(tokenizer, texts, facts, max_source_length, return_tensors="np")
     output = model.generate(**inputs, **generation)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import torch
@@ -81,38 +81,59 @@ def predict(
         return []
     if isinstance(model, nn.Module):
         model.eval()
-        inputs = encode_sources(tokenizer, texts, facts, max_source_length).to(str(model.device))
+        inputs = encode_sources(tokenizer, texts, facts, max_source_length).to(model.device)  # type: ignore[arg-type]
     else:
         inputs = encode_sources(tokenizer, texts, facts, max_source_length, return_tensors="np")
     output = model.generate(**inputs, **generation)
     sequences = getattr(output, "sequences", output)  # with return_dict_in_generate, a ModelOutput
-    traces = _trace(model, sequences, inputs)
+    shares, positions, copy_probs = _trace(model, sequences, inputs)
     ids, source_ids, is_word = map(_to_numpy, (sequences, inputs["input_ids"], inputs["attention_mask"] > 0))
-    repeats, skipped = len(ids) // len(texts), skipped_ids(tokenizer)
-    predictions: list[list[Prediction]] = []
-    for number, text in enumerate(texts):
-        source = (text, max_source_length, None if facts is None else facts[number])
-        at = is_word[number]  # padding can be on either side
-        position = at.cumsum() - 1
-        source_words = _source_words(tokenizer, source_ids[number, at].tolist(), *source)
-        predictions.append([])
+    repeats = len(ids) // len(texts)
+    predictions: list[list[Prediction]] = [[] for _ in texts]
+    for number, outputs in enumerate(predictions):
+        origin = (texts[number], max_source_length, None if facts is None else facts[number])
+        words = _source_words(tokenizer, source_ids[number, is_word[number]].tolist(), *origin)
+        source = _Source(*origin, is_word[number], words)
         for row in range(number * repeats, (number + 1) * repeats):
-            row_ids = ids[row, 1:].tolist()
-            kept = [step for step, index in enumerate(row_ids) if index not in skipped]
-            words = decode_words(tokenizer, row_ids, *source)
-            shares, places, probs = (trace[row, kept] for trace in traces)
-            prediction = Prediction(
-                text=join_words(tokenizer, words).strip(),
-                words=add_spaces(tokenizer, words),
-                copied=(shares > 0.5).tolist(),
-                copy_shares=shares.tolist(),
-                source_positions=[None if place < 0 else int(position[place]) for place in places.tolist()],
-                source_words=source_words,
-            )
-            if return_copy_probs:  # a batch of empty sources is encoded as one position of padding, hence the slice
-                prediction.copy_probs = probs[:, : len(at)][:, at]
-            predictions[-1].append(prediction)
+            probs = copy_probs[row] if return_copy_probs else None
+            outputs.append(_read_output(tokenizer, source, ids[row, 1:].tolist(), shares[row], positions[row], probs))
     return predictions
+
+
+class _Source(NamedTuple):
+    """A source as the model read it: (S) `is_word` is false on padding, which can be on either side."""
+
+    text: str
+    max_length: int | None
+    facts: Any
+    is_word: NDArray[Any]
+    words: list[str]
+
+
+def _read_output(
+    tokenizer: PreTrainedTokenizerBase,
+    source: _Source,
+    ids: list[int],
+    shares: NDArray[Any],
+    positions: NDArray[Any],
+    probs: NDArray[Any] | None,
+) -> Prediction:
+    """The prediction of a row: its words without special tokens, and their positions without padding."""
+    skipped = skipped_ids(tokenizer)
+    kept = [step for step, index in enumerate(ids) if index not in skipped]
+    words = decode_words(tokenizer, ids, source.text, source.max_length, source.facts)
+    number = source.is_word.cumsum() - 1  # of each position that is no padding
+    if probs is not None:  # empty sources are encoded as one position of padding, hence the slice
+        probs = probs[kept, : len(source.is_word)][:, source.is_word]
+    return Prediction(
+        text=join_words(tokenizer, words).strip(),
+        words=add_spaces(tokenizer, words),
+        copied=(shares[kept] > 0.5).tolist(),
+        copy_shares=shares[kept].tolist(),
+        source_positions=[None if position < 0 else int(number[position]) for position in positions[kept]],
+        source_words=source.words,
+        copy_probs=probs,
+    )
 
 
 def _trace(model: CopyModel, sequences: Any, inputs: Mapping[str, Any]) -> tuple[NDArray[Any], ...]:

@@ -237,8 +237,8 @@ def _copying(
         in_source = set(words(source))
         copied += sum(word in in_source for word in row)
         if vocabulary is not None:
-            unseen = [_unseen(words(text), in_source, vocabulary) for text in accepted]
-            hits, count = max((((Counter(row) & each).total(), each.total()) for each in unseen), key=_recall)
+            oov = [_oov_words(words(text), in_source, vocabulary) for text in accepted]
+            hits, count = max((((Counter(row) & each).total(), each.total()) for each in oov), key=_recall)
             recalled, recallable = recalled + hits, recallable + count
     scores["copied_fraction"] = _percent(copied, total)
     if recallable:
@@ -246,7 +246,7 @@ def _copying(
     return scores
 
 
-def _unseen(reference: list[str], in_source: set[str], vocabulary: Container[str]) -> Counter[str]:
+def _oov_words(reference: list[str], in_source: set[str], vocabulary: Container[str]) -> Counter[str]:
     return Counter(word for word in reference if word in in_source and word not in vocabulary)
 
 

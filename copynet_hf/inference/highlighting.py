@@ -17,7 +17,7 @@ MARKS: dict[str, tuple[str, str]] = {
     "html": ("<mark>", "</mark>"),
 }
 # Before and after out-of-vocabulary words.
-UNSEEN_MARKS: dict[str, tuple[str, str]] = {
+OOV_MARKS: dict[str, tuple[str, str]] = {
     "ansi": ("\x1b[4m", "\x1b[24m"),
     "plain": ("_", "_"),
     "html": ("<u>", "</u>"),
@@ -53,7 +53,7 @@ def highlight_copies(
     style: Style = "ansi",
     *,
     separator: str = " ",
-    unseen: Sequence[bool] | None = None,
+    oov: Sequence[bool] | None = None,
 ) -> str:
     """Joins the words to a text with the copied ones marked, as in Figures 4 and 5 of Gu et al. 2016.
 
@@ -63,24 +63,24 @@ def highlight_copies(
         copied: for each word, whether it was copied.
         style: "ansi" for terminals, "plain" for [brackets], "html" for <mark>, with the words escaped.
         separator: between two words; "" for words that include their spaces, as in `Prediction.words`.
-        unseen: for each word, whether it is out-of-vocabulary and is underlined; None: no word is.
+        oov: for each word, whether it is out-of-vocabulary and is underlined; None: no word is.
 
     Raises:
         ValueError: the style is unknown, or the numbers of words and flags differ.
     """
     if style not in MARKS:
         raise ValueError(f"style is {style!r}: choose one of {', '.join(MARKS)}")
-    unseen = [False] * len(words) if unseen is None else unseen
-    for flags in (copied, unseen):
+    oov = [False] * len(words) if oov is None else oov
+    for flags in (copied, oov):
         if len(words) != len(flags):
             raise ValueError(f"{len(words)} words have {len(flags)} flags: give one flag per word")
     spans = []
-    for is_copied, span in groupby(zip(copied, unseen, words, strict=True), key=lambda row: bool(row[0])):
+    for is_copied, span in groupby(zip(copied, oov, words, strict=True), key=lambda row: bool(row[0])):
         parts = []
-        for is_unseen, part in groupby(span, key=lambda row: bool(row[1])):
+        for is_oov, part in groupby(span, key=lambda row: bool(row[1])):
             text = separator.join(word for _, _, word in part)
             text = html.escape(text) if style == "html" else text
-            parts.append(_mark(text, UNSEEN_MARKS[style]) if is_unseen else text)
+            parts.append(_mark(text, OOV_MARKS[style]) if is_oov else text)
         text = separator.join(parts)
         spans.append(_mark(text, MARKS[style]) if is_copied else text)
     return separator.join(spans)
@@ -94,7 +94,7 @@ def _mark(text: str, marks: tuple[str, str]) -> str:
     return f"{space}{marks[0]}{text[len(space) :]}{marks[1]}"
 
 
-def copies_html(text: str, output: Mapping[str, Any], unseen: Container[str] = ()) -> str:
+def copies_html(text: str, output: Mapping[str, Any], oov: Container[str] = ()) -> str:
     """Source and output as HTML in which each copied word and its source position highlight each other.
 
     For notebooks (`IPython.display.HTML`) and web pages, light or dark. It has no scripts and loads nothing; the texts
@@ -103,11 +103,11 @@ def copies_html(text: str, output: Mapping[str, Any], unseen: Container[str] = (
     Args:
         text: the source; with facts, followed by these as they are to be shown.
         output: an output of `pipeline("copy-text2text")` for this source; with `copy_probs`, probabilities are shown.
-        unseen: out-of-vocabulary words to underline, such as `tokenizer.oov_words(text)`.
+        oov: out-of-vocabulary words to underline, such as `tokenizer.oov_words(text)`.
     """
     found, rest = _find_words(text, output["source_words"])
     source = [
-        html.escape(before) + _span(word, f"position {position}", word in unseen, f'data-at="{position}"')
+        html.escape(before) + _span(word, f"position {position}", word in oov, f'data-at="{position}"')
         for position, (before, word) in enumerate(found)
     ]
     target, copied_from = [], set[int]()
@@ -123,7 +123,7 @@ def copies_html(text: str, output: Mapping[str, Any], unseen: Container[str] = (
                 origin += f" with probability {output['copy_probs'][step][position]:.2f}"
             copied_from.add(position)
         word = piece.lstrip()
-        target.append(piece[: len(piece) - len(word)] + _span(word, origin, word in unseen, attributes))
+        target.append(piece[: len(piece) - len(word)] + _span(word, origin, word in oov, attributes))
     links = "".join(_LINK.format(position) for position in sorted(copied_from))
     return (
         f'<div class="copynet-copies"{_lang(text)} data-hint="{_HINT}"><style>{_STYLE}{links}</style>'
@@ -132,12 +132,12 @@ def copies_html(text: str, output: Mapping[str, Any], unseen: Container[str] = (
     )
 
 
-def _span(word: str, origin: str, is_unseen: bool, attributes: str) -> str:
+def _span(word: str, origin: str, is_oov: bool, attributes: str) -> str:
     """The word as an element whose label states its origin."""
     if not word:
         return ""
     text, label = html.escape(word), html.escape(f"{word}: {origin}")
-    text = _mark(text, UNSEEN_MARKS["html"]) if is_unseen else text
+    text = _mark(text, OOV_MARKS["html"]) if is_oov else text
     return f'<span {attributes} aria-label="{label}">{text}</span>'
 
 

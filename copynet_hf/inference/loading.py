@@ -47,11 +47,11 @@ def load_model(
         raise ValueError(f"--model {name} reads points, not words: load it in Python and pass input_features")
     tokenizer = AutoTokenizer.from_pretrained(name)
     check_tokenizer(model.config, tokenizer)
-    place: Any = device or ("cuda" if torch.cuda.is_available() else "cpu")
+    target: Any = device or ("cuda" if torch.cuda.is_available() else "cpu")
     try:
-        return model.to(place).eval(), tokenizer
+        return model.to(target).eval(), tokenizer
     except (RuntimeError, AssertionError) as error:  # torch: an unknown name, a device that is not there
-        raise ValueError(f"--device {place} cannot be used ({error}): give cpu, or leave it out") from None
+        raise ValueError(f"--device {target} cannot be used ({error}): give cpu, or leave it out") from None
 
 
 def load_copynet(name: str, **kwargs: Any) -> CopyNetForConditionalGeneration:

@@ -105,10 +105,10 @@ def show_output(
     config, tokenizer, triples = pipe.model.config, pipe.tokenizer, parse_facts(facts)
     generation = {**generation, "num_return_sequences": 1}  # overrides the saved generation config
     (output,) = pipe({"text": text, "facts": triples}, return_copy_probs=True, **generation)
-    unseen = []
+    oov = []
     if config.max_source_oov:  # a tokenizer without slots may lack oov_words
-        unseen = tokenizer.oov_words(text, tokenizer.model_max_length, facts=triples)
-    copies = copies_html(f"{text}\n{facts}".strip(), output, unseen)
+        oov = tokenizer.oov_words(text, tokenizer.model_max_length, facts=triples)
+    copies = copies_html(f"{text}\n{facts}".strip(), output, oov)
     return copies, _heatmap(output) if config.copies else None
 
 

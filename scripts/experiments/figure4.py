@@ -83,9 +83,9 @@ def _entry(output: Row) -> str:
 def marked_text(output: Row, style: Style) -> str:
     """The source, what is not in the vocabulary underlined."""
     words = output["text_words"]
-    return highlight_copies(words, [False] * len(words), style, separator="", unseen=output["text_unseen"])
+    return highlight_copies(words, [False] * len(words), style, separator="", oov=output["text_unseen"])
 
 
 def marked_output(output: Row, style: Style) -> str:
     """What the model said, copied words coloured, those that are not in the vocabulary underlined."""
-    return highlight_copies(output["words"], output["copied"], style, separator="", unseen=output["unseen"])
+    return highlight_copies(output["words"], output["copied"], style, separator="", oov=output["unseen"])

@@ -22,9 +22,7 @@ def check_model_name(name: str | None) -> str:
     if Path(name).exists() and not (Path(name) / "config.json").is_file():
         raise ValueError(f"--model {name} holds no model: give the output_dir of copynet-hf train")
     if not Path(name).exists() and name.count("/") != 1:
-        raise ValueError(
-            f"--model {name} is no such folder: give the folder of a trained model, or its name on the Hub"
-        )
+        raise ValueError(f"--model {name}: no such folder; give the folder of a trained model, or its name on the Hub")
     return name
 
 
@@ -85,7 +83,7 @@ def check_tokenizer(config: PreTrainedConfig, tokenizer: PreTrainedTokenizerBase
             "give both the same number"
         )
     for name in ("pad_token_id", "bos_token_id", "eos_token_id", "unk_token_id"):
-        own, of_model = getattr(tokenizer, name, None), getattr(config, name, None)
-        accepted = of_model if isinstance(of_model, list) else [of_model]
-        if own is not None and own not in accepted:
-            raise ValueError(f"{name} is {own} for the tokenizer and {of_model} for the model: {fix}")
+        in_tokenizer, in_model = getattr(tokenizer, name, None), getattr(config, name, None)
+        accepted = in_model if isinstance(in_model, list) else [in_model]
+        if in_tokenizer is not None and in_tokenizer not in accepted:
+            raise ValueError(f"{name} is {in_tokenizer} for the tokenizer and {in_model} for the model: {fix}")

@@ -34,7 +34,7 @@ Coloured words are copied: point at one to see its position in the source. Under
 vocabulary. The heatmap shows the probability of copying from each source position; of a long source, the {MAX_COLUMNS}
 most important positions.
 """
-FONTS = ("system-ui", "sans-serif")  # installed fonts: gradio's default theme loads one from Google
+FONTS = ("system-ui", "sans-serif")  # installed fonts, so that nothing is loaded from other hosts
 CSS = """
 #heatmap .matplotlib { overflow-x: auto; align-items: safe center }
 #heatmap img { max-width: none }

@@ -22,11 +22,13 @@ if TYPE_CHECKING:
     from .data.lcsts import load_lcsts
     from .data.pairs import load_pairs
     from .evaluation.cards import write_model_card
-    from .evaluation.metrics import CopyMetrics, make_compute_metrics
+    from .evaluation.compute_metrics import make_compute_metrics
+    from .evaluation.metrics import CopyMetrics
+    from .inference.heatmap import plot_copy_heatmap
+    from .inference.highlighting import copies_html, highlight_copies
     from .inference.loading import check_tokenizer
     from .inference.onnx_export import export_onnx, export_programs
     from .inference.onnx_search import OnnxCopyNet
-    from .inference.pictures import copies_html, highlight_copies, plot_copy_heatmap
     from .training.alignment import align_vocabulary
 
 __version__ = "0.1.0"
@@ -40,11 +42,11 @@ _LAZY = {
     "export_onnx": ".inference.onnx_export",
     "export_programs": ".inference.onnx_export",
     "CopyMetrics": ".evaluation.metrics",
-    "make_compute_metrics": ".evaluation.metrics",
+    "make_compute_metrics": ".evaluation.compute_metrics",
     "OnnxCopyNet": ".inference.onnx_search",
-    "copies_html": ".inference.pictures",
-    "highlight_copies": ".inference.pictures",
-    "plot_copy_heatmap": ".inference.pictures",
+    "copies_html": ".inference.highlighting",
+    "highlight_copies": ".inference.highlighting",
+    "plot_copy_heatmap": ".inference.heatmap",
 }
 
 __all__ = [

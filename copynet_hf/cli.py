@@ -126,24 +126,24 @@ def generate(argv: Sequence[str]) -> None:
 
     text_args, decoding_args = _parse("generate", argv, GenerateArguments, DecodingArguments)
     options = _prepare_decoding(decoding_args)
+    from .inference.highlighting import Style, highlight_copies
     from .inference.loading import load_model
-    from .inference.pictures import Style, highlight_copies
-    from .inference.predictor import generate_outputs, read_facts
+    from .inference.predictor import parse_facts, predict_in_batches
 
-    facts = None if text_args.facts is None else read_facts("\n".join(text_args.facts))
+    facts = None if text_args.facts is None else parse_facts("\n".join(text_args.facts))
     model, tokenizer = load_model(decoding_args.model, decoding_args.device, decoding_args.bf16)
     style: Style = "ansi" if sys.stdout.isatty() else "plain"
     for texts in _batches(text_args.text, options["batch_size"]):
         sources = [text for text in texts if text.strip()]
         source_facts = None if facts is None else [facts] * len(sources)
-        outputs = iter(generate_outputs(model, tokenizer, sources, facts=source_facts, **options))
+        predictions = iter(predict_in_batches(model, tokenizer, sources, facts=source_facts, **options))
         for text in texts:
             line = ""
             if text.strip():
-                output = next(outputs)
-                line = output.texts[0]
+                output = next(predictions)[0]
+                line = output.text
                 if text_args.show_copies:
-                    line = highlight_copies(output.pieces, output.copied, style, separator="")
+                    line = highlight_copies(output.words, output.copied, style, separator="")
             print(" ".join(line.split("\n")).strip(), flush=True)
 
 
@@ -168,10 +168,10 @@ def export(argv: Sequence[str]) -> None:
     folder = check_output_dir(args.output_dir, args.overwrite_output_dir, resumes=False)
     from transformers import AutoTokenizer
 
-    from .inference.loading import checked_name, load_copynet
+    from .inference.loading import check_model_name, load_copynet
     from .inference.onnx_export import export_onnx
 
-    name = checked_name(args.model)
+    name = check_model_name(args.model)
     model = load_copynet(name)
     export_onnx(model, folder, None if model.config.num_features else AutoTokenizer.from_pretrained(name))
     print(f"saved in {folder}")
@@ -218,7 +218,7 @@ def _parse(command: str, argv: Sequence[str], *dataclass_types: type[Any]) -> tu
 
 
 def _prepare_decoding(args: DecodingArguments) -> dict[str, Any]:
-    """Checks the arguments, sets the number of threads, and returns the keyword arguments of `generate_outputs`."""
+    """Checks the arguments, sets the number of threads, and returns the keyword arguments of `predict_in_batches`."""
     import torch
 
     from .arguments import check_positive

@@ -1,4 +1,4 @@
-"""A model's card says what is known of it, and what was logged while it was trained stands where it belongs."""
+"""Model cards, and the copy statistics logged during training."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from huggingface_hub import ModelCard
 from copynet_hf import write_model_card
 from copynet_hf.data import quickstart_pairs
 from copynet_hf.evaluation.cards import command_line
-from copynet_hf.inference.predictor import generate_outputs
+from copynet_hf.model.prediction import predict
 from copynet_hf.training.callbacks import CopyStatistics
 from copynet_hf.training.run import train_from_arguments
 
@@ -28,7 +28,7 @@ ROOT = Path(__file__).parents[1]
 
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A run of the command with all that it writes."""
+    """The folder that a run of the command writes."""
     folder = tmp_path_factory.mktemp("trained")
     said: dict[str, Any] = {**SIZES, "output_dir": str(folder / "model"), "num_train_epochs": 2, "language": "en"}
     for split, rows in (("train", 40), ("validation", 70), ("test", 9)):
@@ -56,7 +56,7 @@ def test_a_saved_model_has_a_card_with_its_equation_and_sizes(name: str, tmp_pat
     assert card.data.library_name == "transformers"
     assert card.data.pipeline_tag == "text-generation"
     assert {"copynet", model.config.copy_mechanism} <= set(card.data.tags)
-    assert card.data.license is None  # nobody has said one
+    assert card.data.license is None
     assert card.data.eval_results is None
     assert "# mine\n" in card.text
     assert f"| parameters | {model.num_parameters():,} |" in card.text
@@ -69,7 +69,7 @@ def test_a_saved_model_has_a_card_with_its_equation_and_sizes(name: str, tmp_pat
     assert "None" not in card.text
 
 
-def test_a_card_that_is_there_stays(tmp_path: Path) -> None:
+def test_an_existing_card_is_kept(tmp_path: Path) -> None:
     (tmp_path / "README.md").write_text("mine", encoding="utf-8")
     tiny_model().save_pretrained(tmp_path)
     tiny_model().model.save_pretrained(save_directory=tmp_path / "base")
@@ -79,7 +79,7 @@ def test_a_card_that_is_there_stays(tmp_path: Path) -> None:
     assert not (tmp_path / "second" / "README.md").exists()
 
 
-def test_scores_stand_in_table_metadata_and_the_hubs_own_file(tmp_path: Path) -> None:
+def test_scores_are_in_the_table_the_metadata_and_the_eval_results(tmp_path: Path) -> None:
     card = write_model_card(
         tmp_path,
         tiny_model(),
@@ -105,7 +105,7 @@ def test_scores_stand_in_table_metadata_and_the_hubs_own_file(tmp_path: Path) ->
     assert "| test | 3.0 |" in write_model_card(tmp_path, tiny_model(), scores={"test": {"bleu": 3.0}}).text
 
 
-def test_the_commands_card_tells_data_command_and_scores_and_no_folders(trained: Path) -> None:
+def test_the_card_of_the_command_has_data_command_and_scores_but_no_paths(trained: Path) -> None:
     card = ModelCard.load(trained / "README.md")
     scores = json.loads((trained / "test_results.json").read_text(encoding="utf-8"))
     found = {result.metric_name: result.metric_value for result in card.data.eval_results}
@@ -119,7 +119,7 @@ def test_the_commands_card_tells_data_command_and_scores_and_no_folders(trained:
     assert str(trained.parent) not in str(card)
 
 
-def test_a_command_line_names_folders_by_their_last_part_alone(tmp_path: Path) -> None:
+def test_a_command_line_has_the_last_component_of_paths(tmp_path: Path) -> None:
     (tmp_path / "a b.jsonl").touch()
     said = {
         "output_dir": f"{tmp_path}/out",
@@ -136,7 +136,7 @@ def test_a_command_line_names_folders_by_their_last_part_alone(tmp_path: Path) -
     assert command_line(said) == expected
 
 
-def test_copy_share_and_unknown_words_are_logged_at_each_evaluation(trained: Path) -> None:
+def test_copy_statistics_are_logged_at_each_evaluation(trained: Path) -> None:
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
     state = json.loads((trained / "trainer_state.json").read_text(encoding="utf-8"))
@@ -148,11 +148,11 @@ def test_copy_share_and_unknown_words_are_logged_at_each_evaluation(trained: Pat
     events.Reload()
     for name in ("copy_mode_fraction", "unk_rate"):
         curve = [event.value for event in events.Scalars(f"eval/{name}")]
-        assert len(curve) == 3  # and the best model once more
+        assert len(curve) == 3  # two epochs, and the final evaluation of the best model
         assert curve[:2] == pytest.approx([entry[f"eval_{name}"] for entry in logged])
 
 
-def test_the_copy_share_is_that_of_the_first_texts_answered_greedily(trained: Path) -> None:
+def test_copy_statistics_are_those_of_greedy_search_on_the_first_texts(trained: Path) -> None:
     from copynet_hf.data import load_pairs
     from copynet_hf.evaluation.scoring import evaluate_pairs
     from copynet_hf.inference.loading import load_model
@@ -164,15 +164,15 @@ def test_the_copy_share_is_that_of_the_first_texts_answered_greedily(trained: Pa
     assert found["eval_unk_rate"] == pytest.approx(scores["unk_rate"])
 
 
-def test_unknown_words_are_counted_though_the_model_was_saved_to_write_none() -> None:
+def test_copy_statistics_count_unk_although_the_model_was_saved_with_forbid_unk() -> None:
     model, pairs = (
         tiny_model(seed=2),
         Dataset.from_list([{"text": text, "summary": "a"} for text in ("b Q c", "d", "X Y")]),
     )
     model.generation_config.update(forbid_unk=True, max_new_tokens=6)
-    model.lm_head.weight.data[3] = 3 * model.lm_head.weight.data[5:8].mean(0)  # now and then the likeliest
-    answers = generate_outputs(model, tiny_tokenizer(), pairs["text"], num_beams=1, forbid_unk=False)
-    words = [word.strip() for answer in answers for word in answer.pieces]
+    model.lm_head.weight.data[3] = 3 * model.lm_head.weight.data[5:8].mean(0)  # sometimes the likeliest
+    predictions = predict(model, tiny_tokenizer(), pairs["text"], num_beams=1, forbid_unk=False)
+    words = [word.strip() for (output,) in predictions for word in output.words]
     assert 0 < words.count("<unk>") < len(words)
     logged: list[dict[str, float]] = []
     statistics = CopyStatistics(SimpleNamespace(log=logged.append), pairs)  # type: ignore[arg-type]

@@ -1,4 +1,4 @@
-"""The page of `copynet-hf demo`: what it shows for each mechanism, and all of it in a real browser."""
+"""The page of `copynet-hf demo`: its contents for each mechanism, and its behaviour in a browser."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ from transformers import pipeline
 
 from copynet_hf import CopyNetConfig, CopyNetForConditionalGeneration, CopyNetTokenizer
 from copynet_hf.cli import main
-from copynet_hf.inference.page import MAX_COLUMNS, answer, build_demo
+from copynet_hf.inference.page import MAX_COLUMNS, build_demo, show_output
 from copynet_hf.inference.page import __file__ as DEMO_FILE
-from copynet_hf.inference.predictor import read_facts
+from copynet_hf.inference.predictor import parse_facts
 
 MECHANISMS: dict[str, dict[str, Any]] = {
     "copynet": {},
@@ -51,7 +51,7 @@ def make_pipe(model: CopyNetForConditionalGeneration) -> Any:
 
 
 def lines(shown: str) -> dict[str, list[ET.Element]]:
-    """The words of source and output. What the text brings would be no XML if it were not escaped."""
+    """The words of source and output. If the text were not escaped, it would not parse as XML."""
     return {line.get("data-name", ""): line.findall("span") for line in ET.fromstring(shown).findall("p")}
 
 
@@ -63,15 +63,15 @@ def text_of(element: ET.Element) -> str:
 
 
 @pytest.mark.parametrize("fields", MECHANISMS.values(), ids=MECHANISMS)
-def test_every_mechanism_shows_its_words_and_a_copied_word_is_the_word_at_its_place(fields: dict[str, Any]) -> None:
+def test_the_page_shows_the_outputs_and_origins_of_every_mechanism(fields: dict[str, Any]) -> None:
     options, any_copied = {"num_beams": 2, "min_new_tokens": 6, "max_new_tokens": 6}, False
     for seed in (3, 4, 5):
         model = tiny_model(seed=seed, **fields)
         config, pipe = model.config, make_pipe(model)
         facts = FACTS if config.mechanism.retrieves else ""
-        shown, figure = answer(pipe, TEXT, facts, **options)
+        shown, figure = show_output(pipe, TEXT, facts, **options)
         source, output = lines(shown).values()
-        expected = pipe({"text": TEXT, "facts": read_facts(facts)}, **options)[0]
+        expected = pipe({"text": TEXT, "facts": parse_facts(facts)}, **options)[0]
         assert [text_of(word) for word in output] == expected["generated_text"].split()
         assert [word.get("class") == "copied" for word in output] == expected["copied"]
         places = {word.get("data-at"): text_of(word) for word in source}
@@ -86,39 +86,39 @@ def test_every_mechanism_shows_its_words_and_a_copied_word_is_the_word_at_its_pl
     assert any_copied == config.copies
 
 
-def test_the_source_stands_there_as_it_was_typed_with_its_facts() -> None:
+def test_the_source_is_shown_as_typed_with_its_facts() -> None:
     model = tiny_model(copy_mechanism="retrieval")
-    shown, _ = answer(make_pipe(model), TEXT, FACTS, max_new_tokens=2)
+    shown, _ = show_output(make_pipe(model), TEXT, FACTS, max_new_tokens=2)
     source = ET.fromstring(shown).findall("p")[0]
     assert text_of(source) == f"{TEXT}\n{FACTS}"
     assert [text_of(word) for word in source] == ["a", "X", "b", "<i>Y</i>", "X", "X", "b", "1931", "X", "c", '"Z"']
 
 
-def test_one_answer_is_shown_of_a_model_that_was_saved_to_give_more() -> None:
+def test_one_output_is_shown_whatever_num_return_sequences_was_saved() -> None:
     model = tiny_model()
     model.generation_config.update(num_beams=3, num_return_sequences=3)
-    shown, _ = answer(make_pipe(model), TEXT, num_beams=2, max_new_tokens=3)
+    shown, _ = show_output(make_pipe(model), TEXT, num_beams=2, max_new_tokens=3)
     assert len(lines(shown)) == 2
 
 
-def test_no_text_and_no_facts_are_said_kindly() -> None:
+def test_empty_texts_and_malformed_facts_raise_an_error() -> None:
     pipe = make_pipe(tiny_model())
-    with pytest.raises(ValueError, match="no text yet"):
-        answer(pipe, " \n")
+    with pytest.raises(ValueError, match="The text is empty"):
+        show_output(pipe, " \n")
     with pytest.raises(ValueError, match=r"'X \| b' is no fact: write subject \| property \| object"):
-        answer(pipe, "a", "X | b | c\nX | b")
+        show_output(pipe, "a", "X | b | c\nX | b")
 
 
-def test_an_output_without_words_has_no_heatmap() -> None:
-    shown, figure = answer(make_pipe(tiny_model(**POINTER)), "a", max_new_tokens=1, forced_eos_token_id=2)
+def test_an_empty_output_has_no_heatmap() -> None:
+    shown, figure = show_output(make_pipe(tiny_model(**POINTER)), "a", max_new_tokens=1, forced_eos_token_id=2)
     assert figure is None
     assert lines(shown)["output"] == []
 
 
-def test_the_heatmap_of_a_long_source_has_the_places_that_were_copied_from() -> None:
+def test_the_heatmap_of_a_long_source_includes_the_positions_copied_from() -> None:
     pipe = make_pipe(tiny_model(**POINTER))
     text = " ".join("abcdefghi"[place % 9] for place in range(200))
-    shown, figure = answer(pipe, text, min_new_tokens=4, max_new_tokens=4)
+    shown, figure = show_output(pipe, text, min_new_tokens=4, max_new_tokens=4)
     (output,) = pipe(text, return_copy_probs=True, min_new_tokens=4, max_new_tokens=4)
     assert figure is not None
     drawn = figure.axes[0].images[0].get_array()
@@ -128,19 +128,19 @@ def test_the_heatmap_of_a_long_source_has_the_places_that_were_copied_from() -> 
     assert len(lines(shown)["source"]) == 200
 
 
-def test_without_gradio_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_gradio_the_error_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "gradio", None)
     with pytest.raises(ImportError, match=r"pip install 'copynet-hf\[demo\]'"):
         build_demo(tiny_model(), word_tokenizer(4))
 
 
-def test_nothing_is_reported_to_anybody() -> None:
+def test_analytics_are_off() -> None:
     pytest.importorskip("gradio")
     assert build_demo(tiny_model(), word_tokenizer(4)).analytics_enabled is False
 
 
 def refused(capsys: pytest.CaptureFixture[str], *argv: str) -> str:
-    """The line that the command says in place of a page."""
+    """The error message of the command."""
     assert main(["demo", *argv]) == 2
     return capsys.readouterr().err.strip().splitlines()[-1]
 
@@ -150,7 +150,7 @@ def test_models_over_points_are_refused(tmp_path: Path, capsys: pytest.CaptureFi
     assert "reads points, not words" in refused(capsys, f"--model={tmp_path}")
 
 
-def test_a_port_that_is_taken_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_error_names_an_occupied_port(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     pytest.importorskip("gradio")
     tiny_model().save_pretrained(tmp_path)
     word_tokenizer(4).save_pretrained(tmp_path)
@@ -166,7 +166,7 @@ def test_a_port_that_is_taken_is_named(tmp_path: Path, capsys: pytest.CaptureFix
 
 
 def trained(pairs: list[tuple[str, str]], segmenter: str) -> tuple[CopyNetForConditionalGeneration, CopyNetTokenizer]:
-    """A model that has learnt, in two seconds, to copy what differs from pair to pair, which its vocabulary lacks."""
+    """A model trained for two seconds to copy out-of-vocabulary words."""
     torch.manual_seed(0)
     texts = (text for pair in pairs for text in pair)
     tokenizer = CopyNetTokenizer.train_from_iterator(texts, 40, segmenter=segmenter, min_frequency=len(pairs))
@@ -216,7 +216,9 @@ def servers(browser: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
     argv = ["demo", f"--model={folder / 'english'}", f"--port={command}", "--examples", EXAMPLE]
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("COPYNET_MODEL", str(folder / "chinese"))
-        patch.setattr("gradio.http_server.INITIAL_PORT_VALUE", space)  # $GRADIO_SERVER_PORT, read long ago
+        patch.setattr(
+            "gradio.http_server.INITIAL_PORT_VALUE", space
+        )  # $GRADIO_SERVER_PORT, which gradio has read at its import
         threads = [
             Thread(target=main, args=[argv], daemon=True),
             Thread(target=runpy.run_path, args=[app, None, "__main__"], daemon=True),
@@ -238,7 +240,7 @@ def free_port() -> int:
 
 
 def wait_for(thread: Thread, port: int, seconds: float = 60) -> None:
-    """Returns as soon as the thread serves a page there."""
+    """Waits until the thread serves a page at the port."""
     end = time.monotonic() + seconds
     while thread.is_alive() and time.monotonic() < end:
         with suppress(OSError):
@@ -250,7 +252,7 @@ def wait_for(thread: Thread, port: int, seconds: float = 60) -> None:
 
 @pytest.fixture
 def page(browser: Any) -> Iterator[Any]:
-    """A tab that asks for nothing outside of this machine, and in which nothing goes wrong."""
+    """A tab; the test fails if it requests anything from another host or reports an error."""
     tab = browser.new_page()
     elsewhere: list[str] = []
     wrong: list[str] = []
@@ -267,7 +269,7 @@ def is_local(url: str) -> bool:
 
 
 def ask(page: Any, text: str) -> list[str]:
-    """Types the text, presses the button and waits for its answer; the words of the output."""
+    """Types the text, presses the button and waits for the output; returns its words."""
     page.get_by_label("Text").fill(text)
     page.get_by_role("button", name="Generate").click()
     page.wait_for_function("text => document.querySelector('[data-name=source]')?.textContent == text", arg=text)
@@ -287,7 +289,7 @@ EXAMPLE = "please call Mira at noon"
 NONE, MARKED = "rgba(0, 0, 0, 0)", "rgba(230, 159, 0, 0.5)"
 
 
-def test_a_typed_text_is_answered_and_a_copied_word_shows_its_place(page: Any, servers: dict[str, str]) -> None:
+def test_a_copied_word_highlights_its_source_position(page: Any, servers: dict[str, str]) -> None:
     page.goto(servers["command"])
     text = 'please call <script>alert("Krahn")</script> at ${1+1}{{value}}`'
     _, _, name, _, hour = text.split()
@@ -303,7 +305,7 @@ def test_a_typed_text_is_answered_and_a_copied_word_shows_its_place(page: Any, s
     assert background(page, place) == NONE
 
 
-def test_the_keyboard_reaches_the_words(page: Any, servers: dict[str, str]) -> None:
+def test_words_can_be_focused_with_the_keyboard(page: Any, servers: dict[str, str]) -> None:
     page.goto(servers["command"])
     ask(page, "please call Krahn at 14:35")
     page.get_by_role("button", name="Generate").focus()
@@ -315,23 +317,23 @@ def test_the_keyboard_reaches_the_words(page: Any, servers: dict[str, str]) -> N
     assert said(page, '[data-from="2"]') == focused
 
 
-def test_settings_begin_as_saved_and_reach_the_search(page: Any, servers: dict[str, str]) -> None:
+def test_settings_start_from_the_generation_config_and_reach_generate(page: Any, servers: dict[str, str]) -> None:
     page.goto(servers["command"])
     assert page.get_by_label("number input for Beam width").input_value() == "3"
     page.get_by_label("number input for Max length").fill("2")
     assert ask(page, "please call Krahn at 14:35") == ["called", "Krahn"]
 
 
-def test_an_example_is_taken_over_and_no_text_is_no_error(page: Any, servers: dict[str, str]) -> None:
+def test_examples_fill_the_text_and_an_empty_text_shows_a_message(page: Any, servers: dict[str, str]) -> None:
     page.goto(servers["command"])
     page.get_by_role("button", name="Generate").click()
-    page.get_by_text("There is no text yet").wait_for()
+    page.get_by_text("The text is empty").wait_for()
     page.get_by_role("button", name=EXAMPLE).click()
     page.wait_for_function("text => document.querySelector('textarea').value == text", arg=EXAMPLE)
     assert ask(page, EXAMPLE) == ["called", "Mira", "at", "noon"]
 
 
-def test_the_same_file_is_a_space_and_chinese_has_its_characters(page: Any, servers: dict[str, str]) -> None:
+def test_the_file_runs_as_a_space_and_shows_chinese(page: Any, servers: dict[str, str]) -> None:
     page.emulate_media(color_scheme="dark")
     page.goto(servers["space"])
     assert ask(page, "请问华為在哪里？") == list("华為在这里。")

@@ -1,9 +1,10 @@
-"""Graphs that the command exports, against the model: every mechanism, any sizes, and the searches over them."""
+"""Exported ONNX graphs and the searches over them give the model's outputs, for every mechanism and any sizes."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -17,6 +18,7 @@ from copynet_hf import CopyNetForConditionalGeneration, CopyNetTokenizer
 from copynet_hf.cli import main
 from copynet_hf.inference import onnx_export
 from copynet_hf.inference.onnx_search import OnnxCopyNet
+from copynet_hf.model.prediction import predict
 
 pytest.importorskip("onnxscript")
 pytest.importorskip("onnxruntime")
@@ -24,11 +26,11 @@ pytest.importorskip("onnxruntime")
 Tensors = dict[str, Tensor]
 Graph = Callable[[Tensors], Tensors]
 
-# What differs most in its memory and state. An export takes seconds: the others are in the slow tests.
+# The mechanisms whose memories and states differ most. An export takes seconds, so the others are slow tests.
 CASES: dict[str, dict[str, Any]] = {
     "copynet": {"use_coverage": True, "num_hidden_layers": 2},
     "points": POINTER | {"num_features": 2},
-    "retrieval": {"copy_mechanism": "retrieval", "seed": 1},  # one with which unseen words are written
+    "retrieval": {"copy_mechanism": "retrieval", "seed": 1},  # a seed with which out-of-vocabulary words are copied
 }
 ALIGNED = {"copy_mechanism": "gated", "aligned_words": 2, "frequent_words": 6}
 SLOW: dict[str, dict[str, Any]] = VARIANTS | {"aligned_words": ALIGNED, "pointer": POINTER}
@@ -53,7 +55,7 @@ def exported(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFa
     model.save_pretrained(folders[0])
     tokenizer_of(model).save_pretrained(folders[0])
     made: list[onnx_export.Programs] = []
-    with pytest.MonkeyPatch.context() as patch:  # the programs are kept, not made once more
+    with pytest.MonkeyPatch.context() as patch:  # keeps the programs that the command exports
         export_programs = onnx_export.export_programs
         patch.setattr(onnx_export, "export_programs", lambda model: made.append(export_programs(model)) or made[0])
         assert main(["export", f"--model={folders[0]}", f"--output_dir={folders[1]}"]) == 0
@@ -133,7 +135,7 @@ def test_the_graphs_have_the_models_probabilities(exported: Exported, kind: str,
 # ---- searches
 
 
-# The options of `generate`; a saved generation config gives those that are left out.
+# Options of `generate`; the others come from the saved generation config.
 SEARCHES: dict[str, dict[str, Any]] = {
     "greedy": {},
     "greedy, not short": {"min_new_tokens": 4, "max_new_tokens": 9, "forbid_unk": True},
@@ -149,7 +151,7 @@ SEARCHES: dict[str, dict[str, Any]] = {
 
 @pytest.mark.parametrize("name", SEARCHES)
 @pytest.mark.parametrize("batch", BATCHES)
-def test_searches_find_what_the_model_finds(exported: Exported, batch: str, name: str) -> None:
+def test_searches_find_the_models_outputs(exported: Exported, batch: str, name: str) -> None:
     torch.manual_seed(0)
     inputs, options = source(exported.model, *BATCHES[batch]), SEARCHES[name]
     expected = exported.model.generate(**inputs, **options)
@@ -158,14 +160,14 @@ def test_searches_find_what_the_model_finds(exported: Exported, batch: str, name
 
 
 @pytest.mark.parametrize("ids", [padded(SOURCES, 0), torch.zeros(2, 0, dtype=torch.long)], ids=["", "no words"])
-def test_padding_is_seen_without_a_mask(exported: Exported, ids: Tensor) -> None:
+def test_without_a_mask_padding_is_found_by_its_id(exported: Exported, ids: Tensor) -> None:
     if exported.model.config.num_features:
         pytest.skip("padding shows in ids")
     expected: Any = exported.model.generate(input_ids=ids, max_new_tokens=5)
     assert exported.onnx.generate(ids.numpy(), max_new_tokens=5).tolist() == expected.tolist()
 
 
-def test_traces_are_the_models(exported: Exported) -> None:
+def test_traces_are_those_of_the_model(exported: Exported) -> None:
     torch.manual_seed(0)
     model, inputs = exported.model, source(exported.model, SOURCES, "left")
     arrays = {name: tensor.numpy() for name, tensor in inputs.items()}
@@ -183,27 +185,32 @@ def test_traces_are_the_models(exported: Exported) -> None:
         exported.onnx.trace_copies(sequences[:7], **arrays)
 
 
-# ---- the command, and what cannot work
+# ---- predictions, the command, errors
 
 
-def test_the_folder_has_all_that_answers_need(exported: Exported) -> None:
+@pytest.mark.parametrize("side", ["right", "left"])
+def test_predictions_are_those_of_the_model(exported: Exported, side: str) -> None:
     if exported.model.config.num_features:
         pytest.skip("a tokenizer is for words")
-    tokenizer = CopyNetTokenizer.from_pretrained(exported.folders[1])
-    texts = ["e tokio.txt f Mira tokio.txt", "Ada", "g Lou h Kim i"]
-    inputs = tokenizer(texts, padding=True, return_tensors="np")
-    options = {"num_beams": 3, "min_new_tokens": 3, "max_new_tokens": 6}
-    found = exported.onnx.generate(**inputs, **options)
-    expected: Any = exported.model.generate(**{name: torch.tensor(part) for name, part in inputs.items()}, **options)
-    answers, wanted = (
-        tokenizer.batch_decode(rows, source=texts, skip_special_tokens=True) for rows in (found, expected)
+    tokenizer = CopyNetTokenizer.from_pretrained(exported.folders[1], padding_side=side)
+    texts = ["e tokio.txt f Mira tokio.txt", "", "Ada", "g Lou h Kim i"]
+    facts = [[("f", "g", "Lima")], None, [], None] if exported.model.config.mechanism.retrieves else None
+    options: dict[str, Any] = {"num_beams": 3, "num_return_sequences": 2, "min_new_tokens": 3, "max_new_tokens": 6}
+    found, expected = (
+        predict(model, tokenizer, texts, facts=facts, return_copy_probs=True, **options)
+        for model in (exported.onnx, exported.model)
     )
-    assert answers == wanted
+    for one, other in zip(chain(*found), chain(*expected), strict=True):
+        for name in ("text", "words", "copied", "source_positions", "source_words"):
+            assert getattr(one, name) == getattr(other, name), name
+        np.testing.assert_allclose(one.copy_shares, other.copy_shares, atol=1e-5)
+        np.testing.assert_allclose(one.copy_probs, other.copy_probs, atol=1e-5)
     if exported.name in CASES:
-        assert {"tokio.txt", "Mira", "Ada", "Lou", "Kim"} & set(" ".join(answers).split())
+        written = {word.strip() for outputs in found for output in outputs for word in output.words}
+        assert {"tokio.txt", "Mira", "Ada", "Lou", "Kim"} & written
 
 
-def test_graphs_know_nothing_of_the_machine_they_were_made_on(exported: Exported) -> None:
+def test_graphs_contain_no_paths_of_the_machine(exported: Exported) -> None:
     for name in ("encoder.onnx", "decoder.onnx"):
         assert str(Path(onnx_export.__file__).parent).encode() not in (exported.folders[1] / name).read_bytes()
 
@@ -214,7 +221,7 @@ def refused(capsys: pytest.CaptureFixture[str], *argv: str) -> str:
     return capsys.readouterr().err.strip().splitlines()[-1]
 
 
-def test_the_command_says_what_it_cannot_do(
+def test_errors_of_the_command(
     exported: Exported, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     model, graphs = (
@@ -227,7 +234,7 @@ def test_the_command_says_what_it_cannot_do(
     assert not (tmp_path / "new").exists()
 
 
-def test_searches_that_graphs_cannot_do_are_refused_before_the_export(tmp_path: Path) -> None:
+def test_unsupported_generation_configs_are_refused_before_the_export(tmp_path: Path) -> None:
     model = tiny_model()
     model.generation_config.no_repeat_ngram_size = 1
     with pytest.raises(ValueError, match="no_repeat_ngram_size=1"):
@@ -246,12 +253,12 @@ def test_a_folder_without_graphs_is_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        ({"num_beams": 1, "num_return_sequences": 2}, "num_return_sequences=2, but num_beams=1"),
-        ({"do_sample": True}, "does not know do_sample"),
+        ({"num_beams": 1, "num_return_sequences": 2}, "num_return_sequences=2 is more than num_beams=1"),
+        ({"do_sample": True}, "does not support do_sample"),
     ],
     ids=str,
 )
-def test_searches_refuse_what_they_cannot_do(exported: Exported, arguments: dict[str, Any], said: str) -> None:
+def test_unsupported_options_are_refused(exported: Exported, arguments: dict[str, Any], said: str) -> None:
     arrays = {name: tensor.numpy() for name, tensor in source(exported.model, SOURCES).items()}
     with pytest.raises(ValueError, match=said):
         exported.onnx.generate(**arrays, **arguments)

@@ -1,4 +1,4 @@
-"""The scores: values known from elsewhere, the definitions on small cases, and the Trainer's callback."""
+"""The metrics: published values, their definitions on small cases, and the Trainer's compute_metrics."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import PreTrainedTokenizerFast
 
 from copynet_hf.evaluation import metrics
-from copynet_hf.evaluation.metrics import CopyMetrics, make_compute_metrics, metric_signature, score_outputs
+from copynet_hf.evaluation.compute_metrics import make_compute_metrics
+from copynet_hf.evaluation.metrics import CopyMetrics, metric_signature, score_outputs
 from copynet_hf.model.tokenization_copynet import CopyNetTokenizer
 
 MODULE = Path(metrics.__file__)
@@ -41,7 +42,7 @@ def rows(path: Path) -> list[dict[str, str]]:
         ("test", 30, (25.5, 14.0, 21.4)),
     ],
 )
-def test_rouge_of_the_first_characters_of_lcsts_is_the_known_one(
+def test_rouge_of_the_first_characters_of_lcsts_is_the_published_one(
     data_dir: Path, file: str, length: int, expected: tuple[float, ...]
 ) -> None:
     pairs = rows(data_dir / "lcsts" / f"{file}.jsonl")
@@ -69,7 +70,7 @@ def test_words_are_those_of_rouge_score_on_ascii(text: str) -> None:
     assert metrics._lowered_words(text) == DefaultTokenizer().tokenize(text)
 
 
-def test_words_of_other_alphabets_are_not_cut() -> None:
+def test_words_of_other_alphabets_are_not_split() -> None:
     assert metrics._lowered_words("Où est l'école ? हिन्दी") == ["où", "est", "l", "école", "हिन्दी"]
 
 
@@ -84,20 +85,20 @@ def test_words_of_other_alphabets_are_not_cut() -> None:
         ("12345", "word", "tok:13a"),
     ],
 )
-def test_the_switch_follows_the_script_of_the_references(reference: str, unit: str, bleu: str) -> None:
+def test_the_unit_follows_the_script_of_the_references(reference: str, unit: str, bleu: str) -> None:
     signature = metric_signature([reference])
     assert f"tok:{unit}" in signature["rouge1"]
     assert bleu in signature["bleu"]
     assert "version:" in signature["bleu"]
 
 
-def test_the_switch_can_be_set_by_hand() -> None:
+def test_the_unit_can_be_set() -> None:
     assert score_outputs(["ab"], ["ac"], tokenize="char")["rouge1"] == pytest.approx(50)
     assert score_outputs(["ab"], ["ac"], tokenize="word")["rouge1"] == 0
     assert score_outputs(["甲 乙"], ["甲 丙"], tokenize="word")["rouge1"] == pytest.approx(50)
 
 
-def test_several_references_the_best_counts() -> None:
+def test_of_several_references_the_best_counts() -> None:
     scores = score_outputs(["a b c d e"], [["x y", "a b c d e"]])
     assert scores["rougeL"] == scores["exact_match"] == pytest.approx(100)
     assert scores["bleu"] == pytest.approx(100)
@@ -131,7 +132,7 @@ def test_n_best_lists_add_top_k_and_the_first_is_scored() -> None:
     assert scores["rouge1"] == score_outputs([row[0] for row in lists], references)["rouge1"]
 
 
-def test_a_hit_counts_wherever_it_stands_in_the_list() -> None:
+def test_top_k_counts_a_hit_at_any_rank() -> None:
     scores = score_outputs([["b", "c", "a"], ["d", "e", "f"], ["g"]], ["a", "no", "g"])
     assert scores["exact_match"] == pytest.approx(100 / 3)
     assert scores["exact_match_top_3"] == pytest.approx(200 / 3)
@@ -153,7 +154,7 @@ def test_copying_is_counted_in_words_with_multiplicity() -> None:
         [source],
         vocabulary={"call", "or", "at", "and", "know", "nobody"},
     )
-    # Unseen words of the reference that stand in the source: Zara twice and Quim; one Zara was predicted.
+    # Out-of-vocabulary words of the reference that are in the source: Zara twice and Quim; one Zara was predicted.
     assert scores["oov_recall"] == pytest.approx(100 / 3)
     assert scores["copied_fraction"] == pytest.approx(25)
     assert scores["unk_rate"] == pytest.approx(25)
@@ -175,7 +176,7 @@ def test_oov_recall_is_left_out_when_there_is_nothing_to_recall() -> None:
     assert "copied_fraction" not in score_outputs(["a"], ["a"])
 
 
-def test_unk_is_one_word_whatever_cuts_the_text() -> None:
+def test_unk_is_one_word_whatever_splits_the_text() -> None:
     scores = score_outputs(["北<unk>京"], ["北京"], ["北京"], words=list, vocabulary=set())
     assert scores["unk_rate"] == pytest.approx(100 / 3)
     assert score_outputs(["北<unk>京"], ["北京"])["unk_rate"] == pytest.approx(100 / 3)
@@ -184,14 +185,14 @@ def test_unk_is_one_word_whatever_cuts_the_text() -> None:
 # Errors
 
 
-def test_lengths_that_differ_are_refused() -> None:
-    with pytest.raises(ValueError, match="2 predictions, but 1 references"):
+def test_different_numbers_of_rows_are_refused() -> None:
+    with pytest.raises(ValueError, match="2 predictions have 1 references"):
         score_outputs(["a", "b"], ["a"])
-    with pytest.raises(ValueError, match="1 predictions, but 2 sources"):
+    with pytest.raises(ValueError, match="1 predictions have 2 sources"):
         score_outputs(["a"], ["a"], ["a", "b"])
     with pytest.raises(ValueError, match="no predictions"):
         score_outputs([], [])
-    with pytest.raises(ValueError, match="no reference in row 1"):
+    with pytest.raises(ValueError, match="row 1 has no reference"):
         score_outputs(["a", "b"], [["a"], []])
 
 
@@ -218,7 +219,7 @@ def test_the_metric_gives_the_same_scores_as_the_function(kind: int) -> None:
     assert nested == score_outputs(lists, references)
 
 
-def test_the_metric_collects_batches_and_takes_options_when_made() -> None:
+def test_the_metric_collects_batches_and_has_default_options() -> None:
     metric = CopyMetrics(vocabulary={"met"})
     metric.add_batch(predictions=["Zara met"], references=["Zara met"])
     metric.add(prediction="Quim", reference="no")
@@ -226,7 +227,7 @@ def test_the_metric_collects_batches_and_takes_options_when_made() -> None:
     assert scores["oov_recall"] == scores["exact_match"] * 2 == 100
 
 
-def test_the_module_can_be_run_alone(tmp_path: Path) -> None:
+def test_the_module_stands_alone(tmp_path: Path) -> None:
     copy = tmp_path / "elsewhere.py"
     copy.write_bytes(MODULE.read_bytes())
     spec = importlib.util.spec_from_file_location("elsewhere", copy)
@@ -237,11 +238,11 @@ def test_the_module_can_be_run_alone(tmp_path: Path) -> None:
     assert module.score_outputs(["a"], ["a"])["exact_match"] == 100
 
 
-# The Trainer's callback
+# The Trainer's compute_metrics
 
 
 class WordTokenizer:
-    """The CopyNet tokenizer's contract in a few lines: special tokens, known words, the source's own."""
+    """A minimal CopyNet tokenizer: special tokens, a vocabulary, the out-of-vocabulary words of the source."""
 
     words = ("<pad>", "</s>", "<unk>", "met", "hello")
     all_special_ids = (0, 1, 2)
@@ -327,19 +328,19 @@ def test_the_copynet_tokenizer_gives_its_words_back(side: str) -> None:
     wrong[1, 0] = tokenizer.unk_token_id
     compute = make_compute_metrics(tokenizer, sources, targets, max_source_length=5)
     scores = compute(SimpleNamespace(predictions=wrong, label_ids=batch["labels"]))
-    # "send" falls off on the left, "Bo" on the right: then its label, and so its prediction, is unknown.
+    # Truncation drops "send" on the left, "Bo" on the right; the label and the prediction of "Bo" are then <unk>.
     assert scores["exact_match"] == 50
     assert scores["oov_recall"] == pytest.approx(100 * (3 if side == "left" else 2) / 4)
     assert scores["unk_rate"] == pytest.approx(100 * (1 if side == "left" else 2) / 7)
 
 
 def test_fewer_predictions_than_sources_are_refused() -> None:
-    with pytest.raises(ValueError, match="1 predictions for 2 sources"):
+    with pytest.raises(ValueError, match="2 sources have 1 predictions"):
         make_compute_metrics(WordTokenizer(), ["a", "b"])(prediction([[3]], [[3]]))
 
 
-def test_as_many_references_as_sources_are_wanted() -> None:
-    with pytest.raises(ValueError, match="1 references for 2 sources"):
+def test_a_wrong_number_of_references_is_refused() -> None:
+    with pytest.raises(ValueError, match="2 sources have 1 references"):
         make_compute_metrics(WordTokenizer(), ["a", "b"], ["a"])
 
 
@@ -370,8 +371,8 @@ def encoded_labels(tokenizer: Any, sources: list[str], targets: list[str], **opt
     return [[*ids, tokenizer.eos_token_id] for ids in tokenizer(text_target=targets, **options)["input_ids"]]
 
 
-def given_back(labels: list[list[int]], order: list[int]) -> SimpleNamespace:
-    """What the Trainer hands over when the model says just what the labels say."""
+def as_predicted(labels: list[list[int]], order: list[int]) -> SimpleNamespace:
+    """What the Trainer passes when the outputs equal the labels."""
     rows = [labels[i] for i in order]
     width = max(map(len, rows)) + 1
     return prediction([row + [0] * (width - len(row)) for row in rows], [r + [-100] * (width - len(r)) for r in rows])
@@ -382,69 +383,69 @@ TOKENIZERS = {"copying": copying_tokenizer, "subword": subword_tokenizer}
 
 @pytest.mark.parametrize("kind", TOKENIZERS)
 @pytest.mark.parametrize("order", [[3, 1, 2, 0], [1, 0, 2, 3], [2, 3, 0, 1]], ids=str)
-def test_an_evaluation_set_in_another_order_is_noticed_by_its_references(kind: str, order: list[int]) -> None:
+def test_another_order_is_detected_by_the_references(kind: str, order: list[int]) -> None:
     tokenizer = TOKENIZERS[kind]()
     labels = encoded_labels(tokenizer, SOURCES, TARGETS)
     several = [[target, f"do {target}"] for target in TARGETS]
     for references in (TARGETS, several):
         compute = make_compute_metrics(tokenizer, SOURCES, references)
-        assert compute(given_back(labels, [0, 1, 2, 3]))["exact_match"] == 100
-        with pytest.raises(ValueError, match=r"stands in another order than `sources`.*group_by_length"):
-            compute(given_back(labels, order))
+        assert compute(as_predicted(labels, [0, 1, 2, 3]))["exact_match"] == 100
+        with pytest.raises(ValueError, match=r"is in another order than `sources`.*group_by_length"):
+            compute(as_predicted(labels, order))
 
 
-def test_without_references_a_word_that_the_source_lacks_gives_another_order_away() -> None:
+def test_without_references_another_order_is_detected_by_words_the_source_lacks() -> None:
     tokenizer = copying_tokenizer()
     labels = encoded_labels(tokenizer, SOURCES, TARGETS)
     compute = make_compute_metrics(tokenizer, SOURCES)
-    assert compute(given_back(labels, [0, 1, 2, 3]))["exact_match"] == 100
-    with pytest.raises(ValueError, match=r"row 0 hold a word that its source lacks.*group_by_length"):
-        compute(given_back(labels, [1, 0, 2, 3]))
+    assert compute(as_predicted(labels, [0, 1, 2, 3]))["exact_match"] == 100
+    with pytest.raises(ValueError, match=r"row 0 contain a word that its source lacks.*group_by_length"):
+        compute(as_predicted(labels, [1, 0, 2, 3]))
 
 
 @pytest.mark.parametrize("kind", TOKENIZERS)
 @pytest.mark.parametrize("length", [2, 3, 4])
-def test_labels_that_were_cut_are_in_order(kind: str, length: int) -> None:
+def test_truncated_labels_are_in_order(kind: str, length: int) -> None:
     tokenizer = TOKENIZERS[kind]()
     labels = [[*row[: length - 1], row[-1]] for row in encoded_labels(tokenizer, SOURCES, TARGETS)]
     for references in (TARGETS, None):
-        make_compute_metrics(tokenizer, SOURCES, references)(given_back(labels, [0, 1, 2, 3]))
+        make_compute_metrics(tokenizer, SOURCES, references)(as_predicted(labels, [0, 1, 2, 3]))
 
 
 @pytest.mark.parametrize("side", ["right", "left"])
 @pytest.mark.parametrize("length", [1, 2, 4])
-def test_labels_of_sources_that_were_cut_are_in_order(side: str, length: int) -> None:
+def test_labels_of_truncated_sources_are_in_order(side: str, length: int) -> None:
     tokenizer = copying_tokenizer(truncation_side=side)
     options = {"truncation": True, "max_length": length, "max_target_length": 20}
     labels = encoded_labels(tokenizer, SOURCES, TARGETS, **options)
     for known_length in (length, None) if side == "right" else (length,):
         for references in (TARGETS, None):
             compute = make_compute_metrics(tokenizer, SOURCES, references, max_source_length=known_length)
-            compute(given_back(labels, [0, 1, 2, 3]))
+            compute(as_predicted(labels, [0, 1, 2, 3]))
 
 
-def test_another_order_is_noticed_though_unseen_words_became_unknown() -> None:
+def test_another_order_is_detected_although_oov_words_became_unk() -> None:
     tokenizer = copying_tokenizer()
     labels = encoded_labels(tokenizer, SOURCES, TARGETS, truncation=True, max_length=1, max_target_length=20)
-    with pytest.raises(ValueError, match="of another row's"):
-        make_compute_metrics(tokenizer, SOURCES, TARGETS)(given_back(labels, [3, 1, 2, 0]))
+    with pytest.raises(ValueError, match="those of another row's"):
+        make_compute_metrics(tokenizer, SOURCES, TARGETS)(as_predicted(labels, [3, 1, 2, 0]))
 
 
-def test_labels_with_unknown_words_and_rows_beyond_the_sources_are_in_order() -> None:
+def test_labels_with_unk_and_extra_rows_are_in_order() -> None:
     tokenizer = copying_tokenizer(max_source_oov=1)
     targets = [f"{target} Else" for target in TARGETS]
     labels = encoded_labels(tokenizer, SOURCES, targets)
     assert any(tokenizer.unk_token_id in row for row in labels)
     for references in (targets, None):
         compute = make_compute_metrics(tokenizer, SOURCES, references)
-        assert compute(given_back(labels, [0, 1, 2, 3, 0, 1]))["examples"] == 4
+        assert compute(as_predicted(labels, [0, 1, 2, 3, 0, 1]))["examples"] == 4
 
 
 def test_labels_made_from_another_text_than_the_references_are_no_proof() -> None:
     for tokenizer in (copying_tokenizer([KNOWN, KNOWN.upper()]), subword_tokenizer()):
         shouted = [target.upper() for target in TARGETS]
         labels = encoded_labels(tokenizer, SOURCES, TARGETS)
-        scores = make_compute_metrics(tokenizer, SOURCES, shouted)(given_back(labels, [0, 1, 2, 3]))
+        scores = make_compute_metrics(tokenizer, SOURCES, shouted)(as_predicted(labels, [0, 1, 2, 3]))
         assert scores["exact_match"] == 0
 
 
@@ -453,4 +454,6 @@ def test_one_label_that_is_another_rows_reference_is_no_proof() -> None:
     labels = encoded_labels(tokenizer, SOURCES, TARGETS)
     references = [TARGETS[0], TARGETS[0], *TARGETS[2:]]
     labels[1] = labels[2]
-    assert make_compute_metrics(tokenizer, SOURCES, references)(given_back(labels, [0, 1, 2, 3]))["exact_match"] == 75
+    assert (
+        make_compute_metrics(tokenizer, SOURCES, references)(as_predicted(labels, [0, 1, 2, 3]))["exact_match"] == 75
+    )

@@ -1,4 +1,4 @@
-"""`pipeline("copy-text2text")` says what model and tokenizer say, of one text and of many."""
+"""`pipeline("copy-text2text")` returns the outputs and traces of the model, for single texts and batches."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tokenizers import Tokenizer, models, pre_tokenizers, processors
 from transformers import PreTrainedTokenizerFast, pipeline
 
 from copynet_hf import CopyNetForConditionalGeneration, CopyNetTokenizer, CopyText2TextPipeline
-from copynet_hf.inference.predictor import generate_outputs
+from copynet_hf.model.prediction import predict
 
 TEXTS = ["a X b Y X", "Z c", "", "a b c d e f g h i", "Q"]
 FACTS = [("X", "b", "1931"), ("X", "c", "Y")]
@@ -31,7 +31,7 @@ def make(model: CopyNetForConditionalGeneration | None = None, tokenizer: Any = 
 
 
 def expected(model: CopyNetForConditionalGeneration, tokenizer: CopyNetTokenizer, text: str, **options: Any) -> Any:
-    """Of one text, put together from what the pipeline does not use: ids compared one by one."""
+    """The outputs for one text, computed without the pipeline's functions: ids are compared one by one."""
     inputs = tokenizer([text], return_tensors="pt")
     sequences = model.generate(**inputs, **options)
     ids = inputs["input_ids"][0].tolist()
@@ -54,7 +54,7 @@ def expected(model: CopyNetForConditionalGeneration, tokenizer: CopyNetTokenizer
 
 
 @pytest.mark.parametrize("options", [{}, {"num_beams": 3, "num_return_sequences": 2}], ids=["greedy", "beams"])
-def test_words_shares_and_places_are_those_of_the_model(options: dict[str, Any]) -> None:
+def test_words_shares_and_positions_are_those_of_the_model(options: dict[str, Any]) -> None:
     model, tokenizer = tiny_model(seed=1), word_tokenizer()
     pipe = make(model, tokenizer)
     assert isinstance(pipe, CopyText2TextPipeline)
@@ -72,16 +72,14 @@ def test_words_shares_and_places_are_those_of_the_model(options: dict[str, Any])
             for word, place in zip(output["words"], output["source_positions"], strict=True):
                 assert place is None or word.strip() == output["source_words"][place]
                 copied_unseen += place is not None and word.strip().isupper()
-    assert copied_unseen  # or the test would show little
+    assert copied_unseen  # or the test would prove little
 
 
 @pytest.mark.parametrize("side", ["right", "left"])
-def test_many_texts_in_batches_give_what_each_gives_alone(side: str) -> None:
-    tokenizer = word_tokenizer(padding_side=side)
-    texts = TEXTS if side == "right" else [text for text in TEXTS if text]
-    pipe = make(tokenizer=tokenizer, num_beams=2, max_new_tokens=5, return_copy_probs=True)
-    alone = [pipe(text) for text in texts]
-    for batched in (pipe(texts, batch_size=3), list(pipe((text for text in texts), batch_size=2))):
+def test_batches_give_the_same_outputs_as_single_texts(side: str) -> None:
+    pipe = make(tokenizer=word_tokenizer(padding_side=side), num_beams=2, max_new_tokens=5, return_copy_probs=True)
+    alone = [pipe(text) for text in TEXTS]  # one of them is empty
+    for batched in (pipe(TEXTS, batch_size=3), list(pipe((text for text in TEXTS), batch_size=2))):
         assert len(batched) == len(alone)
         for (one,), (other,) in zip(alone, batched, strict=True):
             for name in ("generated_text", "words", "copied", "source_positions", "source_words"):
@@ -93,7 +91,7 @@ def test_many_texts_in_batches_give_what_each_gives_alone(side: str) -> None:
                 assert others == pytest.approx(row, abs=1e-5)
 
 
-def test_options_of_the_pipeline_hold_until_a_call_says_otherwise() -> None:
+def test_a_call_overrides_options_of_the_pipeline() -> None:
     pipe = make(max_new_tokens=2)
     assert len(pipe("a X b Y X")[0]["words"]) <= 2
     assert "copy_probs" not in pipe("a X b Y X")[0]
@@ -102,18 +100,18 @@ def test_options_of_the_pipeline_hold_until_a_call_says_otherwise() -> None:
     assert pipe("a X b Y X", max_source_length=2)[0]["source_words"] == ["a", "X"]
 
 
-def test_no_unknown_word_is_written_where_that_is_forbidden() -> None:
+def test_forbid_unk_prevents_unk() -> None:
     pipe = make(tiny_model(seed=3), do_sample=True, num_return_sequences=20, max_new_tokens=6)
     torch.manual_seed(0)
     assert any("<unk>" in row["generated_text"] for row in pipe("Z c"))
     assert not any("<unk>" in row["generated_text"] for row in pipe("Z c", forbid_unk=True))
 
 
-def test_a_source_word_without_a_slot_is_shown_as_it_stands() -> None:
+def test_source_words_include_words_without_a_slot() -> None:
     assert make(max_new_tokens=2)("A B a C D E")[0]["source_words"] == ["A", "B", "a", "C", "D", "E"]  # four slots
 
 
-def test_facts_come_beside_the_text() -> None:
+def test_inputs_may_have_facts() -> None:
     pipe = make(tiny_model(seed=8, copy_mechanism="retrieval"), max_new_tokens=6, batch_size=2)
     (output,), (without,) = pipe([{"text": "a X", "facts": FACTS}, "a X"])
     assert output["source_words"] == ["a", "X", "X", "b", "1931", "X", "c", "Y"]
@@ -123,19 +121,19 @@ def test_facts_come_beside_the_text() -> None:
     assert places <= {4, 7}  # the objects
 
 
-def test_a_model_that_does_not_retrieve_reads_text_and_facts_as_one_source() -> None:
+def test_a_model_without_retrieval_reads_text_and_facts_as_one_source() -> None:
     model = tiny_model()
     pipe = make(model, max_new_tokens=6)
     ((output,),) = pipe([{"text": "a X", "facts": FACTS}])
     assert output["source_words"] == ["a", "X", "X", "b", "1931", "X", "c", "Y"]
-    (expected,) = generate_outputs(model, pipe.tokenizer, ["a X"], facts=[FACTS], max_new_tokens=6)
-    assert output["generated_text"] == expected.texts[0]
+    ((expected,),) = predict(model, pipe.tokenizer, ["a X"], facts=[FACTS], max_new_tokens=6)
+    assert output["generated_text"] == expected.text
     beside = pipe(["b c", {"text": "a X", "facts": FACTS}], batch_size=2)
-    alone = [pipe("b c")[0]["generated_text"], expected.texts[0]]
+    alone = [pipe("b c")[0]["generated_text"], expected.text]
     assert [outputs[0]["generated_text"] for outputs in beside] == alone
 
 
-def test_a_model_that_copies_nothing_marks_nothing() -> None:
+def test_a_model_without_copying_copies_nothing() -> None:
     pipe = make(tiny_model(copy_mechanism="none"), max_new_tokens=4, return_copy_probs=True)
     output = pipe(["a X b", "c"], batch_size=2)[0][0]
     assert output["words"]
@@ -144,7 +142,7 @@ def test_a_model_that_copies_nothing_marks_nothing() -> None:
     assert output["copy_probs"] == [[0.0] * 3] * len(output["words"])
 
 
-def test_special_symbols_of_a_subword_tokenizer_have_a_position_and_no_word() -> None:
+def test_special_tokens_of_the_source_have_a_position_but_no_word() -> None:
     words = Tokenizer(models.WordLevel({word: i for i, word in enumerate([*SPECIAL, *"abcdefghi"])}, "<unk>"))
     words.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
     words.post_processor = processors.TemplateProcessing("<s> $A </s>", special_tokens=[("<s>", 1), ("</s>", 2)])
@@ -163,7 +161,7 @@ def words_and_places(pipe: Any) -> list[Any]:
     return [(row[0]["words"], row[0]["source_positions"]) for row in pipe(TEXTS, max_new_tokens=5)]
 
 
-def test_a_saved_folder_is_enough_and_trust_is_not_needed_where_the_package_is(tmp_path: Path) -> None:
+def test_a_saved_folder_loads_without_trust_remote_code(tmp_path: Path) -> None:
     model, tokenizer = tiny_model(seed=1), word_tokenizer()
     model.save_pretrained(tmp_path / "model")
     tokenizer.save_pretrained(tmp_path / "model")
@@ -178,6 +176,6 @@ def test_a_saved_folder_is_enough_and_trust_is_not_needed_where_the_package_is(t
 
 
 @pytest.mark.parametrize("wrong", [{"facts": []}, 7, {"text": ["a"]}])
-def test_what_is_no_text_is_named(wrong: Any) -> None:
+def test_wrong_inputs_raise_an_error(wrong: Any) -> None:
     with pytest.raises(ValueError, match="give a text"):
         make()(wrong)

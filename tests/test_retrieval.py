@@ -178,7 +178,7 @@ def test_a_cut_takes_the_questions_words_and_leaves_the_facts(tokenizer):
     row = tokenizer("when was Ottilie born ?", facts=FACTS, truncation=True, max_length=8)
     assert row["token_type_ids"] == [0, 0, 1, 2, 3, 1, 2, 3]
     assert tokenizer.source_words("when was Ottilie born ?", 8, facts=FACTS)[:3] == ["when", "was", "Ottilie"]
-    with pytest.raises(ValueError, match="max_length=6 has no room beside facts of 6 words"):
+    with pytest.raises(ValueError, match="max_length=6 is too small for a source with 6 fact words"):
         tokenizer("when", facts=FACTS, truncation=True, max_length=6)
 
 
@@ -199,7 +199,7 @@ def test_rows_without_facts_stand_beside_others(tokenizer):
 
 
 def test_what_is_no_triple_is_refused(tokenizer):
-    with pytest.raises(ValueError, match=r"facts\[0\] holds \('a', 'b'\): a fact is \(subject, property, object\)"):
+    with pytest.raises(ValueError, match=r"facts\[0\] contains \('a', 'b'\): give \(subject, property, object\)"):
         tokenizer("when", facts=[("a", "b")])
     with pytest.raises(ValueError, match="facts has 1 rows, text 2: they must match"):
         tokenizer(["when", "was"], facts=[[]])

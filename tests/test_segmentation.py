@@ -1,4 +1,4 @@
-"""Text to words and back: nothing is lost, and a word is one string wherever it stands."""
+"""Segmenters: joining restores the text, and a word is the same string in any context."""
 
 import json
 import subprocess
@@ -35,11 +35,11 @@ def contains(words: list[str], part: list[str]) -> bool:
 @example(text="  a\t\tb \r\n\r\n c  ")
 @example(text="他说：“hello world”，3.14%。\u3000然后 走了 ")
 @example(text="「東京で\0iPhone15を買う」\ud800\udc00\r\n\u3000１，０００円　？ﾊﾝｶｸ ")
-def test_joining_gives_the_text_back_exactly(name: str, text: str) -> None:
+def test_joining_restores_the_text_exactly(name: str, text: str) -> None:
     segmenter = SEGMENTERS[name]
     words = segmenter.split(text)
     assert segmenter.join(words) == text
-    assert all(words)  # an empty word would be a word that nobody sees
+    assert all(words)  # no empty words
 
 
 @given(text=ANY_TEXT)
@@ -51,7 +51,7 @@ def test_whitespace_round_trip_normalises_spaces_and_nothing_else(text: str) -> 
 
 @given(words=st.lists(TRICKY.filter(bool)))
 def test_any_sequence_of_words_can_be_joined(words: list[str]) -> None:
-    # A model may write words in an order that no text gives.
+    # A model can generate words in any order.
     for segmenter in SEGMENTERS.values():
         assert isinstance(segmenter.join(words), str)
 
@@ -84,7 +84,7 @@ def test_the_scheme_of_word_punct_by_example(text: str, words: list[str]) -> Non
 @pytest.mark.parametrize(
     "around", ["{}", "a {} b", '"{}"', "({}).", "a\n{}\tb", "'{}'s", "  {}  ", "-{}", "{}:", "x/{}/y"]
 )
-def test_a_name_is_one_and_the_same_word_wherever_it_stands(name: str, around: str) -> None:
+def test_a_name_is_the_same_word_in_any_context(name: str, around: str) -> None:
     assert split(around.format(name)).count(name) == 1
 
 
@@ -94,7 +94,7 @@ def test_a_name_is_one_and_the_same_word_wherever_it_stands(name: str, around: s
 @pytest.mark.parametrize(
     "around", ["{}", "run {} now", '"{}"', "({}).", "{}, {}", "a\n{}\tb", "[{}]", "  {}", "$ {}:"]
 )
-def test_an_item_keeps_its_tokens_beside_spaces_and_punctuation(item: str, around: str) -> None:
+def test_an_item_has_the_same_tokens_next_to_spaces_and_punctuation(item: str, around: str) -> None:
     assert contains(split(around.format(item, item)), split(item))
 
 
@@ -109,16 +109,16 @@ def test_an_item_keeps_its_tokens_beside_spaces_and_punctuation(item: str, aroun
         ("/usr/bin", 4),
     ],
 )
-def test_word_punct_spends_few_tokens(text: str, most: int) -> None:
+def test_word_punct_needs_few_tokens(text: str, most: int) -> None:
     assert len(split(text)) <= most
 
 
-def test_an_unknown_segmenter_is_refused_with_the_known_names() -> None:
+def test_the_error_for_an_unknown_segmenter_lists_all() -> None:
     with pytest.raises(ValueError, match=r"'chars'.*char, whitespace, jieba, fugashi, word_punct"):
         get_segmenter("chars")
 
 
-def test_without_jieba_the_error_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_jieba_the_error_names_the_package(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(segmentation, "jieba", None)
     segmentation._jieba_tokenizer.cache_clear()
     segmentation._jieba_split.cache_clear()
@@ -127,7 +127,7 @@ def test_without_jieba_the_error_says_what_to_install(monkeypatch: pytest.Monkey
     assert SEGMENTERS["jieba"].join(["文", "字"]) == "文字"  # decoding needs no dictionary
 
 
-def test_words_added_to_the_global_jieba_change_nothing() -> None:
+def test_words_added_to_the_global_jieba_are_ignored() -> None:
     import jieba
 
     text = "方舟子发文直指林志颖旗下爱碧丽推销假保健品"
@@ -159,18 +159,18 @@ def test_the_words_of_fugashi_by_example(text: str, words: list[str]) -> None:
 
 
 @given(texts=st.lists(st.text("今日は暑いですねSF小説が好き12。、アア々 \u3000\n\0", max_size=12), max_size=4))
-def test_words_of_fugashi_are_the_same_beside_any_white_space(texts: list[str]) -> None:
+def test_words_of_fugashi_do_not_depend_on_whitespace(texts: list[str]) -> None:
     split = SEGMENTERS["fugashi"].split
     assert [word for text in texts for word in [*split(text), "\n"]] == split("".join(f"{text}\n" for text in texts))
 
 
-def test_every_character_comes_back_from_fugashi() -> None:
+def test_fugashi_keeps_every_character() -> None:
     text = "".join(map(chr, range(sys.maxunicode + 1)))
     assert "".join(SEGMENTERS["fugashi"].split(text)) == text
 
 
 @pytest.mark.parametrize("piece", ["あ", "今日は暑いですね。"])
-def test_a_text_longer_than_mecab_can_bear_is_cut(piece: str) -> None:
+def test_fugashi_splits_texts_that_are_too_long_for_mecab(piece: str) -> None:
     text = piece * (1_000_000 // len(piece))
     words = SEGMENTERS["fugashi"].split(text)
     assert "".join(words) == text
@@ -179,7 +179,7 @@ def test_a_text_longer_than_mecab_can_bear_is_cut(piece: str) -> None:
 
 @pytest.fixture
 def _mecab_afresh() -> Iterator[None]:
-    """MeCab is loaded anew in the test, and after it."""
+    """Loads MeCab again in the test and after it."""
     segmentation._mecab.cache_clear()
     yield
     segmentation._mecab.cache_clear()
@@ -187,7 +187,7 @@ def _mecab_afresh() -> Iterator[None]:
 
 @pytest.mark.usefixtures("_mecab_afresh")
 @pytest.mark.parametrize("missing", ["fugashi", "unidic_lite"])
-def test_without_mecab_the_error_says_what_to_install(missing: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_mecab_the_error_names_the_extra(missing: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, missing, None)
     with pytest.raises(ImportError, match=r"pip install 'copynet-hf\[ja\]'"):
         SEGMENTERS["fugashi"].split("文字")
@@ -195,7 +195,7 @@ def test_without_mecab_the_error_says_what_to_install(missing: str, monkeypatch:
 
 
 @pytest.mark.usefixtures("_mecab_afresh")
-def test_mecab_settings_of_the_user_change_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_users_mecab_settings_are_ignored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     settings = tmp_path / "mecabrc"
     settings.write_text("userdic = nowhere.dic\n", encoding="utf-8")
     monkeypatch.setenv("MECABRC", str(settings))
@@ -207,24 +207,24 @@ def test_mecab_is_not_loaded_before_it_is_needed() -> None:
     subprocess.run([sys.executable, "-c", code, segmentation.__file__], check=True)
 
 
-# ---- jieba's words by way of rjieba
+# ---- jieba with rjieba
 
 Split = Callable[[str], list[str]]
 
 
 @pytest.fixture(scope="module")
 def ways() -> tuple[Split, Split]:
-    """Cutting with rjieba's help, and jieba's own cutting."""
+    """Splitting with rjieba, and with jieba only."""
     pytest.importorskip("rjieba")
     split = segmentation._jieba_split()
     alone = segmentation._jieba_tokenizer().lcut
     if split == alone:
-        pytest.skip("jieba or rjieba is not of the version that was compared")
+        pytest.skip("jieba or rjieba is not of the verified version")
     return split, alone
 
 
 @pytest.mark.parametrize("text", ["F-22猛禽", "wap.bank.com.cn", "13年1-6月", "3.1.4", "鿖鿖鿖", "㐀㐁", "𠀀𠀁"])
-def test_words_that_rjieba_would_cut_otherwise_are_those_of_jieba(text: str, ways: tuple[Split, Split]) -> None:
+def test_words_that_rjieba_splits_differently_are_those_of_jieba(text: str, ways: tuple[Split, Split]) -> None:
     import rjieba
 
     split, alone = ways
@@ -241,12 +241,12 @@ CHINESE = st.text(
 @given(text=st.one_of(CHINESE, st.text()))
 @example(text="")
 @example(text="a\r\nb\n\r c++和AT&T，γ射线3.14%")
-def test_rjieba_changes_no_word_of_any_text(text: str, ways: tuple[Split, Split]) -> None:
+def test_with_rjieba_the_words_of_any_text_are_those_of_jieba(text: str, ways: tuple[Split, Split]) -> None:
     split, alone = ways
     assert split(text) == alone(text)
 
 
-def test_rjieba_changes_no_word_of_lcsts(ways: tuple[Split, Split], data_dir: Path) -> None:
+def test_with_rjieba_the_words_of_lcsts_are_those_of_jieba(ways: tuple[Split, Split], data_dir: Path) -> None:
     split, alone = ways
     with (data_dir / "lcsts" / "train.jsonl").open(encoding="utf-8") as lines:
         rows = [json.loads(line) for line in islice(lines, 3000)]
@@ -254,33 +254,33 @@ def test_rjieba_changes_no_word_of_lcsts(ways: tuple[Split, Split], data_dir: Pa
     assert [split(text) for text in texts] == [alone(text) for text in texts]
 
 
-def test_a_line_that_the_dictionary_repeats_counts_twice_as_in_jieba(tmp_path: Path) -> None:
+def test_a_repeated_line_of_the_dictionary_counts_twice_as_in_jieba(tmp_path: Path) -> None:
     import jieba
 
     rjieba = pytest.importorskip("rjieba")
     file = tmp_path / "dict.txt"
     file.write_text("甲 100 n\n乙 100 n\n甲乙 6 n\n丙 900 n\n丙 900 n\n", encoding="utf-8")
     tokenizer = jieba.Tokenizer(str(file))
-    tokenizer.tmp_dir = str(tmp_path)  # where it keeps what it read
-    # Of fewer words in all, 甲 and 乙 side by side would be the likelier ones.
+    tokenizer.tmp_dir = str(tmp_path)  # for its cache
+    # With a smaller total count, 甲 followed by 乙 would be likelier.
     assert segmentation._FastJieba(tokenizer, rjieba.Jieba.empty()).split("甲乙") == ["甲乙"]
     assert tokenizer.lcut("甲乙") == ["甲乙"]
 
 
 @pytest.fixture
 def _afresh() -> Iterator[None]:
-    """The way of cutting is chosen anew in the test, and after it."""
+    """Chooses the splitting function again in the test and after it."""
     segmentation._jieba_split.cache_clear()
     yield
     segmentation._jieba_split.cache_clear()
 
 
 @pytest.mark.usefixtures("_afresh")
-@pytest.mark.parametrize("missing", ["rjieba", "the version compared"])
-def test_without_rjieba_as_it_was_compared_jieba_works_alone(missing: str, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("missing", ["rjieba", "the verified version"])
+def test_other_versions_of_rjieba_are_not_used(missing: str, monkeypatch: pytest.MonkeyPatch) -> None:
     if missing == "rjieba":
         monkeypatch.setitem(sys.modules, "rjieba", None)
     else:
-        monkeypatch.setitem(segmentation._COMPARED, "jieba", "0.0")
+        monkeypatch.setitem(segmentation._VERIFIED_VERSIONS, "jieba", "0.0")
     assert segmentation._jieba_split() == segmentation._jieba_tokenizer().lcut
     assert SEGMENTERS["jieba"].split("中国F-22") == ["中国", "F", "-", "22"]

@@ -1,4 +1,4 @@
-"""Extended ids: who owns a slot, what decoding gives back, and the library around the tokenizer."""
+"""Extended ids: which words own slots, decoding, and Transformers' use of the tokenizer."""
 
 import json
 import os
@@ -37,7 +37,7 @@ def tok() -> CopyNetTokenizer:
 # ---- extended ids
 
 
-def test_unseen_words_get_slots_in_order_of_first_appearance(tok: CopyNetTokenizer) -> None:
+def test_oov_words_get_slots_in_order_of_first_appearance(tok: CopyNetTokenizer) -> None:
     encoding = tok("X a Y X b")
     assert encoding["input_ids"] == [SLOT, A, SLOT + 1, SLOT, B]
     assert encoding["attention_mask"] == [1] * 5
@@ -45,22 +45,22 @@ def test_unseen_words_get_slots_in_order_of_first_appearance(tok: CopyNetTokeniz
     assert tok.source_words("X a Y X b") == ["X", "a", "Y", "X", "b"]
 
 
-def test_unseen_words_beyond_the_last_slot_are_unk(tok: CopyNetTokenizer) -> None:
+def test_oov_words_beyond_the_last_slot_are_unk(tok: CopyNetTokenizer) -> None:
     encoding = tok("X Y Z W X W", text_target="W Z")
     assert encoding["input_ids"] == [SLOT, SLOT + 1, SLOT + 2, UNK, SLOT, UNK]
     assert encoding["labels"] == [UNK, SLOT + 2, EOS]
     assert tok.oov_words("X Y Z W X W") == ["X", "Y", "Z"]
 
 
-def test_without_slots_every_unseen_word_is_unk() -> None:
+def test_without_slots_every_oov_word_is_unk() -> None:
     assert make(max_source_oov=0)("X a", text_target="X")["labels"] == [UNK, EOS]
 
 
-def test_a_target_word_is_seen_or_copied_or_unk(tok: CopyNetTokenizer) -> None:
+def test_a_target_word_is_in_the_vocabulary_or_copied_or_unk(tok: CopyNetTokenizer) -> None:
     assert tok("X a Y", text_target="Y b Z X")["labels"] == [SLOT + 1, B, UNK, SLOT, EOS]
 
 
-def test_a_target_reads_the_slots_of_its_own_row_only(tok: CopyNetTokenizer) -> None:
+def test_a_target_has_the_slots_of_its_own_row_only(tok: CopyNetTokenizer) -> None:
     labels = tok(["X", "Y", "a"], text_target=["X Y", "X Y", "X Y"])["labels"]
     assert labels == [[SLOT, UNK, EOS], [UNK, SLOT, EOS], [UNK, UNK, EOS]]
 
@@ -80,7 +80,7 @@ def test_only_words_that_survive_truncation_own_slots(tok: CopyNetTokenizer) -> 
     renaming=st.permutations(["P", "Q", "R", "</s>", "<oov-0>"]),
     segmenter=st.sampled_from(["whitespace", "char"]),
 )
-def test_ids_do_not_depend_on_what_unseen_words_are_called(
+def test_ids_do_not_depend_on_the_spelling_of_oov_words(
     source: list[str], target: list[str], renaming: list[str], segmenter: str
 ) -> None:
     tok = make(segmenter)
@@ -90,7 +90,7 @@ def test_ids_do_not_depend_on_what_unseen_words_are_called(
     assert dict(tok(source, text_target=target, **encode)) == dict(tok(renamed[0], text_target=renamed[1], **encode))
 
 
-def test_special_tokens_typed_in_a_text_are_unseen_words(tok: CopyNetTokenizer) -> None:
+def test_special_tokens_spelled_out_in_a_text_are_oov_words(tok: CopyNetTokenizer) -> None:
     encoding = tok("</s> a <pad>", text_target="<pad> <s>")
     assert encoding["input_ids"] == [SLOT, A, SLOT + 1]
     assert encoding["labels"] == [SLOT + 1, UNK, EOS]
@@ -99,7 +99,7 @@ def test_special_tokens_typed_in_a_text_are_unseen_words(tok: CopyNetTokenizer) 
     assert make("char").tokenize("</s>") == list("</s>")
 
 
-def test_special_tokens_are_recognised_when_asked_for() -> None:
+def test_special_tokens_are_recognised_without_split_special_tokens() -> None:
     tok = make("char", split_special_tokens=False)
     tok.add_special_tokens({"extra_special_tokens": ["<turn>"]})
     assert tok("a<turn>bX</s>")["input_ids"] == [A, 7, B, 8, EOS]
@@ -149,7 +149,7 @@ def test_left_padding_leaves_labels_on_the_left(tok: CopyNetTokenizer) -> None:
 
 
 @pytest.mark.parametrize("side", ["left", "right"])
-def test_truncated_labels_begin_at_the_beginning_and_end_in_eos(tok: CopyNetTokenizer, side: str) -> None:
+def test_truncated_labels_keep_their_beginning_and_end_in_eos(tok: CopyNetTokenizer, side: str) -> None:
     tok.truncation_side = side
     labels = [tok("a", text_target="a b c", truncation=True, max_length=n)["labels"] for n in (1, 2, 4)]
     assert labels == [[EOS], [A, EOS], [A, B, C, EOS]]
@@ -158,7 +158,7 @@ def test_truncated_labels_begin_at_the_beginning_and_end_in_eos(tok: CopyNetToke
     assert bare["labels"] == [A, B]
 
 
-def test_no_truncation_unless_asked_for(tok: CopyNetTokenizer) -> None:
+def test_truncation_is_off_by_default(tok: CopyNetTokenizer) -> None:
     assert tok("a b c", text_target="a b c", truncation=True)["labels"] == [A, B, C, EOS]
     assert tok("a b c", truncation=False, max_length=1)["input_ids"] == [A, B, C]
     tok.model_max_length = 2
@@ -173,7 +173,7 @@ def test_empty_texts_and_empty_batches(tok: CopyNetTokenizer) -> None:
     assert dict(tok([], text_target=[])) == {"input_ids": [], "attention_mask": [], "labels": []}
 
 
-def test_words_cut_beforehand_stay_as_they_are(tok: CopyNetTokenizer) -> None:
+def test_pretokenized_words_are_not_split(tok: CopyNetTokenizer) -> None:
     encoding = tok([["New York", "a"], []], text_target=[["New York"], ["b"]], is_split_into_words=True)
     assert encoding["input_ids"] == [[SLOT, A], []]
     assert encoding["labels"] == [[SLOT, EOS], [B, EOS]]
@@ -182,7 +182,7 @@ def test_words_cut_beforehand_stay_as_they_are(tok: CopyNetTokenizer) -> None:
     assert tok.decode([SLOT, A], source=["New York", "a"], is_split_into_words=True) == "New York a"
 
 
-def test_targets_alone_know_no_slots(tok: CopyNetTokenizer) -> None:
+def test_targets_without_sources_have_no_slots(tok: CopyNetTokenizer) -> None:
     encoding = tok(text_target=["X a", "b"], padding=True)
     assert encoding["input_ids"] == [[UNK, A, EOS], [B, EOS, PAD]]
     assert encoding["attention_mask"] == [[1, 1, 1], [1, 1, 0]]
@@ -196,7 +196,7 @@ def test_encode_gives_the_ids_of_a_source(tok: CopyNetTokenizer) -> None:
     assert "attention_mask" not in tok("a", return_attention_mask=False)
 
 
-# ---- refusals
+# ---- errors
 
 
 @pytest.mark.parametrize(
@@ -216,21 +216,21 @@ def test_encode_gives_the_ids_of_a_source(tok: CopyNetTokenizer) -> None:
         ({"text": None}, ValueError, "text"),
         ({"text": ["a", "b"], "text_target": ["a"]}, ValueError, "text has 2 rows, text_target 1 rows"),
         ({"text": "a", "text_target": ["a"]}, ValueError, "text has one text"),
-        ({"text": ["a"], "text_pair": ["b"]}, ValueError, "no text pairs"),
+        ({"text": ["a"], "text_pair": ["b"]}, ValueError, "text_pair is not supported"),
         ({"text": "a", "max_lenght": 3}, ValueError, "max_lenght"),
         ({"text": "a", "return_offsets_mapping": True}, ValueError, "return_offsets_mapping"),
         ({"text": "a", "truncation": True, "max_length": 0}, ValueError, "1 or more"),
         ({"text": "a", "text_target": "a", "max_target_length": 0}, ValueError, "max_target_length"),
     ],
 )
-def test_wrong_input_is_refused_and_named(
+def test_wrong_inputs_raise_an_error_that_names_them(
     tok: CopyNetTokenizer, arguments: dict[str, Any], error: type[Exception], message: str
 ) -> None:
     with pytest.raises(error, match=message):
         tok(**arguments)
 
 
-def test_wrong_settings_are_refused() -> None:
+def test_wrong_arguments_raise_an_error() -> None:
     with pytest.raises(ValueError, match="word_punct"):
         make("words")
     with pytest.raises(ValueError, match="-1"):
@@ -239,7 +239,7 @@ def test_wrong_settings_are_refused() -> None:
         CopyNetTokenizer({"<pad>": 0, "<s>": 1, "<unk>": 2})
     with pytest.raises(ValueError, match="gap"):
         CopyNetTokenizer({"<pad>": 0, "<s>": 1, "</s>": 2, "<unk>": 4})
-    with pytest.raises(ValueError, match="needs vocab"):
+    with pytest.raises(ValueError, match="vocab is missing"):
         CopyNetTokenizer()
 
 
@@ -260,7 +260,7 @@ def test_decoding_without_a_source_shows_the_slots(tok: CopyNetTokenizer) -> Non
     assert tok.convert_ids_to_tokens([SLOT + 1, B]) == ["<oov-1>", "b"]
 
 
-def test_a_slot_that_its_source_does_not_fill_is_unk(tok: CopyNetTokenizer) -> None:
+def test_a_slot_that_the_source_does_not_own_is_unk(tok: CopyNetTokenizer) -> None:
     assert tok.decode([SLOT, SLOT + 1, A], source="X a") == "X <unk> a"
     assert tok.decode([SLOT, SLOT + 1, A], source="X a", skip_special_tokens=True) == "X a"
 
@@ -272,7 +272,7 @@ def test_decode_takes_lists_arrays_and_tensors(tok: CopyNetTokenizer, form: Any)
     assert tok.decode([form([SLOT, A]), form([SLOT])], source=["X", "Y"]) == ["X a", "Y"]
 
 
-def test_decode_and_batch_decode_differ_only_in_always_giving_a_list(tok: CopyNetTokenizer) -> None:
+def test_batch_decode_always_returns_a_list(tok: CopyNetTokenizer) -> None:
     assert tok.decode(A) == "a"
     assert tok.decode([]) == ""
     assert tok.batch_decode([]) == []
@@ -280,7 +280,7 @@ def test_decode_and_batch_decode_differ_only_in_always_giving_a_list(tok: CopyNe
     assert tok.batch_decode([[], [A, -100]], source=["X", "Y"]) == ["", "a"]
 
 
-def test_each_source_stands_for_its_returned_sequences(tok: CopyNetTokenizer) -> None:
+def test_each_source_belongs_to_its_returned_sequences(tok: CopyNetTokenizer) -> None:
     ids = [[SLOT], [SLOT, A], [SLOT], [B, SLOT]]
     assert tok.batch_decode(ids, source=["X", "Y"]) == ["X", "X a", "Y", "b Y"]
     assert tok.batch_decode(ids, source="X") == ["X", "X a", "X", "b X"]
@@ -295,13 +295,13 @@ def test_each_source_stands_for_its_returned_sequences(tok: CopyNetTokenizer) ->
         tok.decode([SLOT], "X")
 
 
-def test_a_source_cut_on_the_right_needs_no_length_to_decode(tok: CopyNetTokenizer) -> None:
+def test_decoding_needs_no_length_after_truncation_on_the_right(tok: CopyNetTokenizer) -> None:
     text = "X a Y Z"
     ids = tok(text, truncation=True, max_length=3)["input_ids"]
     assert tok.decode(ids, source=text) == "X a Y"
 
 
-def test_a_source_cut_on_the_left_decodes_with_its_length_and_not_without(tok: CopyNetTokenizer) -> None:
+def test_decoding_needs_the_length_after_truncation_on_the_left(tok: CopyNetTokenizer) -> None:
     tok.truncation_side = "left"
     text = "X a Y Z"
     encoding = tok(text, text_target="Z X", truncation=True, max_length=3)
@@ -325,15 +325,15 @@ def test_training_keeps_the_most_frequent_words_and_breaks_ties_by_code_point() 
     assert tok.max_source_oov == 32
 
 
-def test_a_vocabulary_has_only_the_words_there_are() -> None:
+def test_a_vocabulary_can_be_smaller_than_vocab_size() -> None:
     assert len(CopyNetTokenizer.train_from_iterator(["abca"], 100)) == 4 + 3
     assert len(CopyNetTokenizer.train_from_iterator(["abca"], 100, min_frequency=2)) == 4 + 1
     words = CopyNetTokenizer.train_from_iterator([["New York", "a"]], 9, is_split_into_words=True)
     assert words.convert_tokens_to_ids("New York") == 4
 
 
-def test_training_refuses_what_gives_no_vocabulary() -> None:
-    with pytest.raises(ValueError, match="empty"):
+def test_training_without_texts_or_room_for_words_is_refused() -> None:
+    with pytest.raises(ValueError, match="texts is empty"):
         CopyNetTokenizer.train_from_iterator(iter([]), 10)
     with pytest.raises(ValueError, match="vocab_size=3"):
         CopyNetTokenizer.train_from_iterator(["a"], 3)
@@ -351,7 +351,7 @@ def test_tokens_and_ids_convert_both_ways(tok: CopyNetTokenizer) -> None:
     assert (len(tok), tok.vocab_size, len(tok.get_vocab())) == (7, 7, 7)
 
 
-# ---- files, pickles, the library around it
+# ---- files, pickles, Transformers and datasets
 
 
 def test_saving_and_loading_keeps_everything(tmp_path: Path) -> None:
@@ -401,7 +401,7 @@ def test_the_hash_of_datasets_is_stable_under_use(tok: CopyNetTokenizer) -> None
     assert fingerprint.Hasher.hash(make(max_source_oov=4)) != before
 
 
-def test_the_librarys_streamer_hands_the_source_on(tok: CopyNetTokenizer, capsys: pytest.CaptureFixture[str]) -> None:
+def test_text_streamer_passes_the_source_on(tok: CopyNetTokenizer, capsys: pytest.CaptureFixture[str]) -> None:
     streamer = TextStreamer(tok, source="Y b X", skip_special_tokens=True)
     for token in (BOS, B, SLOT + 1, SLOT, EOS):
         streamer.put(torch.tensor([token]))

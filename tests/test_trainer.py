@@ -22,7 +22,8 @@ from transformers import (
 )
 
 from copynet_hf import CopyNetConfig, CopyNetForConditionalGeneration, CopyNetTokenizer
-from copynet_hf.evaluation.metrics import make_compute_metrics, score_outputs
+from copynet_hf.evaluation.compute_metrics import make_compute_metrics
+from copynet_hf.evaluation.metrics import score_outputs
 
 VERBS = ["call", "mail", "ask", "thank"]
 TAILS = ["", "today", "as soon as you can", "because the other one has not answered since last week"]

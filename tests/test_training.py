@@ -18,8 +18,7 @@ from copynet_hf.arguments import DataArguments, TokenizerArguments
 from copynet_hf.data import quickstart_pairs
 from copynet_hf.evaluation.scoring import evaluate_pairs
 from copynet_hf.inference.loading import check_tokenizer, load_model
-from copynet_hf.inference.predictor import copy_map, generate_outputs
-from copynet_hf.model.words import output_words, text_pieces
+from copynet_hf.model.prediction import predict
 from copynet_hf.training.dataset import encode_pairs
 from copynet_hf.training.model_setup import build_config
 from copynet_hf.training.run import train_from_arguments
@@ -204,9 +203,9 @@ def test_an_ordinary_subword_tokenizer_trains_and_generates(files: dict[str, Any
     train_from_arguments({**files, **SIZES, **settings, "output_dir": str(tmp_path / "out")})
     model, tokenizer = load_model(str(tmp_path / "out"))
     assert (model.config.max_source_oov, model.config.vocab_size) == (0, len(tokenizer))
-    for output in generate_outputs(model, tokenizer, texts[:3], max_new_tokens=9):
-        assert len(output.pieces) == len(output.copied) <= 9
-        assert "".join(output.pieces).strip() == output.texts[0]
+    for (output,) in predict(model, tokenizer, texts[:3], num_beams=1, max_new_tokens=9):
+        assert len(output.words) == len(output.copied) <= 9
+        assert "".join(output.words).strip() == output.text
 
 
 def test_targets_of_a_tokenizer_without_end_symbols_get_one(tmp_path: Path, pairs: Dataset) -> None:
@@ -216,78 +215,6 @@ def test_targets_of_a_tokenizer_without_end_symbols_get_one(tmp_path: Path, pair
             assert labels[-1] == fast.eos_token_id
             assert labels.count(fast.eos_token_id) == 1
             assert len(labels) <= length
-
-
-# ---- outputs
-
-
-def test_outputs_stand_in_the_order_of_the_sources_whatever_the_batches(
-    pairs: Dataset, tokenizer: CopyNetTokenizer, model: CopyNetForConditionalGeneration
-) -> None:
-    texts = list(pairs["text"][:9])
-    alone = [generate_outputs(model, tokenizer, [text], max_new_tokens=6)[0] for text in texts]
-    assert generate_outputs(model, tokenizer, texts, batch_size=4, max_new_tokens=6) == alone
-    assert generate_outputs(model, tokenizer, [], max_new_tokens=6) == []
-
-
-def test_copied_words_are_marked_in_the_best_of_several_outputs(
-    pairs: Dataset, tokenizer: CopyNetTokenizer, model: CopyNetForConditionalGeneration
-) -> None:
-    with torch.no_grad():  # large weights, so that some words are copied and some are not
-        for parameter in model.parameters():
-            parameter.mul_(6)
-    texts = list(pairs["text"][:6])
-    search = {"num_beams": 3, "max_new_tokens": 6}
-    single = generate_outputs(model, tokenizer, texts, **search)
-    several = generate_outputs(model, tokenizer, texts, num_return_sequences=3, **search)
-    assert {flag for output in single for flag in output.copied} == {False, True}
-    assert [len(output.texts) for output in several] == [3] * 6
-    assert [(output.pieces, output.copied) for output in several] == [(each.pieces, each.copied) for each in single]
-
-
-def test_the_share_of_the_copy_mode_is_that_of_the_marked_words(
-    pairs: Dataset, tokenizer: CopyNetTokenizer, model: CopyNetForConditionalGeneration
-) -> None:
-    few = pairs.select(range(6))
-    scores, predictions = evaluate_pairs(model, tokenizer, few, max_new_tokens=6)
-    flags = [flag for row in predictions for flag in row["copied"]]
-    assert scores["copy_mode_fraction"] == 100 * sum(flags) / len(flags)
-    config = build_config(tokenizer, fields={**SIZES, "copy_mechanism": "none"})
-    scores, _ = evaluate_pairs(CopyNetForConditionalGeneration(config), tokenizer, few, max_new_tokens=6)
-    assert "copy_mode_fraction" not in scores
-    assert "copied_fraction" in scores
-
-
-def test_unseen_words_are_read_from_the_source_and_others_are_unk(tokenizer: CopyNetTokenizer) -> None:
-    first = len(tokenizer)
-    ids = [first + 1, tokenizer.unk_token_id, first, first + 2, tokenizer.eos_token_id, tokenizer.pad_token_id]
-    assert output_words(tokenizer, ids, "Zork , Blib") == ["Blib", "<unk>", "Zork", "<unk>"]
-
-
-@pytest.mark.parametrize("segmenter", ["char", "whitespace", "jieba", "fugashi", "word_punct"])
-def test_pieces_put_together_are_the_text(segmenter: str) -> None:
-    text = 'send "report (v2).pdf" to 华为, now'
-    tokenizer = CopyNetTokenizer.train_from_iterator([text], 100, segmenter=segmenter)
-    words = tokenizer.tokenize(text)
-    pieces = text_pieces(tokenizer, words)
-    assert len(pieces) == len(words)
-    assert "".join(pieces) == text
-
-
-def test_a_model_that_cannot_copy_marks_nothing(tokenizer: CopyNetTokenizer) -> None:
-    config = build_config(tokenizer, fields={**SIZES, "copy_mechanism": "none"})
-    output = generate_outputs(CopyNetForConditionalGeneration(config), tokenizer, ["call Ann"], max_new_tokens=4)[0]
-    assert not any(output.copied)
-
-
-def test_copy_map_has_a_row_for_each_output_word_and_a_column_for_each_source_word(
-    pairs: Dataset, tokenizer: CopyNetTokenizer, model: CopyNetForConditionalGeneration
-) -> None:
-    text = pairs["text"][0]
-    probs, source, target = copy_map(model, tokenizer, text, max_new_tokens=5)
-    assert source == text.split()
-    assert probs.shape == (len(target), len(source))
-    assert target == generate_outputs(model, tokenizer, [text], max_new_tokens=5)[0].texts[0].split()
 
 
 @pytest.mark.parametrize("schedule", [{}, {"eval_strategy": "steps", "eval_steps": 50}], ids=["epochs", "steps"])

@@ -1,4 +1,4 @@
-"""Heatmap and marks: what is drawn and written, and that nothing of the text is lost or interpreted."""
+"""Heatmap and highlighting: contents, escaping, fonts."""
 
 from __future__ import annotations
 
@@ -16,16 +16,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from copynet_hf import copies_html, highlight_copies, plot_copy_heatmap
-from copynet_hf.inference.pictures import MARKS, fonts_for
+from copynet_hf.inference.heatmap import find_fonts
+from copynet_hf.inference.highlighting import MARKS
 
 
-def test_a_stretch_of_copied_words_is_marked_as_one() -> None:
+def test_consecutive_copied_words_get_one_mark() -> None:
     words, copied = ["call", "Ann", "Lee", "at", "9:15"], [False, True, True, False, True]
     assert highlight_copies(words, copied, "plain") == "call [Ann Lee] at [9:15]"
     assert highlight_copies(words, copied, "ansi") == "call \x1b[1;32mAnn Lee\x1b[0m at \x1b[1;32m9:15\x1b[0m"
 
 
-def test_marks_stand_at_the_word_not_at_the_space_before_it() -> None:
+def test_marks_leave_out_the_space_before_a_word() -> None:
     assert highlight_copies(["call", " Ann", "!"], [False, True, False], "plain", separator="") == "call [Ann]!"
     assert highlight_copies(list("问华为"), [False, True, True], "plain", separator="") == "问[华为]"
 
@@ -35,20 +36,20 @@ def test_html_is_escaped() -> None:
     assert marked == "<mark>&lt;b&gt;</mark> a&amp;b"
 
 
-def test_unseen_words_are_underlined_inside_and_outside_of_copied_stretches() -> None:
-    words, copied, unseen = ["call", "Ann", "Lee", "now"], [False, True, True, False], [False, True, False, True]
-    assert highlight_copies(words, copied, "html", unseen=unseen) == "call <mark><u>Ann</u> Lee</mark> <u>now</u>"
-    assert highlight_copies(words, copied, "plain", unseen=unseen) == "call [_Ann_ Lee] _now_"
-    # The end of an underline leaves the colour on.
-    assert highlight_copies(words[1:3], [True, True], "ansi", unseen=unseen[1:3]) == (
+def test_oov_words_are_underlined_inside_and_outside_of_copied_spans() -> None:
+    words, copied, oov = ["call", "Ann", "Lee", "now"], [False, True, True, False], [False, True, False, True]
+    assert highlight_copies(words, copied, "html", oov=oov) == "call <mark><u>Ann</u> Lee</mark> <u>now</u>"
+    assert highlight_copies(words, copied, "plain", oov=oov) == "call [_Ann_ Lee] _now_"
+    # Ending the underline keeps the colour.
+    assert highlight_copies(words[1:3], [True, True], "ansi", oov=oov[1:3]) == (
         "\x1b[1;32m\x1b[4mAnn\x1b[24m Lee\x1b[0m"
     )
-    with pytest.raises(ValueError, match="4 words, but 1 flags"):
-        highlight_copies(words, copied, unseen=[True])
+    with pytest.raises(ValueError, match="4 words have 1 flags"):
+        highlight_copies(words, copied, oov=[True])
 
 
 @given(st.lists(st.tuples(st.text("ab ", max_size=3), st.booleans()), max_size=6), st.sampled_from(["ansi", "plain"]))
-def test_without_its_marks_the_text_is_as_it_was(pairs: list[tuple[str, bool]], style: str) -> None:
+def test_removing_the_marks_restores_the_text(pairs: list[tuple[str, bool]], style: str) -> None:
     words, copied = [word for word, _ in pairs], [flag for _, flag in pairs]
     marked = highlight_copies(words, copied, style)
     for mark in MARKS[style]:
@@ -56,15 +57,15 @@ def test_without_its_marks_the_text_is_as_it_was(pairs: list[tuple[str, bool]], 
     assert marked == " ".join(words)
 
 
-def test_flags_that_do_not_match_and_unknown_styles_are_refused() -> None:
-    with pytest.raises(ValueError, match="2 words, but 1 flags"):
+def test_wrong_numbers_of_flags_and_unknown_styles_are_refused() -> None:
+    with pytest.raises(ValueError, match="2 words have 1 flags"):
         highlight_copies(["a", "b"], [True])
     with pytest.raises(ValueError, match="latex"):
         highlight_copies(["a"], [True], "latex")
 
 
 def paragraphs(page: str) -> list[ET.Element]:
-    """Source and output; what the text brings would not be XML if it were not escaped."""
+    """Source and output. If the text were not escaped, it would not parse as XML."""
     return ET.fromstring(page).findall("p")
 
 
@@ -73,10 +74,10 @@ def of_pipeline(words: list[str], positions: list[int | None], source: list[str]
     return {"words": words, "copied": copied, "source_positions": positions, "source_words": source, **more}
 
 
-def test_a_copied_word_is_linked_with_its_place_and_says_it() -> None:
+def test_a_copied_word_is_linked_to_its_source_position() -> None:
     probs = [[0.0, 0.01, 0.0], [0.05, 0.02, 0.93]]
     output = of_pipeline(["to", ' <b>"&'], [None, 2], ["send", "it", '<b>"&'], copy_probs=probs)
-    source, written = paragraphs(copies_html('send  it\n<b>"& !', output, unseen=['<b>"&']))
+    source, written = paragraphs(copies_html('send  it\n<b>"& !', output, oov=['<b>"&']))
     assert "".join(source.itertext()) == 'send  it\n<b>"& !'
     assert "".join(written.itertext()) == 'to <b>"&'
     assert [word.get("data-at") for word in source] == ["0", "1", "2"]
@@ -88,14 +89,14 @@ def test_a_copied_word_is_linked_with_its_place_and_says_it() -> None:
     assert [word.find("u") is not None for word in [*source, *written]] == [False, False, True, False, True]
 
 
-def test_a_source_that_the_tokenizer_changed_is_shown_as_the_tokenizer_has_it() -> None:
+def test_a_normalised_source_is_shown_normalised() -> None:
     source, written = paragraphs(copies_html("Call ANN", of_pipeline(["ann"], [1], ["call", "ann"])))
     assert "".join(source.itertext()) == "call ann"
     assert written[0].get("aria-label") == "ann: copied from position 1"
 
 
 @pytest.mark.parametrize(("text", "lang"), [("华为", "zh"), ("華は", "ja"), ("カナ", "ja"), ("call", None)])
-def test_browsers_are_told_whose_characters_they_are(text: str, lang: str | None) -> None:
+def test_lang_distinguishes_chinese_and_japanese(text: str, lang: str | None) -> None:
     assert ET.fromstring(copies_html(text, of_pipeline([text], [0], [text]))).get("lang") == lang
 
 
@@ -104,7 +105,7 @@ def test_a_source_may_be_empty() -> None:
     assert ("".join(source.itertext()), "".join(written.itertext())) == ("", "a")
 
 
-def test_heatmap_has_the_source_across_and_the_steps_down(tmp_path: Path) -> None:
+def test_heatmap_has_source_words_as_columns_and_target_words_as_rows(tmp_path: Path) -> None:
     probs = torch.rand(4, 5)
     path = tmp_path / "map.png"
     figure = plot_copy_heatmap(probs, ["a", "b", "$c$"], ["x", "y_1"], path)
@@ -121,12 +122,12 @@ def test_heatmap_takes_bfloat16_and_lists() -> None:
 
 
 @pytest.mark.parametrize(("source", "target"), [(["a"] * 3, ["x"]), (["a"], ["x"] * 2), ([], ["x"]), (["a"], [])])
-def test_probabilities_for_other_words_are_refused(source: list[str], target: list[str]) -> None:
+def test_probabilities_of_the_wrong_shape_are_refused(source: list[str], target: list[str]) -> None:
     with pytest.raises(ValueError, match=r"shape \(1, 2\)"):
         plot_copy_heatmap(np.ones((1, 2)), source, target)
 
 
-def test_missing_glyphs_are_named_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_warning_names_all_missing_characters(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from matplotlib import font_manager
     from matplotlib.font_manager import fontManager
 
@@ -141,16 +142,16 @@ def test_missing_glyphs_are_named_once(tmp_path: Path, monkeypatch: pytest.Monke
     assert "fonts-noto-cjk" in str(seen[0].message)
 
 
-def test_an_installed_font_that_has_the_glyphs_is_added() -> None:
-    assert fonts_for(["αβγ"]) == ["DejaVu Sans"]
+def test_a_font_that_has_a_missing_character_is_added() -> None:
+    assert find_fonts(["αβγ"]) == ["DejaVu Sans"]
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        families = fonts_for(["d\u1d81"])  # a letter of matplotlib's STIX fonts that its default font lacks
+        families = find_fonts(["d\u1d81"])  # a letter of matplotlib's STIX fonts that its default font lacks
     assert families[0] == "DejaVu Sans"
     assert len(families) == 2
 
 
-def test_a_font_installed_after_matplotlib_made_its_list_is_found(
+def test_a_font_installed_after_matplotlib_listed_fonts_is_found(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from matplotlib import font_manager
@@ -164,20 +165,20 @@ def test_a_font_installed_after_matplotlib_made_its_list_is_found(
     monkeypatch.setattr(font_manager, "findSystemFonts", lambda: [str(broken), *new])
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        families = fonts_for(["d\u1d81"])
+        families = find_fonts(["d\u1d81"])
         plot_copy_heatmap(np.ones((1, 1)), ["d\u1d81"], ["x"], tmp_path / "map.png")
     assert families[0] == "DejaVu Sans"
     assert families[1].startswith("STIX")
 
 
-def test_single_characters_stand_upright_and_words_are_tilted() -> None:
+def test_labels_of_single_characters_are_upright() -> None:
     axes = plot_copy_heatmap(np.ones((1, 3)), ["華", "call", "，"], ["x"]).axes[0]
     labels = axes.get_xticklabels()
     assert [label.get_rotation() for label in labels] == [0, 60, 0]
     assert [label.get_horizontalalignment() for label in labels] == ["center", "right", "center"]
 
 
-def test_no_global_state_of_matplotlib_is_touched() -> None:
+def test_pyplot_is_not_imported() -> None:
     code = (
         "import sys, numpy; from copynet_hf import plot_copy_heatmap; "
         "plot_copy_heatmap(numpy.ones((1, 1)), ['a'], ['x']); assert 'matplotlib.pyplot' not in sys.modules"

@@ -1,1 +1,1 @@
-"""Evaluation: metrics, the scores of a model, model cards."""
+"""Evaluation: metrics, scores of a model, model cards."""

@@ -1,6 +1,6 @@
-"""Cards: a model's README.md on the Hub, from one template, model_cards/template.md.
+"""Model cards: a model's README.md on the Hub, from the template model_cards/template.md.
 
-`save_pretrained` writes one with what the model knows of itself, `copynet-hf train` adds data, command and scores.
+`save_pretrained` writes one from the model's config; `copynet-hf train` adds the data, the command and the scores.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ SETTINGS = (
     "use_coverage",
     "tie_word_embeddings",
 )
-# Of `score_outputs` and `evaluate_pairs`: their names on the Hub, and titles for readers.
+# Scores of `evaluate_pairs`: for each the name of its metric on the Hub and a title.
 METRICS = {
     "exact_match": ("exact_match", "exact match"),
     "rouge1": ("rouge", "ROUGE-1"),
@@ -65,9 +65,9 @@ METRICS = {
     "bleu": ("bleu", "BLEU"),
 }
 COPYING = {
-    "oov_recall": "unseen words recalled",
-    "copied_fraction": "words that stand in the source",
-    "copy_mode_fraction": "words that the copy mode wrote",
+    "oov_recall": "out-of-vocabulary recall",
+    "copied_fraction": "words from the source",
+    "copy_mode_fraction": "words from the copy mode",
     "unk_rate": "unknown words",
 }
 
@@ -88,28 +88,29 @@ def write_model_card(
     scores: Mapping[str, Mapping[str, Any]] | None = None,
     signature: Mapping[str, str] | None = None,
 ) -> ModelCard:
-    """Writes README.md into the model's folder: what the model is, and as much as is told of where it comes from.
+    """Writes a model card, README.md, into the model's folder. Sections without content are left out.
 
     Args:
-        folder: of the model; its name is the title where none is given.
-        title: the heading, and the model's name in the metadata.
-        language: of the texts, such as "zh".
-        license: of the weights, by its identifier on the Hub. Left out, none is claimed.
-        datasets: names on the Hub of what it learned from. Scores of a model of one data set are also written to
-            .eval_results, where the Hub's leaderboards look.
-        tags: more of them for the metadata.
-        data: what it learned from, in a sentence.
-        training: how long, with which versions, in a sentence.
-        command: what made it.
-        scores: by split, scores as `evaluate_pairs` gives them.
-        signature: what exactly each score is, as `metric_signature` gives it.
+        folder: the model's folder.
+        title: the heading, and the model's name in the metadata; None: the name of the folder.
+        language: the language of the texts, such as "zh".
+        license: the license of the weights, by its identifier on the Hub; None: no statement.
+        datasets: names on the Hub of the training data. With a single data set, scores are also written to
+            .eval_results, which the Hub's leaderboards read.
+        tags: additional tags for the metadata.
+        data: a sentence on the training data.
+        training: a sentence on the training: its duration, the versions of the packages.
+        command: the command that trained the model.
+        scores: for each split the scores of `evaluate_pairs`.
+        signature: for each metric its signature, from `metric_signature`.
+
+    Returns:
+        The card.
     """
     folder, config = Path(folder), cast("CopyNetConfig", model.config)
     name = title or folder.resolve().name
-    scores = {split: known for split, known in (scores or {}).items() if set(known) & set(METRICS)}
-    measured = list(
-        dict.fromkeys(METRICS[score][0] for known in scores.values() for score in METRICS if score in known)
-    )
+    scores = {split: row for split, row in (scores or {}).items() if set(row) & set(METRICS)}
+    metrics = list(dict.fromkeys(METRICS[score][0] for row in scores.values() for score in METRICS if score in row))
     card = render_card(
         ModelCardData(
             model_name=name,
@@ -117,37 +118,37 @@ def write_model_card(
             language=language,  # type: ignore[arg-type]
             license=license,
             datasets=list(datasets) or None,
-            metrics=measured or None,
+            metrics=metrics or None,
             pipeline_tag=PIPELINE_TAG,
             tags=list(dict.fromkeys([*TAGS, config.copy_mechanism, *tags])),
             eval_results=_eval_results(scores, datasets, name) or None,
         ),
         title=name,
-        kind=f"It is a recurrent network {_does(config)} (`copy_mechanism` is `{config.copy_mechanism}`).",
-        use=_use(model, name),
-        model=_model(model),
+        kind=f"It is a recurrent network {_purpose(config)} (`copy_mechanism` is `{config.copy_mechanism}`).",
+        use=_usage(model, name),
+        model=_description(model),
         data=data,
         training=training,
         command=command,
-        about_scores="Percentages, measured once.",
+        about_scores="In percent, from a single run.",
         scores="\n\n".join(filter(None, (_score_table(scores, METRICS), _score_table(scores, COPYING)))),
-        signature="\n".join(f"- {metric}: `{said}`" for metric, said in (signature or {}).items()),
+        signature="\n".join(f"- {metric}: `{text}`" for metric, text in (signature or {}).items()),
         limits=_limits(config, tokenizer),
     )
     card.save(folder / CARD)
     (folder / RESULTS).unlink(missing_ok=True)  # of an earlier model
-    if len(datasets) == 1 and any("rougeL" in known for known in scores.values()):
+    if len(datasets) == 1 and any("rougeL" in row for row in scores.values()):
         _write_results(folder / RESULTS, scores, datasets[0])
     return card
 
 
 def render_card(data: ModelCardData, /, **fields: Any) -> ModelCard:
-    """The template with these fields; those that are empty or left out take their headings with them."""
+    """Fills the template with the fields; sections without content are left out."""
     return ModelCard.from_template(data, template_path=str(_template()), **fields)
 
 
 def table(header: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
-    """A Markdown table; numbers with one decimal, None as an empty cell."""
+    """A Markdown table; floats with one decimal, None as an empty cell."""
     lines = [header, ["---"] * len(header), *([_cell(value) for value in row] for row in rows)]
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
@@ -158,88 +159,77 @@ def _cell(value: Any) -> str:
     return f"{value:.1f}" if isinstance(value, float) else str(value)
 
 
-def command_line(said: Mapping[str, Any]) -> str:
-    """`copynet-hf train` with what was said; of paths the last part alone."""
+def command_line(arguments: Mapping[str, Any]) -> str:
+    """The command `copynet-hf train` with these arguments; paths are reduced to their last component."""
     words = ["copynet-hf", "train"]
-    for name, value in said.items():
+    for name, value in arguments.items():
         if name != "output_dir":
             words.append(f"--{name}")
-            words += [_told(name, each) for each in (value if isinstance(value, list) else [value])]
-    return shlex.join([*words, "--output_dir", Path(str(said["output_dir"])).name])
+            words += [_format_value(name, each) for each in (value if isinstance(value, list) else [value])]
+    return shlex.join([*words, "--output_dir", Path(str(arguments["output_dir"])).name])
 
 
-def _told(name: str, value: Any) -> str:
+def _format_value(name: str, value: Any) -> str:
     if isinstance(value, dict):
         return json.dumps(value)
     is_path = isinstance(value, str) and (value[:1] in ("/", "~", ".") or ("/" in value and Path(value).exists()))
     return Path(value).name if is_path and name != "hub_model_id" else str(value)
 
 
-# ---- what the model knows of itself
-
-
-def _does(config: CopyNetConfig) -> str:
+def _purpose(config: CopyNetConfig) -> str:
     if config.num_features:
-        return "that points at positions of its input, which is numbers"
+        return "that points at positions of its input, a sequence of points"
     if not config.mechanism.generates:
-        return "from texts to texts that are made of the input's words alone"
+        return "from texts to texts that contain only words of its input"
     if config.copies:
         return "from texts to texts that copies words of its input"
-    return "from texts to texts that copies nothing, a baseline"
+    return "from texts to texts without copying, a baseline"
 
 
-def _use(model: CopyNetPreTrainedModel, name: str) -> str:
+def _usage(model: CopyNetPreTrainedModel, name: str) -> str:
     if not model.can_generate():
         return LOAD.format(auto="AutoModel", name=name)
-    reads_texts = not cast("CopyNetConfig", model.config).num_features
-    return (USE if reads_texts else LOAD).format(auto="AutoModelForSeq2SeqLM", name=name)
+    reads_points = cast("CopyNetConfig", model.config).num_features
+    return (LOAD if reads_points else USE).format(auto="AutoModelForSeq2SeqLM", name=name)
 
 
-def _model(model: CopyNetPreTrainedModel) -> str:
-    """The equation of the mechanism in the words of its own docstring, and the settings."""
+def _description(model: CopyNetPreTrainedModel) -> str:
+    """The equation of the copy mechanism, from the docstring of its function, and a table of settings."""
     config = cast("CopyNetConfig", model.config)
     equation = inspect.getdoc(MODES[config.copy_mechanism]) or ""
-    shown = {name: getattr(config, name) for name in SETTINGS}
-    rows = [[f"`{name}`", " ".join(value) if isinstance(value, list) else value] for name, value in shown.items()]
+    values = {name: getattr(config, name) for name in SETTINGS}
+    rows = [[f"`{name}`", " ".join(value) if isinstance(value, list) else value] for name, value in values.items()]
     settings = table(["setting", "value"], [["parameters", f"{model.num_parameters():,}"], *rows])
     return "\n".join(f"> {line}".rstrip() for line in equation.splitlines()) + f"\n\n{settings}"
 
 
 def _limits(config: CopyNetConfig, tokenizer: PreTrainedTokenizerBase | None) -> str:
-    read = getattr(tokenizer, "model_max_length", None)
-    parts = ["It has learned its task from examples and nothing else: of anything else it knows nothing."]
-    unseen = f"of which up to {config.max_source_oov:,} may be unseen"
+    max_length = getattr(tokenizer, "model_max_length", None)
+    parts = ["It was trained on examples of one task and has no other knowledge."]
+    slots = f"up to {config.max_source_oov:,} of them out-of-vocabulary"
     if config.num_features:
-        parts.append(
-            f"Its input has {config.num_features} numbers at each of up to {config.max_source_oov:,} positions."
-        )
+        parts.append(f"Its input has up to {config.max_source_oov:,} points of {config.num_features} numbers.")
     elif not config.mechanism.generates:
-        parts.append(f"It can write the words of its source, {unseen}, and no others.")
+        parts.append(f"Its outputs consist of words of the source, {slots}.")
     elif config.copies:
         parts.append(
-            f"It can write the {config.vocab_size:,} words of its vocabulary and those of its source, {unseen}; other "
-            "words it cannot write. What it copies stands in the source, but not always where it belongs: names and "
-            "numbers may be confused with each other."
+            f"Its outputs consist of the {config.vocab_size:,} words of its vocabulary and words of the source, "
+            f"{slots}. It may copy the wrong word: names and numbers can be confused with each other."
         )
     else:
-        parts.append(f"It can write the {config.vocab_size:,} words of its vocabulary and no others.")
-    if isinstance(read, int) and read < 1_000_000:
-        parts.append(f"Of a longer source it reads {read:,} words.")
+        parts.append(f"Its outputs consist of the {config.vocab_size:,} words of its vocabulary.")
+    if isinstance(max_length, int) and max_length < 1_000_000:
+        parts.append(f"Sources are truncated to {max_length:,} words.")
     return " ".join(parts)
 
 
-# ---- scores
-
-
 def _score_table(scores: Mapping[str, Mapping[str, Any]], titles: Mapping[str, Any]) -> str | None:
-    shown = [name for name in titles if any(known.get(name) is not None for known in scores.values())]
-    if not shown:
+    names = [name for name in titles if any(row.get(name) is not None for row in scores.values())]
+    if not names:
         return None
-    header = [title if isinstance(title := titles[name], str) else title[1] for name in shown]
-    labels = [
-        f"{split}, {known['examples']:,} pairs" if "examples" in known else split for split, known in scores.items()
-    ]
-    rows = [[label, *map(known.get, shown)] for label, known in zip(labels, scores.values(), strict=True)]
+    header = [title if isinstance(title := titles[name], str) else title[1] for name in names]
+    labels = [f"{split}, {row['examples']:,} pairs" if "examples" in row else split for split, row in scores.items()]
+    rows = [[label, *map(row.get, names)] for label, row in zip(labels, scores.values(), strict=True)]
     return table(["", *header], rows)
 
 
@@ -252,31 +242,31 @@ def _eval_results(scores: Mapping[str, Mapping[str, Any]], datasets: Sequence[st
             dataset_split=split,
             metric_type=metric,
             metric_name=title,
-            metric_value=round(known[score], 2),
+            metric_value=round(row[score], 2),
         )
-        for split, known in scores.items()
+        for split, row in scores.items()
         for score, (metric, title) in METRICS.items()
-        if known.get(score) is not None
+        if row.get(score) is not None
     ]
 
 
 def _write_results(path: Path, scores: Mapping[str, Mapping[str, Any]], dataset: str) -> None:
-    """The Hub's own form, one entry for each split: ROUGE-L, with the others in a note."""
+    """Writes scores in the Hub's format, one entry per split: ROUGE-L, with the other metrics as notes."""
     entries = [
         EvalResultEntry(
             dataset_id=dataset,
             task_id=split,
-            value=round(known["rougeL"], 2),
-            notes=", ".join(f"{title} {known[score]:.2f}" for score, (_, title) in METRICS.items() if score in known),
+            value=round(row["rougeL"], 2),
+            notes=", ".join(f"{title} {row[score]:.2f}" for score, (_, title) in METRICS.items() if score in row),
         )
-        for split, known in scores.items()
-        if "rougeL" in known
+        for split, row in scores.items()
+        if "rougeL" in row
     ]
     path.parent.mkdir(exist_ok=True)
     path.write_text(yaml.safe_dump(eval_result_entries_to_yaml(entries), sort_keys=False), encoding="utf-8")
 
 
 def _template() -> Path:
-    """In a wheel beside this file; in a checkout where the cards are."""
-    beside = Path(__file__).with_name("model_card_template.md")
-    return beside if beside.exists() else Path(__file__).parents[2] / "model_cards" / "template.md"
+    """The path of the template: in a wheel next to this file, in a checkout in model_cards/."""
+    installed = Path(__file__).with_name("model_card_template.md")
+    return installed if installed.exists() else Path(__file__).parents[2] / "model_cards" / "template.md"

@@ -11,58 +11,66 @@ from typing import Any
 from datasets import Dataset
 from transformers import PreTrainedTokenizerBase
 
-from ..inference.predictor import generate_outputs
-from ..model.modeling_copynet import CopyNetForConditionalGeneration
-from .metrics import score_outputs, with_objects
+from ..inference.predictor import predict_in_batches
+from ..model.prediction import CopyModel
+from .compute_metrics import with_objects
+from .metrics import score_outputs
 
 
 def evaluate_pairs(
-    model: CopyNetForConditionalGeneration, tokenizer: PreTrainedTokenizerBase, pairs: Dataset, **options: Any
+    model: CopyModel, tokenizer: PreTrainedTokenizerBase, pairs: Dataset, **options: Any
 ) -> tuple[dict[str, Any], list[dict[str, Any]]]:
-    """All scores of the pairs' outputs, and one record for each pair; `options` go to `generate_outputs`, and `facts`
-    where the pairs have some.
+    """Generates an output for each pair's text and scores it against the pair's summary.
 
-    To those of `score_outputs` comes, for a model that copies, copy_mode_fraction: the share of the words of the best
-    outputs that the copy mode gave more than half of the probability. `oov_recall` is None when no reference holds a
-    word that is in its source and not in the vocabulary.
+    Args:
+        pairs: with the columns `text` and `summary`, and optionally `facts` and `id`.
+        options: arguments of `predict_in_batches`.
+
+    Returns:
+        The scores: those of `score_outputs`, with `oov_recall` None where no reference contains an out-of-vocabulary
+        word of its source; `seconds`; and for a model that copies `copy_mode_fraction`, the percentage of the words of
+        the best outputs for which copying accounts for more than half of the probability.
+        For each pair a record of its text, reference and prediction, and what was copied.
     """
     sources, references = list(pairs["text"]), list(pairs["summary"])
     if "facts" in pairs.column_names:
         options = {"facts": list(pairs["facts"]), **options}
     start = time.perf_counter()
-    outputs = generate_outputs(model, tokenizer, sources, **options)
-    known = options.get("facts") or [None] * len(sources)
+    predictions = predict_in_batches(model, tokenizer, sources, **options)
     seconds = time.perf_counter() - start
+    texts = [[output.text for output in outputs] for outputs in predictions]
+    facts = options.get("facts") or [None] * len(sources)
     scores: dict[str, Any] = {"oov_recall": None} | score_outputs(
-        [output.texts for output in outputs],
+        texts,
         references,
-        [with_objects(*row) for row in zip(sources, known, strict=True)],
+        [with_objects(*row) for row in zip(sources, facts, strict=True)],
         words=tokenizer.tokenize,
         vocabulary=tokenizer.get_vocab(),
     )
+    best = [outputs[0] for outputs in predictions]
     if model.config.copies:
-        flags = [flag for output in outputs for flag in output.copied]
+        flags = [flag for output in best for flag in output.copied]
         scores["copy_mode_fraction"] = 100 * sum(flags) / len(flags) if flags else 0.0
     ids = list(pairs["id"]) if "id" in pairs.column_names else None
-    predictions = [
+    records = [
         ({} if ids is None else {"id": ids[row]})
         | {
             "text": sources[row],
             "reference": references[row],
-            "prediction": output.texts[0],
-            "words": output.pieces,
+            "prediction": output.text,
+            "words": output.words,
             "copied": output.copied,
         }
         | ({"facts": options["facts"][row]} if "facts" in options else {})
-        | ({"predictions": output.texts} if len(output.texts) > 1 else {})
-        for row, output in enumerate(outputs)
+        | ({"predictions": texts[row]} if len(texts[row]) > 1 else {})
+        for row, output in enumerate(best)
     ]
-    return scores | {"seconds": round(seconds, 2)}, predictions
+    return scores | {"seconds": round(seconds, 2)}, records
 
 
-def write_predictions(path: Path, predictions: Iterable[Mapping[str, Any]]) -> None:
-    """One JSON object a line."""
+def write_predictions(path: Path, records: Iterable[Mapping[str, Any]]) -> None:
+    """Writes the records of `evaluate_pairs`, one JSON object per line."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("w", encoding="utf-8") as file:
-        for prediction in predictions:
-            file.write(json.dumps(prediction, ensure_ascii=False) + "\n")
+        for record in records:
+            file.write(json.dumps(record, ensure_ascii=False) + "\n")

@@ -1,1 +1,1 @@
-"""Inference: from texts to outputs, and to where their words came from."""
+"""Inference: loading, prediction, ONNX, highlighting, heatmaps and the demo page."""

@@ -1,4 +1,4 @@
-"""A saved model and its tokenizer, by folder or by name on the Hub."""
+"""Loading a saved model and its tokenizer from a folder or the Hub."""
 
 from __future__ import annotations
 
@@ -11,45 +11,53 @@ from transformers import AutoModelForSeq2SeqLM, AutoTokenizer, PreTrainedConfig,
 from ..model.modeling_copynet import CopyNetForConditionalGeneration
 
 
-def checked_name(name: str | None) -> str:
-    """A folder with a model, or what may be a name on the Hub.
+def check_model_name(name: str | None) -> str:
+    """Returns the name if it is a folder with a model or has the form of a name on the Hub.
 
     Raises:
-        ValueError: neither.
+        ValueError: it is neither.
     """
     if not name:
-        raise ValueError("no --model: give the folder of a trained model")
+        raise ValueError("--model is missing: give the folder of a trained model")
     if Path(name).exists() and not (Path(name) / "config.json").is_file():
         raise ValueError(f"--model {name} holds no model: give the output_dir of copynet-hf train")
     if not Path(name).exists() and name.count("/") != 1:
-        raise ValueError(f"--model {name}: no such folder")
+        raise ValueError(f"--model {name}: no such folder; give the folder of a trained model, or its name on the Hub")
     return name
 
 
 def load_model(
     name: str | None, device: str | None = None, bf16: bool = False
 ) -> tuple[CopyNetForConditionalGeneration, PreTrainedTokenizerBase]:
-    """Model and tokenizer of a folder or Hub name, which must belong together.
+    """Loads a model and its tokenizer from a folder or the Hub.
+
+    Args:
+        device: where to put the model; None: CUDA if available, else the CPU.
+        bf16: whether to load the weights in bfloat16.
 
     Raises:
-        ValueError: no name, a folder without a model, a model of points, a tokenizer of another model, no such
-            device.
+        ValueError: the name is missing or holds no model, the model reads points instead of words, the tokenizer
+            belongs to another model, or the device cannot be used.
     """
-    name = checked_name(name)
+    name = check_model_name(name)
     model = load_copynet(name, dtype=torch.bfloat16 if bf16 else torch.float32)
     if model.config.num_features:
-        raise ValueError(f"--model {name} reads points, not words: load it in Python, and give it input_features")
+        raise ValueError(f"--model {name} reads points, not words: load it in Python and pass input_features")
     tokenizer = AutoTokenizer.from_pretrained(name)
     check_tokenizer(model.config, tokenizer)
-    place: Any = device or ("cuda" if torch.cuda.is_available() else "cpu")
+    target: Any = device or ("cuda" if torch.cuda.is_available() else "cpu")
     try:
-        return model.to(place).eval(), tokenizer
-    except (RuntimeError, AssertionError) as error:  # torch's, for a name it does not know and for no such device
-        raise ValueError(f"--device {place} cannot be used ({error}): give cpu, or leave it out") from None
+        return model.to(target).eval(), tokenizer
+    except (RuntimeError, AssertionError) as error:  # torch: an unknown name, a device that is not there
+        raise ValueError(f"--device {target} cannot be used ({error}): give cpu, or leave it out") from None
 
 
 def load_copynet(name: str, **kwargs: Any) -> CopyNetForConditionalGeneration:
-    """A saved CopyNet; ValueError for a model of another kind."""
+    """Loads a model with `AutoModelForSeq2SeqLM`.
+
+    Raises:
+        ValueError: it is no CopyNet.
+    """
     model = AutoModelForSeq2SeqLM.from_pretrained(name, **kwargs)
     if not isinstance(model, CopyNetForConditionalGeneration):
         raise ValueError(f"the model {name} is a {type(model).__name__}: give a CopyNet")
@@ -57,21 +65,25 @@ def load_copynet(name: str, **kwargs: Any) -> CopyNetForConditionalGeneration:
 
 
 def check_tokenizer(config: PreTrainedConfig, tokenizer: PreTrainedTokenizerBase) -> None:
-    """Raises ValueError unless model and tokenizer count words, slots and special symbols alike."""
-    mend = "load the tokenizer that was saved with the model"
+    """Checks that model and tokenizer agree on the vocabulary size, the number of slots and the special tokens.
+
+    Raises:
+        ValueError: they do not.
+    """
+    fix = "load the tokenizer that was saved with the model"
     if len(tokenizer) != config.vocab_size:
         raise ValueError(
-            f"the tokenizer has {len(tokenizer)} words, the model vocab_size={config.vocab_size}: {mend}, or call "
+            f"the tokenizer has {len(tokenizer)} words, the model vocab_size={config.vocab_size}: {fix}, or call "
             "model.resize_token_embeddings(len(tokenizer)) and train again"
         )
     slots = getattr(tokenizer, "max_source_oov", 0)
     if slots != getattr(config, "max_source_oov", 0):
         raise ValueError(
-            f"the tokenizer has {slots} slots for unseen words, the model max_source_oov={config.max_source_oov}: "
-            f"{mend}, or give both the same max_source_oov"
+            f"the tokenizer has max_source_oov={slots}, the model max_source_oov={config.max_source_oov}: {fix}, or "
+            "give both the same number"
         )
     for name in ("pad_token_id", "bos_token_id", "eos_token_id", "unk_token_id"):
-        own, of_model = getattr(tokenizer, name, None), getattr(config, name, None)
-        accepted = of_model if isinstance(of_model, list) else [of_model]
-        if own is not None and own not in accepted:
-            raise ValueError(f"{name} is {own} for the tokenizer and {of_model} for the model: {mend}")
+        in_tokenizer, in_model = getattr(tokenizer, name, None), getattr(config, name, None)
+        accepted = in_model if isinstance(in_model, list) else [in_model]
+        if in_tokenizer is not None and in_tokenizer not in accepted:
+            raise ValueError(f"{name} is {in_tokenizer} for the tokenizer and {in_model} for the model: {fix}")

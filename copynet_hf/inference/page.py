@@ -1,6 +1,6 @@
-"""A page to try a model on: text in; out come the answer, where its words were copied from, and a heatmap.
+"""A web page that shows a model's output for a text, the origin of the output's words, and a heatmap.
 
-`copynet-hf demo --model DIR` starts it. This file is a Space as well: copied there as app.py, with `copynet-hf[demo]`
+`copynet-hf demo --model DIR` serves it. This file is also the app.py of a Hugging Face Space, with `copynet-hf[demo]`
 in requirements.txt and the name of a model in the variable COPYNET_MODEL.
 """
 
@@ -15,9 +15,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from transformers import PreTrainedTokenizerBase
 
+from copynet_hf.inference.heatmap import plot_copy_heatmap
+from copynet_hf.inference.highlighting import copies_html
 from copynet_hf.inference.loading import load_model
-from copynet_hf.inference.pictures import copies_html, plot_copy_heatmap
-from copynet_hf.inference.predictor import read_facts
+from copynet_hf.inference.predictor import parse_facts
 from copynet_hf.model.modeling_copynet import CopyNetForConditionalGeneration
 from copynet_hf.model.pipeline import CopyText2TextPipeline
 
@@ -29,11 +30,11 @@ MAX_BEAMS = 10
 MAX_WORDS = 128
 MAX_COLUMNS = 60  # of the heatmap
 INTRODUCTION = f"""
-Coloured words were copied: point at one, and its place in the source lights up. Underlined words are not in the
-model's vocabulary. The picture has the probabilities of copying from each position; of a long source, the
-{MAX_COLUMNS} that matter most.
+Coloured words are copied: point at one to see its position in the source. Underlined words are not in the model's
+vocabulary. The heatmap shows the probability of copying from each source position; of a long source, the {MAX_COLUMNS}
+most important positions.
 """
-FONTS = ("system-ui", "sans-serif")  # the reader's own: nothing is loaded from elsewhere
+FONTS = ("system-ui", "sans-serif")  # installed fonts, so that nothing is loaded from other hosts
 CSS = """
 #heatmap .matplotlib { overflow-x: auto; align-items: safe center }
 #heatmap img { max-width: none }
@@ -43,10 +44,10 @@ CSS = """
 def build_demo(
     model: CopyNetForConditionalGeneration, tokenizer: PreTrainedTokenizerBase, examples: Sequence[str] = ()
 ) -> Blocks:
-    """The page, to be launched or mounted. Its settings begin as the model was saved.
+    """Builds the page, to be launched or mounted. Its initial settings are those of the saved generation config.
 
     Args:
-        examples: texts to choose from.
+        examples: texts to offer.
 
     Raises:
         ImportError: gradio is not installed.
@@ -54,14 +55,14 @@ def build_demo(
     try:
         import gradio as gr
     except ImportError:
-        raise ImportError("the page needs gradio: pip install 'copynet-hf[demo]'") from None
+        raise ImportError("gradio is not installed: pip install 'copynet-hf[demo]'") from None
     config, saved = model.config, model.generation_config
     pipe = CopyText2TextPipeline(model=model, tokenizer=tokenizer, device=model.device)  # type: ignore[arg-type]
 
     def show(text: str, facts: str, beams: int, forbid_unk: bool, words: int) -> tuple[str, Any]:
-        # gradio evaluates these hints: all their names have to exist
+        # gradio evaluates these type hints, so their names must exist at runtime.
         try:
-            return answer(pipe, text, facts, num_beams=beams, forbid_unk=forbid_unk, max_new_tokens=words)
+            return show_output(pipe, text, facts, num_beams=beams, forbid_unk=forbid_unk, max_new_tokens=words)
         except ValueError as error:
             return f"<p>{html.escape(str(error))}</p>", None
 
@@ -87,36 +88,39 @@ def build_demo(
     return page
 
 
-def answer(pipe: CopyText2TextPipeline, text: str, facts: str = "", **generation: Any) -> tuple[str, Figure | None]:
-    """The best output as `copies_html` shows it, and its heatmap; no heatmap where nothing can be copied.
+def show_output(
+    pipe: CopyText2TextPipeline, text: str, facts: str = "", **generation: Any
+) -> tuple[str, Figure | None]:
+    """Generates an output; returns its HTML from `copies_html`, and its heatmap if the model copies.
 
     Args:
-        facts: lines of `read_facts`, for models that retrieve.
-        generation: for `generate()`.
+        facts: lines for `parse_facts`, for models with retrieval.
+        generation: arguments of `generate()`.
 
     Raises:
-        ValueError: no text, or a line that is no fact.
+        ValueError: the text is empty, or a line is no fact.
     """
     if not text.strip():
-        raise ValueError("There is no text yet: type one, and press Generate.")
-    config, tokenizer, known = pipe.model.config, pipe.tokenizer, read_facts(facts)
-    generation = {**generation, "num_return_sequences": 1}  # whatever the model was saved with
-    (output,) = pipe({"text": text, "facts": known}, return_copy_probs=True, **generation)
-    unseen = []
-    if config.max_source_oov:  # tokenizers without slots have no unseen words
-        unseen = tokenizer.oov_words(text, tokenizer.model_max_length, facts=known)
-    shown = copies_html(f"{text}\n{facts}".strip(), output, unseen)
-    return shown, _heatmap(output) if config.copies else None
+        raise ValueError("The text is empty: type one and press Generate.")
+    config, tokenizer, triples = pipe.model.config, pipe.tokenizer, parse_facts(facts)
+    generation = {**generation, "num_return_sequences": 1}  # overrides the saved generation config
+    (output,) = pipe({"text": text, "facts": triples}, return_copy_probs=True, **generation)
+    oov = []
+    if config.max_source_oov:  # a tokenizer without slots may lack oov_words
+        oov = tokenizer.oov_words(text, tokenizer.model_max_length, facts=triples)
+    copies = copies_html(f"{text}\n{facts}".strip(), output, oov)
+    return copies, _heatmap(output) if config.copies else None
 
 
 def _heatmap(output: Mapping[str, Any]) -> Figure | None:
-    """Of a long source, what was copied from and the likeliest others alone; None where there are no words."""
-    source, words = output["source_words"], [word.strip() for word in output["words"]]
+    """The heatmap, of a long source only the positions that were copied from and the likeliest others. None if the
+    source or the output is empty."""
+    source, words = output["source_words"], output["words"]
     if not source or not words:
         return None
     probs = np.asarray(output["copy_probs"])
     weight = probs.max(axis=0)
-    weight[[place for place in output["source_positions"] if place is not None]] += 1
+    weight[[position for position in output["source_positions"] if position is not None]] += 1
     columns = np.sort(np.argsort(-weight, kind="stable")[:MAX_COLUMNS])
     return plot_copy_heatmap(probs[:, columns], [source[column] for column in columns], words)
 
@@ -130,24 +134,26 @@ def launch_demo(
     device: str | None = None,
     examples: Sequence[str] = (),
 ) -> None:
-    """Loads the model and serves its page until somebody stops it.
+    """Loads the model and serves its page until interrupted.
 
     Args:
-        name: folder or Hub name of the model.
-        host, port: where the page is; None: as gradio's variables say, which a Space sets.
+        name: the model's folder or its name on the Hub.
+        host, port: the page's address; None: from gradio's environment variables, which a Space sets.
         share: whether to open a public link through gradio's servers.
+        device: see `load_model`.
+        examples: texts to offer.
 
     Raises:
-        ValueError: what `load_model` says.
-        OSError: nothing can be served at that host and port.
+        ValueError: the model cannot be loaded; see `load_model`.
+        OSError: the host or port is not available.
     """
     page = build_demo(*load_model(name, device), examples)
-    from gradio.themes import Default  # gradio is there, or build_demo would have said so
+    from gradio.themes import Default  # after build_demo, which checks that gradio is installed
 
     page.launch(server_name=host, server_port=port, share=share, theme=Default(font=FONTS), css=CSS)
 
 
 if __name__ == "__main__":
     if not os.environ.get("COPYNET_MODEL"):
-        sys.exit("no COPYNET_MODEL: set it to the folder or the Hub name of a model")
+        sys.exit("COPYNET_MODEL is not set: set it to the folder of a model or its name on the Hub")
     launch_demo(os.environ["COPYNET_MODEL"])

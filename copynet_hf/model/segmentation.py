@@ -1,30 +1,29 @@
-"""Text to words and words back to text, one pair of pure functions for each segmenter.
+"""Segmenters: pure functions that split a text into words and join words to a text.
 
-What a model copies is a word, so a word must be the same string wherever it stands. `SEGMENTERS` maps a
-name to its `Segmenter`:
+Copying compares words as strings, so a word must be the same string wherever it occurs. `SEGMENTERS` maps names to
+segmenters:
 
-- `char`: every character is a word, white space too. `join(split(text)) == text`.
-- `jieba`: Chinese words as jieba cuts them. No character is lost: `join(split(text)) == text`. Where rjieba is
-  installed (`pip install 'copynet-hf[fast]'`) it cuts them sooner.
-- `fugashi`: Japanese words as MeCab cuts them by the dictionary unidic-lite (`pip install 'copynet-hf[ja]'`). White
-  space, which MeCab drops, is kept, every character a word. `join(split(text)) == text`.
-- `whitespace`: what stands between white space. Joining puts one space between two words, so runs of
-  white space become one space and the ends are stripped.
+- `char`: every character is a word, whitespace included. `join(split(text)) == text`.
+- `jieba`: Chinese words, cut by jieba. No character is lost: `join(split(text)) == text`. If rjieba is installed
+  (`pip install 'copynet-hf[fast]'`), the same words are found faster.
+- `fugashi`: Japanese words, cut by MeCab with the dictionary unidic-lite (`pip install 'copynet-hf[ja]'`). Whitespace,
+  which MeCab drops, is kept as words of one character. `join(split(text)) == text`.
+- `whitespace`: splits at whitespace and joins with single spaces, so runs of whitespace become one space and the ends
+  are stripped.
 - `word_punct`: words and punctuation of English, code and commands. `join(split(text)) == text`.
 
-How `word_punct` gives the text back although words carry no marks. A run of letters, digits and
-underscores is a word, and every other character that is not white space is a token of its own. By
-default a word has a space on either side, towards another word or towards punctuation, and punctuation
-has none towards punctuation. What differs from that is written down:
+`word_punct` restores the text although words carry no marks. A run of letters, digits and underscores is a word; every
+other character that is not whitespace is a token. By default, a word has a space on either side, and punctuation has
+none towards punctuation. Exceptions are marked:
 
-- punctuation that touches a word carries the joiner `￭` (U+FFED) on the side of that word:
-  `3.14` is `3 ￭.￭ 14`, `-flag` is `-￭ flag`, `(a, b)` is `(￭ a ￭, b ￭)`;
-- other white space is a token, one for each run of the same character: a line break, a tab, two spaces,
-  the space between two punctuation tokens, white space at either end of the text;
-- a joiner that the text itself contains is written `[￭]`, with joiners around it as for any punctuation.
+- Punctuation that touches a word carries the joiner `￭` (U+FFED) on that side: `3.14` is `3 ￭.￭ 14`, `-flag` is
+  `-￭ flag`, `(a, b)` is `(￭ a ￭, b ￭)`.
+- Other whitespace is a token, one for each run of the same character: a line break, a tab, two spaces, the space
+  between two punctuation tokens, whitespace at either end of the text.
+- A joiner in the text itself is written `[￭]`, with joiners around it like other punctuation.
 
-So a name keeps its one token whether a space, a quote or a full stop stands next to it, and so does a
-flag, a path or a quotation between other punctuation: the tokens of `/usr/bin` are those in `"/usr/bin"`.
+So a name is the same token next to a space, a quotation mark or a full stop, and so is a flag, a path or a quotation
+between other punctuation: the tokens of `/usr/bin` are also those in `"/usr/bin"`.
 """
 
 import logging
@@ -37,7 +36,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any, NamedTuple
 
-try:  # only one of the segmenters needs it
+try:  # needed by one segmenter only
     import jieba
     import jieba.finalseg
 except ImportError:
@@ -46,7 +45,7 @@ except ImportError:
 JOINER = "\uffed"
 _ESCAPED_JOINER = f"[{JOINER}]"
 
-# A space that joining puts back by itself (first two lines) matches without a group.
+# The second and third alternatives are the spaces that joining restores; they have no group.
 _PIECES = re.compile(
     r"""  (?P<word>\w+)
         | (?<=\w)[ ](?=\S)
@@ -58,20 +57,20 @@ _PIECES = re.compile(
 )
 _PUNCTUATION = re.compile(rf"({JOINER}?)(\[{JOINER}\]|[^\w\s{JOINER}])({JOINER}?)")
 
-# The versions whose words were compared; beside others jieba works alone, so that no release can change a word.
-_COMPARED = {"jieba": "0.42.1", "rjieba": "0.2.2"}
-# What jieba looks up in its dictionary; the rest is punctuation.
+# The versions that were verified to find the same words. With others rjieba is not used.
+_VERIFIED_VERSIONS = {"jieba": "0.42.1", "rjieba": "0.2.2"}
+# The characters that jieba looks up in its dictionary; all others are punctuation to it.
 _LOOKED_UP = frozenset(map(chr, range(0x4E00, 0x9FD6))) | frozenset(string.ascii_letters + string.digits + "+#&._%-")
-# Rarer ideographs, which only rjieba takes for letters, and halves of surrogate pairs, which Rust cannot hold.
+# Rare ideographs, which rjieba looks up and jieba does not, and lone surrogates, which Rust strings cannot contain.
 _JIEBA_ONLY = re.compile(r"[\u3400-\u4dbf\u9fd6-\u9fff\uf900-\ufaff\ud800-\udfff\U00020000-\U0003ffff]")
 
-# What MeCab is given at a time. It drops white space, stops at NUL, knows no halves of surrogate pairs, takes ever
-# longer for each character of a long run of one kind, and crashes at a million characters.
+# The pieces of a text for MeCab. It drops whitespace, stops at NUL, rejects lone surrogates, takes superlinear time
+# for long runs of one kind of character, and crashes at a million characters.
 _FOR_MECAB = re.compile(r"(?P<piece>[^\s\0\ud800-\udfff]{1,2000})|.", re.DOTALL)
 
 
 class Segmenter(NamedTuple):
-    """`split` cuts a text into words; `join` makes a text of words, of any words in any order."""
+    """`split` splits a text into words; `join` joins words, any words in any order, to a text."""
 
     split: Callable[[str], list[str]]
     join: Callable[[Iterable[str]], str]
@@ -79,23 +78,22 @@ class Segmenter(NamedTuple):
 
 @lru_cache(maxsize=1)
 def _jieba_tokenizer() -> Any:
-    """A jieba tokenizer of our own, with the standard dictionary.
+    """A private jieba tokenizer with the standard dictionary.
 
-    The global one changes with `jieba.add_word`. The words of a text must not: decoding cuts the source
-    again and has to find the same unseen words in the same order.
+    `jieba.add_word` changes the global one. Decoding splits the source again and must find the same words.
     """
     if jieba is None:
         raise ImportError("segmenter='jieba' needs the package jieba: pip install jieba")
-    jieba.setLogLevel(logging.WARNING)  # it reports the loading of its dictionary on stderr
+    jieba.setLogLevel(logging.WARNING)  # else it reports on stderr that it loads its dictionary
     return jieba.Tokenizer()
 
 
 class _FastJieba:
-    """jieba's `lcut`, word for word, with rjieba for the slow part of it.
+    """jieba's `lcut` with rjieba for the slow part: the same words, faster.
 
-    rjieba's own words are others: it has jieba's hidden Markov model with rounded probabilities, and keeps
-    `F-22` whole. So it only searches the most probable words of the dictionary, which is jieba's own. What
-    that leaves in single characters jieba's model puts together, as in jieba.
+    rjieba's own words differ: its hidden Markov model has rounded probabilities, and it does not split `F-22`. So
+    rjieba only searches the likeliest path through jieba's dictionary, and runs of single characters go to jieba's
+    model.
     """
 
     def __init__(self, tokenizer: Any, search: Any) -> None:
@@ -104,7 +102,7 @@ class _FastJieba:
         self.dictionary = {word: count for word, count in tokenizer.FREQ.items() if count}
         for word, count in self.dictionary.items():
             search.add_word(word, count, None)
-        # jieba's total has a line of its file twice. This character is never looked up and evens it out.
+        # jieba's total counts a repeated line of its file twice. This word, which no text contains, makes up for it.
         search.add_word("\0", tokenizer.total - sum(self.dictionary.values()), None)
         self.search = search
 
@@ -112,18 +110,18 @@ class _FastJieba:
         if _JIEBA_ONLY.search(text):
             return self.lcut(text)
         words: list[str] = []
-        run = ""  # characters side by side that are no part of a longer word
+        run = ""  # adjacent characters that belong to no longer word
         for word in self.search.cut(text, hmm=False):
             if word[0] in _LOOKED_UP and (len(word) == 1 or word not in self.dictionary):
                 run += word
                 continue
             if run:
-                words += self._recognised(run)
+                words += self._split_run(run)
                 run = ""
             words.append(word)
-        return words + self._recognised(run)
+        return words + self._split_run(run)
 
-    def _recognised(self, run: str) -> list[str]:
+    def _split_run(self, run: str) -> list[str]:
         if len(run) <= 1 or run in self.dictionary:
             return list(run)
         return list(jieba.finalseg.cut(run))
@@ -131,15 +129,15 @@ class _FastJieba:
 
 @lru_cache(maxsize=1)
 def _jieba_split() -> Callable[[str], list[str]]:
-    """The way to jieba's words that is open here; the words are the same on either."""
+    """The fastest available function that finds jieba's words."""
     tokenizer = _jieba_tokenizer()
     try:
         import rjieba
 
-        found = {name: version(name) for name in _COMPARED}
-    except ImportError:  # also when a package does not say its version
+        versions = {name: version(name) for name in _VERIFIED_VERSIONS}
+    except ImportError:  # rjieba is missing, or a package has no version metadata
         return tokenizer.lcut
-    return _FastJieba(tokenizer, rjieba.Jieba.empty()).split if found == _COMPARED else tokenizer.lcut
+    return _FastJieba(tokenizer, rjieba.Jieba.empty()).split if versions == _VERIFIED_VERSIONS else tokenizer.lcut
 
 
 def _split_jieba(text: str) -> list[str]:
@@ -148,7 +146,7 @@ def _split_jieba(text: str) -> list[str]:
 
 @lru_cache(maxsize=1)
 def _mecab() -> Any:
-    """MeCab with the dictionary unidic-lite, whatever other dictionaries and settings of it are installed."""
+    """MeCab with the dictionary unidic-lite, independent of other installed dictionaries and settings."""
     try:
         import fugashi
         import unidic_lite
@@ -191,7 +189,7 @@ def _split_word_punct(text: str) -> list[str]:
 def _join_word_punct(words: Iterable[str]) -> str:
     pieces: list[str] = []
     after_word = False  # the last piece is a word
-    glued = True  # nothing may be put between the last piece and a word
+    glued = True  # a word follows the last piece without a space
     for word in words:
         if word.isspace():
             pieces.append(word)
@@ -220,27 +218,39 @@ SEGMENTERS: dict[str, Segmenter] = {
 
 
 def get_segmenter(name: str) -> Segmenter:
-    """The segmenter called `name`; ValueError, with the known names, for any other."""
+    """Returns the segmenter of this name.
+
+    Raises:
+        ValueError: there is none.
+    """
     if name not in SEGMENTERS:
-        raise ValueError(f"unknown segmenter {name!r}; choose one of {', '.join(SEGMENTERS)}")
+        raise ValueError(f"segmenter is {name!r}: choose one of {', '.join(SEGMENTERS)}")
     return SEGMENTERS[name]
 
 
 def check_row(row: Any, name: str, is_split_into_words: bool) -> None:
-    """TypeError unless `row` is a text, or a sequence of words if that is what rows are."""
+    """Checks that a row is a text, or with `is_split_into_words` a sequence of words.
+
+    Raises:
+        TypeError: it is not.
+    """
     if not is_split_into_words:
         if not isinstance(row, str):
-            raise TypeError(f"{name} is {type(row).__name__}, not a text")
+            raise TypeError(f"{name} is {type(row).__name__}: give a text")
         return
     words = row if isinstance(row, Sequence) and not isinstance(row, str) else [None]
     if not all(isinstance(word, str) for word in words):
-        raise TypeError(f"{name} is not a list of words, as is_split_into_words=True says")
+        raise TypeError(f"{name} is not a list of words: give one, or leave out is_split_into_words=True")
 
 
 def batch_rows(texts: Any, name: str, is_split_into_words: bool) -> tuple[Sequence[Any], bool]:
-    """The rows of a batch, and whether `texts` is a single row; TypeError naming the row that is no text."""
+    """Returns the rows of a batch, and whether `texts` is a single row.
+
+    Raises:
+        TypeError: a row is no text, or with `is_split_into_words` no sequence of words.
+    """
     if not isinstance(texts, Sequence):
-        raise TypeError(f"{name} is {type(texts).__name__}, not a text or a list of texts")
+        raise TypeError(f"{name} is {type(texts).__name__}: give a text or a list of texts")
     if isinstance(texts, str) or (is_split_into_words and (not texts or isinstance(texts[0], str))):
         check_row(texts, name, is_split_into_words)
         return [texts], True

@@ -1,22 +1,22 @@
-"""A word tokenizer that gives every unseen source word an id of its own.
+"""A word tokenizer that gives every out-of-vocabulary source word an id of its own.
 
-A source word outside the vocabulary gets, for its row alone, the id `len(tokenizer) + k`, where k counts
-such words in order of first appearance among the words that survive truncation: the word owns slot k. A
-row has `max_source_oov` slots; the unseen words after that are UNK. A target word is its vocabulary id, or
-else the slot it owns in the source of its row, or else UNK. Nothing is remembered between calls: decoding
-cuts the source text again and finds the same words in the same slots.
+A source word outside the vocabulary gets, within its row, the extended id `len(tokenizer) + k`, where k counts such
+words in order of first appearance among the words that survive truncation: the word owns slot k. A row has
+`max_source_oov` slots; further out-of-vocabulary words are UNK. A target word is its vocabulary id, else the slot it
+owns in the source of its row, else UNK. Nothing is stored between calls: decoding splits the source text again and
+finds the same words in the same slots.
 
 Two choices differ from most Transformers tokenizers:
 
-- padding in `labels` is -100, not the padding token, so that `model(**tokenizer(texts, text_target=...,
-  padding=True, return_tensors="pt"))` has no loss over padding. Labels are padded and cut on the right
-  whatever `padding_side` and `truncation_side` say: a decoder starts at the beginning.
-- a special token spelled out in a text, such as `</s>`, is text like any other
-  (`split_special_tokens=True`). With `tokenizer.split_special_tokens = False` texts are first cut at added
-  and special tokens, which then get their own ids.
+- Padding in `labels` is -100, not the padding token, so that `model(**tokenizer(texts, text_target=..., padding=True,
+  return_tensors="pt"))` has no loss over padding. Labels are padded and truncated on the right whatever `padding_side`
+  and `truncation_side` are, since a decoder starts at the beginning.
+- A special token spelled out in a text, such as `</s>`, is ordinary text (`split_special_tokens=True`). With
+  `tokenizer.split_special_tokens = False`, texts are first split at added and special tokens, which then get their own
+  ids.
 
-A word added by `add_tokens` is recognised where the segmenter gives it as one word. Adding tokens moves
-`len(tokenizer)` and with it the first slot: ids from before are then out of date, and the model needs
+A word added by `add_tokens` is recognised where the segmenter returns it as one word. Adding tokens moves
+`len(tokenizer)` and with it the first slot: earlier ids become invalid, and the model needs
 `resize_token_embeddings(len(tokenizer))`.
 """
 
@@ -36,21 +36,22 @@ from .segmentation import SEGMENTERS, batch_rows, check_row, get_segmenter
 logger = logging.get_logger(__name__)
 
 SPECIAL_TOKENS = {"pad_token": "<pad>", "bos_token": "<s>", "eos_token": "</s>", "unk_token": "<unk>"}
-IGNORED_LABEL = -100  # the label that torch's cross-entropy leaves out
+IGNORED_LABEL = -100  # the default ignore_index of torch's cross-entropy
 
 
 class CopyNetTokenizer(PreTrainedTokenizer):
-    """Words of one segmenter, a vocabulary, and `max_source_oov` slots for the unseen words of a source.
+    """A segmenter, a vocabulary of words, and `max_source_oov` slots for the out-of-vocabulary words of a source.
 
     Args:
-        vocab: word -> id, or the path of a JSON file with that mapping. Ids run from 0 without a gap and the
-            special tokens are among the words. `from_pretrained` gives the path as `vocab_file`.
+        vocab: maps words to ids, or is the path of a JSON file with that mapping. Ids are consecutive from 0, and the
+            words include the special tokens. `from_pretrained` passes the path as `vocab_file`.
         segmenter: one of `SEGMENTERS`: "char", "whitespace", "jieba", "fugashi", "word_punct".
-        max_source_oov: the number K of slots, the same as in the model's config.
-        split_special_tokens: whether special tokens spelled out in a text are text.
+        max_source_oov: K, the number of slots; the same as in the model's config.
+        split_special_tokens: whether special tokens spelled out in a text are ordinary text.
 
-    Raises ValueError for an unknown segmenter, a negative `max_source_oov` and a vocabulary with gaps or
-    without the special tokens.
+    Raises:
+        ValueError: the segmenter is unknown, `max_source_oov` is negative, or the vocabulary has gaps or lacks special
+            tokens.
     """
 
     vocab_files_names = {"vocab_file": "vocab.json"}  # noqa: RUF012 (the name and form the base class reads)
@@ -72,16 +73,16 @@ class CopyNetTokenizer(PreTrainedTokenizer):
     ) -> None:
         get_segmenter(segmenter)
         if not isinstance(max_source_oov, int) or max_source_oov < 0:
-            raise ValueError(f"max_source_oov is a number of slots, 0 or more, not {max_source_oov!r}")
+            raise ValueError(f"max_source_oov is {max_source_oov!r}: give a number of slots, 0 or more")
         vocab = vocab_file if vocab is None else vocab
         if vocab is None:
-            raise ValueError("a CopyNetTokenizer needs vocab: a mapping from words to ids or its JSON file")
+            raise ValueError("vocab is missing: give a mapping from words to ids, or its JSON file")
         if not isinstance(vocab, Mapping):
             vocab = json.loads(Path(vocab).read_text(encoding="utf-8"))
         added = {str(token) for token in kwargs.get("added_tokens_decoder", {}).values()}
         self.segmenter = segmenter
         self.max_source_oov = max_source_oov
-        self._vocab = _checked_vocab(vocab, [pad_token, bos_token, eos_token, unk_token], added)
+        self._vocab = _check_vocab(vocab, [pad_token, bos_token, eos_token, unk_token], added)
         super().__init__(
             pad_token=pad_token,
             bos_token=bos_token,
@@ -90,7 +91,7 @@ class CopyNetTokenizer(PreTrainedTokenizer):
             split_special_tokens=split_special_tokens,
             segmenter=segmenter,
             max_source_oov=max_source_oov,
-            # The base class saves only what it was given, and decoding depends on where sources are cut.
+            # The base class saves only the arguments it gets, and decoding depends on how sources are truncated.
             **{"padding_side": "right", "truncation_side": "right", **kwargs},
         )
 
@@ -107,33 +108,34 @@ class CopyNetTokenizer(PreTrainedTokenizer):
         more_words: Iterable[str] = (),
         **kwargs: Any,
     ) -> "CopyNetTokenizer":
-        """A tokenizer whose vocabulary is the most frequent words of `texts`.
+        """Builds a tokenizer whose vocabulary is the most frequent words of `texts`.
+
+        Equally frequent words are ordered by code points, so the order of the texts does not matter.
 
         Args:
-            texts: read once, one text at a time; lists of words with `is_split_into_words=True`.
-            vocab_size: the size with the four special tokens, which get the ids 0 to 3. With fewer words than
-                that the vocabulary is smaller: `len(tokenizer)` tells.
-            min_frequency: words seen less often are left out.
-            more_words: counted as they are, beside those of the texts, such as the words of facts.
-            kwargs: for the tokenizer, such as `model_max_length` or other special tokens.
+            texts: an iterable of texts, or with `is_split_into_words=True` of lists of words; it is read once.
+            vocab_size: the maximum size, including the four special tokens, which get the ids 0 to 3.
+            min_frequency: the minimum number of occurrences of a word.
+            more_words: words to count besides those of the texts, without splitting them, such as the words of facts.
+            kwargs: arguments of the tokenizer, such as `model_max_length` and special tokens.
 
-        Words that are equally frequent are taken in order of their code points, so the order of the texts
-        does not matter. Raises ValueError for an empty iterator and for a `vocab_size` without room for the
-        special tokens.
+        Raises:
+            TypeError: `texts` is a single text, or one of the texts is no text.
+            ValueError: there are no texts, or `vocab_size` is less than the number of special tokens.
         """
         special = [str(kwargs.get(name, token)) for name, token in SPECIAL_TOKENS.items()]
         if vocab_size < len(special):
-            raise ValueError(f"vocab_size={vocab_size} has no room for the special tokens {special}")
+            raise ValueError(f"vocab_size={vocab_size} is too small for the special tokens {special}: give more")
         if isinstance(texts, str):
-            raise TypeError("texts is one text; give an iterable of texts")
+            raise TypeError("texts is one text: give an iterable of texts")
         split = get_segmenter(segmenter).split
         counts: Counter[str] = Counter()
-        number = -1
-        for number, text in enumerate(texts):
-            check_row(text, f"texts[{number}]", is_split_into_words)
+        row = -1
+        for row, text in enumerate(texts):
+            check_row(text, f"texts[{row}]", is_split_into_words)
             counts.update(split(text) if isinstance(text, str) else text)
-        if number < 0:
-            raise ValueError("no vocabulary without texts: the iterator is empty")
+        if row < 0:
+            raise ValueError("texts is empty: give at least one text")
         counts.update(more_words)
         for token in special:
             counts.pop(token, None)
@@ -142,19 +144,17 @@ class CopyNetTokenizer(PreTrainedTokenizer):
         vocab = {word: index for index, word in enumerate(words)}
         return cls(vocab, segmenter=segmenter, max_source_oov=max_source_oov, **kwargs)
 
-    # ---- the vocabulary
-
     @property
     def vocab_size(self) -> int:
-        """The number of words without those added later; the first slot is `len(tokenizer)`."""
+        """The number of words without those of `add_tokens`; the first slot is `len(tokenizer)`."""
         return len(self._vocab)
 
     def get_vocab(self) -> dict[str, int]:
-        """Word -> id, with the words added later."""
+        """The mapping from words to ids, with those of `add_tokens`."""
         return {**self._vocab, **self._added_tokens_encoder}
 
     def _update_total_vocab_size(self) -> None:
-        # The base class calls this whenever tokens were added: the moment to renew both tables.
+        # The base class calls this after adding tokens.
         self._ids = self.get_vocab()
         self._words = {index: word for word, index in self._ids.items()}
         self.total_vocab_size = len(self._ids)
@@ -169,21 +169,19 @@ class CopyNetTokenizer(PreTrainedTokenizer):
         return self._words.get(index, self.unk_token)
 
     def save_vocabulary(self, save_directory: str, filename_prefix: str | None = None) -> tuple[str, ...]:
-        """Write vocab.json, the words in the order of their ids."""
+        """Writes vocab.json, with the words in the order of their ids."""
         name = self.vocab_files_names["vocab_file"]
         path = Path(save_directory) / (f"{filename_prefix}-{name}" if filename_prefix else name)
         text = json.dumps(self._vocab, ensure_ascii=False, indent=0) + "\n"
-        # A lone surrogate cannot be UTF-8; as backslash, u and four digits it is a valid JSON escape.
+        # UTF-8 cannot encode a lone surrogate; backslashreplace writes it as a valid JSON escape.
         path.write_bytes(text.encode("utf-8", errors="backslashreplace"))
         return (str(path),)
-
-    # ---- text to words
 
     def _tokenize(self, text: str, **kwargs: Any) -> list[str]:
         return SEGMENTERS[self.segmenter].split(text)
 
     def convert_tokens_to_string(self, tokens: list[str]) -> str:
-        """Words to text, as the segmenter joins them."""
+        """Joins the words with the segmenter."""
         return SEGMENTERS[self.segmenter].join(tokens)
 
     def source_words(
@@ -194,10 +192,10 @@ class CopyNetTokenizer(PreTrainedTokenizer):
         facts: Sequence[Sequence[str]] | None = None,
         is_split_into_words: bool = False,
     ) -> list[str]:
-        """The word at each position of the source's `input_ids`, when truncated to `max_length`."""
+        """The word at each position of the source's `input_ids` when truncated to `max_length`."""
         check_row(text, "text", is_split_into_words)
-        (of_facts,) = _fact_words([facts], 1)
-        return self._cut_source(self._row_words(text), max_length, len(of_facts)) + of_facts
+        (fact_words,) = _flatten_facts([facts], 1)
+        return self._truncate_source(self._split(text), max_length, len(fact_words)) + fact_words
 
     def oov_words(
         self,
@@ -207,45 +205,45 @@ class CopyNetTokenizer(PreTrainedTokenizer):
         facts: Sequence[Sequence[str]] | None = None,
         is_split_into_words: bool = False,
     ) -> list[str]:
-        """The words of a source, and of its facts, that own slots: word k has the id `len(tokenizer) + k`."""
+        """The words of a source and its facts that own slots: word k has the id `len(tokenizer) + k`."""
         slots: dict[str, int] = {}
         words = self.source_words(text, max_length, facts=facts, is_split_into_words=is_split_into_words)
         first = len(words) - 3 * len(facts or ())
-        self._number([*words[first:], *words[:first]], self._typed_tokens(), slots, is_source=True)
+        self._to_ids([*words[first:], *words[:first]], self._special_words(), slots, is_source=True)
         return list(slots)[: self.max_source_oov]
 
-    def _row_words(self, row: str | Sequence[str]) -> list[str]:
+    def _split(self, row: str | Sequence[str]) -> list[str]:
         if not isinstance(row, str):
             return list(row)
         return self._tokenize(row) if self.split_special_tokens else self.tokenize(row)
 
-    def _cut_source(self, words: list[str], max_length: int | None, beside: int = 0) -> list[str]:
-        """The words that `max_length` leaves of a source beside so many words of its facts."""
+    def _truncate_source(self, words: list[str], max_length: int | None, fact_words: int = 0) -> list[str]:
+        """Truncates a source so that it fits into `max_length` together with the words of its facts."""
         _check_length("max_length", max_length)
-        room = len(words) if max_length is None else max_length - beside
+        room = len(words) if max_length is None else max_length - fact_words
         if room < 0 or (room == 0 and words):
-            raise ValueError(f"max_length={max_length} has no room beside facts of {beside} words: give more")
+            raise ValueError(
+                f"max_length={max_length} is too small for a source with {fact_words} fact words: give more"
+            )
         if len(words) <= room:
             return words
         return words[-room:] if self.truncation_side == "left" else words[:room]
 
-    # ---- words to ids
-
-    def _typed_tokens(self) -> frozenset[str]:
-        """Words that are in the vocabulary and yet unseen: special tokens, when somebody typed them."""
+    def _special_words(self) -> frozenset[str]:
+        """Words that count as out-of-vocabulary although the vocabulary has them: spelled-out special tokens."""
         return frozenset(self.all_special_tokens if self.split_special_tokens else ())
 
-    def _number(
-        self, words: Sequence[str], typed: frozenset[str], slots: dict[str, int], *, is_source: bool
+    def _to_ids(
+        self, words: Sequence[str], special: frozenset[str], slots: dict[str, int], *, is_source: bool
     ) -> list[int]:
-        """The ids of `words`. A source writes those of its unseen words into `slots`, a target reads them."""
+        """The ids of `words`. A source adds its out-of-vocabulary words to `slots`; a target looks them up there."""
         ids: list[Any] = list(map(self._ids.get, words))
-        if None in ids or not typed.isdisjoint(words):
-            first, number, unk = len(self), self.max_source_oov, self.unk_token_id
+        if None in ids or not special.isdisjoint(words):
+            first, count, unk = len(self), self.max_source_oov, self.unk_token_id
             for position, word in enumerate(words):
-                if ids[position] is None or word in typed:
+                if ids[position] is None or word in special:
                     if is_source and word not in slots:
-                        slots[word] = first + len(slots) if len(slots) < number else unk
+                        slots[word] = first + len(slots) if len(slots) < count else unk
                     ids[position] = slots.get(word, unk)
         return ids
 
@@ -259,39 +257,43 @@ class CopyNetTokenizer(PreTrainedTokenizer):
         max_target_length: int | None = None,
         **kwargs: Any,
     ) -> BatchEncoding:
-        """Encode sources, and the targets that belong to them.
+        """Encodes sources, and targets together with their sources.
 
         Args:
-            text: one source or a batch; with `is_split_into_words=True` lists of words, taken as they are.
-            text_target: one target or as many as there are sources. They become `labels`, ending in </s>.
-            facts: for each source, triples (subject, property, object), each a word as it stands, for models that
-                retrieve (CoreQA). They follow the source's words in `input_ids`, marked 1, 2, 3 in `token_type_ids`,
-                and count in `max_length`, which cuts the words before them alone. Their slots come before the words'.
-            max_target_length: the longest labels may be with the final </s>, whatever `truncation` says; by
-                default they follow `truncation` and `max_length` as the sources do.
+            text: one source or a batch; with `is_split_into_words=True` lists of words.
+            text_target: one target, or as many as there are sources. They become `labels`, ending in </s>.
+            facts: for each source its triples (subject, property, object), each a single word, for models with
+                retrieval (CoreQA); or None. They follow the words of the source in `input_ids`, with `token_type_ids`
+                1, 2, 3, and count towards `max_length`, which truncates the words of the source only. Their slots come
+                before those of the words.
+            max_target_length: the maximum length of labels with the final </s>, whatever `truncation` is; by default
+                they are truncated like the sources.
             kwargs: `padding`, `truncation`, `max_length`, `is_split_into_words`, `add_special_tokens`,
-                `pad_to_multiple_of`, `padding_side`, `return_tensors`, `return_attention_mask`, with the
-                meaning they have in every Transformers tokenizer.
+                `pad_to_multiple_of`, `padding_side`, `return_tensors`, `return_attention_mask`, as in other
+                Transformers tokenizers.
 
-        Returns `input_ids` and `attention_mask`, (batch, source length), and with targets `labels`, (batch,
-        target length), as lists of lists or tensors; flat lists for one text without `return_tensors`.
-        Targets alone are returned as `input_ids`, as Transformers does, with UNK for every unseen word.
+        Returns:
+            `input_ids` and `attention_mask`, (batch, source length), with facts `token_type_ids`, and with targets
+            `labels`, (batch, target length), as lists of lists or tensors; flat lists for one text without
+            `return_tensors`. Targets without sources are returned as `input_ids`, as in Transformers, with UNK for
+            every out-of-vocabulary word.
 
-        Raises TypeError for a text that is not text, naming the row, and ValueError for text pairs, for
-        arguments this tokenizer lacks, for another number of targets or of facts than of sources and for facts that
-        are no triples or more than `max_length` holds.
+        Raises:
+            TypeError: a text is no text.
+            ValueError: there are text pairs, an argument is not supported, the number of targets or facts differs from
+                that of the sources, or facts are no triples or exceed `max_length`.
         """
-        kwargs["target_length"] = max_target_length  # the base class would swallow the longer name
+        kwargs["target_length"] = max_target_length  # the base class has an argument of the longer name
         if text is not None or text_target is None:
             return super().__call__(text, text_pair, targets=text_target, facts=facts, **kwargs)
         if self.max_source_oov:
             logger.warning_once(
-                "text_target without text: words outside the vocabulary become UNK, so nothing can be "
-                "learned about copying them. Encode sources and targets in one call."
+                "text_target is given without text, so out-of-vocabulary words become UNK and copying them cannot be "
+                "learned: encode sources and targets in one call."
             )
         return super().__call__(text_target, text_pair, is_target=True, **kwargs)
 
-    def _encode_plus(  # type: ignore[override]  # what this tokenizer lacks stays in kwargs and is refused
+    def _encode_plus(  # type: ignore[override]  # unsupported arguments stay in kwargs
         self,
         text: Any,
         text_pair: None = None,
@@ -312,54 +314,57 @@ class CopyNetTokenizer(PreTrainedTokenizer):
         is_target: bool = False,
         **kwargs: Any,
     ) -> BatchEncoding:
-        """What `__call__` and `encode` share. `is_target`: `text` holds targets and there is no source."""
+        """Implements `__call__` and `encode`. With `is_target`, `text` holds targets without sources."""
         if text_pair is not None:
-            raise ValueError("no text pairs here: join the two texts, or give the second as text_target=")
-        if lacking := sorted(name for name, value in kwargs.items() if value):
-            raise ValueError(f"CopyNetTokenizer does not have {', '.join(lacking)}")
+            raise ValueError("text_pair is not supported: join the two texts, or give the second as text_target")
+        if unsupported := sorted(name for name, value in kwargs.items() if value):
+            raise ValueError(f"CopyNetTokenizer does not support {', '.join(unsupported)}: leave it out")
         if split_special_tokens not in (None, self.split_special_tokens):
-            raise ValueError("set tokenizer.split_special_tokens: decoding has to cut sources the same way")
+            raise ValueError(
+                f"split_special_tokens is {split_special_tokens} in this call only: set "
+                "tokenizer.split_special_tokens, which decoding reads too"
+            )
         rows, single = batch_rows(text, "text_target" if is_target else "text", is_split_into_words)
         target_rows: Sequence[Any] = ()
         if targets is not None:
             target_rows, single_target = batch_rows(targets, "text_target", is_split_into_words)
             if len(target_rows) != len(rows) or single_target != single:
                 counts = [
-                    "one text" if alone else f"{len(batch)} rows"
-                    for batch, alone in ((rows, single), (target_rows, single_target))
+                    "one text" if is_single else f"{len(batch)} rows"
+                    for batch, is_single in ((rows, single), (target_rows, single_target))
                 ]
                 raise ValueError(f"text has {counts[0]}, text_target {counts[1]}: they must match")
-        known = None if facts is None else _fact_words([facts] if single else facts, len(rows))
+        all_fact_words = None if facts is None else _flatten_facts([facts] if single else facts, len(rows))
         limit = None if truncation_strategy == TruncationStrategy.DO_NOT_TRUNCATE else max_length
         target_limit = limit if target_length is None else target_length
         _check_length("max_target_length", target_limit)
         target_width = max_length if target_length is None else target_length
         end = [self.eos_token_id] if add_special_tokens else []
         words_end = None if target_limit is None else max(target_limit - len(end), 0)
-        typed = self._typed_tokens()
+        special = self._special_words()
 
-        input_ids, kinds, labels = [], [], []
+        input_ids, token_types, labels = [], [], []
         for number, row in enumerate(rows):
             slots: dict[str, int] = {}
-            words = self._row_words(row)
+            words = self._split(row)
             if is_target:
-                input_ids.append(self._number(words[:words_end], typed, slots, is_source=False) + end)
+                input_ids.append(self._to_ids(words[:words_end], special, slots, is_source=False) + end)
                 continue
-            of_facts = [] if known is None else known[number]
-            words = self._cut_source(words, limit, len(of_facts))
-            # The slots of facts come first: they do not depend on where the words before them are cut.
-            fact_ids = self._number(of_facts, typed, slots, is_source=True)
-            input_ids.append(self._number(words, typed, slots, is_source=True) + fact_ids)
-            kinds.append([0] * len(words) + [1, 2, 3] * (len(of_facts) // 3))
+            fact_words = [] if all_fact_words is None else all_fact_words[number]
+            words = self._truncate_source(words, limit, len(fact_words))
+            # Facts get the first slots, which then do not depend on the truncation of the words.
+            fact_ids = self._to_ids(fact_words, special, slots, is_source=True)
+            input_ids.append(self._to_ids(words, special, slots, is_source=True) + fact_ids)
+            token_types.append([0] * len(words) + [1, 2, 3] * (len(fact_words) // 3))
             if targets is not None:
-                words = self._row_words(target_rows[number])[:words_end]
-                labels.append(self._number(words, typed, slots, is_source=False) + end)
+                words = self._split(target_rows[number])[:words_end]
+                labels.append(self._to_ids(words, special, slots, is_source=False) + end)
 
         if return_attention_mask is None:
             return_attention_mask = "attention_mask" in self.model_input_names
         data = dict(
             self.pad(
-                {"input_ids": input_ids} | ({} if known is None else {"token_type_ids": kinds}),
+                {"input_ids": input_ids} | ({} if all_fact_words is None else {"token_type_ids": token_types}),
                 padding=padding_strategy,
                 max_length=target_width if is_target else max_length,
                 pad_to_multiple_of=pad_to_multiple_of,
@@ -368,14 +373,12 @@ class CopyNetTokenizer(PreTrainedTokenizer):
             )
         )
         if targets is not None:
-            data["labels"] = _padded_labels(labels, padding_strategy, target_width, pad_to_multiple_of)
+            data["labels"] = _pad_labels(labels, padding_strategy, target_width, pad_to_multiple_of)
         if single and return_tensors is None:
             data = {key: value[0] for key, value in data.items()}
         return BatchEncoding(data, tensor_type=return_tensors)
 
-    # ---- ids to text
-
-    def decode(  # type: ignore[override]  # unknown arguments are refused, not ignored
+    def decode(  # type: ignore[override]  # no **kwargs: an unknown argument is an error
         self,
         token_ids: Any,
         skip_special_tokens: bool = False,
@@ -386,27 +389,34 @@ class CopyNetTokenizer(PreTrainedTokenizer):
         max_source_length: int | None = None,
         clean_up_tokenization_spaces: bool | None = None,
     ) -> str | list[str]:
-        """Ids to text; a sequence gives a string, a batch of sequences a list of strings.
+        """Decodes ids to text, with the source texts to which extended ids refer.
+
+        An extended id becomes the word that owns its slot: without a source `<oov-k>`, and `<unk>` if no word owns it.
+        A text that is encoded and decoded with itself as the source is restored, as the segmenter joins its words,
+        unless it has more than `max_source_oov` out-of-vocabulary words.
 
         Args:
-            token_ids: an id, a list, an array or a tensor, of one or two dimensions. -100 is skipped.
-            skip_special_tokens: leave out <pad>, <s>, </s> and <unk>.
-            source: the source texts. For a batch their number divides the number of sequences, and each
-                source stands for as many sequences in a row: generate's layout of `num_return_sequences`.
-            facts: those of the sources, as they were encoded with them.
-            is_split_into_words: the sources are lists of words.
-            max_source_length: what the sources were truncated to. Needed with `truncation_side="left"`, where
-                the cut decides who owns the slots; on the right a cut leaves the first slots as they are.
+            token_ids: an id, or a list, array or tensor of one or two dimensions. -100 is skipped.
+            skip_special_tokens: whether to leave out <pad>, <s>, </s> and <unk>.
+            source: the source texts. Their number divides the number of sequences, and each source belongs to as many
+                consecutive sequences, as `generate()` returns them with `num_return_sequences`.
+            facts: the facts with which the sources were encoded.
+            is_split_into_words: whether the sources are lists of words.
+            max_source_length: the length to which the sources were truncated. Required with
+                `truncation_side="left"`, since the slots then depend on it.
 
-        A slot's id becomes the word that owns it. Without a source it is `<oov-k>`; an id that nothing owns
-        is <unk>. An encoded text, decoded with itself as the source, is the text again as the segmenter joins
-        its words, unless it has more than `max_source_oov` unseen words.
+        Returns:
+            A string for a sequence, a list of strings for a batch of sequences.
 
-        Raises ValueError when the number of sources does not divide that of the sequences, and for left
-        truncation without `max_source_length`.
+        Raises:
+            TypeError: `skip_special_tokens` is no bool, or a source is no text.
+            ValueError: the number of sources does not divide that of the sequences, or `max_source_length` is missing
+                with left truncation.
         """
         if not isinstance(skip_special_tokens, bool):
-            raise TypeError("skip_special_tokens is True or False; give the texts as source=")
+            raise TypeError(
+                f"skip_special_tokens is {type(skip_special_tokens).__name__}: give a bool, and the texts as source="
+            )
         ids = to_py_obj(token_ids)
         batched = isinstance(ids, list) and bool(ids) and isinstance(ids[0], list)
         rows: list[list[int]] = ids if batched else [ids if isinstance(ids, list) else [ids]]
@@ -416,24 +426,24 @@ class CopyNetTokenizer(PreTrainedTokenizer):
             clean_up_tokenization_spaces = self.clean_up_tokenization_spaces
         texts = []
         for row, own in zip(rows, owners, strict=True):
-            text = self.convert_tokens_to_string(self._words_of(row, own, skipped))
+            text = self.convert_tokens_to_string(self._decode_row(row, own, skipped))
             texts.append(self.clean_up_tokenization(text) if clean_up_tokenization_spaces else text)
         return texts if batched else texts[0]
 
     def batch_decode(self, sequences: Any, *args: Any, **kwargs: Any) -> list[str]:
-        """`decode`, always with a list of strings; see there for `source`."""
+        """`decode`, which documents the arguments, always returning a list of strings."""
         return super().batch_decode(sequences, *args, **kwargs) if len(sequences) else []
 
-    def _words_of(self, ids: list[int], owners: list[str], skipped: frozenset[int]) -> list[str]:
+    def _decode_row(self, ids: list[int], owners: list[str], skipped: frozenset[int]) -> list[str]:
         first, unk = len(self), self.unk_token_id
         words = []
         for index in ids:
             if first <= index < first + len(owners):
                 words.append(owners[index - first])
             elif index != IGNORED_LABEL:
-                known = index if index in self._words else unk
-                if known not in skipped:
-                    words.append(self._words[known])
+                word_id = index if index in self._words else unk
+                if word_id not in skipped:
+                    words.append(self._words[word_id])
         return words
 
     def _slot_owners(
@@ -444,68 +454,76 @@ class CopyNetTokenizer(PreTrainedTokenizer):
         is_split_into_words: bool,
         max_source_length: int | None,
     ) -> list[list[str]]:
-        """For each row the words that own its slots, or the placeholders without a source."""
+        """For each row the words that own its slots; without a source, placeholders."""
         first = len(self)
         if source is None:
             return [[f"<oov-{slot}>" for slot in range(self.max_source_oov)]] * len(rows)
         if self.truncation_side == "left" and max_source_length is None:
             raise ValueError(
-                "with truncation_side='left' the slots depend on where the source was cut: "
-                "give max_source_length=, the max_length it was encoded with"
+                "max_source_length is missing, on which the slots depend with truncation_side='left': give the "
+                "max_length with which the source was encoded"
             )
         sources, single = batch_rows(source, "source", is_split_into_words)
-        known = [None] * len(sources) if facts is None else [facts] if single else facts
-        if len(known) != len(sources):
-            raise ValueError(f"facts has {len(known)} rows, source {len(sources)}: they must match")
+        source_facts = [None] * len(sources) if facts is None else [facts] if single else facts
+        if len(source_facts) != len(sources):
+            raise ValueError(f"facts has {len(source_facts)} rows, source {len(sources)}: they must match")
         if not sources or len(rows) % len(sources):
-            raise ValueError(f"{len(sources)} sources do not divide {len(rows)} sequences")
+            raise ValueError(
+                f"{len(sources)} sources do not divide {len(rows)} sequences: give those of the sequences"
+            )
         repeats = len(rows) // len(sources)
         owners: list[list[str]] = []
         for number, text in enumerate(sources):
             group = rows[number * repeats : (number + 1) * repeats]
             own: list[str] = []
-            if any(index >= first for ids in group for index in ids):  # else cutting the text is wasted
+            if any(index >= first for ids in group for index in ids):  # else there is nothing to look up
                 own = self.oov_words(
-                    text, max_source_length, facts=known[number], is_split_into_words=is_split_into_words
+                    text, max_source_length, facts=source_facts[number], is_split_into_words=is_split_into_words
                 )
             owners += [own] * repeats
         return owners
 
 
-def _checked_vocab(vocab: Any, special_tokens: list[Any], added: set[str]) -> dict[str, int]:
-    """`vocab` in the order of its ids; ValueError for gaps in the ids and for missing special tokens."""
+def _check_vocab(vocab: Any, special_tokens: list[Any], added: set[str]) -> dict[str, int]:
+    """Returns `vocab` in the order of its ids.
+
+    Raises:
+        ValueError: it is no mapping, its ids have gaps, or a special token is missing.
+    """
     if not isinstance(vocab, Mapping):
-        raise ValueError(f"the vocabulary is a mapping from words to ids, not a {type(vocab).__name__}")
+        raise ValueError(f"vocab is {type(vocab).__name__}: give a mapping from words to ids")
     ordered = dict(sorted(vocab.items(), key=lambda item: item[1]))
     if list(ordered.values()) != list(range(len(ordered))):
-        raise ValueError("the vocabulary's ids must be 0, 1, 2, ... without a gap: the slots come next")
+        raise ValueError("the ids of vocab have a gap: number the words 0, 1, 2, ..., since the slots come next")
     if missing := {str(token) for token in special_tokens} - added - ordered.keys():
-        raise ValueError(f"the vocabulary lacks the special tokens {', '.join(sorted(missing))}")
+        raise ValueError(f"vocab lacks the special tokens {', '.join(sorted(missing))}: add them")
     return ordered
 
 
-def _fact_words(facts: Sequence[Any], number: int) -> list[list[str]]:
-    """For each source the words of its facts, one after the other."""
-    if len(facts) != number:
-        raise ValueError(f"facts has {len(facts)} rows, text {number}: they must match")
+def _flatten_facts(facts: Sequence[Any], rows: int) -> list[list[str]]:
+    """For each source the words of its facts in one list.
+
+    Raises:
+        ValueError: there are more or fewer rows than sources, or a fact is no triple of strings.
+    """
+    if len(facts) != rows:
+        raise ValueError(f"facts has {len(facts)} rows, text {rows}: they must match")
     for row, triples in enumerate(facts):
         for triple in triples or ():
             if isinstance(triple, str) or len(triple) != 3 or not all(isinstance(word, str) for word in triple):
-                raise ValueError(
-                    f"facts[{row}] holds {triple!r}: a fact is (subject, property, object), three strings"
-                )
+                raise ValueError(f"facts[{row}] contains {triple!r}: give (subject, property, object), three strings")
     return [[word for triple in triples or () for word in triple] for triples in facts]
 
 
 def _check_length(name: str, length: int | None) -> None:
     if length is not None and length < 1:
-        raise ValueError(f"{name} is a number of tokens, 1 or more, not {length}")
+        raise ValueError(f"{name} is {length}: give a number of tokens, 1 or more")
 
 
-def _padded_labels(
+def _pad_labels(
     labels: list[list[int]], strategy: PaddingStrategy, max_length: int | None, multiple: int | None
 ) -> list[list[int]]:
-    """Labels of one length, filled with -100 on the right, or as they are if nothing is to be padded."""
+    """Pads labels with -100 on the right, as the padding strategy requires."""
     if strategy == PaddingStrategy.DO_NOT_PAD or not labels:
         return labels
     width = max(map(len, labels))

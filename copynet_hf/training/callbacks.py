@@ -50,7 +50,7 @@ class CopyStatistics(TrainerCallback):
     Args:
         trainer: the Trainer that the callback is added to.
         pairs: the evaluation pairs, with the columns `text` and `summary`; the first `NUM_ROWS` are used.
-        options: for `generate_outputs`; by default greedy search, which is fast, with `<unk>` allowed.
+        options: for `predict_in_batches`; by default greedy search, which is fast, with `<unk>` allowed.
     """
 
     NUM_ROWS = 64

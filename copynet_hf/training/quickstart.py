@@ -28,9 +28,11 @@ from transformers.utils import logging
 from ..arguments import DataArguments, TokenizerArguments
 from ..data import quickstart_pairs
 from ..evaluation.scoring import evaluate_pairs
-from ..inference.pictures import Style, highlight_copies, plot_copy_heatmap
-from ..inference.predictor import copy_map, generate_outputs
+from ..inference.heatmap import plot_copy_heatmap
+from ..inference.highlighting import Style, highlight_copies
+from ..inference.predictor import predict_in_batches
 from ..model.modeling_copynet import CopyNetForConditionalGeneration
+from ..model.prediction import predict
 from ..model.tokenization_copynet import CopyNetTokenizer
 from .model_setup import build_config, set_decoding
 from .tokenizer_setup import train_tokenizer
@@ -126,8 +128,8 @@ def _show_outputs(model: CopyNetForConditionalGeneration, tokenizer: CopyNetToke
     style: Style = "ansi" if sys.stdout.isatty() else "plain"
     texts = list(test["text"][:NUM_SHOWN])
     print(f"\nCopied words {'in colour' if style == 'ansi' else 'in [brackets]'}:")
-    for text, output in zip(texts, generate_outputs(model, tokenizer, texts), strict=True):
-        answer = highlight_copies(output.pieces, output.copied, style, separator="")
+    for text, (output, *_) in zip(texts, predict_in_batches(model, tokenizer, texts), strict=True):
+        answer = highlight_copies(output.words, output.copied, style, separator="")
         print(f"  {text}\n    -> {answer}")
 
 
@@ -148,9 +150,11 @@ def _check_reloaded(
     """
     texts = list(test["text"])
     reloaded: Any = _without_progress_bars(AutoModelForSeq2SeqLM.from_pretrained, folder)
-    outputs = generate_outputs(reloaded.to(model.device), AutoTokenizer.from_pretrained(folder), texts)
-    expected = generate_outputs(model, tokenizer, texts)
-    num_different = sum(output != reference for output, reference in zip(outputs, expected, strict=True))
+    outputs = predict_in_batches(reloaded.to(model.device), AutoTokenizer.from_pretrained(folder), texts)
+    expected = predict_in_batches(model, tokenizer, texts)
+    num_different = sum(
+        output[0].text != reference[0].text for output, reference in zip(outputs, expected, strict=True)
+    )
     if num_different:
         raise RuntimeError(f"{num_different} of {len(texts)} outputs differ after reloading {folder}")
     print(
@@ -161,8 +165,8 @@ def _check_reloaded(
 def _draw(
     model: CopyNetForConditionalGeneration, tokenizer: PreTrainedTokenizerBase, pair: dict[str, str], path: Path
 ) -> None:
-    copy_probs, source, target = copy_map(model, tokenizer, pair["text"])
-    plot_copy_heatmap(copy_probs, source, target, path)
+    output = predict(model, tokenizer, [pair["text"]], return_copy_probs=True)[0][0]
+    plot_copy_heatmap(output.copy_probs, output.source_words, output.words, path)
     print(f"Heatmap of the source positions that an answer was copied from: {path}")
 
 

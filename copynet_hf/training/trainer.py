@@ -20,7 +20,7 @@ from transformers import (
 
 from ..arguments import DataArguments
 from ..evaluation.cards import CARD
-from ..evaluation.metrics import make_compute_metrics
+from ..evaluation.compute_metrics import make_compute_metrics
 from ..model.configuration_copynet import MEMORIES, CopyNetConfig
 from ..model.modeling_copynet import CopyNetForConditionalGeneration
 from .callbacks import CopyStatistics

@@ -9,7 +9,7 @@ from typing import Any
 
 from transformers import AutoTokenizer
 
-from copynet_hf.inference.pictures import Style, highlight_copies
+from copynet_hf.inference.highlighting import Style, highlight_copies
 
 from ..data.rows import Row
 
@@ -87,9 +87,9 @@ def _render_entry(output: Row) -> str:
 def mark_source(output: Row, style: Style) -> str:
     """The source, out-of-vocabulary words underlined."""
     words = output["text_words"]
-    return highlight_copies(words, [False] * len(words), style, separator="", unseen=output["text_unseen"])
+    return highlight_copies(words, [False] * len(words), style, separator="", oov=output["text_unseen"])
 
 
 def mark_output(output: Row, style: Style) -> str:
     """The output, copied words coloured, out-of-vocabulary words underlined."""
-    return highlight_copies(output["words"], output["copied"], style, separator="", unseen=output["unseen"])
+    return highlight_copies(output["words"], output["copied"], style, separator="", oov=output["unseen"])

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from copynet_hf.evaluation.cards import table
-from copynet_hf.inference.pictures import MARKS, highlight_copies
+from copynet_hf.inference.highlighting import MARKS, highlight_copies
 
 Results = Mapping[str, Any]
 

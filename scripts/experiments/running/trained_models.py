@@ -142,7 +142,7 @@ def evaluate_once(
 
     Args:
         rows: with `text`, `summary` (a reference or a list of them), and `facts` for models that read facts.
-        options: of `generate_outputs`.
+        options: of `predict_in_batches`.
     """
     pairs = [keep_pair_columns(row) for row in rows]
 

@@ -7,9 +7,9 @@ from functools import partial
 from typing import Any
 
 from copynet_hf.evaluation.metrics import metric_signature
+from copynet_hf.inference.heatmap import plot_copy_heatmap
 from copynet_hf.inference.loading import load_model
-from copynet_hf.inference.pictures import plot_copy_heatmap
-from copynet_hf.inference.predictor import copy_map
+from copynet_hf.model.prediction import predict
 
 from ..data.rows import Row
 from ..data.rules import TYPES, make_rule_pairs
@@ -104,8 +104,9 @@ def plot_figure3(settings: Settings, test: Sequence[Row]) -> None:
         fitting = (row for row in test if row["type"] == "xy → xy" and 12 <= len(row["summary"].split()) <= 20)
         model, tokenizer = load_model(str(folder))
         # At least one word: a model whose training was cut short may generate none.
-        drawn = copy_map(model, tokenizer, next(fitting, test[-1])["text"], min_new_tokens=1)
-        plot_copy_heatmap(*drawn, picture)
+        text = next(fitting, test[-1])["text"]
+        output = predict(model, tokenizer, [text], return_copy_probs=True, min_new_tokens=1)[0][0]
+        plot_copy_heatmap(output.copy_probs, output.source_words, output.words, picture)
 
 
 def make_splits(data: str, settings: Settings) -> dict[str, list[Row]]:

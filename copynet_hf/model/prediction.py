@@ -1,0 +1,162 @@
+"""From source texts to outputs, and to the source position of each output word."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+from transformers import PreTrainedTokenizerBase
+
+from .words import add_spaces, decode_words, encode_sources, join_words, skipped_ids
+
+
+class CopyModel(Protocol):
+    """What `predict` uses of a model. `CopyNetForConditionalGeneration` takes and returns torch tensors, `OnnxCopyNet`
+    NumPy arrays."""
+
+    config: Any
+    """`config.copies`: whether the model copies."""
+
+    def generate(self, **inputs: Any) -> Any:
+        """(N · R, 1 + T) ids, the R outputs of each of N sources in consecutive rows, best first."""
+
+    def trace_copies(self, sequences: Any, **inputs: Any) -> Any:
+        """The `CopyTrace` of these outputs."""
+
+
+@dataclass
+class Prediction:
+    """An output and the origin of its words: T words of the output, S words of the source.
+
+    text: the output.
+    words: T words, each with the space that precedes it; concatenated, they are the text.
+    copied: T flags: whether copying accounts for more than half of the word's probability.
+    copy_shares: T shares, from 0 to 1, of the word's probability that copying accounts for.
+    source_positions: T positions in `source_words`, the likeliest from which the word was copied; None where the
+        source does not contain the word.
+    source_words: the S words of the source; "" for special tokens.
+    copy_probs: (T, S) probability of copying from each position at each step, whatever the word; None unless
+        requested.
+    """
+
+    text: str
+    words: list[str]
+    copied: list[bool]
+    copy_shares: list[float]
+    source_positions: list[int | None]
+    source_words: list[str]
+    copy_probs: NDArray[Any] | None = field(default=None, compare=False, repr=False)
+
+
+@torch.inference_mode()
+def predict(
+    model: CopyModel,
+    tokenizer: PreTrainedTokenizerBase,
+    texts: Sequence[str],
+    *,
+    facts: Sequence[Any] | None = None,
+    max_source_length: int | None = None,
+    return_copy_probs: bool = False,
+    **generation: Any,
+) -> list[list[Prediction]]:
+    """Encodes the texts as one batch, generates, and traces each output word to the source.
+
+    Args:
+        model: with PyTorch (switched to evaluation mode) or ONNX.
+        facts: for each text its facts or None; see `CopyNetTokenizer`.
+        max_source_length: the number of words to which a source is truncated; None: the tokenizer's
+            `model_max_length`.
+        return_copy_probs: whether to fill `Prediction.copy_probs`.
+        generation: arguments of `generate()`, such as `num_beams`, `num_return_sequences` and `max_new_tokens`.
+
+    Returns:
+        For each text its outputs, best first. Of a model that does not copy, all copy shares are 0.
+    """
+    if not texts:
+        return []
+    if isinstance(model, nn.Module):
+        model.eval()
+        inputs = encode_sources(tokenizer, texts, facts, max_source_length).to(model.device)  # type: ignore[arg-type]
+    else:
+        inputs = encode_sources(tokenizer, texts, facts, max_source_length, return_tensors="np")
+    output = model.generate(**inputs, **generation)
+    sequences = getattr(output, "sequences", output)  # with return_dict_in_generate, a ModelOutput
+    shares, positions, copy_probs = _trace(model, sequences, inputs)
+    ids, source_ids, is_word = map(_to_numpy, (sequences, inputs["input_ids"], inputs["attention_mask"] > 0))
+    repeats = len(ids) // len(texts)
+    predictions: list[list[Prediction]] = [[] for _ in texts]
+    for number, outputs in enumerate(predictions):
+        origin = (texts[number], max_source_length, None if facts is None else facts[number])
+        words = _source_words(tokenizer, source_ids[number, is_word[number]].tolist(), *origin)
+        source = _Source(*origin, is_word[number], words)
+        for row in range(number * repeats, (number + 1) * repeats):
+            probs = copy_probs[row] if return_copy_probs else None
+            outputs.append(_read_output(tokenizer, source, ids[row, 1:].tolist(), shares[row], positions[row], probs))
+    return predictions
+
+
+class _Source(NamedTuple):
+    """A source as the model read it: (S) `is_word` is false on padding, which can be on either side."""
+
+    text: str
+    max_length: int | None
+    facts: Any
+    is_word: NDArray[Any]
+    words: list[str]
+
+
+def _read_output(
+    tokenizer: PreTrainedTokenizerBase,
+    source: _Source,
+    ids: list[int],
+    shares: NDArray[Any],
+    positions: NDArray[Any],
+    probs: NDArray[Any] | None,
+) -> Prediction:
+    """The prediction of a row: its words without special tokens, and their positions without padding."""
+    skipped = skipped_ids(tokenizer)
+    kept = [step for step, index in enumerate(ids) if index not in skipped]
+    words = decode_words(tokenizer, ids, source.text, source.max_length, source.facts)
+    number = source.is_word.cumsum() - 1  # of each position that is no padding
+    if probs is not None:  # empty sources are encoded as one position of padding, hence the slice
+        probs = probs[kept, : len(source.is_word)][:, source.is_word]
+    return Prediction(
+        text=join_words(tokenizer, words).strip(),
+        words=add_spaces(tokenizer, words),
+        copied=(shares[kept] > 0.5).tolist(),
+        copy_shares=shares[kept].tolist(),
+        source_positions=[None if position < 0 else int(number[position]) for position in positions[kept]],
+        source_words=source.words,
+        copy_probs=probs,
+    )
+
+
+def _trace(model: CopyModel, sequences: Any, inputs: Mapping[str, Any]) -> tuple[NDArray[Any], ...]:
+    """Copy shares (N · R, T), source positions (N · R, T), −1 for none, and copy probabilities (N · R, T, S)."""
+    if not model.config.copies:
+        steps, positions = (len(sequences), sequences.shape[1] - 1), inputs["input_ids"].shape[1]
+        return np.zeros(steps), np.full(steps, -1), np.zeros((*steps, positions))
+    trace = model.trace_copies(sequences, **inputs)
+    return tuple(map(_to_numpy, (trace.copied, trace.source_positions, trace.copy_probs)))
+
+
+def _to_numpy(array: Any) -> NDArray[Any]:
+    if not isinstance(array, Tensor):
+        return np.asarray(array)
+    return (array.float() if array.is_floating_point() else array).cpu().numpy()  # NumPy has no bfloat16
+
+
+def _source_words(
+    tokenizer: PreTrainedTokenizerBase, ids: Sequence[int], source: str, max_source_length: int | None, facts: Any
+) -> list[str]:
+    """The word at each position of a source; "" for special tokens."""
+    if hasattr(tokenizer, "source_words"):  # also the out-of-vocabulary words that have no slot
+        return tokenizer.source_words(source, max_source_length or tokenizer.model_max_length, facts=facts)
+    skipped = skipped_ids(tokenizer)
+    words = iter(add_spaces(tokenizer, decode_words(tokenizer, ids, source, max_source_length, facts)))
+    return ["" if index in skipped else next(words).strip() for index in ids]

@@ -125,7 +125,7 @@ def test_features_of_another_form_are_refused():
         model(input_ids=torch.tensor([[5]]), labels=torch.tensor([[5]]))
     with pytest.raises(ValueError, match=r"shape \(1, 4, 3\), and num_features is 2"):
         model(input_features=torch.zeros(1, 4, 3), labels=torch.tensor([[2]]))
-    with pytest.raises(ValueError, match=r"6 positions, the model max_source_oov=5"):
+    with pytest.raises(ValueError, match=r"6 positions, but max_source_oov is 5"):
         model(input_features=torch.zeros(1, 6, 2), labels=torch.tensor([[2]]))
     with pytest.raises(ValueError, match=r"num_features is 0"):
         tiny_model(**POINTER)(input_features=torch.zeros(1, 4, 2), labels=torch.tensor([[2]]))

@@ -17,7 +17,15 @@ from torch.autograd.function import once_differentiable
 
 from .copy_distribution import at_least_float32, copy_scores
 from .fused_gru import gru_step_backward, steps_to_keep, tanh_backward
-from .fused_step import DecoderWeights, RecurrentWeights, StepBuffers, fused_step, read_selectively, write_features
+from .fused_step import (
+    DecoderWeights,
+    RecurrentWeights,
+    StepBuffers,
+    allocate_features,
+    fused_step,
+    read_selectively,
+    write_features,
+)
 from .memory import Memory
 
 
@@ -150,6 +158,7 @@ class _Gradients(NamedTuple):
     copy_keys: Tensor | None
     score: Tensor
     coverage_weight: Tensor | None
+    features: Tensor  # (B, S, A), a buffer that all steps reuse
 
 
 class FusedDecoder(torch.autograd.Function):
@@ -205,13 +214,14 @@ class FusedDecoder(torch.autograd.Function):
         )
         saved.states[0] = initial
         ctx.starts_blind, ctx.repeated_words = starts_blind, find_repeated_words(repeats, steps)
+        features = allocate_features(keys, batch)
         for t, words in enumerate(ctx.repeated_words):
             now = inputs[t].clone()
             if words is not None and w.selective is not None and copy_keys is not None:
                 zeta = words.read(readouts[t], copy_keys, hidden_states).zeta
                 now[:, : len(w.selective)].index_add_(0, words.rows, zeta @ w.selective.t())
             columns = saved.columns[t % len(saved.columns)]
-            buffers = StepBuffers(columns, saved.attention[t], saved.states[t + 1], saved.undropped[t])
+            buffers = StepBuffers(columns, saved.attention[t], saved.states[t + 1], saved.undropped[t], features)
             coverage = None if saved.coverage is None else saved.coverage[t]
             attends = t > 0 or not starts_blind
             context = fused_step(
@@ -243,6 +253,7 @@ class FusedDecoder(torch.autograd.Function):
             copy_keys=None if saved.copy_keys is None else torch.zeros_like(saved.copy_keys),
             score=at_least_float32(torch.zeros_like(w.score)),
             coverage_weight=None if w.coverage is None else at_least_float32(torch.zeros_like(w.coverage)),
+            features=torch.empty_like(saved.keys),
         )
         d_hidden = torch.zeros_like(saved.states[0])
         d_coverage = None if saved.coverage is None else torch.zeros_like(saved.coverage[0])
@@ -337,7 +348,7 @@ def _attentive_read_backward(
 
     # e_j = 2v·σ(2x_j), 2x_j = 2U h_j + 2W s_{t-1} + 2w_cov cov_tj
     coverage = None if saved.coverage is None else saved.coverage[t].to(saved.keys.dtype)
-    features = torch.empty_like(saved.keys)
+    features = grads.features
     grouped = None if coverage is None else coverage[:, None]
     write_features(saved.keys, saved.columns[t, :, None, :query], grouped, w, features[:, None])
     grads.score.add_(d_energy.flatten() @ features.flatten(0, 1))

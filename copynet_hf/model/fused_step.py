@@ -103,12 +103,16 @@ def stack_decoder_weights(
 
 
 class StepBuffers(NamedTuple):
-    """What a step writes: columns (R, A + 4H), a_t (R, S), s_t (R, H), r_t (R, H) before dropout."""
+    """What a step writes: columns (R, A + 4H), a_t (R, S), s_t (R, H), r_t (R, H) before dropout.
+
+    features: of `allocate_features`, for intermediate values.
+    """
 
     columns: Tensor
     attention: Tensor
     hidden: Tensor
     readout: Tensor
+    features: Tensor
 
 
 def fused_step(
@@ -139,7 +143,7 @@ def fused_step(
     recurrent = slice(0 if attends else query, query + 3 * size)
     torch.addmm(weights.state_bias[recurrent], before, weights.state[recurrent].t(), out=buffers.columns[:, recurrent])
     if attends:
-        energies = attention_energies(keys, buffers.columns[:, :query], coverage, weights)
+        energies = attention_energies(keys, buffers.columns[:, :query], coverage, weights, buffers.features)
         buffers.attention.copy_(masked_softmax(energies, mask))
     context = None
     if is_projected:
@@ -156,22 +160,30 @@ def fused_step(
     return context
 
 
-def attention_energies(keys: Tensor, query: Tensor, coverage: Tensor | None, weights: RecurrentWeights) -> Tensor:
-    """2v·σ(2 (U h_j + W s_{t-1} + w_cov cov_tj)): Eq. 3's v·tanh(…) but for a constant. (R, S) from 2W s_{t-1}
-    (R, A)."""
+def attention_energies(
+    keys: Tensor, query: Tensor, coverage: Tensor | None, weights: RecurrentWeights, buffer: Tensor
+) -> Tensor:
+    """2v·σ(2 (U h_j + W s_{t-1} + w_cov cov_tj)): Eq. 3's v·tanh(…) but for a constant. (R, S) from 2W s_{t-1} (R, A).
+
+    The features are computed for as many sources at a time as the buffer holds; see `allocate_features`.
+    """
     grouped = group_by_source(query, keys)  # (N, R / N, A)
     covered = None if coverage is None else group_by_source(coverage.to(keys.dtype), keys)  # (N, R / N, S)
     energies = keys.new_empty(len(keys), grouped.shape[1], keys.shape[1])
-    count = len(keys)
-    if keys.is_cpu:
-        features_of_one = grouped.shape[1] * keys[0].numel()
-        count = min(count, max(1, _PIECE * torch.get_num_threads() // features_of_one))
-    buffer = keys.new_empty(count, grouped.shape[1], *keys.shape[1:])  # (count, R / N, S, A)
-    for first in range(0, len(keys), count):
-        piece, features = slice(first, first + count), buffer[: len(keys) - first]
+    for first in range(0, len(keys), len(buffer)):
+        piece, features = slice(first, first + len(buffer)), buffer[: len(keys) - first]
         write_features(keys[piece], grouped[piece], None if covered is None else covered[piece], weights, features)
         torch.matmul(features, weights.score, out=energies[piece])
     return energies.flatten(0, 1)
+
+
+def allocate_features(keys: Tensor, rows: int) -> Tensor:
+    """A buffer (n ≤ N, R / N, S, A) for the attention's features, which on a CPU fits the cache; reused by all
+    steps."""
+    count, rows_per_source = len(keys), rows // len(keys)
+    if keys.is_cpu:
+        count = min(count, max(1, _PIECE * torch.get_num_threads() // (rows_per_source * keys[0].numel())))
+    return keys.new_empty(count, rows_per_source, *keys.shape[1:])
 
 
 def write_features(
@@ -253,6 +265,7 @@ def run_search_step(
         attention=inputs.new_empty(memory.mask.shape) if state.attention is None else state.attention,
         hidden=torch.empty_like(state.hidden),
         readout=torch.empty_like(state.hidden),
+        features=allocate_features(keys, rows),
     )
     states, is_projected = memory.hidden_states, tables.context is not None
     if tables.context is not None:
@@ -272,7 +285,9 @@ def run_search_step(
     attention, scores = buffers.attention, None
     if not attends:  # the query is s_t, not s_{t-1}
         query = buffers.hidden @ weights.state[: keys.shape[2]].t()
-        attention = masked_softmax(attention_energies(keys, query, state.coverage, weights), memory.mask)
+        attention = masked_softmax(
+            attention_energies(keys, query, state.coverage, weights, buffers.features), memory.mask
+        )
     if memory.copy_keys is not None:
         grouped = group_by_source(buffers.readout, memory.copy_keys)
         scores = copy_scores(memory.copy_keys, grouped).view(matches.shape)

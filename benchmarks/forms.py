@@ -1,4 +1,4 @@
-"""The fast form of the equations relative to the readable one, at the sizes of `copynet-hf train`.
+"""The fast form of the equations relative to the readable one, for small and for large layers.
 
     python benchmarks/forms.py [--rounds 20]
 
@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import contextmanager
+from itertools import product
 from typing import Any
 from unittest import mock
 
@@ -31,16 +32,20 @@ from copynet_hf.model import fused_step
 from copynet_hf.training.presets import DEFAULT_SIZES
 
 VOCAB_SIZE, SLOTS, SOURCE, TARGET = 3_000, 16, 25, 20
+SIZES: dict[str, dict[str, Any]] = {
+    "default": DEFAULT_SIZES,
+    "paper's LCSTS": {"embedding_size": 350, "hidden_size": 500, "encoder_hidden_size": 500, "attention_size": 500},
+}
 SEARCHES = {"greedy": 1, "beam 4": 4, "beam 10": 10}
 
 
-def make_models() -> dict[str, CopyNetForConditionalGeneration]:
+def make_models(sizes: str) -> dict[str, CopyNetForConditionalGeneration]:
     """The same weights in both forms."""
     torch.manual_seed(0)
     models = {}
     for name in ("readable", "fast"):
-        sizes: dict[str, Any] = {"vocab_size": VOCAB_SIZE, "max_source_oov": SLOTS, "use_fused": name == "fast"}
-        models[name] = CopyNetForConditionalGeneration(CopyNetConfig(**DEFAULT_SIZES, **sizes))
+        fields: dict[str, Any] = {"vocab_size": VOCAB_SIZE, "max_source_oov": SLOTS, "use_fused": name == "fast"}
+        models[name] = CopyNetForConditionalGeneration(CopyNetConfig(**SIZES[sizes], **fields))
     models["fast"].load_state_dict(models["readable"].state_dict())
     return models
 
@@ -52,7 +57,7 @@ def make_source(batch: int) -> Tensor:
     return torch.where(torch.rand(batch, SOURCE, generator=generator) < 0.2, slots, words)
 
 
-def time_training(threads: int, rounds: int, batch: int) -> dict[str, list[float]]:
+def time_training(threads: int, rounds: int, sizes: str, batch: int) -> dict[str, list[float]]:
     torch.set_num_threads(threads)
     source = make_source(batch)
     labels = source[:, :TARGET].contiguous()
@@ -67,10 +72,10 @@ def time_training(threads: int, rounds: int, batch: int) -> dict[str, list[float
 
         return step
 
-    return time_side_by_side({name: make_step(model) for name, model in make_models().items()}, rounds)
+    return time_side_by_side({name: make_step(model) for name, model in make_models(sizes).items()}, rounds)
 
 
-def time_search(threads: int, rounds: int, batch: int, beams: int) -> dict[str, list[float]]:
+def time_search(threads: int, rounds: int, sizes: str, batch: int, beams: int) -> dict[str, list[float]]:
     torch.set_num_threads(threads)
     source = make_source(batch)
 
@@ -81,7 +86,7 @@ def time_search(threads: int, rounds: int, batch: int, beams: int) -> dict[str, 
 
         return search
 
-    searches = {name: make_search(model) for name, model in make_models().items()}
+    searches = {name: make_search(model) for name, model in make_models(sizes).items()}
     fast = searches["fast"]
 
     def search_without_projection() -> None:
@@ -100,21 +105,22 @@ def not_projected() -> Any:
 def main() -> None:
     args = parse_arguments(__doc__ or "")
     rows = []
-    for threads in args.threads:
-        for batch in (1, 64):
-            measured = {"training step": run_in_process(time_training, threads, args.rounds, batch)}
+    for sizes, batch in product(SIZES, (1, 64)):
+        for threads in args.threads if sizes == "default" else args.threads[:1]:
+            measured = {"training step": run_in_process(time_training, threads, args.rounds, sizes, batch)}
             for name, beams in SEARCHES.items():
-                measured[name] = run_in_process(time_search, threads, args.rounds, batch, beams)
+                measured[name] = run_in_process(time_search, threads, args.rounds, sizes, batch, beams)
             for name, seconds in measured.items():
                 shown = [f"{median_milliseconds(seconds[form]):.0f}" for form in ("readable", "fast")]
                 ratios = [f"{median_ratio(seconds, 'fast', 'readable'):.2f}"]
                 is_projected = name.startswith("beam")
                 ratios.append(f"{median_ratio(seconds, 'not projected', 'readable'):.2f}" if is_projected else "")
-                rows.append([name, batch, threads, *shown, *ratios])
+                rows.append([sizes, name, batch, threads, *shown, *ratios])
                 print(rows[-1], flush=True)
-    header = ["workload", "batch", "threads", "readable ms", "fast ms", "fast / readable", "not projected / readable"]
-    text = f"{args.rounds} rounds, source {SOURCE}, target {TARGET}, vocabulary {VOCAB_SIZE:,}, the sizes of "
-    text += "`copynet-hf train`. Greedy search runs the readable step in both columns, see `dispatch`."
+    header = ["sizes", "workload", "batch", "threads", "readable ms", "fast ms", "fast / readable"]
+    header.append("not projected / readable")
+    text = f"{args.rounds} rounds, source {SOURCE}, target {TARGET}, vocabulary {VOCAB_SIZE:,}. Default sizes are "
+    text += "those of `copynet-hf train`. Greedy search runs the readable step in both columns."
     write_section("Two forms", f"{text}\n\n{format_table(header, rows)}")
 
 

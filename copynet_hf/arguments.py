@@ -306,7 +306,8 @@ class TrainArgumentParser(ArgumentParser):
     def __init__(self, defaults: Mapping[str, Any], **kwargs: Any) -> None:
         own = [DataArguments, TokenizerArguments, ModelArguments, RunArguments, CardArguments]
         super().__init__([*own, Seq2SeqTrainingArguments], **kwargs)
-        self.add_argument("--help_all", action=_HelpAll, nargs=0, help="list every argument, and exit")
+        help_all = "list every argument, and exit"
+        self.add_argument("--help_all", action=_HelpAll, nargs=0, default=argparse.SUPPRESS, help=help_all)
         self.set_defaults(**defaults)
         for action in self._actions:
             action.help = TRAINER_HELP.get(action.dest, action.help)

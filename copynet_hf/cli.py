@@ -71,7 +71,7 @@ def train(argv: Sequence[str]) -> None:
     parser = TrainArgumentParser(
         MODEL_DEFAULTS | COMPUTED_TOKENIZER_DEFAULTS | TRAINING_DEFAULTS | COMPUTED_TRAINING_DEFAULTS,
         prog="copynet-hf train",
-        usage="%(prog)s [YAML] --train_file FILE --output_dir FOLDER [ARGUMENTS]",
+        usage="%(prog)s [CONFIG] --train_file FILE --output_dir FOLDER [ARGUMENTS]",
         description=train.__doc__,
     )
     arguments = parse_arguments(parser, argv)

@@ -20,6 +20,7 @@ from copynet_hf.arguments import (
     ModelArguments,
     RunArguments,
     TokenizerArguments,
+    TrainArgumentParser,
     parse_arguments,
 )
 from copynet_hf.cli import main
@@ -405,3 +406,9 @@ def test_help_of_a_command_fits_a_screen(
     assert lines[0].startswith(f"usage: copynet-hf {command} ")
     assert len(lines) <= 50
     assert all(len(line) <= 80 for line in lines)
+
+
+def test_the_arguments_hold_only_what_was_given() -> None:
+    """The model card shows them as the command, which has to train again."""
+    parser = TrainArgumentParser({}, prog="copynet-hf train")
+    assert parse_arguments(parser, ["--train_file", "a", "--seed", "3"]) == {"train_file": "a", "seed": 3}

@@ -109,7 +109,7 @@ def evaluate(argv: Sequence[str]) -> None:
             output_file = check_output_file(
                 output_args.output_file, output_args.overwrite_output_file, data_args.test_file
             )
-        model, tokenizer = load_model(decoding_args.model, decoding_args.device, decoding_args.bf16)
+        model, tokenizer = load_model(**decoding_args.model_options())
         splits = load_pairs(test_file=data_args.test_file, **data_args.dataset_options())
         if "test" not in splits:
             raise ValueError(f"{data_args.dataset_name} has the splits {', '.join(splits)}: 'test' is needed")
@@ -131,7 +131,7 @@ def generate(argv: Sequence[str]) -> None:
     from .inference.predictor import parse_facts, predict_in_batches
 
     facts = None if text_args.facts is None else parse_facts("\n".join(text_args.facts))
-    model, tokenizer = load_model(decoding_args.model, decoding_args.device, decoding_args.bf16)
+    model, tokenizer = load_model(**decoding_args.model_options())
     style: Style = "ansi" if sys.stdout.isatty() else "plain"
     for texts in _batches(text_args.text, options["batch_size"]):
         sources = [text for text in texts if text.strip()]
@@ -155,8 +155,15 @@ def demo(argv: Sequence[str]) -> None:
     check_positive(args, "port")
     from .inference.page import launch_demo
 
-    examples = args.examples or ()
-    launch_demo(args.model, host=args.host, port=args.port, share=args.share, device=args.device, examples=examples)
+    launch_demo(
+        args.model,
+        host=args.host,
+        port=args.port,
+        share=args.share,
+        device=args.device,
+        trust_remote_code=args.trust_remote_code,
+        examples=args.examples or (),
+    )
 
 
 def export(argv: Sequence[str]) -> None:
@@ -166,14 +173,14 @@ def export(argv: Sequence[str]) -> None:
 
     (args,) = _parse("export", argv, ExportArguments)
     folder = check_output_dir(args.output_dir, args.overwrite_output_dir, resumes=False)
-    from transformers import AutoTokenizer
-
-    from .inference.loading import check_model_name, load_copynet
+    from .inference.loading import check_model_name, load_copynet, load_tokenizer
     from .inference.onnx_export import export_onnx
 
     name = check_model_name(args.model)
-    model = load_copynet(name)
-    export_onnx(model, folder, None if model.config.num_features else AutoTokenizer.from_pretrained(name))
+    model = load_copynet(name, trust_remote_code=args.trust_remote_code)
+    reads_words = not model.config.num_features
+    tokenizer = load_tokenizer(name, trust_remote_code=args.trust_remote_code) if reads_words else None
+    export_onnx(model, folder, tokenizer)
     print(f"saved in {folder}")
 
 

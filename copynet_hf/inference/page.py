@@ -132,6 +132,7 @@ def launch_demo(
     port: int | None = None,
     share: bool = False,
     device: str | None = None,
+    trust_remote_code: bool = False,
     examples: Sequence[str] = (),
 ) -> None:
     """Loads the model and serves its page until interrupted.
@@ -140,14 +141,14 @@ def launch_demo(
         name: the model's folder or its name on the Hub.
         host, port: the page's address; None: from gradio's environment variables, which a Space sets.
         share: whether to open a public link through gradio's servers.
-        device: see `load_model`.
+        device, trust_remote_code: see `load_model`.
         examples: texts to offer.
 
     Raises:
         ValueError: the model cannot be loaded; see `load_model`.
         OSError: the host or port is not available.
     """
-    page = build_demo(*load_model(name, device), examples)
+    page = build_demo(*load_model(name, device, trust_remote_code=trust_remote_code), examples)
     from gradio.themes import Default  # after build_demo, which checks that gradio is installed
 
     page.launch(server_name=host, server_port=port, share=share, theme=Default(font=FONTS), css=CSS)

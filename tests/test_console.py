@@ -46,7 +46,7 @@ def command(*argv: Any) -> list[str]:
 def pipe() -> Iterator[tuple[Any, int]]:
     """The reading end of a pipe as a stream, and its writing end."""
     end, writer = os.pipe()
-    with open(end, "rb") as reader:
+    with os.fdopen(end, "rb") as reader:
         yield reader, writer
 
 
@@ -68,7 +68,7 @@ def test_batches_are_full_where_input_is_waiting(pipe: tuple[Any, int]) -> None:
     texts = [f"{number} {'x' * 500}" for number in range(2000)]  # more than a pipe holds
 
     def write() -> None:
-        with open(writer, "w") as file:
+        with os.fdopen(writer, "w") as file:
             file.writelines(f"{text}\n" for text in texts)
 
     thread = Thread(target=write)
@@ -110,7 +110,7 @@ def test_generate_answers_a_slow_pipe_line_by_line(model: Path) -> None:
             process.stdin.write(line)
             process.stdin.flush()
             assert select.select([process.stdout], [], [], 60)[0]
-            assert os.read(process.stdout.fileno(), 1000).endswith(b"\n")
+            assert process.stdout.readline()
         _, errors = process.communicate()
     assert process.returncode == 0
     assert b"line 2 of standard input" in errors

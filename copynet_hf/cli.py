@@ -274,7 +274,7 @@ def _batches(texts: Sequence[str] | None, batch_size: int) -> Iterator[list[str]
     from .inference.console import read_batches
 
     if texts is None:
-        return read_batches(sys.stdin.buffer, batch_size)
+        return read_batches(sys.stdin.buffer, batch_size)  # type: ignore[arg-type]  # BinaryIO has no read1
     return (list(texts[start : start + batch_size]) for start in range(0, len(texts), batch_size))
 
 

@@ -17,6 +17,7 @@ from typing import Any, NoReturn, TypeVar
 from transformers import HfArgumentParser, Seq2SeqTrainingArguments
 
 CONFIG_FILE_SUFFIXES = (".json", ".yaml", ".yml")
+TRUST_HELP = "run code from the model's folder"
 
 T = TypeVar("T")
 
@@ -84,6 +85,7 @@ class ModelArguments:
     _argument_group_name = "model (by default the fields of the preset, or those shown)"
 
     model_name_or_path: str | None = _argument("folder or Hub name of a model to continue from", metavar="NAME")
+    trust_remote_code: bool = _argument(TRUST_HELP, False)
     preset: str | None = _argument("the paper's synthetic, lcsts_char, lcsts_word", metavar="NAME")
     embedding_size: int | None = _argument("embedding size")
     hidden_size: int | None = _argument("size of the decoder state")
@@ -144,6 +146,7 @@ class DecodingArguments:
     _argument_group_name = "model and decoding (by default the settings saved with the model)"
 
     model: str | None = _argument("folder or Hub name of the model", metavar="NAME")
+    trust_remote_code: bool = _argument(TRUST_HELP, False)
     batch_size: int = _argument("batch size", 32)
     num_beams: int | None = _argument("beam size")
     length_penalty: float | None = _argument("exponent of the length; above 0 favours longer outputs")
@@ -153,6 +156,15 @@ class DecodingArguments:
     bf16: bool = _argument("compute in bfloat16", False)
     device: str | None = _argument("cpu, cuda, ...; by default a GPU if there is one", metavar="NAME")
     threads: int | None = _argument("number of PyTorch threads")
+
+    def model_options(self) -> dict[str, Any]:
+        """The arguments of `load_model`."""
+        return {
+            "name": self.model,
+            "device": self.device,
+            "bf16": self.bf16,
+            "trust_remote_code": self.trust_remote_code,
+        }
 
 
 @dataclass
@@ -186,6 +198,7 @@ class DemoArguments:
     """The arguments of `copynet-hf demo`."""
 
     model: str | None = _argument("folder or Hub name of the model", metavar="NAME")
+    trust_remote_code: bool = _argument(TRUST_HELP, False)
     host: str = _argument("address to listen on; 0.0.0.0 accepts other machines", "127.0.0.1", "ADDRESS")
     port: int = _argument("port to listen on", 7860)
     share: bool = _argument("open a public link through Gradio's servers", False)
@@ -200,6 +213,7 @@ class ExportArguments:
     """The arguments of `copynet-hf export`."""
 
     model: str | None = _argument("folder or Hub name of the model", metavar="NAME")
+    trust_remote_code: bool = _argument(TRUST_HELP, False)
     output_dir: str | None = _argument("folder for the graphs, the config and the tokenizer", metavar="FOLDER")
     overwrite_output_dir: bool = _argument("replace the model in output_dir", False)
 

@@ -7,8 +7,7 @@ import os
 import sys
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import redirect_stdout
-from itertools import islice
+from contextlib import redirect_stdout, suppress
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -30,8 +29,22 @@ With COPYNET_DEBUG=1 an error comes with its traceback.
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Runs one command; returns 0, 2 after an error, which is one line on stderr, or 130 when interrupted."""
-    argv = sys.argv[1:] if argv is None else list(argv)
+    """Runs one command and returns its exit code.
+
+    0 after success; 2 after an error, which is one line on stderr; 130 when interrupted; 141 when the reader of
+    standard output has closed it, as `head` does.
+    """
+    try:
+        try:
+            return _run(sys.argv[1:] if argv is None else list(argv))
+        finally:
+            sys.stdout.flush()  # here rather than at exit, where a closed pipe cannot be handled
+    except BrokenPipeError:
+        _discard_output()
+        return 141
+
+
+def _run(argv: list[str]) -> int:
     if not argv or argv[0] in ("-h", "--help", "help"):
         print(HELP, end="")
         return 0
@@ -48,15 +61,25 @@ def main(argv: Sequence[str] | None = None) -> int:
     logging.getLogger("copynet_hf").setLevel(logging.INFO)
     try:
         COMMANDS[command](argv[1:])
+    except BrokenPipeError:
+        raise
     except (ValueError, OSError, ImportError) as error:
         if os.environ.get("COPYNET_DEBUG"):
             traceback.print_exc()
-        print(f"copynet-hf {command}: {' '.join(str(error).split())}", file=sys.stderr)
+        from .inference.console import escape_controls
+
+        print(f"copynet-hf {command}: {escape_controls(' '.join(str(error).split()))}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
         print(f"copynet-hf {command}: interrupted", file=sys.stderr)
         return 130
     return 0
+
+
+def _discard_output() -> None:
+    """Lets the interpreter's flush at exit succeed although the pipe is closed."""
+    with suppress(OSError, ValueError):  # a stream without a file descriptor
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def train(argv: Sequence[str]) -> None:
@@ -109,7 +132,7 @@ def evaluate(argv: Sequence[str]) -> None:
             output_file = check_output_file(
                 output_args.output_file, output_args.overwrite_output_file, data_args.test_file
             )
-        model, tokenizer = load_model(decoding_args.model, decoding_args.device, decoding_args.bf16)
+        model, tokenizer = load_model(**decoding_args.model_options())
         splits = load_pairs(test_file=data_args.test_file, **data_args.dataset_options())
         if "test" not in splits:
             raise ValueError(f"{data_args.dataset_name} has the splits {', '.join(splits)}: 'test' is needed")
@@ -126,13 +149,15 @@ def generate(argv: Sequence[str]) -> None:
 
     text_args, decoding_args = _parse("generate", argv, GenerateArguments, DecodingArguments)
     options = _prepare_decoding(decoding_args)
+    from .inference.console import escape_controls
     from .inference.highlighting import Style, highlight_copies
     from .inference.loading import load_model
     from .inference.predictor import parse_facts, predict_in_batches
 
     facts = None if text_args.facts is None else parse_facts("\n".join(text_args.facts))
-    model, tokenizer = load_model(decoding_args.model, decoding_args.device, decoding_args.bf16)
-    style: Style = "ansi" if sys.stdout.isatty() else "plain"
+    model, tokenizer = load_model(**decoding_args.model_options())
+    is_terminal = sys.stdout.isatty()
+    style: Style = "ansi" if is_terminal else "plain"
     for texts in _batches(text_args.text, options["batch_size"]):
         sources = [text for text in texts if text.strip()]
         source_facts = None if facts is None else [facts] * len(sources)
@@ -141,9 +166,10 @@ def generate(argv: Sequence[str]) -> None:
             line = ""
             if text.strip():
                 output = next(predictions)[0]
-                line = output.text
+                words = [escape_controls(word) for word in output.words] if is_terminal else output.words
+                line = "".join(words)
                 if text_args.show_copies:
-                    line = highlight_copies(output.words, output.copied, style, separator="")
+                    line = highlight_copies(words, output.copied, style, separator="")
             print(" ".join(line.split("\n")).strip(), flush=True)
 
 
@@ -155,8 +181,15 @@ def demo(argv: Sequence[str]) -> None:
     check_positive(args, "port")
     from .inference.page import launch_demo
 
-    examples = args.examples or ()
-    launch_demo(args.model, host=args.host, port=args.port, share=args.share, device=args.device, examples=examples)
+    launch_demo(
+        args.model,
+        host=args.host,
+        port=args.port,
+        share=args.share,
+        device=args.device,
+        trust_remote_code=args.trust_remote_code,
+        examples=args.examples or (),
+    )
 
 
 def export(argv: Sequence[str]) -> None:
@@ -166,14 +199,14 @@ def export(argv: Sequence[str]) -> None:
 
     (args,) = _parse("export", argv, ExportArguments)
     folder = check_output_dir(args.output_dir, args.overwrite_output_dir, resumes=False)
-    from transformers import AutoTokenizer
-
-    from .inference.loading import check_model_name, load_copynet
+    from .inference.loading import check_model_name, load_copynet, load_tokenizer
     from .inference.onnx_export import export_onnx
 
     name = check_model_name(args.model)
-    model = load_copynet(name)
-    export_onnx(model, folder, None if model.config.num_features else AutoTokenizer.from_pretrained(name))
+    model = load_copynet(name, trust_remote_code=args.trust_remote_code)
+    reads_words = not model.config.num_features
+    tokenizer = load_tokenizer(name, trust_remote_code=args.trust_remote_code) if reads_words else None
+    export_onnx(model, folder, tokenizer)
     print(f"saved in {folder}")
 
 
@@ -237,11 +270,12 @@ def _prepare_decoding(args: DecodingArguments) -> dict[str, Any]:
 
 
 def _batches(texts: Sequence[str] | None, batch_size: int) -> Iterator[list[str]]:
-    """The texts, or the lines of standard input, in batches; at a terminal one line at a time."""
-    lines = iter(texts) if texts is not None else (line.rstrip("\r\n") for line in sys.stdin)
-    batch_size = 1 if texts is None and sys.stdin.isatty() else batch_size
-    while batch := list(islice(lines, batch_size)):
-        yield batch
+    """The texts, or the lines of standard input as they come in, in batches."""
+    from .inference.console import read_batches
+
+    if texts is None:
+        return read_batches(sys.stdin.buffer, batch_size)  # type: ignore[arg-type]  # BinaryIO has no read1
+    return (list(texts[start : start + batch_size]) for start in range(0, len(texts), batch_size))
 
 
 if __name__ == "__main__":

@@ -236,7 +236,7 @@ def test_generate_prints_a_line_for_each_line(
 ) -> None:
     texts = [pair["text"] for pair in quickstart_pairs("test", 3)]
     capsys.readouterr()
-    monkeypatch.setattr(sys, "stdin", io.StringIO(f"{texts[0]}\n\n{texts[1]}\n{texts[2]}\n"))
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(f"{texts[0]}\n\n{texts[1]}\n{texts[2]}".encode())))
     assert main(["generate", f"--model={folder}/model", "--batch_size=3"]) == 0
     lines = capsys.readouterr().out.split("\n")
     assert len(lines) == 5

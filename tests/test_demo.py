@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import random
 import re
 import runpy
@@ -15,7 +16,8 @@ from contextlib import suppress
 from pathlib import Path
 from threading import Thread
 from typing import Any
-from urllib.request import urlopen
+from urllib.error import HTTPError
+from urllib.request import Request, urlopen
 
 import pytest
 import torch
@@ -24,7 +26,7 @@ from transformers import pipeline
 
 from copynet_hf import CopyNetConfig, CopyNetForConditionalGeneration, CopyNetTokenizer
 from copynet_hf.cli import main
-from copynet_hf.inference.page import MAX_COLUMNS, build_demo, show_output
+from copynet_hf.inference.page import MAX_CHARACTERS, MAX_COLUMNS, MAX_REQUEST_BYTES, build_demo, show_output
 from copynet_hf.inference.page import __file__ as DEMO_FILE
 from copynet_hf.inference.predictor import parse_facts
 
@@ -126,6 +128,52 @@ def test_the_heatmap_of_a_long_source_includes_the_positions_copied_from() -> No
     for row, probs, place in zip(drawn, output["copy_probs"], output["source_positions"], strict=True):
         assert probs[place] in row
     assert len(lines(shown)["source"]) == 200
+
+
+def test_a_long_word_is_drawn_as_fast_as_a_short_one() -> None:
+    pipe = make_pipe(tiny_model(**POINTER))
+    options = {"min_new_tokens": 4, "max_new_tokens": 4}
+    text = "a X " + "z" * (MAX_CHARACTERS - 4)
+    shown, figure = show_output(pipe, text, **options)
+    assert figure is not None
+    labels = [label.get_text() for label in (*figure.axes[0].get_xticklabels(), *figure.axes[0].get_yticklabels())]
+    assert "X" in labels
+    assert max(map(len, labels)) == 30
+    source, _ = lines(shown).values()
+    assert [text_of(word) for word in source] == text.split()
+    assert max(len(word.get("aria-label", "")) for word in source) < 200
+
+
+def test_texts_and_facts_have_a_limit() -> None:
+    pipe = make_pipe(tiny_model(copy_mechanism="retrieval"))
+    with pytest.raises(ValueError, match=f"The text has 50000 characters: give at most {MAX_CHARACTERS}"):
+        show_output(pipe, "z" * 50_000)
+    with pytest.raises(ValueError, match="The text has 50009 characters"):
+        show_output(pipe, "a", f"b | c | {'z' * 50_000}")
+
+
+def test_a_search_ends_after_the_time_limit() -> None:
+    pytest.importorskip("gradio")
+    model = tiny_model()
+    model.generation_config.update(max_new_tokens=100_000, eos_token_id=None)
+    page = build_demo(model, word_tokenizer(4))
+    (show,) = [each.fn for each in page.fns.values() if each.api_name == "generate"]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("copynet_hf.inference.page.MAX_SECONDS", 0.5)
+        start = time.monotonic()
+        shown, _ = show("a X", "", 1, False, 100_000)
+    assert time.monotonic() - start < 60
+    assert len(lines(shown)["output"]) > 1
+
+
+def test_requests_leave_nothing_in_memory() -> None:
+    pipe, counts = make_pipe(tiny_model()), []
+    for _ in range(3):
+        for _ in range(3):
+            show_output(pipe, TEXT, max_new_tokens=3)
+        gc.collect()
+        counts.append(len(gc.get_objects()))
+    assert counts[2] - counts[1] < 100
 
 
 def test_without_gradio_the_error_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -331,6 +379,29 @@ def test_examples_fill_the_text_and_an_empty_text_shows_a_message(page: Any, ser
     page.get_by_role("button", name=EXAMPLE).click()
     page.wait_for_function("text => document.querySelector('textarea').value == text", arg=EXAMPLE)
     assert ask(page, EXAMPLE) == ["called", "Mira", "at", "noon"]
+
+
+def test_a_text_that_is_too_long_shows_a_message(page: Any, servers: dict[str, str]) -> None:
+    page.goto(servers["command"])
+    page.get_by_label("Text").fill("z" * 50_000)
+    page.get_by_role("button", name="Generate").click()
+    page.get_by_text("The text has 50000 characters").wait_for()
+
+
+@pytest.mark.parametrize(
+    ("path", "size", "status"),
+    [("/gradio_api/upload", 10, 403), ("/gradio_api/upload/", 10, 403), ("/gradio_api/queue/join", None, 413)],
+)
+def test_uploads_and_long_requests_are_refused(
+    servers: dict[str, str], path: str, size: int | None, status: int
+) -> None:
+    for address in servers.values():
+        request = Request(
+            f"{address}{path}", data=b"x", headers={"Content-Length": str(size or MAX_REQUEST_BYTES + 1)}
+        )
+        with pytest.raises(HTTPError) as refusal:
+            urlopen(request, timeout=20)
+        assert refusal.value.code == status
 
 
 def test_the_file_runs_as_a_space_and_shows_chinese(page: Any, servers: dict[str, str]) -> None:

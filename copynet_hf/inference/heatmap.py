@@ -10,10 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from .highlighting import shorten
+
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 _DEFAULT_FONT = "DejaVu Sans"  # comes with matplotlib
+_MAX_LABEL = 30  # characters; longer words are cut, because the time to draw a label grows with its length
 _FALLBACK_FONTS = {"Last Resort", "Last Resort High-Efficiency"}  # the same box for every character
 
 
@@ -25,7 +28,7 @@ def plot_copy_heatmap(
 ) -> Figure:
     """Plots the probability of copying from each source word (columns) at each target step (rows).
 
-    The form is that of Figure 3 of Gu et al. 2016.
+    The form is that of Figure 3 of Gu et al. 2016. Long words are cut in the labels.
 
     Args:
         copy_probs: (T, S) array or tensor, such as `Prediction.copy_probs` or a row of
@@ -51,12 +54,15 @@ def plot_copy_heatmap(
     FigureCanvasAgg(figure)
     axes = figure.add_subplot()
     image = axes.imshow(probs[:steps, :positions], cmap="Blues", vmin=0.0, vmax=1.0, aspect="auto")
-    text: dict[str, Any] = {"family": find_fonts([*source_words, *target_words]), "parse_math": False}
-    axes.set_xticks(range(positions), source_words, rotation=60, ha="right", rotation_mode="anchor", **text)
-    for word, label in zip(source_words, axes.get_xticklabels(), strict=True):
+    source_labels, target_labels = (
+        [shorten(word, _MAX_LABEL) for word in words] for words in (source_words, target_words)
+    )
+    text: dict[str, Any] = {"family": find_fonts([*source_labels, *target_labels]), "parse_math": False}
+    axes.set_xticks(range(positions), source_labels, rotation=60, ha="right", rotation_mode="anchor", **text)
+    for word, label in zip(source_labels, axes.get_xticklabels(), strict=True):
         if len(word.strip()) == 1:
             label.set(rotation=0, ha="center", rotation_mode="default")
-    axes.set_yticks(range(steps), [word.strip() for word in target_words], **text)
+    axes.set_yticks(range(steps), [word.strip() for word in target_labels], **text)
     axes.set_xticks(np.arange(0.5, positions - 1), minor=True)
     axes.set_yticks(np.arange(0.5, steps - 1), minor=True)
     axes.grid(which="minor", color="0.9", linewidth=0.5)

@@ -44,6 +44,7 @@ _LINK = """
 .copynet-copies:not(:has(span:hover)):has([data-from="{0}"]:focus) [data-at="{0}"]
 {{ background: rgb(230 159 0 / 0.5); outline: 2px solid rgb(230 159 0) }}
 """
+_MAX_LABEL = 100  # characters of a word in the label that states its origin
 _HINT = "Point at a word, or press Tab, to see where it came from."
 
 
@@ -136,9 +137,14 @@ def _span(word: str, origin: str, is_oov: bool, attributes: str) -> str:
     """The word as an element whose label states its origin."""
     if not word:
         return ""
-    text, label = html.escape(word), html.escape(f"{word}: {origin}")
+    text, label = html.escape(word), html.escape(f"{shorten(word, _MAX_LABEL)}: {origin}")
     text = _mark(text, OOV_MARKS["html"]) if is_oov else text
     return f'<span {attributes} aria-label="{label}">{text}</span>'
+
+
+def shorten(text: str, length: int) -> str:
+    """The text, cut to at most `length` characters, of which the last is then an ellipsis."""
+    return text if len(text) <= length else f"{text[: length - 1]}…"
 
 
 def _find_words(text: str, words: Sequence[str]) -> tuple[list[tuple[str, str]], str]:

@@ -2,13 +2,27 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import torch
-from transformers import AutoModelForSeq2SeqLM, AutoTokenizer, PreTrainedConfig, PreTrainedTokenizerBase
+from safetensors import SafetensorError, safe_open
+from transformers import (
+    AutoModelForSeq2SeqLM,
+    AutoTokenizer,
+    GenerationConfig,
+    PreTrainedConfig,
+    PreTrainedTokenizerBase,
+)
 
 from ..model.modeling_copynet import CopyNetForConditionalGeneration
+
+MODEL_FILES = ("config.json", "generation_config.json", "model.safetensors.index.json")
+TOKENIZER_FILES = ("tokenizer_config.json", "vocab.json", "tokenizer.json")
+_LFS_POINTER = b"version https://git-lfs.github.com/"
 
 
 def check_model_name(name: str | None) -> str:
@@ -27,23 +41,25 @@ def check_model_name(name: str | None) -> str:
 
 
 def load_model(
-    name: str | None, device: str | None = None, bf16: bool = False
+    name: str | None, device: str | None = None, bf16: bool = False, trust_remote_code: bool = False
 ) -> tuple[CopyNetForConditionalGeneration, PreTrainedTokenizerBase]:
     """Loads a model and its tokenizer from a folder or the Hub.
 
     Args:
         device: where to put the model; None: CUDA if available, else the CPU.
         bf16: whether to load the weights in bfloat16.
+        trust_remote_code: whether to run code that the model's config names.
 
     Raises:
-        ValueError: the name is missing or holds no model, the model reads points instead of words, the tokenizer
-            belongs to another model, or the device cannot be used.
+        ValueError: the name is missing, model or tokenizer cannot be loaded, the model reads points instead of words,
+            the tokenizer belongs to another model, or the device cannot be used.
     """
     name = check_model_name(name)
-    model = load_copynet(name, dtype=torch.bfloat16 if bf16 else torch.float32)
+    dtype = torch.bfloat16 if bf16 else torch.float32
+    model = load_copynet(name, trust_remote_code=trust_remote_code, dtype=dtype)
     if model.config.num_features:
         raise ValueError(f"--model {name} reads points, not words: load it in Python and pass input_features")
-    tokenizer = AutoTokenizer.from_pretrained(name)
+    tokenizer = load_tokenizer(name, trust_remote_code=trust_remote_code)
     check_tokenizer(model.config, tokenizer)
     target: Any = device or ("cuda" if torch.cuda.is_available() else "cpu")
     try:
@@ -52,16 +68,122 @@ def load_model(
         raise ValueError(f"--device {target} cannot be used ({error}): give cpu, or leave it out") from None
 
 
-def load_copynet(name: str, **kwargs: Any) -> CopyNetForConditionalGeneration:
+def load_copynet(name: str, *, trust_remote_code: bool = False, **kwargs: Any) -> CopyNetForConditionalGeneration:
     """Loads a model with `AutoModelForSeq2SeqLM`.
 
+    Args:
+        trust_remote_code: whether to run code that the model's config names.
+        kwargs: arguments of `from_pretrained`, such as `dtype` and fields of the config.
+
     Raises:
-        ValueError: it is no CopyNet.
+        ValueError: it is no CopyNet, a file is damaged, or the config names code that is not trusted.
     """
-    model = AutoModelForSeq2SeqLM.from_pretrained(name, **kwargs)
+    folder = Path(name)
+    for file in MODEL_FILES:
+        _check_json(folder / file)
+    for path in sorted(folder.glob("*.safetensors")):
+        _check_weights(path)
+    with _loading(name):
+        model = AutoModelForSeq2SeqLM.from_pretrained(name, trust_remote_code=trust_remote_code, **kwargs)
     if not isinstance(model, CopyNetForConditionalGeneration):
         raise ValueError(f"the model {name} is a {type(model).__name__}: give a CopyNet")
+    _check_generation_config(model.generation_config, folder / "generation_config.json")
     return model
+
+
+def load_tokenizer(name: str, *, trust_remote_code: bool = False) -> PreTrainedTokenizerBase:
+    """Loads a tokenizer with `AutoTokenizer`.
+
+    Args:
+        trust_remote_code: whether to run code that the tokenizer's config names.
+
+    Raises:
+        ValueError: a file is missing or damaged, or the config names code that is not trusted.
+    """
+    folder = Path(name)
+    contents = {file: _check_json(folder / file) for file in TOKENIZER_FILES}
+    if folder.is_dir():
+        needed = {"tokenizer_config.json"}
+        if "CopyNet" in str((contents["tokenizer_config.json"] or {}).get("tokenizer_class")):
+            needed.add("vocab.json")
+        for file in sorted(needed):
+            if contents[file] is None:
+                raise ValueError(
+                    f"{folder} has no {file}: copy it from where the model was trained, or write it with "
+                    "tokenizer.save_pretrained"
+                )
+    with _loading(name):
+        return AutoTokenizer.from_pretrained(name, trust_remote_code=trust_remote_code)
+
+
+@contextmanager
+def _loading(name: str) -> Iterator[None]:
+    """Raises what Transformers raises while loading the model `name` as a ValueError that names it and the fix."""
+    try:
+        yield
+    except (OSError, ImportError):  # their messages name the file or the package
+        raise
+    except Exception as error:  # a file whose JSON is valid can make Transformers raise anything
+        message = str(error)
+        if "trust_remote_code" in message:
+            raise ValueError(
+                f"{name} names code of its own, which was not run: read that code, and give --trust_remote_code if "
+                "you trust it"
+            ) from error
+        if "ignore_mismatched_sizes" in message:
+            raise ValueError(
+                f"{name} has weights of other shapes than its config.json gives: use the files of one model"
+            ) from error
+        fault = message if isinstance(error, ValueError) else f"{type(error).__name__}: {message}"
+        raise ValueError(
+            f"{name} cannot be loaded ({fault}): restore its files, for example by saving the model again"
+        ) from error
+
+
+def _check_json(path: Path) -> dict[str, Any] | None:
+    """The JSON object of a file, None if there is no such file.
+
+    Raises:
+        ValueError: the file holds something else.
+    """
+    if not path.is_file():
+        return None
+    data = path.read_bytes()
+    _check_no_lfs_pointer(path, data)
+    try:
+        content = json.loads(data.decode("utf-8"))
+    except (ValueError, RecursionError):
+        content = None
+    if not isinstance(content, dict):
+        raise ValueError(f"{path} is no JSON object: restore the file, for example by saving the model again")
+    return content
+
+
+def _check_weights(path: Path) -> None:
+    """Raises ValueError if a safetensors file is damaged; reads its header only."""
+    with path.open("rb") as file:
+        _check_no_lfs_pointer(path, file.read(len(_LFS_POINTER)))
+    try:
+        with safe_open(path, framework="pt"):
+            pass
+    except SafetensorError as error:
+        raise ValueError(f"{path} is damaged ({error}): copy or download the file again") from error
+
+
+def _check_no_lfs_pointer(path: Path, start: bytes) -> None:
+    """Raises ValueError if a file that starts so is what Git leaves in place of a large file it has not fetched."""
+    if start.startswith(_LFS_POINTER):
+        raise ValueError(f"{path} is a Git LFS pointer, not the file itself: run git lfs pull in its repository")
+
+
+def _check_generation_config(config: GenerationConfig, path: Path) -> None:
+    """Raises ValueError for saved settings with which no search can run."""
+    for field in ("num_beams", "num_return_sequences", "max_new_tokens", "max_length"):
+        value = getattr(config, field)
+        if value is not None and not (isinstance(value, int) and value >= 1):
+            raise ValueError(f"{path}: {field} is {value!r}: write a whole number of at least 1, or remove the field")
+    if not isinstance(config.length_penalty, int | float | None):
+        raise ValueError(f"{path}: length_penalty is {config.length_penalty!r}: write a number, or remove the field")
 
 
 def check_tokenizer(config: PreTrainedConfig, tokenizer: PreTrainedTokenizerBase) -> None:

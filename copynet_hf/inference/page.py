@@ -28,11 +28,15 @@ if TYPE_CHECKING:
 
 MAX_BEAMS = 10
 MAX_WORDS = 128
-MAX_COLUMNS = 60  # of the heatmap
+MAX_COLUMNS, MAX_ROWS = 60, 256  # of the heatmap
+MAX_CHARACTERS = 10_000  # of text and facts
+MAX_SECONDS = 20  # of a search, which then returns what it has
+MAX_WAITING = 64  # requests, beyond which further ones are refused
+MAX_REQUEST_BYTES = 1 << 20
 INTRODUCTION = f"""
 Coloured words are copied: point at one to see its position in the source. Underlined words are not in the model's
 vocabulary. The heatmap shows the probability of copying from each source position; of a long source, the {MAX_COLUMNS}
-most important positions.
+most important positions. A search ends after {MAX_SECONDS} seconds.
 """
 FONTS = ("system-ui", "sans-serif")  # installed fonts, so that nothing is loaded from other hosts
 CSS = """
@@ -61,8 +65,9 @@ def build_demo(
 
     def show(text: str, facts: str, beams: int, forbid_unk: bool, words: int) -> tuple[str, Any]:
         # gradio evaluates these type hints, so their names must exist at runtime.
+        options = {"num_beams": beams, "forbid_unk": forbid_unk, "max_new_tokens": words, "max_time": MAX_SECONDS}
         try:
-            return show_output(pipe, text, facts, num_beams=beams, forbid_unk=forbid_unk, max_new_tokens=words)
+            return show_output(pipe, text, facts, **options)
         except ValueError as error:
             return f"<p>{html.escape(str(error))}</p>", None
 
@@ -85,7 +90,7 @@ def build_demo(
         output = gr.HTML()
         heatmap = gr.Plot(format="png", show_label=False, elem_id="heatmap", visible=config.copies)
         gr.on([button.click, text.submit], show, [text, facts, *settings], [output, heatmap], api_name="generate")
-    return page
+    return page.queue(max_size=MAX_WAITING)
 
 
 def show_output(
@@ -98,10 +103,12 @@ def show_output(
         generation: arguments of `generate()`.
 
     Raises:
-        ValueError: the text is empty, or a line is no fact.
+        ValueError: the text is empty or too long, or a line is no fact.
     """
     if not text.strip():
         raise ValueError("The text is empty: type one and press Generate.")
+    if len(text) + len(facts) > MAX_CHARACTERS:
+        raise ValueError(f"The text has {len(text) + len(facts)} characters: give at most {MAX_CHARACTERS}.")
     config, tokenizer, triples = pipe.model.config, pipe.tokenizer, parse_facts(facts)
     generation = {**generation, "num_return_sequences": 1}  # overrides the saved generation config
     (output,) = pipe({"text": text, "facts": triples}, return_copy_probs=True, **generation)
@@ -113,16 +120,41 @@ def show_output(
 
 
 def _heatmap(output: Mapping[str, Any]) -> Figure | None:
-    """The heatmap, of a long source only the positions that were copied from and the likeliest others. None if the
-    source or the output is empty."""
-    source, words = output["source_words"], output["words"]
+    """The heatmap, of a long source only the positions that were copied from and the likeliest others, of a long
+    output only its start. None if the source or the output is empty."""
+    source, words = output["source_words"], output["words"][:MAX_ROWS]
     if not source or not words:
         return None
-    probs = np.asarray(output["copy_probs"])
+    probs = np.asarray(output["copy_probs"][:MAX_ROWS])
     weight = probs.max(axis=0)
-    weight[[position for position in output["source_positions"] if position is not None]] += 1
+    weight[[position for position in output["source_positions"][:MAX_ROWS] if position is not None]] += 1
     columns = np.sort(np.argsort(-weight, kind="stable")[:MAX_COLUMNS])
     return plot_copy_heatmap(probs[:, columns], [source[column] for column in columns], words)
+
+
+class RequestLimits:
+    """ASGI middleware that refuses file uploads, which the page has no use for, and bodies of unbounded length."""
+
+    def __init__(self, app: Any) -> None:
+        self.app = app
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        status = self._refusal(scope) if scope["type"] == "http" else None
+        if status is None:
+            await self.app(scope, receive, send)
+            return
+        await send({"type": "http.response.start", "status": status, "headers": [(b"connection", b"close")]})
+        await send({"type": "http.response.body", "body": b""})
+
+    @staticmethod
+    def _refusal(scope: Any) -> int | None:
+        """The HTTP status of a refused request, None for others."""
+        if scope["path"].rstrip("/").endswith("/upload"):
+            return 403
+        headers = dict(scope["headers"])
+        if b"transfer-encoding" in headers:  # a body whose length is not stated
+            return 411
+        return 413 if int(headers.get(b"content-length", 0)) > MAX_REQUEST_BYTES else None
 
 
 def launch_demo(
@@ -132,6 +164,7 @@ def launch_demo(
     port: int | None = None,
     share: bool = False,
     device: str | None = None,
+    trust_remote_code: bool = False,
     examples: Sequence[str] = (),
 ) -> None:
     """Loads the model and serves its page until interrupted.
@@ -140,17 +173,25 @@ def launch_demo(
         name: the model's folder or its name on the Hub.
         host, port: the page's address; None: from gradio's environment variables, which a Space sets.
         share: whether to open a public link through gradio's servers.
-        device: see `load_model`.
+        device, trust_remote_code: see `load_model`.
         examples: texts to offer.
 
     Raises:
         ValueError: the model cannot be loaded; see `load_model`.
         OSError: the host or port is not available.
     """
-    page = build_demo(*load_model(name, device), examples)
+    page = build_demo(*load_model(name, device, trust_remote_code=trust_remote_code), examples)
     from gradio.themes import Default  # after build_demo, which checks that gradio is installed
+    from starlette.middleware import Middleware
 
-    page.launch(server_name=host, server_port=port, share=share, theme=Default(font=FONTS), css=CSS)
+    page.launch(
+        server_name=host,
+        server_port=port,
+        share=share,
+        theme=Default(font=FONTS),
+        css=CSS,
+        app_kwargs={"middleware": [Middleware(RequestLimits)]},
+    )
 
 
 if __name__ == "__main__":

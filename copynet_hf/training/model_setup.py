@@ -45,7 +45,8 @@ def build_model(
         raise ValueError(
             f"--preset is {model_args.preset}, but --model_name_or_path gives the sizes already: leave one out"
         )
-    model = load_copynet(name, **{field: value for field, value in fields.items() if field in CHANGEABLE_FIELDS})
+    changes = {field: value for field, value in fields.items() if field in CHANGEABLE_FIELDS}
+    model = load_copynet(name, trust_remote_code=model_args.trust_remote_code, **changes)
     for field, value in fields.items():
         loaded = getattr(model.config, field, None)
         if loaded != value and not (isinstance(loaded, list) and set(loaded) == set(value)):

@@ -8,10 +8,11 @@ from itertools import islice
 from typing import Any
 
 from datasets import IterableDataset
-from transformers import AutoTokenizer, PreTrainedTokenizerBase
+from transformers import PreTrainedTokenizerBase
 
 from ..arguments import DataArguments, ModelArguments, TokenizerArguments
 from ..evaluation.metrics import mostly_cjk
+from ..inference.loading import load_tokenizer
 from ..model.tokenization_copynet import CopyNetTokenizer
 from .dataset import Pairs
 from .presets import find_preset
@@ -38,7 +39,7 @@ def build_tokenizer(
     name = checkpoint or tokenizer_args.tokenizer_name or model_args.model_name_or_path
     if name is None:
         return train_tokenizer(pairs["train"], tokenizer_args, model_args.preset, data_args.max_source_length)
-    tokenizer = AutoTokenizer.from_pretrained(name)
+    tokenizer = load_tokenizer(name, trust_remote_code=model_args.trust_remote_code)
     for token in ("pad_token", "eos_token"):
         if getattr(tokenizer, token) is None:
             raise ValueError(

@@ -1,0 +1,191 @@
+"""`copynet-hf generate` in pipes and terminals: slow, closed and undecodable input, and hostile characters."""
+
+from __future__ import annotations
+
+import io
+import logging
+import os
+import select
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from threading import Thread
+from typing import Any
+
+import pytest
+from helpers import tiny_model, tiny_tokenizer
+
+from copynet_hf.cli import main
+from copynet_hf.inference.console import escape_controls, read_batches
+
+TITLE = "\x1b]0;owned\x07"  # sets the title of a terminal's window
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A pointer network, whose outputs are words of the source."""
+    folder = tmp_path_factory.mktemp("model")
+    model = tiny_model(copy_mechanism="pointer", max_source_oov=4)
+    model.generation_config.update(max_new_tokens=3, min_new_tokens=3)
+    model.save_pretrained(folder)
+    tiny_tokenizer().save_pretrained(folder)
+    return folder
+
+
+def command(*argv: Any) -> list[str]:
+    return [sys.executable, "-m", "copynet_hf.cli", *map(str, argv)]
+
+
+# ---- standard input
+
+
+@pytest.fixture
+def pipe() -> Iterator[tuple[Any, int]]:
+    """The reading end of a pipe as a stream, and its writing end."""
+    end, writer = os.pipe()
+    with os.fdopen(end, "rb") as reader:
+        yield reader, writer
+
+
+def test_a_line_is_read_as_soon_as_it_is_there(pipe: tuple[Any, int]) -> None:
+    reader, writer = pipe
+    batches = read_batches(reader, 4)
+    for lines in (["one"], ["two", "three"], ["four"]):
+        os.write(writer, "".join(f"{line}\n" for line in lines).encode())
+        assert next(batches) == lines
+    os.write(writer, b"half a ")
+    thread = Thread(target=lambda: (time.sleep(0.1), os.write(writer, b"line\nthe rest"), os.close(writer)))
+    thread.start()
+    assert [line for batch in batches for line in batch] == ["half a line", "the rest"]
+    thread.join()
+
+
+def test_batches_are_full_where_input_is_waiting(pipe: tuple[Any, int]) -> None:
+    reader, writer = pipe
+    texts = [f"{number} {'x' * 500}" for number in range(2000)]  # more than a pipe holds
+
+    def write() -> None:
+        with os.fdopen(writer, "w") as file:
+            file.writelines(f"{text}\n" for text in texts)
+
+    thread = Thread(target=write)
+    thread.start()
+    batches = list(read_batches(reader, 32))
+    thread.join()
+    assert [text for batch in batches for text in batch] == texts
+    assert len(batches) == 63
+
+
+@pytest.mark.parametrize(
+    ("data", "lines"),
+    {
+        b"": [],
+        b"\n": [""],
+        b"a": ["a"],
+        b"a\r\nb\r\n": ["a", "b"],
+        b"a\rb\x0b\xe2\x80\xa8c\n\nd": ["a\rb\x0b\u2028c", "", "d"],  # only \n ends a line, as for wc and paste
+    }.items(),
+)
+def test_lines_end_with_a_line_feed(data: bytes, lines: list[str]) -> None:
+    assert [line for batch in read_batches(io.BytesIO(data), 2) for line in batch] == lines
+
+
+def test_a_line_that_is_not_utf_8_is_named_and_the_next_one_read(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.WARNING, "copynet_hf"):
+        assert list(read_batches(io.BytesIO(b"a\n\xff b\nc\xc3\n"), 9)) == [["a", "\ufffd b", "c\ufffd"]]
+    named = [record.getMessage() for record in caplog.records]
+    assert [line.partition(" of standard input is not UTF-8")[0] for line in named] == ["line 2", "line 3"]
+
+
+def test_generate_answers_a_slow_pipe_line_by_line(model: Path) -> None:
+    with subprocess.Popen(
+        command("generate", "--model", model), stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        for line in (b"a b X\n", b"\xff\n", b"c Y\n"):
+            process.stdin.write(line)
+            process.stdin.flush()
+            assert select.select([process.stdout], [], [], 60)[0]
+            assert process.stdout.readline()
+        _, errors = process.communicate()
+    assert process.returncode == 0
+    assert b"line 2 of standard input" in errors
+
+
+# ---- standard output
+
+
+@pytest.mark.parametrize(
+    ("argv", "code"),
+    [(["generate"], 141), (["train", "--help"], 0), (["help"], 141)],  # argparse ignores a closed pipe
+)
+def test_a_closed_pipe_ends_the_command_silently(model: Path, argv: list[str], code: int) -> None:
+    texts = ["--model", model, "--text", *(["a b c d e f"] * 500)] if argv == ["generate"] else []
+    end, writer = os.pipe()
+    os.close(end)
+    done = subprocess.run(command(*argv, *texts), stdout=writer, stderr=subprocess.PIPE, text=True)
+    os.close(writer)
+    assert done.returncode == code
+    assert "Error" not in done.stderr
+    assert "copynet-hf" not in done.stderr
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.mark.parametrize("show_copies", [[], ["--show_copies"]])
+def test_control_characters_do_not_reach_a_terminal(
+    model: Path, monkeypatch: pytest.MonkeyPatch, show_copies: list[str]
+) -> None:
+    texts = [f"{TITLE}X {TITLE}X {TITLE}X", "\x9b31mX \x7f \x08"]
+    argv = ["generate", f"--model={model}", *show_copies, "--text", *texts]
+    monkeypatch.setattr(sys, "stdout", Terminal())
+    assert main(argv) == 0
+    shown = sys.stdout.getvalue()
+    for mark in ("\x1b[1;32m", "\x1b[0m"):  # of copied words
+        assert (mark in shown) == bool(show_copies)
+        shown = shown.replace(mark, "")
+    assert shown == escape_controls(shown)
+    assert r"\x1b]0;owned\x07X" in shown
+
+
+def test_files_and_pipes_get_the_characters_as_they_are(model: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    capsys.readouterr()
+    assert main(["generate", f"--model={model}", "--text", f"{TITLE}X {TITLE}X"]) == 0
+    assert TITLE in capsys.readouterr().out
+
+
+def test_errors_show_control_characters_as_escapes(capsys: pytest.CaptureFixture[str]) -> None:
+    capsys.readouterr()
+    assert main(["generate", f"--model=a{TITLE}", "--text", "a"]) == 2
+    assert r"a\x1b]0;owned\x07" in capsys.readouterr().err
+
+
+def test_escaping_leaves_other_characters_alone() -> None:
+    text = "a\tb\nç 中文 \u202e 🙂"
+    assert escape_controls(text) == text
+    assert escape_controls("\x00\x1b\x7f\x85\r") == r"\x00\x1b\x7f\x85\x0d"
+
+
+# ---- interruption
+
+
+def test_an_interrupted_command_ends_with_130(model: Path) -> None:
+    with subprocess.Popen(
+        command("generate", "--model", model), stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as process:
+        assert process.stdin is not None
+        process.stdin.write(b"a\n")
+        process.stdin.flush()
+        assert process.stdout is not None
+        process.stdout.readline()
+        process.send_signal(signal.SIGINT)
+        _, errors = process.communicate()
+    assert process.returncode == 130
+    assert b"Traceback" not in errors

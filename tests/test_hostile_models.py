@@ -1,0 +1,207 @@
+"""Model folders that are damaged, or that name code of their own: the commands refuse them in one line."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from helpers import tiny_model, tiny_tokenizer
+
+from copynet_hf.arguments import DataArguments, ModelArguments, TokenizerArguments
+from copynet_hf.cli import main
+from copynet_hf.inference.loading import load_model
+from copynet_hf.training.model_setup import build_model
+from copynet_hf.training.tokenizer_setup import build_tokenizer
+
+LFS_POINTER = b"version https://git-lfs.github.com/spec/v1\noid sha256:4d7a21\nsize 12345\n"
+
+
+@pytest.fixture(scope="module")
+def saved(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("saved")
+    tiny_model().save_pretrained(folder)
+    tiny_tokenizer().save_pretrained(folder)
+    return folder
+
+
+@pytest.fixture
+def copy(saved: Path, tmp_path: Path) -> Path:
+    return shutil.copytree(saved, tmp_path / "model")
+
+
+def error_line(capsys: pytest.CaptureFixture[str], argv: Sequence[str]) -> str:
+    """The last line on stderr of a command that is refused."""
+    capsys.readouterr()
+    assert main(argv) == 2
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert "Traceback" not in captured.err
+    return captured.err.strip().splitlines()[-1]
+
+
+# ---- damaged files
+
+
+def write(content: bytes) -> Callable[[Path], Any]:
+    return lambda path: path.write_bytes(content)
+
+
+def set_fields(**fields: Any) -> Callable[[Path], Any]:
+    return lambda path: path.write_text(json.dumps(json.loads(path.read_text()) | fields))
+
+
+def cut(size: int) -> Callable[[Path], Any]:
+    return lambda path: path.write_bytes(path.read_bytes()[:size])
+
+
+DAMAGE: dict[str, tuple[str, Callable[[Path], Any], str]] = {
+    "weights cut in the header": ("model.safetensors", cut(100), "damaged"),
+    "weights cut in the data": ("model.safetensors", cut(-8), "damaged"),
+    "empty weights": ("model.safetensors", write(b""), "damaged"),
+    "text as weights": ("model.safetensors", write(b"<html>not found</html>" * 9), "damaged"),
+    "weights as a Git LFS pointer": ("model.safetensors", write(LFS_POINTER), "git lfs pull"),
+    "weights of other sizes": ("config.json", set_fields(hidden_size=9), "shapes"),
+    "null as config": ("config.json", write(b"null"), "JSON object"),
+    "list as config": ("config.json", write(b"[]"), "JSON object"),
+    "config cut": ("config.json", cut(50), "JSON object"),
+    "config in another encoding": ("config.json", write(b"\xff\xfe{\x00}\x00"), "JSON object"),
+    "deeply nested config": ("config.json", write(b"[" * 100_000), "JSON object"),
+    "a number of 5,000 digits": ("config.json", write(b'{"hidden_size": ' + b"9" * 5_000 + b"}"), "JSON object"),
+    "config as a Git LFS pointer": ("config.json", write(LFS_POINTER), "git lfs pull"),
+    "a list as model_type": ("config.json", set_fields(model_type=[]), "cannot be loaded"),
+    "null as generation config": ("generation_config.json", write(b"null"), "JSON object"),
+    "generation config cut": ("generation_config.json", cut(20), "JSON object"),
+    "no beams": ("generation_config.json", set_fields(num_beams=0), "num_beams is 0"),
+    "beams in words": ("generation_config.json", set_fields(num_beams="four"), "num_beams is 'four'"),
+    "no length": ("generation_config.json", set_fields(max_length=0), "max_length is 0"),
+    "no new words": ("generation_config.json", set_fields(max_new_tokens=0), "cannot be loaded (`max_new_tokens`"),
+    "a word as length penalty": ("generation_config.json", set_fields(length_penalty="x"), "length_penalty is 'x'"),
+    "no vocabulary": ("vocab.json", Path.unlink, "tokenizer.save_pretrained"),
+    "vocabulary cut": ("vocab.json", cut(50), "JSON object"),
+    "null as vocabulary": ("vocab.json", write(b"null"), "JSON object"),
+    "no tokenizer config": ("tokenizer_config.json", Path.unlink, "tokenizer.save_pretrained"),
+    "list as tokenizer config": ("tokenizer_config.json", write(b"[]"), "JSON object"),
+}
+
+
+@pytest.mark.parametrize(("name", "damage", "fault"), DAMAGE.values(), ids=DAMAGE)
+def test_the_error_names_the_damaged_file_and_the_fault(
+    copy: Path, capsys: pytest.CaptureFixture[str], name: str, damage: Callable[[Path], Any], fault: str
+) -> None:
+    damage(copy / name)
+    line = error_line(capsys, ["generate", f"--model={copy}", "--text", "a b X"])
+    assert line.startswith(f"copynet-hf generate: {copy}")
+    assert name in line or "cannot be loaded" in fault
+    assert fault in line
+
+
+def test_a_folder_without_a_tokenizer_is_refused(copy: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for name in ("vocab.json", "tokenizer_config.json"):
+        (copy / name).unlink()
+    assert "tokenizer.save_pretrained" in error_line(capsys, ["generate", f"--model={copy}", "--text", "a"])
+
+
+def test_a_damaged_shard_is_named(copy: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (copy / "model.safetensors").unlink()
+    tiny_model().save_pretrained(copy, max_shard_size=1000)
+    shard = sorted(copy.glob("model-*.safetensors"))[1]
+    cut(-8)(shard)
+    assert str(shard) in error_line(capsys, ["generate", f"--model={copy}", "--text", "a"])
+
+
+def test_training_and_export_name_a_damaged_file_too(
+    copy: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    cut(-8)(copy / "model.safetensors")
+    pairs = tmp_path / "pairs.jsonl"
+    pairs.write_text('{"text": "a b", "summary": "a"}\n' * 8)
+    train = ["train", f"--train_file={pairs}", f"--model_name_or_path={copy}", f"--output_dir={tmp_path / 'out'}"]
+    for argv in (train, ["export", f"--model={copy}", f"--output_dir={tmp_path / 'graphs'}"]):
+        assert "model.safetensors is damaged" in error_line(capsys, argv)
+
+
+# ---- code of a model's own
+
+EVIL_CODE = """
+from pathlib import Path
+Path({marker!r}).write_text("ran")
+from transformers import BertConfig, BertForMaskedLM, BertTokenizer
+class Config(BertConfig):
+    model_type = "evil"
+Model, Tokenizer = BertForMaskedLM, BertTokenizer
+"""
+
+
+@pytest.fixture
+def evil(copy: Path, tmp_path: Path) -> tuple[Path, Path]:
+    """A model that names its own code, and the file that this code would write."""
+    marker = tmp_path / "marker"
+    (copy / "evil.py").write_text(EVIL_CODE.format(marker=str(marker)))
+    classes = {"AutoConfig": "evil.Config", "AutoModelForSeq2SeqLM": "evil.Model"}
+    set_fields(model_type="evil", auto_map=classes)(copy / "config.json")
+    tokenizer_classes = {"AutoTokenizer": ["evil.Tokenizer", None]}
+    set_fields(tokenizer_class="Evil", auto_map=tokenizer_classes)(copy / "tokenizer_config.json")
+    return copy, marker
+
+
+COMMANDS = {
+    "generate": [],
+    "evaluate": ["--test_file={pairs}"],
+    "demo": [],
+    "export": ["--output_dir={out}"],
+    "train": ["--model_name_or_path={model}", "--train_file={pairs}", "--output_dir={out}"],
+}
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_code_of_a_model_is_not_run_and_standard_input_not_read(
+    evil: tuple[Path, Path], tmp_path: Path, command: str
+) -> None:
+    model, marker = evil
+    pairs, out = tmp_path / "pairs.jsonl", tmp_path / "out"
+    pairs.write_text('{"text": "a b", "summary": "a"}\n' * 8)
+    places = {"pairs": pairs, "out": out, "model": model}
+    argv = [command, *(argument.format(**places) for argument in COMMANDS[command])]
+    if command != "train":
+        argv.append(f"--model={model}")
+    done = subprocess.run(
+        [sys.executable, "-m", "copynet_hf.cli", *argv],
+        input="y\ny\ny\ny\n",
+        capture_output=True,
+        text=True,
+        timeout=100,
+    )
+    assert done.returncode == 2
+    assert not marker.exists()
+    assert not out.exists()
+    assert done.stdout == ""
+    assert str(model) in done.stderr.splitlines()[-1]
+    assert "--trust_remote_code" in done.stderr.splitlines()[-1]
+
+
+def test_code_of_a_model_is_run_with_trust_remote_code(
+    evil: tuple[Path, Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    model, marker = evil
+    error_line(capsys, ["generate", f"--model={model}", "--text=a", "--trust_remote_code"])  # its model is no CopyNet
+    assert marker.exists()
+
+
+def test_code_of_a_tokenizer_is_not_run(evil: tuple[Path, Path]) -> None:
+    model, marker = evil
+    with pytest.raises(ValueError, match="--trust_remote_code"):
+        build_tokenizer({}, TokenizerArguments(tokenizer_name=str(model)), ModelArguments(), DataArguments())
+    assert not marker.exists()
+
+
+def test_the_code_saved_with_a_copynet_needs_no_trust(saved: Path) -> None:
+    assert (saved / "modeling_copynet.py").exists()
+    model, tokenizer = load_model(str(saved), "cpu")
+    assert type(model).__module__.startswith("copynet_hf.")
+    assert type(build_model(tokenizer, ModelArguments(model_name_or_path=str(saved)), {})) is type(model)

@@ -513,10 +513,47 @@ def test_given_columns_are_used_and_columns_of_their_new_names_are_kept(tmp_path
     assert (swapped["text"], swapped["summary"]) == ("s", "raw")
 
 
-def test_columns_with_unusual_names_are_guessed_in_order_without_ids(tmp_path: Path) -> None:
-    path = write_rows(tmp_path / "a.jsonl", {"id": "r1", "year": 3, "long": "a b", "short": "a", "other": "c"})
-    row = load_pairs(train_file=path)["train"][0]
-    assert (row["text"], row["summary"]) == ("a b", "a")
+@pytest.mark.parametrize("streaming", [False, True], ids=["cached", "streaming"])
+@pytest.mark.parametrize("suffix", ["jsonl", "parquet"])
+def test_columns_with_unusual_names_are_guessed_in_order_without_ids_and_logged(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, suffix: str, streaming: bool
+) -> None:
+    path = tmp_path / f"a.{suffix}"
+    data = datasets.Dataset.from_list([{"id": "r1", "year": 3, "long": "a b", "short": "a"}])
+    {"jsonl": data.to_json, "parquet": data.to_parquet}[suffix](path)
+    for _ in range(2):  # the second time from the cache
+        caplog.clear()
+        with caplog.at_level(logging.INFO, "copynet_hf"):
+            (row,) = load_pairs(train_file=path, streaming=streaming)["train"]
+        assert (row["text"], row["summary"]) == ("a b", "a")
+        (message,) = caplog.messages
+        assert message.startswith(f"{path}: text is column 'long', summary is column 'short', as guessed")
+    caplog.clear()
+    with caplog.at_level(logging.INFO, "copynet_hf"):
+        list(load_pairs(train_file=path, text_column="long", summary_column="short", streaming=streaming)["train"])
+    assert not caplog.messages
+
+
+@pytest.mark.parametrize("streaming", [False, True], ids=["cached", "streaming"])
+@pytest.mark.parametrize("suffix", ["jsonl", "csv", "parquet"])
+def test_where_several_columns_could_be_meant_an_error_names_them(
+    tmp_path: Path, suffix: str, streaming: bool
+) -> None:
+    path = tmp_path / f"a.{suffix}"
+    data = datasets.Dataset.from_list([{"category": "files", "difficulty": "easy", "nl": "list", "cmd": "ls"}])
+    {"jsonl": data.to_json, "csv": data.to_csv, "parquet": data.to_parquet}[suffix](path)
+    message = (
+        "the text and summary could be any of the columns category, difficulty, nl, cmd: name the right one with "
+    )
+    with pytest.raises(ValueError, match=re.escape(f"{path}: {message}text_column=")):
+        list(load_pairs(train_file=path, streaming=streaming)["train"])
+    message = (
+        "the summary could be any of the columns category, difficulty, cmd: name the right one with summary_column="
+    )
+    with pytest.raises(ValueError, match=message):
+        list(load_pairs(train_file=path, text_column="nl", streaming=streaming)["train"])
+    pairs = load_pairs(train_file=path, text_column="nl", summary_column="cmd", streaming=streaming)["train"]
+    assert next(iter(pairs))["text"] == "list"
 
 
 @pytest.mark.parametrize("suffix", ["jsonl", "csv", "parquet"])

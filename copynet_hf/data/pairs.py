@@ -12,6 +12,7 @@ from typing import Any
 
 import datasets
 import pyarrow as pa
+from datasets.info import SupervisedKeysData
 from datasets.packaged_modules.parquet.parquet import Parquet
 
 from .lcsts import LcstsBuilder
@@ -65,12 +66,12 @@ def load_pairs(
     warning. Other columns are kept, one with the name `text` or `summary` as `original_text` or `original_summary`.
 
     Args:
-        text_column, summary_column: by default guessed: a column with a usual name (`document`, `article`, ...;
-            `target`, `highlights`, ...), else the first column of strings.
+        text_column, summary_column: by default guessed, and logged: a column with a usual name (`document`, `article`,
+            ...; `target`, `highlights`, ...), else the columns of strings in their order, if no others are left.
         streaming: read the rows during iteration instead of caching them.
 
     Raises:
-        ValueError: neither files nor a dataset, both, or a column that does not exist.
+        ValueError: neither files nor a dataset, both, a column that does not exist, or columns that cannot be guessed.
         FileNotFoundError: no such file.
         DataFileError: a file without a usable row (when streaming, raised by the first iteration); a ValueError.
     """
@@ -95,7 +96,10 @@ def _load_file(
         raise ValueError(f"{path}: the name must end in one of {', '.join(SUFFIXES)}, with .gz if it is compressed")
     if suffix in TEXT_SUFFIXES:
         options = {"text_column": text_column, "summary_column": summary_column}
-        return build_split(PairsBuilder, path, split, streaming=streaming, **options)
+        data = build_split(PairsBuilder, path, split, streaming=streaming, **options)
+        if data.info.supervised_keys is not None:
+            _log_guess({"text": data.info.supervised_keys.input, "summary": data.info.supervised_keys.output}, path)
+        return data
     builder = Parquet if suffix == ".parquet" else LcstsBuilder
     data = build_split(builder, path, split, streaming=streaming)
     return _select_pairs(data, text_column, summary_column, str(path))
@@ -115,6 +119,10 @@ class PairsBuilder(RecordsBuilder):
     BUILDER_CONFIG_CLASS = PairsConfig
     columns: Columns | None = None
 
+    @property
+    def _guesses(self) -> bool:
+        return None in (self.config.text_column, self.config.summary_column)
+
     def _split_generators(self, dl_manager: datasets.DownloadManager) -> list[datasets.SplitGenerator]:
         if not dl_manager.is_streaming:
             # A first pass finds the types of the other columns: with types inferred from the first rows, `datasets`
@@ -125,6 +133,8 @@ class PairsBuilder(RecordsBuilder):
             others = [name for name in self.columns.types if name not in roles.values()]
             kept = _rename_taken({name: self.columns.feature(name) for name in others}, roles)
             self.info.features = datasets.Features({role: datasets.Value("string") for role in roles} | kept)
+            if self._guesses:  # kept in the cache
+                self.info.supervised_keys = SupervisedKeysData(roles["text"], roles["summary"])
         return super()._split_generators(dl_manager)
 
     def _choose_columns(self, columns: Columns, path: FilePath) -> dict[str, str]:
@@ -140,6 +150,8 @@ class PairsBuilder(RecordsBuilder):
         if columns is None:  # streaming: without a pass over the whole file, from its first rows
             columns = Columns(row for _, row in islice(read_rows(path, SkippedRecords(path)), 1000))
         roles = self._choose_columns(columns, path)
+        if self.columns is None and self._guesses:
+            _log_guess(roles, path)
         json_columns = {name for name, arrow_type in columns.types.items() if arrow_type is None}
         for line, row in read_rows(path, skipped):
             pair = {role: row.get(column) for role, column in roles.items()}
@@ -209,7 +221,7 @@ def choose_columns(
         where: the file or dataset, for messages.
 
     Raises:
-        ValueError: a given column does not exist or is given twice, or no column is left to guess.
+        ValueError: a given column does not exist or is given twice, or no column or too many are left to guess.
     """
     for column in (text_column, summary_column):
         if column is not None and column not in columns:
@@ -219,8 +231,16 @@ def choose_columns(
     candidates = [name for name in strings if name not in (text_column, summary_column)]
     text = text_column or _find_usual_name(candidates, TEXT_NAMES)
     summary = summary_column or _find_usual_name([name for name in candidates if name != text], SUMMARY_NAMES)
-    rest = iter(name for name in candidates if name not in (text, summary) and name.lower() not in KEY_NAMES)
-    roles = {"text": text or next(rest, None), "summary": summary or next(rest, None)}
+    roles = {"text": text, "summary": summary}
+    missing = [role for role, name in roles.items() if name is None]
+    rest = [name for name in candidates if name not in (text, summary) and name.lower() not in KEY_NAMES]
+    if len(rest) > len(missing) > 0:
+        raise ValueError(
+            f"{where}: the {' and '.join(missing)} could be any of the columns {', '.join(rest)}: name the right one "
+            + " and ".join(f"with {role}_column= (--{role}_column on the command line)" for role in missing)
+        )
+    for role, name in zip(missing, rest, strict=False):
+        roles[role] = name
     for role, name in roles.items():
         if name is None:
             raise ValueError(
@@ -228,6 +248,18 @@ def choose_columns(
                 f"name one with {role}_column= (--{role}_column on the command line)"
             )
     return {role: name for role, name in roles.items() if name is not None}
+
+
+def _log_guess(roles: dict[str, str], where: FilePath) -> None:
+    """Logs guessed columns, unless they are named `text` and `summary`."""
+    if any(role != name for role, name in roles.items()):
+        logger.info(
+            "%s: text is column %r, summary is column %r, as guessed from their names and order "
+            "(--text_column and --summary_column select others)",
+            where,
+            roles["text"],
+            roles["summary"],
+        )
 
 
 def _find_usual_name(columns: Sequence[str], names: Sequence[str]) -> str | None:
@@ -263,6 +295,8 @@ def _select_pairs(data: AnyDataset, text_column: str | None, summary_column: str
         dtypes = {name: str(getattr(feature, "dtype", "")) for name, feature in data.features.items()}
         strings = [name for name, dtype in dtypes.items() if dtype in ("string", "large_string")]
     roles = choose_columns(columns, strings, text_column, summary_column, where)
+    if None in (text_column, summary_column):
+        _log_guess(roles, where)
     new_names = dict(zip(columns, _rename_taken(dict.fromkeys(columns), roles), strict=True))
     new_names |= {column: role for role, column in roles.items()}
     changed = {old: new for old, new in new_names.items() if old != new}

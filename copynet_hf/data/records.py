@@ -82,14 +82,16 @@ class RecordsBuilder(datasets.GeneratorBasedBuilder):
         for path in paths:
             skipped = SkippedRecords(Path(path))
             count = 0
-            for record in self.records(Path(path), skipped):
-                yield count, record
-                count += 1
+            try:
+                for record in self.records(Path(path), skipped):
+                    yield count, record
+                    count += 1
+            finally:  # also where a stream is read only in part
+                if count and skipped.count:
+                    self.info.description = str(skipped)
+                    logger.warning("%s", skipped)
             if not count:
                 raise skipped.empty_error()
-            if skipped.count:
-                self.info.description = str(skipped)
-                logger.warning("%s", skipped)
 
 
 def build_split(

@@ -97,6 +97,7 @@ def evaluate(argv: Sequence[str]) -> None:
         from .evaluation.scoring import evaluate_pairs, write_predictions
         from .inference.loading import load_model
         from .training.dataset import read_pairs
+        from .training.memory import explain_memory_errors
 
         check_positive(output_args, "num_return_sequences")
         check_positive(data_args, "max_eval_samples")
@@ -110,7 +111,8 @@ def evaluate(argv: Sequence[str]) -> None:
             )
         model, tokenizer = load_model(decoding_args.model, decoding_args.device, decoding_args.bf16)
         pairs = read_pairs(data_args, {}, "test")["test"]
-        scores, predictions = evaluate_pairs(model, tokenizer, pairs, progress=True, **options)
+        with explain_memory_errors():
+            scores, predictions = evaluate_pairs(model, tokenizer, pairs, progress=True, **options)
         if output_file is not None:
             write_predictions(output_file, predictions)
     print(json.dumps(scores))

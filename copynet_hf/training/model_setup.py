@@ -6,8 +6,6 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
-import psutil
-import torch
 from datasets import IterableDataset
 from transformers import PreTrainedTokenizerBase
 
@@ -17,6 +15,7 @@ from ..model.configuration_copynet import CopyNetConfig
 from ..model.modeling_copynet import CopyNetForConditionalGeneration
 from .alignment import align_vocabulary
 from .dataset import Pairs
+from .memory import check_memory
 from .presets import DEFAULT_SIZES, find_preset
 from .tokenizer_setup import STREAM_SAMPLE_SIZE
 
@@ -68,26 +67,8 @@ def build_config(
     """
     make_config, sizes = (CopyNetConfig, DEFAULT_SIZES) if preset is None else (find_preset(preset)[0], {})
     config = make_config(**sizes | dict(fields or {}) | CopyNetConfig.tokenizer_fields(tokenizer))
-    _check_memory(config)
+    check_memory(config)
     return config
-
-
-def _check_memory(config: CopyNetConfig) -> None:
-    """Raises ValueError if weights, gradients and Adam's moments exceed the memory of machine and accelerators."""
-    try:
-        with torch.device("meta"):
-            num_parameters = CopyNetForConditionalGeneration(config).num_parameters()
-    except (RuntimeError, OverflowError):  # more than 64 bits
-        raise ValueError("the model has more than 2**63 parameters: give smaller sizes") from None
-    needed, available = 16 * num_parameters, psutil.virtual_memory().total  # four float32 values per parameter
-    if torch.cuda.is_available():
-        available += sum(torch.cuda.get_device_properties(i).total_memory for i in range(torch.cuda.device_count()))
-    if needed > available:
-        raise ValueError(
-            f"the training of {num_parameters:,} parameters takes {needed / 1e9:,.0f} GB, but the machine has "
-            f"{available / 1e9:,.0f} GB: give smaller sizes (hidden_size is {config.hidden_size:,}, embedding_size "
-            f"{config.embedding_size:,}, vocab_size {config.vocab_size:,})"
-        )
 
 
 def select_config_fields(arguments: Mapping[str, Any]) -> dict[str, Any]:

@@ -41,6 +41,7 @@ from .checkpoints import (
     remove_checkpoints,
 )
 from .dataset import Pairs, read_training_pairs
+from .memory import explain_memory_errors
 from .model_setup import build_model, set_alignments, set_decoding
 from .run_folder import check_output_dir, explain_save_errors, lock_output_dir
 from .tokenizer_setup import build_tokenizer
@@ -78,13 +79,15 @@ def train_from_arguments(arguments: Mapping[str, Any]) -> dict[str, float]:
     validation pairs also eval_results.json, with test pairs test_results.json and test_predictions.jsonl.
 
     Raises:
-        ValueError: arguments or data that cannot be used; nothing has been written then.
+        ValueError: arguments or data that cannot be used, and nothing has been written; or the memory is full.
+        OSError: model or checkpoint could not be saved; earlier checkpoints are whole.
+        SystemExit: with code 143, after SIGTERM, once a checkpoint is saved.
     """
     run_args = build_dataclass(RunArguments, arguments)
     output_dir = arguments.get("output_dir")
     checkpoint = find_resume_checkpoint(arguments.get("resume_from_checkpoint"), Path(output_dir or ""))
     folder = check_output_dir(output_dir, run_args.overwrite_output_dir, resumes=checkpoint is not None)
-    with lock_output_dir(folder):
+    with lock_output_dir(folder), explain_memory_errors():
         run = _set_up_run(arguments, folder, checkpoint)
         metrics = _train(run)
         metrics |= _finish(run, metrics)

@@ -231,7 +231,7 @@ def choose_columns(
     candidates = [name for name in strings if name not in (text_column, summary_column)]
     text = text_column or _find_usual_name(candidates, TEXT_NAMES)
     summary = summary_column or _find_usual_name([name for name in candidates if name != text], SUMMARY_NAMES)
-    roles = {"text": text, "summary": summary}
+    roles: dict[str, str | None] = {"text": text, "summary": summary}
     missing = [role for role, name in roles.items() if name is None]
     rest = [name for name in candidates if name not in (text, summary) and name.lower() not in KEY_NAMES]
     if len(rest) > len(missing) > 0:
@@ -241,13 +241,13 @@ def choose_columns(
         )
     for role, name in zip(missing, rest, strict=False):
         roles[role] = name
-    for role, name in roles.items():
-        if name is None:
+    for role, column in roles.items():
+        if column is None:
             raise ValueError(
                 f"{where}: no column of strings is left for the {role}; the columns are {', '.join(columns)}: "
                 f"name one with {role}_column= (--{role}_column on the command line)"
             )
-    return {role: name for role, name in roles.items() if name is not None}
+    return {role: column for role, column in roles.items() if column is not None}
 
 
 def _log_guess(roles: dict[str, str], where: FilePath) -> None:

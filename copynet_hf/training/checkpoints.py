@@ -83,6 +83,11 @@ def find_damage(checkpoint: Path) -> str | None:
     return None
 
 
+def is_complete(checkpoint: Path) -> bool:
+    """Whether all files of a checkpoint are there, and whole."""
+    return (checkpoint / STATE_FILE).exists() and find_damage(checkpoint) is None
+
+
 def remove_checkpoints(folder: Path) -> None:
     """Deletes the Trainer's checkpoints in a folder, so that a new run does not resume from them."""
     for checkpoint in list_checkpoints(folder):

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-import psutil
+import psutil  # type: ignore[import-untyped]
 import torch
 
 from ..model.configuration_copynet import CopyNetConfig

@@ -29,7 +29,7 @@ from ..evaluation.compute_metrics import make_compute_metrics
 from ..model.configuration_copynet import MEMORIES, CopyNetConfig
 from ..model.modeling_copynet import CopyNetForConditionalGeneration
 from .callbacks import CopyStatistics
-from .checkpoints import RECORD_FILE
+from .checkpoints import RECORD_FILE, is_complete
 from .dataset import Pairs, encode_pairs
 from .run_folder import explain_save_errors
 from .sampler import EpochSampler
@@ -120,11 +120,9 @@ def _check_length(given: Mapping[str, Any]) -> None:
 
 def _check_report_to(training_args: TrainingArguments) -> None:
     """Raises ImportError if the package of a tracker is missing, before the data are read."""
-    for name, callback in zip(
-        training_args.report_to, get_reporting_integration_callbacks(training_args.report_to), strict=True
-    ):
+    for name in training_args.report_to or ():
         try:
-            callback()
+            get_reporting_integration_callbacks([name])[0]()
         except RuntimeError as error:
             fix = "pip install 'copynet-hf[tracking]'" if name == "tensorboard" else "install its package"
             raise ImportError(f"--report_to {name} cannot be used ({error}): {fix}, or leave it out") from None
@@ -180,7 +178,7 @@ class CopyNetTrainer(Seq2SeqTrainer):
             super().create_model_card(*args, **kwargs)
 
     def _get_train_sampler(self, train_dataset: Dataset | None = None) -> Sampler[int] | None:
-        dataset = self.train_dataset if train_dataset is None else train_dataset
+        dataset: Any = self.train_dataset if train_dataset is None else train_dataset
         strategy = self.args.train_sampling_strategy
         if strategy not in ("random", "group_by_length") or isinstance(dataset, IterableDataset):
             return super()._get_train_sampler(train_dataset)
@@ -201,7 +199,8 @@ class CopyNetTrainer(Seq2SeqTrainer):
                     (checkpoint / RECORD_FILE).write_text(json.dumps(self.run_record), encoding="utf-8")
                 super()._save_checkpoint(*args, **kwargs)
         except OSError:
-            shutil.rmtree(checkpoint, ignore_errors=True)  # incomplete; older checkpoints have not been deleted
+            if not is_complete(checkpoint):  # older ones are deleted only after this one is saved
+                shutil.rmtree(checkpoint, ignore_errors=True)
             raise
 
 

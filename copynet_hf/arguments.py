@@ -262,7 +262,7 @@ TRAINER_HELP = {
     "eval_steps": "steps between evaluations",
     "metric_for_best_model": "metric of the best checkpoint",
     "train_sampling_strategy": "order of training pairs",
-    "resume_from_checkpoint": "checkpoint, or True for the last in output_dir",
+    "resume_from_checkpoint": "checkpoint, True for the last in output_dir, or auto: the last if there is one",
     "report_to": "where to log, e.g. tensorboard",
     "push_to_hub": "push the trained model to the Hub",
     "hub_model_id": "name of the model on the Hub",

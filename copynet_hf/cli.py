@@ -117,10 +117,10 @@ def evaluate(argv: Sequence[str]) -> None:
     arguments = _parse("evaluate", argv, PairsArguments, DecodingArguments, EvaluateArguments)
     data_args, decoding_args, output_args = arguments
     with redirect_stdout(sys.stderr):  # only the scores go to stdout
-        from .data import load_pairs
         from .evaluation.scoring import evaluate_pairs, write_predictions
         from .inference.loading import load_model
-        from .training.dataset import limit_rows
+        from .training.dataset import read_pairs
+        from .training.memory import explain_memory_errors
 
         check_positive(output_args, "num_return_sequences")
         check_positive(data_args, "max_eval_samples")
@@ -133,11 +133,9 @@ def evaluate(argv: Sequence[str]) -> None:
                 output_args.output_file, output_args.overwrite_output_file, data_args.test_file
             )
         model, tokenizer = load_model(**decoding_args.model_options())
-        splits = load_pairs(test_file=data_args.test_file, **data_args.dataset_options())
-        if "test" not in splits:
-            raise ValueError(f"{data_args.dataset_name} has the splits {', '.join(splits)}: 'test' is needed")
-        pairs = limit_rows(splits["test"], data_args.max_eval_samples)
-        scores, predictions = evaluate_pairs(model, tokenizer, pairs, progress=True, **options)
+        pairs = read_pairs(data_args, {}, "test")["test"]
+        with explain_memory_errors():
+            scores, predictions = evaluate_pairs(model, tokenizer, pairs, progress=True, **options)
         if output_file is not None:
             write_predictions(output_file, predictions)
     print(json.dumps(scores))

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import codecs
 import csv
+import gzip
 import json
 import logging
 import os
+import random
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -313,7 +315,148 @@ def test_bad_csv_rows_are_named_and_skipped(tmp_path: Path, caplog: pytest.LogCa
     assert rows == [{"text": "a\nb", "summary": "c"}, {"text": "d", "summary": "e"}]
     (message,) = caplog.messages
     assert "skipped 4 malformed records (line 4: 1 fields, the header has 2; line 5: 3 fields" in message
-    assert "line 6: empty 'text'; line 7: not UTF-8" in message
+    assert "line 6: empty 'text'; line 7: bytes that do not decode" in message
+
+
+@pytest.mark.parametrize("streaming", [False, True], ids=["cached", "streaming"])
+def test_a_quote_in_an_unquoted_tsv_is_a_character_of_the_text(tmp_path: Path, streaming: bool) -> None:
+    rows = [(f"a {n}", f"b {n}") for n in range(200)]
+    rows[20], rows[60] = ('"Yes," he said', "b"), ("he said", '"No')
+    rows[90], rows[91] = ('"open\u2028', "x"), ('close"', "y")
+    path = write(tmp_path / "a.tsv", "".join(f"{text}\t{summary}\n" for text, summary in [("text", "summary"), *rows]))
+    data = load_pairs(train_file=path, streaming=streaming)["train"]
+    assert [(row["text"], row["summary"]) for row in data] == rows
+
+
+def test_a_tsv_with_quoted_fields_over_several_lines_is_read(tmp_path: Path) -> None:
+    rows = [("a\nb", "c"), ("a", "b\nc\n\nd"), ('"', '""'), ("tab\there", 'say "x"\n')]
+    path = tmp_path / "a.tsv"
+    with path.open("w", newline="") as file:
+        csv.writer(file, delimiter="\t").writerows([("text", "summary"), *rows])
+    data = load_pairs(train_file=path)["train"]
+    assert [(row["text"], row["summary"]) for row in data] == rows
+
+
+def test_an_unclosed_quote_in_csv_loses_one_row(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    lines = ["text,summary", *(f'"a, {n}",b {n}' if n % 3 else f"a {n},b {n}" for n in range(200))]
+    lines[51] = '"open, text,b 50'
+    path = write(tmp_path / "a.csv", "\n".join(lines) + "\n")
+    with caplog.at_level(logging.WARNING, "copynet_hf"):
+        data = load_pairs(train_file=path)["train"]
+    assert data["summary"][:] == [f"b {n}" for n in range(200) if n != 50]
+    (message,) = caplog.messages
+    assert (
+        "skipped 1 malformed record (line 52: not valid CSV (a quote is not closed, or followed by text))" in message
+    )
+
+
+def test_a_quote_that_the_end_of_the_file_leaves_open_loses_one_row(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.csv", 'text,summary\na,b\n"c,d\ne,f\n')
+    assert load_pairs(train_file=path)["train"]["text"][:] == ["a", "e"]
+
+
+@pytest.mark.parametrize("suffix", ["csv", "tsv"])
+def test_a_field_can_have_more_than_131072_characters(tmp_path: Path, suffix: str) -> None:
+    limit = csv.field_size_limit()
+    long = "one, two\n" * 20_000
+    path = tmp_path / f"a.{suffix}"
+    with path.open("w", newline="") as file:
+        delimiter = "\t" if suffix == "tsv" else ","
+        csv.writer(file, delimiter=delimiter).writerows([("text", "summary"), ("a", "b"), (long, "c"), ("d", "e")])
+    data = load_pairs(train_file=path)["train"]
+    assert data["text"][:] == ["a", long, "d"]
+    assert csv.field_size_limit() == limit  # of the whole process
+
+
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le", "utf-16-be"])
+@pytest.mark.parametrize("suffix", ["csv", "tsv", "jsonl"])
+def test_utf_16_is_recognised_by_its_byte_order_mark(tmp_path: Path, encoding: str, suffix: str) -> None:
+    rows = [("镕基 𠮷", "ä"), ("a", "b")]
+    if suffix == "jsonl":
+        lines = [json.dumps({"text": text, "summary": summary}, ensure_ascii=False) for text, summary in rows]
+    else:
+        lines = [("," if suffix == "csv" else "\t").join(row) for row in [("text", "summary"), *rows]]
+    mark = "" if encoding == "utf-16" else "\ufeff"
+    content = (mark + "\r\n".join(lines) + "\r\n").encode(encoding)
+    path = write(tmp_path / f"a.{suffix}", content)
+    data = load_pairs(train_file=path)["train"]
+    assert [(row["text"], row["summary"]) for row in data] == rows
+    write(path, content[:-9])  # within a character
+    assert load_pairs(train_file=path)["train"]["text"][:1] == ["镕基 𠮷"]
+
+
+@pytest.mark.parametrize("streaming", [False, True], ids=["cached", "streaming"])
+@pytest.mark.parametrize("name", ["a.jsonl.gz", "a.json.gz", "a.csv.gz", "a.TSV.GZ", "a.txt.gz"])
+def test_compressed_files_are_read(tmp_path: Path, name: str, streaming: bool) -> None:
+    contents = {
+        ".jsonl": json.dumps(PAIR),
+        ".json": json.dumps([PAIR]),
+        ".csv": "text,summary\na b,a\n",
+        ".tsv": "text\tsummary\na b\ta\n",
+        ".txt": record(0, "a", "a b"),
+    }
+    content = gzip.compress(contents[Path(name).with_suffix("").suffix.lower()].encode())
+    path = write(tmp_path / name, content)
+    (row,) = load_pairs(train_file=path, streaming=streaming)["train"]
+    assert (row["text"], row["summary"]) == ("a b", "a")
+    for damaged in (content[:-12], b"no gzip", content[:20] + b"\xff" + content[21:]):
+        write(path, damaged)
+        with pytest.raises(DataFileError, match=f"{name}: not a complete gzip file"):
+            list(load_pairs(train_file=path, streaming=streaming)["train"])
+
+
+@pytest.mark.parametrize("name", ["a", "a.jsonl", "a.parquet", "a.txt"])
+def test_a_folder_in_place_of_a_file_is_named(tmp_path: Path, name: str) -> None:
+    (tmp_path / name).mkdir()
+    with pytest.raises(DataFileError, match=f"{name} is a folder: give a file"):
+        load_pairs(train_file=tmp_path / name)
+
+
+HOSTILE_JSON = {
+    "an integer of 5,000 digits": '{"text": "a", "summary": "b", "n": %s}' % ("9" * 5_000),
+    "deep nesting": '{"text": "a", "summary": "b", "n": %s}' % ("[" * 100_000 + "]" * 100_000),
+    "a deeply nested line": "[" * 100_000 + "]" * 100_000,
+    "a nested list": "[" + json.dumps([PAIR]) + "]",
+}
+
+
+@pytest.mark.parametrize("line", HOSTILE_JSON.values(), ids=HOSTILE_JSON)
+def test_hostile_json_is_skipped(tmp_path: Path, line: str) -> None:
+    path = write_rows(tmp_path / "a.jsonl", PAIR, line, PAIR)
+    assert len(load_pairs(train_file=path)["train"]) == 2
+    for content in (line, f"[{line}]"):
+        with pytest.raises(DataFileError, match=r"b\.json: "):
+            load_pairs(train_file=write(tmp_path / "b.json", content))
+
+
+def test_large_integers_and_deep_columns_are_kept_as_json(tmp_path: Path) -> None:
+    rows = [PAIR | {"n": 10**4000, "deep": json.loads("[" * 300 + "]" * 300)}, PAIR | {"n": 1, "deep": []}]
+    path = write(tmp_path / "a.jsonl", "".join(json.dumps(row) + "\n" for row in rows))
+    data = load_pairs(train_file=path)["train"]
+    assert data[0]["n"] == "1" + "0" * 4000
+    assert len(data) == 2
+
+
+@pytest.mark.parametrize("streaming", [False, True], ids=["cached", "streaming"])
+def test_damage_of_a_parquet_file_is_an_error_that_names_it(tmp_path: Path, streaming: bool) -> None:
+    path = tmp_path / "a.parquet"
+    rows = [{"text": f"a {n} {n**9}", "summary": f"b {n}"} for n in range(2_000)]
+    datasets.Dataset.from_list(rows).to_parquet(path)
+    content = path.read_bytes()
+    damages = [content[: len(content) // 2], content[:100], content[4:]]
+    rng = random.Random(0)
+    for _ in range(30):
+        start, garbage = rng.randrange(4, len(content) - 8), rng.randbytes(200)
+        damages.append(content[:start] + garbage + content[start + len(garbage) :])
+    messages = []
+    for damaged in damages:
+        write(path, damaged)
+        try:
+            list(load_pairs(train_file=path, streaming=streaming)["train"])
+        except DataFileError as error:
+            messages.append(str(error))
+    assert len(messages) > 5
+    assert all("a.parquet" in message for message in messages)
 
 
 def test_parquet_rows_without_a_pair_are_named_and_skipped(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -370,10 +513,47 @@ def test_given_columns_are_used_and_columns_of_their_new_names_are_kept(tmp_path
     assert (swapped["text"], swapped["summary"]) == ("s", "raw")
 
 
-def test_columns_with_unusual_names_are_guessed_in_order_without_ids(tmp_path: Path) -> None:
-    path = write_rows(tmp_path / "a.jsonl", {"id": "r1", "year": 3, "long": "a b", "short": "a", "other": "c"})
-    row = load_pairs(train_file=path)["train"][0]
-    assert (row["text"], row["summary"]) == ("a b", "a")
+@pytest.mark.parametrize("streaming", [False, True], ids=["cached", "streaming"])
+@pytest.mark.parametrize("suffix", ["jsonl", "parquet"])
+def test_columns_with_unusual_names_are_guessed_in_order_without_ids_and_logged(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, suffix: str, streaming: bool
+) -> None:
+    path = tmp_path / f"a.{suffix}"
+    data = datasets.Dataset.from_list([{"id": "r1", "year": 3, "long": "a b", "short": "a"}])
+    {"jsonl": data.to_json, "parquet": data.to_parquet}[suffix](path)
+    for _ in range(2):  # the second time from the cache
+        caplog.clear()
+        with caplog.at_level(logging.INFO, "copynet_hf"):
+            (row,) = load_pairs(train_file=path, streaming=streaming)["train"]
+        assert (row["text"], row["summary"]) == ("a b", "a")
+        (message,) = caplog.messages
+        assert message.startswith(f"{path}: text is column 'long', summary is column 'short', as guessed")
+    caplog.clear()
+    with caplog.at_level(logging.INFO, "copynet_hf"):
+        list(load_pairs(train_file=path, text_column="long", summary_column="short", streaming=streaming)["train"])
+    assert not caplog.messages
+
+
+@pytest.mark.parametrize("streaming", [False, True], ids=["cached", "streaming"])
+@pytest.mark.parametrize("suffix", ["jsonl", "csv", "parquet"])
+def test_where_several_columns_could_be_meant_an_error_names_them(
+    tmp_path: Path, suffix: str, streaming: bool
+) -> None:
+    path = tmp_path / f"a.{suffix}"
+    data = datasets.Dataset.from_list([{"category": "files", "difficulty": "easy", "nl": "list", "cmd": "ls"}])
+    {"jsonl": data.to_json, "csv": data.to_csv, "parquet": data.to_parquet}[suffix](path)
+    message = (
+        "the text and summary could be any of the columns category, difficulty, nl, cmd: name the right one with "
+    )
+    with pytest.raises(ValueError, match=re.escape(f"{path}: {message}text_column=")):
+        list(load_pairs(train_file=path, streaming=streaming)["train"])
+    message = (
+        "the summary could be any of the columns category, difficulty, cmd: name the right one with summary_column="
+    )
+    with pytest.raises(ValueError, match=message):
+        list(load_pairs(train_file=path, text_column="nl", streaming=streaming)["train"])
+    pairs = load_pairs(train_file=path, text_column="nl", summary_column="cmd", streaming=streaming)["train"]
+    assert next(iter(pairs))["text"] == "list"
 
 
 @pytest.mark.parametrize("suffix", ["jsonl", "csv", "parquet"])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -79,24 +80,30 @@ def load_trained(folder: Path) -> tuple[dict[str, torch.Tensor], float]:
     return load_file(folder / "model.safetensors"), metrics["epoch"]
 
 
-@pytest.mark.skipif(
-    not (torch.distributed.is_available() and torch.distributed.is_gloo_available()), reason="torch without gloo"
-)
-@pytest.mark.parametrize("fields", MECHANISMS.values(), ids=MECHANISMS)
-def test_two_processes_train_the_weights_of_one_with_twice_the_batch(
-    fields: dict[str, Any], train_file: Path, tmp_path: Path
-) -> None:
-    script = tmp_path / "process.py"
+def run_in_two_processes(arguments: list[str], script: Path) -> None:
     script.write_text(PROCESS, encoding="utf-8")
     launch = ["-m", "torch.distributed.run", "--standalone", "--nproc_per_node=2", str(script)]
     done = subprocess.run(
-        [sys.executable, *launch, *command(train_file, tmp_path / "two", BATCH, fields)],
+        [sys.executable, *launch, *arguments],
         env={**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(Path(__file__).parents[1])},
         capture_output=True,
         text=True,
         timeout=300,  # a process that waits for a failed one waits forever
     )
     assert done.returncode == 0, done.stderr
+
+
+NEEDS_GLOO = pytest.mark.skipif(
+    not (torch.distributed.is_available() and torch.distributed.is_gloo_available()), reason="torch without gloo"
+)
+
+
+@NEEDS_GLOO
+@pytest.mark.parametrize("fields", MECHANISMS.values(), ids=MECHANISMS)
+def test_two_processes_train_the_weights_of_one_with_twice_the_batch(
+    fields: dict[str, Any], train_file: Path, tmp_path: Path
+) -> None:
+    run_in_two_processes(command(train_file, tmp_path / "two", BATCH, fields), tmp_path / "process.py")
     for name, batch in (("one", 2 * BATCH), ("half", BATCH)):
         assert main(command(train_file, tmp_path / name, batch, fields)) == 0
     two, epochs = load_trained(tmp_path / "two")
@@ -105,3 +112,24 @@ def test_two_processes_train_the_weights_of_one_with_twice_the_batch(
     assert epochs == 1.0  # one process with the same batch sees half of the pairs
     torch.testing.assert_close(two, one, rtol=0, atol=1e-5)
     assert max((half[name] - one[name]).abs().max() for name in one) > 1e-2
+
+
+@NEEDS_GLOO
+@pytest.mark.parametrize("strategy", ["group_by_length", "random"])
+def test_two_processes_resumed_in_a_later_epoch_train_the_weights_of_an_uninterrupted_run(
+    strategy: str, train_file: Path, tmp_path: Path
+) -> None:
+    schedule = {
+        "max_steps": 3 * STEPS,
+        "save_strategy": "steps",
+        "save_steps": STEPS + 4,
+        "save_total_limit": 5,
+        "dropout": 0.2,
+    }
+    fields = schedule | {"train_sampling_strategy": strategy, "resume_from_checkpoint": "auto"}
+    run_in_two_processes(command(train_file, tmp_path / "full", BATCH, fields), tmp_path / "process.py")
+    checkpoint = f"checkpoint-{STEPS + 4}"
+    shutil.copytree(tmp_path / "full" / checkpoint, tmp_path / "resumed" / checkpoint)
+    run_in_two_processes(command(train_file, tmp_path / "resumed", BATCH, fields), tmp_path / "process.py")
+    full, resumed = (load_trained(tmp_path / name)[0] for name in ("full", "resumed"))
+    assert all(torch.equal(full[name], resumed[name]) for name in full)

@@ -24,7 +24,17 @@ from typing import Any
 
 import datasets
 
-from .records import DataFileError, FilePath, RecordsBuilder, SkippedRecords, build_split, is_unicode
+from .records import (
+    DataFileError,
+    FilePath,
+    RecordsBuilder,
+    SkippedRecords,
+    build_split,
+    has_utf16_mark,
+    is_unicode,
+    open_binary,
+    open_text,
+)
 
 ENCODINGS = ("utf-8", "gb18030")
 
@@ -128,8 +138,7 @@ def _documents(path: Path, skipped: SkippedRecords, encoding: str) -> Iterator[t
     start = 0
     document: list[str] = []
     is_outside = False  # whether the last line was text outside a <doc>
-    # Undecodable bytes become lone surrogates, which `_parse` rejects: only their record is lost.
-    with path.open(encoding=encoding, errors="surrogateescape") as file:
+    with open_text(path, encoding) as file:  # `_parse` rejects lone surrogates: only their record is lost
         for number, raw in enumerate(file, 1):
             line = raw.strip().lstrip("\ufeff")
             if line.startswith("<doc"):
@@ -192,8 +201,8 @@ def detect_encoding(path: Path) -> str:
 
     For a damaged file, valid in neither, that of UTF-8 and GB18030 in which fewer lines are invalid.
     """
-    with path.open("rb") as file:
-        if file.read(2) in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE):
+    with open_binary(path) as file:
+        if has_utf16_mark(file):
             return "utf-16"
     for encoding in ENCODINGS:
         if _is_valid(path, encoding):
@@ -204,7 +213,7 @@ def detect_encoding(path: Path) -> str:
 def _is_valid(path: Path, encoding: str) -> bool:
     """Whether the bytes decode, but for a character cut off at the end of the file, as by an interrupted download."""
     decoder = codecs.getincrementaldecoder(encoding)()
-    with path.open("rb") as file:
+    with open_binary(path) as file:
         try:
             for chunk in iter(lambda: file.read(1 << 20), b""):
                 decoder.decode(chunk)
@@ -214,5 +223,5 @@ def _is_valid(path: Path, encoding: str) -> bool:
 
 
 def _count_invalid_lines(path: Path, encoding: str) -> int:
-    with path.open(encoding=encoding, errors="surrogateescape") as file:
+    with open_text(path, encoding) as file:
         return sum(not is_unicode(line) for line in file)

@@ -1,27 +1,31 @@
-"""Pairs of texts from files (JSON lines, CSV, Parquet, LCSTS) or from the Hub, with the columns `text` and `summary`.
-
-JSON lines and CSV are read here because the readers of `datasets` fail at a malformed line, and at a row whose types
-differ from those of the first rows.
-"""
+"""Pairs of texts from files (JSON, CSV, Parquet, LCSTS) or from the Hub, with the columns `text` and `summary`."""
 
 from __future__ import annotations
 
-import codecs
-import csv
 import json
 import logging
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any
 
 import datasets
 import pyarrow as pa
+from datasets.info import SupervisedKeysData
 from datasets.packaged_modules.parquet.parquet import Parquet
 
 from .lcsts import LcstsBuilder
-from .records import AnyDataset, DataFileError, FilePath, RecordsBuilder, SkippedRecords, build_split, is_unicode
+from .records import (
+    AnyDataset,
+    FilePath,
+    RecordsBuilder,
+    SkippedRecords,
+    build_split,
+    data_suffix,
+    name_in_errors,
+)
+from .rows import read_rows
 
 logger = logging.getLogger(__name__)
 
@@ -42,8 +46,6 @@ KEY_NAMES = ("id", "idx", "index", "guid", "uid", "key", "split", "human_label")
 TEXT_SUFFIXES = (".jsonl", ".json", ".csv", ".tsv")
 SUFFIXES = (*TEXT_SUFFIXES, ".parquet", ".txt")
 
-NumberedRow: TypeAlias = tuple[int, dict[str, Any] | str]  # line number, and the row or why it cannot be used
-
 
 def load_pairs(
     train_file: FilePath | None = None,
@@ -59,17 +61,17 @@ def load_pairs(
     """Loads pairs from files, or from a dataset on the Hub, with the columns `text` and `summary`.
 
     A file is JSON lines (or one JSON list), CSV or TSV with a header, Parquet, or LCSTS (.txt, pairs with a score of
-    3 or more). Rows that cannot be read, or whose text or summary is missing, empty or not a string, are skipped and
-    reported in a warning. Other columns are kept, one with the name `text` or `summary` as `original_text` or
-    `original_summary`.
+    3 or more). All but Parquet may be compressed (.gz), and in UTF-16 instead of UTF-8 if a byte order mark says so.
+    Rows that cannot be read, or whose text or summary is missing, empty or not a string, are skipped and reported in a
+    warning. Other columns are kept, one with the name `text` or `summary` as `original_text` or `original_summary`.
 
     Args:
-        text_column, summary_column: by default guessed: a column with a usual name (`document`, `article`, ...;
-            `target`, `highlights`, ...), else the first column of strings.
+        text_column, summary_column: by default guessed, and logged: a column with a usual name (`document`, `article`,
+            ...; `target`, `highlights`, ...), else the columns of strings in their order, if no others are left.
         streaming: read the rows during iteration instead of caching them.
 
     Raises:
-        ValueError: neither files nor a dataset, both, or a column that does not exist.
+        ValueError: neither files nor a dataset, both, a column that does not exist, or columns that cannot be guessed.
         FileNotFoundError: no such file.
         DataFileError: a file without a usable row (when streaming, raised by the first iteration); a ValueError.
     """
@@ -89,12 +91,15 @@ def load_pairs(
 def _load_file(
     path: FilePath, split: str, text_column: str | None, summary_column: str | None, streaming: bool
 ) -> AnyDataset:
-    suffix = Path(path).suffix.lower()
-    if suffix not in SUFFIXES:
-        raise ValueError(f"{path}: the name must end in one of {', '.join(SUFFIXES)}")
+    suffix = data_suffix(path)
+    if suffix not in SUFFIXES and not Path(path).is_dir():
+        raise ValueError(f"{path}: the name must end in one of {', '.join(SUFFIXES)}, with .gz if it is compressed")
     if suffix in TEXT_SUFFIXES:
         options = {"text_column": text_column, "summary_column": summary_column}
-        return build_split(PairsBuilder, path, split, streaming=streaming, **options)
+        data = build_split(PairsBuilder, path, split, streaming=streaming, **options)
+        if data.info.supervised_keys is not None:
+            _log_guess({"text": data.info.supervised_keys.input, "summary": data.info.supervised_keys.output}, path)
+        return data
     builder = Parquet if suffix == ".parquet" else LcstsBuilder
     data = build_split(builder, path, split, streaming=streaming)
     return _select_pairs(data, text_column, summary_column, str(path))
@@ -114,6 +119,10 @@ class PairsBuilder(RecordsBuilder):
     BUILDER_CONFIG_CLASS = PairsConfig
     columns: Columns | None = None
 
+    @property
+    def _guesses(self) -> bool:
+        return None in (self.config.text_column, self.config.summary_column)
+
     def _split_generators(self, dl_manager: datasets.DownloadManager) -> list[datasets.SplitGenerator]:
         if not dl_manager.is_streaming:
             # A first pass finds the types of the other columns: with types inferred from the first rows, `datasets`
@@ -124,6 +133,8 @@ class PairsBuilder(RecordsBuilder):
             others = [name for name in self.columns.types if name not in roles.values()]
             kept = _rename_taken({name: self.columns.feature(name) for name in others}, roles)
             self.info.features = datasets.Features({role: datasets.Value("string") for role in roles} | kept)
+            if self._guesses:  # kept in the cache
+                self.info.supervised_keys = SupervisedKeysData(roles["text"], roles["summary"])
         return super()._split_generators(dl_manager)
 
     def _choose_columns(self, columns: Columns, path: FilePath) -> dict[str, str]:
@@ -139,6 +150,8 @@ class PairsBuilder(RecordsBuilder):
         if columns is None:  # streaming: without a pass over the whole file, from its first rows
             columns = Columns(row for _, row in islice(read_rows(path, SkippedRecords(path)), 1000))
         roles = self._choose_columns(columns, path)
+        if self.columns is None and self._guesses:
+            _log_guess(roles, path)
         json_columns = {name for name, arrow_type in columns.types.items() if arrow_type is None}
         for line, row in read_rows(path, skipped):
             pair = {role: row.get(column) for role, column in roles.items()}
@@ -189,78 +202,8 @@ def _common_type(previous: pa.DataType | None, values: Sequence[Any]) -> pa.Data
         common = pa.unify_schemas(schemas, promote_options="permissive").field(0).type
     except (pa.ArrowException, TypeError, OverflowError):
         return None
-    # The keys of JSON objects can differ between rows.
-    return None if "struct" in str(common) else common
-
-
-def read_rows(path: Path, skipped: SkippedRecords) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Line number and row of every readable row of a JSON lines, JSON or CSV file; others are added to `skipped`."""
-    for line, row in _csv_rows(path) if path.suffix.lower() in (".csv", ".tsv") else _json_rows(path):
-        if isinstance(row, dict):
-            yield line, row
-        else:
-            skipped.add(line, row)
-
-
-def _json_rows(path: Path) -> Iterator[NumberedRow]:
-    """The object of each line, or of each element if the file holds one list."""
-    with path.open("rb") as file:
-        start = file.read(1024).lstrip(codecs.BOM_UTF8 + b" \t\r\n")
-        file.seek(0)
-        if path.suffix.lower() == ".json" and start.startswith(b"["):
-            try:
-                elements = json.loads(file.read().decode("utf-8-sig"))
-            except ValueError as error:
-                raise DataFileError(f"{path}: not valid JSON ({error})") from None
-            yield from ((number, _check_row(element)) for number, element in enumerate(elements, 1))
-            return
-        for number, line in enumerate(file, 1):
-            if line.strip():
-                yield number, _parse_line(line)
-
-
-def _parse_line(line: bytes) -> dict[str, Any] | str:
-    """The object of a line, or the reason why it cannot be used."""
-    try:
-        return _check_row(json.loads(line.decode("utf-8-sig")))
-    except UnicodeDecodeError:
-        return "not UTF-8"
-    except json.JSONDecodeError as error:
-        return f"not valid JSON ({error.msg})"
-    except RecursionError:
-        return "nested too deeply"
-
-
-def _check_row(row: Any) -> dict[str, Any] | str:
-    """The row, or the reason why it cannot be used."""
-    if not isinstance(row, dict):
-        return f"a {type(row).__name__} rather than an object"
-    # An escape such as \ud800 is valid JSON, but cannot be encoded.
-    return row if is_unicode(json.dumps(row, ensure_ascii=False)) else "not valid Unicode"
-
-
-def _csv_rows(path: Path) -> Iterator[NumberedRow]:
-    """The rows as dicts from the header's names to strings."""
-    with path.open(encoding="utf-8-sig", errors="surrogateescape", newline="") as file:
-        reader = csv.reader(file, delimiter="\t" if path.suffix.lower() == ".tsv" else ",")
-        header = next(reader, [])
-        if len(set(header)) < len(header):
-            raise DataFileError(f"{path}: the header names a column twice: {', '.join(header)}")
-        while True:
-            line = reader.line_num + 1
-            try:
-                values = next(reader)
-            except StopIteration:
-                return
-            except csv.Error as error:
-                yield line, f"not valid CSV ({error})"
-                continue
-            if len(values) == len(header) and all(map(is_unicode, values)):
-                yield line, dict(zip(header, values, strict=True))
-            elif len(values) == len(header):
-                yield line, "not UTF-8"
-            elif values:
-                yield line, f"{len(values)} fields, the header has {len(header)}"
+    # The keys of JSON objects can differ between rows; Arrow writes lists of at most 64 levels.
+    return None if "struct" in str(common) or str(common).count("list<") > 32 else common
 
 
 def choose_columns(
@@ -278,7 +221,7 @@ def choose_columns(
         where: the file or dataset, for messages.
 
     Raises:
-        ValueError: a given column does not exist or is given twice, or no column is left to guess.
+        ValueError: a given column does not exist or is given twice, or no column or too many are left to guess.
     """
     for column in (text_column, summary_column):
         if column is not None and column not in columns:
@@ -288,15 +231,35 @@ def choose_columns(
     candidates = [name for name in strings if name not in (text_column, summary_column)]
     text = text_column or _find_usual_name(candidates, TEXT_NAMES)
     summary = summary_column or _find_usual_name([name for name in candidates if name != text], SUMMARY_NAMES)
-    rest = iter(name for name in candidates if name not in (text, summary) and name.lower() not in KEY_NAMES)
-    roles = {"text": text or next(rest, None), "summary": summary or next(rest, None)}
-    for role, name in roles.items():
-        if name is None:
+    roles: dict[str, str | None] = {"text": text, "summary": summary}
+    missing = [role for role, name in roles.items() if name is None]
+    rest = [name for name in candidates if name not in (text, summary) and name.lower() not in KEY_NAMES]
+    if len(rest) > len(missing) > 0:
+        raise ValueError(
+            f"{where}: the {' and '.join(missing)} could be any of the columns {', '.join(rest)}: name the right one "
+            + " and ".join(f"with {role}_column= (--{role}_column on the command line)" for role in missing)
+        )
+    for role, name in zip(missing, rest, strict=False):
+        roles[role] = name
+    for role, column in roles.items():
+        if column is None:
             raise ValueError(
                 f"{where}: no column of strings is left for the {role}; the columns are {', '.join(columns)}: "
                 f"name one with {role}_column= (--{role}_column on the command line)"
             )
-    return {role: name for role, name in roles.items() if name is not None}
+    return {role: column for role, column in roles.items() if column is not None}
+
+
+def _log_guess(roles: dict[str, str], where: FilePath) -> None:
+    """Logs guessed columns, unless they are named `text` and `summary`."""
+    if any(role != name for role, name in roles.items()):
+        logger.info(
+            "%s: text is column %r, summary is column %r, as guessed from their names and order "
+            "(--text_column and --summary_column select others)",
+            where,
+            roles["text"],
+            roles["summary"],
+        )
 
 
 def _find_usual_name(columns: Sequence[str], names: Sequence[str]) -> str | None:
@@ -332,6 +295,8 @@ def _select_pairs(data: AnyDataset, text_column: str | None, summary_column: str
         dtypes = {name: str(getattr(feature, "dtype", "")) for name, feature in data.features.items()}
         strings = [name for name, dtype in dtypes.items() if dtype in ("string", "large_string")]
     roles = choose_columns(columns, strings, text_column, summary_column, where)
+    if None in (text_column, summary_column):
+        _log_guess(roles, where)
     new_names = dict(zip(columns, _rename_taken(dict.fromkeys(columns), roles), strict=True))
     new_names |= {column: role for role, column in roles.items()}
     changed = {old: new for old, new in new_names.items() if old != new}
@@ -381,7 +346,7 @@ def _usable_rows(
     for shard, name in zip(shards, names, strict=True):
         skipped = SkippedRecords(Path(name))
         num_usable = 0
-        for number, row in enumerate(_iterate_rows(shard), 1):
+        for number, row in enumerate(_iterate_rows(shard, name), 1):
             reason = _why_unusable({role: row[role] for role in ("text", "summary")}, roles)
             if reason:
                 skipped.add(number, reason)
@@ -394,8 +359,9 @@ def _usable_rows(
             logger.warning("%s", skipped)
 
 
-def _iterate_rows(shard: datasets.IterableDataset) -> Iterator[dict[str, Any]]:
+def _iterate_rows(shard: datasets.IterableDataset, name: str) -> Iterator[dict[str, Any]]:
     """All rows of a shard. In a worker, `for row in shard` would split the shard among the workers again."""
-    for batch in shard.iter(100):
-        for values in zip(*batch.values(), strict=True):
-            yield dict(zip(batch, values, strict=True))
+    with name_in_errors(name):
+        for batch in shard.iter(100):
+            for values in zip(*batch.values(), strict=True):
+                yield dict(zip(batch, values, strict=True))

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import codecs
+import gzip
+import io
 import logging
 import os
+import zlib
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, BinaryIO, TextIO, TypeAlias
 
 import datasets
 import pyarrow as pa
@@ -58,7 +63,7 @@ class RecordsBuilder(datasets.GeneratorBasedBuilder):
     """
 
     # Part of the cache key: increase it when a change of the code changes the examples of a file.
-    VERSION = datasets.Version("1.0.0")
+    VERSION = datasets.Version("1.1.0")
 
     def records(self, path: Path, skipped: SkippedRecords) -> Iterator[dict[str, Any]]:
         """The examples of `path`; malformed records are added to `skipped`."""
@@ -77,14 +82,16 @@ class RecordsBuilder(datasets.GeneratorBasedBuilder):
         for path in paths:
             skipped = SkippedRecords(Path(path))
             count = 0
-            for record in self.records(Path(path), skipped):
-                yield count, record
-                count += 1
+            try:
+                for record in self.records(Path(path), skipped):
+                    yield count, record
+                    count += 1
+            finally:  # also where a stream is read only in part
+                if count and skipped.count:
+                    self.info.description = str(skipped)
+                    logger.warning("%s", skipped)
             if not count:
                 raise skipped.empty_error()
-            if skipped.count:
-                self.info.description = str(skipped)
-                logger.warning("%s", skipped)
 
 
 def build_split(
@@ -108,15 +115,11 @@ def build_split(
     data_files = DataFilesDict({split: DataFilesList([str(file)], [(key,)])})
     builder = builder_class(data_files=data_files, **options)
     if streaming:
-        return builder.as_streaming_dataset(split=split)
+        with name_in_errors(file):
+            return builder.as_streaming_dataset(split=split)
     is_cached = builder.info.splits is not None
-    try:
+    with name_in_errors(file):
         builder.download_and_prepare()
-    except (DatasetGenerationError, pa.ArrowInvalid) as error:
-        # The cause names file and reason, the wrapper of `datasets` does not.
-        if isinstance(error.__cause__, DataFileError):
-            raise error.__cause__ from None
-        raise DataFileError(f"{file}: cannot be read ({error.__cause__ or error})") from error
     if not builder.info.splits[split].num_examples:
         raise SkippedRecords(file).empty_error()
     if is_cached and builder.info.description:
@@ -124,14 +127,27 @@ def build_split(
     return builder.as_dataset(split=split)
 
 
+@contextmanager
+def name_in_errors(name: FilePath) -> Iterator[None]:
+    """Turns errors of `datasets` and Arrow, which do not name the file, into `DataFileError`."""
+    try:
+        yield
+    except (DatasetGenerationError, pa.ArrowException, OSError) as error:
+        if isinstance(error.__cause__, DataFileError):
+            raise error.__cause__ from None
+        raise DataFileError(f"{name}: cannot be read ({error.__cause__ or error})") from error
+
+
 def resolve_file(path: FilePath) -> Path:
     """The absolute path of a file.
 
     Raises:
         FileNotFoundError: no such file.
-        DataFileError: an empty file.
+        DataFileError: a folder, or an empty file.
     """
     file = Path(path).expanduser().absolute()
+    if file.is_dir():
+        raise DataFileError(f"{file} is a folder: give a file")
     if not file.is_file():
         raise FileNotFoundError(f"{file}: no such file")
     if file.stat().st_size == 0:
@@ -144,6 +160,52 @@ def hash_contents(path: Path) -> str:
     with path.open("rb") as file:
         chunks = iter(lambda: file.read(1 << 20), b"")
         return Hasher.hash_bytes(chunks)
+
+
+def data_suffix(path: FilePath) -> str:
+    """The suffix that names the format, in lower case: `.csv` for `a.CSV` and `a.csv.gz`."""
+    name = Path(path).name.lower()
+    return Path(name.removesuffix(".gz")).suffix
+
+
+@contextmanager
+def open_binary(path: Path) -> Iterator[BinaryIO]:
+    """The bytes of a file, decompressed if its name ends in `.gz`.
+
+    Raises:
+        DataFileError: damaged compression, also while the file is read.
+    """
+    try:
+        with gzip.open(path) if path.suffix.lower() == ".gz" else path.open("rb") as file:
+            yield file  # type: ignore[misc]
+    except (gzip.BadGzipFile, EOFError, zlib.error) as error:
+        raise DataFileError(f"{path}: not a complete gzip file ({error})") from None
+
+
+@contextmanager
+def open_text(path: Path, encoding: str | None = None, newline: str | None = None) -> Iterator[TextIO]:
+    """The text of a file without its byte order mark. Bytes that do not decode become lone surrogates.
+
+    Args:
+        encoding: by default UTF-16 after its byte order mark, else UTF-8.
+        newline: as in `open`.
+    """
+    with open_binary(path) as file:
+        if encoding is None:
+            encoding = "utf-16" if has_utf16_mark(file) else "utf-8-sig"
+        yield io.TextIOWrapper(file, encoding, _LONE_SURROGATES, newline)
+
+
+def has_utf16_mark(file: BinaryIO) -> bool:
+    """Whether a file starts with the byte order mark of UTF-16."""
+    start = file.read(2)
+    file.seek(0)
+    return start in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
+
+
+# As `surrogateescape`, which does not work for the ASCII bytes of a damaged UTF-16 character.
+_LONE_SURROGATES = "copynet_hf.lone_surrogates"
+codecs.register_error(_LONE_SURROGATES, lambda error: ("\udcff", error.end))  # type: ignore[attr-defined]
 
 
 def is_unicode(text: str) -> bool:

@@ -1,7 +1,9 @@
-"""Callbacks of the Trainer: a time limit, and how much the model copies."""
+"""Callbacks of the Trainer: a time limit, SIGTERM, and how much the model copies."""
 
 from __future__ import annotations
 
+import signal
+import threading
 import time
 from typing import Any
 
@@ -27,11 +29,7 @@ class TimeLimit(TrainerCallback):
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
     ) -> None:
         is_over = time.monotonic() - self.start > 60 * self.minutes
-        if args.world_size > 1:  # all processes must stop at the same step, or the others wait forever
-            over_in_processes = torch.tensor(float(is_over), device=args.device)
-            torch.distributed.all_reduce(over_in_processes)
-            is_over = over_in_processes.item() > 0
-        control.should_training_stop |= is_over
+        control.should_training_stop |= _is_true_in_any_process(is_over, args)
 
     def on_epoch_end(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
@@ -39,6 +37,54 @@ class TimeLimit(TrainerCallback):
         if control.should_training_stop:  # with eval_strategy steps, the Trainer would do neither here
             control.should_evaluate |= args.eval_strategy != "no"
             control.should_save |= args.save_strategy != "no"
+
+
+class SigtermCheckpoint(TrainerCallback):
+    """At SIGTERM, which announces the end of a preemptible machine, saves a checkpoint after the step and stops.
+
+    Attributes:
+        is_received: whether the signal has come.
+    """
+
+    def __init__(self) -> None:
+        self.is_received = False
+        self._saved_step: int | None = None
+        self._previous_handler: Any = None
+
+    def on_train_begin(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
+    ) -> None:
+        if threading.current_thread() is threading.main_thread():  # others cannot handle signals
+            self._previous_handler = signal.signal(signal.SIGTERM, self._receive)
+
+    def on_step_end(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
+    ) -> None:
+        if _is_true_in_any_process(self.is_received, args):
+            self.is_received = control.should_training_stop = True
+            control.should_evaluate = False
+            control.should_save = self._saved_step != state.global_step
+            self._saved_step = state.global_step
+
+    on_epoch_end = on_step_end
+
+    def on_train_end(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
+    ) -> None:
+        if self._previous_handler is not None:
+            signal.signal(signal.SIGTERM, self._previous_handler)
+
+    def _receive(self, *_: Any) -> None:
+        self.is_received = True
+
+
+def _is_true_in_any_process(value: bool, args: TrainingArguments) -> bool:
+    """The same for all processes, which must stop at the same step: the others would wait forever."""
+    if args.world_size == 1:
+        return value
+    total = torch.tensor(float(value), device=args.device)
+    torch.distributed.all_reduce(total)
+    return total.item() > 0
 
 
 class CopyStatistics(TrainerCallback):

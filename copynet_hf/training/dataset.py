@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TypeAlias
 
-from datasets import Dataset, DatasetDict, IterableDataset, IterableDatasetDict
+from datasets import Dataset, IterableDataset
 from transformers import PreTrainedTokenizerBase
 
-from ..arguments import DataArguments
+from ..arguments import DataArguments, PairsArguments
 from ..data import load_pairs
 from ..data.records import AnyDataset
 from ..model.tokenization_copynet import CopyNetTokenizer
@@ -23,25 +24,49 @@ def read_training_pairs(data_args: DataArguments) -> dict[str, Pairs]:
     """
     if data_args.train_file is None and data_args.dataset_name is None:
         raise ValueError("no --train_file: give a file of pairs, or --dataset_name")
-    files = {name: getattr(data_args, name) for name in ("train_file", "validation_file", "test_file")}
-    splits: DatasetDict | IterableDatasetDict = load_pairs(
-        **files, **data_args.dataset_options(), streaming=data_args.streaming
-    )
-    if "train" not in splits:
-        raise ValueError(f"{data_args.dataset_name} has the splits {', '.join(splits)}: 'train' is needed")
-    limits = {
-        "validation": data_args.max_eval_samples,
-        "test": data_args.max_eval_samples,
-        "train": data_args.max_train_samples,
-    }
-    pairs = {split: limit_rows(splits[split], limit) for split, limit in limits.items() if split in splits}
-    for split in ("validation", "test"):  # scoring needs their texts in memory
-        if isinstance(pairs.get(split), IterableDataset):
-            pairs[split] = Dataset.from_list(list(pairs[split]))
+    files = {"train": data_args.train_file, "validation": data_args.validation_file}
+    pairs = read_pairs(data_args, files, "train", data_args.streaming)
+    pairs["train"] = _limit_rows(pairs["train"], data_args.max_train_samples)
     return pairs
 
 
-def limit_rows(pairs: Pairs, limit: int | None) -> Pairs:
+def read_pairs(
+    data_args: PairsArguments,
+    files: Mapping[str, str | None],
+    needed_split: str,
+    streaming: bool = False,
+) -> dict[str, Pairs]:
+    """The pairs of the arguments' test file and other files, or those of the arguments' dataset on the Hub.
+
+    At most `max_eval_samples` validation and test pairs are read, and no more of their files than that takes.
+
+    Args:
+        files: the files other than the test file, by split.
+        streaming: read training pairs during iteration; scoring needs the texts of the others in memory.
+
+    Raises:
+        ValueError: the dataset lacks the split `needed_split`.
+    """
+    limit, options = data_args.max_eval_samples, data_args.dataset_options()
+    splits: dict[str, Pairs] = {}
+    if data_args.dataset_name is not None:
+        names = {f"{split}_file": path for split, path in files.items()} | {"test_file": data_args.test_file}
+        splits = dict(load_pairs(**names, **options, streaming=streaming))
+    else:
+        for split, path in {**files, "test": data_args.test_file}.items():
+            if path is not None:
+                is_stream = streaming or (split != "train" and limit is not None)
+                splits |= load_pairs(**{f"{split}_file": path}, **options, streaming=is_stream)
+    if needed_split not in splits:
+        raise ValueError(f"{data_args.dataset_name} has the splits {', '.join(splits)}: {needed_split!r} is needed")
+    for split in ("validation", "test"):
+        if split in splits:
+            part = _limit_rows(splits[split], limit)
+            splits[split] = Dataset.from_list(list(part)) if isinstance(part, IterableDataset) else part
+    return splits
+
+
+def _limit_rows(pairs: Pairs, limit: int | None) -> Pairs:
     """The first `limit` rows, or all of them when `limit` is None."""
     if limit is None:
         return pairs

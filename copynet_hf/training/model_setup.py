@@ -15,6 +15,7 @@ from ..model.configuration_copynet import CopyNetConfig
 from ..model.modeling_copynet import CopyNetForConditionalGeneration
 from .alignment import align_vocabulary
 from .dataset import Pairs
+from .memory import check_memory
 from .presets import DEFAULT_SIZES, find_preset
 from .tokenizer_setup import STREAM_SAMPLE_SIZE
 
@@ -60,9 +61,15 @@ def build_model(
 def build_config(
     tokenizer: PreTrainedTokenizerBase, preset: str | None = None, fields: Mapping[str, Any] | None = None
 ) -> CopyNetConfig:
-    """The config of a new model: the preset or `DEFAULT_SIZES`, overridden by `fields`, then by the tokenizer."""
+    """The config of a new model: the preset or `DEFAULT_SIZES`, overridden by `fields`, then by the tokenizer.
+
+    Raises:
+        ValueError: a model that is too large for the memory.
+    """
     make_config, sizes = (CopyNetConfig, DEFAULT_SIZES) if preset is None else (find_preset(preset)[0], {})
-    return make_config(**sizes | dict(fields or {}) | CopyNetConfig.tokenizer_fields(tokenizer))
+    config = make_config(**sizes | dict(fields or {}) | CopyNetConfig.tokenizer_fields(tokenizer))
+    check_memory(config)
+    return config
 
 
 def select_config_fields(arguments: Mapping[str, Any]) -> dict[str, Any]:

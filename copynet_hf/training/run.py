@@ -7,15 +7,17 @@ can be used on their own as well. The Trainer is Transformers'; only its model c
 from __future__ import annotations
 
 import logging
+import signal
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import torch
 import transformers
 from datasets import IterableDataset
-from transformers import PreTrainedTokenizerBase, Seq2SeqTrainer, set_seed
+from transformers import PreTrainedTokenizerBase, set_seed
 
 from ..arguments import (
     CardArguments,
@@ -30,12 +32,20 @@ from ..evaluation.cards import command_line, write_model_card
 from ..evaluation.metrics import metric_signature
 from ..evaluation.scoring import evaluate_pairs, write_predictions
 from ..model.modeling_copynet import CopyNetForConditionalGeneration
-from .callbacks import TimeLimit
+from .callbacks import SigtermCheckpoint, TimeLimit
+from .checkpoints import (
+    check_run_record,
+    check_unfinished,
+    find_resume_checkpoint,
+    make_run_record,
+    remove_checkpoints,
+)
 from .dataset import Pairs, read_training_pairs
+from .memory import explain_memory_errors
 from .model_setup import build_model, set_alignments, set_decoding
-from .run_folder import check_output_dir, find_resume_checkpoint, remove_checkpoints
+from .run_folder import check_output_dir, explain_save_errors, lock_output_dir
 from .tokenizer_setup import build_tokenizer
-from .trainer import build_training_arguments, check_label_smoothing, make_trainer
+from .trainer import CopyNetTrainer, build_training_arguments, check_label_smoothing, make_trainer
 
 logger = logging.getLogger(__name__)
 
@@ -57,7 +67,7 @@ class Run:
     pairs: Mapping[str, Pairs]
     tokenizer: PreTrainedTokenizerBase
     model: CopyNetForConditionalGeneration
-    trainer: Seq2SeqTrainer
+    trainer: CopyNetTrainer
     output_dir: Path
     checkpoint: str | None
 
@@ -69,25 +79,29 @@ def train_from_arguments(arguments: Mapping[str, Any]) -> dict[str, float]:
     validation pairs also eval_results.json, with test pairs test_results.json and test_predictions.jsonl.
 
     Raises:
-        ValueError: arguments or data that cannot be used; nothing has been written then.
+        ValueError: arguments or data that cannot be used, and nothing has been written; or the memory is full.
+        OSError: model or checkpoint could not be saved; earlier checkpoints are whole.
+        SystemExit: with code 143, after SIGTERM, once a checkpoint is saved.
     """
-    run = _set_up_run(arguments)
-    metrics = _train(run)
-    metrics |= _finish(run, metrics)
-    if run.trainer.args.world_size > 1:
-        _leave_process_group(run)
+    run_args = build_dataclass(RunArguments, arguments)
+    output_dir = arguments.get("output_dir")
+    checkpoint = find_resume_checkpoint(arguments.get("resume_from_checkpoint"), Path(output_dir or ""))
+    folder = check_output_dir(output_dir, run_args.overwrite_output_dir, resumes=checkpoint is not None)
+    with lock_output_dir(folder), explain_memory_errors():
+        run = _set_up_run(arguments, folder, checkpoint)
+        metrics = _train(run)
+        metrics |= _finish(run, metrics)
+        if run.trainer.args.world_size > 1:
+            _leave_process_group(run)
     return metrics
 
 
-def _set_up_run(arguments: Mapping[str, Any]) -> Run:
+def _set_up_run(arguments: Mapping[str, Any], output_dir: Path, checkpoint: str | None) -> Run:
     """Checks the arguments, reads the pairs, and builds tokenizer, model and Trainer."""
     data_args = build_dataclass(DataArguments, arguments)
     tokenizer_args = build_dataclass(TokenizerArguments, arguments)
     model_args = build_dataclass(ModelArguments, arguments)
     run_args = build_dataclass(RunArguments, arguments)
-    output_dir = check_output_dir(
-        arguments.get("output_dir"), run_args.overwrite_output_dir, bool(arguments.get("resume_from_checkpoint"))
-    )
     check_positive(data_args, "max_source_length", "max_target_length", "max_train_samples", "max_eval_samples")
     check_positive(tokenizer_args, "vocab_size", "min_frequency")
     check_positive(model_args, "num_beams")
@@ -100,7 +114,10 @@ def _set_up_run(arguments: Mapping[str, Any]) -> Run:
     pairs = read_training_pairs(data_args)
     training_args = build_training_arguments(arguments, pairs["train"], "validation" in pairs)
     set_seed(training_args.seed)
-    checkpoint = find_resume_checkpoint(training_args.resume_from_checkpoint, output_dir)
+    record = make_run_record(pairs["train"], tokenizer_args)
+    if checkpoint is not None:
+        check_unfinished(checkpoint, output_dir, training_args)
+        check_run_record(checkpoint, record, arguments)
     tokenizer = build_tokenizer(pairs, tokenizer_args, model_args, data_args, checkpoint)
     model = build_model(tokenizer, model_args, arguments, checkpoint)
     check_label_smoothing(training_args, model.config)
@@ -108,6 +125,7 @@ def _set_up_run(arguments: Mapping[str, Any]) -> Run:
     if run_args.overwrite_output_dir and checkpoint is None:
         remove_checkpoints(output_dir)
     trainer = make_trainer(model, tokenizer, pairs, training_args, data_args, run_args.early_stopping_patience)
+    trainer.run_record = record
     if checkpoint is None and model_args.model_name_or_path is None:
         set_alignments(model, trainer.train_dataset)
     if run_args.max_minutes is not None:
@@ -126,17 +144,29 @@ def _train(run: Run) -> dict[str, Any]:
     )
     if trainer.is_world_process_zero():
         (run.output_dir / PREDICTIONS_FILE).unlink(missing_ok=True)  # of the model that is overwritten
+    sigterm = SigtermCheckpoint()
+    trainer.add_callback(sigterm)  # after the callbacks whose decisions it overrules
     metrics: dict[str, Any] = trainer.train(resume_from_checkpoint=run.checkpoint).metrics
-    trainer.save_model(_internal_call=True)  # without a push, which waits for the card
-    if trainer.state.best_model_checkpoint is not None:  # the state is pushed as well: no local paths in it
-        trainer.state.best_model_checkpoint = Path(trainer.state.best_model_checkpoint).name
-    trainer.save_state()
-    trainer.save_metrics("train", metrics)
+    if sigterm.is_received:
+        _exit_after_sigterm(run)
+    with explain_save_errors(run.output_dir):
+        trainer.save_model(_internal_call=True)  # without a push, which waits for the card
+        if trainer.state.best_model_checkpoint is not None:  # the state is pushed as well: no local paths in it
+            trainer.state.best_model_checkpoint = Path(trainer.state.best_model_checkpoint).name
+        trainer.save_state()
+        trainer.save_metrics("train", metrics)
     if trainer.eval_dataset is not None:
         eval_metrics = trainer.evaluate()
         trainer.save_metrics("eval", eval_metrics)
         metrics |= eval_metrics
     return metrics
+
+
+def _exit_after_sigterm(run: Run) -> NoReturn:
+    logger.info("stopped by SIGTERM: continue with --resume_from_checkpoint auto")
+    if run.trainer.args.world_size > 1:
+        _leave_process_group(run)
+    sys.exit(128 + signal.SIGTERM)
 
 
 def _finish(run: Run, metrics: Mapping[str, Any]) -> dict[str, Any]:

@@ -1,11 +1,20 @@
-"""The folder and the files that a run writes to: nothing is overwritten by accident, and checkpoints are found."""
+"""The folder and the files that a run writes to: nothing is overwritten by accident, or by two runs at once."""
 
 from __future__ import annotations
 
+import os
 import shutil
 import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from filelock import FileLock, Timeout
+from safetensors import SafetensorError
+
+from .checkpoints import list_checkpoints
+
+LOCK_FILE = "_training.lock"  # pushes to the Hub leave out names that start with an underscore
 RESULT_FILES = (
     "config.json",
     "model.safetensors",
@@ -73,32 +82,54 @@ def check_output_file(output_file: str, overwrite: bool, input_file: str | None 
         raise ValueError(f"--output_file {path} cannot be written ({error.strerror}): give another file") from None
 
 
-def list_checkpoints(folder: Path) -> list[Path]:
-    """The Trainer's checkpoints in a folder, oldest first."""
-    checkpoints = [path.parent for path in folder.glob("checkpoint-*/trainer_state.json")]
-    return sorted(checkpoints, key=lambda path: int(path.name.rpartition("-")[2]))
-
-
-def find_resume_checkpoint(resume_from_checkpoint: str | bool | None, output_dir: Path) -> str | None:
-    """The checkpoint that a run continues from: the given one, the last one in `output_dir` for True, or None.
+@contextmanager
+def lock_output_dir(folder: Path) -> Iterator[None]:
+    """Creates the folder, and keeps other trainings out of it while the context lasts. The operating system frees the
+    lock of a process that is killed.
 
     Raises:
-        ValueError: there is no such checkpoint.
+        ValueError: another training writes to the folder, or it cannot be written.
     """
-    value = str(resume_from_checkpoint or False)
-    if value.lower() == "false":
-        return None
-    if value.lower() != "true":
-        if not (Path(value) / "trainer_state.json").is_file():
-            raise ValueError(f"--resume_from_checkpoint {value} is no checkpoint: give a folder of the Trainer's")
-        return value
-    checkpoints = list_checkpoints(output_dir)
-    if not checkpoints:
-        raise ValueError(f"--resume_from_checkpoint is True, but {output_dir} holds no checkpoint: leave it out")
-    return str(checkpoints[-1])
+    if os.environ.get("RANK", "0") != "0":  # of torchrun: the first process locks for all
+        yield
+        return
+    missing = [path for path in (folder, *folder.parents) if not path.exists()]
+    lock_file = folder / LOCK_FILE
+    lock = FileLock(lock_file)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        lock.acquire(timeout=0)
+    except Timeout:
+        raise ValueError(
+            f"--output_dir {folder} is in use by another training, which holds {lock_file}: give another folder"
+        ) from None
+    except OSError as error:
+        _remove_empty(missing)
+        raise ValueError(f"--output_dir {folder} cannot be written ({error.strerror}): give another folder") from None
+    try:
+        yield
+    finally:
+        lock.release()
+        lock_file.unlink(missing_ok=True)
+        _remove_empty(missing)
 
 
-def remove_checkpoints(folder: Path) -> None:
-    """Deletes the Trainer's checkpoints in a folder, so that a new run does not resume from them."""
-    for checkpoint in list_checkpoints(folder):
-        shutil.rmtree(checkpoint)
+def _remove_empty(folders: Sequence[Path]) -> None:
+    """Removes those of the folders that hold nothing."""
+    for folder in folders:
+        with suppress(OSError):
+            folder.rmdir()
+
+
+@contextmanager
+def explain_save_errors(folder: Path) -> Iterator[None]:
+    """Turns errors while saving, such as those of a full disk, into an OSError that names the folder."""
+    try:
+        yield
+    except (OSError, RuntimeError, SafetensorError) as error:
+        free = shutil.disk_usage(next(path for path in (folder, *folder.parents) if path.exists())).free
+        reason = str(error).splitlines()[0]
+        raise OSError(
+            f"{folder} cannot be saved ({reason}; {free / 1e9:.1f} GB of the disk are free): free space, and continue "
+            "with --resume_from_checkpoint auto"
+        ) from error

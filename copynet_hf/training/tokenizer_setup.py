@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import math
 from collections.abc import Iterable, Mapping
 from itertools import islice
@@ -16,6 +17,8 @@ from ..inference.loading import load_tokenizer
 from ..model.tokenization_copynet import CopyNetTokenizer
 from .dataset import Pairs
 from .presets import find_preset
+
+logger = logging.getLogger(__name__)
 
 STREAM_SAMPLE_SIZE = 100_000  # pairs of a stream from which vocabulary, slots and alignments are computed
 COMPUTED_TOKENIZER_DEFAULTS: dict[str, Any] = {  # as `copynet-hf train --help` shows them
@@ -66,6 +69,9 @@ def train_tokenizer(
         max_source_oov = preset_config.max_source_oov if max_source_oov is None else max_source_oov
     if segmenter == "auto":
         segmenter = guess_segmenter(row["text"] for row in islice(train_pairs, 1000))
+        logger.info(
+            "segmenter is %s, as guessed from the script of the sources (--segmenter selects another)", segmenter
+        )
     if vocab_size is None:
         vocab_size = 3_000 if segmenter == "char" else 10_000
     sample = train_pairs.take(STREAM_SAMPLE_SIZE) if isinstance(train_pairs, IterableDataset) else train_pairs

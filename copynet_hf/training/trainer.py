@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import dataclasses
+import json
+import math
+import shutil
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import torch
-from datasets import IterableDataset
+from datasets import Dataset, IterableDataset
+from torch.utils.data import Sampler
 from transformers import (
     DataCollatorForSeq2Seq,
     EarlyStoppingCallback,
@@ -17,6 +21,7 @@ from transformers import (
     Seq2SeqTrainingArguments,
     TrainingArguments,
 )
+from transformers.integrations import get_reporting_integration_callbacks
 
 from ..arguments import DataArguments
 from ..evaluation.cards import CARD
@@ -24,7 +29,10 @@ from ..evaluation.compute_metrics import make_compute_metrics
 from ..model.configuration_copynet import MEMORIES, CopyNetConfig
 from ..model.modeling_copynet import CopyNetForConditionalGeneration
 from .callbacks import CopyStatistics
+from .checkpoints import RECORD_FILE, is_complete
 from .dataset import Pairs, encode_pairs
+from .run_folder import explain_save_errors
+from .sampler import EpochSampler
 
 TRAINING_DEFAULTS: dict[str, Any] = {
     "per_device_train_batch_size": 32,
@@ -73,6 +81,7 @@ def build_training_arguments(
             "--hub_token is saved in training_args.bin and pushed with the model: log in with hf auth login, or set "
             "HF_TOKEN instead"
         )
+    _check_length(given)
     streams, generates = isinstance(train_pairs, IterableDataset), given.get("predict_with_generate", False)
     defaults = dict(TRAINING_DEFAULTS)
     if streams:
@@ -93,7 +102,30 @@ def build_training_arguments(
     defaults |= _evaluation_schedule(given, streams, has_validation)
     if has_validation:
         defaults["metric_for_best_model"] = "rougeL" if generates else "loss"
-    return Seq2SeqTrainingArguments(**{name: value for name, value in defaults.items() if name in names} | given)
+    training_args = Seq2SeqTrainingArguments(
+        **{name: value for name, value in defaults.items() if name in names} | given
+    )
+    _check_report_to(training_args)
+    return training_args
+
+
+def _check_length(given: Mapping[str, Any]) -> None:
+    """Raises ValueError if there is nothing to train."""
+    epochs, max_steps = given.get("num_train_epochs", 1), given.get("max_steps", -1)
+    if not 0 < epochs < math.inf:
+        raise ValueError(f"--num_train_epochs is {epochs:g}: give a number above 0")
+    if max_steps < 1 and max_steps != -1:  # -1 is Transformers' default
+        raise ValueError(f"--max_steps is {max_steps}: give 1 or more")
+
+
+def _check_report_to(training_args: TrainingArguments) -> None:
+    """Raises ImportError if the package of a tracker is missing, before the data are read."""
+    for name in training_args.report_to or ():
+        try:
+            get_reporting_integration_callbacks([name])[0]()
+        except RuntimeError as error:
+            fix = "pip install 'copynet-hf[tracking]'" if name == "tensorboard" else "install its package"
+            raise ImportError(f"--report_to {name} cannot be used ({error}): {fix}, or leave it out") from None
 
 
 def _evaluation_schedule(given: Mapping[str, Any], streams: bool, has_validation: bool) -> dict[str, Any]:
@@ -131,12 +163,45 @@ def check_label_smoothing(training_args: TrainingArguments, config: CopyNetConfi
         )
 
 
-class CardKeepingTrainer(Seq2SeqTrainer):
-    """A `Seq2SeqTrainer` that pushes the model card in its folder rather than one of its own."""
+class CopyNetTrainer(Seq2SeqTrainer):
+    """A `Seq2SeqTrainer` that resumes in the order of the interrupted run, and removes a checkpoint that it could not
+    complete. It pushes the model card in its folder rather than one of its own.
+
+    Attributes:
+        run_record: saved with each checkpoint, see `make_run_record`.
+    """
+
+    run_record: Mapping[str, Any] | None = None
 
     def create_model_card(self, *args: Any, **kwargs: Any) -> None:
         if not (Path(str(self.args.output_dir)) / CARD).exists():
             super().create_model_card(*args, **kwargs)
+
+    def _get_train_sampler(self, train_dataset: Dataset | None = None) -> Sampler[int] | None:
+        dataset: Any = self.train_dataset if train_dataset is None else train_dataset
+        strategy = self.args.train_sampling_strategy
+        if strategy not in ("random", "group_by_length") or isinstance(dataset, IterableDataset):
+            return super()._get_train_sampler(train_dataset)
+        return EpochSampler(
+            len(dataset),
+            self.args.seed if self.args.data_seed is None else self.args.data_seed,
+            lambda: int(self.state.epoch or 0),
+            [len(row["input_ids"]) for row in dataset] if strategy == "group_by_length" else None,
+            self.args.train_batch_size * self.args.gradient_accumulation_steps,
+        )
+
+    def _save_checkpoint(self, *args: Any, **kwargs: Any) -> None:
+        checkpoint = Path(str(self.args.output_dir)) / f"checkpoint-{self.state.global_step}"
+        try:
+            with explain_save_errors(checkpoint):
+                if self.run_record is not None and self.args.should_save:
+                    checkpoint.mkdir(parents=True, exist_ok=True)
+                    (checkpoint / RECORD_FILE).write_text(json.dumps(self.run_record), encoding="utf-8")
+                super()._save_checkpoint(*args, **kwargs)
+        except OSError:
+            if not is_complete(checkpoint):  # older ones are deleted only after this one is saved
+                shutil.rmtree(checkpoint, ignore_errors=True)
+            raise
 
 
 def make_trainer(
@@ -146,8 +211,8 @@ def make_trainer(
     training_args: Seq2SeqTrainingArguments,
     data_args: DataArguments,
     early_stopping_patience: int = 0,
-) -> Seq2SeqTrainer:
-    """A `Seq2SeqTrainer` for the splits `train` and, where given, `validation` of the pairs.
+) -> CopyNetTrainer:
+    """A `CopyNetTrainer` for the splits `train` and, where given, `validation` of the pairs.
 
     Args:
         early_stopping_patience: evaluations without improvement before training stops, where the best checkpoint is
@@ -175,7 +240,7 @@ def make_trainer(
             facts=list(validation["facts"]) if "facts" in validation.column_names else None,
         )
     stops_early = training_args.load_best_model_at_end and early_stopping_patience > 0
-    trainer = CardKeepingTrainer(
+    trainer = CopyNetTrainer(
         model=model,
         args=training_args,
         train_dataset=encoded["train"],

@@ -15,8 +15,8 @@ from transformers import Seq2SeqTrainer, set_seed
 from copynet_hf import CopyNetConfig, CopyNetForConditionalGeneration
 from copynet_hf.inference.loading import load_copynet
 from copynet_hf.training.callbacks import TimeLimit
+from copynet_hf.training.checkpoints import find_resume_checkpoint
 from copynet_hf.training.model_setup import select_config_fields
-from copynet_hf.training.run_folder import find_resume_checkpoint
 from copynet_hf.training.trainer import build_training_arguments
 
 from ..data.points import Points, make_hull_rows, make_tour_rows

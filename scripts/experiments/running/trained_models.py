@@ -21,8 +21,8 @@ from transformers import GenerationConfig
 
 from copynet_hf.evaluation.scoring import evaluate_pairs
 from copynet_hf.inference.loading import load_copynet, load_model
+from copynet_hf.training.checkpoints import list_checkpoints
 from copynet_hf.training.run import train_from_arguments
-from copynet_hf.training.run_folder import list_checkpoints
 
 from ..data.rows import Row, keep_pair_columns, to_file_name, write_pairs, write_text
 from .results_file import ResultsFile

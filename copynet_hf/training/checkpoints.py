@@ -1,0 +1,147 @@
+"""Checkpoints of the Trainer: which are whole, which one a run resumes from, and which run they belong to."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import logging
+import shutil
+import zipfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from datasets import IterableDataset
+from datasets.fingerprint import Hasher
+from safetensors import SafetensorError, safe_open
+from transformers import TrainingArguments
+
+from ..arguments import TokenizerArguments
+from .dataset import Pairs
+
+logger = logging.getLogger(__name__)
+
+STATE_FILE = "trainer_state.json"  # of the Trainer, which writes it last
+RECORD_FILE = "run_record.json"
+FINGERPRINT = "train_pairs"
+
+
+def list_checkpoints(folder: Path) -> list[Path]:
+    """The Trainer's checkpoints in a folder, oldest first."""
+    checkpoints = [path.parent for path in folder.glob(f"checkpoint-*/{STATE_FILE}")]
+    return sorted(checkpoints, key=lambda path: int(path.name.rpartition("-")[2]))
+
+
+def find_resume_checkpoint(resume_from_checkpoint: str | bool | None, output_dir: Path) -> str | None:
+    """The checkpoint that a run continues from, or None for a new run.
+
+    Args:
+        resume_from_checkpoint: a checkpoint; True for the last whole one in `output_dir`; "auto" for the same, or for
+            a new run if there is none.
+
+    Raises:
+        ValueError: there is no such checkpoint, or it is damaged.
+    """
+    value = str(resume_from_checkpoint or False)
+    if value.lower() == "false":
+        return None
+    if value.lower() not in ("true", "auto"):
+        if not (Path(value) / STATE_FILE).is_file():
+            raise ValueError(f"--resume_from_checkpoint {value} is no checkpoint: give a folder of the Trainer's")
+        if damage := find_damage(Path(value)):
+            raise ValueError(f"--resume_from_checkpoint {value} is damaged ({damage}): give another checkpoint")
+        return value
+    checkpoints = list_checkpoints(output_dir)
+    for checkpoint in reversed(checkpoints):
+        damage = find_damage(checkpoint)
+        if damage is None:
+            logger.info("resuming from %s", checkpoint)
+            return str(checkpoint)
+        logger.warning("%s is damaged (%s)", checkpoint, damage)
+    if checkpoints:
+        raise ValueError(f"every checkpoint in {output_dir} is damaged: start again with --overwrite_output_dir")
+    if value.lower() == "true":
+        raise ValueError(f"--resume_from_checkpoint is True, but {output_dir} holds no checkpoint: leave it out")
+    return None
+
+
+def find_damage(checkpoint: Path) -> str | None:
+    """The first damaged file of a checkpoint and the reason, or None if all are whole."""
+    for file in sorted(checkpoint.iterdir()):
+        try:
+            if file.suffix == ".json":
+                json.loads(file.read_text(encoding="utf-8"))
+            elif file.suffix == ".safetensors":
+                with safe_open(file, framework="pt"):
+                    pass
+            elif file.suffix in (".pt", ".pth", ".bin"):  # of torch.save: a zip archive with checksums
+                with zipfile.ZipFile(file) as archive:
+                    if archive.testzip() is not None:
+                        raise ValueError("wrong checksum")
+        except (OSError, ValueError, zipfile.BadZipFile, SafetensorError) as error:
+            return f"{file.name}: {error}"
+    return None
+
+
+def is_complete(checkpoint: Path) -> bool:
+    """Whether all files of a checkpoint are there, and whole."""
+    return (checkpoint / STATE_FILE).exists() and find_damage(checkpoint) is None
+
+
+def remove_checkpoints(folder: Path) -> None:
+    """Deletes the Trainer's checkpoints in a folder, so that a new run does not resume from them."""
+    for checkpoint in list_checkpoints(folder):
+        shutil.rmtree(checkpoint)
+
+
+def check_unfinished(checkpoint: str, output_dir: Path, training_args: TrainingArguments) -> None:
+    """Checks that there is something left to train.
+
+    Raises:
+        ValueError: `output_dir` holds the results of the run, and `checkpoint` is from its end.
+    """
+    state = json.loads((Path(checkpoint) / STATE_FILE).read_text(encoding="utf-8"))
+    by_steps = training_args.max_steps > 0
+    name, done = ("max_steps", state["global_step"]) if by_steps else ("num_train_epochs", state["epoch"])
+    if done >= getattr(training_args, name) and (output_dir / "train_results.json").exists():
+        raise ValueError(
+            f"the run in {output_dir} is finished, with {done:g} of {getattr(training_args, name):g} "
+            f"{'steps' if by_steps else 'epochs'}: give a larger --{name} to continue it"
+        )
+
+
+def make_run_record(train_pairs: Pairs, tokenizer_args: TokenizerArguments) -> dict[str, Any]:
+    """What a resumed run must have in common with the run of its checkpoint; saved with each checkpoint."""
+    return {FINGERPRINT: _fingerprint(train_pairs), **dataclasses.asdict(tokenizer_args)}
+
+
+def check_run_record(checkpoint: str, record: Mapping[str, Any], arguments: Mapping[str, Any]) -> None:
+    """Checks that a resumed run continues the run of its checkpoint.
+
+    Args:
+        arguments: the arguments that were given; only these are compared, for the checkpoint has a tokenizer.
+
+    Raises:
+        ValueError: other training pairs, or other arguments of the tokenizer.
+    """
+    path = Path(checkpoint) / RECORD_FILE
+    saved = json.loads(path.read_text(encoding="utf-8")) if path.exists() else record
+    for name in record.keys() & arguments.keys():
+        if saved[name] != arguments[name]:
+            raise ValueError(
+                f"--{name} is {arguments[name]}, but {saved[name]} in the run of {checkpoint}: leave --{name} as it "
+                "was, or start a new run"
+            )
+    if saved[FINGERPRINT] != record[FINGERPRINT]:
+        raise ValueError(
+            f"the training pairs are not those of the run of {checkpoint}: give the same pairs, or start a new run "
+            f"with --model_name_or_path {checkpoint}"
+        )
+
+
+def _fingerprint(pairs: Pairs) -> str | None:
+    """A hash of the number of pairs and of up to 2,000 of them; None for a stream."""
+    if isinstance(pairs, IterableDataset):
+        return None
+    step = max(1, len(pairs) // 1000)
+    return Hasher.hash([len(pairs), pairs.select_columns(["text", "summary"]).select(range(0, len(pairs), step))[:]])

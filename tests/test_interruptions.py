@@ -1,0 +1,388 @@
+"""Training runs that are interrupted, damaged, or started twice: what they leave behind, and how they go on."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import resource
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import load_file
+from transformers import Seq2SeqTrainer
+
+from copynet_hf.cli import main
+from copynet_hf.data import quickstart_pairs
+from copynet_hf.training import run as training_run
+from copynet_hf.training.callbacks import SigtermCheckpoint
+from copynet_hf.training.checkpoints import find_damage, list_checkpoints
+from copynet_hf.training.run_folder import LOCK_FILE, lock_output_dir
+
+SIZES = {"hidden_size": 12, "encoder_hidden_size": 6, "embedding_size": 8, "attention_size": 8, "num_beams": 1}
+BATCH, NUM_PAIRS = 8, 60  # 8 steps in an epoch
+EPOCH = -(-NUM_PAIRS // BATCH)
+
+
+@pytest.fixture(scope="module")
+def train_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_pairs(tmp_path_factory.mktemp("data") / "train.jsonl", NUM_PAIRS)
+
+
+def write_pairs(path: Path, count: int) -> Path:
+    path.write_text("".join(json.dumps(pair) + "\n" for pair in quickstart_pairs("train", count)), encoding="utf-8")
+    return path
+
+
+def command(train_file: Path, output_dir: Path, **arguments: Any) -> list[str]:
+    defaults = {"max_steps": 3 * EPOCH, "save_strategy": "steps", "save_steps": 4, "save_total_limit": 20}
+    files = {"train_file": train_file, "output_dir": output_dir, "per_device_train_batch_size": BATCH, "use_cpu": True}
+    settings = files | SIZES | defaults | arguments
+    return ["train", *(f"--{name}={value}" for name, value in settings.items() if value is not None)]
+
+
+def refused(capsys: pytest.CaptureFixture[str], argv: list[str]) -> str:
+    """The error of a command, which is its last line on stderr."""
+    capsys.readouterr()
+    assert main(argv) == 2
+    lines = capsys.readouterr().err.strip().splitlines()
+    assert not any("Traceback" in line for line in lines)
+    return lines[-1]
+
+
+def have_same_weights(one: Path, other: Path) -> bool:
+    first, second = (load_file(folder / "model.safetensors") for folder in (one, other))
+    return all(torch.equal(first[name], second[name]) for name in first)
+
+
+def copy_interrupted(full: Path, folder: Path, *steps: int) -> Path:
+    """The folder that the run would have left, had it been killed after its checkpoints of these steps."""
+    folder.mkdir()
+    for step in steps:
+        shutil.copytree(full / f"checkpoint-{step}", folder / f"checkpoint-{step}")
+    return folder
+
+
+# ---- order of the pairs
+
+
+@pytest.fixture
+def seen(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, ...]]:
+    """The input_ids of each pair of each training step."""
+    rows: list[tuple[int, ...]] = []
+    training_step = Seq2SeqTrainer.training_step
+
+    def step(self: Seq2SeqTrainer, model: Any, inputs: dict[str, torch.Tensor], *args: Any) -> torch.Tensor:
+        rows.extend(
+            tuple(row[mask.bool()].tolist())
+            for row, mask in zip(inputs["input_ids"], inputs["attention_mask"], strict=True)
+        )
+        return training_step(self, model, inputs, *args)
+
+    monkeypatch.setattr(Seq2SeqTrainer, "training_step", step)
+    return rows
+
+
+@pytest.mark.parametrize("strategy", ["group_by_length", "random"])
+def test_a_run_resumed_in_any_epoch_sees_each_pair_once_per_epoch(
+    train_file: Path, tmp_path: Path, seen: list[tuple[int, ...]], strategy: str
+) -> None:
+    def train(folder: Path, **arguments: Any) -> list[tuple[int, ...]]:
+        seen.clear()
+        options = arguments | {"train_sampling_strategy": strategy, "dropout": 0.2}
+        assert main(command(train_file, folder, **options)) == 0
+        return list(seen)
+
+    rows = train(tmp_path / "full")
+    epochs = [rows[start : start + NUM_PAIRS] for start in range(0, 3 * NUM_PAIRS, NUM_PAIRS)]
+    assert all(Counter(epoch) == Counter(epochs[0]) for epoch in epochs)
+    assert epochs[0] != epochs[1] != epochs[2] != epochs[0]
+    for step in (4, EPOCH, EPOCH + 4, 2 * EPOCH + 4):
+        folder = copy_interrupted(tmp_path / "full", tmp_path / str(step), step)
+        resumed = train(folder, resume_from_checkpoint="auto")
+        num_before = step // EPOCH * NUM_PAIRS + step % EPOCH * BATCH
+        assert resumed == rows[num_before:]
+        assert have_same_weights(folder, tmp_path / "full")
+
+
+# ---- --resume_from_checkpoint auto, damaged checkpoints
+
+
+@pytest.fixture(scope="module")
+def full(train_file: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("full") / "run"
+    assert main(command(train_file, folder)) == 0
+    return folder
+
+
+def test_auto_starts_where_there_is_no_checkpoint(train_file: Path, full: Path, tmp_path: Path) -> None:
+    assert main(command(train_file, tmp_path / "new", resume_from_checkpoint="auto")) == 0
+    assert have_same_weights(tmp_path / "new", full)
+
+
+def test_auto_overwrites_no_model(
+    train_file: Path, full: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shutil.copytree(full, tmp_path / "run", ignore=shutil.ignore_patterns("checkpoint-*"))
+    error = refused(capsys, command(train_file, tmp_path / "run", resume_from_checkpoint="auto"))
+    assert "already holds config.json" in error
+
+
+def cut(file: Path) -> None:
+    file.write_bytes(file.read_bytes()[: file.stat().st_size // 2])
+
+
+@pytest.mark.parametrize(
+    "name", ["trainer_state.json", "optimizer.pt", "scheduler.pt", "rng_state.pth", "model.safetensors"]
+)
+@pytest.mark.parametrize("damage", [cut, lambda file: file.write_bytes(b"")], ids=["cut", "empty"])
+def test_the_newest_whole_checkpoint_is_resumed_and_named(
+    train_file: Path,
+    full: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    caplog: pytest.LogCaptureFixture,
+    name: str,
+    damage: Callable[[Path], Any],
+) -> None:
+    folder = copy_interrupted(full, tmp_path / "run", 8, 12, 16)
+    for step in (12, 16):
+        damage(folder / f"checkpoint-{step}" / name)
+    resume = {"resume_from_checkpoint": folder / "checkpoint-16"}
+    assert f"checkpoint-16 is damaged ({name}: " in refused(capsys, command(train_file, folder, **resume))
+    with caplog.at_level(logging.INFO, "copynet_hf"):
+        assert main(command(train_file, folder, resume_from_checkpoint="auto")) == 0
+    assert f"{folder}/checkpoint-16 is damaged ({name}: " in caplog.text
+    assert f"resuming from {folder}/checkpoint-8" in caplog.text
+    assert have_same_weights(folder, full)
+
+
+def test_a_folder_of_damaged_checkpoints_is_not_started_anew(
+    train_file: Path, full: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = copy_interrupted(full, tmp_path / "run", 8)
+    cut(folder / "checkpoint-8" / "optimizer.pt")
+    error = refused(capsys, command(train_file, folder, resume_from_checkpoint="auto"))
+    assert f"every checkpoint in {folder} is damaged: start again with --overwrite_output_dir" in error
+
+
+# ---- resuming another run
+
+
+def test_a_finished_run_is_not_resumed(
+    train_file: Path, full: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = tmp_path / "run"
+    shutil.copytree(full, folder)
+    before = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    for value in ("auto", "True", folder / "checkpoint-24"):
+        error = refused(capsys, command(train_file, folder, resume_from_checkpoint=value))
+        assert f"the run in {folder} is finished, with 24 of 24 steps: give a larger --max_steps" in error
+    assert {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()} == before
+    error = refused(
+        capsys, command(train_file, folder, resume_from_checkpoint="auto", max_steps=None, num_train_epochs=2.5)
+    )
+    assert "is finished, with 3 of 2.5 epochs: give a larger --num_train_epochs" in error
+    assert main(command(train_file, folder, resume_from_checkpoint="auto", max_steps=25)) == 0
+
+
+def test_a_run_killed_before_its_model_was_saved_is_completed(train_file: Path, full: Path, tmp_path: Path) -> None:
+    folder = copy_interrupted(full, tmp_path / "run", 24)
+    assert main(command(train_file, folder, resume_from_checkpoint="auto")) == 0
+    assert have_same_weights(folder, full)
+    assert (folder / "README.md").exists()
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"segmenter": "char"}, "--segmenter is char, but auto in the run of "),
+        ({"vocab_size": 50}, "--vocab_size is 50, but None in the run of "),
+        ({"min_frequency": 2}, "--min_frequency is 2, but 5 in the run of "),
+        ({"max_train_samples": 50}, "the training pairs are not those of the run of "),
+    ],
+)
+def test_another_tokenizer_or_other_pairs_are_refused(
+    train_file: Path,
+    full: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    changes: dict[str, Any],
+    message: str,
+) -> None:
+    folder = copy_interrupted(full, tmp_path / "run", 8)
+    before = sorted(folder.rglob("*"))
+    for resume in ("auto", folder / "checkpoint-8"):
+        error = refused(capsys, command(train_file, folder, resume_from_checkpoint=resume, **changes))
+        assert f"{message}{folder}/checkpoint-8: " in error
+    assert sorted(folder.rglob("*")) == before
+
+
+def test_another_train_file_is_refused(
+    full: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], train_file: Path
+) -> None:
+    folder = copy_interrupted(full, tmp_path / "run", 8)
+    lines = train_file.read_text(encoding="utf-8").splitlines(keepends=True)
+    other = tmp_path / "other.jsonl"
+    other.write_text("".join(reversed(lines)), encoding="utf-8")
+    error = refused(capsys, command(other, folder, resume_from_checkpoint="auto"))
+    assert "the training pairs are not those of the run of" in error
+    other.write_text("".join(lines), encoding="utf-8")  # a copy
+    assert main(command(other, folder, resume_from_checkpoint="auto")) == 0
+
+
+# ---- two runs in one folder
+
+
+def test_a_second_training_into_the_same_folder_is_refused(
+    train_file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = tmp_path / "run"
+    with lock_output_dir(folder):
+        error = refused(capsys, command(train_file, folder))
+        assert f"--output_dir {folder} is in use by another training, which holds {folder / LOCK_FILE}: give" in error
+    assert not folder.exists()
+    folder.mkdir()
+    (folder / LOCK_FILE).touch()  # of a killed process
+    assert main(command(train_file, folder, max_steps=1)) == 0
+    assert not (folder / LOCK_FILE).exists()
+
+
+# ---- SIGTERM
+
+
+@pytest.mark.parametrize("schedule", [{}, {"save_strategy": "no", "save_steps": None}], ids=["steps", "no"])
+def test_sigterm_saves_a_checkpoint_from_which_the_run_continues(
+    train_file: Path, full: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, schedule: dict[str, Any]
+) -> None:
+    steps: list[int] = []
+    on_step_end = SigtermCheckpoint.on_step_end
+
+    def send(self: SigtermCheckpoint, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        steps.append(state.global_step)
+        if len(steps) == EPOCH + 2:
+            os.kill(os.getpid(), signal.SIGTERM)
+        on_step_end(self, args, state, control, **kwargs)
+
+    handler = signal.getsignal(signal.SIGTERM)
+    monkeypatch.setattr(SigtermCheckpoint, "on_step_end", send)
+    folder = tmp_path / "run"
+    with pytest.raises(SystemExit) as exit_info:
+        main(command(train_file, folder, **schedule))
+    assert exit_info.value.code == 143
+    assert signal.getsignal(signal.SIGTERM) == handler
+    assert list_checkpoints(folder)[-1].name == f"checkpoint-{EPOCH + 2}"
+    assert not (folder / "model.safetensors").exists()
+    assert main(command(train_file, folder, **schedule, resume_from_checkpoint="auto")) == 0
+    assert have_same_weights(folder, full)
+
+
+def test_a_process_ended_by_sigterm_returns_143(train_file: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    argv = command(train_file, folder, max_steps=100_000, save_steps=20)
+    process = subprocess.Popen(
+        [sys.executable, "-m", "copynet_hf.cli", *argv],
+        env={**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(Path(__file__).parents[1])},
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    timer = threading.Timer(120, process.kill)
+    timer.start()
+    while not list_checkpoints(folder) and process.poll() is None:
+        threading.Event().wait(0.1)
+    process.terminate()
+    _, error = process.communicate()
+    timer.cancel()
+    assert process.returncode == 143
+    assert error.strip().splitlines()[-1] == "stopped by SIGTERM: continue with --resume_from_checkpoint auto"
+    assert find_damage(list_checkpoints(folder)[-1]) is None
+
+
+# ---- full disk
+
+
+@pytest.fixture
+def file_size_limit() -> Iterator[Callable[[int], None]]:
+    """Sets the largest size of a file that this process can write, as a full disk would."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    yield lambda size: resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
+    resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+@pytest.mark.parametrize("file", ["model.safetensors", "optimizer.pt"])
+def test_a_full_disk_ends_in_one_line_and_keeps_the_old_checkpoint(
+    train_file: Path,
+    full: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    file_size_limit: Callable[[int], None],
+    file: str,
+) -> None:
+    folder = copy_interrupted(full, tmp_path / "run", 8)
+    size = (full / "checkpoint-8" / file).stat().st_size
+    file_size_limit(size - 1000)
+    error = refused(capsys, command(train_file, folder, resume_from_checkpoint="auto", save_total_limit=1))
+    assert f"{folder / 'checkpoint-12'} cannot be saved (" in error
+    assert [path.name for path in sorted(folder.iterdir())] == ["checkpoint-8"]
+    assert find_damage(folder / "checkpoint-8") is None
+
+
+# ---- before the training
+
+
+def test_a_missing_tensorboard_is_an_error_before_the_data_are_read(
+    train_file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("transformers.integrations.integration_utils.is_tensorboard_available", lambda: False)
+    monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", None)
+    monkeypatch.setitem(sys.modules, "tensorboardX", None)
+    monkeypatch.setattr(training_run, "build_tokenizer", lambda *_: pytest.fail("began"))
+    error = refused(capsys, command(train_file, tmp_path / "run", report_to="tensorboard"))
+    assert "--report_to tensorboard cannot be used" in error
+    assert "pip install 'copynet-hf[tracking]'" in error
+    assert not (tmp_path / "run").exists()
+
+
+def test_max_eval_samples_reads_only_the_start_of_the_files(
+    train_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], full: Path
+) -> None:
+    large = write_pairs(tmp_path / "large.jsonl", 64)
+    large.write_text(large.read_text(encoding="utf-8") * 1000, encoding="utf-8")
+    lines: list[int] = []
+    from copynet_hf.data import rows
+
+    parse_line = rows._parse_line
+    monkeypatch.setattr(rows, "_parse_line", lambda line: lines.append(1) or parse_line(line))
+    monkeypatch.setattr(
+        "copynet_hf.data.records.hash_contents", lambda path: "x" if path == train_file else pytest.fail("read")
+    )
+    capsys.readouterr()
+    assert main(["evaluate", f"--model={full}", f"--test_file={large}", "--max_eval_samples=5", "--num_beams=1"]) == 0
+    assert json.loads(capsys.readouterr().out)["examples"] == 5
+    assert len(lines) < 2_000
+    folder = tmp_path / "run"
+    argv = command(train_file, folder, max_steps=1, validation_file=large, test_file=large, max_eval_samples=5)
+    assert main(argv) == 0
+    assert len((folder / "test_predictions.jsonl").read_text(encoding="utf-8").splitlines()) == 5
+    assert len(lines) < 6_000
+
+
+def test_guessed_columns_and_segmenter_are_reported(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    path = tmp_path / "train.jsonl"
+    rows = [{"nl": pair["text"], "cmd": pair["summary"]} for pair in quickstart_pairs("train", 8)]
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    with caplog.at_level(logging.INFO, "copynet_hf"):
+        assert main(command(path, tmp_path / "run", max_steps=1)) == 0
+    assert f"{path}: text is column 'nl', summary is column 'cmd'" in caplog.text
+    assert "segmenter is word_punct" in caplog.text

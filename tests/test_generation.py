@@ -8,6 +8,7 @@ import pytest
 import torch
 from helpers import POINTER, SOURCES, VARIANTS, padded, tiny_model
 from transformers import GenerationConfig
+from transformers.generation import StoppingCriteria
 from transformers.generation.streamers import BaseStreamer
 
 from copynet_hf import CopyNetForConditionalGeneration
@@ -210,6 +211,77 @@ def test_transition_scores_are_the_models_log_probabilities(num_beams, seed):
     normalized = model.compute_transition_scores(output.sequences, output.scores, beams, normalize_logits=True)
     assert normalized.shape == scores.shape
     assert (normalized <= 1e-6).all()
+
+
+@pytest.mark.parametrize("returned", [1, 2])
+@pytest.mark.parametrize("seed", [10, 13, 14, 15, 20, 24, 26, 31])
+def test_transition_scores_add_up_where_the_search_outlasts_its_outputs(seed, returned):
+    """Other beams went on, so there are more scores than words."""
+    model = tiny_model(seed=seed)
+    model.lm_head.weight.data[EOS] *= 2
+    options = {"num_beams": 4, "num_return_sequences": returned, "length_penalty": 0.0, "max_new_tokens": 8}
+    output = model.generate(**sources(), **options, return_dict_in_generate=True, output_scores=True)
+    longest = output.sequences.shape[1] - 1
+    assert len(output.scores) > longest or returned == 2
+    scores = model.compute_transition_scores(output.sequences, output.scores, output.beam_indices)
+    assert scores.shape == (4 * returned, longest)
+    assert torch.allclose(scores.sum(-1), output.sequences_scores, rtol=1e-4)
+    for row, sequence in enumerate(output.sequences.tolist()):
+        words = until_end(sequence)
+        assert scores[row].sum().item() == pytest.approx(log_prob(model, SOURCES[row // returned], words), rel=1e-4)
+        assert (scores[row, len(words) :] == 0).all()
+
+
+class EndsAt(StoppingCriteria):
+    """Ends a row at the given word."""
+
+    def __init__(self, word):
+        self.word = word
+
+    def __call__(self, input_ids, scores, **kwargs):
+        return input_ids[:, -1] == self.word
+
+
+@pytest.mark.parametrize("num_beams", [1, 3])
+@pytest.mark.parametrize("ends_by", ["argument", "criterion"])
+def test_transition_scores_are_zero_after_any_end(ends_by, num_beams):
+    model = tiny_model(seed=4)
+    options = {"eos_token_id": 9} if ends_by == "argument" else {"stopping_criteria": [EndsAt(9)]}
+    options |= {"num_beams": num_beams, "max_new_tokens": 5}
+    output = model.generate(**sources(), **options, return_dict_in_generate=True, output_scores=True)
+    beams = output.beam_indices if num_beams > 1 else None
+    scores = model.compute_transition_scores(output.sequences, output.scores, beams)
+    is_padding = output.sequences[:, 1:] == 0
+    assert is_padding.any() or num_beams > 1
+    assert (scores[is_padding] == 0).all()
+    for source, words, row in zip(SOURCES, output.sequences[:, 1:].tolist(), scores, strict=True):
+        kept = [word for word in words if word]
+        assert row.sum().item() == pytest.approx(log_prob(model, source, kept), rel=1e-4)
+
+
+def test_transition_scores_go_on_after_an_end_symbol_that_is_none_in_this_call():
+    model = tiny_model(seed=4)
+    model.lm_head.weight.data[EOS] *= 3
+    output = model.generate(
+        **sources(), eos_token_id=9, max_new_tokens=5, return_dict_in_generate=True, output_scores=True
+    )
+    goes_on = (output.sequences[:, 1:-1] == EOS) & (output.sequences[:, 2:] > EOS)
+    assert goes_on.any()
+    scores = model.compute_transition_scores(output.sequences, output.scores)
+    assert (scores[:, 1:][goes_on] < 0).all()
+
+
+def test_transition_scores_are_zero_on_end_symbols_that_serve_as_padding():
+    model = tiny_model(seed=11)
+    output = model.generate(
+        **sources(), pad_token_id=EOS, max_new_tokens=6, return_dict_in_generate=True, output_scores=True
+    )
+    scores = model.compute_transition_scores(output.sequences, output.scores)
+    lengths = [len(until_end(row)) for row in output.sequences.tolist()]
+    assert min(lengths) < max(lengths)
+    for row, length in zip(scores, lengths, strict=True):
+        assert (row[:length] < 0).all()
+        assert (row[length:] == 0).all()
 
 
 def test_attention_maps_come_back():

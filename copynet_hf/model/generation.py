@@ -175,22 +175,32 @@ class CopyNetGenerationMixin(_Base):
             normalize_logits: whether to take the log-softmax of `scores` first.
 
         Returns:
-            (N, T) scores, 0 after the end; T is the longest output's length.
+            (N, T) scores, 0 after the end; T is the longest output's length, which a search by beams may outlast.
         """
-        stacked = torch.stack(tuple(scores), dim=1)  # (rows, T, V + K)
+        stacked = torch.stack(tuple(scores), dim=1)  # (rows, at least T, V + K)
         if normalize_logits:
             stacked = torch.log_softmax(stacked, dim=-1)
         if beam_indices is None:
             beam_indices = torch.arange(stacked.shape[0], device=sequences.device)[:, None].expand(-1, len(scores))
-            is_output = _is_output(sequences[:, -len(scores) :], self.generation_config.eos_token_id)
-            beam_indices = beam_indices.masked_fill(~is_output, -1)
-        length = int((beam_indices >= 0).sum(-1).max())
-        ended = beam_indices[:, :length] < 0
-        rows = beam_indices[:, :length].masked_fill(ended, 0)
-        first = sequences.shape[1] - len(scores)
-        words = sequences[:, first : first + length]
+            beam_indices = beam_indices.masked_fill(self._find_filling(sequences[:, -len(scores) :]), -1)
+        else:
+            beam_indices = beam_indices[:, : int((beam_indices >= 0).sum(-1).max())]
+        ended, length = beam_indices < 0, beam_indices.shape[1]
+        rows, words = beam_indices.masked_fill(ended, 0), sequences[:, -length:]
         steps = torch.arange(length, device=sequences.device)
         return stacked[rows, steps, words].masked_fill(ended, 0.0)
+
+    def _find_filling(self, words: Tensor) -> Tensor:
+        """(N, T) bool: what `generate` filled up ended rows with, padding or end symbols, whatever ended them.
+
+        The end symbol of a call can be another than the model's, so a row ends where nothing else follows.
+        """
+        ends = torch.tensor(self.config.end_token_ids, dtype=torch.long, device=words.device)
+        is_end = torch.isin(words, ends)
+        is_other = ~is_end & (words != self.config.pad_token_id)
+        trailing = is_other.flip(-1).cumsum(-1).flip(-1) == 0
+        is_last_word = is_end & trailing & (trailing.cumsum(-1) == 1)
+        return trailing & ~is_last_word
 
     @torch.no_grad()
     def trace_copies(

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 from torch.nn.modules import module as torch_module
 
 from .attention import CopyNetAttention, CoverageProjection
@@ -38,6 +38,11 @@ def readable_form_reasons(
         if module is not None:
             reasons += [f"{name} {reason}" for reason in _replacements(module, device)]
     return reasons
+
+
+def has_values(tensor: Tensor) -> bool:
+    """Whether Python may look at the tensor's values: not while tracing, nor on the meta device."""
+    return not (torch.compiler.is_compiling() or torch.jit.is_tracing() or tensor.is_meta)
 
 
 def _replacements(module: nn.Module, device: torch.device | None) -> list[str]:

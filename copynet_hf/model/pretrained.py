@@ -49,6 +49,22 @@ class CopyNetPreTrainedModel(PreTrainedModel):
         if self.write_card is not None and is_main_process and folder.is_dir() and not (folder / "README.md").exists():
             self.write_card(self, folder)
 
+    def resize_token_embeddings(
+        self, new_num_tokens: int | None = None, pad_to_multiple_of: int | None = None, mean_resizing: bool = True
+    ) -> nn.Embedding:
+        """As in the library; the slots move along, and begin behind the new words.
+
+        Raises:
+            ValueError: `pad_to_multiple_of` would put words between the tokenizer's last one and its first slot.
+        """
+        words = new_num_tokens or self.config.vocab_size
+        if pad_to_multiple_of and words % pad_to_multiple_of and self.config.max_source_oov:
+            raise ValueError(
+                f"pad_to_multiple_of is {pad_to_multiple_of}: leave it out, because the tokenizer's slots begin at "
+                f"len(tokenizer), and the model would take some for the words it adds to {words}."
+            )
+        return super().resize_token_embeddings(new_num_tokens, pad_to_multiple_of, mean_resizing)
+
     def _upload_modified_files(self, working_dir: Any, repo_id: str, *args: Any, **kwargs: Any) -> Any:
         """As in the library, but with our card where the library would upload its blank template."""
         path = Path(working_dir) / "README.md"

@@ -90,6 +90,27 @@ def test_decoding_without_a_cache_gives_the_same(num_beams):
     assert torch.equal(*outputs)
 
 
+@pytest.mark.parametrize("num_beams", [1, 4])
+@pytest.mark.parametrize("changes", [{}, {"use_coverage": True}, {"copy_mechanism": "pointer_generator"}], ids=str)
+def test_a_search_with_large_attention_keys_is_teacher_forcing(changes, num_beams):
+    """e^(2U h_j) would overflow in float32 beyond 88."""
+    model = tiny_model(seed=3, **changes)
+    attention = model.model.decoder.attention
+    for projection in (attention.key_proj, attention.query_proj):
+        projection.weight.data *= 60
+    with torch.no_grad():
+        assert (2 * attention.keys(model.get_encoder()(**sources()).last_hidden_state)).abs().max() > 200
+    options = {"num_beams": num_beams, "max_new_tokens": 6}
+    output = model.generate(**sources(), **options, return_dict_in_generate=True, output_scores=True)
+    beams = output.beam_indices if num_beams > 1 else None
+    totals = model.compute_transition_scores(output.sequences, output.scores, beams).sum(-1)
+    expected = [
+        log_prob(model, source, until_end(row))
+        for source, row in zip(SOURCES, output.sequences.tolist(), strict=True)
+    ]
+    assert totals.tolist() == pytest.approx(expected, abs=1e-5)
+
+
 def test_rows_that_finish_early_leave_the_others_their_own_source():
     model = tiny_model(seed=11)
     lengths = [len(until_end(r)) for r in model.generate(**sources(), num_beams=3, max_new_tokens=9).tolist()]

@@ -47,9 +47,8 @@ class PointerDecoder(Decoder):
         readout = self.dropout(hidden)
         assert memory.attention_keys is not None
         pointed = self.attention.scores(readout, memory.attention_keys)  # (R, T, S)
-        end_keys = self.attention.keys(
-            self.end(torch.zeros(1, 1, dtype=torch.long, device=readout.device))
-        )  # (1, 1, A)
+        end_state = self.end(torch.zeros(1, 1, dtype=torch.long, device=readout.device))  # (1, 1, D)
+        end_keys = self.attention.keys(end_state)  # (1, 1, A)
         end = self.attention.scores(readout.flatten(0, 1), end_keys).view(readout.shape[:2])  # (R, T)
         return DecoderSteps(readout, None, end, hidden, pointed, None)
 

@@ -6,13 +6,13 @@ import itertools
 
 import pytest
 import torch
-from helpers import POINTER, SOURCES, VARIANTS, padded, tiny_model
+from helpers import POINTER, SOURCES, VARIANTS, padded, tiny_model, tiny_tokenizer
 from transformers import GenerationConfig
 from transformers.generation import StoppingCriteria
 from transformers.generation.streamers import BaseStreamer
 
 from copynet_hf import CopyNetForConditionalGeneration
-from copynet_hf.model.generation import CopyNetCache, ExtendedVocabularyLogitsProcessor
+from copynet_hf.model.generation import CopyNetCache, ExtendedVocabularyLogitsProcessor, StopStrings
 
 EOS = 2
 variants = pytest.mark.parametrize("changes", [*VARIANTS.values(), POINTER], ids=[*VARIANTS, "pointer"])
@@ -105,8 +105,7 @@ def test_a_search_with_large_attention_keys_is_teacher_forcing(changes, num_beam
     beams = output.beam_indices if num_beams > 1 else None
     totals = model.compute_transition_scores(output.sequences, output.scores, beams).sum(-1)
     expected = [
-        log_prob(model, source, until_end(row))
-        for source, row in zip(SOURCES, output.sequences.tolist(), strict=True)
+        log_prob(model, source, until_end(row)) for source, row in zip(SOURCES, output.sequences.tolist(), strict=True)
     ]
     assert totals.tolist() == pytest.approx(expected, abs=1e-5)
 
@@ -156,6 +155,56 @@ def test_sampling_draws_from_the_models_distribution():
     expected[:2] = 0
     shares = torch.bincount(draws, minlength=17) / len(draws)
     assert (shares - expected / expected.sum()).abs().max() < 0.03
+
+
+# --- stop strings ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("num_beams", [1, 3])
+@pytest.mark.parametrize("stop", ["b", "g e", ["g h", "c f", "c h"]], ids=str)
+def test_stop_strings_end_a_row_after_them(stop, num_beams):
+    model, tokenizer = tiny_model(seed=9, scale=0.5), tiny_tokenizer()
+    options = {"max_new_tokens": 12, "min_new_tokens": 12, "repetition_penalty": 3.0, "num_beams": num_beams}
+    stopped = model.generate(**sources(), **options, stop_strings=stop, tokenizer=tokenizer)
+    free, strings = model.generate(**sources(), **options), [stop] if isinstance(stop, str) else stop
+    ended = 0
+    for row, free_row in zip(stopped.tolist(), free.tolist(), strict=True):
+        words = [word for word in row[1:] if word not in (0, EOS)]  # both fill up rows that ended
+        text, whole = tokenizer.decode(words, source=""), tokenizer.decode(free_row[1:], source="")
+        ends = [text.find(each) + len(each) for each in strings if each in text]
+        assert min(ends, default=len(text)) == len(text)
+        assert ends or len(words) == 12
+        ended += bool(ends)
+        if num_beams == 1:
+            assert whole.startswith(text)
+    assert ended
+
+
+def test_slots_and_special_tokens_spell_no_stop_string():
+    model, tokenizer = tiny_model(seed=0, scale=0.1), tiny_tokenizer()
+    criterion = StopStrings(tokenizer, ["a", "b c"])
+    rows = torch.tensor([[1, 13, 14, 3, 13], [1, 5, 13, 6, 13], [1, 7, 3, 5, 6], [1, 7, 3, 4, 0]])
+    assert criterion(rows, None).tolist() == [False, False, True, True]
+    assert model.config.vocab_size == len(tokenizer)
+
+
+@pytest.mark.parametrize("stop", ["X", "a X", "<unk>"])
+def test_a_stop_string_that_only_a_slot_could_spell_is_refused(stop):
+    with pytest.raises(ValueError, match=f"stop_strings holds '{stop}': leave it out, or pass a StoppingCriteria"):
+        tiny_model().generate(**sources(), stop_strings=["b", stop], tokenizer=tiny_tokenizer(), max_new_tokens=3)
+
+
+def test_stop_strings_need_the_tokenizer():
+    with pytest.raises(ValueError, match="you must pass the model's tokenizer"):
+        tiny_model().generate(**sources(), stop_strings="a", max_new_tokens=3)
+
+
+def test_an_assistant_with_another_tokenizer_is_refused():
+    tokenizers = {"tokenizer": tiny_tokenizer(), "assistant_tokenizer": tiny_tokenizer()}
+    with pytest.raises(ValueError, match="assistant_tokenizer is set: leave it out"):
+        tiny_model().generate(
+            torch.tensor([[5, 13]]), assistant_model=tiny_model(vocab_size=15), max_new_tokens=3, **tokenizers
+        )
 
 
 # --- what may be emitted --------------------------------------------------------------------------------------------

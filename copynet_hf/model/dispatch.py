@@ -32,6 +32,10 @@ def readable_form_reasons(
         reasons.append("use_fused=False: the user's choice")
     if torch.compiler.is_compiling():
         reasons.append("torch.compile or torch.export is tracing the model")
+    if torch._C._are_functorch_transforms_active():
+        reasons.append("torch.func is transforming the model")
+    if device is not None and device.type == "meta":
+        reasons.append("the meta device has no values to index by")
     if modules and torch_module._has_any_global_hook():
         reasons.append("a hook is registered for all modules")
     for name, module in (modules or {}).items():
@@ -52,6 +56,8 @@ def _replacements(module: nn.Module, device: torch.device | None) -> list[str]:
         reasons.append(f"is a {type(module).__name__}")
     if any(getattr(module, hooks) for hooks in _HOOKS) or "forward" in vars(module):  # accelerate replaces forward
         reasons.append("has hooks")
+    kinds = {type(weight) for weight in module.parameters(recurse=False)} - {nn.Parameter}
+    reasons += [f"has a weight that is a {kind.__name__}" for kind in kinds]  # a quantised or distributed one
     if any(weight.device != device for weight in module.parameters(recurse=False)):
         reasons.append("is offloaded")
     return reasons

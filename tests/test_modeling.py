@@ -70,7 +70,7 @@ def test_selective_read_weights_equal_the_oracles():
     source, words = SOURCES[3], [1, 13, 14, 13, 13]
     output = model.model(input_ids=torch.tensor([source]), decoder_input_ids=torch.tensor([words]))
     rho = Oracle(model).run(source, words).rho
-    matches = find_matches(torch.tensor([words]), output.source_ids, output.source_mask)
+    matches = find_matches(torch.tensor([words]), output.source_ids, output.source_mask.bool())
     assert rho[0].sum() == 0
     for t in range(1, len(words)):
         actual = selective_read_weights(output.copy_scores[:, t - 1], matches[:, t])[0]

@@ -85,6 +85,20 @@ def test_extra_outputs_can_be_asked_for_in_the_config_or_in_the_call(source: str
     assert torch.equal(output.logits, plain.logits)
 
 
+@variants
+def test_outputs_can_be_compared_by_their_differences(changes: dict) -> None:
+    """As the library's tests do, which subtract every tensor of a tuple from that of the dict."""
+    model = tiny_model(**changes)
+    words = batch().pop("labels").clamp(min=0)
+    for each in (model, model.model):
+        arguments = sources() | {"decoder_input_ids": words, "output_attentions": True, "output_hidden_states": True}
+        found, expected = each(**arguments, return_dict=False), each(**arguments).to_tuple()
+        assert len(found) == len(expected)
+        for a, b in zip(found, expected, strict=True):
+            if isinstance(a, torch.Tensor):
+                assert (a - b).abs().max() == 0
+
+
 def test_the_same_input_twice_gives_the_same_output() -> None:
     model = tiny_model(dropout=0.5)
     assert torch.equal(model(**batch()).logits, model(**batch()).logits)

@@ -130,7 +130,7 @@ class CopyNetModel(CopyNetPreTrainedModel):
             switch=steps.switch,
             encoder_final_state=encoder_outputs.final_state,
             source_ids=memory.ids,
-            source_mask=memory.mask,
+            source_mask=memory.mask.long(),
             source_leaders=memory.leaders,
         )
         return output if value_or_default(return_dict, config.return_dict) else output.to_tuple()
@@ -353,7 +353,7 @@ class CopyNetForConditionalGeneration(CopyNetPreTrainedModel, CopyNetGenerationM
         """
         config, ids = self.config, output.source_ids
         if self.alignments is not None:
-            allowed = self.alignments(ids, output.source_mask, config.unk_token_id)
+            allowed = self.alignments(ids, output.source_mask.bool(), config.unk_token_id)
             allowed[:, : config.frequent_words] = True
             allowed[:, config.end_token_ids] = True
             return allowed
@@ -370,15 +370,17 @@ class CopyNetForConditionalGeneration(CopyNetPreTrainedModel, CopyNetGenerationM
 
     def _mode_scores(self, generate_log_sum: Tensor, output: CopyNetModelOutput) -> ModeScores:
         attention = output.cross_attentions[0][:, 0] if output.cross_attentions else None
-        return ModeScores(generate_log_sum, output.source_mask, output.copy_scores, attention, output.switch)
+        mask = output.source_mask.bool()
+        return ModeScores(generate_log_sum, mask, output.copy_scores, attention, output.switch)
 
     def compute_mixture(
         self, generate_scores: Tensor, output: CopyNetModelOutput, allowed: Tensor | None = None
     ) -> Mixture:
         """p(y_t | ·) by `config.copy_mechanism`."""
         log_sum = torch.logsumexp(at_least_float32(generate_scores), dim=-1)
-        modes = MODES[self.config.copy_mechanism](self._mode_scores(log_sum, output))
-        source = (output.source_ids, output.source_mask, self.config.max_source_oov, output.source_leaders)
+        scores = self._mode_scores(log_sum, output)
+        modes = MODES[self.config.copy_mechanism](scores)
+        source = (output.source_ids, scores.source_mask, self.config.max_source_oov, output.source_leaders)
         return mixture(generate_scores, modes, *source, allowed)
 
     def compute_loss(
@@ -399,7 +401,7 @@ class CopyNetForConditionalGeneration(CopyNetPreTrainedModel, CopyNetGenerationM
             reuse_scores: whether the backward may overwrite `generate_scores`.
         """
         config, is_target = self.config, labels != -100
-        source = (output.source_ids, output.source_mask)
+        source = (output.source_ids, output.source_mask.bool())
         targets = labels.masked_fill(~is_target, config.pad_token_id)
         if config.copies:
             can_be_generated = self._is_generated(targets, allowed if config.mechanism.generates else None)

@@ -23,7 +23,10 @@ CARD = "---\nlibrary_name: transformers\n---\n\n# A card with scores\n"
 
 def push(folders: dict[str, str], texts: Sequence[str], page: Sequence[tuple[str, str]]) -> dict[str, Any]:
     """Pushes the saved models v1, main and next as these revisions of me/tiny, the first as me/secret too, and from
-    folders with a card and without, a trained one as me/trained, and what the page says; returns what the Hub and the trained model said to it."""
+    folders with a card and without, a trained one as me/trained, and what the page says.
+
+    Returns what the Hub and the trained model said to it.
+    """
     models = {name: AutoModelForSeq2SeqLM.from_pretrained(folder) for name, folder in folders.items()}
     tokenizer = AutoTokenizer.from_pretrained(folders["v1"])
     models["v1"].push_to_hub("tiny")

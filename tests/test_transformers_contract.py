@@ -1,8 +1,8 @@
 """What the library's own test suite asks of every model, where our other tests do not ask it already.
 
-It follows the library's `ModelTesterMixin` and `GenerationTesterMixin`. Left out is what a recurrent model with slots
-cannot have: self-attention maps and their kernels, position embeddings, target words given as embeddings alone, and
-a loss that is a function of the returned logits (ours is computed without that table).
+It follows the library's `ModelTesterMixin`, which `test_library_suite.py` runs as it is, and `GenerationTesterMixin`.
+Left out is what a recurrent model with slots cannot have: self-attention maps and their kernels, position embeddings,
+and a loss that is a function of the returned logits (ours is computed without that table).
 """
 
 from __future__ import annotations

@@ -174,7 +174,7 @@ class CopyNetGenerationMixin(_Base):
         **kwargs: Any,
     ) -> StoppingCriteriaList:
         stop_strings = generation_config.stop_strings
-        if stop_strings is None or not hasattr(tokenizer, "oov_words"):
+        if stop_strings is None or tokenizer is None or not hasattr(tokenizer, "oov_words"):
             return super()._get_stopping_criteria(generation_config, stopping_criteria, tokenizer, **kwargs)  # type: ignore[misc]
         criterion = StopStrings(tokenizer, [stop_strings] if isinstance(stop_strings, str) else stop_strings)
         stopping_criteria = StoppingCriteriaList([*(stopping_criteria or ()), criterion])
@@ -184,7 +184,8 @@ class CopyNetGenerationMixin(_Base):
 
     def prepare_inputs_for_generation(self, *args: Any, tokenizer: Any = None, **kwargs: Any) -> dict[str, Any]:
         """As in the library, without the `tokenizer` that `generate` takes for stop strings and passes on."""
-        return super().prepare_inputs_for_generation(*args, **kwargs)
+        inputs: dict[str, Any] = super().prepare_inputs_for_generation(*args, **kwargs)  # type: ignore[misc]
+        return inputs
 
     def _expand_inputs_for_generation(
         self,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 from datasets import Dataset
@@ -17,10 +18,15 @@ from transformers import (
     Seq2SeqTrainingArguments,
 )
 
+CARD = "---\nlibrary_name: transformers\n---\n\n# A card with scores\n"
+
 
 def push(folders: dict[str, str], texts: Sequence[str], page: Sequence[tuple[str, str]]) -> dict[str, Any]:
-    """Pushes the saved models v1, main and next as these revisions of me/tiny, the first as me/secret too, a trained
-    one as me/trained, and what the page says; returns what the Hub and the trained model said to it."""
+    """Pushes the saved models v1, main and next as these revisions of me/tiny, the first as me/secret too, and from
+    folders with a card and without, a trained one as me/trained, and what the page says.
+
+    Returns what the Hub and the trained model said to it.
+    """
     models = {name: AutoModelForSeq2SeqLM.from_pretrained(folder) for name, folder in folders.items()}
     tokenizer = AutoTokenizer.from_pretrained(folders["v1"])
     models["v1"].push_to_hub("tiny")
@@ -39,12 +45,18 @@ def push(folders: dict[str, str], texts: Sequence[str], page: Sequence[tuple[str
         "bad front matter": complaint(api.create_commit, "me/tiny", [card], commit_message="card"),
     }
     train(models["v1"], tokenizer, texts)
+    Path("carded").mkdir()
+    Path("carded", "README.md").write_text(CARD, encoding="utf-8")
+    for folder in ("carded", "uncarded"):
+        models["v1"].save_pretrained(folder, push_to_hub=True)
+        tokenizer.save_pretrained(folder, push_to_hub=True)
     refs = api.list_repo_refs("me/tiny")
     return {
         "user": api.whoami()["name"],
         "refs": [ref.name for ref in (*refs.branches, *refs.tags)],
         "refused": refused,
         "trained": answers("trained", texts),
+        "card": Path("carded", "README.md").read_text(encoding="utf-8"),
         "page": complaint(follow, page),
     }
 

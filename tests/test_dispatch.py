@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
-from helpers import SOURCES, TARGETS, padded, tiny_model
+from helpers import POINTER, SOURCES, TARGETS, padded, tiny_model
 from torch import nn
 from torch.nn.utils import prune as pruning
 
@@ -44,6 +44,28 @@ def test_a_traced_model_runs_in_the_readable_form(monkeypatch):
     assert readable_form_reasons(tiny_model().config) == ["torch.compile or torch.export is tracing the model"]
 
 
+def test_the_meta_device_runs_in_the_readable_form():
+    model, device = tiny_model(), torch.device("meta")
+    assert readable_form_reasons(model.config, device=device) == ["the meta device has no values to index by"]
+
+
+@pytest.mark.parametrize("changes", [{"use_coverage": True}, {"copy_mechanism": "gated"}, POINTER], ids=str)
+def test_torch_func_gives_the_gradients_of_the_backward(changes):
+    model = tiny_model(**changes).double()
+    targets = [[5, 13, 2], [13, 2], [9, 7, 2], [16, 11, 2]]  # words of each row's source
+    inputs = {"input_ids": padded(SOURCES, 0), "labels": padded(targets, -100)}
+    parameters = dict(model.named_parameters())
+    model(**inputs).loss.backward()
+
+    def compute_loss(weights):
+        assert readable_form_reasons(model.config) == ["torch.func is transforming the model"]
+        return torch.func.functional_call(model, weights, kwargs=inputs).loss
+
+    gradients = torch.func.grad(compute_loss)(parameters)
+    for name, parameter in parameters.items():
+        assert torch.allclose(gradients[name], parameter.grad, atol=1e-12), name
+
+
 class Adapted(nn.Linear):
     """Stands in for an adapter or a quantised layer: its weight alone is not what it computes."""
 
@@ -69,7 +91,17 @@ def replace_forward(module):
     module.forward = lambda *args, **kwargs: forward(*args, **kwargs)
 
 
+class Quantized(torch.Tensor):
+    """Stands in for a weight that is no plain tensor, as torchao's are."""
+
+
+def replace_weight(module):
+    name = "weight" if hasattr(module, "weight") else "weight_hh"
+    setattr(module, name, nn.Parameter(getattr(module, name).data.as_subclass(Quantized)))
+
+
 CHANGES = {
+    "quantised_weight": (replace_weight, "has a weight that is a Quantized"),
     "another_class": (replace_class, "is a Adapted"),
     "parametrised": (add_spectral_norm, "is a Parametrized"),
     "pruned": (prune, "has hooks"),

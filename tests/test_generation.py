@@ -6,12 +6,13 @@ import itertools
 
 import pytest
 import torch
-from helpers import POINTER, SOURCES, VARIANTS, padded, tiny_model
+from helpers import POINTER, SOURCES, VARIANTS, padded, tiny_model, tiny_tokenizer
 from transformers import GenerationConfig
+from transformers.generation import StoppingCriteria
 from transformers.generation.streamers import BaseStreamer
 
 from copynet_hf import CopyNetForConditionalGeneration
-from copynet_hf.model.generation import CopyNetCache, ExtendedVocabularyLogitsProcessor
+from copynet_hf.model.generation import CopyNetCache, ExtendedVocabularyLogitsProcessor, StopStrings
 
 EOS = 2
 variants = pytest.mark.parametrize("changes", [*VARIANTS.values(), POINTER], ids=[*VARIANTS, "pointer"])
@@ -89,6 +90,26 @@ def test_decoding_without_a_cache_gives_the_same(num_beams):
     assert torch.equal(*outputs)
 
 
+@pytest.mark.parametrize("num_beams", [1, 4])
+@pytest.mark.parametrize("changes", [{}, {"use_coverage": True}, {"copy_mechanism": "pointer_generator"}], ids=str)
+def test_a_search_with_large_attention_keys_is_teacher_forcing(changes, num_beams):
+    """e^(2U h_j) would overflow in float32 beyond 88."""
+    model = tiny_model(seed=3, **changes)
+    attention = model.model.decoder.attention
+    for projection in (attention.key_proj, attention.query_proj):
+        projection.weight.data *= 60
+    with torch.no_grad():
+        assert (2 * attention.keys(model.get_encoder()(**sources()).last_hidden_state)).abs().max() > 200
+    options = {"num_beams": num_beams, "max_new_tokens": 6}
+    output = model.generate(**sources(), **options, return_dict_in_generate=True, output_scores=True)
+    beams = output.beam_indices if num_beams > 1 else None
+    totals = model.compute_transition_scores(output.sequences, output.scores, beams).sum(-1)
+    expected = [
+        log_prob(model, source, until_end(row)) for source, row in zip(SOURCES, output.sequences.tolist(), strict=True)
+    ]
+    assert totals.tolist() == pytest.approx(expected, abs=1e-5)
+
+
 def test_rows_that_finish_early_leave_the_others_their_own_source():
     model = tiny_model(seed=11)
     lengths = [len(until_end(r)) for r in model.generate(**sources(), num_beams=3, max_new_tokens=9).tolist()]
@@ -134,6 +155,56 @@ def test_sampling_draws_from_the_models_distribution():
     expected[:2] = 0
     shares = torch.bincount(draws, minlength=17) / len(draws)
     assert (shares - expected / expected.sum()).abs().max() < 0.03
+
+
+# --- stop strings ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("num_beams", [1, 3])
+@pytest.mark.parametrize("stop", ["b", "g e", ["g h", "c f", "c h"]], ids=str)
+def test_stop_strings_end_a_row_after_them(stop, num_beams):
+    model, tokenizer = tiny_model(seed=9, scale=0.5), tiny_tokenizer()
+    options = {"max_new_tokens": 12, "min_new_tokens": 12, "repetition_penalty": 3.0, "num_beams": num_beams}
+    stopped = model.generate(**sources(), **options, stop_strings=stop, tokenizer=tokenizer)
+    free, strings = model.generate(**sources(), **options), [stop] if isinstance(stop, str) else stop
+    ended = 0
+    for row, free_row in zip(stopped.tolist(), free.tolist(), strict=True):
+        words = [word for word in row[1:] if word not in (0, EOS)]  # both fill up rows that ended
+        text, whole = tokenizer.decode(words, source=""), tokenizer.decode(free_row[1:], source="")
+        ends = [text.find(each) + len(each) for each in strings if each in text]
+        assert min(ends, default=len(text)) == len(text)
+        assert ends or len(words) == 12
+        ended += bool(ends)
+        if num_beams == 1:
+            assert whole.startswith(text)
+    assert ended
+
+
+def test_slots_and_special_tokens_spell_no_stop_string():
+    model, tokenizer = tiny_model(seed=0, scale=0.1), tiny_tokenizer()
+    criterion = StopStrings(tokenizer, ["a", "b c"])
+    rows = torch.tensor([[1, 13, 14, 3, 13], [1, 5, 13, 6, 13], [1, 7, 3, 5, 6], [1, 7, 3, 4, 0]])
+    assert criterion(rows, None).tolist() == [False, False, True, True]
+    assert model.config.vocab_size == len(tokenizer)
+
+
+@pytest.mark.parametrize("stop", ["X", "a X", "<unk>"])
+def test_a_stop_string_that_only_a_slot_could_spell_is_refused(stop):
+    with pytest.raises(ValueError, match=f"stop_strings holds '{stop}': leave it out, or pass a StoppingCriteria"):
+        tiny_model().generate(**sources(), stop_strings=["b", stop], tokenizer=tiny_tokenizer(), max_new_tokens=3)
+
+
+def test_stop_strings_need_the_tokenizer():
+    with pytest.raises(ValueError, match="you must pass the model's tokenizer"):
+        tiny_model().generate(**sources(), stop_strings="a", max_new_tokens=3)
+
+
+def test_an_assistant_with_another_tokenizer_is_refused():
+    tokenizers = {"tokenizer": tiny_tokenizer(), "assistant_tokenizer": tiny_tokenizer()}
+    with pytest.raises(ValueError, match="assistant_tokenizer is set: leave it out"):
+        tiny_model().generate(
+            torch.tensor([[5, 13]]), assistant_model=tiny_model(vocab_size=15), max_new_tokens=3, **tokenizers
+        )
 
 
 # --- what may be emitted --------------------------------------------------------------------------------------------
@@ -210,6 +281,77 @@ def test_transition_scores_are_the_models_log_probabilities(num_beams, seed):
     normalized = model.compute_transition_scores(output.sequences, output.scores, beams, normalize_logits=True)
     assert normalized.shape == scores.shape
     assert (normalized <= 1e-6).all()
+
+
+@pytest.mark.parametrize("returned", [1, 2])
+@pytest.mark.parametrize("seed", [10, 13, 14, 15, 20, 24, 26, 31])
+def test_transition_scores_add_up_where_the_search_outlasts_its_outputs(seed, returned):
+    """Other beams went on, so there are more scores than words."""
+    model = tiny_model(seed=seed)
+    model.lm_head.weight.data[EOS] *= 2
+    options = {"num_beams": 4, "num_return_sequences": returned, "length_penalty": 0.0, "max_new_tokens": 8}
+    output = model.generate(**sources(), **options, return_dict_in_generate=True, output_scores=True)
+    longest = output.sequences.shape[1] - 1
+    assert len(output.scores) > longest or returned == 2
+    scores = model.compute_transition_scores(output.sequences, output.scores, output.beam_indices)
+    assert scores.shape == (4 * returned, longest)
+    assert torch.allclose(scores.sum(-1), output.sequences_scores, rtol=1e-4)
+    for row, sequence in enumerate(output.sequences.tolist()):
+        words = until_end(sequence)
+        assert scores[row].sum().item() == pytest.approx(log_prob(model, SOURCES[row // returned], words), rel=1e-4)
+        assert (scores[row, len(words) :] == 0).all()
+
+
+class EndsAt(StoppingCriteria):
+    """Ends a row at the given word."""
+
+    def __init__(self, word):
+        self.word = word
+
+    def __call__(self, input_ids, scores, **kwargs):
+        return input_ids[:, -1] == self.word
+
+
+@pytest.mark.parametrize("num_beams", [1, 3])
+@pytest.mark.parametrize("ends_by", ["argument", "criterion"])
+def test_transition_scores_are_zero_after_any_end(ends_by, num_beams):
+    model = tiny_model(seed=4)
+    options = {"eos_token_id": 9} if ends_by == "argument" else {"stopping_criteria": [EndsAt(9)]}
+    options |= {"num_beams": num_beams, "max_new_tokens": 5}
+    output = model.generate(**sources(), **options, return_dict_in_generate=True, output_scores=True)
+    beams = output.beam_indices if num_beams > 1 else None
+    scores = model.compute_transition_scores(output.sequences, output.scores, beams)
+    is_padding = output.sequences[:, 1:] == 0
+    assert is_padding.any() or num_beams > 1
+    assert (scores[is_padding] == 0).all()
+    for source, words, row in zip(SOURCES, output.sequences[:, 1:].tolist(), scores, strict=True):
+        kept = [word for word in words if word]
+        assert row.sum().item() == pytest.approx(log_prob(model, source, kept), rel=1e-4)
+
+
+def test_transition_scores_go_on_after_an_end_symbol_that_is_none_in_this_call():
+    model = tiny_model(seed=4)
+    model.lm_head.weight.data[EOS] *= 3
+    output = model.generate(
+        **sources(), eos_token_id=9, max_new_tokens=5, return_dict_in_generate=True, output_scores=True
+    )
+    goes_on = (output.sequences[:, 1:-1] == EOS) & (output.sequences[:, 2:] > EOS)
+    assert goes_on.any()
+    scores = model.compute_transition_scores(output.sequences, output.scores)
+    assert (scores[:, 1:][goes_on] < 0).all()
+
+
+def test_transition_scores_are_zero_on_end_symbols_that_serve_as_padding():
+    model = tiny_model(seed=11)
+    output = model.generate(
+        **sources(), pad_token_id=EOS, max_new_tokens=6, return_dict_in_generate=True, output_scores=True
+    )
+    scores = model.compute_transition_scores(output.sequences, output.scores)
+    lengths = [len(until_end(row)) for row in output.sequences.tolist()]
+    assert min(lengths) < max(lengths)
+    for row, length in zip(scores, lengths, strict=True):
+        assert (row[:length] < 0).all()
+        assert (row[length:] == 0).all()
 
 
 def test_attention_maps_come_back():

@@ -14,7 +14,7 @@ import pytest
 from datasets import Dataset
 from elsewhere import OPTIONAL, answers, run_elsewhere
 from helpers import tiny_model, tiny_tokenizer
-from hub_client import load, push
+from hub_client import CARD, load, push
 from hub_server import Hub, front_matter
 
 import copynet_hf
@@ -118,6 +118,12 @@ def test_the_trainer_pushes_the_finished_model_with_a_card(pushed: Pushed) -> No
     card = front_matter(files["README.md"].content.decode())
     assert card["library_name"] == "transformers"
     assert "generated_from_trainer" in card["tags"]
+
+
+def test_saving_and_pushing_in_one_call_keeps_the_card_of_the_folder(pushed: Pushed) -> None:
+    carded, uncarded = (pushed.hub.repositories[name].files()["README.md"] for name in ("me/carded", "me/uncarded"))
+    assert carded.content.decode() == pushed.said["card"] == CARD
+    assert b"copy-mechanism" in uncarded.content
 
 
 def test_no_text_tells_where_it_was_written(pushed: Pushed) -> None:

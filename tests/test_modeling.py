@@ -7,8 +7,9 @@ import copy
 import numpy as np
 import pytest
 import torch
-from helpers import SOURCES, TARGETS, VARIANTS, check_gradients, padded, tiny_model
+from helpers import SOURCES, TARGETS, VARIANTS, check_gradients, padded, tiny_model, tiny_tokenizer
 from oracle import Oracle
+from transformers import DataCollatorForSeq2Seq
 from transformers.trainer_pt_utils import LabelSmoother
 
 from copynet_hf import CopyNetForConditionalGeneration, CopyNetModel
@@ -69,7 +70,7 @@ def test_selective_read_weights_equal_the_oracles():
     source, words = SOURCES[3], [1, 13, 14, 13, 13]
     output = model.model(input_ids=torch.tensor([source]), decoder_input_ids=torch.tensor([words]))
     rho = Oracle(model).run(source, words).rho
-    matches = find_matches(torch.tensor([words]), output.source_ids, output.source_mask)
+    matches = find_matches(torch.tensor([words]), output.source_ids, output.source_mask.bool())
     assert rho[0].sum() == 0
     for t in range(1, len(words)):
         actual = selective_read_weights(output.copy_scores[:, t - 1], matches[:, t])[0]
@@ -144,6 +145,82 @@ def test_left_padded_target_prefixes_are_passed_over():
     output = model(input_ids=source, decoder_input_ids=words, decoder_attention_mask=mask)
     alone = model(input_ids=source[:1], decoder_input_ids=torch.tensor([[1, 13]]))
     assert torch.allclose(output.logits[0, 2:], alone.logits[0], atol=1e-5)
+
+
+@pytest.mark.parametrize("use_fused", [True, False], ids=["fused", "readable"])
+@pytest.mark.parametrize("start", [1, 0], ids=["start_symbol", "padding_as_start_symbol"])
+@pytest.mark.parametrize("mechanism", ["copynet", "pointer_generator", "none"])
+def test_labels_padded_on_the_left_train_as_on_the_right(mechanism, start, use_fused):
+    model = tiny_model(
+        copy_mechanism=mechanism, decoder_start_token_id=start, bos_token_id=start, use_fused=use_fused, dropout=0.0
+    )
+    tokenizer, losses = tiny_tokenizer(), []
+    rows = [{"input_ids": source, "labels": target} for source, target in zip(SOURCES, TARGETS, strict=True)]
+    for side in ("right", "left"):
+        tokenizer.padding_side = side
+        inputs = DataCollatorForSeq2Seq(tokenizer, model)(rows)
+        labels = inputs["labels"]
+        assert (labels[0, 0] == -100) == (side == "left")
+        output = model(**inputs)
+        own = model(input_ids=inputs["input_ids"], attention_mask=inputs["attention_mask"], labels=labels)
+        assert torch.equal(own.loss, output.loss)
+        words = labels.clamp(min=0)
+        found = output.logits.gather(-1, words[..., None])[..., 0][labels != -100]  # in the order of the rows' targets
+        losses.append((output.loss, found))
+    assert torch.allclose(losses[0][0], losses[1][0], atol=1e-5)
+    assert torch.allclose(losses[0][1], losses[1][1], atol=1e-5)
+
+
+def test_a_masked_prompt_is_no_padding():
+    model = tiny_model()
+    words, labels = torch.tensor([[1, 5, 13, 6]]), torch.tensor([[-100, -100, 6, 2]])
+    output = model(input_ids=torch.tensor([SOURCES[0]]), decoder_input_ids=words, labels=labels)
+    plain = model(input_ids=torch.tensor([SOURCES[0]]), decoder_input_ids=words)
+    assert torch.allclose(output.logits, plain.logits, atol=1e-6)
+
+
+def test_a_left_padded_prefix_needs_no_mask():
+    model = tiny_model()
+    source, words = torch.tensor([SOURCES[0]] * 2), torch.tensor([[0, 0, 1, 13], [1, 13, 5, 14]])
+    alone = model(input_ids=source[:1], decoder_input_ids=torch.tensor([[1, 13]])).logits[0]
+    for use_cache in (True, False):
+        output = model(input_ids=source, decoder_input_ids=words, use_cache=use_cache)
+        assert torch.allclose(output.logits[0, 2:], alone, atol=1e-5)
+
+
+# --- target words as embeddings -------------------------------------------------------------------------------------
+
+
+@variants
+def test_decoder_inputs_embeds_replace_the_embeddings_of_the_ids(changes):
+    model = tiny_model(**changes)
+    inputs = batch()
+    words = given_words(inputs)
+    embeddings = model.get_encoder().embed(words)
+    expected = model(**inputs, decoder_input_ids=words).logits
+    both = model(**inputs, decoder_input_ids=words, decoder_inputs_embeds=embeddings)
+    assert torch.equal(both.logits, expected)
+    base = model.model(**inputs, decoder_input_ids=words, decoder_inputs_embeds=embeddings)
+    assert torch.equal(base.last_hidden_state, model.model(**inputs, decoder_input_ids=words).last_hidden_state)
+
+
+@pytest.mark.parametrize("use_fused", [True, False], ids=["fused", "readable"])
+@variants
+def test_decoder_inputs_embeds_alone_read_nothing_selectively(changes, use_fused):
+    """ζ is zero, as after a word that is not in the source."""
+    model = tiny_model(**changes, use_fused=use_fused)
+    inputs = batch()
+    labels = inputs.pop("labels")
+    words = torch.tensor([[1, 4, 4], [1, 4, 5], [1, 6, 5], [1, 5, 6]])  # none of them in its row's source
+    expected = model(**inputs, decoder_input_ids=words, labels=labels[:, :3])
+    found = model(**inputs, decoder_inputs_embeds=model.get_encoder().embed(words), labels=labels[:, :3])
+    assert torch.allclose(found.logits, expected.logits, atol=1e-6)
+    assert torch.allclose(found.loss, expected.loss, atol=1e-6)
+
+
+def test_target_words_are_needed_in_one_form():
+    with pytest.raises(ValueError, match="decoder_input_ids is missing: pass it, decoder_inputs_embeds, or labels"):
+        tiny_model()(input_ids=torch.tensor([[5]]))
 
 
 # --- words ----------------------------------------------------------------------------------------------------------
@@ -421,6 +498,24 @@ def test_growing_the_vocabulary_moves_the_slots_and_keeps_the_words():
     assert after.logits.shape[-1] == 19
     assert torch.allclose(before.logits[0, 0, 13], after.logits[0, 0, 15], atol=1e-5)
     assert torch.allclose(before.logits[0, 0, :13], after.logits[0, 0, :13], atol=1e-5)
+
+
+@pytest.mark.parametrize("part", ["whole", "base"])
+def test_the_vocabulary_is_not_padded_where_slots_would_become_words(part):
+    model = tiny_model()
+    model = model if part == "whole" else model.model
+    with pytest.raises(
+        ValueError, match=r"pad_to_multiple_of is 16: leave it out, .* slots begin at len\(tokenizer\)"
+    ):
+        model.resize_token_embeddings(13, pad_to_multiple_of=16)
+    with pytest.raises(ValueError, match="pad_to_multiple_of is 16"):
+        model.resize_token_embeddings(pad_to_multiple_of=16)
+    assert model.config.vocab_size == 13
+    model.resize_token_embeddings(16, pad_to_multiple_of=8, mean_resizing=False)
+    assert model.config.vocab_size == 16
+    without_slots = tiny_model(copy_mechanism="none", max_source_oov=0)
+    without_slots.resize_token_embeddings(pad_to_multiple_of=16, mean_resizing=False)
+    assert without_slots.config.vocab_size == 16
 
 
 def test_it_loads_on_the_meta_device_and_with_a_device_map(tmp_path):

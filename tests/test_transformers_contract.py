@@ -1,8 +1,8 @@
 """What the library's own test suite asks of every model, where our other tests do not ask it already.
 
-It follows the library's `ModelTesterMixin` and `GenerationTesterMixin`. Left out is what a recurrent model with slots
-cannot have: self-attention maps and their kernels, position embeddings, target words given as embeddings alone, and
-a loss that is a function of the returned logits (ours is computed without that table).
+It follows the library's `ModelTesterMixin`, which `test_library_suite.py` runs as it is, and `GenerationTesterMixin`.
+Left out is what a recurrent model with slots cannot have: self-attention maps and their kernels, position embeddings,
+and a loss that is a function of the returned logits (ours is computed without that table).
 """
 
 from __future__ import annotations
@@ -83,6 +83,20 @@ def test_extra_outputs_can_be_asked_for_in_the_config_or_in_the_call(source: str
     assert output.encoder_hidden_states is not None
     assert output.cross_attentions is not None
     assert torch.equal(output.logits, plain.logits)
+
+
+@variants
+def test_outputs_can_be_compared_by_their_differences(changes: dict) -> None:
+    """As the library's tests do, which subtract every tensor of a tuple from that of the dict."""
+    model = tiny_model(**changes)
+    words = batch().pop("labels").clamp(min=0)
+    for each in (model, model.model):
+        arguments = sources() | {"decoder_input_ids": words, "output_attentions": True, "output_hidden_states": True}
+        found, expected = each(**arguments, return_dict=False), each(**arguments).to_tuple()
+        assert len(found) == len(expected)
+        for a, b in zip(found, expected, strict=True):
+            if isinstance(a, torch.Tensor):
+                assert (a - b).abs().max() == 0
 
 
 def test_the_same_input_twice_gives_the_same_output() -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 from torch.nn.modules import module as torch_module
 
 from .attention import CopyNetAttention, CoverageProjection
@@ -32,12 +32,21 @@ def readable_form_reasons(
         reasons.append("use_fused=False: the user's choice")
     if torch.compiler.is_compiling():
         reasons.append("torch.compile or torch.export is tracing the model")
+    if torch._C._are_functorch_transforms_active():
+        reasons.append("torch.func is transforming the model")
+    if device is not None and device.type == "meta":
+        reasons.append("the meta device has no values to index by")
     if modules and torch_module._has_any_global_hook():
         reasons.append("a hook is registered for all modules")
     for name, module in (modules or {}).items():
         if module is not None:
             reasons += [f"{name} {reason}" for reason in _replacements(module, device)]
     return reasons
+
+
+def has_values(tensor: Tensor) -> bool:
+    """Whether Python may look at the tensor's values: not while tracing, nor on the meta device."""
+    return not (torch.compiler.is_compiling() or torch.jit.is_tracing() or tensor.is_meta)
 
 
 def _replacements(module: nn.Module, device: torch.device | None) -> list[str]:
@@ -47,6 +56,8 @@ def _replacements(module: nn.Module, device: torch.device | None) -> list[str]:
         reasons.append(f"is a {type(module).__name__}")
     if any(getattr(module, hooks) for hooks in _HOOKS) or "forward" in vars(module):  # accelerate replaces forward
         reasons.append("has hooks")
+    kinds = {type(weight) for weight in module.parameters(recurse=False)} - {nn.Parameter}
+    reasons += [f"has a weight that is a {kind.__name__}" for kind in kinds]  # a quantised or distributed one
     if any(weight.device != device for weight in module.parameters(recurse=False)):
         reasons.append("is offloaded")
     return reasons

@@ -12,7 +12,7 @@ from transformers.modeling_layers import GradientCheckpointingLayer
 
 from .configuration_copynet import CopyNetConfig
 from .copy_distribution import fold_ids
-from .dispatch import readable_form_reasons
+from .dispatch import has_values, readable_form_reasons
 from .fused_gru import FusedGRU, gru_states
 from .outputs import CopyNetEncoderOutput
 from .pretrained import CopyNetPreTrainedModel
@@ -205,9 +205,7 @@ class CopyNetEncoder(CopyNetPreTrainedModel):
 
 def check_not_negative(name: str, ids: Tensor) -> None:
     """Raises ValueError for an id below 0, which would crash the embedding's kernel."""
-    if torch.compiler.is_compiling() or torch.jit.is_tracing() or ids.is_meta:
-        return
-    if ids.numel() and int(ids.min()) < 0:
+    if has_values(ids) and ids.numel() and int(ids.min()) < 0:
         raise ValueError(
             f"{name} holds {int(ids.min())}, and ids start at 0: pad with pad_token_id (only labels may hold -100, "
             "where there is no target)."

@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from copy import copy
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
-from transformers.generation import GenerationMixin, LogitsProcessor, LogitsProcessorList
+from transformers.generation import (
+    GenerationMixin,
+    LogitsProcessor,
+    LogitsProcessorList,
+    StoppingCriteria,
+    StoppingCriteriaList,
+)
 from transformers.utils import ModelOutput
 
 from .cache import CopyNetCache
@@ -15,7 +23,7 @@ from .configuration_copynet import CopyNetConfig
 from .copy_distribution import find_matches
 
 if TYPE_CHECKING:
-    from transformers import PreTrainedModel
+    from transformers import PreTrainedModel, PreTrainedTokenizerBase
     from transformers.generation import CandidateGenerator, GenerationConfig
 
     class _Base(PreTrainedModel, GenerationMixin):
@@ -69,6 +77,46 @@ class ExtendedVocabularyLogitsProcessor(LogitsProcessor):
         return scores
 
 
+class StopStrings(StoppingCriteria):
+    """Ends a row when its text holds a stop string, for tokenizers with slots, which the library's criterion lacks.
+
+    The sources' texts are unknown here, so a slot spells nothing, nor does a special token.
+
+    Args:
+        tokenizer: with `oov_words`, such as `CopyNetTokenizer`.
+        stop_strings: of words in the vocabulary.
+
+    Raises:
+        ValueError: a stop string with a word that is not in the vocabulary.
+    """
+
+    _GAP = "\N{OBJECT REPLACEMENT CHARACTER}"  # in place of a slot or a special token
+
+    def __init__(self, tokenizer: PreTrainedTokenizerBase, stop_strings: Sequence[str]) -> None:
+        self.tokenizer, self.stop_strings = tokenizer, stop_strings
+        self.gaps = frozenset(tokenizer.all_special_ids)
+        for text in stop_strings:
+            ids = tokenizer(text, add_special_tokens=False)["input_ids"]
+            if any(index in self.gaps or index >= len(tokenizer) for index in ids):
+                raise ValueError(
+                    f"stop_strings holds {text!r}: leave it out, or pass a StoppingCriteria that knows the sources, "
+                    "because a word outside the vocabulary can only be copied, and generate() cannot spell it."
+                )
+        self.longest = max(map(len, stop_strings), default=0) + 1  # words; one before the string spells its space
+
+    def __call__(self, input_ids: Tensor, scores: Any, **kwargs: Any) -> Tensor:
+        """(rows) bool: which rows of `input_ids` (rows, T) hold a stop string among their last words."""
+        texts = map(self._spell, input_ids[:, -self.longest :].tolist())
+        found = [any(stop in text for stop in self.stop_strings) for text in texts]
+        return torch.tensor(found, device=input_ids.device)
+
+    def _spell(self, ids: list[int]) -> str:
+        words = self.tokenizer.convert_ids_to_tokens(ids)
+        is_gap = [index in self.gaps or index >= len(self.tokenizer) for index in ids]
+        spelled = [self._GAP if gap else word for word, gap in zip(words, is_gap, strict=True)]
+        return self.tokenizer.convert_tokens_to_string(spelled)
+
+
 @dataclass
 class CopyTrace(ModelOutput):
     """Where each word of given outputs came from, N rows of T words over S source positions.
@@ -118,6 +166,27 @@ class CopyNetGenerationMixin(_Base):
             processors.insert(0, self._extended_vocabulary_processor(generation_config, model_kwargs))
         return processors
 
+    def _get_stopping_criteria(
+        self,
+        generation_config: GenerationConfig,
+        stopping_criteria: StoppingCriteriaList | None,
+        tokenizer: PreTrainedTokenizerBase | None = None,
+        **kwargs: Any,
+    ) -> StoppingCriteriaList:
+        stop_strings = generation_config.stop_strings
+        if stop_strings is None or tokenizer is None or not hasattr(tokenizer, "oov_words"):
+            return super()._get_stopping_criteria(generation_config, stopping_criteria, tokenizer, **kwargs)  # type: ignore[misc]
+        criterion = StopStrings(tokenizer, [stop_strings] if isinstance(stop_strings, str) else stop_strings)
+        stopping_criteria = StoppingCriteriaList([*(stopping_criteria or ()), criterion])
+        without = copy(generation_config)
+        without.stop_strings = None
+        return super()._get_stopping_criteria(without, stopping_criteria, tokenizer, **kwargs)  # type: ignore[misc]
+
+    def prepare_inputs_for_generation(self, *args: Any, tokenizer: Any = None, **kwargs: Any) -> dict[str, Any]:
+        """As in the library, without the `tokenizer` that `generate` takes for stop strings and passes on."""
+        inputs: dict[str, Any] = super().prepare_inputs_for_generation(*args, **kwargs)  # type: ignore[misc]
+        return inputs
+
     def _expand_inputs_for_generation(
         self,
         expand_size: int = 1,
@@ -135,6 +204,11 @@ class CopyNetGenerationMixin(_Base):
         return repeat(input_ids), kwargs
 
     def _get_candidate_generator(self, *args: Any, **kwargs: Any) -> CandidateGenerator:
+        if kwargs.get("assistant_tokenizer") is not None:
+            raise ValueError(
+                "assistant_tokenizer is set: leave it out, and use an assistant with the model's own tokenizer, "
+                "because the slots of another tokenizer hold other words."
+            )
         generator = super()._get_candidate_generator(*args, **kwargs)  # type: ignore[misc]
         if hasattr(generator, "vocab_size"):  # prompt lookup scores its candidates by one-hot vectors of this width
             generator.vocab_size = self.config.extended_vocab_size
@@ -175,22 +249,32 @@ class CopyNetGenerationMixin(_Base):
             normalize_logits: whether to take the log-softmax of `scores` first.
 
         Returns:
-            (N, T) scores, 0 after the end; T is the longest output's length.
+            (N, T) scores, 0 after the end; T is the longest output's length, which a search by beams may outlast.
         """
-        stacked = torch.stack(tuple(scores), dim=1)  # (rows, T, V + K)
+        stacked = torch.stack(tuple(scores), dim=1)  # (rows, at least T, V + K)
         if normalize_logits:
             stacked = torch.log_softmax(stacked, dim=-1)
         if beam_indices is None:
             beam_indices = torch.arange(stacked.shape[0], device=sequences.device)[:, None].expand(-1, len(scores))
-            is_output = _is_output(sequences[:, -len(scores) :], self.generation_config.eos_token_id)
-            beam_indices = beam_indices.masked_fill(~is_output, -1)
-        length = int((beam_indices >= 0).sum(-1).max())
-        ended = beam_indices[:, :length] < 0
-        rows = beam_indices[:, :length].masked_fill(ended, 0)
-        first = sequences.shape[1] - len(scores)
-        words = sequences[:, first : first + length]
+            beam_indices = beam_indices.masked_fill(self._find_filling(sequences[:, -len(scores) :]), -1)
+        else:
+            beam_indices = beam_indices[:, : int((beam_indices >= 0).sum(-1).max())]
+        ended, length = beam_indices < 0, beam_indices.shape[1]
+        rows, words = beam_indices.masked_fill(ended, 0), sequences[:, -length:]
         steps = torch.arange(length, device=sequences.device)
         return stacked[rows, steps, words].masked_fill(ended, 0.0)
+
+    def _find_filling(self, words: Tensor) -> Tensor:
+        """(N, T) bool: what `generate` filled up ended rows with, padding or end symbols, whatever ended them.
+
+        The end symbol of a call can be another than the model's, so a row ends where nothing else follows.
+        """
+        ends = torch.tensor(self.config.end_token_ids, dtype=torch.long, device=words.device)
+        is_end = torch.isin(words, ends)
+        is_other = ~is_end & (words != self.config.pad_token_id)
+        trailing = is_other.flip(-1).cumsum(-1).flip(-1) == 0
+        is_last_word = is_end & trailing & (trailing.cumsum(-1) == 1)
+        return trailing & ~is_last_word
 
     @torch.no_grad()
     def trace_copies(

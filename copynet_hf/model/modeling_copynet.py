@@ -41,6 +41,7 @@ from .outputs import CopyNetEncoderOutput, CopyNetModelOutput, CopyNetSeq2SeqLMO
 from .pointer_decoder import PointerDecoder
 from .pretrained import CopyNetPreTrainedModel
 from .retrieval_decoder import RetrievalDecoder
+from .target_words import check_pointed_at, mask_left_padding, shift_right
 
 # Decoders other than CopyNet's.
 DECODERS: dict[str, type[nn.Module]] = {"pointer": PointerDecoder, "retrieval": RetrievalDecoder}
@@ -72,6 +73,7 @@ class CopyNetModel(CopyNetPreTrainedModel):
         encoder_outputs: CopyNetEncoderOutput | tuple | None = None,
         past_key_values: CopyNetCache | None = None,
         inputs_embeds: Tensor | None = None,
+        decoder_inputs_embeds: Tensor | None = None,
         input_features: Tensor | None = None,
         token_type_ids: Tensor | None = None,
         use_cache: bool | None = None,
@@ -86,6 +88,8 @@ class CopyNetModel(CopyNetPreTrainedModel):
             decoder_input_ids: (B, T) extended ids of y_0 … y_{T-1}, the start symbol first; with a cache, only the new
                 ones.
             decoder_attention_mask: (B, T), or longer with a cache; 0 on padding, where the state passes on unchanged.
+            decoder_inputs_embeds: (B, T, E) replaces the embeddings of `decoder_input_ids`. Without these ids,
+                where y_{t-1} is in the source is unknown: nothing is read selectively, ζ(y_{t-1}) = 0.
             encoder_outputs: what `get_encoder()` returned for these rows.
             past_key_values: the cache that an earlier call with `use_cache=True` returned.
 
@@ -94,19 +98,20 @@ class CopyNetModel(CopyNetPreTrainedModel):
         """
         config = self.config
         output_hidden_states = value_or_default(output_hidden_states, config.output_hidden_states)
-        if decoder_input_ids is None:
-            raise ValueError("decoder_input_ids is missing: pass it, or labels to CopyNetForConditionalGeneration.")
-        check_not_negative("decoder_input_ids", decoder_input_ids)
+        given = decoder_inputs_embeds if decoder_input_ids is None else decoder_input_ids
+        if given is None:
+            raise ValueError(
+                "decoder_input_ids is missing: pass it, decoder_inputs_embeds, or labels to "
+                "CopyNetForConditionalGeneration."
+            )
         if encoder_outputs is None:
             source = (input_ids, attention_mask, inputs_embeds, input_features, token_type_ids)
             encoder_outputs = self.encoder(*source, output_hidden_states=output_hidden_states, return_dict=True)
         encoder_outputs = self._check_encoder_outputs(encoder_outputs)
         cache = self._check_cache(past_key_values, value_or_default(use_cache, config.use_cache) and not self.training)
-        memory, state, tables = self._start_decoding(encoder_outputs, cache, decoder_input_ids.shape[0])
-        is_generated = decoder_input_ids < config.vocab_size
-        words, matches = resolve_words(decoder_input_ids, memory.ids, memory.mask, is_generated, config.unk_token_id)
-        embeddings = self.dropout(self._embed_words(words, memory))
-        keep = None if decoder_attention_mask is None else decoder_attention_mask[:, -words.shape[1] :].bool()
+        memory, state, tables = self._start_decoding(encoder_outputs, cache, given.shape[0])
+        embeddings, matches = self._embed_targets(decoder_input_ids, decoder_inputs_embeds, memory)
+        keep = None if decoder_attention_mask is None else decoder_attention_mask[:, -given.shape[1] :].bool()
         steps = DecoderSteps(*self.decoder(embeddings, matches, memory, state, keep, tables))
         if cache is not None:
             cache.layer.record(steps.states, memory, tables)
@@ -125,10 +130,24 @@ class CopyNetModel(CopyNetPreTrainedModel):
             switch=steps.switch,
             encoder_final_state=encoder_outputs.final_state,
             source_ids=memory.ids,
-            source_mask=memory.mask,
+            source_mask=memory.mask.long(),
             source_leaders=memory.leaders,
         )
         return output if value_or_default(return_dict, config.return_dict) else output.to_tuple()
+
+    def _embed_targets(
+        self, decoder_input_ids: Tensor | None, decoder_inputs_embeds: Tensor | None, memory: Memory
+    ) -> tuple[Tensor, Tensor]:
+        """e(y_{t-1}) (B, T, E), after dropout, and where x_j = y_{t-1} (B, T, S) bool: nowhere without ids."""
+        if decoder_input_ids is None:
+            assert decoder_inputs_embeds is not None
+            shape = (*decoder_inputs_embeds.shape[:2], memory.mask.shape[1])
+            return self.dropout(decoder_inputs_embeds), memory.mask.new_zeros(shape)
+        check_not_negative("decoder_input_ids", decoder_input_ids)
+        is_generated, unk = decoder_input_ids < self.config.vocab_size, self.config.unk_token_id
+        words, matches = resolve_words(decoder_input_ids, memory.ids, memory.mask, is_generated, unk)
+        embeddings = self._embed_words(words, memory) if decoder_inputs_embeds is None else decoder_inputs_embeds
+        return self.dropout(embeddings), matches
 
     def _embed_words(self, words: Tensor, memory: Memory) -> Tensor:
         """e(y_{t-1}) (B, T, E): UNK's for an unseen word; for a position that is no word, the encoder's input
@@ -207,14 +226,14 @@ class CopyNetForConditionalGeneration(CopyNetPreTrainedModel, CopyNetGenerationM
         self.lm_head = new_embeddings
 
     def resize_token_embeddings(self, *args: Any, **kwargs: Any) -> nn.Embedding:
-        """As in the library; resizes the table of aligned words as well."""
+        """As in the base class; resizes the table of aligned words as well."""
         embeddings = super().resize_token_embeddings(*args, **kwargs)
         if self.alignments is not None:
             self.alignments.resize(self.config.vocab_size, self.config.unk_token_id)
         return embeddings
 
     def prepare_decoder_input_ids_from_labels(self, labels: Tensor) -> Tensor:
-        """Labels (B, T) shifted right by one, after the start symbol, with padding for −100; collators call it.
+        """Labels (B, T) shifted right by one, the start symbol at each row's first label; collators call it.
 
         Raises:
             ValueError: labels of a tokenizer with more words or slots than the model has.
@@ -226,12 +245,7 @@ class CopyNetForConditionalGeneration(CopyNetPreTrainedModel, CopyNetGenerationM
                 f"max_source_oov={self.config.max_source_oov}: give model and tokenizer the same of both "
                 "(CopyNetConfig.for_tokenizer)."
             )
-        return self._shift_right(labels)
-
-    def _shift_right(self, labels: Tensor) -> Tensor:
-        start = labels.new_full((labels.shape[0], 1), self.config.decoder_start_token_id)
-        shifted = torch.cat([start, labels[:, :-1]], dim=1)
-        return shifted.masked_fill(shifted == -100, self.config.pad_token_id)
+        return shift_right(labels, self.config)
 
     def forward(
         self,
@@ -242,6 +256,7 @@ class CopyNetForConditionalGeneration(CopyNetPreTrainedModel, CopyNetGenerationM
         encoder_outputs: CopyNetEncoderOutput | tuple | None = None,
         past_key_values: CopyNetCache | None = None,
         inputs_embeds: Tensor | None = None,
+        decoder_inputs_embeds: Tensor | None = None,
         input_features: Tensor | None = None,
         token_type_ids: Tensor | None = None,
         labels: Tensor | None = None,
@@ -258,7 +273,8 @@ class CopyNetForConditionalGeneration(CopyNetPreTrainedModel, CopyNetGenerationM
             labels: (B, T) extended ids, −100 where there is no target. A word that is neither in the vocabulary nor in
                 the row's own source is UNK, as a target and as decoder input. (With label smoothing the Trainer
                 computes the loss, and the tokenizer has to replace such words, as ours does.) `decoder_input_ids`
-                default to the shifted labels.
+                default to the shifted labels, unless there are `decoder_inputs_embeds`.
+            decoder_attention_mask: None: 0 on padding before the start symbol, else 1.
             num_items_in_batch: what the summed loss is divided by; None: the number of targets. The Trainer passes
                 their number over all accumulated batches.
             skip_logits: whether to leave out `logits`, `copy_probs` and `copy_mass`, which the loss does not need, and
@@ -268,9 +284,12 @@ class CopyNetForConditionalGeneration(CopyNetPreTrainedModel, CopyNetGenerationM
         """
         if labels is not None:
             check_not_negative("labels", labels.masked_fill(labels == -100, 0))
-            if decoder_input_ids is None:
-                decoder_input_ids = self._shift_right(labels)
+            if decoder_input_ids is None and decoder_inputs_embeds is None:
+                decoder_input_ids = shift_right(labels, self.config)
             use_cache = False
+        starts = not isinstance(past_key_values, CopyNetCache) or not past_key_values.get_seq_length()
+        if decoder_attention_mask is None and decoder_input_ids is not None and starts:
+            decoder_attention_mask = mask_left_padding(decoder_input_ids, self.config)
         returns_attention = value_or_default(output_attentions, self.config.output_attentions)
         output = self.model(
             input_ids,
@@ -280,6 +299,7 @@ class CopyNetForConditionalGeneration(CopyNetPreTrainedModel, CopyNetGenerationM
             encoder_outputs,
             past_key_values,
             inputs_embeds,
+            decoder_inputs_embeds,
             input_features,
             token_type_ids,
             use_cache=use_cache,
@@ -333,7 +353,7 @@ class CopyNetForConditionalGeneration(CopyNetPreTrainedModel, CopyNetGenerationM
         """
         config, ids = self.config, output.source_ids
         if self.alignments is not None:
-            allowed = self.alignments(ids, output.source_mask, config.unk_token_id)
+            allowed = self.alignments(ids, output.source_mask.bool(), config.unk_token_id)
             allowed[:, : config.frequent_words] = True
             allowed[:, config.end_token_ids] = True
             return allowed
@@ -350,15 +370,17 @@ class CopyNetForConditionalGeneration(CopyNetPreTrainedModel, CopyNetGenerationM
 
     def _mode_scores(self, generate_log_sum: Tensor, output: CopyNetModelOutput) -> ModeScores:
         attention = output.cross_attentions[0][:, 0] if output.cross_attentions else None
-        return ModeScores(generate_log_sum, output.source_mask, output.copy_scores, attention, output.switch)
+        mask = output.source_mask.bool()
+        return ModeScores(generate_log_sum, mask, output.copy_scores, attention, output.switch)
 
     def compute_mixture(
         self, generate_scores: Tensor, output: CopyNetModelOutput, allowed: Tensor | None = None
     ) -> Mixture:
         """p(y_t | ·) by `config.copy_mechanism`."""
         log_sum = torch.logsumexp(at_least_float32(generate_scores), dim=-1)
-        modes = MODES[self.config.copy_mechanism](self._mode_scores(log_sum, output))
-        source = (output.source_ids, output.source_mask, self.config.max_source_oov, output.source_leaders)
+        scores = self._mode_scores(log_sum, output)
+        modes = MODES[self.config.copy_mechanism](scores)
+        source = (output.source_ids, scores.source_mask, self.config.max_source_oov, output.source_leaders)
         return mixture(generate_scores, modes, *source, allowed)
 
     def compute_loss(
@@ -379,7 +401,7 @@ class CopyNetForConditionalGeneration(CopyNetPreTrainedModel, CopyNetGenerationM
             reuse_scores: whether the backward may overwrite `generate_scores`.
         """
         config, is_target = self.config, labels != -100
-        source = (output.source_ids, output.source_mask)
+        source = (output.source_ids, output.source_mask.bool())
         targets = labels.masked_fill(~is_target, config.pad_token_id)
         if config.copies:
             can_be_generated = self._is_generated(targets, allowed if config.mechanism.generates else None)
@@ -389,7 +411,7 @@ class CopyNetForConditionalGeneration(CopyNetPreTrainedModel, CopyNetGenerationM
             matches = None
         is_generated = self._is_generated(targets, allowed)
         if not config.mechanism.generates and matches is not None:
-            _check_pointed_at(is_target & ~is_generated & ~matches.any(-1), labels)
+            check_pointed_at(is_target & ~is_generated & ~matches.any(-1), labels)
         words = torch.where(is_generated, targets, 0)
         if readable_form_reasons(config):
             word_scores, log_sum = vocabulary_terms(generate_scores, words)
@@ -416,17 +438,6 @@ class CopyNetForConditionalGeneration(CopyNetPreTrainedModel, CopyNetGenerationM
         if allowed is None:
             return in_vocabulary
         return in_vocabulary & allowed.gather(1, torch.where(in_vocabulary, words, 0))
-
-
-def _check_pointed_at(missing: Tensor, labels: Tensor) -> None:
-    """Raises ValueError for a target that is not in the source; not while tracing, which has no values."""
-    if torch.compiler.is_compiling() or torch.jit.is_tracing() or missing.is_meta or not missing.any():
-        return
-    row, step = missing.nonzero()[0].tolist()
-    raise ValueError(
-        f"labels[{row}, {step}] is {int(labels[row, step])}, which is neither in the row's source nor the end symbol, "
-        "and copy_mechanism='pointer' writes nothing else: leave such pairs out, or use 'copynet'."
-    )
 
 
 __all__ = ["CopyNetForConditionalGeneration", "CopyNetModel", "CopyNetPreTrainedModel"]

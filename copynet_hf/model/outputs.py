@@ -45,7 +45,8 @@ class CopyNetModelOutput(Seq2SeqModelOutput):
 
     copy_scores: (B, T, S) ψ_c, Eq. 8; None where the mechanism has none.
     switch: (B, T) the logit of p_gen or λ, or the score of the end symbol; None where the mechanism has none.
-    encoder_final_state: (B, D), source_ids: (B, S), source_mask: (B, S): the encoder's.
+    encoder_final_state: (B, D), source_ids: (B, S): the encoder's.
+    source_mask: (B, S) the encoder's as 0 and 1, because the library's tests subtract outputs.
     source_leaders: (B, S) the first position of each word, with a cache.
     """
 

@@ -13,7 +13,7 @@ from .attention import CopyNetAttention
 from .configuration_copynet import CopyNetConfig
 from .decoder import Decoder
 from .dispatch import readable_form_reasons
-from .fused_gru import FusedGRU, gru_states
+from .fused_gru import FusedGRU
 from .memory import DecoderState, DecoderSteps, Memory, repeat_for_rows
 from .outputs import CopyNetEncoderOutput
 
@@ -47,17 +47,27 @@ class PointerDecoder(Decoder):
         readout = self.dropout(hidden)
         assert memory.attention_keys is not None
         pointed = self.attention.scores(readout, memory.attention_keys)  # (R, T, S)
-        end_keys = self.attention.keys(self.end(self.end.weight.new_zeros(1, 1, dtype=torch.long)))  # (1, 1, A)
+        end_state = self.end(torch.zeros(1, 1, dtype=torch.long, device=readout.device))  # (1, 1, D)
+        end_keys = self.attention.keys(end_state)  # (1, 1, A)
         end = self.attention.scores(readout.flatten(0, 1), end_keys).view(readout.shape[:2])  # (R, T)
         return DecoderSteps(readout, None, end, hidden, pointed, None)
 
     def _run_gru(self, embeddings: Tensor, initial: Tensor, keep: Tensor | None) -> Tensor:
-        """d_1 … d_T (R, T, H): nothing is read between the steps, so one product serves all inputs."""
+        """d_1 … d_T (R, T, H)."""
+        if keep is None:
+            keep = torch.ones_like(embeddings[..., 0], dtype=torch.bool)
+        if not readable_form_reasons(self.config, {"cell": self.cell}, embeddings.device):
+            return self._run_fused_gru(embeddings, initial, keep)
+        hidden, states = initial, []
+        for t in range(embeddings.shape[1]):
+            hidden = torch.where(keep[:, t, None], self.cell(embeddings[:, t], hidden), hidden)
+            states.append(hidden)
+        return torch.stack(states, dim=1)
+
+    def _run_fused_gru(self, embeddings: Tensor, initial: Tensor, keep: Tensor) -> Tensor:
+        """The same in the fast form: nothing is read between the steps, so one product serves all inputs."""
         cell = self.cell
-        reasons = readable_form_reasons(self.config, {"cell": cell}, embeddings.device)
         gates = nn.functional.linear(embeddings.transpose(0, 1), cell.weight_ih, cell.bias_ih)  # (T, R, 3H)
-        keep = torch.ones_like(gates[..., :1], dtype=torch.bool) if keep is None else keep.t()[..., None]
-        gru = gru_states if reasons else FusedGRU.apply
-        weight, bias = cell.weight_hh.t(), cell.bias_hh[None]
-        states = gru(*(part[None] for part in (gates, keep, weight, bias, initial.to(gates.dtype))))
+        recurrent = (cell.weight_hh.t(), cell.bias_hh[None], initial.to(gates.dtype))
+        states = FusedGRU.apply(*(part[None] for part in (gates, keep.t()[..., None], *recurrent)))
         return states[0].transpose(0, 1)

@@ -26,6 +26,8 @@ class CopyNetPreTrainedModel(PreTrainedModel):
     supports_gradient_checkpointing = True
     write_card: ClassVar[Callable[..., None] | None] = None
     """Writes a model's card into a folder; the package sets it, and code saved beside weights goes without."""
+    _card_to_keep: bytes | None = None
+    """A folder's card while `save_pretrained` runs, which with `push_to_hub=True` writes over it before it uploads."""
 
     _no_split_modules = ["CopyNetEncoderLayer", "CopyNetDecoder", "PointerDecoder", "RetrievalDecoder"]  # noqa: RUF012 - the base class's own type
 
@@ -44,19 +46,40 @@ class CopyNetPreTrainedModel(PreTrainedModel):
                 "AutoModelForSeq2SeqLM": f"{module}.CopyNetForConditionalGeneration",
             }
             self.config.custom_pipelines = deepcopy(CUSTOM_PIPELINES)  # the library modifies it
-        super().save_pretrained(save_directory, is_main_process, *args, **kwargs)
         folder = Path(save_directory)
-        if self.write_card is not None and is_main_process and folder.is_dir() and not (folder / "README.md").exists():
+        card = folder / "README.md"
+        self._card_to_keep = card.read_bytes() if card.exists() else None
+        super().save_pretrained(save_directory, is_main_process, *args, **kwargs)
+        self._card_to_keep = None
+        if self.write_card is not None and is_main_process and folder.is_dir() and not card.exists():
             self.write_card(self, folder)
 
+    def resize_token_embeddings(
+        self, new_num_tokens: int | None = None, pad_to_multiple_of: int | None = None, mean_resizing: bool = True
+    ) -> nn.Embedding:
+        """As in the library; the slots move along, and begin behind the new words.
+
+        Raises:
+            ValueError: `pad_to_multiple_of` would put words between the tokenizer's last one and its first slot.
+        """
+        words = new_num_tokens or self.config.vocab_size
+        if pad_to_multiple_of and words % pad_to_multiple_of and self.config.max_source_oov:
+            raise ValueError(
+                f"pad_to_multiple_of is {pad_to_multiple_of}: leave it out, because the tokenizer's slots begin at "
+                f"len(tokenizer), and the model would take some for the words it adds to {words}."
+            )
+        return super().resize_token_embeddings(new_num_tokens, pad_to_multiple_of, mean_resizing)
+
     def _upload_modified_files(self, working_dir: Any, repo_id: str, *args: Any, **kwargs: Any) -> Any:
-        """As in the library, but with our card where the library would upload its blank template."""
+        """As in the library, but with the folder's own card, or ours, where the library would upload its blank one."""
         path = Path(working_dir) / "README.md"
         card = ModelCard(path.read_text(encoding="utf-8")) if path.exists() else None
         blank = ModelCard.from_template(ModelCardData(), model_description="").text.splitlines()
         # the library fills in one line of its template
         is_blank = card is not None and len(set(card.text.splitlines()) - set(blank)) == 1
-        if self.write_card is not None and card is not None and is_blank:
+        if is_blank and self._card_to_keep is not None:
+            path.write_bytes(self._card_to_keep)
+        elif self.write_card is not None and card is not None and is_blank:
             self.write_card(self, Path(working_dir), title=repo_id, tags=card.data.get("tags") or ())
         return super()._upload_modified_files(working_dir, repo_id, *args, **kwargs)
 

@@ -1,0 +1,97 @@
+"""Weights that a module has only while it runs: offloaded by accelerate, or quantised."""
+
+from __future__ import annotations
+
+import copy
+
+import pytest
+import torch
+from accelerate import cpu_offload, disk_offload
+from helpers import POINTER, SOURCES, TARGETS, padded, tiny_model
+from torch import nn
+
+from copynet_hf import CopyNetForConditionalGeneration
+
+MECHANISMS = {
+    "copynet": {"use_coverage": True},
+    "pointer_generator": {"copy_mechanism": "pointer_generator"},
+    "gated": {"copy_mechanism": "gated"},
+    "none": {"copy_mechanism": "none"},
+    "no_attention": {"copy_mechanism": "none", "attention": False},
+    "pointer": POINTER,
+    "retrieval": {"copy_mechanism": "retrieval"},
+}
+mechanisms = pytest.mark.parametrize("changes", MECHANISMS.values(), ids=MECHANISMS)
+
+
+def outputs(model, changes):
+    """Probabilities under teacher forcing, and those of a greedy search and of one by beams."""
+    ids = padded(SOURCES, 0)
+    source = {"input_ids": ids, "attention_mask": (ids != 0).long()}
+    if changes.get("copy_mechanism") == "retrieval":  # two facts in the last row
+        source["token_type_ids"] = torch.tensor([[0] * 8] * 3 + [[0, 0, 1, 2, 3, 1, 2, 3]])
+    pointed = [[5, 13, 2], [13, 2], [9, 7, 2], [16, 11, 2]]  # words of each row's source
+    labels = padded(pointed if changes is POINTER else TARGETS, -100)
+    options = {"max_new_tokens": 4, "min_new_tokens": 4, "return_dict_in_generate": True, "output_logits": True}
+    with torch.no_grad():
+        found = [model(**source, labels=labels).logits]
+    for num_beams in (1, 3):
+        found.append(model.generate(**source, **options, num_beams=num_beams).logits[0])
+    return found
+
+
+def check(model, plain, changes, tolerance=1e-5):
+    for found, expected in zip(outputs(model, changes), outputs(plain, changes), strict=True):
+        assert torch.allclose(found, expected, atol=tolerance)
+
+
+@mechanisms
+def test_weights_offloaded_to_memory(changes):
+    plain = tiny_model(**changes)
+    check(cpu_offload(copy.deepcopy(plain), execution_device="cpu"), plain, changes)
+
+
+@mechanisms
+def test_weights_offloaded_to_disk(changes, tmp_path):
+    plain = tiny_model(**changes)
+    check(disk_offload(copy.deepcopy(plain), tmp_path, execution_device="cpu"), plain, changes)
+
+
+@mechanisms
+@pytest.mark.parametrize("on_disk", ["all", "decoder"])
+def test_a_device_map_with_the_disk(changes, on_disk, tmp_path):
+    plain = tiny_model(**changes)
+    plain.save_pretrained(tmp_path / "model")
+    parts = [name for name, module in plain.named_children() if name != "model" and module is not None]
+    placed = {"model.encoder": "cpu", "model.decoder": "disk"} | dict.fromkeys(parts, "cpu")
+    model = CopyNetForConditionalGeneration.from_pretrained(
+        tmp_path / "model",
+        device_map={"": "disk"} if on_disk == "all" else placed,
+        offload_folder=tmp_path / "offloaded",
+    )
+    assert any(parameter.is_meta for parameter in model.parameters())
+    check(model, plain, changes)
+
+
+@mechanisms
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("kinds", [{nn.Linear}, {nn.Linear, nn.GRUCell}], ids=["linear", "linear_and_cells"])
+def test_dynamic_quantization(changes, kinds):
+    plain = tiny_model(**changes, scale=0.5)
+    quantized = torch.ao.quantization.quantize_dynamic(copy.deepcopy(plain), kinds, dtype=torch.qint8)
+    assert sum("quantized" in type(module).__module__ for module in quantized.modules()) >= 2
+    check(quantized, plain, changes, tolerance=0.1)
+
+
+@mechanisms
+def test_int8_weights_of_torchao(changes):
+    quantization = pytest.importorskip("torchao.quantization")
+    plain = tiny_model(**changes, scale=0.5)
+    quantized = copy.deepcopy(plain)
+    # It cannot quantise a weight of one column, such as that of the coverage.
+    quantization.quantize_(
+        quantized,
+        quantization.Int8WeightOnlyConfig(),
+        filter_fn=lambda module, name: isinstance(module, nn.Linear) and module.in_features > 1,
+    )
+    check(quantized, plain, changes, tolerance=0.1)

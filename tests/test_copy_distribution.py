@@ -8,14 +8,14 @@ import pytest
 import torch
 
 from copynet_hf.model.copy_distribution import (
-    UNOWNED_LOG_PROB,
+    IMPOSSIBLE_LOG_PROB,
     ModeScores,
     copynet_modes,
     find_matches,
     generate_only,
     log_likelihood,
     mixture,
-    resolve_words,
+    replace_unreachable_words,
     selective_read_weights,
 )
 
@@ -67,7 +67,7 @@ def test_probability_worked_out_by_hand(word, probability):
 def test_probabilities_sum_to_one_and_unowned_slots_have_none():
     made = copynet_mixture(GENERATE, COPY, SOURCE, MASK, K)
     assert made.log_probs.exp().sum().item() == pytest.approx(1.0, abs=1e-6)
-    assert made.log_probs[0, 0, 6].item() == UNOWNED_LOG_PROB
+    assert made.log_probs[0, 0, 6].item() == IMPOSSIBLE_LOG_PROB
 
 
 def test_copy_probabilities_share_the_normaliser():
@@ -151,7 +151,7 @@ def test_half_precision_scores_are_summed_in_float32():
 
 def test_words_of_other_rows_become_unk_and_own_ones_stay():
     words = torch.tensor([[4, 5, 6, 2, -100, 99]])
-    resolved, matches = resolve_words(words, SOURCE, MASK, words < V, UNK)
+    resolved, matches = replace_unreachable_words(words, SOURCE, MASK, words < V, UNK)
     assert resolved.tolist() == [[4, 5, UNK, 2, -100, UNK]]
     assert torch.equal(matches, find_matches(resolved, SOURCE, MASK))
 
@@ -160,7 +160,7 @@ def test_a_word_that_became_unk_is_copied_from_source_words_without_a_slot():
     source = torch.tensor([[UNK, 4, UNK, UNK]])
     mask = torch.tensor([[True, True, True, False]])
     words = torch.tensor([[6, 4]])
-    resolved, matches = resolve_words(words, source, mask, words < V, UNK)
+    resolved, matches = replace_unreachable_words(words, source, mask, words < V, UNK)
     assert resolved.tolist() == [[UNK, 4]]
     assert matches.tolist() == [[[True, False, True, False], [False, True, False, False]]]
 

@@ -9,14 +9,14 @@ from torch import nn
 from torch.nn.utils import prune as pruning
 
 from copynet_hf.model import decoder, encoder
-from copynet_hf.model.dispatch import readable_form_reasons
+from copynet_hf.model.dispatch import find_fast_form_obstacles
 
 
 def reasons(model):
     core = model.model
     with torch.no_grad():
         encoded = core.encoder(padded(SOURCES, 0))
-        return core.decoder.readable_form_reasons(core.decoder.build_memory(encoded, len(SOURCES)))
+        return core.decoder.explain_readable_form(core.decoder.build_memory(encoded, len(SOURCES)))
 
 
 def test_a_model_as_it_is_made_runs_in_the_fast_form():
@@ -41,12 +41,12 @@ def test_the_user_may_choose_the_readable_form_at_any_time():
 
 def test_a_traced_model_runs_in_the_readable_form(monkeypatch):
     monkeypatch.setattr(torch.compiler, "is_compiling", lambda: True)
-    assert readable_form_reasons(tiny_model().config) == ["torch.compile or torch.export is tracing the model"]
+    assert find_fast_form_obstacles(tiny_model().config) == ["torch.compile or torch.export is tracing the model"]
 
 
 def test_the_meta_device_runs_in_the_readable_form():
     model, device = tiny_model(), torch.device("meta")
-    assert readable_form_reasons(model.config, device=device) == ["the meta device has no values to index by"]
+    assert find_fast_form_obstacles(model.config, device=device) == ["the meta device has no values to index by"]
 
 
 @pytest.mark.parametrize("changes", [{"use_coverage": True}, {"copy_mechanism": "gated"}, POINTER], ids=str)
@@ -58,7 +58,7 @@ def test_torch_func_gives_the_gradients_of_the_backward(changes):
     model(**inputs).loss.backward()
 
     def compute_loss(weights):
-        assert readable_form_reasons(model.config) == ["torch.func is transforming the model"]
+        assert find_fast_form_obstacles(model.config) == ["torch.func is transforming the model"]
         return torch.func.functional_call(model, weights, kwargs=inputs).loss
 
     gradients = torch.func.grad(compute_loss)(parameters)

@@ -14,9 +14,9 @@ from torch.utils._pytree import tree_leaves
 from copynet_hf.model import fused_step
 from copynet_hf.model.copy_distribution import vocabulary_terms
 from copynet_hf.model.fused_decoder import FusedDecoder
-from copynet_hf.model.fused_gru import FusedGRU, gru_states
 from copynet_hf.model.fused_likelihood import FusedVocabularyTerms
 from copynet_hf.model.fused_step import RecurrentWeights
+from copynet_hf.model.gru import FusedGRU, gru_states
 
 # and one whose readout leaves out ζ, which the gates take
 VARIANTS = {**ALL_VARIANTS, "context_and_embedding": {"readout": ["state", "context", "embedding"]}}
@@ -289,7 +289,7 @@ def test_attention_in_pieces_is_the_attention(sources_at_once, use_coverage, mon
     kwargs = {"num_beams": 3, "max_new_tokens": 5, "output_logits": True, "return_dict_in_generate": True}
     whole = model.generate(source, **kwargs)
     size = sources_at_once * 3 * source.shape[1] * model.config.attention_size // torch.get_num_threads()
-    monkeypatch.setattr(fused_step, "_PIECE", size)
+    monkeypatch.setattr(fused_step, "_FEATURES_PER_THREAD", size)
     pieces = model.generate(source, **kwargs)
     assert all(torch.allclose(a, b) for a, b in zip(whole.logits, pieces.logits, strict=True))
 

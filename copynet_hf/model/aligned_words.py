@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from .configuration_copynet import CopyNetConfig
-from .copy_distribution import fold_ids
+from .copy_distribution import replace_by_unk
 
 
 class AlignedWords(nn.Module):
@@ -21,7 +21,7 @@ class AlignedWords(nn.Module):
 
     def forward(self, source_ids: Tensor, source_mask: Tensor, unk_token_id: int) -> Tensor:
         """(B, V) bool: the words that a source (B, S) allows, UNK among them."""
-        words = fold_ids(source_ids, len(self.table), unk_token_id)
+        words = replace_by_unk(source_ids, len(self.table), unk_token_id)
         aligned = self.table[words].masked_fill(~source_mask[..., None], unk_token_id)
         allowed = torch.zeros(words.shape[0], len(self.table), dtype=torch.bool, device=words.device)
         allowed[:, unk_token_id] = True
@@ -31,5 +31,5 @@ class AlignedWords(nn.Module):
         """Follows a new vocabulary size: new words are aligned with none, and none with removed ones."""
         table = self.table.new_full((vocab_size, self.table.shape[1]), unk_token_id)
         kept = min(vocab_size, len(self.table))
-        table[:kept] = fold_ids(self.table[:kept], vocab_size, unk_token_id)
+        table[:kept] = replace_by_unk(self.table[:kept], vocab_size, unk_token_id)
         self.table = table

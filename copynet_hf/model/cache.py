@@ -62,7 +62,7 @@ class CopyNetCacheLayer(CacheLayerMixin):
         self.record_past = True
 
     def crop(self, tokens_to_remove: int) -> None:
-        """Goes back by −`tokens_to_remove` tokens, to before the first one if that many were read."""
+        """Removes the last −`tokens_to_remove` tokens; removing all of them returns to s_0."""
         steps, recorded = -tokens_to_remove, 0 if self.states is None else self.states.hidden.shape[1]
         if self.states is None or steps == 0:
             return

@@ -16,7 +16,7 @@ class Mechanism(NamedTuple):
     """What a copy mechanism needs of the network; its equation is in `copy_distribution.MODES`.
 
     copies: whether the output distribution has a copy mode.
-    scores_positions: whether it has copy scores, ψ_c of Eq. 8, which the selective read needs.
+    has_copy_projection: whether it has copy scores, ψ_c of Eq. 8, which the selective read needs.
     copies_by_attention: whether its equation contains the attention.
     attends_after: whether s_t is the query of the attention, and c_{t-1} an input of s_t; else s_{t-1} is the query
         (Eq. 3) and c_t that input.
@@ -29,7 +29,7 @@ class Mechanism(NamedTuple):
     """
 
     copies: bool = True
-    scores_positions: bool = False
+    has_copy_projection: bool = False
     copies_by_attention: bool = False
     attends_after: bool = False
     switch: tuple[str, ...] = ()
@@ -37,29 +37,41 @@ class Mechanism(NamedTuple):
     tanh_readout: bool = True
     generates: bool = True
     retrieves: bool = False
-    options: tuple[str, ...] = ("use_coverage", "readout", "tie_word_embeddings")
+    options: tuple[str, ...] = ("use_coverage", "coverage_loss_weight", "readout", "tie_word_embeddings")
 
 
-MEMORIES = ("question", "facts")
+SOURCE_PARTS = ("question", "facts")
 GATED_LOSSES = ("mixture", "summed")
-# Fields that not all mechanisms have a use for, and the value that stands for their absence; None: unset.
+# Fields that some mechanisms do not use, and their value there.
 OPTIONS: dict[str, Any] = {
     "attention": True,
     "selective_read": False,
     "use_coverage": False,
+    "coverage_loss_weight": 0.0,
     "readout": None,
     "tie_word_embeddings": False,
-    "copies_from": list(MEMORIES),
+    "copies_from": list(SOURCE_PARTS),
     "num_features": 0,
     "aligned_words": 0,
     "gated_loss": "mixture",
+    "gate_loss_weight": 1.0,
+    "frequent_words": 2_000,
 }
 COPY_MECHANISMS = {
     "copynet": Mechanism(
-        scores_positions=True,
-        options=("attention", "selective_read", "use_coverage", "readout", "tie_word_embeddings"),
+        has_copy_projection=True,
+        options=(
+            "attention",
+            "selective_read",
+            "use_coverage",
+            "coverage_loss_weight",
+            "readout",
+            "tie_word_embeddings",
+        ),
     ),
-    "none": Mechanism(copies=False, options=("attention", "use_coverage", "readout", "tie_word_embeddings")),
+    "none": Mechanism(
+        copies=False, options=("attention", "use_coverage", "coverage_loss_weight", "readout", "tie_word_embeddings")
+    ),
     # See et al. 2017, Eq. 1, 4 and 8: attention by s_t; P_vocab = softmax(V'(V[s_t; h*_t] + b) + b'), two linear maps
     "pointer_generator": Mechanism(
         copies_by_attention=True,
@@ -71,7 +83,16 @@ COPY_MECHANISMS = {
     "gated": Mechanism(
         copies_by_attention=True,
         switch=("state",),
-        options=("use_coverage", "readout", "tie_word_embeddings", "aligned_words", "gated_loss"),
+        options=(
+            "use_coverage",
+            "coverage_loss_weight",
+            "readout",
+            "tie_word_embeddings",
+            "aligned_words",
+            "gated_loss",
+            "gate_loss_weight",
+            "frequent_words",
+        ),
     ),
     "pointer": Mechanism(readout=("state",), generates=False, options=("num_features",)),
     # CoreQA (He et al. 2017): selective reads of the question and of the facts, an attention with coverage for each
@@ -126,7 +147,7 @@ class CopyNetConfig(PreTrainedConfig):
             vocabulary.
 
     Raises:
-        ValueError: a value or a combination that makes no sense, saying what to change.
+        ValueError: an invalid value or a contradictory combination.
     """
 
     model_type = "copynet"
@@ -202,7 +223,7 @@ class CopyNetConfig(PreTrainedConfig):
 
     @staticmethod
     def tokenizer_fields(tokenizer: PreTrainedTokenizerBase) -> dict[str, Any]:
-        """The fields that follow from the tokenizer, for `CopyNetConfig.lcsts_char(**fields)` and the like.
+        """The fields that follow from the tokenizer, e.g. for `CopyNetConfig.lcsts_char(**fields)`.
 
         An ordinary subword tokenizer has no unseen words, hence no slots; padding replaces the special tokens that it
         lacks.
@@ -284,9 +305,9 @@ class CopyNetConfig(PreTrainedConfig):
         if self.gated_loss not in GATED_LOSSES:
             raise ValueError(f"gated_loss={self.gated_loss!r} is unknown: use one of {', '.join(GATED_LOSSES)}.")
         memories = [self.copies_from] if isinstance(self.copies_from, str) else self.copies_from
-        if not set(memories) <= set(MEMORIES):
-            raise ValueError(f"copies_from={list(memories)} may hold {' and '.join(map(repr, MEMORIES))}.")
-        self.copies_from = [memory for memory in MEMORIES if memory in memories]
+        if not set(memories) <= set(SOURCE_PARTS):
+            raise ValueError(f"copies_from={list(memories)} may hold {' and '.join(map(repr, SOURCE_PARTS))}.")
+        self.copies_from = [memory for memory in SOURCE_PARTS if memory in memories]
         self.readout = self._check_readout()
         for name, absent in (OPTIONS | {"readout": list(self.mechanism.readout)}).items():
             value = getattr(self, name)

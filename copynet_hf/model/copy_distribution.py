@@ -17,16 +17,16 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-UNOWNED_LOG_PROB = -60.0
+IMPOSSIBLE_LOG_PROB = -60.0
 """Log-probability of slots that a row's source does not own. Finite, because label smoothing sums over all columns;
 low enough to add nothing to the softmax in any precision."""
 
 
 class ModeScores(NamedTuple):
-    """What the equations of the mechanisms are functions of; None where a mechanism does not use it.
+    """The arguments of the mechanisms' equations; None where a mechanism does not use one.
 
     generate_log_sum: (B, T) log Σ_v e^ψ_g(v).
-    source_mask: (B, S) bool, false on padding.
+    source_mask: (B, S) bool, positions that can be copied; false on padding.
     copy_scores: (B, T, S) ψ_c.
     attention: (B, T, S) a_tj, summing to one over the source.
     switch: (B, T) a logit: of generating for `pointer_generator_modes`, of copying for `gated_modes`; for
@@ -89,7 +89,7 @@ def pointer_generator_modes(scores: ModeScores) -> Modes:
     (`Mechanism.attends_after`). With an empty source, p_gen is 1.
     """
     assert scores.switch is not None
-    return _switched(scores, at_least_float32(scores.switch))
+    return _weigh_modes(scores, at_least_float32(scores.switch))
 
 
 def gated_modes(scores: ModeScores) -> Modes:
@@ -100,7 +100,7 @@ def gated_modes(scores: ModeScores) -> Modes:
     empty source, λ_t is 0.
     """
     assert scores.switch is not None
-    return _switched(scores, -at_least_float32(scores.switch))
+    return _weigh_modes(scores, -at_least_float32(scores.switch))
 
 
 def pointer_modes(scores: ModeScores) -> Modes:
@@ -122,8 +122,8 @@ def retrieval_modes(scores: ModeScores) -> Modes:
     return copynet_modes(scores)
 
 
-def _switched(scores: ModeScores, generate_logit: Tensor) -> Modes:
-    """Weighs the softmax over words by σ(generate_logit) and the attention by the rest; exact at 0 and 1 as well."""
+def _weigh_modes(scores: ModeScores, generate_logit: Tensor) -> Modes:
+    """Weighs the softmax over words by σ(generate_logit), the attention by the rest, in log space."""
     assert scores.attention is not None
     empty = ~scores.source_mask.any(-1, keepdim=True)
     log_generate = torch.nn.functional.logsigmoid(generate_logit).masked_fill(empty, 0.0)
@@ -171,7 +171,7 @@ def mixture(
     source_ids: Tensor,
     source_mask: Tensor,
     max_source_oov: int,
-    leaders: Tensor | None = None,
+    first_positions: Tensor | None = None,
     allowed: Tensor | None = None,
 ) -> Mixture:
     """p(y) of `Modes` over the extended vocabulary.
@@ -182,31 +182,31 @@ def mixture(
         source_ids: (B, S) extended ids below V + K.
         source_mask: (B, S) bool, false on padding.
         max_source_oov: K.
-        leaders: (B, S) `first_positions` of the source, if it is known.
+        first_positions: (B, S) `find_first_positions` of the source, if it is known.
         allowed: (B, V) bool, the words that may be generated; None: all.
     """
     generated = at_least_float32(generate_scores) - modes.generate_normaliser[..., None]
     if allowed is not None:
-        generated = generated.masked_fill(~allowed[:, None, :], UNOWNED_LOG_PROB)
+        generated = generated.masked_fill(~allowed[:, None, :], IMPOSSIBLE_LOG_PROB)
     if modes.copy_scores is None or modes.copy_normaliser is None:
-        return Mixture(torch.nn.functional.pad(generated, (0, max_source_oov), value=UNOWNED_LOG_PROB), None)
+        return Mixture(torch.nn.functional.pad(generated, (0, max_source_oov), value=IMPOSSIBLE_LOG_PROB), None)
     # Positions that are not the first of their word write to a spare column after the slots.
-    table = torch.nn.functional.pad(generated, (0, max_source_oov + 1), value=UNOWNED_LOG_PROB)
+    table = torch.nn.functional.pad(generated, (0, max_source_oov + 1), value=IMPOSSIBLE_LOG_PROB)
     steps, width = table.shape[1], table.shape[2] - 1
 
     # Positions with the same word form a group: log Σ e^copied over each group, at its first position, the leader.
-    if leaders is None:
-        leaders = first_positions(source_ids, source_mask, width)
+    if first_positions is None:
+        first_positions = find_first_positions(source_ids, source_mask, width)
     copied, mask = modes.copy_scores - modes.copy_normaliser[..., None], source_mask[:, None, :]
-    word_scores = _grouped_logsumexp(copied, leaders, mask)
+    word_scores = _grouped_logsumexp(copied, first_positions, mask)
     generates = source_ids < generate_scores.shape[-1]
     words = torch.where(generates, source_ids, 0)
     if allowed is not None:
         generates = generates & allowed.gather(1, words)
     words = words[:, None, :].expand(-1, steps, -1)
-    both = torch.logaddexp(_fill(generated.gather(-1, words), generates[:, None, :]), word_scores)
+    both = torch.logaddexp(_mask_scores(generated.gather(-1, words), generates[:, None, :]), word_scores)
 
-    is_leader = leaders == torch.arange(source_ids.shape[1], device=source_ids.device)
+    is_leader = first_positions == torch.arange(source_ids.shape[1], device=source_ids.device)
     columns = torch.where(is_leader, source_ids, width)[:, None, :].expand(-1, steps, -1)
     log_probs = table.scatter_(-1, columns, both)[..., :width]
     return Mixture(log_probs, torch.exp(copied) * mask)
@@ -223,7 +223,7 @@ def log_likelihood(generate_score: Tensor, modes: Modes, in_vocabulary: Tensor, 
     Returns:
         (B, T) log-probabilities.
     """
-    generated = _fill(generate_score - modes.generate_normaliser, in_vocabulary)
+    generated = _mask_scores(generate_score - modes.generate_normaliser, in_vocabulary)
     if modes.copy_scores is None or modes.copy_normaliser is None or matches is None:
         return generated
     return torch.logaddexp(generated, masked_logsumexp(modes.copy_scores, matches) - modes.copy_normaliser)
@@ -242,8 +242,7 @@ def coverage_loss(attention: Tensor) -> Tensor:
 
 
 def gate_loss(switch: Tensor, is_copied: Tensor) -> Tensor:
-    """−log λ_t where y_t is copied (in the source and not an end symbol), else −log(1 − λ_t): CoRe's supervision, (B,
-    T).
+    """−log λ_t where y_t is copied (in the source and not an end symbol), else −log(1 − λ_t): (B, T). CoRe's.
 
     The form is that of Luo's code and of the Chainer article; the paper was not available.
     """
@@ -254,7 +253,7 @@ def gate_loss(switch: Tensor, is_copied: Tensor) -> Tensor:
 def summed_likelihood(generate_score: Tensor, scores: ModeScores, in_vocabulary: Tensor, matches: Tensor) -> Tensor:
     """(1 − λ_t) log p_g(y_t) + [y_t ∈ X] λ_t log Σ_{j: x_j = y_t} a_tj: the Chainer article's, instead of log p(y_t).
 
-    A weighted sum of two logarithms, not the logarithm of the mixture; `gate_loss` comes on top. The article uses the
+    A weighted sum of two logarithms, not the logarithm of the mixture; `gate_loss` is added. The article uses the
     attention of y_t's first position only. Arguments as in `log_likelihood`.
     """
     assert scores.switch is not None
@@ -269,7 +268,7 @@ def summed_likelihood(generate_score: Tensor, scores: ModeScores, in_vocabulary:
 
 
 def vocabulary_terms(generate_scores: Tensor, words: Tensor) -> tuple[Tensor, Tensor]:
-    """What a likelihood needs of ψ_g (…, V): ψ_g(y) of the words (…) and log Σ_v e^ψ_g(v), both (…)."""
+    """ψ_g(y) (…) and log Σ_v e^ψ_g(v) (…), from ψ_g (…, V) and words y (…)."""
     generate_scores = at_least_float32(generate_scores)
     return generate_scores.gather(-1, words[..., None])[..., 0], torch.logsumexp(generate_scores, dim=-1)
 
@@ -279,32 +278,32 @@ def find_matches(words: Tensor, source_ids: Tensor, source_mask: Tensor) -> Tens
     return (words[:, :, None] == source_ids[:, None, :]) & source_mask[:, None, :]
 
 
-def fold_ids(ids: Tensor, limit: int, unk_token_id: int) -> Tensor:
+def replace_by_unk(ids: Tensor, limit: int, unk_token_id: int) -> Tensor:
     """Ids from `limit` on become UNK: slots for the embedding (limit V), or ids beyond the last slot (V + K)."""
     return torch.where(ids < limit, ids, unk_token_id)
 
 
-def resolve_words(
-    words: Tensor, source_ids: Tensor, source_mask: Tensor, is_generated: Tensor, unk_token_id: int
+def replace_unreachable_words(
+    words: Tensor, source_ids: Tensor, source_mask: Tensor, can_generate: Tensor, unk_token_id: int
 ) -> tuple[Tensor, Tensor]:
     """Words that can be neither generated nor copied from the row's own source become UNK: Eq. 5 and 6, last cases.
 
     Args:
-        words: (B, T) extended ids; negative ones (−100: no target) pass through.
+        words: (B, T) extended ids.
         source_ids, source_mask: (B, S) extended ids and bool.
-        is_generated: (B, T) bool, the words that can be generated; true for negative ones.
+        can_generate: (B, T) bool, the words that can be generated.
 
     Returns:
         The words (B, T), and where x_j = y_t (B, T, S) bool.
     """
     matches = find_matches(words, source_ids, source_mask)
-    is_reachable = is_generated | matches.any(-1)
+    is_reachable = can_generate | matches.any(-1)
     unk_matches = (source_ids == unk_token_id) & source_mask  # source words beyond the last slot are UNK, too
     matches = matches | (~is_reachable[..., None] & unk_matches[:, None, :])
     return torch.where(is_reachable, words, unk_token_id), matches
 
 
-def first_positions(source_ids: Tensor, source_mask: Tensor, width: int) -> Tensor:
+def find_first_positions(source_ids: Tensor, source_mask: Tensor, width: int) -> Tensor:
     """For each position the first one with the same word: (B, S). On padding S, or the position of some word."""
     batch, length = source_ids.shape
     positions = torch.arange(length, device=source_ids.device).expand(batch, -1)
@@ -315,7 +314,7 @@ def first_positions(source_ids: Tensor, source_mask: Tensor, width: int) -> Tens
 
 def masked_softmax(scores: Tensor, mask: Tensor) -> Tensor:
     """Softmax over the last axis where `mask` is true; zero elsewhere, and everywhere in a row without any."""
-    return torch.softmax(_fill(at_least_float32(scores), mask), dim=-1).to(scores.dtype) * mask
+    return torch.softmax(_mask_scores(at_least_float32(scores), mask), dim=-1).to(scores.dtype) * mask
 
 
 def masked_logsumexp(scores: Tensor, mask: Tensor) -> Tensor:
@@ -323,26 +322,26 @@ def masked_logsumexp(scores: Tensor, mask: Tensor) -> Tensor:
     everywhere."""
     if scores.shape[-1] == 0:
         return scores.new_full(scores.shape[:-1], lowest(scores.dtype))
-    return torch.logsumexp(_fill(scores, mask), dim=-1)
+    return torch.logsumexp(_mask_scores(scores, mask), dim=-1)
 
 
-def _grouped_logsumexp(scores: Tensor, leaders: Tensor, mask: Tensor) -> Tensor:
+def _grouped_logsumexp(scores: Tensor, first_positions: Tensor, mask: Tensor) -> Tensor:
     """log Σ e^score over each group of positions, at the group's leader; other positions are undefined.
 
     Each group is summed relative to its own maximum, so that small probabilities are exact.
 
     Args:
         scores: (B, T, S).
-        leaders: (B, S) first position of each position's group; S on padding.
+        first_positions: (B, S) first position of each position's group; S on padding.
         mask: (B, 1, S) bool.
     """
-    index = leaders[:, None, :].expand_as(scores)
+    index = first_positions[:, None, :].expand_as(scores)
     shape = (*scores.shape[:-1], scores.shape[-1] + 1)  # one more position, for padding
-    filled = _fill(scores, mask)
+    filled = _mask_scores(scores, mask)
     peak = filled.new_full(shape, lowest(scores.dtype)).scatter_reduce(-1, index, filled.detach(), "amax")
     shares = torch.exp(filled - peak.gather(-1, index)) * mask
     sums = scores.new_zeros(shape).scatter_add(-1, index, shares)
-    # The sum is 0 except at leaders; the 1 keeps log and its gradient finite there.
+    # The sum is 0 except at first_positions; the 1 keeps log and its gradient finite there.
     return (torch.log(torch.where(sums > 0, sums, 1.0)) + peak)[..., :-1]
 
 
@@ -352,7 +351,7 @@ def _log_attention(attention: Tensor) -> Tensor:
     return torch.log(attention.clamp(min=tiny)) - torch.log(attention.sum(-1, keepdim=True).clamp(min=tiny))
 
 
-def _fill(scores: Tensor, mask: Tensor) -> Tensor:
+def _mask_scores(scores: Tensor, mask: Tensor) -> Tensor:
     """Scores where `mask` is true, else `lowest`: finite, because −inf has NaN gradients where a whole row is
     masked."""
     return scores.masked_fill(~mask, lowest(scores.dtype))

@@ -16,10 +16,10 @@ from transformers.modeling_layers import GradientCheckpointingLayer
 
 from .attention import CopyNetAttention
 from .configuration_copynet import CopyNetConfig
-from .copy_distribution import at_least_float32, copy_scores, first_positions, selective_read_weights
-from .dispatch import readable_form_reasons
+from .copy_distribution import at_least_float32, copy_scores, find_first_positions, selective_read_weights
+from .dispatch import find_fast_form_obstacles
 from .fused_decoder import run_fused
-from .fused_step import DecoderWeights, SearchTables, precompute_tables, run_search_step, stack_decoder_weights
+from .fused_step import DecoderWeights, SearchTables, fused_search_step, precompute_tables, stack_decoder_weights
 from .memory import (
     DecoderState,
     DecoderSteps,
@@ -43,7 +43,7 @@ class Decoder(GradientCheckpointingLayer):
     dropout: nn.Dropout
 
     def build_memory(self, encoded: CopyNetEncoderOutput, rows: int) -> Memory:
-        """The source with all that does not depend on the step.
+        """The source's states and everything computed from them once for all steps.
 
         Args:
             encoded: the encoder's output for N sources.
@@ -58,7 +58,7 @@ class Decoder(GradientCheckpointingLayer):
         zeros = hidden.new_zeros(memory.mask.shape)  # (R, S)
         return DecoderState(
             hidden=hidden,
-            copy_scores=zeros if mechanism.scores_positions or mechanism.retrieves else None,
+            copy_scores=zeros if mechanism.has_copy_projection or mechanism.retrieves else None,
             coverage=at_least_float32(zeros) if self.config.use_coverage or mechanism.retrieves else None,
             attention=zeros if mechanism.attends_after else None,
         )
@@ -81,7 +81,7 @@ class Decoder(GradientCheckpointingLayer):
         return None
 
     def precompute_search_tables(self, memory: Memory) -> SearchTables | None:
-        """What every step of a search would otherwise compute again; None where the search runs `step`."""
+        """Products that are the same at every step of a search; None where the search runs `step`."""
         return None
 
     def run_search_step(
@@ -91,14 +91,16 @@ class Decoder(GradientCheckpointingLayer):
         raise NotImplementedError
 
     def finish_steps(self, steps: DecoderSteps, embeddings: Tensor, memory: Memory) -> DecoderSteps:
-        """Adds what no later step needs, for all steps at once."""
+        """Computes what the recurrence does not need, for all steps at once."""
         return steps
 
     def prepare_search(self, memory: Memory) -> Memory:
-        """The memory with the first position of each word, which every step's mixture would otherwise find again."""
+        """The memory with the first position of each word, found once instead of at each step."""
         if not self.config.copies:
             return memory
-        return memory._replace(leaders=first_positions(memory.ids, memory.mask, self.config.extended_vocab_size))
+        return memory._replace(
+            first_positions=find_first_positions(memory.ids, memory.mask, self.config.extended_vocab_size)
+        )
 
     def forward(
         self,
@@ -161,7 +163,7 @@ def _select_rows(condition: Tensor, state: DecoderState, other: DecoderState) ->
 class CopyNetDecoder(Decoder):
     """s_t = GRU([e(y_{t-1}); ζ(y_{t-1}); c_t], s_{t-1}), sections 2 and 3.3, and the readout that both modes score.
 
-    `step` is the paper's form, `fused_decoder` the same equations with the gradient by hand, faster.
+    `step` is the paper's form. The fast form is in `fused_decoder` for training and in `fused_step` for search.
 
     Where the mechanism attends after the state (See et al. 2017), s_t = GRU([e(y_{t-1}); c_{t-1}], s_{t-1}) with
     c_0 = 0, and s_t is the query of a_t. (Theirs is an LSTM.)
@@ -184,7 +186,7 @@ class CopyNetDecoder(Decoder):
             sizes = (config.memory_size, config.hidden_size, config.attention_size)
             self.attention = CopyNetAttention(*sizes, coverage=config.use_coverage)
         self.copy_proj = None
-        if config.mechanism.scores_positions:
+        if config.mechanism.has_copy_projection:
             self.copy_proj = nn.Linear(config.memory_size, config.hidden_size, bias=False)  # W_c
         self.cell = nn.GRUCell(self._width(self.input_parts), config.hidden_size)
         self.readout_proj = self.linear_readout_proj = None
@@ -276,13 +278,13 @@ class CopyNetDecoder(Decoder):
 
     # ---- the fast form
 
-    def readable_form_reasons(self, memory: Memory) -> list[str]:
+    def explain_readable_form(self, memory: Memory) -> list[str]:
         """Why the steps run in the readable form; empty: the fast form may run. See `dispatch`."""
         modules = {"cell": self.cell, "readout_proj": self.readout_proj, "attention": self.attention}
         if self.attention is not None:
             names = ("query_proj", "score_proj", "coverage_proj")
             modules |= {f"attention.{name}": getattr(self.attention, name) for name in names}
-        reasons = readable_form_reasons(self.config, modules, memory.mask.device)
+        reasons = find_fast_form_obstacles(self.config, modules, memory.mask.device)
         return reasons if self.attention is not None else [*reasons, "attention=False: there is nothing to speed up"]
 
     def run_all_steps(
@@ -290,7 +292,7 @@ class CopyNetDecoder(Decoder):
     ) -> DecoderSteps | None:
         """Teacher forcing from s_0 on in the fast form; None where the readable form has to run."""
         one_row_per_source = memory.hidden_states.shape[0] == embeddings.shape[0]
-        if state is not None or keep is not None or not one_row_per_source or self.readable_form_reasons(memory):
+        if state is not None or keep is not None or not one_row_per_source or self.explain_readable_form(memory):
             return None
         dropout = self.dropout if self.linear_readout_proj is None else None
         initial = self.initial_state(memory).hidden
@@ -299,7 +301,7 @@ class CopyNetDecoder(Decoder):
             embeddings, matches, memory, initial, weights, dropout, self.config.mechanism.attends_after
         )
         if self.config.mechanism.attends_after:  # the loop computes a_t at step t + 1, the last one is missing
-            coverage = attention.sum(1) if self.config.use_coverage else None
+            coverage = at_least_float32(attention).sum(1) if self.config.use_coverage else None
             last = self._attend(hidden[:, -1], memory, coverage)
             assert last is not None
             attention = torch.cat([attention[:, 1:], last[:, None]], dim=1)
@@ -307,14 +309,14 @@ class CopyNetDecoder(Decoder):
         return DecoderSteps(readout, attention, None, hidden, scores, None)
 
     def precompute_search_tables(self, memory: Memory) -> SearchTables | None:
-        """Tables for `run_search_step`; None where the readable step runs: see `readable_form_reasons`, and where one
+        """Tables for `run_search_step`; None where the readable step runs: see `explain_readable_form`, and where one
         row decodes from each source, as in greedy search, which the tables do not speed up."""
         one_row_per_source = memory.hidden_states.shape[0] == memory.ids.shape[0]
         if (
             torch.is_grad_enabled()
             or self.dropout.training
             or one_row_per_source
-            or self.readable_form_reasons(memory)
+            or self.explain_readable_form(memory)
         ):
             return None
         return precompute_tables(memory, self._stacked_weights())
@@ -322,7 +324,7 @@ class CopyNetDecoder(Decoder):
     def run_search_step(
         self, embedding: Tensor, matches: Tensor, memory: Memory, state: DecoderState, tables: SearchTables
     ) -> tuple[Tensor, DecoderState, Tensor]:
-        return run_search_step(embedding, matches, memory, state, tables)
+        return fused_search_step(embedding, matches, memory, state, tables)
 
     def _stacked_weights(self) -> DecoderWeights:
         assert self.attention is not None

@@ -1,6 +1,7 @@
 """Which form of the equations runs: the fast one, with gradients by hand, or the readable one.
 
-The fast form reads weights past their modules and is opaque to tracers, so it runs only where neither can be noticed.
+The fast form, `fused` in code and config, uses weights directly: it bypasses modules' hooks and replacements, and
+tracers cannot see into it. So it runs only where that makes no difference.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ _OWN_TYPES = (nn.Linear, nn.GRU, nn.GRUCell, CoverageProjection, CopyNetAttentio
 _HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
 
 
-def readable_form_reasons(
+def find_fast_form_obstacles(
     config: CopyNetConfig, modules: Mapping[str, nn.Module | None] | None = None, device: torch.device | None = None
 ) -> list[str]:
     """Why the readable form has to run; an empty list: the fast form may.

@@ -11,9 +11,9 @@ from torch import Tensor, nn
 from transformers.modeling_layers import GradientCheckpointingLayer
 
 from .configuration_copynet import CopyNetConfig
-from .copy_distribution import fold_ids
-from .dispatch import has_values, readable_form_reasons
-from .fused_gru import FusedGRU, gru_states
+from .copy_distribution import replace_by_unk
+from .dispatch import find_fast_form_obstacles, has_values
+from .gru import FusedGRU, gru_states
 from .outputs import CopyNetEncoderOutput
 from .pretrained import CopyNetPreTrainedModel
 
@@ -37,7 +37,7 @@ class CopyNetEncoderLayer(nn.GRU, GradientCheckpointingLayer):
         w_ih, w_hh, b_ih, b_hh = (torch.stack(pair) for pair in zip(*self.all_weights, strict=True))
         ordered = torch.stack([by_step, by_step.flip(0)])  # each direction in its own order
         gates = torch.baddbmm(b_ih[:, None, :], ordered.flatten(1, 2), w_ih.transpose(1, 2))
-        gru = gru_states if readable_form_reasons(self.config) else FusedGRU.apply
+        gru = gru_states if find_fast_form_obstacles(self.config) else FusedGRU.apply
         forward_states, backward_states = gru(
             gates.view(*ordered.shape[:3], -1),
             torch.stack([keep, keep.flip(0)]),
@@ -77,7 +77,7 @@ class CopyNetEncoder(CopyNetPreTrainedModel):
 
     def embed(self, ids: Tensor) -> Tensor:
         """e(y) (…, E) of extended ids: a word outside the vocabulary has the embedding of UNK."""
-        return self.embed_tokens(fold_ids(ids, self.config.vocab_size, self.config.unk_token_id))
+        return self.embed_tokens(replace_by_unk(ids, self.config.vocab_size, self.config.unk_token_id))
 
     def forward(
         self,
@@ -113,7 +113,7 @@ class CopyNetEncoder(CopyNetPreTrainedModel):
             # A second projection for what is fed back: reentrant checkpointing needs a graph of its own for it.
             inputs = self._project_features(input_features)
         input_ids, mask = self._check_source(input_ids, attention_mask, inputs_embeds)
-        input_ids = fold_ids(input_ids, config.extended_vocab_size, config.unk_token_id)
+        input_ids = replace_by_unk(input_ids, config.extended_vocab_size, config.unk_token_id)
         states = self.dropout(self.embed(input_ids) if inputs_embeds is None else inputs_embeds)
         facts, is_object, copyable = None, None, mask
         if config.mechanism.retrieves:

@@ -1,10 +1,11 @@
 """The decoder under teacher forcing in its fast form, with the gradient by hand.
 
-What does not depend on the recurrence is one product before or after the loop; the loop keeps what the gradient needs
-and no more, and computes the features of the attention (B · S · A of them at each step) once more in the backward pass
-instead of keeping them. The readable form is `CopyNetDecoder.step`; letters, columns and shapes are those of
-`fused_step`, with B rows where R = N. d_x is the gradient of the loss with respect to x; below the readout's rows of
-the gradients' columns lies the gradient of its pre-activation.
+Products that do not depend on the recurrence are computed for all steps before or after the loop. The loop saves only
+what the backward pass needs; the attention's features, B · S · A of them at each step, are recomputed there.
+
+The readable form is `CopyNetDecoder.step`; letters, columns and shapes are those of `fused_step`, with B rows where
+R = N. d_x is the gradient of the loss with respect to x; with a readout, the last H columns of `d_columns` hold the
+gradient of its pre-activation.
 """
 
 from __future__ import annotations
@@ -16,7 +17,6 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
 from .copy_distribution import at_least_float32, copy_scores
-from .fused_gru import gru_step_backward, steps_to_keep, tanh_backward
 from .fused_step import (
     DecoderWeights,
     RecurrentWeights,
@@ -26,6 +26,7 @@ from .fused_step import (
     read_selectively,
     write_features,
 )
+from .gru import gru_step_backward, steps_to_keep, tanh_backward
 from .memory import Memory
 
 
@@ -49,10 +50,12 @@ def run_fused(
     inputs = nn.functional.linear(embeddings.transpose(0, 1), weights.embedding, weights.bias)  # (T, B, X)
     repeats = None
     if weights.recurrent.selective is not None:
-        matches = matches.transpose(0, 1)
-        times = matches.sum(-1, keepdim=True)
-        repeats = matches & (times > 1)
-        inputs = _add_reads_of_single_positions(inputs, matches & (times == 1), memory, weights.recurrent.selective)
+        matches_by_step = matches.transpose(0, 1)  # (T, B, S)
+        times = matches_by_step.sum(-1, keepdim=True)
+        repeats = matches_by_step & (times > 1)
+        inputs = _add_reads_of_single_positions(
+            inputs, matches_by_step & (times == 1), memory, weights.recurrent.selective
+        )
     dropout_factors = None
     if dropout is not None and dropout.training and dropout.p:
         dropout_factors = dropout(inputs.new_ones(*inputs.shape[:2], initial.shape[1]))
@@ -132,20 +135,20 @@ class _Saved(NamedTuple):
     before it."""
 
     columns: Tensor  # (T, B, A + 4H)
-    states: Tensor  # (T + 1, B, H) s_{-1} … s_{T-1}
+    decoder_states: Tensor  # (T + 1, B, H) s_{-1} … s_{T-1}
     attention: Tensor  # (T, B, S)
     contexts: Tensor  # (T, B, D) c_t
     readouts: Tensor  # (T + 1, B, H)
     undropped: Tensor  # (T, B, H)
     coverage: Tensor | None  # (T + 1, B, S)
     dropout_factors: Tensor | None  # (T, B, H)
-    hidden_states: Tensor
-    keys: Tensor
-    copy_keys: Tensor | None
+    hidden_states: Tensor  # (B, S, D) h_j
+    keys: Tensor  # (B, S, A) 2U h_j
+    copy_keys: Tensor | None  # (B, S, H) tanh(h_j W_c)
 
 
 class _Gradients(NamedTuple):
-    """Gradients that the backward pass collects over the steps, by what they are of.
+    """Gradients accumulated over the steps, named by the tensor they belong to.
 
     columns: (T, B, A + 4H or 5H). readouts: (T, B, H), after dropout. contexts: (T, B, D).
     """
@@ -153,11 +156,11 @@ class _Gradients(NamedTuple):
     columns: Tensor
     readouts: Tensor
     contexts: Tensor
-    hidden_states: Tensor
-    keys: Tensor
-    copy_keys: Tensor | None
-    score: Tensor
-    coverage_weight: Tensor | None
+    hidden_states: Tensor  # (B, S, D)
+    keys: Tensor  # (B, S, A)
+    copy_keys: Tensor | None  # (B, S, H)
+    score: Tensor  # (A)
+    coverage_weight: Tensor | None  # (A)
     features: Tensor  # (B, S, A), a buffer that all steps reuse
 
 
@@ -196,12 +199,12 @@ class FusedDecoder(torch.autograd.Function):
         *weights: Tensor | None,
     ) -> tuple[Tensor, Tensor, Tensor]:
         w = RecurrentWeights(*weights)  # type: ignore[arg-type]
-        steps, (batch, size), (length, query) = inputs.shape[0], initial.shape, keys.shape[1:]
+        steps, (batch, size), (length, attention_size) = inputs.shape[0], initial.shape, keys.shape[1:]
         new, zeros = inputs.new_empty, inputs.new_zeros
         readouts = zeros(steps + 1, batch, size)  # r_{-1} = 0: nothing was copied before the first step
         saved = _Saved(
-            columns=new(steps_to_keep(ctx, steps), batch, query + 4 * size),
-            states=new(steps + 1, batch, size),
+            columns=new(steps_to_keep(ctx, steps), batch, attention_size + 4 * size),
+            decoder_states=new(steps + 1, batch, size),
             attention=zeros(steps, batch, length),
             contexts=new(steps, batch, hidden_states.shape[2]),
             readouts=readouts,
@@ -212,20 +215,22 @@ class FusedDecoder(torch.autograd.Function):
             keys=keys,
             copy_keys=copy_keys,
         )
-        saved.states[0] = initial
+        saved.decoder_states[0] = initial
         ctx.starts_blind, ctx.repeated_words = starts_blind, find_repeated_words(repeats, steps)
         features = allocate_features(keys, batch)
-        for t, words in enumerate(ctx.repeated_words):
-            now = inputs[t].clone()
-            if words is not None and w.selective is not None and copy_keys is not None:
-                zeta = words.read(readouts[t], copy_keys, hidden_states).zeta
-                now[:, : len(w.selective)].index_add_(0, words.rows, zeta @ w.selective.t())
+        for t, repeated in enumerate(ctx.repeated_words):
+            products = inputs[t].clone()
+            if repeated is not None and w.selective is not None and copy_keys is not None:
+                zeta = repeated.read(readouts[t], copy_keys, hidden_states).zeta
+                products[:, : len(w.selective)].index_add_(0, repeated.rows, zeta @ w.selective.t())
             columns = saved.columns[t % len(saved.columns)]
-            buffers = StepBuffers(columns, saved.attention[t], saved.states[t + 1], saved.undropped[t], features)
+            buffers = StepBuffers(
+                columns, saved.attention[t], saved.decoder_states[t + 1], saved.undropped[t], features
+            )
             coverage = None if saved.coverage is None else saved.coverage[t]
             attends = t > 0 or not starts_blind
             context = fused_step(
-                now, saved.states[t], coverage, mask, keys, hidden_states, w, buffers, attends=attends
+                products, saved.decoder_states[t], coverage, mask, keys, hidden_states, w, buffers, attends=attends
             )
             assert context is not None
             saved.contexts[t] = context
@@ -234,16 +239,16 @@ class FusedDecoder(torch.autograd.Function):
             if dropout_factors is not None:
                 torch.mul(saved.undropped[t], dropout_factors[t], out=readouts[t + 1])
         ctx.save_for_backward(*saved, *weights)
-        return readouts[1:], saved.states[1:], saved.attention
+        return readouts[1:], saved.decoder_states[1:], saved.attention
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, d_readouts: Tensor, d_states: Tensor, d_attention: Tensor) -> Any:
         tensors = ctx.saved_tensors  # checkpointing allows one access
         saved, w = _Saved(*tensors[: len(_Saved._fields)]), RecurrentWeights(*tensors[len(_Saved._fields) :])
-        (steps, batch, size), query = saved.undropped.shape, saved.keys.shape[2]
-        d_columns = saved.columns.new_empty(steps, batch, query + (4 if w.readout is None else 5) * size)
-        d_recurrent, d_inputs = d_columns[..., : query + 3 * size], d_columns[..., query + size :]
+        (steps, batch, size), attention_size = saved.undropped.shape, saved.keys.shape[2]
+        d_columns = saved.columns.new_empty(steps, batch, attention_size + (4 if w.readout is None else 5) * size)
+        d_recurrent, d_inputs = d_columns[..., : attention_size + 3 * size], d_columns[..., attention_size + size :]
         grads = _Gradients(
             columns=d_columns,
             readouts=d_readouts.clone(),  # ζ of the step after adds to it
@@ -255,19 +260,19 @@ class FusedDecoder(torch.autograd.Function):
             coverage_weight=None if w.coverage is None else at_least_float32(torch.zeros_like(w.coverage)),
             features=torch.empty_like(saved.keys),
         )
-        d_hidden = torch.zeros_like(saved.states[0])
+        d_hidden = torch.zeros_like(saved.decoder_states[0])
         d_coverage = None if saved.coverage is None else torch.zeros_like(saved.coverage[0])
-        reads: list[tuple[Tensor, Tensor]] = []
-        for t, words in reversed(list(enumerate(ctx.repeated_words))):
+        repeated_reads: list[tuple[Tensor, Tensor]] = []
+        for t, repeated in reversed(list(enumerate(ctx.repeated_words))):
             d_state = d_states[t] + d_hidden + _readout_backward(t, saved, w, grads)
-            gates = (saved.columns[t, :, query:], d_columns[t, :, query:])
-            d_hidden = gru_step_backward(d_state, saved.states[t], *gates)
-            if words is not None:
-                reads.append(_selective_read_backward(t, words, d_inputs[t], saved, w, grads))
+            gates = (saved.columns[t, :, attention_size:], d_columns[t, :, attention_size:])
+            d_hidden = gru_step_backward(d_state, saved.decoder_states[t], *gates)
+            if repeated is not None:
+                repeated_reads.append(_selective_read_backward(t, repeated, d_inputs[t], saved, w, grads))
             if t or not ctx.starts_blind:
                 d_coverage = _attentive_read_backward(t, d_inputs[t], d_attention[t], d_coverage, saved, w, grads)
             else:
-                d_columns[t, :, :query] = 0
+                d_columns[t, :, :attention_size] = 0
             d_hidden.addmm_(d_recurrent[t], w.state)  # through 2W s_{t-1} and W_hh s_{t-1}
         # c_t = Σ_j a_tj h_j, over all steps: d_h_j += Σ_t a_tj d_c_t
         grads.hidden_states.baddbmm_(saved.attention.permute(1, 2, 0), grads.contexts.transpose(0, 1))
@@ -279,12 +284,12 @@ class FusedDecoder(torch.autograd.Function):
             grads.copy_keys,
             d_hidden,
             None,
-            *_weight_gradients(d_recurrent, d_inputs, reads, saved, w, grads),
+            *_weight_gradients(d_recurrent, d_inputs, repeated_reads, saved, w, grads),
         )
 
 
 def _readout_backward(t: int, saved: _Saved, w: RecurrentWeights, grads: _Gradients) -> Tensor:
-    """What s_t gets from r_t = s_t, or tanh(W_r s_t + …); writes the pre-activation's gradient to the last columns."""
+    """The gradient (B, H) of s_t through r_t = s_t, or r_t = tanh(W_r s_t + …); writes the latter's."""
     size = saved.undropped.shape[2]
     d_readout = grads.readouts[t]
     if saved.dropout_factors is not None:
@@ -297,7 +302,7 @@ def _readout_backward(t: int, saved: _Saved, w: RecurrentWeights, grads: _Gradie
 
 
 def _selective_read_backward(
-    t: int, words: RepeatedWords, d_inputs: Tensor, saved: _Saved, w: RecurrentWeights, grads: _Gradients
+    t: int, repeated: RepeatedWords, d_inputs: Tensor, saved: _Saved, w: RecurrentWeights, grads: _Gradients
 ) -> tuple[Tensor, Tensor]:
     """Eq. 9 and 8 at the repeated words of step t, for d_inputs (B, X).
 
@@ -307,18 +312,18 @@ def _selective_read_backward(
     assert w.selective is not None
     assert saved.copy_keys is not None
     assert grads.copy_keys is not None
-    rows, before = words.rows[:, None], saved.readouts[t]  # r_{t-1}
-    read = words.read(before, saved.copy_keys, saved.hidden_states)
-    d_product = d_inputs[words.rows, : len(w.selective)]
+    rows, before = repeated.rows[:, None], saved.readouts[t]  # r_{t-1}
+    read = repeated.read(before, saved.copy_keys, saved.hidden_states)
+    d_product = d_inputs[repeated.rows, : len(w.selective)]
     d_zeta = d_product @ w.selective
     d_rho = torch.bmm(read.hidden_states, d_zeta[..., None])[..., 0]  # ζ = Σ_j ρ_j h_j
     d_scores = softmax_backward(d_rho, read.rho)
     # no position appears twice, so assignment by index adds correctly
-    grads.hidden_states[rows, words.positions] += read.rho[..., None] * d_zeta[:, None, :]
-    grads.copy_keys[rows, words.positions] += d_scores[..., None] * before[rows]  # ψ_c(j) = tanh(h_j W_c)·r_{t-1}
+    grads.hidden_states[rows, repeated.positions] += read.rho[..., None] * d_zeta[:, None, :]
+    grads.copy_keys[rows, repeated.positions] += d_scores[..., None] * before[rows]  # ψ_c(j) = tanh(h_j W_c)·r_{t-1}
     if t:
         d_before = torch.bmm(d_scores[:, None, :], read.copy_keys)[:, 0]
-        grads.readouts[t - 1].index_add_(0, words.rows, d_before)
+        grads.readouts[t - 1].index_add_(0, repeated.rows, d_before)
     return d_product, read.zeta
 
 
@@ -336,7 +341,7 @@ def _attentive_read_backward(
     Returns:
         The gradient of cov_t; None without coverage.
     """
-    query, attention = saved.keys.shape[2], saved.attention[t]
+    attention_size, attention = saved.keys.shape[2], saved.attention[t]
     torch.matmul(d_inputs[:, : len(w.context)], w.context, out=grads.contexts[t])  # W_c c_t
     d_weights = torch.bmm(grads.contexts[t][:, None, :], saved.hidden_states.transpose(1, 2))[
         :, 0
@@ -350,12 +355,12 @@ def _attentive_read_backward(
     coverage = None if saved.coverage is None else saved.coverage[t].to(saved.keys.dtype)
     features = grads.features
     grouped = None if coverage is None else coverage[:, None]
-    write_features(saved.keys, saved.columns[t, :, None, :query], grouped, w, features[:, None])
+    write_features(saved.keys, saved.columns[t, :, None, :attention_size], grouped, w, features[:, None])
     grads.score.add_(d_energy.flatten() @ features.flatten(0, 1))
     d_features = features.addcmul_(features, features, value=-1)  # σ' = σ − σ²
     d_features.mul_(w.score).mul_(d_energy[..., None])
     grads.keys.add_(d_features)
-    grads.columns[t, :, :query] = d_features.sum(1)
+    grads.columns[t, :, :attention_size] = d_features.sum(1)
     if coverage is None or d_coverage is None or w.coverage is None or grads.coverage_weight is None:
         return None
     grads.coverage_weight.add_(coverage.flatten() @ d_features.flatten(0, 1))
@@ -365,7 +370,7 @@ def _attentive_read_backward(
 def _weight_gradients(
     d_recurrent: Tensor,
     d_inputs: Tensor,
-    reads: list[tuple[Tensor, Tensor]],
+    repeated_reads: list[tuple[Tensor, Tensor]],
     saved: _Saved,
     w: RecurrentWeights,
     grads: _Gradients,
@@ -375,17 +380,19 @@ def _weight_gradients(
     d_selective = None
     if w.selective is not None:
         d_selective = torch.zeros_like(w.selective)
-        if reads:
-            d_products, zeta = (torch.cat(parts) for parts in zip(*reads, strict=True))
+        if repeated_reads:
+            d_products, zeta = (torch.cat(parts) for parts in zip(*repeated_reads, strict=True))
             d_selective = d_products.t() @ zeta
     return RecurrentWeights(
-        state=_sum_outer_products(d_recurrent, saved.states[:-1]),
+        state=_sum_outer_products(d_recurrent, saved.decoder_states[:-1]),
         state_bias=d_recurrent.sum((0, 1)),
         score=grads.score,
         coverage=grads.coverage_weight,
         context=_sum_outer_products(d_inputs[..., : len(w.context)], saved.contexts),
         selective=d_selective,
-        readout=None if w.readout is None else _sum_outer_products(d_inputs[..., 3 * size :], saved.states[1:]),
+        readout=None
+        if w.readout is None
+        else _sum_outer_products(d_inputs[..., 3 * size :], saved.decoder_states[1:]),
     )
 
 
@@ -395,5 +402,5 @@ def _sum_outer_products(d_outputs: Tensor, inputs: Tensor) -> Tensor:
 
 
 def softmax_backward(d_weights: Tensor, weights: Tensor) -> Tensor:
-    """The gradient of the scores of a softmax over the last axis."""
+    """The gradient (…, S) of the scores of a softmax over the last axis."""
     return weights * (d_weights - (weights * d_weights).sum(-1, keepdim=True))

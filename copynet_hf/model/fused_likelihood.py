@@ -10,7 +10,7 @@ from torch.autograd.function import once_differentiable
 
 from .copy_distribution import vocabulary_terms
 
-_PIECE = 2**18
+_SCORES_PER_PIECE = 2**18
 """Scores in a piece on a CPU, so that it and what is computed from it stay in a core's cache; 64 times as many
 elsewhere."""
 
@@ -18,7 +18,7 @@ elsewhere."""
 class FusedVocabularyTerms(torch.autograd.Function):
     """`vocabulary_terms` with its gradient by hand: sums and gradients are computed in pieces of the rows.
 
-    With `reuse_scores` the gradient overwrites the scores, for scores that nothing else reads.
+    Scores (B, T, V) and words (B, T). With `reuse_scores` the gradient overwrites scores that nothing else reads.
     """
 
     @staticmethod
@@ -36,8 +36,8 @@ class FusedVocabularyTerms(torch.autograd.Function):
     def backward(ctx: Any, d_word_score: Tensor, d_log_sum: Tensor) -> tuple[Tensor, None, None]:
         if ctx.scores_are_gone:
             raise RuntimeError(
-                "a second backward through the loss, whose scores the first one has overwritten with their gradient: "
-                "pass skip_logits=False to the model to keep them."
+                "the first backward overwrote the scores with their gradient: pass skip_logits=False to the model to "
+                "call backward twice."
             )
         scores, words, log_sum = ctx.saved_tensors
         ctx.scores_are_gone = ctx.reuse_scores
@@ -52,5 +52,5 @@ class FusedVocabularyTerms(torch.autograd.Function):
 
 def _pieces(tensor: Tensor, scores: Tensor) -> tuple[Tensor, ...]:
     """`tensor` (B, T, …), one row for each row of scores (B, T, V), split along those rows."""
-    piece = _PIECE if scores.is_cpu else 64 * _PIECE
+    piece = _SCORES_PER_PIECE if scores.is_cpu else 64 * _SCORES_PER_PIECE
     return tensor.flatten(0, 1).split(max(1, piece // scores.shape[-1]))

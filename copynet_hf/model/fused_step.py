@@ -4,7 +4,7 @@ The readable form is `CopyNetDecoder.step`, which the tests compare it with. Let
 states, a attention, ρ selective read, c and ζ what the two read, r readout, ψ_c copy scores. Shapes as in `memory`,
 and X = 3H, the gates' rows, or 4H with the readout's below them (unless r_t = s_t).
 
-A step lays out what it computes side by side in columns; see `fused_gru`:
+A step lays out what it computes side by side in columns; see `gru`:
 
     2W s_{t-1} | W_hn s_{t-1} + b_hn | r | z | n
 
@@ -22,17 +22,17 @@ from torch import Tensor, nn
 
 from .attention import CopyNetAttention
 from .copy_distribution import copy_scores, masked_softmax, selective_read_weights
-from .fused_gru import gru_step
+from .gru import gru_step
 from .memory import DecoderState, Memory, PerSource, group_by_source, read_memory, select_rows
 
-_PIECE = 2**18
+_FEATURES_PER_THREAD = 2**18
 """Attention features that a thread computes at a time, so that they stay in its cache."""
 _EXPECTED_WORDS = 16
-"""Words that a row is expected to write, in choosing whether the memory is projected before a search."""
+"""Assumed output length, to decide whether projecting the memory pays."""
 
 
 class RecurrentWeights(NamedTuple):
-    """What a step multiplies by what it computes itself.
+    """Weights of the products inside the recurrence.
 
     state: (A + 3H, H) 2W of Eq. 3 above W_hh of the GRU, its gates in the order n, r, z: all multiply s_{t-1}.
     state_bias: (A + 3H). score: (A) 2v of Eq. 3. coverage: (A) 2 w_cov, or None.
@@ -53,7 +53,7 @@ class RecurrentWeights(NamedTuple):
 
 
 class DecoderWeights(NamedTuple):
-    """The decoder's weights as the fast form multiplies with them: embedding (X, E) and bias (X), for e(y_{t-1})."""
+    """The decoder's weights, stacked as the fast form uses them: embedding (X, E) and bias (X) are for e(y_{t-1})."""
 
     embedding: Tensor
     bias: Tensor
@@ -71,7 +71,7 @@ def stack_decoder_weights(
     readout_parts: Sequence[str],
     widths: Mapping[str, int],
 ) -> DecoderWeights:
-    """The gates' weights and below them the readout's, by what they multiply.
+    """Stacks the readout's weights below the gates', for each part of their inputs.
 
     Args:
         input_parts, readout_parts: what the GRU and the readout read, in the order of their weights' columns.
@@ -82,9 +82,9 @@ def stack_decoder_weights(
     weights["bias"] = cell.bias_ih
     if readout_proj is not None:
         columns = readout_proj.weight.split([widths[name] for name in readout_parts], dim=1)
-        of_readout = dict(zip(readout_parts, columns, strict=True), bias=readout_proj.bias)
-        of_readout.setdefault("embedding", cell.weight_ih.new_zeros(size, widths["embedding"]))
-        for name, weight in of_readout.items():
+        readout_weights = dict(zip(readout_parts, columns, strict=True), bias=readout_proj.bias)
+        readout_weights.setdefault("embedding", cell.weight_ih.new_zeros(size, widths["embedding"]))
+        for name, weight in readout_weights.items():
             weights[name] = torch.cat([weights[name], weight]) if name in weights else weight
     query = 2 * attention.query_proj.weight
     recurrent = RecurrentWeights(
@@ -139,11 +139,11 @@ def fused_step(
     Returns:
         (R, D) c_t; None where the memory is projected.
     """
-    size, query = before.shape[1], keys.shape[2]
-    recurrent = slice(0 if attends else query, query + 3 * size)
+    hidden_size, attention_size = before.shape[1], keys.shape[2]
+    recurrent = slice(0 if attends else attention_size, attention_size + 3 * hidden_size)
     torch.addmm(weights.state_bias[recurrent], before, weights.state[recurrent].t(), out=buffers.columns[:, recurrent])
     if attends:
-        energies = attention_energies(keys, buffers.columns[:, :query], coverage, weights, buffers.features)
+        energies = attention_energies(keys, buffers.columns[:, :attention_size], coverage, weights, buffers.features)
         buffers.attention.copy_(masked_softmax(energies, mask))
     context = None
     if is_projected:
@@ -152,11 +152,11 @@ def fused_step(
     else:
         context = read_memory(buffers.attention, states)
         inputs[:, : weights.context.shape[0]].addmm_(context, weights.context.t())
-    gru_step(buffers.columns[:, query:], inputs[:, : 3 * size], before, None, buffers.hidden)
+    gru_step(buffers.columns[:, attention_size:], inputs[:, : 3 * hidden_size], before, None, buffers.hidden)
     if weights.readout is None:
         buffers.readout.copy_(buffers.hidden)
     else:
-        torch.addmm(inputs[:, 3 * size :], buffers.hidden, weights.readout.t(), out=buffers.readout).tanh_()
+        torch.addmm(inputs[:, 3 * hidden_size :], buffers.hidden, weights.readout.t(), out=buffers.readout).tanh_()
     return context
 
 
@@ -178,19 +178,22 @@ def attention_energies(
 
 
 def allocate_features(keys: Tensor, rows: int) -> Tensor:
-    """A buffer (n ≤ N, R / N, S, A) for the attention's features, which on a CPU fits the cache; reused by all
-    steps."""
+    """A buffer (n ≤ N, R / N, S, A) for the attention's features, reused by all steps; on a CPU it fits the cache."""
     count, rows_per_source = len(keys), rows // len(keys)
     if keys.is_cpu:
-        count = min(count, max(1, _PIECE * torch.get_num_threads() // (rows_per_source * keys[0].numel())))
+        count = min(
+            count, max(1, _FEATURES_PER_THREAD * torch.get_num_threads() // (rows_per_source * keys[0].numel()))
+        )
     return keys.new_empty(count, rows_per_source, *keys.shape[1:])
 
 
 def write_features(
     keys: Tensor, query: Tensor, coverage: Tensor | None, weights: RecurrentWeights, features: Tensor
 ) -> None:
-    """σ(2 (U h_j + W s_{t-1} + w_cov cov_tj)) (N, Q, S, A) from keys (N, S, A), query (N, Q, A), coverage (N,
-    Q, S)."""
+    """σ(2 (U h_j + W s_{t-1} + w_cov cov_tj)): features (N, Q, S, A) of keys (N, S, A), query (N, Q, A) and coverage.
+
+    coverage: (N, Q, S).
+    """
     torch.add(keys[:, None], query[:, :, None], out=features)
     if coverage is not None and weights.coverage is not None:
         features.addcmul_(coverage[..., None], weights.coverage)
@@ -210,11 +213,11 @@ def read_selectively(scores: Tensor, matches: Tensor, states: Tensor) -> tuple[T
 
 
 class SearchTables(NamedTuple):
-    """What the steps of a search share.
+    """Tables shared by the steps of a search.
 
     weights: in the memory's precision. keys: (N, S, A) 2U h_j.
-    context, selective: (N, S, X) the products of h_j as part of c_t and of ζ_t; None where computing them for every
-        position costs more than the rows will read.
+    context, selective: (N, S, X) h_j projected by the weights of c_t and of ζ_t; None where the projection would cost
+        more than it saves.
     """
 
     weights: DecoderWeights
@@ -229,7 +232,7 @@ class SearchTables(NamedTuple):
 
 
 def precompute_tables(memory: Memory, weights: DecoderWeights) -> SearchTables:
-    """The memory is projected where it has fewer positions than the rows are expected to write words."""
+    """Projects the memory if it has fewer positions than the rows are expected to generate words."""
     assert memory.attention_keys is not None
     states = memory.hidden_states
     weights = weights.to(states.dtype)
@@ -237,8 +240,8 @@ def precompute_tables(memory: Memory, weights: DecoderWeights) -> SearchTables:
     if states.shape[:2].numel() <= _EXPECTED_WORDS * len(memory.ids):
 
         def project(weight: Tensor) -> Tensor:
-            rows = len(weights.bias) - len(weight)  # zeros for a readout that does not read this part
-            return nn.functional.linear(states, nn.functional.pad(weight, (0, 0, 0, rows)))
+            missing = len(weights.bias) - len(weight)  # rows of a readout that does not read this part
+            return nn.functional.linear(states, nn.functional.pad(weight, (0, 0, 0, missing)))
 
         recurrent = weights.recurrent
         context = project(recurrent.context)
@@ -246,7 +249,7 @@ def precompute_tables(memory: Memory, weights: DecoderWeights) -> SearchTables:
     return SearchTables(weights, 2 * memory.attention_keys, context, selective)
 
 
-def run_search_step(
+def fused_search_step(
     embedding: Tensor, matches: Tensor, memory: Memory, state: DecoderState, tables: SearchTables
 ) -> tuple[Tensor, DecoderState, Tensor]:
     """`CopyNetDecoder.step` by `fused_step`, without gradients and dropout."""

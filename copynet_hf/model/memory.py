@@ -1,4 +1,4 @@
-"""What a decoding step reads and what it hands on.
+"""What a decoding step reads, and what it passes to the next.
 
 Shapes: R rows decode from N sources, R / N of them side by side from each: beams, or outputs of one source. S source
 positions, T target steps, H hidden_size, D = 2 · encoder_hidden_size, A attention_size, E embedding_size.
@@ -45,10 +45,10 @@ class Memory(NamedTuple):
     attention_keys: (N, S, A) U h_j of Eq. 3; None without attention.
     copy_keys: (N, S, H) tanh(h_j W_c) of Eq. 8; None without copy scores.
     final_state: (R, D) both directions' last states.
-    mask: (R, S) bool, false on padding.
+    mask: (R, S) bool, positions that can be copied; false on padding.
     ids: (R, S) extended ids x_j.
-    leaders: (R, S) the first position of each word, as `first_positions` gives it; set for searches alone.
-    inputs: (N, S, E) the encoder's inputs, where positions are no words and are fed back.
+    first_positions: (R, S) the first position of each word, as `find_first_positions` returns it; only in a search.
+    inputs: (N, S, E) projected features, for sources that are not words: fed back as e(y_{t-1}).
     facts: set where the source has facts.
     """
 
@@ -58,7 +58,7 @@ class Memory(NamedTuple):
     final_state: PerRow
     mask: PerRow
     ids: PerRow
-    leaders: PerRow | None = None
+    first_positions: PerRow | None = None
     inputs: PerSource | None = None
     facts: Facts | None = None
 
@@ -95,14 +95,13 @@ def _map_fields(fields: Fields, change: Callable[[Tensor, bool], Tensor]) -> Fie
 
 
 class DecoderState(NamedTuple):
-    """What one step hands to the next.
+    """What one step passes to the next.
 
     hidden: (R, H) s_{t-1}.
     copy_scores: (R, S) ψ_c of step t-1, of which ρ_t is made; zeros before the first step. None without copy scores.
     coverage: (R, S) sum of the attention so far, in float32 at least: narrower sums stop growing near one. None
         without coverage.
-    attention: (R, S) a_{t-1}, by which the next state reads the source; zeros before the first step. None where that
-        step computes its own attention first.
+    attention: (R, S) a_{t-1}, for c_{t-1}; zeros before the first step. None where a_t is computed before s_t.
     """
 
     hidden: Tensor

@@ -21,17 +21,17 @@ from .copy_distribution import (
     ModeScores,
     at_least_float32,
     coverage_loss,
-    fold_ids,
     gate_loss,
     log_likelihood,
     lowest,
     mixture,
-    resolve_words,
+    replace_by_unk,
+    replace_unreachable_words,
     summed_likelihood,
     vocabulary_terms,
 )
 from .decoder import CopyNetDecoder
-from .dispatch import readable_form_reasons
+from .dispatch import find_fast_form_obstacles, has_values
 from .encoder import CopyNetEncoder, check_not_negative, value_or_default
 from .fused_likelihood import FusedVocabularyTerms
 from .fused_step import SearchTables
@@ -48,7 +48,7 @@ DECODERS: dict[str, type[nn.Module]] = {"pointer": PointerDecoder, "retrieval": 
 
 
 class CopyNetModel(CopyNetPreTrainedModel):
-    """Encoder and decoder without the output distribution: states in, readouts r_t and copy scores ψ_c out."""
+    """Encoder and decoder without the output distribution: returns readouts r_t and copy scores ψ_c."""
 
     def __init__(self, config: CopyNetConfig) -> None:
         super().__init__(config)
@@ -112,6 +112,8 @@ class CopyNetModel(CopyNetPreTrainedModel):
         memory, state, tables = self._start_decoding(encoder_outputs, cache, given.shape[0])
         embeddings, matches = self._embed_targets(decoder_input_ids, decoder_inputs_embeds, memory)
         keep = None if decoder_attention_mask is None else decoder_attention_mask[:, -given.shape[1] :].bool()
+        if keep is not None and has_values(keep) and bool(keep.all()):
+            keep = None  # the fast form has no mask
         steps = DecoderSteps(*self.decoder(embeddings, matches, memory, state, keep, tables))
         if cache is not None:
             cache.layer.record(steps.states, memory, tables)
@@ -131,7 +133,7 @@ class CopyNetModel(CopyNetPreTrainedModel):
             encoder_final_state=encoder_outputs.final_state,
             source_ids=memory.ids,
             source_mask=memory.mask.long(),
-            source_leaders=memory.leaders,
+            source_first_positions=memory.first_positions,
         )
         return output if value_or_default(return_dict, config.return_dict) else output.to_tuple()
 
@@ -145,7 +147,7 @@ class CopyNetModel(CopyNetPreTrainedModel):
             return self.dropout(decoder_inputs_embeds), memory.mask.new_zeros(shape)
         check_not_negative("decoder_input_ids", decoder_input_ids)
         is_generated, unk = decoder_input_ids < self.config.vocab_size, self.config.unk_token_id
-        words, matches = resolve_words(decoder_input_ids, memory.ids, memory.mask, is_generated, unk)
+        words, matches = replace_unreachable_words(decoder_input_ids, memory.ids, memory.mask, is_generated, unk)
         embeddings = self._embed_words(words, memory) if decoder_inputs_embeds is None else decoder_inputs_embeds
         return self.dropout(embeddings), matches
 
@@ -166,8 +168,8 @@ class CopyNetModel(CopyNetPreTrainedModel):
             return encoder_outputs
         if self.config.num_features or self.config.mechanism.retrieves:
             raise ValueError(
-                "encoder_outputs is a tuple, which does not say what is a fact or a point: pass what get_encoder() "
-                "returns with return_dict=True."
+                "encoder_outputs is a tuple, which cannot hold facts or features: pass what get_encoder() returns "
+                "with return_dict=True."
             )
         return CopyNetEncoderOutput(*encoder_outputs or ())
 
@@ -278,7 +280,7 @@ class CopyNetForConditionalGeneration(CopyNetPreTrainedModel, CopyNetGenerationM
             num_items_in_batch: what the summed loss is divided by; None: the number of targets. The Trainer passes
                 their number over all accumulated batches.
             skip_logits: whether to leave out `logits`, `copy_probs` and `copy_mass`, which the loss does not need, and
-                let the backward overwrite the scores, so that only one is possible. None: in training with
+                let the backward overwrite the scores, so that backward can run only once. None: in training with
                 `num_items_in_batch`, which the Trainer passes, because it needs the loss alone.
             The others: see `CopyNetModel.forward`.
         """
@@ -315,7 +317,8 @@ class CopyNetForConditionalGeneration(CopyNetPreTrainedModel, CopyNetGenerationM
         log_probs, copy_probs = (None, None) if skip_logits else self.compute_mixture(generate_scores, output, allowed)
         loss = None
         if labels is not None:
-            has_hooks = self.lm_head is not None and bool(self.lm_head._forward_hooks)  # which may hold the scores
+            # A hook may keep a reference to the scores.
+            has_hooks = self.lm_head is not None and bool(self.lm_head._forward_hooks)
             keep = None if decoder_attention_mask is None else decoder_attention_mask[:, -labels.shape[1] :].bool()
             reuse_scores = skip_logits and not has_hooks
             loss = self.compute_loss(
@@ -380,7 +383,7 @@ class CopyNetForConditionalGeneration(CopyNetPreTrainedModel, CopyNetGenerationM
         log_sum = torch.logsumexp(at_least_float32(generate_scores), dim=-1)
         scores = self._mode_scores(log_sum, output)
         modes = MODES[self.config.copy_mechanism](scores)
-        source = (output.source_ids, scores.source_mask, self.config.max_source_oov, output.source_leaders)
+        source = (output.source_ids, scores.source_mask, self.config.max_source_oov, output.source_first_positions)
         return mixture(generate_scores, modes, *source, allowed)
 
     def compute_loss(
@@ -404,24 +407,24 @@ class CopyNetForConditionalGeneration(CopyNetPreTrainedModel, CopyNetGenerationM
         source = (output.source_ids, output.source_mask.bool())
         targets = labels.masked_fill(~is_target, config.pad_token_id)
         if config.copies:
-            can_be_generated = self._is_generated(targets, allowed if config.mechanism.generates else None)
-            targets, matches = resolve_words(targets, *source, can_be_generated, config.unk_token_id)
+            is_known = self._can_generate(targets, allowed if config.mechanism.generates else None)
+            targets, matches = replace_unreachable_words(targets, *source, is_known, config.unk_token_id)
         else:
-            targets = fold_ids(targets, config.vocab_size, config.unk_token_id)
+            targets = replace_by_unk(targets, config.vocab_size, config.unk_token_id)
             matches = None
-        is_generated = self._is_generated(targets, allowed)
+        can_generate = self._can_generate(targets, allowed)
         if not config.mechanism.generates and matches is not None:
-            check_pointed_at(is_target & ~is_generated & ~matches.any(-1), labels)
-        words = torch.where(is_generated, targets, 0)
-        if readable_form_reasons(config):
+            check_pointed_at(is_target & ~can_generate & ~matches.any(-1), labels)
+        words = torch.where(can_generate, targets, 0)
+        if find_fast_form_obstacles(config):
             word_scores, log_sum = vocabulary_terms(generate_scores, words)
         else:
             word_scores, log_sum = FusedVocabularyTerms.apply(generate_scores, words, reuse_scores)
         scores = self._mode_scores(log_sum, output)
         if config.gated_loss == "summed" and matches is not None:
-            losses = -summed_likelihood(word_scores, scores, is_generated, matches)
+            losses = -summed_likelihood(word_scores, scores, can_generate, matches)
         else:
-            losses = -log_likelihood(word_scores, MODES[config.copy_mechanism](scores), is_generated, matches)
+            losses = -log_likelihood(word_scores, MODES[config.copy_mechanism](scores), can_generate, matches)
         if config.coverage_loss_weight and scores.attention is not None:
             attention = scores.attention if keep is None else scores.attention * keep[..., None]
             losses = losses + config.coverage_loss_weight * coverage_loss(attention)
@@ -432,7 +435,7 @@ class CopyNetForConditionalGeneration(CopyNetPreTrainedModel, CopyNetGenerationM
         total = (losses * is_target).sum()
         return total / (is_target.sum().clamp(min=1) if num_items_in_batch is None else num_items_in_batch)
 
-    def _is_generated(self, words: Tensor, allowed: Tensor | None) -> Tensor:
+    def _can_generate(self, words: Tensor, allowed: Tensor | None) -> Tensor:
         """(B, T) bool: whether each word can be generated; `allowed` (B, V) as in `find_allowed_words`."""
         in_vocabulary = words < self.config.vocab_size
         if allowed is None:

@@ -47,7 +47,7 @@ class CopyNetModelOutput(Seq2SeqModelOutput):
     switch: (B, T) the logit of p_gen or λ, or the score of the end symbol; None where the mechanism has none.
     encoder_final_state: (B, D), source_ids: (B, S): the encoder's.
     source_mask: (B, S) the encoder's as 0 and 1, because the library's tests subtract outputs.
-    source_leaders: (B, S) the first position of each word, with a cache.
+    source_first_positions: (B, S) the first position of each word, with a cache.
     """
 
     copy_scores: Tensor | None = None
@@ -55,7 +55,7 @@ class CopyNetModelOutput(Seq2SeqModelOutput):
     encoder_final_state: Tensor = None  # type: ignore[assignment]
     source_ids: Tensor = None  # type: ignore[assignment]
     source_mask: Tensor = None  # type: ignore[assignment]
-    source_leaders: Tensor | None = None
+    source_first_positions: Tensor | None = None
 
 
 @dataclass

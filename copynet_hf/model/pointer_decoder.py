@@ -12,8 +12,8 @@ from torch import Tensor, nn
 from .attention import CopyNetAttention
 from .configuration_copynet import CopyNetConfig
 from .decoder import Decoder
-from .dispatch import readable_form_reasons
-from .fused_gru import FusedGRU
+from .dispatch import find_fast_form_obstacles
+from .gru import FusedGRU
 from .memory import DecoderState, DecoderSteps, Memory, repeat_for_rows
 from .outputs import CopyNetEncoderOutput
 
@@ -56,7 +56,7 @@ class PointerDecoder(Decoder):
         """d_1 … d_T (R, T, H)."""
         if keep is None:
             keep = torch.ones_like(embeddings[..., 0], dtype=torch.bool)
-        if not readable_form_reasons(self.config, {"cell": self.cell}, embeddings.device):
+        if not find_fast_form_obstacles(self.config, {"cell": self.cell}, embeddings.device):
             return self._run_fused_gru(embeddings, initial, keep)
         hidden, states = initial, []
         for t in range(embeddings.shape[1]):

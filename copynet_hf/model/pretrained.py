@@ -25,7 +25,7 @@ class CopyNetPreTrainedModel(PreTrainedModel):
     base_model_prefix = "model"
     supports_gradient_checkpointing = True
     write_card: ClassVar[Callable[..., None] | None] = None
-    """Writes a model's card into a folder; the package sets it, and code saved beside weights goes without."""
+    """Writes a model's card into a folder. Set by the package; None in code loaded from a saved model."""
     _card_to_keep: bytes | None = None
     """A folder's card while `save_pretrained` runs, which with `push_to_hub=True` writes over it before it uploads."""
 

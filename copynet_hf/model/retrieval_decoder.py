@@ -3,11 +3,11 @@
 A fact (subject, property, object) follows the question in the source, as three words marked by `token_type_ids` 1, 2,
 3. Its object can be copied; a word that is both in the question and in facts has one id.
 
-The paper's text was not available. Verified by its overview figure: one softmax over vocabulary, question positions
-and facts; a network each for the scores of copying and retrieving; a state whose inputs are the contexts of question
-and facts, and [e(y_{t-1}); the copied word's state; the retrieved fact]. The form of the scores, and histories as the
-sum of past attention (as in a coverage), are our reading; in the figure the histories also reach the state, which they
-do here through the attentions and scores that see them.
+The paper's text was not available. Its overview figure shows: one softmax over vocabulary, question positions and
+facts; a network each for the scores of copying and retrieving; a state whose inputs are the contexts of question and
+facts, and [e(y_{t-1}); the copied word's state; the retrieved fact]. The form of the scores, and the attention history
+as the sum of past attention (the coverage of See et al. 2017), are our reading; in the figure the history is also an
+input of the state, which it reaches here through the attentions and scores that depend on it.
 
 Shapes: R rows decode from N sources. S source positions, T target steps, H hidden_size, D = 2 · encoder_hidden_size,
 E embedding_size, A attention_size.
@@ -31,7 +31,7 @@ class RetrievalDecoder(Decoder):
 
     c_q and c_kb are attentive reads of the question's states h_j and of the facts f_j, the latter by DNN1(q, s, f)
     with q the question's last states; r_q and r_kb are selective reads (CopyNet, Eq. 9), each of its own memory. Each
-    attention and each score sees how much attention its position has had.
+    attention and each score also sees the coverage of its position.
     """
 
     def __init__(self, config: CopyNetConfig) -> None:

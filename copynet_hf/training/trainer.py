@@ -26,7 +26,7 @@ from transformers.integrations import get_reporting_integration_callbacks
 from ..arguments import DataArguments
 from ..evaluation.cards import CARD
 from ..evaluation.compute_metrics import make_compute_metrics
-from ..model.configuration_copynet import MEMORIES, CopyNetConfig
+from ..model.configuration_copynet import SOURCE_PARTS, CopyNetConfig
 from ..model.modeling_copynet import CopyNetForConditionalGeneration
 from .callbacks import CopyStatistics
 from .checkpoints import RECORD_FILE, is_complete
@@ -153,7 +153,7 @@ def check_label_smoothing(training_args: TrainingArguments, config: CopyNetConfi
         "coverage_loss_weight": config.coverage_loss_weight > 0,
         "gate_loss_weight": config.copy_mechanism == "gated" and config.gate_loss_weight > 0,
         "aligned_words": config.aligned_words > 0,
-        "copies_from": config.mechanism.retrieves and len(config.copies_from) < len(MEMORIES),
+        "copies_from": config.mechanism.retrieves and len(config.copies_from) < len(SOURCE_PARTS),
     }
     if training_args.label_smoothing_factor and any(ignored.values()):
         names = " and ".join(name for name, is_used in ignored.items() if is_used)

@@ -1,7 +1,7 @@
 """The GRU over all steps: as written, and with its gradient by hand.
 
-Autograd multiplies out the gradient of every weight at every step and keeps a tape of small operations. `FusedGRU`
-keeps what the gradient needs and no more, and each weight's gradient is one product over all steps, after the loop.
+Autograd computes the gradient of every weight at every step and records each small operation. `FusedGRU` saves only
+what the backward pass needs, and each weight's gradient is one product over all steps, after the loop.
 
 Letters: r reset gate, z update gate, n candidate, h state; d_x is the gradient of the loss with respect to x. One step
 lays out what it computes, and its gradients, side by side in columns:
@@ -134,7 +134,7 @@ def gru_step(columns: Tensor, inputs: Tensor, before: Tensor, padded: Tensor | N
 
 
 def gru_step_backward(d_after: Tensor, before: Tensor, columns: Tensor, d_columns: Tensor) -> Tensor:
-    """Writes the gradients of the columns' pre-activations; returns d_after · z, what h_{t-1} gets directly."""
+    """Writes the gradients of the columns' pre-activations; returns d_after · z, the direct path to h_{t-1}."""
     size = before.shape[-1]
     candidate, r, z, n = columns.split(size, dim=-1)
     d_candidate, d_r, d_z, d_n = d_columns[..., : 4 * size].split(size, dim=-1)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import atexit
+import fcntl
 import json
 import multiprocessing
 import multiprocessing.connection
@@ -335,11 +336,13 @@ def temporary_folder() -> Iterator[Path]:
 
 def write_row(row: Row, path: Path) -> None:
     """Puts the row into the JSON file in place of an earlier one of the same check, and renders the page."""
-    rows = json.loads(path.read_text(encoding="utf-8")) if path.exists() else []
-    rows = [each for each in rows if each["check"] != row.check] + [asdict(row)]
-    rows.sort(key=lambda each: each["check"])
-    path.write_text(json.dumps(rows, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
-    path.with_suffix(".md").write_text(render_page(rows), encoding="utf-8")
+    with (Path(tempfile.gettempdir()) / "copynet-soak.lock").open("w") as lock:  # several scripts may run at once
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        rows = json.loads(path.read_text(encoding="utf-8")) if path.exists() else []
+        rows = [each for each in rows if each["check"] != row.check] + [asdict(row)]
+        rows.sort(key=lambda each: each["check"])
+        path.write_text(json.dumps(rows, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+        path.with_suffix(".md").write_text(render_page(rows), encoding="utf-8")
 
 
 INTRODUCTION = """# Reliability

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import atexit
+import ctypes
 import fcntl
 import json
 import multiprocessing
@@ -30,6 +31,7 @@ from typing import Any
 # Before the first import of the Hugging Face libraries: no network, and a cache that is removed at the end.
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 os.environ.setdefault("OMP_NUM_THREADS", "1")
+os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")  # its threads do not survive a fork
 if "HF_HOME" not in os.environ:
     os.environ["HF_HOME"] = tempfile.mkdtemp(prefix="copynet-soak-cache-")
@@ -43,6 +45,7 @@ for folder in (ROOT, ROOT / "tests"):
 
 RESULTS = ROOT / "results" / "reliability.json"
 MAX_SHOWN_FAILURES = 5
+PR_SET_PDEATHSIG = 1  # Linux: the signal that a process receives when its parent ends
 _fork = multiprocessing.get_context("fork")
 
 
@@ -173,6 +176,7 @@ def start_forked(function: Callable[[], int], log: Path) -> int:
     pid = os.fork()
     if pid:
         return pid
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     code = 70
     try:
         _silence(log)

@@ -1,8 +1,8 @@
 """Trainings killed at random moments and resumed: the final weights are those of the uninterrupted training.
 
-    python tests/soak/kills.py --rounds 50                  # one process
-    python tests/soak/kills.py --rounds 10 --processes 2    # torchrun, of whose processes one is killed
-    python tests/soak/kills.py --resume auto                # --resume_from_checkpoint auto chooses the checkpoint
+python tests/soak/kills.py --rounds 50                  # one process
+python tests/soak/kills.py --rounds 10 --processes 2    # torchrun, of whose processes one is killed
+python tests/soak/kills.py --resume auto                # --resume_from_checkpoint auto chooses the checkpoint
 """
 
 from __future__ import annotations

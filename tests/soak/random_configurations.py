@@ -1,7 +1,7 @@
 """Random configurations: distributions, finite losses and gradients, the fast form against the readable one, the oracle.
 
-    python tests/soak/random_configurations.py --rounds 10000
-    python tests/soak/random_configurations.py --only 4711    # one configuration again, with its traceback
+python tests/soak/random_configurations.py --rounds 10000
+python tests/soak/random_configurations.py --only 4711    # one configuration again, with its traceback
 """
 
 from __future__ import annotations
@@ -175,9 +175,7 @@ def find_float32_problems(model: CopyNetForConditionalGeneration, inputs: dict[s
     return problems
 
 
-def compare_forms(
-    models: dict[bool, CopyNetForConditionalGeneration], inputs: dict[str, torch.Tensor]
-) -> list[str]:
+def compare_forms(models: dict[bool, CopyNetForConditionalGeneration], inputs: dict[str, torch.Tensor]) -> list[str]:
     """Where the fast form differs from the readable one, in float64."""
     outputs, gradients = {}, {}
     for form, model in models.items():
@@ -221,7 +219,9 @@ def compare_with_oracle(
         copied = source
         if config.mechanism.retrieves:
             copied = [word for word, kind in zip(source, row["kinds"], strict=True) if kind in (0, 3)]
-        target = [word if word < config.vocab_size or word in copied else config.unk_token_id for word in row["target"]]
+        target = [
+            word if word < config.vocab_size or word in copied else config.unk_token_id for word in row["target"]
+        ]
         words = [config.decoder_start_token_id, *target[:-1]]
         steps, loss = _run_oracle(oracle, source, words, target, row)
         total += loss

@@ -1,6 +1,6 @@
 """Searches and training steps of varied shapes: memory stays flat, and threads that share a model do not disturb it.
 
-    python tests/soak/memory.py --rounds 2000
+python tests/soak/memory.py --rounds 2000
 """
 
 from __future__ import annotations

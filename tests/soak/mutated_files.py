@@ -1,8 +1,8 @@
 """Mutated input files and damaged model folders: an error of a documented type, or documented skipping, in bounded time.
 
-    python tests/soak/mutated_files.py --rounds 5000 --folders 500
-    python tests/soak/mutated_files.py --only 4711            # one file again, with its traceback
-    python tests/soak/mutated_files.py --only_folder 17
+python tests/soak/mutated_files.py --rounds 5000 --folders 500
+python tests/soak/mutated_files.py --only 4711            # one file again, with its traceback
+python tests/soak/mutated_files.py --only_folder 17
 """
 
 from __future__ import annotations

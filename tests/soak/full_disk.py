@@ -7,6 +7,7 @@ No file may grow beyond a limit (RLIMIT_FSIZE), which stands for a disk that is 
 
 from __future__ import annotations
 
+import re
 import resource
 import shutil
 import sys
@@ -15,7 +16,7 @@ from argparse import Namespace
 from collections.abc import Sequence
 from pathlib import Path
 
-from harness import Check, kill_and_wait, parse_arguments, start_forked, temporary_folder, wait_until_ended
+from harness import UNCAUGHT, Check, kill_and_wait, parse_arguments, start_forked, temporary_folder, wait_until_ended
 from kills import newest_checkpoint, training_command, write_pairs
 
 import torch  # isort: skip - after harness, which sets the number of threads
@@ -28,11 +29,12 @@ from copynet_hf.cli import main as run_command
 from copynet_hf.inference.loading import load_model
 
 STEP = 64 * 1024
-SAVE = """`save_pretrained` writes a model of 1 MiB over an older one, with a limit on the size of files that grows by 64 kB
-from run to run. Afterwards the folder must load and hold all weights of the old model, or all of the new one."""
-CHECKPOINT = """A training with checkpoints is resumed under such a limit, which stops it while it writes the next one. It
-must end with exit code 2 and one line that is no traceback; the newest checkpoint must then resume without the limit to the
-weights of the uninterrupted training."""
+SAVE = """`save_pretrained` writes a model of 1 MiB over an older one, with a limit on the size of files that grows
+by 64 kB from run to run. Afterwards the folder must load and hold all weights of the old model, or all of the new
+one."""
+CHECKPOINT = """A training with checkpoints is resumed under such a limit, which stops it while it writes the next
+one. The newest checkpoint must then resume without the limit to the weights of the uninterrupted training."""
+MESSAGES = """The trainings that the limit stops must end with exit code 2 and one line, without a traceback."""
 TIME_LIMIT = 120
 
 
@@ -123,28 +125,32 @@ class LimitedTraining:
 
         return start_forked(run, self.log)
 
-    def resume_under_limit(self, limit: int) -> tuple[bool, str]:
-        """Resumes from checkpoint-3; returns whether the limit stopped the training, and what went wrong."""
-        output = self.folder / "limited"
+    def resume_under_limit(self, limit: int) -> tuple[str, str]:
+        """Resumes from checkpoint-3 under the limit, and without it if it stopped the training.
+
+        Returns what was wrong with the message, and what was wrong with the weights in the end.
+        """
+        output, message = self.folder / "limited", ""
         shutil.rmtree(output, ignore_errors=True)
         shutil.copytree(self.begun, output)
-        problem, is_stopped = "", False
-        code = wait_until_ended(
-            self.start(output, f"--resume_from_checkpoint={output / 'checkpoint-3'}", limit=limit), TIME_LIMIT
-        )
-        if code != 0:
-            is_stopped, text = True, self.log.read_text(errors="replace")
-            if code != 2 or "Traceback" in text:
-                problem = f"exit code {code}, last line {self._last_line()!r}"
+        code = self._resume(output, output / "checkpoint-3", limit)
+        self.is_stopped = code != 0
+        if self.is_stopped:
+            if code != 2 or "Traceback" in self.log.read_text(errors="replace"):
+                message = f"{'a traceback' if code == UNCAUGHT else f'exit code {code}'}: {self._last_line()}"
             checkpoint = newest_checkpoint(output)
-            code = wait_until_ended(self.start(output, f"--resume_from_checkpoint={checkpoint}"), TIME_LIMIT)
-            if code != 0:
+            if (code := self._resume(output, checkpoint)) != 0:
                 name = checkpoint.name if checkpoint else None
-                return is_stopped, f"resuming from {name} ended with exit code {code}, {self._last_line()!r}"
+                return message, f"resuming from {name} ended with exit code {code}: {self._last_line()}"
         final = load_file(output / "model.safetensors")
-        if not all(torch.equal(weight, final[name]) for name, weight in self.weights.items()):
-            return is_stopped, "the final weights differ"
-        return is_stopped, problem
+        is_same = all(torch.equal(weight, final[name]) for name, weight in self.weights.items())
+        return message, "" if is_same else "the final weights differ"
+
+    def _resume(self, output: Path, checkpoint: Path | None, limit: int = resource.RLIM_INFINITY) -> int | None:
+        pid = self.start(output, f"--resume_from_checkpoint={checkpoint}", limit=limit)
+        if (code := wait_until_ended(pid, TIME_LIMIT)) is None:
+            kill_and_wait(pid)
+        return code
 
     def _last_line(self) -> str:
         return (self.log.read_text(errors="replace").strip().splitlines() or [""])[-1]
@@ -153,22 +159,26 @@ class LimitedTraining:
 def check_checkpoints(arguments: Namespace, folder: Path) -> bool:
     end = time.monotonic() + 60 * arguments.minutes
     training, stopped = LimitedTraining(folder), 0
-    with Check("full disk, checkpoints", CHECKPOINT, arguments) as check:
-        for limit in list(range(0, training.largest + 2 * STEP, STEP))[: arguments.rounds]:
+    with (
+        Check("full disk, checkpoints", CHECKPOINT, arguments) as weights,
+        Check("full disk, messages", MESSAGES, arguments) as messages,
+    ):
+        for limit in list(range(0, training.largest + 6 * STEP, STEP))[: arguments.rounds]:
             if time.monotonic() > end:
                 break
-            is_stopped, problem = training.resume_under_limit(limit)
-            stopped += is_stopped
-            if problem:
-                check.fail(f"with a limit of {limit:,} bytes: {problem}", problem)
-            else:
-                check.passed()
-        check.figure = f"{stopped} of {check.rounds} trainings were stopped by the limit"
-    return check.failed > 0
+            for check, problem in zip((messages, weights), training.resume_under_limit(limit), strict=True):
+                if problem:
+                    check.fail(f"with a limit of {limit:,} bytes: {problem}", re.sub(r"\d+", "N", problem))
+                else:
+                    check.passed()
+            stopped += training.is_stopped
+            weights.figure = f"{stopped} of {weights.rounds} trainings were stopped by the limit"
+        messages.figure = f"{stopped - messages.failed} of {stopped} errors are one line"
+    return weights.failed + messages.failed > 0
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    arguments = parse_arguments(__doc__, 1000, argv)
+    arguments = parse_arguments("full_disk.py", __doc__, 1000, argv)
     torch.set_num_threads(1)
     with temporary_folder() as folder:
         # First the trainings: loading a model starts threads, which do not survive a fork.

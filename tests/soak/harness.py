@@ -45,6 +45,7 @@ for folder in (ROOT, ROOT / "tests"):
 
 RESULTS = ROOT / "results" / "reliability.json"
 MAX_SHOWN_FAILURES = 5
+UNCAUGHT = 70  # exit code of a forked function that raised
 PR_SET_PDEATHSIG = 1  # Linux: the signal that a process receives when its parent ends
 _fork = multiprocessing.get_context("fork")
 
@@ -53,9 +54,14 @@ _fork = multiprocessing.get_context("fork")
 
 
 def parse_arguments(
-    description: str | None, rounds: int, argv: Sequence[str] | None = None, **extra: Any
+    script: str, description: str | None, rounds: int, argv: Sequence[str] | None = None, **extra: Any
 ) -> argparse.Namespace:
-    """The arguments that all scripts have, and those of `extra`: name to the keyword arguments of `add_argument`."""
+    """The arguments that all scripts have, and those of `extra`: name to the keyword arguments of `add_argument`.
+
+    Args:
+        script: the name of its file, for the page.
+        rounds: the default.
+    """
     parser = argparse.ArgumentParser(description=description)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--rounds", type=int, default=rounds)
@@ -63,7 +69,7 @@ def parse_arguments(
     parser.add_argument("--results", type=Path, default=RESULTS, help="the JSON file; the page is written next to it")
     for name, options in extra.items():
         parser.add_argument(f"--{name}", **options)
-    return parser.parse_args(argv)
+    return parser.parse_args(argv, argparse.Namespace(script=script))
 
 
 # ---- tasks in processes of their own
@@ -166,8 +172,8 @@ def _silence(log: Path) -> None:
     os.dup2(output, 2)
 
 
-def start_forked(function: Callable[[], int], log: Path) -> int:
-    """Runs the function in a forked process, whose exit code is its result and whose output goes to `log`.
+def start_forked(function: Callable[[], int], log: Path | None) -> int:
+    """Runs the function in a forked process, whose exit code is its result and whose output goes to `log`, if any.
 
     Returns its process id, for `os.waitpid`.
     """
@@ -177,9 +183,10 @@ def start_forked(function: Callable[[], int], log: Path) -> int:
     if pid:
         return pid
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-    code = 70
+    code = UNCAUGHT
     try:
-        _silence(log)
+        if log is not None:
+            _silence(log)
         code = function()
     except BaseException:
         import traceback
@@ -261,7 +268,7 @@ class Check:
     """Collects the outcomes of one check, and writes its row at the end of a `with` block, also when interrupted."""
 
     def __init__(self, name: str, what: str, arguments: argparse.Namespace) -> None:
-        self.name, self.what, self.arguments = name, what, arguments
+        self.name, self.what, self.arguments = name, " ".join(what.split()), arguments
         self.rounds = self.failed = 0
         self.figure = ""
         self.kinds: Counter[str] = Counter()
@@ -309,8 +316,8 @@ class Check:
 
 
 def _command(arguments: argparse.Namespace) -> str:
-    script = Path(sys.modules["__main__"].__file__ or "soak").name
-    hidden = ("results", "minutes", "only")
+    script = arguments.script
+    hidden = ("script", "results", "minutes", "only", "only_folder")
     given = {name: value for name, value in vars(arguments).items() if name not in hidden and value is not None}
     return " ".join([f"python tests/soak/{script}", *(f"--{name} {value}" for name, value in given.items())])
 
@@ -351,9 +358,10 @@ def write_row(row: Row, path: Path) -> None:
 
 INTRODUCTION = """# Reliability
 
-Random inputs, damaged files, killed processes and full disks, run by the scripts of [tests/soak](../tests/soak). A script
-writes its rows of this page; `--seed` repeats a run, `--rounds` sets its length. Times are those of a shared machine with
-two cores. A plus sign after a commit: the package had uncommitted changes.
+Random inputs, damaged files, killed processes and full disks: each row of this page is written by a script in
+[tests/soak](../tests/soak). `--seed` repeats a run, `--rounds` sets its length; `python tests/soak/run_all.py` runs
+them all. Minutes are those of two cores shared with other work. A plus sign after a commit: the package had
+uncommitted changes.
 """
 
 
@@ -366,10 +374,9 @@ def render_page(rows: Sequence[dict[str, Any]]) -> str:
     ]
     for row in rows:
         figure = row["figure"].replace("|", "\\|")
-        lines.append(
-            f"| [{row['check']}](#{row['check'].replace(' ', '-')}) | {row['rounds']:,} | {row['failed']:,} | {figure} | "
-            f"{row['seed']} | {row['minutes']} | {row['commit']} |"
-        )
+        link = f"[{row['check']}](#{row['check'].replace(' ', '-').replace(',', '')})"
+        counts = f"{row['rounds']:,} | {row['failed']:,}"
+        lines.append(f"| {link} | {counts} | {figure} | {row['seed']} | {row['minutes']} | {row['commit']} |")
     for row in rows:
         lines += ["", f"## {row['check']}", "", row["what"], "", f"`{row['command']}`"]
         if row["failed"]:

@@ -26,11 +26,11 @@ import copynet_hf.training.run  # noqa: F401 - imported once, so that the forked
 from copynet_hf.cli import main as run_command
 
 WHAT = {
-    1: """`copynet-hf train` with dropout and a checkpoint every 3 steps is killed by SIGKILL: half of the times at a random
-moment, the other half within 20 ms after the folder of a checkpoint has appeared, while it is being written. It is resumed
-from the newest complete checkpoint, or started again where there is none, and every third run is killed a second time. The
-weights must be bit for bit those of the uninterrupted training.""",
-    2: """The same under `torchrun --nproc_per_node 2`: SIGKILL ends one of the two processes, torchrun the other one.""",
+    1: """`copynet-hf train` with dropout and a checkpoint every 3 steps is killed by SIGKILL: half of the times at a
+random moment, the other half within 20 ms after the folder of a checkpoint has appeared, while it is being written. It
+is resumed from the newest complete checkpoint, or started again where there is none, and every third run is killed a
+second time. The weights must be bit for bit those of the uninterrupted training.""",
+    2: """The same under `torchrun --nproc_per_node 2`: SIGKILL ends one of the two processes, torchrun the other.""",
 }
 SAVE_STEPS, TIME_LIMIT = 3, 240
 
@@ -225,6 +225,7 @@ def _has_ended(pid: int) -> bool:
 
 def main(argv: Sequence[str] | None = None) -> int:
     arguments = parse_arguments(
+        "kills.py",
         __doc__,
         50,
         argv,

@@ -21,13 +21,13 @@ from helpers import POINTER, padded, tiny_model
 
 from copynet_hf import CopyNetForConditionalGeneration
 
-SEARCHES = """`generate` with 1 to 12 rows of 1 to 120 words, 1 to 5 beams, sampling or not, and up to 20 new words, over
-one model of each mechanism."""
+SEARCHES = """`generate` with 1 to 12 rows of 1 to 120 words, 1 to 5 beams, sampling or not, and up to 20 new words,
+over one model of each mechanism."""
 STEPS = """Forward, backward and an AdamW step on 1 to 12 rows of 1 to 120 words, with one model of each mechanism."""
-FLAT = """ The resident memory is measured after each round. A line fitted to the second half of the measurements may rise by
-at most 8 MiB."""
-THREADS = """Eight threads share one model and search with different inputs; each output must be the one that the same search
-gives alone."""
+FLAT = """ The resident memory is measured after each round. A line fitted to the second half of the measurements
+may rise by at most 8 MiB."""
+THREADS = """Eight threads share one model and search with different inputs; each output must be the one that the
+same search gives alone."""
 LIMIT_MIB = 8.0
 MECHANISMS: tuple[dict[str, Any], ...] = (
     {"use_coverage": True},
@@ -46,7 +46,7 @@ def build_models() -> list[CopyNetForConditionalGeneration]:
 
 def draw_batch(draw: random.Random, config: Any, with_labels: bool) -> dict[str, torch.Tensor]:
     """A batch of a random shape."""
-    words = [word for word in range(3, config.vocab_size + config.max_source_oov)]
+    words = list(range(3, config.vocab_size + config.max_source_oov))
     longest = draw.choice([5, 30, 120])
     sources = [draw.choices(words, k=draw.randint(1, longest)) for _ in range(draw.randint(1, 12))]
     source = padded(sources, config.pad_token_id)
@@ -99,7 +99,7 @@ def check_threads(arguments: Namespace) -> bool:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    arguments = parse_arguments(__doc__, 2_000, argv)
+    arguments = parse_arguments("memory.py", __doc__, 2_000, argv)
     torch.set_num_threads(1)
     torch.manual_seed(arguments.seed)
     models, draw = build_models(), random.Random(arguments.seed)

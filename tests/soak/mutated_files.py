@@ -1,4 +1,4 @@
-"""Mutated input files and damaged model folders: an error of a documented type, or documented skipping, in bounded time.
+"""Mutated input files and damaged model folders: an error of a documented type or documented skipping, in time.
 
 python tests/soak/mutated_files.py --rounds 5000 --folders 500
 python tests/soak/mutated_files.py --only 4711            # one file again, with its traceback
@@ -36,14 +36,15 @@ from copynet_hf import load_pairs
 from copynet_hf.inference.loading import load_model
 from copynet_hf.inference.predictor import predict_in_batches
 
-FILES = """JSON lines, CSV, TSV, Parquet and LCSTS files are mutated at one to four places: bits, bytes, chunks, truncation,
-quotes, NULs, other encodings, deep nesting, long numbers, parts of other formats. `load_pairs` must return pairs of
-non-empty texts, or raise ValueError (DataFileError among them) or OSError, within 30 seconds. Of JSON lines, the rows
-that were loaded and those reported as skipped must be all; of CSV and TSV, no row may vanish inside a field of another
-without a warning."""
-FOLDERS = """One to three files of a saved model are damaged: cut, bits flipped, emptied, deleted, replaced by text, a Git LFS
-pointer, null or a list, or one field of the JSON set to another type or size. `load_model` and a search must give
-outputs, or raise ValueError or OSError, within 60 seconds and 12 GiB of addresses. (Weights with flipped bits load.)"""
+FILES = """JSON lines, CSV, TSV, Parquet and LCSTS files are mutated at one to four places: bits, bytes, chunks,
+truncation, quotes, NULs, other encodings, deep nesting, long numbers, parts of other formats. `load_pairs` must
+return pairs of non-empty texts, or raise ValueError (DataFileError among them) or OSError, within 30 seconds. Of
+JSON lines, the rows that were loaded and those reported as skipped must be all; of CSV and TSV, no row may vanish
+inside a field of another without a warning."""
+FOLDERS = """One to three files of a saved model are damaged: cut, bits flipped, emptied, deleted, replaced by text,
+a Git LFS pointer, null or a list, or one field of the JSON set to another type or size. `load_model` and a search
+must give outputs, or raise ValueError or OSError, within 60 seconds and 12 GiB of addresses. (Weights with flipped
+bits load.)"""
 ROWS, LIMIT_BYTES = 24, 12 * 2**30
 LFS_POINTER = (
     "version https://git-lfs.github.com/spec/v1\n"
@@ -81,8 +82,9 @@ def build_intact_files() -> dict[str, bytes]:
     parquet = io.BytesIO()
     pa.parquet.write_table(pa.Table.from_pylist(rows), parquet)
     lcsts = "".join(
-        f"<doc id={number}>\n    <human_label>{1 + number % 5}</human_label>\n    <summary>\n        {row['summary']}\n"
-        f"    </summary>\n    <short_text>\n        {row['text']}\n    </short_text>\n</doc>\n"
+        f"<doc id={number}>\n    <human_label>{1 + number % 5}</human_label>\n"
+        f"    <summary>\n        {row['summary']}\n    </summary>\n"
+        f"    <short_text>\n        {row['text']}\n    </short_text>\n</doc>\n"
         for number, row in enumerate(rows)
     )
     return {
@@ -96,10 +98,10 @@ def build_intact_files() -> dict[str, bytes]:
 
 INTACT = build_intact_files()
 PIECES = (
-    b'"', b"'", b"\\", b"\x00", b"\xff", b"\xfe\xff", b"\xef\xbb\xbf", b"\r", b"\r\n", b"\n", b"\n\n", b"\t", b",", b"{",
-    b"}", b"[", b"]", b"null", b"NaN", b"-Infinity", b"1" * 5000, b"[" * 20000, b'{"a":' * 5000, b'"\\ud800"', b"\x1b]0;x\x07",
-    b"</doc>", b"<doc id=1>", b"<summary>", b"<human_label>9</human_label>", b"\xed\xa0\x80", "\u2028".encode(), b"text",
-    b"x" * 200_000, b'""', b"PAR1", b"\x1f\x8b\x08\x00",
+    b'"', b"'", b"\\", b"\x00", b"\xff", b"\xfe\xff", b"\xef\xbb\xbf", b"\r", b"\r\n", b"\n", b"\n\n", b"\t", b",",
+    b"{", b"}", b"[", b"]", b"null", b"NaN", b"-Infinity", b"1" * 5000, b"[" * 20000, b'{"a":' * 5000, b'"\\ud800"',
+    b"\x1b]0;x\x07", b"</doc>", b"<doc id=1>", b"<summary>", b"<human_label>9</human_label>", b"\xed\xa0\x80",
+    "\u2028".encode(), b"text", b"x" * 200_000, b'""', b"PAR1", b"\x1f\x8b\x08\x00",
 )  # fmt: skip
 
 
@@ -243,7 +245,7 @@ def check_folder(folder: Path, intact: Path, seed: int, number: int) -> tuple[st
 
 
 def describe_errors(check: Callable[[int], tuple[str, str]], number: int) -> tuple[str, str]:
-    """As `check`; any other exception is wrong, and is described with the last line of the package in its traceback."""
+    """As `check`; any other exception is wrong, and is described with the package's last function in its traceback."""
     try:
         return check(number)
     except BaseException as error:  # SystemExit and KeyboardInterrupt as well
@@ -271,6 +273,7 @@ def run_check(
 def main(argv: Sequence[str] | None = None) -> int:
     number = {"type": int, "default": None}
     arguments = parse_arguments(
+        "mutated_files.py",
         __doc__,
         5_000,
         argv,

@@ -29,14 +29,17 @@ from typing import Any
 from harness import ROOT, Check, fitted_growth, parse_arguments, resident_bytes, temporary_folder
 from helpers import tiny_model, tiny_tokenizer
 
-LOAD = """Clients send texts of 1 to 60 words, with 1 to 4 beams, and read the answers. Each answer must be the HTML of the
-same text. The resident memory of the server is measured after every ten answers: a line fitted to the second half may
-rise by at most 16 MiB."""
-INJECTIONS = """Texts with markup, scripts, templates and control characters. The answer must parse as XML with no elements
-and no attributes but those that the page writes; the text must come back unchanged."""
-PROBES = """Paths and proxies that must not lead out of the page: no answer may hold a line of /etc/passwd, the model's
-config, or a file beside it, or come from another host."""
-TRAFFIC = """Python's audit events in the server: every address that it connects to and every name that it resolves."""
+LOAD = """Clients send texts of 1 to 60 words, with 1 to 4 beams, and read the answers. Each answer must be the HTML
+of the same text. The resident memory of the server is measured after every ten answers: a line fitted to the second
+half may rise by at most 16 MiB."""
+INJECTIONS = """Texts with markup, scripts, templates and control characters. The answer must parse as XML with no
+elements and no attributes but those that the page writes; the text must come back unchanged."""
+PROBES = """Paths and proxies that must not lead out of the page: no answer may hold a line of /etc/passwd, the
+model's config or another file of its folder, and none may make the server connect to another host or look up its
+name."""
+TRAFFIC = """Python's audit events in the server, from its start to the end of the load: all connections and look-
+ups must be to this machine."""
+LOOPBACK = ("127.0.0.1", "localhost", "::1", "0.0.0.0")
 UPLOAD = """A file of 32 MiB sent to the page's upload, which it does not need, must be refused."""
 LIMIT_MIB = 16.0
 
@@ -249,21 +252,23 @@ def find_injection(shown: str, text: str) -> str:
     return "" if shown_source(shown) == text else f"the source is shown as {shown_source(shown)!r}"
 
 
-def check_probes(arguments: Namespace, port: int, folder: Path) -> bool:
+def check_probes(arguments: Namespace, port: int, folder: Path, addresses: Path) -> bool:
     statuses: list[int] = []
     with Check("page, path probes", PROBES, arguments) as check:
         for probe in PROBED_PATHS:
-            path = probe.format(folder=folder / "model")
+            before = len(read_addresses(addresses))
             try:
-                status, answer = request(port, "GET", path)
+                status, answer = request(port, "GET", probe.format(folder=folder / "model"))
             except OSError as error:
                 check.fail(f"{probe}: {type(error).__name__}: {error}")
                 continue
             statuses.append(status)
             text = answer.decode("utf-8", "replace")
-            found = [secret for secret in ("root:x:0", SECRET, '"model_type"', "Example Domain") if secret in text]
-            if found:
-                check.fail(f"{probe}: status {status}, the answer holds {found[0]!r}")
+            found = [secret for secret in ("root:x:0", SECRET, '"model_type"') if secret in text]
+            others = [address for address in read_addresses(addresses)[before:] if address not in LOOPBACK]
+            if found or others:
+                happened = f"the answer holds {found[0]!r}" if found else f"the server looked up {others[0]}"
+                check.fail(f"{probe}: {happened} (status {status})")
             else:
                 check.passed()
         check.figure = "status " + ", ".join(f"{status}: {statuses.count(status)}" for status in sorted(set(statuses)))
@@ -290,25 +295,31 @@ def check_upload(arguments: Namespace, port: int) -> bool:
 
 def check_traffic(arguments: Namespace, addresses: Path) -> bool:
     with Check("page, traffic", TRAFFIC, arguments) as check:
-        lines = addresses.read_text(encoding="utf-8").splitlines() if addresses.exists() else []
-        for address in lines:
-            if address in ("127.0.0.1", "localhost", "::1", "0.0.0.0"):
+        found = read_addresses(addresses)
+        for address in found:
+            if address in LOOPBACK:
                 check.passed()
             else:
                 check.fail(f"connects to {address}", address)
-        check.passed(not lines)
-        check.figure = f"{len(lines)} connections and look-ups, to {', '.join(sorted(set(lines))) or 'no address'}"
+        if not found:
+            check.passed()
+        check.figure = f"to {', '.join(sorted(set(found))) or 'no address'}"
     return check.failed > 0
 
 
+def read_addresses(file: Path) -> list[str]:
+    """The addresses that the server has connected to, and the names that it has looked up."""
+    return file.read_text(encoding="utf-8").split() if file.exists() else []
+
+
 def main(argv: Sequence[str] | None = None) -> int:
-    arguments: Any = parse_arguments(__doc__, 2_000, argv, clients={"type": int, "default": 20})
+    arguments: Any = parse_arguments("page_load.py", __doc__, 2_000, argv, clients={"type": int, "default": 20})
     with temporary_folder() as folder, start_server(folder, arguments.minutes) as (pid, port, addresses):
         failed = check_injections(arguments, port)
-        failed |= check_probes(arguments, port, folder)
         failed |= check_load(arguments, pid, port)
-        failed |= check_upload(arguments, port)
         failed |= check_traffic(arguments, addresses)
+        failed |= check_probes(arguments, port, folder, addresses)
+        failed |= check_upload(arguments, port)
     return failed
 
 

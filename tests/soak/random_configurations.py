@@ -1,4 +1,4 @@
-"""Random configurations: distributions, finite losses and gradients, the fast form against the readable one, the oracle.
+"""Random configurations: distributions, finite gradients, the fast form against the readable one, the oracle.
 
 python tests/soak/random_configurations.py --rounds 10000
 python tests/soak/random_configurations.py --only 4711    # one configuration again, with its traceback
@@ -23,10 +23,11 @@ from oracle import Oracle
 from copynet_hf import CopyNetForConditionalGeneration
 from copynet_hf.model.configuration_copynet import COPY_MECHANISMS, READOUT_PARTS
 
-WHAT = """Mechanisms, options, sizes, special ids, weights and batches are drawn at random. In float32 all probabilities must
-lie in [0, 1] and sum to 1 within 1e-5, in evaluation and in training with dropout, and loss and gradients must be finite.
-In float64 the fast form must give the log-probabilities, loss and gradients of the readable form within 1e-8, and, where
-[tests/oracle.py](../tests/oracle.py) covers the configuration, its probabilities and loss within 1e-8."""
+WHAT = """Mechanisms, options, sizes, special ids, weights and batches are drawn at random. In float32 all
+probabilities must lie in [0, 1] and sum to 1 within 1e-5, in evaluation and in training with dropout, and loss and
+gradients must be finite. In float64 the fast form must give the probabilities, loss and gradients of the readable
+form within 1e-8, and, where [tests/oracle.py](../tests/oracle.py) covers the configuration, its probabilities and
+loss within 1e-8."""
 TOLERANCE = 1e-8
 
 
@@ -79,7 +80,7 @@ def draw_fields(draw: random.Random) -> dict[str, Any]:
 
 
 def draw_batch(draw: random.Random, config: Any) -> tuple[dict[str, torch.Tensor], list[dict[str, Any]]]:
-    """The model's inputs, and the rows that they are made of: source, target and, where there are, kinds and points."""
+    """The model's inputs, and the rows that they are made of: source and target, with facts kinds, or points."""
     vocab_size, slots = config.vocab_size, config.max_source_oov
     special = {config.pad_token_id, *config.end_token_ids}
     words = [word for word in range(vocab_size + slots) if word not in special]
@@ -276,7 +277,12 @@ def check_safely(seed: int, number: int) -> list[str]:
 
 def main(argv: Sequence[str] | None = None) -> int:
     arguments = parse_arguments(
-        __doc__, 10_000, argv, processes={"type": int, "default": 2}, only={"type": int, "default": None}
+        "random_configurations.py",
+        __doc__,
+        10_000,
+        argv,
+        processes={"type": int, "default": 2},
+        only={"type": int, "default": None},
     )
     if arguments.only is not None:
         problems = check_configuration(arguments.seed, arguments.only)

@@ -41,10 +41,10 @@ truncation, quotes, NULs, other encodings, deep nesting, long numbers, parts of 
 return pairs of non-empty texts, or raise ValueError (DataFileError among them) or OSError, within 30 seconds. Of
 JSON lines, the rows that were loaded and those reported as skipped must be all; of CSV and TSV, no row may vanish
 inside a field of another without a warning."""
-FOLDERS = """One to three files of a saved model are damaged: cut, bits flipped, emptied, deleted, replaced by text,
-a Git LFS pointer, null or a list, or one field of the JSON set to another type or size. `load_model` and a search
-must give outputs, or raise ValueError or OSError, within 60 seconds and 12 GiB of addresses. (Weights with flipped
-bits load.)"""
+FOLDERS = """One to three of the JSON and safetensors files of a saved model are damaged: cut, bits flipped, emptied,
+deleted, replaced by text, a Git LFS pointer, null or a list, or one field of the JSON set to another type or size.
+`load_model` and a search must give outputs, or raise ValueError or OSError, within 60 seconds and 12 GiB of addresses.
+(Weights with flipped bits load.)"""
 ROWS, LIMIT_BYTES = 24, 12 * 2**30
 LFS_POINTER = (
     "version https://git-lfs.github.com/spec/v1\n"
@@ -227,7 +227,7 @@ def check_folder(folder: Path, intact: Path, seed: int, number: int) -> tuple[st
     draw = random.Random(f"{seed}-folder-{number}")
     damaged = folder / f"model{number}"
     shutil.copytree(intact, damaged)
-    names = [path.name for path in sorted(damaged.iterdir()) if path.is_file()]
+    names = sorted(path.name for path in damaged.iterdir() if path.suffix in (".json", ".safetensors"))
     chosen = draw.sample(names, draw.choice([1, 1, 2, 3]))
     for name in chosen:
         damage_file(damaged / name, draw)

@@ -125,6 +125,8 @@ def start_server(folder: Path, minutes: float) -> Iterator[tuple[int, int, Path]
         wait_for_page(server, port, log)
         yield server.pid, port, addresses
     finally:
+        if server.poll() is not None:
+            print(f"the server had ended with exit code {server.returncode}: {log.read_text()[-2000:]}")
         server.kill()
         server.wait()
 

@@ -44,7 +44,7 @@ for folder in (ROOT, ROOT / "tests"):
         sys.path.insert(0, str(folder))
 
 RESULTS = ROOT / "results" / "reliability.json"
-MAX_SHOWN_FAILURES = 5
+MAX_SHOWN_KINDS, MAX_SHOWN_EXAMPLES = 12, 3
 UNCAUGHT = 70  # exit code of a forked function that raised
 PR_SET_PDEATHSIG = 1  # Linux: the signal that a process receives when its parent ends
 _fork = multiprocessing.get_context("fork")
@@ -273,6 +273,14 @@ class Check:
         self.figure = ""
         self.kinds: Counter[str] = Counter()
         self.examples: list[str] = []
+        self.earlier_minutes = 0.0
+
+    def add_earlier_row(self) -> None:
+        """Adds the counts of the check's stored row, which this run continues."""
+        rows = json.loads(self.arguments.results.read_text(encoding="utf-8"))
+        (row,) = (each for each in rows if each["check"] == self.name and each["seed"] == self.arguments.seed)
+        self.rounds, self.failed, self.earlier_minutes = row["rounds"], row["failed"], row["minutes"]
+        self.kinds, self.examples = Counter(row["kinds"]), row["examples"]
 
     def __enter__(self) -> Check:
         self.started = time.monotonic()
@@ -290,13 +298,13 @@ class Check:
         self.rounds += 1
         self.failed += 1
         kind = kind or example
-        if not self.kinds[kind] and len(self.examples) < 4 * MAX_SHOWN_FAILURES:
+        if not self.kinds[kind] and len(self.examples) < 20:
             self.examples.append(_without_folders(example))
         self.kinds[_without_folders(kind)] += 1
         print(f"{self.name}: FAILED {_without_folders(example)}", flush=True)
 
     def __exit__(self, error_type: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
-        minutes = (time.monotonic() - self.started) / 60
+        minutes = (time.monotonic() - self.started) / 60 + self.earlier_minutes
         row = Row(
             self.name,
             self.what,
@@ -317,7 +325,7 @@ class Check:
 
 def _command(arguments: argparse.Namespace) -> str:
     script = arguments.script
-    hidden = ("script", "results", "minutes", "only", "only_folder")
+    hidden = ("script", "results", "minutes", "first", "only", "only_folder")
     given = {name: value for name, value in vars(arguments).items() if name not in hidden and value is not None}
     return " ".join([f"python tests/soak/{script}", *(f"--{name} {value}" for name, value in given.items())])
 
@@ -381,5 +389,11 @@ def render_page(rows: Sequence[dict[str, Any]]) -> str:
         lines += ["", f"## {row['check']}", "", row["what"], "", f"`{row['command']}`"]
         if row["failed"]:
             lines += ["", "Failures by kind:", ""]
-            lines += [f"- {count:,}: `{kind.replace('`', chr(39))}`" for kind, count in row["kinds"].items()][:20]
+            lines += [f"- {count:,}: {_code(kind)}" for kind, count in row["kinds"].items()][:MAX_SHOWN_KINDS]
+            lines += ["", "For example:", "", *(f"- {_code(each)}" for each in row["examples"][:MAX_SHOWN_EXAMPLES])]
     return "\n".join(lines) + "\n"
+
+
+def _code(text: str) -> str:
+    """The text as code in Markdown."""
+    return "`" + text.replace("`", "'") + "`"

@@ -264,7 +264,8 @@ def run_check(
         outcome, problem = ("other", result.reason) if isinstance(result, Crash) else result
         outcomes[outcome] += 1
         if problem:
-            check.fail(f"{option} {number}: {problem}", re.sub(r"\d+", "N", problem))
+            kind = problem.partition(": ")[0] if outcome == "other" else re.sub(r"\d+", "N", problem)
+            check.fail(f"{option} {number}: {problem}", kind)
         else:
             check.passed()
         check.figure = ", ".join(f"{name}: {count:,}" for name, count in sorted(outcomes.items()))

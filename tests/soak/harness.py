@@ -331,11 +331,11 @@ def _command(arguments: argparse.Namespace) -> str:
 
 
 def _commit() -> str:
-    """The commit's short name, with a plus sign where the package has uncommitted changes."""
+    """The last commit that changed the package, with a plus sign where it has uncommitted changes."""
     git = ["git", "-C", str(ROOT)]
-    name = subprocess.run([*git, "rev-parse", "--short", "HEAD"], capture_output=True, text=True)
+    name = subprocess.run([*git, "log", "-1", "--format=%h", "--", "copynet_hf"], capture_output=True, text=True)
     changes = subprocess.run([*git, "status", "--porcelain", "copynet_hf"], capture_output=True, text=True)
-    return name.stdout.strip() + ("+" if changes.stdout.strip() else "") or "unknown"
+    return (name.stdout.strip() or "unknown") + ("+" if changes.stdout.strip() else "")
 
 
 def _without_folders(text: str) -> str:
@@ -368,8 +368,8 @@ INTRODUCTION = """# Reliability
 
 Random inputs, damaged files, killed processes and full disks: each row of this page is written by a script in
 [tests/soak](../tests/soak). `--seed` repeats a run, `--rounds` sets its length; `python tests/soak/run_all.py` runs
-them all. Minutes are those of two cores shared with other work. A plus sign after a commit: the package had
-uncommitted changes.
+them all. Minutes are those of two cores shared with other work. The commit is the last one that changed the package,
+with a plus sign where it had uncommitted changes.
 """
 
 

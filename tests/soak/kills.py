@@ -166,7 +166,7 @@ class Training:
             self.log.unlink(missing_ok=True)
             pid = self.start([*self._command(folder), *arguments], self.log)
             if kills < planned:
-                is_killed = self._kill_at_random(pid, folder, draw)
+                is_killed = self._kill_at_random(pid, folder, draw, 0.8**attempt * self.seconds)
                 code = wait_until_ended(pid, TIME_LIMIT)
                 if is_killed and code != 0:
                     kills += 1
@@ -185,10 +185,10 @@ class Training:
             return kills, incomplete, self._compare(folder, code, arguments)
         return kills, incomplete, "20 attempts without an end"
 
-    def _kill_at_random(self, pid: int, folder: Path, draw: random.Random) -> bool:
-        """Kills the training unless it ends before; returns whether it was killed."""
-        moment = time.monotonic() + draw.uniform(0, 0.95 * self.seconds)
-        awaits_checkpoint, end = draw.random() < 0.5, time.monotonic() + self.seconds * 3
+    def _kill_at_random(self, pid: int, folder: Path, draw: random.Random, seconds: float) -> bool:
+        """Kills the training within about so many seconds unless it ends before; returns whether it was killed."""
+        moment = time.monotonic() + draw.uniform(0, 0.95 * seconds)
+        awaits_checkpoint, end = draw.random() < 0.5, time.monotonic() + seconds * 3
         before = set(folder.glob("*checkpoint-*"))
         while time.monotonic() < (end if awaits_checkpoint else moment):
             if _has_ended(pid):

@@ -1,0 +1,399 @@
+"""What the soak scripts share: their arguments, tasks in processes of their own, and the page of results.
+
+Each script runs many rounds of one kind of check and writes a row of results/reliability.json, from which
+results/reliability.md is rendered.
+"""
+
+from __future__ import annotations
+
+import argparse
+import atexit
+import ctypes
+import fcntl
+import json
+import multiprocessing
+import multiprocessing.connection
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+# Before the first import of the Hugging Face libraries: no network, and a cache that is removed at the end.
+os.environ.setdefault("HF_HUB_OFFLINE", "1")
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
+os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")  # its threads do not survive a fork
+if "HF_HOME" not in os.environ:
+    os.environ["HF_HOME"] = tempfile.mkdtemp(prefix="copynet-soak-cache-")
+    _owner = os.getpid()
+    atexit.register(lambda: os.getpid() == _owner and shutil.rmtree(os.environ["HF_HOME"], ignore_errors=True))
+
+ROOT = Path(__file__).parents[2]
+for folder in (ROOT, ROOT / "tests"):
+    if str(folder) not in sys.path:
+        sys.path.insert(0, str(folder))
+
+RESULTS = ROOT / "results" / "reliability.json"
+MAX_SHOWN_KINDS, MAX_SHOWN_EXAMPLES = 12, 3
+UNCAUGHT = 70  # exit code of a forked function that raised
+PR_SET_PDEATHSIG = 1  # Linux: the signal that a process receives when its parent ends
+_fork = multiprocessing.get_context("fork")
+
+
+# ---- arguments
+
+
+def parse_arguments(
+    script: str, description: str | None, rounds: int, argv: Sequence[str] | None = None, **extra: Any
+) -> argparse.Namespace:
+    """The arguments that all scripts have, and those of `extra`: name to the keyword arguments of `add_argument`.
+
+    Args:
+        script: the name of its file, for the page.
+        rounds: the default.
+    """
+    parser = argparse.ArgumentParser(description=description)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--rounds", type=int, default=rounds)
+    parser.add_argument("--minutes", type=float, default=60.0, help="no further round begins after this time")
+    parser.add_argument("--results", type=Path, default=RESULTS, help="the JSON file; the page is written next to it")
+    for name, options in extra.items():
+        parser.add_argument(f"--{name}", **options)
+    return parser.parse_args(argv, argparse.Namespace(script=script))
+
+
+# ---- tasks in processes of their own
+
+
+def run_tasks(
+    task: Callable[[int], Any], rounds: Sequence[int], processes: int, time_limit: float, minutes: float
+) -> Iterator[tuple[int, Any]]:
+    """Yields each round's number and what `task` returned, or a `Crash`: a signal, an exit or no end within the limit.
+
+    The rounds are run by forked processes, which are replaced after a crash.
+
+    Args:
+        time_limit: seconds that one round may take.
+        minutes: no further round begins after this time.
+    """
+    end = time.monotonic() + 60 * minutes
+    remaining = iter(rounds)
+    workers = [_Worker(task) for _ in range(processes)]
+    try:
+        busy = [worker for worker in workers if worker.start_next(remaining, end)]
+        while busy:
+            multiprocessing.connection.wait([worker.pipe for worker in busy], timeout=0.5)
+            for worker in list(busy):
+                if (outcome := worker.poll_outcome(time_limit)) is not None:
+                    yield worker.number, outcome[0]
+                    if not worker.start_next(remaining, end):
+                        busy.remove(worker)
+    finally:
+        for worker in workers:
+            worker.stop()
+
+
+@dataclass(frozen=True)
+class Crash:
+    """A round that ended its process or exceeded its time limit."""
+
+    reason: str
+
+
+class _Worker:
+    def __init__(self, task: Callable[[int], Any]) -> None:
+        self.task = task
+        self._start_process()
+
+    def _start_process(self) -> None:
+        self.pipe, theirs = _fork.Pipe()
+        self.process = _fork.Process(target=_serve, args=(self.task, theirs, self.pipe), daemon=True)
+        self.process.start()
+        theirs.close()
+
+    def start_next(self, remaining: Iterator[int], end: float) -> bool:
+        """Starts the next round; returns whether there is one."""
+        number = next(remaining, None) if time.monotonic() < end else None
+        if number is None:
+            return False
+        self.number, self.started = number, time.monotonic()
+        self.pipe.send(number)
+        return True
+
+    def poll_outcome(self, time_limit: float) -> tuple[Any] | None:
+        """The outcome of the current round in a tuple; None while it runs."""
+        try:
+            if self.pipe.poll():
+                return (self.pipe.recv(),)
+        except (EOFError, ConnectionResetError):
+            self.process.join()
+            crash = Crash(f"the process ended with exit code {self.process.exitcode}")
+        else:
+            if time.monotonic() - self.started < time_limit:
+                return None
+            crash = Crash(f"no end within {time_limit:g} seconds")
+        self.stop()
+        self._start_process()
+        return (crash,)
+
+    def stop(self) -> None:
+        self.process.kill()
+        self.process.join()
+        self.pipe.close()
+
+
+def _serve(task: Callable[[int], Any], pipe: Any, parents_end: Any) -> None:
+    """Runs the rounds whose numbers arrive, without a standard input and without output."""
+    parents_end.close()
+    _silence(Path(os.devnull))
+    while True:
+        try:
+            number = pipe.recv()
+        except EOFError:
+            return
+        pipe.send(task(number))
+
+
+def _silence(log: Path) -> None:
+    """Standard input from nowhere, standard output and error into a file."""
+    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+    output = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+    os.dup2(output, 1)
+    os.dup2(output, 2)
+
+
+def start_forked(function: Callable[[], int], log: Path | None) -> int:
+    """Runs the function in a forked process, whose exit code is its result and whose output goes to `log`, if any.
+
+    Returns its process id, for `os.waitpid`.
+    """
+    sys.stdout.flush()
+    sys.stderr.flush()
+    pid = os.fork()
+    if pid:
+        return pid
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    code = UNCAUGHT
+    try:
+        if log is not None:
+            _silence(log)
+        code = function()
+    except BaseException:
+        import traceback
+
+        traceback.print_exc()
+    finally:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)
+
+
+def wait_until_ended(pid: int, seconds: float) -> int | None:
+    """The exit code of a child, negative for a signal; None if it still runs after this time."""
+    end = time.monotonic() + seconds
+    while True:
+        ended, status = os.waitpid(pid, os.WNOHANG)
+        if ended:
+            return os.waitstatus_to_exitcode(status)
+        if time.monotonic() > end:
+            return None
+        time.sleep(0.002)
+
+
+def kill_and_wait(pid: int) -> None:
+    os.kill(pid, signal.SIGKILL)
+    os.waitpid(pid, 0)
+
+
+# ---- memory
+
+
+def resident_bytes(pid: int | str = "self") -> int:
+    return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+def fitted_growth(sizes: Sequence[int]) -> float:
+    """How far a least-squares line rises over the second half of the measurements, in MiB."""
+    import numpy as np
+
+    second_half = np.asarray(sizes[len(sizes) // 2 :], dtype=float)
+    if len(second_half) < 2:
+        return 0.0
+    slope = np.polyfit(np.arange(len(second_half)), second_half, 1)[0]
+    return float(slope * (len(second_half) - 1) / 2**20)
+
+
+# ---- results
+
+
+@dataclass
+class Row:
+    """One check.
+
+    Attributes:
+        check: its name.
+        what: what is done and what has to hold.
+        command: that repeats it.
+        rounds: how many were run.
+        failed: how many of them failed.
+        figure: what was measured.
+        kinds: the failures by kind, the most frequent first.
+        examples: the first failures, as text.
+    """
+
+    check: str
+    what: str
+    command: str
+    rounds: int
+    failed: int
+    figure: str
+    seed: int
+    minutes: float
+    commit: str
+    kinds: dict[str, int] = field(default_factory=dict)
+    examples: list[str] = field(default_factory=list)
+
+
+class Check:
+    """Collects the outcomes of one check, and writes its row at the end of a `with` block, also when interrupted."""
+
+    def __init__(self, name: str, what: str, arguments: argparse.Namespace) -> None:
+        self.name, self.what, self.arguments = name, " ".join(what.split()), arguments
+        self.rounds = self.failed = 0
+        self.figure = ""
+        self.kinds: Counter[str] = Counter()
+        self.examples: list[str] = []
+        self.earlier_minutes = 0.0
+
+    def add_earlier_row(self) -> None:
+        """Adds the counts of the check's stored row, which this run continues."""
+        rows = json.loads(self.arguments.results.read_text(encoding="utf-8"))
+        (row,) = (each for each in rows if each["check"] == self.name and each["seed"] == self.arguments.seed)
+        self.rounds, self.failed, self.earlier_minutes = row["rounds"], row["failed"], row["minutes"]
+        self.kinds, self.examples = Counter(row["kinds"]), row["examples"]
+
+    def __enter__(self) -> Check:
+        self.started = time.monotonic()
+        return self
+
+    def passed(self, rounds: int = 1) -> None:
+        self.rounds += rounds
+
+    def fail(self, example: str, kind: str | None = None) -> None:
+        """Counts a failed round.
+
+        Args:
+            kind: what failures of the same cause share.
+        """
+        self.rounds += 1
+        self.failed += 1
+        kind = kind or example
+        if not self.kinds[kind] and len(self.examples) < 20:
+            self.examples.append(_without_folders(example))
+        self.kinds[_without_folders(kind)] += 1
+        print(f"{self.name}: FAILED {_without_folders(example)}", flush=True)
+
+    def __exit__(self, error_type: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
+        minutes = (time.monotonic() - self.started) / 60 + self.earlier_minutes
+        row = Row(
+            self.name,
+            self.what,
+            _command(self.arguments),
+            self.rounds,
+            self.failed,
+            self.figure,
+            self.arguments.seed,
+            round(minutes, 1),
+            _commit(),
+            dict(self.kinds.most_common()),
+            self.examples,
+        )
+        if self.rounds:
+            write_row(row, self.arguments.results)
+        print(f"{row.check}: {row.rounds} rounds, {row.failed} failed; {row.figure} ({row.minutes} min)", flush=True)
+
+
+def _command(arguments: argparse.Namespace) -> str:
+    script = arguments.script
+    hidden = ("script", "results", "minutes", "first", "only", "only_folder")
+    given = {name: value for name, value in vars(arguments).items() if name not in hidden and value is not None}
+    return " ".join([f"python tests/soak/{script}", *(f"--{name} {value}" for name, value in given.items())])
+
+
+def _commit() -> str:
+    """The last commit that changed the package, with a plus sign where it has uncommitted changes."""
+    git = ["git", "-C", str(ROOT)]
+    name = subprocess.run([*git, "log", "-1", "--format=%h", "--", "copynet_hf"], capture_output=True, text=True)
+    changes = subprocess.run([*git, "status", "--porcelain", "copynet_hf"], capture_output=True, text=True)
+    return (name.stdout.strip() or "unknown") + ("+" if changes.stdout.strip() else "")
+
+
+def _without_folders(text: str) -> str:
+    """The text on one line, without the folders of this machine."""
+    text = " ".join(text.split()).replace(str(ROOT), ".")
+    return re.sub(r"/(?:tmp|work|root|home|opt|var)/[^\s'\":,;)]*/", "", text)[:400]
+
+
+@contextmanager
+def temporary_folder() -> Iterator[Path]:
+    """A folder in memory where there is one, so that many small files are fast."""
+    memory = Path("/dev/shm")
+    parent = memory if memory.is_dir() and shutil.disk_usage(memory).free > 2**30 else None
+    with tempfile.TemporaryDirectory(prefix="copynet-soak-", dir=parent) as folder:
+        yield Path(folder)
+
+
+def write_row(row: Row, path: Path) -> None:
+    """Puts the row into the JSON file in place of an earlier one of the same check, and renders the page."""
+    with (Path(tempfile.gettempdir()) / "copynet-soak.lock").open("w") as lock:  # several scripts may run at once
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        rows = json.loads(path.read_text(encoding="utf-8")) if path.exists() else []
+        rows = [each for each in rows if each["check"] != row.check] + [asdict(row)]
+        rows.sort(key=lambda each: each["check"])
+        path.write_text(json.dumps(rows, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+        path.with_suffix(".md").write_text(render_page(rows), encoding="utf-8")
+
+
+INTRODUCTION = """# Reliability
+
+Random inputs, damaged files, killed processes and full disks: each row of this page is written by a script in
+[tests/soak](../tests/soak). `--seed` repeats a run, `--rounds` sets its length; `python tests/soak/run_all.py` runs
+them all. Minutes are those of two cores shared with other work. The commit is the last one that changed the package,
+with a plus sign where it had uncommitted changes.
+"""
+
+
+def render_page(rows: Sequence[dict[str, Any]]) -> str:
+    """The Markdown page of the rows."""
+    lines = [
+        INTRODUCTION,
+        "| check | rounds | failed | measured | seed | minutes | commit |",
+        "|---|---:|---:|---|---:|---:|---|",
+    ]
+    for row in rows:
+        figure = row["figure"].replace("|", "\\|")
+        link = f"[{row['check']}](#{row['check'].replace(' ', '-').replace(',', '')})"
+        counts = f"{row['rounds']:,} | {row['failed']:,}"
+        lines.append(f"| {link} | {counts} | {figure} | {row['seed']} | {row['minutes']} | {row['commit']} |")
+    for row in rows:
+        lines += ["", f"## {row['check']}", "", row["what"], "", f"`{row['command']}`"]
+        if row["failed"]:
+            lines += ["", "Failures by kind:", ""]
+            lines += [f"- {count:,}: {_code(kind)}" for kind, count in row["kinds"].items()][:MAX_SHOWN_KINDS]
+            lines += ["", "For example:", "", *(f"- {_code(each)}" for each in row["examples"][:MAX_SHOWN_EXAMPLES])]
+    return "\n".join(lines) + "\n"
+
+
+def _code(text: str) -> str:
+    """The text as code in Markdown."""
+    return "`" + text.replace("`", "'") + "`"

@@ -22,6 +22,7 @@ CHECKS = {
 }
 
 
+@pytest.mark.slow  # half a minute; the checks themselves have tests of their own
 @pytest.mark.skipif(sys.platform != "linux", reason="forks, RLIMIT_FSIZE and /proc")
 def test_each_script_runs_and_writes_its_rows(tmp_path: Path) -> None:
     pytest.importorskip("gradio")

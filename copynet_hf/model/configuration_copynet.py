@@ -54,8 +54,6 @@ OPTIONS: dict[str, Any] = {
     "num_features": 0,
     "aligned_words": 0,
     "gated_loss": "mixture",
-    "gate_loss_weight": 1.0,
-    "frequent_words": 2_000,
 }
 COPY_MECHANISMS = {
     "copynet": Mechanism(
@@ -90,8 +88,6 @@ COPY_MECHANISMS = {
             "tie_word_embeddings",
             "aligned_words",
             "gated_loss",
-            "gate_loss_weight",
-            "frequent_words",
         ),
     ),
     "pointer": Mechanism(readout=("state",), generates=False, options=("num_features",)),

@@ -170,7 +170,9 @@ def find_problem(rows: Sequence[dict[str, Any]], suffix: str, data: bytes, warni
             return f"{suffix}: a pair that is no pair of texts was loaded: {row!r}"
     if suffix == ".jsonl":
         skipped = sum(int(count) for message in warnings for count in re.findall(r"skipped (\d+) malformed", message))
-        lines = sum(bool(line.strip()) for line in data.split(b"\n"))
+        is_utf16 = data.startswith((b"\xff\xfe", b"\xfe\xff"))
+        text = data.decode("utf-16" if is_utf16 else "latin-1", errors="replace")
+        lines = sum(bool(line.strip()) for line in text.split("\n"))
         if len(rows) + skipped != lines:
             return f"{suffix}: of {lines} lines, {len(rows)} were loaded and {skipped} reported as skipped"
     if suffix in (".csv", ".tsv") and not warnings:

@@ -367,8 +367,8 @@ def write_row(row: Row, path: Path) -> None:
 INTRODUCTION = """# Reliability
 
 Random inputs, damaged files, killed processes and full disks: each row of this page is written by a script in
-[tests/soak](../tests/soak/run_all.py). `--seed` repeats a run, `--rounds` sets its length; `python tests/soak/run_all.py` runs
-them all. Minutes are those of two cores shared with other work. The commit is the last one that changed the package,
+[tests/soak](../tests/soak/run_all.py). `--seed` repeats a run, `--rounds` sets its length; `run_all.py` runs them all.
+Minutes are those of two cores shared with other work. The commit is the last one that changed the package,
 with a plus sign where it had uncommitted changes.
 """
 

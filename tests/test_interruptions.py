@@ -386,3 +386,13 @@ def test_guessed_columns_and_segmenter_are_reported(
         assert main(command(path, tmp_path / "run", max_steps=1)) == 0
     assert f"{path}: text is column 'nl', summary is column 'cmd'" in caplog.text
     assert "segmenter is word_punct" in caplog.text
+
+
+def test_a_checkpoint_of_several_processes_is_whole_with_the_states_of_all(tmp_path: Path) -> None:
+    """A process that is killed while the others save leaves out the state of its random generators."""
+    (tmp_path / "trainer_state.json").write_text("{}")
+    (tmp_path / "run_record.json").write_text(json.dumps({"train_pairs": "0", "num_processes": 2}))
+    for rank, damage in enumerate(["rng_state_0.pth is missing", "rng_state_1.pth is missing"]):
+        assert find_damage(tmp_path) == damage
+        torch.save({"cpu": torch.get_rng_state()}, tmp_path / f"rng_state_{rank}.pth")
+    assert find_damage(tmp_path) is None

@@ -23,7 +23,7 @@ logger = logging.getLogger(__name__)
 
 STATE_FILE = "trainer_state.json"  # of the Trainer, which writes it last
 RECORD_FILE = "run_record.json"
-FINGERPRINT = "train_pairs"
+FINGERPRINT, NUM_PROCESSES = "train_pairs", "num_processes"
 
 
 def list_checkpoints(folder: Path) -> list[Path]:
@@ -80,6 +80,11 @@ def find_damage(checkpoint: Path) -> str | None:
                         raise ValueError("wrong checksum")
         except (OSError, ValueError, zipfile.BadZipFile, SafetensorError) as error:
             return f"{file.name}: {error}"
+    record = checkpoint / RECORD_FILE
+    num_processes = json.loads(record.read_text(encoding="utf-8")).get(NUM_PROCESSES, 1) if record.exists() else 1
+    if num_processes > 1:  # each process writes the state of its random generators, in its own time
+        names = (f"rng_state_{rank}.pth" for rank in range(num_processes))
+        return next((f"{name} is missing" for name in names if not (checkpoint / name).exists()), None)
     return None
 
 

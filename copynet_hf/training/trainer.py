@@ -29,7 +29,7 @@ from ..evaluation.compute_metrics import make_compute_metrics
 from ..model.configuration_copynet import SOURCE_PARTS, CopyNetConfig
 from ..model.modeling_copynet import CopyNetForConditionalGeneration
 from .callbacks import CopyStatistics
-from .checkpoints import RECORD_FILE, is_complete
+from .checkpoints import NUM_PROCESSES, RECORD_FILE, is_complete
 from .dataset import Pairs, encode_pairs
 from .run_folder import explain_save_errors
 from .sampler import EpochSampler
@@ -196,7 +196,8 @@ class CopyNetTrainer(Seq2SeqTrainer):
             with explain_save_errors(checkpoint):
                 if self.run_record is not None and self.args.should_save:
                     checkpoint.mkdir(parents=True, exist_ok=True)
-                    (checkpoint / RECORD_FILE).write_text(json.dumps(self.run_record), encoding="utf-8")
+                    record = {**self.run_record, NUM_PROCESSES: self.args.world_size}
+                    (checkpoint / RECORD_FILE).write_text(json.dumps(record), encoding="utf-8")
                 super()._save_checkpoint(*args, **kwargs)
         except OSError:
             if not is_complete(checkpoint):  # older ones are deleted only after this one is saved

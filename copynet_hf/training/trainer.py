@@ -26,6 +26,7 @@ from transformers.integrations import get_reporting_integration_callbacks
 from ..arguments import DataArguments
 from ..evaluation.cards import CARD
 from ..evaluation.compute_metrics import make_compute_metrics
+from ..evaluation.teacher_forcing import make_argmax, make_compute_accuracy
 from ..model.configuration_copynet import SOURCE_PARTS, CopyNetConfig
 from ..model.modeling_copynet import CopyNetForConditionalGeneration
 from .callbacks import CopyStatistics
@@ -231,7 +232,7 @@ def make_trainer(
         if split in pairs
     }
     validation = pairs.get("validation")
-    compute_metrics = None
+    compute_metrics = make_compute_accuracy(tokenizer.unk_token_id)
     if training_args.predict_with_generate and validation is not None:
         compute_metrics = make_compute_metrics(
             tokenizer,
@@ -249,6 +250,7 @@ def make_trainer(
         processing_class=tokenizer,
         data_collator=DataCollatorForSeq2Seq(tokenizer, model=model),
         compute_metrics=compute_metrics,
+        preprocess_logits_for_metrics=None if training_args.predict_with_generate else make_argmax(model),
         callbacks=[EarlyStoppingCallback(early_stopping_patience)] if stops_early else None,
     )
     if validation is not None and len(validation):

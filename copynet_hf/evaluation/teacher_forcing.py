@@ -1,0 +1,58 @@
+"""Accuracy under teacher forcing, from the log-probabilities that the evaluation of the loss computes anyway.
+
+A target whose every word is the most probable one, given the words before it, is what greedy search generates: its
+accuracy is the exact match of greedy search, without a search.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from torch import Tensor
+
+if TYPE_CHECKING:
+    from transformers import EvalPrediction, PreTrainedModel
+
+IGNORED = -100  # the label where there is no target
+
+
+def make_argmax(model: PreTrainedModel) -> Callable[[Any, Tensor], Tensor]:
+    """The `preprocess_logits_for_metrics` of a Trainer: the most probable word of each step, (B, T) extended ids.
+
+    `<unk>` is left out where the model's generation config forbids it, as in a search.
+    """
+    forbidden = model.config.unk_token_id if getattr(model.generation_config, "forbid_unk", False) else None
+
+    def argmax(logits: Any, labels: Tensor) -> Tensor:
+        log_probs = logits[0] if isinstance(logits, tuple) else logits
+        if forbidden is not None:
+            log_probs = log_probs.index_fill(-1, labels.new_tensor([forbidden]), float("-inf"))
+        return log_probs.argmax(-1)
+
+    return argmax
+
+
+def make_compute_accuracy(unk_token_id: int | None) -> Callable[[EvalPrediction], dict[str, float]]:
+    """The `compute_metrics` of a Trainer with `make_argmax`: `sequence_accuracy` and `token_accuracy` in percent.
+
+    A target of UNK counts as wrong, because no output holds the word that it stands for. `sequence_accuracy` is the
+    share of the targets whose words, the end symbol included, are all right.
+    """
+
+    def compute_accuracy(prediction: EvalPrediction) -> dict[str, float]:
+        labels = np.asarray(prediction.label_ids)
+        is_target = labels != IGNORED
+        is_right = (np.asarray(prediction.predictions) == labels) & (labels != unk_token_id)
+        has_targets = is_target.any(-1)
+        return {
+            "sequence_accuracy": _percent((is_right | ~is_target).all(-1)[has_targets]),
+            "token_accuracy": _percent(is_right[is_target]),
+        }
+
+    return compute_accuracy
+
+
+def _percent(is_right: np.ndarray) -> float:
+    return 100 * float(is_right.mean()) if is_right.size else 0.0

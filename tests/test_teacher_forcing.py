@@ -1,0 +1,99 @@
+"""Accuracy under teacher forcing is the exact match of greedy search, and the token accuracy of a slow loop."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from datasets import Dataset
+from transformers import Seq2SeqTrainingArguments
+from transformers.trainer_utils import EvalPrediction
+
+from copynet_hf import CopyNetConfig, CopyNetForConditionalGeneration, CopyNetTokenizer
+from copynet_hf.arguments import DataArguments
+from copynet_hf.data import quickstart_pairs
+from copynet_hf.evaluation.teacher_forcing import make_compute_accuracy
+from copynet_hf.inference.predictor import predict_in_batches
+from copynet_hf.training.model_setup import set_decoding
+from copynet_hf.training.trainer import CopyNetTrainer, make_trainer
+
+# Its target has a word that is neither in the vocabulary nor in the source: no output can be right.
+UNREACHABLE = {"text": "remind bob", "summary": "zzyzx zzyzx"}
+
+
+def count_right_words(
+    model: CopyNetForConditionalGeneration, tokenizer: CopyNetTokenizer, pair: dict[str, str]
+) -> int:
+    """How many words of the target have the highest probability, one forward a word, on the prefix alone."""
+    row = tokenizer([pair["text"]], text_target=[pair["summary"]], return_tensors="pt")
+    labels = row["labels"][0].tolist()
+    count = 0
+    for step, label in enumerate(labels):
+        prefix = torch.tensor([[model.config.decoder_start_token_id, *labels[:step]]])
+        with torch.no_grad():
+            logits = model(input_ids=row["input_ids"], decoder_input_ids=prefix).logits[0, -1]
+        logits[model.config.unk_token_id] = -float("inf")
+        count += int(logits.argmax()) == label
+    return count
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> tuple[CopyNetTrainer, list[dict[str, str]]]:
+    """A model that gets some of its validation pairs right."""
+    train, validation = quickstart_pairs("train", 300, 0), [*quickstart_pairs("test", 40, 0), UNREACHABLE]
+    texts = [text for row in train for text in row.values()]
+    tokenizer = CopyNetTokenizer.train_from_iterator(texts, 500, segmenter="whitespace", min_frequency=3)
+    torch.manual_seed(0)
+    sizes = {"embedding_size": 24, "hidden_size": 48, "encoder_hidden_size": 24, "attention_size": 24}
+    model = CopyNetForConditionalGeneration(CopyNetConfig.for_tokenizer(tokenizer, dropout=0.0, **sizes))
+    set_decoding(model, num_beams=1, forbid_unk=True, max_new_tokens=40)
+    arguments = Seq2SeqTrainingArguments(
+        output_dir=str(tmp_path_factory.mktemp("trained")),
+        num_train_epochs=30,
+        learning_rate=5e-3,
+        per_device_train_batch_size=16,
+        per_device_eval_batch_size=7,
+        train_sampling_strategy="group_by_length",
+        save_strategy="no",
+        report_to="none",
+        disable_tqdm=True,
+        use_cpu=True,
+        dataloader_pin_memory=False,
+    )
+    pairs = {"train": Dataset.from_list(train), "validation": Dataset.from_list(validation)}
+    trainer = make_trainer(model, tokenizer, pairs, arguments, DataArguments())
+    trainer.train()
+    return trainer, validation
+
+
+def test_sequence_accuracy_is_the_exact_match_of_greedy_search(trained: Any) -> None:
+    trainer, validation = trained
+    metrics = trainer.evaluate()
+    model, tokenizer = trainer.model.eval(), trainer.processing_class
+    outputs = predict_in_batches(model, tokenizer, [pair["text"] for pair in validation])
+    hits = sum(output[0].text == pair["summary"] for output, pair in zip(outputs, validation, strict=True))
+    assert 0 < hits < len(validation)  # else the test says little
+    assert metrics["eval_sequence_accuracy"] == pytest.approx(100 * hits / len(validation))
+
+
+def test_token_accuracy_agrees_with_one_forward_a_word(trained: Any) -> None:
+    trainer, validation = trained
+    model, tokenizer = trainer.model.eval(), trainer.processing_class
+    right = [count_right_words(model, tokenizer, pair) for pair in validation]
+    total = sum(len(tokenizer(text_target=[pair["summary"]])["input_ids"][0]) for pair in validation)
+    assert 0 < sum(right) < total
+    assert trainer.evaluate()["eval_token_accuracy"] == pytest.approx(100 * sum(right) / total)
+
+
+def test_unk_in_a_target_is_wrong_and_rows_without_targets_do_not_count() -> None:
+    predictions = torch.tensor([[5, 3, 2], [5, 6, 2], [5, 9, 9], [7, 7, 7]]).numpy()
+    labels = torch.tensor([[5, 3, 2], [5, 6, 2], [5, 2, -100], [-100, -100, -100]]).numpy()
+    scores = make_compute_accuracy(unk_token_id=3)(EvalPrediction(predictions=predictions, label_ids=labels))
+    assert scores == {"sequence_accuracy": pytest.approx(100 / 3), "token_accuracy": pytest.approx(100 * 6 / 8)}
+
+
+def test_no_rows_have_accuracy_zero() -> None:
+    empty = torch.zeros(0, 3, dtype=torch.long).numpy()
+    scores = make_compute_accuracy(unk_token_id=None)(EvalPrediction(predictions=empty, label_ids=empty))
+    assert scores == {"sequence_accuracy": 0.0, "token_accuracy": 0.0}

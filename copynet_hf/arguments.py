@@ -123,7 +123,9 @@ class RunArguments:
 
     _argument_group_name = "run"
 
-    early_stopping_patience: int = _argument("evaluations without improvement before stopping; 0 for never", 5)
+    dry_run: bool = _argument("describe and time the run, write nothing", False)
+    vocabulary_dropout: float = _argument("share of words to copy made unseen", 0.1)
+    early_stopping_patience: int = _argument("evaluations without improvement before stopping; 0 for never", 0)
     overwrite_output_dir: bool = _argument("replace the model in output_dir", False)
     max_minutes: float | None = _argument("stop training after X minutes")
     threads: int | None = _argument("number of PyTorch threads")
@@ -251,7 +253,6 @@ TRAINER_HELP = {
     "per_device_train_batch_size": "training batch size per process",
     "seed": "random seed",
     "max_steps": "training steps, in place of epochs",
-    "per_device_eval_batch_size": "evaluation batch size per process",
     "gradient_accumulation_steps": "batches per step",
     "warmup_steps": "steps of learning rate warmup",
     "weight_decay": "weight decay of AdamW",
@@ -259,7 +260,6 @@ TRAINER_HELP = {
     "bf16": "train in bfloat16 mixed precision",
     "predict_with_generate": "evaluate with ROUGE, BLEU and exact match",
     "eval_strategy": "when to evaluate",
-    "eval_steps": "steps between evaluations",
     "metric_for_best_model": "metric of the best checkpoint",
     "train_sampling_strategy": "order of training pairs",
     "resume_from_checkpoint": "checkpoint, True for the last in output_dir, or auto: the last if there is one",

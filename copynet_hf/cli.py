@@ -101,7 +101,8 @@ def train(argv: Sequence[str]) -> None:
     metrics = train_from_arguments(arguments)
     for name, value in metrics.items():
         print(f"{name} = {value:.4g}" if isinstance(value, float) else f"{name} = {value}")
-    print(f"saved in {arguments['output_dir']}")
+    if not arguments.get("dry_run"):
+        print(f"saved in {arguments['output_dir']}")
 
 
 def evaluate(argv: Sequence[str]) -> None:

@@ -395,7 +395,7 @@ def test_train_help_describes_computed_defaults(
     monkeypatch.setenv("COLUMNS", "80")
     text = help_text(capsys, "train", "--help")
     assert "computed from the number of pairs" in shown_default(text, "num_train_epochs")
-    assert "epoch with validation pairs" in shown_default(text, "eval_strategy")
+    assert "steps with validation" in shown_default(text, "eval_strategy")
     assert "rougeL with predict_with_generate" in shown_default(text, "metric_for_best_model")
     assert "group_by_length" in shown_default(text, "train_sampling_strategy")
     assert "3000 characters or 10000 words" in shown_default(text, "vocab_size")

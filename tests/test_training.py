@@ -84,10 +84,19 @@ def test_given_arguments_override_defaults(pairs: Dataset) -> None:
 def test_validation_pairs_select_the_checkpoint(pairs: Dataset) -> None:
     training_args = build_training_arguments({"output_dir": "x"}, pairs, True)
     assert training_args.load_best_model_at_end
-    assert (training_args.metric_for_best_model, training_args.greater_is_better) == ("loss", False)
+    assert (training_args.metric_for_best_model, training_args.greater_is_better) == ("accuracy", True)
     generating = build_training_arguments({"output_dir": "x", "predict_with_generate": True}, pairs, True)
     assert (generating.metric_for_best_model, generating.greater_is_better) == ("rougeL", True)
     assert build_training_arguments({"output_dir": "x"}, pairs, False).eval_strategy == "no"
+    by_loss = build_training_arguments({"output_dir": "x", "metric_for_best_model": "loss"}, pairs, True)
+    assert (by_loss.metric_for_best_model, by_loss.greater_is_better) == ("loss", False)
+
+
+def test_a_run_is_evaluated_forty_times_by_default(pairs: Dataset) -> None:
+    for arguments in ({}, {"num_train_epochs": 2}, {"max_steps": 400}):
+        training_args = build_training_arguments({"output_dir": "x", **arguments}, pairs, True)
+        assert (training_args.eval_strategy, training_args.save_strategy) == ("steps", "steps")
+        assert training_args.eval_steps == training_args.save_steps == pytest.approx(1 / 40)
 
 
 @pytest.mark.parametrize(

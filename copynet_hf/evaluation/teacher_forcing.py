@@ -35,10 +35,12 @@ def make_argmax(model: PreTrainedModel) -> Callable[[Any, Tensor], Tensor]:
 
 
 def make_compute_accuracy(unk_token_id: int | None) -> Callable[[EvalPrediction], dict[str, float]]:
-    """The `compute_metrics` of a Trainer with `make_argmax`: `sequence_accuracy` and `token_accuracy` in percent.
+    """The `compute_metrics` of a Trainer with `make_argmax`, in percent.
 
-    A target of UNK counts as wrong, because no output holds the word that it stands for. `sequence_accuracy` is the
-    share of the targets whose words, the end symbol included, are all right.
+    `sequence_accuracy` is the share of the targets whose words, the end symbol included, are all right, and
+    `token_accuracy` that of right words. `accuracy`, the mean of both, is a measure for choosing a checkpoint: it
+    follows the first where whole targets can be right, and the second where they hardly ever are. UNK as a target
+    counts as wrong, because no output holds the word that it stands for.
     """
 
     def compute_accuracy(prediction: EvalPrediction) -> dict[str, float]:
@@ -46,10 +48,9 @@ def make_compute_accuracy(unk_token_id: int | None) -> Callable[[EvalPrediction]
         is_target = labels != IGNORED
         is_right = (np.asarray(prediction.predictions) == labels) & (labels != unk_token_id)
         has_targets = is_target.any(-1)
-        return {
-            "sequence_accuracy": _percent((is_right | ~is_target).all(-1)[has_targets]),
-            "token_accuracy": _percent(is_right[is_target]),
-        }
+        sequences = _percent((is_right | ~is_target).all(-1)[has_targets])
+        tokens = _percent(is_right[is_target])
+        return {"accuracy": (sequences + tokens) / 2, "sequence_accuracy": sequences, "token_accuracy": tokens}
 
     return compute_accuracy
 

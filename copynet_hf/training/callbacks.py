@@ -1,7 +1,8 @@
-"""Callbacks of the Trainer: a time limit, SIGTERM, and how much the model copies."""
+"""Callbacks of the Trainer: a time limit and estimate, SIGTERM, and how much the model copies."""
 
 from __future__ import annotations
 
+import logging
 import signal
 import threading
 import time
@@ -12,6 +13,8 @@ from datasets import Dataset
 from transformers import Seq2SeqTrainer, TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
 from ..evaluation.scoring import evaluate_pairs
+
+logger = logging.getLogger(__name__)
 
 
 class TimeLimit(TrainerCallback):
@@ -37,6 +40,47 @@ class TimeLimit(TrainerCallback):
         if control.should_training_stop:  # with eval_strategy steps, the Trainer would do neither here
             control.should_evaluate |= args.eval_strategy != "no"
             control.should_save |= args.save_strategy != "no"
+
+
+class TimeEstimate(TrainerCallback):
+    """Measures a few updates and logs how long the training will take, evaluations not included.
+
+    Args:
+        is_dry_run: stops the training after the measured updates.
+    """
+
+    WARMUP_UPDATES, MEASURED_UPDATES = 2, 20
+
+    def __init__(self, is_dry_run: bool = False) -> None:
+        self.is_dry_run, self._first_step, self._start = is_dry_run, 0, 0.0
+
+    def on_train_begin(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
+    ) -> None:
+        self._first_step = state.global_step
+
+    def on_step_end(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
+    ) -> None:
+        num_updates = state.global_step - self._first_step
+        if num_updates == self.WARMUP_UPDATES:
+            self._start = time.monotonic()
+        if num_updates == self.WARMUP_UPDATES + self.MEASURED_UPDATES:
+            seconds = (time.monotonic() - self._start) / self.MEASURED_UPDATES
+            rest = state.max_steps - (0 if self.is_dry_run else state.global_step)
+            logger.info(
+                "%.0f ms an update: about %s for %s updates, evaluations not included",
+                1000 * seconds,
+                _format_duration(seconds * rest),
+                f"{rest:,}",
+            )
+            control.should_training_stop |= self.is_dry_run
+
+
+def _format_duration(seconds: float) -> str:
+    if seconds < 90:
+        return f"{seconds:.0f} seconds"
+    return f"{seconds / 60:.0f} minutes" if seconds < 5400 else f"{seconds / 3600:.1f} hours"
 
 
 class SigtermCheckpoint(TrainerCallback):

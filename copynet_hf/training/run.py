@@ -9,8 +9,11 @@ from __future__ import annotations
 import logging
 import signal
 import sys
+import tempfile
 from collections.abc import Mapping
+from contextlib import redirect_stdout
 from dataclasses import dataclass
+from io import StringIO
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -32,7 +35,7 @@ from ..evaluation.cards import command_line, write_model_card
 from ..evaluation.metrics import metric_signature
 from ..evaluation.scoring import evaluate_pairs, write_predictions
 from ..model.modeling_copynet import CopyNetForConditionalGeneration
-from .callbacks import SigtermCheckpoint, TimeLimit
+from .callbacks import SigtermCheckpoint, TimeEstimate, TimeLimit
 from .checkpoints import (
     check_run_record,
     check_unfinished,
@@ -40,6 +43,7 @@ from .checkpoints import (
     make_run_record,
     remove_checkpoints,
 )
+from .data_report import describe_training, describe_words, find_warnings, is_stream
 from .dataset import Pairs, read_training_pairs
 from .memory import explain_memory_errors
 from .model_setup import build_model, set_alignments, set_decoding
@@ -75,7 +79,8 @@ class Run:
 def train_from_arguments(arguments: Mapping[str, Any]) -> dict[str, float]:
     """Trains, evaluates and saves a model, from arguments as `parse_arguments` returns them; returns the metrics.
 
-    Writes model, tokenizer, generation config, card, trainer state and train_results.json to `output_dir`; with
+    With `dry_run` describes the run, measures a few updates, writes nothing and returns no metrics. Otherwise
+    writes model, tokenizer, generation config, card, trainer state and train_results.json to `output_dir`; with
     validation pairs also eval_results.json, with test pairs test_results.json and test_predictions.jsonl.
 
     Raises:
@@ -84,6 +89,10 @@ def train_from_arguments(arguments: Mapping[str, Any]) -> dict[str, float]:
         SystemExit: with code 143, after SIGTERM, once a checkpoint is saved.
     """
     run_args = build_dataclass(RunArguments, arguments)
+    if run_args.dry_run:
+        with tempfile.TemporaryDirectory() as folder, explain_memory_errors():
+            _try(arguments, Path(folder))
+        return {}
     output_dir = arguments.get("output_dir")
     checkpoint = find_resume_checkpoint(arguments.get("resume_from_checkpoint"), Path(output_dir or ""))
     folder = check_output_dir(output_dir, run_args.overwrite_output_dir, resumes=checkpoint is not None)
@@ -94,6 +103,16 @@ def train_from_arguments(arguments: Mapping[str, Any]) -> dict[str, float]:
         if run.trainer.args.world_size > 1:
             _leave_process_group(run)
     return metrics
+
+
+def _try(arguments: Mapping[str, Any], folder: Path) -> None:
+    """Describes the run and measures its first updates."""
+    changes = {"eval_strategy": "no", "save_strategy": "no", "load_best_model_at_end": False}
+    run = _set_up_run({**arguments, **changes, "output_dir": str(folder)}, folder, None)
+    _log_plan(run)
+    run.trainer.add_callback(TimeEstimate(is_dry_run=True))
+    with redirect_stdout(StringIO()):  # the Trainer prints its metrics
+        run.trainer.train()
 
 
 def _set_up_run(arguments: Mapping[str, Any], output_dir: Path, checkpoint: str | None) -> Run:
@@ -125,6 +144,7 @@ def _set_up_run(arguments: Mapping[str, Any], output_dir: Path, checkpoint: str 
     if run_args.overwrite_output_dir and checkpoint is None:
         remove_checkpoints(output_dir)
     trainer = make_trainer(model, tokenizer, pairs, training_args, data_args, run_args.early_stopping_patience)
+    trainer.vocabulary_dropout = run_args.vocabulary_dropout if model.config.copies else 0.0
     trainer.run_record = record
     if checkpoint is None and model_args.model_name_or_path is None:
         set_alignments(model, trainer.train_dataset)
@@ -136,12 +156,8 @@ def _set_up_run(arguments: Mapping[str, Any], output_dir: Path, checkpoint: str 
 def _train(run: Run) -> dict[str, Any]:
     """Trains and saves the model, evaluates it on the validation pairs, and returns the metrics of both."""
     trainer = run.trainer
-    logger.info(
-        "%s parameters, %s words, %s slots for out-of-vocabulary words",
-        f"{run.model.num_parameters():,}",
-        f"{len(run.tokenizer):,}",
-        run.model.config.max_source_oov,
-    )
+    _log_plan(run)
+    trainer.add_callback(TimeEstimate())
     if trainer.is_world_process_zero():
         (run.output_dir / PREDICTIONS_FILE).unlink(missing_ok=True)  # of the model that is overwritten
     sigterm = SigtermCheckpoint()
@@ -160,6 +176,30 @@ def _train(run: Run) -> dict[str, Any]:
         trainer.save_metrics("eval", eval_metrics)
         metrics |= eval_metrics
     return metrics
+
+
+def _log_plan(run: Run) -> None:
+    """Logs what is trained on what, and what looks wrong with the data."""
+    trainer, model = run.trainer, run.model
+    encoded: dict[str, Any] = {"train": trainer.train_dataset, "validation": trainer.eval_dataset}
+    for split in ("validation", "train"):
+        if encoded[split] is not None:
+            words = describe_words(encoded[split], len(run.tokenizer), run.tokenizer.unk_token_id)
+            logger.info("%s pairs: %s", {"validation": "validation", "train": "training"}[split], words)
+            break
+    logger.info(
+        "model: %s, %s parameters, a vocabulary of %s words (segmenter %s), %s slots for others",
+        model.config.copy_mechanism,
+        f"{model.num_parameters():,}",
+        f"{len(run.tokenizer):,}",
+        getattr(run.tokenizer, "segmenter", "of its own"),
+        model.config.max_source_oov,
+    )
+    num_pairs = None if is_stream(run.pairs["train"]) else len(run.pairs["train"])
+    logger.info("training: %s", describe_training(num_pairs, trainer.args, trainer.eval_dataset is not None))
+    data_args = build_dataclass(DataArguments, run.arguments)
+    for warning in find_warnings(run.pairs, encoded["train"], data_args):
+        logger.warning("warning: %s", warning)
 
 
 def _exit_after_sigterm(run: Run) -> NoReturn:

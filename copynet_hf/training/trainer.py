@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 from datasets import Dataset, IterableDataset
+from torch import Tensor, nn
 from torch.utils.data import Sampler
 from transformers import (
     DataCollatorForSeq2Seq,
@@ -29,11 +30,13 @@ from ..evaluation.compute_metrics import make_compute_metrics
 from ..evaluation.teacher_forcing import make_argmax, make_compute_accuracy
 from ..model.configuration_copynet import SOURCE_PARTS, CopyNetConfig
 from ..model.modeling_copynet import CopyNetForConditionalGeneration
+from ..model.target_words import shift_right
 from .callbacks import CopyStatistics
 from .checkpoints import NUM_PROCESSES, RECORD_FILE, is_complete
 from .dataset import Pairs, encode_pairs
 from .run_folder import explain_save_errors
 from .sampler import EpochSampler
+from .vocabulary_dropout import drop_from_vocabulary
 
 TRAINING_DEFAULTS: dict[str, Any] = {
     "per_device_train_batch_size": 32,
@@ -49,22 +52,22 @@ TRAINING_DEFAULTS: dict[str, Any] = {
     "dataloader_pin_memory": torch.accelerator.is_available(),
     "use_cpu": not torch.accelerator.is_available(),  # without it the Trainer refuses bf16 on a CPU
 }
+NUM_EVALUATIONS = 40
 # As `copynet-hf train --help` shows the defaults that `build_training_arguments` computes.
 COMPUTED_TRAINING_DEFAULTS: dict[str, Any] = {
     "num_train_epochs": "5 to 60, computed from the number of pairs",
     "train_sampling_strategy": "group_by_length; random with streaming or predict_with_generate",
-    "eval_strategy": "epoch with validation pairs, steps with streaming",
-    "eval_steps": "at most 500",
+    "eval_strategy": "steps with validation",
+    "eval_steps": f"{1 / NUM_EVALUATIONS:g}, a share of the training",
     "save_strategy": "as eval_strategy",
     "save_steps": "as eval_steps",
     "load_best_model_at_end": "with validation pairs",
-    "metric_for_best_model": "loss, or rougeL with predict_with_generate",
+    "metric_for_best_model": "accuracy, or rougeL with predict_with_generate",
     "dataloader_pin_memory": "with an accelerator",
     "use_cpu": "without an accelerator",
 }
 # The number of steps from which the number of epochs is computed, and its bounds.
 TRAINING_STEPS, MIN_EPOCHS, MAX_EPOCHS = 4000, 5, 60
-STREAM_EVAL_STEPS = 500
 
 
 def build_training_arguments(
@@ -100,9 +103,9 @@ def build_training_arguments(
         )
     if not generates and not streams:
         defaults["train_sampling_strategy"] = "group_by_length"
-    defaults |= _evaluation_schedule(given, streams, has_validation)
+    defaults |= _evaluation_schedule(given, has_validation)
     if has_validation:
-        defaults["metric_for_best_model"] = "rougeL" if generates else "loss"
+        defaults["metric_for_best_model"] = "rougeL" if generates else "accuracy"
     training_args = Seq2SeqTrainingArguments(
         **{name: value for name, value in defaults.items() if name in names} | given
     )
@@ -129,13 +132,12 @@ def _check_report_to(training_args: TrainingArguments) -> None:
             raise ImportError(f"--report_to {name} cannot be used ({error}): {fix}, or leave it out") from None
 
 
-def _evaluation_schedule(given: Mapping[str, Any], streams: bool, has_validation: bool) -> dict[str, Any]:
-    """When to evaluate and save, always together: after each epoch, or for a stream every 500 steps."""
-    strategy = given.get("eval_strategy") or given.get("save_strategy") or ("steps" if streams else "epoch")
+def _evaluation_schedule(given: Mapping[str, Any], has_validation: bool) -> dict[str, Any]:
+    """When to evaluate and save, always together: by default `NUM_EVALUATIONS` times."""
+    strategy = given.get("eval_strategy") or given.get("save_strategy") or "steps"
     schedule: dict[str, Any] = {"save_strategy": strategy}
     if strategy == "steps":
-        max_steps = given.get("max_steps", STREAM_EVAL_STEPS)
-        steps = given.get("eval_steps") or given.get("save_steps") or min(STREAM_EVAL_STEPS, max_steps)
+        steps = given.get("eval_steps") or given.get("save_steps") or 1 / NUM_EVALUATIONS
         schedule |= {"eval_steps": steps, "save_steps": steps}
     if has_validation:
         saves_best = strategy != "no" and given.get("save_strategy", strategy) == strategy
@@ -170,9 +172,11 @@ class CopyNetTrainer(Seq2SeqTrainer):
 
     Attributes:
         run_record: saved with each checkpoint, see `make_run_record`.
+        vocabulary_dropout: the probability of `drop_from_vocabulary`.
     """
 
     run_record: Mapping[str, Any] | None = None
+    vocabulary_dropout: float = 0.0
 
     def create_model_card(self, *args: Any, **kwargs: Any) -> None:
         if not (Path(str(self.args.output_dir)) / CARD).exists():
@@ -190,6 +194,16 @@ class CopyNetTrainer(Seq2SeqTrainer):
             [len(row["input_ids"]) for row in dataset] if strategy == "group_by_length" else None,
             self.args.train_batch_size * self.args.gradient_accumulation_steps,
         )
+
+    def training_step(self, model: nn.Module, inputs: dict[str, Any], *args: Any, **kwargs: Any) -> Tensor:
+        if self.vocabulary_dropout:
+            # Here rather than in the collator, whose random numbers a resumed run would not repeat.
+            config = self.accelerator.unwrap_model(model).config
+            dropped = drop_from_vocabulary(inputs["input_ids"], inputs["labels"], self.vocabulary_dropout, config)
+            input_ids, labels = dropped
+            decoder_input_ids = shift_right(labels, config)
+            inputs |= {"input_ids": input_ids, "labels": labels, "decoder_input_ids": decoder_input_ids}
+        return super().training_step(model, inputs, *args, **kwargs)
 
     def _save_checkpoint(self, *args: Any, **kwargs: Any) -> None:
         checkpoint = Path(str(self.args.output_dir)) / f"checkpoint-{self.state.global_step}"

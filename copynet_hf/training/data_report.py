@@ -1,0 +1,99 @@
+"""What a training run is about to do, in a few lines, and what looks wrong with its data."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import islice
+from typing import Any
+
+from datasets import IterableDataset
+from transformers import TrainingArguments
+
+from ..arguments import DataArguments
+from .dataset import Pairs
+
+SAMPLE_SIZE = 5000  # pairs of each split that are looked at
+# From these shares of the pairs on, what is found is reported.
+MIN_TRUNCATED, MIN_LONGER, MIN_CONTAINED = 0.01, 0.9, 0.9
+
+
+def describe_words(encoded: Pairs, vocab_size: int, unk_token_id: int | None) -> str:
+    """How many out-of-vocabulary words the sources of encoded pairs have, and how many of them the targets need."""
+    sources = targets = num_words = unreachable = 0
+    for row in islice(encoded.select_columns(["input_ids", "labels"]), SAMPLE_SIZE):
+        num_words += len(row["input_ids"])
+        sources += sum(index >= vocab_size for index in row["input_ids"])
+        targets += sum(index >= vocab_size for index in row["labels"])
+        unreachable += sum(index == unk_token_id for index in row["labels"])
+    share = 100 * sources / max(num_words, 1)
+    return (
+        f"{sources:,} words of the sources ({share:.1f} %) are not in the vocabulary; the targets have {targets:,} "
+        f"such words to copy, and {unreachable:,} that are not in their source either, which cannot be learned"
+    )
+
+
+def find_warnings(pairs: Mapping[str, Pairs], encoded_train: Pairs, data_args: DataArguments) -> Iterator[str]:
+    """Sentences about training pairs that are probably not what was meant, each with what to do."""
+    train = _sample(pairs["train"])
+    if "validation" in pairs:
+        yield from _find_overlap(train, _sample(pairs["validation"]))
+    lengths = [len(row["labels"]) for row in islice(encoded_train.select_columns(["labels"]), SAMPLE_SIZE)]
+    truncated = sum(length >= data_args.max_target_length for length in lengths)
+    if truncated > MIN_TRUNCATED * len(lengths):
+        yield (
+            f"{truncated:,} of {len(lengths):,} targets have {data_args.max_target_length} words or more and are "
+            "truncated: raise --max_target_length if outputs should be as long"
+        )
+    yield from _find_swapped_columns(train)
+
+
+def _sample(pairs: Pairs) -> list[dict[str, Any]]:
+    return list(islice(pairs.select_columns(["text", "summary"]), SAMPLE_SIZE))
+
+
+def _find_overlap(train: Sequence[Mapping[str, str]], validation: Sequence[Mapping[str, str]]) -> Iterator[str]:
+    known = {row["text"] for row in train}
+    repeated = sum(row["text"] in known for row in validation)
+    if repeated:
+        yield (
+            f"{repeated:,} of {len(validation):,} validation texts are training texts too: the scores say less about "
+            "new texts"
+        )
+
+
+def _find_swapped_columns(train: Sequence[Mapping[str, str]]) -> Iterator[str]:
+    """Sources that are contained in targets, or the reverse: a task of copying alone, or the wrong columns."""
+    if not train:
+        return
+    longer = sum(len(row["summary"]) > len(row["text"]) for row in train) / len(train)
+    sources_inside = sum(row["text"] in row["summary"] for row in train) / len(train)
+    targets_inside = sum(row["summary"] in row["text"] for row in train) / len(train)
+    ratio = statistics.median(len(row["summary"]) / max(len(row["text"]), 1) for row in train)
+    if longer > MIN_LONGER and ratio > 3:
+        yield (
+            f"targets are {ratio:.1f} times as long as their sources: check that --text_column and --summary_column "
+            "are not swapped"
+        )
+    if max(sources_inside, targets_inside) > MIN_CONTAINED:
+        inner, outer = ("target", "source") if targets_inside >= sources_inside else ("source", "target")
+        yield f"{100 * max(sources_inside, targets_inside):.0f} % of the pairs have the {inner} inside the {outer}"
+
+
+def describe_training(num_pairs: int | None, args: TrainingArguments, has_validation: bool) -> str:
+    """Pairs, updates and evaluations of a run; `num_pairs` is None for a stream."""
+    batch_size = args.train_batch_size * args.gradient_accumulation_steps * args.world_size
+    if num_pairs is None:
+        plan = f"{args.max_steps:,} updates of {batch_size} pairs"
+    else:
+        per_epoch = math.ceil(num_pairs / batch_size)
+        updates = args.max_steps if args.max_steps > 0 else math.ceil(per_epoch * args.num_train_epochs)
+        plan = f"{num_pairs:,} pairs, {updates:,} updates of {batch_size} pairs, {updates / per_epoch:.3g} epochs"
+    if has_validation and args.load_best_model_at_end:
+        plan += f"; the checkpoint with the best {args.metric_for_best_model} on the validation pairs is kept"
+    return plan
+
+
+def is_stream(pairs: Pairs) -> bool:
+    return isinstance(pairs, IterableDataset)

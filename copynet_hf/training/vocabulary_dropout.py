@@ -1,0 +1,42 @@
+"""Vocabulary dropout: words that a target can copy become out-of-vocabulary words now and then.
+
+The model then learns to copy words whatever they are, even from pairs that have hardly a word outside the vocabulary.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from ..model.configuration_copynet import CopyNetConfig
+from ..model.copy_distribution import find_first_positions
+
+
+def drop_from_vocabulary(
+    input_ids: Tensor, labels: Tensor, probability: float, config: CopyNetConfig
+) -> tuple[Tensor, Tensor]:
+    """Gives each vocabulary word that a row's source and target share, with this probability, a free slot of the row.
+
+    All occurrences of a word in the row change together. Special symbols stay, and so do words for which no slot is
+    left.
+
+    Args:
+        input_ids: (B, S) extended ids.
+        labels: (B, T) extended ids, −100 where there is no target.
+
+    Returns:
+        both with the new ids; the random numbers are the device's default generator's.
+    """
+    special_ids = [config.pad_token_id, config.decoder_start_token_id, config.unk_token_id, *config.end_token_ids]
+    is_label = input_ids[:, :, None] == labels[:, None, :]  # (B, S, T)
+    can_drop = is_label.any(-1) & (input_ids < config.vocab_size)
+    can_drop &= ~torch.isin(input_ids, torch.tensor(special_ids, device=input_ids.device))
+    first_positions = find_first_positions(input_ids, torch.ones_like(can_drop), config.extended_vocab_size)
+    is_first = first_positions == torch.arange(input_ids.shape[1], device=input_ids.device)
+    is_dropped = can_drop & is_first & (torch.rand(input_ids.shape, device=input_ids.device) < probability)
+    first_free = (input_ids.amax(1, keepdim=True) + 1).clamp(min=config.vocab_size)
+    slots = first_free + is_dropped.cumsum(1) - 1
+    is_dropped &= slots < config.extended_vocab_size
+    changed = torch.where(is_dropped, slots, input_ids).gather(1, first_positions)
+    new_labels = (slots[:, :, None] * (is_label & is_dropped[:, :, None])).amax(1)
+    return changed, torch.where(new_labels > 0, new_labels, labels)

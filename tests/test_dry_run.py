@@ -1,0 +1,61 @@
+"""`copynet-hf train --dry_run` says what would be trained, measures some updates and writes nothing."""
+
+from __future__ import annotations
+
+import json
+import logging
+import re
+from pathlib import Path
+
+import pytest
+
+from copynet_hf.training.callbacks import _format_duration
+from copynet_hf.training.run import train_from_arguments
+
+SMALL = {"embedding_size": 4, "hidden_size": 6, "encoder_hidden_size": 3, "attention_size": 4, "report_to": "none"}
+
+
+def write_pairs(path: Path, numbers: range) -> str:
+    rows = [{"text": f"please call the man name{n} now", "summary": f"call name{n}"} for n in numbers]
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    return str(path)
+
+
+@pytest.fixture
+def arguments(tmp_path: Path) -> dict:
+    files = {"train_file": range(200), "validation_file": range(190, 210)}
+    return SMALL | {name: write_pairs(tmp_path / f"{name}.jsonl", numbers) for name, numbers in files.items()}
+
+
+def test_a_dry_run_describes_the_run_and_writes_nothing(
+    arguments: dict, tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    caplog.set_level(logging.INFO, logger="copynet_hf")
+    monkeypatch.chdir(tmp_path)
+    before = sorted(path.name for path in tmp_path.iterdir())
+    assert train_from_arguments({**arguments, "dry_run": True, "output_dir": "model"}) == {}
+    assert sorted(path.name for path in tmp_path.iterdir()) == before
+    text = caplog.text
+    assert "segmenter is word_punct, as guessed" in text
+    assert re.search(r"validation pairs: 20 words of the sources \(16.7 %\) are not in the vocabulary; the targets "
+                     "have 20 such words", text)  # fmt: skip
+    assert re.search(r"model: copynet, [\d,]+ parameters, a vocabulary of \d+ words \(segmenter word_punct\)", text)
+    assert re.search(r"training: 200 pairs, [\d,]+ updates of \d+ pairs, [\d.]+ epochs", text)
+    assert re.search(r"\d+ ms an update: about \d+ (seconds|minutes) for [\d,]+ updates", text)
+    assert "warning: 10 of 20 validation texts are training texts too" in text
+
+
+def test_a_training_says_the_same(arguments: dict, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, logger="copynet_hf")
+    train_from_arguments({**arguments, "output_dir": str(tmp_path / "model"), "max_steps": 30})
+    assert "30 updates of" in caplog.text
+    assert "; the checkpoint with the best accuracy on the validation pairs is kept" in caplog.text
+    assert "for 8 updates, evaluations not included" in caplog.text  # after 2 + 20 of 30
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [(0.4, "0 seconds"), (89, "89 seconds"), (90, "2 minutes"), (5399, "90 minutes"), (9000, "2.5 hours")]
+)  # fmt: skip
+def test_durations(seconds: float, text: str) -> None:
+    assert _format_duration(seconds) == text

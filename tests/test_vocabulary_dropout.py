@@ -1,0 +1,67 @@
+"""Vocabulary dropout against a loop over words."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from helpers import SOURCES, TARGETS, padded
+
+from copynet_hf import CopyNetConfig
+from copynet_hf.training.vocabulary_dropout import drop_from_vocabulary
+
+CONFIG = CopyNetConfig(vocab_size=13, max_source_oov=4)
+SPECIAL = {CONFIG.pad_token_id, CONFIG.decoder_start_token_id, CONFIG.unk_token_id, *CONFIG.end_token_ids}
+
+
+def drop_all(source: list[int], target: list[int]) -> tuple[list[int], list[int]]:
+    """Every shared word gets the next slot, in the order of the source."""
+    slot = max([CONFIG.vocab_size - 1, *source]) + 1
+    new: dict[int, int] = {}
+    for word in source:
+        is_droppable = word in target and word < CONFIG.vocab_size and word not in SPECIAL and word not in new
+        if is_droppable and slot < CONFIG.extended_vocab_size:
+            new[word], slot = slot, slot + 1
+    return [new.get(word, word) for word in source], [new.get(word, word) for word in target]
+
+
+def batch(
+    sources: list[list[int]], targets: list[list[int]], side: str = "right"
+) -> tuple[torch.Tensor, torch.Tensor]:
+    return padded(sources, CONFIG.pad_token_id, side), padded(targets, -100, side)
+
+
+@pytest.mark.parametrize("side", ["right", "left"])
+def test_all_shared_words_are_dropped_with_probability_one(side: str) -> None:
+    sources = [*SOURCES, [5, 6, 5, 7, 8, 9], [3, 5, 2], [6, 7, 8, 9, 10, 11]]
+    targets = [*TARGETS, [5, 7, 5, 9, 2], [3, 2], [11, 10, 9, 8, 7, 6, 2]]
+    expected = batch(*map(list, zip(*map(drop_all, sources, targets), strict=True)), side=side)
+    ids, labels = drop_from_vocabulary(*batch(sources, targets, side), 1.0, CONFIG)
+    assert torch.equal(ids, expected[0])
+    assert torch.equal(labels, expected[1])
+
+
+def test_nothing_changes_with_probability_zero_or_without_slots() -> None:
+    given = batch(SOURCES, TARGETS)
+    for probability, slots in ((0.0, 4), (1.0, 0)):
+        config = CopyNetConfig(vocab_size=13 if slots else 17, max_source_oov=slots)
+        found = drop_from_vocabulary(*given, probability, config)
+        assert all(map(torch.equal, found, given))
+
+
+def test_words_are_dropped_as_often_as_the_probability_says() -> None:
+    torch.manual_seed(0)
+    given = batch([[5, 6, 7, 5]] * 20_000, [[5, 6, 4, 2]] * 20_000)
+    ids, labels = drop_from_vocabulary(*given, 0.3, CONFIG)
+    dropped = ids >= CONFIG.vocab_size
+    assert dropped[:, 0].float().mean().item() == pytest.approx(0.3, abs=0.02)
+    assert torch.equal(dropped[:, 0], dropped[:, 3])  # the same word
+    assert (dropped[:, 0] & dropped[:, 1]).float().mean().item() == pytest.approx(0.09, abs=0.01)
+    assert not dropped[:, 2].any()  # no target needs it
+    assert torch.equal(labels >= CONFIG.vocab_size, dropped[:, [0, 1, 2, 2]])
+    assert torch.equal(labels[:, 0], ids[:, 0])
+
+
+def test_empty_sources_stay_empty() -> None:
+    ids, labels = drop_from_vocabulary(torch.full((2, 1), 0), torch.tensor([[5, 2], [2, -100]]), 1.0, CONFIG)
+    assert ids.tolist() == [[0], [0]]
+    assert labels.tolist() == [[5, 2], [2, -100]]

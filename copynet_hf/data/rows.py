@@ -118,8 +118,8 @@ def _read_csv(file: Iterable[str]) -> Iterator[NumberedFields]:
 def _read_tsv(file: Iterable[str]) -> Iterator[NumberedFields]:
     """The fields of each record, where a quote may also be a character of the text: many TSV files quote nothing.
 
-    A quote at the start of a field opens a quoted field if it is closed properly, and if the first and the last line of
-    the record are not complete records by themselves.
+    A quote at the start of a field opens a quoted field if it is closed properly, and if the first and the last line
+    of the record are not complete records by themselves.
     """
     lines = _Lines(file)
     num_tabs = None

@@ -389,7 +389,7 @@ def _read_argument_file(path: Path) -> list[str]:
     try:
         content = yaml.safe_load(path.read_text(encoding="utf-8"))  # JSON is YAML
     except yaml.YAMLError as error:
-        raise ValueError(f"{path} is no valid JSON or YAML ({' '.join(str(error).split())}): correct it") from None
+        raise ValueError(f"{path} is not valid JSON or YAML ({' '.join(str(error).split())}): correct it") from None
     if not isinstance(content, dict):
         raise ValueError(f"{path} is a {type(content).__name__}: give a mapping from argument names to values")
     argv = []

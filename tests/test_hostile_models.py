@@ -91,6 +91,7 @@ DAMAGE: dict[str, tuple[str, Callable[[Path], Any], str]] = {
     "vocabulary cut": ("vocab.json", cut(50), "JSON object"),
     "null as vocabulary": ("vocab.json", write(b"null"), "JSON object"),
     "no tokenizer config": ("tokenizer_config.json", Path.unlink, "tokenizer.save_pretrained"),
+    "a length in words": ("tokenizer_config.json", set_fields(model_max_length="x"), "model_max_length is 'x'"),
     "list as tokenizer config": ("tokenizer_config.json", write(b"[]"), "JSON object"),
 }
 
@@ -194,7 +195,7 @@ def test_code_of_a_model_is_run_with_trust_remote_code(
     evil: tuple[Path, Path], capsys: pytest.CaptureFixture[str]
 ) -> None:
     model, marker = evil
-    error_line(capsys, ["generate", f"--model={model}", "--text=a", "--trust_remote_code"])  # its model is no CopyNet
+    error_line(capsys, ["generate", f"--model={model}", "--text=a", "--trust_remote_code"])  # it is not a CopyNet
     assert marker.exists()
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import reprlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -77,7 +78,7 @@ def load_copynet(name: str, *, trust_remote_code: bool = False, **kwargs: Any) -
         kwargs: arguments of `from_pretrained`, such as `dtype` and fields of the config.
 
     Raises:
-        ValueError: it is no CopyNet, a file is damaged, or the config names code that is not trusted.
+        ValueError: it is not a CopyNet, a file is damaged, or the config names code that is not trusted.
     """
     folder = Path(name)
     contents = {file: _check_json(folder / file) for file in MODEL_FILES}
@@ -114,7 +115,14 @@ def load_tokenizer(name: str, *, trust_remote_code: bool = False) -> PreTrainedT
                     "tokenizer.save_pretrained"
                 )
     with _loading(name):
-        return AutoTokenizer.from_pretrained(name, trust_remote_code=trust_remote_code)
+        tokenizer = AutoTokenizer.from_pretrained(name, trust_remote_code=trust_remote_code)
+    length = tokenizer.model_max_length
+    if not isinstance(length, int | float) or not length >= 1:  # Transformers' default is a float of 1e30
+        raise ValueError(
+            f"{folder / 'tokenizer_config.json'}: model_max_length is {reprlib.repr(length)}: write a number of at "
+            "least 1, or remove the field"
+        )
+    return tokenizer
 
 
 @contextmanager
@@ -156,7 +164,7 @@ def _check_json(path: Path) -> dict[str, Any] | None:
     except (ValueError, RecursionError):
         content = None
     if not isinstance(content, dict):
-        raise ValueError(f"{path} is no JSON object: restore the file, for example by saving the model again")
+        raise ValueError(f"{path} is not a JSON object: restore the file, for example by saving the model again")
     return content
 
 

@@ -47,7 +47,9 @@ def find_resume_checkpoint(resume_from_checkpoint: str | bool | None, output_dir
         return None
     if value.lower() not in ("true", "auto"):
         if not (Path(value) / STATE_FILE).is_file():
-            raise ValueError(f"--resume_from_checkpoint {value} is no checkpoint: give a folder of the Trainer's")
+            raise ValueError(
+                f"--resume_from_checkpoint {value} is not a checkpoint: give a folder checkpoint-N of an earlier run"
+            )
         if damage := find_damage(Path(value)):
             raise ValueError(f"--resume_from_checkpoint {value} is damaged ({damage}): give another checkpoint")
         return value

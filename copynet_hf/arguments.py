@@ -17,6 +17,7 @@ from typing import Any, NoReturn, TypeVar
 from transformers import HfArgumentParser, Seq2SeqTrainingArguments
 
 CONFIG_FILE_SUFFIXES = (".json", ".yaml", ".yml")
+MAX_SIZE = 2**63 - 1  # of a tensor
 TRUST_HELP = "run code from the model's folder"
 
 T = TypeVar("T")
@@ -375,11 +376,13 @@ def build_dataclass(dataclass_type: type[T], arguments: Mapping[str, Any]) -> T:
 
 
 def check_positive(arguments: Any, *names: str) -> None:
-    """Raises ValueError for the first of the named arguments that is below 1."""
+    """Raises ValueError for the first of the named arguments that is below 1, or too large for a tensor's size."""
     for name in names:
         value = getattr(arguments, name)
         if value is not None and value < 1:
             raise ValueError(f"--{name} is {value}: give 1 or more")
+        if value is not None and value > MAX_SIZE:
+            raise ValueError(f"--{name} is {value}: give at most {MAX_SIZE}")
 
 
 def _read_argument_file(path: Path) -> list[str]:

@@ -17,6 +17,7 @@ from typing import Any, NoReturn, TypeVar
 from transformers import HfArgumentParser, Seq2SeqTrainingArguments
 
 CONFIG_FILE_SUFFIXES = (".json", ".yaml", ".yml")
+MAX_SIZE = 2**63 - 1  # of a tensor
 TRUST_HELP = "run code from the model's folder"
 
 T = TypeVar("T")
@@ -375,11 +376,13 @@ def build_dataclass(dataclass_type: type[T], arguments: Mapping[str, Any]) -> T:
 
 
 def check_positive(arguments: Any, *names: str) -> None:
-    """Raises ValueError for the first of the named arguments that is below 1."""
+    """Raises ValueError for the first of the named arguments that is below 1, or too large for a tensor's size."""
     for name in names:
         value = getattr(arguments, name)
         if value is not None and value < 1:
             raise ValueError(f"--{name} is {value}: give 1 or more")
+        if value is not None and value > MAX_SIZE:
+            raise ValueError(f"--{name} is {value}: give at most {MAX_SIZE}")
 
 
 def _read_argument_file(path: Path) -> list[str]:
@@ -389,7 +392,7 @@ def _read_argument_file(path: Path) -> list[str]:
     try:
         content = yaml.safe_load(path.read_text(encoding="utf-8"))  # JSON is YAML
     except yaml.YAMLError as error:
-        raise ValueError(f"{path} is no valid JSON or YAML ({' '.join(str(error).split())}): correct it") from None
+        raise ValueError(f"{path} is not valid JSON or YAML ({' '.join(str(error).split())}): correct it") from None
     if not isinstance(content, dict):
         raise ValueError(f"{path} is a {type(content).__name__}: give a mapping from argument names to values")
     argv = []

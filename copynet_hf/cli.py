@@ -152,6 +152,7 @@ def generate(argv: Sequence[str]) -> None:
     from .inference.highlighting import Style, highlight_copies
     from .inference.loading import load_model
     from .inference.predictor import parse_facts, predict_in_batches
+    from .training.memory import explain_memory_errors
 
     facts = None if text_args.facts is None else parse_facts("\n".join(text_args.facts))
     model, tokenizer = load_model(**decoding_args.model_options())
@@ -160,7 +161,8 @@ def generate(argv: Sequence[str]) -> None:
     for texts in _batches(text_args.text, options["batch_size"]):
         sources = [text for text in texts if text.strip()]
         source_facts = None if facts is None else [facts] * len(sources)
-        predictions = iter(predict_in_batches(model, tokenizer, sources, facts=source_facts, **options))
+        with explain_memory_errors():
+            predictions = iter(predict_in_batches(model, tokenizer, sources, facts=source_facts, **options))
         for text in texts:
             line = ""
             if text.strip():

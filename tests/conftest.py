@@ -7,8 +7,14 @@ import os
 import shutil
 import tempfile
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
+
+if TYPE_CHECKING:
+    from datasets import Dataset
+
+    from copynet_hf import CopyNetForConditionalGeneration, CopyNetTokenizer
 
 # The Hugging Face libraries read these when they are first imported, which is after this file. A cache of our
 # own keeps the tests from seeing what earlier runs left.
@@ -35,3 +41,35 @@ def data_dir() -> Path:
     if not folder.is_dir():
         pytest.skip(f"no real data: {folder} is not there (set COPYNET_DATA)")
     return folder
+
+
+# Synthetic requests, and a tokenizer and a small model for them. The imports are here because of the variables above.
+
+
+@pytest.fixture(scope="module")
+def pairs() -> Dataset:
+    from datasets import Dataset
+
+    from copynet_hf.data import quickstart_pairs
+
+    return Dataset.from_list(quickstart_pairs("train", 64))
+
+
+@pytest.fixture(scope="module")
+def tokenizer(pairs: Dataset) -> CopyNetTokenizer:
+    from copynet_hf.arguments import TokenizerArguments
+    from copynet_hf.training.tokenizer_setup import train_tokenizer
+
+    return train_tokenizer(pairs, TokenizerArguments(segmenter="whitespace"), None, 64)
+
+
+@pytest.fixture
+def model(tokenizer: CopyNetTokenizer) -> CopyNetForConditionalGeneration:
+    import torch
+    from helpers import SIZES
+
+    from copynet_hf import CopyNetForConditionalGeneration
+    from copynet_hf.training.model_setup import build_config
+
+    torch.manual_seed(0)
+    return CopyNetForConditionalGeneration(build_config(tokenizer, fields=SIZES)).eval()

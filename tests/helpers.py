@@ -24,6 +24,9 @@ TINY = {
     "dropout": 0.0,
 }
 
+# Small enough to train in a test.
+SIZES = {"hidden_size": 24, "encoder_hidden_size": 12, "embedding_size": 16, "attention_size": 16}
+
 VARIANTS = {
     "defaults": {},
     "paper": {"readout": ["state"]},

@@ -26,7 +26,14 @@ from transformers import pipeline
 
 from copynet_hf import CopyNetConfig, CopyNetForConditionalGeneration, CopyNetTokenizer
 from copynet_hf.cli import main
-from copynet_hf.inference.page import MAX_CHARACTERS, MAX_COLUMNS, MAX_REQUEST_BYTES, build_demo, show_output
+from copynet_hf.inference.page import (
+    MAX_CHARACTERS,
+    MAX_COLUMNS,
+    MAX_REQUEST_BYTES,
+    RequestLimits,
+    build_demo,
+    show_output,
+)
 from copynet_hf.inference.page import __file__ as DEMO_FILE
 from copynet_hf.inference.predictor import parse_facts
 
@@ -107,7 +114,7 @@ def test_empty_texts_and_malformed_facts_raise_an_error() -> None:
     pipe = make_pipe(tiny_model())
     with pytest.raises(ValueError, match="The text is empty"):
         show_output(pipe, " \n")
-    with pytest.raises(ValueError, match=r"'X \| b' is no fact: write subject \| property \| object"):
+    with pytest.raises(ValueError, match=r"'X \| b' is not a fact: write subject \| property \| object"):
         show_output(pipe, "a", "X | b | c\nX | b")
 
 
@@ -402,6 +409,32 @@ def test_uploads_and_long_requests_are_refused(
         with pytest.raises(HTTPError) as refusal:
             urlopen(request, timeout=20)
         assert refusal.value.code == status
+
+
+@pytest.mark.parametrize(
+    ("path", "status"),
+    [
+        ("/gradio_api/file=http://127.0.0.1:9/x", 403),
+        ("/file=/etc/passwd", 403),
+        ("/gradio_api/proxy=http://127.0.0.1:9/x", 403),
+        ("/gradio_api/upload", 403),
+        ("/config", None),
+        ("/gradio_api/queue/data", None),
+    ],
+)
+def test_routes_of_files_do_not_reach_gradio(path: str, status: int | None) -> None:
+    reached, sent = [], []
+
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        reached.append(scope["path"])
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    with suppress(StopIteration):  # without an event loop: nothing here waits
+        RequestLimits(app)({"type": "http", "path": path, "headers": []}, None, send).send(None)
+    assert reached == ([path] if status is None else [])
+    assert [message["status"] for message in sent if "status" in message] == ([] if status is None else [status])
 
 
 def test_the_file_runs_as_a_space_and_shows_chinese(page: Any, servers: dict[str, str]) -> None:

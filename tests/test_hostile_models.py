@@ -80,12 +80,18 @@ DAMAGE: dict[str, tuple[str, Callable[[Path], Any], str]] = {
     "no beams": ("generation_config.json", set_fields(num_beams=0), "num_beams is 0"),
     "beams in words": ("generation_config.json", set_fields(num_beams="four"), "num_beams is 'four'"),
     "no length": ("generation_config.json", set_fields(max_length=0), "max_length is 0"),
-    "no new words": ("generation_config.json", set_fields(max_new_tokens=0), "cannot be loaded (`max_new_tokens`"),
+    "no new words": ("generation_config.json", set_fields(max_new_tokens=0), "max_new_tokens is 0"),
     "a word as length penalty": ("generation_config.json", set_fields(length_penalty="x"), "length_penalty is 'x'"),
+    "a start token in words": (
+        "generation_config.json",
+        set_fields(decoder_start_token_id="x"),
+        "decoder_start_token_id is 'x': write an id of the vocabulary",
+    ),
     "no vocabulary": ("vocab.json", Path.unlink, "tokenizer.save_pretrained"),
     "vocabulary cut": ("vocab.json", cut(50), "JSON object"),
     "null as vocabulary": ("vocab.json", write(b"null"), "JSON object"),
     "no tokenizer config": ("tokenizer_config.json", Path.unlink, "tokenizer.save_pretrained"),
+    "a length in words": ("tokenizer_config.json", set_fields(model_max_length="x"), "model_max_length is 'x'"),
     "list as tokenizer config": ("tokenizer_config.json", write(b"[]"), "JSON object"),
 }
 
@@ -189,7 +195,7 @@ def test_code_of_a_model_is_run_with_trust_remote_code(
     evil: tuple[Path, Path], capsys: pytest.CaptureFixture[str]
 ) -> None:
     model, marker = evil
-    error_line(capsys, ["generate", f"--model={model}", "--text=a", "--trust_remote_code"])  # its model is no CopyNet
+    error_line(capsys, ["generate", f"--model={model}", "--text=a", "--trust_remote_code"])  # it is not a CopyNet
     assert marker.exists()
 
 

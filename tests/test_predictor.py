@@ -8,36 +8,16 @@ import numpy as np
 import pytest
 import torch
 from datasets import Dataset
-from helpers import POINTER, tiny_model, tiny_tokenizer
+from helpers import POINTER, SIZES, tiny_model, tiny_tokenizer
 
 from copynet_hf import CopyNetForConditionalGeneration, CopyNetTokenizer
-from copynet_hf.arguments import TokenizerArguments
-from copynet_hf.data import quickstart_pairs
 from copynet_hf.evaluation.scoring import evaluate_pairs
 from copynet_hf.inference.predictor import predict_in_batches
 from copynet_hf.model.prediction import Prediction, predict
 from copynet_hf.model.words import add_spaces, decode_words
 from copynet_hf.training.model_setup import build_config
-from copynet_hf.training.tokenizer_setup import train_tokenizer
 
-SIZES = {"hidden_size": 24, "encoder_hidden_size": 12, "embedding_size": 16, "attention_size": 16}
 FACTS = [("X", "b", "1931"), ("X", "c", "Y")]
-
-
-@pytest.fixture(scope="module")
-def pairs() -> Dataset:
-    return Dataset.from_list(quickstart_pairs("train", 64))
-
-
-@pytest.fixture(scope="module")
-def tokenizer(pairs: Dataset) -> CopyNetTokenizer:
-    return train_tokenizer(pairs, TokenizerArguments(segmenter="whitespace"), None, 64)
-
-
-@pytest.fixture
-def model(tokenizer: CopyNetTokenizer) -> CopyNetForConditionalGeneration:
-    torch.manual_seed(0)
-    return CopyNetForConditionalGeneration(build_config(tokenizer, fields=SIZES)).eval()
 
 
 def baseline(tokenizer: CopyNetTokenizer) -> CopyNetForConditionalGeneration:

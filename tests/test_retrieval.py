@@ -245,4 +245,4 @@ def test_the_commands_learn_from_a_file_with_facts_and_say_what_was_retrieved(tm
     assert main([*asked, "--facts", "Zoe | born | 2077", "Ann | born | 1950"]) == 0
     assert capsys.readouterr().out.splitlines()[-1] == "in [2077]"
     assert main([*asked, "--facts", "Zoe born 2077"]) == 2
-    assert "'Zoe born 2077' is no fact" in capsys.readouterr().err
+    assert "'Zoe born 2077' is not a fact" in capsys.readouterr().err

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import torch
 from datasets import Dataset
+from helpers import SIZES
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import EarlyStoppingCallback, PreTrainedTokenizerFast
 
@@ -24,24 +25,6 @@ from copynet_hf.training.model_setup import build_config
 from copynet_hf.training.run import train_from_arguments
 from copynet_hf.training.tokenizer_setup import guess_segmenter, train_tokenizer
 from copynet_hf.training.trainer import build_training_arguments, make_trainer
-
-SIZES = {"hidden_size": 24, "encoder_hidden_size": 12, "embedding_size": 16, "attention_size": 16}
-
-
-@pytest.fixture(scope="module")
-def pairs() -> Dataset:
-    return Dataset.from_list(quickstart_pairs("train", 64))
-
-
-@pytest.fixture(scope="module")
-def tokenizer(pairs: Dataset) -> CopyNetTokenizer:
-    return train_tokenizer(pairs, TokenizerArguments(segmenter="whitespace"), None, 64)
-
-
-@pytest.fixture
-def model(tokenizer: CopyNetTokenizer) -> CopyNetForConditionalGeneration:
-    torch.manual_seed(0)
-    return CopyNetForConditionalGeneration(build_config(tokenizer, fields=SIZES)).eval()
 
 
 @pytest.fixture(scope="module")

@@ -118,8 +118,8 @@ def _read_csv(file: Iterable[str]) -> Iterator[NumberedFields]:
 def _read_tsv(file: Iterable[str]) -> Iterator[NumberedFields]:
     """The fields of each record, where a quote may also be a character of the text: many TSV files quote nothing.
 
-    A quote at the start of a field opens a quoted field if it is closed properly, and if the lines up to there are not
-    complete records by themselves.
+    A quote at the start of a field opens a quoted field if it is closed properly, and if the first and the last line
+    of the record are not complete records by themselves.
     """
     lines = _Lines(file)
     num_tabs = None
@@ -127,8 +127,8 @@ def _read_tsv(file: Iterable[str]) -> Iterator[NumberedFields]:
         number, fields, record = lines.number, *_read_record(lines, "\t")
         if not record:
             return
-        are_complete = len(record) > 1 and all(line.count("\t") == num_tabs for line in record)
-        if fields is None or are_complete:
+        spans_rows = len(record) > 1 and all(line.count("\t") == num_tabs for line in (record[0], record[-1]))
+        if fields is None or spans_rows:
             lines.put_back(record[1:])
             fields = record[0].rstrip("\r\n").split("\t")
         if num_tabs is None:

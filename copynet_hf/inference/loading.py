@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import reprlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,14 +14,15 @@ from safetensors import SafetensorError, safe_open
 from transformers import (
     AutoModelForSeq2SeqLM,
     AutoTokenizer,
-    GenerationConfig,
     PreTrainedConfig,
     PreTrainedTokenizerBase,
 )
 
 from ..model.modeling_copynet import CopyNetForConditionalGeneration
+from .generation_settings import check_generation_config
 
-MODEL_FILES = ("config.json", "generation_config.json", "model.safetensors.index.json")
+GENERATION_FILE = "generation_config.json"
+MODEL_FILES = ("config.json", GENERATION_FILE, "model.safetensors.index.json")
 TOKENIZER_FILES = ("tokenizer_config.json", "vocab.json", "tokenizer.json")
 _LFS_POINTER = b"version https://git-lfs.github.com/"
 
@@ -76,18 +78,18 @@ def load_copynet(name: str, *, trust_remote_code: bool = False, **kwargs: Any) -
         kwargs: arguments of `from_pretrained`, such as `dtype` and fields of the config.
 
     Raises:
-        ValueError: it is no CopyNet, a file is damaged, or the config names code that is not trusted.
+        ValueError: it is not a CopyNet, a file is damaged, or the config names code that is not trusted.
     """
     folder = Path(name)
-    for file in MODEL_FILES:
-        _check_json(folder / file)
+    contents = {file: _check_json(folder / file) for file in MODEL_FILES}
+    check_generation_config(contents[GENERATION_FILE] or {}, folder / GENERATION_FILE)
     for path in sorted(folder.glob("*.safetensors")):
         _check_weights(path)
     with _loading(name):
         model = AutoModelForSeq2SeqLM.from_pretrained(name, trust_remote_code=trust_remote_code, **kwargs)
     if not isinstance(model, CopyNetForConditionalGeneration):
         raise ValueError(f"the model {name} is a {type(model).__name__}: give a CopyNet")
-    _check_generation_config(model.generation_config, folder / "generation_config.json")
+    check_generation_config(vars(model.generation_config), folder / GENERATION_FILE, model.config.vocab_size)
     return model
 
 
@@ -113,7 +115,14 @@ def load_tokenizer(name: str, *, trust_remote_code: bool = False) -> PreTrainedT
                     "tokenizer.save_pretrained"
                 )
     with _loading(name):
-        return AutoTokenizer.from_pretrained(name, trust_remote_code=trust_remote_code)
+        tokenizer = AutoTokenizer.from_pretrained(name, trust_remote_code=trust_remote_code)
+    length = tokenizer.model_max_length
+    if not isinstance(length, int | float) or not length >= 1:  # Transformers' default is a float of 1e30
+        raise ValueError(
+            f"{folder / 'tokenizer_config.json'}: model_max_length is {reprlib.repr(length)}: write a number of at "
+            "least 1, or remove the field"
+        )
+    return tokenizer
 
 
 @contextmanager
@@ -155,7 +164,7 @@ def _check_json(path: Path) -> dict[str, Any] | None:
     except (ValueError, RecursionError):
         content = None
     if not isinstance(content, dict):
-        raise ValueError(f"{path} is no JSON object: restore the file, for example by saving the model again")
+        raise ValueError(f"{path} is not a JSON object: restore the file, for example by saving the model again")
     return content
 
 
@@ -174,16 +183,6 @@ def _check_no_lfs_pointer(path: Path, start: bytes) -> None:
     """Raises ValueError if a file that starts so is what Git leaves in place of a large file it has not fetched."""
     if start.startswith(_LFS_POINTER):
         raise ValueError(f"{path} is a Git LFS pointer, not the file itself: run git lfs pull in its repository")
-
-
-def _check_generation_config(config: GenerationConfig, path: Path) -> None:
-    """Raises ValueError for saved settings with which no search can run."""
-    for field in ("num_beams", "num_return_sequences", "max_new_tokens", "max_length"):
-        value = getattr(config, field)
-        if value is not None and not (isinstance(value, int) and value >= 1):
-            raise ValueError(f"{path}: {field} is {value!r}: write a whole number of at least 1, or remove the field")
-    if not isinstance(config.length_penalty, int | float | None):
-        raise ValueError(f"{path}: length_penalty is {config.length_penalty!r}: write a number, or remove the field")
 
 
 def check_tokenizer(config: PreTrainedConfig, tokenizer: PreTrainedTokenizerBase) -> None:

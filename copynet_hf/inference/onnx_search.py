@@ -139,7 +139,7 @@ class OnnxCopyNet:
         """The origin of each word of `sequences`, which `generate` returned for these sources.
 
         Raises:
-            ValueError: the model does not copy, or the number of sequences is no multiple of that of the sources.
+            ValueError: the model does not copy, or the number of sequences is not a multiple of that of the sources.
         """
         if not self.config.copies:
             raise ValueError(

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import html
 import os
+import re
 import sys
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -33,6 +34,7 @@ MAX_CHARACTERS = 10_000  # of text and facts
 MAX_SECONDS = 20  # of a search, which then returns what it has
 MAX_WAITING = 64  # requests, beyond which further ones are refused
 MAX_REQUEST_BYTES = 1 << 20
+FILE_ROUTES = re.compile(r"/(?:upload/?$|(?:file|proxy)=|(?:file|stream)/)")
 INTRODUCTION = f"""
 Coloured words are copied: point at one to see its position in the source. Underlined words are not in the model's
 vocabulary. The heatmap shows the probability of copying from each source position; of a long source, the {MAX_COLUMNS}
@@ -103,7 +105,7 @@ def show_output(
         generation: arguments of `generate()`.
 
     Raises:
-        ValueError: the text is empty or too long, or a line is no fact.
+        ValueError: the text is empty or too long, or a line is not a fact.
     """
     if not text.strip():
         raise ValueError("The text is empty: type one and press Generate.")
@@ -133,7 +135,8 @@ def _heatmap(output: Mapping[str, Any]) -> Figure | None:
 
 
 class RequestLimits:
-    """ASGI middleware that refuses file uploads, which the page has no use for, and bodies of unbounded length."""
+    """ASGI middleware that refuses gradio's routes of files, which the page has no use for, and bodies of unbounded
+    length. For a `file=` that holds an address, gradio would look up names on the internet."""
 
     def __init__(self, app: Any) -> None:
         self.app = app
@@ -149,7 +152,7 @@ class RequestLimits:
     @staticmethod
     def _refusal(scope: Any) -> int | None:
         """The HTTP status of a refused request, None for others."""
-        if scope["path"].rstrip("/").endswith("/upload"):
+        if FILE_ROUTES.search(scope["path"]):
             return 403
         headers = dict(scope["headers"])
         if b"transfer-encoding" in headers:  # a body whose length is not stated

@@ -20,7 +20,9 @@ def parse_facts(lines: str) -> list[list[str]]:
     facts = [[part.strip() for part in line.split("|")] for line in lines.splitlines() if line.strip()]
     for fact in facts:
         if len(fact) != 3 or not all(fact):
-            raise ValueError(f"{' | '.join(fact)!r} is no fact: write subject | property | object, one fact per line")
+            raise ValueError(
+                f"{' | '.join(fact)!r} is not a fact: write subject | property | object, one on each line"
+            )
     return facts
 
 

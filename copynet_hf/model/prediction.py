@@ -122,7 +122,7 @@ def _read_output(
     skipped = skipped_ids(tokenizer)
     kept = [step for step, index in enumerate(ids) if index not in skipped]
     words = decode_words(tokenizer, ids, source.text, source.max_length, source.facts)
-    number = source.is_word.cumsum() - 1  # of each position that is no padding
+    number = source.is_word.cumsum() - 1  # of each position that is not padding
     if probs is not None:  # empty sources are encoded as one position of padding, hence the slice
         probs = probs[kept, : len(source.is_word)][:, source.is_word]
     return Prediction(

@@ -247,7 +247,7 @@ def batch_rows(texts: Any, name: str, is_split_into_words: bool) -> tuple[Sequen
     """Returns the rows of a batch, and whether `texts` is a single row.
 
     Raises:
-        TypeError: a row is no text, or with `is_split_into_words` no sequence of words.
+        TypeError: a row is not a text, or with `is_split_into_words` not a sequence of words.
     """
     if not isinstance(texts, Sequence):
         raise TypeError(f"{name} is {type(texts).__name__}: give a text or a list of texts")

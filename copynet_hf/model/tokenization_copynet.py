@@ -120,7 +120,7 @@ class CopyNetTokenizer(PreTrainedTokenizer):
             kwargs: arguments of the tokenizer, such as `model_max_length` and special tokens.
 
         Raises:
-            TypeError: `texts` is a single text, or one of the texts is no text.
+            TypeError: `texts` is a single text, or one of the texts is not a string.
             ValueError: there are no texts, or `vocab_size` is less than the number of special tokens.
         """
         special = [str(kwargs.get(name, token)) for name, token in SPECIAL_TOKENS.items()]
@@ -279,9 +279,9 @@ class CopyNetTokenizer(PreTrainedTokenizer):
             every out-of-vocabulary word.
 
         Raises:
-            TypeError: a text is no text.
+            TypeError: a text is not a string or list of words.
             ValueError: there are text pairs, an argument is not supported, the number of targets or facts differs from
-                that of the sources, or facts are no triples or exceed `max_length`.
+                that of the sources, or facts are not triples or exceed `max_length`.
         """
         kwargs["target_length"] = max_target_length  # the base class has an argument of the longer name
         if text is not None or text_target is None:
@@ -337,7 +337,7 @@ class CopyNetTokenizer(PreTrainedTokenizer):
         all_fact_words = None if facts is None else _flatten_facts([facts] if single else facts, len(rows))
         limit = None if truncation_strategy == TruncationStrategy.DO_NOT_TRUNCATE else max_length
         target_limit = limit if target_length is None else target_length
-        _check_length("max_target_length", target_limit)
+        _check_length("max_length" if target_length is None else "max_target_length", target_limit)
         target_width = max_length if target_length is None else target_length
         end = [self.eos_token_id] if add_special_tokens else []
         words_end = None if target_limit is None else max(target_limit - len(end), 0)
@@ -409,7 +409,7 @@ class CopyNetTokenizer(PreTrainedTokenizer):
             A string for a sequence, a list of strings for a batch of sequences.
 
         Raises:
-            TypeError: `skip_special_tokens` is no bool, or a source is no text.
+            TypeError: `skip_special_tokens` is not a bool, or a source is not a text.
             ValueError: the number of sources does not divide that of the sequences, or `max_source_length` is missing
                 with left truncation.
         """
@@ -488,7 +488,7 @@ def _check_vocab(vocab: Any, special_tokens: list[Any], added: set[str]) -> dict
     """Returns `vocab` in the order of its ids.
 
     Raises:
-        ValueError: it is no mapping, its ids have gaps, or a special token is missing.
+        ValueError: it is not a mapping, its ids have gaps, or a special token is missing.
     """
     if not isinstance(vocab, Mapping):
         raise ValueError(f"vocab is {type(vocab).__name__}: give a mapping from words to ids")
@@ -504,7 +504,7 @@ def _flatten_facts(facts: Sequence[Any], rows: int) -> list[list[str]]:
     """For each source the words of its facts in one list.
 
     Raises:
-        ValueError: there are more or fewer rows than sources, or a fact is no triple of strings.
+        ValueError: there are more or fewer rows than sources, or a fact is not a triple of strings.
     """
     if len(facts) != rows:
         raise ValueError(f"facts has {len(facts)} rows, text {rows}: they must match")

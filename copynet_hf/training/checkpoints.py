@@ -23,7 +23,7 @@ logger = logging.getLogger(__name__)
 
 STATE_FILE = "trainer_state.json"  # of the Trainer, which writes it last
 RECORD_FILE = "run_record.json"
-FINGERPRINT, NUM_PROCESSES = "train_pairs", "num_processes"
+FINGERPRINT, NUM_PROCESSES, SECONDS = "train_pairs", "num_processes", "seconds"
 
 
 def list_checkpoints(folder: Path) -> list[Path]:
@@ -47,7 +47,9 @@ def find_resume_checkpoint(resume_from_checkpoint: str | bool | None, output_dir
         return None
     if value.lower() not in ("true", "auto"):
         if not (Path(value) / STATE_FILE).is_file():
-            raise ValueError(f"--resume_from_checkpoint {value} is no checkpoint: give a folder of the Trainer's")
+            raise ValueError(
+                f"--resume_from_checkpoint {value} is not a checkpoint: give a folder checkpoint-N of an earlier run"
+            )
         if damage := find_damage(Path(value)):
             raise ValueError(f"--resume_from_checkpoint {value} is damaged ({damage}): give another checkpoint")
         return value
@@ -118,6 +120,12 @@ def check_unfinished(checkpoint: str, output_dir: Path, training_args: TrainingA
 def make_run_record(train_pairs: Pairs, tokenizer_args: TokenizerArguments) -> dict[str, Any]:
     """What a resumed run must have in common with the run of its checkpoint; saved with each checkpoint."""
     return {FINGERPRINT: _fingerprint(train_pairs), **dataclasses.asdict(tokenizer_args)}
+
+
+def read_trained_seconds(checkpoint: str) -> float:
+    """How long the run had trained, over all its parts, when it saved the checkpoint."""
+    path = Path(checkpoint) / RECORD_FILE
+    return float(json.loads(path.read_text(encoding="utf-8")).get(SECONDS, 0)) if path.exists() else 0.0
 
 
 def check_run_record(checkpoint: str, record: Mapping[str, Any], arguments: Mapping[str, Any]) -> None:

@@ -1,7 +1,7 @@
 """A training run, from arguments to a saved model with its card: what `copynet-hf train` does.
 
 `train_from_arguments` calls in turn `read_training_pairs`, `build_tokenizer`, `build_model` and `make_trainer`, which
-can be used on their own as well. The Trainer is Transformers'; only its model card is replaced.
+can be used on their own as well. `CopyNetTrainer` says in what it differs from Transformers' Trainer.
 """
 
 from __future__ import annotations
@@ -41,6 +41,7 @@ from .checkpoints import (
     check_unfinished,
     find_resume_checkpoint,
     make_run_record,
+    read_trained_seconds,
     remove_checkpoints,
 )
 from .data_report import describe_training, describe_words, find_warnings, is_stream
@@ -91,13 +92,13 @@ def train_from_arguments(arguments: Mapping[str, Any]) -> dict[str, float]:
     run_args = build_dataclass(RunArguments, arguments)
     if run_args.dry_run:
         with tempfile.TemporaryDirectory() as folder, explain_memory_errors():
-            _try(arguments, Path(folder))
+            _measure(arguments, Path(folder))
         return {}
     output_dir = arguments.get("output_dir")
     checkpoint = find_resume_checkpoint(arguments.get("resume_from_checkpoint"), Path(output_dir or ""))
     folder = check_output_dir(output_dir, run_args.overwrite_output_dir, resumes=checkpoint is not None)
     with lock_output_dir(folder), explain_memory_errors():
-        run = _set_up_run(arguments, folder, checkpoint)
+        run = _set_up_run(arguments, run_args, folder, checkpoint)
         metrics = _train(run)
         metrics |= _finish(run, metrics)
         if run.trainer.args.world_size > 1:
@@ -105,26 +106,29 @@ def train_from_arguments(arguments: Mapping[str, Any]) -> dict[str, float]:
     return metrics
 
 
-def _try(arguments: Mapping[str, Any], folder: Path) -> None:
+def _measure(arguments: Mapping[str, Any], folder: Path) -> None:
     """Describes the run and measures its first updates."""
     changes = {"eval_strategy": "no", "save_strategy": "no", "load_best_model_at_end": False}
-    run = _set_up_run({**arguments, **changes, "output_dir": str(folder)}, folder, None)
+    changed = {**arguments, **changes, "output_dir": str(folder)}
+    run = _set_up_run(changed, build_dataclass(RunArguments, changed), folder, None)
     _log_plan(run)
     run.trainer.add_callback(TimeEstimate(is_dry_run=True))
     with redirect_stdout(StringIO()):  # the Trainer prints its metrics
         run.trainer.train()
 
 
-def _set_up_run(arguments: Mapping[str, Any], output_dir: Path, checkpoint: str | None) -> Run:
+def _set_up_run(arguments: Mapping[str, Any], run_args: RunArguments, output_dir: Path, checkpoint: str | None) -> Run:
     """Checks the arguments, reads the pairs, and builds tokenizer, model and Trainer."""
     data_args = build_dataclass(DataArguments, arguments)
     tokenizer_args = build_dataclass(TokenizerArguments, arguments)
     model_args = build_dataclass(ModelArguments, arguments)
-    run_args = build_dataclass(RunArguments, arguments)
     check_positive(data_args, "max_source_length", "max_target_length", "max_train_samples", "max_eval_samples")
+    check_positive(data_args, "preprocessing_num_workers")
     check_positive(tokenizer_args, "vocab_size", "min_frequency")
     check_positive(model_args, "num_beams")
     check_positive(run_args, "threads")
+    if run_args.early_stopping_patience < 0:
+        raise ValueError(f"--early_stopping_patience is {run_args.early_stopping_patience}: give 0 or more")
     if run_args.max_minutes is not None and run_args.max_minutes <= 0:
         raise ValueError(f"--max_minutes is {run_args.max_minutes:g}: give more than 0")
     if run_args.threads is not None:
@@ -134,7 +138,9 @@ def _set_up_run(arguments: Mapping[str, Any], output_dir: Path, checkpoint: str 
     training_args = build_training_arguments(arguments, pairs["train"], "validation" in pairs)
     set_seed(training_args.seed)
     record = make_run_record(pairs["train"], tokenizer_args)
+    earlier_seconds = 0.0
     if checkpoint is not None:
+        earlier_seconds = read_trained_seconds(checkpoint)
         check_unfinished(checkpoint, output_dir, training_args)
         check_run_record(checkpoint, record, arguments)
     tokenizer = build_tokenizer(pairs, tokenizer_args, model_args, data_args, checkpoint)
@@ -143,9 +149,17 @@ def _set_up_run(arguments: Mapping[str, Any], output_dir: Path, checkpoint: str 
     set_decoding(model, model_args.num_beams, model_args.forbid_unk, data_args.max_target_length)
     if run_args.overwrite_output_dir and checkpoint is None:
         remove_checkpoints(output_dir)
-    trainer = make_trainer(model, tokenizer, pairs, training_args, data_args, run_args.early_stopping_patience)
-    trainer.vocabulary_dropout = run_args.vocabulary_dropout if model.config.copies else 0.0
-    trainer.run_record = record
+    trainer = make_trainer(
+        model,
+        tokenizer,
+        pairs,
+        training_args,
+        data_args,
+        run_args.early_stopping_patience,
+        run_record=record,
+        vocabulary_dropout=run_args.vocabulary_dropout if model.config.copies else 0.0,
+        earlier_seconds=earlier_seconds,
+    )
     if checkpoint is None and model_args.model_name_or_path is None:
         set_alignments(model, trainer.train_dataset)
     if run_args.max_minutes is not None:
@@ -262,6 +276,7 @@ def _write_card(run: Run, metrics: Mapping[str, Any]) -> None:
         for split, prefix in {"validation": "eval_", "test": "test_"}.items()
     }
     training_args = run.trainer.args
+    minutes = (run.trainer.earlier_seconds + metrics["train_runtime"]) / 60
     write_model_card(
         str(training_args.output_dir),
         run.model,
@@ -271,7 +286,7 @@ def _write_card(run: Run, metrics: Mapping[str, Any]) -> None:
         license=card_args.license,
         datasets=hub_datasets,
         data=f"Pairs of texts from {', '.join([*hub_datasets, *files])}: {', '.join(counts) or 'read as a stream'}.",
-        training=f"{metrics['epoch']:g} epochs, {metrics['train_runtime'] / 60:.1f} minutes, seed "
+        training=f"{metrics['epoch']:g} epochs, {minutes:.1f} minutes, seed "
         f"{training_args.seed}; torch {torch.__version__}, transformers {transformers.__version__}.",
         command=command_line(run.arguments),
         scores=scores,

@@ -6,6 +6,7 @@ import dataclasses
 import json
 import math
 import shutil
+import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -24,7 +25,7 @@ from transformers import (
 )
 from transformers.integrations import get_reporting_integration_callbacks
 
-from ..arguments import DataArguments
+from ..arguments import DataArguments, check_positive
 from ..evaluation.cards import CARD
 from ..evaluation.compute_metrics import make_compute_metrics
 from ..evaluation.teacher_forcing import make_argmax, make_compute_accuracy
@@ -32,7 +33,7 @@ from ..model.configuration_copynet import SOURCE_PARTS, CopyNetConfig
 from ..model.modeling_copynet import CopyNetForConditionalGeneration
 from ..model.target_words import shift_right
 from .callbacks import CopyStatistics
-from .checkpoints import NUM_PROCESSES, RECORD_FILE, is_complete
+from .checkpoints import NUM_PROCESSES, RECORD_FILE, SECONDS, is_complete
 from .dataset import Pairs, encode_pairs
 from .run_folder import explain_save_errors
 from .sampler import EpochSampler
@@ -68,6 +69,7 @@ COMPUTED_TRAINING_DEFAULTS: dict[str, Any] = {
 }
 # The number of steps from which the number of epochs is computed, and its bounds.
 TRAINING_STEPS, MIN_EPOCHS, MAX_EPOCHS = 4000, 5, 60
+BATCH_SIZES = ("per_device_train_batch_size", "per_device_eval_batch_size", "gradient_accumulation_steps")
 
 
 def build_training_arguments(
@@ -109,6 +111,7 @@ def build_training_arguments(
     training_args = Seq2SeqTrainingArguments(
         **{name: value for name, value in defaults.items() if name in names} | given
     )
+    check_positive(training_args, *BATCH_SIZES)
     _check_report_to(training_args)
     return training_args
 
@@ -170,13 +173,28 @@ class CopyNetTrainer(Seq2SeqTrainer):
     """A `Seq2SeqTrainer` that resumes in the order of the interrupted run, and removes a checkpoint that it could not
     complete. It pushes the model card in its folder rather than one of its own.
 
-    Attributes:
+    Args:
         run_record: saved with each checkpoint, see `make_run_record`.
         vocabulary_dropout: the probability of `drop_from_vocabulary`.
+        earlier_seconds: how long the run had trained when the checkpoint that it resumes from was saved.
     """
 
-    run_record: Mapping[str, Any] | None = None
-    vocabulary_dropout: float = 0.0
+    def __init__(
+        self,
+        *args: Any,
+        run_record: Mapping[str, Any] | None = None,
+        vocabulary_dropout: float = 0.0,
+        earlier_seconds: float = 0.0,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(*args, **kwargs)
+        self.run_record, self.earlier_seconds = run_record, earlier_seconds
+        self.vocabulary_dropout = vocabulary_dropout
+        self._start = time.monotonic()
+
+    def train(self, *args: Any, **kwargs: Any) -> Any:
+        self._start = time.monotonic()
+        return super().train(*args, **kwargs)
 
     def create_model_card(self, *args: Any, **kwargs: Any) -> None:
         if not (Path(str(self.args.output_dir)) / CARD).exists():
@@ -191,7 +209,7 @@ class CopyNetTrainer(Seq2SeqTrainer):
             len(dataset),
             self.args.seed if self.args.data_seed is None else self.args.data_seed,
             lambda: int(self.state.epoch or 0),
-            [len(row["input_ids"]) for row in dataset] if strategy == "group_by_length" else None,
+            list(map(len, dataset["input_ids"])) if strategy == "group_by_length" else None,
             self.args.train_batch_size * self.args.gradient_accumulation_steps,
         )
 
@@ -211,7 +229,8 @@ class CopyNetTrainer(Seq2SeqTrainer):
             with explain_save_errors(checkpoint):
                 if self.run_record is not None and self.args.should_save:
                     checkpoint.mkdir(parents=True, exist_ok=True)
-                    record = {**self.run_record, NUM_PROCESSES: self.args.world_size}
+                    seconds = self.earlier_seconds + time.monotonic() - self._start
+                    record = {**self.run_record, NUM_PROCESSES: self.args.world_size, SECONDS: seconds}
                     (checkpoint / RECORD_FILE).write_text(json.dumps(record), encoding="utf-8")
                 super()._save_checkpoint(*args, **kwargs)
         except OSError:
@@ -227,12 +246,14 @@ def make_trainer(
     training_args: Seq2SeqTrainingArguments,
     data_args: DataArguments,
     early_stopping_patience: int = 0,
+    **options: Any,
 ) -> CopyNetTrainer:
     """A `CopyNetTrainer` for the splits `train` and, where given, `validation` of the pairs.
 
     Args:
         early_stopping_patience: evaluations without improvement before training stops, where the best checkpoint is
             kept; 0 turns early stopping off.
+        options: further arguments of `CopyNetTrainer`.
     """
     encoded = {
         split: encode_pairs(
@@ -266,6 +287,7 @@ def make_trainer(
         compute_metrics=compute_metrics,
         preprocess_logits_for_metrics=None if training_args.predict_with_generate else make_argmax(model),
         callbacks=[EarlyStoppingCallback(early_stopping_patience)] if stops_early else None,
+        **options,
     )
     if validation is not None and len(validation):
         trainer.add_callback(CopyStatistics(trainer, validation, max_source_length=data_args.max_source_length))

@@ -176,10 +176,21 @@ def find_problem(rows: Sequence[dict[str, Any]], suffix: str, data: bytes, warni
         if len(rows) + skipped != lines:
             return f"{suffix}: of {lines} lines, {len(rows)} were loaded and {skipped} reported as skipped"
     if suffix in (".csv", ".tsv") and not warnings:
-        swallowed = sum(len(re.findall(r"\n\d+ ", row[name])) for row in rows for name in ("text", "summary"))
-        if swallowed:
-            return f"{suffix}: {swallowed} rows are inside a field of another one, without a warning"
+        loaded = Counter((row["text"], row["summary"]) for row in rows)
+        vanished = find_untouched_pairs(suffix, data) - loaded
+        if vanished:
+            return f"{suffix}: {vanished.total()} rows that no mutation touched vanished without a warning"
     return ""
+
+
+def find_untouched_pairs(suffix: str, data: bytes) -> Counter[tuple[str, str]]:
+    """The pairs of the lines that are still as in the intact file, if the header is."""
+    header, *lines = INTACT[suffix].decode().splitlines()
+    found = Counter(data.decode("utf-8", "replace").split("\n"))
+    if not data.startswith(f"{header}\n".encode()):
+        return Counter()
+    pairs = {line: (row["text"], row["summary"]) for line, row in zip(lines, sample_rows(), strict=True)}
+    return Counter({pair: found[line] for line, pair in pairs.items()})
 
 
 # ---- one folder

@@ -181,14 +181,22 @@ def test_traces_are_those_of_the_model(exported: Exported) -> None:
     for name, field in traced._asdict().items():
         np.testing.assert_allclose(field, expected[name].numpy(), atol=1e-5, err_msg=name)
     assert (traced.source_positions >= 0).any()
-    other_end = {"eos_token_id": int(sequences[0, 2])}
-    sequences = exported.onnx.generate(**arrays, **other_end, max_new_tokens=6)
-    traced = exported.onnx.trace_copies(sequences, **arrays, **other_end)
-    expected = model.trace_copies(torch.tensor(sequences), **inputs, **other_end)
-    np.testing.assert_allclose(traced.token_probs, expected.token_probs.numpy(), atol=1e-5)
-    assert (traced.token_probs == 0).any()
     with pytest.raises(ValueError, match="7 sequences cannot belong to 4 sources"):
         exported.onnx.trace_copies(sequences[:7], **arrays)
+
+
+def test_traces_are_zero_after_the_end_token_of_the_call(exported: Exported) -> None:
+    if not exported.model.config.copies:
+        pytest.skip("nothing to trace")
+    inputs = source(exported.model, SOURCES, "left")
+    arrays = {name: tensor.numpy() for name, tensor in inputs.items()}
+    first = int(exported.onnx.generate(**arrays, max_new_tokens=6)[0, 1])
+    sequences = exported.onnx.generate(**arrays, eos_token_id=first, max_new_tokens=6)
+    traced = exported.onnx.trace_copies(sequences, **arrays, eos_token_id=first)
+    expected: Any = exported.model.trace_copies(torch.tensor(sequences), **inputs, eos_token_id=first)
+    np.testing.assert_allclose(traced.token_probs, expected.token_probs.numpy(), atol=1e-5)
+    assert traced.token_probs[0, 0] > 0
+    assert (traced.token_probs[0, 1:] == 0).all()
 
 
 # ---- predictions, the command, errors

@@ -25,7 +25,7 @@ from .copy_distribution import (
 )
 from .decoder import CopyNetDecoder
 from .dispatch import has_values
-from .encoder import CopyNetEncoder, check_not_negative, value_or_default
+from .encoder import CopyNetEncoder, check_not_negative, check_shape, value_or_default
 from .fused_step import SearchTables
 from .generation import CopyNetGenerationMixin
 from .loss import collect_mode_scores, compute_loss
@@ -87,12 +87,13 @@ class CopyNetModel(CopyNetPreTrainedModel):
             past_key_values: the cache that an earlier call with `use_cache=True` returned.
 
         Raises:
-            ValueError: no target words, target ids below 0, or a cache of another kind.
+            ValueError: no target words, target ids below 0 (not checked on an accelerator once a cache holds steps),
+                embeddings of another shape, or a cache of another kind.
         """
         config = self.config
         output_hidden_states = value_or_default(output_hidden_states, config.output_hidden_states)
-        given = decoder_inputs_embeds if decoder_input_ids is None else decoder_input_ids
-        if given is None:
+        targets = decoder_inputs_embeds if decoder_input_ids is None else decoder_input_ids
+        if targets is None:
             raise ValueError(
                 "decoder_input_ids is missing: pass it, decoder_inputs_embeds, or labels to "
                 "CopyNetForConditionalGeneration."
@@ -102,9 +103,13 @@ class CopyNetModel(CopyNetPreTrainedModel):
             encoder_outputs = self.encoder(*source, output_hidden_states=output_hidden_states, return_dict=True)
         encoder_outputs = self._check_encoder_outputs(encoder_outputs)
         cache = self._check_cache(past_key_values, value_or_default(use_cache, config.use_cache) and not self.training)
-        memory, state, tables = self._start_decoding(encoder_outputs, cache, given.shape[0])
+        is_start = cache is None or not cache.get_seq_length()
+        if decoder_input_ids is not None and (is_start or decoder_input_ids.is_cpu):
+            # an accelerator would have to be waited for at each step of a search
+            check_not_negative("decoder_input_ids", decoder_input_ids)
+        memory, state, tables = self._start_decoding(encoder_outputs, cache, targets.shape[0])
         embeddings, matches = self._embed_targets(decoder_input_ids, decoder_inputs_embeds, memory)
-        keep = None if decoder_attention_mask is None else decoder_attention_mask[:, -given.shape[1] :].bool()
+        keep = None if decoder_attention_mask is None else decoder_attention_mask[:, -targets.shape[1] :].bool()
         if keep is not None and has_values(keep) and bool(keep.all()):
             keep = None  # the fast form has no mask
         steps = DecoderSteps(*self.decoder(embeddings, matches, memory, state, keep, tables))
@@ -138,15 +143,17 @@ class CopyNetModel(CopyNetPreTrainedModel):
             assert decoder_inputs_embeds is not None
             shape = (*decoder_inputs_embeds.shape[:2], memory.mask.shape[1])
             return self.dropout(decoder_inputs_embeds), memory.mask.new_zeros(shape)
-        check_not_negative("decoder_input_ids", decoder_input_ids)
-        is_generated, unk = decoder_input_ids < self.config.vocab_size, self.config.unk_token_id
-        words, matches = replace_unreachable_words(decoder_input_ids, memory.ids, memory.mask, is_generated, unk)
+        if decoder_inputs_embeds is not None:
+            shape = (*decoder_input_ids.shape, self.config.embedding_size)
+            check_shape("decoder_inputs_embeds", decoder_inputs_embeds, shape)
+        is_known, unk = decoder_input_ids < self.config.vocab_size, self.config.unk_token_id
+        words, matches = replace_unreachable_words(decoder_input_ids, memory.ids, memory.mask, is_known, unk)
         embeddings = self._embed_words(words, memory) if decoder_inputs_embeds is None else decoder_inputs_embeds
         return self.dropout(embeddings), matches
 
     def _embed_words(self, words: Tensor, memory: Memory) -> Tensor:
-        """e(y_{t-1}) (B, T, E): UNK's for an unseen word; for a position that is no word, the encoder's input
-        there."""
+        """e(y_{t-1}) (B, T, E): UNK's for a word outside the vocabulary. If the source is features, not words,
+        the embedding of a position's slot is the projected features at that position."""
         embeddings = self.encoder.embed(words)
         if memory.inputs is None:
             return embeddings

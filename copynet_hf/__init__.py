@@ -13,6 +13,7 @@ from transformers import AutoConfig, AutoModel, AutoModelForSeq2SeqLM, AutoToken
 from transformers.pipelines import PIPELINE_REGISTRY
 
 from .model.configuration_copynet import CopyNetConfig
+from .model.generation import StopStrings
 from .model.modeling_copynet import CopyNetForConditionalGeneration, CopyNetModel
 from .model.pipeline import TASK, CopyText2TextPipeline
 from .model.pretrained import CopyNetPreTrainedModel
@@ -57,6 +58,7 @@ __all__ = [
     "CopyNetTokenizer",
     "CopyText2TextPipeline",
     "OnnxCopyNet",
+    "StopStrings",
     "align_vocabulary",
     "check_tokenizer",
     "copies_html",

@@ -185,6 +185,20 @@ def test_traces_are_those_of_the_model(exported: Exported) -> None:
         exported.onnx.trace_copies(sequences[:7], **arrays)
 
 
+def test_traces_are_zero_after_the_end_token_of_the_call(exported: Exported) -> None:
+    if not exported.model.config.copies:
+        pytest.skip("nothing to trace")
+    inputs = source(exported.model, SOURCES, "left")
+    arrays = {name: tensor.numpy() for name, tensor in inputs.items()}
+    first = int(exported.onnx.generate(**arrays, max_new_tokens=6)[0, 1])
+    sequences = exported.onnx.generate(**arrays, eos_token_id=first, max_new_tokens=6)
+    traced = exported.onnx.trace_copies(sequences, **arrays, eos_token_id=first)
+    expected: Any = exported.model.trace_copies(torch.tensor(sequences), **inputs, eos_token_id=first)
+    np.testing.assert_allclose(traced.token_probs, expected.token_probs.numpy(), atol=1e-5)
+    assert traced.token_probs[0, 0] > 0
+    assert (traced.token_probs[0, 1:] == 0).all()
+
+
 # ---- predictions, the command, errors
 
 

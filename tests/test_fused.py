@@ -6,7 +6,7 @@ import math
 
 import pytest
 import torch
-from helpers import SOURCES, TARGETS, padded, tiny_model
+from helpers import POINTER, SOURCES, TARGETS, padded, tiny_model
 from helpers import VARIANTS as ALL_VARIANTS
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
@@ -212,20 +212,48 @@ def test_a_second_backward_needs_scores_that_were_kept():
     assert all(torch.allclose(p.grad, 2 * g) for p, g in zip(model.parameters(), first, strict=True))
 
 
-@pytest.mark.parametrize("mechanism", ["copynet", "none"])
-def test_skipping_the_logits_changes_neither_loss_nor_gradients(mechanism):
-    ids = padded(SOURCES, 0)
+@pytest.mark.parametrize("use_fused", [False, True])
+@pytest.mark.parametrize("changes", [*VARIANTS.values(), POINTER], ids=[*VARIANTS, "pointer"])
+def test_skipping_the_logits_changes_neither_loss_nor_gradients(changes, use_fused):
+    """Without logits, the loss is computed from the scores."""
+    ids, labels = padded(SOURCES, 0), padded(SOURCES if changes is POINTER else TARGETS, -100)
     results = []
     for skip_logits in (False, True):
-        model = tiny_model(copy_mechanism=mechanism).train()
-        output = model(input_ids=ids, labels=ids, skip_logits=skip_logits)
+        model = tiny_model(use_fused=use_fused, scale=1.0, **changes).double().train()
+        output = model(input_ids=ids, labels=labels, skip_logits=skip_logits)
         output.loss.backward()
         results.append((output, [parameter.grad for parameter in model.parameters()]))
     (kept, gradients), (skipped, others) = results
     assert skipped.logits is None
     assert skipped.copy_mass is None
-    assert torch.equal(kept.loss, skipped.loss)
-    assert all(torch.equal(a, b) for a, b in zip(gradients, others, strict=True))
+    assert torch.allclose(kept.loss, skipped.loss, rtol=1e-12)
+    assert all(torch.allclose(a, b, rtol=1e-9, atol=1e-12) for a, b in zip(gradients, others, strict=True))
+
+
+@pytest.mark.parametrize("use_fused", [False, True])
+@pytest.mark.parametrize("changes", [{}, {"copy_mechanism": "none"}, {"copy_mechanism": "pointer_generator"}], ids=str)
+def test_the_loss_is_the_cross_entropy_of_the_logits(changes, use_fused):
+    ids, labels = padded(SOURCES, 0), padded(TARGETS, -100)
+    if changes.get("copy_mechanism") == "none":
+        labels = torch.where(labels < 13, labels, 3)
+    output = tiny_model(use_fused=use_fused, **changes)(input_ids=ids, labels=labels)
+    expected = torch.nn.functional.cross_entropy(output.logits.flatten(0, 1), labels.flatten())
+    assert torch.allclose(output.loss, expected)
+    gradients = [torch.autograd.grad(loss, output.logits, retain_graph=True)[0] for loss in (output.loss, expected)]
+    assert torch.allclose(*gradients, atol=1e-7)
+
+
+def test_the_gradient_of_a_likely_word_survives_bfloat16_with_logits():
+    gradients = []
+    for dtype in (torch.float64, torch.bfloat16):
+        model = tiny_model(copy_mechanism="none", max_source_oov=0, scale=0.0).to(dtype)
+        model.lm_head = torch.nn.Linear(7, 13, dtype=dtype)
+        model.lm_head.bias.data.zero_()[5] = 11.5  # p = 0.9999
+        ids = torch.tensor([[5]])
+        model(input_ids=ids, labels=ids, skip_logits=False).loss.backward()
+        gradients.append(model.lm_head.bias.grad.double())
+    assert torch.allclose(*gradients, rtol=0.1, atol=1e-8)
+    assert gradients[0][5] < 0
 
 
 def test_only_a_training_loop_that_sums_the_loss_itself_gets_no_logits_unasked():

@@ -188,9 +188,48 @@ def test_slots_and_special_tokens_spell_no_stop_string():
     assert model.config.vocab_size == len(tokenizer)
 
 
+@pytest.mark.parametrize("num_beams", [1, 3])
+@pytest.mark.parametrize("stop", ["Kim", "Lee", ["g Kim", "Lee h"], "ee"], ids=str)
+def test_stop_strings_match_copied_words_of_the_rows_own_source(stop, num_beams):
+    model, tokenizer = tiny_model(seed=9, scale=0.5), tiny_tokenizer()
+    texts = ["Kim b Lee c", "Lee g Kim", "h <unk> e"]  # slot 0 is another word in each
+    inputs = tokenizer(texts, padding=True, return_tensors="pt")
+    options = {"max_new_tokens": 12, "min_new_tokens": 12, "repetition_penalty": 3.0, "num_beams": num_beams}
+    criterion, strings = StopStrings(tokenizer, stop, source=texts), [stop] if isinstance(stop, str) else stop
+    stopped = model.generate(**inputs, **options, stopping_criteria=[criterion])
+    free = model.generate(**inputs, **options)
+    decoded = [tokenizer.batch_decode(rows, source=texts, skip_special_tokens=False) for rows in (stopped, free)]
+    ended = 0
+    for text, whole in zip(*decoded, strict=True):
+        words = text.removeprefix("<s> ").replace(" <pad>", "").replace(" </s>", "")
+        ends = [words.find(each) + len(each) for each in strings if each in words]
+        assert min(ends, default=len(words)) <= len(words)
+        assert ends or len(words.split()) == 12
+        if ends:  # in the last word
+            assert " " not in words[min(ends) :]
+        if num_beams == 1:
+            assert whole.removeprefix("<s> ").startswith(words)
+        ended += bool(ends)
+    assert ended
+
+
+def test_slots_are_spelled_by_facts_and_truncated_sources():
+    tokenizer = tiny_tokenizer()
+    rows = torch.tensor([[1, 13], [1, 14]])
+    facts = [[("Kim", "a", "Lee")], None]
+    criterion = StopStrings(tokenizer, "Lee", ["Ann Bob", "Ann Lee"], facts=facts)
+    assert criterion(rows, None).tolist() == [False, True]
+    assert criterion(rows.flip(0), None).tolist() == [True, False]
+    tokenizer.truncation_side = "left"
+    criterion = StopStrings(tokenizer, "Lee", "Ann Bob Lee", max_source_length=2)
+    assert criterion(rows, None).tolist() == [False, True]  # one source, two beams
+    with pytest.raises(ValueError, match="source has 3 texts for 2 rows"):
+        StopStrings(tokenizer, "Lee", ["a", "b", "c"])(rows, None)
+
+
 @pytest.mark.parametrize("stop", ["X", "a X", "<unk>"])
-def test_a_stop_string_that_only_a_slot_could_spell_is_refused(stop):
-    with pytest.raises(ValueError, match=f"stop_strings holds '{stop}': leave it out, or pass a StoppingCriteria"):
+def test_a_stop_string_that_only_a_slot_could_spell_is_refused_without_sources(stop):
+    with pytest.raises(ValueError, match=f"stop_strings holds '{stop}', a word outside the vocabulary"):
         tiny_model().generate(**sources(), stop_strings=["b", stop], tokenizer=tiny_tokenizer(), max_new_tokens=3)
 
 
@@ -205,6 +244,12 @@ def test_an_assistant_with_another_tokenizer_is_refused():
         tiny_model().generate(
             torch.tensor([[5, 13]]), assistant_model=tiny_model(vocab_size=15), max_new_tokens=3, **tokenizers
         )
+
+
+def test_an_assistants_tokenizer_without_an_assistant_does_not_reach_the_model():
+    model = tiny_model()
+    expected = model.generate(**sources(), max_new_tokens=3)
+    assert torch.equal(model.generate(**sources(), max_new_tokens=3, assistant_tokenizer=tiny_tokenizer()), expected)
 
 
 # --- what may be emitted --------------------------------------------------------------------------------------------
@@ -406,6 +451,33 @@ def test_a_trace_tells_what_was_copied_from_where(num_beams):
                 assert float(trace.copied[n, t]) == 0.0
         assert (trace.copied[n, len(words) :] == 0).all()
         assert (trace.source_positions[n, len(words) :] == -1).all()
+
+
+@pytest.mark.parametrize(
+    ("ends_by", "num_beams"),
+    [("argument", 1), ("argument", 3), ("generation_config", 1), ("generation_config", 3), ("criterion", 1)],
+)
+def test_a_trace_is_zero_after_any_end(ends_by, num_beams):
+    model = tiny_model(seed=20)
+    options = {"criterion": {"stopping_criteria": [EndsAt(9)]}, "argument": {"eos_token_id": 9}}.get(ends_by, {})
+    if ends_by == "generation_config":
+        model.generation_config.eos_token_id = 9
+    sequences = model.generate(**sources(), **options, num_beams=num_beams, max_new_tokens=7)
+    ends = {"eos_token_id": 9} if ends_by == "argument" else {}
+    trace = model.trace_copies(sequences, **sources(), **ends)
+    ended = 0
+    for source, sequence, probs, copied in zip(
+        SOURCES, sequences.tolist(), trace.token_probs, trace.copied, strict=True
+    ):
+        words = sequence[1:]
+        end = words.index(9) + 1 if 9 in words else len(words)
+        if ends_by == "criterion" and EOS in words:
+            end = min(end, words.index(EOS) + 1)
+        assert probs[:end].log().sum().item() == pytest.approx(log_prob(model, source, words[:end]), rel=1e-3)
+        assert (probs[end:] == 0).all()
+        assert (copied[end:] == 0).all()
+        ended += end < len(words)
+    assert ended
 
 
 def test_a_model_that_does_not_copy_has_nothing_to_trace():

@@ -17,7 +17,6 @@ pytestmark = pytest.mark.slow
 WITHOUT_WORDS = "copying needs to know the source's words, so inputs_embeds alone are refused"
 OF_BOTH = {
     "test_generation_tester_mixin_inheritance": "the source distribution lacks GenerationTesterMixin",
-    "test_encoder_decoder_loss_no_double_shift": "the loss is computed without the large table of the logits",
 }
 NOT_APPLICABLE = {
     "RNNSearchSuite": OF_BOTH,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import re
 
 import numpy as np
 import pytest
@@ -505,7 +506,7 @@ def test_the_vocabulary_is_not_padded_where_slots_would_become_words(part):
     model = tiny_model()
     model = model if part == "whole" else model.model
     with pytest.raises(
-        ValueError, match=r"pad_to_multiple_of is 16: leave it out, .* slots begin at len\(tokenizer\)"
+        ValueError, match=r"pad_to_multiple_of is 16: leave it out, .* first slot has the id len\(tokenizer\)"
     ):
         model.resize_token_embeddings(13, pad_to_multiple_of=16)
     with pytest.raises(ValueError, match="pad_to_multiple_of is 16"):
@@ -540,3 +541,26 @@ def test_inputs_embeds_need_the_ids_beside_them_to_copy():
     embeds = plain.get_encoder().embed(ids)
     alone = plain(inputs_embeds=embeds, decoder_input_ids=words)
     assert torch.equal(alone.logits, plain(input_ids=ids, decoder_input_ids=words).logits)
+
+
+@pytest.mark.parametrize(
+    ("name", "shape", "expected"),
+    [
+        ("inputs_embeds", (2, 4, 5), "(2, 3, 5)"),
+        ("inputs_embeds", (2, 3, 4), "(2, 3, 5)"),
+        ("decoder_inputs_embeds", (2, 3, 5), "(2, 4, 5)"),
+    ],
+)
+def test_embeddings_of_another_shape_than_the_ids_are_refused(name, shape, expected):
+    ids = {"input_ids": torch.full((2, 3), 5), "decoder_input_ids": torch.full((2, 4), 6)}
+    said = f"{name} has shape {shape}, the ids and embedding_size require {expected}: pass one"
+    with pytest.raises(ValueError, match=re.escape(said)):
+        tiny_model()(**ids, **{name: torch.zeros(shape)})
+
+
+def test_ids_below_zero_are_refused_at_each_step():
+    model, ids = tiny_model(), torch.full((1, 2), 5)
+    with torch.no_grad():
+        cache = model(input_ids=ids, decoder_input_ids=ids, use_cache=True).past_key_values
+        with pytest.raises(ValueError, match="decoder_input_ids holds -1"):
+            model(encoder_outputs=model.get_encoder()(ids), decoder_input_ids=ids - 6, past_key_values=cache)

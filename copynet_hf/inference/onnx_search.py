@@ -135,8 +135,14 @@ class OnnxCopyNet:
         penalties = np.where(forbidden, np.float32(-np.inf), np.float32(0))[:, None]
         return (self._greedy if search.num_beams == 1 else self._beams)(memory, state, penalties, search)
 
-    def trace_copies(self, sequences: Array, **source: Array) -> OnnxCopyTrace:
+    def trace_copies(
+        self, sequences: Array, eos_token_id: int | list[int] | None = None, **source: Array
+    ) -> OnnxCopyTrace:
         """The origin of each word of `sequences`, which `generate` returned for these sources.
+
+        Args:
+            eos_token_id: the end tokens that were passed to `generate`, if any.
+            source: the arguments of `generate` with the sources.
 
         Raises:
             ValueError: the model does not copy, or the number of sequences is not a multiple of that of the sources.
@@ -159,7 +165,8 @@ class OnnxCopyNet:
         probs, copied = np.exp(np.stack(log_probs, axis=2)), np.stack(copy_probs, axis=2)
         matches = (words[..., None] == ids) & mask
         from_positions = copied * matches
-        is_end = np.isin(words, self._search_options({}).end_token_ids)
+        options = {} if eos_token_id is None else {"eos_token_id": eos_token_id}
+        is_end = np.isin(words, self._search_options(options).end_token_ids)
         alive = is_end.cumsum(-1) == is_end  # up to and including the first end token
         shares = np.minimum(from_positions.sum(-1) / probs, 1) * alive
         positions = np.where(matches.any(-1) & alive, from_positions.argmax(-1), -1)

@@ -84,12 +84,6 @@ class Decoder(GradientCheckpointingLayer):
         """Products that are the same at every step of a search; None where the search runs `step`."""
         return None
 
-    def run_search_step(
-        self, embedding: Tensor, matches: Tensor, memory: Memory, state: DecoderState, tables: SearchTables
-    ) -> tuple[Tensor, DecoderState, Tensor]:
-        """`step` by precomputed tables, without gradients and dropout."""
-        raise NotImplementedError
-
     def finish_steps(self, steps: DecoderSteps, embeddings: Tensor, memory: Memory) -> DecoderSteps:
         """Computes what the recurrence does not need, for all steps at once."""
         return steps
@@ -142,7 +136,7 @@ class Decoder(GradientCheckpointingLayer):
         attentions: list[Tensor | None] = []
         for t in range(embeddings.shape[1]):
             inputs = (embeddings[:, t], matches[:, t], memory, state)
-            readout, after, attention = self.step(*inputs) if tables is None else self.run_search_step(*inputs, tables)
+            readout, after, attention = self.step(*inputs) if tables is None else fused_search_step(*inputs, tables)
             state = after if keep is None else _select_rows(keep[:, t, None], after, state)
             readouts.append(readout)
             states.append(state)
@@ -309,7 +303,7 @@ class CopyNetDecoder(Decoder):
         return DecoderSteps(readout, attention, None, hidden, scores, None)
 
     def precompute_search_tables(self, memory: Memory) -> SearchTables | None:
-        """Tables for `run_search_step`; None where the readable step runs: see `explain_readable_form`, and where one
+        """Tables for `fused_search_step`; None where the readable step runs (`explain_readable_form`), and where one
         row decodes from each source, as in greedy search, which the tables do not speed up."""
         one_row_per_source = memory.hidden_states.shape[0] == memory.ids.shape[0]
         if (
@@ -320,11 +314,6 @@ class CopyNetDecoder(Decoder):
         ):
             return None
         return precompute_tables(memory, self._stacked_weights())
-
-    def run_search_step(
-        self, embedding: Tensor, matches: Tensor, memory: Memory, state: DecoderState, tables: SearchTables
-    ) -> tuple[Tensor, DecoderState, Tensor]:
-        return fused_search_step(embedding, matches, memory, state, tables)
 
     def _stacked_weights(self) -> DecoderWeights:
         assert self.attention is not None

@@ -33,6 +33,8 @@ def find_fast_form_obstacles(
         reasons.append("use_fused=False: the user's choice")
     if torch.compiler.is_compiling():
         reasons.append("torch.compile or torch.export is tracing the model")
+    if torch.jit.is_tracing():
+        reasons.append("torch.jit.trace is tracing the model, and cannot save the fast form")
     if torch._C._are_functorch_transforms_active():
         reasons.append("torch.func is transforming the model")
     if device is not None and device.type == "meta":

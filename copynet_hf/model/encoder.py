@@ -102,7 +102,8 @@ class CopyNetEncoder(CopyNetPreTrainedModel):
             output_attentions: ignored; the library passes it, and a GRU has none.
 
         Raises:
-            ValueError: no ids, ids below 0, a mask or token types of another shape, or features instead of words.
+            ValueError: no ids, ids below 0, a mask, token types or embeddings of another shape, or features instead of
+                words.
         """
         config = self.config
         inputs = self._project_features(input_features)
@@ -114,6 +115,8 @@ class CopyNetEncoder(CopyNetPreTrainedModel):
             inputs = self._project_features(input_features)
         input_ids, mask = self._check_source(input_ids, attention_mask, inputs_embeds)
         input_ids = replace_by_unk(input_ids, config.extended_vocab_size, config.unk_token_id)
+        if inputs_embeds is not None:
+            check_shape("inputs_embeds", inputs_embeds, (*input_ids.shape, config.embedding_size))
         states = self.dropout(self.embed(input_ids) if inputs_embeds is None else inputs_embeds)
         facts, is_object, copyable = None, None, mask
         if config.mechanism.retrieves:
@@ -209,6 +212,15 @@ def check_not_negative(name: str, ids: Tensor) -> None:
         raise ValueError(
             f"{name} holds {int(ids.min())}, and ids start at 0: pad with pad_token_id (only labels may hold -100, "
             "where there is no target)."
+        )
+
+
+def check_shape(name: str, embeddings: Tensor, shape: tuple[int, ...]) -> None:
+    """Raises ValueError for embeddings of another shape than (rows, words, embedding_size)."""
+    if embeddings.shape != shape:
+        raise ValueError(
+            f"{name} has shape {tuple(embeddings.shape)}, the ids and embedding_size require {tuple(shape)}: pass one "
+            "embedding for each id."
         )
 
 

@@ -50,6 +50,28 @@ class FusedVocabularyTerms(torch.autograd.Function):
         return d_scores, None, None
 
 
+class FusedCrossEntropy(torch.autograd.Function):
+    """Cross-entropy (B, T) of words (B, T), from logits (B, T, W) that are log-probabilities, normalised already.
+
+    So the loss is −log p(y), and its gradient is cross-entropy's, p − [y], computed in pieces of the rows.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, log_probs: Tensor, words: Tensor) -> Tensor:
+        ctx.save_for_backward(log_probs, words)
+        return -log_probs.gather(-1, words[..., None])[..., 0]
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, d_losses: Tensor) -> tuple[Tensor, None]:
+        log_probs, words = ctx.saved_tensors
+        d_log_probs = torch.empty_like(log_probs)
+        tensors = (d_log_probs, log_probs, words[..., None], d_losses[..., None])
+        for d_piece, piece, word, d_loss in zip(*(_pieces(x, log_probs) for x in tensors), strict=True):
+            torch.exp(piece, out=d_piece).mul_(d_loss).scatter_add_(-1, word, -d_loss)
+        return d_log_probs, None
+
+
 def _pieces(tensor: Tensor, scores: Tensor) -> tuple[Tensor, ...]:
     """`tensor` (B, T, …), one row for each row of scores (B, T, V), split along those rows."""
     piece = _SCORES_PER_PIECE if scores.is_cpu else 64 * _SCORES_PER_PIECE

@@ -78,43 +78,78 @@ class ExtendedVocabularyLogitsProcessor(LogitsProcessor):
 
 
 class StopStrings(StoppingCriteria):
-    """Ends a row when its text holds a stop string, for tokenizers with slots, which the library's criterion lacks.
+    """Ends a row when its text holds a stop string, copied words included, which the library's criterion cannot spell.
 
-    The sources' texts are unknown here, so a slot spells nothing, nor does a special token.
+    `generate(stop_strings=..., tokenizer=...)` uses it without sources; `predict` and the pipeline, with them. With
+    `generate`, pass the sources by `stopping_criteria=[StopStrings(tokenizer, stop_strings, source=texts)]`.
 
     Args:
         tokenizer: with `oov_words`, such as `CopyNetTokenizer`.
-        stop_strings: of words in the vocabulary.
+        stop_strings: one or several.
+        source: the texts of the N sources. None: they are unknown, so a slot spells nothing.
+        facts: for each source its facts or None; None: no source has facts.
+        max_source_length: the number of words to which the sources were truncated; None: with left truncation the
+            tokenizer's `model_max_length`. With right truncation, the slots do not depend on it.
 
     Raises:
-        ValueError: a stop string with a word that is not in the vocabulary.
+        ValueError: without `source`, a stop string with a word that is not in the vocabulary.
     """
 
-    _GAP = "\N{OBJECT REPLACEMENT CHARACTER}"  # in place of a slot or a special token
+    _GAP = "\N{OBJECT REPLACEMENT CHARACTER}"  # in place of a special token or an unknown slot
 
-    def __init__(self, tokenizer: PreTrainedTokenizerBase, stop_strings: Sequence[str]) -> None:
-        self.tokenizer, self.stop_strings = tokenizer, stop_strings
+    def __init__(
+        self,
+        tokenizer: PreTrainedTokenizerBase,
+        stop_strings: str | Sequence[str],
+        source: str | Sequence[str] | None = None,
+        *,
+        facts: Sequence[Any] | None = None,
+        max_source_length: int | None = None,
+    ) -> None:
+        self.tokenizer = tokenizer
+        self.stop_strings = [stop_strings] if isinstance(stop_strings, str) else list(stop_strings)
         self.gaps = frozenset(tokenizer.all_special_ids)
-        for text in stop_strings:
-            ids = tokenizer(text, add_special_tokens=False)["input_ids"]
-            if any(index in self.gaps or index >= len(tokenizer) for index in ids):
-                raise ValueError(
-                    f"stop_strings holds {text!r}: leave it out, or pass a StoppingCriteria that knows the sources, "
-                    "because a word outside the vocabulary can only be copied, and generate() cannot spell it."
-                )
-        self.longest = max(map(len, stop_strings), default=0) + 1  # words; one before the string spells its space
+        self.longest = max(map(len, self.stop_strings), default=0) + 1  # words; one before it spells its space
+        if source is None:
+            self._check_spelling()
+        texts = [source] if isinstance(source, str) else source or [""]
+        if max_source_length is None and tokenizer.truncation_side == "left":
+            max_source_length = tokenizer.model_max_length
+        oov_words: Any = tokenizer.oov_words  # type: ignore[attr-defined]
+        self.slot_words = [
+            oov_words(text, max_source_length, facts=row_facts)
+            for text, row_facts in zip(texts, facts or [None] * len(texts), strict=True)
+        ]
 
     def __call__(self, input_ids: Tensor, scores: Any, **kwargs: Any) -> Tensor:
-        """(rows) bool: which rows of `input_ids` (rows, T) hold a stop string among their last words."""
-        texts = map(self._spell, input_ids[:, -self.longest :].tolist())
+        """(R) bool: which rows of `input_ids` (R, T), R / N side by side for each source, hold a stop string among
+        their last words."""
+        rows, sources = input_ids[:, -self.longest :].tolist(), len(self.slot_words)
+        if len(rows) % sources:
+            raise ValueError(f"source has {sources} texts for {len(rows)} rows: pass those of this batch.")
+        repeats = len(rows) // sources
+        texts = (self._spell(ids, self.slot_words[row // repeats]) for row, ids in enumerate(rows))
         found = [any(stop in text for stop in self.stop_strings) for text in texts]
         return torch.tensor(found, device=input_ids.device)
 
-    def _spell(self, ids: list[int]) -> str:
-        words = self.tokenizer.convert_ids_to_tokens(ids)
-        is_gap = [index in self.gaps or index >= len(self.tokenizer) for index in ids]
-        spelled = [self._GAP if gap else word for word, gap in zip(words, is_gap, strict=True)]
-        return self.tokenizer.convert_tokens_to_string(spelled)
+    def _spell(self, ids: list[int], slot_words: list[str]) -> str:
+        first = len(self.tokenizer)
+
+        def spell_word(index: int) -> str:
+            if index >= first:
+                return slot_words[index - first] if index - first < len(slot_words) else self._GAP
+            return self._GAP if index in self.gaps else str(self.tokenizer.convert_ids_to_tokens(index))
+
+        return self.tokenizer.convert_tokens_to_string(list(map(spell_word, ids)))
+
+    def _check_spelling(self) -> None:
+        for text in self.stop_strings:
+            ids = self.tokenizer(text, add_special_tokens=False)["input_ids"]
+            if any(index in self.gaps or index >= len(self.tokenizer) for index in ids):
+                raise ValueError(
+                    f"stop_strings holds {text!r}, a word outside the vocabulary, which only a source can spell: pass "
+                    f"stopping_criteria=[StopStrings(tokenizer, {text!r}, source=texts)] instead."
+                )
 
 
 @dataclass
@@ -176,14 +211,16 @@ class CopyNetGenerationMixin(_Base):
         stop_strings = generation_config.stop_strings
         if stop_strings is None or tokenizer is None or not hasattr(tokenizer, "oov_words"):
             return super()._get_stopping_criteria(generation_config, stopping_criteria, tokenizer, **kwargs)  # type: ignore[misc]
-        criterion = StopStrings(tokenizer, [stop_strings] if isinstance(stop_strings, str) else stop_strings)
+        criterion = StopStrings(tokenizer, stop_strings)
         stopping_criteria = StoppingCriteriaList([*(stopping_criteria or ()), criterion])
         without = copy(generation_config)
         without.stop_strings = None
         return super()._get_stopping_criteria(without, stopping_criteria, tokenizer, **kwargs)  # type: ignore[misc]
 
-    def prepare_inputs_for_generation(self, *args: Any, tokenizer: Any = None, **kwargs: Any) -> dict[str, Any]:
-        """As in the library, without the `tokenizer` that `generate` takes for stop strings and passes on."""
+    def prepare_inputs_for_generation(
+        self, *args: Any, tokenizer: Any = None, assistant_tokenizer: Any = None, **kwargs: Any
+    ) -> dict[str, Any]:
+        """As in the library, without the tokenizers, which `generate` takes and passes on."""
         inputs: dict[str, Any] = super().prepare_inputs_for_generation(*args, **kwargs)  # type: ignore[misc]
         return inputs
 
@@ -264,13 +301,19 @@ class CopyNetGenerationMixin(_Base):
         steps = torch.arange(length, device=sequences.device)
         return stacked[rows, steps, words].masked_fill(ended, 0.0)
 
-    def _find_filling(self, words: Tensor) -> Tensor:
+    def _find_filling(self, words: Tensor, eos_token_id: int | list[int] | None = None) -> Tensor:
         """(N, T) bool: what `generate` filled up ended rows with, padding or end symbols, whatever ended them.
 
-        The end symbol of a call can be another than the model's, so a row ends where nothing else follows.
+        A stopping criterion may have ended a row, and an end symbol may have been none in this call: so a row ends
+        where nothing else follows. (After a stopping criterion, beam search fills up with end symbols; the first one
+        is taken for the row's end.)
+
+        Args:
+            eos_token_id: the call's end symbols; None: those of the generation config.
         """
-        ends = torch.tensor(self.config.end_token_ids, dtype=torch.long, device=words.device)
-        is_end = torch.isin(words, ends)
+        eos_token_id = self.generation_config.eos_token_id if eos_token_id is None else eos_token_id
+        ends = [] if eos_token_id is None else torch.as_tensor(eos_token_id).flatten().tolist()
+        is_end = torch.isin(words, torch.tensor(ends, dtype=torch.long, device=words.device))
         is_other = ~is_end & (words != self.config.pad_token_id)
         trailing = is_other.flip(-1).cumsum(-1).flip(-1) == 0
         is_last_word = is_end & trailing & (trailing.cumsum(-1) == 1)
@@ -283,6 +326,7 @@ class CopyNetGenerationMixin(_Base):
         input_ids: Tensor | None = None,
         attention_mask: Tensor | None = None,
         encoder_outputs: Any = None,
+        eos_token_id: int | list[int] | None = None,
         **source: Tensor,
     ) -> CopyTrace:
         """Where each word of `sequences` came from, however they were decoded: one forward pass over finished outputs.
@@ -292,6 +336,7 @@ class CopyNetGenerationMixin(_Base):
                 with the outputs of one source side by side.
             input_ids, attention_mask: (B, S) the sources, as given to `generate`; or
             encoder_outputs: the encoder's output for them.
+            eos_token_id: the end symbols that were passed to `generate`, if any.
             source: the encoder's other inputs, such as `token_type_ids`.
 
         Raises:
@@ -314,7 +359,7 @@ class CopyNetGenerationMixin(_Base):
             return_dict=True,
         )
         words = sequences[:, 1:]
-        is_output = _is_output(words, self.config.eos_token_id)
+        is_output = ~self._find_filling(words, eos_token_id)
         repeats = sequences.shape[0] // sources
         source_fields = (encoder_outputs.source_ids, encoder_outputs.source_mask)
         matches = find_matches(words, *(field.repeat_interleave(repeats, dim=0) for field in source_fields))
@@ -330,11 +375,3 @@ class CopyNetGenerationMixin(_Base):
             source_positions=best,
             cross_attentions=None if output.cross_attentions is None else output.cross_attentions[0][:, 0],
         )
-
-
-def _is_output(words: Tensor, eos_token_id: int | list[int] | None) -> Tensor:
-    """(N, T) bool: true up to and including the first end symbol."""
-    if eos_token_id is None:
-        return torch.ones_like(words, dtype=torch.bool)
-    is_end = torch.isin(words, torch.as_tensor(eos_token_id, device=words.device))
-    return (is_end.cumsum(-1) - is_end.long()) == 0

@@ -18,30 +18,23 @@ from .configuration_copynet import CopyNetConfig
 from .copy_distribution import (
     MODES,
     Mixture,
-    ModeScores,
     at_least_float32,
-    coverage_loss,
-    gate_loss,
-    log_likelihood,
     lowest,
     mixture,
-    replace_by_unk,
     replace_unreachable_words,
-    summed_likelihood,
-    vocabulary_terms,
 )
 from .decoder import CopyNetDecoder
-from .dispatch import find_fast_form_obstacles, has_values
-from .encoder import CopyNetEncoder, check_not_negative, value_or_default
-from .fused_likelihood import FusedVocabularyTerms
+from .dispatch import has_values
+from .encoder import CopyNetEncoder, check_not_negative, check_shape, value_or_default
 from .fused_step import SearchTables
 from .generation import CopyNetGenerationMixin
+from .loss import collect_mode_scores, compute_loss
 from .memory import DecoderState, DecoderSteps, Memory
 from .outputs import CopyNetEncoderOutput, CopyNetModelOutput, CopyNetSeq2SeqLMOutput
 from .pointer_decoder import PointerDecoder
 from .pretrained import CopyNetPreTrainedModel
 from .retrieval_decoder import RetrievalDecoder
-from .target_words import check_pointed_at, mask_left_padding, shift_right
+from .target_words import mask_left_padding, shift_right
 
 # Decoders other than CopyNet's.
 DECODERS: dict[str, type[nn.Module]] = {"pointer": PointerDecoder, "retrieval": RetrievalDecoder}
@@ -94,12 +87,13 @@ class CopyNetModel(CopyNetPreTrainedModel):
             past_key_values: the cache that an earlier call with `use_cache=True` returned.
 
         Raises:
-            ValueError: no target words, target ids below 0, or a cache of another kind.
+            ValueError: no target words, target ids below 0 (not checked on an accelerator once a cache holds steps),
+                embeddings of another shape, or a cache of another kind.
         """
         config = self.config
         output_hidden_states = value_or_default(output_hidden_states, config.output_hidden_states)
-        given = decoder_inputs_embeds if decoder_input_ids is None else decoder_input_ids
-        if given is None:
+        targets = decoder_inputs_embeds if decoder_input_ids is None else decoder_input_ids
+        if targets is None:
             raise ValueError(
                 "decoder_input_ids is missing: pass it, decoder_inputs_embeds, or labels to "
                 "CopyNetForConditionalGeneration."
@@ -109,9 +103,13 @@ class CopyNetModel(CopyNetPreTrainedModel):
             encoder_outputs = self.encoder(*source, output_hidden_states=output_hidden_states, return_dict=True)
         encoder_outputs = self._check_encoder_outputs(encoder_outputs)
         cache = self._check_cache(past_key_values, value_or_default(use_cache, config.use_cache) and not self.training)
-        memory, state, tables = self._start_decoding(encoder_outputs, cache, given.shape[0])
+        is_start = cache is None or not cache.get_seq_length()
+        if decoder_input_ids is not None and (is_start or decoder_input_ids.is_cpu):
+            # an accelerator would have to be waited for at each step of a search
+            check_not_negative("decoder_input_ids", decoder_input_ids)
+        memory, state, tables = self._start_decoding(encoder_outputs, cache, targets.shape[0])
         embeddings, matches = self._embed_targets(decoder_input_ids, decoder_inputs_embeds, memory)
-        keep = None if decoder_attention_mask is None else decoder_attention_mask[:, -given.shape[1] :].bool()
+        keep = None if decoder_attention_mask is None else decoder_attention_mask[:, -targets.shape[1] :].bool()
         if keep is not None and has_values(keep) and bool(keep.all()):
             keep = None  # the fast form has no mask
         steps = DecoderSteps(*self.decoder(embeddings, matches, memory, state, keep, tables))
@@ -145,15 +143,17 @@ class CopyNetModel(CopyNetPreTrainedModel):
             assert decoder_inputs_embeds is not None
             shape = (*decoder_inputs_embeds.shape[:2], memory.mask.shape[1])
             return self.dropout(decoder_inputs_embeds), memory.mask.new_zeros(shape)
-        check_not_negative("decoder_input_ids", decoder_input_ids)
-        is_generated, unk = decoder_input_ids < self.config.vocab_size, self.config.unk_token_id
-        words, matches = replace_unreachable_words(decoder_input_ids, memory.ids, memory.mask, is_generated, unk)
+        if decoder_inputs_embeds is not None:
+            shape = (*decoder_input_ids.shape, self.config.embedding_size)
+            check_shape("decoder_inputs_embeds", decoder_inputs_embeds, shape)
+        is_known, unk = decoder_input_ids < self.config.vocab_size, self.config.unk_token_id
+        words, matches = replace_unreachable_words(decoder_input_ids, memory.ids, memory.mask, is_known, unk)
         embeddings = self._embed_words(words, memory) if decoder_inputs_embeds is None else decoder_inputs_embeds
         return self.dropout(embeddings), matches
 
     def _embed_words(self, words: Tensor, memory: Memory) -> Tensor:
-        """e(y_{t-1}) (B, T, E): UNK's for an unseen word; for a position that is no word, the encoder's input
-        there."""
+        """e(y_{t-1}) (B, T, E): UNK's for a word outside the vocabulary. If the source is features, not words,
+        the embedding of a position's slot is the projected features at that position."""
         embeddings = self.encoder.embed(words)
         if memory.inputs is None:
             return embeddings
@@ -281,7 +281,9 @@ class CopyNetForConditionalGeneration(CopyNetPreTrainedModel, CopyNetGenerationM
                 their number over all accumulated batches.
             skip_logits: whether to leave out `logits`, `copy_probs` and `copy_mass`, which the loss does not need, and
                 let the backward overwrite the scores, so that backward can run only once. None: in training with
-                `num_items_in_batch`, which the Trainer passes, because it needs the loss alone.
+                `num_items_in_batch`, which the Trainer passes, because it needs the loss alone. Where `logits` are
+                returned, the loss is their cross-entropy (plus the coverage and gate losses, which are functions of
+                attention and gate; `gated_loss="summed"` has no term that is a function of the logits).
             The others: see `CopyNetModel.forward`.
         """
         if labels is not None:
@@ -309,6 +311,7 @@ class CopyNetForConditionalGeneration(CopyNetPreTrainedModel, CopyNetGenerationM
             output_hidden_states=output_hidden_states,
             return_dict=True,
         )
+        output.source_mask = output.source_mask.bool()  # see `CopyNetModelOutput`
         generate_scores, allowed = self.compute_generate_scores(output), self.find_allowed_words(output)
         if allowed is not None:
             generate_scores = generate_scores.masked_fill(~allowed[:, None, :], lowest(generate_scores.dtype))
@@ -321,8 +324,9 @@ class CopyNetForConditionalGeneration(CopyNetPreTrainedModel, CopyNetGenerationM
             has_hooks = self.lm_head is not None and bool(self.lm_head._forward_hooks)
             keep = None if decoder_attention_mask is None else decoder_attention_mask[:, -labels.shape[1] :].bool()
             reuse_scores = skip_logits and not has_hooks
-            loss = self.compute_loss(
-                generate_scores, output, labels, num_items_in_batch, allowed, keep, reuse_scores=reuse_scores
+            scores = (generate_scores, log_probs, output)
+            loss = compute_loss(
+                self.config, *scores, labels, num_items_in_batch, allowed, keep, reuse_scores=reuse_scores
             )
         result = CopyNetSeq2SeqLMOutput(
             loss=loss,
@@ -356,7 +360,7 @@ class CopyNetForConditionalGeneration(CopyNetPreTrainedModel, CopyNetGenerationM
         """
         config, ids = self.config, output.source_ids
         if self.alignments is not None:
-            allowed = self.alignments(ids, output.source_mask.bool(), config.unk_token_id)
+            allowed = self.alignments(ids, output.source_mask, config.unk_token_id)
             allowed[:, : config.frequent_words] = True
             allowed[:, config.end_token_ids] = True
             return allowed
@@ -371,76 +375,14 @@ class CopyNetForConditionalGeneration(CopyNetPreTrainedModel, CopyNetGenerationM
         """Whether probabilities or loss are functions of the attention."""
         return self.config.mechanism.copies_by_attention or self.config.coverage_loss_weight > 0
 
-    def _mode_scores(self, generate_log_sum: Tensor, output: CopyNetModelOutput) -> ModeScores:
-        attention = output.cross_attentions[0][:, 0] if output.cross_attentions else None
-        mask = output.source_mask.bool()
-        return ModeScores(generate_log_sum, mask, output.copy_scores, attention, output.switch)
-
     def compute_mixture(
         self, generate_scores: Tensor, output: CopyNetModelOutput, allowed: Tensor | None = None
     ) -> Mixture:
         """p(y_t | ·) by `config.copy_mechanism`."""
         log_sum = torch.logsumexp(at_least_float32(generate_scores), dim=-1)
-        scores = self._mode_scores(log_sum, output)
-        modes = MODES[self.config.copy_mechanism](scores)
-        source = (output.source_ids, scores.source_mask, self.config.max_source_oov, output.source_first_positions)
+        modes = MODES[self.config.copy_mechanism](collect_mode_scores(log_sum, output))
+        source = (output.source_ids, output.source_mask, self.config.max_source_oov, output.source_first_positions)
         return mixture(generate_scores, modes, *source, allowed)
-
-    def compute_loss(
-        self,
-        generate_scores: Tensor,
-        output: CopyNetModelOutput,
-        labels: Tensor,
-        num_items_in_batch: Tensor | int | None,
-        allowed: Tensor | None = None,
-        keep: Tensor | None = None,
-        reuse_scores: bool = False,
-    ) -> Tensor:
-        """−log p(y_t), Eq. 10, with the mechanism's additional losses: summed over targets, divided by their number.
-
-        Args:
-            allowed: (B, V) of `find_allowed_words`.
-            keep: (B, T) bool, false on padding among the decoder's inputs.
-            reuse_scores: whether the backward may overwrite `generate_scores`.
-        """
-        config, is_target = self.config, labels != -100
-        source = (output.source_ids, output.source_mask.bool())
-        targets = labels.masked_fill(~is_target, config.pad_token_id)
-        if config.copies:
-            is_known = self._can_generate(targets, allowed if config.mechanism.generates else None)
-            targets, matches = replace_unreachable_words(targets, *source, is_known, config.unk_token_id)
-        else:
-            targets = replace_by_unk(targets, config.vocab_size, config.unk_token_id)
-            matches = None
-        can_generate = self._can_generate(targets, allowed)
-        if not config.mechanism.generates and matches is not None:
-            check_pointed_at(is_target & ~can_generate & ~matches.any(-1), labels)
-        words = torch.where(can_generate, targets, 0)
-        if find_fast_form_obstacles(config):
-            word_scores, log_sum = vocabulary_terms(generate_scores, words)
-        else:
-            word_scores, log_sum = FusedVocabularyTerms.apply(generate_scores, words, reuse_scores)
-        scores = self._mode_scores(log_sum, output)
-        if config.gated_loss == "summed" and matches is not None:
-            losses = -summed_likelihood(word_scores, scores, can_generate, matches)
-        else:
-            losses = -log_likelihood(word_scores, MODES[config.copy_mechanism](scores), can_generate, matches)
-        if config.coverage_loss_weight and scores.attention is not None:
-            attention = scores.attention if keep is None else scores.attention * keep[..., None]
-            losses = losses + config.coverage_loss_weight * coverage_loss(attention)
-        if config.copy_mechanism == "gated" and scores.switch is not None and matches is not None:
-            # an end symbol is generated, even if the source has one
-            is_end = torch.isin(targets, torch.tensor(config.end_token_ids, device=targets.device))
-            losses = losses + config.gate_loss_weight * gate_loss(scores.switch, matches.any(-1) & ~is_end)
-        total = (losses * is_target).sum()
-        return total / (is_target.sum().clamp(min=1) if num_items_in_batch is None else num_items_in_batch)
-
-    def _can_generate(self, words: Tensor, allowed: Tensor | None) -> Tensor:
-        """(B, T) bool: whether each word can be generated; `allowed` (B, V) as in `find_allowed_words`."""
-        in_vocabulary = words < self.config.vocab_size
-        if allowed is None:
-            return in_vocabulary
-        return in_vocabulary & allowed.gather(1, torch.where(in_vocabulary, words, 0))
 
 
 __all__ = ["CopyNetForConditionalGeneration", "CopyNetModel", "CopyNetPreTrainedModel"]

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from transformers import PreTrainedTokenizerBase
 
+from .generation import StopStrings
 from .words import add_spaces, decode_words, encode_sources, join_words, skipped_ids
 
 
@@ -72,7 +73,8 @@ def predict(
         max_source_length: the number of words to which a source is truncated; None: the tokenizer's
             `model_max_length`.
         return_copy_probs: whether to fill `Prediction.copy_probs`.
-        generation: arguments of `generate()`, such as `num_beams`, `num_return_sequences` and `max_new_tokens`.
+        generation: arguments of `generate()`, such as `num_beams`, `num_return_sequences` and `max_new_tokens`;
+            `stop_strings` may hold words of the sources.
 
     Returns:
         For each text its outputs, best first. Of a model that does not copy, all copy shares are 0.
@@ -84,9 +86,13 @@ def predict(
         inputs = encode_sources(tokenizer, texts, facts, max_source_length).to(model.device)  # type: ignore[arg-type]
     else:
         inputs = encode_sources(tokenizer, texts, facts, max_source_length, return_tensors="np")
+    if hasattr(tokenizer, "oov_words") and "stop_strings" in generation:
+        source = {"source": texts, "facts": facts, "max_source_length": max_source_length}
+        criterion = StopStrings(tokenizer, generation.pop("stop_strings"), **source)
+        generation["stopping_criteria"] = [*(generation.get("stopping_criteria") or ()), criterion]
     output = model.generate(**inputs, **generation)
     sequences = getattr(output, "sequences", output)  # with return_dict_in_generate, a ModelOutput
-    shares, positions, copy_probs = _trace(model, sequences, inputs)
+    shares, positions, copy_probs = _trace(model, sequences, inputs, generation.get("eos_token_id"))
     ids, source_ids, is_word = map(_to_numpy, (sequences, inputs["input_ids"], inputs["attention_mask"] > 0))
     repeats = len(ids) // len(texts)
     predictions: list[list[Prediction]] = [[] for _ in texts]
@@ -136,12 +142,14 @@ def _read_output(
     )
 
 
-def _trace(model: CopyModel, sequences: Any, inputs: Mapping[str, Any]) -> tuple[NDArray[Any], ...]:
+def _trace(
+    model: CopyModel, sequences: Any, inputs: Mapping[str, Any], eos_token_id: int | list[int] | None
+) -> tuple[NDArray[Any], ...]:
     """Copy shares (N · R, T), source positions (N · R, T), −1 for none, and copy probabilities (N · R, T, S)."""
     if not model.config.copies:
         steps, positions = (len(sequences), sequences.shape[1] - 1), inputs["input_ids"].shape[1]
         return np.zeros(steps), np.full(steps, -1), np.zeros((*steps, positions))
-    trace = model.trace_copies(sequences, **inputs)
+    trace = model.trace_copies(sequences, **inputs, eos_token_id=eos_token_id)
     return tuple(map(_to_numpy, (trace.copied, trace.source_positions, trace.copy_probs)))
 
 

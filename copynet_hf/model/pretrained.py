@@ -49,15 +49,17 @@ class CopyNetPreTrainedModel(PreTrainedModel):
         folder = Path(save_directory)
         card = folder / "README.md"
         self._card_to_keep = card.read_bytes() if card.exists() else None
-        super().save_pretrained(save_directory, is_main_process, *args, **kwargs)
-        self._card_to_keep = None
+        try:
+            super().save_pretrained(save_directory, is_main_process, *args, **kwargs)
+        finally:
+            self._card_to_keep = None
         if self.write_card is not None and is_main_process and folder.is_dir() and not card.exists():
             self.write_card(self, folder)
 
     def resize_token_embeddings(
         self, new_num_tokens: int | None = None, pad_to_multiple_of: int | None = None, mean_resizing: bool = True
     ) -> nn.Embedding:
-        """As in the library; the slots move along, and begin behind the new words.
+        """As in the library. The ids of the slots change: the first one is the new number of words.
 
         Raises:
             ValueError: `pad_to_multiple_of` would put words between the tokenizer's last one and its first slot.
@@ -65,8 +67,8 @@ class CopyNetPreTrainedModel(PreTrainedModel):
         words = new_num_tokens or self.config.vocab_size
         if pad_to_multiple_of and words % pad_to_multiple_of and self.config.max_source_oov:
             raise ValueError(
-                f"pad_to_multiple_of is {pad_to_multiple_of}: leave it out, because the tokenizer's slots begin at "
-                f"len(tokenizer), and the model would take some for the words it adds to {words}."
+                f"pad_to_multiple_of is {pad_to_multiple_of}: leave it out, because the tokenizer's first slot has "
+                f"the id len(tokenizer), which would be one of the words added to the {words} of the model."
             )
         return super().resize_token_embeddings(new_num_tokens, pad_to_multiple_of, mean_resizing)
 

@@ -157,6 +157,8 @@ class CopyNetConfig(PreTrainedConfig):
     num_hidden_layers: int = 1
     attention_size: int = 500
     max_source_oov: int = 32
+    feature_vocab_size: int = 0
+    features_as: list[str] | tuple[str, ...] = ()
     dropout: float = 0.1
     copy_mechanism: str = "copynet"
     attention: bool = True
@@ -226,7 +228,8 @@ class CopyNetConfig(PreTrainedConfig):
         """
         pad = tokenizer.pad_token_id
         start = pad if tokenizer.bos_token_id is None else tokenizer.bos_token_id
-        return {
+        feature_vocab_size = getattr(tokenizer, "feature_vocab_size", 0)
+        return ({"feature_vocab_size": feature_vocab_size} if feature_vocab_size else {}) | {
             "vocab_size": len(tokenizer),
             "max_source_oov": getattr(tokenizer, "max_source_oov", 0),
             "pad_token_id": pad,
@@ -282,7 +285,7 @@ class CopyNetConfig(PreTrainedConfig):
 
     def _check_sizes(self) -> None:
         names = "vocab_size embedding_size hidden_size encoder_hidden_size num_hidden_layers attention_size"
-        may_be_zero = ("max_source_oov", "num_features", "aligned_words", "frequent_words")
+        may_be_zero = ("max_source_oov", "feature_vocab_size", "num_features", "aligned_words", "frequent_words")
         for name in [*names.split(), *may_be_zero]:
             value, least = getattr(self, name), 0 if name in may_be_zero else 1
             if not isinstance(value, int) or isinstance(value, bool) or value < least:

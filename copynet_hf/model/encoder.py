@@ -54,6 +54,32 @@ def embed_facts(embeddings: Tensor, is_object: Tensor) -> Tensor:
     return triples * is_object[..., None]
 
 
+class FeatureEncoder(nn.Module):
+    """EXPERIMENT"""
+
+    def __init__(self, config: CopyNetConfig) -> None:
+        super().__init__()
+        self.places = set(config.features_as)
+        size = config.embedding_size
+        self.embed = nn.Embedding(config.feature_vocab_size, size)
+        self.to_states = nn.Linear(size, config.memory_size, bias=False) if "states" in self.places else None
+        self.to_start = nn.Linear(size, config.memory_size, bias=False) if "start" in self.places else None
+        self.to_input = nn.Linear(size, size, bias=False) if "input" in self.places else None
+        self.to_step = nn.Linear(size, size, bias=False) if "step" in self.places else None
+        self.mix = nn.Linear(size, size) if "tanh" in self.places else None
+        self.dropout = nn.Dropout(config.dropout if "dropout" in self.places else 0.0)
+        self.drop_whole = 0.1 if "whole" in self.places else 0.0
+
+    def forward(self, ids: Tensor) -> tuple[Tensor, Tensor]:
+        if self.training and self.drop_whole:
+            ids = torch.where((torch.rand(ids.shape) < self.drop_whole) & (ids > 0), 1, ids)
+        each = self.embed(ids) * (ids > 0)[..., None]
+        total = each.sum(1)
+        if self.mix is not None:
+            total = torch.tanh(self.mix(total))
+        return each, self.dropout(total)
+
+
 class CopyNetEncoder(CopyNetPreTrainedModel):
     """Embeddings and bidirectional GRU layers, section 3.1."""
 
@@ -66,6 +92,7 @@ class CopyNetEncoder(CopyNetPreTrainedModel):
         widths = [config.embedding_size] + [config.memory_size] * (config.num_hidden_layers - 1)
         self.layers = nn.ModuleList(CopyNetEncoderLayer(config, width) for width in widths)
         self.dropout = nn.Dropout(config.dropout)
+        self.features = FeatureEncoder(config) if config.feature_vocab_size else None
         self.gradient_checkpointing = False
         self.post_init()
 
@@ -86,6 +113,7 @@ class CopyNetEncoder(CopyNetPreTrainedModel):
         inputs_embeds: Tensor | None = None,
         input_features: Tensor | None = None,
         token_type_ids: Tensor | None = None,
+        feature_ids: Tensor | None = None,
         output_hidden_states: bool | None = None,
         output_attentions: bool | None = None,
         return_dict: bool | None = None,
@@ -114,7 +142,13 @@ class CopyNetEncoder(CopyNetPreTrainedModel):
             inputs = self._project_features(input_features)
         input_ids, mask = self._check_source(input_ids, attention_mask, inputs_embeds)
         input_ids = replace_by_unk(input_ids, config.extended_vocab_size, config.unk_token_id)
-        states = self.dropout(self.embed(input_ids) if inputs_embeds is None else inputs_embeds)
+        states = self.embed(input_ids) if inputs_embeds is None else inputs_embeds
+        features, places, num_prefix = None, set(config.features_as), 0
+        if self.features is not None and feature_ids is not None:
+            each, features = self.features(feature_ids)
+            if "input" in places:
+                states = states + self.features.to_input(features)[:, None]
+        states = self.dropout(states)
         facts, is_object, copyable = None, None, mask
         if config.mechanism.retrieves:
             token_types = self._check_token_types(token_type_ids, mask)
@@ -124,16 +158,27 @@ class CopyNetEncoder(CopyNetPreTrainedModel):
                 copyable = copyable | is_position if memory in config.copies_from else copyable
         hidden_states: tuple[Tensor, ...] = (states,)
         final_state = states
+        copy_mask = mask
+        if "prefix" in places and feature_ids is not None:
+            states = torch.cat([self.dropout(each), states], dim=1)
+            mask = torch.cat([feature_ids > 0, mask], dim=1)
+            num_prefix = feature_ids.shape[1]
         for layer in self.layers:
             states, final_state = layer(states, mask)
             states = self.dropout(states)
             hidden_states += (states,)
+        states = states[:, num_prefix:]
+        if features is not None and "states" in places:
+            states = (states + self.features.to_states(features)[:, None]) * copy_mask[..., None]
+        if features is not None and "start" in places:
+            final_state = final_state + self.features.to_start(features)
         output = CopyNetEncoderOutput(
             last_hidden_state=states,
             final_state=self.dropout(final_state),
             source_ids=input_ids,
             source_mask=copyable,
             inputs=inputs,
+            features=features if "step" in places else None,
             facts=facts,
             is_object=is_object,
             is_question=None if is_object is None else mask,

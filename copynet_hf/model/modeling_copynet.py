@@ -76,6 +76,7 @@ class CopyNetModel(CopyNetPreTrainedModel):
         decoder_inputs_embeds: Tensor | None = None,
         input_features: Tensor | None = None,
         token_type_ids: Tensor | None = None,
+        feature_ids: Tensor | None = None,
         use_cache: bool | None = None,
         output_attentions: bool | None = None,
         output_hidden_states: bool | None = None,
@@ -105,7 +106,7 @@ class CopyNetModel(CopyNetPreTrainedModel):
                 "CopyNetForConditionalGeneration."
             )
         if encoder_outputs is None:
-            source = (input_ids, attention_mask, inputs_embeds, input_features, token_type_ids)
+            source = (input_ids, attention_mask, inputs_embeds, input_features, token_type_ids, feature_ids)
             encoder_outputs = self.encoder(*source, output_hidden_states=output_hidden_states, return_dict=True)
         encoder_outputs = self._check_encoder_outputs(encoder_outputs)
         cache = self._check_cache(past_key_values, value_or_default(use_cache, config.use_cache) and not self.training)
@@ -155,6 +156,9 @@ class CopyNetModel(CopyNetPreTrainedModel):
         """e(y_{t-1}) (B, T, E): UNK's for an unseen word; for a position that is no word, the encoder's input
         there."""
         embeddings = self.encoder.embed(words)
+        if memory.features is not None:
+            times = words.shape[0] // memory.features.shape[0]
+            embeddings = embeddings + memory.features.repeat_interleave(times, dim=0)[:, None]
         if memory.inputs is None:
             return embeddings
         positions = words - self.config.vocab_size
@@ -193,6 +197,8 @@ class CopyNetModel(CopyNetPreTrainedModel):
                 "many, or a multiple, with those of one source side by side."
             )
         memory = self.decoder.build_memory(encoder_outputs, rows)
+        if encoder_outputs.features is not None:
+            memory = memory._replace(features=self.encoder.features.to_step(encoder_outputs.features))
         if cache is None:
             return memory, None, None
         memory = self.decoder.prepare_search(memory)
@@ -261,6 +267,7 @@ class CopyNetForConditionalGeneration(CopyNetPreTrainedModel, CopyNetGenerationM
         decoder_inputs_embeds: Tensor | None = None,
         input_features: Tensor | None = None,
         token_type_ids: Tensor | None = None,
+        feature_ids: Tensor | None = None,
         labels: Tensor | None = None,
         use_cache: bool | None = None,
         output_attentions: bool | None = None,
@@ -304,6 +311,7 @@ class CopyNetForConditionalGeneration(CopyNetPreTrainedModel, CopyNetGenerationM
             decoder_inputs_embeds,
             input_features,
             token_type_ids,
+            feature_ids,
             use_cache=use_cache,
             output_attentions=returns_attention or self._needs_attention,
             output_hidden_states=output_hidden_states,

@@ -37,6 +37,7 @@ class CopyNetEncoderOutput(ModelOutput):
     facts: Tensor | None = None
     is_object: Tensor | None = None
     is_question: Tensor | None = None
+    features: Tensor | None = None
 
 
 @dataclass

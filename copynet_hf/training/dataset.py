@@ -96,6 +96,7 @@ def encode_pairs(
                     rows["text"],
                     text_target=rows["summary"],
                     facts=rows.get("facts"),
+                    features=rows.get("features") if tokenizer.feature_vocab_size else None,
                     truncation=True,
                     max_length=max_source_length,
                     max_target_length=max_target_length,

@@ -173,6 +173,8 @@ def _fields(kind: Any, prefix: str, tensors: Mapping[str, Tensor]) -> Any:
 
 def _axes(name: str) -> tuple[str, ...]:
     """The axes of a tensor that are of any size: its first ones."""
+    if name == "feature_ids":
+        return ("batch", "num_features")
     part, _, field = name.partition(".")
     axes = ["batch"]
     if part in ("words", "state", "next_state", "log_probs", "copy_probs"):
@@ -202,6 +204,8 @@ def _example(model: CopyNetForConditionalGeneration) -> Tensors:
     else:
         example = {"input_ids": ones * config.unk_token_id}
     example["attention_mask"] = ones
+    if config.feature_vocab_size:
+        example["feature_ids"] = torch.ones_like(ones)
     if config.mechanism.retrieves:
         example["token_type_ids"] = torch.zeros_like(ones)
     return example

@@ -188,6 +188,7 @@ class OnnxCopyNet:
         attention_mask: Array | None = None,
         input_features: Array | None = None,
         token_type_ids: Array | None = None,
+        feature_ids: Array | None = None,
     ) -> tuple[Tensors, Tensors, Array]:
         """The decoder's memory, its initial state, and `forbidden` (N, V + K) bool."""
         name = self._encoder_inputs[0]
@@ -206,6 +207,7 @@ class OnnxCopyNet:
         arrays = {name: source, "attention_mask": attention_mask, "token_type_ids": token_type_ids}
         if source.shape[1] == 0:  # empty sources are read as one position of padding
             arrays = {key: np.zeros((len(source), 1, *array.shape[2:])) for key, array in arrays.items()}
+        arrays["feature_ids"] = np.zeros((len(source), 1)) if feature_ids is None else feature_ids
         dtypes = {key: np.float32 if key == "input_features" else np.int64 for key in self._encoder_inputs}
         outputs = self.encoder.run(None, {key: np.asarray(arrays[key], dtype) for key, dtype in dtypes.items()})
         encoded = dict(zip(self._encoder_outputs, outputs, strict=True))

@@ -56,8 +56,8 @@ def build_tokenizer(
 def train_tokenizer(
     train_pairs: Pairs, tokenizer_args: TokenizerArguments, preset: str | None, max_source_length: int
 ) -> CopyNetTokenizer:
-    """A `CopyNetTokenizer` of the words in sources, targets and facts, with slots for the out-of-vocabulary words of
-    every source. Arguments that are None or "auto" follow from the preset, else from the pairs.
+    """A `CopyNetTokenizer` of the words in sources, targets and facts and of all features, with slots for the
+    out-of-vocabulary words of every source. Arguments that are None or "auto" follow from the preset, else from the pairs.
     """
     segmenter, vocab_size = tokenizer_args.segmenter, tokenizer_args.vocab_size
     max_source_oov = tokenizer_args.max_source_oov
@@ -81,6 +81,7 @@ def train_tokenizer(
         segmenter=segmenter,
         min_frequency=tokenizer_args.min_frequency,
         max_source_oov=max_source_length if max_source_oov is None else max_source_oov,
+        features=(row.get("features") for row in sample),
         more_words=(word for row in sample for fact in row.get("facts") or () for word in fact),
         model_max_length=max_source_length,
     )
@@ -91,6 +92,7 @@ def train_tokenizer(
         segmenter=tokenizer.segmenter,
         max_source_oov=_count_slots(tokenizer, sample, max_source_length),
         model_max_length=tokenizer.model_max_length,
+        feature_vocab=list(tokenizer.feature_ids) or None,
     )
 
 

@@ -77,7 +77,9 @@ class TokenizerArguments:
 
     tokenizer_name: str | None = _argument("use this tokenizer; by default one is trained", metavar="NAME")
     segmenter: str = _argument(
-        "char, whitespace, jieba, fugashi, word_punct, or auto: char for Chinese and Japanese, else word_punct", "auto"
+        "char, whitespace, jieba, fugashi, word_punct, or auto: char for Chinese, Japanese and single "
+        "words, else word_punct",
+        "auto",
     )
     vocab_size: int | None = _argument("vocabulary size")
     min_frequency: int = _argument("rarer words can only be copied", 5)

@@ -101,9 +101,7 @@ def test_without_a_features_column_a_column_of_this_name_is_another_column(tmp_p
     assert load_pairs(path)["train"].column_names == ["text", "summary", "tags", "original_features"]
 
 
-def test_rows_whose_features_are_something_else_are_skipped(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_rows_whose_features_are_something_else_are_skipped(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     path = tmp_path / "a.jsonl"
     rows = [{"text": "a", "summary": "b", "tags": tags} for tags in ("V", 5, [1], "")]
     path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
@@ -143,7 +141,10 @@ def test_rows_are_padded_on_the_right_to_the_longest(tokenizer: CopyNetTokenizer
     batch = tokenizer(["go", "went", "a"], features=rows, padding=True, return_tensors="pt")
     assert batch["feature_ids"].tolist() == [[4, 2, 3], [0, 0, 0], [1, 0, 0]]
     encoded = [tokenizer(text, features=row or []) for text, row in zip(["go", "went", "a"], rows, strict=True)]
-    for padded in (tokenizer.pad(encoded, return_tensors="np"), tokenizer.pad({k: [e[k] for e in encoded] for k in encoded[0]}, return_tensors="pt")):
+    for padded in (
+        tokenizer.pad(encoded, return_tensors="np"),
+        tokenizer.pad({k: [e[k] for e in encoded] for k in encoded[0]}, return_tensors="pt"),
+    ):
         assert all(np.array_equal(padded[name], batch[name]) for name in batch)
     tensors = [{name: torch.tensor(row) for name, row in each.items()} for each in encoded if each["feature_ids"]]
     assert tokenizer.pad(tensors)["feature_ids"].tolist() == [[4, 2, 3], [1, 0, 0]]

@@ -146,12 +146,15 @@ def test_the_edit_distance_is_to_the_nearest_reference_with_unk_as_one_character
 
 def test_edit_distances_are_computed_where_words_are_spelled() -> None:
     assert "edit_distance" not in score_outputs(["a"], ["a"])
-    for segmenter, text, is_spelled in (("char", "walk", True), ("char", "散歩する", False), ("whitespace", "a", False)):
+    for segmenter, text, is_spelled in (
+        ("char", "walk", True),
+        ("char", "散歩する", False),
+        ("whitespace", "a", False),
+    ):
         tokenizer = CopyNetTokenizer.train_from_iterator([text], 100, segmenter)
         labels = np.array([tokenizer(text, text_target=text)["labels"]])
         scores = make_compute_metrics(tokenizer, [text], [text])(SimpleNamespace(predictions=labels, label_ids=labels))
         assert ("character_error_rate" in scores) == is_spelled
-
 
 
 # Exact match and n-best lists

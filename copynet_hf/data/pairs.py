@@ -235,9 +235,7 @@ def _common_type(previous: pa.DataType | None, values: Sequence[Any]) -> pa.Data
     return None if "struct" in str(common) or str(common).count("list<") > 32 else common
 
 
-def choose_columns(
-    columns: Sequence[str], strings: Sequence[str], choice: ColumnChoice, where: str
-) -> dict[str, str]:
+def choose_columns(columns: Sequence[str], strings: Sequence[str], choice: ColumnChoice, where: str) -> dict[str, str]:
     """The columns of `text` and `summary`, as given or guessed, and of `features`, if given.
 
     Args:

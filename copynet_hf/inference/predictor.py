@@ -57,9 +57,7 @@ def predict_in_batches(
                 None if column is None else [column[row] for row in rows] for column in (texts, facts, features)
             )
             assert batch_texts is not None
-            batch = predict(
-                model, tokenizer, batch_texts, facts=batch_facts, features=batch_features, **options
-            )
+            batch = predict(model, tokenizer, batch_texts, facts=batch_facts, features=batch_features, **options)
             for row, outputs in zip(rows, batch, strict=True):
                 predictions[row] = outputs
             bar.update(len(rows))

@@ -158,7 +158,7 @@ class CopyNetConfig(PreTrainedConfig):
     attention_size: int = 500
     max_source_oov: int = 32
     feature_vocab_size: int = 0
-    features_as: list[str] | tuple[str, ...] = ()
+    features_as: list[str] | tuple[str, ...] = ("input", "states", "step")
     dropout: float = 0.1
     copy_mechanism: str = "copynet"
     attention: bool = True

@@ -61,7 +61,9 @@ class CopyText2TextPipeline(Pipeline):
     def preprocess(self, input_: Source) -> dict[str, Any]:  # type: ignore[override]
         row: Mapping[str, Any] = {"text": input_} if isinstance(input_, str) else input_
         if not isinstance(row, Mapping) or not isinstance(row.get("text"), str):
-            raise ValueError(f"the input is {input_!r:.200}: give a text, or a dict with a 'text' (and 'facts' or 'features')")
+            raise ValueError(
+                f"the input is {input_!r:.200}: give a text, or a dict with a 'text' (and 'facts' or 'features')"
+            )
         return {"text": row["text"], **{name: list(row.get(name) or ()) for name in ("facts", "features")}}
 
     def _forward(self, inputs: dict[str, Any], **options: Any) -> dict[str, Any]:  # type: ignore[override]

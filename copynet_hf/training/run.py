@@ -136,10 +136,12 @@ def _set_up_run(arguments: Mapping[str, Any], output_dir: Path, checkpoint: str 
 def _train(run: Run) -> dict[str, Any]:
     """Trains and saves the model, evaluates it on the validation pairs, and returns the metrics of both."""
     trainer = run.trainer
+    num_features = len(getattr(run.tokenizer, "feature_ids", ()))
     logger.info(
-        "%s parameters, %s words, %s slots for out-of-vocabulary words",
+        "%s parameters, %s words, %s%s slots for out-of-vocabulary words",
         f"{run.model.num_parameters():,}",
         f"{len(run.tokenizer):,}",
+        f"{num_features} features, " if num_features else "",
         run.model.config.max_source_oov,
     )
     if trainer.is_world_process_zero():

@@ -69,9 +69,7 @@ def train_tokenizer(
         max_source_oov = preset_config.max_source_oov if max_source_oov is None else max_source_oov
     if segmenter == "auto":
         segmenter = guess_segmenter(row["text"] for row in islice(train_pairs, 1000))
-        logger.info(
-            "segmenter is %s, as guessed from the script of the sources (--segmenter selects another)", segmenter
-        )
+        logger.info("segmenter is %s, as guessed from the sources (--segmenter selects another)", segmenter)
     if vocab_size is None:
         vocab_size = 3_000 if segmenter == "char" else 10_000
     sample = train_pairs.take(STREAM_SAMPLE_SIZE) if isinstance(train_pairs, IterableDataset) else train_pairs
@@ -97,8 +95,11 @@ def train_tokenizer(
 
 
 def guess_segmenter(texts: Iterable[str]) -> str:
-    """`char` if at least a third of the letters are Chinese or Japanese, else `word_punct`."""
-    return "char" if mostly_cjk(texts) else "word_punct"
+    """`char` if at least a third of the letters are Chinese or Japanese, or if most texts are single words, as in
+    inflection; else `word_punct`."""
+    texts = list(texts)
+    single_words = sum(len(text.split()) == 1 for text in texts)
+    return "char" if mostly_cjk(texts) or 2 * single_words > len(texts) else "word_punct"
 
 
 def _count_slots(tokenizer: CopyNetTokenizer, sample: Pairs, max_source_length: int) -> int:

@@ -55,8 +55,8 @@ def score_outputs(
             spelled, such as inflected words.
 
     Returns:
-        Percentages, except `examples` and `edit_distance`. All are computed on the first prediction of an n-best list, except
-        `exact_match_top_k`.
+        Percentages, except `examples` and `edit_distance`. All are computed on the first prediction of an n-best list,
+        except `exact_match_top_k`.
 
         - exact_match: predictions equal to a reference, ignoring whitespace.
         - exact_match_top_k: n-best lists, of at most k predictions, that contain a reference; only with n-best lists.

@@ -27,9 +27,10 @@ def evaluate_pairs(
         options: arguments of `predict_in_batches`.
 
     Returns:
-        The scores: those of `score_outputs`, edit distances only where words are spelled in characters, with `oov_recall` None where no reference contains an out-of-vocabulary
-        word of its source; `seconds`; and for a model that copies `copy_mode_fraction`, the percentage of the words of
-        the best outputs for which copying accounts for more than half of the probability.
+        The scores: those of `score_outputs`, edit distances only where words are spelled in characters, with
+        `oov_recall` None where no reference contains an out-of-vocabulary word of its source; `seconds`; and for a
+        model that copies `copy_mode_fraction`, the percentage of the words of the best outputs for which copying
+        accounts for more than half of the probability.
         For each pair a record of its text, reference and prediction, and what was copied.
     """
     sources, references = list(pairs["text"]), list(pairs["summary"])

@@ -61,7 +61,6 @@ class Memory(NamedTuple):
     first_positions: PerRow | None = None
     inputs: PerSource | None = None
     facts: Facts | None = None
-    features: PerSource | None = None
 
     def select(self, rows: Tensor) -> Memory:
         """The memory of the given rows, each with a source of its own."""

@@ -85,7 +85,8 @@ class CopyNetModel(CopyNetPreTrainedModel):
         """Encodes the source, unless `encoder_outputs` or `past_key_values` hold it, and decodes the target words.
 
         Args:
-            input_ids, attention_mask, inputs_embeds, input_features, token_type_ids: see `CopyNetEncoder`.
+            input_ids, attention_mask, inputs_embeds, input_features, token_type_ids, feature_ids: see
+                `CopyNetEncoder`.
             decoder_input_ids: (B, T) extended ids of y_0 … y_{T-1}, the start symbol first; with a cache, only the new
                 ones.
             decoder_attention_mask: (B, T), or longer with a cache; 0 on padding, where the state passes on unchanged.
@@ -156,9 +157,6 @@ class CopyNetModel(CopyNetPreTrainedModel):
         """e(y_{t-1}) (B, T, E): UNK's for an unseen word; for a position that is no word, the encoder's input
         there."""
         embeddings = self.encoder.embed(words)
-        if memory.features is not None:
-            times = words.shape[0] // memory.features.shape[0]
-            embeddings = embeddings + memory.features.repeat_interleave(times, dim=0)[:, None]
         if memory.inputs is None:
             return embeddings
         positions = words - self.config.vocab_size
@@ -197,8 +195,6 @@ class CopyNetModel(CopyNetPreTrainedModel):
                 "many, or a multiple, with those of one source side by side."
             )
         memory = self.decoder.build_memory(encoder_outputs, rows)
-        if encoder_outputs.features is not None:
-            memory = memory._replace(features=self.encoder.features.to_step(encoder_outputs.features))
         if cache is None:
             return memory, None, None
         memory = self.decoder.prepare_search(memory)

@@ -37,7 +37,6 @@ class CopyNetEncoderOutput(ModelOutput):
     facts: Tensor | None = None
     is_object: Tensor | None = None
     is_question: Tensor | None = None
-    features: Tensor | None = None
 
 
 @dataclass

@@ -57,7 +57,8 @@ def train_tokenizer(
     train_pairs: Pairs, tokenizer_args: TokenizerArguments, preset: str | None, max_source_length: int
 ) -> CopyNetTokenizer:
     """A `CopyNetTokenizer` of the words in sources, targets and facts and of all features, with slots for the
-    out-of-vocabulary words of every source. Arguments that are None or "auto" follow from the preset, else from the pairs.
+    out-of-vocabulary words of every source. Arguments that are None or "auto" follow from the preset, else from the
+    pairs.
     """
     segmenter, vocab_size = tokenizer_args.segmenter, tokenizer_args.vocab_size
     max_source_oov = tokenizer_args.max_source_oov

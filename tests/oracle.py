@@ -118,10 +118,7 @@ class Oracle:
         objects = [j for j, kind in enumerate(kinds) if kind == 3]
         states, q = self.encode([source[j] for j in question])
         memory = dict(zip(question, states, strict=True))
-        memory |= {
-            j: np.concatenate([self.embed_source(source[i]) for i in (j - 2, j - 1, j)])
-            for j in objects
-        }
+        memory |= {j: np.concatenate([self.embed_source(source[i]) for i in (j - 2, j - 1, j)]) for j in objects}
         size = {0: 2 * self.c.encoder_hidden_size, 3: 3 * self.c.embedding_size}
 
         def score(name, query, j):

@@ -4,8 +4,9 @@ Both graphs map named tensors to named tensors. Which there are follows from wha
 `DecoderState` hold; what is None there is left out:
 
 encoder: input_ids (N, S) int64, or input_features (N, S, num_features); attention_mask (N, S) int64; token_type_ids
-    (N, S) int64 where the model reads facts; feature_ids (N, F) int64 where it reads features. To `memory.…`, the fields of `Memory`; `state.…` (N, 1, …), those of `DecoderState`
-    before the first word; and `forbidden` (N, V + K) bool, the words that no output of the source may hold.
+    (N, S) int64 where the model reads facts; feature_ids (N, F) int64 where it reads features. To `memory.…`, the
+    fields of `Memory`; `state.…` (N, 1, …), those of `DecoderState` before the first word; and `forbidden` (N, V + K)
+    bool, the words that no output of the source may hold.
 decoder: words (N, B) int64, the last word of each output, `memory.…` as they are, and `state.…` (N, B, …). To
     `log_probs` (N, B, V + K), `next_state.…`, and `copy_probs` (N, B, S) where the model copies.
 
@@ -196,7 +197,7 @@ def _agree(inputs: Tensors) -> None:
 
 
 def _example(model: CopyNetForConditionalGeneration) -> Tensors:
-    """Two sources of two positions, as the encoder takes them."""
+    """Two sources of two positions, and of three features, as the encoder takes them."""
     config, size = model.config, (2, 2)
     ones = torch.ones(size, dtype=torch.long, device=model.device)
     if config.num_features:
@@ -205,7 +206,7 @@ def _example(model: CopyNetForConditionalGeneration) -> Tensors:
         example = {"input_ids": ones * config.unk_token_id}
     example["attention_mask"] = ones
     if config.feature_vocab_size:
-        example["feature_ids"] = ones
+        example["feature_ids"] = ones.new_ones(2, 3)  # equal sizes would be taken for the same axis
     if config.mechanism.retrieves:
         example["token_type_ids"] = torch.zeros_like(ones)
     return example

@@ -1,7 +1,8 @@
 """Greedy and beam search over the ONNX graphs of `copynet_hf.inference.onnx_export`, with onnxruntime and NumPy alone.
 
 The file imports nothing else, so it can be copied to a machine without torch. `onnx_export` documents the inputs and
-outputs of the graphs. Shapes: N sources, S source positions, F features, B beams, T words of an output, V words, K slots.
+outputs of the graphs. Shapes: N sources, S source positions, F features, B beams, T words of an output, V words, K
+slots.
 """
 
 from __future__ import annotations
@@ -118,8 +119,8 @@ class OnnxCopyNet:
         """`model.generate()`: greedy search, or beam search with `num_beams` above 1.
 
         Args:
-            input_ids, attention_mask, token_type_ids: (N, S), input_features: (N, S, num_features), feature_ids: (N, F);
-                as for the encoder.
+            input_ids, attention_mask, token_type_ids: (N, S), input_features: (N, S, num_features), feature_ids:
+                (N, F); as for the encoder.
             options: fields of `Search`; by default those of the saved generation config.
 
         Returns:

@@ -43,12 +43,18 @@ class PairsArguments:
     dataset_config_name: str | None = _argument("configuration of that dataset", metavar="NAME")
     text_column: str | None = _argument("column of the sources; guessed by default", metavar="NAME")
     summary_column: str | None = _argument("column of the targets; guessed by default", metavar="NAME")
+    features_column: str | None = _argument("column of the features: read, never copied", metavar="NAME")
+    features_separator: str = _argument("what separates the features of a string", ";", "TEXT")
+    column_names: list[str] | None = _argument(  # noqa: RUF009 - the call returns a dataclass field
+        "columns of CSV or TSV files without a header", metavar="NAME"
+    )
     max_eval_samples: int | None = _argument("use at most N validation and N test pairs")
 
     def dataset_options(self) -> dict[str, Any]:
         """The arguments of `load_pairs` other than its files."""
         names = ("dataset_name", "dataset_config_name", "text_column", "summary_column")
-        return {name: getattr(self, name) for name in names}
+        more = ("features_column", "features_separator", "column_names")
+        return {name: getattr(self, name) for name in names + more}
 
 
 @dataclass
@@ -72,7 +78,9 @@ class TokenizerArguments:
 
     tokenizer_name: str | None = _argument("use this tokenizer; by default one is trained", metavar="NAME")
     segmenter: str = _argument(
-        "char, whitespace, jieba, fugashi, word_punct, or auto: char for Chinese and Japanese, else word_punct", "auto"
+        "char, whitespace, jieba, fugashi, word_punct, or auto: char for Chinese, Japanese and single "
+        "words, else word_punct",
+        "auto",
     )
     vocab_size: int | None = _argument("vocabulary size")
     min_frequency: int = _argument("rarer words can only be copied", 5)
@@ -193,6 +201,8 @@ class GenerateArguments:
     facts: list[str] | None = _argument(  # noqa: RUF009 - the call returns a dataclass field
         "facts for all sources, each 'subject | property | object'", metavar="FACT"
     )
+    features: str | None = _argument("features of all sources, such as 'V;PST'", metavar="TEXT")
+    features_separator: str = _argument("what separates the features", ";", "TEXT")
     show_copies: bool = _argument("mark copied words, by colour in a terminal, else by [brackets]", False)
 
 

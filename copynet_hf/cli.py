@@ -134,6 +134,8 @@ def evaluate(argv: Sequence[str]) -> None:
                 output_args.output_file, output_args.overwrite_output_file, data_args.test_file
             )
         model, tokenizer = load_model(**decoding_args.model_options())
+        if model.config.feature_vocab_size and data_args.features_column is None:
+            raise ValueError(f"--model {decoding_args.model} reads features: name their column with --features_column")
         pairs = read_pairs(data_args, {}, "test")["test"]
         with explain_memory_errors():
             scores, predictions = evaluate_pairs(model, tokenizer, pairs, progress=True, **options)
@@ -148,6 +150,7 @@ def generate(argv: Sequence[str]) -> None:
 
     text_args, decoding_args = _parse("generate", argv, GenerateArguments, DecodingArguments)
     options = _prepare_decoding(decoding_args)
+    from .data.features import split_features
     from .inference.console import escape_controls
     from .inference.highlighting import Style, highlight_copies
     from .inference.loading import load_model
@@ -155,14 +158,18 @@ def generate(argv: Sequence[str]) -> None:
     from .training.memory import explain_memory_errors
 
     facts = None if text_args.facts is None else parse_facts("\n".join(text_args.facts))
+    features = None
+    if text_args.features is not None:
+        features = split_features(text_args.features, text_args.features_separator)
     model, tokenizer = load_model(**decoding_args.model_options())
     is_terminal = sys.stdout.isatty()
     style: Style = "ansi" if is_terminal else "plain"
     for texts in _batches(text_args.text, options["batch_size"]):
         sources = [text for text in texts if text.strip()]
-        source_facts = None if facts is None else [facts] * len(sources)
+        for_all = {"facts": facts, "features": features}
+        more: dict[str, Any] = {name: [value] * len(sources) for name, value in for_all.items() if value is not None}
         with explain_memory_errors():
-            predictions = iter(predict_in_batches(model, tokenizer, sources, facts=source_facts, **options))
+            predictions = iter(predict_in_batches(model, tokenizer, sources, **more, **options))
         for text in texts:
             line = ""
             if text.strip():

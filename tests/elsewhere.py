@@ -46,7 +46,13 @@ def run_elsewhere(
     return json.loads(done.stdout.splitlines()[-1])
 
 
-def answers(name: str | Path, texts: Sequence[str], again: str | Path | None = None, **options: Any) -> dict[str, Any]:
+def answers(
+    name: str | Path,
+    texts: Sequence[str],
+    again: str | Path | None = None,
+    features: Sequence[Sequence[str]] | None = None,
+    **options: Any,
+) -> dict[str, Any]:
     """What a saved model, loaded by the Auto classes, makes of texts, searching as its generation config says.
 
     With `again` it is then saved once more, to that folder.
@@ -59,7 +65,11 @@ def answers(name: str | Path, texts: Sequence[str], again: str | Path | None = N
     base = AutoModel.from_pretrained(name, **options)
     config = AutoConfig.from_pretrained(name, **options)
     pipe = pipeline("copy-text2text", model=str(name), **options)
-    inputs = tokenizer(texts, padding=True, return_tensors="pt")
+    of_tokenizer = {} if features is None else {"features": features}
+    inputs = tokenizer(texts, **of_tokenizer, padding=True, return_tensors="pt")
+    rows: list[Any] = list(texts)
+    if features is not None:
+        rows = [{"text": text, "features": row} for text, row in zip(texts, features, strict=True)]
     output = model.generate(**inputs)
     with torch.no_grad():
         states = base(**inputs, decoder_input_ids=output[:, :-1]).last_hidden_state
@@ -72,7 +82,7 @@ def answers(name: str | Path, texts: Sequence[str], again: str | Path | None = N
         "greedy": model.generate(**inputs, num_beams=1).tolist(),
         "state_sum": states.sum().item(),
         "copied": model.trace_copies(output, **inputs).copied.sum().item(),
-        "pipeline": [output["generated_text"] for (output,) in pipe(list(texts))],
+        "pipeline": [output["generated_text"] for (output,) in pipe(rows)],
         "config": config.to_diff_dict() == model.config.to_diff_dict(),
         "search": [getattr(model.generation_config, field) for field in ("num_beams", "forbid_unk", "max_new_tokens")],
         "modules": sorted({type(thing).__module__.split(".")[0] for thing in (tokenizer, model, base, config, pipe)}),

@@ -40,13 +40,21 @@ class Oracle:
     def __init__(self, model):
         self.w = {name: value.detach().double().numpy() for name, value in model.state_dict().items()}
         self.c = model.config
+        self.features = []  # the feature ids of the source
+
+    def embed_source(self, word):
+        """e(x_j), and the embedding of each feature added to it."""
+        vector = self.embed(word)
+        for feature in self.features:
+            vector = vector + self.w["model.encoder.features.embed_features.weight"][feature]
+        return vector
 
     def embed(self, word):
         return self.w["model.encoder.embed_tokens.weight"][word if word < self.c.vocab_size else self.c.unk_token_id]
 
     def encode(self, source, inputs=None):
         """h_j of every position, and the last states of both directions in the top layer."""
-        xs, width = inputs or [self.embed(x) for x in source], self.c.encoder_hidden_size
+        xs, width = inputs or [self.embed_source(x) for x in source], self.c.encoder_hidden_size
         for layer in range(self.c.num_hidden_layers):
             runs = []
             for suffix, order in (("", range(len(xs))), ("_reverse", reversed(range(len(xs))))):
@@ -60,6 +68,9 @@ class Oracle:
                 runs.append((states, h))
             xs = [np.concatenate([runs[0][0][j], runs[1][0][j]]) for j in range(len(xs))]
             last = np.concatenate([runs[0][1], runs[1][1]])
+        for feature in self.features:
+            vector = self.w["model.encoder.features.embed_features.weight"][feature]
+            xs = [x + self.w["model.encoder.features.state_proj.weight"] @ vector for x in xs]
         return xs, last
 
     def attend(self, s, h, coverage):
@@ -107,10 +118,7 @@ class Oracle:
         objects = [j for j, kind in enumerate(kinds) if kind == 3]
         states, q = self.encode([source[j] for j in question])
         memory = dict(zip(question, states, strict=True))
-        memory |= {
-            j: np.concatenate([self.embed(source[j - 2]), self.embed(source[j - 1]), self.embed(source[j])])
-            for j in objects
-        }
+        memory |= {j: np.concatenate([self.embed_source(source[i]) for i in (j - 2, j - 1, j)]) for j in objects}
         size = {0: 2 * self.c.encoder_hidden_size, 3: 3 * self.c.embedding_size}
 
         def score(name, query, j):

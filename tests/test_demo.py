@@ -168,7 +168,7 @@ def test_a_search_ends_after_the_time_limit() -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("copynet_hf.inference.page.MAX_SECONDS", 0.5)
         start = time.monotonic()
-        shown, _ = show("a X", "", 1, False, 100_000)
+        shown, _ = show("a X", "", "", 1, False, 100_000)
     assert time.monotonic() - start < 60
     assert len(lines(shown)["output"]) > 1
 

@@ -116,6 +116,47 @@ def test_an_empty_prediction_or_reference_scores_0_and_not_nan() -> None:
     assert score_outputs(["a"], [""])["rouge1"] == 0
 
 
+# edit distance
+
+
+def slow_distance(first: str, second: str) -> int:
+    """Levenshtein's recursion to the letter."""
+    if not first or not second:
+        return len(first) + len(second)
+    if first[0] == second[0]:
+        return slow_distance(first[1:], second[1:])
+    rests = ((first[1:], second), (first, second[1:]), (first[1:], second[1:]))
+    return 1 + min(slow_distance(*rest) for rest in rests)
+
+
+@given(st.lists(st.tuples(st.text("ab", max_size=5), st.text("abc", max_size=5)), min_size=1, max_size=4))
+def test_the_edit_distance_is_that_of_the_recursion(pairs: list[tuple[str, str]]) -> None:
+    scores = score_outputs([pair[0] for pair in pairs], [pair[1] for pair in pairs], edit_distance=True)
+    distances = [slow_distance(*pair) for pair in pairs]
+    length = sum(len(pair[1]) for pair in pairs)
+    assert scores["edit_distance"] == pytest.approx(sum(distances) / len(pairs))
+    assert scores["character_error_rate"] == pytest.approx(100 * sum(distances) / length if length else 0)
+
+
+def test_the_edit_distance_is_to_the_nearest_reference_with_unk_as_one_character() -> None:
+    scores = score_outputs(["kitten", "a<unk>c"], [["x", "sitting"], ["abc"]], edit_distance=True)
+    assert scores["edit_distance"] == (3 + 1) / 2
+    assert scores["character_error_rate"] == 100 * (3 + 1) / (7 + 3)
+
+
+def test_edit_distances_are_computed_where_words_are_spelled() -> None:
+    assert "edit_distance" not in score_outputs(["a"], ["a"])
+    for segmenter, text, is_spelled in (
+        ("char", "walk", True),
+        ("char", "散歩する", False),
+        ("whitespace", "a", False),
+    ):
+        tokenizer = CopyNetTokenizer.train_from_iterator([text], 100, segmenter)
+        labels = np.array([tokenizer(text, text_target=text)["labels"]])
+        scores = make_compute_metrics(tokenizer, [text], [text])(SimpleNamespace(predictions=labels, label_ids=labels))
+        assert ("character_error_rate" in scores) == is_spelled
+
+
 # Exact match and n-best lists
 
 

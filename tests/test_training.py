@@ -124,6 +124,11 @@ def test_the_segmenter_follows_the_script(text: str, segmenter: str) -> None:
     assert guess_segmenter([text, text]) == segmenter
 
 
+def test_single_words_are_spelled() -> None:
+    assert guess_segmenter(["uczyć się", "uczyć", "iść"]) == "char"
+    assert guess_segmenter(["uczyć się", "uczyć"]) == "word_punct"
+
+
 def test_every_training_source_has_slots_for_its_unseen_words(pairs: Dataset, tokenizer: CopyNetTokenizer) -> None:
     vocabulary = tokenizer.get_vocab()
     unseen = [len(set(text.split()) - vocabulary.keys()) for text in pairs["text"]]

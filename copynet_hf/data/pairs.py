@@ -8,13 +8,14 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import datasets
 import pyarrow as pa
 from datasets.info import SupervisedKeysData
 from datasets.packaged_modules.parquet.parquet import Parquet
 
+from .features import SEPARATOR, split_features, why_not_features
 from .lcsts import LcstsBuilder
 from .records import (
     AnyDataset,
@@ -25,7 +26,7 @@ from .records import (
     data_suffix,
     name_in_errors,
 )
-from .rows import read_rows
+from .rows import INFLECTION_SUFFIXES, read_rows
 
 logger = logging.getLogger(__name__)
 
@@ -33,17 +34,23 @@ logger = logging.getLogger(__name__)
 # fmt: off
 TEXT_NAMES = (
     "text", "source", "document", "article", "input", "inputs", "dialogue", "dialog", "src", "content",
-    "body", "passage", "sentence", "question", "prompt", "instruction", "query",
+    "body", "passage", "sentence", "question", "prompt", "instruction", "query", "lemma",
 )
 SUMMARY_NAMES = (
     "summary", "target", "highlights", "output", "outputs", "reply", "response", "tgt", "answer",
-    "completion", "abstract", "headline", "title",
+    "completion", "abstract", "headline", "title", "form",
 )
 # fmt: on
 # Columns that identify a row; never guessed to be a text.
 KEY_NAMES = ("id", "idx", "index", "guid", "uid", "key", "split", "human_label")
 
-TEXT_SUFFIXES = (".jsonl", ".json", ".csv", ".tsv")
+ROLES = ("text", "summary", "features")
+TEXT_SUFFIXES = (".jsonl", ".json", ".csv", ".tsv", *INFLECTION_SUFFIXES)
+ROLE_TYPES = {
+    "text": datasets.Value("string"),
+    "summary": datasets.Value("string"),
+    "features": datasets.List(datasets.Value("string")),
+}
 SUFFIXES = (*TEXT_SUFFIXES, ".parquet", ".txt")
 
 
@@ -56,18 +63,27 @@ def load_pairs(
     text_column: str | None = None,
     summary_column: str | None = None,
     *,
+    features_column: str | None = None,
+    features_separator: str = SEPARATOR,
+    column_names: Sequence[str] | None = None,
     streaming: bool = False,
 ) -> datasets.DatasetDict | datasets.IterableDatasetDict:
     """Loads pairs from files, or from a dataset on the Hub, with the columns `text` and `summary`.
 
-    A file is JSON lines (or one JSON list), CSV or TSV with a header, Parquet, or LCSTS (.txt, pairs with a score of
-    3 or more). All but Parquet may be compressed (.gz), and in UTF-16 instead of UTF-8 if a byte order mark says so.
-    Rows that cannot be read, or whose text or summary is missing, empty or not a string, are skipped and reported in a
-    warning. Other columns are kept, one with the name `text` or `summary` as `original_text` or `original_summary`.
+    A file is JSON lines (or one JSON list), CSV or TSV with a header, Parquet, LCSTS (.txt, pairs with a score of 3 or
+    more), or inflections as the SIGMORPHON shared tasks distribute them (.train, .dev, .test, .gold: tab-separated
+    columns lemma, form and features, without a header). All but Parquet may be compressed (.gz), and in UTF-16 instead
+    of UTF-8 if a byte order mark says so. Rows that cannot be read, or whose text or summary is missing, empty or not
+    a string, are skipped and reported in a warning. Other columns are kept, one with the name `text`, `summary` or
+    `features` as `original_text`, `original_summary` or `original_features`.
 
     Args:
         text_column, summary_column: by default guessed, and logged: a column with a usual name (`document`, `article`,
             ...; `target`, `highlights`, ...), else the columns of strings in their order, if no others are left.
+        features_column: the column of the features, which become lists of strings in the column `features`. None: the
+            sources have no features. See `CopyNetTokenizer`.
+        features_separator: what separates the features where the column holds strings rather than lists.
+        column_names: the columns of a CSV, TSV or shared task file without a header, in their order.
         streaming: read the rows during iteration instead of caching them.
 
     Raises:
@@ -79,81 +95,94 @@ def load_pairs(
     given = {split: path for split, path in files.items() if path is not None}
     if bool(given) == (dataset_name is not None):
         raise ValueError("give either files or dataset_name")
-    columns = (text_column, summary_column)
+    choice = ColumnChoice(text_column, summary_column, features_column, features_separator)
     if dataset_name is not None:
         parts = datasets.load_dataset(dataset_name, dataset_config_name, streaming=streaming)
-        splits = {split: _select_pairs(part, *columns, f"{dataset_name}/{split}") for split, part in parts.items()}
+        splits = {split: _select_pairs(part, choice, f"{dataset_name}/{split}") for split, part in parts.items()}
     else:
-        splits = {split: _load_file(path, split, *columns, streaming) for split, path in given.items()}
+        splits = {split: _load_file(path, split, choice, column_names, streaming) for split, path in given.items()}
     return datasets.IterableDatasetDict(splits) if streaming else datasets.DatasetDict(splits)
 
 
+class ColumnChoice(NamedTuple):
+    """The columns that were named; None for a text or summary to guess, and for no features."""
+
+    text: str | None = None
+    summary: str | None = None
+    features: str | None = None
+    separator: str = SEPARATOR
+
+    @property
+    def guesses(self) -> bool:
+        return None in (self.text, self.summary)
+
+
 def _load_file(
-    path: FilePath, split: str, text_column: str | None, summary_column: str | None, streaming: bool
+    path: FilePath, split: str, choice: ColumnChoice, column_names: Sequence[str] | None, streaming: bool
 ) -> AnyDataset:
     suffix = data_suffix(path)
     if suffix not in SUFFIXES and not Path(path).is_dir():
         raise ValueError(f"{path}: the name must end in one of {', '.join(SUFFIXES)}, with .gz if it is compressed")
     if suffix in TEXT_SUFFIXES:
-        options = {"text_column": text_column, "summary_column": summary_column}
-        data = build_split(PairsBuilder, path, split, streaming=streaming, **options)
+        names = None if column_names is None else tuple(column_names)
+        data = build_split(PairsBuilder, path, split, streaming=streaming, choice=tuple(choice), column_names=names)
         if data.info.supervised_keys is not None:
             _log_guess({"text": data.info.supervised_keys.input, "summary": data.info.supervised_keys.output}, path)
         return data
     builder = Parquet if suffix == ".parquet" else LcstsBuilder
     data = build_split(builder, path, split, streaming=streaming)
-    return _select_pairs(data, text_column, summary_column, str(path))
+    return _select_pairs(data, choice, str(path))
 
 
 @dataclass
 class PairsConfig(datasets.BuilderConfig):
-    """The columns of the pairs; None for columns to guess."""
+    """The columns of the pairs, the fields of a `ColumnChoice`; and the names of a file without a header."""
 
-    text_column: str | None = None
-    summary_column: str | None = None
+    choice: tuple[Any, ...] = ColumnChoice()
+    column_names: tuple[str, ...] | None = None
 
 
 class PairsBuilder(RecordsBuilder):
-    """Reads JSON lines, JSON and CSV; malformed lines are skipped and reported."""
+    """Reads JSON lines, JSON, CSV and TSV; malformed lines are skipped and reported."""
 
     BUILDER_CONFIG_CLASS = PairsConfig
     columns: Columns | None = None
 
     @property
-    def _guesses(self) -> bool:
-        return None in (self.config.text_column, self.config.summary_column)
+    def _choice(self) -> ColumnChoice:
+        return ColumnChoice(*self.config.choice)
 
     def _split_generators(self, dl_manager: datasets.DownloadManager) -> list[datasets.SplitGenerator]:
         if not dl_manager.is_streaming:
             # A first pass finds the types of the other columns: with types inferred from the first rows, `datasets`
             # would fail at a later row of another type.
             ((path,),) = self.config.data_files.values()
-            self.columns = Columns(row for _, row in read_rows(Path(path), SkippedRecords(Path(path))))
+            rows = read_rows(Path(path), SkippedRecords(Path(path)), self.config.column_names)
+            self.columns = Columns(row for _, row in rows)
             roles = self._choose_columns(self.columns, path)
             others = [name for name in self.columns.types if name not in roles.values()]
-            kept = _rename_taken({name: self.columns.feature(name) for name in others}, roles)
-            self.info.features = datasets.Features({role: datasets.Value("string") for role in roles} | kept)
-            if self._guesses:  # kept in the cache
+            kept = _rename_taken({name: self.columns.feature(name) for name in others})
+            self.info.features = datasets.Features({role: ROLE_TYPES[role] for role in roles} | kept)
+            if self._choice.guesses:  # kept in the cache
                 self.info.supervised_keys = SupervisedKeysData(roles["text"], roles["summary"])
         return super()._split_generators(dl_manager)
 
     def _choose_columns(self, columns: Columns, path: FilePath) -> dict[str, str]:
-        """The columns of text and summary."""
+        """The column of each role."""
         if not columns.types:  # no row could be read: `_generate_examples` reports it
             return {"text": "text", "summary": "summary"}
-        names = self.config.text_column, self.config.summary_column
-        return choose_columns(list(columns.types), columns.strings, *names, str(path))
+        return choose_columns(list(columns.types), columns.strings, self._choice, str(path))
 
     def records(self, path: Path, skipped: SkippedRecords) -> Iterator[dict[str, Any]]:
         """The rows with a usable pair, `text` and `summary` first."""
-        columns = self.columns
+        columns, names = self.columns, self.config.column_names
         if columns is None:  # streaming: without a pass over the whole file, from its first rows
-            columns = Columns(row for _, row in islice(read_rows(path, SkippedRecords(path)), 1000))
+            columns = Columns(row for _, row in islice(read_rows(path, SkippedRecords(path), names), 1000))
         roles = self._choose_columns(columns, path)
-        if self.columns is None and self._guesses:
+        if self.columns is None and self._choice.guesses:
             _log_guess(roles, path)
         json_columns = {name for name, arrow_type in columns.types.items() if arrow_type is None}
-        for line, row in read_rows(path, skipped):
+        for line, row in read_rows(path, skipped, names):
             pair = {role: row.get(column) for role, column in roles.items()}
             reason = _why_unusable(pair, roles)
             if reason:
@@ -163,7 +192,7 @@ class PairsBuilder(RecordsBuilder):
             for name in json_columns & others.keys():
                 if others[name] is not None:
                     others[name] = json.dumps(others[name], ensure_ascii=False)
-            yield pair | _rename_taken(others, roles)
+            yield _split_pair(pair, self._choice.separator) | _rename_taken(others)
 
 
 class Columns:
@@ -206,14 +235,8 @@ def _common_type(previous: pa.DataType | None, values: Sequence[Any]) -> pa.Data
     return None if "struct" in str(common) or str(common).count("list<") > 32 else common
 
 
-def choose_columns(
-    columns: Sequence[str],
-    strings: Sequence[str],
-    text_column: str | None,
-    summary_column: str | None,
-    where: str,
-) -> dict[str, str]:
-    """The columns of `text` and `summary`, as given or guessed.
+def choose_columns(columns: Sequence[str], strings: Sequence[str], choice: ColumnChoice, where: str) -> dict[str, str]:
+    """The columns of `text` and `summary`, as given or guessed, and of `features`, if given.
 
     Args:
         columns: all columns.
@@ -221,16 +244,18 @@ def choose_columns(
         where: the file or dataset, for messages.
 
     Raises:
-        ValueError: a given column does not exist or is given twice, or no column or too many are left to guess.
+        ValueError: a given column does not exist or has two roles, or no column or too many are left to guess.
     """
-    for column in (text_column, summary_column):
-        if column is not None and column not in columns:
+    given = {role: column for role in ROLES if (column := getattr(choice, role)) is not None}
+    for role, column in given.items():
+        if column not in columns:
             raise ValueError(f"{where}: no column {column!r}; the columns are {', '.join(columns)}")
-    if text_column is not None and text_column == summary_column:
-        raise ValueError(f"{where}: column {text_column!r} cannot be both text and summary")
-    candidates = [name for name in strings if name not in (text_column, summary_column)]
-    text = text_column or _find_usual_name(candidates, TEXT_NAMES)
-    summary = summary_column or _find_usual_name([name for name in candidates if name != text], SUMMARY_NAMES)
+        for other in given:
+            if other != role and given[other] == column:
+                raise ValueError(f"{where}: column {column!r} cannot be both {role} and {other}")
+    candidates = [name for name in strings if name not in given.values()]
+    text = choice.text or _find_usual_name(candidates, TEXT_NAMES)
+    summary = choice.summary or _find_usual_name([name for name in candidates if name != text], SUMMARY_NAMES)
     roles: dict[str, str | None] = {"text": text, "summary": summary}
     missing = [role for role, name in roles.items() if name is None]
     rest = [name for name in candidates if name not in (text, summary) and name.lower() not in KEY_NAMES]
@@ -238,6 +263,7 @@ def choose_columns(
         raise ValueError(
             f"{where}: the {' and '.join(missing)} could be any of the columns {', '.join(rest)}: name the right one "
             + " and ".join(f"with {role}_column= (--{role}_column on the command line)" for role in missing)
+            + "; if the file has no header, name its columns with column_names= (--column_names)"
         )
     for role, name in zip(missing, rest, strict=False):
         roles[role] = name
@@ -247,7 +273,7 @@ def choose_columns(
                 f"{where}: no column of strings is left for the {role}; the columns are {', '.join(columns)}: "
                 f"name one with {role}_column= (--{role}_column on the command line)"
             )
-    return {role: column for role, column in roles.items() if column is not None}
+    return {role: column for role, column in roles.items() if column is not None} | given
 
 
 def _log_guess(roles: dict[str, str], where: FilePath) -> None:
@@ -268,24 +294,32 @@ def _find_usual_name(columns: Sequence[str], names: Sequence[str]) -> str | None
     return next((by_name[name] for name in names if name in by_name), None)
 
 
-def _rename_taken(others: dict[str, Any], roles: dict[str, str]) -> dict[str, Any]:
-    """The other columns, with `original_text` in place of `text`, and likewise `summary`."""
-    return {f"original_{name}" if name in roles else name: value for name, value in others.items()}
+def _rename_taken(others: dict[str, Any]) -> dict[str, Any]:
+    """The other columns, with `original_text` in place of `text`, and likewise `summary` and `features`."""
+    return {f"original_{name}" if name in ROLES else name: value for name, value in others.items()}
+
+
+def _split_pair(pair: dict[str, Any], separator: str) -> dict[str, Any]:
+    """A usable pair with its features, if there are any, as a list."""
+    return pair | ({"features": split_features(pair["features"], separator)} if "features" in pair else {})
 
 
 def _why_unusable(pair: dict[str, Any], roles: dict[str, str]) -> str | None:
     """The reason why a pair cannot be used, or None."""
     for role, value in pair.items():
-        if value is None:
+        if role == "features":
+            if reason := why_not_features(value):
+                return f"{roles[role]!r} is {reason}"
+        elif value is None:
             return f"no {roles[role]!r}"
-        if not isinstance(value, str):
+        elif not isinstance(value, str):
             return f"{roles[role]!r} is a {type(value).__name__}, not a string"
-        if not value.strip():
+        elif not value.strip():
             return f"empty {roles[role]!r}"
     return None
 
 
-def _select_pairs(data: AnyDataset, text_column: str | None, summary_column: str | None, where: str) -> AnyDataset:
+def _select_pairs(data: AnyDataset, choice: ColumnChoice, where: str) -> AnyDataset:
     """A loaded dataset with the columns `text` and `summary` first, without its unusable rows."""
     if data.features is None:
         first: dict[str, Any] = next(iter(data), {})
@@ -294,23 +328,29 @@ def _select_pairs(data: AnyDataset, text_column: str | None, summary_column: str
         columns = list(data.features)
         dtypes = {name: str(getattr(feature, "dtype", "")) for name, feature in data.features.items()}
         strings = [name for name, dtype in dtypes.items() if dtype in ("string", "large_string")]
-    roles = choose_columns(columns, strings, text_column, summary_column, where)
-    if None in (text_column, summary_column):
+    roles = choose_columns(columns, strings, choice, where)
+    if choice.guesses:
         _log_guess(roles, where)
-    new_names = dict(zip(columns, _rename_taken(dict.fromkeys(columns), roles), strict=True))
+    new_names = dict(zip(columns, _rename_taken(dict.fromkeys(columns)), strict=True))
     new_names |= {column: role for role, column in roles.items()}
     changed = {old: new for old, new in new_names.items() if old != new}
-    data = data.rename_columns(changed) if changed else data
-    data = data.select_columns(["text", "summary", *(new for new in new_names.values() if new not in roles)])
-    return _drop_unusable(data, roles, where)
-
-
-def _drop_unusable(data: AnyDataset, roles: dict[str, str], where: str) -> AnyDataset:
+    if changed:  # in two steps: a stream refuses a new name that is the old one of another column
+        data = data.rename_columns({old: f"new {new}" for old, new in changed.items()})
+        data = data.rename_columns({f"new {new}": new for new in changed.values()})
+    data = data.select_columns([*roles, *(new for new in new_names.values() if new not in roles)])
     if isinstance(data, datasets.IterableDataset):
-        return _drop_unusable_from_stream(data, roles, where)
+        return _drop_unusable_from_stream(data, roles, choice.separator, where)
+    data = _drop_unusable(data, roles, where)
+    if "features" not in roles:
+        return data
+    types = datasets.Features({**data.features, "features": ROLE_TYPES["features"]})
+    return data.map(_split_pair, fn_kwargs={"separator": choice.separator}, features=types)
+
+
+def _drop_unusable(data: datasets.Dataset, roles: dict[str, str], where: str) -> datasets.Dataset:
     skipped = SkippedRecords(Path(where))
     usable: list[int] = []
-    for index, pair in enumerate(data.select_columns(["text", "summary"])):
+    for index, pair in enumerate(data.select_columns(list(roles))):
         reason = _why_unusable(pair, roles)
         if reason:
             skipped.add(index + 1, reason)
@@ -327,7 +367,7 @@ def _drop_unusable(data: AnyDataset, roles: dict[str, str], where: str) -> AnyDa
 
 
 def _drop_unusable_from_stream(
-    data: datasets.IterableDataset, roles: dict[str, str], where: str
+    data: datasets.IterableDataset, roles: dict[str, str], separator: str, where: str
 ) -> datasets.IterableDataset:
     """A stream without its unusable rows, which are reported at the end of each shard (each file)."""
     num_shards = data.num_shards
@@ -335,24 +375,32 @@ def _drop_unusable_from_stream(
         "shards": [data.shard(num_shards, index) for index in range(num_shards)],
         "names": [f"{where} (shard {i} of {num_shards})" if num_shards > 1 else where for i in range(num_shards)],
         "roles": roles,
+        "separator": separator,
         "may_be_empty": num_shards > 1,
     }
-    return datasets.IterableDataset.from_generator(_usable_rows, data.features, arguments, data.split or "train")
+    types = data.features
+    if types is not None and "features" in roles:
+        types = datasets.Features({**types, "features": ROLE_TYPES["features"]})
+    return datasets.IterableDataset.from_generator(_usable_rows, types, arguments, data.split or "train")
 
 
 def _usable_rows(
-    shards: list[datasets.IterableDataset], names: list[str], roles: dict[str, str], may_be_empty: bool
+    shards: list[datasets.IterableDataset],
+    names: list[str],
+    roles: dict[str, str],
+    separator: str,
+    may_be_empty: bool,
 ) -> Iterator[dict[str, Any]]:
     for shard, name in zip(shards, names, strict=True):
         skipped = SkippedRecords(Path(name))
         num_usable = 0
         for number, row in enumerate(_iterate_rows(shard, name), 1):
-            reason = _why_unusable({role: row[role] for role in ("text", "summary")}, roles)
+            reason = _why_unusable({role: row[role] for role in roles}, roles)
             if reason:
                 skipped.add(number, reason)
             else:
                 num_usable += 1
-                yield row
+                yield _split_pair(row, separator) if "features" in roles else row
         if not num_usable and not may_be_empty:
             raise skipped.empty_error()
         if skipped.count:

@@ -10,7 +10,7 @@ import csv
 import json
 import sys
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, TextIO, TypeAlias
 
@@ -19,12 +19,27 @@ from .records import DataFileError, SkippedRecords, data_suffix, is_unicode, ope
 NumberedRow: TypeAlias = tuple[int, dict[str, Any] | str]  # line number, and the row or why it cannot be used
 NumberedFields: TypeAlias = tuple[int, list[str] | str]  # line number, and the fields or why they cannot be read
 
+# The files of the SIGMORPHON shared tasks on inflection, from 2017 on, and their columns.
+INFLECTION_SUFFIXES = (".train", ".dev", ".test", ".gold")
+INFLECTION_COLUMNS = ("lemma", "form", "features")
+
 UNDECODABLE = "bytes that do not decode"
 
 
-def read_rows(path: Path, skipped: SkippedRecords) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Line number and row of every readable row of a JSON lines, JSON or CSV file; others are added to `skipped`."""
-    for line, row in _csv_rows(path) if data_suffix(path) in (".csv", ".tsv") else _json_rows(path):
+def read_rows(
+    path: Path, skipped: SkippedRecords, column_names: Sequence[str] | None = None
+) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Line number and row of every readable row of a JSON lines, JSON, CSV or TSV file; others are added to `skipped`.
+
+    Args:
+        column_names: the columns of a CSV or TSV file without a header. None: it has one, unless it is a file of a
+            shared task on inflection.
+    """
+    suffix = data_suffix(path)
+    if suffix in INFLECTION_SUFFIXES and column_names is None:
+        column_names = INFLECTION_COLUMNS
+    is_table = suffix in (".csv", ".tsv", *INFLECTION_SUFFIXES)
+    for line, row in _csv_rows(path, column_names) if is_table else _json_rows(path):
         if isinstance(row, dict):
             yield line, row
         else:
@@ -82,11 +97,12 @@ def _check_row(row: Any) -> dict[str, Any] | str:
         return "nested too deeply"
 
 
-def _csv_rows(path: Path) -> Iterator[NumberedRow]:
-    """The rows as dicts from the header's names to strings."""
+def _csv_rows(path: Path, column_names: Sequence[str] | None) -> Iterator[NumberedRow]:
+    """The rows as dicts from the names of the header, or `column_names`, to strings."""
     with open_text(path, newline="") as file:
-        records = _read_tsv(file) if data_suffix(path) == ".tsv" else _read_csv(file)
-        _, header = next(records, (1, []))
+        records = _read_csv(file) if data_suffix(path) == ".csv" else _read_tsv(file)
+        first: NumberedFields = (1, list(column_names)) if column_names else next(records, (1, []))
+        header, of_header = first[1], "there are" if column_names else "the header has"
         if isinstance(header, str):
             raise DataFileError(f"{path}: the header is {header}")
         if not all(map(is_unicode, header)):
@@ -100,7 +116,7 @@ def _csv_rows(path: Path) -> Iterator[NumberedRow]:
                 is_valid = all(map(is_unicode, fields))
                 yield line, dict(zip(header, fields, strict=True)) if is_valid else UNDECODABLE
             elif fields:
-                yield line, f"{len(fields)} fields, the header has {len(header)}"
+                yield line, f"{len(fields)} fields, {of_header} {len(header)}{' columns' if column_names else ''}"
 
 
 def _read_csv(file: Iterable[str]) -> Iterator[NumberedFields]:

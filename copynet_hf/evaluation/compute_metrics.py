@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..model.words import skipped_ids
-from .metrics import UNK, Texts, Tokenization, score_outputs
+from .metrics import UNK, Texts, Tokenization, mostly_cjk, score_outputs
 
 if TYPE_CHECKING:
     from transformers import EvalPrediction, PreTrainedTokenizerBase
@@ -52,7 +52,7 @@ def make_compute_metrics(
         raise ValueError(f"{len(sources)} sources have {len(references)} references: give one for each source")
     methods = (tokenizer.decode, tokenizer.batch_decode)  # of which one may pass `source` on to the other as **kwargs
     copies = any("source" in inspect.signature(method).parameters for method in methods)
-    options: dict[str, Any] = {"tokenize": tokenize}
+    options: dict[str, Any] = {"tokenize": tokenize, "edit_distance": spells_words(tokenizer, sources)}
     decoding: dict[str, Any] = {}
     if copies:
         options |= {"words": tokenizer.tokenize, "vocabulary": tokenizer.get_vocab()}
@@ -74,6 +74,11 @@ def make_compute_metrics(
         return score_outputs(texts, accepted, copyable, **options)
 
     return compute_metrics
+
+
+def spells_words(tokenizer: PreTrainedTokenizerBase, texts: Iterable[str]) -> bool:
+    """Whether the tokenizer splits these texts, which are not Chinese or Japanese, into characters."""
+    return getattr(tokenizer, "segmenter", None) == "char" and not mostly_cjk(texts)
 
 
 def with_objects(text: str, facts: Iterable[Sequence[str]] | None) -> str:

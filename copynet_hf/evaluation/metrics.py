@@ -38,6 +38,7 @@ def score_outputs(
     tokenize: Tokenization = "auto",
     words: Callable[[str], list[str]] | None = None,
     vocabulary: Container[str] | None = None,
+    edit_distance: bool = False,
 ) -> dict[str, float]:
     """Computes all metrics of a test set.
 
@@ -50,16 +51,21 @@ def score_outputs(
         words: splits a text into the words that the last three metrics count, such as a tokenizer's `tokenize`; None:
             characters or words, as `tokenize`.
         vocabulary: the words that are not out-of-vocabulary; needed for `oov_recall`.
+        edit_distance: whether to compute `edit_distance` and `character_error_rate`, which suit outputs that are
+            spelled, such as inflected words.
 
     Returns:
-        Percentages, except `examples`. All are computed on the first prediction of an n-best list, except
-        `exact_match_top_k`.
+        Percentages, except `examples` and `edit_distance`. All are computed on the first prediction of an n-best list,
+        except `exact_match_top_k`.
 
         - exact_match: predictions equal to a reference, ignoring whitespace.
         - exact_match_top_k: n-best lists, of at most k predictions, that contain a reference; only with n-best lists.
         - rouge1, rouge2, rougeL: mean F1 (Lin 2004) against the best reference, lower-cased; over non-space
           characters, or over words without punctuation, which for English are those of rouge_score.
         - bleu: corpus BLEU of sacrebleu.
+        - edit_distance: mean number of characters to insert, delete or replace until the prediction is the nearest
+          reference (Levenshtein); `<unk>` is one character, and so is a run of whitespace.
+        - character_error_rate: the sum of these numbers relative to the length of these references; can exceed 100.
         - unk_rate: share of `<unk>` in the predicted words.
         - copied_fraction: share of the predicted words that the source contains, whether copied or generated.
         - oov_recall: of the reference words that the source contains and `vocabulary` does not, the share that the
@@ -77,6 +83,8 @@ def score_outputs(
     best = [row[0] for row in ranked]
     scores = _exact_match(ranked, accepted, unit) | _rouge(best, accepted, unit)
     scores["bleu"] = _bleu(best, accepted, unit)[0]
+    if edit_distance:
+        scores |= _edit_distance(best, accepted)
     scores |= _copying(best, accepted, sources, words or _SPLIT[unit], vocabulary)
     return scores | {"examples": len(best)}
 
@@ -213,6 +221,30 @@ def _bleu(best: list[str], references: list[list[str]], unit: Unit) -> tuple[flo
     ]
     score = scorer.corpus_score(best, streams).score
     return _round(score), str(scorer.get_signature())
+
+
+def _edit_distance(best: list[str], references: list[list[str]]) -> dict[str, float]:
+    total = length = 0
+    for prediction, accepted in zip(map(_spell, best), references, strict=True):
+        distance, size = min((_levenshtein(prediction, text), len(text)) for text in map(_spell, accepted))
+        total, length = total + distance, length + size
+    return {"edit_distance": total / len(best), "character_error_rate": _percent(total, length)}
+
+
+def _spell(text: str) -> list[str]:
+    return re.findall(rf"{UNK}|.", " ".join(text.split()), re.DOTALL)
+
+
+def _levenshtein(first: Sequence[str], second: Sequence[str]) -> int:
+    """The least number of insertions, deletions and replacements between two sequences."""
+    row = list(range(len(second) + 1))  # from nothing to each prefix of the second
+    for number, symbol in enumerate(first, 1):
+        diagonal, row[0] = row[0], number
+        for column, other in enumerate(second, 1):
+            replaced = diagonal + (symbol != other)
+            diagonal = row[column]
+            row[column] = min(replaced, diagonal + 1, row[column - 1] + 1)
+    return row[-1]
 
 
 def _round(score: float) -> float:

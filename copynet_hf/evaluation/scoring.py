@@ -13,7 +13,7 @@ from transformers import PreTrainedTokenizerBase
 
 from ..inference.predictor import predict_in_batches
 from ..model.prediction import CopyModel
-from .compute_metrics import with_objects
+from .compute_metrics import spells_words, with_objects
 from .metrics import score_outputs
 
 
@@ -23,18 +23,19 @@ def evaluate_pairs(
     """Generates an output for each pair's text and scores it against the pair's summary.
 
     Args:
-        pairs: with the columns `text` and `summary`, and optionally `facts` and `id`.
+        pairs: with the columns `text` and `summary`, and optionally `facts`, `features` and `id`.
         options: arguments of `predict_in_batches`.
 
     Returns:
-        The scores: those of `score_outputs`, with `oov_recall` None where no reference contains an out-of-vocabulary
-        word of its source; `seconds`; and for a model that copies `copy_mode_fraction`, the percentage of the words of
-        the best outputs for which copying accounts for more than half of the probability.
+        The scores: those of `score_outputs`, edit distances only where words are spelled in characters, with
+        `oov_recall` None where no reference contains an out-of-vocabulary word of its source; `seconds`; and for a
+        model that copies `copy_mode_fraction`, the percentage of the words of the best outputs for which copying
+        accounts for more than half of the probability.
         For each pair a record of its text, reference and prediction, and what was copied.
     """
     sources, references = list(pairs["text"]), list(pairs["summary"])
-    if "facts" in pairs.column_names:
-        options = {"facts": list(pairs["facts"]), **options}
+    more = {name: list(pairs[name]) for name in ("facts", "features") if name in pairs.column_names}
+    options = {**more, **options}
     start = time.perf_counter()
     predictions = predict_in_batches(model, tokenizer, sources, **options)
     seconds = time.perf_counter() - start
@@ -46,6 +47,7 @@ def evaluate_pairs(
         [with_objects(*row) for row in zip(sources, facts, strict=True)],
         words=tokenizer.tokenize,
         vocabulary=tokenizer.get_vocab(),
+        edit_distance=spells_words(tokenizer, sources),
     )
     best = [outputs[0] for outputs in predictions]
     if model.config.copies:
@@ -61,7 +63,7 @@ def evaluate_pairs(
             "words": output.words,
             "copied": output.copied,
         }
-        | ({"facts": options["facts"][row]} if "facts" in options else {})
+        | {name: options[name][row] for name in ("facts", "features") if name in options}
         | ({"predictions": texts[row]} if len(texts[row]) > 1 else {})
         for row, output in enumerate(best)
     ]

@@ -203,6 +203,12 @@ def check_tokenizer(config: PreTrainedConfig, tokenizer: PreTrainedTokenizerBase
             f"the tokenizer has max_source_oov={slots}, the model max_source_oov={config.max_source_oov}: {fix}, or "
             "give both the same number"
         )
+    features = getattr(tokenizer, "feature_vocab_size", 0)
+    if features != getattr(config, "feature_vocab_size", 0):
+        raise ValueError(
+            f"the tokenizer has feature_vocab_size={features}, the model feature_vocab_size="
+            f"{config.feature_vocab_size}: {fix}"
+        )
     for name in ("pad_token_id", "bos_token_id", "eos_token_id", "unk_token_id"):
         in_tokenizer, in_model = getattr(tokenizer, name, None), getattr(config, name, None)
         accepted = in_model if isinstance(in_model, list) else [in_model]

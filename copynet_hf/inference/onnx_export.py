@@ -3,14 +3,15 @@
 Both graphs map named tensors to named tensors. Which there are follows from what the model's `Memory` and
 `DecoderState` hold; what is None there is left out:
 
-encoder: input_ids (N, S) int64, or input_features (N, S, F); attention_mask (N, S) int64; token_type_ids (N, S) int64
-    where the model reads facts. To `memory.…`, the fields of `Memory`; `state.…` (N, 1, …), those of `DecoderState`
-    before the first word; and `forbidden` (N, V + K) bool, the words that no output of the source may hold.
+encoder: input_ids (N, S) int64, or input_features (N, S, num_features); attention_mask (N, S) int64; token_type_ids
+    (N, S) int64 where the model reads facts; feature_ids (N, F) int64 where it reads features. To `memory.…`, the
+    fields of `Memory`; `state.…` (N, 1, …), those of `DecoderState` before the first word; and `forbidden` (N, V + K)
+    bool, the words that no output of the source may hold.
 decoder: words (N, B) int64, the last word of each output, `memory.…` as they are, and `state.…` (N, B, …). To
     `log_probs` (N, B, V + K), `next_state.…`, and `copy_probs` (N, B, S) where the model copies.
 
-Shapes: N sources, S source positions, B outputs of each source (beams), all three of any size from 1 on; V words, K
-slots, F num_features.
+Shapes: N sources, S source positions, F features of a source, B outputs of each source (beams), all four of any size
+from 1 on; V words, K slots.
 """
 
 from __future__ import annotations
@@ -173,6 +174,8 @@ def _fields(kind: Any, prefix: str, tensors: Mapping[str, Tensor]) -> Any:
 
 def _axes(name: str) -> tuple[str, ...]:
     """The axes of a tensor that are of any size: its first ones."""
+    if name == "feature_ids":
+        return ("batch", "source_features")
     part, _, field = name.partition(".")
     axes = ["batch"]
     if part in ("words", "state", "next_state", "log_probs", "copy_probs"):
@@ -194,7 +197,7 @@ def _agree(inputs: Tensors) -> None:
 
 
 def _example(model: CopyNetForConditionalGeneration) -> Tensors:
-    """Two sources of two positions, as the encoder takes them."""
+    """Two sources of two positions, and of three features, as the encoder takes them."""
     config, size = model.config, (2, 2)
     ones = torch.ones(size, dtype=torch.long, device=model.device)
     if config.num_features:
@@ -202,6 +205,8 @@ def _example(model: CopyNetForConditionalGeneration) -> Tensors:
     else:
         example = {"input_ids": ones * config.unk_token_id}
     example["attention_mask"] = ones
+    if config.feature_vocab_size:
+        example["feature_ids"] = ones.new_ones(2, 3)  # equal sizes would be taken for the same axis
     if config.mechanism.retrieves:
         example["token_type_ids"] = torch.zeros_like(ones)
     return example

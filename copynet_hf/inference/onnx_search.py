@@ -1,7 +1,8 @@
 """Greedy and beam search over the ONNX graphs of `copynet_hf.inference.onnx_export`, with onnxruntime and NumPy alone.
 
 The file imports nothing else, so it can be copied to a machine without torch. `onnx_export` documents the inputs and
-outputs of the graphs. Shapes: N sources, S source positions, B beams, T words of an output, V words, K slots.
+outputs of the graphs. Shapes: N sources, S source positions, F features, B beams, T words of an output, V words, K
+slots.
 """
 
 from __future__ import annotations
@@ -112,13 +113,14 @@ class OnnxCopyNet:
         attention_mask: Array | None = None,
         input_features: Array | None = None,
         token_type_ids: Array | None = None,
+        feature_ids: Array | None = None,
         **options: Any,
     ) -> Array:
         """`model.generate()`: greedy search, or beam search with `num_beams` above 1.
 
         Args:
-            input_ids, attention_mask, token_type_ids: (N, S), input_features: (N, S, num_features); as for the
-                encoder.
+            input_ids, attention_mask, token_type_ids: (N, S), input_features: (N, S, num_features), feature_ids:
+                (N, F); as for the encoder.
             options: fields of `Search`; by default those of the saved generation config.
 
         Returns:
@@ -129,7 +131,7 @@ class OnnxCopyNet:
             ValueError: an option is not supported, or the model does not accept the source.
         """
         search = self._search_options(options)
-        memory, state, forbidden = self._encode(input_ids, attention_mask, input_features, token_type_ids)
+        memory, state, forbidden = self._encode(input_ids, attention_mask, input_features, token_type_ids, feature_ids)
         if search.forbid_unk:
             forbidden = forbidden | (np.arange(forbidden.shape[1]) == self._token_ids["unk_token_id"])
         penalties = np.where(forbidden, np.float32(-np.inf), np.float32(0))[:, None]
@@ -195,6 +197,7 @@ class OnnxCopyNet:
         attention_mask: Array | None = None,
         input_features: Array | None = None,
         token_type_ids: Array | None = None,
+        feature_ids: Array | None = None,
     ) -> tuple[Tensors, Tensors, Array]:
         """The decoder's memory, its initial state, and `forbidden` (N, V + K) bool."""
         name = self._encoder_inputs[0]
@@ -213,6 +216,7 @@ class OnnxCopyNet:
         arrays = {name: source, "attention_mask": attention_mask, "token_type_ids": token_type_ids}
         if source.shape[1] == 0:  # empty sources are read as one position of padding
             arrays = {key: np.zeros((len(source), 1, *array.shape[2:])) for key, array in arrays.items()}
+        arrays["feature_ids"] = np.zeros((len(source), 1)) if feature_ids is None else feature_ids
         dtypes = {key: np.float32 if key == "input_features" else np.int64 for key in self._encoder_inputs}
         outputs = self.encoder.run(None, {key: np.asarray(arrays[key], dtype) for key, dtype in dtypes.items()})
         encoded = dict(zip(self._encoder_outputs, outputs, strict=True))

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from transformers import PreTrainedTokenizerBase
 
+from copynet_hf.data.features import SEPARATOR, split_features
 from copynet_hf.inference.heatmap import plot_copy_heatmap
 from copynet_hf.inference.highlighting import copies_html
 from copynet_hf.inference.loading import load_model
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
 MAX_BEAMS = 10
 MAX_WORDS = 128
 MAX_COLUMNS, MAX_ROWS = 60, 256  # of the heatmap
-MAX_CHARACTERS = 10_000  # of text and facts
+MAX_CHARACTERS = 10_000  # of text, facts and features
 MAX_SECONDS = 20  # of a search, which then returns what it has
 MAX_WAITING = 64  # requests, beyond which further ones are refused
 MAX_REQUEST_BYTES = 1 << 20
@@ -65,11 +66,11 @@ def build_demo(
     config, saved = model.config, model.generation_config
     pipe = CopyText2TextPipeline(model=model, tokenizer=tokenizer, device=model.device)  # type: ignore[arg-type]
 
-    def show(text: str, facts: str, beams: int, forbid_unk: bool, words: int) -> tuple[str, Any]:
+    def show(text: str, facts: str, features: str, beams: int, forbid_unk: bool, words: int) -> tuple[str, Any]:
         # gradio evaluates these type hints, so their names must exist at runtime.
         options = {"num_beams": beams, "forbid_unk": forbid_unk, "max_new_tokens": words, "max_time": MAX_SECONDS}
         try:
-            return show_output(pipe, text, facts, **options)
+            return show_output(pipe, text, facts, features, **options)
         except ValueError as error:
             return f"<p>{html.escape(str(error))}</p>", None
 
@@ -79,6 +80,9 @@ def build_demo(
         text = gr.Textbox("", label="Text", lines=3, autofocus=True)
         facts = gr.Textbox(
             "", label="Facts", info="subject | property | object", lines=3, visible=config.mechanism.retrieves
+        )
+        features = gr.Textbox(
+            "", label="Features", info=f"separated by {SEPARATOR}", visible=config.feature_vocab_size > 0
         )
         if examples:
             gr.Examples(list(examples), text)
@@ -91,17 +95,19 @@ def build_demo(
         button = gr.Button("Generate", variant="primary")
         output = gr.HTML()
         heatmap = gr.Plot(format="png", show_label=False, elem_id="heatmap", visible=config.copies)
-        gr.on([button.click, text.submit], show, [text, facts, *settings], [output, heatmap], api_name="generate")
+        inputs = [text, facts, features, *settings]
+        gr.on([button.click, text.submit], show, inputs, [output, heatmap], api_name="generate")
     return page.queue(max_size=MAX_WAITING)
 
 
 def show_output(
-    pipe: CopyText2TextPipeline, text: str, facts: str = "", **generation: Any
+    pipe: CopyText2TextPipeline, text: str, facts: str = "", features: str = "", **generation: Any
 ) -> tuple[str, Figure | None]:
     """Generates an output; returns its HTML from `copies_html`, and its heatmap if the model copies.
 
     Args:
         facts: lines for `parse_facts`, for models with retrieval.
+        features: separated by semicolons, for models that read features.
         generation: arguments of `generate()`.
 
     Raises:
@@ -109,11 +115,12 @@ def show_output(
     """
     if not text.strip():
         raise ValueError("The text is empty: type one and press Generate.")
-    if len(text) + len(facts) > MAX_CHARACTERS:
-        raise ValueError(f"The text has {len(text) + len(facts)} characters: give at most {MAX_CHARACTERS}.")
+    if (length := len(text) + len(facts) + len(features)) > MAX_CHARACTERS:
+        raise ValueError(f"The text has {length} characters: give at most {MAX_CHARACTERS}.")
     config, tokenizer, triples = pipe.model.config, pipe.tokenizer, parse_facts(facts)
     generation = {**generation, "num_return_sequences": 1}  # overrides the saved generation config
-    (output,) = pipe({"text": text, "facts": triples}, return_copy_probs=True, **generation)
+    source = {"text": text, "facts": triples, "features": split_features(features, SEPARATOR)}
+    (output,) = pipe(source, return_copy_probs=True, **generation)
     oov = []
     if config.max_source_oov:  # a tokenizer without slots may lack oov_words
         oov = tokenizer.oov_words(text, tokenizer.model_max_length, facts=triples)

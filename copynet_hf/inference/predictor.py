@@ -32,6 +32,7 @@ def predict_in_batches(
     texts: Sequence[str],
     *,
     facts: Sequence[Any] | None = None,
+    features: Sequence[Any] | None = None,
     batch_size: int = 32,
     progress: bool = False,
     **options: Any,
@@ -40,6 +41,7 @@ def predict_in_batches(
 
     Args:
         facts: for each text its facts or None; see `CopyNetTokenizer`.
+        features: for each text its features or None; see `CopyNetTokenizer`.
         progress: whether to show a progress bar on stderr.
         options: arguments of `predict` and `generate()`, such as `max_source_length` and `num_beams`; those that are
             None are left out.
@@ -53,8 +55,11 @@ def predict_in_batches(
     with tqdm(total=len(texts), unit="texts", disable=not progress) as bar:
         for start in range(0, len(order), batch_size):
             rows = order[start : start + batch_size]
-            batch_facts = None if facts is None else [facts[row] for row in rows]
-            batch = predict(model, tokenizer, [texts[row] for row in rows], facts=batch_facts, **options)
+            batch_texts, batch_facts, batch_features = (
+                None if column is None else [column[row] for row in rows] for column in (texts, facts, features)
+            )
+            assert batch_texts is not None
+            batch = predict(model, tokenizer, batch_texts, facts=batch_facts, features=batch_features, **options)
             for row, outputs in zip(rows, batch, strict=True):
                 predictions[row] = outputs
             bar.update(len(rows))

@@ -37,7 +37,13 @@ class Mechanism(NamedTuple):
     tanh_readout: bool = True
     generates: bool = True
     retrieves: bool = False
-    options: tuple[str, ...] = ("use_coverage", "coverage_loss_weight", "readout", "tie_word_embeddings")
+    options: tuple[str, ...] = (
+        "use_coverage",
+        "coverage_loss_weight",
+        "readout",
+        "tie_word_embeddings",
+        "feature_vocab_size",
+    )
 
 
 SOURCE_PARTS = ("question", "facts")
@@ -52,6 +58,7 @@ OPTIONS: dict[str, Any] = {
     "tie_word_embeddings": False,
     "copies_from": list(SOURCE_PARTS),
     "num_features": 0,
+    "feature_vocab_size": 0,
     "aligned_words": 0,
     "gated_loss": "mixture",
 }
@@ -65,10 +72,19 @@ COPY_MECHANISMS = {
             "coverage_loss_weight",
             "readout",
             "tie_word_embeddings",
+            "feature_vocab_size",
         ),
     ),
     "none": Mechanism(
-        copies=False, options=("attention", "use_coverage", "coverage_loss_weight", "readout", "tie_word_embeddings")
+        copies=False,
+        options=(
+            "attention",
+            "use_coverage",
+            "coverage_loss_weight",
+            "readout",
+            "tie_word_embeddings",
+            "feature_vocab_size",
+        ),
     ),
     # See et al. 2017, Eq. 1, 4 and 8: attention by s_t; P_vocab = softmax(V'(V[s_t; h*_t] + b) + b'), two linear maps
     "pointer_generator": Mechanism(
@@ -86,6 +102,7 @@ COPY_MECHANISMS = {
             "coverage_loss_weight",
             "readout",
             "tie_word_embeddings",
+            "feature_vocab_size",
             "aligned_words",
             "gated_loss",
         ),
@@ -93,7 +110,9 @@ COPY_MECHANISMS = {
     "pointer": Mechanism(readout=("state",), generates=False, options=("num_features",)),
     # CoreQA (He et al. 2017): selective reads of the question and of the facts, an attention with coverage for each
     "retrieval": Mechanism(
-        readout=("state", "context"), retrieves=True, options=("copies_from", "tie_word_embeddings")
+        readout=("state", "context"),
+        retrieves=True,
+        options=("copies_from", "tie_word_embeddings", "feature_vocab_size"),
     ),
 }
 
@@ -110,6 +129,8 @@ class CopyNetConfig(PreTrainedConfig):
         num_hidden_layers: bidirectional GRU layers of the encoder.
         attention_size: width of the attention's hidden layer, Eq. 3.
         max_source_oov: K, the number of slots for unseen source words; logits are `vocab_size + K` wide.
+        feature_vocab_size: how many feature ids there are, with those of padding and the unknown feature; 0: sources
+            have no features. Must equal `tokenizer.feature_vocab_size`.
         dropout: of embeddings, encoder states and the readout, in training.
         copy_mechanism: "copynet"; "pointer_generator" (See et al. 2017) or "gated" (CoRe, Cao et al. 2016), which copy
             by the attention; "pointer" (Pointer Networks, Vinyals et al. 2015), which only copies; "retrieval"
@@ -157,6 +178,7 @@ class CopyNetConfig(PreTrainedConfig):
     num_hidden_layers: int = 1
     attention_size: int = 500
     max_source_oov: int = 32
+    feature_vocab_size: int = 0
     dropout: float = 0.1
     copy_mechanism: str = "copynet"
     attention: bool = True
@@ -229,6 +251,7 @@ class CopyNetConfig(PreTrainedConfig):
         return {
             "vocab_size": len(tokenizer),
             "max_source_oov": getattr(tokenizer, "max_source_oov", 0),
+            "feature_vocab_size": getattr(tokenizer, "feature_vocab_size", 0),
             "pad_token_id": pad,
             "bos_token_id": start,
             "decoder_start_token_id": start,
@@ -282,7 +305,7 @@ class CopyNetConfig(PreTrainedConfig):
 
     def _check_sizes(self) -> None:
         names = "vocab_size embedding_size hidden_size encoder_hidden_size num_hidden_layers attention_size"
-        may_be_zero = ("max_source_oov", "num_features", "aligned_words", "frequent_words")
+        may_be_zero = ("max_source_oov", "feature_vocab_size", "num_features", "aligned_words", "frequent_words")
         for name in [*names.split(), *may_be_zero]:
             value, least = getattr(self, name), 0 if name in may_be_zero else 1
             if not isinstance(value, int) or isinstance(value, bool) or value < least:

@@ -1,7 +1,7 @@
 """The encoder: the source becomes M = {h_j}.
 
 Letters are the paper's: M = {h_j} the encoder's states, e(y) the embedding. Shapes: B rows, S source positions,
-E embedding_size, D = 2 · encoder_hidden_size, F num_features.
+E embedding_size, D = 2 · encoder_hidden_size.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from transformers.modeling_layers import GradientCheckpointingLayer
 from .configuration_copynet import CopyNetConfig
 from .copy_distribution import replace_by_unk
 from .dispatch import find_fast_form_obstacles, has_values
+from .feature_ids import PADDING, UNKNOWN
 from .gru import FusedGRU, gru_states
 from .outputs import CopyNetEncoderOutput
 from .pretrained import CopyNetPreTrainedModel
@@ -54,6 +55,26 @@ def embed_facts(embeddings: Tensor, is_object: Tensor) -> Tensor:
     return triples * is_object[..., None]
 
 
+class FeatureEmbeddings(nn.Module):
+    """A set of features as Σ_f e(f), which is added to every e(x_j), and Σ_f W e(f), which is added to every h_j.
+
+    A sum has no order, and gives each feature the same meaning in combinations that training has not seen.
+    """
+
+    def __init__(self, config: CopyNetConfig) -> None:
+        super().__init__()
+        self.config = config
+        self.embed_features = nn.Embedding(config.feature_vocab_size, config.embedding_size)
+        self.state_proj = nn.Linear(config.embedding_size, config.memory_size, bias=False)
+
+    def forward(self, feature_ids: Tensor) -> tuple[Tensor, Tensor]:
+        """From (B, features), 0 on padding, to (B, 1, E) and (B, 1, D)."""
+        known = feature_ids.masked_fill(feature_ids >= self.config.feature_vocab_size, UNKNOWN)
+        embeddings = self.embed_features(known) * (feature_ids != PADDING)[..., None]
+        total = embeddings.sum(dim=1, keepdim=True)
+        return total, self.state_proj(total)
+
+
 class CopyNetEncoder(CopyNetPreTrainedModel):
     """Embeddings and bidirectional GRU layers, section 3.1."""
 
@@ -63,6 +84,7 @@ class CopyNetEncoder(CopyNetPreTrainedModel):
         self.feature_proj = nn.Linear(config.num_features, config.embedding_size) if config.num_features else None
         if config.num_features:
             self.main_input_name = "input_features"
+        self.features = FeatureEmbeddings(config) if config.feature_vocab_size else None
         widths = [config.embedding_size] + [config.memory_size] * (config.num_hidden_layers - 1)
         self.layers = nn.ModuleList(CopyNetEncoderLayer(config, width) for width in widths)
         self.dropout = nn.Dropout(config.dropout)
@@ -86,6 +108,7 @@ class CopyNetEncoder(CopyNetPreTrainedModel):
         inputs_embeds: Tensor | None = None,
         input_features: Tensor | None = None,
         token_type_ids: Tensor | None = None,
+        feature_ids: Tensor | None = None,
         output_hidden_states: bool | None = None,
         output_attentions: bool | None = None,
         return_dict: bool | None = None,
@@ -99,11 +122,12 @@ class CopyNetEncoder(CopyNetPreTrainedModel):
             input_features: (B, S, num_features) replaces words if the config says so; position j has slot j.
             token_type_ids: (B, S) with "retrieval": 0 on the question, then for each fact 1, 2, 3 on its subject,
                 property and object, side by side. Other models read all of it as one text.
+            feature_ids: (B, features) of a model with `feature_vocab_size`, 0 on padding; None: no features.
             output_attentions: ignored; the library passes it, and a GRU has none.
 
         Raises:
-            ValueError: no ids, ids below 0, a mask, token types or embeddings of another shape, or features instead of
-                words.
+            ValueError: no ids, ids below 0, a mask, token types, embeddings or features of another shape, features of
+                a model without, or points instead of words.
         """
         config = self.config
         inputs = self._project_features(input_features)
@@ -117,7 +141,11 @@ class CopyNetEncoder(CopyNetPreTrainedModel):
         input_ids = replace_by_unk(input_ids, config.extended_vocab_size, config.unk_token_id)
         if inputs_embeds is not None:
             check_shape("inputs_embeds", inputs_embeds, (*input_ids.shape, config.embedding_size))
-        states = self.dropout(self.embed(input_ids) if inputs_embeds is None else inputs_embeds)
+        states = self.embed(input_ids) if inputs_embeds is None else inputs_embeds
+        features = self._embed_features(feature_ids, input_ids)
+        if features is not None:
+            states = states + features[0]
+        states = self.dropout(states)
         facts, is_object, copyable = None, None, mask
         if config.mechanism.retrieves:
             token_types = self._check_token_types(token_type_ids, mask)
@@ -131,6 +159,9 @@ class CopyNetEncoder(CopyNetPreTrainedModel):
             states, final_state = layer(states, mask)
             states = self.dropout(states)
             hidden_states += (states,)
+        if features is not None:
+            states = (states + features[1]) * mask[..., None]
+            hidden_states = (*hidden_states[:-1], states)
         output = CopyNetEncoderOutput(
             last_hidden_state=states,
             final_state=self.dropout(final_state),
@@ -156,6 +187,23 @@ class CopyNetEncoder(CopyNetPreTrainedModel):
                 "as the tokenizer returned them."
             )
         return token_type_ids * mask
+
+    def _embed_features(self, feature_ids: Tensor | None, input_ids: Tensor) -> tuple[Tensor, Tensor] | None:
+        """What the features add to the words' embeddings and to the states; None without features."""
+        if feature_ids is None:
+            return None
+        if self.features is None:
+            raise ValueError(
+                "feature_ids are given, but feature_vocab_size is 0: leave them out, or train a model with features."
+            )
+        if feature_ids.dim() != 2 or feature_ids.shape[0] != input_ids.shape[0]:
+            raise ValueError(
+                f"feature_ids has shape {tuple(feature_ids.shape)}, the source {tuple(input_ids.shape)}: pass both as "
+                "the tokenizer returned them."
+            )
+        check_not_negative("feature_ids", feature_ids)
+        features: tuple[Tensor, Tensor] = self.features(feature_ids)
+        return features
 
     def _project_features(self, input_features: Tensor | None) -> Tensor | None:
         size = self.config.num_features

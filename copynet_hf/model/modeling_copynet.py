@@ -69,6 +69,7 @@ class CopyNetModel(CopyNetPreTrainedModel):
         decoder_inputs_embeds: Tensor | None = None,
         input_features: Tensor | None = None,
         token_type_ids: Tensor | None = None,
+        feature_ids: Tensor | None = None,
         use_cache: bool | None = None,
         output_attentions: bool | None = None,
         output_hidden_states: bool | None = None,
@@ -77,7 +78,8 @@ class CopyNetModel(CopyNetPreTrainedModel):
         """Encodes the source, unless `encoder_outputs` or `past_key_values` hold it, and decodes the target words.
 
         Args:
-            input_ids, attention_mask, inputs_embeds, input_features, token_type_ids: see `CopyNetEncoder`.
+            input_ids, attention_mask, inputs_embeds, input_features, token_type_ids, feature_ids: see
+                `CopyNetEncoder`.
             decoder_input_ids: (B, T) extended ids of y_0 … y_{T-1}, the start symbol first; with a cache, only the new
                 ones.
             decoder_attention_mask: (B, T), or longer with a cache; 0 on padding, where the state passes on unchanged.
@@ -99,7 +101,7 @@ class CopyNetModel(CopyNetPreTrainedModel):
                 "CopyNetForConditionalGeneration."
             )
         if encoder_outputs is None:
-            source = (input_ids, attention_mask, inputs_embeds, input_features, token_type_ids)
+            source = (input_ids, attention_mask, inputs_embeds, input_features, token_type_ids, feature_ids)
             encoder_outputs = self.encoder(*source, output_hidden_states=output_hidden_states, return_dict=True)
         encoder_outputs = self._check_encoder_outputs(encoder_outputs)
         cache = self._check_cache(past_key_values, value_or_default(use_cache, config.use_cache) and not self.training)
@@ -261,6 +263,7 @@ class CopyNetForConditionalGeneration(CopyNetPreTrainedModel, CopyNetGenerationM
         decoder_inputs_embeds: Tensor | None = None,
         input_features: Tensor | None = None,
         token_type_ids: Tensor | None = None,
+        feature_ids: Tensor | None = None,
         labels: Tensor | None = None,
         use_cache: bool | None = None,
         output_attentions: bool | None = None,
@@ -306,6 +309,7 @@ class CopyNetForConditionalGeneration(CopyNetPreTrainedModel, CopyNetGenerationM
             decoder_inputs_embeds,
             input_features,
             token_type_ids,
+            feature_ids,
             use_cache=use_cache,
             output_attentions=returns_attention or self._needs_attention,
             output_hidden_states=output_hidden_states,

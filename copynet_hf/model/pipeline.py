@@ -17,9 +17,9 @@ Source = str | Mapping[str, Any]
 class CopyText2TextPipeline(Pipeline):
     """Generates texts from texts and traces each output word to the source.
 
-    An input is a text, or a dict with a "text" and its "facts"; lists, generators and datasets hold many inputs. A
-    model without retrieval reads text and facts as one source, as in `copynet-hf train`. The result for an input is a
-    list of dicts, one for each returned output, best first:
+    An input is a text, or a dict with a "text" and its "facts" or "features"; lists, generators and datasets hold many
+    inputs. A model without retrieval reads text and facts as one source, as in `copynet-hf train`. The result for an
+    input is a list of dicts, one for each returned output, best first:
 
     - generated_text: the output.
     - words: its words, each with the space that precedes it; concatenated, they are the text.
@@ -61,14 +61,17 @@ class CopyText2TextPipeline(Pipeline):
     def preprocess(self, input_: Source) -> dict[str, Any]:  # type: ignore[override]
         row: Mapping[str, Any] = {"text": input_} if isinstance(input_, str) else input_
         if not isinstance(row, Mapping) or not isinstance(row.get("text"), str):
-            raise ValueError(f"the input is {input_!r:.200}: give a text, or a dict with a 'text' (and 'facts')")
-        return {"text": row["text"], "facts": list(row.get("facts") or ())}
+            raise ValueError(
+                f"the input is {input_!r:.200}: give a text, or a dict with a 'text' (and 'facts' or 'features')"
+            )
+        return {"text": row["text"], **{name: list(row.get(name) or ()) for name in ("facts", "features")}}
 
     def _forward(self, inputs: dict[str, Any], **options: Any) -> dict[str, Any]:  # type: ignore[override]
         """One row, or with `batch_size` above 1 a list of rows for each field, which Transformers unbatches again."""
         is_batch = isinstance(inputs["text"], list)
-        texts, facts = (inputs[name] if is_batch else [inputs[name]] for name in ("text", "facts"))
-        predictions = predict(self.model, self.tokenizer, texts, facts=facts if any(facts) else None, **options)
+        columns = {name: values if is_batch else [values] for name, values in inputs.items()}
+        more = {name: columns[name] for name in ("facts", "features") if any(columns[name])}
+        predictions = predict(self.model, self.tokenizer, columns["text"], **more, **options)
         return {"predictions": predictions if is_batch else predictions[0]}
 
     def postprocess(self, outputs: dict[str, list[Prediction]]) -> list[dict[str, Any]]:  # type: ignore[override]

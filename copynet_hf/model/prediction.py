@@ -61,6 +61,7 @@ def predict(
     texts: Sequence[str],
     *,
     facts: Sequence[Any] | None = None,
+    features: Sequence[Any] | None = None,
     max_source_length: int | None = None,
     return_copy_probs: bool = False,
     **generation: Any,
@@ -70,6 +71,7 @@ def predict(
     Args:
         model: with PyTorch (switched to evaluation mode) or ONNX.
         facts: for each text its facts or None; see `CopyNetTokenizer`.
+        features: for each text its features or None; see `CopyNetTokenizer`.
         max_source_length: the number of words to which a source is truncated; None: the tokenizer's
             `model_max_length`.
         return_copy_probs: whether to fill `Prediction.copy_probs`.
@@ -83,9 +85,10 @@ def predict(
         return []
     if isinstance(model, nn.Module):
         model.eval()
-        inputs = encode_sources(tokenizer, texts, facts, max_source_length).to(model.device)  # type: ignore[arg-type]
+        inputs = encode_sources(tokenizer, texts, facts, max_source_length, features=features)
+        inputs = inputs.to(model.device)  # type: ignore[arg-type]
     else:
-        inputs = encode_sources(tokenizer, texts, facts, max_source_length, return_tensors="np")
+        inputs = encode_sources(tokenizer, texts, facts, max_source_length, "np", features=features)
     if hasattr(tokenizer, "oov_words") and "stop_strings" in generation:
         source = {"source": texts, "facts": facts, "max_source_length": max_source_length}
         criterion = StopStrings(tokenizer, generation.pop("stop_strings"), **source)

@@ -31,6 +31,7 @@ from transformers import PreTrainedTokenizer
 from transformers.tokenization_utils_base import BatchEncoding, TruncationStrategy
 from transformers.utils import PaddingStrategy, logging, to_py_obj
 
+from .feature_ids import NUM_SPECIAL, check_feature_vocab, collect_features, pad_feature_ids, to_feature_ids
 from .segmentation import SEGMENTERS, batch_rows, check_row, get_segmenter
 
 logger = logging.get_logger(__name__)
@@ -47,6 +48,8 @@ class CopyNetTokenizer(PreTrainedTokenizer):
             words include the special tokens. `from_pretrained` passes the path as `vocab_file`.
         segmenter: one of `SEGMENTERS`: "char", "whitespace", "jieba", "fugashi", "word_punct".
         max_source_oov: K, the number of slots; the same as in the model's config.
+        feature_vocab: the features that sources may have, such as "PST"; another one is the unknown feature. They are
+            no words: a feature and a word of the same letters have nothing in common. None: sources have no features.
         split_special_tokens: whether special tokens spelled out in a text are ordinary text.
 
     Raises:
@@ -63,6 +66,7 @@ class CopyNetTokenizer(PreTrainedTokenizer):
         segmenter: str = "char",
         max_source_oov: int = 32,
         *,
+        feature_vocab: Sequence[str] | None = None,
         vocab_file: str | PathLike[str] | None = None,
         pad_token: Any = SPECIAL_TOKENS["pad_token"],
         bos_token: Any = SPECIAL_TOKENS["bos_token"],
@@ -82,6 +86,9 @@ class CopyNetTokenizer(PreTrainedTokenizer):
         added = {str(token) for token in kwargs.get("added_tokens_decoder", {}).values()}
         self.segmenter = segmenter
         self.max_source_oov = max_source_oov
+        self.feature_ids = check_feature_vocab(feature_vocab or ())
+        if self.feature_ids:  # else the tokenizer is saved without the field
+            kwargs["feature_vocab"] = list(self.feature_ids)
         self._vocab = _check_vocab(vocab, [pad_token, bos_token, eos_token, unk_token], added)
         super().__init__(
             pad_token=pad_token,
@@ -106,6 +113,7 @@ class CopyNetTokenizer(PreTrainedTokenizer):
         *,
         is_split_into_words: bool = False,
         more_words: Iterable[str] = (),
+        features: Iterable[Sequence[str] | None] = (),
         **kwargs: Any,
     ) -> "CopyNetTokenizer":
         """Builds a tokenizer whose vocabulary is the most frequent words of `texts`.
@@ -117,6 +125,7 @@ class CopyNetTokenizer(PreTrainedTokenizer):
             vocab_size: the maximum size, including the four special tokens, which get the ids 0 to 3.
             min_frequency: the minimum number of occurrences of a word.
             more_words: words to count besides those of the texts, without splitting them, such as the words of facts.
+            features: the features of each source, all of which are kept.
             kwargs: arguments of the tokenizer, such as `model_max_length` and special tokens.
 
         Raises:
@@ -142,7 +151,14 @@ class CopyNetTokenizer(PreTrainedTokenizer):
         frequent = sorted((-count, word) for word, count in counts.items() if count >= min_frequency)
         words = special + [word for _, word in frequent[: vocab_size - len(special)]]
         vocab = {word: index for index, word in enumerate(words)}
+        if feature_vocab := collect_features(features):
+            kwargs["feature_vocab"] = feature_vocab
         return cls(vocab, segmenter=segmenter, max_source_oov=max_source_oov, **kwargs)
+
+    @property
+    def feature_vocab_size(self) -> int:
+        """The number of feature ids, with those of padding and the unknown feature; 0 without features."""
+        return len(self.feature_ids) + NUM_SPECIAL if self.feature_ids else 0
 
     @property
     def vocab_size(self) -> int:
@@ -254,6 +270,7 @@ class CopyNetTokenizer(PreTrainedTokenizer):
         text_target: str | Sequence[str] | Sequence[Sequence[str]] | None = None,
         *,
         facts: Sequence[Any] | None = None,
+        features: Sequence[Any] | None = None,
         max_target_length: int | None = None,
         **kwargs: Any,
     ) -> BatchEncoding:
@@ -285,7 +302,7 @@ class CopyNetTokenizer(PreTrainedTokenizer):
         """
         kwargs["target_length"] = max_target_length  # the base class has an argument of the longer name
         if text is not None or text_target is None:
-            return super().__call__(text, text_pair, targets=text_target, facts=facts, **kwargs)
+            return super().__call__(text, text_pair, targets=text_target, facts=facts, features=features, **kwargs)
         if self.max_source_oov:
             logger.warning_once(
                 "text_target is given without text, so out-of-vocabulary words become UNK and copying them cannot be "
@@ -310,6 +327,7 @@ class CopyNetTokenizer(PreTrainedTokenizer):
         split_special_tokens: bool | None = None,
         targets: Any = None,
         facts: Any = None,
+        features: Any = None,
         target_length: int | None = None,
         is_target: bool = False,
         **kwargs: Any,
@@ -335,6 +353,9 @@ class CopyNetTokenizer(PreTrainedTokenizer):
                 ]
                 raise ValueError(f"text has {counts[0]}, text_target {counts[1]}: they must match")
         all_fact_words = None if facts is None else _flatten_facts([facts] if single else facts, len(rows))
+        feature_ids = None
+        if features is not None:
+            feature_ids = to_feature_ids([features] if single else features, len(rows), self.feature_ids)
         limit = None if truncation_strategy == TruncationStrategy.DO_NOT_TRUNCATE else max_length
         target_limit = limit if target_length is None else target_length
         _check_length("max_length" if target_length is None else "max_target_length", target_limit)
@@ -362,9 +383,14 @@ class CopyNetTokenizer(PreTrainedTokenizer):
 
         if return_attention_mask is None:
             return_attention_mask = "attention_mask" in self.model_input_names
+        columns: dict[str, Any] = {"input_ids": input_ids}
+        if all_fact_words is not None:
+            columns["token_type_ids"] = token_types
+        if feature_ids is not None:
+            columns["feature_ids"] = feature_ids
         data = dict(
             self.pad(
-                {"input_ids": input_ids} | ({} if all_fact_words is None else {"token_type_ids": token_types}),
+                columns,
                 padding=padding_strategy,
                 max_length=target_width if is_target else max_length,
                 pad_to_multiple_of=pad_to_multiple_of,
@@ -377,6 +403,19 @@ class CopyNetTokenizer(PreTrainedTokenizer):
         if single and return_tensors is None:
             data = {key: value[0] for key, value in data.items()}
         return BatchEncoding(data, tensor_type=return_tensors)
+
+    def pad(self, encoded_inputs: Any, padding: Any = True, *args: Any, **kwargs: Any) -> BatchEncoding:  # type: ignore[override]
+        """As in the base class; `feature_ids` are padded on the right, to the longest row of the batch."""
+        columns = encoded_inputs
+        if isinstance(columns, list | tuple) and columns and isinstance(columns[0], Mapping):
+            columns = {name: [row[name] for row in columns] for name in columns[0]}
+        if "feature_ids" in columns and padding not in (False, PaddingStrategy.DO_NOT_PAD):
+            rows = to_py_obj(columns["feature_ids"])
+            is_batch = not rows or isinstance(rows[0], list)
+            columns = {**columns, "feature_ids": pad_feature_ids(rows if is_batch else [rows])}
+            if not is_batch:
+                columns["feature_ids"] = columns["feature_ids"][0]
+        return super().pad(columns, padding, *args, **kwargs)
 
     def decode(  # type: ignore[override]  # no **kwargs: an unknown argument is an error
         self,

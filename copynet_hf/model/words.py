@@ -16,6 +16,8 @@ def encode_sources(
     facts: Sequence[Any] | None = None,
     max_source_length: int | None = None,
     return_tensors: str = "pt",
+    *,
+    features: Sequence[Any] | None = None,
 ) -> BatchEncoding:
     """Encodes source texts for `generate()`, padded to one length.
 
@@ -24,9 +26,12 @@ def encode_sources(
         max_source_length: the number of words to which a source is truncated; None: the tokenizer's
             `model_max_length`.
         return_tensors: "pt" or "np".
+        features: for each text its features or None; see `CopyNetTokenizer`. None: no text has features.
     """
     # Token types mark facts. Other tokenizers return some that mean nothing to these models.
     options: dict[str, Any] = {"return_token_type_ids": False} if facts is None else {"facts": facts}
+    if features is not None:
+        options["features"] = features
     return tokenizer(
         list(texts),
         **options,

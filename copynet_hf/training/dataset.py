@@ -81,7 +81,7 @@ def encode_pairs(
     num_proc: int | None = None,
 ) -> Pairs:
     """Encodes each pair as `input_ids`, `attention_mask` and `labels`; with a column `facts` (lists of triples), also
-    `token_type_ids`.
+    `token_type_ids`, and with a column `features` (lists of strings) `feature_ids`.
 
     Args:
         max_source_length: sources are truncated to this number of tokens.
@@ -96,6 +96,7 @@ def encode_pairs(
                     rows["text"],
                     text_target=rows["summary"],
                     facts=rows.get("facts"),
+                    features=rows.get("features"),
                     truncation=True,
                     max_length=max_source_length,
                     max_target_length=max_target_length,

@@ -201,12 +201,14 @@ def _log_plan(run: Run) -> None:
             words = describe_words(encoded[split], len(run.tokenizer), run.tokenizer.unk_token_id)
             logger.info("%s pairs: %s", {"validation": "validation", "train": "training"}[split], words)
             break
+    num_features = len(getattr(run.tokenizer, "feature_ids", ()))
     logger.info(
-        "model: %s, %s parameters, a vocabulary of %s words (segmenter %s), %s slots for others",
+        "model: %s, %s parameters, a vocabulary of %s words (segmenter %s), %s%s slots for others",
         model.config.copy_mechanism,
         f"{model.num_parameters():,}",
         f"{len(run.tokenizer):,}",
         getattr(run.tokenizer, "segmenter", "of its own"),
+        f"{num_features} features, " if num_features else "",
         model.config.max_source_oov,
     )
     num_pairs = None if is_stream(run.pairs["train"]) else len(run.pairs["train"])

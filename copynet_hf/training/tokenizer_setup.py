@@ -56,8 +56,9 @@ def build_tokenizer(
 def train_tokenizer(
     train_pairs: Pairs, tokenizer_args: TokenizerArguments, preset: str | None, max_source_length: int
 ) -> CopyNetTokenizer:
-    """A `CopyNetTokenizer` of the words in sources, targets and facts, with slots for the out-of-vocabulary words of
-    every source. Arguments that are None or "auto" follow from the preset, else from the pairs.
+    """A `CopyNetTokenizer` of the words in sources, targets and facts and of all features, with slots for the
+    out-of-vocabulary words of every source. Arguments that are None or "auto" follow from the preset, else from the
+    pairs.
     """
     segmenter, vocab_size = tokenizer_args.segmenter, tokenizer_args.vocab_size
     max_source_oov = tokenizer_args.max_source_oov
@@ -69,9 +70,7 @@ def train_tokenizer(
         max_source_oov = preset_config.max_source_oov if max_source_oov is None else max_source_oov
     if segmenter == "auto":
         segmenter = guess_segmenter(row["text"] for row in islice(train_pairs, 1000))
-        logger.info(
-            "segmenter is %s, as guessed from the script of the sources (--segmenter selects another)", segmenter
-        )
+        logger.info("segmenter is %s, as guessed from the sources (--segmenter selects another)", segmenter)
     if vocab_size is None:
         vocab_size = 3_000 if segmenter == "char" else 10_000
     sample = train_pairs.take(STREAM_SAMPLE_SIZE) if isinstance(train_pairs, IterableDataset) else train_pairs
@@ -81,6 +80,7 @@ def train_tokenizer(
         segmenter=segmenter,
         min_frequency=tokenizer_args.min_frequency,
         max_source_oov=max_source_length if max_source_oov is None else max_source_oov,
+        features=(row.get("features") for row in sample),
         more_words=(word for row in sample for fact in row.get("facts") or () for word in fact),
         model_max_length=max_source_length,
     )
@@ -91,12 +91,16 @@ def train_tokenizer(
         segmenter=tokenizer.segmenter,
         max_source_oov=_count_slots(tokenizer, sample, max_source_length),
         model_max_length=tokenizer.model_max_length,
+        feature_vocab=list(tokenizer.feature_ids) or None,
     )
 
 
 def guess_segmenter(texts: Iterable[str]) -> str:
-    """`char` if at least a third of the letters are Chinese or Japanese, else `word_punct`."""
-    return "char" if mostly_cjk(texts) else "word_punct"
+    """`char` if at least a third of the letters are Chinese or Japanese, or if most texts are single words, as in
+    inflection; else `word_punct`."""
+    texts = list(texts)
+    single_words = sum(len(text.split()) == 1 for text in texts)
+    return "char" if mostly_cjk(texts) or 2 * single_words > len(texts) else "word_punct"
 
 
 def _count_slots(tokenizer: CopyNetTokenizer, sample: Pairs, max_source_length: int) -> int:

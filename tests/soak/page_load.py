@@ -156,7 +156,7 @@ def request(
 
 def generate(port: int, text: str, beams: int, words: int) -> str:
     """The HTML that the page shows for the text."""
-    body = json.dumps({"data": [text, "", beams, False, words]}).encode()
+    body = json.dumps({"data": [text, "", "", beams, False, words]}).encode()
     status, answer = request(port, "POST", "/gradio_api/call/generate", body, {"Content-Type": "application/json"})
     if status != 200:
         raise RuntimeError(f"status {status}: {answer[:200]!r}")

@@ -1,0 +1,53 @@
+"""The ids of a source's features, which have a vocabulary of their own. Shapes: B rows, F features."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+PADDING, UNKNOWN = 0, 1
+NUM_SPECIAL = 2  # ids before those of the features
+
+
+def collect_features(rows: Iterable[Sequence[str] | None]) -> list[str]:
+    """The features of some sources, each once, in the order of their code points."""
+    return sorted({feature for row in rows for feature in row or ()})
+
+
+def check_feature_vocab(features: Iterable[Any]) -> dict[str, int]:
+    """The id of each feature.
+
+    Raises:
+        ValueError: a feature is no string, empty, or given twice.
+    """
+    features = list(features)
+    for feature in features:
+        if not isinstance(feature, str) or not feature:
+            raise ValueError(f"feature_vocab contains {feature!r}: give strings that are not empty")
+    if len(set(features)) < len(features):
+        twice = next(feature for feature in features if features.count(feature) > 1)
+        raise ValueError(f"feature_vocab contains {twice!r} twice: give each feature once")
+    return {feature: index for index, feature in enumerate(features, NUM_SPECIAL)}
+
+
+def to_feature_ids(rows: Sequence[Any], count: int, vocab: Mapping[str, int]) -> list[list[int]]:
+    """For each source the ids of its features; a row may be None.
+
+    Raises:
+        ValueError: the tokenizer has no features, there are more or fewer rows than sources (`count`), or a row is no
+            list of strings.
+    """
+    if not vocab:
+        raise ValueError("features are given, but the tokenizer has none: train it with features=, or leave them out")
+    if len(rows) != count:
+        raise ValueError(f"features has {len(rows)} rows, text {count}: they must match")
+    for number, row in enumerate(rows):
+        if isinstance(row, str) or not all(isinstance(feature, str) for feature in row or ()):
+            raise ValueError(f"features[{number}] is {row!r:.100}: give a list of strings")
+    return [[vocab.get(feature, UNKNOWN) for feature in row or ()] for row in rows]
+
+
+def pad_feature_ids(rows: Sequence[Sequence[int]]) -> list[list[int]]:
+    """The rows with padding to one length, at least 1."""
+    width = max([1, *map(len, rows)])
+    return [[*row, *[PADDING] * (width - len(row))] for row in rows]

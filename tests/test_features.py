@@ -1,0 +1,265 @@
+"""Features of sources in the model: against the oracle, in searches, commands, saved models, ONNX graphs."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from elsewhere import OPTIONAL, answers, run_elsewhere
+from helpers import SOURCES, TARGETS, check_gradients, padded, tiny_model, tiny_tokenizer
+from oracle import Oracle
+from torch import Tensor
+
+from copynet_hf import CopyNetForConditionalGeneration, CopyNetTokenizer
+from copynet_hf.cli import main
+from copynet_hf.inference.loading import load_model
+from copynet_hf.inference.onnx_search import OnnxCopyNet
+from copynet_hf.inference.predictor import predict_in_batches
+from copynet_hf.model.pipeline import CopyText2TextPipeline
+from copynet_hf.model.prediction import predict
+
+FEATURES = [[2, 3], [1], [], [4, 2, 3]]
+CASES: dict[str, dict[str, Any]] = {
+    "copynet": {},
+    "readable": {"use_fused": False},
+    "two_layers": {"num_hidden_layers": 2},
+    "pointer_generator": {"copy_mechanism": "pointer_generator"},
+    "gated": {"copy_mechanism": "gated"},
+    "rnnsearch": {"copy_mechanism": "none"},
+    "enc_dec": {"copy_mechanism": "none", "attention": False},
+}
+cases = pytest.mark.parametrize("changes", CASES.values(), ids=CASES)
+TEXTS, TAGS = ["a X b Y X", "Z c", "a b c d"], [["V", "PST"], ["PL"], ["N"]]
+
+
+def make(**changes: Any) -> CopyNetForConditionalGeneration:
+    return tiny_model(**{"feature_vocab_size": 5, "seed": 1, **changes})
+
+
+def make_tokenizer() -> CopyNetTokenizer:
+    vocab = tiny_tokenizer().get_vocab()
+    return CopyNetTokenizer(vocab, segmenter="whitespace", max_source_oov=4, feature_vocab=["N", "PST", "V"])
+
+
+def batch(side: str = "right", rows: slice = slice(None)) -> dict[str, Tensor]:
+    source = padded(SOURCES[rows], 0, side)
+    mask, features = (source != 0).long(), padded([row or [0] for row in FEATURES[rows]], 0)
+    return {"input_ids": source, "attention_mask": mask, "feature_ids": features}
+
+
+def known(words: list[int]) -> list[int]:
+    return [word if word < 17 else 3 for word in words]
+
+
+# equations
+
+
+@cases
+@pytest.mark.parametrize("side", ["right", "left"])
+def test_probabilities_and_loss_equal_the_oracles(changes: dict[str, Any], side: str) -> None:
+    model = make(**changes).double()
+    oracle, total = Oracle(model), 0.0
+    output = model(**batch(side), labels=padded(TARGETS, -100))
+    for row, (source, target) in enumerate(zip(SOURCES, TARGETS, strict=True)):
+        oracle.features = FEATURES[row]
+        source, target = known(source), known(target)
+        for t, probs in enumerate(oracle.run(source, [1, *target[:-1]]).probs):
+            for word, probability in probs.items():
+                assert output.logits[row, t, word].exp().item() == pytest.approx(probability, rel=1e-9)
+        total += oracle.loss(source, target) * len(target)
+    assert output.loss.item() == pytest.approx(total / sum(map(len, TARGETS)), rel=1e-9)
+
+
+def test_gradients_equal_finite_differences_of_the_oracle() -> None:
+    model = make(scale=1.0).double()
+    model(**batch(rows=slice(0, 1)), labels=torch.tensor(TARGETS[:1])).loss.backward()
+    oracle = Oracle(model)
+    oracle.features = FEATURES[0]
+    check_gradients(model, oracle, lambda: oracle.loss(SOURCES[0], TARGETS[0]))
+
+
+def test_coreqa_reads_features_with_question_and_facts() -> None:
+    model = make(copy_mechanism="retrieval").double()
+    source, kinds, words = [5, 13, 6, 14, 13, 5], [0, 0, 0, 1, 2, 3], [1, 13, 5]
+    inputs = {"input_ids": torch.tensor([source]), "token_type_ids": torch.tensor([kinds])}
+    output = model(**inputs, feature_ids=torch.tensor([[2, 4]]), decoder_input_ids=torch.tensor([words]))
+    oracle = Oracle(model)
+    oracle.features = [2, 4]
+    for t, (probs, _) in enumerate(oracle.retrieve(source, kinds, words)):
+        for word, probability in probs.items():
+            assert output.logits[0, t, word].exp().item() == pytest.approx(probability, rel=1e-9)
+
+
+@cases
+def test_features_are_a_set_and_neither_padding_nor_other_rows_matter(changes: dict[str, Any]) -> None:
+    model = make(**changes)
+    words = padded([[1, *target[:-1]] for target in TARGETS], 0)
+    logits = model(**batch(), decoder_input_ids=words).logits
+    for features in ([[3, 0, 0, 2], [0, 1, 0, 0], [0] * 4, [0, 2, 3, 4]], [[3, 2, 0], [9, 0, 0], [0] * 3, [2, 3, 4]]):
+        changed = model(**batch() | {"feature_ids": torch.tensor(features)}, decoder_input_ids=words).logits
+        assert torch.allclose(changed, logits, atol=1e-5)  # 9: outside the vocabulary, hence unknown
+    for row in range(4):
+        alone = model(**batch(rows=slice(row, row + 1)), decoder_input_ids=words[row : row + 1]).logits
+        assert torch.allclose(alone[0], logits[row], atol=1e-5)
+    without = model(**batch() | {"feature_ids": None}, decoder_input_ids=words).logits
+    assert torch.allclose(without[2], logits[2], atol=1e-5)
+    for row in (0, 1, 3):
+        assert not torch.allclose(without[row], logits[row], atol=1e-2)
+
+
+def test_a_feature_is_never_copied() -> None:
+    model = make()
+    inputs = batch()
+    plain = {name: value for name, value in inputs.items() if name != "feature_ids"}
+    words = padded([[1, *target[:-1]] for target in TARGETS], 0)
+    output, without = (model(**source, decoder_input_ids=words) for source in (inputs, plain))
+    assert output.copy_probs.shape == without.copy_probs.shape  # features have no positions
+    assert torch.allclose(output.logits.exp().sum(-1), torch.ones(words.shape), atol=1e-5)
+    encoded, other = (model.get_encoder()(**source) for source in (inputs, plain))
+    assert torch.equal(encoded.source_ids, other.source_ids)
+    assert torch.equal(encoded.source_mask, other.source_mask)
+    assert torch.equal(encoded.last_hidden_state[~encoded.source_mask], other.last_hidden_state[~other.source_mask])
+
+
+# searches
+
+
+@cases
+@pytest.mark.parametrize("num_beams", [1, 3])
+def test_searches_read_the_features_and_rows_do_not_see_each_other(changes: dict[str, Any], num_beams: int) -> None:
+    model = make(**changes)
+    options = {"num_beams": num_beams, "max_new_tokens": 5}
+    found = model.generate(**batch(), **options)
+    assert torch.equal(found, model.generate(**batch(), **options, use_cache=False)[:, : found.shape[1]])
+    for row in range(4):
+        alone = model.generate(**batch(rows=slice(row, row + 1)), **options)[0]
+        assert torch.equal(alone, found[row, : len(alone)])
+
+
+def test_predictions_are_the_same_alone_in_batches_and_by_the_pipeline() -> None:
+    model, tokenizer = make(), make_tokenizer()
+    options = {"num_beams": 2, "max_new_tokens": 6}
+    alone = [
+        predict(model, tokenizer, [text], features=[row], **options)[0] for text, row in zip(TEXTS, TAGS, strict=True)
+    ]
+    assert predict(model, tokenizer, TEXTS, features=TAGS, **options) == alone
+    assert predict_in_batches(model, tokenizer, TEXTS, features=TAGS, batch_size=2, **options) == alone
+    assert predict(model, tokenizer, TEXTS, **options) != alone
+    pipe = CopyText2TextPipeline(model=model, tokenizer=tokenizer)
+    rows = [{"text": text, "features": row} for text, row in zip(TEXTS, TAGS, strict=True)]
+    for batch_size in (1, 2):
+        found = pipe(rows, batch_size=batch_size, **options)
+        assert [row[0]["generated_text"] for row in found] == [row[0].text for row in alone]
+
+
+def test_the_trace_has_the_positions_of_the_words() -> None:
+    model, tokenizer = make(), make_tokenizer()
+    for (output,) in predict(model, tokenizer, TEXTS, features=TAGS, max_new_tokens=6, return_copy_probs=True):
+        assert output.copy_probs is not None
+        assert output.copy_probs.shape == (len(output.words), len(output.source_words))
+
+
+# saving
+
+
+def test_saved_models_read_features_with_the_package_and_without(tmp_path: Path) -> None:
+    model, tokenizer = make(), make_tokenizer()
+    model.generation_config.update(num_beams=2, max_new_tokens=6)
+    folder = tmp_path / "saved"
+    model.save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    loaded = load_model(str(folder))
+    expected = predict(model, tokenizer, TEXTS, features=TAGS)
+    assert predict(*loaded, TEXTS, features=TAGS) == expected
+    for options in ({}, {"without": OPTIONAL}):
+        found = run_elsewhere(answers, tmp_path, folder, TEXTS, None, TAGS, **options)
+        assert found["pipeline"] == [row[0].text for row in expected]
+        assert found["package"] == (not options)
+
+
+def test_a_model_without_features_has_no_weights_for_them() -> None:
+    assert not any("feature" in name for name in tiny_model().state_dict())
+
+
+def test_graphs_read_features(tmp_path: Path) -> None:
+    pytest.importorskip("onnxscript")
+    pytest.importorskip("onnxruntime")
+    model, tokenizer = make(), make_tokenizer()
+    model.save_pretrained(tmp_path / "model")
+    tokenizer.save_pretrained(tmp_path / "model")
+    assert main(["export", f"--model={tmp_path / 'model'}", f"--output_dir={tmp_path / 'graphs'}"]) == 0
+    onnx = OnnxCopyNet.from_pretrained(tmp_path / "graphs", threads=1)
+    inputs = batch()
+    arrays = {name: value.numpy() for name, value in inputs.items()}
+    for num_beams in (1, 3):
+        options = {"num_beams": num_beams, "max_new_tokens": 6}
+        assert np.array_equal(onnx.generate(**arrays, **options), model.generate(**inputs, **options).numpy())
+    del inputs["feature_ids"], arrays["feature_ids"]
+    assert np.array_equal(onnx.generate(**arrays, **options), model.generate(**inputs, **options).numpy())
+    options = {"num_beams": 2, "max_new_tokens": 6}
+    expected = predict(model, tokenizer, TEXTS, features=TAGS, **options)
+    found = predict(onnx, tokenizer, TEXTS, features=TAGS, **options)
+    assert [row[0].text for row in found] == [row[0].text for row in expected]
+    assert [row[0].source_positions for row in found] == [row[0].source_positions for row in expected]
+
+
+# errors
+
+
+@pytest.mark.parametrize(
+    ("changes", "features", "message"),
+    [
+        ({"feature_vocab_size": 0}, [[2]], "feature_ids are given, but feature_vocab_size is 0"),
+        ({}, [[2], [3]], r"feature_ids has shape \(2, 1\), the source \(1, 2\)"),
+        ({}, [2], r"feature_ids has shape \(1,\)"),
+        ({}, [[-1]], "feature_ids holds -1, and ids start at 0"),
+    ],
+)
+def test_feature_ids_are_checked(changes: dict[str, Any], features: Any, message: str) -> None:
+    words = torch.tensor([[5, 6]])
+    with pytest.raises(ValueError, match=message):
+        make(**changes)(input_ids=words, feature_ids=torch.tensor(features), decoder_input_ids=words)
+
+
+def test_pointer_networks_have_no_features() -> None:
+    with pytest.raises(ValueError, match="feature_vocab_size=5 has no effect with copy_mechanism='pointer'"):
+        make(copy_mechanism="pointer")
+
+
+# commands
+
+
+def test_the_commands_learn_from_features(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    stems = [a + b + c for a in "kpt" for b in "aei" for c in "lmn"]
+    endings = {"PST": "d", "FUT": "wa", "PRS": ""}
+    rows = [f"{stem}\t{stem}{ending}\tV;{tense}" for stem in stems for tense, ending in endings.items()]
+    for name, part in (("a.train", rows[9:]), ("a.dev", rows[:9])):
+        (tmp_path / name).write_text("\n".join(part) + "\n", encoding="utf-8")
+    sizes = "--embedding_size 24 --hidden_size 48 --encoder_hidden_size 24 --attention_size 24 --dropout 0"
+    rates = "--num_train_epochs 25 --learning_rate 0.01 --per_device_train_batch_size 8 --min_frequency 1"
+    folder = tmp_path / "model"
+    data = f"--features_column features --overwrite_output_dir --num_beams 2 --output_dir {folder}"
+    files = f"--train_file {tmp_path}/a.train --test_file {tmp_path}/a.dev"
+    assert main(["train", *f"{files} {data} {sizes} {rates}".split()]) == 0
+    assert json.loads((folder / "test_results.json").read_text())["test_exact_match"] > 80
+    output = tmp_path / "predictions.jsonl"
+    arguments = ["evaluate", f"--model={folder}", f"--test_file={tmp_path}/a.dev"]
+    capsys.readouterr()
+    assert main([*arguments, "--features_column=features", f"--output_file={output}"]) == 0
+    scores = json.loads(capsys.readouterr().out)
+    assert scores["exact_match"] > 80
+    assert scores["edit_distance"] < 1
+    assert json.loads(output.read_text(encoding="utf-8").splitlines()[0])["features"] == ["V", "PST"]
+    assert main(arguments) == 2
+    assert "reads features: name their column with --features_column" in capsys.readouterr().err
+    outputs = []
+    for features in ("V;PST", "FUT ; V"):
+        assert main(["generate", f"--model={folder}", "--text", "pal", "tin", f"--features={features}"]) == 0
+        outputs.append(capsys.readouterr().out)
+    assert outputs[0] != outputs[1]
+    assert main(["generate", f"--model={folder}", "--text=pal", "--features=V,PST", "--features_separator=,"]) == 0
+    assert capsys.readouterr().out == outputs[0].splitlines(keepends=True)[0]

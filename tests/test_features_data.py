@@ -1,0 +1,205 @@
+"""Features of sources from files to ids: columns, shared task files, the vocabulary, padding, saving."""
+
+from __future__ import annotations
+
+import json
+import logging
+from pathlib import Path
+from typing import Any
+
+import datasets
+import numpy as np
+import pytest
+import torch
+from helpers import tiny_model, tiny_tokenizer
+from transformers import AutoTokenizer, DataCollatorForSeq2Seq
+
+from copynet_hf import CopyNetTokenizer, load_pairs
+from copynet_hf.inference.loading import check_tokenizer
+
+BOTH = pytest.mark.parametrize("streaming", [False, True], ids=["cached", "streaming"])
+UNKNOWN = 1
+
+
+@pytest.fixture
+def tokenizer() -> CopyNetTokenizer:
+    """Its features PST, SG and V have the ids 2, 3 and 4."""
+    features = [["V", "PST"], None, ["SG", "V"]]
+    return CopyNetTokenizer.train_from_iterator(["go", "went"], 100, features=features)
+
+
+# files
+
+
+@BOTH
+@pytest.mark.parametrize("suffix", ["train", "dev", "gold", "test", "dev.gz"])
+def test_files_of_the_shared_tasks_have_lemma_form_and_features(tmp_path: Path, suffix: str, streaming: bool) -> None:
+    import gzip
+
+    path, rows = tmp_path / f"got_small.{suffix}", "go\twent\tV;PST\nice cream\tice creams\tN;PL\n"
+    path.write_bytes(gzip.compress(rows.encode()) if suffix.endswith("gz") else rows.encode())
+    data = load_pairs(path, features_column="features", streaming=streaming)["train"]
+    assert list(data) == [
+        {"text": "go", "summary": "went", "features": ["V", "PST"]},
+        {"text": "ice cream", "summary": "ice creams", "features": ["N", "PL"]},
+    ]
+
+
+def test_what_was_read_is_logged(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    path = tmp_path / "a.train"
+    path.write_text("go\twent\tV;PST\n", encoding="utf-8")
+    with caplog.at_level(logging.INFO, "copynet_hf"):
+        load_pairs(path, features_column="features")
+    assert "a.train: text is column 'lemma', summary is column 'form'" in caplog.text
+
+
+@BOTH
+@pytest.mark.parametrize(("suffix", "tab"), [("tsv", "\t"), ("csv", ","), ("train", "\t")])
+def test_a_table_without_a_header_has_the_given_columns(
+    tmp_path: Path, suffix: str, tab: str, streaming: bool
+) -> None:
+    path = tmp_path / f"a.{suffix}"
+    path.write_text("went|V PST |go\nran|V|run|\n".replace("|", tab), encoding="utf-8")
+    names = {"column_names": ["form", "tags", "lemma"], "features_column": "tags", "features_separator": " "}
+    data = load_pairs(path, streaming=streaming, **names)["train"]
+    assert list(data) == [{"text": "go", "summary": "went", "features": ["V", "PST"]}]
+
+
+def test_a_table_without_a_header_whose_columns_are_not_given_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "a.tsv"
+    path.write_text("go\twent\tV;PST\nrun\tran\tV;PST\n", encoding="utf-8")
+    with pytest.raises(ValueError, match=r"if the file has no header, name its columns with column_names="):
+        load_pairs(path)
+
+
+ROWS: list[dict[str, Any]] = [
+    {"text": "go", "summary": "went", "tags": ["V", "PST"], "features": 1},
+    {"text": "run", "summary": "run", "tags": None, "features": 2},
+    {"text": "be", "summary": "is", "tags": ["V", " SG "], "features": 3},
+]
+EXPECTED = [
+    {"text": "go", "summary": "went", "features": ["V", "PST"], "original_features": 1},
+    {"text": "run", "summary": "run", "features": [], "original_features": 2},
+    {"text": "be", "summary": "is", "features": ["V", "SG"], "original_features": 3},
+]
+
+
+@BOTH
+@pytest.mark.parametrize("suffix", ["jsonl", "parquet"])
+def test_lists_are_read_as_they_are(tmp_path: Path, suffix: str, streaming: bool) -> None:
+    path = tmp_path / f"a.{suffix}"
+    if suffix == "parquet":
+        datasets.Dataset.from_list(ROWS).to_parquet(path)
+    else:
+        path.write_text("".join(json.dumps(row) + "\n" for row in ROWS), encoding="utf-8")
+    assert list(load_pairs(path, features_column="tags", streaming=streaming)["train"]) == EXPECTED
+
+
+def test_without_a_features_column_a_column_of_this_name_is_another_column(tmp_path: Path) -> None:
+    path = tmp_path / "a.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in ROWS), encoding="utf-8")
+    assert load_pairs(path)["train"].column_names == ["text", "summary", "tags", "original_features"]
+
+
+def test_rows_whose_features_are_something_else_are_skipped(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    path = tmp_path / "a.jsonl"
+    rows = [{"text": "a", "summary": "b", "tags": tags} for tags in ("V", 5, [1], "")]
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    with caplog.at_level(logging.WARNING, "copynet_hf"):
+        assert load_pairs(path, features_column="tags")["train"]["features"][:] == [["V"], []]
+    assert "line 2: 'tags' is a int, neither a string nor a list of strings; line 3: 'tags' is a list" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("column", "message"),
+    [("tag", "no column 'tag'; the columns are"), ("text", "column 'text' cannot be both text and features")],
+)
+def test_a_features_column_that_cannot_be_used_is_refused(tmp_path: Path, column: str, message: str) -> None:
+    path = tmp_path / "a.jsonl"
+    path.write_text(json.dumps(ROWS[0]) + "\n", encoding="utf-8")
+    with pytest.raises(ValueError, match=message):
+        load_pairs(path, text_column="text", features_column=column)
+
+
+# ids
+
+
+def test_features_have_ids_of_their_own_and_an_unseen_one_is_unknown(tokenizer: CopyNetTokenizer) -> None:
+    assert tokenizer.feature_vocab_size == 5
+    encoded = tokenizer(["go", "V"], features=[["V", "PST"], ["PL"]], text_target=["V", "PST"])
+    assert encoded["feature_ids"] == [[4, 2], [UNKNOWN]]
+    without = tokenizer(["go", "V"], text_target=["V", "PST"])
+    assert "feature_ids" not in without
+    assert {name: encoded[name] for name in without} == dict(without)  # words and slots are the same
+    assert tokenizer("go", features=["SG"])["feature_ids"] == [3]
+
+
+@pytest.mark.parametrize("side", ["left", "right"])
+def test_rows_are_padded_on_the_right_to_the_longest(tokenizer: CopyNetTokenizer, side: str) -> None:
+    tokenizer.padding_side = side
+    rows = [["V", "PST", "SG"], None, ["PL"]]
+    batch = tokenizer(["go", "went", "a"], features=rows, padding=True, return_tensors="pt")
+    assert batch["feature_ids"].tolist() == [[4, 2, 3], [0, 0, 0], [1, 0, 0]]
+    encoded = [tokenizer(text, features=row or []) for text, row in zip(["go", "went", "a"], rows, strict=True)]
+    for padded in (
+        tokenizer.pad(encoded, return_tensors="np"),
+        tokenizer.pad({k: [e[k] for e in encoded] for k in encoded[0]}, return_tensors="pt"),
+    ):
+        assert all(np.array_equal(padded[name], batch[name]) for name in batch)
+    tensors = [{name: torch.tensor(row) for name, row in each.items()} for each in encoded if each["feature_ids"]]
+    assert tokenizer.pad(tensors)["feature_ids"].tolist() == [[4, 2, 3], [1, 0, 0]]
+    assert tokenizer(["go"], features=[None], padding=True, return_tensors="pt")["feature_ids"].tolist() == [[0]]
+
+
+def test_the_librarys_collator_pads_them(tokenizer: CopyNetTokenizer) -> None:
+    rows = [tokenizer("go", features=["V"], text_target="went"), tokenizer("a", features=["V", "SG"], text_target="a")]
+    batch = DataCollatorForSeq2Seq(tokenizer)(rows)
+    assert batch["feature_ids"].tolist() == [[4, 0], [4, 3]]
+    assert batch["feature_ids"].dtype == torch.long
+
+
+def test_they_are_saved_with_the_tokenizer(tokenizer: CopyNetTokenizer, tmp_path: Path) -> None:
+    tokenizer.save_pretrained(tmp_path)
+    loaded = AutoTokenizer.from_pretrained(tmp_path)
+    assert loaded.feature_ids == {"PST": 2, "SG": 3, "V": 4}
+    assert loaded("go", features=["V", "X"])["feature_ids"] == [4, 1]
+
+
+def test_a_tokenizer_without_features_is_saved_as_before(tmp_path: Path) -> None:
+    tokenizer = tiny_tokenizer()
+    tokenizer.save_pretrained(tmp_path)
+    assert "feature" not in (tmp_path / "tokenizer_config.json").read_text(encoding="utf-8")
+    assert tokenizer.feature_vocab_size == 0
+
+
+@pytest.mark.parametrize(
+    ("features", "message"),
+    [
+        ([["V"]], "features has 1 rows, text 2: they must match"),
+        ([["V"], "PST"], r"features\[1\] is 'PST': give a list of strings"),
+        ([["V"], [3]], r"features\[1\] is \[3\]: give a list of strings"),
+    ],
+)
+def test_what_are_no_features_is_refused(tokenizer: CopyNetTokenizer, features: Any, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        tokenizer(["go", "went"], features=features)
+
+
+def test_features_for_a_tokenizer_without_features_are_refused() -> None:
+    with pytest.raises(ValueError, match="features are given, but the tokenizer has none: train it with features="):
+        tiny_tokenizer()("a", features=["V"])
+
+
+@pytest.mark.parametrize(
+    ("vocab", "message"), [(["V", "V"], "'V' twice"), (["V", ""], "contains '': give strings"), ([3], "contains 3")]
+)
+def test_vocabularies_of_features_are_checked(vocab: list[Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        CopyNetTokenizer(tiny_tokenizer().get_vocab(), feature_vocab=vocab)
+
+
+def test_model_and_tokenizer_must_have_the_same_number_of_features(tokenizer: CopyNetTokenizer) -> None:
+    vocab = tiny_tokenizer().get_vocab()
+    other = CopyNetTokenizer(vocab, segmenter="whitespace", max_source_oov=4, feature_vocab=["V"])
+    with pytest.raises(ValueError, match="the tokenizer has feature_vocab_size=3, the model feature_vocab_size=0"):
+        check_tokenizer(tiny_model().config, other)

@@ -115,7 +115,7 @@ class StopStrings(StoppingCriteria):
         texts = [source] if isinstance(source, str) else source or [""]
         if max_source_length is None and tokenizer.truncation_side == "left":
             max_source_length = tokenizer.model_max_length
-        oov_words: Any = tokenizer.oov_words  # type: ignore[attr-defined]
+        oov_words: Any = tokenizer.oov_words
         self.slot_words = [
             oov_words(text, max_source_length, facts=row_facts)
             for text, row_facts in zip(texts, facts or [None] * len(texts), strict=True)

@@ -90,8 +90,10 @@ def predict(
     else:
         inputs = encode_sources(tokenizer, texts, facts, max_source_length, "np", features=features)
     if hasattr(tokenizer, "oov_words") and "stop_strings" in generation:
-        source = {"source": texts, "facts": facts, "max_source_length": max_source_length}
-        criterion = StopStrings(tokenizer, generation.pop("stop_strings"), **source)
+        stop_strings = generation.pop("stop_strings")
+        criterion = StopStrings(
+            tokenizer, stop_strings, source=texts, facts=facts, max_source_length=max_source_length
+        )
         generation["stopping_criteria"] = [*(generation.get("stopping_criteria") or ()), criterion]
     output = model.generate(**inputs, **generation)
     sequences = getattr(output, "sequences", output)  # with return_dict_in_generate, a ModelOutput

@@ -91,8 +91,8 @@ def train_from_arguments(arguments: Mapping[str, Any]) -> dict[str, float]:
     """
     run_args = build_dataclass(RunArguments, arguments)
     if run_args.dry_run:
-        with tempfile.TemporaryDirectory() as folder, explain_memory_errors():
-            _measure(arguments, Path(folder))
+        with tempfile.TemporaryDirectory() as temporary, explain_memory_errors():
+            _measure(arguments, Path(temporary))
         return {}
     output_dir = arguments.get("output_dir")
     checkpoint = find_resume_checkpoint(arguments.get("resume_from_checkpoint"), Path(output_dir or ""))

@@ -141,7 +141,7 @@ def test_copy_statistics_are_logged_at_each_evaluation(trained: Path) -> None:
 
     state = json.loads((trained / "trainer_state.json").read_text(encoding="utf-8"))
     logged = [entry for entry in state["log_history"] if "eval_copy_mode_fraction" in entry]
-    assert len(logged) == 2  # one an epoch
+    assert len(logged) == sum("eval_loss" in entry for entry in state["log_history"]) > 1
     assert all(0 <= entry["eval_copy_mode_fraction"] <= 100 and entry["eval_unk_rate"] >= 0 for entry in logged)
     (folder,) = (trained / "runs").iterdir()
     events = EventAccumulator(str(folder))

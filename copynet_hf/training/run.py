@@ -10,7 +10,7 @@ import logging
 import signal
 import sys
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import redirect_stdout
 from dataclasses import dataclass
 from io import StringIO
@@ -77,12 +77,17 @@ class Run:
     checkpoint: str | None
 
 
-def train_from_arguments(arguments: Mapping[str, Any]) -> dict[str, float]:
+def train_from_arguments(
+    arguments: Mapping[str, Any], change_trainer: Callable[[CopyNetTrainer], None] | None = None
+) -> dict[str, float]:
     """Trains, evaluates and saves a model, from arguments as `parse_arguments` returns them; returns the metrics.
 
     With `dry_run` describes the run, measures a few updates, writes nothing and returns no metrics. Otherwise
     writes model, tokenizer, generation config, card, trainer state and train_results.json to `output_dir`; with
     validation pairs also eval_results.json, with test pairs test_results.json and test_predictions.jsonl.
+
+    Args:
+        change_trainer: is called with the Trainer before it trains, to add callbacks for example.
 
     Raises:
         ValueError: arguments or data that cannot be used, and nothing has been written; or the memory is full.
@@ -99,6 +104,8 @@ def train_from_arguments(arguments: Mapping[str, Any]) -> dict[str, float]:
     folder = check_output_dir(output_dir, run_args.overwrite_output_dir, resumes=checkpoint is not None)
     with lock_output_dir(folder), explain_memory_errors():
         run = _set_up_run(arguments, run_args, folder, checkpoint)
+        if change_trainer is not None:
+            change_trainer(run.trainer)
         metrics = _train(run)
         metrics |= _finish(run, metrics)
         if run.trainer.args.world_size > 1:

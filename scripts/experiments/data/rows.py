@@ -27,8 +27,8 @@ def read_rows(path: Path) -> list[Row]:
 
 
 def keep_pair_columns(row: Row) -> dict[str, Any]:
-    """Keeps the columns that models read, `text`, `summary` and `facts`, as far as the row has them."""
-    return {column: row[column] for column in ("text", "summary", "facts") if column in row}
+    """Keeps the columns that models read, as far as the row has them."""
+    return {column: row[column] for column in ("text", "summary", "facts", "features") if column in row}
 
 
 def write_pairs(folder: Path, splits: Mapping[str, Iterable[Row]]) -> dict[str, str]:

@@ -141,7 +141,8 @@ def evaluate_once(
     """Scores the folder's model on `rows` unless NAME.json is there; returns scores and outputs.
 
     Args:
-        rows: with `text`, `summary` (a reference or a list of them), and `facts` for models that read facts.
+        rows: with `text`, `summary` (a reference or a list of them), and what else the model reads, `facts` or
+            `features`.
         options: of `predict_in_batches`.
     """
     pairs = [keep_pair_columns(row) for row in rows]

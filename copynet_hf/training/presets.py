@@ -21,7 +21,7 @@ DEFAULT_SIZES: dict[str, Any] = {
     "hidden_size": 256,
     "encoder_hidden_size": 128,
     "attention_size": 128,
-    "dropout": 0.2,
+    "dropout": 0.3,
 }
 # The defaults that `copynet-hf train --help` shows for the fields of the config.
 MODEL_DEFAULTS: dict[str, Any] = {

@@ -40,9 +40,9 @@ from .sampler import EpochSampler
 from .vocabulary_dropout import drop_from_vocabulary
 
 TRAINING_DEFAULTS: dict[str, Any] = {
-    "per_device_train_batch_size": 32,
+    "per_device_train_batch_size": 16,
     "per_device_eval_batch_size": 64,
-    "learning_rate": 1e-3,
+    "learning_rate": 2e-3,
     "lr_scheduler_type": "linear",
     "warmup_steps": 100,
     "max_grad_norm": 1.0,

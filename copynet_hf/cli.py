@@ -120,8 +120,8 @@ def evaluate(argv: Sequence[str]) -> None:
     with redirect_stdout(sys.stderr):  # only the scores go to stdout
         from .evaluation.scoring import evaluate_pairs, write_predictions
         from .inference.loading import load_model
+        from .inference.memory import explain_memory_errors
         from .training.dataset import read_pairs
-        from .training.memory import explain_memory_errors
 
         check_positive(output_args, "num_return_sequences")
         check_positive(data_args, "max_eval_samples")
@@ -151,8 +151,8 @@ def generate(argv: Sequence[str]) -> None:
     from .inference.console import escape_controls
     from .inference.highlighting import Style, highlight_copies
     from .inference.loading import load_model
+    from .inference.memory import explain_memory_errors
     from .inference.predictor import parse_facts, predict_in_batches
-    from .training.memory import explain_memory_errors
 
     facts = None if text_args.facts is None else parse_facts("\n".join(text_args.facts))
     model, tokenizer = load_model(**decoding_args.model_options())

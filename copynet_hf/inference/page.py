@@ -19,6 +19,7 @@ from transformers import PreTrainedTokenizerBase
 from copynet_hf.inference.heatmap import plot_copy_heatmap
 from copynet_hf.inference.highlighting import copies_html
 from copynet_hf.inference.loading import load_model
+from copynet_hf.inference.memory import explain_memory_errors
 from copynet_hf.inference.predictor import parse_facts
 from copynet_hf.model.modeling_copynet import CopyNetForConditionalGeneration
 from copynet_hf.model.pipeline import CopyText2TextPipeline
@@ -33,6 +34,7 @@ MAX_COLUMNS, MAX_ROWS = 60, 256  # of the heatmap
 MAX_CHARACTERS = 10_000  # of text and facts
 MAX_SECONDS = 20  # of a search, which then returns what it has
 MAX_WAITING = 64  # requests, beyond which further ones are refused
+MAX_SESSIONS = 100  # whose last texts and pictures gradio keeps, about 100 kB each; more than can wait
 MAX_REQUEST_BYTES = 1 << 20
 FILE_ROUTES = re.compile(r"/(?:upload/?$|(?:file|proxy)=|(?:file|stream)/)")
 INTRODUCTION = f"""
@@ -69,7 +71,8 @@ def build_demo(
         # gradio evaluates these type hints, so their names must exist at runtime.
         options = {"num_beams": beams, "forbid_unk": forbid_unk, "max_new_tokens": words, "max_time": MAX_SECONDS}
         try:
-            return show_output(pipe, text, facts, **options)
+            with explain_memory_errors():
+                return show_output(pipe, text, facts, **options)
         except ValueError as error:
             return f"<p>{html.escape(str(error))}</p>", None
 
@@ -193,6 +196,7 @@ def launch_demo(
         share=share,
         theme=Default(font=FONTS),
         css=CSS,
+        state_session_capacity=MAX_SESSIONS,
         app_kwargs={"middleware": [Middleware(RequestLimits)]},
     )
 

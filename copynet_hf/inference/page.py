@@ -6,6 +6,7 @@ in requirements.txt and the name of a model in the variable COPYNET_MODEL.
 
 from __future__ import annotations
 
+import gc
 import html
 import os
 import re
@@ -190,6 +191,9 @@ def launch_demo(
     from gradio.themes import Default  # after build_demo, which checks that gradio is installed
     from starlette.middleware import Middleware
 
+    # Figures are reference cycles. Among the many objects of the packages, Python would seldom collect them.
+    gc.collect()
+    gc.freeze()
     page.launch(
         server_name=host,
         server_port=port,

@@ -10,22 +10,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import redirect_stdout, suppress
 from typing import TYPE_CHECKING, Any
 
+from copynet_hf_command import HELP, HELP_ARGUMENTS
+
 if TYPE_CHECKING:
     from .arguments import DecodingArguments
-
-HELP = """usage: copynet-hf COMMAND [ARGUMENTS]
-
-commands:
-  quickstart   train a small model on synthetic requests and show what it copies, in under three minutes
-  train        train a model on pairs of texts
-  evaluate     score a model on pairs of texts
-  generate     generate an output for each line of text
-  demo         try a model on a web page
-  export       export a model to ONNX
-
-copynet-hf COMMAND --help lists the arguments, copynet-hf --version prints the version.
-With COPYNET_DEBUG=1 an error comes with its traceback.
-"""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -45,7 +33,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _run(argv: list[str]) -> int:
-    if not argv or argv[0] in ("-h", "--help", "help"):
+    if not argv or argv[0] in HELP_ARGUMENTS:
         print(HELP, end="")
         return 0
     if argv[0] == "--version":
@@ -120,8 +108,8 @@ def evaluate(argv: Sequence[str]) -> None:
     with redirect_stdout(sys.stderr):  # only the scores go to stdout
         from .evaluation.scoring import evaluate_pairs, write_predictions
         from .inference.loading import load_model
+        from .inference.memory import explain_memory_errors
         from .training.dataset import read_pairs
-        from .training.memory import explain_memory_errors
 
         check_positive(output_args, "num_return_sequences")
         check_positive(data_args, "max_eval_samples")
@@ -154,8 +142,8 @@ def generate(argv: Sequence[str]) -> None:
     from .inference.console import escape_controls
     from .inference.highlighting import Style, highlight_copies
     from .inference.loading import load_model
+    from .inference.memory import explain_memory_errors
     from .inference.predictor import parse_facts, predict_in_batches
-    from .training.memory import explain_memory_errors
 
     facts = None if text_args.facts is None else parse_facts("\n".join(text_args.facts))
     features = None
@@ -263,8 +251,10 @@ def _prepare_decoding(args: DecodingArguments) -> dict[str, Any]:
     import torch
 
     from .arguments import check_positive
+    from .inference.generation_settings import check_generation_argument
 
     check_positive(args, "batch_size", "num_beams", "max_source_length", "max_target_length", "threads")
+    check_generation_argument("length_penalty", args.length_penalty)
     if args.threads:
         torch.set_num_threads(args.threads)
     return {

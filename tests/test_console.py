@@ -6,6 +6,7 @@ import io
 import logging
 import os
 import select
+import shutil
 import signal
 import subprocess
 import sys
@@ -18,8 +19,10 @@ from typing import Any
 import pytest
 from helpers import tiny_model, tiny_tokenizer
 
+from copynet_hf import __version__
 from copynet_hf.cli import main
 from copynet_hf.inference.console import escape_controls, read_batches
+from copynet_hf_command import HELP
 
 TITLE = "\x1b]0;owned\x07"  # sets the title of a terminal's window
 
@@ -189,3 +192,57 @@ def test_an_interrupted_command_ends_with_130(model: Path) -> None:
         _, errors = process.communicate()
     assert process.returncode == 130
     assert b"Traceback" not in errors
+
+
+SCRIPT = Path(__file__).parents[1] / "copynet_hf_command.py"
+
+
+SLOW_PACKAGE = """
+import time
+print("imported", flush=True)
+for _ in range(100):
+    try:
+        time.sleep(0.1)
+    except BaseException:  # as where an interrupt comes in a destructor or a callback
+        pass
+"""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="SIGINT")
+def test_an_interrupt_while_the_package_is_imported_is_silent(tmp_path: Path) -> None:
+    script = shutil.copy(SCRIPT, tmp_path)
+    (tmp_path / "copynet_hf").mkdir()
+    (tmp_path / "copynet_hf" / "__init__.py").write_text(SLOW_PACKAGE)
+    pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    with subprocess.Popen([sys.executable, script, "generate"], cwd=tmp_path, **pipes) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"imported\n"
+        process.send_signal(signal.SIGINT)
+        assert process.communicate(timeout=5) == (b"", b"")
+    assert process.returncode == 130
+
+
+@pytest.mark.parametrize("argument", ["--help", "--version", "help"])
+def test_help_and_version_import_no_package(argument: str) -> None:
+    code = "import runpy, sys; "
+    code += "sys.argv[1:] = [sys.argv[2]]; "
+    code += f"module = runpy.run_path({str(SCRIPT)!r}); "
+    code += "code = module['main'](); sys.exit(code or 'torch' in sys.modules or 'transformers' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code, "", argument], capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout == (f"copynet-hf {__version__}\n" if argument == "--version" else HELP)
+
+
+def test_help_into_a_closed_pipe_is_silent() -> None:
+    reader, writer = os.pipe()
+    os.close(reader)
+    done = subprocess.run([sys.executable, str(SCRIPT), "--help"], stdout=writer, stderr=subprocess.PIPE)
+    os.close(writer)
+    assert (done.returncode, done.stderr) == (141, b"")
+
+
+def test_ignored_interrupts_stay_ignored() -> None:
+    code = f"import runpy, signal; module = runpy.run_path({str(SCRIPT)!r}); "
+    code += "signal.signal(signal.SIGINT, signal.SIG_IGN)\nwith module['_silent_interrupts'](): "
+    code += "signal.raise_signal(signal.SIGINT)"
+    assert subprocess.run([sys.executable, "-c", code]).returncode == 0

@@ -454,7 +454,12 @@ def test_large_integers_and_deep_columns_are_kept_as_json(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("streaming", [False, True], ids=["cached", "streaming"])
-def test_damage_of_a_parquet_file_is_an_error_that_names_it(tmp_path: Path, streaming: bool) -> None:
+def test_damage_of_a_parquet_file_is_an_error_that_names_it(
+    tmp_path: Path, streaming: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    reader = logging.getLogger("datasets.packaged_modules.parquet.parquet")
+    caplog.set_level(logging.INFO)
+    reader.addHandler(caplog.handler)  # the loggers of datasets do not propagate
     path = tmp_path / "a.parquet"
     rows = [{"text": f"a {n} {n**9}", "summary": f"b {n}"} for n in range(2_000)]
     datasets.Dataset.from_list(rows).to_parquet(path)
@@ -473,6 +478,9 @@ def test_damage_of_a_parquet_file_is_an_error_that_names_it(tmp_path: Path, stre
             messages.append(str(error))
     assert len(messages) > 5
     assert all("a.parquet" in message for message in messages)
+    reader.removeHandler(caplog.handler)
+    assert caplog.messages == []
+    assert reader.filters == []
 
 
 def test_parquet_rows_without_a_pair_are_named_and_skipped(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

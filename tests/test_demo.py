@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import json
 import random
 import re
 import runpy
@@ -171,6 +172,44 @@ def test_a_search_ends_after_the_time_limit() -> None:
         shown, _ = show("a X", "", "", 1, False, 100_000)
     assert time.monotonic() - start < 60
     assert len(lines(shown)["output"]) > 1
+
+
+def test_full_memory_is_a_message(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("gradio")
+    page = build_demo(tiny_model(), word_tokenizer(4))
+    (show,) = [each.fn for each in page.fns.values() if each.api_name == "generate"]
+
+    def exhaust_memory(*args: Any, **kwargs: Any) -> None:
+        raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 20.00 GiB.")
+
+    monkeypatch.setattr(CopyNetForConditionalGeneration, "generate", exhaust_memory)
+    shown, figure = show("a X", "", 1, False, 5)
+    assert text_of(ET.fromstring(shown)).startswith("the memory is full (20.00 GiB more were needed): ")
+    assert figure is None
+
+
+def test_the_pictures_of_finished_requests_are_not_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    gradio = pytest.importorskip("gradio")
+    from gradio.state_holder import StateHolder
+
+    for part in (tiny_model(), word_tokenizer(4)):
+        part.save_pretrained(tmp_path)
+    monkeypatch.setattr("copynet_hf.inference.page.MAX_SESSIONS", 3)
+    port = free_port()
+    thread = Thread(target=main, args=[["demo", f"--model={tmp_path}", f"--port={port}"]], daemon=True)
+    thread.start()
+    wait_for(thread, port)
+    address = f"http://127.0.0.1:{port}/gradio_api/call/generate"
+    for number in range(6):
+        body = json.dumps({"data": [f"a X{number}", "", 1, False, 3]}).encode()
+        with urlopen(Request(address, body, {"Content-Type": "application/json"}), timeout=30) as answer:
+            event = json.load(answer)["event_id"]
+        with urlopen(f"{address}/{event}", timeout=30) as answer:
+            assert b"event: complete" in answer.read()
+    sessions = [len(each.session_data) for each in gc.get_objects() if isinstance(each, StateHolder)]
+    gradio.close_all()
+    thread.join(timeout=10)
+    assert max(sessions) == 3
 
 
 def test_requests_leave_nothing_in_memory() -> None:

@@ -67,6 +67,12 @@ DAMAGE: dict[str, tuple[str, Callable[[Path], Any], str]] = {
     "text as weights": ("model.safetensors", write(b"<html>not found</html>" * 9), "damaged"),
     "weights as a Git LFS pointer": ("model.safetensors", write(LFS_POINTER), "git lfs pull"),
     "weights of other sizes": ("config.json", set_fields(hidden_size=9), "shapes"),
+    "a million layers": (
+        "config.json",
+        set_fields(num_hidden_layers=10**6),
+        "cannot be loaded (num_hidden_layers is 1000000: give at most 1000)",
+    ),
+    "absurd sizes": ("config.json", set_fields(hidden_size=10**8), "cannot be loaded (a model of "),
     "null as config": ("config.json", write(b"null"), "JSON object"),
     "list as config": ("config.json", write(b"[]"), "JSON object"),
     "config cut": ("config.json", cut(50), "JSON object"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import os
+import re
 import resource
 import shutil
 import signal
@@ -25,7 +26,7 @@ from copynet_hf.cli import main
 from copynet_hf.data import quickstart_pairs
 from copynet_hf.training import run as training_run
 from copynet_hf.training.callbacks import SigtermCheckpoint
-from copynet_hf.training.checkpoints import find_damage, list_checkpoints
+from copynet_hf.training.checkpoints import RECORD_FILE, SECONDS, find_damage, list_checkpoints, read_trained_seconds
 from copynet_hf.training.run_folder import LOCK_FILE, lock_output_dir
 
 SIZES = {"hidden_size": 12, "encoder_hidden_size": 6, "embedding_size": 8, "attention_size": 8, "num_beams": 1}
@@ -135,6 +136,18 @@ def test_auto_overwrites_no_model(
     shutil.copytree(full, tmp_path / "run", ignore=shutil.ignore_patterns("checkpoint-*"))
     error = refused(capsys, command(train_file, tmp_path / "run", resume_from_checkpoint="auto"))
     assert "already holds config.json" in error
+
+
+def test_the_minutes_of_the_parts_of_a_run_add_up(train_file: Path, full: Path, tmp_path: Path) -> None:
+    folder = copy_interrupted(full, tmp_path / "run", EPOCH)
+    path = folder / f"checkpoint-{EPOCH}" / RECORD_FILE
+    record = json.loads(path.read_text())
+    assert 0 < record[SECONDS] < 600
+    path.write_text(json.dumps(record | {SECONDS: 7200.0}))  # as if the first part had taken two hours
+    assert main(command(train_file, folder, resume_from_checkpoint="auto")) == 0
+    assert 7200 < read_trained_seconds(str(list_checkpoints(folder)[-1])) < 7800
+    (minutes,) = re.findall(r"([\d.]+) minutes", (folder / "README.md").read_text())
+    assert 120 <= float(minutes) < 130
 
 
 def cut(file: Path) -> None:

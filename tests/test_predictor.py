@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import codecs
+import random
+from itertools import accumulate
 from typing import Any
 
 import numpy as np
@@ -9,12 +12,18 @@ import pytest
 import torch
 from datasets import Dataset
 from helpers import POINTER, SIZES, tiny_model, tiny_tokenizer
+from tokenizers import Tokenizer
+from tokenizers.decoders import ByteLevel as ByteLevelDecoder
+from tokenizers.models import BPE
+from tokenizers.pre_tokenizers import ByteLevel
+from tokenizers.trainers import BpeTrainer
+from transformers import PreTrainedTokenizerFast
 
 from copynet_hf import CopyNetForConditionalGeneration, CopyNetTokenizer
 from copynet_hf.evaluation.scoring import evaluate_pairs
 from copynet_hf.inference.predictor import predict_in_batches
 from copynet_hf.model.prediction import Prediction, predict
-from copynet_hf.model.words import add_spaces, decode_words
+from copynet_hf.model.words import add_spaces, decode_words, join_words
 from copynet_hf.training.model_setup import build_config
 
 FACTS = [("X", "b", "1931"), ("X", "c", "Y")]
@@ -159,3 +168,90 @@ def test_words_with_their_spaces_are_the_text(segmenter: str) -> None:
     pieces = add_spaces(tokenizer, words)
     assert len(pieces) == len(words)
     assert "".join(pieces) == text
+
+
+def byte_level_tokenizer(unk_token: str | None = "[UNK]") -> PreTrainedTokenizerFast:
+    """A byte-level BPE as GPT-2's, of so few merges that most accented letters and emoji are several tokens."""
+    bpe = Tokenizer(BPE(unk_token=unk_token))
+    bpe.pre_tokenizer, bpe.decoder = ByteLevel(add_prefix_space=False), ByteLevelDecoder()
+    special = [token for token in ("<pad>", "<s>", "</s>", unk_token) if token]
+    trainer = BpeTrainer(vocab_size=280, special_tokens=special, initial_alphabet=ByteLevel.alphabet())
+    bpe.train_from_iterator(["send the report to the office"] * 3, trainer)
+    return PreTrainedTokenizerFast(
+        tokenizer_object=bpe, pad_token="<pad>", bos_token="<s>", eos_token="</s>", unk_token=unk_token
+    )
+
+
+def find_complete_characters(tokenizer: PreTrainedTokenizerFast, ids: list[int]) -> str:
+    """The text of the ids without the bytes of an unfinished character: GPT-2's table of bytes, written anew."""
+    printable = [*range(33, 127), *range(161, 173), *range(174, 256)]
+    others = [byte for byte in range(256) if byte not in printable]
+    bytes_of = {chr(byte): byte for byte in printable} | {chr(256 + n): byte for n, byte in enumerate(others)}
+    data = bytes(bytes_of[char] for token in tokenizer.convert_ids_to_tokens(ids) for char in token)
+    return codecs.getincrementaldecoder("utf-8")().decode(data)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["send the report", "déjà vu, naïve", "ok 😀👩‍👩‍👧 to Zoë", "请问 the 路", "", "😀"],
+)
+def test_bytes_of_a_byte_level_tokenizer_are_shown_where_their_character_ends(text: str) -> None:
+    tokenizer = byte_level_tokenizer()
+    ids = tokenizer(text)["input_ids"]
+    pieces = add_spaces(tokenizer, decode_words(tokenizer, ids, text))
+    assert len(pieces) == len(ids)
+    assert "".join(pieces) == text
+    for count, shown in enumerate(accumulate(pieces), start=1):
+        assert shown == find_complete_characters(tokenizer, ids[:count])
+
+
+def test_bytes_that_are_no_character_are_shown_as_in_the_text() -> None:
+    tokenizer, generator = byte_level_tokenizer(), random.Random(0)
+    for _ in range(200):
+        ids = generator.choices(range(4, len(tokenizer)), k=generator.randint(1, 12))
+        words = tokenizer.convert_ids_to_tokens(ids)
+        pieces = add_spaces(tokenizer, words)
+        assert len(pieces) == len(words)
+        assert "".join(pieces) == join_words(tokenizer, words).strip()
+    text = "\ufffd a \ufffd\ufffd"  # the character itself, not the sign of a missing one
+    assert "".join(add_spaces(tokenizer, tokenizer.tokenize(text))) == text
+
+
+def test_the_time_for_the_spaces_grows_with_the_number_of_words() -> None:
+    tokenizer, joined = byte_level_tokenizer(), []
+    join = tokenizer.convert_tokens_to_string
+    tokenizer.convert_tokens_to_string = lambda words: joined.append(len(words)) or join(words)
+    words = tokenizer.tokenize("naïve 😀 report " * 100)
+    add_spaces(tokenizer, words)
+    assert sum(joined) < 12 * len(words)
+
+
+def test_an_unknown_word_is_written_as_the_tokenizer_does() -> None:
+    tokenizer = byte_level_tokenizer()
+    assert decode_words(tokenizer, [tokenizer.unk_token_id, len(tokenizer) + 3], "") == ["[UNK]", "[UNK]"]
+    without = byte_level_tokenizer(unk_token=None)
+    assert decode_words(without, [len(without) + 3, without.eos_token_id], "") == ["<unk>"]
+
+
+def test_an_end_symbol_that_is_the_unknown_word_too_is_not_shown() -> None:
+    tokenizer = byte_level_tokenizer("</s>")  # as in GPT-2
+    assert decode_words(tokenizer, [tokenizer.convert_tokens_to_ids("a"), tokenizer.eos_token_id], "") == ["a"]
+
+
+def test_the_words_of_an_output_are_its_text_without_outer_spaces() -> None:
+    tokenizer = byte_level_tokenizer()
+    others = sorted(set(range(len(tokenizer))) - {tokenizer.convert_tokens_to_ids("Ġ")})
+    ((output,),) = predict(baseline(tokenizer), tokenizer, ["send"], max_new_tokens=3, suppress_tokens=others)
+    assert (output.text, output.words) == ("", ["", "", ""])
+    words = add_spaces(tokenizer, ["Ġ", "Ġ", "a", "Ġ", "b", "Ġ"])
+    assert words == ["", "", "a", " ", "b", ""]
+
+
+def test_unknown_words_of_another_tokenizer_count_as_unknown() -> None:
+    tokenizer = byte_level_tokenizer()
+    others = sorted(set(range(len(tokenizer))) - {tokenizer.unk_token_id})
+    pairs = Dataset.from_dict({"text": ["send it"], "summary": ["send"]})
+    options: dict[str, Any] = {"max_new_tokens": 2, "suppress_tokens": others}
+    scores, (record,) = evaluate_pairs(baseline(tokenizer), tokenizer, pairs, **options)
+    assert record["prediction"] == "[UNK][UNK]"
+    assert scores["unk_rate"] == 100.0

@@ -21,6 +21,7 @@ from datasets.exceptions import DatasetGenerationError
 from datasets.fingerprint import Hasher
 
 logger = logging.getLogger(__name__)
+_parquet_logger = logging.getLogger("datasets.packaged_modules.parquet.parquet")
 
 FilePath: TypeAlias = str | os.PathLike[str]
 AnyDataset: TypeAlias = datasets.Dataset | datasets.IterableDataset
@@ -129,13 +130,21 @@ def build_split(
 
 @contextmanager
 def name_in_errors(name: FilePath) -> Iterator[None]:
-    """Turns errors of `datasets` and Arrow, which do not name the file, into `DataFileError`."""
+    """Turns errors of `datasets` and Arrow, which do not name the file, into `DataFileError`, and silences the lines
+    that `datasets` logs about them."""
+
+    def mute(record: logging.LogRecord) -> bool:  # one filter for each use: those of two streams overlap
+        return False
+
+    _parquet_logger.addFilter(mute)
     try:
         yield
     except (DatasetGenerationError, pa.ArrowException, OSError) as error:
         if isinstance(error.__cause__, DataFileError):
             raise error.__cause__ from None
         raise DataFileError(f"{name}: cannot be read ({error.__cause__ or error})") from error
+    finally:
+        _parquet_logger.removeFilter(mute)
 
 
 def resolve_file(path: FilePath) -> Path:

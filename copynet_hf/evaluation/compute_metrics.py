@@ -98,7 +98,12 @@ def _decode(tokenizer: PreTrainedTokenizerBase, rows: np.ndarray, options: dict[
     """The texts of the rows, with `<unk>` kept: `skip_special_tokens` would drop it and could turn a wrong output into
     a right one."""
     texts = tokenizer.batch_decode(_without_special(tokenizer, rows.tolist()), **options)
-    return [text.replace(tokenizer.unk_token or UNK, UNK).strip() for text in texts]
+    return [normalize_unknown(tokenizer, text).strip() for text in texts]
+
+
+def normalize_unknown(tokenizer: PreTrainedTokenizerBase, text: str) -> str:
+    """The text with the tokenizer's unknown word written `<unk>`, as the scores expect it."""
+    return text.replace(tokenizer.unk_token or UNK, UNK)
 
 
 def _without_special(tokenizer: PreTrainedTokenizerBase, rows: Iterable[list[int]]) -> list[list[int]]:

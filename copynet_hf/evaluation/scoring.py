@@ -13,7 +13,7 @@ from transformers import PreTrainedTokenizerBase
 
 from ..inference.predictor import predict_in_batches
 from ..model.prediction import CopyModel
-from .compute_metrics import spells_words, with_objects
+from .compute_metrics import normalize_unknown, spells_words, with_objects
 from .metrics import score_outputs
 
 
@@ -42,7 +42,7 @@ def evaluate_pairs(
     texts = [[output.text for output in outputs] for outputs in predictions]
     facts = options.get("facts") or [None] * len(sources)
     scores: dict[str, Any] = {"oov_recall": None} | score_outputs(
-        texts,
+        [[normalize_unknown(tokenizer, text) for text in row] for row in texts],
         references,
         [with_objects(*row) for row in zip(sources, facts, strict=True)],
         words=tokenizer.tokenize,

@@ -93,6 +93,8 @@ KINDS: dict[_Kind, tuple[str, ...]] = {
     _Kind(lambda value, _: False, "null"): ("prompt_lookup_num_tokens", "prefill_chunk_size"),
 }
 
+_KIND_OF = {name: kind for kind, names in KINDS.items() for name in names}
+
 
 def check_generation_config(config: Mapping[str, Any], path: Path, vocab_size: int = sys.maxsize) -> None:
     """Checks the types and ranges of the fields with which `generate()` searches.
@@ -104,10 +106,13 @@ def check_generation_config(config: Mapping[str, Any], path: Path, vocab_size: i
     Raises:
         ValueError: a field holds something that no search can use.
     """
-    for kind, names in KINDS.items():
-        for name in names:
-            value = config.get(name)
-            if value is not None and not kind.accepts(value, vocab_size):
-                raise ValueError(
-                    f"{path}: {name} is {reprlib.repr(value)}: write {kind.description}, or remove the field"
-                )
+    for name, kind in _KIND_OF.items():
+        if (value := config.get(name)) is not None and not kind.accepts(value, vocab_size):
+            raise ValueError(f"{path}: {name} is {reprlib.repr(value)}: write {kind.description}, or remove the field")
+
+
+def check_generation_argument(name: str, value: Any) -> None:
+    """Raises ValueError if the value of the argument `--name` is none that its field may hold; None is accepted."""
+    kind = _KIND_OF[name]
+    if value is not None and not kind.accepts(value, sys.maxsize):
+        raise ValueError(f"--{name} is {value}: give {kind.description}")

@@ -12,14 +12,17 @@ from typing import Any
 import torch
 from safetensors import SafetensorError, safe_open
 from transformers import (
+    AutoConfig,
     AutoModelForSeq2SeqLM,
     AutoTokenizer,
     PreTrainedConfig,
     PreTrainedTokenizerBase,
 )
 
+from ..model.configuration_copynet import CopyNetConfig
 from ..model.modeling_copynet import CopyNetForConditionalGeneration
 from .generation_settings import check_generation_config
+from .memory import check_memory
 
 GENERATION_FILE = "generation_config.json"
 MODEL_FILES = ("config.json", GENERATION_FILE, "model.safetensors.index.json")
@@ -78,7 +81,8 @@ def load_copynet(name: str, *, trust_remote_code: bool = False, **kwargs: Any) -
         kwargs: arguments of `from_pretrained`, such as `dtype` and fields of the config.
 
     Raises:
-        ValueError: it is not a CopyNet, a file is damaged, or the config names code that is not trusted.
+        ValueError: it is not a CopyNet or too large for the memory, a file is damaged, or the config names code that
+            is not trusted.
     """
     folder = Path(name)
     contents = {file: _check_json(folder / file) for file in MODEL_FILES}
@@ -86,6 +90,9 @@ def load_copynet(name: str, *, trust_remote_code: bool = False, **kwargs: Any) -
     for path in sorted(folder.glob("*.safetensors")):
         _check_weights(path)
     with _loading(name):
+        config = AutoConfig.from_pretrained(name, trust_remote_code=trust_remote_code)
+        if isinstance(config, CopyNetConfig):
+            check_memory(config, trains=False)
         model = AutoModelForSeq2SeqLM.from_pretrained(name, trust_remote_code=trust_remote_code, **kwargs)
     if not isinstance(model, CopyNetForConditionalGeneration):
         raise ValueError(f"the model {name} is a {type(model).__name__}: give a CopyNet")

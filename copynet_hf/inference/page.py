@@ -6,6 +6,7 @@ in requirements.txt and the name of a model in the variable COPYNET_MODEL.
 
 from __future__ import annotations
 
+import gc
 import html
 import os
 import re
@@ -20,6 +21,7 @@ from copynet_hf.data.features import SEPARATOR, split_features
 from copynet_hf.inference.heatmap import plot_copy_heatmap
 from copynet_hf.inference.highlighting import copies_html
 from copynet_hf.inference.loading import load_model
+from copynet_hf.inference.memory import explain_memory_errors
 from copynet_hf.inference.predictor import parse_facts
 from copynet_hf.model.modeling_copynet import CopyNetForConditionalGeneration
 from copynet_hf.model.pipeline import CopyText2TextPipeline
@@ -34,6 +36,7 @@ MAX_COLUMNS, MAX_ROWS = 60, 256  # of the heatmap
 MAX_CHARACTERS = 10_000  # of text, facts and features
 MAX_SECONDS = 20  # of a search, which then returns what it has
 MAX_WAITING = 64  # requests, beyond which further ones are refused
+MAX_SESSIONS = 100  # whose last texts and pictures gradio keeps, about 100 kB each; more than can wait
 MAX_REQUEST_BYTES = 1 << 20
 FILE_ROUTES = re.compile(r"/(?:upload/?$|(?:file|proxy)=|(?:file|stream)/)")
 INTRODUCTION = f"""
@@ -70,7 +73,8 @@ def build_demo(
         # gradio evaluates these type hints, so their names must exist at runtime.
         options = {"num_beams": beams, "forbid_unk": forbid_unk, "max_new_tokens": words, "max_time": MAX_SECONDS}
         try:
-            return show_output(pipe, text, facts, features, **options)
+            with explain_memory_errors():
+                return show_output(pipe, text, facts, features, **options)
         except ValueError as error:
             return f"<p>{html.escape(str(error))}</p>", None
 
@@ -194,12 +198,16 @@ def launch_demo(
     from gradio.themes import Default  # after build_demo, which checks that gradio is installed
     from starlette.middleware import Middleware
 
+    # Figures are reference cycles. Among the many objects of the packages, Python would seldom collect them.
+    gc.collect()
+    gc.freeze()
     page.launch(
         server_name=host,
         server_port=port,
         share=share,
         theme=Default(font=FONTS),
         css=CSS,
+        state_session_capacity=MAX_SESSIONS,
         app_kwargs={"middleware": [Middleware(RequestLimits)]},
     )
 

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from transformers import PreTrainedTokenizerBase
 
 from .generation import StopStrings
-from .words import add_spaces, decode_words, encode_sources, join_words, skipped_ids
+from .words import add_spaces, decode_words, encode_sources, skipped_ids
 
 
 class CopyModel(Protocol):
@@ -34,8 +34,9 @@ class CopyModel(Protocol):
 class Prediction:
     """An output and the origin of its words: T words of the output, S words of the source.
 
-    text: the output.
-    words: T words, each with the space that precedes it; concatenated, they are the text.
+    text: the output, without spaces before and after it.
+    words: T words, each with the space that precedes it; concatenated, they are the text. A word that is only a part
+        of a character (of a byte-level tokenizer) is "" and the last part the whole character.
     copied: T flags: whether copying accounts for more than half of the word's probability.
     copy_shares: T shares, from 0 to 1, of the word's probability that copying accounts for.
     source_positions: T positions in `source_words`, the likeliest from which the word was copied; None where the
@@ -132,13 +133,13 @@ def _read_output(
     """The prediction of a row: its words without special tokens, and their positions without padding."""
     skipped = skipped_ids(tokenizer)
     kept = [step for step, index in enumerate(ids) if index not in skipped]
-    words = decode_words(tokenizer, ids, source.text, source.max_length, source.facts)
+    words = add_spaces(tokenizer, decode_words(tokenizer, ids, source.text, source.max_length, source.facts))
     number = source.is_word.cumsum() - 1  # of each position that is not padding
     if probs is not None:  # empty sources are encoded as one position of padding, hence the slice
         probs = probs[kept, : len(source.is_word)][:, source.is_word]
     return Prediction(
-        text=join_words(tokenizer, words).strip(),
-        words=add_spaces(tokenizer, words),
+        text="".join(words),
+        words=words,
         copied=(shares[kept] > 0.5).tolist(),
         copy_shares=shares[kept].tolist(),
         source_positions=[None if position < 0 else int(number[position]) for position in positions[kept]],

@@ -7,7 +7,7 @@ from typing import Any
 
 from transformers import BatchEncoding, PreTrainedTokenizerBase
 
-UNK = "<unk>"
+UNK = "<unk>"  # where the tokenizer has no unknown word
 
 
 def encode_sources(
@@ -43,8 +43,12 @@ def encode_sources(
 
 
 def skipped_ids(tokenizer: PreTrainedTokenizerBase) -> frozenset[int]:
-    """The special tokens that are left out of decoded outputs: all but `<unk>`."""
-    return frozenset(tokenizer.all_special_ids) - {tokenizer.unk_token_id}
+    """The special tokens that are left out of decoded outputs: all but the unknown word.
+
+    If that is the end symbol too, as in GPT-2's tokenizer, it is left out.
+    """
+    others = {tokenizer.pad_token_id, tokenizer.bos_token_id, tokenizer.eos_token_id}
+    return frozenset(tokenizer.all_special_ids) - ({tokenizer.unk_token_id} - others)
 
 
 def decode_words(
@@ -54,30 +58,54 @@ def decode_words(
     max_source_length: int | None = None,
     facts: Any = None,
 ) -> list[str]:
-    """The words of an output, without special tokens other than `<unk>`. Extended ids are looked up in the source."""
+    """The words of an output, without special tokens other than the unknown word. Extended ids are looked up in the
+    source."""
     first, skipped = len(tokenizer), skipped_ids(tokenizer)
     oov_words: list[str] = []
     # hasattr, not isinstance: with trust_remote_code, the tokenizer's class can be another copy of CopyNetTokenizer.
     if hasattr(tokenizer, "oov_words") and any(index >= first for index in ids):
         oov_words = tokenizer.oov_words(source, max_source_length or tokenizer.model_max_length, facts=facts)
-    words = []
+    words, unknown = [], tokenizer.unk_token or UNK
     for index in ids:
         if 0 <= index - first < len(oov_words):
             words.append(oov_words[index - first])
         elif index not in skipped:
             is_unknown = index == tokenizer.unk_token_id or index >= first
-            words.append(UNK if is_unknown else str(tokenizer.convert_ids_to_tokens(index)))
+            words.append(unknown if is_unknown else str(tokenizer.convert_ids_to_tokens(index)))
     return words
 
 
 def add_spaces(tokenizer: PreTrainedTokenizerBase, words: Sequence[str]) -> list[str]:
-    """Each word with the space that precedes it in the text; concatenated, they are the text."""
-    pieces, before = [], ""
-    for end in range(1, len(words) + 1):
-        text = join_words(tokenizer, words[:end])
-        pieces.append(text[len(before) :])
-        before = text
-    return pieces
+    """Each word with the space that precedes it in the text; concatenated, they are the text without outer spaces.
+
+    A character whose bytes are several words, as in byte-level BPE, is shown with the last of them; the others are "".
+    """
+    text = join_words(tokenizer, words)
+    before = len(text) - len(text.lstrip())
+    after = max(before, len(text.rstrip()))
+    ends = [min(max(end, before), after) for end in _find_ends(tokenizer, words, text)]
+    return [text[start:end] for start, end in zip([before, *ends], ends, strict=False)]
+
+
+def _find_ends(tokenizer: PreTrainedTokenizerBase, words: Sequence[str], text: str) -> list[int]:
+    """The position in their text at which each of the words ends.
+
+    Only the previous word decides how a word is spaced, so a few words at a time are joined, and not all before.
+    """
+    ends: list[int] = []
+    end = previous = placed = (
+        0  # words[:placed] are text[:end]; words[previous:placed] are the context of the next ones
+    )
+    for count in range(1, len(words) + 1):
+        context = join_words(tokenizer, words[previous:placed])
+        joined = join_words(tokenizer, words[previous:count])
+        piece = joined[len(context) :]
+        if joined.startswith(context) and text.startswith(piece, end):  # false within a character
+            end, previous, placed = end + len(piece), placed, count
+        ends.append(end)
+    if ends:
+        ends[-1] = len(text)
+    return ends
 
 
 def join_words(tokenizer: PreTrainedTokenizerBase, words: Sequence[str]) -> str:

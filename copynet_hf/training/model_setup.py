@@ -11,11 +11,11 @@ from transformers import PreTrainedTokenizerBase
 
 from ..arguments import ModelArguments
 from ..inference.loading import check_tokenizer, load_copynet
+from ..inference.memory import check_memory
 from ..model.configuration_copynet import CopyNetConfig
 from ..model.modeling_copynet import CopyNetForConditionalGeneration
 from .alignment import align_vocabulary
 from .dataset import Pairs
-from .memory import check_memory
 from .presets import DEFAULT_SIZES, find_preset
 from .tokenizer_setup import STREAM_SAMPLE_SIZE
 

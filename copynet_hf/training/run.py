@@ -34,6 +34,7 @@ from ..arguments import (
 from ..evaluation.cards import command_line, write_model_card
 from ..evaluation.metrics import metric_signature
 from ..evaluation.scoring import evaluate_pairs, write_predictions
+from ..inference.memory import explain_memory_errors
 from ..model.modeling_copynet import CopyNetForConditionalGeneration
 from .callbacks import SigtermCheckpoint, TimeEstimate, TimeLimit
 from .checkpoints import (
@@ -46,7 +47,6 @@ from .checkpoints import (
 )
 from .data_report import describe_training, describe_words, find_warnings, is_stream
 from .dataset import Pairs, read_training_pairs
-from .memory import explain_memory_errors
 from .model_setup import build_model, set_alignments, set_decoding
 from .run_folder import check_output_dir, explain_save_errors, lock_output_dir
 from .tokenizer_setup import build_tokenizer

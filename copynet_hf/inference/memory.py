@@ -1,4 +1,4 @@
-"""The memory that a training takes, compared with that of the machine."""
+"""The memory that a model takes, compared with that of the machine; full memory as an error of one line."""
 
 from __future__ import annotations
 
@@ -13,23 +13,33 @@ import torch
 from ..model.configuration_copynet import CopyNetConfig
 from ..model.modeling_copynet import CopyNetForConditionalGeneration
 
+MAX_LAYERS = 1_000  # of the encoder; PyTorch builds more only slowly
+_BYTES_PER_VALUE = 4  # float32
 
-def check_memory(config: CopyNetConfig) -> None:
-    """Checks that weights, gradients and Adam's moments fit into the memory of the machine and its accelerators.
+
+def check_memory(config: CopyNetConfig, trains: bool = True) -> None:
+    """Checks that a model fits into the memory of the machine and its accelerators, without building it.
+
+    Args:
+        trains: whether gradients and Adam's moments must fit as well.
 
     Raises:
-        ValueError: they do not; the message says what they would take.
+        ValueError: it does not, and the message says what it would take; or it has too many layers to be built.
     """
+    if config.num_hidden_layers > MAX_LAYERS:
+        raise ValueError(f"num_hidden_layers is {config.num_hidden_layers}: give at most {MAX_LAYERS}")
     try:
         num_parameters = _count_values(config)
     except (RuntimeError, TypeError):  # a number of more than 64 bits
         raise ValueError("the model has more than 2**63 parameters: give smaller sizes") from None
-    needed, available = 16 * num_parameters, psutil.virtual_memory().total  # four float32 values per parameter
+    needed = num_parameters * _BYTES_PER_VALUE * (4 if trains else 1)
+    available = psutil.virtual_memory().total
     if torch.cuda.is_available():
         available += sum(torch.cuda.get_device_properties(i).total_memory for i in range(torch.cuda.device_count()))
     if needed > available:
         raise ValueError(
-            f"the training of {num_parameters:,} parameters takes {needed / 1e9:,.0f} GB, but the machine has "
+            f"{'the training of ' if trains else 'a model of '}{num_parameters:,} parameters takes "
+            f"{needed / 1e9:,.0f} GB, but the machine has "
             f"{available / 1e9:,.0f} GB: give smaller sizes (hidden_size is {config.hidden_size:,}, embedding_size "
             f"{config.embedding_size:,}, vocab_size {config.vocab_size:,})"
         )

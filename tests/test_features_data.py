@@ -72,6 +72,11 @@ def test_a_table_without_a_header_whose_columns_are_not_given_is_refused(tmp_pat
         load_pairs(path)
 
 
+def test_column_names_for_a_file_that_names_its_columns_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"a.jsonl: column_names are for tables \(.csv, .tsv, .train"):
+        load_pairs(tmp_path / "a.jsonl", column_names=["text", "summary"])
+
+
 ROWS: list[dict[str, Any]] = [
     {"text": "go", "summary": "went", "tags": ["V", "PST"], "features": 1},
     {"text": "run", "summary": "run", "tags": None, "features": 2},

@@ -136,7 +136,7 @@ def _set_up_run(arguments: Mapping[str, Any], output_dir: Path, checkpoint: str 
 def _train(run: Run) -> dict[str, Any]:
     """Trains and saves the model, evaluates it on the validation pairs, and returns the metrics of both."""
     trainer = run.trainer
-    num_features = len(getattr(run.tokenizer, "feature_ids", ()))
+    num_features = len(getattr(run.tokenizer, "feature_vocab", ()))
     logger.info(
         "%s parameters, %s words, %s%s slots for out-of-vocabulary words",
         f"{run.model.num_parameters():,}",

@@ -93,7 +93,7 @@ def train_tokenizer(
         segmenter=tokenizer.segmenter,
         max_source_oov=_count_slots(tokenizer, sample, max_source_length),
         model_max_length=tokenizer.model_max_length,
-        feature_vocab=list(tokenizer.feature_ids) or None,
+        feature_vocab=tokenizer.feature_vocab,
     )
 
 

@@ -70,7 +70,7 @@ class CopyText2TextPipeline(Pipeline):
         """One row, or with `batch_size` above 1 a list of rows for each field, which Transformers unbatches again."""
         is_batch = isinstance(inputs["text"], list)
         columns = {name: values if is_batch else [values] for name, values in inputs.items()}
-        more = {name: columns[name] for name in ("facts", "features") if any(columns[name])}
+        more: dict[str, Any] = {name: columns[name] for name in ("facts", "features") if any(columns[name])}
         predictions = predict(self.model, self.tokenizer, columns["text"], **more, **options)
         return {"predictions": predictions if is_batch else predictions[0]}
 

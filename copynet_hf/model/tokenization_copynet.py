@@ -407,7 +407,7 @@ class CopyNetTokenizer(PreTrainedTokenizer):
             data = {key: value[0] for key, value in data.items()}
         return BatchEncoding(data, tensor_type=return_tensors)
 
-    def pad(self, encoded_inputs: Any, padding: Any = True, *args: Any, **kwargs: Any) -> BatchEncoding:  # type: ignore[override]
+    def pad(self, encoded_inputs: Any, padding: Any = True, *args: Any, **kwargs: Any) -> BatchEncoding:
         """As in the base class; `feature_ids` are padded on the right, to the longest row of the batch."""
         columns = encoded_inputs
         if isinstance(columns, list | tuple) and columns and isinstance(columns[0], Mapping):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from datasets import Dataset, IterableDataset
 from transformers import PreTrainedTokenizerBase
@@ -50,7 +50,9 @@ def read_pairs(
     limit, options = data_args.max_eval_samples, data_args.dataset_options()
     splits: dict[str, Pairs] = {}
     if data_args.dataset_name is not None:
-        names = {f"{split}_file": path for split, path in files.items()} | {"test_file": data_args.test_file}
+        names: dict[str, Any] = {f"{split}_file": path for split, path in files.items()} | {
+            "test_file": data_args.test_file
+        }
         splits = dict(load_pairs(**names, **options, streaming=streaming))
     else:
         for split, path in {**files, "test": data_args.test_file}.items():

@@ -164,6 +164,16 @@ def test_predictions_are_the_same_alone_in_batches_and_by_the_pipeline() -> None
         assert texts == [row.text for row in alone]
 
 
+def test_the_page_reads_features() -> None:
+    page = pytest.importorskip("copynet_hf.inference.page")
+    pipe = CopyText2TextPipeline(model=make(), tokenizer=make_tokenizer())
+    shown, expected, without = (
+        page.show_output(pipe, TEXTS[0], features=features, max_new_tokens=6)[0]
+        for features in ("V; PST", "PST;V", "")
+    )
+    assert shown == expected != without
+
+
 def test_the_trace_has_the_positions_of_the_words() -> None:
     model, tokenizer = make(), make_tokenizer()
     for (output,) in predict(model, tokenizer, TEXTS, features=TAGS, max_new_tokens=6, return_copy_probs=True):

@@ -50,7 +50,8 @@ def read_pairs(
     limit, options = data_args.max_eval_samples, data_args.dataset_options()
     splits: dict[str, Pairs] = {}
     if data_args.dataset_name is not None:
-        names: dict[str, Any] = {f"{split}_file": path for split, path in files.items()} | {
+        names: dict[str, Any] = {f"{split}_file": path for split, path in files.items()}
+        names["test_file"] = data_args.test_file
             "test_file": data_args.test_file
         }
         splits = dict(load_pairs(**names, **options, streaming=streaming))

@@ -168,8 +168,7 @@ def test_the_page_reads_features() -> None:
     page = pytest.importorskip("copynet_hf.inference.page")
     pipe = CopyText2TextPipeline(model=make(), tokenizer=make_tokenizer())
     shown, expected, without = (
-        page.show_output(pipe, TEXTS[0], features=features, max_new_tokens=6)[0]
-        for features in ("V; PST", "PST;V", "")
+        page.show_output(pipe, TEXTS[0], features=line, max_new_tokens=6)[0] for line in ("V; PST", "PST;V", "")
     )
     assert shown == expected != without
 

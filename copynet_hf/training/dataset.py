@@ -52,8 +52,6 @@ def read_pairs(
     if data_args.dataset_name is not None:
         names: dict[str, Any] = {f"{split}_file": path for split, path in files.items()}
         names["test_file"] = data_args.test_file
-            "test_file": data_args.test_file
-        }
         splits = dict(load_pairs(**names, **options, streaming=streaming))
     else:
         for split, path in {**files, "test": data_args.test_file}.items():

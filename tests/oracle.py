@@ -48,7 +48,7 @@ class Oracle:
 
     def add_features(self, vector, projection):
         p = "model.encoder.features."
-        for feature in self.features:
+        for feature in filter(lambda feature: feature > 1, self.features):  # the unknown feature adds nothing
             vector = vector + self.w[f"{p}{projection}.weight"] @ self.w[f"{p}embed_features.weight"][feature]
         return vector
 

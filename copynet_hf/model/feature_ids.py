@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 PADDING, UNKNOWN = 0, 1
-NUM_SPECIAL = 2  # ids before those of the features
+NUM_SPECIAL = 2  # the ids of the features follow
 
 
 def collect_features(rows: Iterable[Sequence[str] | None]) -> list[str]:

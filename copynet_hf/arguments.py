@@ -44,7 +44,7 @@ class PairsArguments:
     text_column: str | None = _argument("column of the sources; guessed by default", metavar="NAME")
     summary_column: str | None = _argument("column of the targets; guessed by default", metavar="NAME")
     features_column: str | None = _argument("column of the features: read, never copied", metavar="NAME")
-    features_separator: str = _argument("what separates the features of a string", ";", "TEXT")
+    features_separator: str = _argument("between features", ";", "TEXT")
     column_names: list[str] | None = _argument(  # noqa: RUF009 - the call returns a dataclass field
         "columns of CSV or TSV files without a header", metavar="NAME"
     )
@@ -77,14 +77,10 @@ class TokenizerArguments:
     _argument_group_name = "tokenizer"
 
     tokenizer_name: str | None = _argument("use this tokenizer; by default one is trained", metavar="NAME")
-    segmenter: str = _argument(
-        "char, whitespace, jieba, fugashi, word_punct, or auto: char for Chinese, Japanese and single "
-        "words, else word_punct",
-        "auto",
-    )
-    vocab_size: int | None = _argument("vocabulary size")
+    segmenter: str = _argument("char, whitespace, jieba, fugashi, word_punct, or auto: chosen by the sources", "auto")
+    vocab_size: int | None = _argument("size")
     min_frequency: int = _argument("rarer words can only be copied", 5)
-    max_source_oov: int | None = _argument("out-of-vocabulary words per source")
+    max_source_oov: int | None = _argument("slots")
 
 
 @dataclass
@@ -112,7 +108,7 @@ class ModelArguments:
     )
     use_coverage: bool | None = _optional_bool("coverage as an input of the attention")
     copies_from: list[str] | None = _argument(  # noqa: RUF009 - the call returns a dataclass field
-        "retrieval: copy from question, facts or both", metavar="NAME"
+        "retrieval: one or both", metavar="NAME"
     )
     coverage_loss_weight: float | None = _argument("weight λ of the coverage loss")
     gate_loss_weight: float | None = _argument("gated: weight of the gate's loss")

@@ -123,7 +123,7 @@ def evaluate(argv: Sequence[str]) -> None:
             )
         model, tokenizer = load_model(**decoding_args.model_options())
         if model.config.feature_vocab_size and data_args.features_column is None:
-            raise ValueError(f"--model {decoding_args.model} reads features: name their column with --features_column")
+            raise ValueError(f"{decoding_args.model} reads features: name their column with --features_column")
         pairs = read_pairs(data_args, {}, "test")["test"]
         with explain_memory_errors():
             scores, predictions = evaluate_pairs(model, tokenizer, pairs, progress=True, **options)

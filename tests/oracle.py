@@ -43,10 +43,13 @@ class Oracle:
         self.features = []  # the feature ids of the source
 
     def embed_source(self, word):
-        """e(x_j), and the embedding of each feature added to it."""
-        vector = self.embed(word)
-        for feature in self.features:
-            vector = vector + self.w["model.encoder.features.embed_features.weight"][feature]
+        """e(x_j), and for each feature f of the source W_x e(f)."""
+        return self.add_features(self.embed(word), "input_proj")
+
+    def add_features(self, vector, projection):
+        p = "model.encoder.features."
+        for feature in filter(lambda feature: feature > 1, self.features):  # the unknown feature adds nothing
+            vector = vector + self.w[f"{p}{projection}.weight"] @ self.w[f"{p}embed_features.weight"][feature]
         return vector
 
     def embed(self, word):
@@ -68,10 +71,7 @@ class Oracle:
                 runs.append((states, h))
             xs = [np.concatenate([runs[0][0][j], runs[1][0][j]]) for j in range(len(xs))]
             last = np.concatenate([runs[0][1], runs[1][1]])
-        for feature in self.features:
-            vector = self.w["model.encoder.features.embed_features.weight"][feature]
-            xs = [x + self.w["model.encoder.features.state_proj.weight"] @ vector for x in xs]
-        return xs, last
+        return [self.add_features(x, "state_proj") for x in xs], last
 
     def attend(self, s, h, coverage):
         w, p = self.w, "model.decoder.attention."

@@ -156,7 +156,8 @@ def test_a_file_can_hold_the_arguments(folder: Path, tmp_path: Path, suffix: str
 def test_every_config_field_is_an_argument_or_follows_from_the_tokenizer() -> None:
     arguments = {entry.name for kind in (ModelArguments, TokenizerArguments) for entry in dataclasses.fields(kind)}
     own = {name for name in CopyNetConfig.__annotations__ if not name.endswith("token_id")}
-    assert own - arguments == {"use_cache", "is_encoder_decoder", "num_features"}  # numeric inputs have no texts
+    of_tokenizer, without_texts = {"feature_vocab_size"}, {"num_features"}
+    assert own - arguments == {"use_cache", "is_encoder_decoder"} | of_tokenizer | without_texts
 
 
 def test_parsed_arguments_are_those_given_without_defaults() -> None:

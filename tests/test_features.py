@@ -9,10 +9,12 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from datasets import Dataset
 from elsewhere import OPTIONAL, answers, run_elsewhere
 from helpers import SOURCES, TARGETS, check_gradients, padded, tiny_model, tiny_tokenizer
 from oracle import Oracle
 from torch import Tensor
+from transformers import PreTrainedTokenizerBase
 
 from copynet_hf import CopyNetForConditionalGeneration, CopyNetTokenizer
 from copynet_hf.cli import main
@@ -21,6 +23,7 @@ from copynet_hf.inference.onnx_search import OnnxCopyNet
 from copynet_hf.inference.predictor import predict_in_batches
 from copynet_hf.model.pipeline import CopyText2TextPipeline
 from copynet_hf.model.prediction import predict
+from copynet_hf.training.dataset import encode_pairs
 
 FEATURES = [[2, 3], [1], [], [4, 2, 3]]
 CASES: dict[str, dict[str, Any]] = {
@@ -106,8 +109,9 @@ def test_features_are_a_set_and_neither_padding_nor_other_rows_matter(changes: d
         alone = model(**batch(rows=slice(row, row + 1)), decoder_input_ids=words[row : row + 1]).logits
         assert torch.allclose(alone[0], logits[row], atol=1e-5)
     without = model(**batch() | {"feature_ids": None}, decoder_input_ids=words).logits
-    assert torch.allclose(without[2], logits[2], atol=1e-5)
-    for row in (0, 1, 3):
+    for row in (1, 2):  # the unknown feature, and none
+        assert torch.allclose(without[row], logits[row], atol=1e-5)
+    for row in (0, 3):
         assert not torch.allclose(without[row], logits[row], atol=1e-2)
 
 
@@ -144,16 +148,30 @@ def test_predictions_are_the_same_alone_in_batches_and_by_the_pipeline() -> None
     model, tokenizer = make(), make_tokenizer()
     options = {"num_beams": 2, "max_new_tokens": 6}
     alone = [
-        predict(model, tokenizer, [text], features=[row], **options)[0] for text, row in zip(TEXTS, TAGS, strict=True)
+        predict(model, tokenizer, [text], features=[row], **options)[0][0]
+        for text, row in zip(TEXTS, TAGS, strict=True)
     ]
-    assert predict(model, tokenizer, TEXTS, features=TAGS, **options) == alone
-    assert predict_in_batches(model, tokenizer, TEXTS, features=TAGS, batch_size=2, **options) == alone
-    assert predict(model, tokenizer, TEXTS, **options) != alone
+    together = predict(model, tokenizer, TEXTS, features=TAGS, **options)
+    in_batches = predict_in_batches(model, tokenizer, TEXTS, features=TAGS, batch_size=2, **options)
+    for found in (together, in_batches):
+        for (output,), expected in zip(found, alone, strict=True):
+            assert (output.text, output.source_positions) == (expected.text, expected.source_positions)
+            assert output.copy_shares == pytest.approx(expected.copy_shares, abs=1e-5)
+    assert [row[0].text for row in predict(model, tokenizer, TEXTS, **options)] != [row.text for row in alone]
     pipe = CopyText2TextPipeline(model=model, tokenizer=tokenizer)
     rows = [{"text": text, "features": row} for text, row in zip(TEXTS, TAGS, strict=True)]
     for batch_size in (1, 2):
-        found = pipe(rows, batch_size=batch_size, **options)
-        assert [row[0]["generated_text"] for row in found] == [row[0].text for row in alone]
+        texts = [row[0]["generated_text"] for row in pipe(rows, batch_size=batch_size, **options)]
+        assert texts == [row.text for row in alone]
+
+
+def test_the_page_reads_features() -> None:
+    page = pytest.importorskip("copynet_hf.inference.page")
+    pipe = CopyText2TextPipeline(model=make(), tokenizer=make_tokenizer())
+    shown, expected, without = (
+        page.show_output(pipe, TEXTS[0], features=line, max_new_tokens=6)[0] for line in ("V; PST", "PST;V", "")
+    )
+    assert shown == expected != without
 
 
 def test_the_trace_has_the_positions_of_the_words() -> None:
@@ -230,7 +248,22 @@ def test_pointer_networks_have_no_features() -> None:
         make(copy_mechanism="pointer")
 
 
-# commands
+# cards and commands
+
+
+def test_the_card_shows_how_to_give_features(tmp_path: Path) -> None:
+    make().save_pretrained(tmp_path)
+    card = (tmp_path / "README.md").read_text(encoding="utf-8")
+    assert 'pipe({"text": "a text", "features": ["a feature"]})' in card
+    assert "It reads 3 features, and others as the unknown one." in card
+    tiny_model().save_pretrained(tmp_path / "other")
+    assert "feature" not in (tmp_path / "other" / "README.md").read_text(encoding="utf-8")
+
+
+def test_features_for_another_tokenizer_are_refused() -> None:
+    pairs = Dataset.from_list([{"text": "a", "summary": "b", "features": ["V"]}])
+    with pytest.raises(ValueError, match="the pairs have features, which a PreTrainedTokenizerBase cannot encode"):
+        encode_pairs(pairs, PreTrainedTokenizerBase(), 10, 10)
 
 
 def test_the_commands_learn_from_features(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

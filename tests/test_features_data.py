@@ -72,6 +72,11 @@ def test_a_table_without_a_header_whose_columns_are_not_given_is_refused(tmp_pat
         load_pairs(path)
 
 
+def test_column_names_for_a_file_that_names_its_columns_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"a.jsonl: column_names are for tables \(.csv, .tsv, .train"):
+        load_pairs(tmp_path / "a.jsonl", column_names=["text", "summary"])
+
+
 ROWS: list[dict[str, Any]] = [
     {"text": "go", "summary": "went", "tags": ["V", "PST"], "features": 1},
     {"text": "run", "summary": "run", "tags": None, "features": 2},
@@ -131,7 +136,7 @@ def test_features_have_ids_of_their_own_and_an_unseen_one_is_unknown(tokenizer: 
     without = tokenizer(["go", "V"], text_target=["V", "PST"])
     assert "feature_ids" not in without
     assert {name: encoded[name] for name in without} == dict(without)  # words and slots are the same
-    assert tokenizer("go", features=["SG"])["feature_ids"] == [3]
+    assert tokenizer("go", features=["SG", "SG"])["feature_ids"] == [3]
 
 
 @pytest.mark.parametrize("side", ["left", "right"])
@@ -161,7 +166,7 @@ def test_the_librarys_collator_pads_them(tokenizer: CopyNetTokenizer) -> None:
 def test_they_are_saved_with_the_tokenizer(tokenizer: CopyNetTokenizer, tmp_path: Path) -> None:
     tokenizer.save_pretrained(tmp_path)
     loaded = AutoTokenizer.from_pretrained(tmp_path)
-    assert loaded.feature_ids == {"PST": 2, "SG": 3, "V": 4}
+    assert loaded.feature_vocab == {"PST": 2, "SG": 3, "V": 4}
     assert loaded("go", features=["V", "X"])["feature_ids"] == [4, 1]
 
 

@@ -26,7 +26,7 @@ from .records import (
     data_suffix,
     name_in_errors,
 )
-from .rows import INFLECTION_SUFFIXES, read_rows
+from .rows import TABLE_SUFFIXES, read_rows
 
 logger = logging.getLogger(__name__)
 
@@ -45,7 +45,7 @@ SUMMARY_NAMES = (
 KEY_NAMES = ("id", "idx", "index", "guid", "uid", "key", "split", "human_label")
 
 ROLES = ("text", "summary", "features")
-TEXT_SUFFIXES = (".jsonl", ".json", ".csv", ".tsv", *INFLECTION_SUFFIXES)
+TEXT_SUFFIXES = (".jsonl", ".json", *TABLE_SUFFIXES)
 ROLE_TYPES = {
     "text": datasets.Value("string"),
     "summary": datasets.Value("string"),
@@ -87,7 +87,8 @@ def load_pairs(
         streaming: read the rows during iteration instead of caching them.
 
     Raises:
-        ValueError: neither files nor a dataset, both, a column that does not exist, or columns that cannot be guessed.
+        ValueError: neither files nor a dataset, both, a column that does not exist, columns that cannot be guessed, or
+            `column_names` for a file that names its columns.
         FileNotFoundError: no such file.
         DataFileError: a file without a usable row (when streaming, raised by the first iteration); a ValueError.
     """
@@ -121,6 +122,8 @@ def _load_file(
     path: FilePath, split: str, choice: ColumnChoice, column_names: Sequence[str] | None, streaming: bool
 ) -> AnyDataset:
     suffix = data_suffix(path)
+    if column_names is not None and suffix not in TABLE_SUFFIXES:
+        raise ValueError(f"{path}: column_names are for tables ({', '.join(TABLE_SUFFIXES)}): leave them out")
     if suffix not in SUFFIXES and not Path(path).is_dir():
         raise ValueError(f"{path}: the name must end in one of {', '.join(SUFFIXES)}, with .gz if it is compressed")
     if suffix in TEXT_SUFFIXES:

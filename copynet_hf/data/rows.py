@@ -21,6 +21,7 @@ NumberedFields: TypeAlias = tuple[int, list[str] | str]  # line number, and the 
 
 # The files of the SIGMORPHON shared tasks on inflection, from 2017 on, and their columns.
 INFLECTION_SUFFIXES = (".train", ".dev", ".test", ".gold")
+TABLE_SUFFIXES = (".csv", ".tsv", *INFLECTION_SUFFIXES)
 INFLECTION_COLUMNS = ("lemma", "form", "features")
 
 UNDECODABLE = "bytes that do not decode"
@@ -38,8 +39,7 @@ def read_rows(
     suffix = data_suffix(path)
     if suffix in INFLECTION_SUFFIXES and column_names is None:
         column_names = INFLECTION_COLUMNS
-    is_table = suffix in (".csv", ".tsv", *INFLECTION_SUFFIXES)
-    for line, row in _csv_rows(path, column_names) if is_table else _json_rows(path):
+    for line, row in _csv_rows(path, column_names) if suffix in TABLE_SUFFIXES else _json_rows(path):
         if isinstance(row, dict):
             yield line, row
         else:

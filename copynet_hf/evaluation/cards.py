@@ -16,6 +16,7 @@ import yaml  # type: ignore[import-untyped]
 from huggingface_hub import EvalResult, EvalResultEntry, ModelCard, ModelCardData, eval_result_entries_to_yaml
 
 from ..model.copy_distribution import MODES
+from ..model.feature_ids import NUM_SPECIAL
 
 if TYPE_CHECKING:
     from os import PathLike
@@ -189,8 +190,11 @@ def _purpose(config: CopyNetConfig) -> str:
 def _usage(model: CopyNetPreTrainedModel, name: str) -> str:
     if not model.can_generate():
         return LOAD.format(auto="AutoModel", name=name)
-    reads_points = cast("CopyNetConfig", model.config).num_features
-    return (LOAD if reads_points else USE).format(auto="AutoModelForSeq2SeqLM", name=name)
+    config = cast("CopyNetConfig", model.config)
+    use = (LOAD if config.num_features else USE).format(auto="AutoModelForSeq2SeqLM", name=name)
+    if config.feature_vocab_size:
+        use = use.replace('"a text"', '{"text": "a text", "features": ["a feature"]}')
+    return use
 
 
 def _description(model: CopyNetPreTrainedModel) -> str:
@@ -218,6 +222,8 @@ def _limits(config: CopyNetConfig, tokenizer: PreTrainedTokenizerBase | None) ->
         )
     else:
         parts.append(f"Its outputs consist of the {config.vocab_size:,} words of its vocabulary.")
+    if config.feature_vocab_size:
+        parts.append(f"It reads {config.feature_vocab_size - NUM_SPECIAL:,} features, and others as the unknown one.")
     if isinstance(max_length, int) and max_length < 1_000_000:
         parts.append(f"Sources are truncated to {max_length:,} words.")
     return " ".join(parts)

@@ -13,7 +13,7 @@ from transformers.modeling_layers import GradientCheckpointingLayer
 from .configuration_copynet import CopyNetConfig
 from .copy_distribution import replace_by_unk
 from .dispatch import find_fast_form_obstacles, has_values
-from .feature_ids import PADDING, UNKNOWN
+from .feature_ids import UNKNOWN
 from .gru import FusedGRU, gru_states
 from .outputs import CopyNetEncoderOutput
 from .pretrained import CopyNetPreTrainedModel
@@ -56,23 +56,26 @@ def embed_facts(embeddings: Tensor, is_object: Tensor) -> Tensor:
 
 
 class FeatureEmbeddings(nn.Module):
-    """A set of features as Σ_f e(f), which is added to every e(x_j), and Σ_f W e(f), which is added to every h_j.
+    """A set of features as two sums of their embeddings: Σ_f W_x e(f) is added to every e(x_j), Σ_f W_h e(f) to every
+    h_j.
 
-    A sum has no order, and gives each feature the same meaning in combinations that training has not seen.
+    A sum has no order, and a feature adds the same in combinations that training has not seen. The unknown feature
+    adds nothing, since training has none.
     """
 
     def __init__(self, config: CopyNetConfig) -> None:
         super().__init__()
         self.config = config
         self.embed_features = nn.Embedding(config.feature_vocab_size, config.embedding_size)
-        self.state_proj = nn.Linear(config.embedding_size, config.memory_size, bias=False)
+        self.input_proj = nn.Linear(config.embedding_size, config.embedding_size, bias=False)  # W_x
+        self.state_proj = nn.Linear(config.embedding_size, config.memory_size, bias=False)  # W_h
 
     def forward(self, feature_ids: Tensor) -> tuple[Tensor, Tensor]:
         """From (B, features), 0 on padding, to (B, 1, E) and (B, 1, D)."""
         known = feature_ids.masked_fill(feature_ids >= self.config.feature_vocab_size, UNKNOWN)
-        embeddings = self.embed_features(known) * (feature_ids != PADDING)[..., None]
+        embeddings = self.embed_features(known) * (known > UNKNOWN)[..., None]
         total = embeddings.sum(dim=1, keepdim=True)
-        return total, self.state_proj(total)
+        return self.input_proj(total), self.state_proj(total)
 
 
 class CopyNetEncoder(CopyNetPreTrainedModel):

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 PADDING, UNKNOWN = 0, 1
-NUM_SPECIAL = 2  # ids before those of the features
+NUM_SPECIAL = 2  # the ids of the features follow
 
 
 def collect_features(rows: Iterable[Sequence[str] | None]) -> list[str]:
@@ -14,7 +14,7 @@ def collect_features(rows: Iterable[Sequence[str] | None]) -> list[str]:
     return sorted({feature for row in rows for feature in row or ()})
 
 
-def check_feature_vocab(features: Iterable[Any]) -> dict[str, int]:
+def number_features(features: Iterable[Any]) -> dict[str, int]:
     """The id of each feature.
 
     Raises:
@@ -31,7 +31,7 @@ def check_feature_vocab(features: Iterable[Any]) -> dict[str, int]:
 
 
 def to_feature_ids(rows: Sequence[Any], count: int, vocab: Mapping[str, int]) -> list[list[int]]:
-    """For each source the ids of its features; a row may be None.
+    """For each source the ids of its features, each once; a row may be None.
 
     Raises:
         ValueError: the tokenizer has no features, there are more or fewer rows than sources (`count`), or a row is no
@@ -44,7 +44,7 @@ def to_feature_ids(rows: Sequence[Any], count: int, vocab: Mapping[str, int]) ->
     for number, row in enumerate(rows):
         if isinstance(row, str) or not all(isinstance(feature, str) for feature in row or ()):
             raise ValueError(f"features[{number}] is {row!r:.100}: give a list of strings")
-    return [[vocab.get(feature, UNKNOWN) for feature in row or ()] for row in rows]
+    return [[vocab.get(feature, UNKNOWN) for feature in dict.fromkeys(row or ())] for row in rows]
 
 
 def pad_feature_ids(rows: Sequence[Sequence[int]]) -> list[list[int]]:

@@ -31,7 +31,7 @@ from transformers import PreTrainedTokenizer
 from transformers.tokenization_utils_base import BatchEncoding, TruncationStrategy
 from transformers.utils import PaddingStrategy, logging, to_py_obj
 
-from .feature_ids import NUM_SPECIAL, check_feature_vocab, collect_features, pad_feature_ids, to_feature_ids
+from .feature_ids import NUM_SPECIAL, collect_features, number_features, pad_feature_ids, to_feature_ids
 from .segmentation import SEGMENTERS, batch_rows, check_row, get_segmenter
 
 logger = logging.get_logger(__name__)
@@ -66,7 +66,7 @@ class CopyNetTokenizer(PreTrainedTokenizer):
         segmenter: str = "char",
         max_source_oov: int = 32,
         *,
-        feature_vocab: Sequence[str] | None = None,
+        feature_vocab: Iterable[str] | None = None,
         vocab_file: str | PathLike[str] | None = None,
         pad_token: Any = SPECIAL_TOKENS["pad_token"],
         bos_token: Any = SPECIAL_TOKENS["bos_token"],
@@ -86,9 +86,9 @@ class CopyNetTokenizer(PreTrainedTokenizer):
         added = {str(token) for token in kwargs.get("added_tokens_decoder", {}).values()}
         self.segmenter = segmenter
         self.max_source_oov = max_source_oov
-        self.feature_ids = check_feature_vocab(feature_vocab or ())
-        if self.feature_ids:  # else the tokenizer is saved without the field
-            kwargs["feature_vocab"] = list(self.feature_ids)
+        self.feature_vocab = number_features(feature_vocab or ())
+        if self.feature_vocab:  # else the tokenizer is saved without the field
+            kwargs["feature_vocab"] = list(self.feature_vocab)
         self._vocab = _check_vocab(vocab, [pad_token, bos_token, eos_token, unk_token], added)
         super().__init__(
             pad_token=pad_token,
@@ -158,7 +158,7 @@ class CopyNetTokenizer(PreTrainedTokenizer):
     @property
     def feature_vocab_size(self) -> int:
         """The number of feature ids, with those of padding and the unknown feature; 0 without features."""
-        return len(self.feature_ids) + NUM_SPECIAL if self.feature_ids else 0
+        return len(self.feature_vocab) + NUM_SPECIAL if self.feature_vocab else 0
 
     @property
     def vocab_size(self) -> int:
@@ -283,6 +283,8 @@ class CopyNetTokenizer(PreTrainedTokenizer):
                 retrieval (CoreQA); or None. They follow the words of the source in `input_ids`, with `token_type_ids`
                 1, 2, 3, and count towards `max_length`, which truncates the words of the source only. Their slots come
                 before those of the words.
+            features: for each source a list of its features, which are read and never copied; or None. Their order
+                does not matter.
             max_target_length: the maximum length of labels with the final </s>, whatever `truncation` is; by default
                 they are truncated like the sources.
             kwargs: `padding`, `truncation`, `max_length`, `is_split_into_words`, `add_special_tokens`,
@@ -290,15 +292,16 @@ class CopyNetTokenizer(PreTrainedTokenizer):
                 Transformers tokenizers.
 
         Returns:
-            `input_ids` and `attention_mask`, (batch, source length), with facts `token_type_ids`, and with targets
-            `labels`, (batch, target length), as lists of lists or tensors; flat lists for one text without
-            `return_tensors`. Targets without sources are returned as `input_ids`, as in Transformers, with UNK for
-            every out-of-vocabulary word.
+            `input_ids` and `attention_mask`, (batch, source length), with facts `token_type_ids`, with features
+            `feature_ids`, (batch, features), and with targets `labels`, (batch, target length), as lists of lists or
+            tensors; flat lists for one text without `return_tensors`. Targets without sources are returned as
+            `input_ids`, as in Transformers, with UNK for every out-of-vocabulary word.
 
         Raises:
             TypeError: a text is not a string or list of words.
-            ValueError: there are text pairs, an argument is not supported, the number of targets or facts differs from
-                that of the sources, or facts are not triples or exceed `max_length`.
+            ValueError: there are text pairs, an argument is not supported, the number of targets, facts or features
+                differs from that of the sources, facts are not triples or exceed `max_length`, or there are features
+                and the tokenizer has none.
         """
         kwargs["target_length"] = max_target_length  # the base class has an argument of the longer name
         if text is not None or text_target is None:
@@ -355,7 +358,7 @@ class CopyNetTokenizer(PreTrainedTokenizer):
         all_fact_words = None if facts is None else _flatten_facts([facts] if single else facts, len(rows))
         feature_ids = None
         if features is not None:
-            feature_ids = to_feature_ids([features] if single else features, len(rows), self.feature_ids)
+            feature_ids = to_feature_ids([features] if single else features, len(rows), self.feature_vocab)
         limit = None if truncation_strategy == TruncationStrategy.DO_NOT_TRUNCATE else max_length
         target_limit = limit if target_length is None else target_length
         _check_length("max_length" if target_length is None else "max_target_length", target_limit)

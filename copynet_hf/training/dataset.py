@@ -50,9 +50,8 @@ def read_pairs(
     limit, options = data_args.max_eval_samples, data_args.dataset_options()
     splits: dict[str, Pairs] = {}
     if data_args.dataset_name is not None:
-        names: dict[str, Any] = {f"{split}_file": path for split, path in files.items()} | {
-            "test_file": data_args.test_file
-        }
+        names: dict[str, Any] = {f"{split}_file": path for split, path in files.items()}
+        names["test_file"] = data_args.test_file
         splits = dict(load_pairs(**names, **options, streaming=streaming))
     else:
         for split, path in {**files, "test": data_args.test_file}.items():
@@ -89,7 +88,16 @@ def encode_pairs(
         max_source_length: sources are truncated to this number of tokens.
         max_target_length: targets are truncated to this number of tokens, the end symbol included.
         num_proc: number of processes; ignored for an `IterableDataset`.
+
+    Raises:
+        ValueError: features for a tokenizer that has none.
     """
+    columns = list(pairs.column_names or next(iter(pairs)))
+    if "features" in columns and not isinstance(tokenizer, CopyNetTokenizer):
+        raise ValueError(
+            f"the pairs have features, which a {type(tokenizer).__name__} cannot encode: leave out --features_column, "
+            "or use a CopyNetTokenizer"
+        )
 
     def encode(rows: dict[str, list[str]]) -> dict[str, list[list[int]]]:
         if isinstance(tokenizer, CopyNetTokenizer):
@@ -112,7 +120,6 @@ def encode_pairs(
             "labels": [_end_with_eos(ids, tokenizer.eos_token_id, max_target_length) for ids in targets["input_ids"]],
         }
 
-    columns = list(pairs.column_names or next(iter(pairs)))
     options = {} if isinstance(pairs, IterableDataset) else {"num_proc": num_proc, "desc": "Tokenizing"}
     return pairs.map(encode, batched=True, remove_columns=columns, **options)
 

@@ -208,7 +208,7 @@ def _log_plan(run: Run) -> None:
             words = describe_words(encoded[split], len(run.tokenizer), run.tokenizer.unk_token_id)
             logger.info("%s pairs: %s", {"validation": "validation", "train": "training"}[split], words)
             break
-    num_features = len(getattr(run.tokenizer, "feature_ids", ()))
+    num_features = len(getattr(run.tokenizer, "feature_vocab", ()))
     logger.info(
         "model: %s, %s parameters, a vocabulary of %s words (segmenter %s), %s%s slots for others",
         model.config.copy_mechanism,

@@ -37,7 +37,7 @@ def build_tokenizer(
     """The tokenizer of `checkpoint`, of the arguments' tokenizer or model, else one trained on `pairs["train"]`.
 
     Raises:
-        ValueError: a tokenizer without a padding or end symbol.
+        ValueError: a tokenizer without a padding or end symbol, or one with features for pairs without.
     """
     name = checkpoint or tokenizer_args.tokenizer_name or model_args.model_name_or_path
     if name is None:
@@ -49,6 +49,8 @@ def build_tokenizer(
                 f"{token} of the tokenizer {name} is None: set it and save the tokenizer again, for example with "
                 f"tokenizer.add_special_tokens({{{token!r}: '<{token.removesuffix('_token')}>'}})"
             )
+    if getattr(tokenizer, "feature_vocab_size", 0) and data_args.features_column is None:
+        raise ValueError(f"{name} reads features: name their column with --features_column")
     tokenizer.model_max_length = data_args.max_source_length
     return tokenizer
 
@@ -91,7 +93,7 @@ def train_tokenizer(
         segmenter=tokenizer.segmenter,
         max_source_oov=_count_slots(tokenizer, sample, max_source_length),
         model_max_length=tokenizer.model_max_length,
-        feature_vocab=list(tokenizer.feature_ids) or None,
+        feature_vocab=tokenizer.feature_vocab,
     )
 
 

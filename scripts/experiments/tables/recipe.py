@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import random
 import statistics
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -46,9 +46,15 @@ class Alternative:
     change_trainer: Callable[[CopyNetTrainer], None] | None = None
 
 
-def _augment(trainer: CopyNetTrainer, **probabilities: float) -> None:
+def _exchange_words(trainer: CopyNetTrainer, probability: float) -> None:
+    model: Any = trainer.model
     rows: Any = trainer.train_dataset
-    trainer.data_collator = CopiedWordAugmentation(trainer.data_collator, trainer.model, rows, **probabilities)
+    trainer.data_collator = CopiedWordAugmentation(trainer.data_collator, model, rows, to_word=probability)
+
+
+def _drop_words(trainer: CopyNetTrainer, probability: float) -> None:
+    model: Any = trainer.model
+    drop_source_words(model, probability)
 
 
 # The defaults before these experiments; the checkpoint with the lowest loss, patience 5.
@@ -92,12 +98,12 @@ ALTERNATIVES: dict[str, Alternative] = {
     "label smoothing 0.1": Alternative({"label_smoothing_factor": 0.1}),
     "no vocabulary dropout": Alternative({"vocabulary_dropout": 0.0}),
     "vocabulary dropout 0.2": Alternative({"vocabulary_dropout": 0.2}),
-    "source words dropped, 0.1": Alternative(change_trainer=lambda trainer: drop_source_words(trainer.model, 0.1)),
-    "copied words exchanged, 0.2": Alternative(change_trainer=partial(_augment, to_word=0.2)),
+    "source words dropped, 0.1": Alternative(change_trainer=partial(_drop_words, probability=0.1)),
+    "copied words exchanged, 0.2": Alternative(change_trainer=partial(_exchange_words, probability=0.2)),
 }
 MODEL_NAMES = tuple(ALTERNATIVES)
 
-Splits = Mapping[str, list[Row]]
+Splits = Mapping[str, Sequence[Row]]
 
 
 def _read_rules(settings: Settings, pairs: int) -> Splits:
@@ -114,7 +120,7 @@ def _read_headlines(settings: Settings) -> Splits:
     return read_clge(settings.data_dir / "lcsts", ["clge_test", "test"])[0]
 
 
-def _shuffle(rows: list[Row]) -> list[Row]:
+def _shuffle(rows: Sequence[Row]) -> list[Row]:
     return random.Random(0).sample(rows, len(rows))
 
 

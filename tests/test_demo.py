@@ -183,7 +183,7 @@ def test_full_memory_is_a_message(monkeypatch: pytest.MonkeyPatch) -> None:
         raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 20.00 GiB.")
 
     monkeypatch.setattr(CopyNetForConditionalGeneration, "generate", exhaust_memory)
-    shown, figure = show("a X", "", 1, False, 5)
+    shown, figure = show("a X", "", "", 1, False, 5)
     assert text_of(ET.fromstring(shown)).startswith("the memory is full (20.00 GiB more were needed): ")
     assert figure is None
 
@@ -201,7 +201,7 @@ def test_the_pictures_of_finished_requests_are_not_kept(tmp_path: Path, monkeypa
     wait_for(thread, port)
     address = f"http://127.0.0.1:{port}/gradio_api/call/generate"
     for number in range(6):
-        body = json.dumps({"data": [f"a X{number}", "", 1, False, 3]}).encode()
+        body = json.dumps({"data": [f"a X{number}", "", "", 1, False, 3]}).encode()
         with urlopen(Request(address, body, {"Content-Type": "application/json"}), timeout=30) as answer:
             event = json.load(answer)["event_id"]
         with urlopen(f"{address}/{event}", timeout=30) as answer:

@@ -31,6 +31,7 @@ ARGUMENTS = {
     "save_strategy": "no",
     "use_cpu": True,
     "threads": 1,
+    "vocabulary_dropout": 0,  # random in each process
 }
 
 

@@ -20,7 +20,6 @@ from typing import Any
 import pytest
 import torch
 from safetensors.torch import load_file
-from transformers import Seq2SeqTrainer
 
 from copynet_hf.cli import main
 from copynet_hf.data import quickstart_pairs
@@ -28,6 +27,7 @@ from copynet_hf.training import run as training_run
 from copynet_hf.training.callbacks import SigtermCheckpoint
 from copynet_hf.training.checkpoints import RECORD_FILE, SECONDS, find_damage, list_checkpoints, read_trained_seconds
 from copynet_hf.training.run_folder import LOCK_FILE, lock_output_dir
+from copynet_hf.training.trainer import CopyNetTrainer
 
 SIZES = {"hidden_size": 12, "encoder_hidden_size": 6, "embedding_size": 8, "attention_size": 8, "num_beams": 1}
 BATCH, NUM_PAIRS = 8, 60  # 8 steps in an epoch
@@ -78,18 +78,18 @@ def copy_interrupted(full: Path, folder: Path, *steps: int) -> Path:
 
 @pytest.fixture
 def seen(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, ...]]:
-    """The input_ids of each pair of each training step."""
+    """The input_ids of each pair of each training step, before vocabulary dropout."""
     rows: list[tuple[int, ...]] = []
-    training_step = Seq2SeqTrainer.training_step
+    training_step = CopyNetTrainer.training_step
 
-    def step(self: Seq2SeqTrainer, model: Any, inputs: dict[str, torch.Tensor], *args: Any) -> torch.Tensor:
+    def step(self: CopyNetTrainer, model: Any, inputs: dict[str, torch.Tensor], *args: Any) -> torch.Tensor:
         rows.extend(
             tuple(row[mask.bool()].tolist())
             for row, mask in zip(inputs["input_ids"], inputs["attention_mask"], strict=True)
         )
         return training_step(self, model, inputs, *args)
 
-    monkeypatch.setattr(Seq2SeqTrainer, "training_step", step)
+    monkeypatch.setattr(CopyNetTrainer, "training_step", step)
     return rows
 
 

@@ -107,7 +107,7 @@ def test_coverage_comes_second_and_begins_where_the_first_stage_ended(files, tmp
     )
     assert same["eval_loss"] == pytest.approx(before["eval_loss"], rel=1e-5)
     learned = {**files, **coverage, "coverage_loss_weight": 1.0, "output_dir": str(tmp_path / "3"), "max_steps": 3}
-    train_from_arguments(learned | {"learning_rate": 0.01})
+    train_from_arguments(learned | {"learning_rate": 0.01, "load_best_model_at_end": False})
     model, _ = load_model(str(tmp_path / "3"))
     assert model.config.coverage_loss_weight == 1.0
     assert model.model.decoder.attention.coverage_proj.weight.abs().max() > 0

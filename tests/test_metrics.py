@@ -287,6 +287,7 @@ class WordTokenizer:
 
     words = ("<pad>", "</s>", "<unk>", "met", "hello")
     all_special_ids = (0, 1, 2)
+    pad_token_id, bos_token_id, eos_token_id = 0, None, 1
     unk_token_id, unk_token = 2, "<unk>"
 
     def __len__(self) -> int:

@@ -52,7 +52,7 @@ def subword_tokenizer(texts: Sequence[str], folder: Path) -> PreTrainedTokenizer
 # ---- defaults
 
 
-@pytest.mark.parametrize(("num_pairs", "epochs"), [(100, 60), (4000, 16), (10_000, 6), (2_000_000, 5)])
+@pytest.mark.parametrize(("num_pairs", "epochs"), [(100, 60), (4000, 32), (10_000, 13), (2_000_000, 5)])
 def test_the_number_of_epochs_falls_with_the_number_of_pairs(num_pairs: int, epochs: int) -> None:
     train = Dataset.from_dict({"text": ["a"] * num_pairs})
     assert build_training_arguments({"output_dir": "x"}, train, False).num_train_epochs == epochs

@@ -68,7 +68,7 @@ COMPUTED_TRAINING_DEFAULTS: dict[str, Any] = {
     "use_cpu": "without an accelerator",
 }
 # The number of steps from which the number of epochs is computed, and its bounds.
-TRAINING_STEPS, MIN_EPOCHS, MAX_EPOCHS = 4000, 5, 60
+TRAINING_STEPS, MIN_EPOCHS, MAX_EPOCHS = 8000, 5, 60
 BATCH_SIZES = ("per_device_train_batch_size", "per_device_eval_batch_size", "gradient_accumulation_steps")
 
 

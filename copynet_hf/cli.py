@@ -56,7 +56,8 @@ def _run(argv: list[str]) -> int:
             traceback.print_exc()
         from .inference.console import escape_controls
 
-        print(f"copynet-hf {command}: {escape_controls(' '.join(str(error).split()))}", file=sys.stderr)
+        with suppress(OSError):  # of a full disk that holds the log as well
+            print(f"copynet-hf {command}: {escape_controls(' '.join(str(error).split()))}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
         print(f"copynet-hf {command}: interrupted", file=sys.stderr)

@@ -42,6 +42,7 @@ from .pointer_decoder import PointerDecoder
 from .pretrained import CopyNetPreTrainedModel
 from .retrieval_decoder import RetrievalDecoder
 from .target_words import check_pointed_at, mask_left_padding, shift_right
+from .transformer_encoder import CopyNetTransformerEncoder
 
 # Decoders other than CopyNet's.
 DECODERS: dict[str, type[nn.Module]] = {"pointer": PointerDecoder, "retrieval": RetrievalDecoder}
@@ -52,7 +53,7 @@ class CopyNetModel(CopyNetPreTrainedModel):
 
     def __init__(self, config: CopyNetConfig) -> None:
         super().__init__(config)
-        self.encoder = CopyNetEncoder(config)
+        self.encoder: Any = (CopyNetTransformerEncoder if config.encoder else CopyNetEncoder)(config)
         self.decoder: Any = DECODERS.get(config.copy_mechanism, CopyNetDecoder)(config)
         self.dropout = nn.Dropout(config.dropout)
         self.main_input_name = self.encoder.main_input_name
@@ -76,6 +77,9 @@ class CopyNetModel(CopyNetPreTrainedModel):
         decoder_inputs_embeds: Tensor | None = None,
         input_features: Tensor | None = None,
         token_type_ids: Tensor | None = None,
+        encoder_input_ids: Tensor | None = None,
+        encoder_attention_mask: Tensor | None = None,
+        word_index: Tensor | None = None,
         use_cache: bool | None = None,
         output_attentions: bool | None = None,
         output_hidden_states: bool | None = None,
@@ -85,6 +89,8 @@ class CopyNetModel(CopyNetPreTrainedModel):
 
         Args:
             input_ids, attention_mask, inputs_embeds, input_features, token_type_ids: see `CopyNetEncoder`.
+            encoder_input_ids, encoder_attention_mask, word_index: (B, P), see `CopyNetTransformerEncoder`; models
+                without `config.encoder` ignore them.
             decoder_input_ids: (B, T) extended ids of y_0 … y_{T-1}, the start symbol first; with a cache, only the new
                 ones.
             decoder_attention_mask: (B, T), or longer with a cache; 0 on padding, where the state passes on unchanged.
@@ -105,8 +111,18 @@ class CopyNetModel(CopyNetPreTrainedModel):
                 "CopyNetForConditionalGeneration."
             )
         if encoder_outputs is None:
-            source = (input_ids, attention_mask, inputs_embeds, input_features, token_type_ids)
-            encoder_outputs = self.encoder(*source, output_hidden_states=output_hidden_states, return_dict=True)
+            source = {
+                "attention_mask": attention_mask,
+                "inputs_embeds": inputs_embeds,
+                "token_type_ids": token_type_ids,
+            }
+            if config.encoder is None:
+                source["input_features"] = input_features
+            else:
+                source |= {"encoder_input_ids": encoder_input_ids, "word_index": word_index}
+                source["encoder_attention_mask"] = encoder_attention_mask
+            options = {"output_hidden_states": output_hidden_states, "return_dict": True}
+            encoder_outputs = self.encoder(input_ids, **source, **options)
         encoder_outputs = self._check_encoder_outputs(encoder_outputs)
         cache = self._check_cache(past_key_values, value_or_default(use_cache, config.use_cache) and not self.training)
         memory, state, tables = self._start_decoding(encoder_outputs, cache, given.shape[0])
@@ -261,6 +277,9 @@ class CopyNetForConditionalGeneration(CopyNetPreTrainedModel, CopyNetGenerationM
         decoder_inputs_embeds: Tensor | None = None,
         input_features: Tensor | None = None,
         token_type_ids: Tensor | None = None,
+        encoder_input_ids: Tensor | None = None,
+        encoder_attention_mask: Tensor | None = None,
+        word_index: Tensor | None = None,
         labels: Tensor | None = None,
         use_cache: bool | None = None,
         output_attentions: bool | None = None,
@@ -304,6 +323,9 @@ class CopyNetForConditionalGeneration(CopyNetPreTrainedModel, CopyNetGenerationM
             decoder_inputs_embeds,
             input_features,
             token_type_ids,
+            encoder_input_ids,
+            encoder_attention_mask,
+            word_index,
             use_cache=use_cache,
             output_attentions=returns_attention or self._needs_attention,
             output_hidden_states=output_hidden_states,

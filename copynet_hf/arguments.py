@@ -86,6 +86,13 @@ class ModelArguments:
 
     model_name_or_path: str | None = _argument("folder or Hub name of a model to continue from", metavar="NAME")
     trust_remote_code: bool = _argument(TRUST_HELP, False)
+    encoder_name_or_path: str | None = _argument(
+        "folder or Hub name of a Transformers encoder below a new model", metavar="NAME"
+    )
+    encoder_pooling: str | None = _argument("that encoder: state of a word, mean, first or last piece", metavar="NAME")
+    initial_state: str | None = _argument("that encoder: s_0 from the first piece, mean or last", metavar="NAME")
+    embeddings_from_encoder: bool = _argument("initialise word embeddings by that encoder's pieces", False)
+    embedding_file: str | None = _argument("initialise word embeddings by word2vec or GloVe text", metavar="FILE")
     preset: str | None = _argument("the paper's synthetic, lcsts_char, lcsts_word", metavar="NAME")
     embedding_size: int | None = _argument("embedding size")
     hidden_size: int | None = _argument("size of the decoder state")
@@ -125,6 +132,9 @@ class RunArguments:
 
     early_stopping_patience: int = _argument("evaluations without improvement before stopping; 0 for never", 5)
     overwrite_output_dir: bool = _argument("replace the model in output_dir", False)
+    freeze_encoder: bool = _argument("do not train the Transformers encoder", False)
+    encoder_learning_rate: float | None = _argument("learning rate of the Transformers encoder; 2e-5 by default")
+    cache_encoder_states: bool = _argument("compute a frozen encoder's states once per text", False)
     max_minutes: float | None = _argument("stop training after X minutes")
     threads: int | None = _argument("number of PyTorch threads")
 

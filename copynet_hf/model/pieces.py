@@ -125,9 +125,9 @@ class PieceTokenizer:
         index = [_index_words(encoding, len(row)) for encoding, row in zip(encodings, rows, strict=True)]
         return dict(zip(FIELDS, (ids, [[1] * len(row) for row in ids], index), strict=True))
 
-    def pieces_of(self, words: Sequence[str], join: Join) -> list[list[int]]:
+    def pieces_of(self, words: Sequence[str]) -> list[list[int]]:
         """The pieces of each word on its own, preceded by a space."""
-        texts = [[self._spell(f" {join([word])}", True)] for word in words]
+        texts = [[self._spell(f" {word}", True)] for word in words]
         encodings = self.backend.encode_batch(texts, is_pretokenized=True, add_special_tokens=False)
         return [encoding.ids for encoding in encodings]
 

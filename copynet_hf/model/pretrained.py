@@ -16,7 +16,7 @@ from transformers import initialization as init
 from .aligned_words import AlignedWords
 from .attention import CoverageProjection
 from .configuration_copynet import CopyNetConfig
-from .text_encoder import check_piece_tokenizer, load_text_encoder
+from .text_encoder import check_piece_tokenizer, load_encoder_config, load_text_encoder
 
 
 class CopyNetPreTrainedModel(PreTrainedModel):
@@ -104,13 +104,26 @@ class CopyNetPreTrainedModel(PreTrainedModel):
         Raises:
             ValueError: a tokenizer that does not belong to the encoder, or a field that contradicts it.
         """
-        text_encoder = load_text_encoder(name, **encoder_options or {})
-        fields = {"encoder_hidden_size": -(-text_encoder.config.hidden_size // 2)} | fields
-        config = CopyNetConfig.for_tokenizer(tokenizer, encoder=text_encoder.config, **fields)
-        check_piece_tokenizer(text_encoder, getattr(tokenizer, "encoder_tokenizer", None))
-        model = cls(config)
-        model.get_encoder().text_encoder = text_encoder
+        options = dict(encoder_options or {})
+        encoder = load_encoder_config(name, options)
+        fields = {"encoder_hidden_size": -(-encoder.hidden_size // 2)} | fields
+        model = cls(CopyNetConfig.for_tokenizer(tokenizer, encoder=encoder, **fields))
+        model.load_encoder(name, tokenizer, **options)
         return model.eval()
+
+    def load_encoder(self, name: str, tokenizer: PreTrainedTokenizerBase, **options: Any) -> None:
+        """Gives the Transformers encoder the weights of a folder or Hub name.
+
+        Args:
+            tokenizer: a `CopyNetTokenizer` with `encoder_tokenizer=name`.
+            options: arguments of the encoder's `from_pretrained`, such as `revision`.
+
+        Raises:
+            ValueError: a tokenizer that does not belong to the encoder.
+        """
+        text_encoder = load_text_encoder(name, **options)
+        check_piece_tokenizer(text_encoder, getattr(tokenizer, "encoder_tokenizer", None))
+        self.config.encoder, self.get_encoder().text_encoder = text_encoder.config, text_encoder
 
     def freeze_encoder(self) -> None:
         """Keeps the Transformers encoder as it is in training: no gradients, no dropout. Not saved with the model.

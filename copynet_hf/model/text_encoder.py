@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,12 @@ def build_text_encoder(config: PreTrainedConfig) -> PreTrainedModel:
     return _encoder_of(encoder_class._from_config(config, dtype=torch.get_default_dtype(), **options))
 
 
+def load_encoder_config(name: str, options: Mapping[str, Any]) -> PreTrainedConfig:
+    """The config of the encoder of a folder or Hub name; `options` as for `load_text_encoder`."""
+    hub = {key: options[key] for key in ("revision", "token", "cache_dir", "subfolder") if key in options}
+    return AutoConfig.from_pretrained(name, **hub)
+
+
 def load_text_encoder(name: str, **options: Any) -> PreTrainedModel:
     """The encoder of a folder or Hub name, in float32 unless `options` has another dtype.
 
@@ -33,8 +40,7 @@ def load_text_encoder(name: str, **options: Any) -> PreTrainedModel:
     Raises:
         ValueError: Transformers has no encoder for it.
     """
-    hub = {key: options[key] for key in ("revision", "token", "cache_dir", "subfolder") if key in options}
-    encoder_class, class_options = _find_class(AutoConfig.from_pretrained(name, **hub))
+    encoder_class, class_options = _find_class(load_encoder_config(name, options))
     model = encoder_class.from_pretrained(name, **{"dtype": torch.float32, **class_options, **options})
     if Path(name).exists():
         model.config.name_or_path = Path(name).name  # it is saved, and the rest of the path is this machine's

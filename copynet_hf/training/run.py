@@ -10,6 +10,7 @@ import logging
 import signal
 import sys
 from collections.abc import Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn
@@ -41,6 +42,7 @@ from .checkpoints import (
     remove_checkpoints,
 )
 from .dataset import Pairs, read_training_pairs
+from .encoder_training import cached_encoder_states, set_up_encoder
 from .memory import explain_memory_errors
 from .model_setup import build_model, set_alignments, set_decoding
 from .run_folder import check_output_dir, explain_save_errors, lock_output_dir
@@ -120,12 +122,13 @@ def _set_up_run(arguments: Mapping[str, Any], output_dir: Path, checkpoint: str 
         check_run_record(checkpoint, record, arguments)
     tokenizer = build_tokenizer(pairs, tokenizer_args, model_args, data_args, checkpoint)
     model = build_model(tokenizer, model_args, arguments, checkpoint)
+    encoder_learning_rate = set_up_encoder(model, run_args)
     check_label_smoothing(training_args, model.config)
     set_decoding(model, model_args.num_beams, model_args.forbid_unk, data_args.max_target_length)
     if run_args.overwrite_output_dir and checkpoint is None:
         remove_checkpoints(output_dir)
     trainer = make_trainer(model, tokenizer, pairs, training_args, data_args, run_args.early_stopping_patience)
-    trainer.run_record = record
+    trainer.run_record, trainer.encoder_learning_rate = record, encoder_learning_rate
     if checkpoint is None and model_args.model_name_or_path is None:
         set_alignments(model, trainer.train_dataset)
     if run_args.max_minutes is not None:
@@ -146,7 +149,9 @@ def _train(run: Run) -> dict[str, Any]:
         (run.output_dir / PREDICTIONS_FILE).unlink(missing_ok=True)  # of the model that is overwritten
     sigterm = SigtermCheckpoint()
     trainer.add_callback(sigterm)  # after the callbacks whose decisions it overrules
-    metrics: dict[str, Any] = trainer.train(resume_from_checkpoint=run.checkpoint).metrics
+    run_args = build_dataclass(RunArguments, run.arguments)
+    with cached_encoder_states(run.model, run.output_dir) if run_args.cache_encoder_states else nullcontext():
+        metrics: dict[str, Any] = trainer.train(resume_from_checkpoint=run.checkpoint).metrics
     if sigterm.is_received:
         _exit_after_sigterm(run)
     with explain_save_errors(run.output_dir):

@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 from datasets import Dataset, IterableDataset
+from torch.optim import Optimizer
 from torch.utils.data import Sampler
 from transformers import (
     DataCollatorForSeq2Seq,
@@ -31,6 +32,7 @@ from ..model.modeling_copynet import CopyNetForConditionalGeneration
 from .callbacks import CopyStatistics
 from .checkpoints import NUM_PROCESSES, RECORD_FILE, is_complete
 from .dataset import Pairs, encode_pairs
+from .encoder_training import split_parameter_groups
 from .run_folder import explain_save_errors
 from .sampler import EpochSampler
 
@@ -169,9 +171,20 @@ class CopyNetTrainer(Seq2SeqTrainer):
 
     Attributes:
         run_record: saved with each checkpoint, see `make_run_record`.
+        encoder_learning_rate: that of the Transformers encoder; None: the same as of the other weights.
     """
 
     run_record: Mapping[str, Any] | None = None
+    encoder_learning_rate: float | None = None
+
+    def create_optimizer(self, model: Any = None) -> Optimizer:
+        is_new = self.optimizer is None
+        optimizer = super().create_optimizer(model)
+        if is_new and self.encoder_learning_rate is not None:
+            weights = (self.model if model is None else model).named_parameters()
+            names = {id(weight): name for name, weight in weights}
+            split_parameter_groups(optimizer, names, self.encoder_learning_rate)
+        return optimizer
 
     def create_model_card(self, *args: Any, **kwargs: Any) -> None:
         if not (Path(str(self.args.output_dir)) / CARD).exists():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import re
 from pathlib import Path
 
 import pytest
@@ -311,6 +312,26 @@ def test_a_damaged_file_of_vectors_is_refused(tmp_path, content, message):
     (tmp_path / "v").write_text(content, encoding="utf-8")
     with pytest.raises(ValueError, match=message):
         read_word_vectors(tmp_path / "v", {"a", "b"})
+
+
+# --- the page -------------------------------------------------------------------------------------------------------
+
+
+def test_the_pages_python_runs(tmp_path, monkeypatch):
+    pytest.importorskip("peft")
+    monkeypatch.chdir(tmp_path)
+    name = save_encoder(tmp_path / "encoder", "modernbert")
+    rows = [json.dumps({"text": text, "summary": summary}) for text, summary in zip(TEXTS, SUMMARIES, strict=True)]
+    Path("train.jsonl").write_text("\n".join(rows), encoding="utf-8")
+    page = (Path(__file__).parents[1] / "docs" / "encoders.md").read_text(encoding="utf-8")
+    names: dict[str, object] = {}
+    for block in re.findall(r"^```python\n(.*?)^```$", page, re.MULTILINE | re.DOTALL):
+        block = block.replace("answerdotai/ModernBERT-base", name)
+        exec(compile(block.replace('"my-model", num', '"my-model", use_cpu=True, num'), "the page", "exec"), names)
+    model, tokenizer = load_model("my-model", device="cpu")
+    (outputs,) = predict(model, tokenizer, ["call Ottilie"], max_new_tokens=3)
+    assert outputs[0].source_words == ["call", "Ottilie"]
+    assert sum("lora_A" in weight for weight, _ in names["adapted"].named_parameters()) == 6
 
 
 # --- the commands ---------------------------------------------------------------------------------------------------

@@ -588,3 +588,15 @@ def test_retrieval_reads_the_questions_pieces_and_the_facts_words(folders, copie
     assert output.facts[0, 4].any()
     assert not output.facts[0, 3].any()
     model.train()(**batch).loss.backward()
+
+
+def test_the_page_shows_words_not_pieces(bert):
+    from copynet_hf.inference.page import show_output
+    from copynet_hf.model.pipeline import CopyText2TextPipeline
+
+    model, tokenizer = bert
+    pipe = CopyText2TextPipeline(model=model, tokenizer=tokenizer)
+    html, figure = show_output(pipe, TEXTS[0], num_beams=2, max_new_tokens=6)
+    labels = [label.get_text() for label in figure.axes[0].get_xticklabels()]
+    assert labels == TEXTS[0].split()
+    assert "##" not in html

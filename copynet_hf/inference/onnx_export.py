@@ -4,13 +4,14 @@ Both graphs map named tensors to named tensors. Which there are follows from wha
 `DecoderState` hold; what is None there is left out:
 
 encoder: input_ids (N, S) int64, or input_features (N, S, F); attention_mask (N, S) int64; token_type_ids (N, S) int64
-    where the model reads facts. To `memory.…`, the fields of `Memory`; `state.…` (N, 1, …), those of `DecoderState`
+    where the model reads facts; over a Transformers encoder also encoder_input_ids, encoder_attention_mask and
+    word_index, (N, P) int64. To `memory.…`, the fields of `Memory`; `state.…` (N, 1, …), those of `DecoderState`
     before the first word; and `forbidden` (N, V + K) bool, the words that no output of the source may hold.
 decoder: words (N, B) int64, the last word of each output, `memory.…` as they are, and `state.…` (N, B, …). To
     `log_probs` (N, B, V + K), `next_state.…`, and `copy_probs` (N, B, S) where the model copies.
 
-Shapes: N sources, S source positions, B outputs of each source (beams), all three of any size from 1 on; V words, K
-slots, F num_features.
+Shapes: N sources, S source positions, P pieces, B outputs of each source (beams), all of any size from 1 on; V words,
+K slots, F num_features.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ from ..model.cache import CopyNetCache
 from ..model.memory import DecoderState, Facts, Memory
 from ..model.modeling_copynet import CopyNetForConditionalGeneration
 from ..model.outputs import CopyNetEncoderOutput
+from ..model.pieces import FIELDS
 from .onnx_search import DECODER, ENCODER, Search
 
 Tensors = dict[str, Tensor]
@@ -109,6 +111,7 @@ class _Encoder(nn.Module):
         self.model = model
 
     def forward(self, inputs: Tensors) -> Tensors:
+        _agree(inputs)
         model = self.model
         encoded = model.get_encoder()(**inputs, return_dict=True)
         sources = encoded.source_ids.shape[0]
@@ -173,6 +176,8 @@ def _fields(kind: Any, prefix: str, tensors: Mapping[str, Tensor]) -> Any:
 
 def _axes(name: str) -> tuple[str, ...]:
     """The axes of a tensor that are of any size: its first ones."""
+    if name in FIELDS:
+        return ("batch", "num_pieces")
     part, _, field = name.partition(".")
     axes = ["batch"]
     if part in ("words", "state", "next_state", "log_probs", "copy_probs"):
@@ -204,6 +209,10 @@ def _example(model: CopyNetForConditionalGeneration) -> Tensors:
     example["attention_mask"] = ones
     if config.mechanism.retrieves:
         example["token_type_ids"] = torch.zeros_like(ones)
+    if config.encoder is not None:
+        pieces = torch.ones(2, 3, dtype=torch.long, device=model.device)
+        # a special piece and two words; the exporter takes a tensor that is given twice for one input
+        example |= dict(zip(FIELDS, (pieces, pieces.clone(), pieces.cumsum(1) - 2), strict=True))
     return example
 
 

@@ -161,7 +161,7 @@ class CopyNetTransformerEncoder(SourceEncoder):
                 "with encoder_tokenizer returns them."
             )
         for name, tensor in (("encoder_attention_mask", piece_mask), ("word_index", word_index)):
-            if tensor.shape != pieces.shape or len(pieces) != rows:
+            if tensor.shape != pieces.shape or pieces.shape[0] != rows:  # len() would fix the size in an export
                 raise ValueError(
                     f"{name} has shape {tuple(tensor.shape)}, encoder_input_ids {tuple(pieces.shape)} for {rows} "
                     "sources: pass all of them as the tokenizer returned them."

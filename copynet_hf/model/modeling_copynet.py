@@ -63,7 +63,7 @@ class CopyNetModel(CopyNetPreTrainedModel):
         return self.encoder.embed_tokens
 
     def set_input_embeddings(self, value: nn.Module) -> None:
-        self.encoder.embed_tokens = value  # type: ignore[assignment]
+        self.encoder.embed_tokens = value
 
     def forward(
         self,

@@ -181,7 +181,7 @@ def _index_words(encoding: Encoding, num_words: int) -> list[int]:
     if encoding.n_sequences == 1:
         return [NO_WORD if word is None else word for word in encoding.word_ids]
     parts = zip(encoding.word_ids, encoding.sequence_ids, strict=True)
-    return [NO_WORD if word is None else word + num_words * part for word, part in parts]
+    return [NO_WORD if word is None else word + num_words * (part or 0) for word, part in parts]
 
 
 def _parts(state: Mapping[str, Any]) -> Iterator[dict[str, Any]]:

@@ -82,8 +82,8 @@ def _find_class(config: PreTrainedConfig) -> tuple[type[PreTrainedModel], dict[s
     """The model's class, and the arguments that leave out its pooler, whose weights would get no gradients."""
     for mapping in (MODEL_FOR_TEXT_ENCODING_MAPPING, MODEL_MAPPING):
         if type(config) in mapping:
-            encoder_class = mapping[type(config)]
-            takes_pooler = "add_pooling_layer" in inspect.signature(encoder_class.__init__).parameters
+            encoder_class: Any = mapping[type(config)]
+            takes_pooler = "add_pooling_layer" in inspect.signature(encoder_class).parameters
             return encoder_class, {"add_pooling_layer": False} if takes_pooler else {}
     raise ValueError(
         f"encoder has model_type {config.model_type!r}, for which Transformers has no encoder of texts: use another, "

@@ -51,9 +51,9 @@ class CopyNetTransformerEncoder(SourceEncoder):
 
     def __init__(self, config: CopyNetConfig) -> None:
         super().__init__(config)
-        assert config.encoder is not None
-        self.text_encoder = build_text_encoder(config.encoder)
-        self.states_proj = nn.Linear(config.encoder.hidden_size, config.memory_size)
+        encoder_config: Any = config.encoder  # the base class of configs makes an object of a dict
+        self.text_encoder = build_text_encoder(encoder_config)
+        self.states_proj = nn.Linear(encoder_config.hidden_size, config.memory_size)
         self.max_pieces = find_max_pieces(self.text_encoder)
         self.post_init()
 

@@ -59,7 +59,8 @@ def split_parameter_groups(optimizer: Optimizer, names: dict[int, str], learning
         names: the name of each weight, by its `id`.
     """
     for group in list(optimizer.param_groups):
-        inside, outside = [], []
+        inside: list[Tensor] = []
+        outside: list[Tensor] = []
         for weight in group["params"]:
             (inside if ".text_encoder." in names[id(weight)] else outside).append(weight)
         if inside:

@@ -181,8 +181,8 @@ class CopyNetTrainer(Seq2SeqTrainer):
         is_new = self.optimizer is None
         optimizer = super().create_optimizer(model)
         if is_new and self.encoder_learning_rate is not None:
-            weights = (self.model if model is None else model).named_parameters()
-            names = {id(weight): name for name, weight in weights}
+            trained: Any = self.model if model is None else model
+            names = {id(weight): name for name, weight in trained.named_parameters()}
             split_parameter_groups(optimizer, names, self.encoder_learning_rate)
         return optimizer
 

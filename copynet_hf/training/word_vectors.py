@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Collection, Sequence
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -32,7 +33,8 @@ def find_embedding_size(model_args: ModelArguments) -> int | None:
     if encoder is None:
         raise ValueError("--embeddings_from_encoder needs an encoder: give --encoder_name_or_path")
     with torch.device("meta"):
-        return int(build_text_encoder(load_encoder_config(encoder, {})).get_input_embeddings().weight.shape[1])
+        table: Any = build_text_encoder(load_encoder_config(encoder, {})).get_input_embeddings()
+    return int(table.weight.shape[1])
 
 
 def initialize_embeddings(
@@ -63,10 +65,10 @@ def initialize_embeddings(
         source = str(model_args.encoder_name_or_path)
         vectors = average_piece_embeddings(model, tokenizer, sorted(set(texts.values())))
     found = {index: vectors[texts[word]] for word, index in words.items() if texts[word] in vectors}
-    table = model.get_input_embeddings().weight
+    embeddings: Any = model.get_input_embeddings()
     with torch.no_grad():
         for index, vector in found.items():
-            table[index] = vector
+            embeddings.weight[index] = vector
     logger.info(
         "%s: %s of %s words found, %s missing",
         source,
@@ -82,7 +84,8 @@ def average_piece_embeddings(
     """For each word the mean of its pieces' input embeddings in the model's Transformers encoder; words that its
     tokenizer drops, or has no other piece for than that of unknown words, are left out."""
     assert tokenizer.encoder_tokenizer is not None
-    table = model.get_encoder().text_encoder.get_input_embeddings().weight.detach()
+    encoder: Any = model.get_encoder()
+    table = encoder.text_encoder.get_input_embeddings().weight.detach()
     pieces = tokenizer.encoder_tokenizer.pieces_of(words)
     return {word: table[own].mean(0) for word, own in zip(words, pieces, strict=True) if own}
 

@@ -109,7 +109,7 @@ class CopyNetConfig(PreTrainedConfig):
             unseen words of one row's source, so this must equal `len(tokenizer)`.
         embedding_size: width of e(y), one table for source and target.
         hidden_size: width of the decoder state s_t.
-        encoder_hidden_size: width of the encoder state, per direction; h_j is twice as wide.
+        encoder_hidden_size: width of the encoder state, per direction; h_j is twice as wide, with `encoder` too.
         num_hidden_layers: bidirectional GRU layers of the encoder.
         attention_size: width of the attention's hidden layer, Eq. 3.
         max_source_oov: K, the number of slots for unseen source words; logits are `vocab_size + K` wide.

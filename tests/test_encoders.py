@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import pickle
 
 import numpy as np
 import pytest
@@ -108,7 +109,8 @@ def test_odd_words_never_shift_others(folders, family):
 @pytest.mark.parametrize("family", ["bert", "roberta", "modernbert"])
 def test_special_tokens_in_a_text_are_ordinary_text(folders, family):
     own = AutoTokenizer.from_pretrained(folders[family])
-    encoded = word_tokenizer(folders[family])("[CLS] </s> <pad> [SEP]")
+    tokenizer = pickle.loads(pickle.dumps(word_tokenizer(folders[family])))  # as in processes of Dataset.map
+    encoded = tokenizer("[CLS] </s> <pad> [SEP]")
     special = set(own.all_special_ids) - {own.unk_token_id}
     inside = zip(encoded["encoder_input_ids"], encoded["word_index"], strict=True)
     assert not special & {piece for piece, word in inside if word >= 0}
@@ -588,6 +590,16 @@ def test_retrieval_reads_the_questions_pieces_and_the_facts_words(folders, copie
     assert output.facts[0, 4].any()
     assert not output.facts[0, 3].any()
     model.train()(**batch).loss.backward()
+
+
+def test_new_words_move_the_slots_and_leave_the_encoder(folders):
+    tokenizer = word_tokenizer(folders["bert"])
+    model = copynet_over(folders["bert"], tokenizer)
+    tokenizer.add_tokens(["Xaver"])
+    model.resize_token_embeddings(len(tokenizer))
+    assert model.config.vocab_size == len(tokenizer)
+    assert model.config.encoder.vocab_size == len(tokenizer.encoder_tokenizer)
+    assert model(**batch_of(tokenizer)).logits.shape[-1] == len(tokenizer) + 12
 
 
 def test_the_page_shows_words_not_pieces(bert):

@@ -37,7 +37,6 @@ class PieceTokenizer:
         self.backend = backend
         self.pad_id = int((backend.padding or {}).get("pad_id", 0))
         backend.no_padding()
-        backend.encode_special_tokens = True
         state = {} if backend.pre_tokenizer is None else json.loads(backend.pre_tokenizer.__getstate__())
         kinds = {part["type"]: part for part in _parts(state)}
         self._space, self._starts_with_space = "", False  # how the pieces of a word show the space before it
@@ -120,6 +119,7 @@ class PieceTokenizer:
         if facts is not None:
             pairs = zip(texts, facts, strict=True)
             texts = [(text, self._spell_row(own, join)) if own else text for text, own in pairs]
+        self.backend.encode_special_tokens = True  # here, because a pickled backend forgets it
         encodings = self.backend.encode_batch(texts, is_pretokenized=True)
         ids = [encoding.ids for encoding in encodings]
         index = [_index_words(encoding, len(row)) for encoding, row in zip(encodings, rows, strict=True)]

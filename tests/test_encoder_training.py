@@ -75,7 +75,7 @@ def test_a_run_trains_decoder_and_encoder_and_saves_both(arguments, bert):
     (outputs,) = predict(model, tokenizer, TEXTS[:1], num_beams=2, max_new_tokens=4)
     assert outputs[0].source_words == TEXTS[0].split()
     card = (Path(arguments["output_dir"]) / "README.md").read_text(encoding="utf-8")
-    assert "recurrent decoder over the encoder bert0 (bert) from texts" in card
+    assert f"recurrent decoder over the encoder {Path(bert).name} (bert) from texts" in card
     assert "| `encoder_pooling` | mean |" in card
     assert "num_hidden_layers" not in card
     assert "no knowledge beyond them and its encoder's" in card

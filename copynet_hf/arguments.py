@@ -91,6 +91,11 @@ class ModelArguments:
 
     model_name_or_path: str | None = _argument("folder or Hub name of a model to continue from", metavar="NAME")
     trust_remote_code: bool = _argument(TRUST_HELP, False)
+    encoder_name_or_path: str | None = _argument("its folder or Hub name", metavar="NAME")
+    encoder_pooling: str | None = _argument("state of a word: mean, first or last piece", metavar="NAME")
+    initial_state: str | None = _argument("s_0: from the first, mean or last piece", metavar="NAME")
+    embeddings_from_encoder: bool = _argument("initialise word embeddings by its pieces", False)
+    embedding_file: str | None = _argument("initialise them by word2vec or GloVe text", metavar="FILE")
     preset: str | None = _argument("the paper's synthetic, lcsts_char, lcsts_word", metavar="NAME")
     embedding_size: int | None = _argument("embedding size")
     hidden_size: int | None = _argument("size of the decoder state")
@@ -132,6 +137,9 @@ class RunArguments:
     vocabulary_dropout: float = _argument("share of words to copy made unseen", 0.1)
     early_stopping_patience: int = _argument("evaluations without improvement before stopping; 0 for never", 0)
     overwrite_output_dir: bool = _argument("replace the model in output_dir", False)
+    freeze_encoder: bool = _argument("do not train it", False)
+    encoder_learning_rate: float | None = _argument("its learning rate; by default 2e-5")
+    cache_encoder_states: bool = _argument("frozen: compute its states once per text", False)
     max_minutes: float | None = _argument("stop training after X minutes")
     threads: int | None = _argument("number of PyTorch threads")
 
@@ -251,6 +259,18 @@ EVERYDAY_ARGUMENTS = (
     "num_beams",
     "seed",
 )
+# Those that it lists together, whatever their dataclass.
+ENCODER_GROUP = "Transformers encoder in place of the GRU encoder"
+ENCODER_ARGUMENTS = (
+    "encoder_name_or_path",
+    "encoder_learning_rate",
+    "freeze_encoder",
+    "cache_encoder_states",
+    "encoder_pooling",
+    "initial_state",
+    "embeddings_from_encoder",
+    "embedding_file",
+)
 # The arguments of Seq2SeqTrainingArguments that it lists as well, in this order.
 TRAINER_GROUP = "training (of Transformers' Trainer)"
 TRAINER_HELP = {
@@ -340,6 +360,8 @@ class TrainArgumentParser(ArgumentParser):
         """The help text, with `show_all` also the Trainer's arguments that `TRAINER_HELP` leaves out."""
         sections = {"everyday arguments": list(EVERYDAY_ARGUMENTS)}
         for dataclass_type in self.dataclass_types:
+            if dataclass_type is ModelArguments:
+                sections[ENCODER_GROUP] = list(ENCODER_ARGUMENTS)
             title = getattr(dataclass_type, "_argument_group_name", TRAINER_GROUP)
             sections[title] = [entry.name for entry in dataclasses.fields(dataclass_type) if entry.init]
         if not show_all:

@@ -7,10 +7,12 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+import torch
 from datasets import Dataset
 from elsewhere import answers
 from huggingface_hub import CommitOperationAdd, HfApi
 from transformers import (
+    AutoModel,
     AutoModelForSeq2SeqLM,
     AutoTokenizer,
     DataCollatorForSeq2Seq,
@@ -106,6 +108,24 @@ def load(names: Sequence[str], texts: Sequence[str], **options: Any) -> dict[str
         except OSError as error:
             found[name] = str(error)
     return found
+
+
+def push_over_encoder(folder: str, texts: Sequence[str]) -> dict[str, Any]:
+    """Pushes an encoder as me/encoder, and a model over it, by that name, as me/over; returns what that answers."""
+    from copynet_hf import CopyNetForConditionalGeneration, CopyNetTokenizer
+
+    AutoModel.from_pretrained(folder).push_to_hub("me/encoder")
+    AutoTokenizer.from_pretrained(folder).push_to_hub("me/encoder")
+    tokenizer = CopyNetTokenizer.train_from_iterator(texts, 10, "whitespace", encoder_tokenizer="me/encoder")
+    sizes = {"hidden_size": 14, "embedding_size": 6, "attention_size": 10, "initializer_range": 2.0}
+    torch.manual_seed(0)
+    model = CopyNetForConditionalGeneration.from_encoder_pretrained("me/encoder", tokenizer=tokenizer, **sizes)
+    model.generation_config.update(num_beams=2, max_new_tokens=6)
+    model.push_to_hub("me/over")
+    tokenizer.push_to_hub("me/over")
+    model.save_pretrained("over")
+    tokenizer.save_pretrained("over")
+    return answers("over", texts) | {"encoder": model.config.encoder.name_or_path}
 
 
 def complaint(action: Callable[..., Any], *arguments: Any, **options: Any) -> str | None:

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 import torch
 from safetensors.torch import load_file
+from tiny_encoders import save_encoder
 
 from copynet_hf.cli import main
 
@@ -113,6 +114,22 @@ def test_two_processes_train_the_weights_of_one_with_twice_the_batch(
     assert epochs == 1.0  # one process with the same batch sees half of the pairs
     torch.testing.assert_close(two, one, rtol=0, atol=1e-5)
     assert max((half[name] - one[name]).abs().max() for name in one) > 1e-2
+
+
+@NEEDS_GLOO
+def test_two_processes_train_a_transformers_encoder_as_one_does(train_file: Path, tmp_path: Path) -> None:
+    """BERT has a pooler, whose weights would get no gradients and which is left out."""
+    no_dropout = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
+    encoder = save_encoder(tmp_path / "encoder", **no_dropout, max_position_embeddings=256)
+    fields = {"encoder_name_or_path": encoder, "encoder_learning_rate": 1, "ddp_find_unused_parameters": False}
+    run_in_two_processes(command(train_file, tmp_path / "two", BATCH, fields), tmp_path / "process.py")
+    assert main(command(train_file, tmp_path / "one", 2 * BATCH, fields)) == 0
+    two, _ = load_trained(tmp_path / "two")
+    one, _ = load_trained(tmp_path / "one")
+    torch.testing.assert_close(two, one, rtol=0, atol=1e-4)
+    before, prefix = load_file(Path(encoder) / "model.safetensors"), "model.encoder.text_encoder."
+    changes = [one[name] - before[name.removeprefix(prefix)] for name in one if name.startswith(prefix)]
+    assert max(change.abs().max() for change in changes) > 1e-2
 
 
 @NEEDS_GLOO

@@ -14,8 +14,9 @@ import pytest
 from datasets import Dataset
 from elsewhere import OPTIONAL, answers, run_elsewhere
 from helpers import tiny_model, tiny_tokenizer
-from hub_client import CARD, load, push
+from hub_client import CARD, load, push, push_over_encoder
 from hub_server import Hub, front_matter
+from tiny_encoders import save_encoder
 
 import copynet_hf
 from copynet_hf.data import quickstart_pairs
@@ -199,3 +200,20 @@ def test_without_the_package_the_code_on_the_hub_gives_the_same(pushed: Pushed) 
         check_answers(found[name], pushed.expected[revision], "transformers_modules")
     assert "me/secret is not a local folder" in found["me/secret"]
     assert pushed.hub.unknown == []
+
+
+# ---- over a Transformers encoder
+
+
+def test_a_model_over_an_encoder_of_the_hub_is_pushed_with_both_tokenizers(tmp_path: Path) -> None:
+    folder = save_encoder(tmp_path / "encoder")
+    with Hub() as hub:
+        expected = run_elsewhere(push_over_encoder, tmp_path / "writer", folder, TEXTS, **hub.client)
+        files = hub.repositories["me/over"].files()
+        assert {"vocab.json", "encoder_tokenizer.json", "transformer_encoder.py", "pieces.py"} <= files.keys()
+        assert not any("/" in path for path in files)
+        assert expected.pop("encoder") == "me/encoder"
+        for modules, without in (("copynet_hf", ()), ("transformers_modules", OPTIONAL)):
+            reader = run_elsewhere(load, tmp_path / modules, ["me/over"], TEXTS, without=without, **hub.client)
+            check_answers(reader["me/over"], expected, modules)
+        assert hub.unknown == []

@@ -11,6 +11,8 @@ import pytest
 import torch
 from elsewhere import OPTIONAL, answers, run_elsewhere
 from helpers import tiny_model, tiny_tokenizer
+from tiny_encoders import TEXTS as ENCODER_TEXTS
+from tiny_encoders import copynet_over, save_encoder, word_tokenizer
 
 import copynet_hf
 from copynet_hf import CopyNetForConditionalGeneration, CopyNetModel
@@ -100,3 +102,20 @@ def test_a_saved_base_model_loads_without_the_package(tmp_path: Path) -> None:
     config = json.loads((tmp_path / "base" / "config.json").read_text(encoding="utf-8"))
     assert config["auto_map"]["AutoModel"] == "modeling_copynet.CopyNetModel"
     assert (tmp_path / "base" / "modeling_copynet.py").exists()
+
+
+def test_a_model_over_a_transformers_encoder_loads_without_the_package(tmp_path: Path) -> None:
+    """With the encoder's tokenizer, from the one folder."""
+    name = save_encoder(tmp_path / "encoder", "roberta")
+    tokenizer = word_tokenizer(name)
+    model = copynet_over(name, tokenizer)
+    set_decoding(model, num_beams=2, forbid_unk=True, max_new_tokens=6)
+    for part in (model, tokenizer):
+        part.save_pretrained(tmp_path / "saved")
+    inputs = tokenizer(ENCODER_TEXTS, padding=True, return_tensors="pt")
+    sequences = model.generate(**inputs).tolist()
+    again = tmp_path / "again"
+    for source, target in ((tmp_path / "saved", again), (again, None)):
+        result = run_elsewhere(answers, tmp_path / "elsewhere", source, ENCODER_TEXTS, target, without=OPTIONAL)
+        assert result["sequences"] == sequences
+        assert result["modules"] == ["transformers_modules"]

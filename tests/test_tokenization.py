@@ -452,6 +452,7 @@ def test_a_saved_folder_with_its_code_loads_without_the_package(
     tok.save_pretrained(folder)
     assert {path.name for path in folder.glob("*.py")} == {
         "feature_ids.py",
+        "pieces.py",
         "segmentation.py",
         "tokenization_copynet.py",
     }

@@ -15,13 +15,14 @@ from typing import TYPE_CHECKING, Any, cast
 import yaml  # type: ignore[import-untyped]
 from huggingface_hub import EvalResult, EvalResultEntry, ModelCard, ModelCardData, eval_result_entries_to_yaml
 
+from ..model.configuration_copynet import ENCODER_FIELDS
 from ..model.copy_distribution import MODES
 from ..model.feature_ids import NUM_SPECIAL
 
 if TYPE_CHECKING:
     from os import PathLike
 
-    from transformers import PreTrainedTokenizerBase
+    from transformers import PreTrainedConfig, PreTrainedTokenizerBase
 
     from ..model.configuration_copynet import CopyNetConfig
     from ..model.pretrained import CopyNetPreTrainedModel
@@ -125,7 +126,7 @@ def write_model_card(
             eval_results=_eval_results(scores, datasets, name) or None,
         ),
         title=name,
-        kind=f"It is a recurrent network {_purpose(config)} (`copy_mechanism` is `{config.copy_mechanism}`).",
+        kind=f"It is a {_kind(config)} {_purpose(config)} (`copy_mechanism` is `{config.copy_mechanism}`).",
         use=_usage(model, name),
         model=_description(model),
         data=data,
@@ -177,6 +178,16 @@ def _format_value(name: str, value: Any) -> str:
     return Path(value).name if is_path and name != "hub_model_id" else str(value)
 
 
+def _kind(config: CopyNetConfig) -> str:
+    return "recurrent network" if config.encoder is None else f"recurrent decoder over the encoder {_encoder(config)}"
+
+
+def _encoder(config: CopyNetConfig) -> str:
+    """The name of the Transformers encoder where it has one, and its type."""
+    encoder = cast("PreTrainedConfig", config.encoder)
+    return f"{encoder.name_or_path} ({encoder.model_type})" if encoder.name_or_path else encoder.model_type
+
+
 def _purpose(config: CopyNetConfig) -> str:
     if config.num_features:
         return "that points at positions of its input, a sequence of points"
@@ -202,6 +213,9 @@ def _description(model: CopyNetPreTrainedModel) -> str:
     config = cast("CopyNetConfig", model.config)
     equation = inspect.getdoc(MODES[config.copy_mechanism]) or ""
     values = {name: getattr(config, name) for name in SETTINGS}
+    if config.encoder is not None:
+        del values["num_hidden_layers"]
+        values |= {name: getattr(config, name) for name in ENCODER_FIELDS} | {"encoder": _encoder(config)}
     rows = [[f"`{name}`", " ".join(value) if isinstance(value, list) else value] for name, value in values.items()]
     settings = table(["setting", "value"], [["parameters", f"{model.num_parameters():,}"], *rows])
     return "\n".join(f"> {line}".rstrip() for line in equation.splitlines()) + f"\n\n{settings}"
@@ -209,7 +223,8 @@ def _description(model: CopyNetPreTrainedModel) -> str:
 
 def _limits(config: CopyNetConfig, tokenizer: PreTrainedTokenizerBase | None) -> str:
     max_length = getattr(tokenizer, "model_max_length", None)
-    parts = ["It was trained on examples of one task and has no other knowledge."]
+    knowledge = "no other knowledge" if config.encoder is None else "no knowledge beyond them and its encoder's"
+    parts = [f"It was trained on examples of one task and has {knowledge}."]
     slots = f"up to {config.max_source_oov:,} of them out-of-vocabulary"
     if config.num_features:
         parts.append(f"Its input has up to {config.max_source_oov:,} points of {config.num_features} numbers.")

@@ -193,7 +193,8 @@ def _check_no_lfs_pointer(path: Path, start: bytes) -> None:
 
 
 def check_tokenizer(config: PreTrainedConfig, tokenizer: PreTrainedTokenizerBase) -> None:
-    """Checks that model and tokenizer agree on the vocabulary size, the number of slots and the special tokens.
+    """Checks that model and tokenizer agree on the vocabulary size, the number of slots, the special tokens and the
+    pieces of a Transformers encoder.
 
     Raises:
         ValueError: they do not.
@@ -221,3 +222,7 @@ def check_tokenizer(config: PreTrainedConfig, tokenizer: PreTrainedTokenizerBase
         accepted = in_model if isinstance(in_model, list) else [in_model]
         if in_tokenizer is not None and in_tokenizer not in accepted:
             raise ValueError(f"{name} is {in_tokenizer} for the tokenizer and {in_model} for the model: {fix}")
+    pieces, encoder = getattr(tokenizer, "encoder_tokenizer", None), getattr(config, "encoder", None)
+    if encoder is not None and (pieces is None or len(pieces) > encoder.vocab_size):
+        has = "no encoder_tokenizer" if pieces is None else f"{len(pieces)} pieces"
+        raise ValueError(f"the tokenizer has {has}, the model's encoder {encoder.vocab_size} pieces: {fix}")

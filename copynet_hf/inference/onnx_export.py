@@ -4,14 +4,15 @@ Both graphs map named tensors to named tensors. Which there are follows from wha
 `DecoderState` hold; what is None there is left out:
 
 encoder: input_ids (N, S) int64, or input_features (N, S, num_features); attention_mask (N, S) int64; token_type_ids
-    (N, S) int64 where the model reads facts; feature_ids (N, F) int64 where it reads features. To `memory.…`, the
+    (N, S) int64 where the model reads facts; feature_ids (N, F) int64 where it reads features; over a Transformers
+    encoder also encoder_input_ids, encoder_attention_mask and word_index, (N, P) int64. To `memory.…`, the
     fields of `Memory`; `state.…` (N, 1, …), those of `DecoderState` before the first word; and `forbidden` (N, V + K)
     bool, the words that no output of the source may hold.
 decoder: words (N, B) int64, the last word of each output, `memory.…` as they are, and `state.…` (N, B, …). To
     `log_probs` (N, B, V + K), `next_state.…`, and `copy_probs` (N, B, S) where the model copies.
 
-Shapes: N sources, S source positions, F features of a source, B outputs of each source (beams), all four of any size
-from 1 on; V words, K slots.
+Shapes: N sources, S source positions, F features of a source, P pieces, B outputs of each source (beams), all of any
+size from 1 on; V words, K slots.
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ from ..model.cache import CopyNetCache
 from ..model.memory import DecoderState, Facts, Memory
 from ..model.modeling_copynet import CopyNetForConditionalGeneration
 from ..model.outputs import CopyNetEncoderOutput
+from ..model.pieces import FIELDS
 from .onnx_search import DECODER, ENCODER, Search
 
 Tensors = dict[str, Tensor]
@@ -110,6 +112,7 @@ class _Encoder(nn.Module):
         self.model = model
 
     def forward(self, inputs: Tensors) -> Tensors:
+        _agree(inputs)
         model = self.model
         encoded = model.get_encoder()(**inputs, return_dict=True)
         sources = encoded.source_ids.shape[0]
@@ -176,6 +179,8 @@ def _axes(name: str) -> tuple[str, ...]:
     """The axes of a tensor that are of any size: its first ones."""
     if name == "feature_ids":
         return ("batch", "source_features")
+    if name in FIELDS:
+        return ("batch", "num_pieces")
     part, _, field = name.partition(".")
     axes = ["batch"]
     if part in ("words", "state", "next_state", "log_probs", "copy_probs"):
@@ -209,6 +214,10 @@ def _example(model: CopyNetForConditionalGeneration) -> Tensors:
         example["feature_ids"] = ones.new_ones(2, 3)  # equal sizes would be taken for the same axis
     if config.mechanism.retrieves:
         example["token_type_ids"] = torch.zeros_like(ones)
+    if config.encoder is not None:
+        pieces = torch.ones(2, 3, dtype=torch.long, device=model.device)
+        # a special piece and two words; the exporter takes a tensor that is given twice for one input
+        example |= dict(zip(FIELDS, (pieces, pieces.clone(), pieces.cumsum(1) - 2), strict=True))
     return example
 
 

@@ -114,13 +114,16 @@ class OnnxCopyNet:
         input_features: Array | None = None,
         token_type_ids: Array | None = None,
         feature_ids: Array | None = None,
+        encoder_input_ids: Array | None = None,
+        encoder_attention_mask: Array | None = None,
+        word_index: Array | None = None,
         **options: Any,
     ) -> Array:
         """`model.generate()`: greedy search, or beam search with `num_beams` above 1.
 
         Args:
             input_ids, attention_mask, token_type_ids: (N, S), input_features: (N, S, num_features), feature_ids:
-                (N, F); as for the encoder.
+                (N, F), encoder_input_ids, encoder_attention_mask, word_index: (N, P); as for the encoder.
             options: fields of `Search`; by default those of the saved generation config.
 
         Returns:
@@ -131,7 +134,9 @@ class OnnxCopyNet:
             ValueError: an option is not supported, or the model does not accept the source.
         """
         search = self._search_options(options)
-        memory, state, forbidden = self._encode(input_ids, attention_mask, input_features, token_type_ids, feature_ids)
+        source = (input_ids, attention_mask, input_features, token_type_ids, feature_ids)
+        pieces = (encoder_input_ids, encoder_attention_mask, word_index)
+        memory, state, forbidden = self._encode(*source, *pieces)
         if search.forbid_unk:
             forbidden = forbidden | (np.arange(forbidden.shape[1]) == self._token_ids["unk_token_id"])
         penalties = np.where(forbidden, np.float32(-np.inf), np.float32(0))[:, None]
@@ -198,6 +203,9 @@ class OnnxCopyNet:
         input_features: Array | None = None,
         token_type_ids: Array | None = None,
         feature_ids: Array | None = None,
+        encoder_input_ids: Array | None = None,
+        encoder_attention_mask: Array | None = None,
+        word_index: Array | None = None,
     ) -> tuple[Tensors, Tensors, Array]:
         """The decoder's memory, its initial state, and `forbidden` (N, V + K) bool."""
         name = self._encoder_inputs[0]
@@ -217,6 +225,12 @@ class OnnxCopyNet:
         if source.shape[1] == 0:  # empty sources are read as one position of padding
             arrays = {key: np.zeros((len(source), 1, *array.shape[2:])) for key, array in arrays.items()}
         arrays["feature_ids"] = np.zeros((len(source), 1)) if feature_ids is None else feature_ids
+        pieces = {"encoder_input_ids": encoder_input_ids, "encoder_attention_mask": encoder_attention_mask}
+        for key, array in {**pieces, "word_index": word_index}.items():
+            if key in self._encoder_inputs:
+                if array is None:
+                    raise ValueError(f"{key} is missing: pass what the tokenizer returned.")
+                arrays[key] = np.pad(array, ((0, 0), (0, int(array.shape[1] == 0))))
         dtypes = {key: np.float32 if key == "input_features" else np.int64 for key in self._encoder_inputs}
         outputs = self.encoder.run(None, {key: np.asarray(arrays[key], dtype) for key, dtype in dtypes.items()})
         encoded = dict(zip(self._encoder_outputs, outputs, strict=True))

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from transformers import PreTrainedConfig
+from transformers import AutoConfig, PreTrainedConfig
+from transformers.configuration_utils import SubConfigSpec
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -48,6 +49,8 @@ class Mechanism(NamedTuple):
 
 SOURCE_PARTS = ("question", "facts")
 GATED_LOSSES = ("mixture", "summed")
+POOLINGS = ("mean", "first", "last")
+ENCODER_FIELDS = ("encoder", "encoder_pooling", "initial_state")  # saved only where there is such an encoder
 # Fields that some mechanisms do not use, and their value there.
 OPTIONS: dict[str, Any] = {
     "attention": True,
@@ -125,7 +128,7 @@ class CopyNetConfig(PreTrainedConfig):
             unseen words of one row's source, so this must equal `len(tokenizer)`.
         embedding_size: width of e(y), one table for source and target.
         hidden_size: width of the decoder state s_t.
-        encoder_hidden_size: width of the encoder state, per direction; h_j is twice as wide.
+        encoder_hidden_size: width of the encoder state, per direction; h_j is twice as wide, with `encoder` too.
         num_hidden_layers: bidirectional GRU layers of the encoder.
         attention_size: width of the attention's hidden layer, Eq. 3.
         max_source_oov: K, the number of slots for unseen source words; logits are `vocab_size + K` wide.
@@ -160,6 +163,12 @@ class CopyNetConfig(PreTrainedConfig):
         initializer_range: embeddings are initialised uniformly in ±this (0.1 in the authors' code), other weights by
             Glorot, recurrent ones orthogonally.
         tie_word_embeddings: whether generate scores use the embedding table, after a projection to its width.
+        encoder: the config of a Transformers encoder, as an object or a dict, which takes the place of the GRU layers
+            and reads pieces of words (`CopyNetTransformerEncoder`). None: GRU layers.
+        encoder_pooling: with `encoder`, the state of a word: the "mean" of its pieces' states, the "first" or the
+            "last".
+        initial_state: with `encoder`, what s_0 is computed from: the state of the "first" piece ([CLS] in BERT), the
+            "last", or the "mean" of all.
         pad_token_id, bos_token_id, eos_token_id, unk_token_id, decoder_start_token_id: special ids, all inside the
             vocabulary.
 
@@ -170,6 +179,9 @@ class CopyNetConfig(PreTrainedConfig):
     model_type = "copynet"
     # Their width follows the batch, so the Trainer could not concatenate them.
     keys_to_ignore_at_inference = ["past_key_values", "cross_attentions", "copy_probs"]  # noqa: RUF012 - the base class's own type
+    sub_configs_defaults = {  # noqa: RUF012 - the base class's own type
+        "encoder": SubConfigSpec(AutoConfig, model_type="bert", optional=True)
+    }
 
     vocab_size: int = 10_000
     embedding_size: int = 350
@@ -196,6 +208,9 @@ class CopyNetConfig(PreTrainedConfig):
     initializer_range: float = 0.1
     use_cache: bool = True
     tie_word_embeddings: bool = False
+    encoder: PreTrainedConfig | dict[str, Any] | None = None
+    encoder_pooling: str = "mean"
+    initial_state: str = "first"
     is_encoder_decoder: bool = True
     pad_token_id: int = 0
     bos_token_id: int | None = 1
@@ -210,6 +225,7 @@ class CopyNetConfig(PreTrainedConfig):
                 f"copy_mechanism={self.copy_mechanism!r} is unknown: use one of {', '.join(COPY_MECHANISMS)}."
             )
         self._check_options()
+        self._check_encoder()
         super().__post_init__(**kwargs)
         self._check_special_ids()
 
@@ -295,7 +311,7 @@ class CopyNetConfig(PreTrainedConfig):
 
     @property
     def memory_size(self) -> int:
-        """Width of h_j: both directions of the encoder."""
+        """Width of h_j: both directions of the encoder, or what a Transformers encoder is projected to."""
         return 2 * self.encoder_hidden_size
 
     @property
@@ -345,6 +361,28 @@ class CopyNetConfig(PreTrainedConfig):
                 f"coverage_loss_weight={self.coverage_loss_weight!r} needs coverage: set use_coverage=True, or leave "
                 "coverage_loss_weight out."
             )
+
+    def _check_encoder(self) -> None:
+        for name in ("encoder_pooling", "initial_state"):
+            if getattr(self, name) not in POOLINGS:
+                raise ValueError(f"{name}={getattr(self, name)!r} is unknown: use one of {', '.join(POOLINGS)}.")
+        if self.encoder is not None and self.num_features:
+            raise ValueError(
+                f"encoder is set, but num_features={self.num_features} gives numbers in place of words: leave one out."
+            )
+        if self.encoder is not None and self.feature_vocab_size:
+            raise ValueError(
+                f"encoder is set, but feature_vocab_size={self.feature_vocab_size} adds features to GRU states: put "
+                "the features into the text, or leave the encoder out."
+            )
+
+    def _remove_keys_not_serialized(self, d: dict[str, Any]) -> None:
+        super()._remove_keys_not_serialized(d)
+        if d.get("model_type") == self.model_type and d.get("encoder") is None:
+            for name in ENCODER_FIELDS:
+                d.pop(name, None)
+        if not d.get("feature_vocab_size"):
+            d.pop("feature_vocab_size", None)
 
     def _check_readout(self) -> list[str]:
         """The parts of the readout, in the order of `READOUT_PARTS`."""

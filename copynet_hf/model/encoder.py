@@ -78,21 +78,13 @@ class FeatureEmbeddings(nn.Module):
         return self.input_proj(total), self.state_proj(total)
 
 
-class CopyNetEncoder(CopyNetPreTrainedModel):
-    """Embeddings and bidirectional GRU layers, section 3.1."""
+class SourceEncoder(CopyNetPreTrainedModel):
+    """What every encoder of a source has: the embeddings of words, and the checks of its inputs."""
 
     def __init__(self, config: CopyNetConfig) -> None:
         super().__init__(config)
         self.embed_tokens = nn.Embedding(config.vocab_size, config.embedding_size)
-        self.feature_proj = nn.Linear(config.num_features, config.embedding_size) if config.num_features else None
-        if config.num_features:
-            self.main_input_name = "input_features"
-        self.features = FeatureEmbeddings(config) if config.feature_vocab_size else None
-        widths = [config.embedding_size] + [config.memory_size] * (config.num_hidden_layers - 1)
-        self.layers = nn.ModuleList(CopyNetEncoderLayer(config, width) for width in widths)
         self.dropout = nn.Dropout(config.dropout)
-        self.gradient_checkpointing = False
-        self.post_init()
 
     def get_input_embeddings(self) -> nn.Module:
         return self.embed_tokens
@@ -103,6 +95,68 @@ class CopyNetEncoder(CopyNetPreTrainedModel):
     def embed(self, ids: Tensor) -> Tensor:
         """e(y) (…, E) of extended ids: a word outside the vocabulary has the embedding of UNK."""
         return self.embed_tokens(replace_by_unk(ids, self.config.vocab_size, self.config.unk_token_id))
+
+    def split_facts(self, mask: Tensor, token_types: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """(B, S) bool each: the question, the objects of facts, and which of both can be copied.
+
+        Args:
+            mask: (B, S) bool, false where there is nothing to read.
+            token_types: (B, S) of `_check_token_types`.
+        """
+        is_question, is_object = mask & (token_types == 0), token_types == OBJECT
+        copyable = torch.zeros_like(mask)
+        for memory, is_position in (("question", is_question), ("facts", is_object)):
+            copyable = copyable | is_position if memory in self.config.copies_from else copyable
+        return is_question, is_object, copyable
+
+    def _check_token_types(self, token_type_ids: Tensor | None, mask: Tensor) -> Tensor:
+        """(B, S) token types, 0 on padding."""
+        if token_type_ids is None or not token_type_ids.shape[1]:  # all sources are empty
+            return torch.zeros_like(mask, dtype=torch.long)
+        if token_type_ids.shape != mask.shape:
+            raise ValueError(
+                f"token_type_ids has shape {tuple(token_type_ids.shape)}, the source {tuple(mask.shape)}: pass both "
+                "as the tokenizer returned them."
+            )
+        return token_type_ids * mask
+
+    def _check_source(
+        self, input_ids: Tensor | None, attention_mask: Tensor | None, inputs_embeds: Tensor | None
+    ) -> tuple[Tensor, Tensor]:
+        if input_ids is None:
+            if inputs_embeds is None:
+                raise ValueError("input_ids is missing: pass the source.")
+            if self.config.copies:
+                raise ValueError(
+                    "inputs_embeds does not say which words to copy: pass input_ids as well, or use a model with "
+                    "copy_mechanism='none'."
+                )
+            input_ids = inputs_embeds.new_full(inputs_embeds.shape[:2], self.config.unk_token_id, dtype=torch.long)
+        check_not_negative("input_ids", input_ids)
+        mask = input_ids != self.config.pad_token_id if attention_mask is None else attention_mask.bool()
+        if input_ids.shape[1] == 0:  # empty sources: one position of padding
+            input_ids = input_ids.new_full((input_ids.shape[0], 1), self.config.pad_token_id)
+            mask = torch.zeros_like(input_ids, dtype=torch.bool)
+        if mask.shape != input_ids.shape:
+            raise ValueError(
+                f"attention_mask has shape {tuple(mask.shape)}, input_ids {tuple(input_ids.shape)}: they must agree."
+            )
+        return input_ids, mask
+
+
+class CopyNetEncoder(SourceEncoder):
+    """Embeddings and bidirectional GRU layers, section 3.1."""
+
+    def __init__(self, config: CopyNetConfig) -> None:
+        super().__init__(config)
+        self.feature_proj = nn.Linear(config.num_features, config.embedding_size) if config.num_features else None
+        if config.num_features:
+            self.main_input_name = "input_features"
+        self.features = FeatureEmbeddings(config) if config.feature_vocab_size else None
+        widths = [config.embedding_size] + [config.memory_size] * (config.num_hidden_layers - 1)
+        self.layers = nn.ModuleList(CopyNetEncoderLayer(config, width) for width in widths)
+        self.gradient_checkpointing = False
+        self.post_init()
 
     def forward(
         self,
@@ -151,11 +205,8 @@ class CopyNetEncoder(CopyNetPreTrainedModel):
         states = self.dropout(states)
         facts, is_object, copyable = None, None, mask
         if config.mechanism.retrieves:
-            token_types = self._check_token_types(token_type_ids, mask)
-            mask, is_object = mask & (token_types == 0), token_types == OBJECT
-            facts, copyable = embed_facts(states, is_object), torch.zeros_like(mask)
-            for memory, is_position in (("question", mask), ("facts", is_object)):
-                copyable = copyable | is_position if memory in config.copies_from else copyable
+            mask, is_object, copyable = self.split_facts(mask, self._check_token_types(token_type_ids, mask))
+            facts = embed_facts(states, is_object)
         hidden_states: tuple[Tensor, ...] = (states,)
         final_state = states
         for layer in self.layers:
@@ -179,17 +230,6 @@ class CopyNetEncoder(CopyNetPreTrainedModel):
             else None,
         )
         return output if value_or_default(return_dict, config.return_dict) else output.to_tuple()
-
-    def _check_token_types(self, token_type_ids: Tensor | None, mask: Tensor) -> Tensor:
-        """(B, S) token types, 0 on padding."""
-        if token_type_ids is None or not token_type_ids.shape[1]:  # all sources are empty
-            return torch.zeros_like(mask, dtype=torch.long)
-        if token_type_ids.shape != mask.shape:
-            raise ValueError(
-                f"token_type_ids has shape {tuple(token_type_ids.shape)}, the source {tuple(mask.shape)}: pass both "
-                "as the tokenizer returned them."
-            )
-        return token_type_ids * mask
 
     def _embed_features(self, feature_ids: Tensor | None, input_ids: Tensor) -> tuple[Tensor, Tensor] | None:
         """What the features add to the words' embeddings and to the states; None without features."""
@@ -232,29 +272,6 @@ class CopyNetEncoder(CopyNetPreTrainedModel):
             )
         ids = torch.arange(first, first + length, device=input_features.device).expand(input_features.shape[0], -1)
         return ids if attention_mask is None else ids.masked_fill(attention_mask == 0, self.config.pad_token_id)
-
-    def _check_source(
-        self, input_ids: Tensor | None, attention_mask: Tensor | None, inputs_embeds: Tensor | None
-    ) -> tuple[Tensor, Tensor]:
-        if input_ids is None:
-            if inputs_embeds is None:
-                raise ValueError("input_ids is missing: pass the source.")
-            if self.config.copies:
-                raise ValueError(
-                    "inputs_embeds does not say which words to copy: pass input_ids as well, or use a model with "
-                    "copy_mechanism='none'."
-                )
-            input_ids = inputs_embeds.new_full(inputs_embeds.shape[:2], self.config.unk_token_id, dtype=torch.long)
-        check_not_negative("input_ids", input_ids)
-        mask = input_ids != self.config.pad_token_id if attention_mask is None else attention_mask.bool()
-        if input_ids.shape[1] == 0:  # empty sources: one position of padding
-            input_ids = input_ids.new_full((input_ids.shape[0], 1), self.config.pad_token_id)
-            mask = torch.zeros_like(input_ids, dtype=torch.bool)
-        if mask.shape != input_ids.shape:
-            raise ValueError(
-                f"attention_mask has shape {tuple(mask.shape)}, input_ids {tuple(input_ids.shape)}: they must agree."
-            )
-        return input_ids, mask
 
 
 def check_not_negative(name: str, ids: Tensor) -> None:

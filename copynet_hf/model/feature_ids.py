@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from transformers.utils import to_py_obj
+
 PADDING, UNKNOWN = 0, 1
 NUM_SPECIAL = 2  # the ids of the features follow
 
@@ -47,7 +49,19 @@ def to_feature_ids(rows: Sequence[Any], count: int, vocab: Mapping[str, int]) ->
     return [[vocab.get(feature, UNKNOWN) for feature in dict.fromkeys(row or ())] for row in rows]
 
 
-def pad_feature_ids(rows: Sequence[Sequence[int]]) -> list[list[int]]:
+def pad_features(encoded: Any) -> Any:
+    """One row or several, as `PreTrainedTokenizerBase.pad` takes them, with `feature_ids` padded to one length."""
+    if isinstance(encoded, list | tuple) and encoded and isinstance(encoded[0], Mapping):
+        encoded = {name: [row[name] for row in encoded] for name in encoded[0]}
+    if "feature_ids" not in encoded:
+        return encoded
+    rows = to_py_obj(encoded["feature_ids"])
+    is_batch = not rows or isinstance(rows[0], list)
+    padded = _pad_rows(rows if is_batch else [rows])
+    return {**encoded, "feature_ids": padded if is_batch else padded[0]}
+
+
+def _pad_rows(rows: Sequence[Sequence[int]]) -> list[list[int]]:
     """The rows with padding to one length, at least 1."""
     width = max([1, *map(len, rows)])
     return [[*row, *[PADDING] * (width - len(row))] for row in rows]

@@ -236,7 +236,7 @@ class CopyNetGenerationMixin(_Base):
         def repeat(value: Any) -> Any:
             return value.repeat_interleave(expand_size, dim=0) if isinstance(value, Tensor) else value
 
-        shared = ("encoder_outputs", "attention_mask")
+        shared = ("encoder_outputs", "attention_mask", "encoder_input_ids", "encoder_attention_mask", "word_index")
         kwargs = {name: value if name in shared else repeat(value) for name, value in model_kwargs.items()}
         return repeat(input_ids), kwargs
 

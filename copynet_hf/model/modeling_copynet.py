@@ -35,6 +35,7 @@ from .pointer_decoder import PointerDecoder
 from .pretrained import CopyNetPreTrainedModel
 from .retrieval_decoder import RetrievalDecoder
 from .target_words import mask_left_padding, shift_right
+from .transformer_encoder import CopyNetTransformerEncoder
 
 # Decoders other than CopyNet's.
 DECODERS: dict[str, type[nn.Module]] = {"pointer": PointerDecoder, "retrieval": RetrievalDecoder}
@@ -45,7 +46,7 @@ class CopyNetModel(CopyNetPreTrainedModel):
 
     def __init__(self, config: CopyNetConfig) -> None:
         super().__init__(config)
-        self.encoder = CopyNetEncoder(config)
+        self.encoder: Any = (CopyNetTransformerEncoder if config.encoder else CopyNetEncoder)(config)
         self.decoder: Any = DECODERS.get(config.copy_mechanism, CopyNetDecoder)(config)
         self.dropout = nn.Dropout(config.dropout)
         self.main_input_name = self.encoder.main_input_name
@@ -55,7 +56,7 @@ class CopyNetModel(CopyNetPreTrainedModel):
         return self.encoder.embed_tokens
 
     def set_input_embeddings(self, value: nn.Module) -> None:
-        self.encoder.embed_tokens = value  # type: ignore[assignment]
+        self.encoder.embed_tokens = value
 
     def forward(
         self,
@@ -70,6 +71,9 @@ class CopyNetModel(CopyNetPreTrainedModel):
         input_features: Tensor | None = None,
         token_type_ids: Tensor | None = None,
         feature_ids: Tensor | None = None,
+        encoder_input_ids: Tensor | None = None,
+        encoder_attention_mask: Tensor | None = None,
+        word_index: Tensor | None = None,
         use_cache: bool | None = None,
         output_attentions: bool | None = None,
         output_hidden_states: bool | None = None,
@@ -80,6 +84,8 @@ class CopyNetModel(CopyNetPreTrainedModel):
         Args:
             input_ids, attention_mask, inputs_embeds, input_features, token_type_ids, feature_ids: see
                 `CopyNetEncoder`.
+            encoder_input_ids, encoder_attention_mask, word_index: (B, P), see `CopyNetTransformerEncoder`; models
+                without `config.encoder` ignore them.
             decoder_input_ids: (B, T) extended ids of y_0 … y_{T-1}, the start symbol first; with a cache, only the new
                 ones.
             decoder_attention_mask: (B, T), or longer with a cache; 0 on padding, where the state passes on unchanged.
@@ -101,8 +107,18 @@ class CopyNetModel(CopyNetPreTrainedModel):
                 "CopyNetForConditionalGeneration."
             )
         if encoder_outputs is None:
-            source = (input_ids, attention_mask, inputs_embeds, input_features, token_type_ids, feature_ids)
-            encoder_outputs = self.encoder(*source, output_hidden_states=output_hidden_states, return_dict=True)
+            source = {
+                "attention_mask": attention_mask,
+                "inputs_embeds": inputs_embeds,
+                "token_type_ids": token_type_ids,
+            }
+            if config.encoder is None:
+                source |= {"input_features": input_features, "feature_ids": feature_ids}
+            else:
+                source |= {"encoder_input_ids": encoder_input_ids, "word_index": word_index}
+                source["encoder_attention_mask"] = encoder_attention_mask
+            options = {"output_hidden_states": output_hidden_states, "return_dict": True}
+            encoder_outputs = self.encoder(input_ids, **source, **options)
         encoder_outputs = self._check_encoder_outputs(encoder_outputs)
         cache = self._check_cache(past_key_values, value_or_default(use_cache, config.use_cache) and not self.training)
         is_start = cache is None or not cache.get_seq_length()
@@ -264,6 +280,9 @@ class CopyNetForConditionalGeneration(CopyNetPreTrainedModel, CopyNetGenerationM
         input_features: Tensor | None = None,
         token_type_ids: Tensor | None = None,
         feature_ids: Tensor | None = None,
+        encoder_input_ids: Tensor | None = None,
+        encoder_attention_mask: Tensor | None = None,
+        word_index: Tensor | None = None,
         labels: Tensor | None = None,
         use_cache: bool | None = None,
         output_attentions: bool | None = None,
@@ -310,6 +329,9 @@ class CopyNetForConditionalGeneration(CopyNetPreTrainedModel, CopyNetGenerationM
             input_features,
             token_type_ids,
             feature_ids,
+            encoder_input_ids,
+            encoder_attention_mask,
+            word_index,
             use_cache=use_cache,
             output_attentions=returns_attention or self._needs_attention,
             output_hidden_states=output_hidden_states,

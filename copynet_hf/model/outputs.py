@@ -23,7 +23,8 @@ class CopyNetEncoderOutput(ModelOutput):
     source_mask: (B, S) bool, what can be copied: false on padding, and in a fact true only on its object.
     facts: (B, S, 3E) f_j at the position of each fact's object, zero elsewhere; is_object, is_question: (B, S) bool.
     inputs: (B, S, E) projected features, if the source is not words.
-    hidden_states: embeddings (B, S, E), then each layer's states (B, S, D); with `output_hidden_states`.
+    hidden_states: embeddings (B, S, E), then each layer's states (B, S, D); with `output_hidden_states`. Of a
+        Transformers encoder, its own states of the pieces.
     """
 
     # The base class requires a default for every field; the encoder always sets the first four.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from copy import deepcopy
 from pathlib import Path
 from typing import Any, ClassVar
@@ -10,12 +10,13 @@ from typing import Any, ClassVar
 import torch
 from huggingface_hub import ModelCard, ModelCardData
 from torch import Tensor, nn
-from transformers import PreTrainedModel
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from transformers import initialization as init
 
 from .aligned_words import AlignedWords
 from .attention import CoverageProjection
 from .configuration_copynet import CopyNetConfig
+from .text_encoder import check_piece_tokenizer, load_encoder_config, load_text_encoder
 
 
 class CopyNetPreTrainedModel(PreTrainedModel):
@@ -84,6 +85,57 @@ class CopyNetPreTrainedModel(PreTrainedModel):
         elif self.write_card is not None and card is not None and is_blank:
             self.write_card(self, Path(working_dir), title=repo_id, tags=card.data.get("tags") or ())
         return super()._upload_modified_files(working_dir, repo_id, *args, **kwargs)
+
+    @classmethod
+    def from_encoder_pretrained(
+        cls,
+        name: str,
+        *,
+        tokenizer: PreTrainedTokenizerBase,
+        encoder_options: Mapping[str, Any] | None = None,
+        **fields: Any,
+    ) -> Any:
+        """A new decoder over a Transformers encoder with its weights, in evaluation mode.
+
+        Args:
+            name: the encoder's folder or Hub name.
+            tokenizer: a `CopyNetTokenizer` with `encoder_tokenizer=name`.
+            encoder_options: arguments of the encoder's `from_pretrained`, such as `revision`.
+            fields: of the config. By default h_j is as wide as the encoder's states, up to an odd number.
+
+        Raises:
+            ValueError: a tokenizer that does not belong to the encoder, or a field that contradicts it.
+        """
+        options = dict(encoder_options or {})
+        encoder = load_encoder_config(name, options)
+        fields = {"encoder_hidden_size": -(-encoder.hidden_size // 2)} | fields
+        model = cls(CopyNetConfig.for_tokenizer(tokenizer, encoder=encoder, **fields))
+        model.load_encoder(name, tokenizer, **options)
+        return model.eval()
+
+    def load_encoder(self, name: str, tokenizer: PreTrainedTokenizerBase, **options: Any) -> None:
+        """Gives the Transformers encoder the weights of a folder or Hub name.
+
+        Args:
+            tokenizer: a `CopyNetTokenizer` with `encoder_tokenizer=name`.
+            options: arguments of the encoder's `from_pretrained`, such as `revision`.
+
+        Raises:
+            ValueError: a tokenizer that does not belong to the encoder.
+        """
+        text_encoder = load_text_encoder(name, **options)
+        check_piece_tokenizer(text_encoder, getattr(tokenizer, "encoder_tokenizer", None))
+        self.config.encoder, self.get_encoder().text_encoder = text_encoder.config, text_encoder
+
+    def freeze_encoder(self) -> None:
+        """Keeps the Transformers encoder as it is in training: no gradients, no dropout. Not saved with the model.
+
+        Raises:
+            ValueError: the model has none.
+        """
+        if self.config.encoder is None:
+            raise ValueError("encoder is None, so there is no Transformers encoder to freeze: leave freezing out.")
+        self.get_encoder().freeze()
 
     @torch.no_grad()
     def _init_weights(self, module: nn.Module) -> None:

@@ -27,11 +27,13 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
+from tokenizers import Tokenizer
 from transformers import PreTrainedTokenizer
 from transformers.tokenization_utils_base import BatchEncoding, TruncationStrategy
 from transformers.utils import PaddingStrategy, logging, to_py_obj
 
-from .feature_ids import NUM_SPECIAL, collect_features, number_features, pad_feature_ids, to_feature_ids
+from .feature_ids import NUM_SPECIAL, collect_features, number_features, pad_features, to_feature_ids
+from .pieces import FIELDS, PieceTokenizer
 from .segmentation import SEGMENTERS, batch_rows, check_row, get_segmenter
 
 logger = logging.get_logger(__name__)
@@ -51,13 +53,24 @@ class CopyNetTokenizer(PreTrainedTokenizer):
         feature_vocab: the features that sources may have, such as "PST"; another one is the unknown feature. They are
             no words: a feature and a word of the same letters have nothing in common. None: sources have no features.
         split_special_tokens: whether special tokens spelled out in a text are ordinary text.
+        encoder_tokenizer: the fast tokenizer of a Transformers encoder (`CopyNetConfig.encoder`), or the folder or Hub
+            name of the encoder. The words of a source are then also returned as its pieces. `from_pretrained` passes
+            the path of its file as `encoder_tokenizer_file`.
+        encoder_max_length: the number of pieces that the encoder reads; None: what its tokenizer or its config says.
+            Words beyond it cannot be copied.
+
+    Attributes:
+        encoder_tokenizer: a `PieceTokenizer`, or None.
 
     Raises:
-        ValueError: the segmenter is unknown, `max_source_oov` is negative, or the vocabulary has gaps or lacks special
-            tokens.
+        ValueError: the segmenter is unknown, `max_source_oov` is negative, the vocabulary has gaps or lacks special
+            tokens, or the encoder's tokenizer is not a fast one.
     """
 
-    vocab_files_names = {"vocab_file": "vocab.json"}  # noqa: RUF012 (the name and form the base class reads)
+    vocab_files_names = {  # noqa: RUF012 (the name and form the base class reads)
+        "vocab_file": "vocab.json",
+        "encoder_tokenizer_file": "encoder_tokenizer.json",
+    }
     model_input_names = ["input_ids", "attention_mask"]  # noqa: RUF012
 
     def __init__(
@@ -68,6 +81,9 @@ class CopyNetTokenizer(PreTrainedTokenizer):
         *,
         feature_vocab: Iterable[str] | None = None,
         vocab_file: str | PathLike[str] | None = None,
+        encoder_tokenizer: Any = None,
+        encoder_tokenizer_file: str | PathLike[str] | None = None,
+        encoder_max_length: int | None = None,
         pad_token: Any = SPECIAL_TOKENS["pad_token"],
         bos_token: Any = SPECIAL_TOKENS["bos_token"],
         eos_token: Any = SPECIAL_TOKENS["eos_token"],
@@ -90,6 +106,11 @@ class CopyNetTokenizer(PreTrainedTokenizer):
         if self.feature_vocab:  # else the tokenizer is saved without the field
             kwargs["feature_vocab"] = list(self.feature_vocab)
         self._vocab = _check_vocab(vocab, [pad_token, bos_token, eos_token, unk_token], added)
+        self.encoder_tokenizer: PieceTokenizer | None = None
+        if encoder_tokenizer is not None:
+            self.encoder_tokenizer = PieceTokenizer.wrap(encoder_tokenizer, encoder_max_length)
+        elif encoder_tokenizer_file is not None:
+            self.encoder_tokenizer = PieceTokenizer(Tokenizer.from_file(str(encoder_tokenizer_file)))
         super().__init__(
             pad_token=pad_token,
             bos_token=bos_token,
@@ -101,6 +122,8 @@ class CopyNetTokenizer(PreTrainedTokenizer):
             # The base class saves only the arguments it gets, and decoding depends on how sources are truncated.
             **{"padding_side": "right", "truncation_side": "right", **kwargs},
         )
+        if self.encoder_tokenizer is not None:
+            self.model_input_names = [*self.model_input_names, *FIELDS]
 
     @classmethod
     def train_from_iterator(
@@ -185,13 +208,17 @@ class CopyNetTokenizer(PreTrainedTokenizer):
         return self._words.get(index, self.unk_token)
 
     def save_vocabulary(self, save_directory: str, filename_prefix: str | None = None) -> tuple[str, ...]:
-        """Writes vocab.json, with the words in the order of their ids."""
-        name = self.vocab_files_names["vocab_file"]
-        path = Path(save_directory) / (f"{filename_prefix}-{name}" if filename_prefix else name)
+        """Writes vocab.json, with the words in the order of their ids, and encoder_tokenizer.json, if there is one."""
+        prefix = f"{filename_prefix}-" if filename_prefix else ""
+        path, encoder_path = (Path(save_directory) / f"{prefix}{name}" for name in self.vocab_files_names.values())
         text = json.dumps(self._vocab, ensure_ascii=False, indent=0) + "\n"
         # UTF-8 cannot encode a lone surrogate; backslashreplace writes it as a valid JSON escape.
         path.write_bytes(text.encode("utf-8", errors="backslashreplace"))
-        return (str(path),)
+        if self.encoder_tokenizer is None:
+            encoder_path.unlink(missing_ok=True)  # of the tokenizer that is overwritten
+            return (str(path),)
+        self.encoder_tokenizer.save(encoder_path)
+        return str(path), str(encoder_path)
 
     def _tokenize(self, text: str, **kwargs: Any) -> list[str]:
         return SEGMENTERS[self.segmenter].split(text)
@@ -367,7 +394,7 @@ class CopyNetTokenizer(PreTrainedTokenizer):
         words_end = None if target_limit is None else max(target_limit - len(end), 0)
         special = self._special_words()
 
-        input_ids, token_types, labels = [], [], []
+        input_ids, token_types, labels, source_words = [], [], [], []
         for number, row in enumerate(rows):
             slots: dict[str, int] = {}
             words = self._split(row)
@@ -380,20 +407,24 @@ class CopyNetTokenizer(PreTrainedTokenizer):
             fact_ids = self._to_ids(fact_words, special, slots, is_source=True)
             input_ids.append(self._to_ids(words, special, slots, is_source=True) + fact_ids)
             token_types.append([0] * len(words) + [1, 2, 3] * (len(fact_words) // 3))
+            source_words.append(words)
             if targets is not None:
                 words = self._split(target_rows[number])[:words_end]
                 labels.append(self._to_ids(words, special, slots, is_source=False) + end)
 
         if return_attention_mask is None:
             return_attention_mask = "attention_mask" in self.model_input_names
-        columns: dict[str, Any] = {"input_ids": input_ids}
+        fields: dict[str, Any] = {"input_ids": input_ids}
         if all_fact_words is not None:
-            columns["token_type_ids"] = token_types
+            fields["token_type_ids"] = token_types
         if feature_ids is not None:
-            columns["feature_ids"] = feature_ids
+            fields["feature_ids"] = feature_ids
+        if self.encoder_tokenizer is not None and not is_target:
+            join = SEGMENTERS[self.segmenter].join
+            fields |= self.encoder_tokenizer.encode(source_words, join, self.truncation_side, all_fact_words)
         data = dict(
             self.pad(
-                columns,
+                fields,
                 padding=padding_strategy,
                 max_length=target_width if is_target else max_length,
                 pad_to_multiple_of=pad_to_multiple_of,
@@ -407,18 +438,23 @@ class CopyNetTokenizer(PreTrainedTokenizer):
             data = {key: value[0] for key, value in data.items()}
         return BatchEncoding(data, tensor_type=return_tensors)
 
-    def pad(self, encoded_inputs: Any, padding: Any = True, *args: Any, **kwargs: Any) -> BatchEncoding:
-        """As in the base class; `feature_ids` are padded on the right, to the longest row of the batch."""
-        columns = encoded_inputs
-        if isinstance(columns, list | tuple) and columns and isinstance(columns[0], Mapping):
-            columns = {name: [row[name] for row in columns] for name in columns[0]}
-        if "feature_ids" in columns and padding not in (False, PaddingStrategy.DO_NOT_PAD):
-            rows = to_py_obj(columns["feature_ids"])
-            is_batch = not rows or isinstance(rows[0], list)
-            columns = {**columns, "feature_ids": pad_feature_ids(rows if is_batch else [rows])}
-            if not is_batch:
-                columns["feature_ids"] = columns["feature_ids"][0]
-        return super().pad(columns, padding, *args, **kwargs)
+    def pad(  # type: ignore[override]  # the library's other arguments are passed on
+        self,
+        encoded_inputs: Any,
+        padding: bool | str = True,
+        max_length: int | None = None,
+        pad_to_multiple_of: int | None = None,
+        **kwargs: Any,
+    ) -> BatchEncoding:
+        """As in the library; also pads `feature_ids`, on the right, to the longest row of the batch, and with an
+        encoder's tokenizer the pieces, see `PieceTokenizer.pad`."""
+        if padding not in (False, PaddingStrategy.DO_NOT_PAD):
+            if self.feature_vocab:
+                encoded_inputs = pad_features(encoded_inputs)
+            if self.encoder_tokenizer is not None:
+                to_limit = padding == PaddingStrategy.MAX_LENGTH
+                encoded_inputs = self.encoder_tokenizer.pad(encoded_inputs, to_limit, pad_to_multiple_of)
+        return super().pad(encoded_inputs, padding, max_length, pad_to_multiple_of, **kwargs)
 
     def decode(  # type: ignore[override]  # no **kwargs: an unknown argument is an error
         self,

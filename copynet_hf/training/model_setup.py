@@ -14,10 +14,12 @@ from ..inference.loading import check_tokenizer, load_copynet
 from ..inference.memory import check_memory
 from ..model.configuration_copynet import CopyNetConfig
 from ..model.modeling_copynet import CopyNetForConditionalGeneration
+from ..model.text_encoder import load_encoder_config
 from .alignment import align_vocabulary
 from .dataset import Pairs
 from .presets import DEFAULT_SIZES, find_preset
 from .tokenizer_setup import STREAM_SAMPLE_SIZE
+from .word_vectors import find_embedding_size, initialize_embeddings
 
 # Config fields that may change when the training of a model continues. The weights of a coverage that is added are
 # initialised to zero (See et al. 2017 train with coverage in a second stage).
@@ -41,7 +43,12 @@ def build_model(
     fields = select_config_fields(arguments)
     name = checkpoint or model_args.model_name_or_path
     if name is None:
-        return CopyNetForConditionalGeneration(build_config(tokenizer, model_args.preset, fields))
+        return _build_new_model(tokenizer, model_args, fields)
+    if model_args.encoder_name_or_path is not None and checkpoint is None:
+        raise ValueError(
+            f"--encoder_name_or_path is {model_args.encoder_name_or_path}, but --model_name_or_path gives the whole "
+            "model already: leave one out"
+        )
     if model_args.preset is not None and checkpoint is None:
         raise ValueError(
             f"--preset is {model_args.preset}, but --model_name_or_path gives the sizes already: leave one out"
@@ -55,6 +62,31 @@ def build_model(
                 f"--{field} is {value}, but {loaded} in the model {name}: leave --{field} out, or train a new model"
             )
     check_tokenizer(model.config, tokenizer)
+    return model
+
+
+def _build_new_model(
+    tokenizer: PreTrainedTokenizerBase, model_args: ModelArguments, fields: dict[str, Any]
+) -> CopyNetForConditionalGeneration:
+    """A new model for the tokenizer; if the arguments say so, over a pretrained encoder and with given embeddings."""
+    encoder = model_args.encoder_name_or_path
+    if encoder is not None:
+        config = load_encoder_config(encoder, {})
+        fields = {"encoder": config, "encoder_hidden_size": -(-config.hidden_size // 2)} | fields
+    elif unused := {"encoder_pooling", "initial_state"} & fields.keys():
+        raise ValueError(
+            f"--{min(unused)} is for a Transformers encoder: give --encoder_name_or_path, or leave it out"
+        )
+    width = find_embedding_size(model_args)
+    if width is not None and fields.setdefault("embedding_size", width) != width:
+        raise ValueError(
+            f"--embedding_size is {fields['embedding_size']}, but the given embeddings have {width} numbers: leave "
+            "--embedding_size out"
+        )
+    model = CopyNetForConditionalGeneration(build_config(tokenizer, model_args.preset, fields))
+    if encoder is not None:
+        model.load_encoder(encoder, tokenizer)
+    initialize_embeddings(model, tokenizer, model_args)
     return model
 
 

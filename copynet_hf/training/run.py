@@ -11,7 +11,7 @@ import signal
 import sys
 import tempfile
 from collections.abc import Callable, Mapping
-from contextlib import redirect_stdout
+from contextlib import nullcontext, redirect_stdout
 from dataclasses import dataclass
 from io import StringIO
 from pathlib import Path
@@ -47,6 +47,7 @@ from .checkpoints import (
 )
 from .data_report import describe_training, describe_words, find_warnings, is_stream
 from .dataset import Pairs, read_training_pairs
+from .encoder_training import cached_encoder_states, set_up_encoder
 from .model_setup import build_model, set_alignments, set_decoding
 from .run_folder import check_output_dir, explain_save_errors, lock_output_dir
 from .tokenizer_setup import build_tokenizer
@@ -152,6 +153,7 @@ def _set_up_run(arguments: Mapping[str, Any], run_args: RunArguments, output_dir
         check_run_record(checkpoint, record, arguments)
     tokenizer = build_tokenizer(pairs, tokenizer_args, model_args, data_args, checkpoint)
     model = build_model(tokenizer, model_args, arguments, checkpoint)
+    encoder_learning_rate = set_up_encoder(model, run_args)
     check_label_smoothing(training_args, model.config)
     set_decoding(model, model_args.num_beams, model_args.forbid_unk, data_args.max_target_length)
     if run_args.overwrite_output_dir and checkpoint is None:
@@ -166,6 +168,7 @@ def _set_up_run(arguments: Mapping[str, Any], run_args: RunArguments, output_dir
         run_record=record,
         vocabulary_dropout=run_args.vocabulary_dropout if model.config.copies else 0.0,
         earlier_seconds=earlier_seconds,
+        encoder_learning_rate=encoder_learning_rate,
     )
     if checkpoint is None and model_args.model_name_or_path is None:
         set_alignments(model, trainer.train_dataset)
@@ -183,7 +186,9 @@ def _train(run: Run) -> dict[str, Any]:
         (run.output_dir / PREDICTIONS_FILE).unlink(missing_ok=True)  # of the model that is overwritten
     sigterm = SigtermCheckpoint()
     trainer.add_callback(sigterm)  # after the callbacks whose decisions it overrules
-    metrics: dict[str, Any] = trainer.train(resume_from_checkpoint=run.checkpoint).metrics
+    run_args = build_dataclass(RunArguments, run.arguments)
+    with cached_encoder_states(run.model, run.output_dir) if run_args.cache_encoder_states else nullcontext():
+        metrics: dict[str, Any] = trainer.train(resume_from_checkpoint=run.checkpoint).metrics
     if sigterm.is_received:
         _exit_after_sigterm(run)
     with explain_save_errors(run.output_dir):

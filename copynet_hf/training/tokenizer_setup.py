@@ -41,7 +41,13 @@ def build_tokenizer(
     """
     name = checkpoint or tokenizer_args.tokenizer_name or model_args.model_name_or_path
     if name is None:
-        return train_tokenizer(pairs["train"], tokenizer_args, model_args.preset, data_args.max_source_length)
+        return train_tokenizer(
+            pairs["train"],
+            tokenizer_args,
+            model_args.preset,
+            data_args.max_source_length,
+            model_args.encoder_name_or_path,
+        )
     tokenizer = load_tokenizer(name, trust_remote_code=model_args.trust_remote_code)
     for token in ("pad_token", "eos_token"):
         if getattr(tokenizer, token) is None:
@@ -56,11 +62,18 @@ def build_tokenizer(
 
 
 def train_tokenizer(
-    train_pairs: Pairs, tokenizer_args: TokenizerArguments, preset: str | None, max_source_length: int
+    train_pairs: Pairs,
+    tokenizer_args: TokenizerArguments,
+    preset: str | None,
+    max_source_length: int,
+    encoder_name: str | None = None,
 ) -> CopyNetTokenizer:
     """A `CopyNetTokenizer` of the words in sources, targets and facts and of all features, with slots for the
     out-of-vocabulary words of every source. Arguments that are None or "auto" follow from the preset, else from the
     pairs.
+
+    Args:
+        encoder_name: folder or Hub name of a Transformers encoder whose pieces the tokenizer returns as well.
     """
     segmenter, vocab_size = tokenizer_args.segmenter, tokenizer_args.vocab_size
     max_source_oov = tokenizer_args.max_source_oov
@@ -86,12 +99,15 @@ def train_tokenizer(
         more_words=(word for row in sample for fact in row.get("facts") or () for word in fact),
         model_max_length=max_source_length,
     )
-    if max_source_oov is not None:
+    if max_source_oov is not None and encoder_name is None:
         return tokenizer
     return CopyNetTokenizer(
         tokenizer.get_vocab(),
         segmenter=tokenizer.segmenter,
-        max_source_oov=_count_slots(tokenizer, sample, max_source_length),
+        max_source_oov=_count_slots(tokenizer, sample, max_source_length)
+        if max_source_oov is None
+        else max_source_oov,
+        encoder_tokenizer=encoder_name,
         model_max_length=tokenizer.model_max_length,
         feature_vocab=tokenizer.feature_vocab,
     )

@@ -14,6 +14,7 @@ from typing import Any
 import torch
 from datasets import Dataset, IterableDataset
 from torch import Tensor, nn
+from torch.optim import Optimizer
 from torch.utils.data import Sampler
 from transformers import (
     DataCollatorForSeq2Seq,
@@ -35,6 +36,7 @@ from ..model.target_words import shift_right
 from .callbacks import CopyStatistics
 from .checkpoints import NUM_PROCESSES, RECORD_FILE, SECONDS, is_complete
 from .dataset import Pairs, encode_pairs
+from .encoder_training import split_parameter_groups
 from .run_folder import explain_save_errors
 from .sampler import EpochSampler
 from .vocabulary_dropout import drop_from_vocabulary
@@ -176,6 +178,7 @@ class CopyNetTrainer(Seq2SeqTrainer):
     Args:
         run_record: saved with each checkpoint, see `make_run_record`.
         vocabulary_dropout: the probability of `drop_from_vocabulary`.
+        encoder_learning_rate: that of the Transformers encoder; None: the same as of the other weights.
         earlier_seconds: how long the run had trained when the checkpoint that it resumes from was saved.
     """
 
@@ -184,17 +187,27 @@ class CopyNetTrainer(Seq2SeqTrainer):
         *args: Any,
         run_record: Mapping[str, Any] | None = None,
         vocabulary_dropout: float = 0.0,
+        encoder_learning_rate: float | None = None,
         earlier_seconds: float = 0.0,
         **kwargs: Any,
     ) -> None:
         super().__init__(*args, **kwargs)
         self.run_record, self.earlier_seconds = run_record, earlier_seconds
-        self.vocabulary_dropout = vocabulary_dropout
+        self.vocabulary_dropout, self.encoder_learning_rate = vocabulary_dropout, encoder_learning_rate
         self._start = time.monotonic()
 
     def train(self, *args: Any, **kwargs: Any) -> Any:
         self._start = time.monotonic()
         return super().train(*args, **kwargs)
+
+    def create_optimizer(self, model: Any = None) -> Optimizer:
+        is_new = self.optimizer is None
+        optimizer = super().create_optimizer(model)
+        if is_new and self.encoder_learning_rate is not None:
+            trained: Any = self.model if model is None else model
+            names = {id(weight): name for name, weight in trained.named_parameters()}
+            split_parameter_groups(optimizer, names, self.encoder_learning_rate)
+        return optimizer
 
     def create_model_card(self, *args: Any, **kwargs: Any) -> None:
         if not (Path(str(self.args.output_dir)) / CARD).exists():

@@ -1,0 +1,200 @@
+"""Words cut into the pieces of a Transformers encoder's own tokenizer, and the word that each piece belongs to.
+
+Shapes: B rows, P pieces.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from os import PathLike
+from typing import Any
+
+from tokenizers import Encoding, Tokenizer
+from transformers import AutoConfig, AutoTokenizer, PreTrainedTokenizerBase
+from transformers.tokenization_utils_base import VERY_LARGE_INTEGER
+from transformers.utils import to_py_obj
+
+NO_WORD = -1  # word_index of special pieces and of padding
+FIELDS = ("encoder_input_ids", "encoder_attention_mask", "word_index")
+
+Join = Callable[[Sequence[str]], str]
+
+
+class PieceTokenizer:
+    """The tokenizer of a Transformers encoder, for rows of words.
+
+    Each word is cut into pieces on its own, so every piece belongs to one word. A word is passed with the space that
+    precedes it in the text: where words are separated by spaces, the pieces are those of the whole text. A special
+    token spelled out in a word is ordinary text, unless the tokenizer's model has it as a piece, as Unigram models do.
+
+    Args:
+        backend: a tokenizer as `wrap` prepares it, with the encoder's limit as its truncation and the id of padding as
+            its padding.
+    """
+
+    def __init__(self, backend: Tokenizer) -> None:
+        self.backend = backend
+        self.pad_id = int((backend.padding or {}).get("pad_id", 0))
+        backend.no_padding()
+        state = {} if backend.pre_tokenizer is None else json.loads(backend.pre_tokenizer.__getstate__())
+        kinds = {part["type"]: part for part in _parts(state)}
+        self._space, self._starts_with_space = "", False  # how the pieces of a word show the space before it
+        if "ByteLevel" in kinds:
+            self._space = " "
+        elif "Metaspace" in kinds:
+            self._space, self._starts_with_space = kinds["Metaspace"]["replacement"], True
+
+    @classmethod
+    def wrap(cls, tokenizer: PreTrainedTokenizerBase | str | PathLike[str], max_length: int | None) -> PieceTokenizer:
+        """Prepares a fast tokenizer, given as such or by the folder or Hub name of its encoder.
+
+        Args:
+            max_length: the number of pieces that the encoder reads; None: the tokenizer's `model_max_length`, or
+                `max_position_embeddings` of the encoder's config.
+
+        Raises:
+            ValueError: it is no fast tokenizer.
+        """
+        name = None
+        if not isinstance(tokenizer, PreTrainedTokenizerBase):
+            name = str(tokenizer)
+            tokenizer = AutoTokenizer.from_pretrained(name)
+        backend = getattr(tokenizer, "backend_tokenizer", None)
+        if backend is None:
+            raise ValueError(
+                f"encoder_tokenizer is a {type(tokenizer).__name__}, which does not say which word a piece belongs "
+                "to: give a fast tokenizer, one of the tokenizers library"
+            )
+        state = json.loads(backend.to_str())
+        for part in _parts(state["pre_tokenizer"] or {}):  # `_spell` marks the spaces instead
+            if part["type"] == "ByteLevel":
+                part["add_prefix_space"] = False
+            elif part["type"] == "Metaspace":
+                part["prepend_scheme"] = "never"
+        backend = Tokenizer.from_str(json.dumps(state))
+        backend.enable_padding(pad_id=tokenizer.pad_token_id or 0, pad_token=str(tokenizer.pad_token or ""))
+        max_length = _find_limit(tokenizer, name) if max_length is None else max_length
+        if max_length is None:
+            backend.no_truncation()
+        else:
+            backend.enable_truncation(max_length)
+        return cls(backend)
+
+    @property
+    def max_length(self) -> int | None:
+        """The number of pieces to which a row is truncated, special pieces included; None: no limit."""
+        return None if self.backend.truncation is None else int(self.backend.truncation["max_length"])
+
+    def __len__(self) -> int:
+        """The number of different pieces."""
+        return int(self.backend.get_vocab_size(with_added_tokens=True))
+
+    def save(self, path: str | PathLike[str]) -> None:
+        """Writes a JSON file of the tokenizers library, from which `Tokenizer.from_file` restores `backend`."""
+        self.backend.enable_padding(pad_id=self.pad_id, pad_token=self.backend.id_to_token(self.pad_id) or "")
+        self.backend.save(str(path))
+        self.backend.no_padding()
+
+    def encode(
+        self,
+        rows: Sequence[Sequence[str]],
+        join: Join,
+        truncation_side: str = "right",
+        facts: Sequence[Sequence[str]] | None = None,
+    ) -> dict[str, list[list[int]]]:
+        """`encoder_input_ids`, `encoder_attention_mask` and `word_index` (B lists of P) of rows of words.
+
+        `word_index` counts the row's words from 0, then those of its facts, and is −1 for special pieces. A word that
+        the tokenizer drops, or that lies beyond the encoder's limit, has no piece.
+
+        Args:
+            join: joins words to a text, as the segmenter does that split them.
+            truncation_side: where a row is cut that has more pieces than the encoder reads.
+            facts: for each row the words of its facts, which become the second text of a pair; or None.
+        """
+        if self.backend.truncation is not None and self.backend.truncation["direction"] != truncation_side:
+            self.backend.enable_truncation(**self.backend.truncation | {"direction": truncation_side})
+        texts: list[Any] = [self._spell_row(row, join) for row in rows]
+        if facts is not None:
+            pairs = zip(texts, facts, strict=True)
+            texts = [(text, self._spell_row(own, join)) if own else text for text, own in pairs]
+        self.backend.encode_special_tokens = True  # here, because a pickled backend forgets it
+        encodings = self.backend.encode_batch(texts, is_pretokenized=True)
+        ids = [encoding.ids for encoding in encodings]
+        index = [_index_words(encoding, len(row)) for encoding, row in zip(encodings, rows, strict=True)]
+        return dict(zip(FIELDS, (ids, [[1] * len(row) for row in ids], index), strict=True))
+
+    def pieces_of(self, words: Sequence[str]) -> list[list[int]]:
+        """The pieces of each word on its own, preceded by a space."""
+        texts = [[self._spell(f" {word}", True)] for word in words]
+        encodings = self.backend.encode_batch(texts, is_pretokenized=True, add_special_tokens=False)
+        return [encoding.ids for encoding in encodings]
+
+    def pad(self, encoded: Any, to_limit: bool = False, multiple: int | None = None) -> dict[str, Any]:
+        """Pads the pieces among the fields of one row or many, on the right, as absolute positions require.
+
+        Args:
+            encoded: a dict of fields, or a list of such dicts, as for `pad` of Transformers' tokenizers.
+            to_limit: whether to pad to `max_length`, where there is one, in place of the longest row.
+            multiple: a number of which the length is to be a multiple.
+
+        Returns:
+            All fields, of many rows as lists.
+        """
+        if isinstance(encoded, Sequence):
+            encoded = {name: [row[name] for row in encoded] for name in encoded[0]}
+        pieces = {name: to_py_obj(encoded[name]) for name in FIELDS if name in encoded}
+        if not pieces:
+            return dict(encoded)
+        is_single = not encoded[FIELDS[0]] or not isinstance(pieces[FIELDS[0]][0], list)
+        rows = {name: [value] if is_single else value for name, value in pieces.items()}
+        width = max(1, *map(len, rows[FIELDS[0]]), (self.max_length or 1) if to_limit else 1)
+        width = -(-width // (multiple or 1)) * (multiple or 1)
+        fill = dict(zip(FIELDS, (self.pad_id, 0, NO_WORD), strict=True))
+        for name, lists in rows.items():
+            padded = [row + [fill[name]] * (width - len(row)) for row in lists]
+            pieces[name] = padded[0] if is_single else padded
+        return {**encoded, **pieces}
+
+    def _spell_row(self, words: Sequence[str], join: Join) -> list[str]:
+        return [self._spell(text, not number) for number, text in enumerate(add_spaces(words, join))]
+
+    def _spell(self, text: str, is_first: bool) -> str:
+        """A word for the backend, after the mark of the space that precedes it."""
+        text = text.encode("utf-8", "replace").decode("utf-8")  # the backend refuses lone surrogates
+        has_space = text.startswith(" ") and len(text) > 1
+        if has_space or (is_first and self._starts_with_space):
+            return self._space + (text[1:] if has_space else text)
+        return text
+
+
+def add_spaces(words: Sequence[str], join: Join) -> Iterator[str]:
+    """Each word as it is in the text, with the space that precedes it."""
+    for number, word in enumerate(words):
+        before = words[number - 1 : number] if number else []
+        yield join([*before, word])[len(join(before)) :]
+
+
+def _index_words(encoding: Encoding, num_words: int) -> list[int]:
+    """The word of each piece; those of a second text are counted on from `num_words`."""
+    if encoding.n_sequences == 1:
+        return [NO_WORD if word is None else word for word in encoding.word_ids]
+    parts = zip(encoding.word_ids, encoding.sequence_ids, strict=True)
+    return [NO_WORD if word is None else word + num_words * (part or 0) for word, part in parts]
+
+
+def _parts(state: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    """A pre-tokenizer and those in it, as JSON objects."""
+    if state:
+        yield state  # type: ignore[misc]
+    for part in state.get("pretokenizers", ()):
+        yield from _parts(part)
+
+
+def _find_limit(tokenizer: PreTrainedTokenizerBase, name: str | None) -> int | None:
+    """The number of pieces that the encoder of this name and tokenizer reads, if one of them says so."""
+    if tokenizer.model_max_length < VERY_LARGE_INTEGER:
+        return int(tokenizer.model_max_length)
+    config = None if name is None else AutoConfig.from_pretrained(name)
+    return getattr(config, "max_position_embeddings", None)

@@ -1,0 +1,96 @@
+"""The Transformers encoder below a CopyNet: new from its config, or loaded with its weights."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+from transformers import AutoConfig, PreTrainedConfig, PreTrainedModel
+from transformers.models.auto.modeling_auto import MODEL_FOR_TEXT_ENCODING_MAPPING, MODEL_MAPPING
+
+from .pieces import PieceTokenizer
+
+
+def build_text_encoder(config: PreTrainedConfig) -> PreTrainedModel:
+    """A new encoder, in the default dtype.
+
+    Raises:
+        ValueError: Transformers has no encoder for the config.
+    """
+    encoder_class, options = _find_class(config)
+    return _encoder_of(encoder_class._from_config(config, dtype=torch.get_default_dtype(), **options))
+
+
+def load_encoder_config(name: str, options: Mapping[str, Any]) -> PreTrainedConfig:
+    """The config of the encoder of a folder or Hub name; `options` as for `load_text_encoder`."""
+    hub = {key: options[key] for key in ("revision", "token", "cache_dir", "subfolder") if key in options}
+    return AutoConfig.from_pretrained(name, **hub)
+
+
+def load_text_encoder(name: str, **options: Any) -> PreTrainedModel:
+    """The encoder of a folder or Hub name, in float32 unless `options` has another dtype.
+
+    Args:
+        options: arguments of `from_pretrained`, such as `revision` and `token`.
+
+    Raises:
+        ValueError: Transformers has no encoder for it.
+    """
+    encoder_class, class_options = _find_class(load_encoder_config(name, options))
+    model = encoder_class.from_pretrained(name, **{"dtype": torch.float32, **class_options, **options})
+    if Path(name).exists():
+        model.config.name_or_path = Path(name).name  # it is saved, and the rest of the path is this machine's
+    return _encoder_of(model)
+
+
+def find_max_pieces(encoder: PreTrainedModel) -> int | None:
+    """The number of pieces for which the encoder has position embeddings; None: no limit."""
+    for name, module in encoder.named_modules():
+        if isinstance(module, nn.Embedding) and name.rpartition(".")[2] == "position_embeddings":
+            # with a padding index, as in RoBERTa, positions begin after it
+            return module.num_embeddings - (0 if module.padding_idx is None else module.padding_idx + 1)
+    return None
+
+
+def check_piece_tokenizer(encoder: PreTrainedModel, tokenizer: PieceTokenizer | None) -> None:
+    """Checks that the pieces of a tokenizer are those of the encoder, and no more than it reads.
+
+    Raises:
+        ValueError: they are not.
+    """
+    name, pieces = encoder.config.name_or_path or encoder.config.model_type, encoder.config.vocab_size
+    if tokenizer is None:
+        raise ValueError(f"the tokenizer gives no pieces: give it encoder_tokenizer={name!r}")
+    if len(tokenizer) > pieces:
+        raise ValueError(
+            f"encoder_tokenizer has {len(tokenizer)} pieces, the encoder {name} has {pieces}: give the tokenizer of "
+            "that encoder"
+        )
+    positions, limit = find_max_pieces(encoder), tokenizer.max_length
+    if positions is not None and (limit is None or limit > positions):
+        raise ValueError(
+            f"the tokenizer returns {'any number of' if limit is None else f'up to {limit}'} pieces, and the encoder "
+            f"{name} has {positions} positions: give the tokenizer encoder_max_length={positions}"
+        )
+
+
+def _find_class(config: PreTrainedConfig) -> tuple[type[PreTrainedModel], dict[str, Any]]:
+    """The model's class, and the arguments that leave out its pooler, whose weights would get no gradients."""
+    for mapping in (MODEL_FOR_TEXT_ENCODING_MAPPING, MODEL_MAPPING):
+        if type(config) in mapping:
+            encoder_class: Any = mapping[type(config)]
+            takes_pooler = "add_pooling_layer" in inspect.signature(encoder_class).parameters
+            return encoder_class, {"add_pooling_layer": False} if takes_pooler else {}
+    raise ValueError(
+        f"encoder has model_type {config.model_type!r}, for which Transformers has no encoder of texts: use another, "
+        "such as bert, modernbert or t5"
+    )
+
+
+def _encoder_of(model: PreTrainedModel) -> PreTrainedModel:
+    """The encoder of an encoder-decoder model such as BART; other models are encoders themselves."""
+    return model.get_encoder() if model.config.is_encoder_decoder else model

@@ -1,0 +1,178 @@
+"""A Transformers encoder as the source of M = {h_j}: it reads pieces, and the states of a word's pieces become h_j.
+
+Shapes: B rows, S source positions, P pieces, W width of the encoder's states, D = 2 · encoder_hidden_size,
+E embedding_size.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from .configuration_copynet import CopyNetConfig
+from .copy_distribution import replace_by_unk
+from .encoder import SourceEncoder, embed_facts, value_or_default
+from .outputs import CopyNetEncoderOutput
+from .text_encoder import build_text_encoder, find_max_pieces
+
+
+def pool_pieces(states: Tensor, groups: Tensor, num_groups: int, pooling: str) -> tuple[Tensor, Tensor]:
+    """One state for each group of pieces: the mean of the pieces' states, the first, or the last.
+
+    Args:
+        states: (B, P, W).
+        groups: (B, P) the group of each piece, whose pieces are side by side; outside 0 … num_groups − 1: none.
+        pooling: "mean", "first" or "last".
+
+    Returns:
+        (B, num_groups, W), zero for a group without pieces, and (B, num_groups) bool, whether a group has pieces.
+    """
+    groups = torch.where((groups >= 0) & (groups < num_groups), groups, num_groups)
+    weights = torch.ones_like(groups)
+    if pooling != "mean":  # only the piece whose neighbour, before or after, is of another group
+        padded = nn.functional.pad(groups, (1, 1), value=-1)
+        weights = (groups != (padded[:, :-2] if pooling == "first" else padded[:, 2:])).long()
+    sums = states.new_zeros(states.shape[0], num_groups + 1, states.shape[2])
+    index = groups[..., None].expand_as(states)
+    sums = sums.scatter_add(1, index, states * weights[..., None])[:, :-1]
+    counts = weights.new_zeros(sums.shape[0], num_groups + 1).scatter_add(1, groups, weights)[:, :-1]
+    return sums / counts.clamp(min=1)[..., None], counts > 0
+
+
+class CopyNetTransformerEncoder(SourceEncoder):
+    """The Transformers encoder of `config.encoder`, with its states pooled into words and projected to D.
+
+    A word without a piece, dropped by the encoder's tokenizer or cut off by the encoder's limit, is masked: it is
+    neither attended to nor copied. The embeddings of words, e(y), are the decoder's alone; of a fact they are what is
+    retrieved ("retrieval").
+    """
+
+    def __init__(self, config: CopyNetConfig) -> None:
+        super().__init__(config)
+        encoder_config: Any = config.encoder  # the base class of configs makes an object of a dict
+        self.text_encoder = build_text_encoder(encoder_config)
+        self.states_proj = nn.Linear(encoder_config.hidden_size, config.memory_size)
+        self.max_pieces = find_max_pieces(self.text_encoder)
+        self.post_init()
+
+    @property
+    def is_frozen(self) -> bool:
+        """Whether no weight of the Transformers encoder is trained."""
+        return not any(weight.requires_grad for weight in self.text_encoder.parameters())
+
+    def freeze(self) -> None:
+        """Keeps the Transformers encoder as it is: without gradients, and in training without dropout."""
+        self.text_encoder.requires_grad_(False).eval()
+
+    def train(self, mode: bool = True) -> CopyNetTransformerEncoder:
+        super().train(mode)
+        if self.is_frozen:
+            self.text_encoder.eval()
+        return self
+
+    def forward(
+        self,
+        input_ids: Tensor | None = None,
+        attention_mask: Tensor | None = None,
+        encoder_input_ids: Tensor | None = None,
+        encoder_attention_mask: Tensor | None = None,
+        word_index: Tensor | None = None,
+        token_type_ids: Tensor | None = None,
+        inputs_embeds: None = None,
+        output_hidden_states: bool | None = None,
+        output_attentions: bool | None = None,
+        return_dict: bool | None = None,
+    ) -> CopyNetEncoderOutput | tuple:
+        """Encodes the source.
+
+        Args:
+            input_ids, attention_mask, token_type_ids: (B, S) as in `CopyNetEncoder`; pieces of facts are not read.
+            encoder_input_ids: (B, P) pieces, as the encoder's own tokenizer numbers them.
+            encoder_attention_mask: (B, P) 1 on pieces, 0 on padding.
+            word_index: (B, P) the word of each piece, counted from 0 over the row's words, wherever `input_ids` has
+                padding; −1 for special pieces and padding.
+            output_hidden_states: whether to return the encoder's own states of the pieces, (B, P, W) for each layer.
+            output_attentions: ignored; the library passes it.
+
+        Raises:
+            ValueError: no pieces, embeddings in place of pieces, shapes that differ, or more pieces than the encoder
+                has positions.
+        """
+        config = self.config
+        if inputs_embeds is not None:
+            raise ValueError(
+                "inputs_embeds is for models without config.encoder: pass input_ids and encoder_input_ids."
+            )
+        input_ids, mask = self._check_source(input_ids, attention_mask, None)
+        input_ids = replace_by_unk(input_ids, config.extended_vocab_size, config.unk_token_id)
+        pieces, piece_mask, word_index = self._check_pieces(
+            mask.shape[0], encoder_input_ids, encoder_attention_mask, word_index
+        )
+        numbers = (mask.cumsum(-1) - 1).clamp(min=0)  # of the word at each position
+        token_types = self._check_token_types(token_type_ids, mask) if config.mechanism.retrieves else None
+        if token_types is not None:
+            types = torch.zeros_like(token_types).scatter_add(1, numbers, token_types)  # (B, S) of each word
+            is_fact = types.gather(1, word_index.clamp(0, types.shape[1] - 1)) * (word_index >= 0)
+            piece_mask = piece_mask & (is_fact.cumsum(-1) == 0)  # facts follow the question
+        output_hidden_states = value_or_default(output_hidden_states, config.output_hidden_states)
+        piece_states, hidden_states = self.encode_pieces(pieces, piece_mask, output_hidden_states)
+        words = torch.where(piece_mask, word_index, -1)
+        states, has_pieces = pool_pieces(piece_states, words, mask.shape[1], config.encoder_pooling)
+        text_state, _ = pool_pieces(piece_states, piece_mask.long() - 1, 1, config.initial_state)
+
+        copyable = mask = mask & has_pieces.gather(1, numbers)
+        facts, is_object = None, None
+        if token_types is not None:
+            mask, is_object, copyable = self.split_facts(mask | (token_types > 0), token_types)
+            facts = embed_facts(self.dropout(self.embed(input_ids)), is_object)
+        states = self.states_proj(states.gather(1, numbers[..., None].expand(-1, -1, states.shape[-1])))
+        output = CopyNetEncoderOutput(
+            last_hidden_state=self.dropout(states) * mask[..., None],
+            final_state=self.dropout(self.states_proj(text_state[:, 0])),
+            source_ids=input_ids,
+            source_mask=copyable,
+            facts=facts,
+            is_object=is_object,
+            is_question=None if is_object is None else mask,
+            hidden_states=hidden_states,
+        )
+        return output if value_or_default(return_dict, config.return_dict) else output.to_tuple()
+
+    def encode_pieces(
+        self, pieces: Tensor, mask: Tensor, output_hidden_states: bool = False
+    ) -> tuple[Tensor, tuple[Tensor, ...] | None]:
+        """The encoder's states (B, P, W) of pieces (B, P) with the mask (B, P) bool, and those of its layers."""
+        # A row without pieces reads its padding: softmax over nothing is not a number.
+        is_first = torch.arange(mask.shape[1], device=mask.device) == 0
+        attended = mask | (is_first & ~mask.any(-1, keepdim=True))
+        options: dict[str, Any] = {"output_hidden_states": True} if output_hidden_states else {}
+        output = self.text_encoder(input_ids=pieces, attention_mask=attended.long(), return_dict=True, **options)
+        return output.last_hidden_state, output.hidden_states if output_hidden_states else None
+
+    def _check_pieces(
+        self, rows: int, pieces: Tensor | None, piece_mask: Tensor | None, word_index: Tensor | None
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """Pieces, their mask (B, P) bool, and the word of each; at least one position."""
+        if pieces is None or piece_mask is None or word_index is None:
+            raise ValueError(
+                "encoder_input_ids, encoder_attention_mask or word_index is missing: pass all three, as a tokenizer "
+                "with encoder_tokenizer returns them."
+            )
+        for name, tensor in (("encoder_attention_mask", piece_mask), ("word_index", word_index)):
+            if tensor.shape != pieces.shape or pieces.shape[0] != rows:  # len() would fix the size in an export
+                raise ValueError(
+                    f"{name} has shape {tuple(tensor.shape)}, encoder_input_ids {tuple(pieces.shape)} for {rows} "
+                    "sources: pass all of them as the tokenizer returned them."
+                )
+        if self.max_pieces is not None and pieces.shape[1] > self.max_pieces:
+            raise ValueError(
+                f"encoder_input_ids has {pieces.shape[1]} pieces, and the encoder has {self.max_pieces} positions: "
+                f"give the tokenizer encoder_max_length={self.max_pieces}."
+            )
+        if pieces.shape[1] == 0:  # empty sources: one position of padding
+            pieces, piece_mask, word_index = (
+                nn.functional.pad(each, (0, 1)) for each in (pieces, piece_mask, word_index)
+            )
+        return pieces, piece_mask.bool(), word_index

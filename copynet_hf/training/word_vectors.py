@@ -1,0 +1,129 @@
+"""Word embeddings to start from: those of a Transformers encoder's pieces, or a file of word vectors."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Collection, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+from transformers import PreTrainedTokenizerBase
+
+from ..arguments import ModelArguments
+from ..model.modeling_copynet import CopyNetForConditionalGeneration
+from ..model.text_encoder import build_text_encoder, load_encoder_config
+from ..model.tokenization_copynet import CopyNetTokenizer
+
+logger = logging.getLogger(__name__)
+
+
+def find_embedding_size(model_args: ModelArguments) -> int | None:
+    """The width of the embeddings that the arguments name; None: they name none.
+
+    Raises:
+        ValueError: both an encoder's and a file's, an encoder's without an encoder, or a file without vectors.
+    """
+    encoder = model_args.encoder_name_or_path
+    if not model_args.embeddings_from_encoder:
+        return None if model_args.embedding_file is None else _find_width(model_args.embedding_file)
+    if model_args.embedding_file is not None:
+        raise ValueError("--embeddings_from_encoder and --embedding_file both give word embeddings: leave one out")
+    if encoder is None:
+        raise ValueError("--embeddings_from_encoder needs an encoder: give --encoder_name_or_path")
+    with torch.device("meta"):
+        table: Any = build_text_encoder(load_encoder_config(encoder, {})).get_input_embeddings()
+    return int(table.weight.shape[1])
+
+
+def initialize_embeddings(
+    model: CopyNetForConditionalGeneration, tokenizer: PreTrainedTokenizerBase, model_args: ModelArguments
+) -> None:
+    """Initialises the embeddings of words as the arguments say, and logs how many words were found.
+
+    Words are looked up as the segmenter joins them to a text, without its marks. A word that is not found, and a
+    special token, keeps its random embedding.
+
+    Raises:
+        ValueError: a file that holds no vectors, or vectors of different widths; or a tokenizer without a segmenter.
+    """
+    if not (model_args.embeddings_from_encoder or model_args.embedding_file):
+        return
+    if not isinstance(tokenizer, CopyNetTokenizer):
+        raise ValueError(
+            f"the tokenizer is a {type(tokenizer).__name__}, and the given embeddings are of words: leave out "
+            "--embedding_file and --embeddings_from_encoder"
+        )
+    special = set(tokenizer.all_special_tokens)
+    words = {word: index for word, index in tokenizer.get_vocab().items() if word not in special}
+    texts = {word: tokenizer.convert_tokens_to_string([word]) for word in words}
+    if model_args.embedding_file:
+        source = model_args.embedding_file
+        vectors = read_word_vectors(source, set(texts.values()))
+    else:
+        source = str(model_args.encoder_name_or_path)
+        vectors = average_piece_embeddings(model, tokenizer, sorted(set(texts.values())))
+    found = {index: vectors[texts[word]] for word, index in words.items() if texts[word] in vectors}
+    embeddings: Any = model.get_input_embeddings()
+    with torch.no_grad():
+        for index, vector in found.items():
+            embeddings.weight[index] = vector
+    logger.info(
+        "%s: %s of %s words found, %s missing",
+        source,
+        f"{len(found):,}",
+        f"{len(words):,}",
+        f"{len(words) - len(found):,}",
+    )
+
+
+def average_piece_embeddings(
+    model: CopyNetForConditionalGeneration, tokenizer: CopyNetTokenizer, words: Sequence[str]
+) -> dict[str, Tensor]:
+    """For each word the mean of its pieces' input embeddings in the model's Transformers encoder; words that its
+    tokenizer drops, or has no other piece for than that of unknown words, are left out."""
+    assert tokenizer.encoder_tokenizer is not None
+    encoder: Any = model.get_encoder()
+    table = encoder.text_encoder.get_input_embeddings().weight.detach()
+    pieces = tokenizer.encoder_tokenizer.pieces_of(words)
+    return {word: table[own].mean(0) for word, own in zip(words, pieces, strict=True) if own}
+
+
+def read_word_vectors(path: str | Path, words: Collection[str]) -> dict[str, Tensor]:
+    """The vectors (float32) of those words that a file in the text format of word2vec or GloVe has: a word and its
+    numbers in each line, separated by single spaces; the first line may hold two counts. Of a word that occurs twice,
+    the first vector counts.
+
+    Raises:
+        ValueError: a line of another width than the first, or with something else than numbers.
+        OSError: the file cannot be read.
+    """
+    width, vectors = _find_width(path), {}
+    with Path(path).open(encoding="utf-8", errors="replace", newline="\n") as lines:
+        for number, line in enumerate(lines, 1):
+            word, *numbers = line.rstrip().rsplit(" ", width)
+            if (number == 1 and len(numbers) < width) or word not in words or word in vectors:
+                continue
+            vectors[word] = _parse_vector(numbers, width, f"{path}, line {number}")
+    return vectors
+
+
+def _find_width(path: str | Path) -> int:
+    """The number of numbers in a line of a file of vectors: in its second one, as the first may hold two counts."""
+    with Path(path).open(encoding="utf-8", errors="replace", newline="\n") as lines:
+        first, second = (line.rstrip().split(" ") for line in (next(lines, ""), next(lines, "")))
+    fields = first if len(second) < 2 else second
+    if len(fields) < 3:
+        raise ValueError(f"{path} holds no word vectors: give a text file with a word and its numbers in each line")
+    return len(fields) - 1
+
+
+def _parse_vector(numbers: Sequence[str], width: int, place: str) -> Tensor:
+    try:
+        vector = torch.tensor([float(number) for number in numbers])
+    except ValueError:
+        vector = torch.empty(0)
+    if len(vector) != width:
+        raise ValueError(f"{place} does not hold {width} numbers after its word: correct or remove it")
+    return vector

@@ -1,0 +1,61 @@
+"""A model over a Transformers encoder as ONNX graphs: the same outputs and traces, for sources of any sizes."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from tiny_encoders import FAMILIES, TEXTS, copynet_over, save_encoder, word_tokenizer
+
+from copynet_hf.cli import main
+from copynet_hf.inference.onnx_search import OnnxCopyNet
+from copynet_hf.model.prediction import predict
+
+pytest.importorskip("onnxscript")
+pytest.importorskip("onnxruntime")
+
+SLOW = [*(family for family in FAMILIES if family != "bert"), "retrieval"]
+FACTS = [[("Ottilie", "city", "Bonn")], None, [("museum", "opens", "nine"), ("museum", "city", "Bonn")], None]
+
+
+@pytest.fixture(scope="module", params=["bert", *(pytest.param(name, marks=pytest.mark.slow) for name in SLOW)])
+def exported(request, tmp_path_factory):
+    """A model, its tokenizer, and what the command exports of it."""
+    retrieves = request.param == "retrieval"
+    folders = [tmp_path_factory.mktemp(name) for name in ("encoder", "saved", "graphs")]
+    name = save_encoder(folders[0], "bert" if retrieves else request.param)
+    tokenizer = word_tokenizer(name)
+    model = copynet_over(name, tokenizer, copy_mechanism="retrieval" if retrieves else "copynet")
+    for part in (model, tokenizer):
+        part.save_pretrained(folders[1])
+    assert main(["export", f"--model={folders[1]}", f"--output_dir={folders[2]}"]) == 0
+    return model, tokenizer, OnnxCopyNet.from_pretrained(folders[2], threads=1)
+
+
+@pytest.mark.parametrize("beams", [1, 3])
+@pytest.mark.parametrize("texts", [TEXTS, TEXTS[:1], ["today"], ["", "call Benedikta"]], ids=len)
+def test_searches_find_the_models_outputs(exported, texts, beams):
+    model, tokenizer, onnx = exported
+    options = {"num_beams": beams, "max_new_tokens": 6}
+    facts = FACTS[: len(texts)] if model.config.mechanism.retrieves else None
+    for side in ("right", "left"):
+        arguments = {"facts": facts, "padding": True, "padding_side": side}
+        expected = model.generate(**tokenizer(texts, **arguments, return_tensors="pt"), **options)
+        found = onnx.generate(**tokenizer(texts, **arguments, return_tensors="np"), **options)
+        assert found.tolist() == expected.tolist()
+
+
+def test_predictions_and_traces_are_those_of_the_model(exported):
+    model, tokenizer, onnx = exported
+    options = {"num_beams": 2, "max_new_tokens": 5, "return_copy_probs": True}
+    expected, found = (predict(each, tokenizer, TEXTS, **options) for each in (model, onnx))
+    for row, other in zip(expected, found, strict=True):
+        assert (row[0].text, row[0].source_positions) == (other[0].text, other[0].source_positions)
+        np.testing.assert_allclose(row[0].copy_probs, other[0].copy_probs, atol=1e-4)
+
+
+def test_missing_pieces_are_named(exported):
+    _, tokenizer, onnx = exported
+    encoded = dict(tokenizer(TEXTS, padding=True, return_tensors="np"))
+    del encoded["word_index"]
+    with pytest.raises(ValueError, match="word_index is missing: pass what the tokenizer returned"):
+        onnx.generate(**encoded)

@@ -1,0 +1,614 @@
+"""A CopyNet over a Transformers encoder: words and pieces, pooled states, and what must not change them."""
+
+from __future__ import annotations
+
+import json
+import pickle
+
+import numpy as np
+import pytest
+import torch
+from helpers import TINY, tiny_model
+from oracle import Oracle
+from tiny_encoders import FAMILIES, SUMMARIES, TEXTS, batch_of, copynet_over, save_encoder, word_tokenizer
+from torch import nn
+from transformers import (
+    AutoModel,
+    AutoModelForSeq2SeqLM,
+    AutoModelForTextEncoding,
+    AutoTokenizer,
+    BertConfig,
+    DataCollatorForSeq2Seq,
+    pipeline,
+)
+from transformers.modeling_outputs import BaseModelOutput
+
+from copynet_hf import CopyNetConfig, CopyNetForConditionalGeneration, CopyNetModel, CopyNetTokenizer
+from copynet_hf.model.transformer_encoder import pool_pieces
+
+families = pytest.mark.parametrize("family", FAMILIES)
+poolings = pytest.mark.parametrize("pooling", ["mean", "first", "last"])
+
+
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory):
+    return {family: save_encoder(tmp_path_factory.mktemp(family), family) for family in FAMILIES}
+
+
+@pytest.fixture(scope="module")
+def bert(folders):
+    """A model over BERT and its tokenizer; tests leave both as they are."""
+    tokenizer = word_tokenizer(folders["bert"])
+    return copynet_over(folders["bert"], tokenizer), tokenizer
+
+
+def sources(batch):
+    return {name: tensor for name, tensor in batch.items() if name != "labels"}
+
+
+def words_by_offsets(own, text):
+    """The word of each piece of a text whose words have spaces between them; a space belongs to the word after it."""
+    whole = own(text, return_offsets_mapping=True, return_special_tokens_mask=True)
+    owners = []
+    for (start, _), is_special in zip(whole["offset_mapping"], whole["special_tokens_mask"], strict=True):
+        while text[start : start + 1] == " ":
+            start += 1
+        owners.append(-1 if is_special else text[:start].count(" "))
+    return owners
+
+
+# --- pieces ---------------------------------------------------------------------------------------------------------
+
+
+@families
+def test_words_between_spaces_have_the_pieces_of_the_whole_text(folders, family):
+    own = AutoTokenizer.from_pretrained(folders[family])
+    encoded = word_tokenizer(folders[family])(TEXTS)
+    for text, pieces, index in zip(TEXTS, encoded["encoder_input_ids"], encoded["word_index"], strict=True):
+        assert pieces == own(text)["input_ids"]
+        assert index == words_by_offsets(own, text)
+
+
+@families
+def test_punctuation_has_the_pieces_it_has_in_the_text(folders, family):
+    """No space is added before a word that has none, and no joiner of the segmenter reaches the encoder."""
+    text = "hello, world (again)!"
+    own = AutoTokenizer.from_pretrained(folders[family])
+    tokenizer = word_tokenizer(folders[family], "word_punct")
+    assert "￭," in tokenizer.tokenize(text)
+    assert tokenizer(text)["encoder_input_ids"] == own(text)["input_ids"]
+
+
+def test_a_character_is_a_word(folders):
+    own = AutoTokenizer.from_pretrained(folders["bert"])
+    tokenizer = word_tokenizer(folders["bert"], "char", ["今天下雨"])
+    encoded = tokenizer("今天北京下雨了")
+    assert encoded["encoder_input_ids"] == own("今天北京下雨了")["input_ids"]
+    assert encoded["word_index"] == [-1, *range(7), -1]
+
+
+ODD_WORDS = ["😀", "👩‍👩‍👧", "\n", "", " ", "e\u0301", "\ud800", "[CLS]", "</s>", "▁", "\u200b", "東京", "￭", "a b"]
+
+
+@families
+def test_odd_words_never_shift_others(folders, family):
+    tokenizer = word_tokenizer(folders[family], encoder_max_length=500)
+    encode = tokenizer.encoder_tokenizer.encode
+    words = [each for odd in ODD_WORDS for each in ("today", odd)]
+    (pieces,) = encode([words], " ".join)["encoder_input_ids"]
+    (index,) = encode([words], " ".join)["word_index"]
+    today = encode([["nine", "today"]], " ".join)
+    today = [p for p, k in zip(today["encoder_input_ids"][0], today["word_index"][0], strict=True) if k == 1]
+    for number in range(2, len(words), 2):
+        own = [piece for piece, word in zip(pieces, index, strict=True) if word == number]
+        assert own == today, words[number - 1]
+    assert max(index) < len(words)
+    assert [word for word in index if word >= 0] == sorted(word for word in index if word >= 0)
+
+
+@pytest.mark.parametrize("family", ["bert", "roberta", "modernbert"])
+def test_special_tokens_in_a_text_are_ordinary_text(folders, family):
+    own = AutoTokenizer.from_pretrained(folders[family])
+    tokenizer = pickle.loads(pickle.dumps(word_tokenizer(folders[family])))  # as in processes of Dataset.map
+    encoded = tokenizer("[CLS] </s> <pad> [SEP]")
+    special = set(own.all_special_ids) - {own.unk_token_id}
+    inside = zip(encoded["encoder_input_ids"], encoded["word_index"], strict=True)
+    assert not special & {piece for piece, word in inside if word >= 0}
+
+
+@pytest.mark.parametrize("segmenter", ["char", "whitespace", "jieba", "fugashi", "word_punct"])
+def test_every_word_is_passed_as_it_is_in_the_text(segmenter, folders):
+    """The words with the spaces before them are the text."""
+    from copynet_hf.model.pieces import add_spaces
+    from copynet_hf.model.segmentation import get_segmenter
+
+    pytest.importorskip("fugashi")
+    split, join = get_segmenter(segmenter)
+    for text in (
+        "東京へ 行きます 😀",
+        "hello, world (again)! 3.14 -flag '/usr/bin'",
+        "今天 北京下雨了。",
+        "￭ a￭b",
+        "",
+    ):
+        assert "".join(add_spaces(split(text), join)) == join(split(text))
+
+
+@pytest.mark.parametrize("side", ["right", "left"])
+def test_words_beyond_the_encoders_limit_have_no_piece(folders, side):
+    tokenizer = word_tokenizer(folders["bert"], encoder_max_length=12, truncation_side=side)
+    words = ["today"] * 30
+    encoded = tokenizer(" ".join(words))
+    assert len(encoded["input_ids"]) == 30
+    assert len(encoded["encoder_input_ids"]) == 12
+    kept = [word for word in encoded["word_index"] if word >= 0]
+    assert encoded["word_index"][0] == encoded["word_index"][-1] == -1
+    assert (kept[0] == 0) if side == "right" else (kept[-1] == 29)
+
+
+def test_the_limit_is_the_tokenizers_or_the_configs(folders, tmp_path):
+    assert word_tokenizer(folders["bert"]).encoder_tokenizer.max_length == 64
+    own = AutoTokenizer.from_pretrained(folders["bert"])
+    own.model_max_length = int(1e30)
+    assert word_tokenizer(own).encoder_tokenizer.max_length is None
+    AutoModel.from_pretrained(folders["bert"]).save_pretrained(tmp_path)
+    own.save_pretrained(tmp_path)
+    assert word_tokenizer(str(tmp_path)).encoder_tokenizer.max_length == 64
+    assert word_tokenizer(str(tmp_path), encoder_max_length=20).encoder_tokenizer.max_length == 20
+
+
+@pytest.mark.parametrize("side", ["right", "left"])
+def test_batches_are_padded(bert, side):
+    _, tokenizer = bert
+    together = tokenizer(TEXTS, padding=True, padding_side=side)
+    rows = [tokenizer(text) for text in TEXTS]
+    collated = tokenizer.pad(rows, padding_side=side)
+    for name, lists in together.items():
+        assert collated[name] == lists, name
+    width = max(len(row["encoder_input_ids"]) for row in rows)
+    for row, alone in enumerate(rows):
+        length = len(alone["encoder_input_ids"])
+        for name, value in (("encoder_input_ids", 0), ("encoder_attention_mask", 0), ("word_index", -1)):
+            assert together[name][row] == alone[name] + [value] * (width - length)
+
+
+def test_padding_follows_its_arguments(bert):
+    _, tokenizer = bert
+    assert np.shape(tokenizer(TEXTS, padding=True, pad_to_multiple_of=8)["word_index"])[1] % 8 == 0
+    assert np.shape(tokenizer(TEXTS, padding="max_length", max_length=20)["word_index"]) == (4, 64)
+    assert len({len(row) for row in tokenizer(TEXTS)["word_index"]}) > 1
+    collator = DataCollatorForSeq2Seq(tokenizer)
+    collated = collator([dict(tokenizer(*pair)) for pair in zip(TEXTS, [None] * 4, strict=True)])
+    together = tokenizer(TEXTS, padding=True, return_tensors="pt")
+    assert all(torch.equal(collated[name], tensor) for name, tensor in together.items())
+    single = tokenizer(TEXTS[0], padding="max_length", max_length=20)
+    assert len(single["word_index"]) == 64
+    assert set(tokenizer(["", ""], padding=True)["word_index"][0]) == {-1}
+
+
+def test_a_tokenizer_that_is_not_fast_is_refused():
+    slow = CopyNetTokenizer.train_from_iterator(TEXTS, 30)
+    with pytest.raises(ValueError, match=r"encoder_tokenizer is a CopyNetTokenizer.*: give a fast tokenizer"):
+        word_tokenizer(slow)
+
+
+# --- states ---------------------------------------------------------------------------------------------------------
+
+
+def loop_states(encoder, own, text, pooling, initial):
+    """The state of each word of a text between spaces, by offsets of the encoder's own tokenizer, and the first."""
+    whole, owners = own(text, return_tensors="pt"), words_by_offsets(own, text)
+    with torch.no_grad():
+        states = (
+            encoder(whole["input_ids"], attention_mask=whole["attention_mask"]).last_hidden_state[0].double().numpy()
+        )
+    pool = {"mean": lambda rows: sum(rows) / len(rows), "first": lambda rows: rows[0], "last": lambda rows: rows[-1]}
+    words = []
+    for number in range(len(text.split())):
+        words.append(pool[pooling]([states[piece] for piece, owner in enumerate(owners) if owner == number]))
+    return np.array(words), pool[initial](list(states))
+
+
+@poolings
+@families
+def test_states_are_those_of_a_loop_over_words(folders, family, pooling):
+    """Each text on its own, through Transformers alone, against a padded batch."""
+    name = folders[family]
+    is_t5 = family in ("t5", "mt5")
+    encoder = (AutoModelForTextEncoding if is_t5 else AutoModel).from_pretrained(name).eval()
+    own = AutoTokenizer.from_pretrained(name)
+    initial = {"mean": "first", "first": "last", "last": "mean"}[pooling]
+    tokenizer = word_tokenizer(name)
+    model = copynet_over(name, tokenizer, encoder_pooling=pooling, initial_state=initial)
+    proj = model.get_encoder().states_proj
+    weight, bias = (tensor.detach().double().numpy() for tensor in (proj.weight, proj.bias))
+    for side in ("right", "left"):
+        batch = sources(batch_of(tokenizer, padding_side=side))
+        with torch.no_grad():
+            output = model.get_encoder()(**batch)
+        for row, text in enumerate(TEXTS):
+            words, first = loop_states(encoder, own, text, pooling, initial)
+            mask = batch["attention_mask"][row].bool()
+            assert torch.equal(output.source_mask[row], mask)
+            found = output.last_hidden_state[row]
+            np.testing.assert_allclose(found[mask], words @ weight.T + bias, rtol=1e-4, atol=2e-5)
+            np.testing.assert_allclose(output.final_state[row], first @ weight.T + bias, rtol=1e-4, atol=2e-5)
+            assert not found[~mask].any()
+
+
+@poolings
+def test_pooling_is_a_loop_over_groups(pooling):
+    generator = torch.Generator().manual_seed(0)
+    for _ in range(20):
+        rows, pieces, groups, width = 3, 11, 6, 4
+        states = torch.randn(rows, pieces, width, generator=generator)
+        index = torch.randint(-2, groups + 2, (rows, pieces), generator=generator).sort(-1).values
+        index = torch.where((index < 0) | (index >= groups), -1, index)
+        pooled, found = pool_pieces(states, index, groups, pooling)
+        for row in range(rows):
+            for group in range(groups):
+                own = [states[row, piece] for piece in range(pieces) if index[row, piece] == group]
+                assert bool(found[row, group]) == bool(own)
+                expected = torch.zeros(width)
+                if own:
+                    expected = {"mean": sum(own) / len(own), "first": own[0], "last": own[-1]}[pooling]
+                torch.testing.assert_close(pooled[row, group], expected)
+
+
+class TableEncoder(nn.Module):
+    """An encoder whose state of a piece is its row in a table."""
+
+    def __init__(self, pieces, width):
+        super().__init__()
+        self.table = nn.Embedding(pieces, width)
+
+    def forward(self, input_ids, attention_mask, return_dict):
+        return BaseModelOutput(last_hidden_state=self.table(input_ids))
+
+
+class TableOracle(Oracle):
+    """`source` holds pairs of a word's id and its pieces; words without pieces are left out."""
+
+    def encode(self, source, inputs=None):
+        prefix = "model.encoder."
+        table = self.w[prefix + "text_encoder.table.weight"]
+        weight, bias = self.w[prefix + "states_proj.weight"], self.w[prefix + "states_proj.bias"]
+        words = [table[self.pieces[j]].mean(0) for j in range(len(source))]
+        return [weight @ word + bias for word in words], weight @ table[2] + bias
+
+
+@pytest.mark.parametrize("mechanism", ["copynet", "pointer_generator", "gated", "none"])
+def test_over_a_table_the_probabilities_equal_the_oracles(mechanism):
+    """Sources of which one word has no piece: it is as if it were not there."""
+    torch.manual_seed(0)
+    encoder = BertConfig(vocab_size=20, hidden_size=9, num_hidden_layers=1, num_attention_heads=1)
+    model = CopyNetForConditionalGeneration(CopyNetConfig(**TINY, encoder=encoder, copy_mechanism=mechanism)).eval()
+    model.get_encoder().text_encoder = TableEncoder(20, 9)
+    model.double()
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.copy_(torch.randn_like(parameter) * 2 / parameter.shape[-1] ** 0.5)
+    rows = [([5, 13, 6, 14, 13], [[7], [8, 9], [], [10, 11, 12], [8, 9]]), ([4, 13, 13], [[5, 5], [8, 9], [19]])]
+    targets = [[13, 5, 14, 2], [13, 4, 2]]
+    words, pieces, index = torch.zeros(2, 6).long(), torch.zeros(2, 10).long(), torch.full((2, 10), -1)
+    for row, (ids, lists) in enumerate(rows):
+        words[row, -len(ids) :] = torch.tensor(ids)  # padding on the left
+        flat = [2, *(piece for each in lists for piece in each), 3]
+        owners = [-1, *(number for number, each in enumerate(lists) for _ in each), -1]
+        pieces[row, : len(flat)], index[row, : len(flat)] = torch.tensor(flat), torch.tensor(owners)
+    batch = {"input_ids": words, "encoder_input_ids": pieces, "word_index": index}
+    batch |= {"attention_mask": (words != 0).long(), "encoder_attention_mask": (pieces != 0).long()}
+    for row, target in enumerate(targets):
+        inputs = {name: tensor[row : row + 1] for name, tensor in batch.items()}
+        output = model(**inputs, labels=torch.tensor([target]))
+        oracle = TableOracle(model)
+        ids, lists = rows[row]
+        oracle.pieces = [each for each in lists if each]
+        source = [word for word, each in zip(ids, lists, strict=True) if each]
+        trace = oracle.run(source, [1, *target[:-1]])
+        for step, probs in enumerate(trace.probs):
+            for word, expected in probs.items():
+                assert output.logits[0, step, word].exp().item() == pytest.approx(expected, rel=1e-9, abs=1e-12)
+        assert output.loss.item() == pytest.approx(oracle.loss(source, target))
+
+
+# --- what must not change the states --------------------------------------------------------------------------------
+
+
+@families
+def test_rows_do_not_depend_on_each_other(folders, family):
+    tokenizer = word_tokenizer(folders[family])
+    model = copynet_over(folders[family], tokenizer)
+    batch = batch_of(tokenizer)
+    order = torch.tensor([2, 0, 3, 1])
+    with torch.no_grad():
+        logits = model(**batch).logits
+        permuted = model(**{name: tensor[order] for name, tensor in batch.items()}).logits
+        alone = model(**tokenizer(TEXTS[1:2], text_target=SUMMARIES[1:2], return_tensors="pt")).logits
+    torch.testing.assert_close(permuted, logits[order])
+    torch.testing.assert_close(logits[1:2, : alone.shape[1]], alone, rtol=1e-4, atol=1e-4)
+
+
+@families
+def test_padding_on_either_side_changes_nothing(folders, family):
+    tokenizer = word_tokenizer(folders[family])
+    model = copynet_over(folders[family], tokenizer)
+    with torch.no_grad():
+        right, left = (model(**batch_of(tokenizer, padding_side=side)).logits for side in ("right", "left"))
+        wide = model(**batch_of(tokenizer, pad_to_multiple_of=48)).logits[:, : right.shape[1]]
+    torch.testing.assert_close(left, right)
+    torch.testing.assert_close(wide, right, rtol=1e-4, atol=1e-4)
+
+
+def test_words_without_pieces_are_neither_read_nor_copied(bert):
+    """A word that the encoder's tokenizer drops has no probability of being copied, and the others keep theirs."""
+    model, tokenizer = bert
+    words = [["call", "Benedikta", "today"], ["call", "\u200b", "Benedikta", "today"]]
+    batch = tokenizer(words, is_split_into_words=True, padding=True, return_tensors="pt")
+    batch["decoder_input_ids"] = torch.tensor([[1, 5, 6]] * 2)
+    with torch.no_grad():
+        output = model(**batch, output_attentions=True)
+    assert model.get_encoder()(**sources({k: v for k, v in batch.items() if k != "decoder_input_ids"})).source_mask[
+        1
+    ].tolist() == [True, False, True, True]
+    assert not output.copy_probs[1, :, 1].any()
+    torch.testing.assert_close(output.copy_probs[1][:, [0, 2, 3]], output.copy_probs[0][:, :3])
+    assert not output.cross_attentions[0][1, 0, :, 1].any()
+
+
+def test_words_beyond_the_limit_cannot_be_written(folders):
+    tokenizer = word_tokenizer(folders["bert"], encoder_max_length=4)
+    model = copynet_over(folders["bert"], tokenizer)
+    text = "call Xaver Yvonne Zacharias"
+    batch = tokenizer([text], text_target=["Zacharias"], return_tensors="pt")
+    encoded = model.get_encoder()(**sources(batch))
+    slots = batch["input_ids"][0, 1:]
+    mask = encoded.source_mask[0]
+    assert mask[0]
+    assert not mask[-1]
+    outputs = model.generate(**sources(batch), num_beams=8, num_return_sequences=8, max_new_tokens=4)
+    assert not (outputs == slots[-1]).any()
+    assert model(**batch).loss.isfinite()  # the target is UNK
+    unk = model(**batch | {"labels": torch.tensor([[tokenizer.unk_token_id, tokenizer.eos_token_id]])}).loss
+    torch.testing.assert_close(model(**batch).loss, unk)
+
+
+@families
+def test_sources_may_be_empty(folders, family):
+    tokenizer = word_tokenizer(folders[family])
+    model = copynet_over(folders[family], tokenizer).train()
+    batch = tokenizer(["", "call"], text_target=["today", "call"], padding=True, return_tensors="pt")
+    loss = model(**batch).loss
+    loss.backward()
+    assert loss.isfinite()
+    assert all(weight.grad.isfinite().all() for weight in model.parameters() if weight.grad is not None)
+    empty = tokenizer(["", ""], padding=True, return_tensors="pt", add_special_tokens=False)
+    assert model.eval().generate(**empty, max_new_tokens=2).shape[0] == 2
+
+
+# --- models ---------------------------------------------------------------------------------------------------------
+
+
+@families
+def test_a_models_encoder_has_the_saved_weights_and_no_others(folders, family):
+    tokenizer = word_tokenizer(folders[family])
+    model = CopyNetForConditionalGeneration.from_encoder_pretrained(folders[family], tokenizer=tokenizer)
+    saved = AutoModel.from_pretrained(folders[family]).state_dict()
+    found = model.get_encoder().text_encoder.state_dict()
+    assert found.keys() <= saved.keys()
+    assert all(torch.equal(saved[name], tensor) for name, tensor in found.items())
+    assert not any("pooler" in name or name.startswith("decoder") for name in found)
+    assert not model.training
+
+
+@families
+def test_every_weight_is_trained(folders, family):
+    tokenizer = word_tokenizer(folders[family])
+    model = copynet_over(folders[family], tokenizer).train()
+    model(**batch_of(tokenizer)).loss.backward()
+    without = {name for name, weight in model.named_parameters() if weight.grad is None}
+    assert without == set()
+
+
+@families
+def test_a_frozen_encoder_gets_no_gradients_and_has_no_dropout(folders, family):
+    tokenizer = word_tokenizer(folders[family])
+    model = copynet_over(folders[family], tokenizer)
+    batch = batch_of(tokenizer)
+    expected = model(**batch).loss
+    model.freeze_encoder()
+    torch.testing.assert_close(model.train()(**batch).loss, expected)
+    model(**batch).loss.backward()
+    trained = {name for name, weight in model.named_parameters() if weight.grad is not None}
+    assert not any("text_encoder" in name for name in trained)
+    assert {"model.encoder.states_proj.weight", "model.encoder.embed_tokens.weight"} <= trained
+
+
+def test_freezing_needs_an_encoder():
+    with pytest.raises(ValueError, match=r"encoder is None.*: leave freezing out"):
+        tiny_model().freeze_encoder()
+
+
+@families
+def test_a_saved_model_is_the_same_when_loaded(folders, family, tmp_path):
+    tokenizer = word_tokenizer(folders[family])
+    model = copynet_over(folders[family], tokenizer)
+    model.save_pretrained(tmp_path)
+    tokenizer.save_pretrained(tmp_path)
+    loaded, info = AutoModelForSeq2SeqLM.from_pretrained(tmp_path, output_loading_info=True)
+    assert not any(info[kind] for kind in ("missing_keys", "unexpected_keys", "mismatched_keys"))
+    words = AutoTokenizer.from_pretrained(tmp_path)
+    batch = batch_of(words)
+    for name, tensor in batch_of(tokenizer).items():
+        assert torch.equal(batch[name], tensor), name
+    with torch.no_grad():
+        assert torch.equal(loaded(**batch).logits, model(**batch).logits)
+    options = {"num_beams": 3, "max_new_tokens": 8}
+    assert torch.equal(loaded.generate(**sources(batch), **options), model.generate(**sources(batch), **options))
+    assert type(loaded.config.encoder) is type(model.config.encoder)
+    names = {path.name for path in tmp_path.iterdir()}
+    assert {"vocab.json", "encoder_tokenizer.json", "tokenizer_config.json"} <= names
+    assert str(folders[family]) not in (tmp_path / "config.json").read_text(encoding="utf-8")
+    again = tmp_path / "again"
+    words.save_pretrained(again)
+    for name in ("vocab.json", "encoder_tokenizer.json"):
+        assert (again / name).read_bytes() == (tmp_path / name).read_bytes()
+
+
+def test_the_base_model_loads_the_same_weights(bert, tmp_path):
+    model, tokenizer = bert
+    model.save_pretrained(tmp_path)
+    base, info = AutoModel.from_pretrained(tmp_path, output_loading_info=True)
+    assert type(base) is CopyNetModel
+    assert not info["missing_keys"]
+    batch = sources(batch_of(tokenizer)) | {"decoder_input_ids": torch.tensor([[1, 5]] * 4)}
+    with torch.no_grad():
+        assert torch.equal(base(**batch).last_hidden_state, model.model(**batch).last_hidden_state)
+
+
+def test_an_encoder_without_weights_is_given_by_its_config(folders, tmp_path):
+    tokenizer = word_tokenizer(folders["bert"])
+    sizes = {"num_hidden_layers": 1, "num_attention_heads": 2, "hidden_size": 8, "intermediate_size": 12}
+    encoder = BertConfig(vocab_size=len(tokenizer.encoder_tokenizer), **sizes)
+    config = CopyNetConfig.for_tokenizer(tokenizer, encoder=encoder)
+    torch.manual_seed(0)
+    model = CopyNetForConditionalGeneration(config)
+    again = CopyNetForConditionalGeneration(CopyNetConfig.for_tokenizer(tokenizer, encoder=encoder.to_dict()))
+    assert again.config.encoder.to_dict() == model.config.encoder.to_dict()
+    weights = model.get_encoder().text_encoder.embeddings.word_embeddings.weight
+    assert 0.015 < weights.std() < 0.025  # BERT's own initialisation
+    model.save_pretrained(tmp_path)
+    assert AutoModelForSeq2SeqLM.from_pretrained(tmp_path).config.encoder.hidden_size == 8
+
+
+def test_a_model_without_such_an_encoder_is_what_it_was(tmp_path):
+    """No field, no file and no weight of an encoder is saved."""
+    model = tiny_model()
+    assert not any(name in model.config.to_dict() for name in ("encoder", "encoder_pooling", "initial_state"))
+    assert not any(name in json.loads(model.config.to_json_string()) for name in ("encoder", "encoder_pooling"))
+    model.save_pretrained(tmp_path)
+    tokenizer = CopyNetTokenizer.train_from_iterator(TEXTS, 30)
+    (tmp_path / "encoder_tokenizer.json").write_text("of another tokenizer", encoding="utf-8")
+    tokenizer.save_pretrained(tmp_path)
+    assert not (tmp_path / "encoder_tokenizer.json").exists()
+    assert set(tokenizer("call")) == {"input_ids", "attention_mask"}
+    assert AutoTokenizer.from_pretrained(tmp_path).encoder_tokenizer is None
+    assert "encoder" not in (tmp_path / "tokenizer_config.json").read_text(encoding="utf-8")
+
+
+def test_a_model_without_such_an_encoder_ignores_pieces(folders):
+    tokenizer = word_tokenizer(folders["bert"])
+    model = CopyNetForConditionalGeneration(CopyNetConfig.for_tokenizer(tokenizer, hidden_size=8)).eval()
+    batch = batch_of(tokenizer)
+    plain = {name: batch[name] for name in ("input_ids", "attention_mask", "labels")}
+    with torch.no_grad():
+        assert torch.equal(model(**batch).loss, model(**plain).loss)
+    del plain["labels"]
+    assert torch.equal(model.generate(**sources(batch), max_new_tokens=4), model.generate(**plain, max_new_tokens=4))
+
+
+def test_wrong_calls_say_what_to_do(bert, folders, tmp_path):
+    model, tokenizer = bert
+    batch = sources(batch_of(tokenizer)) | {"decoder_input_ids": torch.tensor([[1]] * 4)}
+    with pytest.raises(ValueError, match="encoder_input_ids, encoder_attention_mask or word_index is missing: pass"):
+        model(**{name: tensor for name, tensor in batch.items() if name != "word_index"})
+    with pytest.raises(ValueError, match=r"word_index has shape .*: pass all of them as the tokenizer returned them"):
+        model(**batch | {"word_index": batch["word_index"][:, 1:]})
+    pieces = {name: torch.ones(4, 70).long() for name in ("encoder_input_ids", "encoder_attention_mask")}
+    with pytest.raises(ValueError, match=r"has 70 pieces, and the encoder has 64 positions.*encoder_max_length=64"):
+        model(**batch | pieces | {"word_index": torch.full((4, 70), -1)})
+    with pytest.raises(ValueError, match=r"inputs_embeds is for models without config.encoder: pass input_ids"):
+        model(**batch, inputs_embeds=torch.zeros(4, 9, 6))
+    with pytest.raises(ValueError, match=r"encoder_pooling='max' is unknown: use one of mean, first, last"):
+        CopyNetConfig(encoder=BertConfig(), encoder_pooling="max")
+    with pytest.raises(ValueError, match=r"initial_state='cls' is unknown"):
+        CopyNetConfig(encoder=BertConfig(), initial_state="cls")
+    with pytest.raises(ValueError, match=r"encoder is set, but num_features=2.*: leave one out"):
+        CopyNetConfig(encoder=BertConfig(), num_features=2, copy_mechanism="pointer")
+    load = CopyNetForConditionalGeneration.from_encoder_pretrained
+    with pytest.raises(ValueError, match=r"the tokenizer gives no pieces: give it encoder_tokenizer="):
+        load(folders["bert"], tokenizer=CopyNetTokenizer.train_from_iterator(TEXTS, 30))
+    with pytest.raises(ValueError, match=r"encoder_tokenizer has 320 pieces, the encoder .* has \d+: give"):
+        load(folders["bert"], tokenizer=word_tokenizer(folders["roberta"]))
+    for limit, told in ((65, "up to 65"), (None, "any number of")):
+        own = AutoTokenizer.from_pretrained(folders["roberta"])
+        own.model_max_length = limit or int(1e30)
+        with pytest.raises(ValueError, match=rf"returns {told} pieces, .* 64 positions: .*encoder_max_length=64"):
+            load(folders["roberta"], tokenizer=word_tokenizer(own))
+
+
+MECHANISMS = {
+    "copynet": {"use_coverage": True},
+    "pointer_generator": {"copy_mechanism": "pointer_generator", "use_coverage": True, "coverage_loss_weight": 1.0},
+    "gated": {"copy_mechanism": "gated"},
+    "none": {"copy_mechanism": "none"},
+    "pointer": {"copy_mechanism": "pointer"},
+    "retrieval": {"copy_mechanism": "retrieval"},
+}
+
+
+@pytest.mark.parametrize("changes", MECHANISMS.values(), ids=MECHANISMS)
+def test_every_mechanism_trains_generates_and_is_traced(folders, changes):
+    tokenizer = word_tokenizer(folders["bert"])
+    model = copynet_over(folders["bert"], tokenizer, **changes)
+    targets = ["send Ottilie", "call", "nine", "today"] if changes.get("copy_mechanism") == "pointer" else SUMMARIES
+    batch = tokenizer(TEXTS, text_target=targets, padding=True, return_tensors="pt")
+    model.train()(**batch).loss.backward()
+    assert model.get_encoder().text_encoder.get_input_embeddings().weight.grad.any()
+    model.eval()
+    options = {"num_beams": 3, "num_return_sequences": 2, "max_new_tokens": 5}
+    outputs = model.generate(**sources(batch), **options)
+    assert len(outputs) == 2 * len(TEXTS)
+    if model.config.copies:
+        trace = model.trace_copies(outputs, **sources(batch))
+        assert (trace.copied <= 1).all()
+    pipe = pipeline("copy-text2text", model=model, tokenizer=tokenizer, num_beams=2, max_new_tokens=5)
+    together, alone = pipe(TEXTS, batch_size=4), [pipe(text) for text in TEXTS]
+    assert [each[0]["words"] for each in together] == [each[0]["words"] for each in alone]
+    assert [each[0]["source_words"] for each in together] == [text.split() for text in TEXTS]
+
+
+@pytest.mark.parametrize("copies_from", [["question"], ["facts"], ["question", "facts"]], ids="+".join)
+def test_retrieval_reads_the_questions_pieces_and_the_facts_words(folders, copies_from):
+    """The facts' pieces change no state of the question; their objects can be retrieved."""
+    tokenizer = word_tokenizer(folders["bert"])
+    model = copynet_over(folders["bert"], tokenizer, copy_mechanism="retrieval", copies_from=copies_from)
+    facts = [[("Ottilie", "born", "1971"), ("Ottilie", "city", "Bonn")], [("Krahn", "born", "1980")]]
+    questions = ["call Ottilie", "call Krahn today"]
+    options = {"padding": True, "return_tensors": "pt"}
+    batch = tokenizer(questions, facts=facts, text_target=["1971", "1980"], **options)
+    output = model.get_encoder()(**sources(batch))
+    plain = model.get_encoder()(**tokenizer(questions, **options))
+    kinds = batch["token_type_ids"]
+    for row, question in enumerate(questions):
+        length = len(question.split())
+        mask = output.source_mask[row]
+        assert mask[:length].all() == ("question" in copies_from)
+        assert torch.equal(mask[length:], (kinds[row, length:] == 3) & ("facts" in copies_from))
+        torch.testing.assert_close(output.final_state[row], plain.final_state[row])
+        torch.testing.assert_close(output.last_hidden_state[row, :length], plain.last_hidden_state[row, :length])
+    assert output.facts[0, 4].any()
+    assert not output.facts[0, 3].any()
+    model.train()(**batch).loss.backward()
+
+
+def test_new_words_move_the_slots_and_leave_the_encoder(folders):
+    tokenizer = word_tokenizer(folders["bert"])
+    model = copynet_over(folders["bert"], tokenizer)
+    tokenizer.add_tokens(["Xaver"])
+    model.resize_token_embeddings(len(tokenizer))
+    assert model.config.vocab_size == len(tokenizer)
+    assert model.config.encoder.vocab_size == len(tokenizer.encoder_tokenizer)
+    assert model(**batch_of(tokenizer)).logits.shape[-1] == len(tokenizer) + 12
+
+
+def test_the_page_shows_words_not_pieces(bert):
+    from copynet_hf.inference.page import show_output
+    from copynet_hf.model.pipeline import CopyText2TextPipeline
+
+    model, tokenizer = bert
+    pipe = CopyText2TextPipeline(model=model, tokenizer=tokenizer)
+    html, figure = show_output(pipe, TEXTS[0], num_beams=2, max_new_tokens=6)
+    labels = [label.get_text() for label in figure.axes[0].get_xticklabels()]
+    assert labels == TEXTS[0].split()
+    assert "##" not in html

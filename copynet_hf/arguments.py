@@ -79,7 +79,7 @@ class TokenizerArguments:
     tokenizer_name: str | None = _argument("use this tokenizer; by default one is trained", metavar="NAME")
     segmenter: str = _argument("char, whitespace, jieba, fugashi, word_punct, or auto: chosen by the sources", "auto")
     vocab_size: int | None = _argument("size")
-    min_frequency: int = _argument("rarer words can only be copied", 5)
+    min_frequency: int | None = _argument("rarer words are copied")
     max_source_oov: int | None = _argument("slots")
 
 

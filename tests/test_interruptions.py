@@ -220,7 +220,7 @@ def test_a_run_killed_before_its_model_was_saved_is_completed(train_file: Path, 
     [
         ({"segmenter": "char"}, "--segmenter is char, but auto in the run of "),
         ({"vocab_size": 50}, "--vocab_size is 50, but None in the run of "),
-        ({"min_frequency": 2}, "--min_frequency is 2, but 5 in the run of "),
+        ({"min_frequency": 2}, "--min_frequency is 2, but None in the run of "),
         ({"max_train_samples": 50}, "the training pairs are not those of the run of "),
     ],
 )

@@ -141,6 +141,14 @@ def test_rare_words_are_outside_the_vocabulary(pairs: Dataset, tokenizer: CopyNe
     assert seen == {word for word in words if words.count(word) >= 5}
 
 
+@pytest.mark.parametrize(("texts", "is_known"), [(["walked", "walks"], True), (["他走了", "她来了"], False)])
+def test_rare_letters_are_in_the_vocabulary(texts: list[str], is_known: bool) -> None:
+    pairs = Dataset.from_dict({"text": texts, "summary": texts})
+    tokenizer = train_tokenizer(pairs, TokenizerArguments(), None, 64)
+    assert tokenizer.segmenter == "char"
+    assert (texts[0][0] in tokenizer.get_vocab()) == is_known
+
+
 def test_presets_have_the_papers_sizes_and_segmenters() -> None:
     chinese = Dataset.from_dict({"text": ["华为发布手机"] * 3, "summary": ["华为手机"] * 3})
     for preset, segmenter, slots in (("lcsts_char", "char", 16), ("lcsts_word", "jieba", 40)):

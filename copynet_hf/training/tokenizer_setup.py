@@ -23,6 +23,7 @@ logger = logging.getLogger(__name__)
 STREAM_SAMPLE_SIZE = 100_000  # pairs of a stream from which vocabulary, slots and alignments are computed
 COMPUTED_TOKENIZER_DEFAULTS: dict[str, Any] = {  # as `copynet-hf train --help` shows them
     "vocab_size": "3000 characters or 10000 words",
+    "min_frequency": "5, letters 1",
     "max_source_oov": "computed from the sources",
 }
 
@@ -88,12 +89,16 @@ def train_tokenizer(
         logger.info("segmenter is %s, as guessed from the sources (--segmenter selects another)", segmenter)
     if vocab_size is None:
         vocab_size = 3_000 if segmenter == "char" else 10_000
+    min_frequency = tokenizer_args.min_frequency
+    if min_frequency is None:  # a rare letter is worth an embedding, a rare word is better copied
+        spells = segmenter == "char" and not mostly_cjk(row["text"] for row in islice(train_pairs, 1000))
+        min_frequency = 1 if spells else 5
     sample = train_pairs.take(STREAM_SAMPLE_SIZE) if isinstance(train_pairs, IterableDataset) else train_pairs
     tokenizer = CopyNetTokenizer.train_from_iterator(
         (text for row in sample for text in (row["text"], row["summary"])),
         vocab_size,
         segmenter=segmenter,
-        min_frequency=tokenizer_args.min_frequency,
+        min_frequency=min_frequency,
         max_source_oov=max_source_length if max_source_oov is None else max_source_oov,
         features=(row.get("features") for row in sample),
         more_words=(word for row in sample for fact in row.get("facts") or () for word in fact),

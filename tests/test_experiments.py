@@ -162,13 +162,13 @@ def test_inflection_goes_from_its_command_to_its_page(data, small):
 def test_the_recipe_compares_alternatives_on_validation_pairs(data, small, monkeypatch):
     small("recipe")
     recipe = import_table("recipe")
-    monkeypatch.setattr(recipe, "TASKS", {name: recipe.TASKS[name] for name in ("rewriting, 1,000", "NL2Bash")})
+    monkeypatch.setattr(recipe, "TASKS", {"NL2Bash": recipe.TASKS["NL2Bash"]})
     monkeypatch.setattr(recipe, "INFLECTION", {"Gothic, small": ("got", "small")})
     write_inflections(data)
     alternatives = ["defaults", "averaged weights", "decay at a plateau", "source words dropped, 0.1"]
-    alternatives += ["copied words exchanged, 0.2", "label smoothing 0.1"]
+    alternatives += ["copied words exchanged, 0.2"]
     results, text = reproduce_table("recipe", data, "--max_samples", "4", "--models", *alternatives)
-    assert len(results["runs"]) == 3 * len(alternatives)
+    assert len(results["runs"]) == 2 * len(alternatives)
     assert all(f"| {name} |" in text for name in alternatives)
     assert all(run["command"] in text for run in results["runs"] if run["model"] == "defaults")
     assert results["runs"][0]["scores"].keys() >= {"sequence_accuracy", "token_accuracy", "loss"}

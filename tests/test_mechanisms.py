@@ -80,7 +80,9 @@ def test_the_command_trains_every_mechanism_and_scores_its_outputs(fields, more,
     if "label_smoothing_factor" in more and (fields["copy_mechanism"] == "gated" or "use_coverage" in fields):
         fields = {**fields, "gate_loss_weight": 0.0, "coverage_loss_weight": 0.0, "aligned_words": 0}
     said = {**files, **SIZES, **fields, **more, "output_dir": str(tmp_path / "out"), "segmenter": "whitespace"}
-    figures = train_from_arguments(said | {"max_steps": 12, "learning_rate": 0.01, "disable_tqdm": True})
+    figures = train_from_arguments(
+        said | {"max_steps": 12, "eval_steps": 12, "learning_rate": 0.01, "disable_tqdm": True}
+    )
     assert 0 < figures["eval_loss"] < 60
     assert figures["train_loss"] < 60  # smoothing adds words that cannot be written, at −60 each
     model, tokenizer = load_model(str(tmp_path / "out"))

@@ -50,8 +50,8 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> tuple[CopyNetTrainer, l
     set_decoding(model, num_beams=1, forbid_unk=True, max_new_tokens=40)
     arguments = Seq2SeqTrainingArguments(
         output_dir=str(tmp_path_factory.mktemp("trained")),
-        num_train_epochs=30,
-        learning_rate=5e-3,
+        num_train_epochs=12,
+        learning_rate=1e-2,
         per_device_train_batch_size=16,
         per_device_eval_batch_size=7,
         train_sampling_strategy="group_by_length",

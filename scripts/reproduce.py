@@ -9,6 +9,7 @@ computed again, so that an interrupted run continues where it stopped. A page av
 from __future__ import annotations
 
 import argparse
+import fnmatch
 import importlib
 import logging
 import os
@@ -43,7 +44,7 @@ def main(argv: list[str] | None = None) -> None:
     from experiments.reports.model_cards import write_cards  # slow to import, and not needed for --help
 
     experiment: Any = importlib.import_module(f"experiments.tables.{args.name}")
-    if unknown := [model for model in args.models if model not in experiment.MODEL_NAMES]:
+    if unknown := [pattern for pattern in args.models if not fnmatch.filter(experiment.MODEL_NAMES, pattern)]:
         models = ", ".join(map(repr, experiment.MODEL_NAMES))
         parser.error(f"--models is {unknown[0]!r}: choose from the models of {args.name}, {models}")
     settings = make_settings(args)
@@ -69,7 +70,9 @@ def make_parser() -> argparse.ArgumentParser:
     parser.add_argument("--seed", type=int, default=0, help="seed of data and models (%(default)s)")
     parser.add_argument("--max_minutes", type=float, help="limit of each training")
     parser.add_argument("--max_samples", type=int, help="limit of the pairs of each split, to try the command")
-    parser.add_argument("--models", nargs="+", default=[], metavar="MODEL", help="models to train (all)")
+    parser.add_argument(
+        "--models", nargs="+", default=[], metavar="MODEL", help="models to train, or patterns such as '*_small' (all)"
+    )
     parser.add_argument("--output_dir", type=Path, help="folder of models, outputs and scores (runs/NAME)")
     parser.add_argument(
         "--results_dir",

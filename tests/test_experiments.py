@@ -165,12 +165,13 @@ def test_the_recipe_compares_alternatives_on_validation_pairs(data, small, monke
     monkeypatch.setattr(recipe, "TASKS", {"NL2Bash": recipe.TASKS["NL2Bash"]})
     monkeypatch.setattr(recipe, "INFLECTION", {"Gothic, small": ("got", "small")})
     write_inflections(data)
-    alternatives = ["defaults", "averaged weights", "decay at a plateau", "source words dropped, 0.1"]
+    alternatives = ["base", "averaged weights", "decay at a plateau", "source words dropped, 0.1"]
     alternatives += ["copied words exchanged, 0.2"]
-    results, text = reproduce_table("recipe", data, "--max_samples", "4", "--models", *alternatives)
+    patterns = [f"{name} on *" for name in alternatives]
+    results, text = reproduce_table("recipe", data, "--max_samples", "4", "--models", *patterns)
     assert len(results["runs"]) == 2 * len(alternatives)
     assert all(f"| {name} |" in text for name in alternatives)
-    assert all(run["command"] in text for run in results["runs"] if run["model"] == "defaults")
+    assert all(run["command"] in text for run in results["runs"] if run["model"] == "base")
     assert results["runs"][0]["scores"].keys() >= {"sequence_accuracy", "token_accuracy", "loss"}
 
 

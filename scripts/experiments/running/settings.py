@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from pathlib import Path
 
 from ..data.rows import Row, to_file_name
@@ -20,7 +21,8 @@ class Settings:
         data_dir: folder of data that cannot be generated, with a folder for each data set.
         max_minutes: limit of each training; None for no limit.
         max_samples: limit of the rows of each split, to try a command; None for no limit.
-        models: names of the models to train and score; empty for all models of the experiment.
+        models: names of the models to train and score, or patterns of names (`fnmatch`); empty for all models of the
+            experiment.
     """
 
     output_dir: Path
@@ -39,7 +41,7 @@ class Settings:
         return list(rows[: self.max_samples])
 
     def includes(self, model: str) -> bool:
-        return not self.models or model in self.models
+        return not self.models or any(fnmatchcase(model, pattern) for pattern in self.models)
 
     def seed_folder(self, *names: str) -> Path:
         """The folder of a model, or of data, of this seed."""

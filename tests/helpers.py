@@ -75,6 +75,13 @@ def tiny_tokenizer() -> CopyNetTokenizer:
     return CopyNetTokenizer(vocab, segmenter="whitespace", max_source_oov=TINY["max_source_oov"])
 
 
+def save_tiny_model(folder: Path) -> Path:
+    """Saves `tiny_model` with `tiny_tokenizer`; returns the folder."""
+    tiny_model().save_pretrained(folder)
+    tiny_tokenizer().save_pretrained(folder)
+    return folder
+
+
 # Rows of different lengths; 13 and 14 are words outside the vocabulary, 13 stands twice in the first row.
 SOURCES = [[5, 13, 6, 14, 13, 5], [13], [7, 8, 9, 10], [4, 13, 13, 12, 14, 15, 16, 11]]
 TARGETS = [[13, 5, 14, 2], [13, 13, 2], [7, 3, 11, 6, 2], [16, 15, 2]]

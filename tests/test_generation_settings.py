@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from helpers import tiny_model, tiny_tokenizer
+from helpers import save_tiny_model
 
 from copynet_hf.inference.generation_settings import KINDS
 from copynet_hf.inference.loading import load_model
@@ -27,10 +27,7 @@ USEFUL: list[dict[str, Any]] = [
 
 @pytest.fixture(scope="module")
 def saved(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("saved")
-    tiny_model().save_pretrained(folder)
-    tiny_tokenizer().save_pretrained(folder)
-    return folder
+    return save_tiny_model(tmp_path_factory.mktemp("saved"))
 
 
 def predict_with(saved: Path, fields: dict[str, Any]) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from helpers import tiny_model, tiny_tokenizer
+from helpers import save_tiny_model, tiny_model
 
 from copynet_hf.arguments import DataArguments, ModelArguments, TokenizerArguments
 from copynet_hf.cli import main
@@ -24,10 +24,7 @@ LFS_POINTER = b"version https://git-lfs.github.com/spec/v1\noid sha256:4d7a21\ns
 
 @pytest.fixture(scope="module")
 def saved(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("saved")
-    tiny_model().save_pretrained(folder)
-    tiny_tokenizer().save_pretrained(folder)
-    return folder
+    return save_tiny_model(tmp_path_factory.mktemp("saved"))
 
 
 @pytest.fixture

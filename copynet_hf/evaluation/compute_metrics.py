@@ -52,7 +52,10 @@ def make_compute_metrics(
         raise ValueError(f"{len(sources)} sources have {len(references)} references: give one for each source")
     methods = (tokenizer.decode, tokenizer.batch_decode)  # of which one may pass `source` on to the other as **kwargs
     copies = any("source" in inspect.signature(method).parameters for method in methods)
-    options: dict[str, Any] = {"tokenize": tokenize, "edit_distance": spells_words(tokenizer, sources)}
+    options: dict[str, Any] = {
+        "tokenize": tokenize,
+        "edit_distance": spells_words(getattr(tokenizer, "segmenter", None), sources),
+    }
     decoding: dict[str, Any] = {}
     if copies:
         options |= {"words": tokenizer.tokenize, "vocabulary": tokenizer.get_vocab()}
@@ -76,9 +79,9 @@ def make_compute_metrics(
     return compute_metrics
 
 
-def spells_words(tokenizer: PreTrainedTokenizerBase, texts: Iterable[str]) -> bool:
+def spells_words(segmenter: str | None, texts: Iterable[str]) -> bool:
     """Whether the tokenizer splits these texts, which are not Chinese or Japanese, into characters."""
-    return getattr(tokenizer, "segmenter", None) == "char" and not mostly_cjk(texts)
+    return segmenter == "char" and not mostly_cjk(texts)
 
 
 def with_objects(text: str, facts: Iterable[Sequence[str]] | None) -> str:

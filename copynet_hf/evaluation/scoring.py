@@ -47,7 +47,7 @@ def evaluate_pairs(
         [with_objects(*row) for row in zip(sources, facts, strict=True)],
         words=tokenizer.tokenize,
         vocabulary=tokenizer.get_vocab(),
-        edit_distance=spells_words(tokenizer, sources),
+        edit_distance=spells_words(getattr(tokenizer, "segmenter", None), sources),
     )
     best = [outputs[0] for outputs in predictions]
     if model.config.copies:

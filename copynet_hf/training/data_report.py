@@ -8,7 +8,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any
 
-from datasets import IterableDataset
 from transformers import TrainingArguments
 
 from ..arguments import DataArguments
@@ -46,7 +45,7 @@ def find_warnings(pairs: Mapping[str, Pairs], encoded_train: Pairs, data_args: D
             f"{truncated:,} of {len(lengths):,} targets have {data_args.max_target_length} words or more and are "
             "truncated: raise --max_target_length if outputs should be as long"
         )
-    yield from _find_swapped_columns(train)
+    yield from _compare_sides(train)
 
 
 def _sample(pairs: Pairs) -> list[dict[str, Any]]:
@@ -63,8 +62,9 @@ def _find_overlap(train: Sequence[Mapping[str, str]], validation: Sequence[Mappi
         )
 
 
-def _find_swapped_columns(train: Sequence[Mapping[str, str]]) -> Iterator[str]:
-    """Sources that are contained in targets, or the reverse: a task of copying alone, or the wrong columns."""
+def _compare_sides(train: Sequence[Mapping[str, str]]) -> Iterator[str]:
+    """Targets that are much longer than their sources, and texts that contain their counterpart: perhaps the columns
+    are swapped, or the task is copying alone."""
     if not train:
         return
     longer = sum(len(row["summary"]) > len(row["text"]) for row in train) / len(train)
@@ -93,7 +93,3 @@ def describe_training(num_pairs: int | None, args: TrainingArguments, has_valida
     if has_validation and args.load_best_model_at_end:
         plan += f"; the checkpoint with the best {args.metric_for_best_model} on the validation pairs is kept"
     return plan
-
-
-def is_stream(pairs: Pairs) -> bool:
-    return isinstance(pairs, IterableDataset)

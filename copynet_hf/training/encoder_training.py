@@ -27,13 +27,13 @@ def set_up_encoder(model: CopyNetForConditionalGeneration, run_args: RunArgument
         ValueError: arguments for an encoder that the model does not have, or that contradict each other.
     """
     rate = run_args.encoder_learning_rate
-    asked = {
+    given = {
         "freeze_encoder": run_args.freeze_encoder,
         "encoder_learning_rate": rate is not None,
         "cache_encoder_states": run_args.cache_encoder_states,
     }
     if model.config.encoder is None:
-        for name, is_given in asked.items():
+        for name, is_given in given.items():
             if is_given:
                 raise ValueError(
                     f"--{name} is for a Transformers encoder: give --encoder_name_or_path, or leave it out"

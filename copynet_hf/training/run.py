@@ -45,7 +45,7 @@ from .checkpoints import (
     read_trained_seconds,
     remove_checkpoints,
 )
-from .data_report import describe_training, describe_words, find_warnings, is_stream
+from .data_report import describe_training, describe_words, find_warnings
 from .dataset import Pairs, read_training_pairs
 from .encoder_training import cached_encoder_states, set_up_encoder
 from .model_setup import build_model, set_alignments, set_decoding
@@ -98,7 +98,7 @@ def train_from_arguments(
     run_args = build_dataclass(RunArguments, arguments)
     if run_args.dry_run:
         with tempfile.TemporaryDirectory() as temporary, explain_memory_errors():
-            _measure(arguments, Path(temporary))
+            _measure(arguments, run_args, Path(temporary))
         return {}
     output_dir = arguments.get("output_dir")
     checkpoint = find_resume_checkpoint(arguments.get("resume_from_checkpoint"), Path(output_dir or ""))
@@ -114,11 +114,10 @@ def train_from_arguments(
     return metrics
 
 
-def _measure(arguments: Mapping[str, Any], folder: Path) -> None:
+def _measure(arguments: Mapping[str, Any], run_args: RunArguments, folder: Path) -> None:
     """Describes the run and measures its first updates."""
     changes = {"eval_strategy": "no", "save_strategy": "no", "load_best_model_at_end": False}
-    changed = {**arguments, **changes, "output_dir": str(folder)}
-    run = _set_up_run(changed, build_dataclass(RunArguments, changed), folder, None)
+    run = _set_up_run({**arguments, **changes, "output_dir": str(folder)}, run_args, folder, None)
     _log_plan(run)
     run.trainer.add_callback(TimeEstimate(is_dry_run=True))
     with redirect_stdout(StringIO()):  # the Trainer prints its metrics
@@ -211,7 +210,7 @@ def _log_plan(run: Run) -> None:
     for split in ("validation", "train"):
         if encoded[split] is not None:
             words = describe_words(encoded[split], len(run.tokenizer), run.tokenizer.unk_token_id)
-            logger.info("%s pairs: %s", {"validation": "validation", "train": "training"}[split], words)
+            logger.info("%s pairs: %s", "training" if split == "train" else split, words)
             break
     num_features = len(getattr(run.tokenizer, "feature_vocab", ()))
     logger.info(
@@ -223,7 +222,7 @@ def _log_plan(run: Run) -> None:
         f"{num_features} features, " if num_features else "",
         model.config.max_source_oov,
     )
-    num_pairs = None if is_stream(run.pairs["train"]) else len(run.pairs["train"])
+    num_pairs = None if isinstance(run.pairs["train"], IterableDataset) else len(run.pairs["train"])
     logger.info("training: %s", describe_training(num_pairs, trainer.args, trainer.eval_dataset is not None))
     data_args = build_dataclass(DataArguments, run.arguments)
     for warning in find_warnings(run.pairs, encoded["train"], data_args):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from itertools import islice
 from typing import Any
 
@@ -12,6 +12,7 @@ from datasets import IterableDataset
 from transformers import PreTrainedTokenizerBase
 
 from ..arguments import DataArguments, ModelArguments, TokenizerArguments
+from ..evaluation.compute_metrics import spells_words
 from ..evaluation.metrics import mostly_cjk
 from ..inference.loading import load_tokenizer
 from ..model.tokenization_copynet import CopyNetTokenizer
@@ -84,15 +85,15 @@ def train_tokenizer(
         segmenter = preset_segmenter if segmenter == "auto" else segmenter
         vocab_size = preset_config.vocab_size if vocab_size is None else vocab_size
         max_source_oov = preset_config.max_source_oov if max_source_oov is None else max_source_oov
+    texts = [row["text"] for row in islice(train_pairs, 1000)]
     if segmenter == "auto":
-        segmenter = guess_segmenter(row["text"] for row in islice(train_pairs, 1000))
+        segmenter = guess_segmenter(texts)
         logger.info("segmenter is %s, as guessed from the sources (--segmenter selects another)", segmenter)
     if vocab_size is None:
         vocab_size = 3_000 if segmenter == "char" else 10_000
     min_frequency = tokenizer_args.min_frequency
     if min_frequency is None:  # a rare letter is worth an embedding, a rare word is better copied
-        spells = segmenter == "char" and not mostly_cjk(row["text"] for row in islice(train_pairs, 1000))
-        min_frequency = 1 if spells else 5
+        min_frequency = 1 if spells_words(segmenter, texts) else 5
     sample = train_pairs.take(STREAM_SAMPLE_SIZE) if isinstance(train_pairs, IterableDataset) else train_pairs
     tokenizer = CopyNetTokenizer.train_from_iterator(
         (text for row in sample for text in (row["text"], row["summary"])),
@@ -118,10 +119,9 @@ def train_tokenizer(
     )
 
 
-def guess_segmenter(texts: Iterable[str]) -> str:
+def guess_segmenter(texts: Sequence[str]) -> str:
     """`char` if at least a third of the letters are Chinese or Japanese, or if most texts are single words, as in
     inflection; else `word_punct`."""
-    texts = list(texts)
     single_words = sum(len(text.split()) == 1 for text in texts)
     return "char" if mostly_cjk(texts) or 2 * single_words > len(texts) else "word_punct"
 

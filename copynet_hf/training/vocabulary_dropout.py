@@ -17,8 +17,8 @@ def drop_from_vocabulary(
 ) -> tuple[Tensor, Tensor]:
     """Gives each vocabulary word that a row's source and target share, with this probability, a free slot of the row.
 
-    All occurrences of a word in the row change together. Special symbols stay, and so do words for which no slot is
-    left.
+    All occurrences of a word in the row change together. Special symbols never change, nor does a word once the row's
+    slots are used up.
 
     Args:
         input_ids: (B, S) extended ids.

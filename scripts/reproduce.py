@@ -32,6 +32,7 @@ EXPERIMENTS = {
     "coreqa": "answers about birthdays from facts, CoreQA; 5 to 12 minutes a model, 5 models",
     "mechanisms": "all copy mechanisms on four tasks, 1,000 updates each; 4 minutes a model, CoreQA 10, 32 models",
     "inflection": "word forms from lemmas and features, SIGMORPHON 2022; 5 to 15 minutes a model, 53 models",
+    "defaults": "the default command on four tasks of other tables; 10 to 30 minutes a model, 4 models",
     "recipe": "alternatives to the defaults on 14 tasks; 2 to 30 minutes a model, 350 models",
     "japanese": "Japanese replies, copied words marked; 5 minutes a model, 2 models; needs pip install copynet-hf[ja]",
 }

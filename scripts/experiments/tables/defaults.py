@@ -1,0 +1,145 @@
+"""The default command on tasks whose other results have settings of their own: what users get without tuning."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ..data.clge import read_clge
+from ..data.dialogue import make_dialogue_pairs
+from ..data.rows import Row, write_pairs
+from ..data.shell_commands import read_command_pairs, read_test_groups
+from ..data.utterance_rewriting import read_dialogues
+from ..reports.markdown import assemble_page, average_scores, find_runs, get_data_facts, table
+from ..running.results_file import ResultsFile
+from ..running.settings import Settings
+from ..running.trained_models import evaluate_once, train_once
+from .nl2bash import score_matches
+
+CARD = None
+TRAINING: dict[str, Any] = {}  # the defaults
+NUM_COMMANDS = 3  # outputs for each description of NL2Bash: top-3 is scored
+
+
+@dataclass(frozen=True)
+class Task:
+    """A task of another table.
+
+    Attributes:
+        read: the splits `train` and `validation`, and the test sets by name.
+        table, model: the results file with the tuned model, and its name there.
+        measures: the titles of the scores, by score.
+        tests: the tuned model's name of each test set.
+    """
+
+    read: Callable[[Settings], tuple[Mapping[str, Sequence[Row]], Mapping[str, Sequence[Row]]]]
+    table: str
+    model: str
+    measures: Mapping[str, str]
+    tests: Mapping[str, str]
+
+
+def _read_rewriting(settings: Settings) -> tuple[Mapping[str, Sequence[Row]], Mapping[str, Sequence[Row]]]:
+    splits = {name: read_dialogues(settings.data_dir, name) for name in ("train", "validation", "test")}
+    return splits, {"test": splits.pop("test")}
+
+
+def _read_commands(settings: Settings) -> tuple[Mapping[str, Sequence[Row]], Mapping[str, Sequence[Row]]]:
+    groups = read_test_groups(settings.data_dir)
+    return read_command_pairs(settings.data_dir), {
+        "test": [{"text": group["text"], "summary": group["answers"]} for group in groups]
+    }
+
+
+def _read_dialogue(settings: Settings) -> tuple[Mapping[str, Sequence[Row]], Mapping[str, Sequence[Row]]]:
+    splits = {data: make_dialogue_pairs(data, settings.seed) for data in ("DS-I", "DS-II")}
+    training = {name: splits["DS-I"][name] for name in ("train", "validation")}
+    return training, {data: of_data["test"] for data, of_data in splits.items()}
+
+
+def _read_headlines(settings: Settings) -> tuple[Mapping[str, Sequence[Row]], Mapping[str, Sequence[Row]]]:
+    training, tests = read_clge(settings.data_dir / "lcsts", ["clge_test", "test"])
+    return training, {"test": tests["clge_test"]}
+
+
+TASKS = {
+    "utterance rewriting": Task(_read_rewriting, "rewriting", "CopyNet", {"exact_match": "EM"}, {"test": "test"}),
+    "NL2Bash": Task(
+        _read_commands, "nl2bash", "CopyNet", {"top-1": "top-1", "top-3": "top-3"}, {"test": "descriptions"}
+    ),
+    "dialogue": Task(
+        _read_dialogue, "table4", "CopyNet", {"exact_match": "top-1"}, {"DS-I": "DS-I", "DS-II": "DS-II"}
+    ),
+    "LCSTS": Task(_read_headlines, "table3", "CopyNet, characters", {"rouge1": "R-1"}, {"test": "clge_test"}),
+}
+MODEL_NAMES = tuple(TASKS)
+
+
+def run(settings: Settings) -> ResultsFile:
+    """Trains a model for each task and scores it on the task's test sets."""
+    results = ResultsFile("defaults", settings)
+    results.add_data_facts(
+        signature="as on the other pages",
+        baselines={},
+        tuned={name: _read_tuned_scores(task) for name, task in TASKS.items()},
+    )
+    for name, task in TASKS.items():
+        if not settings.includes(name):
+            continue
+        training, tests = task.read(settings)
+        files = write_pairs(settings.seed_folder(name, "data"), {k: settings.limit(v) for k, v in training.items()})
+        folder = settings.seed_folder(name, "model")
+        record = train_once(folder, files | TRAINING, settings)
+        for test, rows in tests.items():
+            scores = _score(name, folder, test, settings.limit(rows), settings)
+            results.add_run(test, name, scores, record)
+    return results
+
+
+def _score(name: str, folder: Path, test: str, rows: Sequence[Row], settings: Settings) -> dict[str, Any]:
+    if name != "NL2Bash":
+        return evaluate_once(folder, test, rows, settings)[0]
+    _, outputs = evaluate_once(folder, test, rows, settings, num_return_sequences=NUM_COMMANDS)
+    groups = [{"text": row["text"], "answers": row["summary"]} for row in rows]
+    return score_matches([output["predictions"] for output in outputs], groups)
+
+
+def _read_tuned_scores(task: Task) -> dict[str, dict[str, Any]]:
+    """The scores and minutes of the tuned model, by test set, from the results that are stored."""
+    path = Path(__file__).parents[3] / "results" / f"{task.table}.json"
+    stored = json.loads(path.read_text(encoding="utf-8"))
+    tuned = {}
+    for test, data in task.tests.items():
+        runs = find_runs(stored, data, task.model)
+        means = average_scores([run["scores"] for run in runs], task.measures)
+        tuned[test] = {**dict(zip(task.measures, means, strict=True)), "minutes": runs[0]["minutes"]}
+    return tuned
+
+
+def render_page(results: dict[str, Any]) -> str:
+    """The text of results/defaults.md."""
+    tuned = get_data_facts(results)["tuned"]
+    rows = []
+    for name, task in TASKS.items():
+        for test in task.tests:
+            runs = find_runs(results, test, name)
+            means = average_scores([run["scores"] for run in runs], task.measures)
+            for score, mean in zip(task.measures, means, strict=True) if runs else ():
+                of_tuned, page = tuned[name][test], f"[{task.table}.md]({task.table}.md)"
+                minutes = [runs[0]["minutes"], of_tuned["minutes"]]
+                rows.append([name, test, task.measures[score], mean, of_tuned[score], *minutes, page])
+    lines = [
+        "# The default command on test sets",
+        "",
+        "`copynet-hf train` with a training file, a validation file and an output folder, and nothing else, beside "
+        "the commands of the other pages, whose sizes, epochs and decoding were chosen for their task. Each test set "
+        "was scored once for each seed, with the beam search that the command saves; NL2Bash's texts are read as "
+        "they are, where the tuned model reads words that were split for it. The tuned models were trained with "
+        "bfloat16 on two threads.",
+        "",
+        table(["", "test set", "score", "default", "tuned", "minutes", "tuned, minutes", "tuned on"], rows),
+    ]
+    return assemble_page(results, lines)

@@ -155,7 +155,15 @@ def cut(file: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["trainer_state.json", "optimizer.pt", "scheduler.pt", "rng_state.pth", "model.safetensors"]
+    "name",
+    [
+        "trainer_state.json",
+        "optimizer.pt",
+        "scheduler.pt",
+        "rng_state.pth",
+        "model.safetensors",
+        "trained_weights.safetensors",
+    ],
 )
 @pytest.mark.parametrize("damage", [cut, lambda file: file.write_bytes(b"")], ids=["cut", "empty"])
 def test_the_newest_whole_checkpoint_is_resumed_and_named(

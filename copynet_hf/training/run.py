@@ -136,6 +136,10 @@ def _set_up_run(arguments: Mapping[str, Any], run_args: RunArguments, output_dir
     check_positive(run_args, "threads")
     if run_args.early_stopping_patience < 0:
         raise ValueError(f"--early_stopping_patience is {run_args.early_stopping_patience}: give 0 or more")
+    for name in ("vocabulary_dropout", "ema_decay"):
+        value = getattr(run_args, name)
+        if not 0 <= value < 1:
+            raise ValueError(f"--{name} is {value:g}: give a number from 0, which turns it off, to below 1")
     if run_args.max_minutes is not None and run_args.max_minutes <= 0:
         raise ValueError(f"--max_minutes is {run_args.max_minutes:g}: give more than 0")
     if run_args.threads is not None:
@@ -166,6 +170,7 @@ def _set_up_run(arguments: Mapping[str, Any], run_args: RunArguments, output_dir
         run_args.early_stopping_patience,
         run_record=record,
         vocabulary_dropout=run_args.vocabulary_dropout if model.config.copies else 0.0,
+        ema_decay=run_args.ema_decay,
         earlier_seconds=earlier_seconds,
         encoder_learning_rate=encoder_learning_rate,
     )

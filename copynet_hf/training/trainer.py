@@ -8,6 +8,7 @@ import math
 import shutil
 import time
 from collections.abc import Mapping
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,7 @@ from transformers import (
     TrainingArguments,
 )
 from transformers.integrations import get_reporting_integration_callbacks
+from transformers.trainer_utils import get_last_checkpoint
 
 from ..arguments import DataArguments, check_positive
 from ..evaluation.cards import CARD
@@ -40,6 +42,7 @@ from .encoder_training import split_parameter_groups
 from .run_folder import explain_save_errors
 from .sampler import EpochSampler
 from .vocabulary_dropout import drop_from_vocabulary
+from .weight_average import WeightAverage
 
 TRAINING_DEFAULTS: dict[str, Any] = {
     "per_device_train_batch_size": 16,
@@ -178,6 +181,7 @@ class CopyNetTrainer(Seq2SeqTrainer):
     Args:
         run_record: saved with each checkpoint, see `make_run_record`.
         vocabulary_dropout: the probability of `drop_from_vocabulary`.
+        ema_decay: of the `WeightAverage` that is evaluated and saved; 0: the weights themselves are.
         encoder_learning_rate: that of the Transformers encoder; None: the same as of the other weights.
         earlier_seconds: how long the run had trained when the checkpoint that it resumes from was saved.
     """
@@ -187,6 +191,7 @@ class CopyNetTrainer(Seq2SeqTrainer):
         *args: Any,
         run_record: Mapping[str, Any] | None = None,
         vocabulary_dropout: float = 0.0,
+        ema_decay: float = 0.0,
         encoder_learning_rate: float | None = None,
         earlier_seconds: float = 0.0,
         **kwargs: Any,
@@ -195,10 +200,24 @@ class CopyNetTrainer(Seq2SeqTrainer):
         self.run_record, self.earlier_seconds = run_record, earlier_seconds
         self.vocabulary_dropout, self.encoder_learning_rate = vocabulary_dropout, encoder_learning_rate
         self._start = time.monotonic()
+        self.weight_average: WeightAverage | None = None
+        if ema_decay:
+            self.weight_average = WeightAverage(self.model, ema_decay)
+            self.add_callback(self.weight_average)
 
-    def train(self, *args: Any, **kwargs: Any) -> Any:
+    def train(self, resume_from_checkpoint: str | bool | None = None, *args: Any, **kwargs: Any) -> Any:
         self._start = time.monotonic()
-        return super().train(*args, **kwargs)
+        average = self.weight_average
+        if average is None:
+            return super().train(resume_from_checkpoint, *args, **kwargs)
+        if resume_from_checkpoint is True:
+            resume_from_checkpoint = get_last_checkpoint(str(self.args.output_dir))
+        if resume_from_checkpoint:
+            average.resume_from(str(resume_from_checkpoint))
+        output = super().train(resume_from_checkpoint, *args, **kwargs)
+        if not self.args.load_best_model_at_end:
+            average.keep()
+        return output
 
     def create_optimizer(self, model: Any = None) -> Optimizer:
         is_new = self.optimizer is None
@@ -236,15 +255,24 @@ class CopyNetTrainer(Seq2SeqTrainer):
             inputs |= {"input_ids": input_ids, "labels": labels, "decoder_input_ids": decoder_input_ids}
         return super().training_step(model, inputs, *args, **kwargs)
 
+    def _maybe_log_save_evaluate(self, *args: Any, **kwargs: Any) -> None:
+        uses_weights = self.control.should_evaluate or self.control.should_save
+        average = self.weight_average
+        with average.applied() if average is not None and uses_weights else nullcontext():
+            super()._maybe_log_save_evaluate(*args, **kwargs)
+
     def _save_checkpoint(self, *args: Any, **kwargs: Any) -> None:
         checkpoint = Path(str(self.args.output_dir)) / f"checkpoint-{self.state.global_step}"
         try:
             with explain_save_errors(checkpoint):
-                if self.run_record is not None and self.args.should_save:
+                if self.args.should_save:
                     checkpoint.mkdir(parents=True, exist_ok=True)
-                    seconds = self.earlier_seconds + time.monotonic() - self._start
-                    record = {**self.run_record, NUM_PROCESSES: self.args.world_size, SECONDS: seconds}
-                    (checkpoint / RECORD_FILE).write_text(json.dumps(record), encoding="utf-8")
+                    if self.run_record is not None:
+                        seconds = self.earlier_seconds + time.monotonic() - self._start
+                        record = {**self.run_record, NUM_PROCESSES: self.args.world_size, SECONDS: seconds}
+                        (checkpoint / RECORD_FILE).write_text(json.dumps(record), encoding="utf-8")
+                    if self.weight_average is not None:
+                        self.weight_average.save(checkpoint)
                 super()._save_checkpoint(*args, **kwargs)
         except OSError:
             if not is_complete(checkpoint):  # older ones are deleted only after this one is saved

@@ -16,39 +16,6 @@ from copynet_hf import CopyNetForConditionalGeneration
 NUM_SPECIAL_WORDS = 4  # of a trained tokenizer: padding, start, end, UNK
 
 
-class WeightAverage(TrainerCallback):
-    """Evaluates and saves an exponential moving average of the weights; training goes on with the weights themselves.
-
-    Args:
-        decay: of the average; smaller in the first updates, so that it forgets the initial weights.
-    """
-
-    def __init__(self, decay: float) -> None:
-        self.decay = decay
-        self.average: list[Tensor] = []
-        self.weights: list[Tensor] | None = None  # while the model holds the average
-
-    def on_step_begin(
-        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
-    ) -> None:
-        if self.weights is not None:
-            _copy(self.weights, kwargs["model"])
-            self.weights = None
-
-    def on_step_end(
-        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
-    ) -> None:
-        model = kwargs["model"]
-        weights = [parameter.detach() for parameter in model.parameters()]
-        if not self.average:
-            self.average = [weight.clone() for weight in weights]
-        decay = min(self.decay, (1 + state.global_step) / (10 + state.global_step))
-        torch._foreach_lerp_(self.average, weights, 1 - decay)
-        if control.should_evaluate or control.should_save or state.global_step == state.max_steps:
-            self.weights = [weight.clone() for weight in weights]
-            _copy(self.average, model)
-
-
 def _copy(weights: Sequence[Tensor], model: CopyNetForConditionalGeneration) -> None:
     with torch.no_grad():
         for parameter, weight in zip(model.parameters(), weights, strict=True):

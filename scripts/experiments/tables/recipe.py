@@ -24,7 +24,7 @@ from ..data.rules import make_rule_pairs
 from ..data.shell_commands import read_command_pairs
 from ..data.utterance_rewriting import read_dialogues
 from ..reports.markdown import describe_runs, find_runs, table
-from ..running.alternatives import CopiedWordAugmentation, DecayAtPlateau, WeightAverage, drop_source_words
+from ..running.alternatives import CopiedWordAugmentation, DecayAtPlateau, drop_source_words
 from ..running.results_file import ResultsFile
 from ..running.settings import Settings
 from ..running.trained_models import train_once
@@ -68,6 +68,7 @@ BASE: dict[str, Any] = {
     "metric_for_best_model": "accuracy",
     "dropout": 0.3,
     "vocabulary_dropout": 0.1,
+    "ema_decay": 0.0,
 }
 # The defaults before these experiments; the checkpoint with the lowest loss, patience 5.
 EARLIER = {
@@ -90,8 +91,9 @@ ALTERNATIVES: dict[str, Alternative] = {
     "decay at a plateau": Alternative(
         {"lr_scheduler_type": "constant"}, lambda trainer: trainer.add_callback(DecayAtPlateau(5, 0.3))
     ),
-    "averaged weights": Alternative(change_trainer=lambda trainer: trainer.add_callback(WeightAverage(0.998))),
+    "averaged weights": Alternative({"ema_decay": 0.998}),
     "learning rate 1e-3": Alternative({"learning_rate": 1e-3}),
+    "learning rate 1e-3, averaged weights": Alternative({"learning_rate": 1e-3, "ema_decay": 0.998}),
     "learning rate 3e-3": Alternative({"learning_rate": 3e-3}),
     "dropout 0.1": Alternative({"dropout": 0.1}),
     "dropout 0.2": Alternative({"dropout": 0.2}),

@@ -94,6 +94,7 @@ ALTERNATIVES: dict[str, Alternative] = {
     "averaged weights": Alternative({"ema_decay": 0.998}),
     "learning rate 1e-3": Alternative({"learning_rate": 1e-3}),
     "learning rate 1e-3, averaged weights": Alternative({"learning_rate": 1e-3, "ema_decay": 0.998}),
+    "learning rate 1.5e-3, averaged weights": Alternative({"learning_rate": 1.5e-3, "ema_decay": 0.998}),
     "learning rate 3e-3": Alternative({"learning_rate": 3e-3}),
     "dropout 0.1": Alternative({"dropout": 0.1}),
     "dropout 0.2": Alternative({"dropout": 0.2}),

@@ -63,7 +63,8 @@ class MeanOracle:
         size = len(traces)
         steps = [
             {
-                word: sum(trace.probs[t].get(word, 0.0) for trace in traces) / size  # one that does not copy has no slots
+                # a model that does not copy has no slots
+                word: sum(trace.probs[t].get(word, 0.0) for trace in traces) / size
                 for word in {word: None for trace in traces for word in trace.probs[t]}
             }
             for t in range(len(words))
@@ -510,6 +511,25 @@ def test_the_command_writes_a_folder_that_the_others_read(
     assert "copy_mode_fraction" in scores
 
 
+def test_the_guides_commands_and_code_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    guide = (Path(__file__).parents[1] / "docs" / "choosing.md").read_text(encoding="utf-8")
+    section = guide.split("\n## Ensembles\n")[1].split("\n## ")[0]
+    commands = re.findall(r"^copynet-hf (.*)$", section, re.MULTILINE)
+    (code,) = re.findall(r"^```python\n(.*?)^```$", section, re.MULTILINE | re.DOTALL)
+    monkeypatch.chdir(tmp_path)
+    for seed in (1, 2, 3):
+        tiny_model(seed=seed).save_pretrained(f"model-{seed}")
+        tiny_tokenizer().save_pretrained(f"model-{seed}")
+    Path("test.jsonl").write_text('{"text": "a X", "summary": "X"}\n', encoding="utf-8")
+    assert [command.split()[0] for command in commands] == ["ensemble", "evaluate"]
+    assert [main(command.split()) for command in commands] == [0, 0]
+    weights = Path("my-ensemble", "model.safetensors").read_bytes()
+    exec(compile(code, "docs/choosing.md", "exec"), {})
+    assert Path("my-ensemble", "model.safetensors").read_bytes() == weights
+
+
 def test_the_page_reads_an_ensemble(saved: Path) -> None:
     pytest.importorskip("gradio")
     from copynet_hf.inference.page import build_demo, show_output
@@ -633,7 +653,7 @@ def test_the_state_of_other_models_is_refused() -> None:
     with pytest.raises(ValueError, match="past_key_values has 3 layers, not 1: pass the CopyNetCache of an earlier"):
         ensemble.members[0](**sources(), decoder_input_ids=words, past_key_values=cache)
     encoded = ensemble.members[0].get_encoder()(**sources())
-    with pytest.raises(ValueError, match="encoder_outputs is a CopyNetEncoderOutput: pass what get_encoder"):
+    with pytest.raises(ValueError, match="encoder_outputs is a CopyNetEncoderOutput: pass what the ensemble"):
         ensemble(encoder_outputs=encoded, decoder_input_ids=words)
 
 

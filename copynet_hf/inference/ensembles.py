@@ -60,7 +60,7 @@ def check_same_tokenizer(
 
 
 def _list_vocabularies(tokenizer: PreTrainedTokenizerBase) -> dict[str, list[str]]:
-    """What decides on the ids of a text: the segmenter, and the words, features and pieces in the order of their ids."""
+    """What gives a text its ids: the segmenter, and the words, features and pieces in the order of their ids."""
     vocabularies = {
         "segmenter": [getattr(tokenizer, "segmenter", type(tokenizer).__name__)],
         "word": _sort_words(tokenizer.get_vocab()),

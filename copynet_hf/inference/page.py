@@ -50,9 +50,7 @@ CSS = """
 """
 
 
-def build_demo(
-    model: LoadedModel, tokenizer: PreTrainedTokenizerBase, examples: Sequence[str] = ()
-) -> Blocks:
+def build_demo(model: LoadedModel, tokenizer: PreTrainedTokenizerBase, examples: Sequence[str] = ()) -> Blocks:
     """Builds the page, to be launched or mounted. Its initial settings are those of the saved generation config.
 
     Args:

@@ -117,7 +117,8 @@ class CopyNetEnsembleConfig(CopyNetBaseConfig):
 def _read_member(number: int, member: Any) -> CopyNetConfig:
     """A copy of a member's config, given as an object or a dict."""
     fields = member.to_dict() if isinstance(member, PreTrainedConfig) else member
-    if not isinstance(fields, Mapping) or fields.get("model_type", CopyNetConfig.model_type) != CopyNetConfig.model_type:
+    model_type = CopyNetConfig.model_type
+    if not isinstance(fields, Mapping) or fields.get("model_type", model_type) != model_type:
         raise ValueError(f"members[{number}] is {member!r:.100}: give a CopyNetConfig or its dict.")
     return CopyNetConfig.from_dict(_strip(fields))
 

@@ -82,7 +82,7 @@ class CopyNetEnsemble(PublishedModel, CopyNetGenerationMixin):
     config_class = CopyNetEnsembleConfig
     config: CopyNetEnsembleConfig
     auto_classes: ClassVar[dict[str, str]] = {"AutoModelForSeq2SeqLM": "CopyNetEnsemble"}
-    main_input_name = "input_ids"
+    accepts_loss_kwargs = True
 
     def __init__(self, config: CopyNetEnsembleConfig) -> None:
         super().__init__(config)
@@ -101,7 +101,7 @@ class CopyNetEnsemble(PublishedModel, CopyNetGenerationMixin):
                 `CopyNetEnsembleConfig` says they share.
         """
         for number, model in enumerate(models):
-            if not hasattr(model, "compute_mixture"):
+            if not isinstance(model, CopyNetForConditionalGeneration):
                 raise ValueError(
                     f"models[{number}] is a {type(model).__name__}: give CopyNetForConditionalGeneration models."
                 )
@@ -189,7 +189,7 @@ class CopyNetEnsemble(PublishedModel, CopyNetGenerationMixin):
             )
         if not isinstance(encoder_outputs, CopyNetEnsembleEncoderOutput):
             raise ValueError(
-                f"encoder_outputs is a {type(encoder_outputs).__name__}: pass what get_encoder() of the ensemble returns."
+                f"encoder_outputs is a {type(encoder_outputs).__name__}: pass what the ensemble's get_encoder() returns."
             )
         starts_cache = value_or_default(use_cache, self.config.use_cache) and not self.training
         cache = start_cache(past_key_values, starts_cache, self.num_caches)
@@ -251,9 +251,7 @@ class CopyNetEnsemble(PublishedModel, CopyNetGenerationMixin):
         targets = labels.masked_fill(~is_target, self.config.pad_token_id)
         repeats = len(labels) // len(encoded.source_ids)  # the outputs of a source stand side by side
         source = (encoded.source_ids, encoded.source_mask, self.find_allowed_words(encoded))
-        ids, mask, allowed = (
-            None if field is None else field.repeat_interleave(repeats, dim=0) for field in source
-        )
+        ids, mask, allowed = (None if field is None else field.repeat_interleave(repeats, dim=0) for field in source)
         targets, _ = replace_unreachable_targets(self.config, targets, ids, mask, allowed)
         losses = -log_probs.gather(-1, targets[..., None])[..., 0]
         return average_losses(losses, is_target, num_items_in_batch)

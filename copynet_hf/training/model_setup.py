@@ -57,9 +57,7 @@ def build_model(
     changes = {field: value for field, value in fields.items() if field in CHANGEABLE_FIELDS}
     model = load_copynet(name, trust_remote_code=model_args.trust_remote_code, **changes)
     if isinstance(model, CopyNetEnsemble):
-        raise ValueError(
-            f"{name} is an ensemble: train each model by itself, and join them with copynet-hf ensemble"
-        )
+        raise ValueError(f"{name} is an ensemble: train each model by itself, and join them with copynet-hf ensemble")
     for field, value in fields.items():
         loaded = getattr(model.config, field, None)
         if loaded != value and not (isinstance(loaded, list) and set(loaded) == set(value)):

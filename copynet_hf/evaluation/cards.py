@@ -109,9 +109,9 @@ def write_model_card(
     Returns:
         The card.
     """
-    folder, configs = Path(folder), [member.config for member in _members(model)]
+    folder, configs = Path(folder), [cast("CopyNetConfig", member.config) for member in _members(model)]
     # Where one text speaks of an ensemble as a whole: a member that copies, and has the knowledge of an encoder.
-    config: CopyNetConfig = max(configs, key=lambda each: (each.copies, each.encoder is not None))
+    config = max(configs, key=lambda each: (each.copies, each.encoder is not None))
     is_ensemble = hasattr(model, "members")
     mechanisms = list(dict.fromkeys(each.copy_mechanism for each in configs))
     kind = f"an ensemble of {len(configs)} models" if is_ensemble else f"a {_kind(config)}"

@@ -20,7 +20,7 @@ SHARED_FIELDS = (
     "unk_token_id",
     "decoder_start_token_id",
 )
-# Fields of a saved model that are those of its file, and no member's.
+# What a config says of the file that it was read from.
 _FILE_FIELDS = ("architectures", "auto_map", "custom_pipelines", "dtype", "transformers_version")
 
 
@@ -39,17 +39,19 @@ class CopyNetEnsembleConfig(CopyNetBaseConfig):
 
     model_type = "copynet_ensemble"
 
+    # Each is set when the config is made.
     members: Any = None
-    vocab_size: int | None = None  # type: ignore[assignment]
-    max_source_oov: int | None = None  # type: ignore[assignment]
-    feature_vocab_size: int | None = None
-    use_cache: bool = True
-    is_encoder_decoder: bool = True
-    pad_token_id: int | None = None  # type: ignore[assignment]
+    vocab_size: int = None  # type: ignore[assignment]
+    max_source_oov: int = None  # type: ignore[assignment]
+    feature_vocab_size: int = None  # type: ignore[assignment]
+    pad_token_id: int = None  # type: ignore[assignment]
     bos_token_id: int | None = None
     eos_token_id: int | list[int] | None = None
-    unk_token_id: int | None = None  # type: ignore[assignment]
-    decoder_start_token_id: int | None = None  # type: ignore[assignment]
+    unk_token_id: int = None  # type: ignore[assignment]
+    decoder_start_token_id: int = None  # type: ignore[assignment]
+
+    use_cache: bool = True
+    is_encoder_decoder: bool = True
 
     def __post_init__(self, **kwargs: Any) -> None:
         if not self.members:
@@ -58,6 +60,7 @@ class CopyNetEnsembleConfig(CopyNetBaseConfig):
             raise ValueError(f"members is {self.members!r:.100}: give a list of configs.")
         self.members = [_read_member(number, member) for number, member in enumerate(self.members)]
         self._share_fields()
+        self._check_members()
         super().__post_init__(**kwargs)
 
     def to_dict(self) -> dict[str, Any]:
@@ -87,7 +90,7 @@ class CopyNetEnsembleConfig(CopyNetBaseConfig):
         return next((member.encoder for member in self.members if member.encoder is not None), None)
 
     def _share_fields(self) -> None:
-        """Sets the fields that the members share, and checks that they do."""
+        """Sets the fields that the members share; refuses members that differ in them."""
         first: CopyNetConfig = self.members[0]
         for name in SHARED_FIELDS:
             shared, own = getattr(first, name), getattr(self, name)
@@ -100,6 +103,9 @@ class CopyNetEnsembleConfig(CopyNetBaseConfig):
             if own is not None and own != shared:
                 raise ValueError(f"{name} is {own}, but {shared} in the members: leave {name} out.")
             setattr(self, name, shared)
+
+    def _check_members(self) -> None:
+        """Refuses members without a vocabulary, and encoders that read different pieces."""
         for number, member in enumerate(self.members):
             if not member.mechanism.generates:
                 raise ValueError(
@@ -124,6 +130,7 @@ def _read_member(number: int, member: Any) -> CopyNetConfig:
 
 
 def _strip(fields: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields of a member's config without those of its file."""
     return {name: value for name, value in fields.items() if name not in _FILE_FIELDS}
 
 

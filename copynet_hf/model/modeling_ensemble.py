@@ -188,9 +188,8 @@ class CopyNetEnsemble(PublishedModel, CopyNetGenerationMixin):
                 output_hidden_states,
             )
         if not isinstance(encoder_outputs, CopyNetEnsembleEncoderOutput):
-            raise ValueError(
-                f"encoder_outputs is a {type(encoder_outputs).__name__}: pass what the ensemble's get_encoder() returns."
-            )
+            kind = type(encoder_outputs).__name__
+            raise ValueError(f"encoder_outputs is a {kind}: pass what the ensemble's get_encoder() returns.")
         starts_cache = value_or_default(use_cache, self.config.use_cache) and not self.training
         cache = start_cache(past_key_values, starts_cache, self.num_caches)
         caches = [None] * self.num_caches if cache is None else cache.split()
@@ -248,11 +247,13 @@ class CopyNetEnsemble(PublishedModel, CopyNetGenerationMixin):
     ) -> Tensor:
         """The mean of −log p(y_t), from log p(y) (B, T, V + K); see `loss.compute_loss`."""
         is_target = labels != -100
-        targets = labels.masked_fill(~is_target, self.config.pad_token_id)
-        repeats = len(labels) // len(encoded.source_ids)  # the outputs of a source stand side by side
-        source = (encoded.source_ids, encoded.source_mask, self.find_allowed_words(encoded))
-        ids, mask, allowed = (None if field is None else field.repeat_interleave(repeats, dim=0) for field in source)
-        targets, _ = replace_unreachable_targets(self.config, targets, ids, mask, allowed)
+        repeats = len(labels) // len(encoded.source_ids)  # the outputs of a source are in consecutive rows
+        source = (encoded.source_ids, encoded.source_mask)
+        ids, mask = (field.repeat_interleave(repeats, dim=0) for field in source)
+        allowed = self.find_allowed_words(encoded)
+        if allowed is not None:
+            allowed = allowed.repeat_interleave(repeats, dim=0)
+        targets, _ = replace_unreachable_targets(self.config, labels.clamp(min=0), ids, mask, allowed)
         losses = -log_probs.gather(-1, targets[..., None])[..., 0]
         return average_losses(losses, is_target, num_items_in_batch)
 

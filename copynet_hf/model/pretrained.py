@@ -71,6 +71,7 @@ class CopyNetPreTrainedModel(PublishedModel):
     """Initialisation and the library's hooks, shared by all models here but ensembles."""
 
     config_class = CopyNetConfig
+    config: CopyNetConfig
     base_model_prefix = "model"
     supports_gradient_checkpointing = True
     auto_classes: ClassVar[dict[str, str]] = {

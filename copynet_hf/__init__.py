@@ -13,10 +13,12 @@ from transformers import AutoConfig, AutoModel, AutoModelForSeq2SeqLM, AutoToken
 from transformers.pipelines import PIPELINE_REGISTRY
 
 from .model.configuration_copynet import CopyNetConfig
+from .model.configuration_ensemble import CopyNetEnsembleConfig
 from .model.generation import StopStrings
 from .model.modeling_copynet import CopyNetForConditionalGeneration, CopyNetModel
+from .model.modeling_ensemble import CopyNetEnsemble
 from .model.pipeline import TASK, CopyText2TextPipeline
-from .model.pretrained import CopyNetPreTrainedModel
+from .model.pretrained import PublishedModel
 from .model.tokenization_copynet import CopyNetTokenizer
 
 if TYPE_CHECKING:
@@ -53,6 +55,8 @@ _LAZY = {
 __all__ = [
     "CopyMetrics",
     "CopyNetConfig",
+    "CopyNetEnsemble",
+    "CopyNetEnsembleConfig",
     "CopyNetForConditionalGeneration",
     "CopyNetModel",
     "CopyNetTokenizer",
@@ -73,7 +77,7 @@ __all__ = [
 ]
 
 
-def _write_card(model: CopyNetPreTrainedModel, folder: Path, **fields: Any) -> None:
+def _write_card(model: PublishedModel, folder: Path, **fields: Any) -> None:
     """What `save_pretrained` of the package's own classes calls; code that was saved beside weights has no cards."""
     import_module(".evaluation.cards", __name__).write_model_card(folder, model, **fields)
 
@@ -81,19 +85,23 @@ def _write_card(model: CopyNetPreTrainedModel, folder: Path, **fields: Any) -> N
 def _register() -> None:
     """Makes the Auto classes and `pipeline()` know CopyNet, and `save_pretrained` put the code beside the weights."""
     AutoConfig.register("copynet", CopyNetConfig, exist_ok=True)
+    AutoConfig.register("copynet_ensemble", CopyNetEnsembleConfig, exist_ok=True)
     AutoModel.register(CopyNetConfig, CopyNetModel, exist_ok=True)
     AutoModelForSeq2SeqLM.register(CopyNetConfig, CopyNetForConditionalGeneration, exist_ok=True)
-    AutoTokenizer.register(CopyNetConfig, slow_tokenizer_class=CopyNetTokenizer, exist_ok=True)
+    AutoModelForSeq2SeqLM.register(CopyNetEnsembleConfig, CopyNetEnsemble, exist_ok=True)
+    for config_class in (CopyNetConfig, CopyNetEnsembleConfig):
+        AutoTokenizer.register(config_class, slow_tokenizer_class=CopyNetTokenizer, exist_ok=True)
+        config_class.register_for_auto_class()
     if TASK not in PIPELINE_REGISTRY.supported_tasks:
         PIPELINE_REGISTRY.register_pipeline(TASK, CopyText2TextPipeline, pt_model=AutoModelForSeq2SeqLM, type="text")
-    CopyNetConfig.register_for_auto_class()
     CopyNetModel.register_for_auto_class("AutoModel")
     CopyNetForConditionalGeneration.register_for_auto_class("AutoModelForSeq2SeqLM")
+    CopyNetEnsemble.register_for_auto_class("AutoModelForSeq2SeqLM")
     CopyNetTokenizer.register_for_auto_class("AutoTokenizer")
 
 
 _register()
-CopyNetPreTrainedModel.write_card = staticmethod(_write_card)
+PublishedModel.write_card = staticmethod(_write_card)
 
 
 def __getattr__(name: str) -> Any:

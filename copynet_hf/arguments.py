@@ -237,6 +237,18 @@ class ExportArguments:
 
 
 @dataclass
+class EnsembleArguments:
+    """The arguments of `copynet-hf ensemble`."""
+
+    models: list[str] | None = _argument(  # noqa: RUF009 - the call returns a dataclass field
+        "folders or Hub names of two or more models", metavar="NAME"
+    )
+    trust_remote_code: bool = _argument(TRUST_HELP, False)
+    output_dir: str | None = _argument("folder for the ensemble and its tokenizer", metavar="FOLDER")
+    overwrite_output_dir: bool = _argument("replace the model in output_dir", False)
+
+
+@dataclass
 class QuickstartArguments:
     """The arguments of `copynet-hf quickstart`."""
 

@@ -1,4 +1,4 @@
-"""`copynet-hf`: quickstart, train, evaluate, generate, demo and export from the command line."""
+"""`copynet-hf`: quickstart, train, evaluate, generate, demo, export and ensemble from the command line."""
 
 from __future__ import annotations
 
@@ -200,10 +200,28 @@ def export(argv: Sequence[str]) -> None:
     from .inference.onnx_export import export_onnx
 
     name = check_model_name(args.model)
-    model = load_copynet(name, trust_remote_code=args.trust_remote_code)
+    model: Any = load_copynet(name, trust_remote_code=args.trust_remote_code)
     reads_words = not model.config.num_features
     tokenizer = load_tokenizer(name, trust_remote_code=args.trust_remote_code) if reads_words else None
     export_onnx(model, folder, tokenizer)
+    print(f"saved in {folder}")
+
+
+def ensemble(argv: Sequence[str]) -> None:
+    """Joins trained models of one vocabulary to one model, whose probabilities are the mean of theirs. Its generation
+    settings are those of the first one."""
+    from .arguments import EnsembleArguments
+    from .training.run_folder import check_output_dir
+
+    (args,) = _parse("ensemble", argv, EnsembleArguments)
+    folder = check_output_dir(args.output_dir, args.overwrite_output_dir, resumes=False)
+    from .evaluation.cards import write_model_card
+    from .inference.ensembles import join_models
+
+    model, tokenizer = join_models(args.models or (), args.trust_remote_code)
+    model.save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    write_model_card(folder, model, tokenizer)
     print(f"saved in {folder}")
 
 
@@ -224,12 +242,14 @@ COMMANDS: dict[str, Callable[[Sequence[str]], None]] = {
     "generate": generate,
     "demo": demo,
     "export": export,
+    "ensemble": ensemble,
 }
 USAGES: Mapping[str, str] = {
     "evaluate": "--model NAME --test_file FILE ",
     "generate": "--model NAME [--text TEXT ...] ",
     "demo": "--model NAME ",
     "export": "--model NAME --output_dir FOLDER ",
+    "ensemble": "--models NAME NAME ... --output_dir FOLDER ",
 }
 
 

@@ -51,18 +51,20 @@ def answers(
     texts: Sequence[str],
     again: str | Path | None = None,
     features: Sequence[Sequence[str]] | None = None,
+    with_states: bool = True,
     **options: Any,
 ) -> dict[str, Any]:
     """What a saved model, loaded by the Auto classes, makes of texts, searching as its generation config says.
 
-    With `again` it is then saved once more, to that folder.
+    With `again` it is then saved once more, to that folder. Without `with_states` no `AutoModel` is loaded: an
+    ensemble has none.
     """
     import torch
     from transformers import AutoConfig, AutoModel, AutoModelForSeq2SeqLM, AutoTokenizer, pipeline
 
     tokenizer = AutoTokenizer.from_pretrained(name, **options)
     model = AutoModelForSeq2SeqLM.from_pretrained(name, **options)
-    base = AutoModel.from_pretrained(name, **options)
+    base = AutoModel.from_pretrained(name, **options) if with_states else model
     config = AutoConfig.from_pretrained(name, **options)
     pipe = pipeline("copy-text2text", model=str(name), **options)
     of_tokenizer = {} if features is None else {"features": features}
@@ -72,7 +74,7 @@ def answers(
         rows = [{"text": text, "features": row} for text, row in zip(texts, features, strict=True)]
     output = model.generate(**inputs)
     with torch.no_grad():
-        states = base(**inputs, decoder_input_ids=output[:, :-1]).last_hidden_state
+        outputs = base(**inputs, decoder_input_ids=output[:, :-1])
     if again is not None:
         model.save_pretrained(again)
         tokenizer.save_pretrained(again)
@@ -80,7 +82,7 @@ def answers(
         "sequences": output.tolist(),
         "texts": tokenizer.batch_decode(output, source=texts),
         "greedy": model.generate(**inputs, num_beams=1).tolist(),
-        "state_sum": states.sum().item(),
+        "state_sum": outputs.last_hidden_state.sum().item() if with_states else None,
         "copied": model.trace_copies(output, **inputs).copied.sum().item(),
         "pipeline": [output["generated_text"] for (output,) in pipe(rows)],
         "config": config.to_diff_dict() == model.config.to_diff_dict(),

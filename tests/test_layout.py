@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 from helpers import tiny_model, tiny_tokenizer
 
+from copynet_hf import CopyNetEnsemble
+
 ROOT = Path(__file__).parents[1]
 PAGE = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
 PACKAGE_INITS = {
@@ -78,10 +80,13 @@ def test_no_other_room_is_imported_by_the_models_files():
 
 
 def test_the_models_room_is_what_is_saved(tmp_path):
-    tiny_model().save_pretrained(tmp_path)
-    tiny_tokenizer().save_pretrained(tmp_path)
-    saved = {f"model/{path.name}" for path in tmp_path.glob("*.py")}
-    assert saved == {file for file in FILES if file.startswith("model/")}
+    model, room = tiny_model(), {file for file in FILES if file.startswith("model/")}
+    of_ensembles = {"model/modeling_ensemble.py", "model/configuration_ensemble.py"}
+    for each, expected in ((model, room - of_ensembles), (CopyNetEnsemble.from_models([model]), room)):
+        folder = tmp_path / type(each).__name__
+        each.save_pretrained(folder)
+        tiny_tokenizer().save_pretrained(folder)
+        assert {f"model/{path.name}" for path in folder.glob("*.py")} == expected
 
 
 def test_the_functions_named_for_each_equation_exist():

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from transformers import PreTrainedConfig, PreTrainedTokenizerBase
 
     from ..model.configuration_copynet import CopyNetConfig
-    from ..model.pretrained import CopyNetPreTrainedModel
+    from ..model.pretrained import PublishedModel
 
 PIPELINE_TAG = "text-generation"
 TAGS = ("copynet", "copy-mechanism", "seq2seq")
@@ -76,7 +76,7 @@ COPYING = {
 
 def write_model_card(
     folder: str | PathLike[str],
-    model: CopyNetPreTrainedModel,
+    model: PublishedModel,
     tokenizer: PreTrainedTokenizerBase | None = None,
     *,
     title: str | None = None,
@@ -109,7 +109,13 @@ def write_model_card(
     Returns:
         The card.
     """
-    folder, config = Path(folder), cast("CopyNetConfig", model.config)
+    folder, configs = Path(folder), [cast("CopyNetConfig", member.config) for member in _members(model)]
+    # Where one text speaks of an ensemble as a whole: a member that copies, and has the knowledge of an encoder.
+    config = max(configs, key=lambda each: (each.copies, each.encoder is not None))
+    is_ensemble = hasattr(model, "members")
+    mechanisms = list(dict.fromkeys(each.copy_mechanism for each in configs))
+    kind = f"an ensemble of {len(configs)} models" if is_ensemble else f"a {_kind(config)}"
+    note = "p(y) is the mean of theirs" if is_ensemble else f"`copy_mechanism` is `{config.copy_mechanism}`"
     name = title or folder.resolve().name
     scores = {split: row for split, row in (scores or {}).items() if set(row) & set(METRICS)}
     metrics = list(dict.fromkeys(METRICS[score][0] for row in scores.values() for score in METRICS if score in row))
@@ -122,12 +128,12 @@ def write_model_card(
             datasets=list(datasets) or None,
             metrics=metrics or None,
             pipeline_tag=PIPELINE_TAG,
-            tags=list(dict.fromkeys([*TAGS, config.copy_mechanism, *tags])),
+            tags=list(dict.fromkeys([*TAGS, *mechanisms, *(["ensemble"] if is_ensemble else []), *tags])),
             eval_results=_eval_results(scores, datasets, name) or None,
         ),
         title=name,
-        kind=f"It is a {_kind(config)} {_purpose(config)} (`copy_mechanism` is `{config.copy_mechanism}`).",
-        use=_usage(model, name),
+        kind=f"It is {kind} {_purpose(config)} ({note}).",
+        use=_usage(model, config, name),
         model=_description(model),
         data=data,
         training=training,
@@ -198,27 +204,41 @@ def _purpose(config: CopyNetConfig) -> str:
     return "from texts to texts without copying, a baseline"
 
 
-def _usage(model: CopyNetPreTrainedModel, name: str) -> str:
+def _members(model: PublishedModel) -> list[PublishedModel]:
+    """The models of an ensemble; else the model itself."""
+    return getattr(model, "members", [model])
+
+
+def _usage(model: PublishedModel, config: CopyNetConfig, name: str) -> str:
     if not model.can_generate():
         return LOAD.format(auto="AutoModel", name=name)
-    config = cast("CopyNetConfig", model.config)
     use = (LOAD if config.num_features else USE).format(auto="AutoModelForSeq2SeqLM", name=name)
     if config.feature_vocab_size:
         use = use.replace('"a text"', '{"text": "a text", "features": ["a feature"]}')
     return use
 
 
-def _description(model: CopyNetPreTrainedModel) -> str:
-    """The equation of the copy mechanism, from the docstring of its function, and a table of settings."""
+def _description(model: PublishedModel) -> str:
+    """The equation of each copy mechanism, from the docstring of its function, and a table of settings."""
+    members = _members(model)
+    mechanisms = dict.fromkeys(cast("CopyNetConfig", member.config).copy_mechanism for member in members)
+    equations = "\n\n".join(inspect.getdoc(MODES[mechanism]) or "" for mechanism in mechanisms)
+    columns = [_settings(member) for member in members]
+    names = dict.fromkeys(name for column in columns for name in column)
+    header = ["value"] if len(columns) == 1 else [f"model {number}" for number in range(1, len(columns) + 1)]
+    settings = table(["setting", *header], [[name, *(column.get(name) for column in columns)] for name in names])
+    return "\n".join(f"> {line}".rstrip() for line in equations.splitlines()) + f"\n\n{settings}"
+
+
+def _settings(model: PublishedModel) -> dict[str, Any]:
+    """The number of parameters and the fields of the config, by their name in the card's table."""
     config = cast("CopyNetConfig", model.config)
-    equation = inspect.getdoc(MODES[config.copy_mechanism]) or ""
     values = {name: getattr(config, name) for name in SETTINGS}
     if config.encoder is not None:
         del values["num_hidden_layers"]
         values |= {name: getattr(config, name) for name in ENCODER_FIELDS} | {"encoder": _encoder(config)}
-    rows = [[f"`{name}`", " ".join(value) if isinstance(value, list) else value] for name, value in values.items()]
-    settings = table(["setting", "value"], [["parameters", f"{model.num_parameters():,}"], *rows])
-    return "\n".join(f"> {line}".rstrip() for line in equation.splitlines()) + f"\n\n{settings}"
+    fields = {f"`{name}`": " ".join(value) if isinstance(value, list) else value for name, value in values.items()}
+    return {"parameters": f"{model.num_parameters():,}"} | fields
 
 
 def _limits(config: CopyNetConfig, tokenizer: PreTrainedTokenizerBase | None) -> str:

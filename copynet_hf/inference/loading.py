@@ -20,13 +20,16 @@ from transformers import (
 )
 
 from ..model.configuration_copynet import CopyNetConfig
+from ..model.configuration_ensemble import CopyNetEnsembleConfig
 from ..model.modeling_copynet import CopyNetForConditionalGeneration
+from ..model.modeling_ensemble import CopyNetEnsemble
 from .generation_settings import check_generation_config
 from .memory import check_memory
 
 GENERATION_FILE = "generation_config.json"
 MODEL_FILES = ("config.json", GENERATION_FILE, "model.safetensors.index.json")
 TOKENIZER_FILES = ("tokenizer_config.json", "vocab.json", "tokenizer.json")
+LoadedModel = CopyNetForConditionalGeneration | CopyNetEnsemble
 _LFS_POINTER = b"version https://git-lfs.github.com/"
 
 
@@ -47,8 +50,8 @@ def check_model_name(name: str | None) -> str:
 
 def load_model(
     name: str | None, device: str | None = None, bf16: bool = False, trust_remote_code: bool = False
-) -> tuple[CopyNetForConditionalGeneration, PreTrainedTokenizerBase]:
-    """Loads a model and its tokenizer from a folder or the Hub.
+) -> tuple[LoadedModel, PreTrainedTokenizerBase]:
+    """Loads a model, which may be an ensemble, and its tokenizer from a folder or the Hub.
 
     Args:
         device: where to put the model; None: CUDA if available, else the CPU.
@@ -73,8 +76,8 @@ def load_model(
         raise ValueError(f"--device {target} cannot be used ({error}): give cpu, or leave it out") from None
 
 
-def load_copynet(name: str, *, trust_remote_code: bool = False, **kwargs: Any) -> CopyNetForConditionalGeneration:
-    """Loads a model with `AutoModelForSeq2SeqLM`.
+def load_copynet(name: str, *, trust_remote_code: bool = False, **kwargs: Any) -> LoadedModel:
+    """Loads a model, which may be an ensemble, with `AutoModelForSeq2SeqLM`.
 
     Args:
         trust_remote_code: whether to run code that the model's config names.
@@ -91,10 +94,10 @@ def load_copynet(name: str, *, trust_remote_code: bool = False, **kwargs: Any) -
         _check_weights(path)
     with _loading(name):
         config = AutoConfig.from_pretrained(name, trust_remote_code=trust_remote_code)
-        if isinstance(config, CopyNetConfig):
+        if isinstance(config, CopyNetConfig | CopyNetEnsembleConfig):
             check_memory(config, trains=False)
         model = AutoModelForSeq2SeqLM.from_pretrained(name, trust_remote_code=trust_remote_code, **kwargs)
-    if not isinstance(model, CopyNetForConditionalGeneration):
+    if not isinstance(model, LoadedModel):
         raise ValueError(f"the model {name} is a {type(model).__name__}: give a CopyNet")
     check_generation_config(vars(model.generation_config), folder / GENERATION_FILE, model.config.vocab_size)
     return model

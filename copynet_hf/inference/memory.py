@@ -11,25 +11,29 @@ import psutil  # type: ignore[import-untyped]
 import torch
 
 from ..model.configuration_copynet import CopyNetConfig
+from ..model.configuration_ensemble import CopyNetEnsembleConfig
 from ..model.modeling_copynet import CopyNetForConditionalGeneration
 
 MAX_LAYERS = 1_000  # of the encoder; PyTorch builds more only slowly
 _BYTES_PER_VALUE = 4  # float32
 
 
-def check_memory(config: CopyNetConfig, trains: bool = True) -> None:
+def check_memory(config: CopyNetConfig | CopyNetEnsembleConfig, trains: bool = True) -> None:
     """Checks that a model fits into the memory of the machine and its accelerators, without building it.
 
     Args:
+        config: of a model or an ensemble.
         trains: whether gradients and Adam's moments must fit as well.
 
     Raises:
         ValueError: it does not, and the message says what it would take; or it has too many layers to be built.
     """
-    if config.num_hidden_layers > MAX_LAYERS:
-        raise ValueError(f"num_hidden_layers is {config.num_hidden_layers}: give at most {MAX_LAYERS}")
+    configs = config.members if isinstance(config, CopyNetEnsembleConfig) else [config]
+    for each in configs:
+        if each.num_hidden_layers > MAX_LAYERS:
+            raise ValueError(f"num_hidden_layers is {each.num_hidden_layers}: give at most {MAX_LAYERS}")
     try:
-        num_parameters = _count_values(config)
+        num_parameters = sum(map(_count_values, configs))
     except (RuntimeError, TypeError):  # a number of more than 64 bits
         raise ValueError("the model has more than 2**63 parameters: give smaller sizes") from None
     needed = num_parameters * _BYTES_PER_VALUE * (4 if trains else 1)
@@ -37,11 +41,12 @@ def check_memory(config: CopyNetConfig, trains: bool = True) -> None:
     if torch.cuda.is_available():
         available += sum(torch.cuda.get_device_properties(i).total_memory for i in range(torch.cuda.device_count()))
     if needed > available:
+        largest = max(configs, key=lambda each: each.hidden_size * (each.hidden_size + each.vocab_size))
         raise ValueError(
             f"{'the training of ' if trains else 'a model of '}{num_parameters:,} parameters takes "
             f"{needed / 1e9:,.0f} GB, but the machine has "
-            f"{available / 1e9:,.0f} GB: give smaller sizes (hidden_size is {config.hidden_size:,}, embedding_size "
-            f"{config.embedding_size:,}, vocab_size {config.vocab_size:,})"
+            f"{available / 1e9:,.0f} GB: give smaller sizes (hidden_size is {largest.hidden_size:,}, embedding_size "
+            f"{largest.embedding_size:,}, vocab_size {largest.vocab_size:,})"
         )
 
 

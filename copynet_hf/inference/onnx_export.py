@@ -32,6 +32,7 @@ from transformers import GenerationConfig, PreTrainedTokenizerBase
 from ..model.cache import CopyNetCache
 from ..model.memory import DecoderState, Facts, Memory
 from ..model.modeling_copynet import CopyNetForConditionalGeneration
+from ..model.modeling_ensemble import CopyNetEnsemble
 from ..model.outputs import CopyNetEncoderOutput
 from ..model.pieces import FIELDS
 from .onnx_search import DECODER, ENCODER, Search
@@ -47,7 +48,12 @@ class Programs(NamedTuple):
 
 
 def export_programs(model: CopyNetForConditionalGeneration) -> Programs:
-    """The model, put in evaluation mode, as torch.export programs, which share its weights and their precision."""
+    """The model, put in evaluation mode, as torch.export programs, which share its weights and their precision.
+
+    Raises:
+        ValueError: the model is an ensemble.
+    """
+    _check_exportable(model)
     model.eval()
     source = _example(model)
     with torch.no_grad():
@@ -68,8 +74,9 @@ def export_onnx(
 
     Raises:
         ImportError: onnx or onnxscript is missing.
-        ValueError: the model's generation config asks for what `OnnxCopyNet.generate` cannot do.
+        ValueError: the model is an ensemble, or its generation config asks for what `OnnxCopyNet.generate` cannot do.
     """
+    _check_exportable(model)
     try:
         import onnxscript  # noqa: F401 - torch.onnx imports it later, and says less
     except ImportError as error:
@@ -224,6 +231,11 @@ def _example(model: CopyNetForConditionalGeneration) -> Tensors:
 def _exported(graph: nn.Module, example: Tensors) -> ExportedProgram:
     shapes = {name: dict.fromkeys(range(len(_axes(name))), Dim.DYNAMIC) for name in example}
     return torch.export.export(graph, (example,), dynamic_shapes=(shapes,))
+
+
+def _check_exportable(model: Any) -> None:
+    if isinstance(model, CopyNetEnsemble):
+        raise ValueError("an ensemble cannot be exported: export one of its members.")
 
 
 def _check_search(config: GenerationConfig) -> None:

@@ -20,10 +20,9 @@ from transformers import PreTrainedTokenizerBase
 from copynet_hf.data.features import SEPARATOR, split_features
 from copynet_hf.inference.heatmap import plot_copy_heatmap
 from copynet_hf.inference.highlighting import copies_html
-from copynet_hf.inference.loading import load_model
+from copynet_hf.inference.loading import LoadedModel, load_model
 from copynet_hf.inference.memory import explain_memory_errors
 from copynet_hf.inference.predictor import parse_facts
-from copynet_hf.model.modeling_copynet import CopyNetForConditionalGeneration
 from copynet_hf.model.pipeline import CopyText2TextPipeline
 
 if TYPE_CHECKING:
@@ -51,9 +50,7 @@ CSS = """
 """
 
 
-def build_demo(
-    model: CopyNetForConditionalGeneration, tokenizer: PreTrainedTokenizerBase, examples: Sequence[str] = ()
-) -> Blocks:
+def build_demo(model: LoadedModel, tokenizer: PreTrainedTokenizerBase, examples: Sequence[str] = ()) -> Blocks:
     """Builds the page, to be launched or mounted. Its initial settings are those of the saved generation config.
 
     Args:
@@ -82,9 +79,7 @@ def build_demo(
     with gr.Blocks(title="copynet_hf", analytics_enabled=False) as page:
         gr.Markdown(INTRODUCTION)
         text = gr.Textbox("", label="Text", lines=3, autofocus=True)
-        facts = gr.Textbox(
-            "", label="Facts", info="subject | property | object", lines=3, visible=config.mechanism.retrieves
-        )
+        facts = gr.Textbox("", label="Facts", info="subject | property | object", lines=3, visible=config.retrieves)
         features = gr.Textbox(
             "", label="Features", info=f"separated by {SEPARATOR}", visible=config.feature_vocab_size > 0
         )

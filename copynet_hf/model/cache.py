@@ -100,11 +100,38 @@ class CopyNetCacheLayer(CacheLayerMixin):
 
 
 class CopyNetCache(Cache):
-    """`past_key_values` of CopyNet: a `Cache` whose one layer holds a recurrent state instead of keys and values."""
+    """`past_key_values` of CopyNet: a `Cache` whose layer holds a recurrent state instead of keys and values. That of
+    an ensemble has a layer for each member.
 
-    def __init__(self) -> None:
-        super().__init__(layers=[CopyNetCacheLayer()])
+    Args:
+        layers: None: one that is empty.
+    """
+
+    def __init__(self, layers: list[CopyNetCacheLayer] | None = None) -> None:
+        super().__init__(layers=[CopyNetCacheLayer()] if layers is None else layers)  # type: ignore[arg-type]
 
     @property
     def layer(self) -> CopyNetCacheLayer:
         return self.layers[0]  # type: ignore[return-value]
+
+    def split(self) -> list[CopyNetCache]:
+        """The caches of an ensemble's members, which share its layers."""
+        return [CopyNetCache([layer]) for layer in self.layers]  # type: ignore[list-item]
+
+
+def start_cache(cache: Any, is_used: bool, number: int = 1) -> CopyNetCache | None:
+    """The given cache; if there is none but one is used, an empty one with this number of layers.
+
+    Raises:
+        ValueError: the given cache is of another kind, or another number of models.
+    """
+    if cache is None:
+        return CopyNetCache([CopyNetCacheLayer() for _ in range(number)]) if is_used else None
+    if not isinstance(cache, CopyNetCache):
+        raise ValueError(f"past_key_values is a {type(cache).__name__}: pass the CopyNetCache of an earlier call.")
+    if len(cache) != number:
+        raise ValueError(
+            f"past_key_values has {len(cache)} layers, not {number}: pass the CopyNetCache of an earlier call of this "
+            "model."
+        )
+    return cache

@@ -120,7 +120,46 @@ COPY_MECHANISMS = {
 }
 
 
-class CopyNetConfig(PreTrainedConfig):
+class CopyNetBaseConfig(PreTrainedConfig):
+    """What the configs of a model and of an ensemble share."""
+
+    # Their width follows the batch, so the Trainer could not concatenate them.
+    keys_to_ignore_at_inference = ["past_key_values", "cross_attentions", "copy_probs"]  # noqa: RUF012 - the base class's own type
+
+    if TYPE_CHECKING:
+        vocab_size: int
+        max_source_oov: int
+        pad_token_id: int
+        eos_token_id: int | list[int] | None
+        unk_token_id: int
+        decoder_start_token_id: int
+
+        @property
+        def copies(self) -> bool: ...
+
+    @classmethod
+    def from_dict(cls, config_dict: dict[str, Any], **kwargs: Any) -> Any:
+        """As in the library; fields among `kwargs` are checked together with the others."""
+        if not cls.__module__.startswith("transformers_modules."):
+            # The library would load a pipeline named in the config from the saved code, which has to be trusted; the
+            # package's own is registered.
+            config_dict = {name: value for name, value in config_dict.items() if name != "custom_pipelines"}
+        fields = {name: kwargs.pop(name) for name in list(kwargs) if name in cls.__annotations__}
+        return super().from_dict({**config_dict, **fields}, **kwargs)
+
+    @property
+    def end_token_ids(self) -> list[int]:
+        """The end symbols; `eos_token_id` may be one, several or none."""
+        ends = self.eos_token_id if isinstance(self.eos_token_id, list) else [self.eos_token_id]
+        return [end for end in ends if end is not None]
+
+    @property
+    def extended_vocab_size(self) -> int:
+        """Width of the logits: the vocabulary and the slots for unseen source words."""
+        return self.vocab_size + self.max_source_oov
+
+
+class CopyNetConfig(CopyNetBaseConfig):
     """Configuration of a CopyNet. `CopyNetConfig()` has the paper's LCSTS sizes.
 
     Args:
@@ -177,8 +216,6 @@ class CopyNetConfig(PreTrainedConfig):
     """
 
     model_type = "copynet"
-    # Their width follows the batch, so the Trainer could not concatenate them.
-    keys_to_ignore_at_inference = ["past_key_values", "cross_attentions", "copy_probs"]  # noqa: RUF012 - the base class's own type
     sub_configs_defaults = {  # noqa: RUF012 - the base class's own type
         "encoder": SubConfigSpec(AutoConfig, model_type="bert", optional=True)
     }
@@ -228,16 +265,6 @@ class CopyNetConfig(PreTrainedConfig):
         self._check_encoder()
         super().__post_init__(**kwargs)
         self._check_special_ids()
-
-    @classmethod
-    def from_dict(cls, config_dict: dict[str, Any], **kwargs: Any) -> Any:
-        """As in the library; fields among `kwargs` are checked together with the others."""
-        if not cls.__module__.startswith("transformers_modules."):
-            # The library would load a pipeline named in the config from the saved code, which has to be trusted; the
-            # package's own is registered.
-            config_dict = {name: value for name, value in config_dict.items() if name != "custom_pipelines"}
-        fields = {name: kwargs.pop(name) for name in list(kwargs) if name in cls.__annotations__}
-        return super().from_dict({**config_dict, **fields}, **kwargs)
 
     @classmethod
     def for_tokenizer(cls, tokenizer: PreTrainedTokenizerBase, **kwargs: Any) -> CopyNetConfig:
@@ -299,25 +326,19 @@ class CopyNetConfig(PreTrainedConfig):
         return self.mechanism.copies
 
     @property
+    def retrieves(self) -> bool:
+        """Whether facts can be read and copied from."""
+        return self.mechanism.retrieves
+
+    @property
     def mechanism(self) -> Mechanism:
         """What the copy mechanism needs of the network."""
         return COPY_MECHANISMS[self.copy_mechanism]
 
     @property
-    def end_token_ids(self) -> list[int]:
-        """The end symbols; `eos_token_id` may be one, several or none."""
-        ends = self.eos_token_id if isinstance(self.eos_token_id, list) else [self.eos_token_id]
-        return [end for end in ends if end is not None]
-
-    @property
     def memory_size(self) -> int:
         """Width of h_j: both directions of the encoder, or what a Transformers encoder is projected to."""
         return 2 * self.encoder_hidden_size
-
-    @property
-    def extended_vocab_size(self) -> int:
-        """Width of the logits: the vocabulary and the slots for unseen source words."""
-        return self.vocab_size + self.max_source_oov
 
     def _check_sizes(self) -> None:
         names = "vocab_size embedding_size hidden_size encoder_hidden_size num_hidden_layers attention_size"

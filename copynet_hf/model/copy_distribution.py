@@ -11,7 +11,9 @@ Sums over words and positions are computed in float32 or wider, whatever the pre
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Sequence
+from functools import reduce
 from typing import NamedTuple
 
 import torch
@@ -210,6 +212,11 @@ def mixture(
     columns = torch.where(is_leader, source_ids, width)[:, None, :].expand(-1, steps, -1)
     log_probs = table.scatter_(-1, columns, both)[..., :width]
     return Mixture(log_probs, torch.exp(copied) * mask)
+
+
+def average_log_probs(log_probs: Sequence[Tensor]) -> Tensor:
+    """log p(y) of an ensemble, p(y) = (1/M) Σ_m p_m(y), from its members' log p_m(y), all of one shape."""
+    return reduce(torch.logaddexp, log_probs) - math.log(len(log_probs))
 
 
 def log_likelihood(generate_score: Tensor, modes: Modes, in_vocabulary: Tensor, matches: Tensor | None) -> Tensor:

@@ -18,8 +18,7 @@ from transformers.generation import (
 )
 from transformers.utils import ModelOutput
 
-from .cache import CopyNetCache
-from .configuration_copynet import CopyNetConfig
+from .cache import start_cache
 from .copy_distribution import find_matches
 
 if TYPE_CHECKING:
@@ -29,7 +28,7 @@ if TYPE_CHECKING:
     class _Base(PreTrainedModel, GenerationMixin):
         """What the mixin is mixed into, for the type checker."""
 
-        config: CopyNetConfig
+        config: Any  # a CopyNetBaseConfig
 
         def find_allowed_words(self, output: Any) -> Tensor | None: ...
 else:
@@ -173,7 +172,16 @@ class CopyTrace(ModelOutput):
 
 
 class CopyNetGenerationMixin(_Base):
-    """`generate()` over the extended vocabulary."""
+    """`generate()` over the extended vocabulary, for a model and for an ensemble."""
+
+    num_caches: int = 1
+    """How many layers the cache has: the number of models that decode."""
+
+    def init_generation_config(self) -> None:
+        """Sets the fields that the library's generation config does not have."""
+        # Generation configs derived from the model's config do not save fields of our own.
+        self.generation_config.forbid_unk = False  # type: ignore[attr-defined]
+        self.generation_config._from_model_config = False
 
     def _prepare_cache_for_generation(
         self, generation_config: GenerationConfig, model_kwargs: dict[str, Any], *args: Any, **kwargs: Any
@@ -184,7 +192,7 @@ class CopyNetGenerationMixin(_Base):
                 "CopyNet's state has a fixed size: leave it out."
             )
         if generation_config.use_cache and model_kwargs.get("past_key_values") is None:
-            model_kwargs["past_key_values"] = CopyNetCache()
+            model_kwargs["past_key_values"] = start_cache(None, True, self.num_caches)
             if generation_config.is_assistant:
                 model_kwargs["past_key_values"].activate_past_recording()
 
@@ -343,9 +351,7 @@ class CopyNetGenerationMixin(_Base):
             ValueError: the model does not copy, or N is no multiple of B.
         """
         if not self.config.copies:
-            raise ValueError(
-                f"copy_mechanism={self.config.copy_mechanism!r} copies nothing: there is nothing to trace."
-            )
+            raise ValueError("the model copies nothing (config.copies is False): there is nothing to trace.")
         if encoder_outputs is None:
             encoder_outputs = self.get_encoder()(input_ids=input_ids, attention_mask=attention_mask, **source)
         sources = encoder_outputs.source_ids.shape[0]

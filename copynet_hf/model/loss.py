@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
-from .configuration_copynet import CopyNetConfig
+from .configuration_copynet import CopyNetBaseConfig, CopyNetConfig
 from .copy_distribution import (
     MODES,
     ModeScores,
@@ -63,12 +63,10 @@ def compute_loss(
     """
     is_target = labels != -100
     targets = labels.masked_fill(~is_target, config.pad_token_id)
-    if config.copies:
-        is_known = _can_generate(targets, config, allowed if config.mechanism.generates else None)
-        source = (output.source_ids, output.source_mask)
-        targets, matches = replace_unreachable_words(targets, *source, is_known, config.unk_token_id)
-    else:
-        targets, matches = replace_by_unk(targets, config.vocab_size, config.unk_token_id), None
+    source = (output.source_ids, output.source_mask)
+    targets, matches = replace_unreachable_targets(
+        config, targets, *source, allowed if config.mechanism.generates else None
+    )
     can_generate = _can_generate(targets, config, allowed)
     if not config.mechanism.generates and matches is not None:
         check_pointed_at(is_target & ~can_generate & ~matches.any(-1), labels)
@@ -86,6 +84,22 @@ def compute_loss(
         # an end symbol is generated, even if the source has one
         is_end = torch.isin(targets, torch.tensor(config.end_token_ids, device=targets.device))
         losses = losses + config.gate_loss_weight * gate_loss(output.switch, matches.any(-1) & ~is_end)
+    return average_losses(losses, is_target, num_items_in_batch)
+
+
+def replace_unreachable_targets(
+    config: CopyNetBaseConfig, targets: Tensor, source_ids: Tensor, source_mask: Tensor, allowed: Tensor | None
+) -> tuple[Tensor, Tensor | None]:
+    """Targets (B, T) that can be neither generated nor copied become UNK; and where x_j = y_t (B, T, S) bool, None
+    without a copy mode. `allowed` (B, V) bool: the words that may be generated; None: all."""
+    if not config.copies:
+        return replace_by_unk(targets, config.vocab_size, config.unk_token_id), None
+    is_known = _can_generate(targets, config, allowed)
+    return replace_unreachable_words(targets, source_ids, source_mask, is_known, config.unk_token_id)
+
+
+def average_losses(losses: Tensor, is_target: Tensor, num_items_in_batch: Tensor | int | None) -> Tensor:
+    """The sum of the losses (B, T) where there is a target, divided by the number of targets or the given number."""
     total = (losses * is_target).sum()
     return total / (is_target.sum().clamp(min=1) if num_items_in_batch is None else num_items_in_batch)
 
@@ -111,7 +125,7 @@ def _score_targets(
     return -log_likelihood(word_scores, MODES[config.copy_mechanism](scores), can_generate, matches)
 
 
-def _can_generate(words: Tensor, config: CopyNetConfig, allowed: Tensor | None) -> Tensor:
+def _can_generate(words: Tensor, config: CopyNetBaseConfig, allowed: Tensor | None) -> Tensor:
     """(B, T) bool: whether each word can be generated; `allowed` (B, V) bool, None: all words can."""
     in_vocabulary = words < config.vocab_size
     if allowed is None:

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from .aligned_words import AlignedWords
-from .cache import CopyNetCache
+from .cache import CopyNetCache, start_cache
 from .configuration_copynet import CopyNetConfig
 from .copy_distribution import (
     MODES,
@@ -120,7 +120,8 @@ class CopyNetModel(CopyNetPreTrainedModel):
             options = {"output_hidden_states": output_hidden_states, "return_dict": True}
             encoder_outputs = self.encoder(input_ids, **source, **options)
         encoder_outputs = self._check_encoder_outputs(encoder_outputs)
-        cache = self._check_cache(past_key_values, value_or_default(use_cache, config.use_cache) and not self.training)
+        starts_cache = value_or_default(use_cache, config.use_cache) and not self.training
+        cache = start_cache(past_key_values, starts_cache)
         is_start = cache is None or not cache.get_seq_length()
         if decoder_input_ids is not None and (is_start or decoder_input_ids.is_cpu):
             # an accelerator would have to be waited for at each step of a search
@@ -191,13 +192,6 @@ class CopyNetModel(CopyNetPreTrainedModel):
             )
         return CopyNetEncoderOutput(*encoder_outputs or ())
 
-    def _check_cache(self, cache: Any, use_cache: bool) -> CopyNetCache | None:
-        if cache is None:
-            return CopyNetCache() if use_cache else None
-        if not isinstance(cache, CopyNetCache):
-            raise ValueError(f"past_key_values is a {type(cache).__name__}: pass the CopyNetCache of an earlier call.")
-        return cache
-
     def _start_decoding(
         self, encoder_outputs: CopyNetEncoderOutput, cache: CopyNetCache | None, rows: int
     ) -> tuple[Memory, DecoderState | None, SearchTables | None]:
@@ -235,9 +229,7 @@ class CopyNetForConditionalGeneration(CopyNetPreTrainedModel, CopyNetGenerationM
         self.alignments = AlignedWords(config) if config.aligned_words else None
         self.main_input_name = self.model.main_input_name
         self.post_init()
-        # A field of our own; generation configs derived from the model's config do not save those.
-        self.generation_config.forbid_unk = False  # type: ignore[attr-defined]
-        self.generation_config._from_model_config = False
+        self.init_generation_config()
 
     def get_output_embeddings(self) -> nn.Module:
         return self.lm_head

@@ -41,6 +41,24 @@ class CopyNetEncoderOutput(ModelOutput):
 
 
 @dataclass
+class CopyNetEnsembleEncoderOutput(ModelOutput):
+    """The source as each member of an ensemble encoded it, D_m wide by member m.
+
+    last_hidden_state: (B, S, Σ D_m) the members' h_j side by side.
+    source_ids: (B, S) extended ids x_j, those beyond the last slot made UNK.
+    source_mask: (B, S) bool, what at least one member can copy.
+    members: the output of each member's encoder.
+    hidden_states: those of all members, one member after another; with `output_hidden_states`.
+    """
+
+    last_hidden_state: Tensor = None  # type: ignore[assignment]
+    source_ids: Tensor = None  # type: ignore[assignment]
+    source_mask: Tensor = None  # type: ignore[assignment]
+    members: tuple[CopyNetEncoderOutput, ...] = None  # type: ignore[assignment]
+    hidden_states: tuple[Tensor, ...] | None = None
+
+
+@dataclass
 class CopyNetModelOutput(Seq2SeqModelOutput):
     """`Seq2SeqModelOutput` with `last_hidden_state` (B, T, H) the readout r_t, and
 

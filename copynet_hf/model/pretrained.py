@@ -19,21 +19,18 @@ from .configuration_copynet import CopyNetConfig
 from .text_encoder import check_piece_tokenizer, load_encoder_config, load_text_encoder
 
 
-class CopyNetPreTrainedModel(PreTrainedModel):
-    """Initialisation and the library's hooks, shared by all models here."""
+class PublishedModel(PreTrainedModel):
+    """A model that is saved with its code and a card, for the Hub: what a model and an ensemble share."""
 
-    config_class = CopyNetConfig
-    base_model_prefix = "model"
-    supports_gradient_checkpointing = True
+    auto_classes: ClassVar[dict[str, str]] = {}
+    """The Auto classes that load the saved weights, and for each the name of its class in the model's module."""
     write_card: ClassVar[Callable[..., None] | None] = None
     """Writes a model's card into a folder. Set by the package; None in code loaded from a saved model."""
     _card_to_keep: bytes | None = None
     """A folder's card while `save_pretrained` runs, which with `push_to_hub=True` writes over it before it uploads."""
 
-    _no_split_modules = ["CopyNetEncoderLayer", "CopyNetDecoder", "PointerDecoder", "RetrievalDecoder"]  # noqa: RUF012 - the base class's own type
-
     def save_pretrained(self, save_directory: Any, is_main_process: bool = True, *args: Any, **kwargs: Any) -> None:
-        """As in the library; the config also names the other class, which loads the same weights, and the pipeline.
+        """As in the library; the config also names all classes that load the weights, and the pipeline.
 
         Writes a model card if the folder has none.
         """
@@ -43,8 +40,7 @@ class CopyNetPreTrainedModel(PreTrainedModel):
             module = type(self).__module__.rpartition(".")[2]
             self.config.auto_map = {
                 **(getattr(self.config, "auto_map", None) or {}),
-                "AutoModel": f"{module}.CopyNetModel",
-                "AutoModelForSeq2SeqLM": f"{module}.CopyNetForConditionalGeneration",
+                **{auto: f"{module}.{name}" for auto, name in self.auto_classes.items()},
             }
             self.config.custom_pipelines = deepcopy(CUSTOM_PIPELINES)  # the library modifies it
         folder = Path(save_directory)
@@ -56,6 +52,34 @@ class CopyNetPreTrainedModel(PreTrainedModel):
             self._card_to_keep = None
         if self.write_card is not None and is_main_process and folder.is_dir() and not card.exists():
             self.write_card(self, folder)
+
+    def _upload_modified_files(self, working_dir: Any, repo_id: str, *args: Any, **kwargs: Any) -> Any:
+        """As in the library, but with the folder's own card, or ours, where the library would upload its blank one."""
+        path = Path(working_dir) / "README.md"
+        card = ModelCard(path.read_text(encoding="utf-8")) if path.exists() else None
+        blank = ModelCard.from_template(ModelCardData(), model_description="").text.splitlines()
+        # the library fills in one line of its template
+        is_blank = card is not None and len(set(card.text.splitlines()) - set(blank)) == 1
+        if is_blank and self._card_to_keep is not None:
+            path.write_bytes(self._card_to_keep)
+        elif self.write_card is not None and card is not None and is_blank:
+            self.write_card(self, Path(working_dir), title=repo_id, tags=card.data.get("tags") or ())
+        return super()._upload_modified_files(working_dir, repo_id, *args, **kwargs)
+
+
+class CopyNetPreTrainedModel(PublishedModel):
+    """Initialisation and the library's hooks, shared by all models here but ensembles."""
+
+    config_class = CopyNetConfig
+    config: CopyNetConfig
+    base_model_prefix = "model"
+    supports_gradient_checkpointing = True
+    auto_classes: ClassVar[dict[str, str]] = {
+        "AutoModel": "CopyNetModel",
+        "AutoModelForSeq2SeqLM": "CopyNetForConditionalGeneration",
+    }
+
+    _no_split_modules = ["CopyNetEncoderLayer", "CopyNetDecoder", "PointerDecoder", "RetrievalDecoder"]  # noqa: RUF012 - the base class's own type
 
     def resize_token_embeddings(
         self, new_num_tokens: int | None = None, pad_to_multiple_of: int | None = None, mean_resizing: bool = True
@@ -72,19 +96,6 @@ class CopyNetPreTrainedModel(PreTrainedModel):
                 f"the id len(tokenizer), which would be one of the words added to the {words} of the model."
             )
         return super().resize_token_embeddings(new_num_tokens, pad_to_multiple_of, mean_resizing)
-
-    def _upload_modified_files(self, working_dir: Any, repo_id: str, *args: Any, **kwargs: Any) -> Any:
-        """As in the library, but with the folder's own card, or ours, where the library would upload its blank one."""
-        path = Path(working_dir) / "README.md"
-        card = ModelCard(path.read_text(encoding="utf-8")) if path.exists() else None
-        blank = ModelCard.from_template(ModelCardData(), model_description="").text.splitlines()
-        # the library fills in one line of its template
-        is_blank = card is not None and len(set(card.text.splitlines()) - set(blank)) == 1
-        if is_blank and self._card_to_keep is not None:
-            path.write_bytes(self._card_to_keep)
-        elif self.write_card is not None and card is not None and is_blank:
-            self.write_card(self, Path(working_dir), title=repo_id, tags=card.data.get("tags") or ())
-        return super()._upload_modified_files(working_dir, repo_id, *args, **kwargs)
 
     @classmethod
     def from_encoder_pretrained(

@@ -5,11 +5,11 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from .configuration_copynet import CopyNetConfig
+from .configuration_copynet import CopyNetBaseConfig
 from .dispatch import has_values
 
 
-def shift_right(labels: Tensor, config: CopyNetConfig) -> Tensor:
+def shift_right(labels: Tensor, config: CopyNetBaseConfig) -> Tensor:
     """y_0 … y_{T-1} (B, T): the start symbol at each row's first label, which −100 may precede; padding for −100."""
     first = (labels != -100).long().argmax(-1, keepdim=True)
     shifted = torch.nn.functional.pad(labels[:, :-1], (1, 0), value=-100)
@@ -17,7 +17,7 @@ def shift_right(labels: Tensor, config: CopyNetConfig) -> Tensor:
     return shifted.masked_fill(shifted == -100, config.pad_token_id)
 
 
-def mask_left_padding(decoder_input_ids: Tensor, config: CopyNetConfig) -> Tensor | None:
+def mask_left_padding(decoder_input_ids: Tensor, config: CopyNetBaseConfig) -> Tensor | None:
     """(B, T) bool, false on padding before the start symbol, which may be the padding symbol; None: there is none."""
     is_padding = (decoder_input_ids == config.pad_token_id).cumprod(-1).bool()
     if config.decoder_start_token_id == config.pad_token_id:

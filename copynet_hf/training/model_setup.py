@@ -14,6 +14,7 @@ from ..inference.loading import check_tokenizer, load_copynet
 from ..inference.memory import check_memory
 from ..model.configuration_copynet import CopyNetConfig
 from ..model.modeling_copynet import CopyNetForConditionalGeneration
+from ..model.modeling_ensemble import CopyNetEnsemble
 from ..model.text_encoder import load_encoder_config
 from .alignment import align_vocabulary
 from .dataset import Pairs
@@ -55,6 +56,8 @@ def build_model(
         )
     changes = {field: value for field, value in fields.items() if field in CHANGEABLE_FIELDS}
     model = load_copynet(name, trust_remote_code=model_args.trust_remote_code, **changes)
+    if isinstance(model, CopyNetEnsemble):
+        raise ValueError(f"{name} is an ensemble: train each model by itself, and join them with copynet-hf ensemble")
     for field, value in fields.items():
         loaded = getattr(model.config, field, None)
         if loaded != value and not (isinstance(loaded, list) and set(loaded) == set(value)):

@@ -1,0 +1,78 @@
+"""An ensemble of saved models, after a comparison of their tokenizers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from transformers import PreTrainedTokenizerBase
+
+from ..model.modeling_ensemble import CopyNetEnsemble
+from .loading import load_model
+
+
+def join_models(
+    names: Sequence[str], trust_remote_code: bool = False
+) -> tuple[CopyNetEnsemble, PreTrainedTokenizerBase]:
+    """Loads models and joins them to an ensemble, on the CPU.
+
+    Args:
+        names: their folders, or names on the Hub.
+        trust_remote_code: whether to run code that a model's config names.
+
+    Returns:
+        The ensemble, and a tokenizer for it: the first one, or the first one with the pieces of a Transformers encoder
+        if a model has such an encoder.
+
+    Raises:
+        ValueError: fewer than two names, a model that cannot be loaded, tokenizers that differ in their words, or what
+            `CopyNetEnsemble.from_models` refuses.
+    """
+    if len(names) < 2:
+        raise ValueError(f"--models has {len(names)} models: give two or more")
+    loaded = [load_model(name, "cpu", trust_remote_code=trust_remote_code) for name in names]
+    models, tokenizers = zip(*loaded, strict=True)
+    first = next((i for i, each in enumerate(tokenizers) if _encoder_tokenizer(each) is not None), 0)
+    for name, tokenizer in zip(names, tokenizers, strict=True):
+        check_same_tokenizer(tokenizer, tokenizers[first], name, names[first])
+    return CopyNetEnsemble.from_models(models), tokenizers[first]
+
+
+def check_same_tokenizer(
+    tokenizer: PreTrainedTokenizerBase, expected: PreTrainedTokenizerBase, name: str, expected_name: str
+) -> None:
+    """Checks that a tokenizer gives every text the ids that the expected one gives it.
+
+    Args:
+        name, expected_name: the models of the tokenizers, for the message.
+
+    Raises:
+        ValueError: the tokenizers differ in their segmenter, words, features or pieces.
+    """
+    fix = f"train the models with one tokenizer, by --tokenizer_name {expected_name}"
+    found, wanted = _list_vocabularies(tokenizer), _list_vocabularies(expected)
+    for kind in found:
+        if len(found[kind]) != len(wanted[kind]):
+            raise ValueError(f"{name} has {len(found[kind])} {kind}s, {expected_name} {len(wanted[kind])}: {fix}")
+        for word, other in zip(found[kind], wanted[kind], strict=True):
+            if word != other:
+                raise ValueError(f"{name} has the {kind} {word!r} where {expected_name} has {other!r}: {fix}")
+
+
+def _list_vocabularies(tokenizer: PreTrainedTokenizerBase) -> dict[str, list[str]]:
+    """What gives a text its ids: the segmenter, and the words, features and pieces in the order of their ids."""
+    vocabularies = {
+        "segmenter": [getattr(tokenizer, "segmenter", type(tokenizer).__name__)],
+        "word": _sort_words(tokenizer.get_vocab()),
+        "feature": _sort_words(getattr(tokenizer, "feature_vocab", {})),
+    }
+    pieces = _encoder_tokenizer(tokenizer)
+    return vocabularies if pieces is None else vocabularies | {"piece": _sort_words(pieces.backend.get_vocab())}
+
+
+def _encoder_tokenizer(tokenizer: PreTrainedTokenizerBase) -> Any:
+    return getattr(tokenizer, "encoder_tokenizer", None)
+
+
+def _sort_words(vocab: Mapping[str, int]) -> list[str]:
+    return sorted(vocab, key=vocab.__getitem__)

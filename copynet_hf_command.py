@@ -21,6 +21,7 @@ commands:
   generate     generate an output for each line of text
   demo         try a model on a web page
   export       export a model to ONNX
+  serve        serve an exported model over HTTP, without torch
 
 copynet-hf COMMAND --help lists the arguments, copynet-hf --version prints the version.
 With COPYNET_DEBUG=1 an error comes with its traceback.

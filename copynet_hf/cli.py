@@ -1,4 +1,4 @@
-"""`copynet-hf`: quickstart, train, evaluate, generate, demo and export from the command line."""
+"""`copynet-hf`: quickstart, train, evaluate, generate, demo, export and serve from the command line."""
 
 from __future__ import annotations
 
@@ -207,6 +207,13 @@ def export(argv: Sequence[str]) -> None:
     print(f"saved in {folder}")
 
 
+def serve(argv: Sequence[str]) -> None:
+    """Serves an exported model over HTTP, without torch: POST /predict, GET /health, GET /metrics."""
+    from .serving.command import serve as run_server
+
+    run_server(argv, serve.__doc__)
+
+
 def quickstart(argv: Sequence[str]) -> None:
     """Trains a small model on synthetic requests and shows what it copies, in under three minutes."""
     from .arguments import QuickstartArguments, check_positive
@@ -224,6 +231,7 @@ COMMANDS: dict[str, Callable[[Sequence[str]], None]] = {
     "generate": generate,
     "demo": demo,
     "export": export,
+    "serve": serve,
 }
 USAGES: Mapping[str, str] = {
     "evaluate": "--model NAME --test_file FILE ",

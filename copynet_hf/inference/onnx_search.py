@@ -8,6 +8,8 @@ slots.
 from __future__ import annotations
 
 import json
+import math
+import time
 from collections.abc import Mapping
 from pathlib import Path
 from types import SimpleNamespace
@@ -33,6 +35,7 @@ class Search(NamedTuple):
     length_penalty: float = 1.0
     early_stopping: bool | str = False
     forbid_unk: bool = False
+    max_time: float | None = None
     eos_token_id: int | list[int] | None = None
 
     @property
@@ -134,13 +137,14 @@ class OnnxCopyNet:
             ValueError: an option is not supported, or the model does not accept the source.
         """
         search = self._search_options(options)
+        end = math.inf if search.max_time is None else time.monotonic() + search.max_time
         source = (input_ids, attention_mask, input_features, token_type_ids, feature_ids)
         pieces = (encoder_input_ids, encoder_attention_mask, word_index)
         memory, state, forbidden = self._encode(*source, *pieces)
         if search.forbid_unk:
             forbidden = forbidden | (np.arange(forbidden.shape[1]) == self._token_ids["unk_token_id"])
         penalties = np.where(forbidden, np.float32(-np.inf), np.float32(0))[:, None]
-        return (self._greedy if search.num_beams == 1 else self._beams)(memory, state, penalties, search)
+        return (self._greedy if search.num_beams == 1 else self._beams)(memory, state, penalties, search, end)
 
     def trace_copies(
         self, sequences: Array, eos_token_id: int | list[int] | None = None, **source: Array
@@ -246,8 +250,11 @@ class OnnxCopyNet:
         outputs = dict(zip(self._decoder_outputs, values, strict=True))
         return outputs, {name: outputs[f"next_{name}"] for name in state}
 
-    def _greedy(self, memory: Tensors, state: Tensors, penalties: Array, search: Search) -> Array:
-        """Greedy search: (N, 1 + T). penalties: (N, 1, V + K), −inf for forbidden words, else 0."""
+    def _greedy(self, memory: Tensors, state: Tensors, penalties: Array, search: Search, end: float) -> Array:
+        """Greedy search: (N, 1 + T).
+
+        penalties: (N, 1, V + K), −inf for forbidden words, else 0. end: `time.monotonic()` after which no word is added.
+        """
         words = np.full((len(penalties), 1), self._token_ids["decoder_start_token_id"])
         sequences, done = [words], np.zeros(words.shape, bool)
         for step in range(search.max_new_tokens):
@@ -256,11 +263,11 @@ class OnnxCopyNet:
             words = np.where(done, self._token_ids["pad_token_id"], likeliest)
             sequences.append(words)
             done |= np.isin(words, search.end_token_ids)
-            if done.all():
+            if done.all() or time.monotonic() > end:
                 break
         return np.concatenate(sequences, axis=1)
 
-    def _beams(self, memory: Tensors, state: Tensors, penalties: Array, search: Search) -> Array:
+    def _beams(self, memory: Tensors, state: Tensors, penalties: Array, search: Search, end: float) -> Array:
         """Transformers' beam search and stopping rules: (N · num_return_sequences, 1 + T)."""
         sources, beams, width = len(penalties), search.num_beams, penalties.shape[2]
         row, candidates = np.arange(sources)[:, None], max(2, 1 + len(search.end_token_ids)) * beams
@@ -279,7 +286,8 @@ class OnnxCopyNet:
             parents, words = np.divmod(indices, width)
             sequences = running[row, parents]
             sequences[..., length] = words
-            stops = np.isin(words, search.end_token_ids) | (length == search.max_new_tokens)
+            is_last = length == search.max_new_tokens or time.monotonic() > end
+            stops = np.isin(words, search.end_token_ids) | is_last
 
             scores, chosen = _top_k(np.where(stops, best + _LOWEST, best), beams)
             running = sequences[row, chosen]

@@ -16,7 +16,7 @@ from .model.tokenization_copynet import CopyNetTokenizer
 
 
 def register() -> None:
-    """Makes the Auto classes and `pipeline()` know CopyNet, and `save_pretrained` put code and card beside the weights."""
+    """Makes the Auto classes and `pipeline()` know CopyNet, and `save_pretrained` write code and card."""
     AutoConfig.register("copynet", CopyNetConfig, exist_ok=True)
     AutoModel.register(CopyNetConfig, CopyNetModel, exist_ok=True)
     AutoModelForSeq2SeqLM.register(CopyNetConfig, CopyNetForConditionalGeneration, exist_ok=True)

@@ -34,8 +34,8 @@ class Search(NamedTuple):
     min_new_tokens: int = 0
     length_penalty: float = 1.0
     early_stopping: bool | str = False
-    forbid_unk: bool = False
     max_time: float | None = None
+    forbid_unk: bool = False
     eos_token_id: int | list[int] | None = None
 
     @property
@@ -137,14 +137,13 @@ class OnnxCopyNet:
             ValueError: an option is not supported, or the model does not accept the source.
         """
         search = self._search_options(options)
-        end = math.inf if search.max_time is None else time.monotonic() + search.max_time
         source = (input_ids, attention_mask, input_features, token_type_ids, feature_ids)
         pieces = (encoder_input_ids, encoder_attention_mask, word_index)
         memory, state, forbidden = self._encode(*source, *pieces)
         if search.forbid_unk:
             forbidden = forbidden | (np.arange(forbidden.shape[1]) == self._token_ids["unk_token_id"])
         penalties = np.where(forbidden, np.float32(-np.inf), np.float32(0))[:, None]
-        return (self._greedy if search.num_beams == 1 else self._beams)(memory, state, penalties, search, end)
+        return (self._greedy if search.num_beams == 1 else self._beams)(memory, state, penalties, search)
 
     def trace_copies(
         self, sequences: Array, eos_token_id: int | list[int] | None = None, **source: Array
@@ -250,13 +249,10 @@ class OnnxCopyNet:
         outputs = dict(zip(self._decoder_outputs, values, strict=True))
         return outputs, {name: outputs[f"next_{name}"] for name in state}
 
-    def _greedy(self, memory: Tensors, state: Tensors, penalties: Array, search: Search, end: float) -> Array:
-        """Greedy search: (N, 1 + T).
-
-        penalties: (N, 1, V + K), −inf for forbidden words, else 0. end: `time.monotonic()` after which no word is added.
-        """
+    def _greedy(self, memory: Tensors, state: Tensors, penalties: Array, search: Search) -> Array:
+        """Greedy search: (N, 1 + T). penalties: (N, 1, V + K), −inf for forbidden words, else 0."""
         words = np.full((len(penalties), 1), self._token_ids["decoder_start_token_id"])
-        sequences, done = [words], np.zeros(words.shape, bool)
+        sequences, done, end = [words], np.zeros(words.shape, bool), _end_time(search)
         for step in range(search.max_new_tokens):
             outputs, state = self._step(words, memory, state)
             likeliest = _scores(outputs["log_probs"], penalties, step, search).argmax(-1)
@@ -267,7 +263,7 @@ class OnnxCopyNet:
                 break
         return np.concatenate(sequences, axis=1)
 
-    def _beams(self, memory: Tensors, state: Tensors, penalties: Array, search: Search, end: float) -> Array:
+    def _beams(self, memory: Tensors, state: Tensors, penalties: Array, search: Search) -> Array:
         """Transformers' beam search and stopping rules: (N · num_return_sequences, 1 + T)."""
         sources, beams, width = len(penalties), search.num_beams, penalties.shape[2]
         row, candidates = np.arange(sources)[:, None], max(2, 1 + len(search.end_token_ids)) * beams
@@ -277,7 +273,7 @@ class OnnxCopyNet:
         scores = np.full((sources, beams), _LOWEST)
         done, done_scores, is_done = running.copy(), scores.copy(), np.zeros(scores.shape, bool)
         scores[:, 0] = 0  # all beams start alike: only the first may be extended
-        improvable = np.ones((sources, 1), bool)
+        improvable, end = np.ones((sources, 1), bool), _end_time(search)
         for step in range(search.max_new_tokens):
             length = step + 1
             outputs, state = self._step(running[..., step], memory, state)
@@ -312,6 +308,11 @@ class OnnxCopyNet:
         # As in Transformers, a padding id of 0 counts as none.
         padding = self._token_ids["pad_token_id"] or (search.end_token_ids or [0])[0]
         return np.where(returned < 0, padding, returned)
+
+
+def _end_time(search: Search) -> float:
+    """When a search of `max_time` seconds that begins now ends, by the clock of `time.monotonic`."""
+    return math.inf if search.max_time is None else time.monotonic() + search.max_time
 
 
 def _repeat(state: Tensors, times: int) -> Tensors:

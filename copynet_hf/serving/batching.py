@@ -117,7 +117,7 @@ class Batcher:
                 return
 
     def _take_batch(self) -> list[_Waiting]:
-        """Removes the oldest text and those with the same options from the waiting ones, as many as fit into a batch."""
+        """Removes and returns the oldest waiting text and those with the same options, as many as fit into a batch."""
         batch: list[_Waiting] = []
         others: deque[_Waiting] = deque()
         longest = 0

@@ -56,8 +56,11 @@ def _run(argv: list[str]) -> int:
             traceback.print_exc()
         from .inference.console import escape_controls
 
+        message = str(error)
+        if isinstance(error, ModuleNotFoundError):
+            message = f"{error.name} is not installed: pip install copynet-hf, without --no-deps"
         with suppress(OSError):  # of a full disk that holds the log as well
-            print(f"copynet-hf {command}: {escape_controls(' '.join(str(error).split()))}", file=sys.stderr)
+            print(f"copynet-hf {command}: {escape_controls(' '.join(message.split()))}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
         print(f"copynet-hf {command}: interrupted", file=sys.stderr)

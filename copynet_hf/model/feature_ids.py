@@ -53,9 +53,7 @@ def pad_features(encoded: Any) -> Any:
         encoded = {name: [row[name] for row in encoded] for name in encoded[0]}
     if "feature_ids" not in encoded:
         return encoded
-    from transformers.utils import (
-        to_py_obj,
-    )  # here, because other functions of this file are used without Transformers
+    from transformers.utils import to_py_obj  # here, because the rest of this file is used without Transformers
 
     rows = to_py_obj(encoded["feature_ids"])
     is_batch = not rows or isinstance(rows[0], list)

@@ -69,22 +69,27 @@ class Batcher:
         """The number of texts that are in no batch yet."""
         return len(self._waiting)
 
-    async def predict(self, sources: Sequence[Source], options: Options, timeout: float) -> list[list[Prediction]]:
-        """The outputs of each source, best first.
+    async def predict(self, sources: Sequence[Source], options: Options, deadline: float) -> list[list[Prediction]]:
+        """The outputs of each source, best first. Sources of a cancelled call enter no further batch.
+
+        Args:
+            deadline: the value of `time.monotonic()` after which the caller no longer needs the outputs.
 
         Raises:
             QueueFullError: too many texts are waiting.
-            TimeoutError: the outputs were not there after `timeout` seconds.
             ValueError: the model does not accept a source or an option.
         """
         if len(self._waiting) + len(sources) > self._settings.max_waiting:
             raise QueueFullError
-        loop, deadline = asyncio.get_running_loop(), time.monotonic() + timeout
+        loop = asyncio.get_running_loop()
         rows = [_Waiting(source, options, deadline, loop.create_future()) for source in sources]
         self._waiting.extend(rows)
         self._has_arrived.set()
-        async with asyncio.timeout(timeout):  # cancels the futures, whose texts then enter no batch
+        try:
             return await asyncio.gather(*(row.future for row in rows))
+        finally:
+            for row in rows:
+                row.future.cancel()  # after an error or a cancellation; the others are done
 
     async def run(self) -> None:
         """Predicts batch after batch until it is cancelled."""
@@ -96,7 +101,7 @@ class Batcher:
                     self._on_batch(len(batch))
                     results = await loop.run_in_executor(executor, self._run_batch, batch)
                     for row, result in zip(batch, results, strict=True):
-                        if row.future.done():  # its time is over
+                        if row.future.done():  # cancelled
                             continue
                         if isinstance(result, Exception):
                             row.future.set_exception(result)

@@ -80,10 +80,11 @@ def build_app(predict: Predict, limits: Limits | None = None, batch_settings: Ba
     app = FastAPI(title="copynet_hf", docs_url=None, redoc_url=None, lifespan=run_batcher)
 
     async def answer(request: Request) -> Response:
+        deadline = time.monotonic() + limits.timeout
         async with asyncio.timeout(limits.timeout):
             body = await _read_body(request, limits.max_request_bytes)
             sources, options = _read_request(request_model, body, limits)
-            outputs = await batcher.predict(sources, options, limits.timeout)
+            outputs = await batcher.predict(sources, options, deadline)
         return _json({"outputs": [list(map(_to_dict, each)) for each in outputs]})
 
     schema = {"content": {"application/json": {"schema": request_model.model_json_schema()}}, "required": True}

@@ -152,7 +152,7 @@ def main() -> None:
                 memory = read_resident_megabytes(process.pid)
     header = ["search", "threads", "clients", "requests", "p50 ms", "p99 ms", "requests a second", "texts a batch"]
     text = (
-        "The model of `copynet-hf quickstart`, exported; one text a request, over loopback, all clients in one process "
+        "The model of `copynet-hf quickstart`, exported; one text a request over loopback, all clients in one process "
         "on the same machine. Every request was answered with the output of `predict`. The environment, without torch "
         f"and Transformers, has {size:.0f} MB; the server's resident memory after the load is {memory:.0f} MB."
     )

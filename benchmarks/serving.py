@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import http.client
 import json
+import os
 import re
 import subprocess
 import sys
@@ -134,6 +135,7 @@ def main() -> None:
     texts = [pair["text"] for pair in quickstart_pairs("test", args.requests)]
     expected = {beams: run_in_process(predict_all, args.model, texts, beams) for beams in SEARCHES.values()}
     rows: list[list[Any]] = []
+    load = os.getloadavg()[0]
     with tempfile.TemporaryDirectory() as folder:
         python, size = build_environment(Path(folder))
         for threads in args.threads:
@@ -154,7 +156,8 @@ def main() -> None:
     text = (
         "The model of `copynet-hf quickstart`, exported; one text a request over loopback, all clients in one process "
         "on the same machine. Every request was answered with the output of `predict`. The environment, without torch "
-        f"and Transformers, has {size:.0f} MB; the server's resident memory after the load is {memory:.0f} MB."
+        f"and Transformers, has {size:.0f} MB; the server's resident memory after the load is {memory:.0f} MB. "
+        f"The machine's load average before the start was {load:.1f}."
     )
     write_section("Serving", f"{text}\n\n{format_table(header, rows)}")
 

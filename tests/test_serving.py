@@ -369,7 +369,7 @@ def test_requests_share_batches_of_limited_size() -> None:
 
 def test_long_texts_make_small_batches() -> None:
     _, calls = run_batcher(BatchSettings(max_batch_characters=10), [["a" * 4, "b" * 5, "c" * 6, "d" * 20, "e"]])
-    assert calls == [3, 1, 1]  # a, b and e; c; d
+    assert calls == [2, 1, 1, 1]  # a and b; c, with which e would exceed the limit; d; e
 
 
 def test_a_failing_text_fails_alone() -> None:

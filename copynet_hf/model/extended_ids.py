@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from .segmentation import SEGMENTERS, check_row
 
@@ -11,7 +11,8 @@ from .segmentation import SEGMENTERS, check_row
 class ExtendedVocabulary:
     """A vocabulary and `max_source_oov` slots: the base class of tokenizers with extended ids.
 
-    A subclass sets the attributes below, and `_ids` and `_words`: the id of each word and the word of each id.
+    A subclass sets the attributes below, of which `_ids` and `_words` are the id of each word and the word of each id,
+    and defines `len()`, the number of words and the first slot.
     """
 
     segmenter: str
@@ -22,6 +23,10 @@ class ExtendedVocabulary:
     all_special_tokens: list[str]
     _ids: dict[str, int]
     _words: dict[int, str]
+
+    if TYPE_CHECKING:
+
+        def __len__(self) -> int: ...
 
     def convert_tokens_to_string(self, tokens: list[str]) -> str:
         """Joins the words with the segmenter."""

@@ -120,7 +120,8 @@ def load_predict(folder: str | None, threads: int | None = None, max_source_leng
         }
         given = {name: column for name, column in columns.items() if any(value is not None for value in column)}
         texts = [each.text for each in sources]
-        return predict(model, tokenizer, texts, **given, max_source_length=max_source_length, **options)
+        options = {"max_source_length": max_source_length, **options}
+        return predict(model, tokenizer, texts, **given, **options)  # type: ignore[arg-type]  # of the tokenizer
 
     predict_batch([Source("a")], {"max_new_tokens": 1})
     return predict_batch

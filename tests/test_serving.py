@@ -374,7 +374,7 @@ def test_long_texts_make_small_batches() -> None:
 
 def test_a_failing_text_fails_alone() -> None:
     results, calls = run_batcher(BatchSettings(), [["a"], ["bad"], ["broken", "b"], ["c"]])
-    assert [result[0].text for result in (results[0], results[3])] == ["a", "c"]
+    assert [result[0][0].text for result in (results[0], results[3])] == ["a", "c"]
     assert [type(result) for result in results[1:3]] == [ValueError, RuntimeError]
     assert calls == [5, 1, 1, 1, 1, 1]
 

@@ -22,6 +22,7 @@ commands:
   demo         try a model on a web page
   export       export a model to ONNX
   ensemble     join trained models to one that averages their probabilities
+  serve        serve an exported model over HTTP, without torch
 
 copynet-hf COMMAND --help lists the arguments, copynet-hf --version prints the version.
 With COPYNET_DEBUG=1 an error comes with its traceback.

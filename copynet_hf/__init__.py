@@ -1,25 +1,14 @@
 """CopyNet (Gu, Lu, Li, Li, ACL 2016) as ordinary Transformers models.
 
 Importing the package registers model and tokenizer with the Auto classes. Everything else is loaded when first used.
+Where torch or Transformers is not installed, as on a server of ONNX models, nothing is registered.
 """
 
 from __future__ import annotations
 
 from importlib import import_module
-from pathlib import Path
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
-
-from transformers import AutoConfig, AutoModel, AutoModelForSeq2SeqLM, AutoTokenizer
-from transformers.pipelines import PIPELINE_REGISTRY
-
-from .model.configuration_copynet import CopyNetConfig
-from .model.configuration_ensemble import CopyNetEnsembleConfig
-from .model.generation import StopStrings
-from .model.modeling_copynet import CopyNetForConditionalGeneration, CopyNetModel
-from .model.modeling_ensemble import CopyNetEnsemble
-from .model.pipeline import TASK, CopyText2TextPipeline
-from .model.pretrained import PublishedModel
-from .model.tokenization_copynet import CopyNetTokenizer
 
 if TYPE_CHECKING:
     from .data.lcsts import load_lcsts
@@ -27,18 +16,35 @@ if TYPE_CHECKING:
     from .evaluation.cards import write_model_card
     from .evaluation.compute_metrics import make_compute_metrics
     from .evaluation.metrics import CopyMetrics
+    from .inference.compatibility import check_tokenizer
     from .inference.heatmap import plot_copy_heatmap
     from .inference.highlighting import copies_html, highlight_copies
-    from .inference.loading import check_tokenizer
     from .inference.onnx_export import export_onnx, export_programs
     from .inference.onnx_search import OnnxCopyNet
+    from .model.configuration_copynet import CopyNetConfig
+    from .model.configuration_ensemble import CopyNetEnsembleConfig
+    from .model.generation import StopStrings
+    from .model.modeling_copynet import CopyNetForConditionalGeneration, CopyNetModel
+    from .model.modeling_ensemble import CopyNetEnsemble
+    from .model.pipeline import CopyText2TextPipeline
+    from .model.tokenization_copynet import CopyNetTokenizer
+    from .serving.tokenizer import PlainTokenizer
     from .training.alignment import align_vocabulary
 
 __version__ = "0.1.0"
 
-_LAZY = {
+_MODULES = {
+    "CopyNetConfig": ".model.configuration_copynet",
+    "CopyNetEnsemble": ".model.modeling_ensemble",
+    "CopyNetEnsembleConfig": ".model.configuration_ensemble",
+    "CopyNetForConditionalGeneration": ".model.modeling_copynet",
+    "CopyNetModel": ".model.modeling_copynet",
+    "CopyNetTokenizer": ".model.tokenization_copynet",
+    "CopyText2TextPipeline": ".model.pipeline",
+    "PlainTokenizer": ".serving.tokenizer",
+    "StopStrings": ".model.generation",
     "align_vocabulary": ".training.alignment",
-    "check_tokenizer": ".inference.loading",
+    "check_tokenizer": ".inference.compatibility",
     "write_model_card": ".evaluation.cards",
     "load_lcsts": ".data.lcsts",
     "load_pairs": ".data.pairs",
@@ -62,6 +68,7 @@ __all__ = [
     "CopyNetTokenizer",
     "CopyText2TextPipeline",
     "OnnxCopyNet",
+    "PlainTokenizer",
     "StopStrings",
     "align_vocabulary",
     "check_tokenizer",
@@ -77,38 +84,20 @@ __all__ = [
 ]
 
 
-def _write_card(model: PublishedModel, folder: Path, **fields: Any) -> None:
-    """What `save_pretrained` of the package's own classes calls; code that was saved beside weights has no cards."""
-    import_module(".evaluation.cards", __name__).write_model_card(folder, model, **fields)
-
-
-def _register() -> None:
-    """Makes the Auto classes and `pipeline()` know CopyNet, and `save_pretrained` put the code beside the weights."""
-    AutoConfig.register("copynet", CopyNetConfig, exist_ok=True)
-    AutoConfig.register("copynet_ensemble", CopyNetEnsembleConfig, exist_ok=True)
-    AutoModel.register(CopyNetConfig, CopyNetModel, exist_ok=True)
-    AutoModelForSeq2SeqLM.register(CopyNetConfig, CopyNetForConditionalGeneration, exist_ok=True)
-    AutoModelForSeq2SeqLM.register(CopyNetEnsembleConfig, CopyNetEnsemble, exist_ok=True)
-    for config_class in (CopyNetConfig, CopyNetEnsembleConfig):
-        AutoTokenizer.register(config_class, slow_tokenizer_class=CopyNetTokenizer, exist_ok=True)
-        config_class.register_for_auto_class()
-    if TASK not in PIPELINE_REGISTRY.supported_tasks:
-        PIPELINE_REGISTRY.register_pipeline(TASK, CopyText2TextPipeline, pt_model=AutoModelForSeq2SeqLM, type="text")
-    CopyNetModel.register_for_auto_class("AutoModel")
-    CopyNetForConditionalGeneration.register_for_auto_class("AutoModelForSeq2SeqLM")
-    CopyNetEnsemble.register_for_auto_class("AutoModelForSeq2SeqLM")
-    CopyNetTokenizer.register_for_auto_class("AutoTokenizer")
-
-
-_register()
-PublishedModel.write_card = staticmethod(_write_card)
+if all(find_spec(package) for package in ("torch", "transformers")):
+    import_module(".registration", __name__).register()
 
 
 def __getattr__(name: str) -> Any:
-    if name in _LAZY:
-        return getattr(import_module(_LAZY[name], __name__), name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    if name not in _MODULES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    try:
+        return getattr(import_module(_MODULES[name], __name__), name)
+    except ModuleNotFoundError as error:
+        raise ImportError(
+            f"{__name__}.{name} needs {error.name}, which is not installed: pip install copynet-hf, without --no-deps"
+        ) from error
 
 
 def __dir__() -> list[str]:
-    return sorted([*globals(), *_LAZY])
+    return sorted([*globals(), *_MODULES])

@@ -1,4 +1,4 @@
-"""`copynet-hf`: quickstart, train, evaluate, generate, demo, export and ensemble from the command line."""
+"""`copynet-hf`: quickstart, train, evaluate, generate, demo, export, ensemble and serve from the command line."""
 
 from __future__ import annotations
 
@@ -56,8 +56,11 @@ def _run(argv: list[str]) -> int:
             traceback.print_exc()
         from .inference.console import escape_controls
 
+        message = str(error)
+        if isinstance(error, ModuleNotFoundError):
+            message = f"{error.name} is not installed: pip install copynet-hf, without --no-deps"
         with suppress(OSError):  # of a full disk that holds the log as well
-            print(f"copynet-hf {command}: {escape_controls(' '.join(str(error).split()))}", file=sys.stderr)
+            print(f"copynet-hf {command}: {escape_controls(' '.join(message.split()))}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
         print(f"copynet-hf {command}: interrupted", file=sys.stderr)
@@ -225,6 +228,13 @@ def ensemble(argv: Sequence[str]) -> None:
     print(f"saved in {folder}")
 
 
+def serve(argv: Sequence[str]) -> None:
+    """Serves an exported model over HTTP, without torch: POST /predict, GET /health, GET /metrics."""
+    from .serving.command import serve as run_server
+
+    run_server(argv, serve.__doc__)
+
+
 def quickstart(argv: Sequence[str]) -> None:
     """Trains a small model on synthetic requests and shows what it copies, in under three minutes."""
     from .arguments import QuickstartArguments, check_positive
@@ -243,6 +253,7 @@ COMMANDS: dict[str, Callable[[Sequence[str]], None]] = {
     "demo": demo,
     "export": export,
     "ensemble": ensemble,
+    "serve": serve,
 }
 USAGES: Mapping[str, str] = {
     "evaluate": "--model NAME --test_file FILE ",

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from transformers.utils import to_py_obj
-
 PADDING, UNKNOWN = 0, 1
 NUM_SPECIAL = 2  # the ids of the features follow
 
@@ -55,13 +53,15 @@ def pad_features(encoded: Any) -> Any:
         encoded = {name: [row[name] for row in encoded] for name in encoded[0]}
     if "feature_ids" not in encoded:
         return encoded
+    from transformers.utils import to_py_obj  # here, because the rest of this file is used without Transformers
+
     rows = to_py_obj(encoded["feature_ids"])
     is_batch = not rows or isinstance(rows[0], list)
-    padded = _pad_rows(rows if is_batch else [rows])
+    padded = pad_rows(rows if is_batch else [rows])
     return {**encoded, "feature_ids": padded if is_batch else padded[0]}
 
 
-def _pad_rows(rows: Sequence[Sequence[int]]) -> list[list[int]]:
+def pad_rows(rows: Sequence[Sequence[int]]) -> list[list[int]]:
     """The rows with padding to one length, at least 1."""
     width = max([1, *map(len, rows)])
     return [[*row, *[PADDING] * (width - len(row))] for row in rows]

@@ -1,19 +1,22 @@
-"""From source texts to outputs, and to the source position of each output word."""
+"""From source texts to outputs, and to the source position of each output word.
+
+With an ONNX model and a tokenizer that returns NumPy arrays, neither torch nor Transformers is imported.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from torch import Tensor, nn
-from transformers import PreTrainedTokenizerBase
 
-from .generation import StopStrings
 from .words import add_spaces, decode_words, encode_sources, skipped_ids
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
 
 
 class CopyModel(Protocol):
@@ -55,7 +58,6 @@ class Prediction:
     copy_probs: NDArray[Any] | None = field(default=None, compare=False, repr=False)
 
 
-@torch.inference_mode()
 def predict(
     model: CopyModel,
     tokenizer: PreTrainedTokenizerBase,
@@ -84,21 +86,21 @@ def predict(
     """
     if not texts:
         return []
-    if isinstance(model, nn.Module):
-        model.eval()
-        inputs = encode_sources(tokenizer, texts, facts, max_source_length, features=features)
-        inputs = inputs.to(model.device)  # type: ignore[arg-type]
-    else:
-        inputs = encode_sources(tokenizer, texts, facts, max_source_length, "np", features=features)
     if hasattr(tokenizer, "oov_words") and "stop_strings" in generation:
+        from .generation import StopStrings
+
         stop_strings = generation.pop("stop_strings")
         criterion = StopStrings(
             tokenizer, stop_strings, source=texts, facts=facts, max_source_length=max_source_length
         )
         generation["stopping_criteria"] = [*(generation.get("stopping_criteria") or ()), criterion]
-    output = model.generate(**inputs, **generation)
-    sequences = getattr(output, "sequences", output)  # with return_dict_in_generate, a ModelOutput
-    shares, positions, copy_probs = _trace(model, sequences, inputs, generation.get("eos_token_id"))
+    with _inference_mode(model) as tensors:
+        inputs = encode_sources(tokenizer, texts, facts, max_source_length, tensors, features=features)
+        if tensors == "pt":
+            inputs = inputs.to(model.device)  # type: ignore[attr-defined]
+        output = model.generate(**inputs, **generation)
+        sequences = getattr(output, "sequences", output)  # with return_dict_in_generate, a ModelOutput
+        shares, positions, copy_probs = _trace(model, sequences, inputs, generation.get("eos_token_id"))
     ids, source_ids, is_word = map(_to_numpy, (sequences, inputs["input_ids"], inputs["attention_mask"] > 0))
     repeats = len(ids) // len(texts)
     predictions: list[list[Prediction]] = [[] for _ in texts]
@@ -110,6 +112,19 @@ def predict(
             probs = copy_probs[row] if return_copy_probs else None
             outputs.append(_read_output(tokenizer, source, ids[row, 1:].tolist(), shares[row], positions[row], probs))
     return predictions
+
+
+@contextmanager
+def _inference_mode(model: CopyModel) -> Iterator[str]:
+    """Yields the kind of arrays that the model takes; a PyTorch model is in evaluation mode, without gradients."""
+    if not hasattr(model, "eval"):
+        yield "np"
+        return
+    import torch
+
+    model.eval()
+    with torch.inference_mode():
+        yield "pt"
 
 
 class _Source(NamedTuple):
@@ -160,7 +175,7 @@ def _trace(
 
 
 def _to_numpy(array: Any) -> NDArray[Any]:
-    if not isinstance(array, Tensor):
+    if not hasattr(array, "cpu"):
         return np.asarray(array)
     return (array.float() if array.is_floating_point() else array).cpu().numpy()  # NumPy has no bfloat16
 

@@ -32,6 +32,7 @@ from transformers import PreTrainedTokenizer
 from transformers.tokenization_utils_base import BatchEncoding, TruncationStrategy
 from transformers.utils import PaddingStrategy, logging, to_py_obj
 
+from .extended_ids import ExtendedVocabulary, check_length, check_vocab, flatten_facts
 from .feature_ids import NUM_SPECIAL, collect_features, number_features, pad_features, to_feature_ids
 from .pieces import FIELDS, PieceTokenizer
 from .segmentation import SEGMENTERS, batch_rows, check_row, get_segmenter
@@ -42,7 +43,7 @@ SPECIAL_TOKENS = {"pad_token": "<pad>", "bos_token": "<s>", "eos_token": "</s>",
 IGNORED_LABEL = -100  # the default ignore_index of torch's cross-entropy
 
 
-class CopyNetTokenizer(PreTrainedTokenizer):
+class CopyNetTokenizer(ExtendedVocabulary, PreTrainedTokenizer):
     """A segmenter, a vocabulary of words, and `max_source_oov` slots for the out-of-vocabulary words of a source.
 
     Args:
@@ -105,7 +106,7 @@ class CopyNetTokenizer(PreTrainedTokenizer):
         self.feature_vocab = number_features(feature_vocab or ())
         if self.feature_vocab:  # else the tokenizer is saved without the field
             kwargs["feature_vocab"] = list(self.feature_vocab)
-        self._vocab = _check_vocab(vocab, [pad_token, bos_token, eos_token, unk_token], added)
+        self._vocab = check_vocab(vocab, [pad_token, bos_token, eos_token, unk_token], added)
         self.encoder_tokenizer: PieceTokenizer | None = None
         if encoder_tokenizer is not None:
             self.encoder_tokenizer = PieceTokenizer.wrap(encoder_tokenizer, encoder_max_length)
@@ -223,72 +224,10 @@ class CopyNetTokenizer(PreTrainedTokenizer):
     def _tokenize(self, text: str, **kwargs: Any) -> list[str]:
         return SEGMENTERS[self.segmenter].split(text)
 
-    def convert_tokens_to_string(self, tokens: list[str]) -> str:
-        """Joins the words with the segmenter."""
-        return SEGMENTERS[self.segmenter].join(tokens)
-
-    def source_words(
-        self,
-        text: str | Sequence[str],
-        max_length: int | None = None,
-        *,
-        facts: Sequence[Sequence[str]] | None = None,
-        is_split_into_words: bool = False,
-    ) -> list[str]:
-        """The word at each position of the source's `input_ids` when truncated to `max_length`."""
-        check_row(text, "text", is_split_into_words)
-        (fact_words,) = _flatten_facts([facts], 1)
-        return self._truncate_source(self._split(text), max_length, len(fact_words)) + fact_words
-
-    def oov_words(
-        self,
-        text: str | Sequence[str],
-        max_length: int | None = None,
-        *,
-        facts: Sequence[Sequence[str]] | None = None,
-        is_split_into_words: bool = False,
-    ) -> list[str]:
-        """The words of a source and its facts that own slots: word k has the id `len(tokenizer) + k`."""
-        slots: dict[str, int] = {}
-        words = self.source_words(text, max_length, facts=facts, is_split_into_words=is_split_into_words)
-        first = len(words) - 3 * len(facts or ())
-        self._to_ids([*words[first:], *words[:first]], self._special_words(), slots, is_source=True)
-        return list(slots)[: self.max_source_oov]
-
     def _split(self, row: str | Sequence[str]) -> list[str]:
         if not isinstance(row, str):
             return list(row)
         return self._tokenize(row) if self.split_special_tokens else self.tokenize(row)
-
-    def _truncate_source(self, words: list[str], max_length: int | None, fact_words: int = 0) -> list[str]:
-        """Truncates a source so that it fits into `max_length` together with the words of its facts."""
-        _check_length("max_length", max_length)
-        room = len(words) if max_length is None else max_length - fact_words
-        if room < 0 or (room == 0 and words):
-            raise ValueError(
-                f"max_length={max_length} is too small for a source with {fact_words} fact words: give more"
-            )
-        if len(words) <= room:
-            return words
-        return words[-room:] if self.truncation_side == "left" else words[:room]
-
-    def _special_words(self) -> frozenset[str]:
-        """Words that count as out-of-vocabulary although the vocabulary has them: spelled-out special tokens."""
-        return frozenset(self.all_special_tokens if self.split_special_tokens else ())
-
-    def _to_ids(
-        self, words: Sequence[str], special: frozenset[str], slots: dict[str, int], *, is_source: bool
-    ) -> list[int]:
-        """The ids of `words`. A source adds its out-of-vocabulary words to `slots`; a target looks them up there."""
-        ids: list[Any] = list(map(self._ids.get, words))
-        if None in ids or not special.isdisjoint(words):
-            first, count, unk = len(self), self.max_source_oov, self.unk_token_id
-            for position, word in enumerate(words):
-                if ids[position] is None or word in special:
-                    if is_source and word not in slots:
-                        slots[word] = first + len(slots) if len(slots) < count else unk
-                    ids[position] = slots.get(word, unk)
-        return ids
 
     def __call__(
         self,
@@ -382,13 +321,13 @@ class CopyNetTokenizer(PreTrainedTokenizer):
                     for batch, is_single in ((rows, single), (target_rows, single_target))
                 ]
                 raise ValueError(f"text has {counts[0]}, text_target {counts[1]}: they must match")
-        all_fact_words = None if facts is None else _flatten_facts([facts] if single else facts, len(rows))
+        all_fact_words = None if facts is None else flatten_facts([facts] if single else facts, len(rows))
         feature_ids = None
         if features is not None:
             feature_ids = to_feature_ids([features] if single else features, len(rows), self.feature_vocab)
         limit = None if truncation_strategy == TruncationStrategy.DO_NOT_TRUNCATE else max_length
         target_limit = limit if target_length is None else target_length
-        _check_length("max_length" if target_length is None else "max_target_length", target_limit)
+        check_length("max_length" if target_length is None else "max_target_length", target_limit)
         target_width = max_length if target_length is None else target_length
         end = [self.eos_token_id] if add_special_tokens else []
         words_end = None if target_limit is None else max(target_limit - len(end), 0)
@@ -403,9 +342,7 @@ class CopyNetTokenizer(PreTrainedTokenizer):
                 continue
             fact_words = [] if all_fact_words is None else all_fact_words[number]
             words = self._truncate_source(words, limit, len(fact_words))
-            # Facts get the first slots, which then do not depend on the truncation of the words.
-            fact_ids = self._to_ids(fact_words, special, slots, is_source=True)
-            input_ids.append(self._to_ids(words, special, slots, is_source=True) + fact_ids)
+            input_ids.append(self._source_ids(words, fact_words, special, slots))
             token_types.append([0] * len(words) + [1, 2, 3] * (len(fact_words) // 3))
             source_words.append(words)
             if targets is not None:
@@ -560,42 +497,6 @@ class CopyNetTokenizer(PreTrainedTokenizer):
                 )
             owners += [own] * repeats
         return owners
-
-
-def _check_vocab(vocab: Any, special_tokens: list[Any], added: set[str]) -> dict[str, int]:
-    """Returns `vocab` in the order of its ids.
-
-    Raises:
-        ValueError: it is not a mapping, its ids have gaps, or a special token is missing.
-    """
-    if not isinstance(vocab, Mapping):
-        raise ValueError(f"vocab is {type(vocab).__name__}: give a mapping from words to ids")
-    ordered = dict(sorted(vocab.items(), key=lambda item: item[1]))
-    if list(ordered.values()) != list(range(len(ordered))):
-        raise ValueError("the ids of vocab have a gap: number the words 0, 1, 2, ..., since the slots come next")
-    if missing := {str(token) for token in special_tokens} - added - ordered.keys():
-        raise ValueError(f"vocab lacks the special tokens {', '.join(sorted(missing))}: add them")
-    return ordered
-
-
-def _flatten_facts(facts: Sequence[Any], rows: int) -> list[list[str]]:
-    """For each source the words of its facts in one list.
-
-    Raises:
-        ValueError: there are more or fewer rows than sources, or a fact is not a triple of strings.
-    """
-    if len(facts) != rows:
-        raise ValueError(f"facts has {len(facts)} rows, text {rows}: they must match")
-    for row, triples in enumerate(facts):
-        for triple in triples or ():
-            if isinstance(triple, str) or len(triple) != 3 or not all(isinstance(word, str) for word in triple):
-                raise ValueError(f"facts[{row}] contains {triple!r}: give (subject, property, object), three strings")
-    return [[word for triple in triples or () for word in triple] for triples in facts]
-
-
-def _check_length(name: str, length: int | None) -> None:
-    if length is not None and length < 1:
-        raise ValueError(f"{name} is {length}: give a number of tokens, 1 or more")
 
 
 def _pad_labels(

@@ -1,0 +1,1 @@
+"""Serving: an exported model over HTTP, without torch and Transformers."""

@@ -1,0 +1,197 @@
+"""The HTTP interface: POST /predict, GET /health, GET /metrics."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import time
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import asdict
+from typing import Annotated, Any
+
+from fastapi import FastAPI, Request, Response
+from fastapi.responses import PlainTextResponse
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
+from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
+
+from ..inference.generation_settings import MAX_EXPONENT
+from ..model.prediction import Prediction
+from .batching import Batcher, Predict, QueueFullError, Source
+from .limits import BatchSettings, Limits
+from .metrics import CONTENT_TYPE, Metrics
+
+logger = logging.getLogger(__name__)
+
+CLOSED_BY_CLIENT = 499  # nginx's status for a client that has gone; it appears in the metrics only
+
+
+class RequestError(Exception):
+    """A request that is answered with an HTTP status and a reason."""
+
+    def __init__(self, status: int, reason: str) -> None:
+        super().__init__(reason)
+        self.status = status
+
+
+def build_request_model(limits: Limits) -> type[BaseModel]:
+    """The fields of a request, whose bounds are the server's limits. A generation option that is left out or null has
+    the value saved with the model."""
+    beams, words = (
+        Annotated[int, Field(ge=1, le=bound)] | None for bound in (limits.max_beams, limits.max_new_tokens)
+    )
+    fields: dict[str, Any] = {
+        "texts": (Annotated[list[str], Field(min_length=1, max_length=limits.max_texts)], ...),
+        "facts": (list[list[tuple[str, str, str]] | None] | None, None),
+        "features": (list[list[str] | None] | None, None),
+        "num_beams": (beams, None),
+        "num_return_sequences": (beams, None),
+        "max_new_tokens": (words, None),
+        "min_new_tokens": (Annotated[int, Field(ge=0, le=limits.max_new_tokens)] | None, None),
+        "length_penalty": (
+            Annotated[float, Field(ge=-MAX_EXPONENT, le=MAX_EXPONENT, allow_inf_nan=False)] | None,
+            None,
+        ),
+        "forbid_unk": (bool | None, None),
+    }
+    return create_model("PredictRequest", __config__=ConfigDict(extra="forbid", strict=True), **fields)
+
+
+def build_app(predict: Predict, limits: Limits | None = None, batch_settings: BatchSettings | None = None) -> FastAPI:
+    """The server as an ASGI application.
+
+    Args:
+        predict: gives the outputs of a batch; it raises ValueError for sources and options that the model does not
+            accept.
+    """
+    limits, metrics = limits or Limits(), Metrics()
+    request_model = build_request_model(limits)
+    batcher = Batcher(predict, batch_settings or BatchSettings(), metrics.batch_texts.observe)
+
+    @asynccontextmanager
+    async def run_batcher(app: FastAPI) -> AsyncIterator[None]:
+        task = asyncio.create_task(batcher.run())
+        yield
+        task.cancel()
+
+    # The documentation pages of FastAPI load scripts from other hosts; /openapi.json is served.
+    app = FastAPI(title="copynet_hf", docs_url=None, redoc_url=None, lifespan=run_batcher)
+
+    async def answer(request: Request) -> Response:
+        deadline = time.monotonic() + limits.timeout
+        async with asyncio.timeout(limits.timeout):
+            body = await _read_body(request, limits.max_request_bytes)
+            sources, options = _read_request(request_model, body, limits)
+            outputs = await batcher.predict(sources, options, deadline)
+        return _json({"outputs": [list(map(_to_dict, each)) for each in outputs]})
+
+    schema = {"content": {"application/json": {"schema": request_model.model_json_schema()}}, "required": True}
+
+    @app.post("/predict", openapi_extra={"requestBody": schema})
+    async def post_predict(request: Request) -> Response:
+        """The outputs of each text, best first, with the origin of each word."""
+        start = time.monotonic()
+        try:
+            response = await answer(request)
+        except RequestError as error:
+            response = _error(error.status, str(error))
+        except ValueError as error:  # of the model, for a source or an option
+            response = _error(422, str(error))
+        except QueueFullError:
+            response = _error(503, "too many texts are waiting: try again later")
+            response.headers["Retry-After"] = "1"
+        except TimeoutError:
+            response = _error(
+                504, f"the request took more than {limits.timeout:g} seconds: send fewer or shorter texts"
+            )
+        except ClientDisconnect:
+            response = _error(CLOSED_BY_CLIENT, "the client has gone")
+        except Exception:
+            logger.exception("a request failed")
+            response = _error(500, "the server failed: its log says why")
+        metrics.record_request(response.status_code, time.monotonic() - start)
+        return response
+
+    @app.get("/health")
+    async def get_health() -> dict[str, str]:
+        """That the server accepts requests."""
+        return {"status": "ok"}
+
+    @app.get("/metrics")
+    async def get_metrics() -> PlainTextResponse:
+        """Requests, errors, times, batches and the queue, in the text format of Prometheus."""
+        return PlainTextResponse(metrics.render(batcher.waiting), media_type=CONTENT_TYPE)
+
+    @app.exception_handler(HTTPException)
+    async def explain(request: Request, error: HTTPException) -> Response:
+        response = _error(error.status_code, error.detail)
+        response.headers.update(error.headers or {})
+        return response
+
+    return app
+
+
+async def _read_body(request: Request, limit: int) -> bytes:
+    """The body of a request.
+
+    Raises:
+        RequestError: it has more bytes than the limit.
+    """
+    too_large = RequestError(413, f"the request has more than {limit} bytes: send fewer texts at a time")
+    if int(request.headers.get("content-length", 0)) > limit:
+        raise too_large
+    body = bytearray()
+    async for chunk in request.stream():
+        body += chunk
+        if len(body) > limit:
+            raise too_large
+    return bytes(body)
+
+
+def _read_request(model: type[BaseModel], body: bytes, limits: Limits) -> tuple[list[Source], Mapping[str, Any]]:
+    """The sources of a request and its options of `generate()`.
+
+    Raises:
+        RequestError: the body is not JSON, a field has another type or exceeds a limit, or there are not as many facts
+            or features as texts.
+    """
+    try:
+        fields = model.model_validate_json(body).model_dump(exclude_none=True)
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_context=False, include_input=False)[0]
+        raise RequestError(422, f"{_name_field(first['loc'])}: {first['msg']}") from None
+    texts: list[str] = fields.pop("texts")
+    columns: list[Sequence[Any]] = [texts]
+    for name in ("facts", "features"):
+        column = fields.pop(name, [None] * len(texts))
+        if len(column) != len(texts):
+            raise RequestError(422, f"{name} has {len(column)} rows, texts {len(texts)}: they must match")
+        columns.append(column)
+    sources = [Source(*row) for row in zip(*columns, strict=True)]
+    for number, source in enumerate(sources):
+        if source.characters > limits.max_characters:
+            raise RequestError(
+                422, f"texts[{number}] has {source.characters} characters: send at most {limits.max_characters}"
+            )
+    return sources, fields
+
+
+def _name_field(location: Sequence[str | int]) -> str:
+    """The place of an error as in Python: `texts[0]`; "body" for the whole."""
+    path = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in location).removeprefix(".")
+    return path or "body"
+
+
+def _error(status: int, reason: str) -> Response:
+    return _json({"error": reason}, status)
+
+
+def _json(content: Any, status: int = 200) -> Response:
+    """JSON in ASCII, since a vocabulary may hold lone surrogates, which UTF-8 cannot encode."""
+    return Response(json.dumps(content), status, media_type="application/json")
+
+
+def _to_dict(prediction: Prediction) -> dict[str, Any]:
+    return {name: value for name, value in asdict(prediction).items() if name != "copy_probs"}

@@ -1,0 +1,171 @@
+"""`CopyNetTokenizer` for inference without Transformers: plain Python and NumPy over its saved files."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..model.extended_ids import ExtendedVocabulary, check_vocab, flatten_facts
+from ..model.feature_ids import NUM_SPECIAL, number_features, pad_rows, to_feature_ids
+from ..model.segmentation import check_row, get_segmenter
+
+CONFIG_FILE, VOCAB_FILE, PIECES_FILE = "tokenizer_config.json", "vocab.json", "encoder_tokenizer.json"
+_NAMED_TOKENS = ("bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token")
+_OPTIONS = {"padding": True, "truncation": True, "return_tensors": "np", "return_token_type_ids": False}
+
+
+class PlainTokenizer(ExtendedVocabulary):
+    """Encodes sources as `CopyNetTokenizer` does: the same ids, slots, truncation, padding and features.
+
+    `copynet_hf.model.prediction.predict` takes it in place of a tokenizer of Transformers. There are no targets, which
+    only training needs.
+
+    Args:
+        config: the contents of tokenizer_config.json.
+        vocab: those of vocab.json, the id of each word.
+
+    Raises:
+        ValueError: `config` is not that of a CopyNetTokenizer or has `split_special_tokens=False`, or a field has a
+            value that CopyNetTokenizer does not accept.
+    """
+
+    def __init__(self, config: Mapping[str, Any], vocab: Mapping[str, int]) -> None:
+        if config.get("tokenizer_class") != "CopyNetTokenizer":
+            raise ValueError(f"tokenizer_class is {config.get('tokenizer_class')!r}: give a CopyNetTokenizer")
+        self.split_special_tokens = bool(config["split_special_tokens"])
+        if not self.split_special_tokens:
+            raise ValueError(
+                "split_special_tokens is False, for which Transformers is needed: save the tokenizer with True"
+            )
+        self.segmenter = config["segmenter"]
+        get_segmenter(self.segmenter)
+        self.max_source_oov = int(config["max_source_oov"])
+        self.model_max_length = config["model_max_length"]
+        self.padding_side, self.truncation_side = config["padding_side"], config["truncation_side"]
+        self.feature_vocab = number_features(config.get("feature_vocab") or ())
+        added = {_text(token): int(index) for index, token in config.get("added_tokens_decoder", {}).items()}
+        named = {name: _text(config[name]) for name in _NAMED_TOKENS if config.get(name) is not None}
+        extra = [_text(token) for token in config.get("extra_special_tokens") or ()]
+        self._ids = {**check_vocab(vocab, list(named.values()), set(added)), **added}
+        self._words = {index: word for word, index in self._ids.items()}
+        self.all_special_tokens = list(dict.fromkeys([*named.values(), *extra]))
+        self.all_special_ids = [self._ids[token] for token in self.all_special_tokens]
+        self.unk_token = named["unk_token"]
+        self.pad_token_id, self.bos_token_id, self.eos_token_id, self.unk_token_id = (
+            self._ids[named[f"{name}_token"]] for name in ("pad", "bos", "eos", "unk")
+        )
+
+    @classmethod
+    def from_pretrained(cls, folder: str | Path) -> PlainTokenizer:
+        """Loads the tokenizer from a folder that `CopyNetTokenizer.save_pretrained` or `copynet-hf export` wrote.
+
+        Raises:
+            ValueError: a file is missing or damaged, or the tokenizer is for a Transformers encoder.
+        """
+        folder = Path(folder)
+        if (folder / PIECES_FILE).exists():
+            raise ValueError(
+                f"{folder} is over a Transformers encoder, whose pieces need Transformers: load the tokenizer with "
+                "AutoTokenizer"
+            )
+        config, vocab = (read_json(folder / name) for name in (CONFIG_FILE, VOCAB_FILE))
+        try:
+            return cls(config, vocab)
+        except KeyError as error:
+            raise ValueError(f"{folder / CONFIG_FILE} has no field {error}: save the tokenizer again") from None
+        except (TypeError, AttributeError) as error:  # a field of another type
+            raise ValueError(f"{folder / CONFIG_FILE} is damaged ({error}): save the tokenizer again") from None
+
+    @property
+    def feature_vocab_size(self) -> int:
+        """The number of feature ids, with those of padding and the unknown feature; 0 without features."""
+        return len(self.feature_vocab) + NUM_SPECIAL if self.feature_vocab else 0
+
+    def __len__(self) -> int:
+        """The number of words; the first slot."""
+        return len(self._ids)
+
+    def convert_ids_to_tokens(self, index: int) -> str:
+        """The word of an id below `len(self)`."""
+        return self._words.get(index, self.unk_token)
+
+    def __call__(
+        self,
+        texts: Sequence[str],
+        *,
+        facts: Sequence[Any] | None = None,
+        features: Sequence[Any] | None = None,
+        max_length: int | None = None,
+        **options: Any,
+    ) -> dict[str, NDArray[np.int64]]:
+        """Encodes sources, truncated and padded to one length.
+
+        Args:
+            facts, features: for each text, or None; see `CopyNetTokenizer`.
+            max_length: the number of words to which a source is truncated; None: `model_max_length`.
+            options: `padding=True`, `truncation=True`, `return_tensors="np"`; no other values are supported.
+
+        Returns:
+            `input_ids` and `attention_mask`, (batch, source length), with facts `token_type_ids`, with features
+            `feature_ids`, (batch, features), all int64.
+
+        Raises:
+            TypeError: a text is not a string.
+            ValueError: an option is not supported, the number of facts or features differs from that of the texts,
+                facts are not triples or exceed `max_length`, or there are features although the tokenizer has none.
+        """
+        if unsupported := sorted(name for name, value in options.items() if _OPTIONS.get(name) != value):
+            raise ValueError(
+                f"PlainTokenizer does not support these values of {', '.join(unsupported)}: leave them out"
+            )
+        limit = int(self.model_max_length) if max_length is None else max_length
+        fact_rows = [[] for _ in texts] if facts is None else flatten_facts(facts, len(texts))
+        special = self._special_words()
+        ids, token_types = [], []
+        for number, (text, fact_words) in enumerate(zip(texts, fact_rows, strict=True)):
+            check_row(text, f"text[{number}]", is_split_into_words=False)
+            words = self._truncate_source(self._split(text), limit, len(fact_words))
+            ids.append(self._source_ids(words, fact_words, special, {}))
+            token_types.append([0] * len(words) + [1, 2, 3] * (len(fact_words) // 3))
+        fields = {"input_ids": self._pad(ids, self.pad_token_id)}
+        fields["attention_mask"] = self._pad([[1] * len(row) for row in ids], 0)
+        if facts is not None:
+            fields["token_type_ids"] = self._pad(token_types, 0)
+        if features is not None:
+            fields["feature_ids"] = np.array(pad_rows(to_feature_ids(features, len(texts), self.feature_vocab)))
+        return fields
+
+    def _pad(self, rows: Sequence[Sequence[int]], value: int) -> NDArray[np.int64]:
+        width = max(map(len, rows), default=0)
+        padded = np.full((len(rows), width), value, dtype=np.int64)
+        for number, row in enumerate(rows):
+            start = width - len(row) if self.padding_side == "left" else 0
+            padded[number, start : start + len(row)] = row
+        return padded
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """The JSON object of a file.
+
+    Raises:
+        ValueError: the file is missing or holds something else.
+    """
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise ValueError(f"{path} is missing: give a folder that copynet-hf export wrote") from None
+    except (ValueError, RecursionError):
+        content = None
+    if not isinstance(content, dict):
+        raise ValueError(f"{path} is not a JSON object: restore the file, for example by exporting the model again")
+    return content
+
+
+def _text(token: Any) -> str:
+    """A special token as saved: its text, or an object with its "content"."""
+    return str(token["content"] if isinstance(token, Mapping) else token)

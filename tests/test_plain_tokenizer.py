@@ -1,0 +1,155 @@
+"""PlainTokenizer gives what CopyNetTokenizer gives, from the files that it saves."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from copynet_hf import CopyNetTokenizer, PlainTokenizer
+from copynet_hf.model.words import add_spaces, decode_words, encode_sources
+
+WORDS = [*["the", "file", "copy", "a", "b", ".", "-", "￭", "东", "京", "<pad>", "</s>", "added", "é"], " ", "  ", "\n"]
+TEXTS = [
+    "please send budget_2031.xlsx to Ottilie Krahn before 14:35",
+    "find /usr/bin -name '*.py' | xargs grep -n \"TODO\"  # and\tmore\n\nlines ",
+    "请问北京大学的图书馆在哪里？他说：“在五道口。”",
+    "東京タワーの高さは三百三十三メートルです。  本当？",
+    "",
+    "   ",
+    "don't re-read <unk> or </s>: naïve café, 3.14 ￭ 🎉 e\u0301",
+    "word " * 70,
+]
+FACTS = [[["Ada", "born in", "London"]], None, [], [["a", "b", "c"], ["<s>", "the", "Ada"]], None, None, [], None]
+FEATURES = [["V", "PST"], None, [], ["unseen", "V", "V"], ["N"], None, ["PST"], []]
+
+
+def save(folder: Path, **options: Any) -> CopyNetTokenizer:
+    """A tokenizer as it is loaded from the folder in which it was saved."""
+    vocab = {
+        word: index for index, word in enumerate(["<pad>", "<s>", "</s>", "<unk>", *WORDS[:7], "北京", "です", "￭.￭"])
+    }
+    tokenizer = CopyNetTokenizer(vocab, **{"feature_vocab": ["N", "PST", "V"], "max_source_oov": 5, **options})
+    tokenizer.add_tokens(["added", "东"])
+    tokenizer.save_pretrained(folder)
+    return CopyNetTokenizer.from_pretrained(folder)
+
+
+def check_equal(
+    tokenizer: CopyNetTokenizer, plain: PlainTokenizer, texts: list[str], limit: int | None, **more: Any
+) -> None:
+    encoded, expected = (
+        encode_sources(each, texts, max_source_length=limit, return_tensors="np", **more)  # type: ignore[arg-type]
+        for each in (plain, tokenizer)
+    )
+    assert set(encoded) == set(expected)
+    for name, array in expected.items():
+        np.testing.assert_array_equal(encoded[name], array, name)
+        assert encoded[name].dtype == np.int64
+    facts = more.get("facts") or [None] * len(texts)
+    for text, own in zip(texts, facts, strict=True):
+        for method in ("source_words", "oov_words"):
+            assert getattr(plain, method)(text, limit, facts=own) == getattr(tokenizer, method)(text, limit, facts=own)
+        ids = [*range(len(tokenizer) + tokenizer.max_source_oov + 1), 2, 0]
+        words, expected_words = (decode_words(each, ids, text, limit, own) for each in (plain, tokenizer))  # type: ignore[arg-type]
+        assert words == expected_words
+        assert add_spaces(plain, words) == add_spaces(tokenizer, words)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("limit", [None, 8, 20])
+@pytest.mark.parametrize("side", ["right", "left"])
+@pytest.mark.parametrize("segmenter", ["whitespace", "char", "word_punct", "jieba", "fugashi"])
+def test_real_texts_have_the_same_ids_slots_and_words(
+    tmp_path: Path, segmenter: str, side: str, limit: int | None
+) -> None:
+    if segmenter in ("jieba", "fugashi"):
+        pytest.importorskip(segmenter)
+    options: dict[str, Any] = {"padding_side": side, "truncation_side": side, "model_max_length": 30}
+    tokenizer = save(tmp_path, segmenter=segmenter, **options)
+    plain = PlainTokenizer.from_pretrained(tmp_path)
+    assert len(plain) == len(tokenizer)
+    assert plain.feature_vocab_size == tokenizer.feature_vocab_size
+    assert sorted(plain.all_special_ids) == sorted(tokenizer.all_special_ids)
+    check_equal(tokenizer, plain, TEXTS, limit)
+    check_equal(tokenizer, plain, TEXTS, limit, facts=FACTS, features=FEATURES)
+    check_equal(tokenizer, plain, [""], limit)
+
+
+SEGMENTED: dict[str, tuple[CopyNetTokenizer, PlainTokenizer]] = {}
+
+
+def load_both(segmenter: str) -> tuple[CopyNetTokenizer, PlainTokenizer]:
+    if segmenter not in SEGMENTED:
+        with tempfile.TemporaryDirectory() as folder:
+            SEGMENTED[segmenter] = save(Path(folder), segmenter=segmenter), PlainTokenizer.from_pretrained(folder)
+    return SEGMENTED[segmenter]
+
+
+texts = st.lists(st.sampled_from(WORDS), max_size=12).map("".join) | st.text(max_size=12)
+triples = st.lists(st.lists(st.text(max_size=4), min_size=3, max_size=3), max_size=2)
+tags = st.lists(st.sampled_from(["N", "V", "other"]), max_size=4)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.sampled_from(["whitespace", "char", "word_punct"]),
+    st.lists(st.tuples(texts, st.none() | triples, st.none() | tags), min_size=1, max_size=4),
+    st.none() | st.integers(7, 12),
+)
+def test_any_texts_have_the_same_ids_slots_and_words(segmenter: str, rows: list[Any], limit: int | None) -> None:
+    columns = [list(column) for column in zip(*rows, strict=True)]
+    check_equal(*load_both(segmenter), columns[0], limit)
+    check_equal(*load_both(segmenter), columns[0], limit, facts=columns[1], features=columns[2])
+
+
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        ({"facts": [[["a", "b"]]]}, "give \\(subject, property, object\\)"),
+        ({"facts": [[["a", "b", "c"]]], "max_source_length": 2}, "max_length=2 is too small"),
+        ({"features": [["N"], ["N"]]}, "features has 2 rows, text 1"),
+        ({"features": [[3]]}, "give a list of strings"),
+        ({"max_source_length": 0}, "max_length is 0"),
+    ],
+)
+def test_errors_are_those_of_the_tokenizer(more: dict[str, Any], said: str) -> None:
+    for tokenizer in load_both("whitespace"):
+        with pytest.raises(ValueError, match=said):
+            encode_sources(tokenizer, ["a"], return_tensors="np", **more)  # type: ignore[arg-type]
+
+
+def test_what_needs_transformers_is_refused(tmp_path: Path) -> None:
+    tokenizer = save(tmp_path, segmenter="whitespace")
+    with pytest.raises(ValueError, match="does not support these values of padding"):
+        PlainTokenizer.from_pretrained(tmp_path)(["a"], padding=False)
+    tokenizer.split_special_tokens = False
+    tokenizer.save_pretrained(tmp_path)
+    with pytest.raises(ValueError, match="split_special_tokens is False"):
+        PlainTokenizer.from_pretrained(tmp_path)
+    (tmp_path / "encoder_tokenizer.json").write_text("{}")
+    with pytest.raises(ValueError, match="over a Transformers encoder"):
+        PlainTokenizer.from_pretrained(tmp_path)
+
+
+def test_damaged_files_are_named(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"tokenizer_config\.json is missing"):
+        PlainTokenizer.from_pretrained(tmp_path)
+    save(tmp_path, segmenter="whitespace")
+    path = tmp_path / "tokenizer_config.json"
+    config = json.loads(path.read_text())
+    for changed, said in (
+        ({name: value for name, value in config.items() if name != "segmenter"}, "has no field 'segmenter'"),
+        (config | {"segmenter": "words"}, "segmenter is 'words'"),
+        (config | {"tokenizer_class": "BertTokenizer"}, "tokenizer_class is 'BertTokenizer'"),
+        (config | {"max_source_oov": None}, "is damaged"),
+        ([], "is not a JSON object"),
+    ):
+        path.write_text(json.dumps(changed))
+        with pytest.raises(ValueError, match=said):
+            PlainTokenizer.from_pretrained(tmp_path)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from transformers import AutoConfig, AutoModel, AutoModelForSeq2SeqLM, AutoTokenizer
 from transformers.pipelines import PIPELINE_REGISTRY
 
+from .inference.backends import OnnxModel
 from .model.configuration_copynet import CopyNetConfig
 from .model.generation import StopStrings
 from .model.modeling_copynet import CopyNetForConditionalGeneration, CopyNetModel
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from .inference.loading import check_tokenizer
     from .inference.onnx_export import export_onnx, export_programs
     from .inference.onnx_search import OnnxCopyNet
+    from .inference.predictor import CopyNetPredictor
     from .training.alignment import align_vocabulary
 
 __version__ = "0.1.0"
@@ -43,6 +45,7 @@ _LAZY = {
     "export_onnx": ".inference.onnx_export",
     "export_programs": ".inference.onnx_export",
     "CopyMetrics": ".evaluation.metrics",
+    "CopyNetPredictor": ".inference.predictor",
     "make_compute_metrics": ".evaluation.compute_metrics",
     "OnnxCopyNet": ".inference.onnx_search",
     "copies_html": ".inference.highlighting",
@@ -55,6 +58,7 @@ __all__ = [
     "CopyNetConfig",
     "CopyNetForConditionalGeneration",
     "CopyNetModel",
+    "CopyNetPredictor",
     "CopyNetTokenizer",
     "CopyText2TextPipeline",
     "OnnxCopyNet",
@@ -85,7 +89,8 @@ def _register() -> None:
     AutoModelForSeq2SeqLM.register(CopyNetConfig, CopyNetForConditionalGeneration, exist_ok=True)
     AutoTokenizer.register(CopyNetConfig, slow_tokenizer_class=CopyNetTokenizer, exist_ok=True)
     if TASK not in PIPELINE_REGISTRY.supported_tasks:
-        PIPELINE_REGISTRY.register_pipeline(TASK, CopyText2TextPipeline, pt_model=AutoModelForSeq2SeqLM, type="text")
+        models = (AutoModelForSeq2SeqLM, OnnxModel)  # the second loads the folders that the first does not
+        PIPELINE_REGISTRY.register_pipeline(TASK, CopyText2TextPipeline, pt_model=models, type="text")
     CopyNetConfig.register_for_auto_class()
     CopyNetModel.register_for_auto_class("AutoModel")
     CopyNetForConditionalGeneration.register_for_auto_class("AutoModelForSeq2SeqLM")

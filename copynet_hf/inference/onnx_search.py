@@ -8,6 +8,8 @@ slots.
 from __future__ import annotations
 
 import json
+import math
+import time
 from collections.abc import Mapping
 from pathlib import Path
 from types import SimpleNamespace
@@ -32,6 +34,7 @@ class Search(NamedTuple):
     min_new_tokens: int = 0
     length_penalty: float = 1.0
     early_stopping: bool | str = False
+    max_time: float | None = None
     forbid_unk: bool = False
     eos_token_id: int | list[int] | None = None
 
@@ -249,14 +252,14 @@ class OnnxCopyNet:
     def _greedy(self, memory: Tensors, state: Tensors, penalties: Array, search: Search) -> Array:
         """Greedy search: (N, 1 + T). penalties: (N, 1, V + K), −inf for forbidden words, else 0."""
         words = np.full((len(penalties), 1), self._token_ids["decoder_start_token_id"])
-        sequences, done = [words], np.zeros(words.shape, bool)
+        sequences, done, end = [words], np.zeros(words.shape, bool), _end_time(search)
         for step in range(search.max_new_tokens):
             outputs, state = self._step(words, memory, state)
             likeliest = _scores(outputs["log_probs"], penalties, step, search).argmax(-1)
             words = np.where(done, self._token_ids["pad_token_id"], likeliest)
             sequences.append(words)
             done |= np.isin(words, search.end_token_ids)
-            if done.all():
+            if done.all() or time.monotonic() > end:
                 break
         return np.concatenate(sequences, axis=1)
 
@@ -270,7 +273,7 @@ class OnnxCopyNet:
         scores = np.full((sources, beams), _LOWEST)
         done, done_scores, is_done = running.copy(), scores.copy(), np.zeros(scores.shape, bool)
         scores[:, 0] = 0  # all beams start alike: only the first may be extended
-        improvable = np.ones((sources, 1), bool)
+        improvable, end = np.ones((sources, 1), bool), _end_time(search)
         for step in range(search.max_new_tokens):
             length = step + 1
             outputs, state = self._step(running[..., step], memory, state)
@@ -279,7 +282,8 @@ class OnnxCopyNet:
             parents, words = np.divmod(indices, width)
             sequences = running[row, parents]
             sequences[..., length] = words
-            stops = np.isin(words, search.end_token_ids) | (length == search.max_new_tokens)
+            is_last = length == search.max_new_tokens or time.monotonic() > end
+            stops = np.isin(words, search.end_token_ids) | is_last
 
             scores, chosen = _top_k(np.where(stops, best + _LOWEST, best), beams)
             running = sequences[row, chosen]
@@ -304,6 +308,11 @@ class OnnxCopyNet:
         # As in Transformers, a padding id of 0 counts as none.
         padding = self._token_ids["pad_token_id"] or (search.end_token_ids or [0])[0]
         return np.where(returned < 0, padding, returned)
+
+
+def _end_time(search: Search) -> float:
+    """When a search of `max_time` seconds that begins now ends, by the clock of `time.monotonic`."""
+    return math.inf if search.max_time is None else time.monotonic() + search.max_time
 
 
 def _repeat(state: Tensors, times: int) -> Tensors:

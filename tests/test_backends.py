@@ -237,6 +237,17 @@ def test_a_folder_of_the_other_backend_is_named_with_the_fix(
         CopyNetPredictor(getattr(folders, folder), **options)(TEXTS)
 
 
+@pytest.mark.parametrize("num_beams", [1, 3])
+def test_a_search_without_time_left_returns_what_it_has(folders: Folders, num_beams: int) -> None:
+    options: dict[str, Any] = {"num_beams": num_beams, "max_new_tokens": 6, "min_new_tokens": 3, "max_time": 1e-9}
+    by_torch, by_onnx = (
+        [output.words for output in CopyNetPredictor(folder, backend, **options)(TEXTS)]
+        for folder, backend in zip(folders, BACKENDS, strict=True)
+    )
+    assert by_torch == by_onnx
+    assert {len(words) for words in by_onnx} == {1}
+
+
 # ---- the pipeline, the page and the commands
 
 

@@ -19,6 +19,7 @@ commands:
   train        train a model on pairs of texts
   evaluate     score a model on pairs of texts
   generate     generate an output for each line of text
+  predict      add a column of outputs to files of any size
   demo         try a model on a web page
   export       export a model to ONNX
   ensemble     join trained models to one that averages their probabilities

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from .inference.highlighting import copies_html, highlight_copies
     from .inference.onnx_export import export_onnx, export_programs
     from .inference.onnx_search import OnnxCopyNet
+    from .inference.predictor import CopyNetPredictor
     from .model.configuration_copynet import CopyNetConfig
     from .model.configuration_ensemble import CopyNetEnsembleConfig
     from .model.generation import StopStrings
@@ -51,6 +52,7 @@ _MODULES = {
     "export_onnx": ".inference.onnx_export",
     "export_programs": ".inference.onnx_export",
     "CopyMetrics": ".evaluation.metrics",
+    "CopyNetPredictor": ".inference.predictor",
     "make_compute_metrics": ".evaluation.compute_metrics",
     "OnnxCopyNet": ".inference.onnx_search",
     "copies_html": ".inference.highlighting",
@@ -65,6 +67,7 @@ __all__ = [
     "CopyNetEnsembleConfig",
     "CopyNetForConditionalGeneration",
     "CopyNetModel",
+    "CopyNetPredictor",
     "CopyNetTokenizer",
     "CopyText2TextPipeline",
     "OnnxCopyNet",

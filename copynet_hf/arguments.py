@@ -18,6 +18,7 @@ from transformers import HfArgumentParser, Seq2SeqTrainingArguments
 
 CONFIG_FILE_SUFFIXES = (".json", ".yaml", ".yml")
 MAX_SIZE = 2**63 - 1  # of a tensor
+BACKEND_HELP = "torch; onnx if exported"
 TRUST_HELP = "run code from the model's folder"
 
 T = TypeVar("T")
@@ -162,6 +163,7 @@ class DecodingArguments:
     _argument_group_name = "model and decoding (by default the settings saved with the model)"
 
     model: str | None = _argument("folder or Hub name of the model", metavar="NAME")
+    backend: str = _argument(BACKEND_HELP, "torch", "NAME")
     trust_remote_code: bool = _argument(TRUST_HELP, False)
     batch_size: int = _argument("batch size", 32)
     num_beams: int | None = _argument("beam size")
@@ -171,15 +173,17 @@ class DecodingArguments:
     forbid_unk: bool | None = _optional_bool("never generate <unk>")
     bf16: bool = _argument("compute in bfloat16", False)
     device: str | None = _argument("cpu, cuda, ...; by default a GPU if there is one", metavar="NAME")
-    threads: int | None = _argument("number of PyTorch threads")
+    threads: int | None = _argument("number of threads")
 
     def model_options(self) -> dict[str, Any]:
-        """The arguments of `load_model`."""
+        """The arguments of `load_backend`."""
         return {
             "name": self.model,
+            "backend": self.backend,
             "device": self.device,
             "bf16": self.bf16,
             "trust_remote_code": self.trust_remote_code,
+            "threads": self.threads,
         }
 
 
@@ -212,10 +216,32 @@ class GenerateArguments:
 
 
 @dataclass
+class PredictArguments:
+    """The inputs and outputs of `copynet-hf predict`."""
+
+    _argument_group_name = "input and output"
+
+    input_file: list[str] | None = _argument(  # noqa: RUF009 - the call returns a dataclass field
+        "JSON lines, CSV, TSV or parquet: files, folders or patterns", metavar="FILE"
+    )
+    output_file: str | None = _argument("of .jsonl, .csv, .tsv (all with .gz) or .parquet", metavar="FILE")
+    overwrite_output_file: bool = _argument("replace output_file if it exists", False)
+    text_column: str | None = _argument("column of the sources; guessed by default", metavar="NAME")
+    facts_column: str = _argument("column of the facts, if any", "facts", "NAME")
+    features_column: str = _argument("column of the features", "features", "NAME")
+    features_separator: str = _argument("between features", ";", "TEXT")
+    prediction_column: str = _argument("column of the outputs", "prediction", "NAME")
+    with_origins: bool = _argument("add the words and where they were copied from", False)
+    num_proc: int = _argument("processes, one thread each", 1)
+    window: int = _argument("rows sorted and written together", 4096)
+
+
+@dataclass
 class DemoArguments:
     """The arguments of `copynet-hf demo`."""
 
     model: str | None = _argument("folder or Hub name of the model", metavar="NAME")
+    backend: str = _argument(BACKEND_HELP, "torch", "NAME")
     trust_remote_code: bool = _argument(TRUST_HELP, False)
     host: str = _argument("address to listen on; 0.0.0.0 accepts other machines", "127.0.0.1", "ADDRESS")
     port: int = _argument("port to listen on", 7860)

@@ -1,4 +1,4 @@
-"""`copynet-hf`: quickstart, train, evaluate, generate, demo, export, ensemble and serve from the command line."""
+"""The commands of `copynet-hf`."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ def evaluate(argv: Sequence[str]) -> None:
     data_args, decoding_args, output_args = arguments
     with redirect_stdout(sys.stderr):  # only the scores go to stdout
         from .evaluation.scoring import evaluate_pairs, write_predictions
-        from .inference.loading import load_model
+        from .inference.backends import load_backend
         from .inference.memory import explain_memory_errors
         from .training.dataset import read_pairs
 
@@ -125,7 +125,7 @@ def evaluate(argv: Sequence[str]) -> None:
             output_file = check_output_file(
                 output_args.output_file, output_args.overwrite_output_file, data_args.test_file
             )
-        model, tokenizer = load_model(**decoding_args.model_options())
+        model, tokenizer = load_backend(**decoding_args.model_options())
         if model.config.feature_vocab_size and data_args.features_column is None:
             raise ValueError(f"{decoding_args.model} reads features: name their column with --features_column")
         pairs = read_pairs(data_args, {}, "test")["test"]
@@ -143,9 +143,9 @@ def generate(argv: Sequence[str]) -> None:
     text_args, decoding_args = _parse("generate", argv, GenerateArguments, DecodingArguments)
     options = _prepare_decoding(decoding_args)
     from .data.features import split_features
+    from .inference.backends import load_backend
     from .inference.console import escape_controls
     from .inference.highlighting import Style, highlight_copies
-    from .inference.loading import load_model
     from .inference.memory import explain_memory_errors
     from .inference.predictor import parse_facts, predict_in_batches
 
@@ -153,7 +153,7 @@ def generate(argv: Sequence[str]) -> None:
     features = None
     if text_args.features is not None:
         features = split_features(text_args.features, text_args.features_separator)
-    model, tokenizer = load_model(**decoding_args.model_options())
+    model, tokenizer = load_backend(**decoding_args.model_options())
     is_terminal = sys.stdout.isatty()
     style: Style = "ansi" if is_terminal else "plain"
     for texts in _batches(text_args.text, options["batch_size"]):
@@ -161,16 +161,54 @@ def generate(argv: Sequence[str]) -> None:
         for_all = {"facts": facts, "features": features}
         more: dict[str, Any] = {name: [value] * len(sources) for name, value in for_all.items() if value is not None}
         with explain_memory_errors():
+            more["trace"] = text_args.show_copies
             predictions = iter(predict_in_batches(model, tokenizer, sources, **more, **options))
         for text in texts:
             line = ""
             if text.strip():
                 output = next(predictions)[0]
-                words = [escape_controls(word) for word in output.words] if is_terminal else output.words
-                line = "".join(words)
+                line = escape_controls(output.text) if is_terminal else output.text
                 if text_args.show_copies:
+                    words = [escape_controls(word) for word in output.words] if is_terminal else output.words
                     line = highlight_copies(words, output.copied, style, separator="")
             print(" ".join(line.split("\n")).strip(), flush=True)
+
+
+def predict(argv: Sequence[str]) -> None:
+    """Adds a column of outputs to files of any size. Rows keep their columns and their order; those that cannot be
+    used go to OUTPUT.bad.jsonl with the reason. Started again after a kill, the command continues where it was."""
+    from pathlib import Path
+
+    from .arguments import DecodingArguments, PredictArguments, check_positive
+    from .training.run_folder import check_output_file
+
+    args, decoding_args = _parse("predict", argv, PredictArguments, DecodingArguments)
+    check_positive(args, "num_proc", "window")
+    options = _prepare_decoding(decoding_args)
+    if not args.input_file or not args.output_file:
+        raise ValueError(f"no --{'output' if args.input_file else 'input'}_file: give a file")
+    from .inference.file_prediction import is_joined, predict_files
+    from .inference.loading import check_model_name
+    from .inference.predictor import CopyNetPredictor
+
+    overwrite = args.overwrite_output_file
+    for input_file in args.input_file:
+        path = check_output_file(args.output_file, overwrite or is_joined(Path(args.output_file)), input_file)
+    columns = ("facts_column", "features_column", "features_separator", "prediction_column", "with_origins")
+    options |= decoding_args.model_options() | {"name": check_model_name(decoding_args.model)}
+    predictor = CopyNetPredictor(**options, **{name: getattr(args, name) for name in columns})
+    summary = predict_files(
+        predictor,
+        args.input_file,
+        path,
+        text_column=args.text_column,
+        num_proc=args.num_proc,
+        window=args.window,
+        overwrite=overwrite,
+    )
+    print(f"{summary.rows} rows in {path}")
+    if summary.bad_rows:
+        print(f"{summary.bad_rows} rows without a prediction in {summary.bad_file}")
 
 
 def demo(argv: Sequence[str]) -> None:
@@ -186,6 +224,7 @@ def demo(argv: Sequence[str]) -> None:
         host=args.host,
         port=args.port,
         share=args.share,
+        backend=args.backend,
         device=args.device,
         trust_remote_code=args.trust_remote_code,
         examples=args.examples or (),
@@ -250,6 +289,7 @@ COMMANDS: dict[str, Callable[[Sequence[str]], None]] = {
     "train": train,
     "evaluate": evaluate,
     "generate": generate,
+    "predict": predict,
     "demo": demo,
     "export": export,
     "ensemble": ensemble,
@@ -258,6 +298,7 @@ COMMANDS: dict[str, Callable[[Sequence[str]], None]] = {
 USAGES: Mapping[str, str] = {
     "evaluate": "--model NAME --test_file FILE ",
     "generate": "--model NAME [--text TEXT ...] ",
+    "predict": "--model NAME --input_file FILE ... ",
     "demo": "--model NAME ",
     "export": "--model NAME --output_dir FOLDER ",
     "ensemble": "--models NAME NAME ... --output_dir FOLDER ",
@@ -279,16 +320,12 @@ def _parse(command: str, argv: Sequence[str], *dataclass_types: type[Any]) -> tu
 
 
 def _prepare_decoding(args: DecodingArguments) -> dict[str, Any]:
-    """Checks the arguments, sets the number of threads, and returns the keyword arguments of `predict_in_batches`."""
-    import torch
-
+    """Checks the arguments, and returns the keyword arguments of `predict_in_batches`."""
     from .arguments import check_positive
     from .inference.generation_settings import check_generation_argument
 
     check_positive(args, "batch_size", "num_beams", "max_source_length", "max_target_length", "threads")
     check_generation_argument("length_penalty", args.length_penalty)
-    if args.threads:
-        torch.set_num_threads(args.threads)
     return {
         "batch_size": args.batch_size,
         "num_beams": args.num_beams,

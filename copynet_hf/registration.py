@@ -8,6 +8,7 @@ from typing import Any
 from transformers import AutoConfig, AutoModel, AutoModelForSeq2SeqLM, AutoTokenizer
 from transformers.pipelines import PIPELINE_REGISTRY
 
+from .inference.backends import OnnxModel
 from .model.configuration_copynet import CopyNetConfig
 from .model.configuration_ensemble import CopyNetEnsembleConfig
 from .model.modeling_copynet import CopyNetForConditionalGeneration, CopyNetModel
@@ -28,7 +29,8 @@ def register() -> None:
         AutoTokenizer.register(config_class, slow_tokenizer_class=CopyNetTokenizer, exist_ok=True)
         config_class.register_for_auto_class()
     if TASK not in PIPELINE_REGISTRY.supported_tasks:
-        PIPELINE_REGISTRY.register_pipeline(TASK, CopyText2TextPipeline, pt_model=AutoModelForSeq2SeqLM, type="text")
+        models = (AutoModelForSeq2SeqLM, OnnxModel)  # the second loads the folders that the first does not
+        PIPELINE_REGISTRY.register_pipeline(TASK, CopyText2TextPipeline, pt_model=models, type="text")
     CopyNetModel.register_for_auto_class("AutoModel")
     CopyNetForConditionalGeneration.register_for_auto_class("AutoModelForSeq2SeqLM")
     CopyNetEnsemble.register_for_auto_class("AutoModelForSeq2SeqLM")

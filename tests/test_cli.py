@@ -423,7 +423,9 @@ def test_help_all_lists_every_argument_of_the_trainer(capsys: pytest.CaptureFixt
     assert "--adam_beta1" not in help_text(capsys, "train", "--help")
 
 
-@pytest.mark.parametrize("command", ["evaluate", "generate", "demo", "export", "serve", "quickstart"])
+@pytest.mark.parametrize(
+    "command", ["evaluate", "generate", "predict", "demo", "export", "ensemble", "serve", "quickstart"]
+)
 def test_help_of_a_command_fits_a_screen(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, command: str
 ) -> None:

@@ -199,6 +199,14 @@ def test_saved_models_read_features_with_the_package_and_without(tmp_path: Path)
         assert found["package"] == (not options)
 
 
+def test_saved_features_keep_their_ids_in_whatever_order_they_were_given(tmp_path: Path) -> None:
+    options: dict[str, Any] = {"segmenter": "whitespace", "max_source_oov": 4}
+    tokenizer = CopyNetTokenizer(tiny_tokenizer().get_vocab(), feature_vocab=["V", "PST", "ADJ"], **options)
+    tokenizer.save_pretrained(tmp_path)
+    rows: dict[str, Any] = {"text": ["a", "b"], "features": [["V", "ADJ"], ["PST"]], "padding": True}
+    assert CopyNetTokenizer.from_pretrained(tmp_path)(**rows)["feature_ids"] == tokenizer(**rows)["feature_ids"]
+
+
 def test_a_model_without_features_has_no_weights_for_them() -> None:
     assert not any("feature" in name for name in tiny_model().state_dict())
 

@@ -230,12 +230,22 @@ def _common_type(previous: pa.DataType | None, values: Sequence[Any]) -> pa.Data
     if previous is None:
         return None
     try:
-        schemas = [pa.schema([("", arrow_type)]) for arrow_type in (previous, pa.array(values).type)]
-        common = pa.unify_schemas(schemas, promote_options="permissive").field(0).type
+        common = unify_types(previous, pa.array(values).type)
     except (pa.ArrowException, TypeError, OverflowError):
         return None
     # The keys of JSON objects can differ between rows; Arrow writes lists of at most 64 levels.
     return None if "struct" in str(common) or str(common).count("list<") > 32 else common
+
+
+def unify_types(first: pa.DataType | None, second: pa.DataType | None) -> pa.DataType | None:
+    """The type that holds the values of both, or None."""
+    if first is None or second is None:
+        return None
+    try:
+        schemas = [pa.schema([("", arrow_type)]) for arrow_type in (first, second)]
+        return pa.unify_schemas(schemas, promote_options="permissive").field(0).type
+    except (pa.ArrowException, TypeError):
+        return None
 
 
 def choose_columns(columns: Sequence[str], strings: Sequence[str], choice: ColumnChoice, where: str) -> dict[str, str]:
@@ -257,8 +267,8 @@ def choose_columns(columns: Sequence[str], strings: Sequence[str], choice: Colum
             if other != role and given[other] == column:
                 raise ValueError(f"{where}: column {column!r} cannot be both {role} and {other}")
     candidates = [name for name in strings if name not in given.values()]
-    text = choice.text or _find_usual_name(candidates, TEXT_NAMES)
-    summary = choice.summary or _find_usual_name([name for name in candidates if name != text], SUMMARY_NAMES)
+    text = choice.text or find_usual_name(candidates, TEXT_NAMES)
+    summary = choice.summary or find_usual_name([name for name in candidates if name != text], SUMMARY_NAMES)
     roles: dict[str, str | None] = {"text": text, "summary": summary}
     missing = [role for role, name in roles.items() if name is None]
     rest = [name for name in candidates if name not in (text, summary) and name.lower() not in KEY_NAMES]
@@ -291,7 +301,7 @@ def _log_guess(roles: dict[str, str], where: FilePath) -> None:
         )
 
 
-def _find_usual_name(columns: Sequence[str], names: Sequence[str]) -> str | None:
+def find_usual_name(columns: Sequence[str], names: Sequence[str]) -> str | None:
     """The column with the first of the names that is there, in any case."""
     by_name = {column.lower(): column for column in columns}
     return next((by_name[name] for name in names if name in by_name), None)

@@ -36,14 +36,19 @@ def read_rows(
         column_names: the columns of a CSV or TSV file without a header. None: it has one, unless it is a file of a
             shared task on inflection.
     """
-    suffix = data_suffix(path)
-    if suffix in INFLECTION_SUFFIXES and column_names is None:
-        column_names = INFLECTION_COLUMNS
-    for line, row in _csv_rows(path, column_names) if suffix in TABLE_SUFFIXES else _json_rows(path):
+    for line, row in number_rows(path, column_names):
         if isinstance(row, dict):
             yield line, row
         else:
             skipped.add(line, row)
+
+
+def number_rows(path: Path, column_names: Sequence[str] | None = None) -> Iterator[NumberedRow]:
+    """Line number and row of every record, or why it cannot be read; the arguments are those of `read_rows`."""
+    suffix = data_suffix(path)
+    if suffix in INFLECTION_SUFFIXES and column_names is None:
+        column_names = INFLECTION_COLUMNS
+    return _csv_rows(path, column_names) if suffix in TABLE_SUFFIXES else _json_rows(path)
 
 
 def _json_rows(path: Path) -> Iterator[NumberedRow]:

@@ -15,15 +15,16 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from transformers import PreTrainedTokenizerBase
+from transformers import GenerationConfig, PreTrainedTokenizerBase
 
 from copynet_hf.data.features import SEPARATOR, split_features
+from copynet_hf.inference.backends import load_backend
 from copynet_hf.inference.heatmap import plot_copy_heatmap
 from copynet_hf.inference.highlighting import copies_html
-from copynet_hf.inference.loading import LoadedModel, load_model
 from copynet_hf.inference.memory import explain_memory_errors
 from copynet_hf.inference.predictor import parse_facts
 from copynet_hf.model.pipeline import CopyText2TextPipeline
+from copynet_hf.model.prediction import CopyModel
 
 if TYPE_CHECKING:
     from gradio import Blocks
@@ -50,10 +51,11 @@ CSS = """
 """
 
 
-def build_demo(model: LoadedModel, tokenizer: PreTrainedTokenizerBase, examples: Sequence[str] = ()) -> Blocks:
+def build_demo(model: CopyModel, tokenizer: PreTrainedTokenizerBase, examples: Sequence[str] = ()) -> Blocks:
     """Builds the page, to be launched or mounted. Its initial settings are those of the saved generation config.
 
     Args:
+        model: with PyTorch or ONNX, as `load_backend` returns it.
         examples: texts to offer.
 
     Raises:
@@ -64,6 +66,8 @@ def build_demo(model: LoadedModel, tokenizer: PreTrainedTokenizerBase, examples:
     except ImportError:
         raise ImportError("gradio is not installed: pip install 'copynet-hf[demo]'") from None
     config, saved = model.config, model.generation_config
+    if isinstance(saved, dict):  # of ONNX graphs
+        saved = GenerationConfig(**saved)
     pipe = CopyText2TextPipeline(model=model, tokenizer=tokenizer, device=model.device)  # type: ignore[arg-type]
 
     def show(text: str, facts: str, features: str, beams: int, forbid_unk: bool, words: int) -> tuple[str, Any]:
@@ -172,6 +176,7 @@ def launch_demo(
     host: str | None = None,
     port: int | None = None,
     share: bool = False,
+    backend: str = "torch",
     device: str | None = None,
     trust_remote_code: bool = False,
     examples: Sequence[str] = (),
@@ -182,14 +187,15 @@ def launch_demo(
         name: the model's folder or its name on the Hub.
         host, port: the page's address; None: from gradio's environment variables, which a Space sets.
         share: whether to open a public link through gradio's servers.
-        device, trust_remote_code: see `load_model`.
+        backend, device, trust_remote_code: see `load_backend`.
         examples: texts to offer.
 
     Raises:
-        ValueError: the model cannot be loaded; see `load_model`.
+        ValueError: the model cannot be loaded; see `load_backend`.
         OSError: the host or port is not available.
     """
-    page = build_demo(*load_model(name, device, trust_remote_code=trust_remote_code), examples)
+    loaded = load_backend(name, backend, device=device, trust_remote_code=trust_remote_code)
+    page = build_demo(*loaded, examples)
     from gradio.themes import Default  # after build_demo, which checks that gradio is installed
     from starlette.middleware import Middleware
 

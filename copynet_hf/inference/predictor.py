@@ -1,14 +1,161 @@
-"""Predictions for many texts, in batches."""
+"""Predictions for many texts, in batches: of a loaded model, or by an object that can be sent to other processes."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+import copy
+import os
+from collections.abc import Mapping, MutableMapping, Sequence
+from pathlib import Path
+from typing import Any, TypeAlias
 
+import numpy as np
 from tqdm.auto import tqdm  # type: ignore[import-untyped]
 from transformers import PreTrainedTokenizerBase
 
+from ..data.features import SEPARATOR, split_features
 from ..model.prediction import CopyModel, Prediction, predict
+from .backends import load_backend
+
+Columns: TypeAlias = MutableMapping[str, Any]
+
+ORIGINS = ("words", "copied", "source_positions", "source_words")
+
+
+class CopyNetPredictor:
+    """Predicts texts, or a column of texts, in batches of similar length.
+
+    The model is loaded by the first call. A predictor that is pickled loads it again where it is used, with one thread
+    in a worker process, so it can be given to `datasets.map(..., batched=True, num_proc=...)` and to Ray's
+    `map_batches`.
+
+    Args:
+        name: the model's folder, or its name on the Hub.
+        backend: "torch", or "onnx" for a folder that `copynet-hf export` wrote.
+        device, bf16, trust_remote_code, threads: see `load_backend`.
+        text_column: the column of the sources in a call with columns.
+        facts_column: the column of the facts, read where it is there.
+        features_column: the column of the features, read where the model reads features: lists of strings, or strings.
+        features_separator: what separates the features in a string.
+        prediction_column: the column that a call with columns adds.
+        with_origins: whether it also adds the words of the prediction and where they were copied from.
+        decoding: arguments of `predict_in_batches`, `predict` and `generate()`, such as `batch_size`, `num_beams`
+            and `max_new_tokens`.
+    """
+
+    def __init__(
+        self,
+        name: str | os.PathLike[str],
+        backend: str = "torch",
+        *,
+        device: str | None = None,
+        bf16: bool = False,
+        trust_remote_code: bool = False,
+        threads: int | None = None,
+        text_column: str = "text",
+        facts_column: str = "facts",
+        features_column: str = "features",
+        features_separator: str = SEPARATOR,
+        prediction_column: str = "prediction",
+        with_origins: bool = False,
+        **decoding: Any,
+    ) -> None:
+        self.name = os.fspath(name)
+        self.loading = {
+            "backend": backend,
+            "device": device,
+            "bf16": bf16,
+            "trust_remote_code": trust_remote_code,
+            "threads": threads,
+        }
+        self.text_column, self.facts_column, self.features_column = text_column, facts_column, features_column
+        self.features_separator, self.prediction_column = features_separator, prediction_column
+        self.with_origins, self.decoding = with_origins, decoding
+        self._loaded: tuple[int, CopyModel, PreTrainedTokenizerBase] | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        # The files' times are for `datasets`, which reuses the results of a function whose pickle is the same.
+        return vars(self) | {"_loaded": None, "_files": stamp_files(self.name)}
+
+    def load(self) -> tuple[CopyModel, PreTrainedTokenizerBase]:
+        """The model and its tokenizer, loaded once in each process.
+
+        Raises:
+            ImportError, ValueError: see `load_backend`.
+        """
+        if self._loaded is None or self._loaded[0] != os.getpid():  # threads do not survive a fork
+            self._loaded = (os.getpid(), *load_backend(self.name, **self.loading))
+        return self._loaded[1:]
+
+    def __call__(self, inputs: Sequence[str] | Mapping[str, Any]) -> list[Prediction] | Columns:
+        """Predicts a list of texts, or the text column of a batch of columns.
+
+        Args:
+            inputs: texts; or a dict from the names of columns to lists or arrays of one length.
+
+        Returns:
+            For texts the best output of each, with its trace. For columns the same columns and `prediction`, the best
+            output of each text: "" for an empty text, None for a missing one; with `with_origins` also the fields of
+            `Prediction` as `prediction_words`, `prediction_copied`, `prediction_source_positions` and
+            `prediction_source_words`.
+
+        Raises:
+            ImportError, ValueError: see `load_backend`.
+            ValueError: the inputs are a single text, a column is missing or holds something else.
+        """
+        if isinstance(inputs, Mapping):
+            return self._predict_columns(inputs)
+        if isinstance(inputs, str):
+            raise ValueError(f"the input is the text {inputs!r:.80}: give a list of texts")
+        model, tokenizer = self.load()
+        return [outputs[0] for outputs in predict_in_batches(model, tokenizer, inputs, **self.decoding)]
+
+    def _predict_columns(self, columns: Mapping[str, Any]) -> Columns:
+        model, tokenizer = self.load()
+        if self.text_column not in columns:
+            raise ValueError(f"no column {self.text_column!r}; the columns are {', '.join(columns)}")
+        texts = columns[self.text_column]
+        if isinstance(texts, str):
+            raise ValueError(f"the column {self.text_column!r} holds one text: give lists (map with batched=True)")
+        rows = [row for row, text in enumerate(texts) if self._is_text(text, row)]
+        options: dict[str, Any] = {}
+        if self.facts_column in columns:
+            facts = columns[self.facts_column]
+            options["facts"] = [_to_lists(facts[row]) for row in rows]
+        if getattr(model.config, "feature_vocab_size", 0):
+            if self.features_column not in columns:
+                raise ValueError(f"{self.name} reads features: name their column with features_column")
+            features = columns[self.features_column]
+            options["features"] = [split_features(_to_lists(features[row]), self.features_separator) for row in rows]
+        sources = [str(texts[row]) for row in rows]
+        outputs = predict_in_batches(model, tokenizer, sources, **options, trace=self.with_origins, **self.decoding)
+        empty = [Prediction("") if isinstance(text, str) else None for text in texts]
+        predictions = dict(enumerate(empty)) | {row: best for row, (best, *_) in zip(rows, outputs, strict=True)}
+        result: Any = copy.copy(columns)  # a dict, or the lazy columns of `datasets`, in which only new ones are set
+        result[self.prediction_column] = [None if each is None else each.text for each in predictions.values()]
+        for name in ORIGINS if self.with_origins else ():
+            result[f"{self.prediction_column}_{name}"] = [getattr(each, name, None) for each in predictions.values()]
+        return result
+
+    def _is_text(self, text: Any, row: int) -> bool:
+        """Whether a row has a text to predict; missing and empty ones have none."""
+        if text is None or (isinstance(text, float) and np.isnan(text)):  # the latter from pandas
+            return False
+        if not isinstance(text, str):
+            raise ValueError(f"row {row} of the column {self.text_column!r} is a {type(text).__name__}: give texts")
+        return bool(text.strip())
+
+
+def _to_lists(value: Any) -> Any:
+    """Arrays within a cell as lists, whatever their depth."""
+    if isinstance(value, np.ndarray | list | tuple):
+        return [_to_lists(each) for each in value]
+    return value
+
+
+def stamp_files(folder: str) -> list[tuple[str, int, int]]:
+    """Name, size in bytes and time of change in nanoseconds of the files of a model's folder."""
+    files = sorted(path for path in Path(folder).glob("*") if path.is_file())
+    return [(path.name, (status := path.stat()).st_size, status.st_mtime_ns) for path in files]
 
 
 def parse_facts(lines: str) -> list[list[str]]:

@@ -14,13 +14,13 @@ def collect_features(rows: Iterable[Sequence[str] | None]) -> list[str]:
     return sorted({feature for row in rows for feature in row or ()})
 
 
-def number_features(features: Iterable[Any]) -> dict[str, int]:
-    """The id of each feature.
+def number_features(features: Iterable[Any] | Mapping[Any, int]) -> dict[str, int]:
+    """The id of each feature, in their order or, for a mapping as the tokenizer saves it, that of their ids.
 
     Raises:
         ValueError: a feature is no string, empty, or given twice.
     """
-    features = list(features)
+    features = sorted(features, key=features.__getitem__) if isinstance(features, Mapping) else list(features)
     for feature in features:
         if not isinstance(feature, str) or not feature:
             raise ValueError(f"feature_vocab contains {feature!r}: give strings that are not empty")

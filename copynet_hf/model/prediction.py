@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from .words import add_spaces, decode_words, encode_sources, skipped_ids
+from .words import add_spaces, decode_words, encode_sources, join_words, skipped_ids
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -25,6 +25,12 @@ class CopyModel(Protocol):
 
     config: Any
     """`config.copies`: whether the model copies."""
+
+    generation_config: Any
+    """What `generate` does by default."""
+
+    device: Any
+    """Where `generate` takes its inputs."""
 
     def generate(self, **inputs: Any) -> Any:
         """(N · R, 1 + T) ids, the R outputs of each of N sources in consecutive rows, best first."""
@@ -47,14 +53,16 @@ class Prediction:
     source_words: the S words of the source; "" for special tokens.
     copy_probs: (T, S) probability of copying from each position at each step, whatever the word; None unless
         requested.
+
+    Without a trace, all fields but the text are empty.
     """
 
     text: str
-    words: list[str]
-    copied: list[bool]
-    copy_shares: list[float]
-    source_positions: list[int | None]
-    source_words: list[str]
+    words: list[str] = field(default_factory=list)
+    copied: list[bool] = field(default_factory=list)
+    copy_shares: list[float] = field(default_factory=list)
+    source_positions: list[int | None] = field(default_factory=list)
+    source_words: list[str] = field(default_factory=list)
     copy_probs: NDArray[Any] | None = field(default=None, compare=False, repr=False)
 
 
@@ -67,6 +75,7 @@ def predict(
     features: Sequence[Any] | None = None,
     max_source_length: int | None = None,
     return_copy_probs: bool = False,
+    trace: bool = True,
     **generation: Any,
 ) -> list[list[Prediction]]:
     """Encodes the texts as one batch, generates, and traces each output word to the source.
@@ -78,6 +87,8 @@ def predict(
         max_source_length: the number of words to which a source is truncated; None: the tokenizer's
             `model_max_length`.
         return_copy_probs: whether to fill `Prediction.copy_probs`.
+        trace: whether to fill the fields of `Prediction` other than its text, which takes a second pass over the
+            outputs.
         generation: arguments of `generate()`, such as `num_beams`, `num_return_sequences` and `max_new_tokens`;
             `stop_strings` may hold words of the sources.
 
@@ -100,6 +111,8 @@ def predict(
             inputs = inputs.to(model.device)  # type: ignore[attr-defined]
         output = model.generate(**inputs, **generation)
         sequences = getattr(output, "sequences", output)  # with return_dict_in_generate, a ModelOutput
+        if not trace:
+            return _read_texts(tokenizer, texts, _to_numpy(sequences)[:, 1:].tolist(), max_source_length, facts)
         shares, positions, copy_probs = _trace(model, sequences, inputs, generation.get("eos_token_id"))
     ids, source_ids, is_word = map(_to_numpy, (sequences, inputs["input_ids"], inputs["attention_mask"] > 0))
     repeats = len(ids) // len(texts)
@@ -125,6 +138,24 @@ def _inference_mode(model: CopyModel) -> Iterator[str]:
     model.eval()
     with torch.inference_mode():
         yield "pt"
+
+
+def _read_texts(
+    tokenizer: PreTrainedTokenizerBase,
+    texts: Sequence[str],
+    outputs: Sequence[list[int]],
+    max_source_length: int | None,
+    facts: Sequence[Any] | None,
+) -> list[list[Prediction]]:
+    """The predictions of outputs that are not traced, the outputs of a source in consecutive rows."""
+    repeats = len(outputs) // len(texts)
+    predictions: list[list[Prediction]] = [[] for _ in texts]
+    for row, ids in enumerate(outputs):
+        number = row // repeats
+        own_facts = None if facts is None else facts[number]
+        words = decode_words(tokenizer, ids, texts[number], max_source_length, own_facts)
+        predictions[number].append(Prediction(join_words(tokenizer, words).strip()))
+    return predictions
 
 
 class _Source(NamedTuple):

@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import full_disk
+import killed_predictions
 import kills
 import memory
 import mutated_files
@@ -27,6 +28,7 @@ SCRIPTS: tuple[tuple[Callable[[Sequence[str]], int], list[str]], ...] = (
     (kills.main, ["--rounds=50"]),
     (kills.main, ["--rounds=50", "--epochs=3"]),
     (kills.main, ["--rounds=10", "--processes=2"]),
+    (killed_predictions.main, ["--rounds=50"]),
     (full_disk.main, []),
     (page_load.main, ["--rounds=2000", "--clients=20"]),
 )

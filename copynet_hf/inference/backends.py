@@ -1,0 +1,108 @@
+"""A model by one of its backends: PyTorch, or the ONNX graphs that `copynet-hf export` wrote."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import sys
+from pathlib import Path
+from typing import Any, Literal
+
+import torch
+from transformers import AutoConfig, PreTrainedTokenizerBase
+
+from ..model.prediction import CopyModel
+from .loading import check_model_name, check_tokenizer, load_model, load_tokenizer
+from .onnx_search import DECODER, OnnxCopyNet
+
+Backend = Literal["torch", "onnx"]
+BACKENDS: tuple[Backend, ...] = ("torch", "onnx")
+
+
+class OnnxModel(OnnxCopyNet):
+    """`OnnxCopyNet` with the attributes of a Transformers model that the pipeline and the commands read."""
+
+    device = torch.device("cpu")
+
+    @classmethod
+    def from_pretrained(cls, folder: str | Path, threads: int | None = None, **kwargs: Any) -> OnnxModel:
+        """Loads the graphs, with onnxruntime's number of threads; None: `default_threads()`.
+
+        Args:
+            kwargs: what `pipeline()` passes to a model of PyTorch; not used.
+
+        Raises:
+            ImportError: onnxruntime is not installed.
+            ValueError: the folder holds no exported model.
+        """
+        model = super().from_pretrained(folder, default_threads() if threads is None else threads)
+        assert isinstance(model, cls)
+        copies, model.config = model.config.copies, AutoConfig.from_pretrained(folder)
+        assert model.config.copies == copies
+        return model
+
+    def to(self, device: Any) -> OnnxModel:
+        """Returns the model, which stays on the CPU."""
+        return self
+
+    def can_generate(self) -> bool:
+        return True
+
+
+def load_backend(
+    name: str | None,
+    backend: str = "torch",
+    *,
+    device: str | None = None,
+    bf16: bool = False,
+    trust_remote_code: bool = False,
+    threads: int | None = None,
+) -> tuple[CopyModel, PreTrainedTokenizerBase]:
+    """Loads a model and its tokenizer for `predict`.
+
+    Args:
+        name: a folder, or with PyTorch a name on the Hub; for ONNX a folder that `copynet-hf export` wrote.
+        backend: "torch" or "onnx", which computes on the CPU in float32.
+        device, bf16, trust_remote_code: see `load_model`.
+        threads: the number of threads; with PyTorch that of the process. None: one in a worker process, else the
+            library's default.
+
+    Raises:
+        ImportError: onnxruntime is not installed.
+        ValueError: the model cannot be loaded, or not by this backend.
+    """
+    if backend not in BACKENDS:
+        raise ValueError(f"--backend is {backend!r}: give {' or '.join(BACKENDS)}")
+    name = check_model_name(name)
+    has_graphs = (Path(name) / DECODER).is_file()
+    if backend == "torch":
+        if has_graphs and not list(Path(name).glob("*.safetensors*")):
+            raise ValueError(f"--model {name} holds ONNX graphs: give --backend onnx")
+        if threads or _is_worker():
+            torch.set_num_threads(threads or 1)
+        return load_model(name, device, bf16, trust_remote_code)
+    if not has_graphs:
+        raise ValueError(
+            f"--model {name} holds no {DECODER}, which --backend onnx needs: write one with copynet-hf export --model "
+            f"{name} --output_dir FOLDER, and give that folder"
+        )
+    for option, value in (("device", None if device == "cpu" else device), ("bf16", bf16)):
+        if value:
+            raise ValueError(f"--{option} is for --backend torch; onnx computes on the CPU in float32: leave it out")
+    model = OnnxModel.from_pretrained(name, threads)
+    tokenizer = load_tokenizer(name, trust_remote_code=trust_remote_code)
+    check_tokenizer(model.config, tokenizer)
+    return model, tokenizer
+
+
+def default_threads() -> int:
+    """The number of threads of an ONNX graph: one in a worker process, OMP_NUM_THREADS where it is set, as it is in
+    the workers of Ray and Spark, else 0, which is one for each core."""
+    threads = os.environ.get("OMP_NUM_THREADS", "")
+    return 1 if _is_worker() else int(threads) if threads.isdigit() else 0
+
+
+def _is_worker() -> bool:
+    """Whether this process was started by `multiprocessing`, or by `multiprocess`, which `datasets` uses."""
+    other = sys.modules.get("multiprocess")
+    return any(module.parent_process() is not None for module in (multiprocessing, other) if module is not None)

@@ -1,0 +1,110 @@
+"""Predictions of files killed at random moments and started again: no row is lost, doubled or out of order.
+
+python tests/soak/killed_predictions.py --rounds 50
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from harness import Check, parse_arguments, start_forked, temporary_folder, wait_until_ended
+
+import torch  # isort: skip - after harness, which sets the number of threads
+from helpers import tiny_model, tiny_tokenizer
+
+import copynet_hf.inference.file_prediction  # noqa: F401 - imported once, so that the forked runs start at once
+from copynet_hf.cli import main as run_command
+
+WHAT = """`copynet-hf predict` reads JSON lines of which some are malformed, and writes JSON lines, CSV or Parquet in
+windows of 1 to 40 rows. It is killed by SIGKILL at a random moment, three times in a round, and started again until it
+ends. Output and bad rows must be byte for byte those of an uninterrupted run, and nothing else may be left."""
+ROWS, TIME_LIMIT = 300, 240
+SUFFIXES = ("jsonl", "parquet", "csv.gz")
+
+
+def write_input(path: Path) -> None:
+    draw = random.Random(0)
+    with path.open("w", encoding="utf-8") as file:
+        for number in range(ROWS):
+            text = " ".join(draw.choices("abcdefgXYZ", k=draw.randint(1, 12)))
+            row = json.dumps({"id": number, "text": text})
+            file.write((row if number % 29 else row[:-3]) + "\n")
+
+
+class Prediction:
+    """How the command is started, and what it writes uninterrupted."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.log = folder, folder / "log.txt"
+        self.model, self.rows = folder / "model", folder / "in.jsonl"
+        tiny_model(copy_mechanism="pointer", max_source_oov=4).save_pretrained(self.model)
+        tiny_tokenizer().save_pretrained(self.model)
+        write_input(self.rows)
+
+    def start(self, output: Path, window: int) -> int:
+        files = [f"--model={self.model}", f"--input_file={self.rows}", f"--output_file={output}"]
+        argv = ["predict", *files, f"--window={window}", "--batch_size=8", "--max_target_length=4", "--threads=1"]
+        return start_forked(lambda: run_command(argv), self.log)
+
+    def kill_and_restart(self, number: int, draw: random.Random) -> tuple[int, str]:
+        """Returns the number of kills, and what went wrong."""
+        window, suffix = draw.randint(1, 40), SUFFIXES[number % len(SUFFIXES)]
+        whole, output = (self.folder / f"{name}{number}" / f"out.{suffix}" for name in ("whole", "killed"))
+        started = time.monotonic()
+        if (code := wait_until_ended(self.start(whole, window), TIME_LIMIT)) != 0:
+            return 0, f"the uninterrupted run ended with {code}: {self._last_line()}"
+        seconds, kills = time.monotonic() - started, 0
+        for _ in range(3):
+            pid = self.start(output, window)
+            time.sleep(draw.uniform(0, 0.7 * seconds))
+            os.kill(pid, signal.SIGKILL)
+            kills += wait_until_ended(pid, TIME_LIMIT) == -signal.SIGKILL
+        is_done = output.exists() and not list(output.parent.glob("*.parts/*"))
+        if not is_done and (code := wait_until_ended(self.start(output, window), TIME_LIMIT)) != 0:
+            return kills, f"exit code {code}: {self._last_line()}"
+        return kills, _compare(whole, output)
+
+    def _last_line(self) -> str:
+        return (self.log.read_text(errors="replace").strip().splitlines() or [""])[-1]
+
+
+def _compare(whole: Path, output: Path) -> str:
+    """What differs between the two outputs and their bad rows, or an empty text."""
+    for name in (output.name, "out.bad.jsonl"):
+        expected, found = whole.with_name(name), output.with_name(name)
+        if not found.exists():
+            return f"{name} is missing"
+        if expected.read_bytes() != found.read_bytes():
+            return f"{name} differs from that of the uninterrupted run"
+    left = {path.name for path in output.parent.iterdir()} - {output.name, "out.bad.jsonl", f"{output.name}.parts"}
+    return f"left over: {', '.join(sorted(left))}" if left else ""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    arguments = parse_arguments("killed_predictions.py", __doc__, 50, argv)
+    torch.set_num_threads(1)
+    end = time.monotonic() + 60 * arguments.minutes
+    with temporary_folder() as folder, Check("kills, predictions", WHAT, arguments) as check:
+        prediction, total = Prediction(folder), 0
+        for number in range(arguments.rounds):
+            if time.monotonic() > end:
+                break
+            kills, problem = prediction.kill_and_restart(number, random.Random(f"{arguments.seed}-{number}"))
+            total += kills
+            if problem:
+                check.fail(f"round {number}: {problem}")
+            else:
+                check.passed()
+            check.figure = f"{check.rounds - check.failed} of {check.rounds} with every row once; {total} kills"
+    return check.failed > 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,299 @@
+"""`CopyNetPredictor` and the commands by PyTorch and by ONNX, compared with a plain loop over `generate()`."""
+
+from __future__ import annotations
+
+import json
+import os
+import pickle
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+from datasets import Dataset
+from helpers import tiny_model, tiny_tokenizer
+from transformers import AutoModelForSeq2SeqLM, AutoTokenizer, pipeline
+
+from copynet_hf import CopyNetPredictor
+from copynet_hf.cli import main
+from copynet_hf.inference.page import build_demo
+from copynet_hf.inference.predictor import stamp_files
+
+pytest.importorskip("onnxscript")
+pytest.importorskip("onnxruntime")
+
+TEXTS = ["a b c X", "b", "X Y a X Z d e f", "Q i h", "a a X b", "c d"]
+OPTIONS: dict[str, Any] = {"num_beams": 3, "max_new_tokens": 6, "forbid_unk": True}
+BACKENDS = ("torch", "onnx")
+
+
+class Folders(NamedTuple):
+    torch: Path
+    onnx: Path
+
+
+def save_and_export(folder: Path, **fields: Any) -> Folders:
+    folders = Folders(folder / "torch", folder / "onnx")
+    model, tokenizer = tiny_model(**fields), tiny_tokenizer()
+    model.save_pretrained(folders.torch)
+    tokenizer.save_pretrained(folders.torch)
+    assert main(["export", f"--model={folders.torch}", f"--output_dir={folders.onnx}"]) == 0
+    return folders
+
+
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory: pytest.TempPathFactory) -> Folders:
+    return save_and_export(tmp_path_factory.mktemp("models"), seed=4)
+
+
+@pytest.fixture(scope="module", params=BACKENDS)
+def backend(request: pytest.FixtureRequest) -> str:
+    return request.param
+
+
+def loop_over_generate(folder: Path, texts: list[str], facts: list[Any] | None = None, **options: Any) -> list[str]:
+    """The outputs of the texts, one at a time, by the library's own classes."""
+    model, tokenizer = AutoModelForSeq2SeqLM.from_pretrained(folder), AutoTokenizer.from_pretrained(folder)
+    outputs = []
+    for row, text in enumerate(texts):
+        more: dict[str, Any] = {} if facts is None else {"facts": [facts[row]]}
+        inputs = tokenizer([text], return_tensors="pt", **more)
+        ids = model.generate(**inputs, **options)
+        outputs += tokenizer.batch_decode(ids, source=[text], skip_special_tokens=True, **more)
+    return outputs
+
+
+# ---- the predictor
+
+
+def test_texts_have_the_outputs_of_generate_and_their_origins(folders: Folders, backend: str) -> None:
+    predict = CopyNetPredictor(getattr(folders, backend), backend, batch_size=4, **OPTIONS)
+    outputs = predict(TEXTS)
+    assert [output.text for output in outputs] == loop_over_generate(folders.torch, TEXTS, **OPTIONS)
+    for text, output in zip(TEXTS, outputs, strict=True):
+        assert output.source_words == text.split()
+        assert "".join(output.words) == output.text
+        for word, position in zip(output.words, output.source_positions, strict=True):
+            assert position is None or output.source_words[position] == word.strip()
+    assert any(flag for output in outputs for flag in output.copied)
+    assert predict([]) == []
+
+
+def test_columns_get_a_column_of_predictions(folders: Folders, backend: str) -> None:
+    predict = CopyNetPredictor(getattr(folders, backend), backend, text_column="body", batch_size=2, **OPTIONS)
+    columns = {"id": list(range(len(TEXTS))), "body": TEXTS}
+    expected = loop_over_generate(folders.torch, TEXTS, **OPTIONS)
+    assert predict(columns) == {**columns, "prediction": expected}
+    assert list(columns) == ["id", "body"]
+    arrays = {"id": np.arange(len(TEXTS)), "body": np.array(TEXTS, dtype=object)}
+    assert list(predict(arrays)["prediction"]) == expected
+    assert list(predict({"body": np.array(TEXTS)})["prediction"]) == expected
+
+
+def test_columns_of_origins_are_those_of_the_texts(folders: Folders, backend: str) -> None:
+    predict = CopyNetPredictor(getattr(folders, backend), backend, with_origins=True, **OPTIONS)
+    outputs, columns = predict(TEXTS), predict({"text": TEXTS})
+    for name in ("words", "copied", "source_positions", "source_words"):
+        assert columns[f"prediction_{name}"] == [getattr(output, name) for output in outputs]
+
+
+def test_empty_and_missing_texts_keep_their_rows(folders: Folders, backend: str) -> None:
+    predict = CopyNetPredictor(getattr(folders, backend), backend, with_origins=True, **OPTIONS)
+    columns = predict({"text": ["", TEXTS[0], None, " ", float("nan")]})
+    assert columns["prediction"] == ["", *loop_over_generate(folders.torch, TEXTS[:1], **OPTIONS), None, "", None]
+    assert columns["prediction_words"][2] is None
+    assert columns["prediction_words"][3] == []
+
+
+def test_facts_are_read_from_their_column(tmp_path: Path) -> None:
+    folders = save_and_export(tmp_path, copy_mechanism="retrieval", seed=1)
+    texts = ["a X", "b c", "a Y d"]
+    options: dict[str, Any] = {"max_new_tokens": 5, "forbid_unk": True}
+    facts: list[Any] = [[["X", "b", "1931"], ["X", "c", "Y"]], [], [["Y", "e", "Z"]]]
+    expected = loop_over_generate(folders.torch, texts, facts, **options)
+    assert expected != loop_over_generate(folders.torch, texts, **options)
+    nested = np.array([None] * 3)
+    nested[:] = [np.array(each, dtype=object) for each in facts]
+    for backend in BACKENDS:
+        predict = CopyNetPredictor(getattr(folders, backend), backend, facts_column="known", **options)
+        assert predict({"text": texts, "known": facts})["prediction"] == expected
+        assert predict({"text": np.array(texts), "known": nested})["prediction"] == expected
+
+
+def test_features_are_read_from_their_column_as_lists_or_strings(tmp_path: Path) -> None:
+    tokenizer = tiny_tokenizer()
+    tokenizer = type(tokenizer)(
+        tokenizer.get_vocab(), segmenter="whitespace", max_source_oov=4, feature_vocab=["V", "PST", "PRS"]
+    )
+    model = tiny_model(feature_vocab_size=tokenizer.feature_vocab_size, seed=2)
+    model.save_pretrained(tmp_path)
+    tokenizer.save_pretrained(tmp_path)
+    texts, features = ["a b X", "a b X", "c"], [["V", "PST"], ["V", "PRS"], []]
+    inputs = tokenizer(texts, features=features, padding=True, return_tensors="pt")
+    ids = model.generate(**inputs, max_new_tokens=5, forbid_unk=True)
+    expected = tokenizer.batch_decode(ids, source=texts, skip_special_tokens=True)
+    options: dict[str, Any] = {"features_column": "tags", "features_separator": "|"}
+    predict = CopyNetPredictor(tmp_path, **options, max_new_tokens=5, forbid_unk=True)
+    assert predict({"text": texts, "tags": features})["prediction"] == expected
+    assert predict({"text": texts, "tags": ["V|PST", "V| PRS", None]})["prediction"] == expected
+    with pytest.raises(ValueError, match="reads features: name their column with features_column"):
+        predict({"text": texts})
+
+
+def test_a_predictor_is_pickled_without_its_model(folders: Folders, backend: str) -> None:
+    predict = CopyNetPredictor(getattr(folders, backend), backend, **OPTIONS)
+    before = pickle.dumps(predict)
+    outputs = predict(TEXTS)
+    assert pickle.dumps(predict) == before
+    assert len(before) < 2_000
+    assert pickle.loads(before)(TEXTS) == outputs
+
+
+def test_the_pickle_changes_with_the_models_files(folders: Folders) -> None:
+    """`datasets` would otherwise return the outputs of the folder's previous model."""
+    predict = CopyNetPredictor(folders.torch, **OPTIONS)
+    before = pickle.dumps(predict)
+    assert len(stamp_files(str(folders.torch))) > 3
+    os.utime(folders.torch / "model.safetensors")
+    assert pickle.dumps(predict) != before
+
+
+@pytest.mark.parametrize("num_proc", [None, 2])
+def test_datasets_maps_a_predictor(folders: Folders, backend: str, num_proc: int | None) -> None:
+    predict = CopyNetPredictor(getattr(folders, backend), backend, **OPTIONS)
+    if num_proc:
+        predict(TEXTS[:1])  # a loaded model must not be shared with the workers
+    data = Dataset.from_dict({"id": range(len(TEXTS)), "text": TEXTS})
+    mapped = data.map(predict, batched=True, batch_size=2, num_proc=num_proc)
+    assert mapped.column_names == ["id", "text", "prediction"]
+    assert list(mapped["prediction"]) == loop_over_generate(folders.torch, TEXTS, **OPTIONS)
+    assert list(mapped["id"]) == list(range(len(TEXTS)))
+
+
+SPAWNED = """
+import json, multiprocessing, sys
+import torch
+from copynet_hf import CopyNetPredictor
+
+def work(predict):
+    texts = [output.text for output in predict(["a b c X"])]
+    model, _ = predict.load()
+    session = getattr(model, "encoder", None) if predict.loading["backend"] == "onnx" else None
+    return texts, session.get_session_options().intra_op_num_threads if session else torch.get_num_threads()
+
+if __name__ == "__main__":
+    torch.set_num_threads(2)
+    options = {"max_new_tokens": 4, "forbid_unk": True}
+    predictors = [CopyNetPredictor(*sys.argv[1:], threads=threads, **options) for threads in (None, 2)]
+    with multiprocessing.get_context("spawn").Pool(1) as pool:
+        print(json.dumps([pool.apply(work, [predict]) for predict in predictors]))
+    print(torch.get_num_threads())
+"""
+
+
+def test_worker_processes_use_one_thread_unless_told_otherwise(folders: Folders, backend: str, tmp_path: Path) -> None:
+    script = tmp_path / "script.py"
+    script.write_text(SPAWNED, encoding="utf-8")
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[1])}
+    argv = [sys.executable, str(script), str(getattr(folders, backend)), backend]
+    done = subprocess.run(argv, env=environment, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+    results, threads = done.stdout.strip().splitlines()[-2:]
+    expected = loop_over_generate(folders.torch, TEXTS[:1], max_new_tokens=4, forbid_unk=True)
+    assert json.loads(results) == [[expected, 1], [expected, 2]]
+    assert threads == "2"
+
+
+@pytest.mark.parametrize(
+    ("inputs", "message"),
+    [
+        ("a b", "is the text 'a b': give a list of texts"),
+        ({"body": ["a"]}, "no column 'text'; the columns are body"),
+        ({"text": "a b"}, r"holds one text: give lists \(map with batched=True\)"),
+        ({"text": ["a", 3]}, "row 1 of the column 'text' is a int: give texts"),
+    ],
+)
+def test_inputs_that_are_no_texts_are_named(folders: Folders, inputs: Any, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        CopyNetPredictor(folders.torch)(inputs)
+
+
+@pytest.mark.parametrize(
+    ("folder", "options", "message"),
+    [
+        ("torch", {"backend": "onnx"}, "write one with copynet-hf export --model .*torch --output_dir FOLDER"),
+        ("onnx", {}, "holds ONNX graphs: give --backend onnx"),
+        ("torch", {"backend": "jax"}, "--backend is 'jax': give torch or onnx"),
+        ("onnx", {"backend": "onnx", "bf16": True}, "--bf16 is for --backend torch"),
+        ("onnx", {"backend": "onnx", "device": "cuda"}, "--device is for --backend torch"),
+    ],
+)
+def test_a_folder_of_the_other_backend_is_named_with_the_fix(
+    folders: Folders, folder: str, options: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(ValueError, match=message):
+        CopyNetPredictor(getattr(folders, folder), **options)(TEXTS)
+
+
+@pytest.mark.parametrize("num_beams", [1, 3])
+def test_a_search_without_time_left_returns_what_it_has(folders: Folders, num_beams: int) -> None:
+    options: dict[str, Any] = {"num_beams": num_beams, "max_new_tokens": 6, "min_new_tokens": 3, "max_time": 1e-9}
+    by_torch, by_onnx = (
+        [output.words for output in CopyNetPredictor(folder, backend, **options)(TEXTS)]
+        for folder, backend in zip(folders, BACKENDS, strict=True)
+    )
+    assert by_torch == by_onnx
+    assert {len(words) for words in by_onnx} == {1}
+
+
+# ---- the pipeline, the page and the commands
+
+
+def test_the_pipeline_takes_the_exported_folder(folders: Folders) -> None:
+    torch_pipe, onnx_pipe = (pipeline("copy-text2text", model=str(folder), **OPTIONS) for folder in folders)
+    expected, outputs = torch_pipe(TEXTS), onnx_pipe(TEXTS, batch_size=3)
+    names = ("generated_text", "words", "copied", "source_positions", "source_words")
+    assert [[output[name] for name in names] for (output,) in outputs] == [
+        [output[name] for name in names] for (output,) in expected
+    ]
+
+
+def test_the_page_takes_the_exported_folder(folders: Folders) -> None:
+    pytest.importorskip("gradio")
+    shown = []
+    for backend in BACKENDS:
+        page = build_demo(*CopyNetPredictor(getattr(folders, backend), backend).load())
+        (show,) = (each.fn for each in page.fns.values() if each.api_name == "generate")
+        shown.append(show(TEXTS[0], "", "", 3, True, 6))
+    assert shown[0][0] == shown[1][0]
+    assert shown[1][1] is not None
+
+
+def test_generate_and_evaluate_by_onnx_print_what_they_print_by_pytorch(
+    folders: Folders, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    test_file = tmp_path / "test.jsonl"
+    test_file.write_text("".join(json.dumps({"text": text, "summary": "a X"}) + "\n" for text in TEXTS))
+    commands = (["generate", "--text", *TEXTS], ["evaluate", f"--test_file={test_file}"])
+    decoding = ["--num_beams=3", "--max_target_length=6", "--forbid_unk"]
+    for command in commands:
+        printed = []
+        for backend in BACKENDS:
+            capsys.readouterr()
+            argv = [*command, f"--model={getattr(folders, backend)}", f"--backend={backend}", *decoding]
+            assert main(argv) == 0
+            printed.append(capsys.readouterr().out)
+        if command[0] == "evaluate":
+            scores = [json.loads(text) for text in printed]
+            assert [score.pop("seconds") >= 0 for score in scores] == [True, True]
+            assert scores[0] == scores[1]
+        else:
+            assert printed[0] == printed[1]
+            assert printed[0].splitlines() == loop_over_generate(folders.torch, TEXTS, **OPTIONS)
+
+
+def test_generate_by_onnx_names_the_export(folders: Folders, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["generate", "--text", "a", f"--model={folders.torch}", "--backend=onnx"]) == 2
+    assert "copynet-hf export --model" in capsys.readouterr().err

@@ -125,7 +125,7 @@ def compare(commands: Commands, rounds: int) -> str:
     return (
         f"{rounds} rounds, {count:,} dialogues to rewrite, characters, {BEAMS} beams, two cores. The time of the "
         f"start, that of {FEW} rows, is subtracted.\n\n{table}\n\nPredict has {ratio:.1f} times the rows per second, "
-        f"and a row takes {of_processors:.1f} times less of the processors. {equal:,} of {count:,} outputs are the same."
+        f"and a row {of_processors:.1f} times less of the processors. {equal:,} of {count:,} outputs are the same."
     )
 
 

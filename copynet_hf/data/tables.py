@@ -77,7 +77,7 @@ def find_files(paths: Sequence[str]) -> list[Path]:
             found = [each for each in below if data_suffix(each) in READ_SUFFIXES and each.stat().st_size]
             if not found:
                 raise FileNotFoundError(f"{path} holds no file that ends in {', '.join(READ_SUFFIXES)}")
-        elif not given.exists() and (matches := sorted(glob.glob(str(given), recursive=True))):
+        elif not given.exists() and (matches := sorted(_match(given))):
             found = [Path(match) for match in matches if Path(match).is_file()]
         else:
             found = [given]
@@ -86,6 +86,10 @@ def find_files(paths: Sequence[str]) -> list[Path]:
                 raise DataFileError(f"{file}: the name must end in {', '.join(READ_SUFFIXES)}, or these with .gz")
         files += [resolve_file(file) for file in found]
     return files
+
+
+def _match(pattern: Path) -> list[str]:
+    return glob.glob(str(pattern), recursive=True)  # noqa: PTH207 - Path.glob takes no absolute pattern
 
 
 def _is_visible(file: Path, folder: Path) -> bool:

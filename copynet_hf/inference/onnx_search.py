@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 ENCODER, DECODER = "encoder.onnx", "decoder.onnx"
+_DROPPED_SHARE = 0.25  # of the sources in the batch whose search has ended; fewer are not worth the copy of the rest
 _LOWEST = np.float32(-1e9)  # the score of an impossible beam, as in Transformers
 
 Array = NDArray[Any]
@@ -252,33 +253,42 @@ class OnnxCopyNet:
     def _greedy(self, memory: Tensors, state: Tensors, penalties: Array, search: Search) -> Array:
         """Greedy search: (N, 1 + T). penalties: (N, 1, V + K), −inf for forbidden words, else 0."""
         words = np.full((len(penalties), 1), self._token_ids["decoder_start_token_id"])
-        sequences, done, end = [words], np.zeros(words.shape, bool), _end_time(search)
+        sequences = np.full((len(penalties), 1 + search.max_new_tokens), self._token_ids["pad_token_id"])
+        sequences[:, 0] = words[:, 0]
+        rows, step = np.arange(len(penalties)), -1  # the sources whose output has not ended
+        done, end = np.zeros(words.shape, bool), _end_time(search)
         for step in range(search.max_new_tokens):
             outputs, state = self._step(words, memory, state)
             likeliest = _scores(outputs["log_probs"], penalties, step, search).argmax(-1)
             words = np.where(done, self._token_ids["pad_token_id"], likeliest)
-            sequences.append(words)
+            sequences[rows, step + 1] = words[:, 0]
             done |= np.isin(words, search.end_token_ids)
             if done.all() or time.monotonic() > end:
                 break
-        return np.concatenate(sequences, axis=1)
+            if done.mean() >= _DROPPED_SHARE:
+                kept = ~done[:, 0]
+                memory, state = _select(memory, kept), _select(state, kept)
+                rows, words, done, penalties = (each[kept] for each in (rows, words, done, penalties))
+        return sequences[:, : step + 2]
 
     def _beams(self, memory: Tensors, state: Tensors, penalties: Array, search: Search) -> Array:
         """Transformers' beam search and stopping rules: (N · num_return_sequences, 1 + T)."""
         sources, beams, width = len(penalties), search.num_beams, penalties.shape[2]
         row, candidates = np.arange(sources)[:, None], max(2, 1 + len(search.end_token_ids)) * beams
         state = _repeat(state, beams)
-        running = np.full((sources, beams, 1 + search.max_new_tokens), -1)
+        running: Array = np.full((sources, beams, 1 + search.max_new_tokens), -1)
         running[..., 0] = self._token_ids["decoder_start_token_id"]
-        scores = np.full((sources, beams), _LOWEST)
+        scores: Array = np.full((sources, beams), _LOWEST)
         done, done_scores, is_done = running.copy(), scores.copy(), np.zeros(scores.shape, bool)
         scores[:, 0] = 0  # all beams start alike: only the first may be extended
         improvable, end = np.ones((sources, 1), bool), _end_time(search)
+        returned = np.empty((sources, search.num_return_sequences, running.shape[2]), int)
+        searched: Array = np.arange(sources)  # the rows of the sources whose search has not ended
         for step in range(search.max_new_tokens):
             length = step + 1
             outputs, state = self._step(running[..., step], memory, state)
             totals = _scores(outputs["log_probs"], penalties, step, search) + scores[..., None]
-            best, indices = _top_k(totals.reshape(sources, -1), candidates)
+            best, indices = _top_k(totals.reshape(len(totals), -1), candidates)
             parents, words = np.divmod(indices, width)
             sequences = running[row, parents]
             sequences[..., length] = words
@@ -301,18 +311,34 @@ class OnnxCopyNet:
             best_possible = scores[:, :1] / (search.max_new_tokens if by_longest else length) ** search.length_penalty
             worst_done = np.where(is_done, done_scores.min(1, keepdims=True), _LOWEST)
             improvable &= (best_possible > worst_done).any(1, keepdims=True)
-            if not improvable.any() or stops.all() or (search.early_stopping is True and is_done.all()):
+            has_ended = ~improvable[:, 0] | (is_done.all(1) & (search.early_stopping is True))
+            if has_ended.all() or stops.all():
                 break
-        returned = done[:, : search.num_return_sequences].reshape(-1, done.shape[2])
-        returned = returned[:, : (returned >= 0).sum(1).max()]
+            if has_ended.mean() >= _DROPPED_SHARE:  # the others may take many more steps
+                returned[searched] = done[:, : search.num_return_sequences]
+                kept = ~has_ended
+                memory, state = _select(memory, kept), _select(state, kept)
+                searched, penalties, running, scores = (each[kept] for each in (searched, penalties, running, scores))
+                done, done_scores, is_done, improvable = (
+                    each[kept] for each in (done, done_scores, is_done, improvable)
+                )
+                row = np.arange(len(searched))[:, None]
+        returned[searched] = done[:, : search.num_return_sequences]
+        found = returned.reshape(-1, done.shape[2])
+        found = found[:, : (found >= 0).sum(1).max()]
         # As in Transformers, a padding id of 0 counts as none.
         padding = self._token_ids["pad_token_id"] or (search.end_token_ids or [0])[0]
-        return np.where(returned < 0, padding, returned)
+        return np.where(found < 0, padding, found)
 
 
 def _end_time(search: Search) -> float:
     """When a search of `max_time` seconds that begins now ends, by the clock of `time.monotonic`."""
     return math.inf if search.max_time is None else time.monotonic() + search.max_time
+
+
+def _select(tensors: Tensors, rows: Array) -> Tensors:
+    """The tensors of some of the sources: rows (N) bool."""
+    return {name: tensor[rows] for name, tensor in tensors.items()}
 
 
 def _repeat(state: Tensors, times: int) -> Tensors:

@@ -34,7 +34,7 @@ def load_runtime(folder: str | Path | None = None) -> dict[str, bytes]:
 
     Args:
         folder: the npm package, unpacked, or its folder `dist`. None: the user's cache, and if they are not there the
-            npm registry, or the one that the variable npm_config_registry names.
+            npm registry, or the one that the variable NPM_CONFIG_REGISTRY names.
 
     Raises:
         ValueError: a file is missing in the folder, or is not that of `VERSION`.
@@ -42,7 +42,9 @@ def load_runtime(folder: str | Path | None = None) -> dict[str, bytes]:
     """
     if folder is not None:
         return _read_folder(Path(folder))
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache", "copynet_hf", f"onnxruntime-web-{VERSION}")
+    cache = Path(
+        os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache", "copynet_hf", f"onnxruntime-web-{VERSION}"
+    )
     try:
         return _read_folder(cache)
     except ValueError:  # missing, or damaged
@@ -70,7 +72,7 @@ def _read_folder(folder: Path) -> dict[str, bytes]:
 
 
 def _download() -> dict[str, bytes]:
-    registry = os.environ.get("npm_config_registry") or PUBLIC_REGISTRY
+    registry = os.environ.get("NPM_CONFIG_REGISTRY") or PUBLIC_REGISTRY
     url = f"{registry.rstrip('/')}/onnxruntime-web/-/onnxruntime-web-{VERSION}.tgz"
     try:
         with urlopen(url, timeout=TIMEOUT) as response:

@@ -106,8 +106,10 @@ function show(model, output) {
   const sourceWords = model.tokenizer.addSpaces(output.source.words);
   const positions = output.sourcePositions.map((position, step) => (output.copied[step] ? position : null));
   const [source, target] = [find("source"), find("output")];
-  source.replaceChildren();
-  target.replaceChildren();
+  for (const line of [source, target]) {
+    line.replaceChildren();
+    line.lang = guessLanguage(sourceWords.join(""));
+  }
   const sourceSpans = sourceWords.map((word, position) => {
     const span = addWord(source, word, oov.has(output.source.words[position]));
     span.dataset.at = String(position);
@@ -153,7 +155,9 @@ function linkWords(source, target, positions) {
   /** @param {HTMLElement | null} word */
   const mark = (word) => {
     const pairs = links.filter((pair) => word && pair.includes(word));
-    for (const span of all) span.classList.toggle("linked", span !== word && pairs.some((pair) => pair.includes(span)));
+    for (const span of all) {
+      span.classList.toggle("linked", span !== word && pairs.some((pair) => pair.includes(span)));
+    }
     find("origin").textContent = word?.dataset.origin ?? HINT;
   };
   const focused = () => target.find((span) => span === document.activeElement) ?? null;
@@ -226,6 +230,9 @@ function add(parent, name, text = "") {
   parent.append(element);
   return element;
 }
+
+/** The language by which browsers choose between the Chinese and the Japanese forms of characters. @param {string} text */
+const guessLanguage = (text) => (/[\u3040-\u30ff]/.test(text) ? "ja" : /[\u4e00-\u9fff]/.test(text) ? "zh" : "");
 
 /** @param {string} text @param {number} length */
 const shorten = (text, length) => (text.length <= length ? text : `${text.slice(0, length - 1)}…`);

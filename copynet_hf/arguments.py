@@ -260,6 +260,13 @@ class ExportArguments:
     trust_remote_code: bool = _argument(TRUST_HELP, False)
     output_dir: str | None = _argument("folder for the graphs, the config and the tokenizer", metavar="FOLDER")
     overwrite_output_dir: bool = _argument("replace the model in output_dir", False)
+    target: str = _argument("onnx: for Python, or web: a page that runs the model in the browser", "onnx")
+    examples: list[str] | None = _argument(  # noqa: RUF009 - the call returns a dataclass field
+        "web: example texts on the page", metavar="TEXT"
+    )
+    onnxruntime_web: str | None = _argument(
+        "web: the unpacked npm package; by default it is downloaded", metavar="FOLDER"
+    )
 
 
 @dataclass

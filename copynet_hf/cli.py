@@ -8,6 +8,7 @@ import sys
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import redirect_stdout, suppress
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from copynet_hf_command import HELP, HELP_ARGUMENTS
@@ -232,17 +233,31 @@ def demo(argv: Sequence[str]) -> None:
 
 
 def export(argv: Sequence[str]) -> None:
-    """Exports the encoder and one decoder step as ONNX graphs, which copynet_hf.OnnxCopyNet runs."""
+    """Exports the encoder and one decoder step as ONNX graphs, which copynet_hf.OnnxCopyNet runs; with --target web in
+    a page that runs them in the browser, which is also a static Hugging Face Space."""
     from .arguments import ExportArguments
     from .training.run_folder import check_output_dir
 
     (args,) = _parse("export", argv, ExportArguments)
+    if args.target not in ("onnx", "web"):
+        raise ValueError(f"--target is {args.target}: choose onnx or web")
     folder = check_output_dir(args.output_dir, args.overwrite_output_dir, resumes=False)
-    from .inference.loading import check_model_name, load_copynet, load_tokenizer
+    from .inference.loading import check_model_name, load_copynet, load_model, load_tokenizer
     from .inference.onnx_export import export_onnx
+    from .inference.web_export import export_web
 
     name = check_model_name(args.model)
-    model: Any = load_copynet(name, trust_remote_code=args.trust_remote_code)
+    model: Any
+    if args.target == "web":
+        model, tokenizer = load_model(name, "cpu", trust_remote_code=args.trust_remote_code)
+        options = {"examples": args.examples or (), "onnxruntime_web": args.onnxruntime_web}
+        export_web(model, tokenizer, folder, name=Path(name).resolve().name, **options)
+        print(f"saved in {folder}; to try it: python -m http.server --bind 127.0.0.1 --directory {folder}")
+        return
+    for option in ("examples", "onnxruntime_web"):
+        if getattr(args, option) is not None:
+            raise ValueError(f"--{option} belongs to the page: give --target web, or leave it out")
+    model = load_copynet(name, trust_remote_code=args.trust_remote_code)
     reads_words = not model.config.num_features
     tokenizer = load_tokenizer(name, trust_remote_code=args.trust_remote_code) if reads_words else None
     export_onnx(model, folder, tokenizer)

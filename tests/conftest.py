@@ -6,8 +6,9 @@ import atexit
 import os
 import shutil
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -73,3 +74,14 @@ def model(tokenizer: CopyNetTokenizer) -> CopyNetForConditionalGeneration:
 
     torch.manual_seed(0)
     return CopyNetForConditionalGeneration(build_config(tokenizer, fields=SIZES)).eval()
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    """Headless Chromium, if it is installed."""
+    playwright = pytest.importorskip("playwright.sync_api")
+    chromium = shutil.which("chromium") or shutil.which("google-chrome") or pytest.skip("no Chromium")
+    with playwright.sync_playwright() as started:
+        browser = started.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
+        yield browser
+        browser.close()

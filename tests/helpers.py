@@ -131,3 +131,20 @@ def check_cards(folder: Path, card: Any, results: dict[str, Any]) -> None:
         assert written.data.license == card.licence
         assert "{{" not in written.text
         assert "None" not in written.text
+
+
+def trained(pairs: list[tuple[str, str]], segmenter: str) -> tuple[CopyNetForConditionalGeneration, CopyNetTokenizer]:
+    """A model trained for two seconds to copy out-of-vocabulary words."""
+    torch.manual_seed(0)
+    texts = (text for pair in pairs for text in pair)
+    tokenizer = CopyNetTokenizer.train_from_iterator(texts, 40, segmenter=segmenter, min_frequency=len(pairs))
+    sizes = {"embedding_size": 16, "hidden_size": 32, "encoder_hidden_size": 16, "attention_size": 16, "dropout": 0.0}
+    model = CopyNetForConditionalGeneration(CopyNetConfig.for_tokenizer(tokenizer, **sizes))
+    optimizer = torch.optim.Adam(model.parameters(), lr=0.02)
+    for start in range(0, len(pairs), 16):
+        sources, targets = zip(*pairs[start : start + 16], strict=True)
+        model(**tokenizer(list(sources), text_target=list(targets), padding=True, return_tensors="pt")).loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+    model.generation_config.num_beams = 3
+    return model.eval(), tokenizer

@@ -22,10 +22,10 @@ from urllib.request import Request, urlopen
 
 import pytest
 import torch
-from helpers import POINTER, tiny_model
+from helpers import POINTER, tiny_model, trained
 from transformers import pipeline
 
-from copynet_hf import CopyNetConfig, CopyNetForConditionalGeneration, CopyNetTokenizer
+from copynet_hf import CopyNetForConditionalGeneration, CopyNetTokenizer
 from copynet_hf.cli import main
 from copynet_hf.inference.page import (
     MAX_CHARACTERS,
@@ -259,24 +259,6 @@ def test_the_error_names_an_occupied_port(tmp_path: Path, capsys: pytest.Capture
 # ---- in a browser
 
 
-def trained(pairs: list[tuple[str, str]], segmenter: str) -> tuple[CopyNetForConditionalGeneration, CopyNetTokenizer]:
-    """A model trained for two seconds to copy out-of-vocabulary words."""
-    torch.manual_seed(0)
-    texts = (text for pair in pairs for text in pair)
-    tokenizer = CopyNetTokenizer.train_from_iterator(texts, 40, segmenter=segmenter, min_frequency=len(pairs))
-    sizes = {"embedding_size": 16, "hidden_size": 32, "encoder_hidden_size": 16, "attention_size": 16, "dropout": 0.0}
-    model = CopyNetForConditionalGeneration(CopyNetConfig.for_tokenizer(tokenizer, **sizes))
-    optimizer = torch.optim.Adam(model.parameters(), lr=0.02)
-    for start in range(0, len(pairs), 16):
-        sources, targets = zip(*pairs[start : start + 16], strict=True)
-        rows = tokenizer(list(sources), text_target=list(targets))
-        model(**{key: torch.tensor(rows[key]) for key in ("input_ids", "labels")}).loss.backward()
-        optimizer.step()
-        optimizer.zero_grad()
-    model.generation_config.num_beams = 3
-    return model.eval(), tokenizer
-
-
 def english(generator: random.Random) -> tuple[str, str]:
     name, hour = ("".join(generator.choices("abcdefghijklm", k=6)) for _ in range(2))
     return f"please call {name} at {hour}", f"called {name} at {hour}"
@@ -285,16 +267,6 @@ def english(generator: random.Random) -> tuple[str, str]:
 def chinese(generator: random.Random) -> tuple[str, str]:
     place = "".join(map(chr, generator.sample(range(0x4E00, 0x9000), 2)))
     return f"请问{place}在哪里？", f"{place}在这里。"
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    playwright = pytest.importorskip("playwright.sync_api")
-    chromium = shutil.which("chromium") or shutil.which("google-chrome") or pytest.skip("no Chromium")
-    with playwright.sync_playwright() as started:
-        browser = started.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
-        yield browser
-        browser.close()
 
 
 @pytest.fixture(scope="module")

@@ -76,21 +76,31 @@ def export_onnx(
         ImportError: onnx or onnxscript is missing.
         ValueError: the model is an ensemble, or its generation config asks for what `OnnxCopyNet.generate` cannot do.
     """
+    check_export(model)
+    folder = Path(folder)
+    write_graphs(model, folder)
+    model.config.save_pretrained(folder)
+    model.generation_config.save_pretrained(folder)
+    if tokenizer is not None:
+        tokenizer.save_pretrained(folder)
+
+
+def check_export(model: CopyNetForConditionalGeneration) -> None:
+    """Raises what `export_onnx` documents."""
     _check_exportable(model)
     try:
         import onnxscript  # noqa: F401 - torch.onnx imports it later, and says less
     except ImportError as error:
         raise ImportError(f'no {error.name}, which writes ONNX graphs: pip install "copynet-hf[onnx]"') from None
     _check_search(model.generation_config)
-    folder = Path(folder)
+
+
+def write_graphs(model: CopyNetForConditionalGeneration, folder: Path) -> None:
+    """Writes encoder.onnx and decoder.onnx."""
     folder.mkdir(parents=True, exist_ok=True)
     with _quiet():
         for name, program in zip((ENCODER, DECODER), export_programs(model), strict=True):
             _write(program, folder / name)
-    model.config.save_pretrained(folder)
-    model.generation_config.save_pretrained(folder)
-    if tokenizer is not None:
-        tokenizer.save_pretrained(folder)
 
 
 def _write(program: ExportedProgram, path: Path) -> None:

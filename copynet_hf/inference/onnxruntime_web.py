@@ -1,0 +1,94 @@
+"""The files of onnxruntime-web that a web page needs: one version, from the npm registry or from a folder.
+
+Its WebAssembly alone has 14 MB, more than all of this package, so it is no part of it: the first export downloads it
+and keeps it in the user's cache.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import os
+import tarfile
+from io import BytesIO
+from pathlib import Path
+from urllib.request import urlopen
+
+VERSION = "1.30.0"
+# Digests in npm's form: `npm view onnxruntime-web@1.30.0 dist.integrity`.
+PACKAGE_DIGEST = "sha512-q0y+JrrtukXSzsBWEMccVfqX25LRmosXHF+CaRJmg8pZClzcV7svNc4rKY3jL02Vb7QmRMDs1SigqR4CXAfKYQ=="
+FILE_DIGESTS = {
+    "ort.wasm.bundle.min.mjs": (
+        "sha512-1KcF8CWAZeqtTcvLgKPtOMXIbkWeh++LDCQpDhQ5ARVxHAL1VNL5rr0OI+MxTbmNIANldE/A/q+O4gSKgSMjWQ=="
+    ),
+    "ort-wasm-simd-threaded.wasm": (
+        "sha512-Gt7e1iIDIZ/PXEhM/OVleqWHVom0kEI/hs8cod0crXcV9jDGM39B23HuQnlOOgDOC3x4k5pxIgtdgzaL9up3MA=="
+    ),
+}
+PUBLIC_REGISTRY = "https://registry.npmjs.org"
+TIMEOUT = 60  # seconds without an answer of the registry
+
+
+def load_runtime(folder: str | Path | None = None) -> dict[str, bytes]:
+    """The contents of the files, by name.
+
+    Args:
+        folder: the npm package, unpacked, or its folder `dist`. None: the user's cache, and if they are not there the
+            npm registry, or the one that the variable NPM_CONFIG_REGISTRY names.
+
+    Raises:
+        ValueError: a file is missing in the folder, or is not that of `VERSION`.
+        OSError: the registry cannot be reached.
+    """
+    if folder is not None:
+        return _read_folder(Path(folder))
+    cache = Path(
+        os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache", "copynet_hf", f"onnxruntime-web-{VERSION}"
+    )
+    try:
+        return _read_folder(cache)
+    except ValueError:  # missing, or damaged
+        files = _download()
+    cache.mkdir(parents=True, exist_ok=True)
+    for name, content in files.items():
+        partial = cache / f"{name}.{os.getpid()}"
+        partial.write_bytes(content)
+        partial.replace(cache / name)
+    return files
+
+
+def _read_folder(folder: Path) -> dict[str, bytes]:
+    fix = f"give the unpacked npm package onnxruntime-web@{VERSION}"
+    dist = folder / "dist" if (folder / "dist").is_dir() else folder
+    files = {}
+    for name, digest in FILE_DIGESTS.items():
+        path = dist / name
+        if not path.is_file():
+            raise ValueError(f"--onnxruntime_web {folder} holds no {name}: {fix}")
+        files[name] = path.read_bytes()
+        if _digest(files[name]) != digest:
+            raise ValueError(f"{path} is not the file of onnxruntime-web {VERSION}: {fix}")
+    return files
+
+
+def _download() -> dict[str, bytes]:
+    registry = os.environ.get("NPM_CONFIG_REGISTRY") or PUBLIC_REGISTRY
+    url = f"{registry.rstrip('/')}/onnxruntime-web/-/onnxruntime-web-{VERSION}.tgz"
+    try:
+        with urlopen(url, timeout=TIMEOUT) as response:
+            package = response.read()
+    except OSError as error:
+        raise OSError(
+            f"{url} cannot be downloaded ({error}): check the network, or give the unpacked npm package with "
+            "--onnxruntime_web"
+        ) from None
+    if _digest(package) != PACKAGE_DIGEST:
+        raise ValueError(f"{url} is not onnxruntime-web {VERSION}, its SHA-512 differs: use another registry")
+    with tarfile.open(fileobj=BytesIO(package), mode="r:gz") as archive:
+        members = {name: archive.extractfile(f"package/dist/{name}") for name in FILE_DIGESTS}
+        return {name: member.read() for name, member in members.items() if member is not None}
+
+
+def _digest(content: bytes) -> str:
+    """SHA-512 as npm writes it."""
+    return f"sha512-{base64.b64encode(hashlib.sha512(content).digest()).decode()}"

@@ -1,0 +1,436 @@
+/**
+ * CopyNet in the browser: from a text to an output and the source position of each copied word, with onnxruntime-web.
+ *
+ *     import { CopyNet } from "./copynet.js";
+ *     const model = await CopyNet.fromPretrained("./model/");
+ *     const [output] = await model.predict("please send budget_2031.xlsx to Ottilie Krahn", { num_beams: 4 });
+ *
+ * A port of `onnx_search.py` and `prediction.py` of the Python package copynet_hf, for one source at a time. Names are
+ * the same in JavaScript's spelling; options have the names of generation_config.json. Shapes: S source positions, B
+ * beams, R outputs, T words of an output, V words, K slots.
+ */
+
+import { InferenceSession, Tensor, env } from "./onnxruntime-web/ort.wasm.bundle.min.mjs";
+import { Tokenizer } from "./tokenizer.js";
+
+env.wasm.numThreads = 1; // more need headers of cross-origin isolation, which static hosts do not send
+env.logLevel = "error";
+
+const LOWEST = -1e9; // the score of an impossible beam, as in Transformers
+const MAX_BLOCKED_MS = 50; // the longest time for which a search keeps the page from reacting
+
+/**
+ * @typedef {import("./tokenizer.js").Source} Source
+ * @typedef {Record<string, Tensor>} Tensors
+ *
+ * @typedef {object} Search the fields of Transformers' generation config that are supported, and `forbid_unk`
+ * @property {number} num_beams
+ * @property {number} num_return_sequences
+ * @property {number} max_new_tokens
+ * @property {number} min_new_tokens
+ * @property {number} length_penalty
+ * @property {boolean | "never"} early_stopping
+ * @property {boolean} forbid_unk
+ * @property {number | number[] | null} eos_token_id
+ * @property {AbortSignal} [signal] stops the search
+ *
+ * @typedef {Partial<Search> & {features?: string[]}} Options
+ *
+ * @typedef {object} CopyTrace the origin of each word of R outputs
+ * @property {Float32Array[]} tokenProbs (R, T) p(y_t); 0 after the end
+ * @property {Float32Array[]} copied (R, T) share of p(y_t) that copying accounts for, from 0 to 1
+ * @property {Float32Array[][]} copyProbs (R, T, S) probability of copying from each position, whatever the word
+ * @property {number[][]} sourcePositions (R, T) the likeliest position from which y_t was copied; -1 where the source
+ *     does not contain it
+ *
+ * @typedef {object} Prediction an output and the origin of its words
+ * @property {string} text the output, without spaces before and after it
+ * @property {string[]} words (T) each with the space that precedes it; concatenated, they are the text
+ * @property {number[]} ids (T) their ids
+ * @property {boolean[]} copied (T) whether copying accounts for more than half of the word's probability
+ * @property {number[]} copyShares (T) the share, from 0 to 1, of the word's probability that copying accounts for
+ * @property {(number | null)[]} sourcePositions (T) positions in `source.words`; null where the source does not
+ *     contain the word
+ * @property {Float32Array[]} copyProbs (T, S) probability of copying from each position at each step
+ * @property {Source} source
+ */
+
+// ---- search
+
+/** An exported CopyNet. */
+export class CopyNet {
+  /** @type {Search} */
+  static defaults = {
+    num_beams: 1,
+    num_return_sequences: 1,
+    max_new_tokens: 20,
+    min_new_tokens: 0,
+    length_penalty: 1,
+    early_stopping: false,
+    forbid_unk: false,
+    eos_token_id: null,
+  };
+
+  /**
+   * @param {InferenceSession} encoder
+   * @param {InferenceSession} decoder
+   * @param {Tokenizer} tokenizer
+   * @param {any} config the contents of config.json
+   * @param {any} generationConfig the contents of generation_config.json
+   */
+  constructor(encoder, decoder, tokenizer, config, generationConfig) {
+    this.encoder = encoder;
+    this.decoder = decoder;
+    this.tokenizer = tokenizer;
+    this.generationConfig = withoutNulls(generationConfig);
+    /** Whether the model copies. */
+    this.copies = decoder.outputNames.includes("copy_probs");
+    /** Whether it reads features. */
+    this.readsFeatures = encoder.inputNames.includes("feature_ids");
+    this.tokenIds = { ...config, ...this.generationConfig };
+    this.lastPause = 0;
+  }
+
+  /**
+   * Loads the model from the folder `model` that `copynet-hf export --target web` wrote.
+   *
+   * @param {string | URL} folder with a slash at the end, relative to the page
+   */
+  static async fromPretrained(folder) {
+    const base = new URL(folder, self.location.href);
+    const read = async (/** @type {string} */ name) => {
+      const response = await fetch(new URL(name, base));
+      if (!response.ok) throw new Error(`${response.url} cannot be loaded: the server says ${response.status}`);
+      return response;
+    };
+    const graphs = ["encoder.onnx", "decoder.onnx"].map(async (name) => (await read(name)).arrayBuffer());
+    const files = ["vocabulary.json", "config.json", "generation_config.json"];
+    const contents = files.map(async (name) => (await read(name)).json());
+    const [encoder, decoder, vocabulary, config, generationConfig] = await Promise.all([...graphs, ...contents]);
+    const sessions = [await InferenceSession.create(encoder), await InferenceSession.create(decoder)];
+    return new CopyNet(sessions[0], sessions[1], new Tokenizer(vocabulary), config, generationConfig);
+  }
+
+  /**
+   * Encodes the text, generates, and traces each output word to the source.
+   *
+   * @param {string} text
+   * @param {Options} options by default those of the saved generation config
+   * @returns {Promise<Prediction[]>} `num_return_sequences` outputs, best first
+   */
+  async predict(text, options = {}) {
+    const source = this.tokenizer.encode(text, options.features);
+    const sequences = await this.generate(source, options);
+    const trace = this.copies ? await this.traceCopies(sequences, source, options) : null;
+    return sequences.map((sequence, row) => {
+      const steps = sequence.slice(1).map((id, step) => ({ id, step }));
+      const kept = steps.filter(({ id }) => !this.tokenizer.skippedIds.has(id));
+      const ids = kept.map(({ id }) => id);
+      const copyShares = kept.map(({ step }) => trace?.copied[row][step] ?? 0);
+      const positions = kept.map(({ step }) => trace?.sourcePositions[row][step] ?? -1);
+      const words = this.tokenizer.addSpaces(this.tokenizer.decodeWords(ids, source));
+      return {
+        text: words.join(""),
+        words,
+        ids,
+        copied: copyShares.map((share) => share > 0.5),
+        copyShares,
+        sourcePositions: positions.map((position) => (position < 0 ? null : position)),
+        copyProbs: kept.map(({ step }) => trace?.copyProbs[row][step] ?? new Float32Array(source.ids.length)),
+        source,
+      };
+    });
+  }
+
+  /**
+   * Greedy search, or beam search with `num_beams` above 1.
+   *
+   * @param {Source} source
+   * @param {Options} options
+   * @returns {Promise<number[][]>} (R, 1 + T) ids, starting with the start token, best first
+   */
+  async generate(source, options = {}) {
+    const search = this.#searchOptions(options);
+    const { memory, state, forbidden } = await this.#encode(source);
+    if (search.forbid_unk) forbidden[this.tokenIds.unk_token_id] = 1;
+    return search.num_beams === 1
+      ? [await this.#greedy(memory, state, forbidden, search)]
+      : this.#beams(memory, state, forbidden, search);
+  }
+
+  /**
+   * The origin of each word of `sequences`, which `generate` returned for this source.
+   *
+   * @param {number[][]} sequences (R, 1 + T)
+   * @param {Source} source
+   * @param {Options} options those that were passed to `generate`
+   * @returns {Promise<CopyTrace>}
+   */
+  async traceCopies(sequences, source, options = {}) {
+    const search = this.#searchOptions(options);
+    const ends = endTokenIds(search);
+    const { memory, state: initial } = await this.#encode(source);
+    const sourceIds = Array.from(/** @type {BigInt64Array} */ (memory["memory.ids"].data), Number);
+    const isWord = /** @type {Uint8Array} */ (memory["memory.mask"].data);
+    const steps = sequences[0].length - 1;
+    /** @type {CopyTrace} */
+    const trace = {
+      tokenProbs: sequences.map(() => new Float32Array(steps)),
+      copied: sequences.map(() => new Float32Array(steps)),
+      copyProbs: sequences.map(() => []),
+      sourcePositions: sequences.map(() => new Array(steps).fill(-1)),
+    };
+    let state = selectOutputs(initial, new Array(sequences.length).fill(0));
+    for (let step = 0; step < steps; step += 1) {
+      const outputs = await this.#step(sequences.map((row) => row[step]), memory, state, search);
+      state = outputs.state;
+      sequences.forEach((row, number) => {
+        const word = row[step + 1];
+        const copyProbs = outputs.copyProbs[number];
+        trace.copyProbs[number].push(copyProbs);
+        if (row.slice(1, step + 1).some((id) => ends.includes(id))) return; // behind the first end token
+        const positions = sourceIds.flatMap((id, position) => (id === word && isWord[position] ? [position] : []));
+        const prob = Math.exp(outputs.logProbs[number][word]);
+        const copied = positions.reduce((sum, position) => sum + copyProbs[position], 0);
+        trace.tokenProbs[number][step] = prob;
+        trace.copied[number][step] = Math.min(copied / prob, 1);
+        if (!positions.length) return;
+        const likeliest = argmax(positions.map((position) => copyProbs[position]));
+        trace.sourcePositions[number][step] = positions[likeliest];
+      });
+    }
+    return trace;
+  }
+  /**
+   * The options, completed by the saved generation config.
+   *
+   * @param {Options} options
+   * @returns {Search}
+   */
+  #searchOptions(options) {
+    const names = [...Object.keys(CopyNet.defaults), "signal", "features"];
+    const unsupported = Object.keys(options).filter((name) => !names.includes(name));
+    if (unsupported.length) {
+      throw new TypeError(`${unsupported.join(", ")} is not supported: use ${names.join(", ")}.`);
+    }
+    const saved = { ...this.generationConfig };
+    for (const bound of ["max", "min"]) {
+      // max_length and min_length count the start token
+      if (`${bound}_length` in saved) saved[`${bound}_new_tokens`] ??= saved[`${bound}_length`] - 1;
+    }
+    const search = { ...CopyNet.defaults, ...saved, ...options };
+    if (search.num_return_sequences > search.num_beams) {
+      throw new RangeError(
+        `num_return_sequences=${search.num_return_sequences} is more than num_beams=${search.num_beams}: give at ` +
+          "least as many beams.",
+      );
+    }
+    return search;
+  }
+
+  /**
+   * The decoder's memory, its initial state, and `forbidden` (V + K), 1 for the words that no output may hold.
+   *
+   * @param {Source} source
+   */
+  async #encode({ ids, featureIds }) {
+    const length = Math.max(ids.length, 1); // an empty source is read as one position of padding
+    /** @type {Tensors} */
+    const inputs = {
+      input_ids: int64([1, length], ids),
+      attention_mask: int64([1, length], ids.map(() => 1)),
+    };
+    if (this.readsFeatures) inputs.feature_ids = int64([1, Math.max(featureIds.length, 1)], featureIds);
+    const outputs = await this.encoder.run(inputs);
+    const starting = (/** @type {string} */ prefix) =>
+      Object.fromEntries(Object.entries(outputs).filter(([name]) => name.startsWith(prefix)));
+    const forbidden = /** @type {Uint8Array} */ (outputs.forbidden.data);
+    return { memory: starting("memory."), state: starting("state."), forbidden };
+  }
+
+  /**
+   * Feeds the last words (B); returns log p and copy probabilities of the next words, (B, V + K) and (B, S), and the
+   * next state.
+   *
+   * @param {number[]} words
+   * @param {Tensors} memory
+   * @param {Tensors} state
+   * @param {Search} search
+   */
+  async #step(words, memory, state, { signal }) {
+    if (performance.now() - this.lastPause > MAX_BLOCKED_MS) {
+      await new Promise((resolve) => setTimeout(resolve));
+      this.lastPause = performance.now();
+    }
+    signal?.throwIfAborted();
+    const outputs = await this.decoder.run({ words: int64([1, words.length], words), ...memory, ...state });
+    const next = Object.keys(state).map((name) => [name, outputs[`next_${name}`]]);
+    return {
+      logProbs: rows(outputs.log_probs),
+      copyProbs: this.copies ? rows(outputs.copy_probs) : [],
+      state: /** @type {Tensors} */ (Object.fromEntries(next)),
+    };
+  }
+
+  /**
+   * @param {Tensors} memory
+   * @param {Tensors} state
+   * @param {Uint8Array} forbidden
+   * @param {Search} search
+   * @returns {Promise<number[]>} (1 + T)
+   */
+  async #greedy(memory, state, forbidden, search) {
+    const sequence = [this.tokenIds.decoder_start_token_id];
+    while (sequence.length <= search.max_new_tokens) {
+      const outputs = await this.#step(sequence.slice(-1), memory, state, search);
+      const word = argmax(allowedScores(outputs.logProbs[0], forbidden, sequence.length - 1, search));
+      sequence.push(word);
+      if (endTokenIds(search).includes(word)) break;
+      state = outputs.state;
+    }
+    return sequence;
+  }
+
+  /**
+   * Transformers' beam search and stopping rules.
+   *
+   * @param {Tensors} memory
+   * @param {Tensors} state
+   * @param {Uint8Array} forbidden
+   * @param {Search} search
+   * @returns {Promise<number[][]>} (R, 1 + T)
+   */
+  async #beams(memory, state, forbidden, search) {
+    const { num_beams: beams, max_new_tokens: maxLength, length_penalty: penalty, early_stopping: early } = search;
+    const ends = endTokenIds(search);
+    const start = [this.tokenIds.decoder_start_token_id];
+    const width = forbidden.length;
+    // All beams start alike: only the first may be extended.
+    let running = Array.from({ length: beams }, (_, beam) => ({ ids: start, score: beam ? LOWEST : 0 }));
+    let done = running.map(() => ({ ids: start, score: LOWEST, isDone: false }));
+    let improvable = true;
+    state = selectOutputs(state, new Array(beams).fill(0));
+    for (let length = 1; length <= maxLength && improvable; length += 1) {
+      const outputs = await this.#step(running.map(({ ids }) => ids[length - 1]), memory, state, search);
+      const totals = new Float32Array(beams * width);
+      outputs.logProbs.forEach((logProbs, beam) => {
+        const scores = allowedScores(logProbs, forbidden, length - 1, search);
+        totals.set(scores.map((score) => score + running[beam].score), beam * width);
+      });
+      const candidates = topK(totals, Math.max(2, 1 + ends.length) * beams).map((index) => {
+        const [parent, word] = [Math.floor(index / width), index % width];
+        const stops = ends.includes(word) || length === maxLength;
+        return { ids: [...running[parent].ids, word], parent, stops, score: totals[index] };
+      });
+
+      const continuing = candidates.map(({ stops, score }) => Math.fround(stops ? score + LOWEST : score));
+      const chosen = topK(continuing, beams);
+      running = chosen.map((index) => ({ ids: candidates[index].ids, score: continuing[index] }));
+      state = selectOutputs(outputs.state, chosen.map((index) => candidates[index].parent));
+
+      const isFull = early === true && done.every(({ isDone }) => isDone);
+      const ended = candidates.map(({ ids, stops, score }, index) => {
+        const isDone = stops && index < beams; // the other candidates only replace beams that ended
+        const normalised = Math.fround(score / Math.fround(length ** penalty));
+        return { ids, score: isDone && !isFull ? normalised : Math.fround(normalised + LOWEST), isDone };
+      });
+      const all = [...done, ...ended];
+      done = topK(all.map(({ score }) => score), beams).map((index) => all[index]);
+
+      const byLongest = early === "never" && penalty > 0;
+      const bestPossible = Math.fround(running[0].score / Math.fround((byLongest ? maxLength : length) ** penalty));
+      const worst = Math.min(...done.map(({ score }) => score));
+      improvable = done.some(({ isDone }) => bestPossible > (isDone ? worst : LOWEST));
+      if (candidates.every(({ stops }) => stops) || (early === true && done.every(({ isDone }) => isDone))) break;
+    }
+    const returned = done.slice(0, search.num_return_sequences).map(({ ids }) => ids);
+    const longest = Math.max(...returned.map((ids) => ids.length));
+    // As in Transformers, a padding id of 0 counts as none.
+    const padding = this.tokenIds.pad_token_id || (ends[0] ?? 0);
+    return returned.map((ids) => [...ids, ...new Array(longest - ids.length).fill(padding)]);
+  }
+}
+
+/** None, one or several. @param {Search} search @returns {number[]} */
+function endTokenIds({ eos_token_id: ends }) {
+  return [ends].flat().filter((end) => end !== null);
+}
+
+/**
+ * log p, -Infinity for forbidden words, and for end tokens before `min_new_tokens`.
+ *
+ * @param {Float32Array} logProbs (V + K)
+ * @param {Uint8Array} forbidden
+ * @param {number} step
+ * @param {Search} search
+ */
+function allowedScores(logProbs, forbidden, step, search) {
+  const scores = logProbs.map((score, word) => (forbidden[word] ? -Infinity : score));
+  if (step < search.min_new_tokens) for (const end of endTokenIds(search)) scores[end] = -Infinity;
+  return scores;
+}
+
+/** The index of the largest value, the first of equal ones. @param {ArrayLike<number>} values */
+function argmax(values) {
+  let best = 0;
+  for (let index = 1; index < values.length; index += 1) if (values[index] > values[best]) best = index;
+  return best;
+}
+
+/**
+ * The indices of the largest values in descending order; of equal values, the first one first.
+ *
+ * @param {ArrayLike<number>} values
+ * @param {number} count
+ */
+function topK(values, count) {
+  /** @type {number[]} */
+  const best = [];
+  for (let index = 0; index < values.length; index += 1) {
+    if (best.length === count && !(values[index] > values[best[count - 1]])) continue;
+    let rank = best.length;
+    while (rank && values[index] > values[best[rank - 1]]) rank -= 1;
+    best.splice(rank, 0, index);
+    if (best.length > count) best.pop();
+  }
+  return best;
+}
+
+// ---- tensors
+
+/** The numbers, and zeros up to the size. @param {number[]} shape @param {number[]} numbers */
+function int64(shape, numbers) {
+  const data = new BigInt64Array(shape.reduce((size, axis) => size * axis));
+  numbers.forEach((number, index) => (data[index] = BigInt(number)));
+  return new Tensor("int64", data, shape);
+}
+
+/** A tensor (1, B, M) as B arrays of M numbers. @param {Tensor} tensor */
+function rows({ data, dims: [, count, size] }) {
+  return Array.from({ length: count }, (_, row) =>
+    /** @type {Float32Array} */ (data).subarray(row * size, (row + 1) * size),
+  );
+}
+
+/**
+ * The state (1, B, …) of the outputs with these indices, in their order.
+ *
+ * @param {Tensors} state
+ * @param {number[]} indices
+ * @returns {Tensors}
+ */
+function selectOutputs(state, indices) {
+  const selected = Object.entries(state).map(([name, { type, data, dims }]) => {
+    const array = /** @type {any} */ (data);
+    const size = array.length / dims[1];
+    const picked = new array.constructor(indices.length * size);
+    indices.forEach((index, row) => picked.set(array.subarray(index * size, (index + 1) * size), row * size));
+    return [name, new Tensor(type, picked, [1, indices.length, ...dims.slice(2)])];
+  });
+  return Object.fromEntries(selected);
+}
+
+/** @param {Record<string, any>} fields */
+function withoutNulls(fields) {
+  return Object.fromEntries(Object.entries(fields).filter(([, value]) => value !== null));
+}

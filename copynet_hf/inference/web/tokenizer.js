@@ -1,0 +1,189 @@
+/**
+ * Texts to the ids that the model reads, and ids to words and texts again: a port of `segmentation.py`,
+ * `tokenization_copynet.py` and `words.py` of the Python package copynet_hf, for one source at a time.
+ *
+ * Strings are read by code points, as in Python. `SEGMENTERS` is described in `segmentation.py`, extended ids in
+ * `tokenization_copynet.py`. Shapes: S source positions, F features, V words, K slots.
+ */
+
+/**
+ * @typedef {object} Source a source as the model reads it
+ * @property {string[]} words (S) its words, truncated to the model's maximum length
+ * @property {number[]} ids (S) their ids; an out-of-vocabulary word has the id V + k of its slot k, or that of `<unk>`
+ * @property {string[]} oovWords the words that own slots, at most K
+ * @property {number[]} featureIds (F)
+ * @property {boolean} isTruncated
+ */
+
+// ---- segmenters
+
+// Python's \s and \w, which differ from JavaScript's.
+const S = "\\t-\\r\\x1c-\\x20\\x85\\xa0\\u1680\\u2000-\\u200a\\u2028\\u2029\\u202f\\u205f\\u3000";
+const W = "\\p{L}\\p{N}_";
+const SPACES = new RegExp(`[${S}]+`, "u");
+const IS_SPACE = new RegExp(`^[${S}]+$`, "u");
+const LEADING_SPACE = new RegExp(`^[${S}]*`, "u");
+
+const JOINER = "\uffed";
+const ESCAPED_JOINER = `[${JOINER}]`;
+// The second and third alternatives are the spaces that joining restores; they have no group.
+const PIECES = new RegExp(
+  [
+    `(?<word>[${W}]+)`,
+    `(?<=[${W}]) (?=[^${S}])`,
+    `(?<=[^${W}${S}]) (?=[${W}])`,
+    `(?<space>([${S}])\\3*)`,
+    // An optional group never matches the empty string in JavaScript, hence the empty alternatives.
+    `(?:(?<left>(?<=[${W}]))|)(?<punctuation>[^${W}${S}])(?:(?<right>(?=[${W}]))|)`,
+  ].join("|"),
+  "gu",
+);
+const PUNCTUATION = new RegExp(`^(${JOINER}?)(\\[${JOINER}\\]|[^${W}${S}${JOINER}])(${JOINER}?)$`, "u");
+
+/** @param {string} text @returns {string[]} */
+function splitWordPunct(text) {
+  const words = [];
+  for (const { groups = {} } of text.matchAll(PIECES)) {
+    if (groups.word !== undefined || groups.space !== undefined) {
+      words.push(groups.word ?? groups.space);
+    } else if (groups.punctuation !== undefined) {
+      const token = groups.punctuation === JOINER ? ESCAPED_JOINER : groups.punctuation;
+      words.push((groups.left === "" ? JOINER : "") + token + (groups.right === "" ? JOINER : ""));
+    }
+  }
+  return words;
+}
+
+/** @param {string[]} words @returns {string[]} */
+function spaceWordPunct(words) {
+  let afterWord = false; // the last piece is a word
+  let glued = true; // a word follows the last piece without a space
+  return words.map((word) => {
+    if (IS_SPACE.test(word)) {
+      [afterWord, glued] = [false, true];
+      return word;
+    }
+    const match = PUNCTUATION.exec(word);
+    if (!match) {
+      const piece = (glued ? "" : " ") + word;
+      [afterWord, glued] = [true, false];
+      return piece;
+    }
+    const [, left, token, right] = match;
+    const piece = (afterWord && !left ? " " : "") + (token === ESCAPED_JOINER ? JOINER : token);
+    [afterWord, glued] = [false, right !== ""];
+    return piece;
+  });
+}
+
+/**
+ * `split` splits a text into words; `space` gives each of any words with the space that precedes it in their text.
+ *
+ * @type {Record<string, {split: (text: string) => string[], space: (words: string[]) => string[]}>}
+ */
+export const SEGMENTERS = {
+  char: { split: (text) => Array.from(text), space: (words) => words },
+  whitespace: {
+    split: (text) => text.split(SPACES).filter((word) => word !== ""),
+    space: (words) => words.map((word, position) => (position ? ` ${word}` : word)),
+  },
+  word_punct: { split: splitWordPunct, space: spaceWordPunct },
+};
+
+// ---- words and ids
+
+/** A segmenter, a vocabulary of words, and slots for the out-of-vocabulary words of a source. */
+export class Tokenizer {
+  /** @param {any} vocabulary the contents of vocabulary.json, which `copynet-hf export --target web` writes */
+  constructor(vocabulary) {
+    this.segmenter = SEGMENTERS[vocabulary.segmenter];
+    /** @type {string[]} */
+    this.words = vocabulary.words;
+    this.ids = new Map(this.words.map((word, index) => [word, index]));
+    /** Words that count as out-of-vocabulary although the vocabulary has them: spelled-out special tokens. */
+    this.specialWords = new Set(vocabulary.special_words);
+    /** The ids that are left out of outputs: special tokens other than `<unk>`. */
+    this.skippedIds = new Set(vocabulary.skipped_ids);
+    /** @type {number} */
+    this.unkTokenId = vocabulary.unk_token_id;
+    /** @type {number} */
+    this.maxSourceOov = vocabulary.max_source_oov;
+    /** @type {number} */
+    this.maxLength = vocabulary.max_length ?? Infinity;
+    /** @type {"left" | "right"} */
+    this.truncationSide = vocabulary.truncation_side;
+    /** @type {Map<string, number>} */
+    this.featureIds = new Map(Object.entries(vocabulary.feature_ids));
+    /** @type {number} */
+    this.unknownFeatureId = vocabulary.unknown_feature_id;
+  }
+
+  /**
+   * The words and ids of a source. An out-of-vocabulary word has the id V + k, where k counts such words in order of
+   * first appearance.
+   *
+   * @param {string} text
+   * @param {string[]} features
+   * @returns {Source}
+   */
+  encode(text, features = []) {
+    let words = this.segmenter.split(text);
+    const isTruncated = words.length > this.maxLength;
+    if (isTruncated) {
+      words = this.truncationSide === "left" ? words.slice(-this.maxLength) : words.slice(0, this.maxLength);
+    }
+    const first = this.words.length;
+    const slots = new Map();
+    const ids = words.map((word) => {
+      const id = this.specialWords.has(word) ? undefined : this.ids.get(word);
+      if (id === undefined && !slots.has(word)) {
+        slots.set(word, slots.size < this.maxSourceOov ? first + slots.size : this.unkTokenId);
+      }
+      return id ?? slots.get(word);
+    });
+    const oovWords = [...slots.keys()].slice(0, this.maxSourceOov);
+    const featureIds = [...new Set(features)].map((feature) => this.featureIds.get(feature) ?? this.unknownFeatureId);
+    return { words, ids, oovWords, featureIds, isTruncated };
+  }
+
+  /**
+   * The words of an output, without special tokens other than `<unk>`. Extended ids are looked up in the source.
+   *
+   * @param {number[]} ids
+   * @param {Source} source
+   * @returns {string[]}
+   */
+  decodeWords(ids, source) {
+    const kept = ids.filter((id) => !this.skippedIds.has(id));
+    return kept.map((id) => this.words[id] ?? source.oovWords[id - this.words.length] ?? this.words[this.unkTokenId]);
+  }
+
+  /**
+   * Each word with the space that precedes it in the text; concatenated, they are the text without outer spaces.
+   *
+   * @param {string[]} words
+   * @returns {string[]}
+   */
+  addSpaces(words) {
+    const pieces = this.segmenter.space(words);
+    const text = pieces.join("");
+    const start = LEADING_SPACE.exec(text)?.[0].length ?? 0;
+    const end = Math.max(start, trimmedLength(text));
+    let offset = 0;
+    return pieces.map((piece) => {
+      const from = Math.min(Math.max(offset, start), end);
+      offset += piece.length;
+      return text.slice(from, Math.min(Math.max(offset, start), end));
+    });
+  }
+}
+
+/** The length without spaces at the end. A loop, because a regular expression would take quadratic time.
+ *
+ * @param {string} text @returns {number}
+ */
+function trimmedLength(text) {
+  let length = text.length;
+  while (length && IS_SPACE.test(text[length - 1])) length -= 1;
+  return length;
+}

@@ -1,0 +1,138 @@
+"""A model as a static web page, which is also a static Hugging Face Space: `copynet-hf export --target web`.
+
+The page's JavaScript (`web/`) ports the segmenters, the tokenizer's extended ids, the search over the ONNX graphs and
+the trace of copies.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from transformers import PreTrainedTokenizerBase
+
+from ..model.feature_ids import UNKNOWN
+from ..model.modeling_copynet import CopyNetForConditionalGeneration
+from ..model.words import skipped_ids
+from .onnx_export import check_export, write_graphs
+from .onnxruntime_web import VERSION, load_runtime
+
+PAGE = Path(__file__).with_name("web")
+RUNTIME_FOLDER = "onnxruntime-web"
+SEGMENTERS = ("char", "whitespace", "word_punct")  # those of web/tokenizer.js
+README = """---
+title: {title}
+sdk: static
+---
+
+# {name}
+
+A [CopyNet](https://aclanthology.org/P16-1154) that runs in the browser: `index.html` is the page, `copynet.js` the
+module behind it.
+
+```js
+import {{ CopyNet }} from "./copynet.js";
+
+const model = await CopyNet.fromPretrained("./model/");
+const [output] = await model.predict("the text", {{ num_beams: 4 }});
+console.log(output.text, output.words, output.copied, output.sourcePositions);
+```
+
+Browsers load modules only from a server: `python -m http.server`, then http://localhost:8000. As a Space:
+
+```bash
+hf repo create USER/NAME --repo-type space --space-sdk static
+hf upload USER/NAME . . --repo-type space
+```
+
+`onnxruntime-web/` holds {runtime_size:.1f} MB of
+[onnxruntime-web](https://www.npmjs.com/package/onnxruntime-web) {runtime_version} under the MIT licence. No request
+leaves this folder.
+"""
+
+
+def export_web(
+    model: CopyNetForConditionalGeneration,
+    tokenizer: PreTrainedTokenizerBase,
+    folder: str | Path,
+    *,
+    name: str = "CopyNet",
+    examples: Sequence[str] = (),
+    onnxruntime_web: str | Path | None = None,
+) -> None:
+    """Writes the page: index.html, its modules, the graphs with config and vocabulary in `model/`, onnxruntime-web.
+
+    Args:
+        name: the page's title.
+        examples: texts to offer.
+        onnxruntime_web: see `onnxruntime_web.load_runtime`.
+
+    Raises:
+        ImportError: onnx or onnxscript is missing.
+        ValueError: the page cannot run this model, or onnxruntime-web is not the version that it needs.
+        OSError: onnxruntime-web cannot be downloaded.
+    """
+    check_export(model)
+    check_web_support(model.config, tokenizer)
+    runtime = load_runtime(onnxruntime_web)
+    folder = Path(folder)
+    model_folder = folder / "model"
+    model_folder.mkdir(parents=True, exist_ok=True)
+    write_graphs(model, model_folder)
+    # without the Python files that save_pretrained adds
+    model.config.to_json_file(model_folder / "config.json")
+    model.generation_config.to_json_file(model_folder / "generation_config.json")
+    _write_json(model_folder / "vocabulary.json", describe_tokenizer(tokenizer))
+    shutil.copytree(PAGE, folder, dirs_exist_ok=True)
+    for file, content in runtime.items():
+        (folder / RUNTIME_FOLDER / file).write_bytes(content)
+    _write_json(folder / "page.json", {"title": name, "examples": list(examples)})
+    readme = README.format(
+        title=json.dumps(name, ensure_ascii=False),
+        name=name,
+        runtime_size=sum(map(len, runtime.values())) / 1e6,
+        runtime_version=VERSION,
+    )
+    (folder / "README.md").write_text(readme, encoding="utf-8")
+
+
+def check_web_support(config: Any, tokenizer: PreTrainedTokenizerBase) -> None:
+    """Raises ValueError for a model or tokenizer that the page's JavaScript cannot run."""
+    fix = "export it with --target onnx"
+    if config.mechanism.retrieves:
+        raise ValueError(f"copy_mechanism is {config.copy_mechanism!r}, and the page reads no facts: {fix}")
+    if config.encoder is not None:
+        raise ValueError(f"the encoder is a {config.encoder.model_type}, and the page has no tokenizer for it: {fix}")
+    segmenter = getattr(tokenizer, "segmenter", None)
+    if segmenter is None:
+        raise ValueError(f"the tokenizer is a {type(tokenizer).__name__}, and the page runs CopyNetTokenizer: {fix}")
+    if segmenter not in SEGMENTERS:
+        raise ValueError(f"the segmenter is {segmenter!r}, and the page has {', '.join(SEGMENTERS)}: {fix}")
+    if not tokenizer.split_special_tokens:
+        raise ValueError(f"split_special_tokens is False, and the page reads special tokens as text: {fix}")
+
+
+def describe_tokenizer(tokenizer: Any) -> dict[str, Any]:
+    """What vocabulary.json holds: the fields that the class `Tokenizer` of web/tokenizer.js reads."""
+    length = tokenizer.model_max_length
+    return {
+        "segmenter": tokenizer.segmenter,
+        "words": tokenizer.convert_ids_to_tokens(list(range(len(tokenizer)))),  # in the order of their ids
+        "special_words": list(tokenizer.all_special_tokens),
+        "skipped_ids": sorted(skipped_ids(tokenizer)),
+        "unk_token_id": tokenizer.unk_token_id,
+        "max_source_oov": tokenizer.max_source_oov,
+        "max_length": length if length < 1e9 else None,  # Transformers' default is 1e30
+        "truncation_side": tokenizer.truncation_side,
+        "feature_ids": tokenizer.feature_vocab,
+        "unknown_feature_id": UNKNOWN,
+    }
+
+
+def _write_json(path: Path, content: Any) -> None:
+    text = json.dumps(content, ensure_ascii=False, indent=0) + "\n"
+    # UTF-8 cannot encode a lone surrogate; backslashreplace writes it as a valid JSON escape.
+    path.write_bytes(text.encode("utf-8", errors="backslashreplace"))

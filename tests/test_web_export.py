@@ -1,0 +1,521 @@
+"""`copynet-hf export --target web`: the page's JavaScript finds the ids and positions of the Python package."""
+
+from __future__ import annotations
+
+import json
+import random
+import shutil
+import tarfile
+import unicodedata
+from collections.abc import Iterator, Sequence
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from threading import Thread
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+from helpers import tiny_model, tiny_tokenizer, trained
+
+from copynet_hf import CopyNetConfig, CopyNetForConditionalGeneration, CopyNetTokenizer
+from copynet_hf.cli import main
+from copynet_hf.inference import onnxruntime_web, web_export
+from copynet_hf.inference.onnx_search import OnnxCopyNet
+from copynet_hf.inference.onnxruntime_web import load_runtime
+from copynet_hf.model.prediction import predict
+from copynet_hf.model.segmentation import get_segmenter
+from copynet_hf.model.words import add_spaces, decode_words
+
+pytest.importorskip("onnxscript")
+pytest.importorskip("onnxruntime")
+
+SEGMENTERS = ["char", "whitespace", "word_punct"]
+HOSTILE = [
+    "",
+    " ",
+    "\n\t \u3000\x1c\x85\u2028",
+    "a",
+    "please call Mira at noon",
+    '  please   call "Mira", <b>now</b> &amp; at ${1+1}{{value}}` -- \\ ',
+    "3.14 -flag /usr/bin (a, b) x=[1]; don't… ￭ a￭b [￭] ￭￭",
+    "👩‍👩‍👧‍👦 calls 🇩🇪🏳️‍🌈 at 👍🏽",
+    "e\u0301a\u0308 \u0301start Z͑ͫ̓ͪ̂ͫ̽͏̴̙̤ȧ̈l̃",
+    "请问華為在哪里？《書》。",
+    "カタカナとひらがな、ﾊﾝｶｸ ㍿",
+    "مرحبا بالعالم \u202eabc\u202c שָׁלוֹם",
+    "नमस्ते दुनिया क्षि ไทย ខ្មែរ 한국어 ᄒ\u1161",
+    "\ud83d a\udc00b \ud83dx",
+    "\x00\x01 a\x07b \x7f\u200b\u200d\ufeffz\u00ad",
+    "𝒞𝓸𝓹𝔂 𠮷𠀀 ½ ² Ⅷ ⑧ ௧ ٣ ﹏_ x_1",
+    "<pad> <s> </s> <unk> <oov-0> x</s>y",
+    "__proto__ constructor toString hasOwnProperty __proto__ at constructor",
+    "I\u0307 ı İ ß ſ ŉ Å Å ﬁ",
+    "\r\n\r\r\n a\r\n",
+    "A A A B A B C C D D E F G H I J K L M N O P Q R S T U V W X Y Z A Z",
+    "call " + "x" * 300,
+    " ".join(f"word{number}" for number in range(80)),
+]
+
+
+def request_pair(generator: random.Random) -> tuple[str, str]:
+    name, hour = ("".join(generator.choices("abcdefghijklm", k=6)) for _ in range(2))
+    quote = generator.choice(["", '"'])
+    return f"please call {quote}{name}{quote} at {hour}.", f"called {quote}{name}{quote} at {hour}."
+
+
+def texts(count: int) -> list[str]:
+    """Hostile texts, random ones of all scripts, and requests."""
+    generator = random.Random(1)
+    assigned = [chr(code) for code in range(0x30000) if unicodedata.category(chr(code)) not in ("Cn", "Co", "Cs")]
+    found = list(HOSTILE)
+    while len(found) < count:
+        source = request_pair(generator)[0]
+        noise = "".join(generator.choices([*assigned[:200], *generator.sample(assigned, 50), " "], k=30))
+        found += [source, noise, source.replace("call", noise[:7]), source[::-1]]
+    return found[:count]
+
+
+class Page(NamedTuple):
+    """A page that the command wrote, and the same model in Python."""
+
+    folder: Path
+    address: str
+    onnx: OnnxCopyNet
+    tokenizer: CopyNetTokenizer
+
+
+@pytest.fixture(scope="module")
+def runtime(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """onnxruntime-web, from the user's cache or the npm registry."""
+    folder = tmp_path_factory.mktemp("onnxruntime-web")
+    try:
+        files = load_runtime()
+    except OSError as error:
+        pytest.skip(f"no onnxruntime-web: {error}")
+    for name, content in files.items():
+        (folder / name).write_bytes(content)
+    return folder
+
+
+class _Quiet(SimpleHTTPRequestHandler):
+    def log_message(self, *args: Any) -> None:
+        pass
+
+
+def export_page(
+    folder: Path, runtime: Path, model: CopyNetForConditionalGeneration, tokenizer: CopyNetTokenizer
+) -> Iterator[Page]:
+    """Saves the model, exports it by the command, and serves the page."""
+    for part in (model, tokenizer):
+        part.save_pretrained(folder / "saved model")
+    argv = ["export", "--target=web", f"--model={folder / 'saved model'}", f"--output_dir={folder / 'page'}"]
+    assert main([*argv, f"--onnxruntime_web={runtime}", "--examples", EXAMPLE]) == 0
+    server = ThreadingHTTPServer(("127.0.0.1", 0), partial(_Quiet, directory=str(folder / "page")))
+    Thread(target=server.serve_forever, daemon=True).start()
+    onnx = OnnxCopyNet.from_pretrained(folder / "page" / "model", threads=1)
+    yield Page(folder / "page", f"http://127.0.0.1:{server.server_address[1]}/", onnx, tokenizer)
+    server.shutdown()
+    server.server_close()
+
+
+@pytest.fixture(scope="module")
+def exported(runtime: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Page]:
+    """A model trained for two seconds to copy words and punctuation."""
+    generator = random.Random(0)
+    model, tokenizer = trained([request_pair(generator) for _ in range(960)], "word_punct")
+    yield from export_page(tmp_path_factory.mktemp("exported"), runtime, model, tokenizer)
+
+
+@pytest.fixture(scope="module")
+def with_features(runtime: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Page]:
+    """A model that reads features and copies nothing."""
+    tokenizer = tiny_tokenizer()
+    features = CopyNetTokenizer(tokenizer.get_vocab(), "whitespace", 4, feature_vocab=["PST", "V", "constructor"])
+    model = tiny_model(copy_mechanism="none", feature_vocab_size=features.feature_vocab_size)
+    yield from export_page(tmp_path_factory.mktemp("features"), runtime, model, features)
+
+
+@pytest.fixture
+def tab(browser: Any) -> Iterator[Any]:
+    """A tab without a cache; the test fails if a request leaves the page's folder, or the page reports an error."""
+    context = browser.new_context(accept_downloads=False)
+    tab = context.new_page()
+    origins, wrong = set[str](), list[str]()
+
+    def pass_local_requests(route: Any) -> None:
+        origin = "/".join(route.request.url.split("/")[:3])
+        origins.add(origin)
+        route.continue_() if origin.startswith("http://127.0.0.1:") else route.abort()
+
+    context.route("**/*", pass_local_requests)
+    tab.on("console", lambda message: message.type in ("error", "warning") and wrong.append(message.text))
+    tab.on("pageerror", lambda error: wrong.append(str(error)))
+    yield tab
+    context.close()
+    assert len(origins) == 1
+    assert next(iter(origins)).startswith("http://127.0.0.1:")
+    assert wrong == []
+
+
+def run_script(tab: Any, script: str, argument: Any) -> Any:
+    """What the JavaScript function returns. JSON passes lone surrogates, which Playwright does not."""
+    called = f"async (argument) => JSON.stringify(await ({script})(JSON.parse(argument)))"
+    return json.loads(tab.evaluate(called, json.dumps(argument)))
+
+
+# ---- words and ids
+
+
+@pytest.mark.parametrize("name", SEGMENTERS)
+def test_segmenters_find_and_join_the_same_words(tab: Any, exported: Page, name: str) -> None:
+    tab.goto(exported.address)
+    script = """async ([name, texts, rows]) => {
+        const { split, space } = (await import("./tokenizer.js")).SEGMENTERS[name];
+        return [texts.map(split), rows.map((words) => space(words).join(""))];
+    }"""
+    sources = texts(200)
+    # every character, with and without a letter and a space next to it
+    assigned = [chr(code) for code in range(0x110000) if unicodedata.category(chr(code)) not in ("Cn", "Co", "Cs")]
+    sources += ["".join(f"a{each}b {each} {each}{each}," for each in assigned[start::8]) for start in range(8)]
+    segmenter = get_segmenter(name)
+    split = [segmenter.split(text) for text in sources]
+    generator = random.Random(0)
+    pool = sorted({word for words in split[:200] for word in words})
+    rows = [generator.choices(pool, k=9) for _ in range(200)] + split[:200]
+    found, joined = run_script(tab, script, [name, sources, rows])
+    for text, words, expected in zip(sources, found, split, strict=True):
+        assert words == expected, text[:80]
+    assert joined == [segmenter.join(row) for row in rows]
+
+
+TOKENIZERS: dict[str, dict[str, Any]] = {
+    "few slots": {"max_source_oov": 2},
+    "no slots": {"max_source_oov": 0},
+    "truncated": {"max_source_oov": 4, "model_max_length": 5},
+    "truncated left": {"max_source_oov": 4, "model_max_length": 5, "truncation_side": "left"},
+    "unk ends": {"max_source_oov": 4, "unk_token": "</s>"},
+    "features": {"max_source_oov": 4, "feature_vocab": ["V", "PST", "constructor"]},
+}
+
+
+@pytest.mark.parametrize("name", TOKENIZERS)
+def test_sources_get_the_same_ids_and_outputs_the_same_words(tab: Any, exported: Page, name: str) -> None:
+    tab.goto(exported.address)
+    script = """async ([vocabulary, texts, features, ids]) => {
+        const tokenizer = new (await import("./tokenizer.js")).Tokenizer(vocabulary);
+        return texts.map((text) => {
+            const source = tokenizer.encode(text, features);
+            const words = tokenizer.decodeWords(ids, source);
+            return { ...source, decoded: words, spaced: tokenizer.addSpaces(words) };
+        });
+    }"""
+    words = ["<pad>", "<s>", "</s>", "<unk>", "call", "at", "constructor", "。", "x", "￭.", " "]
+    tokenizer = CopyNetTokenizer({word: index for index, word in enumerate(words)}, "word_punct", **TOKENIZERS[name])
+    tokenizer.add_tokens(["Mira"])
+    features = ["PST", "new", "PST", "constructor"] if tokenizer.feature_vocab else []
+    sources, ids = texts(80), [1, *range(len(tokenizer) + 5), 4, 2, 0]
+    found = run_script(tab, script, [web_export.describe_tokenizer(tokenizer), sources, features, ids])
+    for text, source in zip(sources, found, strict=True):
+        encoded = tokenizer([text], truncation=True, **({"features": [features]} if features else {}))
+        length = tokenizer.model_max_length
+        decoded = decode_words(tokenizer, ids, text, length)
+        expected = {
+            "words": tokenizer.source_words(text, length),
+            "ids": encoded["input_ids"][0],
+            "oovWords": tokenizer.oov_words(text, length),
+            "featureIds": encoded["feature_ids"][0] if features else [],
+            "isTruncated": len(tokenizer.tokenize(text)) > length,
+            "decoded": decoded,
+            "spaced": add_spaces(tokenizer, decoded),
+        }
+        assert source == expected, text
+
+
+# ---- searches
+
+SEARCHES: dict[str, dict[str, Any]] = {
+    "greedy, not short": {"num_beams": 1, "min_new_tokens": 4, "max_new_tokens": 9, "forbid_unk": True},
+    "beams, not short": {"num_beams": 3, "min_new_tokens": 4, "max_new_tokens": 9, "forbid_unk": True},
+    "the first beams that end": {"num_beams": 4, "num_return_sequences": 2, "early_stopping": True},
+    "long beams": {"num_beams": 4, "length_penalty": 2.0, "max_new_tokens": 7},
+    "beams to the end": {"num_beams": 2, "early_stopping": "never", "length_penalty": 0.0, "max_new_tokens": 12},
+    "two ends": {"num_beams": 3, "num_return_sequences": 3, "eos_token_id": [2, 8]},
+    "no end": {"num_beams": 2, "eos_token_id": None, "max_new_tokens": 5},
+}
+SEARCH = """async ([texts, options, features]) => {
+    const { CopyNet } = await import("./copynet.js");
+    const model = await CopyNet.fromPretrained("./model/");
+    const found = [];
+    for (const text of texts) {
+        const source = model.tokenizer.encode(text, features);
+        const sequences = await model.generate(source, options);
+        const trace = model.copies ? await model.traceCopies(sequences, source, options) : null;
+        const outputs = await model.predict(text, { ...options, features });
+        found.push({
+            sequences,
+            positions: trace?.sourcePositions,
+            probs: trace?.tokenProbs.map((row) => Array.from(row)),
+            shares: trace?.copied.map((row) => Array.from(row)),
+            copyProbs: trace?.copyProbs.map((rows) => rows.map((row) => Array.from(row))),
+            outputs: outputs.map(({ text, words, copied, sourcePositions, source }) => {
+                return [text, words, copied, sourcePositions, source.words];
+            }),
+        });
+    }
+    return found;
+}"""
+
+
+def check_searches(tab: Any, page: Page, sources: Sequence[str], options: dict[str, Any]) -> list[Any]:
+    """Compares ids, positions and probabilities with those of OnnxCopyNet; returns the outputs."""
+    tab.goto(page.address)
+    features = ["V", "new"] if page.tokenizer.feature_vocab else []
+    found = run_script(tab, SEARCH, [sources, options, features])
+    for text, result in zip(sources, found, strict=True):
+        more = {"features": [features]} if features else {}
+        inputs = page.tokenizer([text], truncation=True, return_tensors="np", return_token_type_ids=False, **more)
+        sequences = page.onnx.generate(**inputs, **options)
+        assert result["sequences"] == sequences.tolist(), text
+        if page.onnx.config.copies:
+            trace = page.onnx.trace_copies(sequences, eos_token_id=options.get("eos_token_id"), **inputs)
+            assert result["positions"] == trace.source_positions.tolist(), text
+            expected = (trace.token_probs, trace.copied, trace.copy_probs)
+            for values, array in zip((result["probs"], result["shares"], result["copyProbs"]), expected, strict=True):
+                np.testing.assert_allclose(np.array(values), array, atol=1e-4, rtol=1e-3)
+        predictions = predict(page.onnx, page.tokenizer, [text], **more, **options)[0]
+        assert result["outputs"] == [
+            [each.text, each.words, each.copied, each.source_positions, each.source_words] for each in predictions
+        ]
+    return [result["outputs"] for result in found]
+
+
+@pytest.mark.parametrize("options", SEARCHES.values(), ids=SEARCHES)
+def test_every_option_has_the_same_effect(tab: Any, exported: Page, options: dict[str, Any]) -> None:
+    check_searches(tab, exported, HOSTILE[:8], options)
+
+
+@pytest.mark.parametrize("count", [40, pytest.param(200, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("beams", [1, 4])
+def test_outputs_have_the_same_ids_and_positions(tab: Any, exported: Page, beams: int, count: int) -> None:
+    outputs = check_searches(tab, exported, texts(count), {"num_beams": beams, "max_new_tokens": 16})
+    copied = [sum(flags) for ((_, _, flags, _, _),) in outputs]
+    assert sum(copied) > count  # the comparison is about copying
+
+
+@pytest.mark.parametrize("beams", [1, 3])
+def test_features_are_read_and_a_model_need_not_copy(tab: Any, with_features: Page, beams: int) -> None:
+    check_searches(tab, with_features, ["a b zebra", "", *HOSTILE[4:7]], {"num_beams": beams})
+
+
+def test_unknown_options_are_refused_and_a_signal_stops_the_search(tab: Any, exported: Page) -> None:
+    tab.goto(exported.address)
+    script = """async () => {
+        const model = await (await import("./copynet.js")).CopyNet.fromPretrained("./model/");
+        const messages = [];
+        for (const options of [{ numBeams: 2 }, { num_return_sequences: 2, num_beams: 1 }, { signal: AbortSignal.abort() }]) {
+            await model.predict("a", options).catch((error) => messages.push(error.message));
+        }
+        return messages;
+    }"""  # noqa: E501
+    unknown, returned, stopped = run_script(tab, script, None)
+    assert unknown.startswith("numBeams is not supported: use num_beams, ")
+    assert returned == "num_return_sequences=2 is more than num_beams=1: give at least as many beams."
+    assert "aborted" in stopped
+
+
+# ---- the page
+
+EXAMPLE = 'please call "Mira" at noon.'
+
+
+def open_page(tab: Any, page: Page) -> None:
+    tab.goto(page.address)
+    tab.get_by_text("Ready.").wait_for()
+
+
+def ask(tab: Any, text: str) -> list[str]:
+    """Types the text and presses the button; returns the words of the output."""
+    tab.get_by_label("Text").fill(text)
+    tab.get_by_role("button", name="Generate").click()
+    tab.get_by_text("Generated in ").wait_for()
+    return tab.locator("#output span").all_inner_texts()
+
+
+def test_a_copied_word_highlights_its_source_position(tab: Any, exported: Page) -> None:
+    open_page(tab, exported)
+    assert tab.title() == "saved model"
+    words = ask(tab, 'please call "Krahn" at 14.')
+    assert "".join(words) == 'called"Krahn"at14.'
+    assert tab.locator("#output").inner_text() == 'called "Krahn" at 14.'
+    assert tab.locator("#source").inner_text() == 'please call "Krahn" at 14.'
+    assert tab.locator("#output .oov").all_inner_texts() == ["Krahn", "14"]
+    place, word = tab.locator('[data-at="3"]'), tab.locator('[data-from="3"]')
+    assert place.inner_text() == word.inner_text() == "Krahn"
+    word.hover()
+    assert tab.locator(".linked").all_inner_texts() == ["Krahn"]
+    assert "linked" in (place.get_attribute("class") or "")
+    assert tab.locator("#origin").inner_text().startswith("Krahn: copied from position 3 with probability ")
+    place.hover()
+    assert "linked" in (word.get_attribute("class") or "")
+    tab.mouse.move(0, 0)
+    assert tab.locator(".linked").count() == 0
+    cell = tab.locator("#heatmap tbody tr", has_text="Krahn").locator("td").nth(3)
+    assert float(cell.get_attribute("aria-label")) > 0.5
+
+
+def test_the_page_can_be_used_with_the_keyboard(tab: Any, exported: Page) -> None:
+    open_page(tab, exported)
+    tab.keyboard.press("Tab")
+    tab.keyboard.type("please call Krahn at 14.")
+    tab.keyboard.press("Control+Enter")
+    tab.get_by_text("Generated in ").wait_for()
+    tab.get_by_role("button", name="Generate").focus()
+    for _ in range(2):
+        tab.keyboard.press("Tab")
+    focused = tab.evaluate("document.activeElement.ariaLabel")
+    assert focused.startswith("Krahn: copied from position 2")
+    assert tab.locator(".linked").all_inner_texts() == ["Krahn"]
+
+
+def test_settings_start_from_the_generation_config_and_reach_the_search(tab: Any, exported: Page) -> None:
+    open_page(tab, exported)
+    assert tab.get_by_label("Beam width").input_value() == "3"
+    assert tab.get_by_label("Features").is_hidden()
+    tab.get_by_label("Max length").fill("1")
+    assert ask(tab, "please call Krahn at 14.") == ["called"]
+
+
+def test_examples_generate_and_texts_are_shown_as_text(tab: Any, exported: Page) -> None:
+    open_page(tab, exported)
+    tab.get_by_role("button", name="Generate").click()
+    tab.get_by_text("The text is empty").wait_for()
+    tab.get_by_role("button", name=EXAMPLE).click()
+    tab.get_by_text("Generated in ").wait_for()
+    assert tab.locator("#output").inner_text() == 'called "Mira" at noon.'
+    hostile = "<img src=x onerror=alert(1)> call <b>at</b>"
+    ask(tab, hostile)
+    assert tab.locator("#source").inner_text() == hostile
+
+
+def test_a_narrow_page_does_not_scroll_sideways(tab: Any, exported: Page) -> None:
+    tab.set_viewport_size({"width": 320, "height": 700})
+    open_page(tab, exported)
+    ask(tab, "please call " + "x" * 200 + " at " + "y z " * 40)
+    assert tab.evaluate("document.documentElement.scrollWidth <= innerWidth")
+
+
+def test_features_have_a_box_and_a_model_that_copies_nothing_no_heatmap(tab: Any, with_features: Page) -> None:
+    open_page(tab, with_features)
+    tab.get_by_label("Features").fill("V; PST")
+    ask(tab, "a b zebra")
+    assert tab.locator("#heatmap").is_hidden()
+    assert tab.locator("#output .copied").count() == 0
+
+
+def test_the_folder_is_a_space_and_names_the_licence(exported: Page) -> None:
+    readme = (exported.folder / "README.md").read_text(encoding="utf-8")
+    assert readme.startswith('---\ntitle: "saved model"\nsdk: static\n---\n')
+    assert f"onnxruntime-web) {onnxruntime_web.VERSION} under the MIT licence" in readme
+    assert "MIT License" in (exported.folder / "onnxruntime-web" / "LICENSE").read_text(encoding="utf-8")
+    assert not list(exported.folder.rglob("*.py"))
+
+
+# ---- what cannot be exported
+
+
+def refused(capsys: pytest.CaptureFixture[str], *argv: str) -> str:
+    """The error message of the command."""
+    assert main(["export", *argv]) == 2
+    return capsys.readouterr().err.strip().splitlines()[-1]
+
+
+def test_what_the_page_cannot_run_is_refused() -> None:
+    config = CopyNetConfig(vocab_size=13)
+    vocab = tiny_tokenizer().get_vocab()
+    for segmenter in ("jieba", "fugashi"):
+        with pytest.raises(ValueError, match=f"segmenter is '{segmenter}', and the page has char, whitespace, word_p"):
+            web_export.check_web_support(config, CopyNetTokenizer(vocab, segmenter))
+    with pytest.raises(ValueError, match=r"split_special_tokens is False, .* export it with --target onnx"):
+        web_export.check_web_support(config, CopyNetTokenizer(vocab, split_special_tokens=False))
+    with pytest.raises(ValueError, match="copy_mechanism is 'retrieval', and the page reads no facts"):
+        web_export.check_web_support(tiny_model(copy_mechanism="retrieval").config, CopyNetTokenizer(vocab))
+    with pytest.raises(ValueError, match="the tokenizer is a object, and the page runs CopyNetTokenizer"):
+        web_export.check_web_support(config, object())  # type: ignore[arg-type]
+    encoder = {"model_type": "bert", "hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 1}
+    with pytest.raises(ValueError, match="the encoder is a bert, and the page has no tokenizer for it"):
+        web_export.check_web_support(CopyNetConfig(vocab_size=13, encoder=encoder), CopyNetTokenizer(vocab))
+
+
+def test_the_command_refuses_wrong_targets(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    argv = [f"--model={tmp_path}", f"--output_dir={tmp_path / 'out'}"]
+    assert refused(capsys, *argv, "--target=wasm").endswith("--target is wasm: choose onnx or web")
+    (tmp_path / "config.json").write_text("{}")
+    message = refused(capsys, *argv, "--examples", "a")
+    assert message.endswith("--examples belongs to the page: give --target web, or leave it out")
+
+
+# ---- onnxruntime-web
+
+
+@pytest.fixture
+def registry(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
+    """A registry with a package of small files; the paths that were asked for."""
+    files = {name: name.encode() for name in onnxruntime_web.FILE_DIGESTS}
+    package = tmp_path / "registry" / "onnxruntime-web" / "-" / f"onnxruntime-web-{onnxruntime_web.VERSION}.tgz"
+    for name, content in files.items():
+        path = tmp_path / "package" / "dist" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content)
+    package.parent.mkdir(parents=True)
+    with tarfile.open(package, "w:gz") as archive:
+        archive.add(tmp_path / "package", "package")
+    digests = {name: onnxruntime_web._digest(content) for name, content in files.items()}
+    asked: list[str] = []
+
+    class Handler(_Quiet):
+        def do_GET(self) -> None:
+            asked.append(self.path)
+            super().do_GET()
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), partial(Handler, directory=str(tmp_path / "registry")))
+    Thread(target=server.serve_forever, daemon=True).start()
+    monkeypatch.setenv("NPM_CONFIG_REGISTRY", f"http://127.0.0.1:{server.server_address[1]}/")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setattr(onnxruntime_web, "FILE_DIGESTS", digests)
+    monkeypatch.setattr(onnxruntime_web, "PACKAGE_DIGEST", onnxruntime_web._digest(package.read_bytes()))
+    yield asked
+    server.shutdown()
+    server.server_close()
+
+
+def test_onnxruntime_web_is_downloaded_once(registry: list[str], tmp_path: Path) -> None:
+    files = load_runtime()
+    assert files == {name: name.encode() for name in onnxruntime_web.FILE_DIGESTS}
+    assert load_runtime() == files
+    assert load_runtime(tmp_path / "package") == files
+    assert len(registry) == 1
+    cached = next((tmp_path / "cache").rglob("*.wasm"))
+    cached.write_bytes(b"damaged")
+    assert load_runtime() == files
+    assert len(registry) == 2
+
+
+def test_another_onnxruntime_web_is_refused(
+    registry: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "package"
+    next(folder.rglob("*.wasm")).write_bytes(b"another version")
+    with pytest.raises(
+        ValueError, match=r"\.wasm is not the file of onnxruntime-web .*: give the unpacked npm package"
+    ):
+        load_runtime(folder)
+    shutil.rmtree(folder / "dist")
+    with pytest.raises(ValueError, match=r"--onnxruntime_web .*package holds no ort\.wasm\.bundle\.min\.mjs: give"):
+        load_runtime(folder)
+    monkeypatch.setattr(onnxruntime_web, "PACKAGE_DIGEST", "sha512-")
+    with pytest.raises(ValueError, match=r"\.tgz is not onnxruntime-web .*, its SHA-512 differs"):
+        load_runtime()
+    monkeypatch.setenv("NPM_CONFIG_REGISTRY", "http://127.0.0.1:9")
+    with pytest.raises(OSError, match=r"\.tgz cannot be downloaded \(.*\): check the network, or give the unpacked"):
+        load_runtime()

@@ -6,7 +6,9 @@ V words, K slots.
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from dataclasses import dataclass
+from typing import Any
 
 from torch import Tensor
 from transformers.modeling_outputs import Seq2SeqLMOutput, Seq2SeqModelOutput
@@ -40,8 +42,17 @@ class CopyNetEncoderOutput(ModelOutput):
     is_question: Tensor | None = None
 
 
+class _FastAssignment:
+    """A `ModelOutput` lists its fields anew whenever one is set, and a search sets forty of them for each word."""
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if value is not None and name in self.__dataclass_fields__:  # type: ignore[attr-defined]
+            OrderedDict.__setitem__(self, name, value)  # type: ignore[arg-type]
+        object.__setattr__(self, name, value)
+
+
 @dataclass
-class CopyNetModelOutput(Seq2SeqModelOutput):
+class CopyNetModelOutput(_FastAssignment, Seq2SeqModelOutput):
     """`Seq2SeqModelOutput` with `last_hidden_state` (B, T, H) the readout r_t, and
 
     copy_scores: (B, T, S) ψ_c, Eq. 8; None where the mechanism has none.
@@ -60,7 +71,7 @@ class CopyNetModelOutput(Seq2SeqModelOutput):
 
 
 @dataclass
-class CopyNetSeq2SeqLMOutput(Seq2SeqLMOutput):
+class CopyNetSeq2SeqLMOutput(_FastAssignment, Seq2SeqLMOutput):
     """`Seq2SeqLMOutput` with `logits` (B, T, V + K), which are log p(y), and
 
     copy_probs: (B, T, S) probability of copying from each source position; None if the mechanism does not copy.

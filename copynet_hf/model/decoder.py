@@ -19,6 +19,7 @@ from .configuration_copynet import CopyNetConfig
 from .copy_distribution import at_least_float32, copy_scores, find_first_positions, selective_read_weights
 from .dispatch import find_fast_form_obstacles
 from .fused_decoder import run_fused
+from .fused_mixture import find_copy_columns
 from .fused_step import DecoderWeights, SearchTables, fused_search_step, precompute_tables, stack_decoder_weights
 from .memory import (
     DecoderState,
@@ -311,7 +312,11 @@ class CopyNetDecoder(Decoder):
         """Tables for `fused_search_step`; None where the readable step runs (`explain_readable_form`)."""
         if torch.is_grad_enabled() or self.dropout.training or self.explain_readable_form(memory):
             return None
-        return precompute_tables(memory, self._stacked_weights())
+        tables = precompute_tables(memory, self._stacked_weights())
+        if self.config.copy_mechanism != "copynet":
+            return tables
+        columns = find_copy_columns(memory, self.config.vocab_size, self.config.max_source_oov)
+        return tables._replace(copy_columns=columns)
 
     def _stacked_weights(self) -> DecoderWeights:
         assert self.attention is not None

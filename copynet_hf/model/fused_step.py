@@ -22,6 +22,7 @@ from torch import Tensor, nn
 
 from .attention import CopyNetAttention
 from .copy_distribution import copy_scores, masked_softmax, selective_read_weights
+from .fused_mixture import CopyColumns
 from .gru import gru_step
 from .memory import DecoderState, Memory, PerSource, group_by_source, read_memory, select_rows
 
@@ -226,14 +227,16 @@ class SearchTables(NamedTuple):
     """Tables shared by the steps of a search.
 
     weights: in the memory's precision. keys: (N, S, A) 2U h_j.
-    context, selective: (N, S, X) h_j projected by the weights of c_t and of ζ_t; None where the projection would cost
-        more than it saves.
+    context, selective: (N, S, 3H or X) h_j projected by the weights of c_t and of ζ_t; None where the projection would
+        cost more than it saves.
+    copy_columns: where copy probabilities go; None where p(y) runs in the readable form.
     """
 
     weights: DecoderWeights
     keys: PerSource
     context: PerSource | None
     selective: PerSource | None
+    copy_columns: CopyColumns | None = None
 
     def select(self, rows: Tensor, rows_per_source: int) -> SearchTables:
         """The tables of the given rows, each with a source of its own."""
@@ -246,16 +249,11 @@ def precompute_tables(memory: Memory, weights: DecoderWeights) -> SearchTables:
     assert memory.attention_keys is not None
     states = memory.hidden_states
     weights = weights.to(states.dtype)
+    recurrent = weights.recurrent
     context = selective = None
     if states.shape[:2].numel() <= _EXPECTED_WORDS * max(len(memory.ids), _FEWEST_ROWS):
-
-        def project(weight: Tensor) -> Tensor:
-            missing = len(weights.bias) - len(weight)  # rows of a readout that does not read this part
-            return nn.functional.linear(states, nn.functional.pad(weight, (0, 0, 0, missing)))
-
-        recurrent = weights.recurrent
-        context = project(recurrent.context)
-        selective = None if recurrent.selective is None else project(recurrent.selective)
+        context = states @ recurrent.context.t()
+        selective = None if recurrent.selective is None else states @ recurrent.selective.t()
     return SearchTables(weights, 2 * memory.attention_keys, context, selective)
 
 
@@ -306,4 +304,5 @@ def _add_reads(inputs: Tensor, reads: Tensor, memory: Memory, tables: SearchTabl
         return
     for weights, projected in zip(reads.unbind(1), (tables.context, tables.selective), strict=False):
         assert projected is not None
-        group_by_source(inputs, projected).baddbmm_(group_by_source(weights, projected), projected)
+        products = group_by_source(inputs, projected)[..., : projected.shape[2]]
+        products.baddbmm_(group_by_source(weights, projected), projected)

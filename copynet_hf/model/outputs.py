@@ -43,7 +43,12 @@ class CopyNetEncoderOutput(ModelOutput):
 
 
 class _FastAssignment:
-    """A `ModelOutput` lists its fields anew whenever one is set, and a search sets forty of them for each word."""
+    """Makes a `ModelOutput` cheap to create: the library lists all fields anew at each assignment, and a search makes
+    two outputs for each word."""
+
+    def __post_init__(self) -> None:
+        if isinstance(next(iter(self.__dict__.values())), dict):  # all fields as one dict, as accelerate passes them
+            super().__post_init__()  # type: ignore[misc]
 
     def __setattr__(self, name: str, value: Any) -> None:
         if value is not None and name in self.__dataclass_fields__:  # type: ignore[attr-defined]

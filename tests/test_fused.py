@@ -295,7 +295,7 @@ def test_a_search_in_bfloat16_stays_close():
 
 
 @pytest.mark.parametrize("words_ahead", [0, 16])
-def test_a_search_of_beams_precomputes_its_tables(words_ahead, monkeypatch):
+def test_a_search_precomputes_its_tables(words_ahead, monkeypatch):
     monkeypatch.setattr(fused_step, "_EXPECTED_WORDS", words_ahead)
 
     def tables(rows_per_source):
@@ -304,8 +304,9 @@ def test_a_search_of_beams_precomputes_its_tables(words_ahead, monkeypatch):
         return cache.layer.tables
 
     with torch.no_grad():
-        assert tables(1) is None  # greedy: there is nothing to share
-        assert (tables(2).context is not None) == (tables(2).selective is not None) == bool(words_ahead)
+        for rows_per_source in (1, 2):
+            made = tables(rows_per_source)
+            assert (made.context is not None) == (made.selective is not None) == bool(words_ahead)
     assert tables(2) is None  # gradients are recorded: the steps are the readable ones
 
 

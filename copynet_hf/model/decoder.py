@@ -8,7 +8,7 @@ A attention_size.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import torch
 from torch import Tensor, nn
@@ -19,6 +19,7 @@ from .configuration_copynet import CopyNetConfig
 from .copy_distribution import at_least_float32, copy_scores, find_first_positions, selective_read_weights
 from .dispatch import find_fast_form_obstacles
 from .fused_decoder import run_fused
+from .fused_mixture import find_copy_columns
 from .fused_step import DecoderWeights, SearchTables, fused_search_step, precompute_tables, stack_decoder_weights
 from .memory import (
     DecoderState,
@@ -142,11 +143,16 @@ class Decoder(GradientCheckpointingLayer):
             states.append(state)
             attentions.append(attention)
         return DecoderSteps(
-            torch.stack(readouts, dim=1),
-            None if attentions[0] is None else torch.stack(attentions, dim=1),  # type: ignore[arg-type]
+            _stack(readouts),
+            None if attentions[0] is None else _stack(attentions),  # type: ignore[arg-type]
             None,
-            *join_states(states, lambda fields: torch.stack(list(fields), dim=1)),
+            *join_states(states, _stack),
         )
+
+
+def _stack(steps: Sequence[Tensor]) -> Tensor:
+    """(R, T, …) from T tensors (R, …); a single step, as in a search, is not copied."""
+    return steps[0][:, None] if len(steps) == 1 else torch.stack(list(steps), dim=1)
 
 
 def _select_rows(condition: Tensor, state: DecoderState, other: DecoderState) -> DecoderState:
@@ -303,17 +309,14 @@ class CopyNetDecoder(Decoder):
         return DecoderSteps(readout, attention, None, hidden, scores, None)
 
     def precompute_search_tables(self, memory: Memory) -> SearchTables | None:
-        """Tables for `fused_search_step`; None where the readable step runs (`explain_readable_form`), and where one
-        row decodes from each source, as in greedy search, which the tables do not speed up."""
-        one_row_per_source = memory.hidden_states.shape[0] == memory.ids.shape[0]
-        if (
-            torch.is_grad_enabled()
-            or self.dropout.training
-            or one_row_per_source
-            or self.explain_readable_form(memory)
-        ):
+        """Tables for `fused_search_step`; None where the readable step runs (`explain_readable_form`)."""
+        if torch.is_grad_enabled() or self.dropout.training or self.explain_readable_form(memory):
             return None
-        return precompute_tables(memory, self._stacked_weights())
+        tables = precompute_tables(memory, self._stacked_weights())
+        if self.config.copy_mechanism != "copynet":
+            return tables
+        columns = find_copy_columns(memory, self.config.vocab_size, self.config.max_source_oov)
+        return tables._replace(copy_columns=columns)
 
     def _stacked_weights(self) -> DecoderWeights:
         assert self.attention is not None

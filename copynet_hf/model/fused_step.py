@@ -22,13 +22,16 @@ from torch import Tensor, nn
 
 from .attention import CopyNetAttention
 from .copy_distribution import copy_scores, masked_softmax, selective_read_weights
+from .fused_mixture import CopyColumns
 from .gru import gru_step
 from .memory import DecoderState, Memory, PerSource, group_by_source, read_memory, select_rows
 
 _FEATURES_PER_THREAD = 2**18
 """Attention features that a thread computes at a time, so that they stay in its cache."""
 _EXPECTED_WORDS = 16
-"""Assumed output length, to decide whether projecting the memory pays."""
+_FEWEST_ROWS = 8
+"""Assumed output length, and rows up to which a product takes as long as with one, to decide whether projecting the
+memory pays."""
 
 
 class RecurrentWeights(NamedTuple):
@@ -126,38 +129,46 @@ def fused_step(
     buffers: StepBuffers,
     *,
     attends: bool = True,
-    is_projected: bool = False,
-) -> Tensor | None:
+) -> Tensor:
     """One step of `CopyNetDecoder`, Eq. 2 and 3 and the readout, into the buffers.
 
     Args:
         inputs: (R, X) the products of e(y_{t-1}) and ζ(y_{t-1}); written over.
-        before: (R, H) s_{t-1}. coverage: (R, S). mask: (R, S) bool. keys: (N, S, A) 2U h_j.
-        states: (N, S, D) h_j, or (N, S, X) W_c h_j where `is_projected`.
+        before: (R, H) s_{t-1}. coverage: (R, S). mask: (R, S) bool. keys: (N, S, A) 2U h_j. states: (N, S, D) h_j.
         attends: whether a_t is computed; if not, the buffer holds the weights to read by.
 
     Returns:
-        (R, D) c_t; None where the memory is projected.
+        (R, D) c_t.
     """
-    hidden_size, attention_size = before.shape[1], keys.shape[2]
-    recurrent = slice(0 if attends else attention_size, attention_size + 3 * hidden_size)
-    torch.addmm(weights.state_bias[recurrent], before, weights.state[recurrent].t(), out=buffers.columns[:, recurrent])
+    attention_size = keys.shape[2]
+    multiply_state(before, weights, buffers.columns, attends=attends)
     if attends:
         energies = attention_energies(keys, buffers.columns[:, :attention_size], coverage, weights, buffers.features)
         buffers.attention.copy_(masked_softmax(energies, mask))
-    context = None
-    if is_projected:
-        attention = group_by_source(buffers.attention, states)
-        inputs = torch.baddbmm(group_by_source(inputs, states), attention, states).flatten(0, 1)
-    else:
-        context = read_memory(buffers.attention, states)
-        inputs[:, : weights.context.shape[0]].addmm_(context, weights.context.t())
-    gru_step(buffers.columns[:, attention_size:], inputs[:, : 3 * hidden_size], before, None, buffers.hidden)
-    if weights.readout is None:
-        buffers.readout.copy_(buffers.hidden)
-    else:
-        torch.addmm(inputs[:, 3 * hidden_size :], buffers.hidden, weights.readout.t(), out=buffers.readout).tanh_()
+    context = read_memory(buffers.attention, states)
+    inputs[:, : weights.context.shape[0]].addmm_(context, weights.context.t())
+    update_state(inputs, before, weights, buffers.columns, buffers.hidden, buffers.readout)
     return context
+
+
+def multiply_state(before: Tensor, weights: RecurrentWeights, columns: Tensor, *, attends: bool) -> None:
+    """Writes the products of s_{t-1} (R, H) to the first columns (R, A + 4H); the query's only where it `attends`."""
+    hidden_size = before.shape[1]
+    used = slice(0 if attends else columns.shape[1] - 4 * hidden_size, columns.shape[1] - hidden_size)
+    torch.addmm(weights.state_bias[used], before, weights.state[used].t(), out=columns[:, used])
+
+
+def update_state(
+    inputs: Tensor, before: Tensor, weights: RecurrentWeights, columns: Tensor, hidden: Tensor, readout: Tensor
+) -> None:
+    """s_t by Eq. 2, and r_t, from the products of all inputs (R, X) and of s_{t-1} (R, A + 4H, in columns)."""
+    hidden_size = before.shape[1]
+    gates, columns = inputs[:, : 3 * hidden_size], columns[:, columns.shape[1] - 4 * hidden_size :]
+    gru_step(columns, gates, before, None, hidden)
+    if weights.readout is None:
+        readout.copy_(hidden)
+    else:
+        torch.addmm(inputs[:, 3 * hidden_size :], hidden, weights.readout.t(), out=readout).tanh_()
 
 
 def attention_energies(
@@ -216,14 +227,16 @@ class SearchTables(NamedTuple):
     """Tables shared by the steps of a search.
 
     weights: in the memory's precision. keys: (N, S, A) 2U h_j.
-    context, selective: (N, S, X) h_j projected by the weights of c_t and of ζ_t; None where the projection would cost
-        more than it saves.
+    context, selective: (N, S, 3H or X) h_j projected by the weights of c_t and of ζ_t; None where the projection would
+        cost more than it saves.
+    copy_columns: where copy probabilities go; None where p(y) runs in the readable form.
     """
 
     weights: DecoderWeights
     keys: PerSource
     context: PerSource | None
     selective: PerSource | None
+    copy_columns: CopyColumns | None = None
 
     def select(self, rows: Tensor, rows_per_source: int) -> SearchTables:
         """The tables of the given rows, each with a source of its own."""
@@ -232,68 +245,64 @@ class SearchTables(NamedTuple):
 
 
 def precompute_tables(memory: Memory, weights: DecoderWeights) -> SearchTables:
-    """Projects the memory if it has fewer positions than the rows are expected to generate words."""
+    """Projects the memory if that multiplies fewer rows than the steps of the search are expected to."""
     assert memory.attention_keys is not None
     states = memory.hidden_states
     weights = weights.to(states.dtype)
+    recurrent = weights.recurrent
     context = selective = None
-    if states.shape[:2].numel() <= _EXPECTED_WORDS * len(memory.ids):
-
-        def project(weight: Tensor) -> Tensor:
-            missing = len(weights.bias) - len(weight)  # rows of a readout that does not read this part
-            return nn.functional.linear(states, nn.functional.pad(weight, (0, 0, 0, missing)))
-
-        recurrent = weights.recurrent
-        context = project(recurrent.context)
-        selective = None if recurrent.selective is None else project(recurrent.selective)
+    if states.shape[:2].numel() <= _EXPECTED_WORDS * max(len(memory.ids), _FEWEST_ROWS):
+        context = states @ recurrent.context.t()
+        selective = None if recurrent.selective is None else states @ recurrent.selective.t()
     return SearchTables(weights, 2 * memory.attention_keys, context, selective)
 
 
 def fused_search_step(
     embedding: Tensor, matches: Tensor, memory: Memory, state: DecoderState, tables: SearchTables
 ) -> tuple[Tensor, DecoderState, Tensor]:
-    """`CopyNetDecoder.step` by `fused_step`, without gradients and dropout."""
+    """`CopyNetDecoder.step` without gradients and dropout: as `fused_step`, but the two reads share their operations."""
     weights, keys, (rows, size) = tables.weights.recurrent, tables.keys, state.hidden.shape
-    embedding_weight, bias = tables.weights.embedding, tables.weights.bias
-    inputs = nn.functional.linear(embedding.to(bias.dtype), embedding_weight, bias)
-    if weights.selective is not None and state.copy_scores is not None:
-        if tables.selective is not None:
-            inputs += read_selectively(state.copy_scores, matches, tables.selective)[1]
-        else:
-            zeta = read_selectively(state.copy_scores, matches, memory.hidden_states)[1]
-            inputs[:, : len(weights.selective)].addmm_(zeta, weights.selective.t())
-    attends = state.attention is None
-    buffers = StepBuffers(
-        columns=inputs.new_empty(rows, keys.shape[2] + 4 * size),
-        attention=inputs.new_empty(memory.mask.shape) if state.attention is None else state.attention,
-        hidden=torch.empty_like(state.hidden),
-        readout=torch.empty_like(state.hidden),
-        features=allocate_features(keys, rows),
+    attention_size, attends = keys.shape[2], state.attention is None
+    inputs = nn.functional.linear(
+        embedding.to(tables.weights.bias.dtype), tables.weights.embedding, tables.weights.bias
     )
-    states, is_projected = memory.hidden_states, tables.context is not None
-    if tables.context is not None:
-        states = tables.context
-    fused_step(
-        inputs,
-        state.hidden,
-        state.coverage,
-        memory.mask,
-        keys,
-        states,
-        weights,
-        buffers,
-        attends=attends,
-        is_projected=is_projected,
-    )
-    attention, scores = buffers.attention, None
+    columns, features = inputs.new_empty(rows, attention_size + 4 * size), allocate_features(keys, rows)
+    multiply_state(state.hidden, weights, columns, attends=attends)
+
+    def attend(query: Tensor) -> Tensor:
+        return attention_energies(keys, query, state.coverage, weights, features)
+
+    if state.attention is not None:  # c_{t-1}; nothing is read selectively
+        attention, reads = state.attention, state.attention[:, None]
+    elif weights.selective is None or state.copy_scores is None:
+        attention = masked_softmax(attend(columns[:, :attention_size]), memory.mask)
+        reads = attention[:, None]
+    else:  # a_t and ρ_t
+        scores = torch.stack([attend(columns[:, :attention_size]), state.copy_scores], dim=1)
+        reads = masked_softmax(scores, torch.stack([memory.mask, matches], dim=1))  # (R, 2, S)
+        attention = reads[:, 0]
+    _add_reads(inputs, reads, memory, tables)
+    hidden, readout = torch.empty_like(state.hidden), torch.empty_like(state.hidden)
+    update_state(inputs, state.hidden, weights, columns, hidden, readout)
     if not attends:  # the query is s_t, not s_{t-1}
-        query = buffers.hidden @ weights.state[: keys.shape[2]].t()
-        attention = masked_softmax(
-            attention_energies(keys, query, state.coverage, weights, buffers.features), memory.mask
-        )
+        attention = masked_softmax(attend(hidden @ weights.state[:attention_size].t()), memory.mask)
+    scores = None
     if memory.copy_keys is not None:
-        grouped = group_by_source(buffers.readout, memory.copy_keys)
-        scores = copy_scores(memory.copy_keys, grouped).view(matches.shape)
+        scores = copy_scores(memory.copy_keys, group_by_source(readout, memory.copy_keys)).view(matches.shape)
     coverage = None if state.coverage is None else state.coverage + attention
-    last_attention = None if attends else attention
-    return buffers.readout, DecoderState(buffers.hidden, scores, coverage, last_attention), attention
+    return readout, DecoderState(hidden, scores, coverage, None if attends else attention), attention
+
+
+def _add_reads(inputs: Tensor, reads: Tensor, memory: Memory, tables: SearchTables) -> None:
+    """Adds the products of c_t, and of ζ(y_{t-1}) if it is read, to inputs (R, X); reads (R, 1 or 2, S) are a_t, ρ_t."""
+    recurrent = tables.weights.recurrent
+    if tables.context is None:
+        contents = read_memory(reads, memory.hidden_states).unbind(1)  # c_t and ζ(y_{t-1}): (R, D) each
+        for content, weight in zip(contents, (recurrent.context, recurrent.selective), strict=False):
+            assert weight is not None
+            inputs[:, : len(weight)].addmm_(content, weight.t())
+        return
+    for weights, projected in zip(reads.unbind(1), (tables.context, tables.selective), strict=False):
+        assert projected is not None
+        products = group_by_source(inputs, projected)[..., : projected.shape[2]]
+        products.baddbmm_(group_by_source(weights, projected), projected)

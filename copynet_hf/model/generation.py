@@ -226,11 +226,28 @@ class CopyNetGenerationMixin(_Base):
         return super()._get_stopping_criteria(without, stopping_criteria, tokenizer, **kwargs)  # type: ignore[misc]
 
     def prepare_inputs_for_generation(
-        self, *args: Any, tokenizer: Any = None, assistant_tokenizer: Any = None, **kwargs: Any
+        self,
+        input_ids: Tensor,
+        next_sequence_length: int | None = None,
+        past_key_values: Any = None,
+        *,
+        tokenizer: Any = None,
+        assistant_tokenizer: Any = None,
+        **kwargs: Any,
     ) -> dict[str, Any]:
-        """As in the library, without the tokenizers, which `generate` takes and passes on."""
-        inputs: dict[str, Any] = super().prepare_inputs_for_generation(*args, **kwargs)  # type: ignore[misc]
-        return inputs
+        """As in the library, without the tokenizers, which `generate` takes and passes on.
+
+        Once the cache holds a state, which takes the place of everything before, only the new words are prepared.
+        """
+        state = past_key_values.layer.states if isinstance(past_key_values, CopyNetCache) else None
+        if next_sequence_length is None or state is None or state.hidden.device != input_ids.device:
+            inputs: dict[str, Any] = super().prepare_inputs_for_generation(  # type: ignore[misc]
+                input_ids, next_sequence_length=next_sequence_length, past_key_values=past_key_values, **kwargs
+            )
+            return inputs
+        kwargs.pop("is_first_iteration", None)
+        words = input_ids[:, -next_sequence_length:]
+        return {"decoder_input_ids": words, "past_key_values": past_key_values, **kwargs}
 
     def _expand_inputs_for_generation(
         self,

@@ -26,6 +26,7 @@ from .copy_distribution import (
 from .decoder import CopyNetDecoder
 from .dispatch import has_values
 from .encoder import CopyNetEncoder, check_not_negative, check_shape, value_or_default
+from .fused_mixture import fused_mixture
 from .fused_step import SearchTables
 from .generation import CopyNetGenerationMixin
 from .loss import collect_mode_scores, compute_loss
@@ -397,9 +398,13 @@ class CopyNetForConditionalGeneration(CopyNetPreTrainedModel, CopyNetGenerationM
         self, generate_scores: Tensor, output: CopyNetModelOutput, allowed: Tensor | None = None
     ) -> Mixture:
         """p(y_t | ·) by `config.copy_mechanism`."""
+        cache, slots = output.past_key_values, self.config.max_source_oov
+        tables = cache.layer.tables if isinstance(cache, CopyNetCache) and not torch.is_grad_enabled() else None
+        if tables is not None and tables.copy_columns is not None and output.copy_scores is not None:
+            return fused_mixture(generate_scores, output.copy_scores, output.source_mask, slots, tables.copy_columns)
         log_sum = torch.logsumexp(at_least_float32(generate_scores), dim=-1)
         modes = MODES[self.config.copy_mechanism](collect_mode_scores(log_sum, output))
-        source = (output.source_ids, output.source_mask, self.config.max_source_oov, output.source_first_positions)
+        source = (output.source_ids, output.source_mask, slots, output.source_first_positions)
         return mixture(generate_scores, modes, *source, allowed)
 
 

@@ -6,7 +6,9 @@ V words, K slots.
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from dataclasses import dataclass
+from typing import Any
 
 from torch import Tensor
 from transformers.modeling_outputs import Seq2SeqLMOutput, Seq2SeqModelOutput
@@ -40,6 +42,20 @@ class CopyNetEncoderOutput(ModelOutput):
     is_question: Tensor | None = None
 
 
+class _FastAssignment:
+    """Makes a `ModelOutput` cheap to create: the library lists all fields anew at each assignment, and a search makes
+    two outputs for each word."""
+
+    def __post_init__(self) -> None:
+        if isinstance(next(iter(self.__dict__.values())), dict):  # all fields as one dict, as accelerate passes them
+            super().__post_init__()  # type: ignore[misc]
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if value is not None and name in self.__dataclass_fields__:  # type: ignore[attr-defined]
+            OrderedDict.__setitem__(self, name, value)  # type: ignore[arg-type]
+        object.__setattr__(self, name, value)
+
+
 @dataclass
 class CopyNetEnsembleEncoderOutput(ModelOutput):
     """The source as each member of an ensemble encoded it, D_m wide by member m.
@@ -59,7 +75,7 @@ class CopyNetEnsembleEncoderOutput(ModelOutput):
 
 
 @dataclass
-class CopyNetModelOutput(Seq2SeqModelOutput):
+class CopyNetModelOutput(_FastAssignment, Seq2SeqModelOutput):
     """`Seq2SeqModelOutput` with `last_hidden_state` (B, T, H) the readout r_t, and
 
     copy_scores: (B, T, S) ψ_c, Eq. 8; None where the mechanism has none.
@@ -78,7 +94,7 @@ class CopyNetModelOutput(Seq2SeqModelOutput):
 
 
 @dataclass
-class CopyNetSeq2SeqLMOutput(Seq2SeqLMOutput):
+class CopyNetSeq2SeqLMOutput(_FastAssignment, Seq2SeqLMOutput):
     """`Seq2SeqLMOutput` with `logits` (B, T, V + K), which are log p(y), and
 
     copy_probs: (B, T, S) probability of copying from each source position; None if the mechanism does not copy.

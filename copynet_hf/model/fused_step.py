@@ -260,7 +260,7 @@ def precompute_tables(memory: Memory, weights: DecoderWeights) -> SearchTables:
 def fused_search_step(
     embedding: Tensor, matches: Tensor, memory: Memory, state: DecoderState, tables: SearchTables
 ) -> tuple[Tensor, DecoderState, Tensor]:
-    """`CopyNetDecoder.step` without gradients and dropout: as `fused_step`, but the two reads share their operations."""
+    """`CopyNetDecoder.step` without gradients and dropout: as `fused_step`, but both reads share their operations."""
     weights, keys, (rows, size) = tables.weights.recurrent, tables.keys, state.hidden.shape
     attention_size, attends = keys.shape[2], state.attention is None
     inputs = nn.functional.linear(
@@ -294,7 +294,7 @@ def fused_search_step(
 
 
 def _add_reads(inputs: Tensor, reads: Tensor, memory: Memory, tables: SearchTables) -> None:
-    """Adds the products of c_t, and of ζ(y_{t-1}) if it is read, to inputs (R, X); reads (R, 1 or 2, S) are a_t, ρ_t."""
+    """Adds the products of c_t, and of ζ(y_{t-1}) if it is read, to inputs (R, X); reads (R, 1 or 2, S): a_t, ρ_t."""
     recurrent = tables.weights.recurrent
     if tables.context is None:
         contents = read_memory(reads, memory.hidden_states).unbind(1)  # c_t and ζ(y_{t-1}): (R, D) each

@@ -18,7 +18,7 @@ from transformers.generation import (
 )
 from transformers.utils import ModelOutput
 
-from .cache import start_cache
+from .cache import CopyNetCache, start_cache
 from .copy_distribution import find_matches
 
 if TYPE_CHECKING:

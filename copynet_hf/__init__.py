@@ -89,7 +89,7 @@ def _register() -> None:
     AutoModelForSeq2SeqLM.register(CopyNetConfig, CopyNetForConditionalGeneration, exist_ok=True)
     AutoTokenizer.register(CopyNetConfig, slow_tokenizer_class=CopyNetTokenizer, exist_ok=True)
     if TASK not in PIPELINE_REGISTRY.supported_tasks:
-        models = (AutoModelForSeq2SeqLM, OnnxModel)  # the second loads the folders that the first does not
+        models: Any = (AutoModelForSeq2SeqLM, OnnxModel)  # the second loads the folders that the first does not
         PIPELINE_REGISTRY.register_pipeline(TASK, CopyText2TextPipeline, pt_model=models, type="text")
     CopyNetConfig.register_for_auto_class()
     CopyNetModel.register_for_auto_class("AutoModel")

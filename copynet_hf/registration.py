@@ -29,7 +29,7 @@ def register() -> None:
         AutoTokenizer.register(config_class, slow_tokenizer_class=CopyNetTokenizer, exist_ok=True)
         config_class.register_for_auto_class()
     if TASK not in PIPELINE_REGISTRY.supported_tasks:
-        models = (AutoModelForSeq2SeqLM, OnnxModel)  # the second loads the folders that the first does not
+        models: Any = (AutoModelForSeq2SeqLM, OnnxModel)  # the second loads the folders that the first does not
         PIPELINE_REGISTRY.register_pipeline(TASK, CopyText2TextPipeline, pt_model=models, type="text")
     CopyNetModel.register_for_auto_class("AutoModel")
     CopyNetForConditionalGeneration.register_for_auto_class("AutoModelForSeq2SeqLM")

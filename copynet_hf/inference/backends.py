@@ -11,7 +11,7 @@ from typing import Any, Literal
 import torch
 from transformers import AutoConfig, PreTrainedTokenizerBase
 
-from ..model.prediction import CopyModel
+from ..model.modeling_copynet import CopyNetForConditionalGeneration
 from .loading import check_model_name, check_tokenizer, load_model, load_tokenizer
 from .onnx_search import DECODER, OnnxCopyNet
 
@@ -25,7 +25,9 @@ class OnnxModel(OnnxCopyNet):
     device = torch.device("cpu")
 
     @classmethod
-    def from_pretrained(cls, folder: str | Path, threads: int | None = None, **kwargs: Any) -> OnnxModel:
+    def from_pretrained(
+        cls, folder: str | Path, threads: int | None = None, providers: list[Any] | None = None, **kwargs: Any
+    ) -> OnnxModel:
         """Loads the graphs, with onnxruntime's number of threads; None: `default_threads()`.
 
         Args:
@@ -35,7 +37,7 @@ class OnnxModel(OnnxCopyNet):
             ImportError: onnxruntime is not installed.
             ValueError: the folder holds no exported model.
         """
-        model = super().from_pretrained(folder, default_threads() if threads is None else threads)
+        model = super().from_pretrained(folder, default_threads() if threads is None else threads, providers)
         assert isinstance(model, cls)
         copies, model.config = model.config.copies, AutoConfig.from_pretrained(folder)
         assert model.config.copies == copies
@@ -57,7 +59,7 @@ def load_backend(
     bf16: bool = False,
     trust_remote_code: bool = False,
     threads: int | None = None,
-) -> tuple[CopyModel, PreTrainedTokenizerBase]:
+) -> tuple[CopyNetForConditionalGeneration | OnnxModel, PreTrainedTokenizerBase]:
     """Loads a model and its tokenizer for `predict`.
 
     Args:

@@ -83,9 +83,9 @@ def predict_files(
     """
     check_output_suffix(output_file)
     files = find_files(inputs)
-    for output in (output_file, bad_rows_path(output_file)):
-        if output.absolute() in files:
-            raise ValueError(f"--output_file {output_file} would write the input file {output}: give another folder")
+    for written in (output_file, bad_rows_path(output_file)):
+        if written.absolute() in files:
+            raise ValueError(f"--output_file {output_file} would write the input file {written}: give another folder")
     folder = _parts_folder(output_file)
     folder.mkdir(parents=True, exist_ok=True)
     with _lock(folder):
@@ -163,7 +163,7 @@ class _Window:
         self.outcomes: list[Outcome] = [_why_unusable(record.row, predictor) or {} for record in records]
         text, columns = predictor.text_column, _read_columns(predictor)
         usable = [number for number, outcome in enumerate(self.outcomes) if isinstance(outcome, dict)]
-        usable.sort(key=lambda number: len(records[number].row[text]), reverse=True)  # type: ignore[index,call-overload]
+        usable.sort(key=lambda number: len(records[number].row[text]), reverse=True)  # type: ignore[index]
         size = predictor.decoding.get("batch_size") or 32
         self.batches = []
         for start in range(0, len(usable), size):

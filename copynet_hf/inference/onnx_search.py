@@ -81,7 +81,7 @@ class OnnxCopyNet:
         self._encoder_inputs = [each.name for each in encoder.get_inputs()]
         self._encoder_outputs = [each.name for each in encoder.get_outputs()]
         self._decoder_outputs = [each.name for each in decoder.get_outputs()]
-        self.config = SimpleNamespace(**{**config, "copies": "copy_probs" in self._decoder_outputs})
+        self.config: Any = SimpleNamespace(**{**config, "copies": "copy_probs" in self._decoder_outputs})
 
     @classmethod
     def from_pretrained(cls, folder: str | Path, threads: int = 0, providers: list[Any] | None = None) -> OnnxCopyNet:

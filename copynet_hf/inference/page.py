@@ -18,13 +18,13 @@ import numpy as np
 from transformers import GenerationConfig, PreTrainedTokenizerBase
 
 from copynet_hf.data.features import SEPARATOR, split_features
-from copynet_hf.inference.backends import load_backend
+from copynet_hf.inference.backends import OnnxModel, load_backend
 from copynet_hf.inference.heatmap import plot_copy_heatmap
 from copynet_hf.inference.highlighting import copies_html
 from copynet_hf.inference.memory import explain_memory_errors
 from copynet_hf.inference.predictor import parse_facts
+from copynet_hf.model.modeling_copynet import CopyNetForConditionalGeneration
 from copynet_hf.model.pipeline import CopyText2TextPipeline
-from copynet_hf.model.prediction import CopyModel
 
 if TYPE_CHECKING:
     from gradio import Blocks
@@ -51,7 +51,11 @@ CSS = """
 """
 
 
-def build_demo(model: CopyModel, tokenizer: PreTrainedTokenizerBase, examples: Sequence[str] = ()) -> Blocks:
+def build_demo(
+    model: CopyNetForConditionalGeneration | OnnxModel,
+    tokenizer: PreTrainedTokenizerBase,
+    examples: Sequence[str] = (),
+) -> Blocks:
     """Builds the page, to be launched or mounted. Its initial settings are those of the saved generation config.
 
     Args:
@@ -66,8 +70,7 @@ def build_demo(model: CopyModel, tokenizer: PreTrainedTokenizerBase, examples: S
     except ImportError:
         raise ImportError("gradio is not installed: pip install 'copynet-hf[demo]'") from None
     config, saved = model.config, model.generation_config
-    if isinstance(saved, dict):  # of ONNX graphs
-        saved = GenerationConfig(**saved)
+    saved = GenerationConfig(**saved) if isinstance(saved, dict) else saved  # a dict of ONNX graphs
     pipe = CopyText2TextPipeline(model=model, tokenizer=tokenizer, device=model.device)  # type: ignore[arg-type]
 
     def show(text: str, facts: str, features: str, beams: int, forbid_unk: bool, words: int) -> tuple[str, Any]:

@@ -60,7 +60,7 @@ class CopyNetPredictor:
         **decoding: Any,
     ) -> None:
         self.name = os.fspath(name)
-        self.loading = {
+        self.loading: dict[str, Any] = {
             "backend": backend,
             "device": device,
             "bf16": bf16,

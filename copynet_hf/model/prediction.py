@@ -26,12 +26,6 @@ class CopyModel(Protocol):
     config: Any
     """`config.copies`: whether the model copies."""
 
-    generation_config: Any
-    """What `generate` does by default."""
-
-    device: Any
-    """Where `generate` takes its inputs."""
-
     def generate(self, **inputs: Any) -> Any:
         """(N · R, 1 + T) ids, the R outputs of each of N sources in consecutive rows, best first."""
 

@@ -44,7 +44,7 @@ console.log(output.text, output.words, output.copied, output.sourcePositions);
 Browsers load modules only from a server: `python -m http.server`, then http://localhost:8000. As a Space:
 
 ```bash
-hf repo create USER/NAME --repo-type space --space-sdk static
+hf repos create USER/NAME --type space --sdk static
 hf upload USER/NAME . . --repo-type space
 ```
 

@@ -163,11 +163,11 @@ export class CopyNet {
    *
    * @param {number[][]} sequences (R, 1 + T)
    * @param {Source} source
-   * @param {Options} options those that were passed to `generate`
+   * @param {Options} options those that were passed to `generate`; with `eos_token_id: null`, the saved end tokens
    * @returns {Promise<CopyTrace>}
    */
   async traceCopies(sequences, source, options = {}) {
-    const search = this.#searchOptions(options);
+    const search = this.#searchOptions(withoutNulls(options));
     const ends = endTokenIds(search);
     const { memory, state: initial } = await this.#encode(source);
     const sourceIds = Array.from(/** @type {BigInt64Array} */ (memory["memory.ids"].data), Number);

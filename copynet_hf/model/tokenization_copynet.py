@@ -32,10 +32,18 @@ from transformers import PreTrainedTokenizer
 from transformers.tokenization_utils_base import BatchEncoding, TruncationStrategy
 from transformers.utils import PaddingStrategy, logging, to_py_obj
 
-from .extended_ids import ExtendedVocabulary, check_length, check_vocab, flatten_facts
 from .feature_ids import NUM_SPECIAL, collect_features, number_features, pad_features, to_feature_ids
 from .pieces import FIELDS, PieceTokenizer
-from .segmentation import SEGMENTERS, batch_rows, check_row, get_segmenter
+from .segmentation import (
+    SEGMENTERS,
+    ExtendedVocabulary,
+    batch_rows,
+    check_length,
+    check_row,
+    check_vocab,
+    flatten_facts,
+    get_segmenter,
+)
 
 logger = logging.get_logger(__name__)
 

@@ -10,9 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..model.extended_ids import ExtendedVocabulary, check_vocab, flatten_facts
 from ..model.feature_ids import NUM_SPECIAL, number_features, pad_rows, to_feature_ids
-from ..model.segmentation import check_row, get_segmenter
+from ..model.segmentation import ExtendedVocabulary, check_row, check_vocab, flatten_facts, get_segmenter
 
 CONFIG_FILE, VOCAB_FILE, PIECES_FILE = "tokenizer_config.json", "vocab.json", "encoder_tokenizer.json"
 _NAMED_TOKENS = ("bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token")

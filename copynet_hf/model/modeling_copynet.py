@@ -100,7 +100,7 @@ class CopyNetModel(CopyNetPreTrainedModel):
                 embeddings of another shape, or a cache of another kind.
         """
         config = self.config
-        output_hidden_states = value_or_default(output_hidden_states, config.output_hidden_states)
+        output_hidden_states = value_or_default(output_hidden_states, config, "output_hidden_states")
         targets = decoder_inputs_embeds if decoder_input_ids is None else decoder_input_ids
         if targets is None:
             raise ValueError(
@@ -121,7 +121,8 @@ class CopyNetModel(CopyNetPreTrainedModel):
             options = {"output_hidden_states": output_hidden_states, "return_dict": True}
             encoder_outputs = self.encoder(input_ids, **source, **options)
         encoder_outputs = self._check_encoder_outputs(encoder_outputs)
-        cache = self._check_cache(past_key_values, value_or_default(use_cache, config.use_cache) and not self.training)
+        use_cache = value_or_default(use_cache, config, "use_cache") and not self.training
+        cache = self._check_cache(past_key_values, use_cache)
         is_start = cache is None or not cache.get_seq_length()
         if decoder_input_ids is not None and (is_start or decoder_input_ids.is_cpu):
             # an accelerator would have to be waited for at each step of a search
@@ -135,7 +136,7 @@ class CopyNetModel(CopyNetPreTrainedModel):
         if cache is not None:
             cache.layer.record(steps.states, memory, tables)
 
-        attention = steps.attention if value_or_default(output_attentions, config.output_attentions) else None
+        attention = steps.attention if value_or_default(output_attentions, config, "output_attentions") else None
         output = CopyNetModelOutput(
             last_hidden_state=steps.readout,
             past_key_values=cache,  # type: ignore[arg-type]
@@ -152,7 +153,7 @@ class CopyNetModel(CopyNetPreTrainedModel):
             source_mask=memory.mask.long(),
             source_first_positions=memory.first_positions,
         )
-        return output if value_or_default(return_dict, config.return_dict) else output.to_tuple()
+        return output if value_or_default(return_dict, config, "return_dict") else output.to_tuple()
 
     def _embed_targets(
         self, decoder_input_ids: Tensor | None, decoder_inputs_embeds: Tensor | None, memory: Memory
@@ -317,7 +318,7 @@ class CopyNetForConditionalGeneration(CopyNetPreTrainedModel, CopyNetGenerationM
         starts = not isinstance(past_key_values, CopyNetCache) or not past_key_values.get_seq_length()
         if decoder_attention_mask is None and decoder_input_ids is not None and starts:
             decoder_attention_mask = mask_left_padding(decoder_input_ids, self.config)
-        returns_attention = value_or_default(output_attentions, self.config.output_attentions)
+        returns_attention = value_or_default(output_attentions, self.config, "output_attentions")
         output = self.model(
             input_ids,
             attention_mask,
@@ -367,7 +368,7 @@ class CopyNetForConditionalGeneration(CopyNetPreTrainedModel, CopyNetGenerationM
             copy_probs=copy_probs,
             copy_mass=None if copy_probs is None else copy_probs.sum(-1),
         )
-        return result if value_or_default(return_dict, self.config.return_dict) else result.to_tuple()
+        return result if value_or_default(return_dict, self.config, "return_dict") else result.to_tuple()
 
     def compute_generate_scores(self, output: CopyNetModelOutput) -> Tensor:
         """ψ_g = W_o r_t, Eq. 7: (B, T, V); of a Pointer Network, the score of the end symbol."""
@@ -409,9 +410,7 @@ class CopyNetForConditionalGeneration(CopyNetPreTrainedModel, CopyNetGenerationM
         cache, slots = output.past_key_values, self.config.max_source_oov
         tables = cache.layer.tables if isinstance(cache, CopyNetCache) and not torch.is_grad_enabled() else None
         if tables is not None and tables.copy_columns is not None and output.copy_scores is not None:
-            return fused_mixture(
-                generate_scores, output.copy_scores, output.source_mask, slots, tables.copy_columns
-            )
+            return fused_mixture(generate_scores, output.copy_scores, output.source_mask, slots, tables.copy_columns)
         log_sum = torch.logsumexp(at_least_float32(generate_scores), dim=-1)
         modes = MODES[self.config.copy_mechanism](collect_mode_scores(log_sum, output))
         source = (output.source_ids, output.source_mask, slots, output.source_first_positions)

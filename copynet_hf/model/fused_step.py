@@ -260,7 +260,7 @@ def precompute_tables(memory: Memory, weights: DecoderWeights) -> SearchTables:
 def fused_search_step(
     embedding: Tensor, matches: Tensor, memory: Memory, state: DecoderState, tables: SearchTables
 ) -> tuple[Tensor, DecoderState, Tensor]:
-    """`CopyNetDecoder.step` without gradients and dropout: as `fused_step`, but one softmax and one pass over the memory
+    """`CopyNetDecoder.step` without gradients and dropout: `fused_step`, but one softmax and one pass over the memory
     serve both reads."""
     weights, keys, (rows, size) = tables.weights.recurrent, tables.keys, state.hidden.shape
     attention_size, attends = keys.shape[2], state.attention is None

@@ -113,14 +113,14 @@ def main() -> None:
             for name, seconds in measured.items():
                 shown = [f"{median_milliseconds(seconds[form]):.0f}" for form in ("readable", "fast")]
                 ratios = [f"{median_ratio(seconds, 'fast', 'readable'):.2f}"]
-                is_projected = name.startswith("beam")
-                ratios.append(f"{median_ratio(seconds, 'not projected', 'readable'):.2f}" if is_projected else "")
+                is_search = name in SEARCHES
+                ratios.append(f"{median_ratio(seconds, 'not projected', 'readable'):.2f}" if is_search else "")
                 rows.append([sizes, name, batch, threads, *shown, *ratios])
                 print(rows[-1], flush=True)
     header = ["sizes", "workload", "batch", "threads", "readable ms", "fast ms", "fast / readable"]
     header.append("not projected / readable")
     text = f"{args.rounds} rounds, source {SOURCE}, target {TARGET}, vocabulary {VOCAB_SIZE:,}. Default sizes are "
-    text += "those of `copynet-hf train`. Greedy search runs the readable step in both columns."
+    text += "those of `copynet-hf train`."
     write_section("Two forms", f"{text}\n\n{format_table(header, rows)}")
 
 

@@ -12,11 +12,19 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from copynet_hf.model import fused_step
-from copynet_hf.model.copy_distribution import vocabulary_terms
+from copynet_hf.model.copy_distribution import (
+    ModeScores,
+    copynet_modes,
+    find_first_positions,
+    mixture,
+    vocabulary_terms,
+)
 from copynet_hf.model.fused_decoder import FusedDecoder
 from copynet_hf.model.fused_likelihood import FusedVocabularyTerms
+from copynet_hf.model.fused_mixture import find_copy_columns, fused_mixture
 from copynet_hf.model.fused_step import RecurrentWeights
 from copynet_hf.model.gru import FusedGRU, gru_states
+from copynet_hf.model.memory import Memory
 
 # and one whose readout leaves out ζ, which the gates take
 VARIANTS = {**ALL_VARIANTS, "context_and_embedding": {"readout": ["state", "context", "embedding"]}}
@@ -461,3 +469,30 @@ def test_the_rows_of_a_search_can_be_selected():
         twice = torch.cat([start, start], dim=1)[rows]
         expected = model(encoder_outputs=encoded, decoder_input_ids=twice).logits[:, 1:]
     assert torch.allclose(selected, expected, rtol=0, atol=1e-12)
+
+
+def test_the_softmax_over_both_modes_is_the_mixture():
+    """Words at several positions, slots, padding, an empty source and scores far apart."""
+    vocab_size, slots = 7, 3
+    ids = torch.tensor([[4, 7, 4, 8, 7, 5, 0], [2, 2, 2, 9, 3, 0, 0], [0, 0, 0, 0, 0, 0, 0]])
+    mask = torch.arange(7) < torch.tensor([6, 5, 0])[:, None]
+    generator = torch.Generator().manual_seed(0)
+    generate_scores, copied = (
+        300 * torch.randn(3, 2, size, generator=generator, dtype=torch.float64) for size in (vocab_size, 7)
+    )
+    first_positions = find_first_positions(ids, mask, vocab_size + slots)
+    memory = Memory(copied, None, None, copied, mask, ids, first_positions)
+    made = fused_mixture(generate_scores, copied, mask, slots, find_copy_columns(memory, vocab_size, slots))
+    modes = copynet_modes(ModeScores(torch.logsumexp(generate_scores, -1), mask, copied))
+    expected = mixture(generate_scores, modes, ids, mask, slots)
+    assert torch.allclose(made.log_probs, expected.log_probs, rtol=1e-12)
+    assert torch.allclose(made.copy_probs, expected.copy_probs, rtol=1e-12)
+
+
+def test_an_output_can_be_created_from_a_dict():
+    """As accelerate does when it converts or gathers the tensors of an output."""
+    output = tiny_model()(input_ids=padded(SOURCES, 0), labels=padded(TARGETS, -100))
+    again = type(output)(dict(output))
+    assert list(again) == list(output)
+    assert again.logits is output.logits
+    assert torch.equal(again.to_tuple()[0], output.loss)

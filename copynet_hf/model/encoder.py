@@ -226,10 +226,10 @@ class CopyNetEncoder(SourceEncoder):
             is_object=is_object,
             is_question=None if is_object is None else mask,
             hidden_states=hidden_states
-            if value_or_default(output_hidden_states, config.output_hidden_states)
+            if value_or_default(output_hidden_states, config, "output_hidden_states")
             else None,
         )
-        return output if value_or_default(return_dict, config.return_dict) else output.to_tuple()
+        return output if value_or_default(return_dict, config, "return_dict") else output.to_tuple()
 
     def _embed_features(self, feature_ids: Tensor | None, input_ids: Tensor) -> tuple[Tensor, Tensor] | None:
         """What the features add to the words' embeddings and to the states; None without features."""
@@ -292,6 +292,6 @@ def check_shape(name: str, embeddings: Tensor, shape: tuple[int, ...]) -> None:
         )
 
 
-def value_or_default(value: bool | None, default: bool | None) -> bool:
-    """An argument of a call, or the config's field where the argument is None."""
-    return bool(default if value is None else value)
+def value_or_default(value: bool | None, config: CopyNetConfig, name: str) -> bool:
+    """An argument of a call, or the config's field of that name where the argument is None."""
+    return bool(getattr(config, name) if value is None else value)

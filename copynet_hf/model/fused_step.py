@@ -89,10 +89,10 @@ def stack_decoder_weights(
         readout_weights.setdefault("embedding", cell.weight_ih.new_zeros(size, widths["embedding"]))
         for name, weight in readout_weights.items():
             weights[name] = torch.cat([weights[name], weight]) if name in weights else weight
-    query = 2 * attention.query_proj.weight
+    query, gates = 2 * attention.query_proj.weight, (2 * size, size)
     recurrent = RecurrentWeights(
-        state=torch.cat([query, cell.weight_hh.roll(size, dims=0)]),
-        state_bias=torch.cat([query.new_zeros(query.shape[0]), cell.bias_hh.roll(size, dims=0)]),
+        state=torch.cat([query, *cell.weight_hh.split(gates)[::-1]]),
+        state_bias=torch.cat([query.new_zeros(query.shape[0]), *cell.bias_hh.split(gates)[::-1]]),
         score=2 * attention.score_proj.weight[0],
         coverage=None if attention.coverage_proj is None else 2 * attention.coverage_proj.weight[:, 0],
         context=weights["context"],
@@ -260,7 +260,8 @@ def precompute_tables(memory: Memory, weights: DecoderWeights) -> SearchTables:
 def fused_search_step(
     embedding: Tensor, matches: Tensor, memory: Memory, state: DecoderState, tables: SearchTables
 ) -> tuple[Tensor, DecoderState, Tensor]:
-    """`CopyNetDecoder.step` without gradients and dropout: as `fused_step`, but both reads share their operations."""
+    """`CopyNetDecoder.step` without gradients and dropout: `fused_step`, but one softmax and one pass over the memory
+    serve both reads."""
     weights, keys, (rows, size) = tables.weights.recurrent, tables.keys, state.hidden.shape
     attention_size, attends = keys.shape[2], state.attention is None
     inputs = nn.functional.linear(
@@ -294,7 +295,10 @@ def fused_search_step(
 
 
 def _add_reads(inputs: Tensor, reads: Tensor, memory: Memory, tables: SearchTables) -> None:
-    """Adds the products of c_t, and of ζ(y_{t-1}) if it is read, to inputs (R, X); reads (R, 1 or 2, S): a_t, ρ_t."""
+    """Adds the products of c_t, and of ζ(y_{t-1}) if it is read, to inputs (R, X).
+
+    reads: (R, 1 or 2, S) a_t, and ρ_t if there is a selective read.
+    """
     recurrent = tables.weights.recurrent
     if tables.context is None:
         contents = read_memory(reads, memory.hidden_states).unbind(1)  # c_t and ζ(y_{t-1}): (R, D) each

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Sequence
 from copy import copy
 from dataclasses import dataclass
@@ -61,19 +62,17 @@ class ExtendedVocabularyLogitsProcessor(LogitsProcessor):
         sources, width = source_ids.shape[0], vocab_size + max_source_oov
         owned = torch.zeros(sources, width + 1, dtype=torch.bool, device=source_ids.device)
         owned = owned.scatter_(1, source_ids.masked_fill(~source_mask, width), True)[:, :width]
-        self.first = vocab_size  # of the columns that differ between sources
-        if allowed is not None:
-            self.first, owned[:, :vocab_size] = 0, owned[:, :vocab_size] | allowed
-        self.forbidden, self.forbidden_ids = ~owned[:, self.first :], forbidden_ids
+        owned[:, :vocab_size] |= True if allowed is None else allowed
+        owned[:, forbidden_ids] = False
+        self.forbidden = ~owned[:, None]  # (N, 1, V + K)
 
     def __call__(self, input_ids: Tensor, scores: Tensor) -> Tensor:
         """−inf (R, V + K) where a word is forbidden, else the score."""
-        scores = scores.clone()
-        scores[:, self.forbidden_ids] = float("-inf")
-        rows = scores.shape[0] // self.forbidden.shape[0]
-        if self.forbidden.shape[1]:  # there are slots
-            scores[:, self.first :].masked_fill_(self.forbidden.repeat_interleave(rows, dim=0), float("-inf"))
-        return scores
+        by_source = scores.unflatten(0, (self.forbidden.shape[0], -1))
+        return by_source.masked_fill(self.forbidden, float("-inf")).flatten(0, 1)
+
+    # The library inspects the signature of each processor at each word, which takes longer than the processor itself.
+    __call__.__signature__ = inspect.signature(__call__)  # type: ignore[attr-defined]
 
 
 class StopStrings(StoppingCriteria):
@@ -245,9 +244,9 @@ class CopyNetGenerationMixin(_Base):
                 input_ids, next_sequence_length=next_sequence_length, past_key_values=past_key_values, **kwargs
             )
             return inputs
-        kwargs.pop("is_first_iteration", None)
-        words = input_ids[:, -next_sequence_length:]
-        return {"decoder_input_ids": words, "past_key_values": past_key_values, **kwargs}
+        words = {"decoder_input_ids": input_ids[:, -next_sequence_length:], "past_key_values": past_key_values}
+        # a Trainer passes the labels to generate()
+        return words | {name: value for name, value in kwargs.items() if name not in ("is_first_iteration", "labels")}
 
     def _expand_inputs_for_generation(
         self,

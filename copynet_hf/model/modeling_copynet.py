@@ -100,7 +100,7 @@ class CopyNetModel(CopyNetPreTrainedModel):
                 embeddings of another shape, or a cache of another kind.
         """
         config = self.config
-        output_hidden_states = value_or_default(output_hidden_states, config.output_hidden_states)
+        output_hidden_states = value_or_default(output_hidden_states, config, "output_hidden_states")
         targets = decoder_inputs_embeds if decoder_input_ids is None else decoder_input_ids
         if targets is None:
             raise ValueError(
@@ -121,7 +121,7 @@ class CopyNetModel(CopyNetPreTrainedModel):
             options = {"output_hidden_states": output_hidden_states, "return_dict": True}
             encoder_outputs = self.encoder(input_ids, **source, **options)
         encoder_outputs = self._check_encoder_outputs(encoder_outputs)
-        starts_cache = value_or_default(use_cache, config.use_cache) and not self.training
+        starts_cache = value_or_default(use_cache, config, "use_cache") and not self.training
         cache = start_cache(past_key_values, starts_cache)
         is_start = cache is None or not cache.get_seq_length()
         if decoder_input_ids is not None and (is_start or decoder_input_ids.is_cpu):
@@ -136,7 +136,7 @@ class CopyNetModel(CopyNetPreTrainedModel):
         if cache is not None:
             cache.layer.record(steps.states, memory, tables)
 
-        attention = steps.attention if value_or_default(output_attentions, config.output_attentions) else None
+        attention = steps.attention if value_or_default(output_attentions, config, "output_attentions") else None
         output = CopyNetModelOutput(
             last_hidden_state=steps.readout,
             past_key_values=cache,  # type: ignore[arg-type]
@@ -153,7 +153,7 @@ class CopyNetModel(CopyNetPreTrainedModel):
             source_mask=memory.mask.long(),
             source_first_positions=memory.first_positions,
         )
-        return output if value_or_default(return_dict, config.return_dict) else output.to_tuple()
+        return output if value_or_default(return_dict, config, "return_dict") else output.to_tuple()
 
     def _embed_targets(
         self, decoder_input_ids: Tensor | None, decoder_inputs_embeds: Tensor | None, memory: Memory
@@ -309,7 +309,7 @@ class CopyNetForConditionalGeneration(CopyNetPreTrainedModel, CopyNetGenerationM
         starts = not isinstance(past_key_values, CopyNetCache) or not past_key_values.get_seq_length()
         if decoder_attention_mask is None and decoder_input_ids is not None and starts:
             decoder_attention_mask = mask_left_padding(decoder_input_ids, self.config)
-        returns_attention = value_or_default(output_attentions, self.config.output_attentions)
+        returns_attention = value_or_default(output_attentions, self.config, "output_attentions")
         output = self.model(
             input_ids,
             attention_mask,
@@ -359,7 +359,7 @@ class CopyNetForConditionalGeneration(CopyNetPreTrainedModel, CopyNetGenerationM
             copy_probs=copy_probs,
             copy_mass=None if copy_probs is None else copy_probs.sum(-1),
         )
-        return result if value_or_default(return_dict, self.config.return_dict) else result.to_tuple()
+        return result if value_or_default(return_dict, self.config, "return_dict") else result.to_tuple()
 
     def compute_generate_scores(self, output: CopyNetModelOutput) -> Tensor:
         """ψ_g = W_o r_t, Eq. 7: (B, T, V); of a Pointer Network, the score of the end symbol."""

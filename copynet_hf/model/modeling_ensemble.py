@@ -190,7 +190,7 @@ class CopyNetEnsemble(PublishedModel, CopyNetGenerationMixin):
         if not isinstance(encoder_outputs, CopyNetEnsembleEncoderOutput):
             kind = type(encoder_outputs).__name__
             raise ValueError(f"encoder_outputs is a {kind}: pass what the ensemble's get_encoder() returns.")
-        starts_cache = value_or_default(use_cache, self.config.use_cache) and not self.training
+        starts_cache = value_or_default(use_cache, self.config, "use_cache") and not self.training
         cache = start_cache(past_key_values, starts_cache, self.num_caches)
         caches = [None] * self.num_caches if cache is None else cache.split()
         outputs = [
@@ -200,8 +200,8 @@ class CopyNetEnsemble(PublishedModel, CopyNetGenerationMixin):
                 decoder_attention_mask=decoder_attention_mask,
                 past_key_values=member_cache,
                 use_cache=member_cache is not None,
-                output_attentions=value_or_default(output_attentions, self.config.output_attentions),
-                output_hidden_states=value_or_default(output_hidden_states, self.config.output_hidden_states),
+                output_attentions=value_or_default(output_attentions, self.config, "output_attentions"),
+                output_hidden_states=value_or_default(output_hidden_states, self.config, "output_hidden_states"),
                 return_dict=True,
             )
             for member, encoded, member_cache in zip(self.members, encoder_outputs.members, caches, strict=True)
@@ -223,7 +223,7 @@ class CopyNetEnsemble(PublishedModel, CopyNetGenerationMixin):
             copy_probs=copy_probs,
             copy_mass=None if copy_probs is None else copy_probs.sum(-1),
         )
-        return result if value_or_default(return_dict, self.config.return_dict) else result.to_tuple()
+        return result if value_or_default(return_dict, self.config, "return_dict") else result.to_tuple()
 
     def find_allowed_words(self, output: CopyNetEnsembleEncoderOutput) -> Tensor | None:
         """(B, V) bool: the words that a member may generate from each source. None: all."""

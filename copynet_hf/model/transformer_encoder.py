@@ -116,7 +116,7 @@ class CopyNetTransformerEncoder(SourceEncoder):
             types = torch.zeros_like(token_types).scatter_add(1, numbers, token_types)  # (B, S) of each word
             is_fact = types.gather(1, word_index.clamp(0, types.shape[1] - 1)) * (word_index >= 0)
             piece_mask = piece_mask & (is_fact.cumsum(-1) == 0)  # facts follow the question
-        output_hidden_states = value_or_default(output_hidden_states, config.output_hidden_states)
+        output_hidden_states = value_or_default(output_hidden_states, config, "output_hidden_states")
         piece_states, hidden_states = self.encode_pieces(pieces, piece_mask, output_hidden_states)
         words = torch.where(piece_mask, word_index, -1)
         states, has_pieces = pool_pieces(piece_states, words, mask.shape[1], config.encoder_pooling)
@@ -138,7 +138,7 @@ class CopyNetTransformerEncoder(SourceEncoder):
             is_question=None if is_object is None else mask,
             hidden_states=hidden_states,
         )
-        return output if value_or_default(return_dict, config.return_dict) else output.to_tuple()
+        return output if value_or_default(return_dict, config, "return_dict") else output.to_tuple()
 
     def encode_pieces(
         self, pieces: Tensor, mask: Tensor, output_hidden_states: bool = False

@@ -10,12 +10,16 @@ from types import ModuleType
 
 import pytest
 import reproduce
+import torch
 from experiments.reports import markdown
 from experiments.running.results_file import ResultsFile
 from experiments.running.settings import Settings
 from experiments.scores.minimum_bayes_risk import choose_consensus
 from experiments.scores.texts import score_repetition
 from helpers import check_cards
+from transformers import AutoModelForMaskedLM
+
+from copynet_hf.inference.loading import load_copynet
 
 SMALL = {
     "embedding_size": 8,
@@ -191,6 +195,22 @@ def test_a_second_call_computes_nothing_and_another_seed_joins_the_first(data, s
     assert [run["seed"] for run in both["runs"]] == [0, 0, 3, 3]
     assert both["runs"][:2] == first["runs"]
     assert "Seeds 0, 3" in text
+
+
+def test_an_encoder_is_pretrained_once_and_kept_where_it_is_frozen(data, small, monkeypatch):
+    small("encoders")
+    encoders = import_table("encoders")
+    patterns = [f"{model} on rewriting" for model in (encoders.FROZEN, encoders.SCRATCH)]
+    first, _ = reproduce_table("encoders", data, "--max_samples", "4", "--models", *patterns)
+    folder = data.parent / "runs" / "seed_0" / "rewriting"
+    encoder = AutoModelForMaskedLM.from_pretrained(folder / "pre_trained_encoder").bert.state_dict()
+    model = load_copynet(str(folder / "pre_trained_frozen")).get_encoder().text_encoder.state_dict()
+    assert all(torch.equal(encoder[name], weight) for name, weight in model.items())
+    for name in (encoders.PRETRAINED, encoders.NEW):
+        monkeypatch.setitem(encoders.MAKE_ENCODER, name, lambda arguments: pytest.fail("trained again"))
+    again, _ = reproduce_table("encoders", data, "--max_samples", "4", "--models", *patterns)
+    assert again == first
+    assert [run["model"] for run in first["runs"]] == [encoders.PRETRAINED, encoders.SCRATCH, encoders.FROZEN]
 
 
 def test_an_interrupted_training_resumes_from_its_checkpoint(data, small, monkeypatch):

@@ -29,15 +29,19 @@ def pool_pieces(states: Tensor, groups: Tensor, num_groups: int, pooling: str) -
     Returns:
         (B, num_groups, W), zero for a group without pieces, and (B, num_groups) bool, whether a group has pieces.
     """
+    rows, _, width = states.shape
     groups = torch.where((groups >= 0) & (groups < num_groups), groups, num_groups)
     weights = torch.ones_like(groups)
     if pooling != "mean":  # only the piece whose neighbour, before or after, is of another group
         padded = nn.functional.pad(groups, (1, 1), value=-1)
         weights = (groups != (padded[:, :-2] if pooling == "first" else padded[:, 2:])).long()
-    sums = states.new_zeros(states.shape[0], num_groups + 1, states.shape[2])
-    index = groups[..., None].expand_as(states)
-    sums = sums.scatter_add(1, index, states * weights[..., None])[:, :-1]
-    counts = weights.new_zeros(sums.shape[0], num_groups + 1).scatter_add(1, groups, weights)[:, :-1]
+        states = states * weights[..., None]
+    # whole states are added, which is faster than scatter_add, number by number
+    first = (num_groups + 1) * torch.arange(rows, device=groups.device)[:, None]
+    sums = states.new_zeros(rows * (num_groups + 1), width)
+    sums = sums.index_add(0, (first + groups).flatten(), states.flatten(0, 1))
+    sums = sums.view(rows, num_groups + 1, width)[:, :-1]
+    counts = weights.new_zeros(rows, num_groups + 1).scatter_add(1, groups, weights)[:, :-1]
     return sums / counts.clamp(min=1)[..., None], counts > 0
 
 

@@ -17,7 +17,7 @@ from typing import Any
 import torch
 import transformers
 from datasets import Dataset
-from transformers import GenerationConfig
+from transformers import GenerationConfig, PreTrainedModel
 
 from copynet_hf.evaluation.scoring import evaluate_pairs
 from copynet_hf.inference.loading import load_copynet, load_model
@@ -43,6 +43,7 @@ def train_once(
     decoding: Mapping[str, Any] | None = None,
     train: Callable[[Mapping[str, Any]], dict[str, float]] | None = None,
     command: str | None = None,
+    load: Callable[[str], PreTrainedModel] = load_copynet,
 ) -> dict[str, Any]:
     """Trains the model of `folder` unless it is there, from its last checkpoint if there is one.
 
@@ -50,6 +51,7 @@ def train_once(
         arguments: of `copynet-hf train`.
         decoding: fields of the generation config that is saved with the model.
         train, command: the training function and its command line, in place of `copynet-hf train`.
+        load: loads the trained model.
 
     Returns:
         the training record: folder, parameters, minutes, epochs, command, environment.
@@ -73,7 +75,7 @@ def train_once(
         resumed = bool(list_checkpoints(folder))
         write_text(begun, json.dumps(record, indent=1) + "\n")
         train = train or train_from_arguments
-        record |= _train(folder, {**all_arguments, "threads": settings.threads}, resumed, decoding, train)
+        record |= _train(folder, {**all_arguments, "threads": settings.threads}, resumed, decoding, train, load)
         write_text(finished, json.dumps(record, indent=1) + "\n")
     return {"folder": str(folder), **json.loads(finished.read_text(encoding="utf-8"))}
 
@@ -84,6 +86,7 @@ def _train(
     resumed: bool,
     decoding: Mapping[str, Any] | None,
     train: Callable[[Mapping[str, Any]], dict[str, float]],
+    load: Callable[[str], PreTrainedModel],
 ) -> dict[str, Any]:
     arguments |= {"output_dir": str(folder), "disable_tqdm": not sys.stderr.isatty()}
     arguments |= {"resume_from_checkpoint": "True"} if resumed else {"overwrite_output_dir": True}
@@ -93,7 +96,7 @@ def _train(
         config.update(**decoding)
         config.save_pretrained(folder)
     return {
-        "parameters": load_copynet(str(folder)).num_parameters(),
+        "parameters": load(str(folder)).num_parameters(),
         "minutes": round(metrics["train_runtime"] / 60, 1),
         "pairs_per_second": round(metrics["train_samples_per_second"], 1),
         "epochs": round(metrics["epoch"], 2),

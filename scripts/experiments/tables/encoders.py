@@ -1,0 +1,311 @@
+"""Encoders compared: the GRU, a Transformer from scratch, and the same pre-trained on the training texts alone."""
+
+from __future__ import annotations
+
+import json
+import statistics
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from transformers import AutoModelForMaskedLM
+
+from copynet_hf.evaluation.metrics import metric_signature, score_outputs
+
+from ..data.clge import read_clge
+from ..data.rows import Row, write_pairs
+from ..data.utterance_rewriting import read_dialogues
+from ..reports.markdown import assemble_page, average_scores, baseline_rows, find_runs, get_data_facts, table
+from ..running.pretraining import MASKED, pretrain_encoder, save_new_encoder
+from ..running.results_file import ResultsFile
+from ..running.settings import Settings
+from ..running.trained_models import evaluate_once, round_scores, train_once
+from ..scores.texts import estimate_standard_error
+from . import table3
+
+CARD = None  # models for a comparison
+
+# ---- the models
+
+PRETRAINING: dict[str, Any] = {
+    "hidden_size": 256,
+    "num_hidden_layers": 4,
+    "num_attention_heads": 4,
+    "intermediate_size": 1024,
+    "vocab_size": 5_000,
+    "max_pieces": 160,
+    "per_device_train_batch_size": 32,
+    "learning_rate": 5e-4,
+    "warmup_steps": 500,
+    "weight_decay": 0.01,
+    "save_steps": 0.1,
+}
+PRETRAINED, NEW = "pre-trained encoder", "new encoder"
+MAKE_ENCODER: dict[str, Callable[[Mapping[str, Any]], dict[str, float]]] = {
+    PRETRAINED: pretrain_encoder,
+    NEW: save_new_encoder,
+}
+
+
+@dataclass(frozen=True)
+class Model:
+    """A model of the comparison.
+
+    Attributes:
+        encoder: its Transformers encoder; None for a GRU.
+        arguments: of `copynet-hf train`, in addition to `TRAINING` and those of the task.
+    """
+
+    encoder: str | None = None
+    arguments: Mapping[str, Any] = field(default_factory=dict)
+
+
+GRU, SCRATCH = "bi-GRU", "Transformer from scratch"
+FINE_TUNED, FROZEN = "pre-trained, fine-tuned", "pre-trained, frozen"
+MODELS = {
+    GRU: Model(),
+    SCRATCH: Model(NEW, {"encoder_learning_rate": 5e-4}),
+    FINE_TUNED: Model(PRETRAINED, {"encoder_learning_rate": 2e-4}),
+    FROZEN: Model(PRETRAINED, {"freeze_encoder": True, "cache_encoder_states": True}),
+}
+UPDATES = 8_000
+# Evaluated more rarely than by default, which takes less time.
+TRAINING: dict[str, Any] = {"max_steps": UPDATES, "max_eval_samples": 500, "eval_steps": 0.05, "save_steps": 0.05}
+
+# ---- the tasks
+
+Splits = dict[str, list[Row]]
+
+
+@dataclass(frozen=True)
+class Task:
+    """A data set, and how models are trained and tested on it.
+
+    Attributes:
+        read: reads the splits `train` and `validation`, and the test sets.
+        score_baselines: the scores of baselines on the rows of a test set.
+        pretraining_epochs: of the pre-training, half an hour on two cores.
+        training: arguments of `copynet-hf train`.
+        decoding: fields of the generation config.
+        tests: titles of the test sets.
+        scores: titles of the scores; the first one is compared.
+    """
+
+    title: str
+    read: Callable[[Settings], tuple[Splits, Splits]]
+    score_baselines: Callable[[Sequence[Row]], dict[str, Any]]
+    pretraining_epochs: int
+    training: Mapping[str, Any]
+    decoding: Mapping[str, Any]
+    tests: Mapping[str, str]
+    scores: Mapping[str, str]
+
+
+def _read_rewriting(settings: Settings) -> tuple[Splits, Splits]:
+    splits = ("train", "validation", "test")
+    rows = {split: settings.limit(read_dialogues(settings.data_dir, split)) for split in splits}
+    return rows, {"rewriting_test": rows.pop("test")}
+
+
+def _read_headlines(settings: Settings) -> tuple[Splits, Splits]:
+    return read_clge(settings.data_dir / "lcsts", table3.TESTS, settings.max_samples)
+
+
+def _score_utterances(rows: Sequence[Row]) -> dict[str, Any]:
+    utterances = [row["text"].rpartition("\n")[2] for row in rows]
+    return {"the utterance as it is": round_scores(score_outputs(utterances, [row["summary"] for row in rows]))}
+
+
+REWRITING = Task(
+    title="Utterance rewriting",
+    read=_read_rewriting,
+    score_baselines=_score_utterances,
+    pretraining_epochs=16,
+    training={"vocab_size": 5_000, "max_source_length": 100, "max_target_length": 50, "num_beams": 5},
+    decoding={},
+    tests={"rewriting_test": "the test set"},
+    scores={"exact_match": "EM", "bleu": "BLEU-4", "rouge1": "R-1"},
+)
+HEADLINES = Task(
+    title="Headlines for news, LCSTS",
+    read=_read_headlines,
+    score_baselines=table3.score_baselines,
+    pretraining_epochs=10,
+    training=table3.SHARED,
+    decoding=table3.DECODING,
+    tests=table3.TESTS,
+    scores={"rouge1": "R-1", "rouge2": "R-2", "rougeL": "R-L"},
+)
+TASKS = {"rewriting": REWRITING, "headlines": HEADLINES}
+
+
+def _name_model(model: str, task: str) -> str:
+    return f"{model} on {task}"
+
+
+MODEL_NAMES = tuple(_name_model(model, task) for task in TASKS for model in (PRETRAINED, *MODELS))
+
+
+# ---- training and scoring
+
+
+def run(settings: Settings) -> ResultsFile:
+    """Pre-trains the encoders, trains and scores the models of the table."""
+    results = ResultsFile("encoders", settings)
+    data = {name: task.read(settings) for name, task in TASKS.items()}
+    facts: dict[str, dict[str, Any]] = {"signature": {}, "examples": {}, "baselines": {}}
+    for name, (splits, tests) in data.items():
+        facts["examples"] |= {name: {split: len(rows) for split, rows in splits.items()}}
+        for test, rows in tests.items():
+            (score, *_) = TASKS[name].scores
+            facts["signature"][test] = metric_signature([row["summary"] for row in rows])[score]
+            facts["examples"][test] = len(rows)
+            facts["baselines"][test] = TASKS[name].score_baselines(rows)
+    results.add_data_facts(**facts)
+    for name, (splits, tests) in data.items():
+        _run_task(results, name, splits, tests, settings)
+    return results
+
+
+def _run_task(results: ResultsFile, name: str, splits: Splits, tests: Splits, settings: Settings) -> None:
+    """Makes the encoders that the chosen models need, then trains and scores these models."""
+    task = TASKS[name]
+    chosen = {model: plan for model, plan in MODELS.items() if settings.includes(_name_model(model, name))}
+    encoders = {plan.encoder for plan in chosen.values() if plan.encoder is not None}
+    if settings.includes(_name_model(PRETRAINED, name)):
+        encoders.add(PRETRAINED)
+    files = write_pairs(settings.seed_folder(name, "data"), splits)
+    made = {encoder: _make_encoder_once(encoder, name, files, settings) for encoder in sorted(encoders)}
+    if PRETRAINED in made:
+        results.add_run(name, PRETRAINED, _read_pretraining_scores(made[PRETRAINED]), made[PRETRAINED])
+    for model, plan in chosen.items():
+        arguments = {**files, "segmenter": "char", **task.training, **TRAINING, **plan.arguments}
+        if plan.encoder is not None:
+            arguments["encoder_name_or_path"] = made[plan.encoder]["folder"]
+        folder = settings.seed_folder(name, model)
+        record = train_once(folder, arguments, settings, task.decoding)
+        for test, rows in tests.items():
+            scores, outputs = evaluate_once(folder, test, rows, settings)
+            results.add_run(test, model, scores | _estimate_error(task, outputs), record)
+
+
+def _make_encoder_once(encoder: str, task: str, files: Mapping[str, str], settings: Settings) -> dict[str, Any]:
+    """The training record of an encoder; the new one's says that no time was spent."""
+    arguments = {**files, "num_train_epochs": TASKS[task].pretraining_epochs, **PRETRAINING}
+    seed = f" --seed {settings.seed}" if settings.seed else ""
+    command = f"python scripts/reproduce.py encoders --models {_name_model(encoder, task)!r}{seed}"
+    load = AutoModelForMaskedLM.from_pretrained
+    folder = settings.seed_folder(task, encoder)
+    return train_once(folder, arguments, settings, train=MAKE_ENCODER[encoder], command=command, load=load)
+
+
+def _read_pretraining_scores(record: Mapping[str, Any]) -> dict[str, float]:
+    scores = json.loads((Path(record["folder"]) / "eval_results.json").read_text(encoding="utf-8"))
+    return round_scores({name: scores[f"eval_{name}"] for name in ("loss", "accuracy")})
+
+
+def _estimate_error(task: Task, outputs: Sequence[Row]) -> dict[str, float]:
+    (score, *_) = task.scores
+    predictions, references = ([row[column] for row in outputs] for column in ("prediction", "reference"))
+    return {"standard_error": round(estimate_standard_error(predictions, references, score, "char"), 3)}
+
+
+# ---- the page
+
+
+def render_page(results: dict[str, Any]) -> str:
+    """The text of results/encoders.md."""
+    width, layers, heads = (PRETRAINING[name] for name in ("hidden_size", "num_hidden_layers", "num_attention_heads"))
+    lines = [
+        "# Encoders compared",
+        "",
+        "The same decoder over four encoders: the default, a bidirectional GRU; a Transformer "
+        f"(BERT's, {layers} layers, {width} wide, {heads} heads) from random weights; and the same Transformer "
+        "pre-trained by masked characters (Devlin et al. 2019) on the sources and targets of the task's own training "
+        "pairs, then fine-tuned or frozen. No other text was used, and no published weights: these results say "
+        "nothing about encoders that were pre-trained on large corpora.",
+        "",
+        f"Every model is trained by `copynet-hf train` for {UPDATES:,} updates of 16 pairs, with its default sizes "
+        "and settings; the checkpoint with the highest validation accuracy is tested. The encoder's learning rate is "
+        f"{MODELS[SCRATCH].arguments['encoder_learning_rate']:g} from scratch and "
+        f"{MODELS[FINE_TUNED].arguments['encoder_learning_rate']:g} in fine-tuning, that of all other weights 0.002. "
+        "The frozen encoder's states are cached. Minutes include the evaluations in training. A difference is called "
+        "clear if it exceeds 1.96 standard errors over the test set; the variation between seeds is not included.",
+    ]
+    for name, task in TASKS.items():
+        lines += _render_task(results, name, task)
+    lines += ["", "## Pre-training", "", *_render_pretraining(results)]
+    return assemble_page(results, lines)
+
+
+def _render_task(results: dict[str, Any], name: str, task: Task) -> list[str]:
+    """The section of a task: for each test set a table, and what helped."""
+    facts = get_data_facts(results)
+    pretraining = statistics.mean([run["minutes"] for run in find_runs(results, name, PRETRAINED)] or [0.0])
+    lines: list[str] = []
+    for test, title in task.tests.items():
+        rows = [[*row, ""] for row in baseline_rows(results, test, task.scores)]
+        for model, plan in MODELS.items():
+            if runs := find_runs(results, test, model):
+                scores = average_scores([run["scores"] for run in runs], task.scores)
+                minutes = statistics.mean(run["minutes"] for run in runs)
+                total = minutes + (pretraining if plan.encoder == PRETRAINED else 0.0)
+                parameters = f"{runs[0]['parameters']:,}"
+                rows.append([model, *scores, len(runs), parameters, f"{minutes:.1f}", f"{total:.1f}"])
+        if rows:
+            lines += ["", f"### {title}: {facts['examples'][test]:,} pairs", "", f"`{facts['signature'][test]}`", ""]
+            header = ["", *task.scores.values(), "seeds", "parameters", "minutes", "with pre-training"]
+            lines += [table(header, rows), "", *_describe_differences(results, test, task)]
+    return ["", f"## {task.title}: {facts['examples'][name]['train']:,} training pairs", *lines] if lines else []
+
+
+# What each comparison changes: the model with the change, and the one without.
+CHANGES = {
+    "Pre-training the Transformer": (FINE_TUNED, SCRATCH),
+    "Fine-tuning the pre-trained Transformer instead of freezing it": (FINE_TUNED, FROZEN),
+    "A Transformer from scratch instead of the bi-GRU": (SCRATCH, GRU),
+    "A pre-trained, fine-tuned Transformer instead of the bi-GRU": (FINE_TUNED, GRU),
+    "A pre-trained, frozen Transformer instead of the bi-GRU": (FROZEN, GRU),
+}
+
+
+def _describe_differences(results: dict[str, Any], test: str, task: Task) -> list[str]:
+    """A sentence for each change whose two models were run: whether it helped."""
+    score, title = next(iter(task.scores.items()))
+    lines = []
+    for change, models in CHANGES.items():
+        runs = [find_runs(results, test, model) for model in models]
+        if not all(runs):
+            continue
+        (after, error), (before, other_error) = (
+            [statistics.mean(run["scores"][each] for run in of_model) for each in (score, "standard_error")]
+            for of_model in runs
+        )
+        margin = 1.96 * (error**2 + other_error**2) ** 0.5
+        verdict = "makes no clear difference to"
+        if abs(after - before) > margin:
+            verdict = "raises" if after > before else "lowers"
+        lines.append(
+            f"- {change} {verdict} {title}: {before:.1f} → {after:.1f} ({after - before:+.1f} ± {margin:.1f})."
+        )
+    return lines
+
+
+def _render_pretraining(results: dict[str, Any]) -> list[str]:
+    rows = []
+    for name, task in TASKS.items():
+        if runs := find_runs(results, name, PRETRAINED):
+            loss, accuracy = average_scores([run["scores"] for run in runs], ("loss", "accuracy"))
+            epochs, minutes = (statistics.mean(run[each] for run in runs) for each in ("epochs", "minutes"))
+            parameters = f"{runs[0]['parameters']:,}"
+            cells = [f"{loss:.2f}", accuracy, parameters, round(epochs, 1), f"{minutes:.1f}"]
+            rows.append([PRETRAINED, task.title, *cells])
+    header = ["", "task", "loss", "restored, %", "parameters", "epochs", "minutes"]
+    return [
+        f"{MASKED:.0%} of the characters are masked. Loss (natural logarithm) and the share of the masked characters "
+        "that are restored, on the validation set's sources and targets. Parameters include the layer that restores "
+        "characters, which the models above do not have.",
+        "",
+        table(header, rows),
+    ]

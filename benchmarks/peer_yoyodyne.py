@@ -74,7 +74,7 @@ def predict(connection: Connection, config: str, checkpoint: str, batch_size: in
             # Without the column of the targets.
             columns = {"features_col": trained.parser.features_col, "target_col": 0}
             rows = data.DataModule(model_dir=trained.model_dir, predict=file, batch_size=batch_size, **columns)
-            parts.trainer.predict(parts.model, rows, return_predictions=False)
+            parts.trainer.predict(parts.model, rows)
             connection.send(read_predictions(writer.path, parts.model.beam_width))
 
 

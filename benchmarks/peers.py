@@ -156,7 +156,7 @@ def start_worker(python: str, script: str, task: str, log: Path, **options: Any)
         yield here
         if process.wait(timeout=60):
             raise RuntimeError(f"{script} failed: see {log}")
-    except (EOFError, BrokenPipeError):
+    except (EOFError, ConnectionError):
         raise RuntimeError(f"{script} failed: see {log}") from None
     finally:
         process.kill()
@@ -165,7 +165,7 @@ def start_worker(python: str, script: str, task: str, log: Path, **options: Any)
 
 
 def run_training(command: Sequence[str], log: Path) -> dict[str, float]:
-    """Runs a command; returns its CPU minutes, child processes included, and the peak memory of the largest process.
+    """Runs a command; returns its CPU minutes, child processes included.
 
     Raises:
         RuntimeError: it failed.
@@ -175,8 +175,7 @@ def run_training(command: Sequence[str], log: Path) -> dict[str, float]:
         _, status, usage = os.wait4(process.pid, 0)
     if os.waitstatus_to_exitcode(status):
         raise RuntimeError(f"{' '.join(command)} failed: see {log}")
-    minutes = (usage.ru_utime + usage.ru_stime) / 60
-    return {"cpu_minutes": round(minutes, 2), "peak_mebibytes": round(usage.ru_maxrss / 1024)}
+    return {"cpu_minutes": round((usage.ru_utime + usage.ru_stime) / 60, 2)}
 
 
 # ---- measurements

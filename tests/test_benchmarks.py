@@ -3,16 +3,25 @@
 from __future__ import annotations
 
 import importlib
+import json
+import re
+import sys
 from dataclasses import replace
 from itertools import product
+from multiprocessing import Pipe
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import pytest
 import torch
+import yaml
+
+from copynet_hf.arguments import TrainArgumentParser, parse_arguments
+from copynet_hf.training.presets import DEFAULT_SIZES
 
 FOLDER = Path(__file__).parents[1] / "benchmarks"
+RESULTS = FOLDER.with_name("results")
 
 
 @pytest.fixture
@@ -190,3 +199,143 @@ def test_rows_of_a_batch_have_the_reported_lengths(load: Any, real: bool) -> Non
     assert torch.equal(batch["words"][:, 1:], batch["labels"][:, :-1])
     copied = (batch["labels"][:, ::2, None] == batch["input_ids"][:, None]).any(-1)
     assert copied.all()
+
+
+# The comparison with yoyodyne, which is not installed for the tests
+
+
+@pytest.fixture
+def peers(load: Any) -> ModuleType:
+    return load("peers")
+
+
+def row(lemma: str, form: str) -> dict[str, Any]:
+    return {"text": lemma, "summary": form, "features": ["V"]}
+
+
+def test_a_letter_is_unseen_if_neither_lemmas_nor_forms_of_the_training_set_have_it(peers: ModuleType) -> None:
+    train = [row("ab", "abc")]
+    rows = [row("ab", "cab"), row("bd", "bda"), row("ad", "a")]
+    assert peers.find_unseen(train, rows) == [False, True, False]
+
+
+def test_outputs_are_compared_in_nfc(peers: ModuleType) -> None:
+    rows = [row("e", "\u00e9s"), row("o", "os"), row("u", "us")]
+    outputs = ["e\u0301s", "os", "u"]
+    assert peers.count_right(rows, outputs, [True, True, True]) == 2
+    assert peers.count_right(rows, outputs, [False, True, True]) == 1
+    with pytest.raises(ValueError, match="shorter"):
+        peers.count_right(rows, outputs[:2], [True] * 3)
+
+
+def test_both_models_have_the_default_sizes(peers: ModuleType, tmp_path: Path) -> None:
+    path = peers.write_config(tmp_path, peers.build_yoyodyne_config(tmp_path, Path("x_small.train"), 16, max_steps=3))
+    config = yaml.safe_load(Path(path).read_text(encoding="utf-8"))
+    model = config["model"]["init_args"]
+    encoder = model["source_encoder"]["init_args"]
+    assert model["decoder_hidden_size"] == DEFAULT_SIZES["hidden_size"]
+    assert encoder["hidden_size"] == DEFAULT_SIZES["encoder_hidden_size"]
+    features = model["features_encoder"]["init_args"]
+    assert {part["embedding_size"] for part in (model, encoder, features)} == {DEFAULT_SIZES["embedding_size"]}
+    assert {model["decoder_dropout"], encoder["dropout"], features["dropout"]} == {DEFAULT_SIZES["dropout"]}
+    assert config["data"] | {"model_dir": ""} == {
+        "model_dir": "",
+        "train": "x_small.train",
+        "features_col": 3,
+        "batch_size": 16,
+    }
+    assert config["trainer"]["max_steps"] == 3
+
+
+def test_the_checkpoint_of_yoyodyne_is_that_of_the_best_accuracy(peers: ModuleType, tmp_path: Path) -> None:
+    config = peers.build_yoyodyne_config(tmp_path, Path("x.train"), 32, max_epochs=60)
+    config = peers.select_on_accuracy(config, tmp_path, Path("x.dev"))
+    assert (config["data"]["train"], config["data"]["val"]) == ("x.train", "x.dev")
+    assert (config["checkpoint"]["monitor"], config["checkpoint"]["mode"]) == ("val_accuracy", "max")
+
+
+def test_the_command_is_the_default_one(peers: ModuleType, tmp_path: Path) -> None:
+    arguments = peers.build_copynet_arguments(tmp_path, Path("x.train"), validation_file="x.dev")
+    python, *module, command = peers.format_training_command("python", arguments)[:4]
+    assert (python, module, command) == ("python", ["-m", "copynet_hf.cli"], "train")
+    parsed = parse_arguments(TrainArgumentParser({}), peers.format_training_command("python", arguments)[4:])
+    assert parsed == {
+        "train_file": "x.train",
+        "validation_file": "x.dev",
+        "features_column": "features",
+        "output_dir": str(tmp_path),
+        "threads": 1,
+        "seed": peers.SEED,
+        "disable_tqdm": True,
+    }
+
+
+def test_a_trainer_takes_as_many_steps_in_a_turn_as_it_is_told(load: Any) -> None:
+    here, there = Pipe()
+    turns = load("peer_turns").StepTurns(there, steps=3)
+    for _ in range(2):
+        here.send("go")
+        for _step in range(3):
+            turns.begin_step()  # would wait for ever if there were no turn
+            assert not here.poll()
+            turns.end_step()
+        assert here.recv() == "done"
+    turns.report(parameters=7)
+    report = here.recv()
+    assert report["parameters"] == 7
+    assert 0 < report["import_mebibytes"] <= report["peak_mebibytes"]
+
+
+WORKER = """
+import sys
+from multiprocessing.connection import Connection
+parent = Connection(int(sys.argv[1]))
+task, options = parent.recv()
+if task == "fail":
+    raise ValueError("no such task")
+parent.send([task, options, parent.recv()])
+"""
+
+
+def test_a_worker_answers_and_its_failure_names_the_log(
+    peers: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(peers, "FOLDER", tmp_path)
+    (tmp_path / "worker.py").write_text(WORKER)
+    log = tmp_path / "worker.log"
+    with peers.start_worker(sys.executable, "worker.py", "echo", log, batch_size=2) as worker:
+        assert peers.ask(worker, "hello") == ["echo", {"batch_size": 2}, "hello"]
+    with (
+        pytest.raises(RuntimeError, match=rf"worker\.py failed: see {re.escape(str(log))}"),
+        peers.start_worker(sys.executable, "worker.py", "fail", log) as worker,
+    ):
+        peers.ask(worker, "hello")
+    assert "no such task" in log.read_text()
+
+
+def test_the_cost_of_a_training_is_that_of_its_process(peers: ModuleType, tmp_path: Path) -> None:
+    busy = "import time\nwhile time.process_time() < 1.5: pass"
+    costs = [peers.run_training([sys.executable, "-c", code], tmp_path / "log") for code in (busy, "pass")]
+    assert costs[0]["cpu_minutes"] >= costs[1]["cpu_minutes"] + 0.01
+    with pytest.raises(RuntimeError, match="failed: see"):
+        peers.run_training([sys.executable, "-c", "raise SystemExit(3)"], tmp_path / "log")
+
+
+def test_the_page_of_the_comparison_is_what_the_results_give(peers: ModuleType) -> None:
+    results = json.loads((RESULTS / "peers.json").read_text(encoding="utf-8"))
+    assert (RESULTS / "peers.md").read_text(encoding="utf-8") == peers.render_page(results)
+
+
+def test_the_page_shows_times_per_step_and_words_without_unseen_letters(peers: ModuleType) -> None:
+    results = json.loads((RESULTS / "peers.json").read_text(encoding="utf-8"))
+    step = {**results["steps"][0], "steps": 2}
+    step["seconds"] = {"copynet_hf": [0.4, 0.2, 0.2], "yoyodyne": [0.8, 0.4, 0.2]}
+    score = {"dev": 50.0, "test": 49.5, "unseen_right": 0, "cpu_minutes": 2.0}
+    scored = {"set": "got_small", "test_words": 9, "unseen_words": 0}
+    systems = {"copynet_hf": score, "yoyodyne": {**score, "test": 40.0}}
+    page = peers.render_page({**results, "steps": [step], "accuracy": [{**scored, "systems": systems}]})
+    assert "batch 16 | 100 ms | 200 ms | 0.50 |" in page
+    assert "| got_small | copynet_hf | 50.0 | 49.5 | no such words | 2.0 |" in page
+    systems["copynet_hf"] = {**score, "unseen_right": 3}
+    page = peers.render_page({**results, "accuracy": [{**scored, "unseen_words": 4, "systems": systems}]})
+    assert "| 3 of 4 |" in page

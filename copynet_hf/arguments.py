@@ -135,9 +135,9 @@ class RunArguments:
     _argument_group_name = "run"
 
     dry_run: bool = _argument("describe and time the run, write nothing", False)
-    vocabulary_dropout: float = _argument("share of words to copy made unseen", 0.1)
-    ema_decay: float = _argument("decay of the weights' moving average, which is saved; 0 for none", 0.998)
-    early_stopping_patience: int = _argument("evaluations without improvement before stopping; 0 for never", 0)
+    vocabulary_dropout: float = _argument("share of copied words made unseen", 0.1)
+    ema_decay: float = _argument("decay of the averaged weights", 0.998)
+    early_stopping_patience: int = _argument("stop after N evaluations without improvement", 0)
     overwrite_output_dir: bool = _argument("replace the model in output_dir", False)
     freeze_encoder: bool = _argument("do not train it", False)
     encoder_learning_rate: float | None = _argument("its learning rate; by default 2e-5")

@@ -316,7 +316,7 @@ USAGES: Mapping[str, str] = {
     "predict": "--model NAME --input_file FILE ... ",
     "demo": "--model NAME ",
     "export": "--model NAME --output_dir FOLDER ",
-    "ensemble": "--models NAME NAME ... --output_dir FOLDER ",
+    "ensemble": "--models NAME ... --output_dir FOLDER ",
 }
 
 

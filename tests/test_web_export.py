@@ -30,6 +30,7 @@ from copynet_hf.model.words import add_spaces, decode_words
 pytest.importorskip("onnxscript")
 pytest.importorskip("onnxruntime")
 
+README = Path(__file__).parents[1] / "README.md"
 SEGMENTERS = ["char", "whitespace", "word_punct"]
 HOSTILE = [
     "",
@@ -65,14 +66,15 @@ def request_pair(generator: random.Random) -> tuple[str, str]:
 
 
 def texts(count: int) -> list[str]:
-    """Hostile texts, random ones of all scripts, and requests."""
+    """Hostile texts, random ones of all scripts, requests, and lines of README."""
     generator = random.Random(1)
+    lines = [line for line in README.read_text(encoding="utf-8").splitlines() if line]
     assigned = [chr(code) for code in range(0x30000) if unicodedata.category(chr(code)) not in ("Cn", "Co", "Cs")]
     found = list(HOSTILE)
     while len(found) < count:
         source = request_pair(generator)[0]
         noise = "".join(generator.choices([*assigned[:200], *generator.sample(assigned, 50), " "], k=30))
-        found += [source, noise, source.replace("call", noise[:7]), source[::-1]]
+        found += [source, noise, source.replace("call", noise[:7]), generator.choice(lines)]
     return found[:count]
 
 

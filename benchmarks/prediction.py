@@ -3,7 +3,8 @@
     python benchmarks/prediction.py [--rounds 3] [--rows 2000] [--model FOLDER]
 
 Rewrites Chinese dialogues (the data in $COPYNET_DATA) with 4 beams, on two cores. The model is trained for a minute,
-unless a folder is given. Writes its section of results/benchmarks.md.
+unless a folder is given. Writes its section of results/benchmarks.md. The machine should be idle: where other programs
+use the cores, the threads of `generate` wait for each other.
 """
 
 from __future__ import annotations
@@ -121,11 +122,12 @@ def compare(commands: Commands, rounds: int) -> str:
         [shown[name], f"{statistics.median(rates[name]):.1f}", f"{statistics.median(seconds[name]):.1f}"]
         for name in calls
     ]
-    table = format_table(["command", "rows/s", "ms of processors for a row"], rows)
+    table = format_table(["command", "rows/s", "processor ms a row"], rows)
     return (
         f"{rounds} rounds, {count:,} dialogues to rewrite, characters, {BEAMS} beams, two cores. The time of the "
-        f"start, that of {FEW} rows, is subtracted.\n\n{table}\n\nPredict has {ratio:.1f} times the rows per second, "
-        f"and a row {of_processors:.1f} times less of the processors. {equal:,} of {count:,} outputs are the same."
+        f"start, that of {FEW} rows, is subtracted.\n\n{table}\n\n`predict` writes {ratio:.1f} times as many rows a "
+        f"second, and takes {1 / of_processors:.2f} of the processors' time for a row. {equal:,} of {count:,} outputs "
+        "are the same."
     )
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import torch
 from torch import Tensor, nn
+from transformers import PreTrainedConfig
 from transformers.modeling_layers import GradientCheckpointingLayer
 
 from .configuration_copynet import CopyNetConfig
@@ -292,6 +293,6 @@ def check_shape(name: str, embeddings: Tensor, shape: tuple[int, ...]) -> None:
         )
 
 
-def value_or_default(value: bool | None, config: CopyNetConfig, name: str) -> bool:
+def value_or_default(value: bool | None, config: PreTrainedConfig, name: str) -> bool:
     """An argument of a call, or the config's field of that name where the argument is None."""
     return bool(getattr(config, name) if value is None else value)

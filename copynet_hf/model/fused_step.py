@@ -279,8 +279,8 @@ def fused_search_step(
         attention = masked_softmax(attend(columns[:, :attention_size]), memory.mask)
         reads = attention[:, None]
     else:  # a_t and ρ_t
-        scores = torch.stack([attend(columns[:, :attention_size]), state.copy_scores], dim=1)
-        reads = masked_softmax(scores, torch.stack([memory.mask, matches], dim=1))  # (R, 2, S)
+        both = torch.stack([attend(columns[:, :attention_size]), state.copy_scores], dim=1)
+        reads = masked_softmax(both, torch.stack([memory.mask, matches], dim=1))  # (R, 2, S)
         attention = reads[:, 0]
     _add_reads(inputs, reads, memory, tables)
     hidden, readout = torch.empty_like(state.hidden), torch.empty_like(state.hidden)

@@ -224,7 +224,7 @@ class CopyNetGenerationMixin(_Base):
         without.stop_strings = None
         return super()._get_stopping_criteria(without, stopping_criteria, tokenizer, **kwargs)  # type: ignore[misc]
 
-    def prepare_inputs_for_generation(
+    def prepare_inputs_for_generation(  # type: ignore[override]
         self,
         input_ids: Tensor,
         next_sequence_length: int | None = None,
@@ -240,7 +240,8 @@ class CopyNetGenerationMixin(_Base):
         """
         state = past_key_values.layer.states if isinstance(past_key_values, CopyNetCache) else None
         if next_sequence_length is None or state is None or state.hidden.device != input_ids.device:
-            inputs: dict[str, Any] = super().prepare_inputs_for_generation(  # type: ignore[misc]
+            library: Any = super()
+            inputs: dict[str, Any] = library.prepare_inputs_for_generation(
                 input_ids, next_sequence_length=next_sequence_length, past_key_values=past_key_values, **kwargs
             )
             return inputs

@@ -52,7 +52,7 @@ class _FastAssignment:
 
     def __setattr__(self, name: str, value: Any) -> None:
         if value is not None and name in self.__dataclass_fields__:  # type: ignore[attr-defined]
-            OrderedDict.__setitem__(self, name, value)  # type: ignore[arg-type]
+            OrderedDict.__setitem__(self, name, value)  # type: ignore[index]
         object.__setattr__(self, name, value)
 
 

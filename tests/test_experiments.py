@@ -11,6 +11,7 @@ from types import ModuleType
 import pytest
 import reproduce
 import torch
+from datasets import Dataset
 from experiments.reports import markdown
 from experiments.running.results_file import ResultsFile
 from experiments.running.settings import Settings
@@ -19,7 +20,10 @@ from experiments.scores.texts import score_repetition
 from helpers import check_cards
 from transformers import AutoModelForMaskedLM
 
+from copynet_hf.arguments import RunArguments, build_dataclass
 from copynet_hf.inference.loading import load_copynet
+from copynet_hf.training.presets import MODEL_DEFAULTS
+from copynet_hf.training.trainer import build_training_arguments
 
 SMALL = {
     "embedding_size": 8,
@@ -177,6 +181,19 @@ def test_the_recipe_compares_alternatives_on_validation_pairs(data, small, monke
     assert all(f"| {name} |" in text for name in alternatives)
     assert all(run["command"] in text for run in results["runs"] if run["model"] == "base")
     assert results["runs"][0]["scores"].keys() >= {"sequence_accuracy", "token_accuracy", "loss"}
+
+
+def test_the_defaults_are_the_chosen_alternative(data):
+    recipe = import_table("recipe")
+    rows = Dataset.from_list([{"text": "a", "summary": "b"}] * 4)
+    training_args = build_training_arguments({"output_dir": str(data)}, rows, has_validation=True)
+    run_args = build_dataclass(RunArguments, {})
+    chosen = recipe.BASE | recipe.ALTERNATIVES[recipe.CHOSEN].arguments
+    for name, value in chosen.items():
+        if name == "dropout":
+            assert MODEL_DEFAULTS[name] == value
+        else:
+            assert getattr(run_args if hasattr(run_args, name) else training_args, name) == value, name
 
 
 def test_a_second_call_computes_nothing_and_another_seed_joins_the_first(data, small, monkeypatch):

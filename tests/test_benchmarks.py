@@ -321,11 +321,13 @@ def test_the_cost_of_a_training_is_that_of_its_process(peers: ModuleType, tmp_pa
         peers.run_training([sys.executable, "-c", "raise SystemExit(3)"], tmp_path / "log")
 
 
+@pytest.mark.skipif(not (RESULTS / "peers.json").exists(), reason="the comparison has not been run")
 def test_the_page_of_the_comparison_is_what_the_results_give(peers: ModuleType) -> None:
     results = json.loads((RESULTS / "peers.json").read_text(encoding="utf-8"))
     assert (RESULTS / "peers.md").read_text(encoding="utf-8") == peers.render_page(results)
 
 
+@pytest.mark.skipif(not (RESULTS / "peers.json").exists(), reason="the comparison has not been run")
 def test_the_page_shows_times_per_step_and_words_without_unseen_letters(peers: ModuleType) -> None:
     results = json.loads((RESULTS / "peers.json").read_text(encoding="utf-8"))
     step = {**results["steps"][0], "steps": 2}

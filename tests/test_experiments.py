@@ -167,6 +167,20 @@ def test_inflection_goes_from_its_command_to_its_page(data, small):
     assert "| all, by word |" in text
 
 
+def test_the_models_of_five_seeds_make_an_ensemble(data, small):
+    small("inflection")
+    write_inflections(data)
+    for seed in range(5):
+        results, text = reproduce_table("inflection", data, "--models", "got_small", "--seed", str(seed))
+    ensembles = [run for run in results["runs"] if run["model"] == "ensemble of 5"]
+    singles = [run for run in results["runs"] if run["model"] == "CopyNet"]
+    assert len(singles) == 5
+    (ensemble,) = ensembles
+    assert ensemble["parameters"] == sum(run["parameters"] for run in singles)
+    assert "| CopyNet | ensemble of 5 | non-neural |" in text
+    assert load_copynet(ensemble["folder"]).num_parameters() == ensemble["parameters"]
+
+
 def test_the_recipe_compares_alternatives_on_validation_pairs(data, small, monkeypatch):
     small("recipe")
     recipe = import_table("recipe")

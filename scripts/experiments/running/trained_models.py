@@ -20,6 +20,7 @@ from datasets import Dataset
 from transformers import GenerationConfig, PreTrainedModel
 
 from copynet_hf.evaluation.scoring import evaluate_pairs
+from copynet_hf.inference.ensembles import join_models
 from copynet_hf.inference.loading import load_copynet, load_model
 from copynet_hf.training.checkpoints import list_checkpoints
 from copynet_hf.training.run import train_from_arguments
@@ -76,6 +77,24 @@ def train_once(
         write_text(begun, json.dumps(record, indent=1) + "\n")
         train = train or train_from_arguments
         record |= _train(folder, {**all_arguments, "threads": settings.threads}, resumed, decoding, train, load)
+        write_text(finished, json.dumps(record, indent=1) + "\n")
+    return {"folder": str(folder), **json.loads(finished.read_text(encoding="utf-8"))}
+
+
+def join_once(folder: Path, members: Sequence[Path]) -> dict[str, Any]:
+    """Makes an ensemble of trained models in `folder` unless it is there; returns its record, with the members'
+    parameters and minutes together."""
+    records = [json.loads((member / "training.json").read_text(encoding="utf-8")) for member in members]
+    fingerprint = compute_fingerprint([record["fingerprint"] for record in records])
+    finished = folder / "training.json"
+    if not finished.exists() or json.loads(finished.read_text(encoding="utf-8"))["fingerprint"] != fingerprint:
+        model, tokenizer = join_models(list(map(str, members)))
+        model.save_pretrained(folder)
+        tokenizer.save_pretrained(folder)
+        command = shlex.join(["copynet-hf", "ensemble", "--models", *map(str, members), "--output_dir", str(folder)])
+        sums = {name: sum(record[name] for record in records) for name in ("parameters", "minutes")}
+        resumed = any(record["resumed"] for record in records)
+        record = {**records[0], **sums, "fingerprint": fingerprint, "command": command, "resumed": resumed}
         write_text(finished, json.dumps(record, indent=1) + "\n")
     return {"folder": str(folder), **json.loads(finished.read_text(encoding="utf-8"))}
 

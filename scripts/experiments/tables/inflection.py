@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import statistics
 import unicodedata
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from ..data.inflection import COLUMNS, SIZES, list_files, read_published, read_test_rows
@@ -11,7 +13,7 @@ from ..data.rows import Row
 from ..reports.markdown import assemble_page, find_runs, get_data_facts, table
 from ..running.results_file import ResultsFile
 from ..running.settings import Settings
-from ..running.trained_models import evaluate_once, train_once
+from ..running.trained_models import evaluate_once, join_once, train_once
 from ..scores.texts import score_exact_match
 
 CARD = None
@@ -19,12 +21,14 @@ CARD = None
 SETS = {f"{language}_{size}": (language, size) for size, languages in SIZES.items() for language in languages}
 MODEL_NAMES = tuple(SETS)
 COPYNET = "CopyNet"
+ENSEMBLE_SEEDS = range(5)
+ENSEMBLE = f"ensemble of {len(ENSEMBLE_SEEDS)}"
 TRAINING: dict[str, Any] = {}  # the defaults
 PUBLISHED = {"nonneural": "non-neural", "neural": "neural", "cluzh": "CLUZH", "ubc": "UBC"}
 
 
 def run(settings: Settings) -> ResultsFile:
-    """Trains and scores a model for each set."""
+    """Trains and scores a model for each set, and an ensemble of the seeds' models once all of them are there."""
     results = ResultsFile("inflection", settings)
     results.add_data_facts(
         signature="exact match|NFC|case:mixed", baselines={}, published=read_published(settings.data_dir)
@@ -37,6 +41,13 @@ def run(settings: Settings) -> ResultsFile:
             record = train_once(folder, arguments, settings)
             _, outputs = evaluate_once(folder, "test", rows, settings, batch_size=128)
             results.add_run(name, COPYNET, _score(rows, outputs), record)
+            members = [replace(settings, seed=seed).seed_folder(name) for seed in ENSEMBLE_SEEDS]
+            if all((member / "training.json").exists() for member in members):
+                ensemble = settings.output_dir / "ensemble" / name
+                record = join_once(ensemble, members)
+                _, outputs = evaluate_once(ensemble, "test", rows, settings, batch_size=128)
+                shared = ResultsFile("inflection", replace(settings, seed=ENSEMBLE_SEEDS[0]))
+                shared.add_run(name, ENSEMBLE, _score(rows, outputs), record)
     return results
 
 
@@ -57,7 +68,8 @@ def render_page(results: dict[str, Any]) -> str:
         "triples, validated on the task's development set; each test set scored once: "
         f"`{facts['signature']}`, beam 5. "
         "“Non-neural” and “neural” are the organisers' baselines, CLUZH and UBC the best teams; some of the published "
-        "systems are ensembles or use augmented data.",
+        "systems are ensembles or use augmented data. An ensemble averages the probabilities of the models of "
+        f"{len(ENSEMBLE_SEEDS)} seeds (`copynet-hf ensemble`).",
     ]
     for size in SIZES:
         names = [name for name in SETS if name.endswith(size) and find_runs(results, name, COPYNET)]
@@ -67,19 +79,21 @@ def render_page(results: dict[str, Any]) -> str:
 
 
 def _size_table(results: dict[str, Any], published: Mapping[str, Mapping[str, Any]], names: Sequence[str]) -> str:
-    """A row for each set, then the mean over the words of these sets."""
-    rows, totals = [], dict.fromkeys([COPYNET, *PUBLISHED], 0.0)
+    """A row for each set, then the mean over the words of these sets; of the ensembles where every set has one."""
+    has_ensembles = all(find_runs(results, name, ENSEMBLE) for name in names)
+    models = [COPYNET, *([ENSEMBLE] if has_ensembles else [])]
+    rows, totals = [], dict.fromkeys([*models, *PUBLISHED], 0.0)
     words = 0
     for name in names:
-        runs = find_runs(results, name, COPYNET)
-        ours = sum(run["scores"]["exact_match"] for run in runs) / len(runs)
-        theirs = {system: published[name][system] for system in PUBLISHED}
-        minutes = round(sum(run["minutes"] for run in runs) / len(runs), 1)
-        rows.append([name.split("_")[0], round(published[name]["train_pairs"]), ours, *theirs.values(), minutes])
-        count = runs[0]["scores"]["words"]
+        runs = {model: find_runs(results, name, model) for model in models}
+        scores = {model: statistics.mean(run["scores"]["exact_match"] for run in runs[model]) for model in models}
+        scores |= {system: published[name][system] for system in PUBLISHED}
+        minutes = round(statistics.mean(run["minutes"] for run in runs[COPYNET]), 1)
+        rows.append([name.split("_")[0], round(published[name]["train_pairs"]), *scores.values(), minutes])
+        count = runs[COPYNET][0]["scores"]["words"]
         words += count
-        for system, score in {COPYNET: ours, **theirs}.items():
+        for system, score in scores.items():
             totals[system] += count * (score or 0.0)
     means = [round(total / words, 2) for total in totals.values()]
     rows.append(["all, by word", "", *means, ""])
-    return table(["", "training triples", COPYNET, *PUBLISHED.values(), "minutes"], rows)
+    return table(["", "training triples", *models, *PUBLISHED.values(), "minutes"], rows)

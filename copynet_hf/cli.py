@@ -248,10 +248,11 @@ def export(argv: Sequence[str]) -> None:
 
     name = check_model_name(args.model)
     model: Any
+    tokenizer: Any
     if args.target == "web":
-        parts = load_model(name, "cpu", trust_remote_code=args.trust_remote_code)
+        model, tokenizer = load_model(name, "cpu", trust_remote_code=args.trust_remote_code)
         options = {"examples": args.examples or (), "onnxruntime_web": args.onnxruntime_web}
-        export_web(*parts, folder, name=Path(name).resolve().name, **options)
+        export_web(model, tokenizer, folder, name=Path(name).resolve().name, **options)
         print(f"saved in {folder}; to try it: python -m http.server --bind 127.0.0.1 --directory {folder}")
         return
     for option in ("examples", "onnxruntime_web"):

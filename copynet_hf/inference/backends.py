@@ -11,8 +11,8 @@ from typing import Any, Literal
 import torch
 from transformers import AutoConfig, PreTrainedTokenizerBase
 
-from ..model.modeling_copynet import CopyNetForConditionalGeneration
-from .loading import check_model_name, check_tokenizer, load_model, load_tokenizer
+from .compatibility import check_tokenizer
+from .loading import LoadedModel, check_model_name, load_model, load_tokenizer
 from .onnx_search import DECODER, OnnxCopyNet
 
 Backend = Literal["torch", "onnx"]
@@ -59,7 +59,7 @@ def load_backend(
     bf16: bool = False,
     trust_remote_code: bool = False,
     threads: int | None = None,
-) -> tuple[CopyNetForConditionalGeneration | OnnxModel, PreTrainedTokenizerBase]:
+) -> tuple[LoadedModel | OnnxModel, PreTrainedTokenizerBase]:
     """Loads a model and its tokenizer for `predict`.
 
     Args:

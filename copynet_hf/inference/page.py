@@ -21,9 +21,9 @@ from copynet_hf.data.features import SEPARATOR, split_features
 from copynet_hf.inference.backends import OnnxModel, load_backend
 from copynet_hf.inference.heatmap import plot_copy_heatmap
 from copynet_hf.inference.highlighting import copies_html
+from copynet_hf.inference.loading import LoadedModel
 from copynet_hf.inference.memory import explain_memory_errors
 from copynet_hf.inference.predictor import parse_facts
-from copynet_hf.model.modeling_copynet import CopyNetForConditionalGeneration
 from copynet_hf.model.pipeline import CopyText2TextPipeline
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ CSS = """
 
 
 def build_demo(
-    model: CopyNetForConditionalGeneration | OnnxModel,
+    model: LoadedModel | OnnxModel,
     tokenizer: PreTrainedTokenizerBase,
     examples: Sequence[str] = (),
 ) -> Blocks:

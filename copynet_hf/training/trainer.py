@@ -202,7 +202,8 @@ class CopyNetTrainer(Seq2SeqTrainer):
         self._start = time.monotonic()
         self.weight_average: WeightAverage | None = None
         if ema_decay:
-            self.weight_average = WeightAverage(self.model, ema_decay)
+            trained: Any = self.model
+            self.weight_average = WeightAverage(trained, ema_decay)
             self.add_callback(self.weight_average)
 
     def train(self, resume_from_checkpoint: str | bool | None = None, *args: Any, **kwargs: Any) -> Any:

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from datasets import Dataset
 from tokenizers import Regex, Tokenizer, models, pre_tokenizers, processors, trainers
@@ -140,5 +141,6 @@ def _take_best(logits: Tensor, labels: Tensor) -> Tensor:
 
 def _measure_accuracy(prediction: EvalPrediction) -> dict[str, float]:
     """The percentage of the masked characters that are restored."""
-    masked = prediction.label_ids != IGNORED
-    return {"accuracy": 100 * float((prediction.predictions == prediction.label_ids)[masked].mean())}
+    labels = np.asarray(prediction.label_ids)
+    is_right = np.asarray(prediction.predictions) == labels
+    return {"accuracy": 100 * float(is_right[labels != IGNORED].mean())}

@@ -8,7 +8,7 @@ lcsts/raw/PART_I.txt and PART_III.txt in the data folder the experiment follows 
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -202,7 +202,7 @@ def _describe_data(tests: Mapping[str, list[Row]]) -> dict[str, Any]:
     }
 
 
-def score_baselines(rows: list[Row]) -> dict[str, dict[str, Any]]:
+def score_baselines(rows: Sequence[Row]) -> dict[str, dict[str, Any]]:
     """Scores the first characters of the text, about as many as headlines have."""
     references, texts = [row["summary"] for row in rows], [row["text"] for row in rows]
     return {

@@ -19,11 +19,11 @@ pytest.importorskip("ray.data")
 
 @pytest.fixture
 def cluster(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """A local Ray whose workers find the package."""
+    """A local Ray whose workers find the package; the two that predict take a CPU each, reading takes others."""
     root = Path(__file__).parents[1]
     monkeypatch.setenv("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(root), str(root / "tests")]))
-    ray.init(num_cpus=2, include_dashboard=False, object_store_memory=100 * 2**20, log_to_driver=False)
+    ray.init(num_cpus=4, include_dashboard=False, object_store_memory=100 * 2**20, log_to_driver=False)
     try:
         yield
     finally:

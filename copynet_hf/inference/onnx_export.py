@@ -56,7 +56,7 @@ def export_programs(model: CopyNetForConditionalGeneration) -> Programs:
     _check_exportable(model)
     model.eval()
     source = _example(model)
-    with torch.no_grad():
+    with torch.no_grad(), _eager_attention(model):
         encoder = _exported(_Encoder(model), source)
         encoded = encoder.module()(source)
         parts = {name: tensor for name, tensor in encoded.items() if name.startswith("memory.")}
@@ -236,6 +236,21 @@ def _example(model: CopyNetForConditionalGeneration) -> Tensors:
         # a special piece and two words; the exporter takes a tensor that is given twice for one input
         example |= dict(zip(FIELDS, (pieces, pieces.clone(), pieces.cumsum(1) - 2), strict=True))
     return example
+
+
+@contextmanager
+def _eager_attention(model: CopyNetForConditionalGeneration) -> Iterator[None]:
+    """The attention of a Transformers encoder as separate operations: the ONNX exporter fails on T5's fused one."""
+    if model.config.encoder is None:
+        yield
+        return
+    text_encoder: Any = model.get_encoder().text_encoder
+    implementation = text_encoder.config._attn_implementation
+    text_encoder.set_attn_implementation("eager")
+    try:
+        yield
+    finally:
+        text_encoder.set_attn_implementation(implementation)
 
 
 def _exported(graph: nn.Module, example: Tensors) -> ExportedProgram:

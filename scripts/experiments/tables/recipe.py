@@ -82,6 +82,7 @@ EARLIER = {
     "metric_for_best_model": "loss",
     "early_stopping_patience": 5,
 }
+TWICE = {"embedding_size": 256, "hidden_size": 512, "encoder_hidden_size": 256, "attention_size": 256}
 ALTERNATIVES: dict[str, Alternative] = {
     "base": Alternative(),
     "earlier defaults": Alternative(EARLIER),
@@ -103,9 +104,8 @@ ALTERNATIVES: dict[str, Alternative] = {
     "dropout 0.5": Alternative({"dropout": 0.5}),
     "batch 32": Alternative({"per_device_train_batch_size": 32}),
     "batch 64": Alternative({"per_device_train_batch_size": 64}),
-    "twice the sizes": Alternative(
-        {"embedding_size": 256, "hidden_size": 512, "encoder_hidden_size": 256, "attention_size": 256}
-    ),
+    "twice the sizes": Alternative(TWICE),
+    "twice the sizes, averaged weights": Alternative({**TWICE, "ema_decay": 0.998}),
     "random order": Alternative({"train_sampling_strategy": "random"}),
     "min_frequency 1": Alternative({"min_frequency": 1}),
     "min_frequency 5": Alternative({"min_frequency": 5}),

@@ -9,6 +9,7 @@ computed again, so that an interrupted run continues where it stopped. A page av
 from __future__ import annotations
 
 import argparse
+import difflib
 import fnmatch
 import importlib
 import logging
@@ -37,6 +38,7 @@ EXPERIMENTS = {
     "encoders": "GRU and Transformer encoders, pre-trained or not; 15 to 60 minutes a model, 2 encoders and 8 models",
     "japanese": "Japanese replies, copied words marked; 5 minutes a model, 2 models; needs pip install copynet-hf[ja]",
 }
+MAX_NAMED = 12  # of the models that an error names
 
 
 def main(argv: list[str] | None = None) -> None:
@@ -47,8 +49,11 @@ def main(argv: list[str] | None = None) -> None:
 
     experiment: Any = importlib.import_module(f"experiments.tables.{args.name}")
     if unknown := [pattern for pattern in args.models if not fnmatch.filter(experiment.MODEL_NAMES, pattern)]:
-        models = ", ".join(map(repr, experiment.MODEL_NAMES))
-        parser.error(f"--models is {unknown[0]!r}: choose from the models of {args.name}, {models}")
+        near = difflib.get_close_matches(unknown[0], experiment.MODEL_NAMES, MAX_NAMED, cutoff=0)
+        some = "" if len(experiment.MODEL_NAMES) <= MAX_NAMED else f"{len(experiment.MODEL_NAMES)}, among them "
+        parser.error(
+            f"--models is {unknown[0]!r}: choose from the models of {args.name}, {some}{', '.join(map(repr, near))}"
+        )
     settings = make_settings(args)
     logging.basicConfig(level=logging.INFO, format="%(message)s")
     results = experiment.run(settings).read()

@@ -600,6 +600,8 @@ def test_an_ensemble_is_neither_exported_nor_trained_nor_joined(
         export_onnx(make_ensemble(), tmp_path / "onnx")  # type: ignore[arg-type]
     line = refused(capsys, "export", "--model", saved, "--output_dir", tmp_path / "onnx")
     assert "an ensemble cannot be exported" in line
+    line = refused(capsys, "generate", "--model", saved, "--backend", "onnx", "--text", "a X")
+    assert "is an ensemble, which --backend onnx does not read: give --backend torch" in line
     pairs = tmp_path / "train.jsonl"
     pairs.write_text('{"text": "a X", "summary": "X"}\n' * 8, encoding="utf-8")
     argv = ("--train_file", pairs, "--model_name_or_path", saved, "--output_dir", tmp_path / "trained")
@@ -634,6 +636,9 @@ def test_what_is_no_ensemble_is_refused() -> None:
         CopyNetEnsembleConfig()
     with pytest.raises(ValueError, match=r"models\[0\] is a CopyNetModel: give CopyNetForConditionalGeneration"):
         CopyNetEnsemble.from_models([tiny_model().model])
+    model = tiny_model()
+    with pytest.raises(ValueError, match=r"models\[2\] is models\[0\]: give each model once"):
+        CopyNetEnsemble.from_models([model, tiny_model(seed=1), model])
     with pytest.raises(ValueError, match="members is 'x': give a list"):
         CopyNetEnsembleConfig(members="x")
     with pytest.raises(ValueError, match=r"members\[0\] is 'x': give a CopyNetConfig or its dict"):

@@ -11,6 +11,7 @@ from typing import Any, Literal
 import torch
 from transformers import AutoConfig, PreTrainedTokenizerBase
 
+from ..model.configuration_ensemble import CopyNetEnsembleConfig
 from .compatibility import check_tokenizer
 from .loading import LoadedModel, check_model_name, load_model, load_tokenizer
 from .onnx_search import DECODER, OnnxCopyNet
@@ -84,6 +85,8 @@ def load_backend(
             torch.set_num_threads(threads or 1)
         return load_model(name, device, bf16, trust_remote_code)
     if not has_graphs:
+        if Path(name).is_dir() and isinstance(AutoConfig.from_pretrained(name), CopyNetEnsembleConfig):
+            raise ValueError(f"--model {name} is an ensemble, which --backend onnx does not read: give --backend torch")
         raise ValueError(
             f"--model {name} holds no {DECODER}, which --backend onnx needs: write one with copynet-hf export --model "
             f"{name} --output_dir FOLDER, and give that folder"

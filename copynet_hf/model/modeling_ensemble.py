@@ -97,14 +97,17 @@ class CopyNetEnsemble(PublishedModel, CopyNetGenerationMixin):
         The generation config is a copy of the first model's.
 
         Raises:
-            ValueError: a model that is no CopyNet with an output distribution, or models that differ in what
-                `CopyNetEnsembleConfig` says they share.
+            ValueError: a model that is no CopyNet with an output distribution, a model given twice, or models that
+                differ in what `CopyNetEnsembleConfig` says they share.
         """
         for number, model in enumerate(models):
             if not isinstance(model, CopyNetForConditionalGeneration):
                 raise ValueError(
                     f"models[{number}] is a {type(model).__name__}: give CopyNetForConditionalGeneration models."
                 )
+            first = next(other for other, known in enumerate(models) if known is model)
+            if first != number:
+                raise ValueError(f"models[{number}] is models[{first}]: give each model once.")
         config = CopyNetEnsembleConfig(members=[model.config for model in models])
         with torch.device("meta"):
             ensemble = cls(config)

@@ -86,7 +86,9 @@ def load_backend(
         return load_model(name, device, bf16, trust_remote_code)
     if not has_graphs:
         if Path(name).is_dir() and isinstance(AutoConfig.from_pretrained(name), CopyNetEnsembleConfig):
-            raise ValueError(f"--model {name} is an ensemble, which --backend onnx does not read: give --backend torch")
+            raise ValueError(
+                f"--model {name} is an ensemble, which --backend onnx does not read: give --backend torch"
+            )
         raise ValueError(
             f"--model {name} holds no {DECODER}, which --backend onnx needs: write one with copynet-hf export --model "
             f"{name} --output_dir FOLDER, and give that folder"

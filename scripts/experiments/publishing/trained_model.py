@@ -47,7 +47,7 @@ def find_trained_model(
             the results are of.
     """
     chosen = "CopyNet" if model is None and "CopyNet" in experiment.MODEL_NAMES else model
-    if chosen not in experiment.MODEL_NAMES:
+    if chosen is None or chosen not in experiment.MODEL_NAMES:
         choices = ", ".join(map(repr, experiment.MODEL_NAMES))
         fault = "is missing" if chosen is None else f"is {chosen!r}"
         raise ValueError(f"--model {fault}: choose one of the models of {name}, {choices}")

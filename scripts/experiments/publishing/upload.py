@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from fnmatch import fnmatchcase
 from pathlib import Path
 
 from httpx import TransportError
@@ -12,10 +12,8 @@ from huggingface_hub import CommitOperationAdd, CommitOperationDelete, HfApi
 from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalTokenNotFoundError, OfflineModeIsEnabled
 from huggingface_hub.utils import validate_repo_id
 
-from copynet_hf.evaluation.cards import RESULTS
-
-# What an earlier publication may have left behind, and no longer belongs to the model.
-REPLACED = ("onnx*/*", "*.safetensors", "*.safetensors.index.json", RESULTS)
+# Weights and graphs of an earlier model, which are removed.
+REPLACED = re.compile(r"onnx(-\w+)?/.+|model[^/]*\.safetensors(\.index\.json)?")
 
 
 def check_repo_name(repo: str) -> None:
@@ -71,7 +69,7 @@ def upload(
         stale = [
             path
             for path in api.list_repo_files(repo, revision=revision)
-            if path not in files and any(fnmatchcase(path, pattern) for pattern in REPLACED)
+            if path not in files and REPLACED.fullmatch(path)
         ]
         # `upload_folder` may take several commits, between which others would load half of a model
         commit = api.create_commit(

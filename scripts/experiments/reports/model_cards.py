@@ -175,11 +175,19 @@ def _describe_model(
 
     Args:
         folder: from which `use` loads the model.
+
+    Raises:
+        ValueError: the results have no example.
     """
     run = next(iter(runs.values()))
     example: Mapping[str, Any] = {}
     if card.examples is not None:
         of_seed = {each["seed"]: each for each in find_runs(results, card.examples, card.model or model)}
+        if run["seed"] not in of_seed:
+            raise ValueError(
+                f"the results have no output of {model!r} with seed {run['seed']} for {card.examples!r}, the card's "
+                "example: run scripts/reproduce.py with these data"
+            )
         example = of_seed[run["seed"]]["outputs"][0]
     prediction = example.get("prediction")
     source, facts = (json.dumps(example.get(column), ensure_ascii=False) for column in ("text", "facts"))

@@ -16,7 +16,7 @@ import base64
 import hashlib
 import json
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field
 from fnmatch import fnmatch
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -27,7 +27,8 @@ from urllib.parse import unquote, urlsplit
 import yaml
 
 # As in every new repository: what git keeps elsewhere.
-ATTRIBUTES = "".join(f"{name} filter=lfs diff=lfs merge=lfs -text\n" for name in ("*.bin", "*.npz", "*.safetensors"))
+LARGE_FILES = ("*.bin", "*.npz", "*.onnx", "*.safetensors")
+ATTRIBUTES = "".join(f"{name} filter=lfs diff=lfs merge=lfs -text\n" for name in LARGE_FILES)
 
 
 # ---- what is kept
@@ -65,8 +66,9 @@ class Repository:
     def __post_init__(self) -> None:
         self.commit("main", "initial commit", {".gitattributes": File(ATTRIBUTES.encode())})
 
-    def commit(self, branch: str, title: str, changed: dict[str, File]) -> str:
+    def commit(self, branch: str, title: str, changed: dict[str, File], deleted: Collection[str] = ()) -> str:
         before = self.commits[self.branches[branch]].files if branch in self.branches else {}
+        before = {path: file for path, file in before.items() if path not in deleted}
         sha = hashlib.sha1(f"{len(self.commits)} {branch} {title}".encode()).hexdigest()
         self.commits[sha] = Commit(title, sorted(changed), dict(sorted((before | changed).items())))
         self.branches[branch] = sha
@@ -342,13 +344,17 @@ class Hub(ThreadingHTTPServer):
 
     @route("POST", "/api/models/{repo}/commit/{branch}")
     def commit(self, request: Request, repo: str, branch: str) -> Answer:
-        """Lines of JSON: a header, then the files."""
+        """Lines of JSON: a header, then the files that are sent or deleted."""
         repository = self.writable(request, repo)
         if branch not in repository.branches:
             raise Refusal(404, f"Invalid rev id: {branch}", "RevisionNotFound")
         header, *operations = map(json.loads, request.body.splitlines())
-        changed = {each["value"]["path"]: self._sent_file(each["key"], each["value"]) for each in operations}
-        sha = repository.commit(branch, header["value"]["summary"], changed)
+        changed: dict[str, File] = {}
+        deleted = {each["value"]["path"] for each in operations if each["key"] == "deletedFile"}
+        for each in operations:
+            if each["key"] != "deletedFile":
+                changed[each["value"]["path"]] = self._sent_file(each["key"], each["value"])
+        sha = repository.commit(branch, header["value"]["summary"], changed, deleted)
         return Answer({"success": True, "commitOid": sha, "commitUrl": f"{self.url}/{repo}/commit/{sha}"})
 
     def _sent_file(self, key: str, value: dict[str, Any]) -> File:

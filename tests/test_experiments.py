@@ -379,6 +379,7 @@ IMPORTS = {
     "scores": {"data"},
     "reports": {"data"},
     "running": {"data"},
+    "publishing": {"reports", "data"},
     "tables": {"running", "reports", "scores", "data"},
 }
 

@@ -146,7 +146,7 @@ def write_model_card(
     card.save(folder / CARD)
     (folder / RESULTS).unlink(missing_ok=True)  # of an earlier model
     if len(datasets) == 1 and any("rougeL" in row for row in scores.values()):
-        _write_results(folder / RESULTS, scores, datasets[0])
+        _write_results(folder, scores, datasets[0])
     return card
 
 
@@ -291,7 +291,7 @@ def _eval_results(scores: Mapping[str, Mapping[str, Any]], datasets: Sequence[st
     ]
 
 
-def _write_results(path: Path, scores: Mapping[str, Mapping[str, Any]], dataset: str) -> None:
+def _write_results(folder: Path, scores: Mapping[str, Mapping[str, Any]], dataset: str) -> None:
     """Writes scores in the Hub's format, one entry per split: ROUGE-L, with the other metrics as notes."""
     entries = [
         EvalResultEntry(
@@ -303,8 +303,14 @@ def _write_results(path: Path, scores: Mapping[str, Mapping[str, Any]], dataset:
         for split, row in scores.items()
         if "rougeL" in row
     ]
+    write_eval_results(folder, entries)
+
+
+def write_eval_results(folder: Path, entries: Sequence[EvalResultEntry]) -> None:
+    """Writes .eval_results/copynet-hf.yaml, which the Hub's leaderboards read, into a model's folder."""
+    path = folder / RESULTS
     path.parent.mkdir(exist_ok=True)
-    path.write_text(yaml.safe_dump(eval_result_entries_to_yaml(entries), sort_keys=False), encoding="utf-8")
+    path.write_text(yaml.safe_dump(eval_result_entries_to_yaml([*entries]), sort_keys=False), encoding="utf-8")
 
 
 def _template() -> Path:

@@ -1,11 +1,12 @@
-"""The experiments of `scripts/reproduce.py`.
+"""The experiments of `scripts/reproduce.py`, and how `scripts/publish.py` publishes their models.
 
-    data/     makes or reads the pairs, one module per data set
-    scores/   scores and baselines that `copynet_hf.evaluation` does not have
-    running/  trains and scores models, and stores what they score
-    reports/  turns stored results into Markdown pages, model cards and figures
-    tables/   one module per experiment: its models, its data, its page
+    data/        makes or reads the pairs, one module per data set
+    scores/      scores and baselines that `copynet_hf.evaluation` does not have
+    running/     trains and scores models, and stores what they score
+    reports/     turns stored results into Markdown pages, model cards and figures
+    publishing/  finds a trained model, collects what is published of it, uploads it
+    tables/      one module per experiment: its models, its data, its page
 
 A module imports from its own folder or from one further up in this list, except that running/ and reports/ do not
-import from scores/ or from each other.
+import from scores/ or from each other, and tables/ does not import from publishing/.
 """

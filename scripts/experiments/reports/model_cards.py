@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import json
 import shlex
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from huggingface_hub import EvalResult, ModelCard, ModelCardData
+from huggingface_hub import EvalResult, EvalResultEntry, ModelCard, ModelCardData
 
 from copynet_hf.evaluation.cards import TAGS, render_card, table
 
+from ..data.licences import find_licence
 from ..data.rows import to_file_name, write_text
 from .markdown import find_runs, get_data_facts
 
@@ -48,6 +49,14 @@ points = {source}
 ids = model.generate(input_features=torch.tensor([points]), num_beams=4, max_new_tokens=20)[0].tolist()
 print([index - 4 for index in ids if index >= 4])  # 4 is the id of the first point
 """
+USE_ONNX = """
+# the same model as ONNX graphs, which run without torch
+from huggingface_hub import snapshot_download
+
+from copynet_hf import OnnxCopyNet
+
+model = OnnxCopyNet.from_pretrained(snapshot_download("{repo}", allow_patterns="{export}/*") + "/{export}")
+"""
 
 
 @dataclass(frozen=True)
@@ -56,30 +65,38 @@ class Card:
 
     Attributes:
         file: first part of the cards' file names.
-        licence: of the weights, by its identifier on the Hub, as the data permit.
-        data: the training data, its authors and its licence.
+        datasets: the training data, by their names in `LICENCES`.
+        data: a text on the training data, their authors and their licence.
         tests: titles of the data sets of the results.
         metrics: for each score of the results, the metric's name on the Hub and a title.
-        examples: the data set whose first output is the example.
+        examples: the data set whose first output is the example; None: `use` needs no example.
         kind: the kind of model; by default CopyNet, or a baseline if the model's name does not begin with CopyNet.
         use: code that loads a model from `{folder}` and runs it on `{source}`, and on `{facts}` for models that read
             facts.
+        main_score: the score that leaderboards show; None: the first of `metrics`.
+        model: the model's name in the results; None: its own.
     """
 
     file: str
     title: str
     summary: str
     language: str
-    licence: str
     datasets: tuple[str, ...]
     pipeline_tag: str
     data: str
     limits: str
     tests: Mapping[str, str]
     metrics: Mapping[str, tuple[str, str]]
-    examples: str
+    examples: str | None
     kind: str | None = None
     use: str = USE
+    main_score: str | None = None
+    model: str | None = None
+
+    @property
+    def licence(self) -> str:
+        """The licence of the weights, by its identifier on the Hub."""
+        return find_licence(self.datasets[0]).identifier
 
     def path(self, folder: Path, model: str) -> Path:
         return folder / f"{self.file}-{to_file_name(model).lower().replace('_', '-')}.md"
@@ -91,23 +108,108 @@ def write_cards(name: str, card: Card, results: Mapping[str, Any], folder: Path)
     Models without an example output have no card: they are another model with another search.
     """
     for model in dict.fromkeys(run["model"] for run in results["runs"] if run["data"] in card.tests):
-        if not find_runs(results, card.examples, model):
+        if card.examples is None or not find_runs(results, card.examples, model):
             continue
         runs = {data: of_model[0] for data in card.tests if (of_model := find_runs(results, data, model))}
-        text = str(_render_card(name, card, model, runs, results))
+        (run, *_) = runs.values()
+        fields = _describe_model(card, model, runs, results, run["folder"]) | {
+            "reproduce": format_command(name, model, run["seed"]),
+            "about_scores": "Of this model, once. Other models, baselines and seeds:\n"
+            f"[results/{name}.md](../results/{name}.md).",
+        }
+        text = str(render_card(_make_metadata(card, model, runs), **fields))
         write_text(card.path(folder, model), text.rstrip() + "\n")
 
 
-def _render_card(
-    name: str, card: Card, model: str, runs: Mapping[str, dict[str, Any]], results: Mapping[str, Any]
+def render_published_card(
+    name: str,
+    card: Card,
+    model: str,
+    runs: Mapping[str, dict[str, Any]],
+    results: Mapping[str, Any],
+    repo: str,
+    exports: Sequence[str],
 ) -> ModelCard:
+    """The card of a model on the Hub: it loads the model from there, and names no folder of this machine.
+
+    Args:
+        runs: the model's runs, by data set.
+        repo: the name of the repository.
+        exports: the folders of ONNX graphs in it.
+    """
+    (run, *_) = runs.values()
+    licence = find_licence(card.datasets[0])
+    metadata = _make_metadata(card, model, runs)
+    metadata.license_name = licence.name
+    fields = _describe_model(card, model, runs, results, repo)
+    if exports:
+        fields["use"] += "\n" + USE_ONNX.format(repo=repo, export=exports[0]).rstrip()
+    if licence.restriction is not None:
+        fields["data"] += f"\n\nBefore you use this model: {licence.restriction}."
+    reproduce = format_command(name, model, run["seed"])
+    fields["command"] = "\n".join(dict.fromkeys([reproduce, _remove_folders(run["command"])]))
+    fields["about_scores"] = (
+        f"Of this model, once. Other models, baselines and seeds: `results/{name}.md` of copynet_hf."
+    )
+    return render_card(metadata, **fields)
+
+
+def make_leaderboard_entries(card: Card, runs: Mapping[str, dict[str, Any]]) -> list[EvalResultEntry]:
+    """The main score on each data set, with the others as a note, for .eval_results."""
+    main = card.main_score or next(iter(card.metrics))
+    return [
+        EvalResultEntry(
+            dataset_id=card.datasets[0],
+            task_id=data,
+            value=run["scores"][main],
+            notes=", ".join(f"{title} {run['scores'][score]:.2f}" for score, (_, title) in card.metrics.items()),
+        )
+        for data, run in runs.items()
+    ]
+
+
+def _describe_model(
+    card: Card, model: str, runs: Mapping[str, dict[str, Any]], results: Mapping[str, Any], folder: str
+) -> dict[str, Any]:
+    """The fields of the template that do not depend on where the card is read.
+
+    Args:
+        folder: from which `use` loads the model.
+
+    Raises:
+        ValueError: the results have no example.
+    """
     run = next(iter(runs.values()))
-    seed = ["--seed", str(run["seed"])] if run["seed"] else []
-    outputs = {each["seed"]: each["outputs"] for each in find_runs(results, card.examples, model)}
-    example = outputs[run["seed"]][0]
-    prediction = example["prediction"]
+    example: Mapping[str, Any] = {}
+    if card.examples is not None:
+        of_seed = {each["seed"]: each for each in find_runs(results, card.examples, card.model or model)}
+        if run["seed"] not in of_seed:
+            raise ValueError(
+                f"the results have no output of {model!r} with seed {run['seed']} for {card.examples!r}, the card's "
+                "example: run scripts/reproduce.py with these data"
+            )
+        example = of_seed[run["seed"]]["outputs"][0]
+    prediction = example.get("prediction")
     source, facts = (json.dumps(example.get(column), ensure_ascii=False) for column in ("text", "facts"))
-    data = ModelCardData(
+    versions = ", ".join(f"{package} {version}" for package, version in run["versions"].items())
+    return {
+        "title": f"{card.title}: {model}",
+        "summary": card.summary,
+        "kind": card.kind or (COPYNET if model.startswith("CopyNet") else BASELINE),
+        "data": card.data,
+        "limits": card.limits,
+        "use": card.use.format(folder=folder, source=source, facts=facts).rstrip(),
+        "output": [prediction] if isinstance(prediction, str) else prediction,
+        "training": f"{run['parameters']:,} parameters, {run['epochs']:g} epochs, {run['minutes']} minutes "
+        f"({run['machine']}, threads: {run['threads']}), seed\n{run['seed']}; {versions}; commit {run['commit']}.",
+        "command": run["command"],
+        "scores": _score_table(card, runs),
+        "signature": _format_signature(get_data_facts(results)["signature"]),
+    }
+
+
+def _make_metadata(card: Card, model: str, runs: Mapping[str, dict[str, Any]]) -> ModelCardData:
+    return ModelCardData(
         model_name=card.path(Path(), model).stem,
         library_name="transformers",
         language=card.language,
@@ -118,25 +220,23 @@ def _render_card(
         tags=list(TAGS),
         eval_results=_eval_results(card, runs),
     )
-    versions = ", ".join(f"{package} {version}" for package, version in run["versions"].items())
-    return render_card(
-        data,
-        title=f"{card.title}: {model}",
-        summary=card.summary,
-        kind=card.kind or (COPYNET if model.startswith("CopyNet") else BASELINE),
-        data=card.data,
-        limits=card.limits,
-        use=card.use.format(folder=run["folder"], source=source, facts=facts).rstrip(),
-        output=[prediction] if isinstance(prediction, str) else prediction,
-        reproduce=shlex.join(["python", "scripts/reproduce.py", name, "--models", model, *seed]),
-        training=f"{run['parameters']:,} parameters, {run['epochs']:g} epochs, {run['minutes']} minutes "
-        f"({run['machine']}, threads: {run['threads']}), seed\n{run['seed']}; {versions}; commit {run['commit']}.",
-        command=run["command"],
-        about_scores="Of this model, once. Other models, baselines and seeds:\n"
-        f"[results/{name}.md](../results/{name}.md).",
-        scores=_score_table(card, runs),
-        signature=_format_signature(get_data_facts(results)["signature"]),
+
+
+def format_command(name: str, model: str, seed: int) -> str:
+    """The command that trains and scores a model."""
+    return shlex.join(
+        ["python", "scripts/reproduce.py", name, "--models", model, *(["--seed", str(seed)] if seed else [])]
     )
+
+
+def _remove_folders(command: str) -> str:
+    """The command with files and folders reduced to their names."""
+    words, option = [], ""
+    for word in shlex.split(command):
+        option = word if word.startswith("--") else option
+        is_path = word != option and option.endswith(("_file", "_dir", "_name_or_path"))
+        words.append(Path(word).name if is_path else word)
+    return shlex.join(words)
 
 
 def _eval_results(card: Card, runs: Mapping[str, dict[str, Any]]) -> list[EvalResult]:

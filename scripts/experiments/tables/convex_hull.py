@@ -39,7 +39,6 @@ CARD = Card(
     title="Convex hulls",
     summary="Names the corners of the convex hull of points in the plane.",
     language="zxx",
-    licence="apache-2.0",
     datasets=("points",),
     pipeline_tag="other",
     data="Points drawn evenly from the unit square, and their hulls by the monotone chain.",

@@ -50,7 +50,6 @@ CARD = Card(
     title="Answers about birthdays",
     summary="Answers questions about a person's birthday from facts that are given with them.",
     language="en",
-    licence="apache-2.0",
     datasets=("copynet-birthdays",),
     pipeline_tag="question-answering",
     data="12,000 pairs made by rule of 4,000 persons who do not exist, after the synthetic data of CoreQA: a "
@@ -59,6 +58,7 @@ CARD = Card(
     tests={test: test for test in TESTS},
     metrics={score: ("accuracy", score) for score in SCORES},
     examples=TESTS[1],
+    main_score="all",
     kind="It is a model of [copynet_hf](https://pypi.org/project/copynet-hf), `copy_mechanism` and all in its config; "
     "CoreQA is He et al. 2017, P17-1019.",
     use="""from transformers import AutoModelForSeq2SeqLM, AutoTokenizer

@@ -8,15 +8,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from ..data.inflection import COLUMNS, SIZES, list_files, read_published, read_test_rows
+from ..data.inflection import COLUMNS, FOLDER, SIZES, list_files, read_published, read_test_rows
 from ..data.rows import Row
 from ..reports.markdown import assemble_page, find_runs, get_data_facts, table
+from ..reports.model_cards import COPYNET as COPYNET_KIND
+from ..reports.model_cards import Card
 from ..running.results_file import ResultsFile
 from ..running.settings import Settings
 from ..running.trained_models import evaluate_once, join_once, train_once
 from ..scores.texts import score_exact_match
 
-CARD = None
+CARD = None  # reproduce.py writes no cards: there are 53 models
 # One model for each set; `--models` chooses sets.
 SETS = {f"{language}_{size}": (language, size) for size, languages in SIZES.items() for language in languages}
 MODEL_NAMES = tuple(SETS)
@@ -24,6 +26,38 @@ COPYNET = "CopyNet"
 ENSEMBLE_SEEDS = range(5)
 ENSEMBLE = f"ensemble of {len(ENSEMBLE_SEEDS)}"
 TRAINING: dict[str, Any] = {}  # the defaults
+USE = """from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
+
+import copynet_hf  # registers the model
+
+tokenizer = AutoTokenizer.from_pretrained("{folder}")
+model = AutoModelForSeq2SeqLM.from_pretrained("{folder}")
+lemmas, features = ["a lemma"], [["V", "PST"]]
+output = model.generate(**tokenizer(lemmas, features=features, return_tensors="pt"))
+print(tokenizer.batch_decode(output, source=lemmas, skip_special_tokens=True))
+"""
+# The cards of published models.
+CARDS = {
+    name: Card(
+        file="inflection",
+        title="Inflection",
+        summary="Writes the form of a lemma that has the given UniMorph features.",
+        language="bul" if language == "poma" else language,  # Pomak has no code of its own
+        datasets=(FOLDER,),
+        pipeline_tag="text-generation",
+        data=f"The triples `{name}` of SIGMORPHON–UniMorph 2022, task 0, part 1 (Kodner et al. 2022); UniMorph's data "
+        "are under CC BY-SA.",
+        limits="It inflects words of one language. Lemmas and features that are unlike those it was trained on are "
+        "often inflected wrongly.",
+        tests={name: "the task's test set"},
+        metrics={"exact_match": ("exact_match", "exact match")},
+        examples=None,
+        kind=COPYNET_KIND,
+        use=USE,
+        model=COPYNET,
+    )
+    for name, (language, _) in SETS.items()
+}
 PUBLISHED = {"nonneural": "non-neural", "neural": "neural", "cluzh": "CLUZH", "ubc": "UBC"}
 
 

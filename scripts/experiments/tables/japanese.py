@@ -54,7 +54,6 @@ CARD = Card(
     title="Japanese chat, an exercise",
     summary="Replies to Japanese utterances, and tells which words of a reply it copied.",
     language="ja",
-    licence="mit",
     datasets=("dbdc3",),
     pipeline_tag="text-generation",
     data="1,050 pairs of an utterance and a chat system's reply from 105 dialogues of the dialogue breakdown "

@@ -60,7 +60,6 @@ CARD = Card(
     title="Shell commands for descriptions",
     summary="Proposes a shell command for an English description, with its file names, numbers and strings.",
     language="en",
-    licence="mit",
     datasets=("nl2bash",),
     pipeline_tag="text-generation",
     data="8,045 of NL2Bash's training pairs (Lin et al. 2018, github.com/TellinaTool/nl2bash, MIT), in the words "

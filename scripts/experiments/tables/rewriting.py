@@ -63,7 +63,6 @@ CARD = Card(
     title="Utterance rewriting in Chinese",
     summary="Writes out what the last utterance of a Chinese dialogue leaves out, so that it stands alone.",
     language="zh",
-    licence="other",
     datasets=("utterance-rewriting-zh",),
     pipeline_tag="text-generation",
     data="17,000 dialogues of Su et al. 2019 (github.com/chin-gyou/dialogue-utterance-rewriter), three utterances "

@@ -54,7 +54,6 @@ CARD = Card(
     title="The paper's synthetic rules",
     summary="Rewrites sequences of symbols by rules such as `a b x c d → c x e`, learned from examples.",
     language="zxx",
-    licence="apache-2.0",
     datasets=("copynet-rules",),
     pipeline_tag="text-generation",
     data="20,000 pairs made by rule, 100 of each of 200 rules, after section 5.1 of the paper; the 1,000 symbols "
@@ -63,6 +62,7 @@ CARD = Card(
     tests={"apart": "variables apart"},
     metrics={name: ("exact_match", title) for name, title in SCORES.items()},
     examples="apart",
+    main_score="mean",
 )
 
 

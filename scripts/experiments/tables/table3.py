@@ -91,7 +91,6 @@ CARD = Card(
     title="Headlines for short Chinese news",
     summary="Writes headlines for short Chinese news.",
     language="zh",
-    licence="other",
     datasets=("lcsts",),
     pipeline_tag="summarization",
     data="LCSTS (Hu et al. 2015), for research only, to be asked for from its authors: of its PART II those training "

@@ -44,7 +44,6 @@ CARD = Card(
     title="Chinese small talk by pattern",
     summary="Answers messages of 173 patterns, with the names, places and numbers that a message holds.",
     language="zh",
-    licence="apache-2.0",
     datasets=("copynet-dialogue",),
     pipeline_tag="text-generation",
     data="6,500 pairs made from 173 patterns that were written for this project; the words in their slots are "

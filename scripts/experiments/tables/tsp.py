@@ -35,7 +35,6 @@ CARD = Card(
     title="Short tours",
     summary="Names cities in the order of a short tour through all of them.",
     language="zxx",
-    licence="apache-2.0",
     datasets=("points",),
     pipeline_tag="other",
     data="Cities drawn evenly from the unit square, and their shortest tours by Held and Karp's dynamic programme.",

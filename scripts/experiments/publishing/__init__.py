@@ -1,0 +1,1 @@
+"""Publishes trained models on the Hub."""

@@ -29,7 +29,7 @@ LICENCES = {
     "points": _OWN,
     "nl2bash": DataLicence("mit"),
     "dbdc3": DataLicence("mit"),
-    "sigmorphon2022": DataLicence("cc-by-sa-3.0"),  # of UniMorph, from which the triples are taken
+    "sigmorphon2022": DataLicence("cc"),  # CC BY-SA of UniMorph, from which the triples are taken
     "lcsts": DataLicence(
         "other",
         "lcsts-research-only",

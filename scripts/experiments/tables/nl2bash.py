@@ -63,7 +63,7 @@ CARD = Card(
     datasets=("nl2bash",),
     pipeline_tag="text-generation",
     data="8,045 of NL2Bash's training pairs (Lin et al. 2018, github.com/TellinaTool/nl2bash, MIT), in the words "
-    "of `prepare` in scripts/experiments/commands.py; `restore` makes commands of its outputs.",
+    "of `prepare` in scripts/experiments/data/shell_commands.py; `restore` makes commands of its outputs.",
     limits="Most of its commands are wrong in some detail: never run one unread. Two thirds of the training "
     "commands are `find`.",
     tests={DATA: "test"},

@@ -106,8 +106,8 @@ ALTERNATIVES: dict[str, Alternative] = {
     "batch 64": Alternative({"per_device_train_batch_size": 64}),
     "twice the sizes": Alternative(TWICE),
     "twice the sizes, averaged weights": Alternative({**TWICE, "ema_decay": 0.998}),
-    "twice the sizes, batch 32, averaged weights": Alternative(
-        {**TWICE, "per_device_train_batch_size": 32, "ema_decay": 0.998}
+    "twice the sizes, 4,000 batches of 32, averaged weights": Alternative(
+        {**TWICE, "per_device_train_batch_size": 32, "max_steps": 4_000, "ema_decay": 0.998}
     ),
     "120 epochs, averaged weights": Alternative({"num_train_epochs": 120, "ema_decay": 0.998}),
     "random order": Alternative({"train_sampling_strategy": "random"}),

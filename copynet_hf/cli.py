@@ -235,7 +235,7 @@ def demo(argv: Sequence[str]) -> None:
 def export(argv: Sequence[str]) -> None:
     """Exports the encoder and one decoder step as ONNX graphs, which copynet_hf.OnnxCopyNet runs; with --target web in
     a page that runs them in the browser, which is also a static Hugging Face Space. --quantize int8 makes the graphs
-    four times smaller and faster; a few outputs change."""
+    about four times smaller, and searches faster; some outputs change."""
     from .arguments import ExportArguments
     from .inference.quantization import check_quantization
     from .training.run_folder import check_output_dir

@@ -276,7 +276,9 @@ SEARCH = """async ([texts, options, features]) => {
 }"""
 
 
-def check_searches(tab: Any, page: Page, sources: Sequence[str], options: dict[str, Any]) -> list[Any]:
+def check_searches(
+    tab: Any, page: Page, sources: Sequence[str], options: dict[str, Any], tolerance: float = 1e-4
+) -> list[Any]:
     """Compares ids, positions and probabilities with those of OnnxCopyNet; returns the outputs."""
     tab.goto(page.address)
     features = ["V", "new"] if page.tokenizer.feature_vocab else []
@@ -291,7 +293,7 @@ def check_searches(tab: Any, page: Page, sources: Sequence[str], options: dict[s
             assert result["positions"] == trace.source_positions.tolist(), text
             expected = (trace.token_probs, trace.copied, trace.copy_probs)
             for values, array in zip((result["probs"], result["shares"], result["copyProbs"]), expected, strict=True):
-                np.testing.assert_allclose(np.array(values), array, atol=1e-4, rtol=1e-3)
+                np.testing.assert_allclose(np.array(values), array, atol=tolerance, rtol=1e-3)
         predictions = predict(page.onnx, page.tokenizer, [text], **more, **options)[0]
         assert result["outputs"] == [
             [each.text, each.words, each.copied, each.source_positions, each.source_words] for each in predictions
@@ -314,7 +316,8 @@ def test_outputs_have_the_same_ids_and_positions(tab: Any, exported: Page, beams
 
 @pytest.mark.parametrize("beams", [1, 4])
 def test_int8_weights_give_the_outputs_of_python(tab: Any, int8: Page, beams: int) -> None:
-    outputs = check_searches(tab, int8, texts(40), {"num_beams": beams, "max_new_tokens": 16})
+    # a difference in float32's last digit can move an input of a product by one of its 256 steps
+    outputs = check_searches(tab, int8, texts(40), {"num_beams": beams, "max_new_tokens": 16}, tolerance=0.01)
     assert sum(sum(flags) for ((_, _, flags, _, _),) in outputs) > 40
 
 

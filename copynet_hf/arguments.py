@@ -261,6 +261,7 @@ class ExportArguments:
     output_dir: str | None = _argument("folder for the graphs, the config and the tokenizer", metavar="FOLDER")
     overwrite_output_dir: bool = _argument("replace the model in output_dir", False)
     target: str = _argument("onnx: for Python, or web: a page that runs the model in the browser", "onnx")
+    quantize: str | None = _argument("int8: weights of 8 bits; by default float32", metavar="NAME")
     examples: list[str] | None = _argument(  # noqa: RUF009 - the call returns a dataclass field
         "web: example texts on the page", metavar="TEXT"
     )

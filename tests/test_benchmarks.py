@@ -341,3 +341,21 @@ def test_the_page_shows_times_per_step_and_words_without_unseen_letters(peers: M
     systems["copynet_hf"] = {**score, "unseen_right": 3}
     page = peers.render_page({**results, "accuracy": [{**scored, "unseen_words": 4, "systems": systems}]})
     assert "| 3 of 4 |" in page
+
+
+# Quantisation
+
+
+def test_the_section_of_int8_reports_losses_of_exact_match(load: Any) -> None:
+    quantization = load("quantization")
+    seconds = {"float32": [2.0, 4.0, 3.0], "int8": [1.0, 2.0, 2.0]}
+    compared = [
+        quantization.Compared("greedy", batch, (8.0, 2.0), (50.0, int8), 97.0, seconds)
+        for batch, int8 in ((32, 49.8), (1, 49.6))
+    ]
+    text = quantization.render({"rules": compared}, texts=300, rounds=3, threads=1)
+    assert "| rules | greedy | 32 | 8.0 | 2.0 | 50.0 | 49.8 | -0.2 | 97.0 % |" in text
+    assert "| rules | greedy | 32 | 100 | 150 | 2.00 |" in text
+    assert "Above 0.3 points is the loss of: rules, greedy, batch 1 (-0.4)." in text
+    text = quantization.render({"rules": compared[:1]}, texts=300, rounds=3, threads=1)
+    assert "No loss is above 0.3 points." in text

@@ -71,7 +71,12 @@ def test_the_readme_links_to_every_page_of_results():
 
 @pytest.mark.parametrize(
     ("document", "page", "column"),
-    [("choosing", "mechanisms", "rules, EM"), ("export", "benchmarks", "ONNX ms")],
+    [
+        ("choosing", "mechanisms", "rules, EM"),
+        ("export", "benchmarks", "ONNX ms"),
+        ("serving", "benchmarks", "int8 EM"),
+        ("serving", "benchmarks", "int8 texts/s"),
+    ],
 )
 def test_tables_in_the_docs_are_those_of_the_page(document, page, column):
     text = (ROOT / "docs" / f"{document}.md").read_text(encoding="utf-8").replace("`", "")

@@ -65,7 +65,7 @@ def load_backend(
 
     Args:
         name: a folder, or with PyTorch a name on the Hub; for ONNX a folder that `copynet-hf export` wrote.
-        backend: "torch" or "onnx", which computes on the CPU in float32.
+        backend: "torch" or "onnx", which runs on the CPU, in the precision of the export.
         device, bf16, trust_remote_code: see `load_model`.
         threads: the number of threads; with PyTorch that of the process. None: one in a worker process, else the
             library's default.
@@ -95,7 +95,9 @@ def load_backend(
         )
     for option, value in (("device", None if device == "cpu" else device), ("bf16", bf16)):
         if value:
-            raise ValueError(f"--{option} is for --backend torch; onnx computes on the CPU in float32: leave it out")
+            raise ValueError(
+                f"--{option} is for --backend torch; onnx runs on the CPU in the precision of the export: leave it out"
+            )
     model = OnnxModel.from_pretrained(name, threads)
     tokenizer = load_tokenizer(name, trust_remote_code=trust_remote_code)
     check_tokenizer(model.config, tokenizer)

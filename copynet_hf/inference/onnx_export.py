@@ -36,6 +36,7 @@ from ..model.modeling_ensemble import CopyNetEnsemble
 from ..model.outputs import CopyNetEncoderOutput
 from ..model.pieces import FIELDS
 from .onnx_search import DECODER, ENCODER, Search
+from .quantization import check_quantization, write_int8
 
 Tensors = dict[str, Tensor]
 
@@ -68,25 +69,34 @@ def export_programs(model: CopyNetForConditionalGeneration) -> Programs:
 
 
 def export_onnx(
-    model: CopyNetForConditionalGeneration, folder: str | Path, tokenizer: PreTrainedTokenizerBase | None = None
+    model: CopyNetForConditionalGeneration,
+    folder: str | Path,
+    tokenizer: PreTrainedTokenizerBase | None = None,
+    *,
+    quantize: str | None = None,
 ) -> None:
     """Writes encoder.onnx, decoder.onnx, config, generation config and tokenizer, for `OnnxCopyNet.from_pretrained`.
 
+    Args:
+        quantize: "int8": weights of 8 bits, a quarter of the size; None: float32.
+
     Raises:
-        ImportError: onnx or onnxscript is missing.
-        ValueError: the model is an ensemble, or its generation config asks for what `OnnxCopyNet.generate` cannot do.
+        ImportError: onnx or onnxscript is missing; for int8, onnxruntime.
+        ValueError: the model is an ensemble, its generation config asks for what `OnnxCopyNet.generate` cannot do, or
+            `quantize` has another value.
     """
-    check_export(model)
+    check_export(model, quantize)
     folder = Path(folder)
-    write_graphs(model, folder)
+    write_graphs(model, folder, quantize)
     model.config.save_pretrained(folder)
     model.generation_config.save_pretrained(folder)
     if tokenizer is not None:
         tokenizer.save_pretrained(folder)
 
 
-def check_export(model: CopyNetForConditionalGeneration) -> None:
+def check_export(model: CopyNetForConditionalGeneration, quantize: str | None = None) -> None:
     """Raises what `export_onnx` documents."""
+    check_quantization(quantize)
     _check_exportable(model)
     try:
         import onnxscript  # noqa: F401 - torch.onnx imports it later, and says less
@@ -95,15 +105,15 @@ def check_export(model: CopyNetForConditionalGeneration) -> None:
     _check_search(model.generation_config)
 
 
-def write_graphs(model: CopyNetForConditionalGeneration, folder: Path) -> None:
+def write_graphs(model: CopyNetForConditionalGeneration, folder: Path, quantize: str | None = None) -> None:
     """Writes encoder.onnx and decoder.onnx."""
     folder.mkdir(parents=True, exist_ok=True)
     with _quiet():
         for name, program in zip((ENCODER, DECODER), export_programs(model), strict=True):
-            _write(program, folder / name)
+            _write(program, folder / name, quantize)
 
 
-def _write(program: ExportedProgram, path: Path) -> None:
+def _write(program: ExportedProgram, path: Path, quantize: str | None) -> None:
     """The program as an ONNX file, weights inside, inputs and outputs named as the tensors are."""
     import onnx_ir as ir
     from onnx_ir.passes.common import ClearMetadataAndDocStringPass
@@ -118,7 +128,10 @@ def _write(program: ExportedProgram, path: Path) -> None:
         named = [size if isinstance(size, int) else axis for size, axis in zip(sizes, axes, strict=False)]
         value.shape = ir.Shape([*named, *sizes[len(axes) :]])
     ClearMetadataAndDocStringPass()(made.model)  # which name this machine's folders
-    made.save(str(path), external_data=False)
+    if quantize == "int8":
+        write_int8(made.model, path)
+    else:
+        made.save(str(path), external_data=False)
 
 
 class _Encoder(nn.Module):

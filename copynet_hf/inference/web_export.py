@@ -62,6 +62,7 @@ def export_web(
     name: str = "CopyNet",
     examples: Sequence[str] = (),
     onnxruntime_web: str | Path | None = None,
+    quantize: str | None = None,
 ) -> None:
     """Writes the page: index.html, its modules, the graphs with config and vocabulary in `model/`, onnxruntime-web.
 
@@ -69,19 +70,21 @@ def export_web(
         name: the page's title.
         examples: texts to offer.
         onnxruntime_web: see `onnxruntime_web.load_runtime`.
+        quantize: as for `export_onnx`.
 
     Raises:
-        ImportError: onnx or onnxscript is missing.
-        ValueError: the page cannot run this model, or onnxruntime-web is not the version that it needs.
+        ImportError: onnx or onnxscript is missing; for int8, onnxruntime.
+        ValueError: the page cannot run this model, onnxruntime-web is not the version that it needs, or `quantize` has
+            another value.
         OSError: onnxruntime-web cannot be downloaded.
     """
-    check_export(model)
+    check_export(model, quantize)
     check_web_support(model.config, tokenizer)
     runtime = load_runtime(onnxruntime_web)
     folder = Path(folder)
     model_folder = folder / "model"
     model_folder.mkdir(parents=True, exist_ok=True)
-    write_graphs(model, model_folder)
+    write_graphs(model, model_folder, quantize)
     # without the Python files that save_pretrained adds
     model.config.to_json_file(model_folder / "config.json")
     model.generation_config.to_json_file(model_folder / "generation_config.json")

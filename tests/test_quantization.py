@@ -1,0 +1,273 @@
+"""`copynet-hf export --quantize int8`: smaller graphs without float weights, whose outputs are nearly the model's."""
+
+from __future__ import annotations
+
+import json
+import logging
+import random
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+import torch
+from helpers import POINTER, SOURCES, VARIANTS, padded, tiny_model, trained
+
+from copynet_hf import CopyNetForConditionalGeneration, CopyNetTokenizer, export_onnx
+from copynet_hf.cli import main
+from copynet_hf.inference.onnx_search import OnnxCopyNet
+from copynet_hf.inference.quantization import write_int8
+from copynet_hf.model.prediction import predict
+
+onnx = pytest.importorskip("onnx")
+ir = pytest.importorskip("onnx_ir")
+pytest.importorskip("onnxscript")
+onnxruntime = pytest.importorskip("onnxruntime")
+
+FILES = ("encoder.onnx", "decoder.onnx")
+WITHOUT_TORCH = """
+import sys
+sys.modules |= dict.fromkeys(("torch", "transformers", "onnx", "onnxscript"))
+from copynet_hf import OnnxCopyNet, PlainTokenizer
+from copynet_hf.model.prediction import predict
+model, tokenizer = (each.from_pretrained(sys.argv[1]) for each in (OnnxCopyNet, PlainTokenizer))
+print([output.source_positions for (output,) in predict(model, tokenizer, sys.argv[2:])])
+"""
+
+
+class Folders(NamedTuple):
+    model: CopyNetForConditionalGeneration
+    tokenizer: CopyNetTokenizer
+    float32: Path
+    int8: Path
+
+
+def pairs(count: int, seed: int) -> list[tuple[str, str]]:
+    """Requests with two words to copy."""
+    generator, letters = random.Random(seed), "abcdefghijklm"
+    words = (["".join(generator.choices(letters, k=6)) for _ in range(2)] for _ in range(count))
+    return [(f"please call {name} at {hour} .", f"called {name} at {hour} .") for name, hour in words]
+
+
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory: pytest.TempPathFactory) -> Folders:
+    """A model trained for two seconds, exported by the command with and without the option."""
+    folder = tmp_path_factory.mktemp("quantized")
+    model, tokenizer = trained(pairs(960, seed=0), "whitespace")
+    for part in (model, tokenizer):
+        part.save_pretrained(folder / "saved")
+    made = Folders(model, tokenizer, folder / "float32", folder / "int8")
+    argv = ["export", f"--model={folder / 'saved'}"]
+    assert main([*argv, f"--output_dir={made.float32}"]) == 0
+    assert main([*argv, f"--output_dir={made.int8}", "--quantize=int8"]) == 0
+    return made
+
+
+# ---- graphs
+
+
+def walk(graph: Any) -> Iterator[Any]:
+    """The graph and those inside its nodes."""
+    yield graph
+    for node in graph.node:
+        for attribute in node.attribute:
+            if attribute.type == onnx.AttributeProto.GRAPH:
+                yield from walk(attribute.g)
+
+
+def find_float_products(path: Path) -> list[str]:
+    """The products with a weight, also one that the graph transposes, that are computed in float32."""
+    graphs = list(walk(onnx.load(path).graph))
+    constants = {tensor.name for graph in graphs for tensor in graph.initializer}
+    nodes = [node for graph in graphs for node in graph.node]
+    for _ in nodes:
+        for node in nodes:
+            if node.op_type in ("Transpose", "Identity") and node.input[0] in constants:
+                constants.add(node.output[0])
+    products = [node for node in nodes if node.op_type in ("MatMul", "Gemm")]
+    return [node.name for node in products if constants.intersection(node.input[:2])]
+
+
+def test_no_weight_is_left_in_float32(folders: Folders) -> None:
+    for name in FILES:
+        assert find_float_products(folders.float32 / name)
+        assert find_float_products(folders.int8 / name) == []
+    sizes = [
+        np.prod(tensor.dims)
+        for name in FILES
+        for graph in walk(onnx.load(folders.int8 / name).graph)
+        for tensor in graph.initializer
+        if tensor.data_type == onnx.TensorProto.FLOAT
+    ]
+    assert max(sizes) <= 3 * 32 * 2  # the GRU's biases
+
+
+def test_the_recurrence_of_the_encoder_is_quantised(folders: Folders) -> None:
+    (encoder, *bodies) = walk(onnx.load(folders.int8 / "encoder.onnx").graph)
+    assert [node.op_type for node in encoder.node].count("Scan") == 1
+    (body,) = bodies
+    operations = [node.op_type for node in body.node]
+    assert "MatMulInteger" in operations
+    assert "MatMul" not in operations
+
+
+def test_the_graphs_are_smaller(folders: Folders) -> None:
+    for name in FILES:
+        assert (folders.int8 / name).stat().st_size < (folders.float32 / name).stat().st_size
+
+
+def test_other_files_are_the_same(folders: Folders) -> None:
+    names = {path.name for path in folders.float32.iterdir()}
+    assert names == {path.name for path in folders.int8.iterdir()}
+    for name in names - set(FILES):
+        assert (folders.float32 / name).read_bytes() == (folders.int8 / name).read_bytes(), name
+
+
+def test_graphs_contain_no_paths_of_the_machine(folders: Folders) -> None:
+    for name in FILES:
+        content = (folders.int8 / name).read_bytes()
+        assert str(folders.int8.parent).encode() not in content
+        assert str(Path(__file__).parents[1]).encode() not in content
+
+
+def test_a_weight_with_two_uses_keeps_both(tmp_path: Path) -> None:
+    """x Wᵀ + b, then Wᵀ once more, as a Gemm each; the quantiser's own conversion transposes W at each."""
+    rng = np.random.default_rng(0)
+    weight, bias, x = (rng.normal(size=size).astype(np.float32) for size in ((256, 256), (256,), (5, 256)))
+    tensors = [onnx.numpy_helper.from_array(weight, "weight"), onnx.numpy_helper.from_array(bias, "bias")]
+    settings = {"alpha": 1.0, "beta": 1.0, "transA": 0, "transB": 1}
+    nodes = [
+        onnx.helper.make_node("Gemm", ["x", "weight", "bias"], ["first"], "first", **settings),
+        onnx.helper.make_node("Gemm", ["first", "weight"], ["second"], "second", **settings),
+    ]
+    ends = [onnx.helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, ["n", 256]) for name in ("x", "second")]
+    graph = onnx.helper.make_graph(nodes, "graph", ends[:1], ends[1:], tensors)
+    proto = onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 20)], ir_version=10)
+    write_int8(ir.from_proto(proto), tmp_path / "int8.onnx")
+    session = onnxruntime.InferenceSession(tmp_path / "int8.onnx", providers=["CPUExecutionProvider"])
+    (found,) = session.run(None, {"x": x})
+    expected = (x @ weight.T + bias) @ weight.T
+    assert np.abs(found - expected).max() < 0.05 * np.abs(expected).max()
+    assert (tmp_path / "int8.onnx").stat().st_size < 0.3 * 4 * weight.size
+    assert find_float_products(tmp_path / "int8.onnx") == []
+
+
+# ---- outputs
+
+TEXTS = [source for source, _ in pairs(200, seed=1)]
+
+
+@pytest.mark.parametrize("beams", [1, 4])
+def test_outputs_are_mostly_those_of_the_model(folders: Folders, beams: int) -> None:
+    int8 = OnnxCopyNet.from_pretrained(folders.int8, threads=1)
+    found, expected = (
+        [outputs[0] for outputs in predict(model, folders.tokenizer, TEXTS, num_beams=beams)]
+        for model in (int8, folders.model)
+    )
+    same = [
+        (one.words, one.copied, one.source_positions) == (other.words, other.copied, other.source_positions)
+        for one, other in zip(found, expected, strict=True)
+    ]
+    assert np.mean(same) >= 0.95
+    assert (
+        np.mean([output.text == target for output, (_, target) in zip(found, pairs(200, seed=1), strict=True)]) > 0.8
+    )
+
+
+def test_traces_are_probabilities_near_those_of_the_model(folders: Folders) -> None:
+    int8 = OnnxCopyNet.from_pretrained(folders.int8, threads=1)
+    inputs = folders.tokenizer(TEXTS[:40], padding=True, return_tensors="np")
+    sequences = int8.generate(**inputs, num_beams=4, num_return_sequences=2)
+    traced = int8.trace_copies(sequences, **inputs)
+    tensors = {name: torch.from_numpy(array) for name, array in inputs.items()}
+    expected: Any = folders.model.trace_copies(torch.from_numpy(sequences), **tensors)
+    for name in ("token_probs", "copied", "copy_probs"):
+        found, other = getattr(traced, name), expected[name].numpy()
+        assert ((found >= 0) & (found <= 1 + 1e-5)).all(), name
+        assert np.abs(found - other).mean() < 0.01, name
+    assert (traced.source_positions == expected.source_positions.numpy()).mean() > 0.98
+    assert (traced.source_positions >= 0).any()
+
+
+MODELS: dict[str, dict[str, Any]] = VARIANTS | {
+    "points": POINTER | {"num_features": 2},
+    "retrieval": {"copy_mechanism": "retrieval", "seed": 1},
+}
+
+
+@pytest.mark.parametrize(
+    "name", ["retrieval", *(pytest.param(name, marks=pytest.mark.slow) for name in MODELS if name != "retrieval")]
+)
+@torch.no_grad()
+def test_every_mechanism_has_nearly_the_models_probabilities(name: str, tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    model = tiny_model(scale=0.5, **MODELS[name])
+    export_onnx(model, tmp_path, quantize="int8")
+    assert [find_float_products(tmp_path / file) for file in FILES] == [[], []]
+    int8, ids = OnnxCopyNet.from_pretrained(tmp_path, threads=1), padded(SOURCES, 0)
+    inputs: dict[str, Any] = {"input_ids": ids, "attention_mask": (ids != 0).long()}
+    if model.config.num_features:
+        inputs = {"input_features": torch.randn(*ids.shape, model.config.num_features)} | inputs
+        del inputs["input_ids"]
+    elif model.config.mechanism.retrieves:
+        inputs["token_type_ids"] = torch.zeros_like(ids)
+    arrays = {key: tensor.numpy() for key, tensor in inputs.items()}
+    memory, state, _ = int8._encode(**arrays)
+    words = np.full((len(ids), 1), model.config.decoder_start_token_id)
+    found = int8._step(words, memory, state)[0]["log_probs"][:, 0]
+    expected = model(**inputs, decoder_input_ids=torch.from_numpy(words)).logits[:, 0].numpy()
+    np.testing.assert_allclose(np.exp(found).sum(-1), 1, atol=1e-4)
+    np.testing.assert_allclose(np.exp(found), np.exp(expected), atol=0.02)
+    assert int8.generate(**arrays, num_beams=3, max_new_tokens=4).shape[0] == len(ids)
+
+
+def test_a_server_needs_no_torch(folders: Folders) -> None:
+    argv = [sys.executable, "-c", WITHOUT_TORCH, str(folders.int8), *TEXTS[:3]]
+    printed = subprocess.run(argv, check=True, capture_output=True, text=True).stdout
+    int8 = OnnxCopyNet.from_pretrained(folders.int8)
+    expected = [output.source_positions for (output,) in predict(int8, folders.tokenizer, TEXTS[:3])]
+    assert json.loads(printed.replace("None", "null")) == expected
+
+
+def test_the_commands_take_the_folder(folders: Folders, capsys: pytest.CaptureFixture[str]) -> None:
+    capsys.readouterr()
+    assert main(["generate", f"--model={folders.int8}", "--backend=onnx", "--text", *TEXTS[:4]]) == 0
+    int8 = OnnxCopyNet.from_pretrained(folders.int8)
+    expected = [outputs[0].text for outputs in predict(int8, folders.tokenizer, TEXTS[:4])]
+    assert capsys.readouterr().out.splitlines() == expected
+
+
+# ---- errors
+
+
+@pytest.mark.parametrize("target", ["onnx", "web"])
+def test_an_unknown_quantisation_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str], target: str) -> None:
+    argv = ["export", "--model=none", f"--output_dir={tmp_path / 'new'}", f"--target={target}", "--quantize=int4"]
+    assert main(argv) == 2
+    assert "quantize is 'int4': give int8, or leave it out for float32" in capsys.readouterr().err
+    with pytest.raises(ValueError, match="quantize is 'INT8': give int8"):
+        export_onnx(tiny_model(), tmp_path / "new", quantize="INT8")
+    assert not (tmp_path / "new").exists()
+
+
+def test_without_onnxruntime_the_extra_is_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "onnxruntime.quantization", None)
+    assert main(["export", "--model=none", f"--output_dir={tmp_path / 'new'}", "--quantize=int8"]) == 2
+    assert 'pip install "copynet-hf[onnx]"' in capsys.readouterr().err
+
+
+def test_the_quantiser_leaves_logging_as_it_was(
+    folders: Folders, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    root = logging.getLogger()
+    before = root.level, list(root.handlers)
+    capsys.readouterr()
+    write_int8(ir.load(folders.float32 / "encoder.onnx"), tmp_path / "encoder.onnx")
+    assert (root.level, list(root.handlers)) == before
+    assert "quantiz" not in capsys.readouterr().err
+    assert find_float_products(tmp_path / "encoder.onnx") == []

@@ -25,6 +25,9 @@ def publish_repeatedly(runs: str, results: str, texts: Sequence[str]) -> dict[st
 
     Returns the outputs of the commands, and what the first commit's models answer.
     """
+    from experiments.publishing import contents
+
+    contents.EXPORTS = {"onnx": contents.EXPORTS["onnx"]}  # each export takes seconds; a slow test writes all
     arguments = ["nl2bash", "--output_dir", runs, "--results_dir", results]
 
     def publish(*more: str) -> str:

@@ -159,6 +159,18 @@ def test_without_the_package_the_published_code_gives_the_same(published: Publis
     assert found["modules"] == ["transformers_modules"]
 
 
+@pytest.mark.slow
+def test_graphs_of_both_precisions_are_published(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    runs, results = make_runs(tmp_path)
+    tiny_model(seed=6, embedding_size=64, hidden_size=64).save_pretrained(runs / "seed_0" / "CopyNet")
+    arguments = ["nl2bash", "--repo", "me/x", "--output_dir", str(runs), "--results_dir", str(results), "--dry_run"]
+    assert publish.main(arguments) == 0
+    found = re.findall(r"^ +([\d,]+)  (\S+)$", capsys.readouterr().out, re.MULTILINE)
+    sizes = {path: int(size.replace(",", "")) for size, path in found}
+    assert 0 < sizes["onnx-int8/decoder.onnx"] < sizes["onnx/decoder.onnx"]
+    assert sizes["onnx-int8/config.json"] == sizes["onnx/config.json"]
+
+
 def test_a_dry_run_lists_sizes_and_uploads_nothing(published: Published) -> None:
     assert "me/nothing" not in published.hub.repositories
     sizes = {path: size for size, path in re.findall(r"^ +([\d,]+)  (\S+)$", published.said["dry run"], re.MULTILINE)}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from .trained_model import TrainedModel
 # The folders of ONNX graphs, and what writes each from a model, a folder and a tokenizer.
 EXPORTS: Mapping[str, Callable[..., None]] = {
     "onnx": export_onnx,
+    "onnx-int8": partial(export_onnx, quantize="int8"),
 }
 
 

@@ -193,8 +193,22 @@ def test_the_recipe_compares_alternatives_on_validation_pairs(data, small, monke
     results, text = reproduce_table("recipe", data, "--max_samples", "4", "--models", *patterns)
     assert len(results["runs"]) == 2 * len(alternatives)
     assert all(f"| {name} |" in text for name in alternatives)
-    assert all(run["command"] in text for run in results["runs"] if run["model"] == "base")
+    assert next(run["command"] for run in results["runs"] if run["model"] == "base") in text
     assert results["runs"][0]["scores"].keys() >= {"sequence_accuracy", "token_accuracy", "loss"}
+
+
+def test_the_recipe_has_differences_over_shared_tasks_and_seeds():
+    recipe = import_table("recipe")
+    scores = {(recipe.CHOSEN, 0): (50, 60), (recipe.CHOSEN, 1): (52, None), ("base", 0): (51, 63), ("base", 2): (9, 9)}
+    runs = [
+        {"data": data, "model": model, "seed": seed, "scores": {"sequence_accuracy": score}}
+        for (model, seed), both in scores.items()
+        for data, score in zip("ab", both, strict=True)
+        if score is not None
+    ]
+    assert recipe._format_difference({"runs": runs}, "base", ["a", "b"]) == "+2.0 ± 1.0 (2)"  # of +1 and +3
+    assert recipe._format_difference({"runs": runs}, "base", ["a"]) == "+1.0 (1)"
+    assert recipe._format_difference({"runs": runs}, recipe.CHOSEN, ["a"]) == ""
 
 
 def test_the_defaults_are_the_chosen_alternative(data):

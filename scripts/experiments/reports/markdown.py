@@ -96,8 +96,8 @@ def assemble_page(results: Results, lines: Iterable[str]) -> str:
     return "\n".join([*lines, "", describe_runs(results)]) + "\n"
 
 
-def describe_runs(results: Results) -> str:
-    """Seeds, versions, machines, commits, and the command of each model's first seed."""
+def describe_runs(results: Results, num_commands: int | None = None) -> str:
+    """Seeds, versions, machines, commits, and the command of each model's first seed; None: of all models."""
     runs = results["runs"]
 
     def join(values: Iterable[Any]) -> str:
@@ -117,7 +117,7 @@ def describe_runs(results: Results) -> str:
     commands: dict[str, dict[str, Any]] = {}
     for run in runs:
         commands.setdefault(run["command"], run)
-    for command, run in commands.items():
+    for command, run in list(commands.items())[:num_commands]:
         if run["seed"] == runs[0]["seed"]:
             lines += ["", f"{run['model']}, {run['parameters']:,} parameters:", "", "```bash", command, "```"]
     return "\n".join(lines)

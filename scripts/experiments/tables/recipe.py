@@ -223,10 +223,12 @@ def _read_scores(folder: Path) -> dict[str, float]:
 
 def render_page(results: dict[str, Any]) -> str:
     """The text of results/recipe.md."""
-    base = {**results, "runs": [run for run in results["runs"] if run["model"] == "base"]}
     tasks = [task for task in (*TASKS, *INFLECTION) if any(run["data"] == task for run in results["runs"])]
-    chosen_on = [task for task in tasks if task not in HELD_BACK]
-    held_back = [task for task in tasks if task in HELD_BACK]
+    groups = {
+        "Words and characters": [task for task in tasks if task in TASKS and task not in HELD_BACK],
+        "Inflection, letters": [task for task in tasks if task in INFLECTION and task not in HELD_BACK],
+        "Held back: tasks that no default was chosen on": [task for task in tasks if task in HELD_BACK],
+    }
     lines = [
         "# The recipe: what the defaults were chosen from",
         "",
@@ -236,25 +238,43 @@ def render_page(results: dict[str, Any]) -> str:
         "100 updates, 16 pairs a batch, dropout 0.3, vocabulary dropout 0.1, and the checkpoint with the highest "
         "accuracy; every other row changes what it names, and nothing else. Means over the seeds that were run, ± "
         "their standard deviation; test sets had no part in this. "
-        f"The defaults are those of “{CHOSEN}”.",
-        "",
-        _score_table(results, chosen_on),
+        f"The defaults are those of “{CHOSEN}”; “beside them” is the mean difference from that row over the tasks and "
+        "seeds that both have, ± its standard error, in brackets their number.",
     ]
-    if held_back:
-        lines += ["", "## Held back", "", "Tasks that no default was chosen on.", ""]
-        lines += [_score_table(results, held_back)]
+    for title, of_group in groups.items():
+        if of_group:
+            lines += ["", f"## {title}", "", _score_table(results, of_group)]
     lines += ["", "## Minutes of a training", "", "Beside other processes, so these are upper bounds.", ""]
     lines += [_score_table(results, tasks, minutes=True)]
-    return "\n".join([*lines, "", describe_runs(base)]) + "\n"
+    described = {**results, "runs": sorted(results["runs"], key=lambda run: run["model"] != "base")}
+    return "\n".join([*lines, "", describe_runs(described, num_commands=1)]) + "\n"
 
 
 def _score_table(results: dict[str, Any], tasks: list[str], minutes: bool = False) -> str:
     read = _read_minutes if minutes else partial(_read_score, score="sequence_accuracy")
     rows = [[name, *_format_means(results, name, tasks, read)] for name in ALTERNATIVES]
-    if not minutes:
-        by_loss = partial(_read_score, score="sequence_accuracy_at_lowest_loss")
-        rows.insert(1, ["base, checkpoint with the lowest loss", *_format_means(results, "base", tasks, by_loss)])
-    return table(["", *tasks], [row for row in rows if any(row[1:])])
+    if minutes:
+        return table(["", *tasks], [row for row in rows if any(row[1:])])
+    for row in rows:
+        row.append(_format_difference(results, str(row[0]), tasks))
+    by_loss = partial(_read_score, score="sequence_accuracy_at_lowest_loss")
+    rows.insert(1, ["base, checkpoint with the lowest loss", *_format_means(results, "base", tasks, by_loss), ""])
+    return table(["", *tasks, "beside them"], [row for row in rows if any(row[1:])])
+
+
+def _format_difference(results: dict[str, Any], name: str, tasks: list[str]) -> str:
+    """The mean difference from the chosen alternative, over the runs of the same task and seed."""
+    differences = []
+    for task in tasks:
+        chosen = {run["seed"]: run for run in find_runs(results, task, CHOSEN)}
+        for run in find_runs(results, task, name):
+            if name != CHOSEN and run["seed"] in chosen:
+                scores = (each["scores"]["sequence_accuracy"] for each in (run, chosen[run["seed"]]))
+                differences.append(next(scores) - next(scores))
+    if not differences:
+        return ""
+    error = f" ± {statistics.stdev(differences) / len(differences) ** 0.5:.1f}" if len(differences) > 1 else ""
+    return f"{statistics.mean(differences):+.1f}{error} ({len(differences)})"
 
 
 def _read_minutes(run: Mapping[str, Any]) -> float:

@@ -106,6 +106,7 @@ ALTERNATIVES: dict[str, Alternative] = {
     "batch 64": Alternative({"per_device_train_batch_size": 64}),
     "twice the sizes": Alternative(TWICE),
     "twice the sizes, averaged weights": Alternative({**TWICE, "ema_decay": 0.998}),
+    "no vocabulary dropout, averaged weights": Alternative({"vocabulary_dropout": 0.0, "ema_decay": 0.998}),
     "tied embeddings, averaged weights": Alternative({"tie_word_embeddings": True, "ema_decay": 0.998}),
     "twice the sizes, 4,000 batches of 32, averaged weights": Alternative(
         {**TWICE, "per_device_train_batch_size": 32, "max_steps": 4_000, "ema_decay": 0.998}

@@ -29,7 +29,12 @@ def parse_arguments(description: str) -> argparse.Namespace:
     return parser.parse_args()
 
 
-def time_side_by_side(calls: Mapping[str, Callable[[], Any]], rounds: int, warmup: int = 2) -> dict[str, list[float]]:
+def time_side_by_side(
+    calls: Mapping[str, Callable[[], Any]],
+    rounds: int,
+    warmup: int = 2,
+    clock: Callable[[], float] = time.perf_counter,
+) -> dict[str, list[float]]:
     """Seconds of each call in each round. A round runs all calls, so that slow moments of the machine affect all."""
     for call in calls.values():
         for _ in range(warmup):
@@ -39,9 +44,9 @@ def time_side_by_side(calls: Mapping[str, Callable[[], Any]], rounds: int, warmu
     for first in range(rounds):
         for name in (names[(first + turn) % len(names)] for turn in range(len(names))):  # each is first in turn
             call = calls[name]
-            start = time.perf_counter()
+            start = clock()
             call()
-            seconds[name].append(time.perf_counter() - start)
+            seconds[name].append(clock() - start)
     return seconds
 
 

@@ -359,3 +359,31 @@ def test_the_section_of_int8_reports_losses_of_exact_match(load: Any) -> None:
     assert "Above 0.3 points is the loss of: rules, greedy, batch 1 (-0.4)." in text
     text = quantization.render({"rules": compared[:1]}, texts=300, rounds=3, threads=1)
     assert "No loss is above 0.3 points." in text
+
+
+# CoreQA
+
+
+def test_both_models_read_the_same_facts_and_answers_have_words_of_both_parts(load: Any) -> None:
+    retrieval = load("retrieval")
+    batch = retrieval.make_batch(32)
+    lengths = batch["attention_mask"].sum(1)
+    assert torch.equal(batch["attention_mask"], (batch["input_ids"] > 0).long())
+    assert torch.equal((batch["token_type_ids"] == 3).sum(1), torch.full((32,), retrieval.FACTS))
+    questions = (batch["token_type_ids"] == 0) & (batch["attention_mask"] == 1)
+    assert (questions.sum(1).min(), questions.sum(1).max()) == retrieval.QUESTION
+    for row, labels in enumerate(batch["labels"]):
+        answer, source = labels[labels >= 0], batch["input_ids"][row, : lengths[row]]
+        assert retrieval.ANSWER[0] <= len(answer) <= retrieval.ANSWER[1]
+        assert answer[-2] == source[-1]
+        assert (answer[0] == source[questions[row].nonzero()]).any()
+    objects = batch["input_ids"][batch["token_type_ids"] == 3].view(32, -1)
+    assert (objects[::16, -1] == objects[::16, -2]).all()
+
+
+def test_the_section_of_coreqa_gives_its_speed_relative_to_rnnsearch(load: Any) -> None:
+    retrieval = load("retrieval")
+    text = retrieval.render({16: {"CoreQA": [0.03, 0.02, 0.04], "RNNSearch": [0.024, 0.01, 0.04]}}, rounds=3)
+    assert "| 16 | 24.0 | 30.0 | 0.80 |" in text
+    for mechanism in ("retrieval", "none"):
+        retrieval.build_step(mechanism, 2)()

@@ -26,8 +26,11 @@ from copynet_hf.model.fused_step import RecurrentWeights
 from copynet_hf.model.gru import FusedGRU, gru_states
 from copynet_hf.model.memory import Memory
 
-# and one whose readout leaves out ζ, which the gates take
-VARIANTS = {**ALL_VARIANTS, "context_and_embedding": {"readout": ["state", "context", "embedding"]}}
+VARIANTS = {
+    **ALL_VARIANTS,
+    "context_and_embedding": {"readout": ["state", "context", "embedding"]},  # the gates take ζ, the readout does not
+    "retrieval": {"copy_mechanism": "retrieval"},  # without facts; with them: test_fused_retrieval
+}
 
 
 def inputs(directions, steps, batch, size, dtype):

@@ -166,7 +166,7 @@ class _Decoder(nn.Module):
         _agree(inputs)
         words = inputs["words"]
         memory, state = _fields(Memory, "memory", inputs), _fields(DecoderState, "state", inputs)
-        if "memory.facts.hidden_states" in inputs:
+        if "memory.facts.is_object" in inputs:
             memory = memory._replace(facts=_fields(Facts, "memory.facts", inputs))
         by_row = state.map(lambda field: field.flatten(0, 1)[:, None])  # and with an axis of one step
         cache = CopyNetCache()

@@ -56,6 +56,13 @@ def embed_facts(embeddings: Tensor, is_object: Tensor) -> Tensor:
     return triples * is_object[..., None]
 
 
+def count_positions(mask: Tensor) -> int:
+    """The positions of the mask (B, S) up to the last that is true in any row, at least one; all of them if traced."""
+    if not has_values(mask):
+        return mask.shape[1]
+    return max(1, int((mask.any(0) * torch.arange(1, mask.shape[1] + 1, device=mask.device)).max()))
+
+
 class FeatureEmbeddings(nn.Module):
     """A set of features as two sums of their embeddings: Σ_f W_x e(f) is added to every e(x_j), Σ_f W_h e(f) to every
     h_j.
@@ -210,9 +217,12 @@ class CopyNetEncoder(SourceEncoder):
             facts = embed_facts(states, is_object)
         hidden_states: tuple[Tensor, ...] = (states,)
         final_state = states
+        length = states.shape[1] if is_object is None else count_positions(mask)  # facts follow the question
         for layer in self.layers:
-            states, final_state = layer(states, mask)
+            states, final_state = layer(states[:, :length], mask[:, :length])
             states = self.dropout(states)
+            if length < mask.shape[1]:
+                states = nn.functional.pad(states, (0, 0, 0, mask.shape[1] - length))
             hidden_states += (states,)
         if features is not None:
             states = (states + features[1]) * mask[..., None]

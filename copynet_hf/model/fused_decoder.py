@@ -53,8 +53,8 @@ def run_fused(
         matches_by_step = matches.transpose(0, 1)  # (T, B, S)
         times = matches_by_step.sum(-1, keepdim=True)
         repeats = matches_by_step & (times > 1)
-        inputs = _add_reads_of_single_positions(
-            inputs, matches_by_step & (times == 1), memory, weights.recurrent.selective
+        inputs = add_reads_of_single_positions(
+            inputs, matches_by_step & (times == 1), memory.hidden_states, weights.recurrent.selective
         )
     dropout_factors = None
     if dropout is not None and dropout.training and dropout.p:
@@ -74,17 +74,17 @@ def run_fused(
     return readout.transpose(0, 1), hidden.transpose(0, 1), attention.transpose(0, 1)
 
 
-def _add_reads_of_single_positions(inputs: Tensor, matches: Tensor, memory: Memory, weight: Tensor) -> Tensor:
+def add_reads_of_single_positions(inputs: Tensor, matches: Tensor, hidden_states: Tensor, weight: Tensor) -> Tensor:
     """Adds W ζ(y_{t-1}) where y_{t-1} is at one position of the source: ρ = 1 there, so ζ is h_j and needs no loop.
 
-    inputs (T, B, X); matches (T, B, S) bool, at most one in a row; weight (at most X, D), of the first X.
+    inputs (T, B, X); matches (T, B, S) bool, these positions; hidden_states (B, S, D); weight (at most X, D), of the
+    first X.
     """
+    steps, rows, positions = matches.nonzero(as_tuple=True)
     _, batch, length = matches.shape
-    rows = matches.any(-1).flatten().nonzero()[:, 0]  # of T · B
-    positions = matches.flatten(0, 1)[rows].to(torch.uint8).argmax(-1)
-    zeta = memory.hidden_states.flatten(0, 1).index_select(0, rows % batch * length + positions)
+    zeta = hidden_states.flatten(0, 1).index_select(0, rows * length + positions)
     product = nn.functional.pad(nn.functional.linear(zeta, weight), (0, inputs.shape[-1] - weight.shape[0]))
-    return inputs.flatten(0, 1).index_add(0, rows, product).view(inputs.shape)
+    return inputs.flatten(0, 1).index_add(0, steps * batch + rows, product).view(inputs.shape)
 
 
 class RepeatedWords(NamedTuple):
@@ -384,19 +384,17 @@ def _weight_gradients(
             d_products, zeta = (torch.cat(parts) for parts in zip(*repeated_reads, strict=True))
             d_selective = d_products.t() @ zeta
     return RecurrentWeights(
-        state=_sum_outer_products(d_recurrent, saved.decoder_states[:-1]),
+        state=sum_outer_products(d_recurrent, saved.decoder_states[:-1]),
         state_bias=d_recurrent.sum((0, 1)),
         score=grads.score,
         coverage=grads.coverage_weight,
-        context=_sum_outer_products(d_inputs[..., : len(w.context)], saved.contexts),
+        context=sum_outer_products(d_inputs[..., : len(w.context)], saved.contexts),
         selective=d_selective,
-        readout=None
-        if w.readout is None
-        else _sum_outer_products(d_inputs[..., 3 * size :], saved.decoder_states[1:]),
+        readout=None if w.readout is None else sum_outer_products(d_inputs[..., 3 * size :], saved.decoder_states[1:]),
     )
 
 
-def _sum_outer_products(d_outputs: Tensor, inputs: Tensor) -> Tensor:
+def sum_outer_products(d_outputs: Tensor, inputs: Tensor) -> Tensor:
     """The gradient (X, Y) of a weight over all steps, from (T, B, X) and (T, B, Y)."""
     return d_outputs.flatten(0, 1).t() @ inputs.flatten(0, 1)
 

@@ -125,7 +125,7 @@ def gru_step(columns: Tensor, inputs: Tensor, before: Tensor, padded: Tensor | N
         padded: (…, 1) bool, true where h passes on unchanged.
     """
     size = before.shape[-1]
-    candidate, r, z, n = columns.split(size, dim=-1)
+    candidate, r, z, n = columns.chunk(4, dim=-1)
     columns[..., size : 3 * size].add_(inputs[..., : 2 * size]).sigmoid_()  # r and z
     if padded is not None:
         z.masked_fill_(padded, 1.0)
@@ -136,8 +136,8 @@ def gru_step(columns: Tensor, inputs: Tensor, before: Tensor, padded: Tensor | N
 def gru_step_backward(d_after: Tensor, before: Tensor, columns: Tensor, d_columns: Tensor) -> Tensor:
     """Writes the gradients of the columns' pre-activations; returns d_after · z, the direct path to h_{t-1}."""
     size = before.shape[-1]
-    candidate, r, z, n = columns.split(size, dim=-1)
-    d_candidate, d_r, d_z, d_n = d_columns[..., : 4 * size].split(size, dim=-1)
+    candidate, r, z, n = columns.chunk(4, dim=-1)
+    d_candidate, d_r, d_z, d_n = d_columns[..., : 4 * size].chunk(4, dim=-1)
     d_before = d_after * z
     tanh_backward(d_after - d_before, n, grad_input=d_n)  # d_after (1 − z) · tanh'
     sigmoid_backward((before - n).mul_(d_after), z, grad_input=d_z)  # d_after (h_{t-1} − n) · σ'

@@ -22,18 +22,10 @@ Fields = TypeVar("Fields", bound=tuple)
 
 
 class Facts(NamedTuple):
-    """The facts of a source, each at the position of its object; see `RetrievalDecoder`.
+    """Which positions are objects of facts and which belong to the question, (R, S) bool each; `RetrievalDecoder`."""
 
-    hidden_states: (N, S, 3E) f_j, zero elsewhere.
-    is_object, is_question: (R, S) bool.
-    attention_keys, retrieve_keys: (N, S, A), for the attention to facts and for the scores of retrieving them.
-    """
-
-    hidden_states: PerSource
     is_object: PerRow
     is_question: PerRow
-    attention_keys: PerSource
-    retrieve_keys: PerSource
 
 
 class Memory(NamedTuple):
@@ -41,7 +33,7 @@ class Memory(NamedTuple):
 
     Wide tensors are kept once for each source, narrow ones once for each row.
 
-    hidden_states: (N, S, D) h_j.
+    hidden_states: (N, S, D) h_j; where the source has facts, (N, S, D + 3E) [h_j; f_j].
     attention_keys: (N, S, A) U h_j of Eq. 3; None without attention.
     copy_keys: (N, S, H) tanh(h_j W_c) of Eq. 8; None without copy scores.
     final_state: (R, D) both directions' last states.

@@ -10,10 +10,12 @@ as the sum of past attention (the coverage of See et al. 2017), are our reading;
 input of the state, which it reaches here through the attentions and scores that depend on it.
 
 Shapes: R rows decode from N sources. S source positions, T target steps, H hidden_size, D = 2 · encoder_hidden_size,
-E embedding_size, A attention_size.
+E embedding_size, M = D + 3E, A attention_size.
 """
 
 from __future__ import annotations
+
+from collections.abc import Callable
 
 import torch
 from torch import Tensor, nn
@@ -22,7 +24,9 @@ from .attention import CopyNetAttention
 from .configuration_copynet import CopyNetConfig
 from .copy_distribution import selective_read_weights
 from .decoder import Decoder
-from .memory import DecoderState, Facts, Memory, read_memory, repeat_for_rows
+from .dispatch import find_fast_form_obstacles, has_values
+from .fused_retrieval import run_fused_retrieval
+from .memory import DecoderState, DecoderSteps, Facts, Memory, read_memory, repeat_for_rows
 from .outputs import CopyNetEncoderOutput
 
 
@@ -30,8 +34,10 @@ class RetrievalDecoder(Decoder):
     """s_t = GRU([e(y_{t-1}); r_q; r_kb; c_q; c_kb], s_{t-1}), and the scores of the three modes.
 
     c_q and c_kb are attentive reads of the question's states h_j and of the facts f_j, the latter by DNN1(q, s, f)
-    with q the question's last states; r_q and r_kb are selective reads (CopyNet, Eq. 9), each of its own memory. Each
-    attention and each score also sees the coverage of its position.
+    with q the question's last states; r_q and r_kb are selective reads (CopyNet, Eq. 9), each of its own part of the
+    memory. Each attention and each score also sees the coverage of its position.
+
+    `step` is the definition; the fast form for training is in `fused_retrieval`.
     """
 
     def __init__(self, config: CopyNetConfig) -> None:
@@ -49,49 +55,89 @@ class RetrievalDecoder(Decoder):
         self.dropout = nn.Dropout(config.dropout)
 
     def build_memory(self, encoded: CopyNetEncoderOutput, rows: int) -> Memory:
-        """The source with the keys of question and facts, for the attentions and for the scores."""
-        hidden_states, facts = encoded.last_hidden_state, encoded.facts
+        """The source with the keys of the attentions and of the scores, each position's by its own network.
+
+        Its states (N, S, M) are [h_j; 0] in the question and [0; f_j] at objects, so that one product reads both.
+        """
+        hidden_states, facts, is_object = encoded.last_hidden_state, encoded.facts, encoded.is_object
         assert facts is not None
-        assert encoded.is_object is not None
+        assert is_object is not None
         assert encoded.is_question is not None
         times = rows // facts.shape[0]
-        memory_of_facts = Facts(
-            facts,
-            encoded.is_object.repeat_interleave(times, dim=0),
-            encoded.is_question.repeat_interleave(times, dim=0),
-            self.fact_attention.keys(facts),
-            self.retrieve_scores.keys(facts),
+        return Memory(
+            torch.cat([hidden_states, facts], dim=-1),
+            replace_at(is_object, self.attention.keys(hidden_states), self.fact_attention.keys, facts),
+            replace_at(is_object, self.copy_scores.keys(hidden_states), self.retrieve_scores.keys, facts),
+            *repeat_for_rows(encoded, rows),
+            facts=Facts(*(each.repeat_interleave(times, dim=0) for each in (is_object, encoded.is_question))),
         )
-        keys, copy_keys = self.attention.keys(hidden_states), self.copy_scores.keys(hidden_states)
-        return Memory(hidden_states, keys, copy_keys, *repeat_for_rows(encoded, rows), facts=memory_of_facts)
 
     def step(
         self, embedding: Tensor, matches: Tensor, memory: Memory, state: DecoderState
     ) -> tuple[Tensor, DecoderState, Tensor]:
-        """One word: r_t (R, H), the new state, and both attentions (R, S), each summing to one over its positions."""
+        """One word: c_q and c_kb (R, M) for the readout, the new state, and both attentions (R, S), which sum to one
+        each."""
         facts, history, s = memory.facts, state.coverage, state.hidden
         assert facts is not None
         assert history is not None
         assert state.copy_scores is not None
         assert memory.attention_keys is not None
         assert memory.copy_keys is not None
-        # Selective reads r_q and r_kb: Eq. 9 of CopyNet, each over its own memory
+        # Selective reads [r_q; r_kb]: Eq. 9 of CopyNet, each over its own part of the memory
         rho_question = selective_read_weights(state.copy_scores, matches & facts.is_question)  # (R, S)
         rho_facts = selective_read_weights(state.copy_scores, matches & facts.is_object)
-        reads = [read_memory(rho_question, memory.hidden_states), read_memory(rho_facts, facts.hidden_states)]
+        reads = read_memory(rho_question + rho_facts, memory.hidden_states)  # (R, M)
 
-        # Contexts c_q and c_kb: attentive reads, of the facts by S(q, s_t, f_j) = DNN1
+        # Contexts [c_q; c_kb]: attentive reads, of the facts by S(q, s_t, f_j) = DNN1
         of_question = self.attention(s, memory.attention_keys, facts.is_question, history)  # (R, S)
         query = torch.cat([s, memory.final_state], dim=-1)  # (R, H + D)
-        of_facts = self.fact_attention(query, facts.attention_keys, facts.is_object, history)
-        contexts = [read_memory(of_question, memory.hidden_states), read_memory(of_facts, facts.hidden_states)]
+        of_facts = self.fact_attention(query, memory.attention_keys, facts.is_object, history)
+        attention = of_question + of_facts
+        contexts = read_memory(attention, memory.hidden_states)  # (R, M)
 
-        s = self.cell(torch.cat([embedding, *reads, *contexts], dim=-1), s)  # (R, H)
+        s = self.cell(torch.cat([embedding, reads, contexts], dim=-1), s)  # (R, H)
         scores = torch.where(  # ψ_re at objects, ψ_co at the question's words
             facts.is_object,
-            self.retrieve_scores.scores(s, facts.retrieve_keys, history),
+            self.retrieve_scores.scores(s, memory.copy_keys, history),
             self.copy_scores.scores(s, memory.copy_keys, history),
         )
-        readout = self.dropout(self.readout_proj(torch.cat([s, *contexts], dim=-1)))
-        attention = of_question + of_facts
-        return readout, DecoderState(s, scores, history + attention), attention
+        return contexts, DecoderState(s, scores, history + attention), attention
+
+    def finish_steps(self, steps: DecoderSteps, embeddings: Tensor, memory: Memory) -> DecoderSteps:
+        """Makes the readout r_t = V [s_t; c_q; c_kb] + b of the contexts, which are in its place."""
+        readout = self.readout_proj(torch.cat([steps.hidden, steps.readout], dim=-1))
+        return steps._replace(readout=self.dropout(readout))
+
+    # ---- the fast form
+
+    def explain_readable_form(self, memory: Memory) -> list[str]:
+        """Why the steps run in the readable form; empty: the fast form may run. See `dispatch`."""
+        modules: dict[str, nn.Module | None] = {"cell": self.cell}
+        for name in ("attention", "fact_attention", "copy_scores", "retrieve_scores"):
+            modules[name] = self.get_submodule(name)
+            parts = (f"{name}.{part}" for part in ("query_proj", "score_proj", "coverage_proj"))
+            modules |= {part: self.get_submodule(part) for part in parts}
+        return find_fast_form_obstacles(self.config, modules, memory.mask.device)
+
+    def run_all_steps(
+        self, embeddings: Tensor, matches: Tensor, memory: Memory, state: DecoderState | None, keep: Tensor | None
+    ) -> DecoderSteps | None:
+        """Teacher forcing from s_0 on in the fast form; None where the readable form has to run."""
+        one_row_per_source = memory.hidden_states.shape[0] == embeddings.shape[0]
+        if state is not None or keep is not None or not one_row_per_source or self.explain_readable_form(memory):
+            return None
+        networks = (self.copy_scores, self.retrieve_scores, self.attention, self.fact_attention)
+        initial = self.initial_state(memory).hidden
+        hidden, contexts, scores, attention = run_fused_retrieval(
+            embeddings, matches, memory, initial, self.cell, networks
+        )
+        return DecoderSteps(contexts, attention, None, hidden, scores, None)
+
+
+def replace_at(mask: Tensor, states: Tensor, compute: Callable[[Tensor], Tensor], inputs: Tensor) -> Tensor:
+    """States (N, S, A) with compute(inputs (N, S, X)) where the mask (N, S) is true, computed there alone."""
+    if not has_values(mask):
+        return torch.where(mask[..., None], compute(inputs), states)
+    rows = mask.flatten().nonzero()[:, 0]
+    computed = compute(inputs.flatten(0, 1).index_select(0, rows))
+    return states.flatten(0, 1).index_copy(0, rows, computed.to(states.dtype)).view(states.shape)

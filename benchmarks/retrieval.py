@@ -101,7 +101,7 @@ def render(seconds: Mapping[int, Mapping[str, list[float]]], rounds: int) -> str
     return (
         "A training step (forward, backward, Adam) with the settings of [answers from facts](coreqa.md): questions "
         f"of {QUESTION[0]} to {QUESTION[1]} words, {FACTS} facts, answers of {ANSWER[0]} to {ANSWER[1]} words. "
-        f"{rounds} rounds, CPU time on one thread; other processes ran on the machine.\n\n"
+        f"{rounds} rounds, CPU time on one thread.\n\n"
         + format_table(["batch", "RNNSearch ms", "CoreQA ms", "CoreQA's speed relative to RNNSearch's"], rows)
     )
 

@@ -439,7 +439,7 @@ def test_the_folder_is_a_space_and_names_the_licence(exported: Page) -> None:
     assert not list(exported.folder.rglob("*.py"))
 
 
-# ---- what cannot be exported
+# ---- models that are refused
 
 
 def refused(capsys: pytest.CaptureFixture[str], *argv: str) -> str:

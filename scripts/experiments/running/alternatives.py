@@ -94,11 +94,9 @@ class CopiedWordAugmentation:
     """A data collator that replaces some of the words that a target has from its source, in both of them.
 
     Args:
-        collate: collates the changed rows.
-        is_training: whether to change rows at all.
+        collate: collates the rows, changed while the model is in training mode.
         rows: the training rows, from which other words are drawn, as often as they are copied there.
-        to_slot: the probability of becoming an out-of-vocabulary word.
-        to_word: the probability of becoming another word.
+        probability: that of a word to be replaced.
     """
 
     def __init__(
@@ -106,12 +104,10 @@ class CopiedWordAugmentation:
         collate: Callable[..., Any],
         model: CopyNetForConditionalGeneration,
         rows: Sequence[Mapping[str, Any]],
-        to_slot: float = 0.0,
-        to_word: float = 0.0,
-        seed: int = 0,
+        probability: float,
     ) -> None:
-        self.collate, self.model, self.to_slot, self.to_word = collate, model, to_slot, to_word
-        self.random = random.Random(seed)
+        self.collate, self.model, self.probability = collate, model, probability
+        self.random = random.Random(0)
         counts = Counter(word for row in rows for word in self._copied_words(row))
         self.words, self.counts = list(counts), list(counts.values())
 
@@ -123,14 +119,9 @@ class CopiedWordAugmentation:
         return self.collate([self._change(row) if self.model.training else row for row in rows], *args, **kwargs)
 
     def _change(self, row: dict[str, Any]) -> dict[str, Any]:
-        config = self.model.config
-        next_slot = max(config.vocab_size, max(row["input_ids"], default=0) + 1)
         changes: dict[int, int] = {}
         for word in self._copied_words(row):
-            draw = self.random.random()
-            if draw < self.to_slot and next_slot < config.extended_vocab_size:
-                changes[word], next_slot = next_slot, next_slot + 1
-            elif self.to_slot <= draw < self.to_slot + self.to_word:
+            if self.random.random() < self.probability:
                 changes[word] = self.random.choices(self.words, self.counts)[0]
         changed = {name: [changes.get(index, index) for index in row[name]] for name in ("input_ids", "labels")}
         return {**row, **changed}

@@ -51,7 +51,7 @@ class Alternative:
 def _exchange_words(trainer: CopyNetTrainer, probability: float) -> None:
     model: Any = trainer.model
     rows: Any = trainer.train_dataset
-    trainer.data_collator = CopiedWordAugmentation(trainer.data_collator, model, rows, to_word=probability)
+    trainer.data_collator = CopiedWordAugmentation(trainer.data_collator, model, rows, probability)
 
 
 def _drop_words(trainer: CopyNetTrainer, probability: float) -> None:
@@ -82,6 +82,7 @@ EARLIER = {
     "metric_for_best_model": "loss",
     "early_stopping_patience": 5,
 }
+AVERAGED = {"ema_decay": 0.998}
 TWICE = {"embedding_size": 256, "hidden_size": 512, "encoder_hidden_size": 256, "attention_size": 256}
 ALTERNATIVES: dict[str, Alternative] = {
     "base": Alternative(),
@@ -93,10 +94,10 @@ ALTERNATIVES: dict[str, Alternative] = {
     "decay at a plateau": Alternative(
         {"lr_scheduler_type": "constant"}, lambda trainer: trainer.add_callback(DecayAtPlateau(5, 0.3))
     ),
-    "averaged weights": Alternative({"ema_decay": 0.998}),
+    "averaged weights": Alternative(AVERAGED),
     "learning rate 1e-3": Alternative({"learning_rate": 1e-3}),
-    "learning rate 1e-3, averaged weights": Alternative({"learning_rate": 1e-3, "ema_decay": 0.998}),
-    "learning rate 1.5e-3, averaged weights": Alternative({"learning_rate": 1.5e-3, "ema_decay": 0.998}),
+    "learning rate 1e-3, averaged weights": Alternative({"learning_rate": 1e-3, **AVERAGED}),
+    "learning rate 1.5e-3, averaged weights": Alternative({"learning_rate": 1.5e-3, **AVERAGED}),
     "learning rate 3e-3": Alternative({"learning_rate": 3e-3}),
     "dropout 0.1": Alternative({"dropout": 0.1}),
     "dropout 0.2": Alternative({"dropout": 0.2}),
@@ -105,13 +106,13 @@ ALTERNATIVES: dict[str, Alternative] = {
     "batch 32": Alternative({"per_device_train_batch_size": 32}),
     "batch 64": Alternative({"per_device_train_batch_size": 64}),
     "twice the sizes": Alternative(TWICE),
-    "twice the sizes, averaged weights": Alternative({**TWICE, "ema_decay": 0.998}),
-    "no vocabulary dropout, averaged weights": Alternative({"vocabulary_dropout": 0.0, "ema_decay": 0.998}),
-    "tied embeddings, averaged weights": Alternative({"tie_word_embeddings": True, "ema_decay": 0.998}),
+    "twice the sizes, averaged weights": Alternative({**TWICE, **AVERAGED}),
+    "no vocabulary dropout, averaged weights": Alternative({"vocabulary_dropout": 0.0, **AVERAGED}),
+    "tied embeddings, averaged weights": Alternative({"tie_word_embeddings": True, **AVERAGED}),
     "twice the sizes, 4,000 batches of 32, averaged weights": Alternative(
-        {**TWICE, "per_device_train_batch_size": 32, "max_steps": 4_000, "ema_decay": 0.998}
+        {**TWICE, "per_device_train_batch_size": 32, "max_steps": 4_000, **AVERAGED}
     ),
-    "120 epochs, averaged weights": Alternative({"num_train_epochs": 120, "ema_decay": 0.998}),
+    "120 epochs, averaged weights": Alternative({"num_train_epochs": 120, **AVERAGED}),
     "random order": Alternative({"train_sampling_strategy": "random"}),
     "min_frequency 1": Alternative({"min_frequency": 1}),
     "min_frequency 5": Alternative({"min_frequency": 5}),
@@ -246,21 +247,25 @@ def render_page(results: dict[str, Any]) -> str:
         if of_group:
             lines += ["", f"## {title}", "", _score_table(results, of_group)]
     lines += ["", "## Minutes of a training", "", "Beside other processes, so these are upper bounds.", ""]
-    lines += [_score_table(results, tasks, minutes=True)]
+    lines += [_minutes_table(results, tasks)]
     described = {**results, "runs": sorted(results["runs"], key=lambda run: run["model"] != "base")}
     return "\n".join([*lines, "", describe_runs(described, num_commands=1)]) + "\n"
 
 
-def _score_table(results: dict[str, Any], tasks: list[str], minutes: bool = False) -> str:
-    read = _read_minutes if minutes else partial(_read_score, score="sequence_accuracy")
-    rows = [[name, *_format_means(results, name, tasks, read)] for name in ALTERNATIVES]
-    if minutes:
-        return table(["", *tasks], [row for row in rows if any(row[1:])])
-    for row in rows:
-        row.append(_format_difference(results, str(row[0]), tasks))
+def _score_table(results: dict[str, Any], tasks: list[str]) -> str:
+    read = partial(_read_score, score="sequence_accuracy")
+    rows = [
+        [name, *_format_means(results, name, tasks, read), _format_difference(results, name, tasks)]
+        for name in ALTERNATIVES
+    ]
     by_loss = partial(_read_score, score="sequence_accuracy_at_lowest_loss")
     rows.insert(1, ["base, checkpoint with the lowest loss", *_format_means(results, "base", tasks, by_loss), ""])
     return table(["", *tasks, "beside them"], [row for row in rows if any(row[1:])])
+
+
+def _minutes_table(results: dict[str, Any], tasks: list[str]) -> str:
+    rows = [[name, *_format_means(results, name, tasks, _read_minutes)] for name in ALTERNATIVES]
+    return table(["", *tasks], [row for row in rows if any(row[1:])])
 
 
 def _format_difference(results: dict[str, Any], name: str, tasks: list[str]) -> str:

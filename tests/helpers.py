@@ -55,6 +55,16 @@ VARIANTS = {
 }
 
 
+# Searches whose every option matters to their outputs.
+SEARCHES: dict[str, dict[str, Any]] = {
+    "beams, not short": {"num_beams": 3, "min_new_tokens": 4, "max_new_tokens": 9, "forbid_unk": True},
+    "the first beams that end": {"num_beams": 4, "num_return_sequences": 2, "early_stopping": True},
+    "long beams": {"num_beams": 4, "length_penalty": 2.0, "max_new_tokens": 7},
+    "beams to the end": {"num_beams": 2, "early_stopping": "never", "length_penalty": 0.0, "max_new_tokens": 12},
+    "two ends": {"num_beams": 3, "num_return_sequences": 3, "eos_token_id": [2, 8]},
+    "no end": {"num_beams": 2, "eos_token_id": None, "max_new_tokens": 5},
+}
+
 POINTER = {"copy_mechanism": "pointer", "max_source_oov": 8}  # writes what its source has, not all of TARGETS
 
 
@@ -92,6 +102,19 @@ def padded(rows: list[list[int]], value: int, side: str = "right") -> torch.Tens
     fill = [[value] * (width - len(row)) for row in rows]
     pairs = zip(rows, fill, strict=True)
     return torch.tensor([row + extra if side == "right" else extra + row for row, extra in pairs])
+
+
+def pad_facts(
+    sources: list[list[int]], kinds: list[list[int]], targets: list[list[int]], side: str
+) -> dict[str, torch.Tensor]:
+    """A batch of questions with facts, whose words are of the given kinds, `token_type_ids`."""
+    source = padded(sources, 0, side)
+    return {
+        "input_ids": source,
+        "attention_mask": (source != 0).long(),
+        "token_type_ids": padded(kinds, 0, side),
+        "labels": padded(targets, -100),
+    }
 
 
 def check_gradients(model: CopyNetForConditionalGeneration, oracle: Any, loss: Callable[[], float]) -> None:

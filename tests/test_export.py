@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 import torch
 from helpers import POINTER, SOURCES, VARIANTS, padded, tiny_model
+from helpers import SEARCHES as ALL_SEARCHES
 from torch import Tensor
 
 from copynet_hf import CopyNetForConditionalGeneration, CopyNetTokenizer
@@ -136,16 +137,11 @@ def test_the_graphs_have_the_models_probabilities(exported: Exported, kind: str,
 
 
 # Options of `generate`; the others come from the saved generation config.
-SEARCHES: dict[str, dict[str, Any]] = {
+SEARCHES = {
     "greedy": {},
     "greedy, not short": {"min_new_tokens": 4, "max_new_tokens": 9, "forbid_unk": True},
     "beams": {"num_beams": 3},
-    "beams, not short": {"num_beams": 3, "min_new_tokens": 4, "max_new_tokens": 9, "forbid_unk": True},
-    "the first beams that end": {"num_beams": 4, "num_return_sequences": 2, "early_stopping": True},
-    "long beams": {"num_beams": 4, "length_penalty": 2.0, "max_new_tokens": 7},
-    "beams to the end": {"num_beams": 2, "early_stopping": "never", "length_penalty": 0.0, "max_new_tokens": 12},
-    "two ends": {"num_beams": 3, "num_return_sequences": 3, "eos_token_id": [2, 8]},
-    "no end": {"num_beams": 2, "eos_token_id": None, "max_new_tokens": 5},
+    **ALL_SEARCHES,
 }
 
 

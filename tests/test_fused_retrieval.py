@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
-from helpers import padded, tiny_model
+from helpers import pad_facts, padded, tiny_model
 
 from copynet_hf.model import retrieval_decoder
 from copynet_hf.model.encoder import count_positions
@@ -17,13 +17,7 @@ TARGETS = [[13, 5, 5, 10, 2], [14, 9, 9, 2], [15, 14, 13, 15, 2]]
 
 
 def make_batch(side="right"):
-    source = padded(SOURCES, 0, side)
-    return {
-        "input_ids": source,
-        "attention_mask": (source != 0).long(),
-        "token_type_ids": padded(KINDS, 0, side),
-        "labels": padded(TARGETS, -100),
-    }
+    return pad_facts(SOURCES, KINDS, TARGETS, side)
 
 
 def run(dtype=torch.float64, batch=None, **changes):

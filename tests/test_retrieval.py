@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 from datasets import Dataset
-from helpers import check_gradients, padded, tiny_model
+from helpers import check_gradients, pad_facts, tiny_model
 from oracle import Oracle
 from transformers import DataCollatorForSeq2Seq
 
@@ -27,13 +27,7 @@ TARGETS = [[13, 5, 10, 2], [14, 9, 2], [15, 14, 13, 15, 2]]
 
 
 def batch(side="right"):
-    source = padded(SOURCES, 0, side)
-    return {
-        "input_ids": source,
-        "attention_mask": (source != 0).long(),
-        "token_type_ids": padded(KINDS, 0, side),
-        "labels": padded(TARGETS, -100),
-    }
+    return pad_facts(SOURCES, KINDS, TARGETS, side)
 
 
 @pytest.mark.parametrize("side", ["right", "left"])

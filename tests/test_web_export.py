@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
+from helpers import SEARCHES as ALL_SEARCHES
 from helpers import tiny_model, tiny_tokenizer, trained
 
 from copynet_hf import CopyNetConfig, CopyNetForConditionalGeneration, CopyNetTokenizer
@@ -243,14 +244,9 @@ def test_sources_get_the_same_ids_and_outputs_the_same_words(tab: Any, exported:
 
 # ---- searches
 
-SEARCHES: dict[str, dict[str, Any]] = {
+SEARCHES = {
     "greedy, not short": {"num_beams": 1, "min_new_tokens": 4, "max_new_tokens": 9, "forbid_unk": True},
-    "beams, not short": {"num_beams": 3, "min_new_tokens": 4, "max_new_tokens": 9, "forbid_unk": True},
-    "the first beams that end": {"num_beams": 4, "num_return_sequences": 2, "early_stopping": True},
-    "long beams": {"num_beams": 4, "length_penalty": 2.0, "max_new_tokens": 7},
-    "beams to the end": {"num_beams": 2, "early_stopping": "never", "length_penalty": 0.0, "max_new_tokens": 12},
-    "two ends": {"num_beams": 3, "num_return_sequences": 3, "eos_token_id": [2, 8]},
-    "no end": {"num_beams": 2, "eos_token_id": None, "max_new_tokens": 5},
+    **ALL_SEARCHES,
 }
 SEARCH = """async ([texts, options, features]) => {
     const { CopyNet } = await import("./copynet.js");

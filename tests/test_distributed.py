@@ -61,13 +61,14 @@ def train_file(tmp_path: Path) -> Path:
     return file
 
 
-MECHANISMS = {
-    "copynet": {},
-    "coverage loss": {"copy_mechanism": "pointer_generator", "use_coverage": True, "coverage_loss_weight": 1},
-    "gate loss": {"copy_mechanism": "gated", "aligned_words": 2},
-    "pointer": {"copy_mechanism": "pointer"},
-    "retrieval": {"copy_mechanism": "retrieval"},
-}
+COVERAGE = {"copy_mechanism": "pointer_generator", "use_coverage": True, "coverage_loss_weight": 1}
+MECHANISMS = [
+    pytest.param({}, id="copynet"),
+    pytest.param(COVERAGE, id="coverage loss"),  # the other mechanisms share this code
+    pytest.param({"copy_mechanism": "gated", "aligned_words": 2}, id="gate loss", marks=pytest.mark.slow),
+    pytest.param({"copy_mechanism": "pointer"}, id="pointer", marks=pytest.mark.slow),
+    pytest.param({"copy_mechanism": "retrieval"}, id="retrieval", marks=pytest.mark.slow),
+]
 
 
 def command(train_file: Path, folder: Path, batch: int, fields: dict[str, Any]) -> list[str]:
@@ -101,7 +102,7 @@ NEEDS_GLOO = pytest.mark.skipif(
 
 
 @NEEDS_GLOO
-@pytest.mark.parametrize("fields", MECHANISMS.values(), ids=MECHANISMS)
+@pytest.mark.parametrize("fields", MECHANISMS)
 def test_two_processes_train_the_weights_of_one_with_twice_the_batch(
     fields: dict[str, Any], train_file: Path, tmp_path: Path
 ) -> None:
@@ -134,7 +135,7 @@ def test_two_processes_train_a_transformers_encoder_as_one_does(train_file: Path
 
 
 @NEEDS_GLOO
-@pytest.mark.parametrize("strategy", ["group_by_length", "random"])
+@pytest.mark.parametrize("strategy", ["group_by_length", pytest.param("random", marks=pytest.mark.slow)])
 def test_two_processes_resumed_in_a_later_epoch_train_the_weights_of_an_uninterrupted_run(
     strategy: str, train_file: Path, tmp_path: Path
 ) -> None:

@@ -42,22 +42,27 @@ class Oracle:
         self.c = model.config
         self.features = []  # the feature ids of the source
 
-    def embed_source(self, word):
-        """e(x_j), and for each feature f of the source W_x e(f)."""
-        return self.add_features(self.embed(word), "input_proj")
+    def read_features(self, s):
+        """What the state s reads of the source's features, by the attention's W and v: added to the context."""
+        w, p = self.w, "model.decoder."
+        vectors, scores = self.embed_features(), []
+        for e in vectors:
+            key = w[p + "feature_proj.key_proj.weight"] @ e + w[p + "feature_proj.key_proj.bias"]
+            inside = np.tanh(key + w[p + "attention.query_proj.weight"][:, : len(s)] @ s)
+            scores.append(math.exp(w[p + "attention.score_proj.weight"][0] @ inside))
+        contents = [w[p + "feature_proj.state_proj.weight"] @ e for e in vectors]
+        return sum((score / sum(scores) * content for score, content in zip(scores, contents, strict=True)), 0.0)
 
-    def add_features(self, vector, projection):
-        p = "model.encoder.features."
-        for feature in filter(lambda feature: feature > 1, self.features):  # the unknown feature adds nothing
-            vector = vector + self.w[f"{p}{projection}.weight"] @ self.w[f"{p}embed_features.weight"][feature]
-        return vector
+    def embed_features(self):
+        known = [feature for feature in self.features if 1 < feature < self.c.feature_vocab_size]  # 1: the unknown one
+        return [self.w["model.encoder.feature_embeddings.weight"][feature] for feature in known]
 
     def embed(self, word):
         return self.w["model.encoder.embed_tokens.weight"][word if word < self.c.vocab_size else self.c.unk_token_id]
 
     def encode(self, source, inputs=None):
         """h_j of every position, and the last states of both directions in the top layer."""
-        xs, width = inputs or [self.embed_source(x) for x in source], self.c.encoder_hidden_size
+        xs, width = inputs or [self.embed(x) for x in source], self.c.encoder_hidden_size
         for layer in range(self.c.num_hidden_layers):
             runs = []
             for suffix, order in (("", range(len(xs))), ("_reverse", reversed(range(len(xs))))):
@@ -71,7 +76,9 @@ class Oracle:
                 runs.append((states, h))
             xs = [np.concatenate([runs[0][0][j], runs[1][0][j]]) for j in range(len(xs))]
             last = np.concatenate([runs[0][1], runs[1][1]])
-        return [self.add_features(x, "state_proj") for x in xs], last
+        for e in self.embed_features():
+            xs = [x + self.w["model.encoder.feature_state_proj.weight"] @ e for x in xs]
+        return xs, last
 
     def attend(self, s, h, coverage):
         w, p = self.w, "model.decoder.attention."
@@ -118,7 +125,7 @@ class Oracle:
         objects = [j for j, kind in enumerate(kinds) if kind == 3]
         states, q = self.encode([source[j] for j in question])
         memory = dict(zip(question, states, strict=True))
-        memory |= {j: np.concatenate([self.embed_source(source[i]) for i in (j - 2, j - 1, j)]) for j in objects}
+        memory |= {j: np.concatenate([self.embed(source[i]) for i in (j - 2, j - 1, j)]) for j in objects}
         size = {0: 2 * self.c.encoder_hidden_size, 3: 3 * self.c.embedding_size}
 
         def score(name, query, j):
@@ -145,8 +152,9 @@ class Oracle:
                 weights = softmax({j: score(name, query, j) for j in places})
                 contexts.append(read(weights, kind))
                 attended |= weights
-            s = gru(np.concatenate([self.embed(word), *reads, *contexts]), s, *cell)
-            r = w[p + "readout_proj.weight"] @ np.concatenate([s, *contexts]) + w[p + "readout_proj.bias"]
+            joined = np.concatenate(contexts) + self.read_features(s)
+            s = gru(np.concatenate([self.embed(word), *reads, joined]), s, *cell)
+            r = w[p + "readout_proj.weight"] @ np.concatenate([s, joined]) + w[p + "readout_proj.bias"]
             psi = {v: float(w["lm_head.weight"][v] @ r) for v in range(self.c.vocab_size)}
             before = {j: score("copy_scores" if kinds[j] == 0 else "retrieve_scores", s, j) for j in memory}
             z = sum(math.exp(x) for x in [*psi.values(), *before.values()])
@@ -174,12 +182,13 @@ class Oracle:
             if c.attention:
                 a = a if after else self.attend(s, h, coverage)
                 context = sum((a[j] * h[j] for j in range(len(source))), np.zeros_like(h[0]))
+                context = context + self.read_features(s)
             e = self.embed(word)
             cell = [w[f"model.decoder.cell.{n}"] for n in ("weight_ih", "weight_hh", "bias_ih", "bias_hh")]
             s = gru(np.concatenate([e, zeta, context] if c.selective_read else [e, context]), s, *cell)
             if after:  # See et al. 2017, Eq. 1: by the state that has read the word
                 a = self.attend(s, h, coverage)
-                context = sum(a[j] * h[j] for j in range(len(source)))
+                context = sum(a[j] * h[j] for j in range(len(source))) + self.read_features(s)
             if c.attention:
                 coverage = coverage + a
                 trace.attention.append(a)

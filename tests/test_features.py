@@ -13,6 +13,7 @@ from datasets import Dataset
 from elsewhere import OPTIONAL, answers, run_elsewhere
 from helpers import SOURCES, TARGETS, check_gradients, padded, tiny_model, tiny_tokenizer
 from oracle import Oracle
+from tiny_encoders import copynet_over, save_encoder, word_tokenizer
 from torch import Tensor
 from transformers import PreTrainedTokenizerBase
 
@@ -21,6 +22,8 @@ from copynet_hf.cli import main
 from copynet_hf.inference.loading import load_model
 from copynet_hf.inference.onnx_search import OnnxCopyNet
 from copynet_hf.inference.predictor import predict_in_batches
+from copynet_hf.model.fused_decoder import FusedDecoder
+from copynet_hf.model.fused_step import RecurrentWeights
 from copynet_hf.model.pipeline import CopyText2TextPipeline
 from copynet_hf.model.prediction import predict
 from copynet_hf.training.dataset import encode_pairs
@@ -32,8 +35,10 @@ CASES: dict[str, dict[str, Any]] = {
     "two_layers": {"num_hidden_layers": 2},
     "pointer_generator": {"copy_mechanism": "pointer_generator"},
     "gated": {"copy_mechanism": "gated"},
+    "coverage": {"use_coverage": True, "coverage_loss_weight": 1.0},
+    "readout": {"readout": ["state", "context"]},
+    "pointer_generator_coverage": {"copy_mechanism": "pointer_generator", "use_coverage": True},
     "rnnsearch": {"copy_mechanism": "none"},
-    "enc_dec": {"copy_mechanism": "none", "attention": False},
 }
 cases = pytest.mark.parametrize("changes", CASES.values(), ids=CASES)
 TEXTS, TAGS = ["a X b Y X", "Z c", "a b c d"], [["V", "PST"], ["PL"], ["N"]]
@@ -77,12 +82,62 @@ def test_probabilities_and_loss_equal_the_oracles(changes: dict[str, Any], side:
     assert output.loss.item() == pytest.approx(total / sum(map(len, TARGETS)), rel=1e-9)
 
 
-def test_gradients_equal_finite_differences_of_the_oracle() -> None:
-    model = make(scale=1.0).double()
+@pytest.mark.parametrize("copy_mechanism", ["copynet", "pointer_generator"])
+def test_gradients_equal_finite_differences_of_the_oracle(copy_mechanism: str) -> None:
+    model = make(scale=1.0, copy_mechanism=copy_mechanism).double()
     model(**batch(rows=slice(0, 1)), labels=torch.tensor(TARGETS[:1])).loss.backward()
     oracle = Oracle(model)
     oracle.features = FEATURES[0]
     check_gradients(model, oracle, lambda: oracle.loss(SOURCES[0], TARGETS[0]))
+
+
+@cases
+def test_the_fast_form_learns_what_the_readable_one_learns(changes: dict[str, Any]) -> None:
+    gradients = []
+    for use_fused in (True, False):
+        model = make(**changes | {"use_fused": use_fused}, scale=1.0).double()
+        output = model(**batch(), labels=padded(TARGETS, -100), output_attentions=True)
+        (output.loss + output.cross_attentions[0].pow(2).sum()).backward()
+        gradients.append({name: weight.grad for name, weight in model.named_parameters()})
+    fast, readable = gradients
+    for name, gradient in readable.items():
+        assert torch.allclose(fast[name], gradient, rtol=0, atol=1e-10 * max(gradient.abs().max(), 1e-6)), name
+
+
+def test_the_fast_form_stays_close_in_bfloat16() -> None:
+    exact, half = (make(scale=1.0).to(dtype) for dtype in (torch.float64, torch.bfloat16))
+    logits = [model(**batch(), labels=padded(TARGETS, -100)).logits.double() for model in (exact, half)]
+    assert (logits[0].exp() - logits[1].exp()).abs().max() < 2e-2
+
+
+@pytest.mark.parametrize("starts_blind", [False, True])
+def test_the_decoders_gradients_match_finite_differences(starts_blind: bool) -> None:
+    torch.manual_seed(0)
+    steps, batch_size, positions, count, size, width, attention = 3, 2, 4, 3, 3, 4, 2
+    sizes = {
+        "inputs": (steps, batch_size, 3 * size),
+        "hidden_states": (batch_size, positions, width),
+        "keys": (batch_size, positions, attention),
+        "initial": (batch_size, size),
+        "feature_keys": (batch_size, count, attention),
+        "feature_states": (batch_size, count, width),
+        "state": (3 * size + attention, size),
+        "state_bias": (3 * size + attention,),
+        "score": (attention,),
+        "context": (3 * size, width),
+    }
+    tensors = [torch.randn(shape, dtype=torch.float64, requires_grad=True) for shape in sizes.values()]
+    mask = torch.tensor([[True] * 4, [True, True, False, True]])
+    feature_mask = torch.tensor([[True, False, True], [False] * 3])
+
+    def run(inputs: Tensor, states: Tensor, keys: Tensor, initial: Tensor, *rest: Tensor) -> Any:
+        feature_keys, feature_states, state, bias, score, context = rest
+        weights = RecurrentWeights(state, bias, score, None, context, None, None)
+        features = (feature_keys, feature_states, feature_mask)
+        memory = (mask, states, keys, None, initial)
+        return FusedDecoder.apply(inputs, None, None, *memory, starts_blind, *features, *weights)
+
+    assert torch.autograd.gradcheck(run, tensors)
 
 
 def test_coreqa_reads_features_with_question_and_facts() -> None:
@@ -233,6 +288,35 @@ def test_graphs_read_features(tmp_path: Path) -> None:
     assert [row[0].source_positions for row in found] == [row[0].source_positions for row in expected]
 
 
+# a Transformers encoder
+
+
+def test_features_with_a_transformers_encoder(tmp_path: Path) -> None:
+    encoder = save_encoder(tmp_path / "bert")
+    tokenizer = word_tokenizer(encoder, features=[["V", "PST"], ["N"]])
+    model = copynet_over(encoder, tokenizer)
+    texts, tags = ["today", "call Benedikta", "today"], [["V"], [], ["N", "PST"]]
+    inputs = tokenizer(texts, features=tags, padding=True, return_tensors="pt")
+    words = torch.tensor([[1, 5, 6]] * 3)
+    logits = model(**inputs, decoder_input_ids=words).logits
+    encoder_of_model, ids = model.get_encoder(), inputs.pop("feature_ids")
+    encoded = encoder_of_model(**inputs)  # without features; the rest by hand
+    encoded.features, encoded.feature_mask = encoder_of_model.feature_embeddings(ids), ids > 1
+    totals = torch.stack([row[kept].sum(0) for row, kept in zip(encoded.features, encoded.feature_mask, strict=True)])
+    sums = encoder_of_model.feature_state_proj(totals)[:, None] * inputs["attention_mask"][..., None]
+    encoded.last_hidden_state = encoded.last_hidden_state + sums
+    assert torch.allclose(model(encoder_outputs=encoded, decoder_input_ids=words).logits, logits, atol=1e-6)
+    inputs["feature_ids"] = ids
+    assert not torch.allclose(logits[0], logits[2], atol=1e-3)  # the same text
+    model(**inputs, labels=words).loss.backward()
+    assert model.get_encoder().feature_embeddings.weight.grad[2:].abs().min() > 0
+    model.save_pretrained(tmp_path / "saved")
+    tokenizer.save_pretrained(tmp_path / "saved")
+    expected = predict(model, tokenizer, texts, features=tags, num_beams=2, max_new_tokens=6)
+    loaded = load_model(str(tmp_path / "saved"))
+    assert predict(*loaded, texts, features=tags, num_beams=2, max_new_tokens=6) == expected
+
+
 # errors
 
 
@@ -249,6 +333,18 @@ def test_feature_ids_are_checked(changes: dict[str, Any], features: Any, message
     words = torch.tensor([[5, 6]])
     with pytest.raises(ValueError, match=message):
         make(**changes)(input_ids=words, feature_ids=torch.tensor(features), decoder_input_ids=words)
+
+
+def test_features_need_an_attention() -> None:
+    with pytest.raises(ValueError, match="feature_vocab_size=5 needs the attention"):
+        make(copy_mechanism="none", attention=False)
+
+
+def test_an_encoders_output_as_a_tuple_would_lose_the_features() -> None:
+    model = make()
+    encoded = model.get_encoder()(**batch(), return_dict=False)
+    with pytest.raises(ValueError, match="encoder_outputs is a tuple, which cannot hold facts or features"):
+        model(encoder_outputs=encoded, decoder_input_ids=torch.tensor([[1]] * 4))
 
 
 def test_pointer_networks_have_no_features() -> None:

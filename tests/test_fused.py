@@ -31,6 +31,7 @@ VARIANTS = {
     "context_and_embedding": {"readout": ["state", "context", "embedding"]},  # the gates take ζ, the readout does not
     "retrieval": {"copy_mechanism": "retrieval"},  # without facts; with them: test_fused_retrieval
 }
+NO_FEATURES = (None, None, None)  # with them: test_features
 
 
 def inputs(directions, steps, batch, size, dtype):
@@ -133,7 +134,9 @@ def test_the_decoders_gradients_match_finite_differences(with_dropout, starts_bl
 
     def run(inputs, hidden_states, keys, copy_keys, initial, *weights):
         memory = (mask, hidden_states, keys, copy_keys)
-        return FusedDecoder.apply(inputs, dropped, matches & mask, *memory, initial, starts_blind, *weights)
+        return FusedDecoder.apply(
+            inputs, dropped, matches & mask, *memory, initial, starts_blind, *NO_FEATURES, *weights
+        )
 
     assert torch.autograd.gradcheck(run, [x.double().requires_grad_() for x in (*tensors.values(), *weights)])
 
@@ -149,7 +152,7 @@ def test_coverage_adds_up_in_bfloat16():
         weights = RecurrentWeights(state, state[:, 0], score, covering, context, None, None)
         inputs, hidden_states = torch.zeros(steps, 1, 3 * size, dtype=dtype), torch.zeros(1, positions, 4, dtype=dtype)
         mask, initial = torch.ones(1, positions, dtype=torch.bool), torch.zeros(1, size, dtype=dtype)
-        memory = (mask, hidden_states, keys, None, initial, False)
+        memory = (mask, hidden_states, keys, None, initial, False, *NO_FEATURES)
         attention = FusedDecoder.apply(inputs, None, None, *memory, *weights)[2]
         (attention[:, 0, -1] / steps).sum().backward()
         return attention.double(), covering.grad.double()

@@ -30,7 +30,7 @@ from torch.export import Dim, ExportedProgram
 from transformers import GenerationConfig, PreTrainedTokenizerBase
 
 from ..model.cache import CopyNetCache
-from ..model.memory import DecoderState, Facts, Memory
+from ..model.memory import DecoderState, Facts, FeatureMemory, Memory
 from ..model.modeling_copynet import CopyNetForConditionalGeneration
 from ..model.modeling_ensemble import CopyNetEnsemble
 from ..model.outputs import CopyNetEncoderOutput
@@ -166,8 +166,10 @@ class _Decoder(nn.Module):
         _agree(inputs)
         words = inputs["words"]
         memory, state = _fields(Memory, "memory", inputs), _fields(DecoderState, "state", inputs)
-        if "memory.facts.is_object" in inputs:
-            memory = memory._replace(facts=_fields(Facts, "memory.facts", inputs))
+        for name, kind in (("facts", Facts), ("features", FeatureMemory)):
+            part = f"memory.{name}"
+            if any(field.startswith(part) for field in inputs):
+                memory = memory._replace(**{name: _fields(kind, part, inputs)})
         by_row = state.map(lambda field: field.flatten(0, 1)[:, None])  # and with an axis of one step
         cache = CopyNetCache()
         cache.layer.record(by_row, memory.expand(words.shape[1]))
@@ -207,7 +209,7 @@ def _fields(kind: Any, prefix: str, tensors: Mapping[str, Tensor]) -> Any:
 
 def _axes(name: str) -> tuple[str, ...]:
     """The axes of a tensor that are of any size: its first ones."""
-    if name == "feature_ids":
+    if name == "feature_ids" or name.startswith("memory.features."):
         return ("batch", "source_features")
     if name in FIELDS:
         return ("batch", "num_pieces")

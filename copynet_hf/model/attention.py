@@ -1,4 +1,4 @@
-"""The attentive read's weights, Eq. 3."""
+"""The attentive read's weights, Eq. 3, and the read of features."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ import torch
 from torch import Tensor, nn
 
 from .copy_distribution import masked_softmax
-from .memory import group_by_source
+from .memory import FeatureMemory, group_by_source, read_memory
+from .outputs import CopyNetEncoderOutput
 
 
 class CoverageProjection(nn.Linear):
@@ -19,7 +20,8 @@ class CoverageProjection(nn.Linear):
 class CopyNetAttention(nn.Module):
     """a_tj = softmax_j v·tanh(U h_j + W s_{t-1} (+ w_cov cov_tj)): Eq. 3; with coverage, See et al. 2017, Eq. 11.
 
-    R rows, N sources, S source positions, H query_size, A attention_size; R and N as in `Memory`.
+    R rows, N sources, S source positions, F features, H query_size, D memory_size, A attention_size; R and N as in
+    `Memory`.
     """
 
     def __init__(self, memory_size: int, query_size: int, attention_size: int, coverage: bool = False) -> None:
@@ -45,3 +47,31 @@ class CopyNetAttention(nn.Module):
     def forward(self, queries: Tensor, keys: Tensor, mask: Tensor, coverage: Tensor | None = None) -> Tensor:
         """a_tj: (R, S) from queries (R, H), keys (N, S, A), mask (R, S) and coverage (R, S)."""
         return masked_softmax(self.scores(queries, keys, coverage), mask)
+
+    def read_features(self, queries: Tensor, features: FeatureMemory) -> Tensor:
+        """Σ_k b_tk W_f e(f_k), b_tk = softmax_k v·tanh(U_f e(f_k) + W s_{t-1}): (R, …, D) from queries (R, …, H).
+
+        The weights W and v are those of the words; the softmax is over the features alone.
+        """
+        mask = features.mask if queries.dim() == 2 else features.mask[:, None]
+        return read_memory(masked_softmax(self.scores(queries, features.keys), mask), features.states)
+
+
+class FeatureProjection(nn.Module):
+    """What `CopyNetAttention.read_features` needs of the features: keys U_f e(f_k) and contents W_f e(f_k).
+
+    Features are a set, and a combination of features that training has not seen is read as any other.
+    """
+
+    def __init__(self, embedding_size: int, memory_size: int, attention_size: int) -> None:
+        super().__init__()
+        self.key_proj = nn.Linear(embedding_size, attention_size)  # U_f
+        self.state_proj = nn.Linear(embedding_size, memory_size, bias=False)  # W_f
+
+    def forward(self, encoded: CopyNetEncoderOutput, rows: int) -> FeatureMemory | None:
+        """The features of N sources for the R rows that decode from them; None: no features."""
+        if encoded.features is None or encoded.feature_mask is None:
+            return None
+        times = rows // encoded.feature_mask.shape[0]
+        mask = encoded.feature_mask.repeat_interleave(times, dim=0)
+        return FeatureMemory(self.key_proj(encoded.features), self.state_proj(encoded.features), mask)

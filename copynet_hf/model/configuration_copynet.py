@@ -377,6 +377,11 @@ class CopyNetConfig(CopyNetBaseConfig):
             raise ValueError(
                 "use_coverage=True accumulates the attention: set attention=True, or leave use_coverage out."
             )
+        if self.feature_vocab_size and not self.attention:
+            raise ValueError(
+                f"feature_vocab_size={self.feature_vocab_size} needs the attention, which reads the features: set "
+                "attention=True, or put the features into the text."
+            )
         if self.coverage_loss_weight and not self.use_coverage:
             raise ValueError(
                 f"coverage_loss_weight={self.coverage_loss_weight!r} needs coverage: set use_coverage=True, or leave "
@@ -390,11 +395,6 @@ class CopyNetConfig(CopyNetBaseConfig):
         if self.encoder is not None and self.num_features:
             raise ValueError(
                 f"encoder is set, but num_features={self.num_features} gives numbers in place of words: leave one out."
-            )
-        if self.encoder is not None and self.feature_vocab_size:
-            raise ValueError(
-                f"encoder is set, but feature_vocab_size={self.feature_vocab_size} adds features to GRU states: put "
-                "the features into the text, or leave the encoder out."
             )
 
     def _remove_keys_not_serialized(self, d: dict[str, Any]) -> None:

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 from transformers.modeling_layers import GradientCheckpointingLayer
 
-from .attention import CopyNetAttention
+from .attention import CopyNetAttention, FeatureProjection
 from .configuration_copynet import CopyNetConfig
 from .copy_distribution import at_least_float32, copy_scores, find_first_positions, selective_read_weights
 from .dispatch import find_fast_form_obstacles
@@ -36,7 +36,7 @@ from .outputs import CopyNetEncoderOutput
 class Decoder(GradientCheckpointingLayer):
     """What all decoders share: s_0, and the loop from word to word.
 
-    A decoder that can compute all steps together overrides `run_all_steps`.
+    A decoder has `step`, or a `run_all_steps` that always computes all steps together.
     """
 
     config: CopyNetConfig
@@ -75,11 +75,22 @@ class Decoder(GradientCheckpointingLayer):
         """
         raise NotImplementedError
 
+    def explain_readable_form(self, memory: Memory) -> list[str]:
+        """Why the steps run in the readable form; empty: the fast form may run. See `dispatch`."""
+        raise NotImplementedError
+
+    def can_train_fast(
+        self, embeddings: Tensor, memory: Memory, state: DecoderState | None, keep: Tensor | None
+    ) -> bool:
+        """Whether the fast form for teacher forcing may run: from s_0 on, without padding, one row for each source."""
+        one_row_per_source = memory.hidden_states.shape[0] == embeddings.shape[0]
+        return state is None and keep is None and one_row_per_source and not self.explain_readable_form(memory)
+
     def run_all_steps(
         self, embeddings: Tensor, matches: Tensor, memory: Memory, state: DecoderState | None, keep: Tensor | None
     ) -> DecoderSteps | None:
         """All steps together, or None where they have to be computed one by one. Arguments as in `forward`."""
-        return None
+        raise NotImplementedError
 
     def precompute_search_tables(self, memory: Memory) -> SearchTables | None:
         """Products that are the same at every step of a search; None where the search runs `step`."""
@@ -167,6 +178,8 @@ class CopyNetDecoder(Decoder):
 
     Where the mechanism attends after the state (See et al. 2017), s_t = GRU([e(y_{t-1}); c_{t-1}], s_{t-1}) with
     c_0 = 0, and s_t is the query of a_t. (Theirs is an LSTM.)
+
+    Where the source has features, what is read of them is added to c_t; c_0 is what s_0 reads of them.
     """
 
     def __init__(self, config: CopyNetConfig) -> None:
@@ -185,6 +198,9 @@ class CopyNetDecoder(Decoder):
         if config.attention:
             sizes = (config.memory_size, config.hidden_size, config.attention_size)
             self.attention = CopyNetAttention(*sizes, coverage=config.use_coverage)
+        self.feature_proj = None
+        if config.feature_vocab_size:
+            self.feature_proj = FeatureProjection(config.embedding_size, config.memory_size, config.attention_size)
         self.copy_proj = None
         if config.mechanism.has_copy_projection:
             self.copy_proj = nn.Linear(config.memory_size, config.hidden_size, bias=False)  # W_c
@@ -209,7 +225,8 @@ class CopyNetDecoder(Decoder):
         copy_keys = None if self.copy_proj is None else torch.tanh(self.copy_proj(hidden_states))
         if keys is not None:  # autocast may begin after the encoder
             hidden_states = hidden_states.to(keys.dtype)
-        return Memory(hidden_states, keys, copy_keys, *repeat_for_rows(encoded, rows))
+        features = None if self.feature_proj is None else self.feature_proj(encoded, rows)
+        return Memory(hidden_states, keys, copy_keys, *repeat_for_rows(encoded, rows), features=features)
 
     def step(
         self, embedding: Tensor, matches: Tensor, memory: Memory, state: DecoderState
@@ -229,6 +246,8 @@ class CopyNetDecoder(Decoder):
         if attention is None:
             attention = self._attend(s, memory, state.coverage)  # (R, S)
         parts["context"] = memory.final_state if attention is None else read_memory(attention, h)  # (R, D)
+        if self.attention is not None and memory.features is not None:
+            parts["context"] = parts["context"] + self.attention.read_features(s, memory.features)
 
         # State, Eq. 2 and section 3.3: s_t = GRU([e(y_{t-1}); ζ(y_{t-1}); c_t], s_{t-1})
         s = self.cell(torch.cat([parts[name] for name in self.input_parts], dim=-1), s)  # (R, H)
@@ -264,6 +283,8 @@ class CopyNetDecoder(Decoder):
             return steps
         assert steps.attention is not None
         context = read_memory(steps.attention, memory.hidden_states)  # (R, T, D)
+        if self.attention is not None and memory.features is not None:
+            context = context + self.attention.read_features(steps.hidden, memory.features)
         parts = {"state": steps.hidden, "context": context, "embedding": embeddings}
 
         def concatenate(names: Iterable[str]) -> Tensor:
@@ -291,8 +312,7 @@ class CopyNetDecoder(Decoder):
         self, embeddings: Tensor, matches: Tensor, memory: Memory, state: DecoderState | None, keep: Tensor | None
     ) -> DecoderSteps | None:
         """Teacher forcing from s_0 on in the fast form; None where the readable form has to run."""
-        one_row_per_source = memory.hidden_states.shape[0] == embeddings.shape[0]
-        if state is not None or keep is not None or not one_row_per_source or self.explain_readable_form(memory):
+        if not self.can_train_fast(embeddings, memory, state, keep):
             return None
         dropout = self.dropout if self.linear_readout_proj is None else None
         initial = self.initial_state(memory).hidden

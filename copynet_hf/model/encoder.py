@@ -1,7 +1,7 @@
 """The encoder: the source becomes M = {h_j}.
 
 Letters are the paper's: M = {h_j} the encoder's states, e(y) the embedding. Shapes: B rows, S source positions,
-E embedding_size, D = 2 · encoder_hidden_size.
+F features of a source, E embedding_size, D = 2 · encoder_hidden_size.
 """
 
 from __future__ import annotations
@@ -63,35 +63,16 @@ def count_positions(mask: Tensor) -> int:
     return max(1, int((mask.any(0) * torch.arange(1, mask.shape[1] + 1, device=mask.device)).max()))
 
 
-class FeatureEmbeddings(nn.Module):
-    """A set of features as two sums of their embeddings: Σ_f W_x e(f) is added to every e(x_j), Σ_f W_h e(f) to every
-    h_j.
-
-    A sum has no order, and a feature adds the same in combinations that training has not seen. The unknown feature
-    adds nothing, since training has none.
-    """
-
-    def __init__(self, config: CopyNetConfig) -> None:
-        super().__init__()
-        self.config = config
-        self.embed_features = nn.Embedding(config.feature_vocab_size, config.embedding_size)
-        self.input_proj = nn.Linear(config.embedding_size, config.embedding_size, bias=False)  # W_x
-        self.state_proj = nn.Linear(config.embedding_size, config.memory_size, bias=False)  # W_h
-
-    def forward(self, feature_ids: Tensor) -> tuple[Tensor, Tensor]:
-        """From (B, features), 0 on padding, to (B, 1, E) and (B, 1, D)."""
-        known = feature_ids.masked_fill(feature_ids >= self.config.feature_vocab_size, UNKNOWN)
-        embeddings = self.embed_features(known) * (known > UNKNOWN)[..., None]
-        total = embeddings.sum(dim=1, keepdim=True)
-        return self.input_proj(total), self.state_proj(total)
-
-
 class SourceEncoder(CopyNetPreTrainedModel):
     """What every encoder of a source has: the embeddings of words, and the checks of its inputs."""
 
     def __init__(self, config: CopyNetConfig) -> None:
         super().__init__(config)
         self.embed_tokens = nn.Embedding(config.vocab_size, config.embedding_size)
+        self.feature_embeddings = self.feature_state_proj = None
+        if config.feature_vocab_size:
+            self.feature_embeddings = nn.Embedding(config.feature_vocab_size, config.embedding_size)
+            self.feature_state_proj = nn.Linear(config.embedding_size, config.memory_size, bias=False)  # W_h
         self.dropout = nn.Dropout(config.dropout)
 
     def get_input_embeddings(self) -> nn.Module:
@@ -103,6 +84,35 @@ class SourceEncoder(CopyNetPreTrainedModel):
     def embed(self, ids: Tensor) -> Tensor:
         """e(y) (…, E) of extended ids: a word outside the vocabulary has the embedding of UNK."""
         return self.embed_tokens(replace_by_unk(ids, self.config.vocab_size, self.config.unk_token_id))
+
+    def embed_features(self, feature_ids: Tensor | None, input_ids: Tensor) -> tuple[Tensor | None, Tensor | None]:
+        """e(f_k) (B, F, E) of features (B, F), and (B, F) bool: which of them are known."""
+        if feature_ids is None:
+            return None, None
+        if self.feature_embeddings is None:
+            raise ValueError(
+                "feature_ids are given, but feature_vocab_size is 0: leave them out, or train a model with features."
+            )
+        if feature_ids.dim() != 2 or feature_ids.shape[0] != input_ids.shape[0]:
+            raise ValueError(
+                f"feature_ids has shape {tuple(feature_ids.shape)}, the source {tuple(input_ids.shape)}: pass both as "
+                "the tokenizer returned them."
+            )
+        check_not_negative("feature_ids", feature_ids)
+        known = feature_ids.masked_fill(feature_ids >= self.config.feature_vocab_size, UNKNOWN)
+        return self.feature_embeddings(known), known > UNKNOWN
+
+    def add_features(
+        self, states: Tensor, mask: Tensor, features: Tensor | None, feature_mask: Tensor | None
+    ) -> Tensor:
+        """h_j + Σ_k W_h e(f_k), (B, S, D), zero where the mask (B, S) is false.
+
+        A sum has no order, and a feature adds the same in combinations that training has not seen.
+        """
+        if features is None or feature_mask is None or self.feature_state_proj is None:
+            return states
+        total = (features * feature_mask[..., None]).sum(1, keepdim=True)  # (B, 1, E)
+        return (states + self.feature_state_proj(total)) * mask[..., None]
 
     def split_facts(self, mask: Tensor, token_types: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """(B, S) bool each: the question, the objects of facts, and which of both can be copied.
@@ -160,7 +170,6 @@ class CopyNetEncoder(SourceEncoder):
         self.feature_proj = nn.Linear(config.num_features, config.embedding_size) if config.num_features else None
         if config.num_features:
             self.main_input_name = "input_features"
-        self.features = FeatureEmbeddings(config) if config.feature_vocab_size else None
         widths = [config.embedding_size] + [config.memory_size] * (config.num_hidden_layers - 1)
         self.layers = nn.ModuleList(CopyNetEncoderLayer(config, width) for width in widths)
         self.gradient_checkpointing = False
@@ -187,7 +196,7 @@ class CopyNetEncoder(SourceEncoder):
             input_features: (B, S, num_features) replaces words if the config says so; position j has slot j.
             token_type_ids: (B, S) with "retrieval": 0 on the question, then for each fact 1, 2, 3 on its subject,
                 property and object, side by side. Other models read all of it as one text.
-            feature_ids: (B, features) of a model with `feature_vocab_size`, 0 on padding; None: no features.
+            feature_ids: (B, F) of a model with `feature_vocab_size`, 0 on padding; None: no features.
             output_attentions: ignored; the library passes it, and a GRU has none.
 
         Raises:
@@ -207,15 +216,13 @@ class CopyNetEncoder(SourceEncoder):
         if inputs_embeds is not None:
             check_shape("inputs_embeds", inputs_embeds, (*input_ids.shape, config.embedding_size))
         states = self.embed(input_ids) if inputs_embeds is None else inputs_embeds
-        features = self._embed_features(feature_ids, input_ids)
-        if features is not None:
-            states = states + features[0]
+        features, feature_mask = self.embed_features(feature_ids, input_ids)
         states = self.dropout(states)
         facts, is_object, copyable = None, None, mask
         if config.mechanism.retrieves:
             mask, is_object, copyable = self.split_facts(mask, self._check_token_types(token_type_ids, mask))
             facts = embed_facts(states, is_object)
-        hidden_states: tuple[Tensor, ...] = (states,)
+        hidden_states: tuple[Tensor, ...] = (states,)  # without features
         final_state = states
         length = states.shape[1] if is_object is None else count_positions(mask)  # facts follow the question
         for layer in self.layers:
@@ -224,9 +231,7 @@ class CopyNetEncoder(SourceEncoder):
             if length < mask.shape[1]:
                 states = nn.functional.pad(states, (0, 0, 0, mask.shape[1] - length))
             hidden_states += (states,)
-        if features is not None:
-            states = (states + features[1]) * mask[..., None]
-            hidden_states = (*hidden_states[:-1], states)
+        states = self.add_features(states, mask, features, feature_mask)
         output = CopyNetEncoderOutput(
             last_hidden_state=states,
             final_state=self.dropout(final_state),
@@ -236,28 +241,13 @@ class CopyNetEncoder(SourceEncoder):
             facts=facts,
             is_object=is_object,
             is_question=None if is_object is None else mask,
+            features=None if features is None else self.dropout(features),
+            feature_mask=feature_mask,
             hidden_states=hidden_states
             if value_or_default(output_hidden_states, config, "output_hidden_states")
             else None,
         )
         return output if value_or_default(return_dict, config, "return_dict") else output.to_tuple()
-
-    def _embed_features(self, feature_ids: Tensor | None, input_ids: Tensor) -> tuple[Tensor, Tensor] | None:
-        """What the features add to the words' embeddings and to the states; None without features."""
-        if feature_ids is None:
-            return None
-        if self.features is None:
-            raise ValueError(
-                "feature_ids are given, but feature_vocab_size is 0: leave them out, or train a model with features."
-            )
-        if feature_ids.dim() != 2 or feature_ids.shape[0] != input_ids.shape[0]:
-            raise ValueError(
-                f"feature_ids has shape {tuple(feature_ids.shape)}, the source {tuple(input_ids.shape)}: pass both as "
-                "the tokenizer returned them."
-            )
-        check_not_negative("feature_ids", feature_ids)
-        features: tuple[Tensor, Tensor] = self.features(feature_ids)
-        return features
 
     def _project_features(self, input_features: Tensor | None) -> Tensor | None:
         size = self.config.num_features

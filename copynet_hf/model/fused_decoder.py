@@ -27,7 +27,7 @@ from .fused_step import (
     write_features,
 )
 from .gru import gru_step_backward, steps_to_keep, tanh_backward
-from .memory import Memory
+from .memory import FeatureMemory, Memory
 
 
 def run_fused(
@@ -59,6 +59,7 @@ def run_fused(
     dropout_factors = None
     if dropout is not None and dropout.training and dropout.p:
         dropout_factors = dropout(inputs.new_ones(*inputs.shape[:2], initial.shape[1]))
+    features = memory.features
     readout, hidden, attention = FusedDecoder.apply(
         inputs,
         dropout_factors,
@@ -69,6 +70,7 @@ def run_fused(
         None if repeats is None else memory.copy_keys,
         initial,
         starts_blind,
+        *((None, None, None) if features is None else features._replace(keys=2 * features.keys)),
         *weights.recurrent.to(inputs.dtype),
     )
     return readout.transpose(0, 1), hidden.transpose(0, 1), attention.transpose(0, 1)
@@ -137,7 +139,7 @@ class _Saved(NamedTuple):
     columns: Tensor  # (T, B, A + 4H)
     decoder_states: Tensor  # (T + 1, B, H) s_{-1} … s_{T-1}
     attention: Tensor  # (T, B, S)
-    contexts: Tensor  # (T, B, D) c_t
+    contexts: Tensor  # (T, B, D) c_t, with what was read of features
     readouts: Tensor  # (T + 1, B, H)
     undropped: Tensor  # (T, B, H)
     coverage: Tensor | None  # (T + 1, B, S)
@@ -145,6 +147,16 @@ class _Saved(NamedTuple):
     hidden_states: Tensor  # (B, S, D) h_j
     keys: Tensor  # (B, S, A) 2U h_j
     copy_keys: Tensor | None  # (B, S, H) tanh(h_j W_c)
+    feature_attention: Tensor | None  # (T, B, F) b_t
+    feature_keys: Tensor | None  # (B, F, A) 2U_f e(f_k)
+    feature_states: Tensor | None  # (B, F, D) W_f e(f_k)
+    feature_mask: Tensor | None  # (B, F)
+
+    @property
+    def source_features(self) -> FeatureMemory | None:
+        if self.feature_keys is None or self.feature_states is None or self.feature_mask is None:
+            return None
+        return FeatureMemory(self.feature_keys, self.feature_states, self.feature_mask)
 
 
 class _Gradients(NamedTuple):
@@ -159,6 +171,8 @@ class _Gradients(NamedTuple):
     hidden_states: Tensor  # (B, S, D)
     keys: Tensor  # (B, S, A)
     copy_keys: Tensor | None  # (B, S, H)
+    feature_keys: Tensor | None  # (B, F, A)
+    feature_states: Tensor | None  # (B, F, D)
     score: Tensor  # (A)
     coverage_weight: Tensor | None  # (A)
     features: Tensor  # (B, S, A), a buffer that all steps reuse
@@ -177,7 +191,9 @@ class FusedDecoder(torch.autograd.Function):
         hidden_states: (B, S, D) h_j. keys: (B, S, A) 2U h_j. copy_keys: (B, S, H) tanh(h_j W_c); None without
             `repeats`.
         initial: (B, H) s_0.
-        starts_blind: the first step attends to nothing.
+        starts_blind: the first step attends to no position.
+        feature_keys: (B, F, A) 2U_f e(f_k). feature_states: (B, F, D) W_f e(f_k). feature_mask: (B, F) bool. None each
+            without features.
         weights: the fields of `RecurrentWeights`.
 
     Returns:
@@ -196,6 +212,9 @@ class FusedDecoder(torch.autograd.Function):
         copy_keys: Tensor | None,
         initial: Tensor,
         starts_blind: bool,
+        feature_keys: Tensor | None,
+        feature_states: Tensor | None,
+        feature_mask: Tensor | None,
         *weights: Tensor | None,
     ) -> tuple[Tensor, Tensor, Tensor]:
         w = RecurrentWeights(*weights)  # type: ignore[arg-type]
@@ -214,6 +233,10 @@ class FusedDecoder(torch.autograd.Function):
             hidden_states=hidden_states,
             keys=keys,
             copy_keys=copy_keys,
+            feature_attention=None if feature_mask is None else new(steps, *feature_mask.shape),
+            feature_keys=feature_keys,
+            feature_states=feature_states,
+            feature_mask=feature_mask,
         )
         saved.decoder_states[0] = initial
         ctx.starts_blind, ctx.repeated_words = starts_blind, find_repeated_words(repeats, steps)
@@ -225,15 +248,19 @@ class FusedDecoder(torch.autograd.Function):
                 products[:, : len(w.selective)].index_add_(0, repeated.rows, zeta @ w.selective.t())
             columns = saved.columns[t % len(saved.columns)]
             buffers = StepBuffers(
-                columns, saved.attention[t], saved.decoder_states[t + 1], saved.undropped[t], features
+                columns,
+                saved.attention[t],
+                saved.decoder_states[t + 1],
+                saved.undropped[t],
+                features,
+                None if saved.feature_attention is None else saved.feature_attention[t],
             )
             coverage = None if saved.coverage is None else saved.coverage[t]
             attends = t > 0 or not starts_blind
-            context = fused_step(
-                products, saved.decoder_states[t], coverage, mask, keys, hidden_states, w, buffers, attends=attends
+            memory = (mask, keys, hidden_states, saved.source_features)
+            saved.contexts[t] = fused_step(
+                products, saved.decoder_states[t], coverage, *memory, w, buffers, attends=attends
             )
-            assert context is not None
-            saved.contexts[t] = context
             if saved.coverage is not None:
                 torch.add(saved.coverage[t], saved.attention[t], out=saved.coverage[t + 1])
             if dropout_factors is not None:
@@ -252,10 +279,12 @@ class FusedDecoder(torch.autograd.Function):
         grads = _Gradients(
             columns=d_columns,
             readouts=d_readouts.clone(),  # ζ of the step after adds to it
-            contexts=torch.zeros_like(saved.contexts),
+            contexts=torch.empty_like(saved.contexts),
             hidden_states=torch.zeros_like(saved.hidden_states),
             keys=torch.zeros_like(saved.keys),
             copy_keys=None if saved.copy_keys is None else torch.zeros_like(saved.copy_keys),
+            feature_keys=None if saved.feature_keys is None else torch.zeros_like(saved.feature_keys),
+            feature_states=None if saved.feature_states is None else torch.zeros_like(saved.feature_states),
             score=at_least_float32(torch.zeros_like(w.score)),
             coverage_weight=None if w.coverage is None else at_least_float32(torch.zeros_like(w.coverage)),
             features=torch.empty_like(saved.keys),
@@ -269,13 +298,16 @@ class FusedDecoder(torch.autograd.Function):
             d_hidden = gru_step_backward(d_state, saved.decoder_states[t], *gates)
             if repeated is not None:
                 repeated_reads.append(_selective_read_backward(t, repeated, d_inputs[t], saved, w, grads))
+            torch.matmul(d_inputs[t, :, : len(w.context)], w.context, out=grads.contexts[t])  # W_c c_t
+            d_columns[t, :, :attention_size] = 0
             if t or not ctx.starts_blind:
-                d_coverage = _attentive_read_backward(t, d_inputs[t], d_attention[t], d_coverage, saved, w, grads)
-            else:
-                d_columns[t, :, :attention_size] = 0
+                d_coverage = _attentive_read_backward(t, d_attention[t], d_coverage, saved, w, grads)
+            _feature_read_backward(t, saved, w, grads)
             d_hidden.addmm_(d_recurrent[t], w.state)  # through 2W s_{t-1} and W_hh s_{t-1}
         # c_t = Σ_j a_tj h_j, over all steps: d_h_j += Σ_t a_tj d_c_t
         grads.hidden_states.baddbmm_(saved.attention.permute(1, 2, 0), grads.contexts.transpose(0, 1))
+        if saved.feature_attention is not None and grads.feature_states is not None:
+            grads.feature_states.baddbmm_(saved.feature_attention.permute(1, 2, 0), grads.contexts.transpose(0, 1))
         return (
             d_inputs,
             *(None, None, None),
@@ -283,6 +315,9 @@ class FusedDecoder(torch.autograd.Function):
             grads.keys,
             grads.copy_keys,
             d_hidden,
+            None,
+            grads.feature_keys,
+            grads.feature_states,
             None,
             *_weight_gradients(d_recurrent, d_inputs, repeated_reads, saved, w, grads),
         )
@@ -328,43 +363,67 @@ def _selective_read_backward(
 
 
 def _attentive_read_backward(
-    t: int,
-    d_inputs: Tensor,
-    d_attention: Tensor,
-    d_coverage: Tensor | None,
-    saved: _Saved,
-    w: RecurrentWeights,
-    grads: _Gradients,
+    t: int, d_attention: Tensor, d_coverage: Tensor | None, saved: _Saved, w: RecurrentWeights, grads: _Gradients
 ) -> Tensor | None:
-    """Eq. 3 at step t, for d_inputs (B, X), d_attention (B, S) and d_coverage (B, S), the gradient of cov_{t+1}.
+    """Eq. 3 at step t, for d_attention (B, S) and d_coverage (B, S), the gradient of cov_{t+1}.
 
     Returns:
         The gradient of cov_t; None without coverage.
     """
-    attention_size, attention = saved.keys.shape[2], saved.attention[t]
-    torch.matmul(d_inputs[:, : len(w.context)], w.context, out=grads.contexts[t])  # W_c c_t
-    d_weights = torch.bmm(grads.contexts[t][:, None, :], saved.hidden_states.transpose(1, 2))[
-        :, 0
-    ]  # c_t = Σ_j a_tj h_j
-    d_weights = d_weights + d_attention
+    d_weights = _read_backward(grads.contexts[t], saved.hidden_states) + d_attention  # c_t = Σ_j a_tj h_j
     if d_coverage is not None:
         d_weights = d_weights + d_coverage  # cov_{t+1} = cov_t + a_t
+    attention_size, attention = saved.keys.shape[2], saved.attention[t]
     d_energy = softmax_backward(d_weights, attention).to(attention.dtype)
-
-    # e_j = 2v·σ(2x_j), 2x_j = 2U h_j + 2W s_{t-1} + 2w_cov cov_tj
     coverage = None if saved.coverage is None else saved.coverage[t].to(saved.keys.dtype)
-    features = grads.features
-    grouped = None if coverage is None else coverage[:, None]
-    write_features(saved.keys, saved.columns[t, :, None, :attention_size], grouped, w, features[:, None])
-    grads.score.add_(d_energy.flatten() @ features.flatten(0, 1))
-    d_features = features.addcmul_(features, features, value=-1)  # σ' = σ − σ²
-    d_features.mul_(w.score).mul_(d_energy[..., None])
+    query = saved.columns[t, :, :attention_size]
+    d_features = _energy_backward(d_energy, saved.keys, query, coverage, w, grads.score, grads.features)
     grads.keys.add_(d_features)
-    grads.columns[t, :, :attention_size] = d_features.sum(1)
+    grads.columns[t, :, :attention_size] += d_features.sum(1)
     if coverage is None or d_coverage is None or w.coverage is None or grads.coverage_weight is None:
         return None
     grads.coverage_weight.add_(coverage.flatten() @ d_features.flatten(0, 1))
     return d_coverage + d_features @ w.coverage
+
+
+def _feature_read_backward(t: int, saved: _Saved, w: RecurrentWeights, grads: _Gradients) -> None:
+    """Σ_k b_tk W_f e(f_k) at step t, which is added to c_t."""
+    features, attention = saved.source_features, saved.feature_attention
+    if features is None or attention is None or grads.feature_keys is None:
+        return
+    attention_size, buffer = features.keys.shape[2], torch.empty_like(features.keys)
+    d_energy = softmax_backward(_read_backward(grads.contexts[t], features.states), attention[t])
+    query = saved.columns[t, :, :attention_size]
+    d_features = _energy_backward(d_energy, features.keys, query, None, w, grads.score, buffer)
+    grads.feature_keys.add_(d_features)
+    grads.columns[t, :, :attention_size] += d_features.sum(1)
+
+
+def _read_backward(d_content: Tensor, states: Tensor) -> Tensor:
+    """The gradient (B, S) of the weights of a read, for that of its content (B, D) and states (B, S, D)."""
+    return torch.bmm(d_content[:, None, :], states.transpose(1, 2))[:, 0]
+
+
+def _energy_backward(
+    d_energy: Tensor,
+    keys: Tensor,
+    query: Tensor,
+    coverage: Tensor | None,
+    w: RecurrentWeights,
+    d_score: Tensor,
+    features: Tensor,
+) -> Tensor:
+    """The gradient (B, S, A) of 2x_j = 2U h_j + 2W s_{t-1} + 2w_cov cov_tj from that of e_j = 2v·σ(2x_j), (B, S).
+
+    Args:
+        keys: (B, S, A). query: (B, A). coverage: (B, S).
+        d_score: the gradient of 2v, which this adds to.
+        features: (B, S, A), where the result is written.
+    """
+    write_features(keys, query[:, None], None if coverage is None else coverage[:, None], w, features[:, None])
+    d_score.add_(d_energy.flatten() @ features.flatten(0, 1))
+    d_features = features.addcmul_(features, features, value=-1)  # σ' = σ − σ²
+    return d_features.mul_(w.score).mul_(d_energy[..., None])
 
 
 def _weight_gradients(

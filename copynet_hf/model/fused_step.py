@@ -1,8 +1,9 @@
 """The decoder's step in its fast form, for teacher forcing (`fused_decoder`) and for search.
 
 The readable form is `CopyNetDecoder.step`, which the tests compare it with. Letters: s decoder state, h encoder
-states, a attention, ρ selective read, c and ζ what the two read, r readout, ψ_c copy scores. Shapes as in `memory`,
-and X = 3H, the gates' rows, or 4H with the readout's below them (unless r_t = s_t).
+states, a attention, ρ selective read, c and ζ what the two read, b the attention to the source's features f_k, r
+readout, ψ_c copy scores. Shapes as in `memory`, and X = 3H, the gates' rows, or 4H with the readout's below them
+(unless r_t = s_t).
 
 A step lays out what it computes side by side in columns; see `gru`:
 
@@ -24,7 +25,7 @@ from .attention import CopyNetAttention
 from .copy_distribution import copy_scores, masked_softmax, selective_read_weights
 from .fused_mixture import CopyColumns
 from .gru import gru_step
-from .memory import DecoderState, Memory, PerSource, group_by_source, read_memory, select_rows
+from .memory import DecoderState, FeatureMemory, Memory, PerSource, group_by_source, read_memory, select_rows
 
 _FEATURES_PER_THREAD = 2**18
 """Attention features that a thread computes at a time, so that they stay in its cache."""
@@ -106,7 +107,7 @@ def stack_decoder_weights(
 
 
 class StepBuffers(NamedTuple):
-    """What a step writes: columns (R, A + 4H), a_t (R, S), s_t (R, H), r_t (R, H) before dropout.
+    """What a step writes: columns (R, A + 4H), a_t (R, S), s_t (R, H), r_t (R, H) before dropout, b_t (R, F) or None.
 
     features: of `allocate_features`, for intermediate values.
     """
@@ -116,6 +117,7 @@ class StepBuffers(NamedTuple):
     hidden: Tensor
     readout: Tensor
     features: Tensor
+    feature_attention: Tensor | None
 
 
 def fused_step(
@@ -125,6 +127,7 @@ def fused_step(
     mask: Tensor,
     keys: Tensor,
     states: Tensor,
+    source_features: FeatureMemory | None,
     weights: RecurrentWeights,
     buffers: StepBuffers,
     *,
@@ -135,26 +138,31 @@ def fused_step(
     Args:
         inputs: (R, X) the products of e(y_{t-1}) and ζ(y_{t-1}); written over.
         before: (R, H) s_{t-1}. coverage: (R, S). mask: (R, S) bool. keys: (N, S, A) 2U h_j. states: (N, S, D) h_j.
+        source_features: with keys 2U_f e(f_k).
         attends: whether a_t is computed; if not, the buffer holds the weights to read by.
 
     Returns:
         (R, D) c_t.
     """
     attention_size = keys.shape[2]
-    multiply_state(before, weights, buffers.columns, attends=attends)
+    query = buffers.columns[:, :attention_size]
+    multiply_state(before, weights, buffers.columns, with_query=attends or source_features is not None)
     if attends:
-        energies = attention_energies(keys, buffers.columns[:, :attention_size], coverage, weights, buffers.features)
+        energies = attention_energies(keys, query, coverage, weights, buffers.features)
         buffers.attention.copy_(masked_softmax(energies, mask))
     context = read_memory(buffers.attention, states)
+    if source_features is not None and buffers.feature_attention is not None:
+        buffers.feature_attention.copy_(attend_to_features(source_features, query, weights))
+        context = context + read_memory(buffers.feature_attention, source_features.states)
     inputs[:, : weights.context.shape[0]].addmm_(context, weights.context.t())
     update_state(inputs, before, weights, buffers.columns, buffers.hidden, buffers.readout)
     return context
 
 
-def multiply_state(before: Tensor, weights: RecurrentWeights, columns: Tensor, *, attends: bool) -> None:
-    """Writes the products of s_{t-1} (R, H) to the first columns (R, A + 4H); the query's only where it `attends`."""
+def multiply_state(before: Tensor, weights: RecurrentWeights, columns: Tensor, *, with_query: bool) -> None:
+    """Writes the products of s_{t-1} (R, H) to the first columns (R, A + 4H), the query's where it is needed."""
     hidden_size = before.shape[1]
-    used = slice(0 if attends else columns.shape[1] - 4 * hidden_size, columns.shape[1] - hidden_size)
+    used = slice(0 if with_query else columns.shape[1] - 4 * hidden_size, columns.shape[1] - hidden_size)
     torch.addmm(weights.state_bias[used], before, weights.state[used].t(), out=columns[:, used])
 
 
@@ -186,6 +194,12 @@ def attention_energies(
         write_features(keys[piece], grouped[piece], None if covered is None else covered[piece], weights, features)
         torch.matmul(features, weights.score, out=energies[piece])
     return energies.flatten(0, 1)
+
+
+def attend_to_features(features: FeatureMemory, query: Tensor, weights: RecurrentWeights) -> Tensor:
+    """b_t (R, F) from 2W s_{t-1} (R, A); the features' keys are 2U_f e(f_k)."""
+    buffer = allocate_features(features.keys, len(query))
+    return masked_softmax(attention_energies(features.keys, query, None, weights, buffer), features.mask)
 
 
 def allocate_features(keys: Tensor, rows: int) -> Tensor:
@@ -229,6 +243,7 @@ class SearchTables(NamedTuple):
     weights: in the memory's precision. keys: (N, S, A) 2U h_j.
     context, selective: (N, S, 3H or X) h_j projected by the weights of c_t and of ζ_t; None where the projection would
         cost more than it saves.
+    features: those of the memory with keys 2U_f e(f_k), and states that are projected by the weights of c_t.
     copy_columns: where copy probabilities go; None where p(y) runs in the readable form.
     """
 
@@ -236,6 +251,7 @@ class SearchTables(NamedTuple):
     keys: PerSource
     context: PerSource | None
     selective: PerSource | None
+    features: FeatureMemory | None = None
     copy_columns: CopyColumns | None = None
 
     def select(self, rows: Tensor, rows_per_source: int) -> SearchTables:
@@ -254,7 +270,10 @@ def precompute_tables(memory: Memory, weights: DecoderWeights) -> SearchTables:
     if states.shape[:2].numel() <= _EXPECTED_WORDS * max(len(memory.ids), _FEWEST_ROWS):
         context = states @ recurrent.context.t()
         selective = None if recurrent.selective is None else states @ recurrent.selective.t()
-    return SearchTables(weights, 2 * memory.attention_keys, context, selective)
+    features = memory.features
+    if features is not None:
+        features = features._replace(keys=2 * features.keys, states=features.states @ recurrent.context.t())
+    return SearchTables(weights, 2 * memory.attention_keys, context, selective, features)
 
 
 def fused_search_step(
@@ -263,12 +282,12 @@ def fused_search_step(
     """`CopyNetDecoder.step` without gradients and dropout: `fused_step`, but one softmax and one pass over the memory
     serve both reads."""
     weights, keys, (rows, size) = tables.weights.recurrent, tables.keys, state.hidden.shape
-    attention_size, attends = keys.shape[2], state.attention is None
+    attention_size, attends, source_features = keys.shape[2], state.attention is None, tables.features
     inputs = nn.functional.linear(
         embedding.to(tables.weights.bias.dtype), tables.weights.embedding, tables.weights.bias
     )
     columns, features = inputs.new_empty(rows, attention_size + 4 * size), allocate_features(keys, rows)
-    multiply_state(state.hidden, weights, columns, attends=attends)
+    multiply_state(state.hidden, weights, columns, with_query=attends or source_features is not None)
 
     def attend(query: Tensor) -> Tensor:
         return attention_energies(keys, query, state.coverage, weights, features)
@@ -283,6 +302,9 @@ def fused_search_step(
         reads = masked_softmax(both, torch.stack([memory.mask, matches], dim=1))  # (R, 2, S)
         attention = reads[:, 0]
     _add_reads(inputs, reads, memory, tables)
+    if source_features is not None:
+        read = attend_to_features(source_features, columns[:, :attention_size], weights)
+        _add_projected(inputs, read, source_features.states)
     hidden, readout = torch.empty_like(state.hidden), torch.empty_like(state.hidden)
     update_state(inputs, state.hidden, weights, columns, hidden, readout)
     if not attends:  # the query is s_t, not s_{t-1}
@@ -308,5 +330,10 @@ def _add_reads(inputs: Tensor, reads: Tensor, memory: Memory, tables: SearchTabl
         return
     for weights, projected in zip(reads.unbind(1), (tables.context, tables.selective), strict=False):
         assert projected is not None
-        products = group_by_source(inputs, projected)[..., : projected.shape[2]]
-        products.baddbmm_(group_by_source(weights, projected), projected)
+        _add_projected(inputs, weights, projected)
+
+
+def _add_projected(inputs: Tensor, weights: Tensor, projected: Tensor) -> None:
+    """Adds to inputs (R, X) what the weights (R, S) read of the projected states (N, S, at most X)."""
+    products = group_by_source(inputs, projected)[..., : projected.shape[2]]
+    products.baddbmm_(group_by_source(weights, projected), projected)

@@ -1,7 +1,8 @@
 """What a decoding step reads, and what it passes to the next.
 
 Shapes: R rows decode from N sources, R / N of them side by side from each: beams, or outputs of one source. S source
-positions, T target steps, H hidden_size, D = 2 · encoder_hidden_size, A attention_size, E embedding_size.
+positions, F features of a source, T target steps, H hidden_size, D = 2 · encoder_hidden_size, A attention_size,
+E embedding_size.
 """
 
 from __future__ import annotations
@@ -28,6 +29,19 @@ class Facts(NamedTuple):
     is_question: PerRow
 
 
+class FeatureMemory(NamedTuple):
+    """The features f_k of the source, which `CopyNetAttention.read_features` reads.
+
+    keys: (N, F, A) U_f e(f_k).
+    states: (N, F, D) W_f e(f_k); where the source has facts, (N, F, D + 3E).
+    mask: (R, F) bool, false on padding and unknown features.
+    """
+
+    keys: PerSource
+    states: PerSource
+    mask: PerRow
+
+
 class Memory(NamedTuple):
     """The source as every decoding step reads it (M of the paper), computed once for all steps.
 
@@ -42,6 +56,7 @@ class Memory(NamedTuple):
     first_positions: (R, S) the first position of each word, as `find_first_positions` returns it; only in a search.
     inputs: (N, S, E) projected features, for sources that are not words: fed back as e(y_{t-1}).
     facts: set where the source has facts.
+    features: set where the source has features.
     """
 
     hidden_states: PerSource
@@ -53,6 +68,7 @@ class Memory(NamedTuple):
     first_positions: PerRow | None = None
     inputs: PerSource | None = None
     facts: Facts | None = None
+    features: FeatureMemory | None = None
 
     def select(self, rows: Tensor) -> Memory:
         """The memory of the given rows, each with a source of its own."""

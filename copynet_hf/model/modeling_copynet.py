@@ -112,9 +112,10 @@ class CopyNetModel(CopyNetPreTrainedModel):
                 "attention_mask": attention_mask,
                 "inputs_embeds": inputs_embeds,
                 "token_type_ids": token_type_ids,
+                "feature_ids": feature_ids,
             }
             if config.encoder is None:
-                source |= {"input_features": input_features, "feature_ids": feature_ids}
+                source["input_features"] = input_features
             else:
                 source |= {"encoder_input_ids": encoder_input_ids, "word_index": word_index}
                 source["encoder_attention_mask"] = encoder_attention_mask
@@ -186,7 +187,8 @@ class CopyNetModel(CopyNetPreTrainedModel):
         """The encoder's output, also if it is a plain tuple."""
         if isinstance(encoder_outputs, CopyNetEncoderOutput):
             return encoder_outputs
-        if self.config.num_features or self.config.mechanism.retrieves:
+        config = self.config
+        if config.num_features or config.feature_vocab_size or config.mechanism.retrieves:
             raise ValueError(
                 "encoder_outputs is a tuple, which cannot hold facts or features: pass what get_encoder() returns "
                 "with return_dict=True."

@@ -1,7 +1,7 @@
 """What the models return.
 
-Shapes: B rows, S source positions, T target steps, E embedding_size, H hidden_size, D = 2 · encoder_hidden_size,
-V words, K slots.
+Shapes: B rows, S source positions, F features of a source, T target steps, E embedding_size, H hidden_size,
+D = 2 · encoder_hidden_size, V words, K slots.
 """
 
 from __future__ import annotations
@@ -19,12 +19,14 @@ from transformers.utils import ModelOutput
 class CopyNetEncoderOutput(ModelOutput):
     """The encoded source: all that the decoder and `generate()` need of it.
 
-    last_hidden_state: (B, S, D) h_j; zero on padding.
+    last_hidden_state: (B, S, D) h_j, with the sum of the source's features; zero on padding.
     final_state: (B, D) the last states of both directions.
     source_ids: (B, S) extended ids x_j, those beyond the last slot made UNK.
     source_mask: (B, S) bool, what can be copied: false on padding, and in a fact true only on its object.
     facts: (B, S, 3E) f_j at the position of each fact's object, zero elsewhere; is_object, is_question: (B, S) bool.
     inputs: (B, S, E) projected features, if the source is not words.
+    features: (B, F, E) e(f_k) of the source's features; feature_mask: (B, F) bool, false on padding and unknown
+        features.
     hidden_states: embeddings (B, S, E), then each layer's states (B, S, D); with `output_hidden_states`. Of a
         Transformers encoder, its own states of the pieces.
     """
@@ -40,6 +42,8 @@ class CopyNetEncoderOutput(ModelOutput):
     facts: Tensor | None = None
     is_object: Tensor | None = None
     is_question: Tensor | None = None
+    features: Tensor | None = None
+    feature_mask: Tensor | None = None
 
 
 class _FastAssignment:

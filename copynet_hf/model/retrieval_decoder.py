@@ -20,7 +20,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor, nn
 
-from .attention import CopyNetAttention
+from .attention import CopyNetAttention, FeatureProjection
 from .configuration_copynet import CopyNetConfig
 from .copy_distribution import selective_read_weights
 from .decoder import Decoder
@@ -35,7 +35,8 @@ class RetrievalDecoder(Decoder):
 
     c_q and c_kb are attentive reads of the question's states h_j and of the facts f_j, the latter by DNN1(q, s, f)
     with q the question's last states; r_q and r_kb are selective reads (CopyNet, Eq. 9), each of its own part of the
-    memory. Each attention and each score also sees the coverage of its position.
+    memory. Each attention and each score also sees the coverage of its position. What s_{t-1} reads of features,
+    by the question's attention, is added to both contexts.
 
     `step` is the definition; the fast form for training is in `fused_retrieval`.
     """
@@ -50,6 +51,9 @@ class RetrievalDecoder(Decoder):
         self.fact_attention = CopyNetAttention(fact, state + question, size, coverage=True)  # DNN1
         self.copy_scores = CopyNetAttention(question, state, size, coverage=True)  # DNN2
         self.retrieve_scores = CopyNetAttention(fact, state, size, coverage=True)  # DNN3
+        self.feature_proj = None
+        if config.feature_vocab_size:
+            self.feature_proj = FeatureProjection(config.embedding_size, question + fact, size)
         self.cell = nn.GRUCell(config.embedding_size + 2 * (question + fact), state)
         self.readout_proj = nn.Linear(state + question + fact, state)
         self.dropout = nn.Dropout(config.dropout)
@@ -70,6 +74,7 @@ class RetrievalDecoder(Decoder):
             replace_at(is_object, self.copy_scores.keys(hidden_states), self.retrieve_scores.keys, facts),
             *repeat_for_rows(encoded, rows),
             facts=Facts(*(each.repeat_interleave(times, dim=0) for each in (is_object, encoded.is_question))),
+            features=None if self.feature_proj is None else self.feature_proj(encoded, rows),
         )
 
     def step(
@@ -94,6 +99,8 @@ class RetrievalDecoder(Decoder):
         of_facts = self.fact_attention(query, memory.attention_keys, facts.is_object, history)
         attention = of_question + of_facts
         contexts = read_memory(attention, memory.hidden_states)  # (R, M)
+        if memory.features is not None:
+            contexts = contexts + self.attention.read_features(s, memory.features)
 
         s = self.cell(torch.cat([embedding, reads, contexts], dim=-1), s)  # (R, H)
         scores = torch.where(  # ψ_re at objects, ψ_co at the question's words
@@ -117,14 +124,14 @@ class RetrievalDecoder(Decoder):
             modules[name] = self.get_submodule(name)
             parts = (f"{name}.{part}" for part in ("query_proj", "score_proj", "coverage_proj"))
             modules |= {part: self.get_submodule(part) for part in parts}
-        return find_fast_form_obstacles(self.config, modules, memory.mask.device)
+        reasons = find_fast_form_obstacles(self.config, modules, memory.mask.device)
+        return reasons if memory.features is None else [*reasons, "features are read in the readable form alone"]
 
     def run_all_steps(
         self, embeddings: Tensor, matches: Tensor, memory: Memory, state: DecoderState | None, keep: Tensor | None
     ) -> DecoderSteps | None:
         """Teacher forcing from s_0 on in the fast form; None where the readable form has to run."""
-        one_row_per_source = memory.hidden_states.shape[0] == embeddings.shape[0]
-        if state is not None or keep is not None or not one_row_per_source or self.explain_readable_form(memory):
+        if not self.can_train_fast(embeddings, memory, state, keep):
             return None
         networks = (self.copy_scores, self.retrieve_scores, self.attention, self.fact_attention)
         initial = self.initial_state(memory).hidden

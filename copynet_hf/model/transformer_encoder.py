@@ -84,6 +84,7 @@ class CopyNetTransformerEncoder(SourceEncoder):
         encoder_attention_mask: Tensor | None = None,
         word_index: Tensor | None = None,
         token_type_ids: Tensor | None = None,
+        feature_ids: Tensor | None = None,
         inputs_embeds: None = None,
         output_hidden_states: bool | None = None,
         output_attentions: bool | None = None,
@@ -93,6 +94,7 @@ class CopyNetTransformerEncoder(SourceEncoder):
 
         Args:
             input_ids, attention_mask, token_type_ids: (B, S) as in `CopyNetEncoder`; pieces of facts are not read.
+            feature_ids: (B, F) as in `CopyNetEncoder`.
             encoder_input_ids: (B, P) pieces, as the encoder's own tokenizer numbers them.
             encoder_attention_mask: (B, P) 1 on pieces, 0 on padding.
             word_index: (B, P) the word of each piece, counted from 0 over the row's words, wherever `input_ids` has
@@ -132,14 +134,18 @@ class CopyNetTransformerEncoder(SourceEncoder):
             mask, is_object, copyable = self.split_facts(mask | (token_types > 0), token_types)
             facts = embed_facts(self.dropout(self.embed(input_ids)), is_object)
         states = self.states_proj(states.gather(1, numbers[..., None].expand(-1, -1, states.shape[-1])))
+        features, feature_mask = self.embed_features(feature_ids, input_ids)
+        states = self.add_features(self.dropout(states) * mask[..., None], mask, features, feature_mask)
         output = CopyNetEncoderOutput(
-            last_hidden_state=self.dropout(states) * mask[..., None],
+            last_hidden_state=states,
             final_state=self.dropout(self.states_proj(text_state[:, 0])),
             source_ids=input_ids,
             source_mask=copyable,
             facts=facts,
             is_object=is_object,
             is_question=None if is_object is None else mask,
+            features=None if features is None else self.dropout(features),
+            feature_mask=feature_mask,
             hidden_states=hidden_states,
         )
         return output if value_or_default(return_dict, config, "return_dict") else output.to_tuple()

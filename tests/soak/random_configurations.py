@@ -70,6 +70,8 @@ def draw_fields(draw: random.Random) -> dict[str, Any]:
         fields["copies_from"] = draw.choice([["question", "facts"]] * 3 + [["question"], ["facts"], []])
     if "num_features" in options:
         fields["num_features"] = draw.choice([0, 1, 2, 3])
+    if "feature_vocab_size" in options and fields.get("attention", True):
+        fields["feature_vocab_size"] = draw.choice([0, 5])
     if "aligned_words" in options and draw.random() < 0.3:
         fields |= {"aligned_words": draw.randint(1, 4), "frequent_words": draw.randint(0, vocab_size)}
     if "gated_loss" in options:
@@ -80,7 +82,7 @@ def draw_fields(draw: random.Random) -> dict[str, Any]:
 
 
 def draw_batch(draw: random.Random, config: Any) -> tuple[dict[str, torch.Tensor], list[dict[str, Any]]]:
-    """The model's inputs, and the rows that they are made of: source and target, with facts kinds, or points."""
+    """The model's inputs, and the rows that they are made of: source and target, kinds or points, features."""
     vocab_size, slots = config.vocab_size, config.max_source_oov
     special = {config.pad_token_id, *config.end_token_ids}
     words = [word for word in range(vocab_size + slots) if word not in special]
@@ -100,6 +102,8 @@ def draw_batch(draw: random.Random, config: Any) -> tuple[dict[str, torch.Tensor
             triples = [word for each in objects for word in (*draw.choices(words, k=2), each)]
             row |= {"source": row["source"] + triples, "kinds": [0] * length + [1, 2, 3] * facts}
             readable = readable + objects
+        if config.feature_vocab_size:
+            row["features"] = draw.choices(range(config.feature_vocab_size + 2), k=draw.randint(0, 4))
         generated = [] if config.copy_mechanism == "pointer" else list(range(vocab_size))
         target = [draw.choice(readable if draw.random() < 0.6 or not generated else generated) for _ in range(6)]
         end = [config.end_token_ids[0]] if config.end_token_ids else []
@@ -121,6 +125,8 @@ def pack(rows: Sequence[dict[str, Any]], config: Any, side: str) -> dict[str, to
         inputs["input_features"] = torch.tensor(points, dtype=torch.float64)
     else:
         inputs["input_ids"] = padded([row["source"] for row in rows], config.pad_token_id, side)
+    if config.feature_vocab_size:
+        inputs["feature_ids"] = padded([row["features"] or [0] for row in rows], 0)
     if config.mechanism.retrieves:
         inputs["token_type_ids"] = padded([row["kinds"] for row in rows], 0, side)
     return inputs
@@ -224,6 +230,7 @@ def compare_with_oracle(
             word if word < config.vocab_size or word in copied else config.unk_token_id for word in row["target"]
         ]
         words = [config.decoder_start_token_id, *target[:-1]]
+        oracle.features = row.get("features", [])
         steps, loss = _run_oracle(oracle, source, words, target, row)
         total += loss
         for t, probs in enumerate(steps):

@@ -134,8 +134,8 @@ def test_the_decoders_gradients_match_finite_differences(starts_blind: bool) -> 
         feature_keys, feature_states, state, bias, score, context = rest
         weights = RecurrentWeights(state, bias, score, None, context, None, None)
         features = (feature_keys, feature_states, feature_mask)
-        memory = (mask, states, keys, None, initial)
-        return FusedDecoder.apply(inputs, None, None, *memory, starts_blind, *features, *weights)
+        source = (mask, states, keys, None, *features)
+        return FusedDecoder.apply(inputs, None, None, initial, starts_blind, *source, *weights)
 
     assert torch.autograd.gradcheck(run, tensors)
 

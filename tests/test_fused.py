@@ -135,7 +135,7 @@ def test_the_decoders_gradients_match_finite_differences(with_dropout, starts_bl
     def run(inputs, hidden_states, keys, copy_keys, initial, *weights):
         memory = (mask, hidden_states, keys, copy_keys)
         return FusedDecoder.apply(
-            inputs, dropped, matches & mask, *memory, initial, starts_blind, *NO_FEATURES, *weights
+            inputs, dropped, matches & mask, initial, starts_blind, *memory, *NO_FEATURES, *weights
         )
 
     assert torch.autograd.gradcheck(run, [x.double().requires_grad_() for x in (*tensors.values(), *weights)])
@@ -152,7 +152,7 @@ def test_coverage_adds_up_in_bfloat16():
         weights = RecurrentWeights(state, state[:, 0], score, covering, context, None, None)
         inputs, hidden_states = torch.zeros(steps, 1, 3 * size, dtype=dtype), torch.zeros(1, positions, 4, dtype=dtype)
         mask, initial = torch.ones(1, positions, dtype=torch.bool), torch.zeros(1, size, dtype=dtype)
-        memory = (mask, hidden_states, keys, None, initial, False, *NO_FEATURES)
+        memory = (initial, False, mask, hidden_states, keys, None, *NO_FEATURES)
         attention = FusedDecoder.apply(inputs, None, None, *memory, *weights)[2]
         (attention[:, 0, -1] / steps).sum().backward()
         return attention.double(), covering.grad.double()

@@ -60,18 +60,15 @@ def run_fused(
     if dropout is not None and dropout.training and dropout.p:
         dropout_factors = dropout(inputs.new_ones(*inputs.shape[:2], initial.shape[1]))
     features = memory.features
-    readout, hidden, attention = FusedDecoder.apply(
-        inputs,
-        dropout_factors,
-        repeats,
+    source = _Source(
         memory.mask,
         memory.hidden_states,
         2 * memory.attention_keys,
         None if repeats is None else memory.copy_keys,
-        initial,
-        starts_blind,
-        *((None, None, None) if features is None else features._replace(keys=2 * features.keys)),
-        *weights.recurrent.to(inputs.dtype),
+        *(() if features is None else features._replace(keys=2 * features.keys)),
+    )
+    readout, hidden, attention = FusedDecoder.apply(
+        inputs, dropout_factors, repeats, initial, starts_blind, *source, *weights.recurrent.to(inputs.dtype)
     )
     return readout.transpose(0, 1), hidden.transpose(0, 1), attention.transpose(0, 1)
 
@@ -132,10 +129,38 @@ def find_repeated_words(repeats: Tensor | None, steps: int) -> list[RepeatedWord
     return found
 
 
+class _Source(NamedTuple):
+    """What the steps read of B sources; or the gradients of these tensors, None for the masks."""
+
+    mask: Tensor  # (B, S) bool, false on padding
+    hidden_states: Tensor  # (B, S, D) h_j
+    keys: Tensor  # (B, S, A) 2U h_j
+    copy_keys: Tensor | None  # (B, S, H) tanh(h_j W_c); None without selective read
+    feature_keys: Tensor | None = None  # (B, F, A) 2U_f e(f_k)
+    feature_states: Tensor | None = None  # (B, F, D) W_f e(f_k)
+    feature_mask: Tensor | None = None  # (B, F) bool
+
+    @property
+    def features(self) -> FeatureMemory | None:
+        if self.feature_keys is None or self.feature_states is None or self.feature_mask is None:
+            return None
+        return FeatureMemory(self.feature_keys, self.feature_states, self.feature_mask)
+
+    def zero_gradients(self) -> _Source:
+        fields = (
+            None if field is None or not field.is_floating_point() else torch.zeros_like(field) for field in self
+        )
+        return _Source(*fields)  # type: ignore[arg-type]
+
+
+_NUM_SOURCE = len(_Source._fields)
+
+
 class _Saved(NamedTuple):
     """What the backward pass reads; see `FusedDecoder`. r_t is kept after dropout, for all t from −1, and
     before it."""
 
+    source: _Source
     columns: Tensor  # (T, B, A + 4H)
     decoder_states: Tensor  # (T + 1, B, H) s_{-1} … s_{T-1}
     attention: Tensor  # (T, B, S)
@@ -144,19 +169,41 @@ class _Saved(NamedTuple):
     undropped: Tensor  # (T, B, H)
     coverage: Tensor | None  # (T + 1, B, S)
     dropout_factors: Tensor | None  # (T, B, H)
-    hidden_states: Tensor  # (B, S, D) h_j
-    keys: Tensor  # (B, S, A) 2U h_j
-    copy_keys: Tensor | None  # (B, S, H) tanh(h_j W_c)
     feature_attention: Tensor | None  # (T, B, F) b_t
-    feature_keys: Tensor | None  # (B, F, A) 2U_f e(f_k)
-    feature_states: Tensor | None  # (B, F, D) W_f e(f_k)
-    feature_mask: Tensor | None  # (B, F)
 
-    @property
-    def source_features(self) -> FeatureMemory | None:
-        if self.feature_keys is None or self.feature_states is None or self.feature_mask is None:
-            return None
-        return FeatureMemory(self.feature_keys, self.feature_states, self.feature_mask)
+    @classmethod
+    def allocate(
+        cls, inputs: Tensor, initial: Tensor, dropout_factors: Tensor | None, source: _Source, kept: int, covers: bool
+    ) -> _Saved:
+        """Tensors that the steps fill, with the columns of `kept` steps."""
+        steps, (batch, size), (length, attention_size) = inputs.shape[0], initial.shape, source.keys.shape[1:]
+        new, zeros = inputs.new_empty, inputs.new_zeros
+        readouts = zeros(steps + 1, batch, size)  # r_{-1} = 0: nothing was copied before the first step
+        saved = cls(
+            source,
+            columns=new(kept, batch, attention_size + 4 * size),
+            decoder_states=new(steps + 1, batch, size),
+            attention=zeros(steps, batch, length),
+            contexts=new(steps, batch, source.hidden_states.shape[2]),
+            readouts=readouts,
+            undropped=readouts[1:] if dropout_factors is None else new(steps, batch, size),
+            coverage=at_least_float32(zeros(steps + 1, batch, length)) if covers else None,
+            dropout_factors=dropout_factors,
+            feature_attention=None if source.feature_mask is None else new(steps, *source.feature_mask.shape),
+        )
+        saved.decoder_states[0] = initial
+        return saved
+
+    def buffers(self, t: int, features: Tensor) -> StepBuffers:
+        """What step t writes."""
+        return StepBuffers(
+            self.columns[t % len(self.columns)],
+            self.attention[t],
+            self.decoder_states[t + 1],
+            self.undropped[t],
+            features,
+            None if self.feature_attention is None else self.feature_attention[t],
+        )
 
 
 class _Gradients(NamedTuple):
@@ -165,17 +212,27 @@ class _Gradients(NamedTuple):
     columns: (T, B, A + 4H or 5H). readouts: (T, B, H), after dropout. contexts: (T, B, D).
     """
 
+    source: _Source
     columns: Tensor
     readouts: Tensor
     contexts: Tensor
-    hidden_states: Tensor  # (B, S, D)
-    keys: Tensor  # (B, S, A)
-    copy_keys: Tensor | None  # (B, S, H)
-    feature_keys: Tensor | None  # (B, F, A)
-    feature_states: Tensor | None  # (B, F, D)
     score: Tensor  # (A)
     coverage_weight: Tensor | None  # (A)
     features: Tensor  # (B, S, A), a buffer that all steps reuse
+
+    @classmethod
+    def start(cls, saved: _Saved, w: RecurrentWeights, d_readouts: Tensor) -> _Gradients:
+        (steps, batch, size), attention_size = saved.undropped.shape, saved.source.keys.shape[2]
+        width = attention_size + (4 if w.readout is None else 5) * size
+        return cls(
+            saved.source.zero_gradients(),
+            columns=saved.columns.new_empty(steps, batch, width),
+            readouts=d_readouts.clone(),  # ζ of the step after adds to it
+            contexts=torch.empty_like(saved.contexts),
+            score=at_least_float32(torch.zeros_like(w.score)),
+            coverage_weight=None if w.coverage is None else at_least_float32(torch.zeros_like(w.coverage)),
+            features=torch.empty_like(saved.source.keys),
+        )
 
 
 class FusedDecoder(torch.autograd.Function):
@@ -187,14 +244,9 @@ class FusedDecoder(torch.autograd.Function):
         dropout_factors: (T, B, H) of r_t, or None.
         repeats: (T, B, S) bool, x_j = y_{t-1} in rows where that word is at several positions. None without selective
             read.
-        mask: (B, S) bool, false on padding.
-        hidden_states: (B, S, D) h_j. keys: (B, S, A) 2U h_j. copy_keys: (B, S, H) tanh(h_j W_c); None without
-            `repeats`.
         initial: (B, H) s_0.
         starts_blind: the first step attends to no position.
-        feature_keys: (B, F, A) 2U_f e(f_k). feature_states: (B, F, D) W_f e(f_k). feature_mask: (B, F) bool. None each
-            without features.
-        weights: the fields of `RecurrentWeights`.
+        tensors: the fields of `_Source`, then those of `RecurrentWeights`.
 
     Returns:
         r_t (T, B, H), s_t (T, B, H) and a_t (T, B, S).
@@ -206,121 +258,73 @@ class FusedDecoder(torch.autograd.Function):
         inputs: Tensor,
         dropout_factors: Tensor | None,
         repeats: Tensor | None,
-        mask: Tensor,
-        hidden_states: Tensor,
-        keys: Tensor,
-        copy_keys: Tensor | None,
         initial: Tensor,
         starts_blind: bool,
-        feature_keys: Tensor | None,
-        feature_states: Tensor | None,
-        feature_mask: Tensor | None,
-        *weights: Tensor | None,
+        *tensors: Tensor | None,
     ) -> tuple[Tensor, Tensor, Tensor]:
-        w = RecurrentWeights(*weights)  # type: ignore[arg-type]
-        steps, (batch, size), (length, attention_size) = inputs.shape[0], initial.shape, keys.shape[1:]
-        new, zeros = inputs.new_empty, inputs.new_zeros
-        readouts = zeros(steps + 1, batch, size)  # r_{-1} = 0: nothing was copied before the first step
-        saved = _Saved(
-            columns=new(steps_to_keep(ctx, steps), batch, attention_size + 4 * size),
-            decoder_states=new(steps + 1, batch, size),
-            attention=zeros(steps, batch, length),
-            contexts=new(steps, batch, hidden_states.shape[2]),
-            readouts=readouts,
-            undropped=readouts[1:] if dropout_factors is None else new(steps, batch, size),
-            coverage=None if w.coverage is None else at_least_float32(zeros(steps + 1, batch, length)),
-            dropout_factors=dropout_factors,
-            hidden_states=hidden_states,
-            keys=keys,
-            copy_keys=copy_keys,
-            feature_attention=None if feature_mask is None else new(steps, *feature_mask.shape),
-            feature_keys=feature_keys,
-            feature_states=feature_states,
-            feature_mask=feature_mask,
-        )
-        saved.decoder_states[0] = initial
+        source, w = _Source(*tensors[:_NUM_SOURCE]), RecurrentWeights(*tensors[_NUM_SOURCE:])  # type: ignore[arg-type]
+        steps = inputs.shape[0]
+        kept, covers = steps_to_keep(ctx, steps), w.coverage is not None
+        saved = _Saved.allocate(inputs, initial, dropout_factors, source, kept, covers)
         ctx.starts_blind, ctx.repeated_words = starts_blind, find_repeated_words(repeats, steps)
-        features = allocate_features(keys, batch)
+        features = allocate_features(source.keys, len(initial))
         for t, repeated in enumerate(ctx.repeated_words):
             products = inputs[t].clone()
-            if repeated is not None and w.selective is not None and copy_keys is not None:
-                zeta = repeated.read(readouts[t], copy_keys, hidden_states).zeta
+            if repeated is not None and w.selective is not None and source.copy_keys is not None:
+                zeta = repeated.read(saved.readouts[t], source.copy_keys, source.hidden_states).zeta
                 products[:, : len(w.selective)].index_add_(0, repeated.rows, zeta @ w.selective.t())
-            columns = saved.columns[t % len(saved.columns)]
-            buffers = StepBuffers(
-                columns,
-                saved.attention[t],
-                saved.decoder_states[t + 1],
-                saved.undropped[t],
-                features,
-                None if saved.feature_attention is None else saved.feature_attention[t],
-            )
-            coverage = None if saved.coverage is None else saved.coverage[t]
-            attends = t > 0 or not starts_blind
-            memory = (mask, keys, hidden_states, saved.source_features)
             saved.contexts[t] = fused_step(
-                products, saved.decoder_states[t], coverage, *memory, w, buffers, attends=attends
+                products,
+                saved.decoder_states[t],
+                None if saved.coverage is None else saved.coverage[t],
+                source.mask,
+                source.keys,
+                source.hidden_states,
+                source.features,
+                w,
+                saved.buffers(t, features),
+                attends=t > 0 or not starts_blind,
             )
             if saved.coverage is not None:
                 torch.add(saved.coverage[t], saved.attention[t], out=saved.coverage[t + 1])
             if dropout_factors is not None:
-                torch.mul(saved.undropped[t], dropout_factors[t], out=readouts[t + 1])
-        ctx.save_for_backward(*saved, *weights)
-        return readouts[1:], saved.decoder_states[1:], saved.attention
+                torch.mul(saved.undropped[t], dropout_factors[t], out=saved.readouts[t + 1])
+        ctx.save_for_backward(*source, *saved[1:], *w)
+        return saved.readouts[1:], saved.decoder_states[1:], saved.attention
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, d_readouts: Tensor, d_states: Tensor, d_attention: Tensor) -> Any:
-        tensors = ctx.saved_tensors  # checkpointing allows one access
-        saved, w = _Saved(*tensors[: len(_Saved._fields)]), RecurrentWeights(*tensors[len(_Saved._fields) :])
-        (steps, batch, size), attention_size = saved.undropped.shape, saved.keys.shape[2]
-        d_columns = saved.columns.new_empty(steps, batch, attention_size + (4 if w.readout is None else 5) * size)
-        d_recurrent, d_inputs = d_columns[..., : attention_size + 3 * size], d_columns[..., attention_size + size :]
-        grads = _Gradients(
-            columns=d_columns,
-            readouts=d_readouts.clone(),  # ζ of the step after adds to it
-            contexts=torch.empty_like(saved.contexts),
-            hidden_states=torch.zeros_like(saved.hidden_states),
-            keys=torch.zeros_like(saved.keys),
-            copy_keys=None if saved.copy_keys is None else torch.zeros_like(saved.copy_keys),
-            feature_keys=None if saved.feature_keys is None else torch.zeros_like(saved.feature_keys),
-            feature_states=None if saved.feature_states is None else torch.zeros_like(saved.feature_states),
-            score=at_least_float32(torch.zeros_like(w.score)),
-            coverage_weight=None if w.coverage is None else at_least_float32(torch.zeros_like(w.coverage)),
-            features=torch.empty_like(saved.keys),
+        tensors, weights = ctx.saved_tensors, _NUM_SOURCE + len(_Saved._fields) - 1  # checkpointing allows one access
+        saved = _Saved(_Source(*tensors[:_NUM_SOURCE]), *tensors[_NUM_SOURCE:weights])
+        w = RecurrentWeights(*tensors[weights:])
+        grads, attention_size, size = _Gradients.start(saved, w, d_readouts), len(w.score), d_readouts.shape[2]
+        d_recurrent, d_inputs = (
+            grads.columns[..., : attention_size + 3 * size],
+            grads.columns[..., attention_size + size :],
         )
         d_hidden = torch.zeros_like(saved.decoder_states[0])
         d_coverage = None if saved.coverage is None else torch.zeros_like(saved.coverage[0])
         repeated_reads: list[tuple[Tensor, Tensor]] = []
         for t, repeated in reversed(list(enumerate(ctx.repeated_words))):
             d_state = d_states[t] + d_hidden + _readout_backward(t, saved, w, grads)
-            gates = (saved.columns[t, :, attention_size:], d_columns[t, :, attention_size:])
+            gates = (saved.columns[t, :, attention_size:], grads.columns[t, :, attention_size:])
             d_hidden = gru_step_backward(d_state, saved.decoder_states[t], *gates)
             if repeated is not None:
                 repeated_reads.append(_selective_read_backward(t, repeated, d_inputs[t], saved, w, grads))
             torch.matmul(d_inputs[t, :, : len(w.context)], w.context, out=grads.contexts[t])  # W_c c_t
-            d_columns[t, :, :attention_size] = 0
+            grads.columns[t, :, :attention_size] = 0  # of the query, which both reads add to
             if t or not ctx.starts_blind:
                 d_coverage = _attentive_read_backward(t, d_attention[t], d_coverage, saved, w, grads)
             _feature_read_backward(t, saved, w, grads)
             d_hidden.addmm_(d_recurrent[t], w.state)  # through 2W s_{t-1} and W_hh s_{t-1}
-        # c_t = Σ_j a_tj h_j, over all steps: d_h_j += Σ_t a_tj d_c_t
-        grads.hidden_states.baddbmm_(saved.attention.permute(1, 2, 0), grads.contexts.transpose(0, 1))
-        if saved.feature_attention is not None and grads.feature_states is not None:
-            grads.feature_states.baddbmm_(saved.feature_attention.permute(1, 2, 0), grads.contexts.transpose(0, 1))
-        return (
-            d_inputs,
-            *(None, None, None),
-            grads.hidden_states,
-            grads.keys,
-            grads.copy_keys,
-            d_hidden,
-            None,
-            grads.feature_keys,
-            grads.feature_states,
-            None,
-            *_weight_gradients(d_recurrent, d_inputs, repeated_reads, saved, w, grads),
-        )
+        # c_t = Σ_j a_tj h_j + Σ_k b_tk W_f e(f_k), over all steps: d_h_j += Σ_t a_tj d_c_t
+        d_contexts = grads.contexts.transpose(0, 1)
+        grads.source.hidden_states.baddbmm_(saved.attention.permute(1, 2, 0), d_contexts)
+        if saved.feature_attention is not None and grads.source.feature_states is not None:
+            grads.source.feature_states.baddbmm_(saved.feature_attention.permute(1, 2, 0), d_contexts)
+        d_weights = _weight_gradients(d_recurrent, d_inputs, repeated_reads, saved, w, grads)
+        return d_inputs, None, None, d_hidden, None, *grads.source, *d_weights
 
 
 def _readout_backward(t: int, saved: _Saved, w: RecurrentWeights, grads: _Gradients) -> Tensor:
@@ -345,17 +349,19 @@ def _selective_read_backward(
         The gradient of W ζ (M, X) and ζ (M, D), whose product is the gradient of W.
     """
     assert w.selective is not None
-    assert saved.copy_keys is not None
-    assert grads.copy_keys is not None
+    source, d_source = saved.source, grads.source
+    assert source.copy_keys is not None
+    assert d_source.copy_keys is not None
     rows, before = repeated.rows[:, None], saved.readouts[t]  # r_{t-1}
-    read = repeated.read(before, saved.copy_keys, saved.hidden_states)
+    read = repeated.read(before, source.copy_keys, source.hidden_states)
     d_product = d_inputs[repeated.rows, : len(w.selective)]
     d_zeta = d_product @ w.selective
     d_rho = torch.bmm(read.hidden_states, d_zeta[..., None])[..., 0]  # ζ = Σ_j ρ_j h_j
     d_scores = softmax_backward(d_rho, read.rho)
     # no position appears twice, so assignment by index adds correctly
-    grads.hidden_states[rows, repeated.positions] += read.rho[..., None] * d_zeta[:, None, :]
-    grads.copy_keys[rows, repeated.positions] += d_scores[..., None] * before[rows]  # ψ_c(j) = tanh(h_j W_c)·r_{t-1}
+    d_source.hidden_states[rows, repeated.positions] += read.rho[..., None] * d_zeta[:, None, :]
+    # ψ_c(j) = tanh(h_j W_c)·r_{t-1}
+    d_source.copy_keys[rows, repeated.positions] += d_scores[..., None] * before[rows]
     if t:
         d_before = torch.bmm(d_scores[:, None, :], read.copy_keys)[:, 0]
         grads.readouts[t - 1].index_add_(0, repeated.rows, d_before)
@@ -370,16 +376,16 @@ def _attentive_read_backward(
     Returns:
         The gradient of cov_t; None without coverage.
     """
-    d_weights = _read_backward(grads.contexts[t], saved.hidden_states) + d_attention  # c_t = Σ_j a_tj h_j
+    d_weights = _read_backward(grads.contexts[t], saved.source.hidden_states) + d_attention  # c_t = Σ_j a_tj h_j
     if d_coverage is not None:
         d_weights = d_weights + d_coverage  # cov_{t+1} = cov_t + a_t
-    attention_size, attention = saved.keys.shape[2], saved.attention[t]
+    keys, attention = saved.source.keys, saved.attention[t]
     d_energy = softmax_backward(d_weights, attention).to(attention.dtype)
-    coverage = None if saved.coverage is None else saved.coverage[t].to(saved.keys.dtype)
-    query = saved.columns[t, :, :attention_size]
-    d_features = _energy_backward(d_energy, saved.keys, query, coverage, w, grads.score, grads.features)
-    grads.keys.add_(d_features)
-    grads.columns[t, :, :attention_size] += d_features.sum(1)
+    coverage = None if saved.coverage is None else saved.coverage[t].to(keys.dtype)
+    query = saved.columns[t, :, : keys.shape[2]]
+    d_features = _energy_backward(d_energy, keys, query, coverage, w, grads.score, grads.features)
+    grads.source.keys.add_(d_features)
+    grads.columns[t, :, : keys.shape[2]] += d_features.sum(1)
     if coverage is None or d_coverage is None or w.coverage is None or grads.coverage_weight is None:
         return None
     grads.coverage_weight.add_(coverage.flatten() @ d_features.flatten(0, 1))
@@ -388,15 +394,14 @@ def _attentive_read_backward(
 
 def _feature_read_backward(t: int, saved: _Saved, w: RecurrentWeights, grads: _Gradients) -> None:
     """Σ_k b_tk W_f e(f_k) at step t, which is added to c_t."""
-    features, attention = saved.source_features, saved.feature_attention
-    if features is None or attention is None or grads.feature_keys is None:
+    features, attention, d_keys = saved.source.features, saved.feature_attention, grads.source.feature_keys
+    if features is None or attention is None or d_keys is None:
         return
-    attention_size, buffer = features.keys.shape[2], torch.empty_like(features.keys)
     d_energy = softmax_backward(_read_backward(grads.contexts[t], features.states), attention[t])
-    query = saved.columns[t, :, :attention_size]
-    d_features = _energy_backward(d_energy, features.keys, query, None, w, grads.score, buffer)
-    grads.feature_keys.add_(d_features)
-    grads.columns[t, :, :attention_size] += d_features.sum(1)
+    query = saved.columns[t, :, : d_keys.shape[2]]
+    d_features = _energy_backward(d_energy, features.keys, query, None, w, grads.score, torch.empty_like(d_keys))
+    d_keys.add_(d_features)
+    grads.columns[t, :, : d_keys.shape[2]] += d_features.sum(1)
 
 
 def _read_backward(d_content: Tensor, states: Tensor) -> Tensor:

@@ -48,9 +48,9 @@ class Oracle:
         vectors, scores = self.embed_features(), []
         for e in vectors:
             key = w[p + "feature_proj.key_proj.weight"] @ e + w[p + "feature_proj.key_proj.bias"]
-            inside = np.tanh(key + w[p + "attention.query_proj.weight"][:, : len(s)] @ s)
+            inside = np.tanh(key + w[p + "attention.query_proj.weight"] @ s)
             scores.append(math.exp(w[p + "attention.score_proj.weight"][0] @ inside))
-        contents = [w[p + "feature_proj.state_proj.weight"] @ e for e in vectors]
+        contents = [w[p + "feature_proj.content_proj.weight"] @ e for e in vectors]
         return sum((score / sum(scores) * content for score, content in zip(scores, contents, strict=True)), 0.0)
 
     def embed_features(self):

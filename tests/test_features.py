@@ -41,6 +41,8 @@ CASES: dict[str, dict[str, Any]] = {
     "rnnsearch": {"copy_mechanism": "none"},
 }
 cases = pytest.mark.parametrize("changes", CASES.values(), ids=CASES)
+WITH_COREQA = CASES | {"coreqa": {"copy_mechanism": "retrieval"}}  # for which the oracle has a method of its own
+all_cases = pytest.mark.parametrize("changes", WITH_COREQA.values(), ids=WITH_COREQA)
 TEXTS, TAGS = ["a X b Y X", "Z c", "a b c d"], [["V", "PST"], ["PL"], ["N"]]
 
 
@@ -106,8 +108,26 @@ def test_the_fast_form_learns_what_the_readable_one_learns(changes: dict[str, An
 
 def test_the_fast_form_stays_close_in_bfloat16() -> None:
     exact, half = (make(scale=1.0).to(dtype) for dtype in (torch.float64, torch.bfloat16))
-    logits = [model(**batch(), labels=padded(TARGETS, -100)).logits.double() for model in (exact, half)]
-    assert (logits[0].exp() - logits[1].exp()).abs().max() < 2e-2
+    outputs = [model(**batch(), labels=padded(TARGETS, -100)) for model in (exact, half)]
+    assert (outputs[0].logits.exp() - outputs[1].logits.double().exp()).abs().max() < 2e-2
+    for output in outputs:
+        output.loss.backward()
+    for weight, other in zip(exact.parameters(), half.parameters(), strict=True):
+        assert (weight.grad - other.grad.double()).abs().max() < 0.1 * max(weight.grad.abs().max(), 0.1)
+
+
+@all_cases
+@pytest.mark.parametrize("use_reentrant", [False, True])
+def test_gradient_checkpointing_changes_no_gradient(changes: dict[str, Any], use_reentrant: bool) -> None:
+    gradients = []
+    for checkpointing in (False, True):
+        model = make(**changes, scale=1.0).double().train()
+        if checkpointing:
+            model.gradient_checkpointing_enable({"use_reentrant": use_reentrant})
+        model(**batch(), labels=padded(TARGETS, -100)).loss.backward()
+        gradients.append({name: weight.grad for name, weight in model.named_parameters()})
+    for name, gradient in gradients[0].items():
+        assert torch.allclose(gradients[1][name], gradient, rtol=0, atol=1e-12), name
 
 
 @pytest.mark.parametrize("starts_blind", [False, True])
@@ -120,7 +140,7 @@ def test_the_decoders_gradients_match_finite_differences(starts_blind: bool) -> 
         "keys": (batch_size, positions, attention),
         "initial": (batch_size, size),
         "feature_keys": (batch_size, count, attention),
-        "feature_states": (batch_size, count, width),
+        "feature_contents": (batch_size, count, width),
         "state": (3 * size + attention, size),
         "state_bias": (3 * size + attention,),
         "score": (attention,),
@@ -131,9 +151,9 @@ def test_the_decoders_gradients_match_finite_differences(starts_blind: bool) -> 
     feature_mask = torch.tensor([[True, False, True], [False] * 3])
 
     def run(inputs: Tensor, states: Tensor, keys: Tensor, initial: Tensor, *rest: Tensor) -> Any:
-        feature_keys, feature_states, state, bias, score, context = rest
+        feature_keys, feature_contents, state, bias, score, context = rest
         weights = RecurrentWeights(state, bias, score, None, context, None, None)
-        features = (feature_keys, feature_states, feature_mask)
+        features = (feature_keys, feature_contents, feature_mask)
         source = (mask, states, keys, None, *features)
         return FusedDecoder.apply(inputs, None, None, initial, starts_blind, *source, *weights)
 
@@ -152,7 +172,7 @@ def test_coreqa_reads_features_with_question_and_facts() -> None:
             assert output.logits[0, t, word].exp().item() == pytest.approx(probability, rel=1e-9)
 
 
-@cases
+@all_cases
 def test_features_are_a_set_and_neither_padding_nor_other_rows_matter(changes: dict[str, Any]) -> None:
     model = make(**changes)
     words = padded([[1, *target[:-1]] for target in TARGETS], 0)
@@ -168,6 +188,17 @@ def test_features_are_a_set_and_neither_padding_nor_other_rows_matter(changes: d
         assert torch.allclose(without[row], logits[row], atol=1e-5)
     for row in (0, 3):
         assert not torch.allclose(without[row], logits[row], atol=1e-2)
+
+
+@all_cases
+def test_sources_may_have_no_features(changes: dict[str, Any]) -> None:
+    model, tokenizer = make(**changes), make_tokenizer()
+    expected = model.generate(**tokenizer("a b", return_tensors="pt"), max_new_tokens=4)
+    for features in ([], [None]):
+        texts: Any = "a b" if not features else ["a b"]
+        inputs = tokenizer(texts, features=features, return_tensors="pt")
+        assert inputs["feature_ids"].shape == (1, 0)
+        assert torch.equal(model.generate(**inputs, max_new_tokens=4), expected)
 
 
 def test_a_feature_is_never_copied() -> None:
@@ -187,7 +218,7 @@ def test_a_feature_is_never_copied() -> None:
 # searches
 
 
-@cases
+@all_cases
 @pytest.mark.parametrize("num_beams", [1, 3])
 def test_searches_read_the_features_and_rows_do_not_see_each_other(changes: dict[str, Any], num_beams: int) -> None:
     model = make(**changes)
@@ -280,7 +311,8 @@ def test_graphs_read_features(tmp_path: Path) -> None:
         options = {"num_beams": num_beams, "max_new_tokens": 6}
         assert np.array_equal(onnx.generate(**arrays, **options), model.generate(**inputs, **options).numpy())
     del inputs["feature_ids"], arrays["feature_ids"]
-    assert np.array_equal(onnx.generate(**arrays, **options), model.generate(**inputs, **options).numpy())
+    for none in ({}, {"feature_ids": np.zeros((4, 0))}):
+        assert np.array_equal(onnx.generate(**arrays, **none, **options), model.generate(**inputs, **options).numpy())
     options = {"num_beams": 2, "max_new_tokens": 6}
     expected = predict(model, tokenizer, TEXTS, features=TAGS, **options)
     found = predict(onnx, tokenizer, TEXTS, features=TAGS, **options)

@@ -168,7 +168,7 @@ class _Decoder(nn.Module):
         memory, state = _fields(Memory, "memory", inputs), _fields(DecoderState, "state", inputs)
         for name, kind in (("facts", Facts), ("features", FeatureMemory)):
             part = f"memory.{name}"
-            if any(field.startswith(part) for field in inputs):
+            if any(field.startswith(f"{part}.") for field in inputs):
                 memory = memory._replace(**{name: _fields(kind, part, inputs)})
         by_row = state.map(lambda field: field.flatten(0, 1)[:, None])  # and with an axis of one step
         cache = CopyNetCache()
@@ -203,7 +203,7 @@ def _named(prefix: str, fields: Any) -> Tensors:
 
 
 def _fields(kind: Any, prefix: str, tensors: Mapping[str, Tensor]) -> Any:
-    """The NamedTuple that `_named` took apart, but for one inside it."""
+    """The NamedTuple that `_named` took apart, but for those inside it."""
     return kind(**{name: tensors.get(f"{prefix}.{name}") for name in kind._fields})
 
 
@@ -243,7 +243,7 @@ def _example(model: CopyNetForConditionalGeneration) -> Tensors:
         example = {"input_ids": ones * config.unk_token_id}
     example["attention_mask"] = ones
     if config.feature_vocab_size:
-        example["feature_ids"] = ones.new_ones(2, 3)  # equal sizes would be taken for the same axis
+        example["feature_ids"] = ones.new_ones(2, 3)
     if config.mechanism.retrieves:
         example["token_type_ids"] = torch.zeros_like(ones)
     if config.encoder is not None:

@@ -228,7 +228,8 @@ class OnnxCopyNet:
         arrays = {name: source, "attention_mask": attention_mask, "token_type_ids": token_type_ids}
         if source.shape[1] == 0:  # empty sources are read as one position of padding
             arrays = {key: np.zeros((len(source), 1, *array.shape[2:])) for key, array in arrays.items()}
-        arrays["feature_ids"] = np.zeros((len(source), 1)) if feature_ids is None else feature_ids
+        has_features = feature_ids is not None and feature_ids.shape[1] > 0
+        arrays["feature_ids"] = feature_ids if has_features else np.zeros((len(source), 1))
         pieces = {"encoder_input_ids": encoder_input_ids, "encoder_attention_mask": encoder_attention_mask}
         for key, array in {**pieces, "word_index": word_index}.items():
             if key in self._encoder_inputs:

@@ -54,7 +54,7 @@ class CopyNetAttention(nn.Module):
         The weights W and v are those of the words; the softmax is over the features alone.
         """
         mask = features.mask if queries.dim() == 2 else features.mask[:, None]
-        return read_memory(masked_softmax(self.scores(queries, features.keys), mask), features.states)
+        return read_memory(masked_softmax(self.scores(queries, features.keys), mask), features.contents)
 
 
 class FeatureProjection(nn.Module):
@@ -66,7 +66,7 @@ class FeatureProjection(nn.Module):
     def __init__(self, embedding_size: int, memory_size: int, attention_size: int) -> None:
         super().__init__()
         self.key_proj = nn.Linear(embedding_size, attention_size)  # U_f
-        self.state_proj = nn.Linear(embedding_size, memory_size, bias=False)  # W_f
+        self.content_proj = nn.Linear(embedding_size, memory_size, bias=False)  # W_f
 
     def forward(self, encoded: CopyNetEncoderOutput, rows: int) -> FeatureMemory | None:
         """The features of N sources for the R rows that decode from them; None: no features."""
@@ -74,4 +74,4 @@ class FeatureProjection(nn.Module):
             return None
         times = rows // encoded.feature_mask.shape[0]
         mask = encoded.feature_mask.repeat_interleave(times, dim=0)
-        return FeatureMemory(self.key_proj(encoded.features), self.state_proj(encoded.features), mask)
+        return FeatureMemory(self.key_proj(encoded.features), self.content_proj(encoded.features), mask)

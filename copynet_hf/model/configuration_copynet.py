@@ -172,7 +172,7 @@ class CopyNetConfig(CopyNetBaseConfig):
         attention_size: width of the attention's hidden layer, Eq. 3.
         max_source_oov: K, the number of slots for unseen source words; logits are `vocab_size + K` wide.
         feature_vocab_size: how many feature ids there are, with those of padding and the unknown feature; 0: sources
-            have no features. Must equal `tokenizer.feature_vocab_size`.
+            have no features. Must equal `tokenizer.feature_vocab_size`, and needs `attention`.
         dropout: of embeddings, encoder states and the readout, in training.
         copy_mechanism: "copynet"; "pointer_generator" (See et al. 2017) or "gated" (CoRe, Cao et al. 2016), which copy
             by the attention; "pointer" (Pointer Networks, Vinyals et al. 2015), which only copies; "retrieval"

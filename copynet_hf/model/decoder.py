@@ -36,7 +36,7 @@ from .outputs import CopyNetEncoderOutput
 class Decoder(GradientCheckpointingLayer):
     """What all decoders share: s_0, and the loop from word to word.
 
-    A decoder has `step`, or a `run_all_steps` that always computes all steps together.
+    A decoder has `step`; one that can compute all steps together overrides `run_all_steps`.
     """
 
     config: CopyNetConfig
@@ -77,9 +77,9 @@ class Decoder(GradientCheckpointingLayer):
 
     def explain_readable_form(self, memory: Memory) -> list[str]:
         """Why the steps run in the readable form; empty: the fast form may run. See `dispatch`."""
-        raise NotImplementedError
+        return ["this decoder has no fast form"]
 
-    def can_train_fast(
+    def can_run_all_steps(
         self, embeddings: Tensor, memory: Memory, state: DecoderState | None, keep: Tensor | None
     ) -> bool:
         """Whether the fast form for teacher forcing may run: from s_0 on, without padding, one row for each source."""
@@ -90,7 +90,7 @@ class Decoder(GradientCheckpointingLayer):
         self, embeddings: Tensor, matches: Tensor, memory: Memory, state: DecoderState | None, keep: Tensor | None
     ) -> DecoderSteps | None:
         """All steps together, or None where they have to be computed one by one. Arguments as in `forward`."""
-        raise NotImplementedError
+        return None
 
     def precompute_search_tables(self, memory: Memory) -> SearchTables | None:
         """Products that are the same at every step of a search; None where the search runs `step`."""
@@ -312,7 +312,7 @@ class CopyNetDecoder(Decoder):
         self, embeddings: Tensor, matches: Tensor, memory: Memory, state: DecoderState | None, keep: Tensor | None
     ) -> DecoderSteps | None:
         """Teacher forcing from s_0 on in the fast form; None where the readable form has to run."""
-        if not self.can_train_fast(embeddings, memory, state, keep):
+        if not self.can_run_all_steps(embeddings, memory, state, keep):
             return None
         dropout = self.dropout if self.linear_readout_proj is None else None
         initial = self.initial_state(memory).hidden

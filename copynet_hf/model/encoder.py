@@ -86,7 +86,7 @@ class SourceEncoder(CopyNetPreTrainedModel):
         return self.embed_tokens(replace_by_unk(ids, self.config.vocab_size, self.config.unk_token_id))
 
     def embed_features(self, feature_ids: Tensor | None, input_ids: Tensor) -> tuple[Tensor | None, Tensor | None]:
-        """e(f_k) (B, F, E) of features (B, F), and (B, F) bool: which of them are known."""
+        """e(f_k) (B, F, E) of features (B, F), zero for those that are not known, and (B, F) bool: which are."""
         if feature_ids is None:
             return None, None
         if self.feature_embeddings is None:
@@ -98,21 +98,21 @@ class SourceEncoder(CopyNetPreTrainedModel):
                 f"feature_ids has shape {tuple(feature_ids.shape)}, the source {tuple(input_ids.shape)}: pass both as "
                 "the tokenizer returned them."
             )
+        if feature_ids.shape[1] == 0:
+            return None, None
         check_not_negative("feature_ids", feature_ids)
         known = feature_ids.masked_fill(feature_ids >= self.config.feature_vocab_size, UNKNOWN)
-        return self.feature_embeddings(known), known > UNKNOWN
+        mask = known > UNKNOWN
+        return self.feature_embeddings(known) * mask[..., None], mask
 
-    def add_features(
-        self, states: Tensor, mask: Tensor, features: Tensor | None, feature_mask: Tensor | None
-    ) -> Tensor:
-        """h_j + Σ_k W_h e(f_k), (B, S, D), zero where the mask (B, S) is false.
+    def add_features(self, states: Tensor, mask: Tensor, features: Tensor | None) -> Tensor:
+        """h_j + Σ_k W_h e(f_k), (B, S, D), without dropout of e(f_k); zero where the mask (B, S) is false.
 
         A sum has no order, and a feature adds the same in combinations that training has not seen.
         """
-        if features is None or feature_mask is None or self.feature_state_proj is None:
+        if features is None or self.feature_state_proj is None:
             return states
-        total = (features * feature_mask[..., None]).sum(1, keepdim=True)  # (B, 1, E)
-        return (states + self.feature_state_proj(total)) * mask[..., None]
+        return (states + self.feature_state_proj(features.sum(1, keepdim=True))) * mask[..., None]
 
     def split_facts(self, mask: Tensor, token_types: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """(B, S) bool each: the question, the objects of facts, and which of both can be copied.
@@ -222,7 +222,7 @@ class CopyNetEncoder(SourceEncoder):
         if config.mechanism.retrieves:
             mask, is_object, copyable = self.split_facts(mask, self._check_token_types(token_type_ids, mask))
             facts = embed_facts(states, is_object)
-        hidden_states: tuple[Tensor, ...] = (states,)  # without features
+        hidden_states: tuple[Tensor, ...] = (states,)
         final_state = states
         length = states.shape[1] if is_object is None else count_positions(mask)  # facts follow the question
         for layer in self.layers:
@@ -231,7 +231,7 @@ class CopyNetEncoder(SourceEncoder):
             if length < mask.shape[1]:
                 states = nn.functional.pad(states, (0, 0, 0, mask.shape[1] - length))
             hidden_states += (states,)
-        states = self.add_features(states, mask, features, feature_mask)
+        states = self.add_features(states, mask, features)
         output = CopyNetEncoderOutput(
             last_hidden_state=states,
             final_state=self.dropout(final_state),

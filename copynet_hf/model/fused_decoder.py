@@ -44,7 +44,7 @@ def run_fused(
     Args:
         embeddings: (B, T, E). matches: (B, T, S) bool, x_j = y_{t-1}.
         dropout: of r_t; None: it has none.
-        starts_blind: the first step attends to nothing, later ones as always.
+        starts_blind: the first step attends to no position, later ones as always.
     """
     assert memory.attention_keys is not None
     inputs = nn.functional.linear(embeddings.transpose(0, 1), weights.embedding, weights.bias)  # (T, B, X)
@@ -137,14 +137,14 @@ class _Source(NamedTuple):
     keys: Tensor  # (B, S, A) 2U h_j
     copy_keys: Tensor | None  # (B, S, H) tanh(h_j W_c); None without selective read
     feature_keys: Tensor | None = None  # (B, F, A) 2U_f e(f_k)
-    feature_states: Tensor | None = None  # (B, F, D) W_f e(f_k)
+    feature_contents: Tensor | None = None  # (B, F, D) W_f e(f_k)
     feature_mask: Tensor | None = None  # (B, F) bool
 
     @property
     def features(self) -> FeatureMemory | None:
-        if self.feature_keys is None or self.feature_states is None or self.feature_mask is None:
+        if self.feature_keys is None or self.feature_contents is None or self.feature_mask is None:
             return None
-        return FeatureMemory(self.feature_keys, self.feature_states, self.feature_mask)
+        return FeatureMemory(self.feature_keys, self.feature_contents, self.feature_mask)
 
     def zero_gradients(self) -> _Source:
         fields = (
@@ -321,8 +321,8 @@ class FusedDecoder(torch.autograd.Function):
         # c_t = Σ_j a_tj h_j + Σ_k b_tk W_f e(f_k), over all steps: d_h_j += Σ_t a_tj d_c_t
         d_contexts = grads.contexts.transpose(0, 1)
         grads.source.hidden_states.baddbmm_(saved.attention.permute(1, 2, 0), d_contexts)
-        if saved.feature_attention is not None and grads.source.feature_states is not None:
-            grads.source.feature_states.baddbmm_(saved.feature_attention.permute(1, 2, 0), d_contexts)
+        if saved.feature_attention is not None and grads.source.feature_contents is not None:
+            grads.source.feature_contents.baddbmm_(saved.feature_attention.permute(1, 2, 0), d_contexts)
         d_weights = _weight_gradients(d_recurrent, d_inputs, repeated_reads, saved, w, grads)
         return d_inputs, None, None, d_hidden, None, *grads.source, *d_weights
 
@@ -397,7 +397,7 @@ def _feature_read_backward(t: int, saved: _Saved, w: RecurrentWeights, grads: _G
     features, attention, d_keys = saved.source.features, saved.feature_attention, grads.source.feature_keys
     if features is None or attention is None or d_keys is None:
         return
-    d_energy = softmax_backward(_read_backward(grads.contexts[t], features.states), attention[t])
+    d_energy = softmax_backward(_read_backward(grads.contexts[t], features.contents), attention[t])
     query = saved.columns[t, :, : d_keys.shape[2]]
     d_features = _energy_backward(d_energy, features.keys, query, None, w, grads.score, torch.empty_like(d_keys))
     d_keys.add_(d_features)

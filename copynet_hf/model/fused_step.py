@@ -153,14 +153,14 @@ def fused_step(
     context = read_memory(buffers.attention, states)
     if source_features is not None and buffers.feature_attention is not None:
         buffers.feature_attention.copy_(attend_to_features(source_features, query, weights))
-        context = context + read_memory(buffers.feature_attention, source_features.states)
+        context = context + read_memory(buffers.feature_attention, source_features.contents)
     inputs[:, : weights.context.shape[0]].addmm_(context, weights.context.t())
     update_state(inputs, before, weights, buffers.columns, buffers.hidden, buffers.readout)
     return context
 
 
 def multiply_state(before: Tensor, weights: RecurrentWeights, columns: Tensor, *, with_query: bool) -> None:
-    """Writes the products of s_{t-1} (R, H) to the first columns (R, A + 4H), the query's where it is needed."""
+    """Writes the products of s_{t-1} (R, H) to the first columns (R, A + 4H); `with_query`: also the attention's."""
     hidden_size = before.shape[1]
     used = slice(0 if with_query else columns.shape[1] - 4 * hidden_size, columns.shape[1] - hidden_size)
     torch.addmm(weights.state_bias[used], before, weights.state[used].t(), out=columns[:, used])
@@ -243,7 +243,7 @@ class SearchTables(NamedTuple):
     weights: in the memory's precision. keys: (N, S, A) 2U h_j.
     context, selective: (N, S, 3H or X) h_j projected by the weights of c_t and of ζ_t; None where the projection would
         cost more than it saves.
-    features: those of the memory with keys 2U_f e(f_k), and states that are projected by the weights of c_t.
+    features: `Memory.features` with keys 2U_f e(f_k) and contents (N, F, 3H or X) projected by the weights of c_t.
     copy_columns: where copy probabilities go; None where p(y) runs in the readable form.
     """
 
@@ -261,7 +261,8 @@ class SearchTables(NamedTuple):
 
 
 def precompute_tables(memory: Memory, weights: DecoderWeights) -> SearchTables:
-    """Projects the memory if that multiplies fewer rows than the steps of the search are expected to."""
+    """Projects the memory if that multiplies fewer rows than the steps of the search are expected to; features, which
+    are few, always."""
     assert memory.attention_keys is not None
     states = memory.hidden_states
     weights = weights.to(states.dtype)
@@ -272,7 +273,7 @@ def precompute_tables(memory: Memory, weights: DecoderWeights) -> SearchTables:
         selective = None if recurrent.selective is None else states @ recurrent.selective.t()
     features = memory.features
     if features is not None:
-        features = features._replace(keys=2 * features.keys, states=features.states @ recurrent.context.t())
+        features = features._replace(keys=2 * features.keys, contents=features.contents @ recurrent.context.t())
     return SearchTables(weights, 2 * memory.attention_keys, context, selective, features)
 
 
@@ -304,7 +305,7 @@ def fused_search_step(
     _add_reads(inputs, reads, memory, tables)
     if source_features is not None:
         read = attend_to_features(source_features, columns[:, :attention_size], weights)
-        _add_projected(inputs, read, source_features.states)
+        _add_projected(inputs, read, source_features.contents)
     hidden, readout = torch.empty_like(state.hidden), torch.empty_like(state.hidden)
     update_state(inputs, state.hidden, weights, columns, hidden, readout)
     if not attends:  # the query is s_t, not s_{t-1}

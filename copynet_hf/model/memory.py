@@ -33,12 +33,12 @@ class FeatureMemory(NamedTuple):
     """The features f_k of the source, which `CopyNetAttention.read_features` reads.
 
     keys: (N, F, A) U_f e(f_k).
-    states: (N, F, D) W_f e(f_k); where the source has facts, (N, F, D + 3E).
+    contents: (N, F, D) W_f e(f_k); where the source has facts, (N, F, D + 3E).
     mask: (R, F) bool, false on padding and unknown features.
     """
 
     keys: PerSource
-    states: PerSource
+    contents: PerSource
     mask: PerRow
 
 
@@ -54,7 +54,7 @@ class Memory(NamedTuple):
     mask: (R, S) bool, positions that can be copied; false on padding.
     ids: (R, S) extended ids x_j.
     first_positions: (R, S) the first position of each word, as `find_first_positions` returns it; only in a search.
-    inputs: (N, S, E) projected features, for sources that are not words: fed back as e(y_{t-1}).
+    inputs: (N, S, E) projected points, for sources that are not words: fed back as e(y_{t-1}).
     facts: set where the source has facts.
     features: set where the source has features.
     """

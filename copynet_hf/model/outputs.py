@@ -24,11 +24,11 @@ class CopyNetEncoderOutput(ModelOutput):
     source_ids: (B, S) extended ids x_j, those beyond the last slot made UNK.
     source_mask: (B, S) bool, what can be copied: false on padding, and in a fact true only on its object.
     facts: (B, S, 3E) f_j at the position of each fact's object, zero elsewhere; is_object, is_question: (B, S) bool.
-    inputs: (B, S, E) projected features, if the source is not words.
+    inputs: (B, S, E) projected points, if the source is not words.
     features: (B, F, E) e(f_k) of the source's features; feature_mask: (B, F) bool, false on padding and unknown
         features.
-    hidden_states: embeddings (B, S, E), then each layer's states (B, S, D); with `output_hidden_states`. Of a
-        Transformers encoder, its own states of the pieces.
+    hidden_states: embeddings (B, S, E), then each layer's states (B, S, D), before features are added; with
+        `output_hidden_states`. Of a Transformers encoder, its own states of the pieces.
     """
 
     # The base class requires a default for every field; the encoder always sets the first four.

@@ -38,12 +38,16 @@ class PointerDecoder(Decoder):
         keys = self.attention.keys(encoded.last_hidden_state)
         return Memory(encoded.last_hidden_state, keys, None, *repeat_for_rows(encoded, rows), inputs=encoded.inputs)
 
+    def explain_readable_form(self, memory: Memory) -> list[str]:
+        """Why the recurrence runs in the readable form; empty: the fast form may run. See `dispatch`."""
+        return find_fast_form_obstacles(self.config, {"cell": self.cell}, memory.mask.device)
+
     def run_all_steps(
         self, embeddings: Tensor, matches: Tensor, memory: Memory, state: DecoderState | None, keep: Tensor | None
     ) -> DecoderSteps:
         """`copy_scores` are u^i_j (R, T, S), and `switch` (R, T) is the score of the end symbol."""
         before = (self.initial_state(memory) if state is None else state).hidden
-        hidden = self._run_gru(embeddings, before, keep)  # (R, T, H)
+        hidden = self._run_gru(embeddings, before, keep, not self.explain_readable_form(memory))  # (R, T, H)
         readout = self.dropout(hidden)
         assert memory.attention_keys is not None
         pointed = self.attention.scores(readout, memory.attention_keys)  # (R, T, S)
@@ -52,11 +56,11 @@ class PointerDecoder(Decoder):
         end = self.attention.scores(readout.flatten(0, 1), end_keys).view(readout.shape[:2])  # (R, T)
         return DecoderSteps(readout, None, end, hidden, pointed, None)
 
-    def _run_gru(self, embeddings: Tensor, initial: Tensor, keep: Tensor | None) -> Tensor:
+    def _run_gru(self, embeddings: Tensor, initial: Tensor, keep: Tensor | None, is_fast: bool) -> Tensor:
         """d_1 … d_T (R, T, H)."""
         if keep is None:
             keep = torch.ones_like(embeddings[..., 0], dtype=torch.bool)
-        if not find_fast_form_obstacles(self.config, {"cell": self.cell}, embeddings.device):
+        if is_fast:
             return self._run_fused_gru(embeddings, initial, keep)
         hidden, states = initial, []
         for t in range(embeddings.shape[1]):

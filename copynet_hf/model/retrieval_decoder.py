@@ -125,13 +125,15 @@ class RetrievalDecoder(Decoder):
             parts = (f"{name}.{part}" for part in ("query_proj", "score_proj", "coverage_proj"))
             modules |= {part: self.get_submodule(part) for part in parts}
         reasons = find_fast_form_obstacles(self.config, modules, memory.mask.device)
-        return reasons if memory.features is None else [*reasons, "features are read in the readable form alone"]
+        return (
+            reasons if memory.features is None else [*reasons, "features: CoreQA reads them in the readable form only"]
+        )
 
     def run_all_steps(
         self, embeddings: Tensor, matches: Tensor, memory: Memory, state: DecoderState | None, keep: Tensor | None
     ) -> DecoderSteps | None:
         """Teacher forcing from s_0 on in the fast form; None where the readable form has to run."""
-        if not self.can_train_fast(embeddings, memory, state, keep):
+        if not self.can_run_all_steps(embeddings, memory, state, keep):
             return None
         networks = (self.copy_scores, self.retrieve_scores, self.attention, self.fact_attention)
         initial = self.initial_state(memory).hidden

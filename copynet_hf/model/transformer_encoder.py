@@ -135,7 +135,7 @@ class CopyNetTransformerEncoder(SourceEncoder):
             facts = embed_facts(self.dropout(self.embed(input_ids)), is_object)
         states = self.states_proj(states.gather(1, numbers[..., None].expand(-1, -1, states.shape[-1])))
         features, feature_mask = self.embed_features(feature_ids, input_ids)
-        states = self.add_features(self.dropout(states) * mask[..., None], mask, features, feature_mask)
+        states = self.add_features(self.dropout(states) * mask[..., None], mask, features)
         output = CopyNetEncoderOutput(
             last_hidden_state=states,
             final_state=self.dropout(self.states_proj(text_state[:, 0])),

@@ -332,7 +332,7 @@ def test_attention_in_pieces_is_the_attention(sources_at_once, use_coverage, mon
     kwargs = {"num_beams": 3, "max_new_tokens": 5, "output_logits": True, "return_dict_in_generate": True}
     whole = model.generate(source, **kwargs)
     size = sources_at_once * 3 * source.shape[1] * model.config.attention_size // torch.get_num_threads()
-    monkeypatch.setattr(fused_step, "_FEATURES_PER_THREAD", size)
+    monkeypatch.setattr(fused_step, "_UNITS_PER_THREAD", size)
     pieces = model.generate(source, **kwargs)
     assert all(torch.allclose(a, b) for a, b in zip(whole.logits, pieces.logits, strict=True))
 

@@ -38,11 +38,11 @@ class CopyNetAttention(nn.Module):
     def scores(self, queries: Tensor, keys: Tensor, coverage: Tensor | None = None) -> Tensor:
         """v·tanh(U h_j + W s_{t-1} (+ w_cov cov_tj)): (R, …, S) from queries (R, …, H), coverage (R, …, S)."""
         query = group_by_source(self.query_proj(queries), keys)  # W s_{t-1}: (N, R / N · …, A)
-        features = keys[:, None] + query[:, :, None]  # (N, R / N · …, S, A)
+        units = keys[:, None] + query[:, :, None]  # (N, R / N · …, S, A)
         if self.coverage_proj is not None and coverage is not None:
             covered = group_by_source(coverage.to(keys.dtype), keys)  # (N, R / N · …, S)
-            features = features + self.coverage_proj(covered[..., None])
-        return self.score_proj(torch.tanh(features)).view(*queries.shape[:-1], keys.shape[1])
+            units = units + self.coverage_proj(covered[..., None])
+        return self.score_proj(torch.tanh(units)).view(*queries.shape[:-1], keys.shape[1])
 
     def forward(self, queries: Tensor, keys: Tensor, mask: Tensor, coverage: Tensor | None = None) -> Tensor:
         """a_tj: (R, S) from queries (R, H), keys (N, S, A), mask (R, S) and coverage (R, S)."""

@@ -1,7 +1,7 @@
 """The decoder under teacher forcing in its fast form, with the gradient by hand.
 
 Products that do not depend on the recurrence are computed for all steps before or after the loop. The loop saves only
-what the backward pass needs; the attention's features, B · S · A of them at each step, are recomputed there.
+what the backward pass needs; the attention's hidden units, B · S · A of them at each step, are recomputed there.
 
 The readable form is `CopyNetDecoder.step`; letters, columns and shapes are those of `fused_step`, with B rows where
 R = N. d_x is the gradient of the loss with respect to x; with a readout, the last H columns of `d_columns` hold the
@@ -21,10 +21,10 @@ from .fused_step import (
     DecoderWeights,
     RecurrentWeights,
     StepBuffers,
-    allocate_features,
+    allocate_units,
     fused_step,
     read_selectively,
-    write_features,
+    write_units,
 )
 from .gru import gru_step_backward, steps_to_keep, tanh_backward
 from .memory import FeatureMemory, Memory
@@ -194,14 +194,14 @@ class _Saved(NamedTuple):
         saved.decoder_states[0] = initial
         return saved
 
-    def buffers(self, t: int, features: Tensor) -> StepBuffers:
+    def buffers(self, t: int, units: Tensor) -> StepBuffers:
         """What step t writes."""
         return StepBuffers(
             self.columns[t % len(self.columns)],
             self.attention[t],
             self.decoder_states[t + 1],
             self.undropped[t],
-            features,
+            units,
             None if self.feature_attention is None else self.feature_attention[t],
         )
 
@@ -218,7 +218,7 @@ class _Gradients(NamedTuple):
     contexts: Tensor
     score: Tensor  # (A)
     coverage_weight: Tensor | None  # (A)
-    features: Tensor  # (B, S, A), a buffer that all steps reuse
+    units: Tensor  # (B, S, A), a buffer that all steps reuse
 
     @classmethod
     def start(cls, saved: _Saved, w: RecurrentWeights, d_readouts: Tensor) -> _Gradients:
@@ -231,7 +231,7 @@ class _Gradients(NamedTuple):
             contexts=torch.empty_like(saved.contexts),
             score=at_least_float32(torch.zeros_like(w.score)),
             coverage_weight=None if w.coverage is None else at_least_float32(torch.zeros_like(w.coverage)),
-            features=torch.empty_like(saved.source.keys),
+            units=torch.empty_like(saved.source.keys),
         )
 
 
@@ -267,7 +267,7 @@ class FusedDecoder(torch.autograd.Function):
         kept, covers = steps_to_keep(ctx, steps), w.coverage is not None
         saved = _Saved.allocate(inputs, initial, dropout_factors, source, kept, covers)
         ctx.starts_blind, ctx.repeated_words = starts_blind, find_repeated_words(repeats, steps)
-        features = allocate_features(source.keys, len(initial))
+        units = allocate_units(source.keys, len(initial))
         for t, repeated in enumerate(ctx.repeated_words):
             products = inputs[t].clone()
             if repeated is not None and w.selective is not None and source.copy_keys is not None:
@@ -282,7 +282,7 @@ class FusedDecoder(torch.autograd.Function):
                 source.hidden_states,
                 source.features,
                 w,
-                saved.buffers(t, features),
+                saved.buffers(t, units),
                 attends=t > 0 or not starts_blind,
             )
             if saved.coverage is not None:
@@ -383,13 +383,13 @@ def _attentive_read_backward(
     d_energy = softmax_backward(d_weights, attention).to(attention.dtype)
     coverage = None if saved.coverage is None else saved.coverage[t].to(keys.dtype)
     query = saved.columns[t, :, : keys.shape[2]]
-    d_features = _energy_backward(d_energy, keys, query, coverage, w, grads.score, grads.features)
-    grads.source.keys.add_(d_features)
-    grads.columns[t, :, : keys.shape[2]] += d_features.sum(1)
+    d_units = _energy_backward(d_energy, keys, query, coverage, w, grads.score, grads.units)
+    grads.source.keys.add_(d_units)
+    grads.columns[t, :, : keys.shape[2]] += d_units.sum(1)
     if coverage is None or d_coverage is None or w.coverage is None or grads.coverage_weight is None:
         return None
-    grads.coverage_weight.add_(coverage.flatten() @ d_features.flatten(0, 1))
-    return d_coverage + d_features @ w.coverage
+    grads.coverage_weight.add_(coverage.flatten() @ d_units.flatten(0, 1))
+    return d_coverage + d_units @ w.coverage
 
 
 def _feature_read_backward(t: int, saved: _Saved, w: RecurrentWeights, grads: _Gradients) -> None:
@@ -399,9 +399,9 @@ def _feature_read_backward(t: int, saved: _Saved, w: RecurrentWeights, grads: _G
         return
     d_energy = softmax_backward(_read_backward(grads.contexts[t], features.contents), attention[t])
     query = saved.columns[t, :, : d_keys.shape[2]]
-    d_features = _energy_backward(d_energy, features.keys, query, None, w, grads.score, torch.empty_like(d_keys))
-    d_keys.add_(d_features)
-    grads.columns[t, :, : d_keys.shape[2]] += d_features.sum(1)
+    d_units = _energy_backward(d_energy, features.keys, query, None, w, grads.score, torch.empty_like(d_keys))
+    d_keys.add_(d_units)
+    grads.columns[t, :, : d_keys.shape[2]] += d_units.sum(1)
 
 
 def _read_backward(d_content: Tensor, states: Tensor) -> Tensor:
@@ -416,19 +416,19 @@ def _energy_backward(
     coverage: Tensor | None,
     w: RecurrentWeights,
     d_score: Tensor,
-    features: Tensor,
+    units: Tensor,
 ) -> Tensor:
     """The gradient (B, S, A) of 2x_j = 2U h_j + 2W s_{t-1} + 2w_cov cov_tj from that of e_j = 2v·σ(2x_j), (B, S).
 
     Args:
         keys: (B, S, A). query: (B, A). coverage: (B, S).
         d_score: the gradient of 2v, which this adds to.
-        features: (B, S, A), where the result is written.
+        units: (B, S, A), where the result is written.
     """
-    write_features(keys, query[:, None], None if coverage is None else coverage[:, None], w, features[:, None])
-    d_score.add_(d_energy.flatten() @ features.flatten(0, 1))
-    d_features = features.addcmul_(features, features, value=-1)  # σ' = σ − σ²
-    return d_features.mul_(w.score).mul_(d_energy[..., None])
+    write_units(keys, query[:, None], None if coverage is None else coverage[:, None], w, units[:, None])
+    d_score.add_(d_energy.flatten() @ units.flatten(0, 1))
+    d_units = units.addcmul_(units, units, value=-1)  # σ' = σ − σ²
+    return d_units.mul_(w.score).mul_(d_energy[..., None])
 
 
 def _weight_gradients(

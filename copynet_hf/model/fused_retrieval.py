@@ -131,7 +131,7 @@ class _Saved(NamedTuple):
     contexts: Tensor  # (T, B, M) [c_q; c_kb]
     rho: Tensor  # (R, B, 2, P)
     reads: Tensor  # (R, B, M) [r_q; r_kb]
-    coefficients: Tensor  # (T + 1, B, 2P, 8) of w_cov and W s_{t-1}; see `_write_features`
+    coefficients: Tensor  # (T + 1, B, 2P, 8) of w_cov and W s_{t-1}; see `_write_units`
     states: Tensor  # (B, P, M)
     keys: Tensor  # (B, 2P, A)
 
@@ -184,7 +184,7 @@ class FusedRetrieval(torch.autograd.Function):
         saved.columns[..., : w.coverage.numel()] = w.coverage.flatten()
         saved.coefficients[..., 4:] = _find_networks(is_part)
         is_own = saved.coefficients[0, ..., 4:]
-        score, features = is_own @ w.score, torch.empty_like(saved.keys)  # (B, 2P, A)
+        score, units = is_own @ w.score, torch.empty_like(saved.keys)  # (B, 2P, A)
         coverage = at_least_float32(inputs.new_zeros(batch, steps + 2, length))  # cov_{-1} … cov_T
         covered, views, scores = _pair_steps(coverage), _view_columns(saved.columns, size), []
         hidden, attention, contexts, coefficients = _unbind(
@@ -197,8 +197,8 @@ class FusedRetrieval(torch.autograd.Function):
             products, vectors, gates = views[t % kept]
             torch.addmm(w.constant, hidden[t], state_weight, out=products)
             torch.mul(covered[t], own_by_part, out=coverage_coefficients[t])
-            _write_features(saved.keys, coefficients[t], vectors, features)
-            psi, energies = (features * score).sum(-1).chunk(2, dim=1)  # (B, P): ψ_{t-1}, and of a_t
+            _write_units(saved.keys, coefficients[t], vectors, units)
+            psi, energies = (units * score).sum(-1).chunk(2, dim=1)  # (B, P): ψ_{t-1}, and of a_t
             scores.append(psi)
             if t == steps:
                 break
@@ -267,7 +267,7 @@ class _NetworkGradients(NamedTuple):
     """Gradients of the networks by position, and what they are computed with; each (B, 2P, A) unless stated.
 
     energies: (B, 2P) of the step's ψ and attention; the caller writes them. keys, score: summed over the steps.
-    score_weight, coverage_weight: v and w_cov. features, d_features: buffers.
+    score_weight, coverage_weight: v and w_cov. units, d_units: buffers.
     """
 
     energies: Tensor
@@ -275,8 +275,8 @@ class _NetworkGradients(NamedTuple):
     score: Tensor
     score_weight: Tensor
     coverage_weight: Tensor
-    features: Tensor
-    d_features: Tensor
+    units: Tensor
+    d_units: Tensor
 
     @classmethod
     def zeros(cls, saved: _Saved, w: RetrievalWeights) -> _NetworkGradients:
@@ -292,14 +292,14 @@ class _NetworkGradients(NamedTuple):
         Returns:
             (B, 2, P, 1) the gradients of cov_{t-1} and cov_t.
         """
-        _write_features(keys, coefficients, vectors, self.features)
+        _write_units(keys, coefficients, vectors, self.units)
         d_energies = self.energies[..., None]
-        self.score.addcmul_(d_energies, self.features)
-        torch.mul(d_energies, self.score_weight, out=self.d_features)
-        tanh_backward(self.d_features, self.features, grad_input=self.d_features)
-        self.keys.add_(self.d_features)
-        d_vectors.copy_(torch.bmm(coefficients.transpose(1, 2), self.d_features))
-        products = torch.mul(self.d_features, self.coverage_weight, out=self.features)
+        self.score.addcmul_(d_energies, self.units)
+        torch.mul(d_energies, self.score_weight, out=self.d_units)
+        tanh_backward(self.d_units, self.units, grad_input=self.d_units)
+        self.keys.add_(self.d_units)
+        d_vectors.copy_(torch.bmm(coefficients.transpose(1, 2), self.d_units))
+        products = torch.mul(self.d_units, self.coverage_weight, out=self.units)
         return products.sum(-1).unflatten(1, (2, -1))[..., None]
 
 
@@ -328,14 +328,14 @@ def _pair_steps(coverage: Tensor) -> tuple[Tensor, ...]:
     return coverage.unfold(1, 2, 1).permute(1, 0, 3, 2)[..., None].unbind()
 
 
-def _write_features(keys: Tensor, coefficients: Tensor, vectors: Tensor, features: Tensor) -> None:
-    """Writes tanh(U m_j + W s + w_cov cov_j) to features (B, 2P, A).
+def _write_units(keys: Tensor, coefficients: Tensor, vectors: Tensor, units: Tensor) -> None:
+    """Writes tanh(U m_j + W s + w_cov cov_j) to units (B, 2P, A).
 
     Args:
         keys: (B, 2P, A) U m_j. vectors: (B, 8, A) w_cov and W s of the four networks.
         coefficients: (B, 2P, 8) cov_j and 1 for the position's own network, 0 for others.
     """
-    torch.baddbmm(keys, coefficients, vectors, out=features).tanh_()
+    torch.baddbmm(keys, coefficients, vectors, out=units).tanh_()
 
 
 def _read(energies: Tensor, can_read: Tensor, states: Tensor, weights: Tensor, content: Tensor) -> Tensor:

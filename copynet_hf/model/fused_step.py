@@ -27,8 +27,8 @@ from .fused_mixture import CopyColumns
 from .gru import gru_step
 from .memory import DecoderState, FeatureMemory, Memory, PerSource, group_by_source, read_memory, select_rows
 
-_FEATURES_PER_THREAD = 2**18
-"""Attention features that a thread computes at a time, so that they stay in its cache."""
+_UNITS_PER_THREAD = 2**18
+"""Hidden units of the attention that a thread computes at a time, so that they stay in its cache."""
 _EXPECTED_WORDS = 16
 _FEWEST_ROWS = 8
 """Assumed output length, and rows up to which a product takes as long as with one, to decide whether projecting the
@@ -109,14 +109,14 @@ def stack_decoder_weights(
 class StepBuffers(NamedTuple):
     """What a step writes: columns (R, A + 4H), a_t (R, S), s_t (R, H), r_t (R, H) before dropout, b_t (R, F) or None.
 
-    features: of `allocate_features`, for intermediate values.
+    units: of `allocate_units`, for intermediate values.
     """
 
     columns: Tensor
     attention: Tensor
     hidden: Tensor
     readout: Tensor
-    features: Tensor
+    units: Tensor
     feature_attention: Tensor | None
 
 
@@ -127,7 +127,7 @@ def fused_step(
     mask: Tensor,
     keys: Tensor,
     states: Tensor,
-    source_features: FeatureMemory | None,
+    features: FeatureMemory | None,
     weights: RecurrentWeights,
     buffers: StepBuffers,
     *,
@@ -138,7 +138,7 @@ def fused_step(
     Args:
         inputs: (R, X) the products of e(y_{t-1}) and ζ(y_{t-1}); written over.
         before: (R, H) s_{t-1}. coverage: (R, S). mask: (R, S) bool. keys: (N, S, A) 2U h_j. states: (N, S, D) h_j.
-        source_features: with keys 2U_f e(f_k).
+        features: with keys 2U_f e(f_k).
         attends: whether a_t is computed; if not, the buffer holds the weights to read by.
 
     Returns:
@@ -146,14 +146,14 @@ def fused_step(
     """
     attention_size = keys.shape[2]
     query = buffers.columns[:, :attention_size]
-    multiply_state(before, weights, buffers.columns, with_query=attends or source_features is not None)
+    multiply_state(before, weights, buffers.columns, with_query=attends or features is not None)
     if attends:
-        energies = attention_energies(keys, query, coverage, weights, buffers.features)
+        energies = attention_energies(keys, query, coverage, weights, buffers.units)
         buffers.attention.copy_(masked_softmax(energies, mask))
     context = read_memory(buffers.attention, states)
-    if source_features is not None and buffers.feature_attention is not None:
-        buffers.feature_attention.copy_(attend_to_features(source_features, query, weights))
-        context = context + read_memory(buffers.feature_attention, source_features.contents)
+    if features is not None and buffers.feature_attention is not None:
+        buffers.feature_attention.copy_(attend_to_features(features, query, weights))
+        context = context + read_memory(buffers.feature_attention, features.contents)
     inputs[:, : weights.context.shape[0]].addmm_(context, weights.context.t())
     update_state(inputs, before, weights, buffers.columns, buffers.hidden, buffers.readout)
     return context
@@ -184,45 +184,43 @@ def attention_energies(
 ) -> Tensor:
     """2v·σ(2 (U h_j + W s_{t-1} + w_cov cov_tj)): Eq. 3's v·tanh(…) but for a constant. (R, S) from 2W s_{t-1} (R, A).
 
-    The features are computed for as many sources at a time as the buffer holds; see `allocate_features`.
+    The hidden units are computed for as many sources at a time as the buffer holds; see `allocate_units`.
     """
     grouped = group_by_source(query, keys)  # (N, R / N, A)
     covered = None if coverage is None else group_by_source(coverage.to(keys.dtype), keys)  # (N, R / N, S)
     energies = keys.new_empty(len(keys), grouped.shape[1], keys.shape[1])
     for first in range(0, len(keys), len(buffer)):
-        piece, features = slice(first, first + len(buffer)), buffer[: len(keys) - first]
-        write_features(keys[piece], grouped[piece], None if covered is None else covered[piece], weights, features)
-        torch.matmul(features, weights.score, out=energies[piece])
+        piece, units = slice(first, first + len(buffer)), buffer[: len(keys) - first]
+        write_units(keys[piece], grouped[piece], None if covered is None else covered[piece], weights, units)
+        torch.matmul(units, weights.score, out=energies[piece])
     return energies.flatten(0, 1)
 
 
 def attend_to_features(features: FeatureMemory, query: Tensor, weights: RecurrentWeights) -> Tensor:
     """b_t (R, F) from 2W s_{t-1} (R, A); the features' keys are 2U_f e(f_k)."""
-    buffer = allocate_features(features.keys, len(query))
+    buffer = allocate_units(features.keys, len(query))
     return masked_softmax(attention_energies(features.keys, query, None, weights, buffer), features.mask)
 
 
-def allocate_features(keys: Tensor, rows: int) -> Tensor:
-    """A buffer (n ≤ N, R / N, S, A) for the attention's features, reused by all steps; on a CPU it fits the cache."""
+def allocate_units(keys: Tensor, rows: int) -> Tensor:
+    """A buffer (n ≤ N, R / N, S, A) for hidden units, reused by all steps; on a CPU it fits the cache."""
     count, rows_per_source = len(keys), rows // len(keys)
     if keys.is_cpu:
-        count = min(
-            count, max(1, _FEATURES_PER_THREAD * torch.get_num_threads() // (rows_per_source * keys[0].numel()))
-        )
+        count = min(count, max(1, _UNITS_PER_THREAD * torch.get_num_threads() // (rows_per_source * keys[0].numel())))
     return keys.new_empty(count, rows_per_source, *keys.shape[1:])
 
 
-def write_features(
-    keys: Tensor, query: Tensor, coverage: Tensor | None, weights: RecurrentWeights, features: Tensor
+def write_units(
+    keys: Tensor, query: Tensor, coverage: Tensor | None, weights: RecurrentWeights, units: Tensor
 ) -> None:
-    """σ(2 (U h_j + W s_{t-1} + w_cov cov_tj)): features (N, Q, S, A) of keys (N, S, A), query (N, Q, A) and coverage.
+    """σ(2 (U h_j + W s_{t-1} + w_cov cov_tj)): units (N, Q, S, A) of keys (N, S, A), query (N, Q, A) and coverage.
 
     coverage: (N, Q, S).
     """
-    torch.add(keys[:, None], query[:, :, None], out=features)
+    torch.add(keys[:, None], query[:, :, None], out=units)
     if coverage is not None and weights.coverage is not None:
-        features.addcmul_(coverage[..., None], weights.coverage)
-    features.sigmoid_()
+        units.addcmul_(coverage[..., None], weights.coverage)
+    units.sigmoid_()
 
 
 def read_selectively(scores: Tensor, matches: Tensor, states: Tensor) -> tuple[Tensor, Tensor]:
@@ -283,15 +281,15 @@ def fused_search_step(
     """`CopyNetDecoder.step` without gradients and dropout: `fused_step`, but one softmax and one pass over the memory
     serve both reads."""
     weights, keys, (rows, size) = tables.weights.recurrent, tables.keys, state.hidden.shape
-    attention_size, attends, source_features = keys.shape[2], state.attention is None, tables.features
+    attention_size, attends, features = keys.shape[2], state.attention is None, tables.features
     inputs = nn.functional.linear(
         embedding.to(tables.weights.bias.dtype), tables.weights.embedding, tables.weights.bias
     )
-    columns, features = inputs.new_empty(rows, attention_size + 4 * size), allocate_features(keys, rows)
-    multiply_state(state.hidden, weights, columns, with_query=attends or source_features is not None)
+    columns, units = inputs.new_empty(rows, attention_size + 4 * size), allocate_units(keys, rows)
+    multiply_state(state.hidden, weights, columns, with_query=attends or features is not None)
 
     def attend(query: Tensor) -> Tensor:
-        return attention_energies(keys, query, state.coverage, weights, features)
+        return attention_energies(keys, query, state.coverage, weights, units)
 
     if state.attention is not None:  # c_{t-1}; nothing is read selectively
         attention, reads = state.attention, state.attention[:, None]
@@ -303,9 +301,9 @@ def fused_search_step(
         reads = masked_softmax(both, torch.stack([memory.mask, matches], dim=1))  # (R, 2, S)
         attention = reads[:, 0]
     _add_reads(inputs, reads, memory, tables)
-    if source_features is not None:
-        read = attend_to_features(source_features, columns[:, :attention_size], weights)
-        _add_projected(inputs, read, source_features.contents)
+    if features is not None:
+        read = attend_to_features(features, columns[:, :attention_size], weights)
+        _add_projected(inputs, read, features.contents)
     hidden, readout = torch.empty_like(state.hidden), torch.empty_like(state.hidden)
     update_state(inputs, state.hidden, weights, columns, hidden, readout)
     if not attends:  # the query is s_t, not s_{t-1}

@@ -39,6 +39,7 @@ from .callbacks import CopyStatistics
 from .checkpoints import NUM_PROCESSES, RECORD_FILE, SECONDS, is_complete
 from .dataset import Pairs, encode_pairs
 from .encoder_training import split_parameter_groups
+from .label_smoothing import LabelSmoother
 from .run_folder import explain_save_errors
 from .sampler import EpochSampler
 from .vocabulary_dropout import drop_from_vocabulary
@@ -197,6 +198,9 @@ class CopyNetTrainer(Seq2SeqTrainer):
         **kwargs: Any,
     ) -> None:
         super().__init__(*args, **kwargs)
+        if self.label_smoother is not None:
+            config: Any = self.model.config
+            self.label_smoother = LabelSmoother(self.args.label_smoothing_factor, config.vocab_size)
         self.run_record, self.earlier_seconds = run_record, earlier_seconds
         self.vocabulary_dropout, self.encoder_learning_rate = vocabulary_dropout, encoder_learning_rate
         self._start = time.monotonic()

@@ -69,6 +69,7 @@ BASE: dict[str, Any] = {
     "dropout": 0.3,
     "vocabulary_dropout": 0.1,
     "ema_decay": 0.0,
+    "label_smoothing_factor": 0.0,
 }
 CHOSEN = "averaged weights"  # the alternative that the defaults are
 # The defaults before these experiments; the checkpoint with the lowest loss, patience 5.
@@ -117,6 +118,7 @@ ALTERNATIVES: dict[str, Alternative] = {
     "min_frequency 1": Alternative({"min_frequency": 1}),
     "min_frequency 5": Alternative({"min_frequency": 5}),
     "label smoothing 0.1": Alternative({"label_smoothing_factor": 0.1}),
+    "label smoothing 0.1, averaged weights": Alternative({"label_smoothing_factor": 0.1, **AVERAGED}),
     "no vocabulary dropout": Alternative({"vocabulary_dropout": 0.0}),
     "vocabulary dropout 0.2": Alternative({"vocabulary_dropout": 0.2}),
     "source words dropped, 0.1": Alternative(change_trainer=partial(_drop_words, probability=0.1)),

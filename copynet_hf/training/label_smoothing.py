@@ -1,0 +1,44 @@
+"""Label smoothing over the vocabulary, as Transformers' Trainer calls it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ..model.loss import average_losses
+
+
+@dataclass(frozen=True)
+class LabelSmoother:
+    """(1 − ε) · −log p(y_t) + ε · −(1/V) Σ_v log p(v) over the V words (Szegedy et al. 2016, section 7).
+
+    The Trainer's own also sums over all slots. A slot that a source does not own has a fixed log-probability, and would
+    add a constant to the loss. The loss of an evaluation is −log p(y_t), not smoothed.
+    """
+
+    epsilon: float
+    vocab_size: int
+
+    def __call__(
+        self,
+        model_output: Any,
+        labels: Tensor,
+        shift_labels: bool = False,
+        num_items_in_batch: Tensor | int | None = None,
+    ) -> Tensor:
+        """The loss from log p (B, T, V + K), the model's `logits`, and labels (B, T), −100 where there is no target.
+
+        Args:
+            shift_labels: ignored: for models that are no seq2seq.
+            num_items_in_batch: what the summed loss is divided by; None: the number of targets.
+        """
+        log_probs = model_output["logits"] if isinstance(model_output, dict) else model_output[0]
+        is_target = labels != -100
+        losses = -log_probs.gather(-1, labels.masked_fill(~is_target, 0)[..., None])[..., 0]
+        if torch.is_grad_enabled():
+            uniform = -log_probs[..., : self.vocab_size].mean(-1)
+            losses = (1 - self.epsilon) * losses + self.epsilon * uniform
+        return average_losses(losses, is_target, num_items_in_batch)

@@ -7,20 +7,20 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from transformers.trainer_pt_utils import LabelSmoother
 
 from ..model.loss import average_losses
 
 
-@dataclass(frozen=True)
-class LabelSmoother:
+@dataclass
+class VocabularyLabelSmoother(LabelSmoother):
     """(1 − ε) · −log p(y_t) + ε · −(1/V) Σ_v log p(v) over the V words (Szegedy et al. 2016, section 7).
 
-    The Trainer's own also sums over all slots. A slot that a source does not own has a fixed log-probability, and would
-    add a constant to the loss. The loss of an evaluation is −log p(y_t), not smoothed.
+    The base class also sums over the slots, of which those that a source does not own add a constant to the loss. The
+    loss of an evaluation is −log p(y_t), not smoothed.
     """
 
-    epsilon: float
-    vocab_size: int
+    vocab_size: int = 0
 
     def __call__(
         self,
@@ -36,7 +36,7 @@ class LabelSmoother:
             num_items_in_batch: what the summed loss is divided by; None: the number of targets.
         """
         log_probs = model_output["logits"] if isinstance(model_output, dict) else model_output[0]
-        is_target = labels != -100
+        is_target = labels != self.ignore_index
         losses = -log_probs.gather(-1, labels.masked_fill(~is_target, 0)[..., None])[..., 0]
         if torch.is_grad_enabled():
             uniform = -log_probs[..., : self.vocab_size].mean(-1)

@@ -32,6 +32,7 @@ from ..arguments import (
     check_positive,
 )
 from ..evaluation.cards import command_line, write_model_card
+from ..evaluation.compute_metrics import spells_words
 from ..evaluation.metrics import metric_signature
 from ..evaluation.scoring import evaluate_pairs, write_predictions
 from ..inference.memory import explain_memory_errors
@@ -50,8 +51,8 @@ from .dataset import Pairs, read_training_pairs
 from .encoder_training import cached_encoder_states, set_up_encoder
 from .model_setup import build_model, set_alignments, set_decoding
 from .run_folder import check_output_dir, explain_save_errors, lock_output_dir
-from .tokenizer_setup import build_tokenizer
-from .trainer import CopyNetTrainer, build_training_arguments, check_label_smoothing, make_trainer
+from .tokenizer_setup import build_tokenizer, first_sources
+from .trainer import CopyNetTrainer, build_training_arguments, make_trainer, set_label_smoothing
 
 logger = logging.getLogger(__name__)
 
@@ -157,7 +158,12 @@ def _set_up_run(arguments: Mapping[str, Any], run_args: RunArguments, output_dir
     tokenizer = build_tokenizer(pairs, tokenizer_args, model_args, data_args, checkpoint)
     model = build_model(tokenizer, model_args, arguments, checkpoint)
     encoder_learning_rate = set_up_encoder(model, run_args)
-    check_label_smoothing(training_args, model.config)
+    set_label_smoothing(
+        training_args,
+        model.config,
+        is_given="label_smoothing_factor" in arguments,
+        is_spelled=spells_words(getattr(tokenizer, "segmenter", None), first_sources(pairs["train"])),
+    )
     set_decoding(model, model_args.num_beams, model_args.forbid_unk, data_args.max_target_length)
     if run_args.overwrite_output_dir and checkpoint is None:
         remove_checkpoints(output_dir)

@@ -85,7 +85,7 @@ def train_tokenizer(
         segmenter = preset_segmenter if segmenter == "auto" else segmenter
         vocab_size = preset_config.vocab_size if vocab_size is None else vocab_size
         max_source_oov = preset_config.max_source_oov if max_source_oov is None else max_source_oov
-    texts = [row["text"] for row in islice(train_pairs, 1000)]
+    texts = first_sources(train_pairs)
     if segmenter == "auto":
         segmenter = guess_segmenter(texts)
         logger.info("segmenter is %s, as guessed from the sources (--segmenter selects another)", segmenter)
@@ -117,6 +117,11 @@ def train_tokenizer(
         model_max_length=tokenizer.model_max_length,
         feature_vocab=tokenizer.feature_vocab,
     )
+
+
+def first_sources(pairs: Pairs) -> list[str]:
+    """The first 1,000 sources, which show what the others are like."""
+    return [row["text"] for row in islice(pairs, 1000)]
 
 
 def guess_segmenter(texts: Sequence[str]) -> str:

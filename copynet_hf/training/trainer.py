@@ -39,7 +39,7 @@ from .callbacks import CopyStatistics
 from .checkpoints import NUM_PROCESSES, RECORD_FILE, SECONDS, is_complete
 from .dataset import Pairs, encode_pairs
 from .encoder_training import split_parameter_groups
-from .label_smoothing import LabelSmoother
+from .label_smoothing import VocabularyLabelSmoother
 from .run_folder import explain_save_errors
 from .sampler import EpochSampler
 from .vocabulary_dropout import drop_from_vocabulary
@@ -60,6 +60,7 @@ TRAINING_DEFAULTS: dict[str, Any] = {
     "use_cpu": not torch.accelerator.is_available(),  # without it the Trainer refuses bf16 on a CPU
 }
 NUM_EVALUATIONS = 40
+SPELLED_SMOOTHING = 0.1  # the label smoothing for words that are spelled
 # As `copynet-hf train --help` shows the defaults that `build_training_arguments` computes.
 COMPUTED_TRAINING_DEFAULTS: dict[str, Any] = {
     "num_train_epochs": "5 to 60, computed from the number of pairs",
@@ -70,6 +71,7 @@ COMPUTED_TRAINING_DEFAULTS: dict[str, Any] = {
     "save_steps": "as eval_steps",
     "load_best_model_at_end": "with validation pairs",
     "metric_for_best_model": "accuracy, or rougeL with predict_with_generate",
+    "label_smoothing_factor": f"{SPELLED_SMOOTHING} for words that are spelled, else 0",
     "dataloader_pin_memory": "with an accelerator",
     "use_cpu": "without an accelerator",
 }
@@ -154,24 +156,33 @@ def _evaluation_schedule(given: Mapping[str, Any], has_validation: bool) -> dict
     return schedule
 
 
-def check_label_smoothing(training_args: TrainingArguments, config: CopyNetConfig) -> None:
-    """Checks that the loss of the config can be smoothed: with label smoothing the Trainer computes the loss from the
-    log-probabilities alone, without additional losses, and over words that the model may not generate.
+def set_label_smoothing(
+    training_args: TrainingArguments, config: CopyNetConfig, *, is_given: bool, is_spelled: bool
+) -> None:
+    """Sets the default, `SPELLED_SMOOTHING` for words that are spelled, and checks that the config's loss can be
+    smoothed: the smoothed loss is a function of the log-probabilities alone, without additional losses, and reads
+    words that some models may not generate.
+
+    Args:
+        is_given: whether the arguments hold a factor.
+        is_spelled: whether the pairs are words, split into letters.
 
     Raises:
         ValueError: label smoothing with such a loss.
     """
-    ignored = {
+    is_ignored = {
         "coverage_loss_weight": config.coverage_loss_weight > 0,
         "gate_loss_weight": config.copy_mechanism == "gated" and config.gate_loss_weight > 0,
         "aligned_words": config.aligned_words > 0,
         "copies_from": config.mechanism.retrieves and len(config.copies_from) < len(SOURCE_PARTS),
     }
-    if training_args.label_smoothing_factor and any(ignored.values()):
-        names = " and ".join(name for name, is_used in ignored.items() if is_used)
+    ignored = [name for name, is_used in is_ignored.items() if is_used]
+    if not is_given and is_spelled and not ignored and config.mechanism.generates:
+        training_args.label_smoothing_factor = SPELLED_SMOOTHING
+    if training_args.label_smoothing_factor and ignored:
         raise ValueError(
             f"--label_smoothing_factor is {training_args.label_smoothing_factor}, but the Trainer's smoothed loss "
-            f"ignores {names}: leave one of them out"
+            f"ignores {' and '.join(ignored)}: leave one of them out"
         )
 
 
@@ -198,15 +209,16 @@ class CopyNetTrainer(Seq2SeqTrainer):
         **kwargs: Any,
     ) -> None:
         super().__init__(*args, **kwargs)
+        trained: Any = self.model
         if self.label_smoother is not None:
-            config: Any = self.model.config
-            self.label_smoother = LabelSmoother(self.args.label_smoothing_factor, config.vocab_size)
+            self.label_smoother = VocabularyLabelSmoother(
+                self.args.label_smoothing_factor, vocab_size=trained.config.vocab_size
+            )
         self.run_record, self.earlier_seconds = run_record, earlier_seconds
         self.vocabulary_dropout, self.encoder_learning_rate = vocabulary_dropout, encoder_learning_rate
         self._start = time.monotonic()
         self.weight_average: WeightAverage | None = None
         if ema_decay:
-            trained: Any = self.model
             self.weight_average = WeightAverage(trained, ema_decay)
             self.add_callback(self.weight_average)
 

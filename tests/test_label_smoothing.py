@@ -1,0 +1,76 @@
+"""Label smoothing in `copynet-hf train`: over the vocabulary, in training only, by default for spelled words."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from helpers import POINTER
+from transformers import Seq2SeqTrainingArguments
+
+from copynet_hf import CopyNetConfig
+from copynet_hf.training.label_smoothing import VocabularyLabelSmoother
+from copynet_hf.training.run import train_from_arguments
+from copynet_hf.training.trainer import CopyNetTrainer, set_label_smoothing
+
+SIZES = {"embedding_size": 4, "hidden_size": 6, "encoder_hidden_size": 3, "attention_size": 4, "dropout": 0}
+
+
+@pytest.mark.parametrize("num_items", [None, 10])
+def test_the_loss_is_the_sum_over_the_words_of_the_vocabulary(num_items: int | None) -> None:
+    torch.manual_seed(0)
+    log_probs = torch.randn(2, 3, 9, dtype=torch.float64).log_softmax(-1)  # 6 words and 3 slots
+    labels = torch.tensor([[4, 8, -100], [5, -100, -100]])
+    total = 0.0
+    for row, step, word in ((0, 0, 4), (0, 1, 8), (1, 0, 5)):
+        at_step = log_probs[row, step].tolist()
+        total += -0.7 * at_step[word] - 0.3 * sum(at_step[:6]) / 6
+    loss = VocabularyLabelSmoother(0.3, vocab_size=6)({"logits": log_probs}, labels, num_items_in_batch=num_items)
+    assert loss.item() == pytest.approx(total / (num_items or 3))
+
+
+def train(folder: Path, text: str, factors: list[float], **arguments: Any) -> dict[str, float]:
+    """The scores of a model after one step; notes the Trainer's label smoothing factor."""
+    file = folder / "pairs.jsonl"
+    file.write_text(4 * (json.dumps({"text": text, "summary": text}) + "\n"), encoding="utf-8")
+    fixed = {
+        "train_file": str(file),
+        "output_dir": str(folder / "model"),
+        "overwrite_output_dir": True,
+        "max_steps": 1,
+    }
+
+    def note(trainer: CopyNetTrainer) -> None:
+        factors.append(trainer.args.label_smoothing_factor)
+
+    return train_from_arguments(SIZES | fixed | arguments, note)
+
+
+@pytest.mark.parametrize(("text", "expected"), [("walk", 0.1), ("please walk home", 0.0), ("今天我们去公园", 0.0)])
+def test_words_that_are_spelled_are_smoothed_by_default(text: str, expected: float, tmp_path: Path) -> None:
+    factors: list[float] = []
+    train(tmp_path, text, factors)
+    train(tmp_path, text, factors, label_smoothing_factor=0.2)
+    train(tmp_path, text, factors, label_smoothing_factor=0.0)
+    assert factors == [expected, 0.2, 0.0]
+
+
+def test_evaluations_are_not_smoothed(tmp_path: Path) -> None:
+    scores = [
+        train(tmp_path, "walk", [], learning_rate=0, validation_file=str(tmp_path / "pairs.jsonl"), **arguments)
+        for arguments in ({"label_smoothing_factor": 0.0}, {"label_smoothing_factor": 0.5})
+    ]
+    assert scores[0]["eval_loss"] == pytest.approx(scores[1]["eval_loss"], rel=1e-5)
+    assert scores[0]["train_loss"] != pytest.approx(scores[1]["train_loss"], rel=1e-3)
+
+
+@pytest.mark.parametrize(
+    "fields", [{"copy_mechanism": "gated"}, {"use_coverage": True, "coverage_loss_weight": 1.0}, POINTER], ids=str
+)
+def test_the_default_drops_no_other_loss(fields: dict[str, Any]) -> None:
+    arguments = Seq2SeqTrainingArguments("unused")
+    set_label_smoothing(arguments, CopyNetConfig(vocab_size=20, **fields), is_given=False, is_spelled=True)
+    assert arguments.label_smoothing_factor == 0

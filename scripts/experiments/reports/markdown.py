@@ -91,9 +91,9 @@ def format_scores(rows: Iterable[Sequence[Any]], decimals: Sequence[int]) -> lis
 # ---- pages
 
 
-def assemble_page(results: Results, lines: Iterable[str]) -> str:
-    """The page: these lines, then how the results were made."""
-    return "\n".join([*lines, "", describe_runs(results)]) + "\n"
+def assemble_page(results: Results, lines: Iterable[str], num_commands: int | None = None) -> str:
+    """The page: these lines, then how the results were made; `num_commands` as in `describe_runs`."""
+    return "\n".join([*lines, "", describe_runs(results, num_commands)]) + "\n"
 
 
 def describe_runs(results: Results, num_commands: int | None = None) -> str:

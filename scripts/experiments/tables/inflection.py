@@ -105,29 +105,63 @@ def render_page(results: dict[str, Any]) -> str:
         "systems are ensembles or use augmented data. An ensemble averages the probabilities of the models of "
         f"{len(ENSEMBLE_SEEDS)} seeds (`copynet-hf ensemble`).",
     ]
-    for size in SIZES:
-        names = [name for name in SETS if name.endswith(size) and find_runs(results, name, COPYNET)]
-        if names:
-            lines += ["", f"## {len(names)} {size} sets", "", _size_table(results, facts["published"], names)]
-    return assemble_page(results, lines)
+    found = {
+        size: [name for name in SETS if name.endswith(size) and find_runs(results, name, COPYNET)] for size in SIZES
+    }
+    tables = {size: _read_scores(results, facts["published"], names) for size, names in found.items() if names}
+    if means := {size: _average_by_word(tables[size], results) for size in tables if _is_complete(size, found[size])}:
+        systems = list(dict.fromkeys(system for of_size in means.values() for system in of_size))
+        rows = [
+            [system, *(f"{means[size][system]:.2f}" if system in means[size] else "" for size in means)]
+            for system in systems
+        ]
+        lines += ["", "Over the words of all sets of a size:", "", table(["", *means], rows)]
+    for size, scores in tables.items():
+        lines += ["", f"## {len(scores)} {size} sets", "", _size_table(results, facts["published"], scores)]
+    return assemble_page(results, lines, num_commands=1)
 
 
-def _size_table(results: dict[str, Any], published: Mapping[str, Mapping[str, Any]], names: Sequence[str]) -> str:
-    """A row for each set, then the mean over the words of these sets; of the ensembles where every set has one."""
+def _is_complete(size: str, names: Sequence[str]) -> bool:
+    return len(names) == sum(name.endswith(size) for name in SETS)
+
+
+def _read_scores(
+    results: dict[str, Any], published: Mapping[str, Mapping[str, Any]], names: Sequence[str]
+) -> dict[str, dict[str, float | None]]:
+    """Of each set the scores of our models and of the published systems; of the ensembles where every set has one."""
     has_ensembles = all(find_runs(results, name, ENSEMBLE) for name in names)
     models = [COPYNET, *([ENSEMBLE] if has_ensembles else [])]
-    rows, totals = [], dict.fromkeys([*models, *PUBLISHED], 0.0)
-    words = 0
+    scores: dict[str, dict[str, float | None]] = {}
     for name in names:
         runs = {model: find_runs(results, name, model) for model in models}
-        scores = {model: statistics.mean(run["scores"]["exact_match"] for run in runs[model]) for model in models}
-        scores |= {system: published[name][system] for system in PUBLISHED}
-        minutes = round(statistics.mean(run["minutes"] for run in runs[COPYNET]), 1)
-        rows.append([name.split("_")[0], round(published[name]["train_pairs"]), *scores.values(), minutes])
-        count = runs[COPYNET][0]["scores"]["words"]
-        words += count
-        for system, score in scores.items():
-            totals[system] += count * (score or 0.0)
-    means = [round(total / words, 2) for total in totals.values()]
-    rows.append(["all, by word", "", *means, ""])
-    return table(["", "training triples", *models, *PUBLISHED.values(), "minutes"], rows)
+        of_models = {model: statistics.mean(run["scores"]["exact_match"] for run in runs[model]) for model in models}
+        scores[name] = of_models | {title: published[name][system] for system, title in PUBLISHED.items()}
+    return scores
+
+
+def _average_by_word(scores: Mapping[str, Mapping[str, float | None]], results: dict[str, Any]) -> dict[str, float]:
+    """The mean of each system over the words of all sets, without systems that have no score for one of them."""
+    words = {name: find_runs(results, name, COPYNET)[0]["scores"]["words"] for name in scores}
+    first = next(iter(scores.values()))
+    means = {}
+    for system in first:
+        values = {name: of_set[system] for name, of_set in scores.items()}
+        if None not in values.values():
+            means[system] = sum(words[name] * (value or 0.0) for name, value in values.items()) / sum(words.values())
+    return means
+
+
+def _size_table(
+    results: dict[str, Any],
+    published: Mapping[str, Mapping[str, Any]],
+    scores: Mapping[str, Mapping[str, float | None]],
+) -> str:
+    """A row for each set, then the mean over the words of these sets."""
+    rows: list[list[Any]] = []
+    for name, of_set in scores.items():
+        minutes = statistics.mean(run["minutes"] for run in find_runs(results, name, COPYNET))
+        language, triples = name.split("_")[0], round(published[name]["train_pairs"])
+        rows.append([language, triples, *of_set.values(), f"{minutes:.1f}"])
+    means, systems = _average_by_word(scores, results), list(next(iter(scores.values())))
+    rows.append(["all, by word", "", *(f"{means[system]:.2f}" if system in means else "" for system in systems), ""])
+    return table(["", "training triples", *systems, "minutes"], rows)

@@ -23,7 +23,7 @@ from ..data.rows import Row, write_pairs
 from ..data.rules import make_rule_pairs
 from ..data.shell_commands import read_command_pairs
 from ..data.utterance_rewriting import read_dialogues
-from ..reports.markdown import describe_runs, find_runs, get_data_facts, table
+from ..reports.markdown import assemble_page, find_runs, get_data_facts, table
 from ..running.alternatives import CopiedWordAugmentation, DecayAtPlateau, drop_source_words
 from ..running.results_file import ResultsFile
 from ..running.settings import Settings
@@ -249,11 +249,11 @@ def render_page(results: dict[str, Any]) -> str:
         if of_group:
             lines += ["", f"## {title}", "", _score_table(results, of_group)]
     if encodings := get_data_facts(results).get("feature_encodings"):
-        lines += ["", "## How features are read", "", *_render_encodings(encodings)]
+        lines += ["", "## Features and label smoothing, letters", "", *_render_encodings(encodings)]
     lines += ["", "## Minutes of a training", "", "Beside other processes, so these are upper bounds.", ""]
     lines += [_minutes_table(results, tasks)]
     described = {**results, "runs": sorted(results["runs"], key=lambda run: run["model"] != "base")}
-    return "\n".join([*lines, "", describe_runs(described, num_commands=1)]) + "\n"
+    return assemble_page(described, lines, num_commands=1)
 
 
 def _score_table(results: dict[str, Any], tasks: list[str]) -> str:
@@ -275,8 +275,8 @@ def _render_encodings(encodings: Mapping[str, Mapping[str, float]]) -> list[str]
     ]
     return [
         "Sequence accuracy as above, averaged weights, seed 0. e(x_j) is a letter's embedding, h_j its encoder state, "
-        "and c_t the decoder's attentive read. The models of the other tables read features as in the first row, the "
-        "defaults as in the second; the code of the others was not kept.",
+        "and c_t the decoder's attentive read. The models of the other tables read features as in the first row; the "
+        "code of what is not a default was not kept.",
         "",
         table(["", *sets], rows),
     ]

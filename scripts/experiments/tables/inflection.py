@@ -104,15 +104,22 @@ def render_page(results: dict[str, Any]) -> str:
         "“Non-neural” and “neural” are the organisers' baselines, CLUZH and UBC the best teams; some of the published "
         "systems are ensembles or use augmented data. An ensemble averages the probabilities of the models of "
         f"{len(ENSEMBLE_SEEDS)} seeds (`copynet-hf ensemble`).",
+        *(["", facts["remark"]] if "remark" in facts else []),
     ]
     found = {
         size: [name for name in SETS if name.endswith(size) and find_runs(results, name, COPYNET)] for size in SIZES
     }
     tables = {size: _read_scores(results, facts["published"], names) for size, names in found.items() if names}
-    if means := {size: _average_by_word(tables[size], results) for size in tables if _is_complete(size, found[size])}:
+    if complete := [size for size in tables if _is_complete(size, found[size])]:
+        published = {size: facts["published"][f"all {size} (by word)"] for size in complete}
+        means = {
+            size: _average_by_word(tables[size], results)
+            | {title: published[size][system] for system, title in PUBLISHED.items() if published[size][system]}
+            for size in complete
+        }
         systems = list(dict.fromkeys(system for of_size in means.values() for system in of_size))
         rows = [
-            [system, *(f"{means[size][system]:.2f}" if system in means[size] else "" for size in means)]
+            [system, *(f"{of_size[system]:.2f}" if system in of_size else "" for of_size in means.values())]
             for system in systems
         ]
         lines += ["", "Over the words of all sets of a size:", "", table(["", *means], rows)]

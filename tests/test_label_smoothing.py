@@ -28,7 +28,9 @@ def test_the_loss_is_the_sum_over_the_words_of_the_vocabulary(num_items: int | N
     for row, step, word in ((0, 0, 4), (0, 1, 8), (1, 0, 5)):
         at_step = log_probs[row, step].tolist()
         total += -0.7 * at_step[word] - 0.3 * sum(at_step[:6]) / 6
-    loss = VocabularyLabelSmoother(0.3, vocab_size=6)({"logits": log_probs}, labels, num_items_in_batch=num_items)
+    loss = VocabularyLabelSmoother(epsilon=0.3, vocab_size=6)(
+        {"logits": log_probs}, labels, num_items_in_batch=num_items
+    )
     assert loss.item() == pytest.approx(total / (num_items or 3))
 
 

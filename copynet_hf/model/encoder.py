@@ -106,13 +106,13 @@ class SourceEncoder(CopyNetPreTrainedModel):
         return self.feature_embeddings(known) * mask[..., None], mask
 
     def add_features(self, states: Tensor, mask: Tensor, features: Tensor | None) -> Tensor:
-        """h_j + Σ_k W_h e(f_k), (B, S, D), without dropout of e(f_k); zero where the mask (B, S) is false.
+        """h_j + Σ_k W_h e(f_k), (B, S, D), without dropout of e(f_k); h_j stays zero where the mask (B, S) is false.
 
         A sum has no order, and a feature adds the same in combinations that training has not seen.
         """
         if features is None or self.feature_state_proj is None:
             return states
-        return (states + self.feature_state_proj(features.sum(1, keepdim=True))) * mask[..., None]
+        return states + self.feature_state_proj(features.sum(1, keepdim=True)) * mask[..., None]
 
     def split_facts(self, mask: Tensor, token_types: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """(B, S) bool each: the question, the objects of facts, and which of both can be copied.

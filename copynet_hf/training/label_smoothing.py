@@ -12,7 +12,7 @@ from transformers.trainer_pt_utils import LabelSmoother
 from ..model.loss import average_losses
 
 
-@dataclass
+@dataclass(kw_only=True)
 class VocabularyLabelSmoother(LabelSmoother):
     """(1 − ε) · −log p(y_t) + ε · −(1/V) Σ_v log p(v) over the V words (Szegedy et al. 2016, section 7).
 
@@ -20,7 +20,7 @@ class VocabularyLabelSmoother(LabelSmoother):
     loss of an evaluation is −log p(y_t), not smoothed.
     """
 
-    vocab_size: int = 0
+    vocab_size: int
 
     def __call__(
         self,

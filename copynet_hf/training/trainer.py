@@ -211,9 +211,8 @@ class CopyNetTrainer(Seq2SeqTrainer):
         super().__init__(*args, **kwargs)
         trained: Any = self.model
         if self.label_smoother is not None:
-            self.label_smoother = VocabularyLabelSmoother(
-                self.args.label_smoothing_factor, vocab_size=trained.config.vocab_size
-            )
+            factor = self.args.label_smoothing_factor
+            self.label_smoother = VocabularyLabelSmoother(epsilon=factor, vocab_size=trained.config.vocab_size)
         self.run_record, self.earlier_seconds = run_record, earlier_seconds
         self.vocabulary_dropout, self.encoder_learning_rate = vocabulary_dropout, encoder_learning_rate
         self._start = time.monotonic()

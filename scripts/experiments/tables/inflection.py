@@ -99,7 +99,7 @@ def render_page(results: dict[str, Any]) -> str:
         "",
         "The form of a lemma with given features, such as `walk` and `V;PST`: `walked` (Kodner et al. 2022, part 1). "
         "One model for each set, trained by the default command with `--features_column features` on the set's own "
-        "triples, validated on the task's development set; each test set scored once: "
+        "triples, validated on the task's development set; then scored on the test set: "
         f"`{facts['signature']}`, beam 5. "
         "“Non-neural” and “neural” are the organisers' baselines, CLUZH and UBC the best teams; some of the published "
         "systems are ensembles or use augmented data. An ensemble averages the probabilities of the models of "

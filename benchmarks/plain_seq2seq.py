@@ -6,16 +6,28 @@ from [s; c; e] in one product after the loop.
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor, nn
 
 
 class PlainSeq2Seq(nn.Module):
-    """`narrow` adds a tanh layer of `hidden` units before the vocabulary scores, as in CopyNet's readout."""
+    """An attention seq2seq.
 
-    def __init__(self, vocab_size: int, embedding: int, hidden: int, narrow: bool = False) -> None:
+    Args:
+        vocab_size: words.
+        embedding: size of their embeddings.
+        hidden: units of each direction of the encoder, of the attention and of the decoder.
+        narrow: adds a tanh layer of `hidden` units before the vocabulary scores, as in CopyNet's readout.
+        packed: skips padding in the encoder and masks it in the attention; without it padding is read as words.
+    """
+
+    def __init__(
+        self, vocab_size: int, embedding: int, hidden: int, narrow: bool = False, packed: bool = True
+    ) -> None:
         super().__init__()
-        self.hidden = hidden
+        self.hidden, self.packed = hidden, packed
         self.embedding = nn.Embedding(vocab_size, embedding)
         self.encoder = nn.GRU(embedding, hidden, batch_first=True, bidirectional=True)
         self.init = nn.Linear(2 * hidden, hidden)
@@ -30,11 +42,12 @@ class PlainSeq2Seq(nn.Module):
 
     def encode(self, source: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """Encodes ids (B, S) of lengths (B): states (B, S, 2H), keys (B, S, H), mask (B, S) and s_0 (B, H)."""
-        packed = nn.utils.rnn.pack_padded_sequence(
-            self.embedding(source), lengths, batch_first=True, enforce_sorted=False
-        )
-        states, last = self.encoder(packed)
-        states, _ = nn.utils.rnn.pad_packed_sequence(states, batch_first=True, total_length=source.shape[1])
+        words: Any = self.embedding(source)
+        if self.packed:
+            words = nn.utils.rnn.pack_padded_sequence(words, lengths, batch_first=True, enforce_sorted=False)
+        states, last = self.encoder(words)
+        if self.packed:
+            states, _ = nn.utils.rnn.pad_packed_sequence(states, batch_first=True, total_length=source.shape[1])
         mask = torch.arange(source.shape[1]) < lengths[:, None]
         return states, self.key(states), mask, torch.tanh(self.init(torch.cat([last[0], last[1]], dim=-1)))
 
@@ -43,7 +56,9 @@ class PlainSeq2Seq(nn.Module):
     ) -> tuple[Tensor, Tensor]:
         """One decoder step: the new state (B, H) and the context (B, 2H)."""
         energy = self.score(torch.tanh(keys + self.query(state)[:, None])).squeeze(-1)
-        weights = torch.softmax(energy.masked_fill(~mask, float("-inf")), dim=-1)
+        if self.packed:
+            energy = energy.masked_fill(~mask, float("-inf"))
+        weights = torch.softmax(energy, dim=-1)
         context = torch.bmm(weights[:, None], states)[:, 0]
         return self.cell(torch.cat([embedded, context], dim=-1), state), context
 

@@ -2,9 +2,11 @@
 
     python benchmarks/training.py [--rounds 20]
 
-CopyNet's readout has the inputs of the plain model's, [s; c; e], and a tanh layer; "narrow" is the plain model with
-that layer. Half of the target words are in the source. The large tasks are only timed with the last number of
---threads. Writes its section of results/benchmarks.md.
+Half of the target words are in the source. "by default" are the dropout and the readout of `copynet-hf train`, with a
+fifth of the source's words unseen and some words twice in it. In the other rows CopyNet's readout has the inputs of
+the plain model's, [s; c; e], and a tanh layer, there is no dropout, and all words are known. "unpacked" is the plain
+model without packing and masks, "narrow" with CopyNet's tanh layer. The large tasks are only timed with the last
+number of --threads. Writes its section of results/benchmarks.md.
 """
 
 from __future__ import annotations
@@ -27,11 +29,16 @@ from plain_seq2seq import PlainSeq2Seq
 from torch import Tensor
 
 from copynet_hf import CopyNetConfig, CopyNetForConditionalGeneration
+from copynet_hf.training.presets import DEFAULT_SIZES
 
 
 @dataclass
 class Task:
-    """Sizes of model and batch. With `real`, lengths vary between a third of `source` and `source`."""
+    """Sizes of model and batch.
+
+    With `real`, lengths vary between a third of `source` and `source`; with `by_default`, the model has the defaults
+    of `copynet-hf train`, and the source unseen and repeated words.
+    """
 
     name: str
     source: int
@@ -41,11 +48,18 @@ class Task:
     hidden: int
     batch: int = 64
     real: bool = False
+    by_default: bool = False
+
+    def known(self, ids: Tensor) -> Tensor:
+        """The ids as a model without copying reads them: unseen words are the unknown word."""
+        return ids.masked_fill(ids >= self.vocab_size, 3)
 
 
 SYNTHETIC = Task("synthetic", 25, 20, 1_002, 150, 300)
 LCSTS = Task("LCSTS, 3,000", 110, 18, 3_000, 350, 500)
-TASKS = [SYNTHETIC, LCSTS, replace(LCSTS, name="LCSTS, real lengths", real=True)]
+LCSTS_REAL = replace(LCSTS, name="LCSTS, real lengths", real=True)
+SMALL = [SYNTHETIC, replace(SYNTHETIC, name="synthetic, by default", by_default=True)]
+TASKS = [*SMALL, LCSTS, LCSTS_REAL, replace(LCSTS_REAL, name="LCSTS, real lengths, by default", by_default=True)]
 TASKS += [replace(LCSTS, name="LCSTS, 10,000", vocab_size=10_000)]
 LARGE_VOCABULARY = replace(LCSTS, name="LCSTS, 50,000", vocab_size=50_000)
 
@@ -57,6 +71,8 @@ def make_batch(task: Task) -> dict[str, Tensor]:
         lengths = torch.randint(task.source // 3, task.source + 1, (task.batch,))
         lengths[0] = task.source
     source = torch.randint(4, task.vocab_size, (task.batch, task.source))
+    if task.by_default:
+        source = _add_unseen_words(source, task.vocab_size)
     labels = torch.randint(4, task.vocab_size, (task.batch, task.target))
     copied = torch.arange(0, task.target, 2)
     labels[:, copied] = source[:, copied % (task.source // 3)]
@@ -71,13 +87,24 @@ def make_batch(task: Task) -> dict[str, Tensor]:
     }
 
 
-def build_plain_step(task: Task, narrow: bool = False) -> Any:
-    model, batch = PlainSeq2Seq(task.vocab_size, task.embedding, task.hidden, narrow), make_batch(task)
+def _add_unseen_words(source: Tensor, vocab_size: int) -> Tensor:
+    """Makes a fifth of the words unseen, and a fifth of those in the second half repeat one of the first."""
+    middle = source.shape[1] // 2
+    repeated = torch.rand(source.shape) < 0.2
+    repeated[:, :middle] = False
+    unseen = (torch.rand(source.shape) < 0.2) & ~repeated
+    source = torch.where(unseen, vocab_size - 1 + unseen.cumsum(dim=1), source)
+    return torch.where(repeated, source.roll(middle, dims=1), source)
+
+
+def build_plain_step(task: Task, narrow: bool = False, packed: bool = True) -> Any:
+    model, batch = PlainSeq2Seq(task.vocab_size, task.embedding, task.hidden, narrow, packed), make_batch(task)
     optimizer = torch.optim.Adam(model.parameters(), fused=True)
+    source, words, labels = (task.known(batch[name]) for name in ("input_ids", "words", "labels"))
 
     def step() -> None:
         optimizer.zero_grad()
-        model(batch["input_ids"], batch["lengths"], batch["words"], batch["labels"]).backward()
+        model(source, batch["lengths"], words, labels).backward()
         optimizer.step()
 
     return step
@@ -106,15 +133,16 @@ def make_config(task: Task) -> CopyNetConfig:
         hidden_size=task.hidden,
         encoder_hidden_size=task.hidden,
         attention_size=task.hidden,
-        max_source_oov=8,
-        dropout=0.0,
-        readout=["state", "context", "embedding"],
+        max_source_oov=task.source if task.by_default else 8,
+        dropout=DEFAULT_SIZES["dropout"] if task.by_default else 0.0,
+        readout=None if task.by_default else ["state", "context", "embedding"],
     )
 
 
 def time_steps(task: Task, threads: int, rounds: int) -> dict[str, list[float]]:
     torch.set_num_threads(threads)
-    calls = {"plain": build_plain_step(task), "narrow": build_plain_step(task, narrow=True)}
+    calls = {"plain": build_plain_step(task), "unpacked": build_plain_step(task, packed=False)}
+    calls |= {"narrow": build_plain_step(task, narrow=True)}
     calls |= {"copynet": build_copynet_step(task), "bf16": build_copynet_step(task, bf16=True)}
     return time_side_by_side(calls, rounds)
 
@@ -150,20 +178,25 @@ def main() -> None:
     rows = []
     for task in TASKS:
         peaks = [f"{run_in_process(measure_memory, task, kind):.0f}" for kind in ("plain", "copynet")]
-        for threads in args.threads if task is SYNTHETIC else args.threads[-1:]:
+        for threads in args.threads if task in SMALL else args.threads[-1:]:
             seconds = run_in_process(time_steps, task, threads, args.rounds)
-            shown = [f"{median_milliseconds(seconds[name]):.0f}" for name in ("plain", "narrow", "copynet", "bf16")]
-            pairs = (("copynet", "plain"), ("bf16", "plain"), ("copynet", "narrow"))
+            shown = [f"{median_milliseconds(seconds[name]):.0f}" for name in seconds]
+            pairs = [(ours, plain) for plain in ("plain", "unpacked") for ours in ("copynet", "bf16")]
+            pairs += [("copynet", "narrow")]
             rows.append(
                 [task.name, threads, *shown, *(f"{median_ratio(seconds, *pair):.2f}" for pair in pairs), *peaks]
             )
             print(rows[-1], flush=True)
-    header = ["task", "threads", "plain ms", "narrow ms", "CopyNet ms", "bf16 ms"]
-    header += ["CopyNet / plain", "bf16 / plain", "CopyNet / narrow", "plain MiB", "CopyNet MiB"]
+    header = ["task", "threads", "plain ms", "unpacked ms", "narrow ms", "CopyNet ms", "bf16 ms"]
+    header += ["CopyNet / plain", "bf16 / plain", "CopyNet / unpacked", "bf16 / unpacked", "CopyNet / narrow"]
+    header += ["plain MiB", "CopyNet MiB"]
     by_hand, by_autograd = (run_in_process(measure_loss_memory, use_fused) for use_fused in (True, False))
     text = (
-        f"{args.rounds} rounds, batch {SYNTHETIC.batch}; bf16 is CopyNet's alone; memory is the peak "
-        "above the imports, on one thread.\n\n"
+        f"{args.rounds} rounds, batch {SYNTHETIC.batch}; bf16 is CopyNet's; memory is the peak above the imports "
+        'on one thread. "By default" are the dropout and the readout, with the selective read, of `copynet-hf train`, '
+        "with a fifth of the source's words unseen and some words twice in it; elsewhere there is no dropout, the "
+        'readout is the plain model\'s, and all words are known. "Unpacked" is the plain model without packing and '
+        'masks, "narrow" with CopyNet\'s tanh layer.\n\n'
         f"{format_table(header, rows)}\n\n"
         f"Over 50,000 words a step takes at its peak {by_hand:.2f} times the memory of the scores (batch, steps, "
         f"vocabulary) alone, its gradients by the weights included; with `use_fused=False` {by_autograd:.2f} times."

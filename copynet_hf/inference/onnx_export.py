@@ -121,7 +121,9 @@ def _write(program: ExportedProgram, path: Path, quantize: str | None) -> None:
     assert program.example_inputs is not None
     (inputs,), _ = program.example_inputs
     names = {"input_names": list(inputs), "output_names": list(program.module()(inputs))}
-    made = torch.onnx.export(program, dynamo=True, verbose=False, **names)  # type: ignore[arg-type]
+    table = {torch.ops.aten.logsumexp.default: _translate_logsumexp}
+    options: dict[str, Any] = {"dynamo": True, "verbose": False, "custom_translation_table": table}
+    made = torch.onnx.export(program, **options, **names)  # type: ignore[arg-type]
     assert made is not None
     for value in (*made.model.graph.inputs, *made.model.graph.outputs):
         sizes, axes = list(value.shape or ()), _axes(str(value.name))
@@ -132,6 +134,17 @@ def _write(program: ExportedProgram, path: Path, quantize: str | None) -> None:
         write_int8(made.model, path)
     else:
         made.save(str(path), external_data=False)
+
+
+def _translate_logsumexp(self: Any, dim: Any, keepdim: bool = False) -> Any:
+    """max + log Σ exp(x − max): onnxruntime takes four times as long for ReduceLogSumExp (CPU, 1,000 columns)."""
+    from onnxscript import opset18 as op
+
+    lowest = op.Constant(value_float=torch.finfo(torch.float32).min)  # the largest of none but −inf
+    largest = op.Max(op.ReduceMax(self, dim, keepdims=1), op.CastLike(lowest, self))
+    total = op.Log(op.ReduceSum(op.Exp(op.Sub(self, largest)), dim, keepdims=1))
+    result = op.Add(total, largest)
+    return result if keepdim else op.Squeeze(result, dim)
 
 
 class _Encoder(nn.Module):

@@ -288,7 +288,8 @@ class OnnxCopyNet:
         for step in range(search.max_new_tokens):
             length = step + 1
             outputs, state = self._step(running[..., step], memory, state)
-            totals = _scores(outputs["log_probs"], penalties, step, search) + scores[..., None]
+            totals = _scores(outputs["log_probs"], penalties, step, search)
+            totals += scores[..., None]
             best, indices = _top_k(totals.reshape(len(totals), -1), candidates)
             parents, words = np.divmod(indices, width)
             sequences = running[row, parents]
@@ -348,11 +349,11 @@ def _repeat(state: Tensors, times: int) -> Tensors:
 
 
 def _scores(log_probs: Array, penalties: Array, step: int, search: Search) -> Array:
-    """log p (N, B, V + K), −inf for forbidden words, and for end tokens before `min_new_tokens`."""
-    scores = log_probs + penalties
+    """log p (N, B, V + K), written over: −inf for forbidden words, and for end tokens before `min_new_tokens`."""
+    log_probs += penalties
     if step < search.min_new_tokens:
-        scores[..., search.end_token_ids] = -np.inf
-    return scores
+        log_probs[..., search.end_token_ids] = -np.inf
+    return log_probs
 
 
 def _top_k(scores: Array, count: int) -> tuple[Array, Array]:

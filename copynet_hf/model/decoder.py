@@ -18,6 +18,7 @@ from .attention import CopyNetAttention, FeatureProjection
 from .configuration_copynet import CopyNetConfig
 from .copy_distribution import at_least_float32, copy_scores, find_first_positions, selective_read_weights
 from .dispatch import find_fast_form_obstacles
+from .dropout import Dropout
 from .fused_decoder import run_fused
 from .fused_mixture import find_copy_columns
 from .fused_step import DecoderWeights, SearchTables, fused_search_step, precompute_tables, stack_decoder_weights
@@ -213,7 +214,7 @@ class CopyNetDecoder(Decoder):
             else:  # no step needs it: computed after the recurrence, for all steps at once
                 self.linear_readout_proj = readout_proj
         self.switch_proj = nn.Linear(self._width(config.mechanism.switch), 1) if config.mechanism.switch else None
-        self.dropout = nn.Dropout(config.dropout)
+        self.dropout = Dropout(config.dropout)
 
     def _width(self, parts: Iterable[str]) -> int:
         return sum(self.widths[part] for part in parts)

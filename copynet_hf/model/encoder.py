@@ -14,6 +14,7 @@ from transformers.modeling_layers import GradientCheckpointingLayer
 from .configuration_copynet import CopyNetConfig
 from .copy_distribution import replace_by_unk
 from .dispatch import find_fast_form_obstacles, has_values
+from .dropout import Dropout
 from .feature_ids import UNKNOWN
 from .gru import FusedGRU, gru_states
 from .outputs import CopyNetEncoderOutput
@@ -73,7 +74,7 @@ class SourceEncoder(CopyNetPreTrainedModel):
         if config.feature_vocab_size:
             self.feature_embeddings = nn.Embedding(config.feature_vocab_size, config.embedding_size)
             self.feature_state_proj = nn.Linear(config.embedding_size, config.memory_size, bias=False)  # W_h
-        self.dropout = nn.Dropout(config.dropout)
+        self.dropout = Dropout(config.dropout)
 
     def get_input_embeddings(self) -> nn.Module:
         return self.embed_tokens

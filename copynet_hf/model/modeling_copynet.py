@@ -25,6 +25,7 @@ from .copy_distribution import (
 )
 from .decoder import CopyNetDecoder
 from .dispatch import has_values
+from .dropout import Dropout
 from .encoder import CopyNetEncoder, check_not_negative, check_shape, value_or_default
 from .fused_mixture import fused_mixture
 from .fused_step import SearchTables
@@ -49,7 +50,7 @@ class CopyNetModel(CopyNetPreTrainedModel):
         super().__init__(config)
         self.encoder: Any = (CopyNetTransformerEncoder if config.encoder else CopyNetEncoder)(config)
         self.decoder: Any = DECODERS.get(config.copy_mechanism, CopyNetDecoder)(config)
-        self.dropout = nn.Dropout(config.dropout)
+        self.dropout = Dropout(config.dropout)
         self.main_input_name = self.encoder.main_input_name
         self.post_init()
 

@@ -13,6 +13,7 @@ from .attention import CopyNetAttention
 from .configuration_copynet import CopyNetConfig
 from .decoder import Decoder
 from .dispatch import find_fast_form_obstacles
+from .dropout import Dropout
 from .gru import FusedGRU
 from .memory import DecoderState, DecoderSteps, Memory, repeat_for_rows
 from .outputs import CopyNetEncoderOutput
@@ -31,7 +32,7 @@ class PointerDecoder(Decoder):
         self.cell = nn.GRUCell(config.embedding_size, config.hidden_size)
         self.attention = CopyNetAttention(config.memory_size, config.hidden_size, config.attention_size)
         self.end = nn.Embedding(1, config.memory_size)  # e_⇐
-        self.dropout = nn.Dropout(config.dropout)
+        self.dropout = Dropout(config.dropout)
 
     def build_memory(self, encoded: CopyNetEncoderOutput, rows: int) -> Memory:
         """The source with the keys W_1 e_j."""

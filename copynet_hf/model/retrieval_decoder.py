@@ -25,6 +25,7 @@ from .configuration_copynet import CopyNetConfig
 from .copy_distribution import selective_read_weights
 from .decoder import Decoder
 from .dispatch import find_fast_form_obstacles, has_values
+from .dropout import Dropout
 from .fused_retrieval import run_fused_retrieval
 from .memory import DecoderState, DecoderSteps, Facts, Memory, read_memory, repeat_for_rows
 from .outputs import CopyNetEncoderOutput
@@ -56,7 +57,7 @@ class RetrievalDecoder(Decoder):
             self.feature_proj = FeatureProjection(config.embedding_size, question + fact, size)
         self.cell = nn.GRUCell(config.embedding_size + 2 * (question + fact), state)
         self.readout_proj = nn.Linear(state + question + fact, state)
-        self.dropout = nn.Dropout(config.dropout)
+        self.dropout = Dropout(config.dropout)
 
     def build_memory(self, encoded: CopyNetEncoderOutput, rows: int) -> Memory:
         """The source with the keys of the attentions and of the scores, each position's by its own network.

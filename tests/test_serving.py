@@ -293,6 +293,17 @@ def test_other_paths_and_methods_are_refused(server: Server, method: str, path: 
     assert (found, list(answer)) == (status, ["error"])
 
 
+def test_answers_do_not_wait_for_acknowledgements(server: Server) -> None:
+    connection, seconds = http.client.HTTPConnection("127.0.0.1", server.port), []
+    for _ in range(20):
+        start = time.perf_counter()
+        connection.request("GET", "/health")
+        connection.getresponse().read()
+        seconds.append(time.perf_counter() - start)
+    connection.close()
+    assert min(seconds[5:]) < 0.03  # a delayed acknowledgement takes 0.04; the first come at once
+
+
 def test_health_and_description(server: Server) -> None:
     assert server.request("GET", "/health") == (200, {"status": "ok"})
     _, description = server.request("GET", "/openapi.json")

@@ -171,6 +171,9 @@ def serve(argv: Sequence[str], description: str | None = None) -> None:
 def _listen(host: str, port: int) -> socket.socket:
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
-        return socket.create_server((host, port), family=family)
+        listener = socket.create_server((host, port), family=family)
     except OSError as error:
         raise OSError(f"--host {host} --port {port} cannot be used ({error.strerror}): give others") from None
+    # Connections inherit it. Else an answer, sent in two parts, would wait 40 ms for the client's acknowledgement.
+    listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    return listener

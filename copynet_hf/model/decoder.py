@@ -226,6 +226,7 @@ class CopyNetDecoder(Decoder):
         copy_keys = None if self.copy_proj is None else torch.tanh(self.copy_proj(hidden_states))
         if keys is not None:  # autocast may begin after the encoder
             hidden_states = hidden_states.to(keys.dtype)
+        hidden_states = hidden_states.contiguous()  # every step reads them, in bfloat16 from a copy if they are not
         features = None if self.feature_proj is None else self.feature_proj(encoded, rows)
         return Memory(hidden_states, keys, copy_keys, *repeat_for_rows(encoded, rows), features=features)
 

@@ -47,13 +47,13 @@ are those of the training command, evaluations included.
   The training steps that were timed have the same batches in the same order; all searches have batches of
   {search_batch_size}.
 - Not equal: the attention's hidden layer has {attention_size} units in copynet_hf, and as many as the decoder in
-  yoyodyne. copynet_hf adds sums of feature embeddings to the letters' embeddings and to the encoder's states;
-  yoyodyne attends to the features separately (its linear features encoder).
+  yoyodyne. Both attend to the features separately (yoyodyne with its linear features encoder); copynet_hf also adds
+  their sum to the encoder's states.
 - For accuracy each package trains in its own way. copynet_hf: batches of {our_batch_size}, AdamW with a linearly
-  decaying learning rate, vocabulary dropout. yoyodyne: its defaults (batches of {their_batch_size}, and therefore half
-  as many updates; Adam with a constant learning rate of 0.001), with dropout and gradient clipping as in its
-  [example configurations]({source}/configs/README.md). Other settings, such as its default hidden size of 512, may
-  score higher.
+  decaying learning rate, vocabulary dropout, label smoothing 0.1, averaged weights. yoyodyne: its defaults (batches of
+  {their_batch_size}, and therefore half as many updates; Adam with a constant learning rate of 0.001), with dropout
+  and gradient clipping as in its [example configurations]({source}/configs/README.md). Other settings, such as its
+  default hidden size of 512, may score higher.
 - Both select the checkpoint by accuracy on the dev set under teacher forcing: copynet_hf by the mean of word and
   letter accuracy, evaluated 40 times; yoyodyne by word accuracy, evaluated after every epoch.
 - In searches copynet_hf sorts the words by length; yoyodyne keeps the order of the file.

@@ -78,7 +78,7 @@ class TokenizerArguments:
     _argument_group_name = "tokenizer"
 
     tokenizer_name: str | None = _argument("use this tokenizer; by default one is trained", metavar="NAME")
-    segmenter: str = _argument("char, whitespace, jieba, fugashi, word_punct, or auto: chosen by the sources", "auto")
+    segmenter: str = _argument("char, whitespace, jieba, fugashi, word_punct, or auto: chosen by the pairs", "auto")
     vocab_size: int | None = _argument("size")
     min_frequency: int | None = _argument("rarer words are copied")
     max_source_oov: int | None = _argument("slots")

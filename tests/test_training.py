@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+import random
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -121,12 +122,46 @@ def test_early_stopping_only_where_a_best_checkpoint_is_kept(
     ],
 )
 def test_the_segmenter_follows_the_script(text: str, segmenter: str) -> None:
-    assert guess_segmenter([text, text]) == segmenter
+    assert guess_segmenter([{"text": text, "summary": "a"}] * 2) == segmenter
 
 
 def test_single_words_are_spelled() -> None:
-    assert guess_segmenter(["uczyć się", "uczyć", "iść"]) == "char"
-    assert guess_segmenter(["uczyć się", "uczyć"]) == "word_punct"
+    pairs = [{"text": text, "summary": "a"} for text in ("uczyć się", "uczyć", "iść")]
+    assert guess_segmenter(pairs) == "char"
+    assert guess_segmenter(pairs[:2]) == "word_punct"
+
+
+def draw_words(draw: random.Random, count: int) -> list[str]:
+    return ["".join(draw.choices("abcdefghijklmnopqrstuvwxyz", k=draw.randint(4, 9))) for _ in range(count)]
+
+
+@pytest.mark.parametrize(
+    ("respell", "words", "segmenter"),
+    [
+        (lambda word: f"{word[1:]}{word[0]}ay", 4, "char"),
+        (lambda word: word, 4, "word_punct"),  # copied
+        (str.upper, 4, "char"),
+        (lambda word: f"{word[1:]}{word[0]}ay", 60, "word_punct"),  # too long to be spelled
+        (lambda word: "word" * len(word), 4, "word_punct"),  # frequent
+    ],
+)
+def test_words_that_are_respelled_are_spelled(respell: Callable[[str], str], words: int, segmenter: str) -> None:
+    draw = random.Random(0)
+    sources = [draw_words(draw, words) for _ in range(100)]
+    pairs = [{"text": " ".join(source), "summary": " ".join(map(respell, source))} for source in sources]
+    assert guess_segmenter(pairs) == segmenter
+
+
+def test_few_typos_are_enough_but_frequent_forms_and_unlike_words_are_not() -> None:
+    draw = random.Random(0)
+    sources = [draw_words(draw, 8) for _ in range(200)]
+
+    def guess(change: Callable[[list[str]], list[str]]) -> str:
+        return guess_segmenter([{"text": " ".join(words), "summary": " ".join(change(words))} for words in sources])
+
+    assert guess(lambda words: [words[0][1:], *words[1:]]) == "char"  # one word of eight
+    assert guess(lambda words: ["goes", *words[1:]]) == "word_punct"
+    assert guess(lambda words: [*draw_words(draw, 1), *words[1:]]) == "word_punct"
 
 
 def test_every_training_source_has_slots_for_its_unseen_words(pairs: Dataset, tokenizer: CopyNetTokenizer) -> None:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
+from difflib import SequenceMatcher
 from itertools import islice
 from typing import Any
 
@@ -15,6 +17,7 @@ from ..arguments import DataArguments, ModelArguments, TokenizerArguments
 from ..evaluation.compute_metrics import spells_words
 from ..evaluation.metrics import mostly_cjk
 from ..inference.loading import load_tokenizer
+from ..model.segmentation import get_segmenter
 from ..model.tokenization_copynet import CopyNetTokenizer
 from .dataset import Pairs
 from .presets import find_preset
@@ -22,6 +25,10 @@ from .presets import find_preset
 logger = logging.getLogger(__name__)
 
 STREAM_SAMPLE_SIZE = 100_000  # pairs of a stream from which vocabulary, slots and alignments are computed
+MIN_WORD_FREQUENCY = 5
+# The share of the targets' words that have to be respelled for words to be spelled (0.37 in pig Latin, 0.05 where a
+# third of the words has a typo, 0.002 in NL2Bash), and the characters that a source may then have on average.
+RESPELLED_SHARE, MAX_SPELLED_LENGTH = 0.03, 200
 COMPUTED_TOKENIZER_DEFAULTS: dict[str, Any] = {  # as `copynet-hf train --help` shows them
     "vocab_size": "3000 characters or 10000 words",
     "min_frequency": "5, letters 1",
@@ -87,13 +94,13 @@ def train_tokenizer(
         max_source_oov = preset_config.max_source_oov if max_source_oov is None else max_source_oov
     texts = first_sources(train_pairs)
     if segmenter == "auto":
-        segmenter = guess_segmenter(texts)
-        logger.info("segmenter is %s, as guessed from the sources (--segmenter selects another)", segmenter)
+        segmenter = guess_segmenter(list(islice(train_pairs, 10_000)))
+        logger.info("segmenter is %s, as guessed from the pairs (--segmenter selects another)", segmenter)
     if vocab_size is None:
         vocab_size = 3_000 if segmenter == "char" else 10_000
     min_frequency = tokenizer_args.min_frequency
     if min_frequency is None:  # a rare letter is worth an embedding, a rare word is better copied
-        min_frequency = 1 if spells_words(segmenter, texts) else 5
+        min_frequency = 1 if spells_words(segmenter, texts) else MIN_WORD_FREQUENCY
     sample = train_pairs.take(STREAM_SAMPLE_SIZE) if isinstance(train_pairs, IterableDataset) else train_pairs
     tokenizer = CopyNetTokenizer.train_from_iterator(
         (text for row in sample for text in (row["text"], row["summary"])),
@@ -124,11 +131,44 @@ def first_sources(pairs: Pairs) -> list[str]:
     return [row["text"] for row in islice(pairs, 1000)]
 
 
-def guess_segmenter(texts: Sequence[str]) -> str:
-    """`char` if at least a third of the letters are Chinese or Japanese, or if most texts are single words, as in
-    inflection; else `word_punct`."""
-    single_words = sum(len(text.split()) == 1 for text in texts)
-    return "char" if mostly_cjk(texts) or 2 * single_words > len(texts) else "word_punct"
+def guess_segmenter(pairs: Sequence[Mapping[str, Any]]) -> str:
+    """`char` if at least a third of the sources' letters are Chinese or Japanese, if most sources are single words, as
+    in inflection, or if the targets respell words; else `word_punct`."""
+    sources = [pair["text"] for pair in pairs]
+    single_words = sum(len(source.split()) == 1 for source in sources)
+    spelled = mostly_cjk(sources[:1000]) or 2 * single_words > len(sources) or respells_words(pairs)
+    return "char" if spelled else "word_punct"
+
+
+def respells_words(pairs: Sequence[Mapping[str, Any]]) -> bool:
+    """Whether targets write words of their sources in another way, as in transliteration or the correction of typos:
+    a model of words could neither copy nor generate them.
+
+    A respelled word is too rare for the vocabulary and not in its source, but much like a word there. Of rare words in
+    other texts, a tenth is so by chance. Long texts are no candidates: a model of characters would read them slowly.
+    """
+    if sum(len(pair["text"]) for pair in pairs) > MAX_SPELLED_LENGTH * len(pairs):
+        return False
+    split = get_segmenter("word_punct").split
+    words = [(split(pair["text"]), split(pair["summary"])) for pair in pairs]
+    frequencies = Counter(word for pair in words for text in pair for word in text)
+    num_words = num_rare = num_respelled = 0
+    for source, target in words[:: math.ceil(len(words) / 1000) or 1]:
+        rare = [word for word in target if frequencies[word] < MIN_WORD_FREQUENCY and word not in source]
+        num_words += len(target)
+        num_rare += len(rare)
+        num_respelled += sum(_resembles_any(word, source) for word in rare)
+    return num_respelled > max(RESPELLED_SHARE * num_words, num_rare / 2)
+
+
+def _resembles_any(word: str, others: Collection[str]) -> bool:
+    """Whether most of the word's letters are in the same order in one of the others, in either case."""
+    matcher = SequenceMatcher(b=word.casefold(), autojunk=False)
+    for other in others:
+        matcher.set_seq1(other.casefold())
+        if min(map(len, (word, other))) > 1 and matcher.quick_ratio() >= 0.6 and matcher.ratio() >= 0.6:
+            return True
+    return False
 
 
 def _count_slots(tokenizer: CopyNetTokenizer, sample: Pairs, max_source_length: int) -> int:

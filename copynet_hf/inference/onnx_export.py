@@ -138,8 +138,9 @@ def _write(program: ExportedProgram, path: Path, quantize: str | None) -> None:
 
 def _translate_logsumexp(self: Any, dim: Any, keepdim: bool = False) -> Any:
     """max + log Σ exp(x − max): onnxruntime takes four times as long for ReduceLogSumExp (CPU, 1,000 columns)."""
-    from onnxscript import opset18 as op
+    from onnxscript import opset18
 
+    op: Any = opset18
     lowest = op.Constant(value_float=torch.finfo(torch.float32).min)  # the largest of none but −inf
     largest = op.Max(op.ReduceMax(self, dim, keepdims=1), op.CastLike(lowest, self))
     total = op.Log(op.ReduceSum(op.Exp(op.Sub(self, largest)), dim, keepdims=1))

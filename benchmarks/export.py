@@ -98,9 +98,9 @@ def main() -> None:
             shown = [f"{median_milliseconds(seconds[kind]):.0f}" for kind in (model, onnx)]
             relative = statistics.median(seconds[onnx]) / products[name]
             shown += [f"{median_ratio(seconds, onnx, model):.2f}", f"{1e3 * products[name]:.1f}", f"{relative:.2f}"]
-            rows.append([name, threads, *shown])
+            rows.append([*name.split(", "), threads, *shown])
             print(rows[-1], flush=True)
-    header = ["search, batch", "threads", "generate() ms", "ONNX ms", "ONNX / generate()"]
+    header = ["search", "batch", "threads", "generate() ms", "ONNX ms", "ONNX / generate()"]
     header += ["products ms", "ONNX / products"]
     text = f"{args.rounds} rounds, source {SYNTHETIC.source}, {STEPS} steps."
     write_section("ONNX", f"{text}\n\n{format_table(header, rows)}")

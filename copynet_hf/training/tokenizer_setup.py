@@ -29,6 +29,9 @@ MIN_WORD_FREQUENCY = 5
 # The share of the targets' words that have to be respelled for words to be spelled (0.37 in pig Latin, 0.05 where a
 # third of the words has a typo, 0.002 in NL2Bash), and the characters that a source may then have on average.
 RESPELLED_SHARE, MAX_SPELLED_LENGTH = 0.03, 200
+# The share that is enough if the words need not be alike, as in another script, and the number of pairs from which the
+# words that are frequent in the task can be told from others.
+UNREACHABLE_SHARE, ENOUGH_PAIRS = 0.5, 500
 COMPUTED_TOKENIZER_DEFAULTS: dict[str, Any] = {  # as `copynet-hf train --help` shows them
     "vocab_size": "3000 characters or 10000 words",
     "min_frequency": "5, letters 1",
@@ -144,8 +147,9 @@ def respells_words(pairs: Sequence[Mapping[str, Any]]) -> bool:
     """Whether targets write words of their sources in another way, as in transliteration or the correction of typos:
     a model of words could neither copy nor generate them.
 
-    A respelled word is too rare for the vocabulary and not in its source, but much like a word there. Of rare words in
-    other texts, a tenth is so by chance. Long texts are no candidates: a model of characters would read them slowly.
+    Such a word is too rare for the vocabulary and not in its source. Most of them have to be much like a word there,
+    or most words of the targets have to be such words. Of rare words in other texts, a tenth is like another by
+    chance. Long texts are no candidates: a model of characters would read them slowly.
     """
     if sum(len(pair["text"]) for pair in pairs) > MAX_SPELLED_LENGTH * len(pairs):
         return False
@@ -158,6 +162,8 @@ def respells_words(pairs: Sequence[Mapping[str, Any]]) -> bool:
         num_words += len(target)
         num_rare += len(rare)
         num_respelled += sum(_resembles_any(word, source) for word in rare)
+    if len(pairs) >= ENOUGH_PAIRS and num_rare > UNREACHABLE_SHARE * num_words:
+        return True
     return num_respelled > max(RESPELLED_SHARE * num_words, num_rare / 2)
 
 

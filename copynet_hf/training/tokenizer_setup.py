@@ -25,7 +25,7 @@ from .presets import find_preset
 logger = logging.getLogger(__name__)
 
 STREAM_SAMPLE_SIZE = 100_000  # pairs of a stream from which vocabulary, slots and alignments are computed
-MIN_WORD_FREQUENCY = 5
+MIN_WORD_FREQUENCY, MIN_WORD_FREQUENCY_OF_FEW, FEW_PAIRS = 5, 3, 500
 # The share of the targets' words that have to be respelled for words to be spelled (0.37 in pig Latin, 0.05 where a
 # third of the words has a typo, 0.002 in NL2Bash), and the characters that a source may then have on average.
 RESPELLED_SHARE, MAX_SPELLED_LENGTH = 0.03, 200
@@ -34,7 +34,7 @@ RESPELLED_SHARE, MAX_SPELLED_LENGTH = 0.03, 200
 UNREACHABLE_SHARE, ENOUGH_PAIRS = 0.5, 500
 COMPUTED_TOKENIZER_DEFAULTS: dict[str, Any] = {  # as `copynet-hf train --help` shows them
     "vocab_size": "3000 characters or 10000 words",
-    "min_frequency": "5, letters 1",
+    "min_frequency": "5; 3 with fewer than 500 pairs; letters 1",
     "max_source_oov": "computed from the sources",
 }
 
@@ -102,8 +102,8 @@ def train_tokenizer(
     if vocab_size is None:
         vocab_size = 3_000 if segmenter == "char" else 10_000
     min_frequency = tokenizer_args.min_frequency
-    if min_frequency is None:  # a rare letter is worth an embedding, a rare word is better copied
-        min_frequency = 1 if spells_words(segmenter, texts) else MIN_WORD_FREQUENCY
+    if min_frequency is None:
+        min_frequency = _choose_min_frequency(train_pairs, spelled=spells_words(segmenter, texts))
     sample = train_pairs.take(STREAM_SAMPLE_SIZE) if isinstance(train_pairs, IterableDataset) else train_pairs
     tokenizer = CopyNetTokenizer.train_from_iterator(
         (text for row in sample for text in (row["text"], row["summary"])),
@@ -127,6 +127,15 @@ def train_tokenizer(
         model_max_length=tokenizer.model_max_length,
         feature_vocab=tokenizer.feature_vocab,
     )
+
+
+def _choose_min_frequency(pairs: Pairs, *, spelled: bool) -> int:
+    """A rare letter is worth an embedding, a rare word is better copied. In few pairs the words of the task are rare
+    as well; 3 because a word that is copied in one pair occurs twice."""
+    if spelled:
+        return 1
+    is_few = not isinstance(pairs, IterableDataset) and len(pairs) < FEW_PAIRS
+    return MIN_WORD_FREQUENCY_OF_FEW if is_few else MIN_WORD_FREQUENCY
 
 
 def first_sources(pairs: Pairs) -> list[str]:

@@ -34,7 +34,7 @@ RESPELLED_SHARE, MAX_SPELLED_LENGTH = 0.03, 200
 UNREACHABLE_SHARE, ENOUGH_PAIRS = 0.5, 500
 COMPUTED_TOKENIZER_DEFAULTS: dict[str, Any] = {  # as `copynet-hf train --help` shows them
     "vocab_size": "3000 characters or 10000 words",
-    "min_frequency": "5; 3 with fewer than 500 pairs; letters 1",
+    "min_frequency": "5, 3 or 1",
     "max_source_oov": "computed from the sources",
 }
 

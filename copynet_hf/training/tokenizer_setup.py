@@ -29,9 +29,9 @@ MIN_WORD_FREQUENCY, MIN_WORD_FREQUENCY_OF_FEW, FEW_PAIRS = 5, 3, 500
 # The share of the targets' words that have to be respelled for words to be spelled (0.37 in pig Latin, 0.05 where a
 # third of the words has a typo, 0.002 in NL2Bash), and the characters that a source may then have on average.
 RESPELLED_SHARE, MAX_SPELLED_LENGTH = 0.03, 200
-# The share that is enough if the words need not be alike, as in another script, and the number of pairs from which the
-# words that are frequent in the task can be told from others.
-UNREACHABLE_SHARE, ENOUGH_PAIRS = 0.5, 500
+# The share of unreachable words that is enough if they need not be alike, as in another script. In few pairs the words
+# of the task itself are rare, so that there it says nothing.
+UNREACHABLE_SHARE = 0.5
 COMPUTED_TOKENIZER_DEFAULTS: dict[str, Any] = {  # as `copynet-hf train --help` shows them
     "vocab_size": "3000 characters or 10000 words",
     "min_frequency": "5, 3 or 1",
@@ -171,7 +171,7 @@ def respells_words(pairs: Sequence[Mapping[str, Any]]) -> bool:
         num_words += len(target)
         num_rare += len(rare)
         num_respelled += sum(_resembles_any(word, source) for word in rare)
-    if len(pairs) >= ENOUGH_PAIRS and num_rare > UNREACHABLE_SHARE * num_words:
+    if len(pairs) >= FEW_PAIRS and num_rare > UNREACHABLE_SHARE * num_words:
         return True
     return num_respelled > max(RESPELLED_SHARE * num_words, num_rare / 2)
 

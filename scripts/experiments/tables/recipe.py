@@ -135,8 +135,8 @@ VOCABULARIES = (
     "Sequence accuracy of the default command on 300 validation pairs, one seed, with another number of occurrences "
     "from which a word is in the vocabulary (by default 5, below 500 pairs 3), or other words (by default letters, "
     "where targets respell words). “Requests” are those of `copynet-hf quickstart`. “Pig Latin” and “typos” are 2,000 "
-    "pairs of two to seven words of random syllables, half or four fifths of them out of 300, where three of ten "
-    "words have two letters exchanged; 24 epochs, 12 for typos in letters."
+    "pairs of two to seven words of random syllables; half of the words in “pig Latin”, and four fifths in “typos”, "
+    "are out of 300. In “typos” three of ten words have two letters exchanged. 24 epochs, 12 for typos in letters."
 )
 
 Splits = Mapping[str, Sequence[Row]]

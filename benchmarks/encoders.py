@@ -5,7 +5,7 @@
 Pooling: the states of words and the decoder's initial state, relative to the encoder's states of the pieces alone; in
 inference, and forward and backward in training. Cached states: a training step (forward, backward, Adam) over a frozen
 encoder, once the states of all texts are cached, relative to the same step that computes them. Encoders are BERTs with
-random weights. Writes its section of results/benchmarks.md.
+random weights; the large one is timed in a quarter of the rounds. Writes its section of results/benchmarks.md.
 """
 
 from __future__ import annotations
@@ -120,20 +120,21 @@ def time_steps(threads: int, rounds: int, sizes: str) -> dict[str, list[float]]:
 def main() -> None:
     args = parse_arguments(__doc__ or "")
     pooling, cached = [], []
-    for sizes in SIZES:
+    for sizes, rounds in zip(SIZES, (args.rounds, max(1, args.rounds // 4)), strict=True):
         for threads in args.threads:
             for is_training in (False, True):
-                seconds = run_in_process(time_pooling, threads, args.rounds, sizes, is_training)
+                seconds = run_in_process(time_pooling, threads, rounds, sizes, is_training)
                 shown = [f"{median_milliseconds(seconds[name]):.0f}" for name in ("encoder", "pooled")]
                 ratio = f"{median_ratio(seconds, 'pooled', 'encoder'):.3f}"
                 pooling.append([sizes, "training" if is_training else "inference", threads, *shown, ratio])
                 print(pooling[-1], flush=True)
-            seconds = run_in_process(time_steps, threads, args.rounds, sizes)
+            seconds = run_in_process(time_steps, threads, rounds, sizes)
             shown = [f"{median_milliseconds(seconds[name]):.0f}" for name in ("computed", "cached")]
             cached.append([sizes, threads, *shown, f"{median_ratio(seconds, 'cached', 'computed'):.2f}"])
             print(cached[-1], flush=True)
     text = (
-        f"{args.rounds} rounds, {BATCH} sources of {WORDS} words in {PIECES} pieces; float32.\n\n"
+        f"{args.rounds} rounds, a quarter for 12 layers; {BATCH} sources of {WORDS} words in {PIECES} pieces; "
+        "float32.\n\n"
         "Pooled states of words, projected for the decoder, relative to the encoder alone:\n\n"
         + format_table(["encoder", "mode", "threads", "encoder ms", "pooled ms", "pooled / encoder"], pooling)
         + f"\n\nA training step with the encoder frozen, targets of {TARGET} words, the decoder of `copynet-hf train`:"

@@ -8,9 +8,11 @@ import re
 from pathlib import Path
 
 import pytest
+from transformers import Trainer
 
 from copynet_hf.training.callbacks import _format_duration
 from copynet_hf.training.run import train_from_arguments
+from copynet_hf.training.trainer import CopyNetTrainer
 
 SMALL = {"embedding_size": 4, "hidden_size": 6, "encoder_hidden_size": 3, "attention_size": 4, "report_to": "none"}
 
@@ -43,6 +45,15 @@ def test_a_dry_run_describes_the_run_and_writes_nothing(
     assert re.search(r"training: 200 pairs, [\d,]+ updates of \d+ pairs, [\d.]+ epochs", text)
     assert re.search(r"\d+ ms an update: about \d+ (seconds|minutes) for [\d,]+ updates", text)
     assert "warning: 10 of 20 validation texts are training texts too" in text
+
+
+def test_a_dry_run_reports_to_no_one(arguments: dict, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Trainer, "init_hf_repo", lambda *_, **__: pytest.fail("a repository was created"))
+    made: list[Trainer] = []
+    monkeypatch.setattr(CopyNetTrainer, "train", lambda trainer: made.append(trainer))
+    outside = {"push_to_hub": True, "hub_model_id": "user/model", "report_to": "all"}
+    assert train_from_arguments({**arguments, **outside, "dry_run": True, "output_dir": "model"}) == {}
+    assert made[0].args.report_to == []
 
 
 def test_a_training_says_the_same(arguments: dict, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

@@ -19,13 +19,14 @@ from tiny_encoders import (
 )
 from transformers import AutoModel
 
+from copynet_hf import CopyNetForConditionalGeneration
 from copynet_hf.arguments import RunArguments
 from copynet_hf.cli import main
 from copynet_hf.inference.loading import load_model
 from copynet_hf.model.prediction import predict
 from copynet_hf.training.encoder_training import cached_encoder_states, set_up_encoder
 from copynet_hf.training.run import train_from_arguments
-from copynet_hf.training.word_vectors import read_word_vectors
+from copynet_hf.training.word_vectors import average_piece_embeddings, read_word_vectors
 
 SIZES = {"hidden_size": 14, "attention_size": 10, "dropout": 0.0}
 
@@ -273,6 +274,13 @@ def test_embeddings_start_from_the_encoders_pieces(arguments, bert, caplog):
         expected = sum(table[piece] for piece in pieces) / len(pieces)
         torch.testing.assert_close(model.get_input_embeddings().weight[index], expected)
     assert f"{bert}: {len(vocabulary)} of {len(vocabulary)} words found, 0 missing" in caplog.text
+
+
+def test_words_that_the_encoder_does_not_know_get_no_embedding_from_it(arguments, bert):
+    _, tokenizer = trained(arguments)
+    model = CopyNetForConditionalGeneration.from_encoder_pretrained(bert, tokenizer=tokenizer)
+    found = average_piece_embeddings(model, tokenizer, ["nine", "\N{SNOWMAN}"])
+    assert list(found) == ["nine"]
 
 
 HEADERS = {"word2vec": "3 5\n", "GloVe": ""}

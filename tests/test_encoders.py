@@ -17,13 +17,17 @@ from transformers import (
     AutoModelForSeq2SeqLM,
     AutoModelForTextEncoding,
     AutoTokenizer,
+    BartConfig,
     BertConfig,
     DataCollatorForSeq2Seq,
+    ModernBertConfig,
+    RobertaConfig,
     pipeline,
 )
 from transformers.modeling_outputs import BaseModelOutput
 
 from copynet_hf import CopyNetConfig, CopyNetForConditionalGeneration, CopyNetModel, CopyNetTokenizer
+from copynet_hf.model.text_encoder import build_text_encoder, find_max_pieces
 from copynet_hf.model.transformer_encoder import pool_pieces
 
 families = pytest.mark.parametrize("family", FAMILIES)
@@ -505,6 +509,17 @@ def test_a_model_without_such_an_encoder_ignores_pieces(folders):
         assert torch.equal(model(**batch).loss, model(**plain).loss)
     del plain["labels"]
     assert torch.equal(model.generate(**sources(batch), max_new_tokens=4), model.generate(**plain, max_new_tokens=4))
+
+
+def test_positions_are_counted_where_an_encoder_has_a_table_of_them():
+    sizes = {"vocab_size": 9, "d_model": 4, "encoder_layers": 1, "encoder_attention_heads": 1, "encoder_ffn_dim": 4}
+    sizes |= {"decoder_layers": 1, "decoder_attention_heads": 1}
+    assert find_max_pieces(build_text_encoder(BartConfig(max_position_embeddings=32, **sizes))) == 32
+    sizes = {"vocab_size": 9, "hidden_size": 4, "num_hidden_layers": 1, "num_attention_heads": 1}
+    assert (
+        find_max_pieces(build_text_encoder(RobertaConfig(max_position_embeddings=34, pad_token_id=1, **sizes))) == 32
+    )
+    assert find_max_pieces(build_text_encoder(ModernBertConfig(**sizes, pad_token_id=1))) is None
 
 
 def test_wrong_calls_say_what_to_do(bert, folders, tmp_path):

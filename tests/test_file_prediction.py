@@ -326,12 +326,29 @@ def test_parts_of_another_run_are_refused(
         start(patch)
     assert "whose decoding differ" in refused(capsys, command(model, source, output, "--max_target_length=2"))
     assert "whose columns differ" in refused(capsys, command(model, source, output, "--with_origins"))
+    separated = command(model, source, output, "--features_separator=|")
+    assert "whose features separator differ" in refused(capsys, separated)
     os.utime(source)
     assert "whose input files differ" in refused(capsys, command(model, source, output))
     assert not output.exists()
     assert main(command(model, source, output, "--overwrite_output_file")) == 0
     check_output(output, expected)
     assert "exists: give another file" in refused(capsys, command(model, source, output))
+
+
+def test_what_another_run_has_joined_is_not_taken_for_the_output(
+    model: Path, source: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    output = tmp_path / "out.jsonl"
+    with monkeypatch.context() as patch:
+        patch.setattr(file_prediction, "_finish", lambda *_: (_ for _ in ()).throw(Killed))
+        with pytest.raises(Killed):
+            main(command(model, source, output))
+    row = {"text": "a"}
+    other = write_rows(tmp_path / "other.jsonl", [row])
+    assert "whose input files differ" in refused(capsys, command(model, other, output))
+    assert main(command(model, other, output, "--overwrite_output_file")) == 0
+    assert [each["text"] for each in read_rows(output)] == ["a"]
 
 
 def test_rows_are_read_as_they_are_predicted(

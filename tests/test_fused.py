@@ -8,6 +8,7 @@ import pytest
 import torch
 from helpers import POINTER, SOURCES, TARGETS, padded, tiny_model
 from helpers import VARIANTS as ALL_VARIANTS
+from torch.nn.modules.module import register_module_forward_hook
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
@@ -455,11 +456,19 @@ def test_scores_may_lie_in_any_order(reuse):
     assert torch.allclose(*gradients, rtol=1e-12, atol=1e-14)
 
 
-def test_a_hook_of_the_vocabularys_layer_keeps_what_it_saw():
+@pytest.mark.parametrize("is_global", [False, True])
+def test_a_hook_of_the_vocabularys_layer_keeps_what_it_saw(is_global):
     model, seen = tiny_model().train(), []
-    model.lm_head.register_forward_hook(lambda module, inputs, output: seen.extend((output, output.detach().clone())))
+    register = register_module_forward_hook if is_global else model.lm_head.register_forward_hook
+
+    def keep(module, inputs, output):
+        if module is model.lm_head:
+            seen.extend((output, output.detach().clone()))
+
+    handle = register(keep)
     ids = padded(SOURCES, 0)
     model(input_ids=ids, labels=ids, num_items_in_batch=4).loss.backward()
+    handle.remove()
     assert torch.equal(*seen)
 
 

@@ -16,6 +16,8 @@ from copynet_hf.inference.predictor import predict_in_batches
 FIELDS = [name for names in KINDS.values() for name in names]
 # As written by Transformers, and as users write them; together they exercise every kind of field.
 USEFUL: list[dict[str, Any]] = [
+    {"stop_strings": "x"},
+    {"stop_strings": ["a", "unseen"]},
     {"num_beams": 3, "num_return_sequences": 2, "length_penalty": -0.5, "early_stopping": "never", "max_time": 5},
     {"do_sample": True, "temperature": 0.7, "top_k": 5, "top_p": 0.9, "typical_p": 0.9, "min_p": 0.01},
     {"no_repeat_ngram_size": 2, "repetition_penalty": 1.2, "min_length": 0, "min_new_tokens": 2, "max_length": 20},
@@ -44,7 +46,7 @@ def predict_with(saved: Path, fields: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("name", FIELDS)
 def test_a_field_of_a_wrong_type_is_refused_by_name(saved: Path, name: str) -> None:
-    for value in ("x", [None], {"a": 1}, float("nan")):
+    for value in ("", [None], {"a": 1}, float("nan")):
         with pytest.raises(ValueError, match=rf"generation_config.json: {name} is .*: write .*, or remove the field"):
             predict_with(saved, {name: value})
 

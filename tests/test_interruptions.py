@@ -19,13 +19,23 @@ from typing import Any
 
 import pytest
 import torch
+from datasets import Dataset
 from safetensors.torch import load_file
 
+from copynet_hf.arguments import TokenizerArguments
 from copynet_hf.cli import main
 from copynet_hf.data import quickstart_pairs
 from copynet_hf.training import run as training_run
 from copynet_hf.training.callbacks import SigtermCheckpoint
-from copynet_hf.training.checkpoints import RECORD_FILE, SECONDS, find_damage, list_checkpoints, read_trained_seconds
+from copynet_hf.training.checkpoints import (
+    FINGERPRINT,
+    RECORD_FILE,
+    SECONDS,
+    find_damage,
+    list_checkpoints,
+    make_run_record,
+    read_trained_seconds,
+)
 from copynet_hf.training.run_folder import LOCK_FILE, lock_output_dir
 from copynet_hf.training.trainer import CopyNetTrainer
 
@@ -246,6 +256,29 @@ def test_another_tokenizer_or_other_pairs_are_refused(
         error = refused(capsys, command(train_file, folder, resume_from_checkpoint=resume, **changes))
         assert f"{message}{folder}/checkpoint-8: " in error
     assert sorted(folder.rglob("*")) == before
+
+
+def test_a_checkpoint_of_an_earlier_version_knows_fewer_arguments(
+    train_file: Path, full: Path, tmp_path: Path
+) -> None:
+    folder = copy_interrupted(full, tmp_path / "run", 16)
+    path = folder / "checkpoint-16" / RECORD_FILE
+    record = json.loads(path.read_text(encoding="utf-8"))
+    del record["segmenter"]
+    path.write_text(json.dumps(record), encoding="utf-8")
+    assert main(command(train_file, folder, resume_from_checkpoint="auto", segmenter="auto")) == 0
+    assert have_same_weights(folder, full)
+
+
+def test_the_pairs_are_all_columns_that_are_read() -> None:
+    rows = {"text": ["a"], "summary": ["b"]}
+    records = [
+        make_run_record(Dataset.from_dict(rows | more), TokenizerArguments())
+        for more in ({}, {"features": [["V"]]}, {"features": [["N"]]}, {"facts": [[["X", "b", "c"]]]}, {"id": [1]})
+    ]
+    fingerprints = [record[FINGERPRINT] for record in records]
+    assert len(set(fingerprints)) == 4
+    assert fingerprints[0] == fingerprints[-1]
 
 
 def test_another_train_file_is_refused(

@@ -181,6 +181,16 @@ def test_wrong_inputs_raise_an_error(wrong: Any) -> None:
         make()(wrong)
 
 
+def test_saved_stop_strings_match_copied_words() -> None:
+    options = {"max_new_tokens": 8, "repetition_penalty": 2.0}
+    model = tiny_model()
+    expected = make(model)(TEXTS, **options, stop_strings=["X", "Z"])
+    assert expected != make(model)(TEXTS, **options)
+    model.generation_config.stop_strings = ["X", "Z"]
+    assert make(model)(TEXTS, **options) == expected
+    assert make(model)(TEXTS, **options, stop_strings=["nowhere"]) == make(tiny_model())(TEXTS, **options)
+
+
 @pytest.mark.parametrize("max_source_length", [None, 3])
 def test_stop_strings_match_copied_words(max_source_length: int | None) -> None:
     options = {

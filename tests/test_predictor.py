@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import codecs
 import random
+import re
+from dataclasses import asdict
 from itertools import accumulate
 from typing import Any
 
@@ -19,7 +21,7 @@ from tokenizers.pre_tokenizers import ByteLevel
 from tokenizers.trainers import BpeTrainer
 from transformers import PreTrainedTokenizerFast
 
-from copynet_hf import CopyNetForConditionalGeneration, CopyNetTokenizer
+from copynet_hf import CopyNetForConditionalGeneration, CopyNetTokenizer, copies_html
 from copynet_hf.evaluation.scoring import evaluate_pairs
 from copynet_hf.inference.predictor import predict_in_batches
 from copynet_hf.model.prediction import Prediction, predict
@@ -255,3 +257,13 @@ def test_unknown_words_of_another_tokenizer_count_as_unknown() -> None:
     scores, (record,) = evaluate_pairs(baseline(tokenizer), tokenizer, pairs, **options)
     assert record["prediction"] == "[UNK][UNK]"
     assert scores["unk_rate"] == 100.0
+
+
+def test_source_words_are_those_of_the_text_and_not_the_tokens() -> None:
+    text = " send src/a.py (now),  Otto! "
+    tokenizer = CopyNetTokenizer.train_from_iterator(["send a now"], 30, "word_punct", max_source_oov=16)
+    ((output,),) = predict(tiny_model(vocab_size=30, max_source_oov=16), tokenizer, [text], max_new_tokens=2)
+    words = [" ", "send", "src", "/", "a", ".", "py", "(", "now", ")", ",", "  ", "Otto", "!", " "]
+    assert output.source_words == words
+    page = copies_html(text, asdict(output))
+    assert f'<p data-name="source">{text}</p>' in re.sub("</?span[^>]*>", "", page)

@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+import unicodedata
 from collections.abc import Callable, Iterator
 from itertools import islice
 from pathlib import Path
@@ -15,7 +16,9 @@ from copynet_hf.model import segmentation
 from copynet_hf.model.segmentation import JOINER, SEGMENTERS, get_segmenter
 
 # Characters that the rules of word_punct treat differently, so that hypothesis often meets them together.
-TRICKY = st.text(alphabet=f"ab_1 \t\n\u3000\u0085\x1c.-\"'()[]{JOINER}文字é\u0301\ud800😀", max_size=12)
+TRICKY = st.text(
+    alphabet=f"ab_1 \t\n\u3000\u0085\x1c.-\"'()[]{JOINER}文字é\u0301\ud800😀ि\u200c\u200d\ufe0f", max_size=12
+)
 ANY_TEXT = st.one_of(st.text(), TRICKY)
 
 
@@ -56,11 +59,31 @@ def test_any_sequence_of_words_can_be_joined(words: list[str]) -> None:
         assert isinstance(segmenter.join(words), str)
 
 
+def is_letter(char: str) -> bool:
+    return char.isalnum() or char == "_"
+
+
+def is_mark(char: str) -> bool:
+    return unicodedata.category(char).startswith("M")
+
+
+def runs(text: str) -> Iterator[str]:
+    """The runs of letters, digits and underscores, with the marks and zero-width joiners in them."""
+    run = ""
+    for char, following in zip(text, text[1:] + " ", strict=False):
+        joins = char in "\u200c\u200d" and (is_letter(following) or is_mark(following))
+        if is_letter(char) or (run and (joins or is_mark(char))):
+            run += char
+        elif run:
+            yield run
+            run = ""
+    if run:
+        yield run
+
+
 @given(text=ANY_TEXT)
 def test_words_of_word_punct_are_the_runs_of_word_characters(text: str) -> None:
-    runs = "".join(char if char.isalnum() or char == "_" else " " for char in text).split()
-    words = [word for word in split(text) if all(char.isalnum() or char == "_" for char in word)]
-    assert words == runs
+    assert [word for word in split(text) if is_letter(word[0])] == list(runs(text))
 
 
 @pytest.mark.parametrize(
@@ -74,13 +97,17 @@ def test_words_of_word_punct_are_the_runs_of_word_characters(text: str) -> None:
         ("a  b\n", ["a", "  ", "b", "\n"]),
         ("x ￭ y", ["x", "[￭]", "y"]),
         ("你好，世界", ["你好", "￭，￭", "世界"]),
+        ("नाम हिन्दी।", ["नाम", "हिन्दी", "￭।"]),
+        ("cafe\u0301, שָׁלוֹם", ["cafe\u0301", "￭,", "שָׁלוֹם"]),
+        ("می\u200cخواهم ශ්\u200dරී", ["می\u200cخواهم", "ශ්\u200dරී"]),
+        ("❤\ufe0f !", ["❤", "\ufe0f", " ", "!"]),
     ],
 )
 def test_the_scheme_of_word_punct_by_example(text: str, words: list[str]) -> None:
     assert split(text) == words
 
 
-@pytest.mark.parametrize("name", ["Kowalski", "foo_bar", "北京", "x1"])
+@pytest.mark.parametrize("name", ["Kowalski", "foo_bar", "北京", "x1", "हिन्दी", "e\u0301"])
 @pytest.mark.parametrize(
     "around", ["{}", "a {} b", '"{}"', "({}).", "a\n{}\tb", "'{}'s", "  {}  ", "-{}", "{}:", "x/{}/y"]
 )

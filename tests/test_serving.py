@@ -406,6 +406,7 @@ def test_texts_of_a_cancelled_call_enter_no_batch() -> None:
         await asyncio.sleep(0.1)
         with pytest.raises(TimeoutError):
             await asyncio.wait_for(batcher.predict([Source("b")] * 3, {}, deadline), 0.05)
+        assert batcher.waiting == 0
         await first
         await batcher.predict([Source("c")], {}, deadline)
         task.cancel()

@@ -99,6 +99,14 @@ def test_evaluations_and_checkpoints_have_the_same_schedule(pairs: Dataset, argu
         assert training_args.eval_steps == training_args.save_steps == 7
 
 
+def test_evaluations_do_not_depend_on_whether_all_checkpoints_are_kept(pairs: Dataset) -> None:
+    for saves, loads_best in (("best", True), ("no", False)):
+        training_args = build_training_arguments({"output_dir": "x", "save_strategy": saves}, pairs, True)
+        assert (training_args.eval_strategy, training_args.save_strategy) == ("steps", saves)
+        assert training_args.eval_steps == pytest.approx(1 / 40)
+        assert training_args.load_best_model_at_end == loads_best
+
+
 def test_early_stopping_only_where_a_best_checkpoint_is_kept(
     pairs: Dataset, tokenizer: CopyNetTokenizer, model: CopyNetForConditionalGeneration, tmp_path: Path
 ) -> None:

@@ -263,8 +263,8 @@ SEARCH = """async ([texts, options, features]) => {
             probs: trace?.tokenProbs.map((row) => Array.from(row)),
             shares: trace?.copied.map((row) => Array.from(row)),
             copyProbs: trace?.copyProbs.map((rows) => rows.map((row) => Array.from(row))),
-            outputs: outputs.map(({ text, words, copied, sourcePositions, source }) => {
-                return [text, words, copied, sourcePositions, source.words];
+            outputs: outputs.map(({ text, words, copied, sourcePositions }) => {
+                return [text, words, copied, sourcePositions];
             }),
         });
     }
@@ -292,7 +292,7 @@ def check_searches(
                 np.testing.assert_allclose(np.array(values), array, atol=tolerance, rtol=1e-3)
         predictions = predict(page.onnx, page.tokenizer, [text], **more, **options)[0]
         assert result["outputs"] == [
-            [each.text, each.words, each.copied, each.source_positions, each.source_words] for each in predictions
+            [each.text, each.words, each.copied, each.source_positions] for each in predictions
         ]
     return [result["outputs"] for result in found]
 

@@ -92,6 +92,15 @@ def test_evaluations_are_of_the_average(arguments: dict[str, Any], tmp_path: Pat
     assert abs(plain - after) > 1e-3
 
 
+def test_the_average_is_saved_where_no_checkpoint_was_the_best(arguments: dict[str, Any], tmp_path: Path) -> None:
+    files = {"validation_file": arguments["train_file"].replace("train.jsonl", "validation.jsonl")}
+    options = {"eval_delay": 2 * STEPS, "load_best_model_at_end": True, "eval_steps": STEPS, "save_steps": STEPS}
+    averaged = train({**arguments, **files}, tmp_path / "run", ema_decay=DECAY, **options)
+    saved = load_file(tmp_path / "run" / "model.safetensors")
+    for name in saved:
+        torch.testing.assert_close(saved[name].double(), average_by_hand(averaged, name), rtol=0, atol=1e-6)
+
+
 def test_a_resumed_run_continues_with_its_own_weights_and_average(arguments: dict[str, Any], tmp_path: Path) -> None:
     full = train(arguments, tmp_path / "run", ema_decay=DECAY, save_steps=3, save_total_limit=3)
     expected = load_file(tmp_path / "run" / "model.safetensors")

@@ -89,9 +89,9 @@ def predict_files(
     folder = _parts_folder(output_file)
     folder.mkdir(parents=True, exist_ok=True)
     with _lock(folder):
-        if (folder / JOINED_FILE).exists():  # killed while the folder was being removed
-            return _finish(folder, output_file)
         run = _describe_run(predictor, files, output_file, text_column, window)
+        if _read_saved(folder / JOINED_FILE, run, overwrite):  # killed while the folder was being removed
+            return _finish(folder, output_file)
         tables = _read_run(folder, run, overwrite)
         if tables is None:
             tables = scan_tables(files)
@@ -113,7 +113,7 @@ def predict_files(
                     _write_bad_rows(_bad(part), bad)
                     output.write_part(part, rows)
         output.join_parts(parts, folder / output_file.name)
-        return _join(folder, parts, output_file, tables.num_records)
+        return _join(folder, parts, output_file, run, tables.num_records)
 
 
 def bad_rows_path(output_file: Path) -> Path:
@@ -331,31 +331,41 @@ def _describe_run(
         "model's files": [list(each) for each in stamp_files(predictor.name)],
         "decoding": decoding,
         "columns": [text_column, *_new_types(predictor), predictor.facts_column, predictor.features_column],
+        "features separator": predictor.features_separator,
         "output format": output_file.name,
         "window": window,
     }
 
 
-def _read_run(folder: Path, run: Mapping[str, Any], overwrite: bool) -> Tables | None:
-    """The tables of the run whose parts the folder holds; None for a new run.
+def _read_saved(path: Path, run: Mapping[str, Any], overwrite: bool) -> dict[str, Any] | None:
+    """What a file of the folder says of the run; None if there is no such file, or another run's.
 
     Raises:
         ValueError: it is another run, and must not be overwritten.
     """
-    path = folder / RUN_FILE
-    if path.exists():
-        saved = json.loads(path.read_text(encoding="utf-8"))
-        different = [name for name in run if saved["run"][name] != json.loads(json.dumps(run[name]))]
-        if not different:
-            schema = pa.ipc.read_schema(pa.BufferReader(base64.b64decode(saved["schema"])))
-            types = {each.name: None if each.name in saved["json"] else each.type for each in schema}
-            files = [Path(file) for file, *_ in saved["run"]["input files"]]
-            return Tables(files, saved["counts"], types, saved["strings"])
-        if not overwrite:
-            raise ValueError(
-                f"{folder} holds parts of a run whose {' and '.join(different)} differ: start that run again to "
-                "finish it, or give --overwrite_output_file"
-            )
+    if not path.exists():
+        return None
+    saved = json.loads(path.read_text(encoding="utf-8"))
+    different = [name for name in run if saved["run"].get(name) != json.loads(json.dumps(run[name]))]
+    if different and not overwrite:
+        raise ValueError(
+            f"{path.parent} holds parts of a run whose {' and '.join(different)} differ: start that run again to "
+            "finish it, or give --overwrite_output_file"
+        )
+    return None if different else saved
+
+
+def _read_run(folder: Path, run: Mapping[str, Any], overwrite: bool) -> Tables | None:
+    """The tables of the run whose parts the folder holds; None for a new run, for which it is emptied.
+
+    Raises:
+        ValueError: it is another run, and must not be overwritten.
+    """
+    if saved := _read_saved(folder / RUN_FILE, run, overwrite):
+        schema = pa.ipc.read_schema(pa.BufferReader(base64.b64decode(saved["schema"])))
+        types = {each.name: None if each.name in saved["json"] else each.type for each in schema}
+        files = [Path(file) for file, *_ in saved["run"]["input files"]]
+        return Tables(files, saved["counts"], types, saved["strings"])
     for left in folder.iterdir():
         if left.name != LOCK_FILE:
             left.unlink()
@@ -388,7 +398,7 @@ def _write_bad_rows(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:
         path.unlink(missing_ok=True)  # of a window of the same number that was not finished
 
 
-def _join(folder: Path, parts: Sequence[Path], output_file: Path, num_records: int) -> Summary:
+def _join(folder: Path, parts: Sequence[Path], output_file: Path, run: Mapping[str, Any], num_records: int) -> Summary:
     """Makes the joined file the output, together with that of the bad rows, and removes the folder."""
     num_bad = 0
     bad_file = folder / bad_rows_path(output_file).name
@@ -401,13 +411,13 @@ def _join(folder: Path, parts: Sequence[Path], output_file: Path, num_records: i
     if not num_bad:
         bad_file.unlink()
     with write_whole(folder / JOINED_FILE) as file:  # from here on, only files are moved and removed
-        file.write(json.dumps([num_records - num_bad, num_bad]).encode())
+        file.write(json.dumps({"run": run, "rows": [num_records - num_bad, num_bad]}).encode())
     return _finish(folder, output_file)
 
 
 def _finish(folder: Path, output_file: Path) -> Summary:
     """Moves what is joined to its place and removes the folder; may be interrupted and done again."""
-    rows, num_bad = json.loads((folder / JOINED_FILE).read_text())
+    rows, num_bad = json.loads((folder / JOINED_FILE).read_text(encoding="utf-8"))["rows"]
     bad_file = bad_rows_path(output_file)
     if not num_bad:
         bad_file.unlink(missing_ok=True)  # of an earlier run

@@ -36,6 +36,10 @@ def _are_ids(value: Any, vocab_size: int) -> bool:
     return isinstance(value, list) and bool(value) and all(_is_id(each, vocab_size) for each in value)
 
 
+def _are_texts(value: Any, vocab_size: int) -> bool:
+    return all(isinstance(text, str) and text for text in (value if isinstance(value, list) else [value]))
+
+
 def _is_decay(value: Any, vocab_size: int) -> bool:
     return (
         isinstance(value, list)
@@ -87,6 +91,7 @@ KINDS: dict[_Kind, tuple[str, ...]] = {
     _ID: ("pad_token_id", "bos_token_id", "decoder_start_token_id", "forced_bos_token_id"),
     _ID_OR_IDS: ("eos_token_id", "forced_eos_token_id"),
     _IDS: ("suppress_tokens", "begin_suppress_tokens"),
+    _Kind(_are_texts, "a text or a list of texts"): ("stop_strings",),
     _Kind(_is_decay, "a list of a whole number and a factor"): ("exponential_decay_length_penalty",),
     _Kind(_are_biases, "a list of pairs of a list of ids and a number"): ("sequence_bias",),
     _Kind(lambda value, _: value is False, "false"): ("is_assistant",),

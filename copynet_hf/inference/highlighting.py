@@ -104,7 +104,7 @@ def copies_html(text: str, output: Mapping[str, Any], oov: Container[str] = ()) 
     Args:
         text: the source; with facts, followed by these as they are to be shown.
         output: an output of `pipeline("copy-text2text")` for this source; with `copy_probs`, probabilities are shown.
-        oov: out-of-vocabulary words to underline, such as `tokenizer.oov_words(text)`.
+        oov: out-of-vocabulary words to underline, as they are in the text.
     """
     found, rest = _find_words(text, output["source_words"])
     source = [

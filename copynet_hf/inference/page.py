@@ -25,6 +25,7 @@ from copynet_hf.inference.loading import LoadedModel
 from copynet_hf.inference.memory import explain_memory_errors
 from copynet_hf.inference.predictor import parse_facts
 from copynet_hf.model.pipeline import CopyText2TextPipeline
+from copynet_hf.model.words import join_words
 
 if TYPE_CHECKING:
     from gradio import Blocks
@@ -129,7 +130,8 @@ def show_output(
     (output,) = pipe(source, return_copy_probs=True, **generation)
     oov = []
     if config.max_source_oov:  # a tokenizer without slots may lack oov_words
-        oov = tokenizer.oov_words(text, tokenizer.model_max_length, facts=triples)
+        tokens = tokenizer.oov_words(text, tokenizer.model_max_length, facts=triples)
+        oov = [join_words(tokenizer, [token]) for token in tokens]
     copies = copies_html(f"{text}\n{facts}".strip(), output, oov)
     return copies, _heatmap(output) if config.copies else None
 

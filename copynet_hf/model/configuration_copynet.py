@@ -10,6 +10,8 @@ from transformers.configuration_utils import SubConfigSpec
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
+# Fields that most mechanisms use.
+COMMON_OPTIONS = ("use_coverage", "coverage_loss_weight", "readout", "tie_word_embeddings", "feature_vocab_size")
 READOUT_PARTS = ("state", "context", "embedding", "selective_read")
 
 
@@ -38,13 +40,7 @@ class Mechanism(NamedTuple):
     tanh_readout: bool = True
     generates: bool = True
     retrieves: bool = False
-    options: tuple[str, ...] = (
-        "use_coverage",
-        "coverage_loss_weight",
-        "readout",
-        "tie_word_embeddings",
-        "feature_vocab_size",
-    )
+    options: tuple[str, ...] = COMMON_OPTIONS
 
 
 SOURCE_PARTS = ("question", "facts")
@@ -68,27 +64,9 @@ OPTIONS: dict[str, Any] = {
 COPY_MECHANISMS = {
     "copynet": Mechanism(
         has_copy_projection=True,
-        options=(
-            "attention",
-            "selective_read",
-            "use_coverage",
-            "coverage_loss_weight",
-            "readout",
-            "tie_word_embeddings",
-            "feature_vocab_size",
-        ),
+        options=("attention", "selective_read", *COMMON_OPTIONS),
     ),
-    "none": Mechanism(
-        copies=False,
-        options=(
-            "attention",
-            "use_coverage",
-            "coverage_loss_weight",
-            "readout",
-            "tie_word_embeddings",
-            "feature_vocab_size",
-        ),
-    ),
+    "none": Mechanism(copies=False, options=("attention", *COMMON_OPTIONS)),
     # See et al. 2017, Eq. 1, 4 and 8: attention by s_t; P_vocab = softmax(V'(V[s_t; h*_t] + b) + b'), two linear maps
     "pointer_generator": Mechanism(
         copies_by_attention=True,
@@ -100,15 +78,7 @@ COPY_MECHANISMS = {
     "gated": Mechanism(
         copies_by_attention=True,
         switch=("state",),
-        options=(
-            "use_coverage",
-            "coverage_loss_weight",
-            "readout",
-            "tie_word_embeddings",
-            "feature_vocab_size",
-            "aligned_words",
-            "gated_loss",
-        ),
+        options=(*COMMON_OPTIONS, "aligned_words", "gated_loss"),
     ),
     "pointer": Mechanism(readout=("state",), generates=False, options=("num_features",)),
     # CoreQA (He et al. 2017): selective reads of the question and of the facts, an attention with coverage for each

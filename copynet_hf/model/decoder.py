@@ -283,17 +283,19 @@ class CopyNetDecoder(Decoder):
         """Adds a linear readout V [s_t; c_t] + b, and the switch w·[c_t; s_t; …] + b."""
         if self.linear_readout_proj is None and self.switch_proj is None:
             return steps
-        assert steps.attention is not None
-        context = read_memory(steps.attention, memory.hidden_states)  # (R, T, D)
-        if self.attention is not None and memory.features is not None:
-            context = context + self.attention.read_features(steps.hidden, memory.features)
-        parts = {"state": steps.hidden, "context": context, "embedding": embeddings}
+        linear_parts = () if self.linear_readout_proj is None else self.readout_parts
+        parts = {"state": steps.hidden, "embedding": embeddings}
+        if "context" in (*linear_parts, *self.config.mechanism.switch):
+            assert steps.attention is not None
+            parts["context"] = read_memory(steps.attention, memory.hidden_states)  # (R, T, D)
+            if self.attention is not None and memory.features is not None:
+                parts["context"] = parts["context"] + self.attention.read_features(steps.hidden, memory.features)
 
         def concatenate(names: Iterable[str]) -> Tensor:
             return torch.cat([parts[name] for name in names], dim=-1)
 
         if self.linear_readout_proj is not None:
-            readout = self.linear_readout_proj(concatenate(self.readout_parts))
+            readout = self.linear_readout_proj(concatenate(linear_parts))
             steps = steps._replace(readout=self.dropout(readout))
         if self.switch_proj is not None:
             steps = steps._replace(switch=self.switch_proj(concatenate(self.config.mechanism.switch))[..., 0])

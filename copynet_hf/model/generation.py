@@ -216,10 +216,14 @@ class CopyNetGenerationMixin(_Base):
         **kwargs: Any,
     ) -> StoppingCriteriaList:
         stop_strings = generation_config.stop_strings
-        if stop_strings is None or tokenizer is None or not hasattr(tokenizer, "oov_words"):
+        is_known = any(isinstance(criterion, StopStrings) for criterion in stopping_criteria or ())
+        if stop_strings is None or not (is_known or hasattr(tokenizer, "oov_words")):
             return super()._get_stopping_criteria(generation_config, stopping_criteria, tokenizer, **kwargs)  # type: ignore[misc]
-        criterion = StopStrings(tokenizer, stop_strings)
-        stopping_criteria = StoppingCriteriaList([*(stopping_criteria or ()), criterion])
+        if not is_known:
+            assert tokenizer is not None
+            stopping_criteria = StoppingCriteriaList(
+                [*(stopping_criteria or ()), StopStrings(tokenizer, stop_strings)]
+            )
         without = copy(generation_config)
         without.stop_strings = None
         return super()._get_stopping_criteria(without, stopping_criteria, tokenizer, **kwargs)  # type: ignore[misc]

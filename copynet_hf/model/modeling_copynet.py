@@ -24,7 +24,7 @@ from .copy_distribution import (
     replace_unreachable_words,
 )
 from .decoder import CopyNetDecoder
-from .dispatch import has_values
+from .dispatch import find_fast_form_obstacles, has_values
 from .dropout import Dropout
 from .encoder import CopyNetEncoder, check_not_negative, check_shape, value_or_default
 from .fused_mixture import fused_mixture
@@ -342,10 +342,10 @@ class CopyNetForConditionalGeneration(CopyNetPreTrainedModel, CopyNetGenerationM
         log_probs, copy_probs = (None, None) if skip_logits else self.compute_mixture(generate_scores, output, allowed)
         loss = None
         if labels is not None:
-            # A hook may keep a reference to the scores.
-            has_hooks = self.lm_head is not None and bool(self.lm_head._forward_hooks)
             keep = None if decoder_attention_mask is None else decoder_attention_mask[:, -labels.shape[1] :].bool()
-            reuse_scores = skip_logits and not has_hooks
+            # otherwise the scores may be kept, by a hook
+            obstacles = find_fast_form_obstacles(self.config, {"lm_head": self.lm_head}, generate_scores.device)
+            reuse_scores = skip_logits and not obstacles
             scores = (generate_scores, log_probs, output)
             loss = compute_loss(
                 self.config, *scores, labels, num_items_in_batch, allowed, keep, reuse_scores=reuse_scores

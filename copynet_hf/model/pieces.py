@@ -90,6 +90,13 @@ class PieceTokenizer:
         """The number of different pieces."""
         return int(self.backend.get_vocab_size(with_added_tokens=True))
 
+    def find_unknown(self) -> int | None:
+        """The piece of what the tokenizer has no other for; None: there is none."""
+        model = json.loads(self.backend.to_str())["model"]
+        if model.get("unk_id") is not None:
+            return int(model["unk_id"])
+        return self.backend.token_to_id(model.get("unk_token") or "")
+
     def save(self, path: str | PathLike[str]) -> None:
         """Writes a JSON file of the tokenizers library, from which `Tokenizer.from_file` restores `backend`."""
         self.backend.enable_padding(pad_id=self.pad_id, pad_token=self.backend.id_to_token(self.pad_id) or "")

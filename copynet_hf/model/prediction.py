@@ -44,7 +44,7 @@ class Prediction:
     copy_shares: T shares, from 0 to 1, of the word's probability that copying accounts for.
     source_positions: T positions in `source_words`, the likeliest from which the word was copied; None where the
         source does not contain the word.
-    source_words: the S words of the source; "" for special tokens.
+    source_words: the S words of the source, as they are in the text; "" for special tokens.
     copy_probs: (T, S) probability of copying from each position at each step, whatever the word; None unless
         requested.
 
@@ -84,17 +84,19 @@ def predict(
         trace: whether to fill the fields of `Prediction` other than its text, which takes a second pass over the
             outputs.
         generation: arguments of `generate()`, such as `num_beams`, `num_return_sequences` and `max_new_tokens`;
-            `stop_strings` may hold words of the sources.
+            `stop_strings`, here or in the generation config, may hold words of the sources.
 
     Returns:
         For each text its outputs, best first. Of a model that does not copy, all copy shares are 0.
     """
     if not texts:
         return []
-    if hasattr(tokenizer, "oov_words") and "stop_strings" in generation:
+    saved = generation.get("generation_config") or getattr(model, "generation_config", None)
+    stop_strings = generation.get("stop_strings") or getattr(saved, "stop_strings", None)
+    if hasattr(tokenizer, "oov_words") and stop_strings:
         from .generation import StopStrings
 
-        stop_strings = generation.pop("stop_strings")
+        generation.pop("stop_strings", None)
         criterion = StopStrings(
             tokenizer, stop_strings, source=texts, facts=facts, max_source_length=max_source_length
         )
@@ -208,9 +210,10 @@ def _to_numpy(array: Any) -> NDArray[Any]:
 def _source_words(
     tokenizer: PreTrainedTokenizerBase, ids: Sequence[int], source: str, max_source_length: int | None, facts: Any
 ) -> list[str]:
-    """The word at each position of a source; "" for special tokens."""
+    """The word at each position of a source, as it is in the text; "" for special tokens."""
     if hasattr(tokenizer, "source_words"):  # also the out-of-vocabulary words that have no slot
-        return tokenizer.source_words(source, max_source_length or tokenizer.model_max_length, facts=facts)
+        tokens = tokenizer.source_words(source, max_source_length or tokenizer.model_max_length, facts=facts)
+        return [word.strip() or token for word, token in zip(add_spaces(tokenizer, tokens), tokens, strict=True)]
     skipped = skipped_ids(tokenizer)
     words = iter(add_spaces(tokenizer, decode_words(tokenizer, ids, source, max_source_length, facts)))
     return ["" if index in skipped else next(words).strip() for index in ids]

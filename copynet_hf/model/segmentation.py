@@ -12,9 +12,10 @@ segmenters:
   are stripped.
 - `word_punct`: words and punctuation of English, code and commands. `join(split(text)) == text`.
 
-`word_punct` restores the text although words carry no marks. A run of letters, digits and underscores is a word; every
-other character that is not whitespace is a token. By default, a word has a space on either side, and punctuation has
-none towards punctuation. Exceptions are marked:
+`word_punct` restores the text although words carry no marks of their own. A word is a run of letters, digits and
+underscores, with the combining marks and zero-width joiners of scripts such as Devanagari; every other character that
+is not whitespace is a token. By default, a word has a space on either side, and punctuation has none towards
+punctuation. Exceptions are marked:
 
 - Punctuation that touches a word carries the joiner `￭` (U+FFED) on that side: `3.14` is `3 ￭.￭ 14`, `-flag` is
   `-￭ flag`, `(a, b)` is `(￭ a ￭, b ￭)`.
@@ -38,6 +39,7 @@ from functools import lru_cache
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
+from unicodedata import category
 
 try:  # needed by one segmenter only
     import jieba
@@ -48,13 +50,16 @@ except ImportError:
 JOINER = "\uffed"
 _ESCAPED_JOINER = f"[{JOINER}]"
 
-# The second and third alternatives are the spaces that joining restores; they have no group.
+# Combining marks, of which \w has none: the vowel signs of Devanagari, the points of Hebrew, accents on their own. All
+# are in these ranges.
+_MARKS = "".join(c for c in map(chr, (*range(0x300, 0x20000), *range(0xE0100, 0xE01F0))) if category(c)[0] == "M")
+# A zero-width joiner or non-joiner belongs to a word within it, as in Persian and Sinhala.
+_WORD = rf"\w+ (?: (?: [{_MARKS}] | [\u200c\u200d](?=[\w{_MARKS}]) ) \w* )*"
+# Spaces without a group are those that joining restores.
 _PIECES = re.compile(
-    r"""  (?P<word>\w+)
-        | (?<=\w)[ ](?=\S)
-        | (?<=[^\w\s])[ ](?=\w)
+    rf"""  (?P<word>{_WORD}) (?:[ ](?=\S))?
         | (?P<space>(\s)\3*)
-        | (?P<left>(?<=\w))? (?P<punctuation>[^\w\s]) (?P<right>(?=\w))?
+        | (?P<punctuation>[^\w\s]) (?: (?P<right>(?=\w)) | [ ](?=\w) )?
     """,
     re.VERBOSE,
 )
@@ -171,17 +176,20 @@ def _split_fugashi(text: str) -> list[str]:
 
 def _split_word_punct(text: str) -> list[str]:
     words = []
+    end_of_word = -1
     for match in _PIECES.finditer(text):
         kind = match.lastgroup
-        if kind is None:
+        if kind == "word":
+            words.append(match["word"])
+            end_of_word = match.end("word")
             continue
-        if kind in ("word", "space"):
-            words.append(match.group())
+        if kind == "space":
+            words.append(match["space"])
             continue
         token = match["punctuation"]
         if token == JOINER:
             token = _ESCAPED_JOINER
-        if match["left"] is not None:
+        if match.start() == end_of_word:
             token = JOINER + token
         if match["right"] is not None:
             token += JOINER

@@ -50,9 +50,10 @@ def load_text_encoder(name: str, **options: Any) -> PreTrainedModel:
 def find_max_pieces(encoder: PreTrainedModel) -> int | None:
     """The number of pieces for which the encoder has position embeddings; None: no limit."""
     for name, module in encoder.named_modules():
-        if isinstance(module, nn.Embedding) and name.rpartition(".")[2] == "position_embeddings":
-            # with a padding index, as in RoBERTa, positions begin after it
-            return module.num_embeddings - (0 if module.padding_idx is None else module.padding_idx + 1)
+        if isinstance(module, nn.Embedding) and name.rpartition(".")[2] in ("position_embeddings", "embed_positions"):
+            # positions begin after an offset in BART, and after the padding index in RoBERTa
+            after_padding = 0 if module.padding_idx is None else module.padding_idx + 1
+            return int(module.num_embeddings - getattr(module, "offset", after_padding))
     return None
 
 

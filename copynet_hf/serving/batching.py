@@ -70,7 +70,7 @@ class Batcher:
         return len(self._waiting)
 
     async def predict(self, sources: Sequence[Source], options: Options, deadline: float) -> list[list[Prediction]]:
-        """The outputs of each source, best first. Sources of a cancelled call enter no further batch.
+        """The outputs of each source, best first. Sources of a cancelled call wait no longer.
 
         Args:
             deadline: the value of `time.monotonic()` after which the caller no longer needs the outputs.
@@ -87,9 +87,11 @@ class Batcher:
         self._has_arrived.set()
         try:
             return await asyncio.gather(*(row.future for row in rows))
-        finally:
+        except BaseException:  # an error of one row, or a cancellation
             for row in rows:
-                row.future.cancel()  # after an error or a cancellation; the others are done
+                row.future.cancel()
+            self._waiting = deque(row for row in self._waiting if not row.future.done())
+            raise
 
     async def run(self) -> None:
         """Predicts batch after batch until it is cancelled."""

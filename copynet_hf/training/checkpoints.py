@@ -139,7 +139,7 @@ def check_run_record(checkpoint: str, record: Mapping[str, Any], arguments: Mapp
     """
     path = Path(checkpoint) / RECORD_FILE
     saved = json.loads(path.read_text(encoding="utf-8")) if path.exists() else record
-    for name in record.keys() & arguments.keys():
+    for name in record.keys() & saved.keys() & arguments.keys():
         if saved[name] != arguments[name]:
             raise ValueError(
                 f"--{name} is {arguments[name]}, but {saved[name]} in the run of {checkpoint}: leave --{name} as it "
@@ -157,4 +157,5 @@ def _fingerprint(pairs: Pairs) -> str | None:
     if isinstance(pairs, IterableDataset):
         return None
     step = max(1, len(pairs) // 1000)
-    return Hasher.hash([len(pairs), pairs.select_columns(["text", "summary"]).select(range(0, len(pairs), step))[:]])
+    columns = [name for name in ("text", "summary", "features", "facts") if name in pairs.column_names]
+    return Hasher.hash([len(pairs), pairs.select_columns(columns).select(range(0, len(pairs), step))[:]])

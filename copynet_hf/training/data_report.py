@@ -39,11 +39,11 @@ def find_warnings(pairs: Mapping[str, Pairs], encoded_train: Pairs, data_args: D
     if "validation" in pairs:
         yield from _find_overlap(train, _sample(pairs["validation"]))
     lengths = [len(row["labels"]) for row in islice(encoded_train.select_columns(["labels"]), SAMPLE_SIZE)]
-    truncated = sum(length >= data_args.max_target_length for length in lengths)
-    if truncated > MIN_TRUNCATED * len(lengths):
+    full = sum(length >= data_args.max_target_length for length in lengths)
+    if full > MIN_TRUNCATED * len(lengths):
         yield (
-            f"{truncated:,} of {len(lengths):,} targets have {data_args.max_target_length} words or more and are "
-            "truncated: raise --max_target_length if outputs should be as long"
+            f"{full:,} of {len(lengths):,} targets have {data_args.max_target_length} words or more, the end symbol "
+            "included, and what is beyond is cut off: raise --max_target_length if outputs should be as long"
         )
     yield from _compare_sides(train)
 

@@ -118,6 +118,7 @@ def train_from_arguments(
 def _measure(arguments: Mapping[str, Any], run_args: RunArguments, folder: Path) -> None:
     """Describes the run and measures its first updates."""
     changes = {"eval_strategy": "no", "save_strategy": "no", "load_best_model_at_end": False}
+    changes |= {"push_to_hub": False, "report_to": "none"}  # the Trainer would create a repository, and a run
     run = _set_up_run({**arguments, **changes, "output_dir": str(folder)}, run_args, folder, None)
     _log_plan(run)
     run.trainer.add_callback(TimeEstimate(is_dry_run=True))

@@ -144,14 +144,15 @@ def _check_report_to(training_args: TrainingArguments) -> None:
 
 
 def _evaluation_schedule(given: Mapping[str, Any], has_validation: bool) -> dict[str, Any]:
-    """When to evaluate and save, always together: by default `NUM_EVALUATIONS` times."""
-    strategy = given.get("eval_strategy") or given.get("save_strategy") or "steps"
+    """When to evaluate and save, by default together, `NUM_EVALUATIONS` times."""
+    saves = given.get("save_strategy")
+    strategy = given.get("eval_strategy") or (saves if saves == "epoch" else "steps")
     schedule: dict[str, Any] = {"save_strategy": strategy}
     if strategy == "steps":
         steps = given.get("eval_steps") or given.get("save_steps") or 1 / NUM_EVALUATIONS
         schedule |= {"eval_steps": steps, "save_steps": steps}
     if has_validation:
-        saves_best = strategy != "no" and given.get("save_strategy", strategy) == strategy
+        saves_best = strategy != "no" and (saves or strategy) in (strategy, "best")
         schedule |= {"eval_strategy": strategy, "load_best_model_at_end": saves_best}
     return schedule
 
@@ -231,7 +232,7 @@ class CopyNetTrainer(Seq2SeqTrainer):
         if resume_from_checkpoint:
             average.resume_from(str(resume_from_checkpoint))
         output = super().train(resume_from_checkpoint, *args, **kwargs)
-        if not self.args.load_best_model_at_end:
+        if not self.args.load_best_model_at_end or self.state.best_model_checkpoint is None:
             average.keep()
         return output
 

@@ -86,8 +86,8 @@ def average_piece_embeddings(
     assert tokenizer.encoder_tokenizer is not None
     encoder: Any = model.get_encoder()
     table = encoder.text_encoder.get_input_embeddings().weight.detach()
-    pieces = tokenizer.encoder_tokenizer.pieces_of(words)
-    return {word: table[own].mean(0) for word, own in zip(words, pieces, strict=True) if own}
+    pieces, unknown = tokenizer.encoder_tokenizer.pieces_of(words), tokenizer.encoder_tokenizer.find_unknown()
+    return {word: table[own].mean(0) for word, own in zip(words, pieces, strict=True) if {*own} - {unknown}}
 
 
 def read_word_vectors(path: str | Path, words: Collection[str]) -> dict[str, Tensor]:

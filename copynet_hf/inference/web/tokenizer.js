@@ -26,15 +26,15 @@ const LEADING_SPACE = new RegExp(`^[${S}]*`, "u");
 
 const JOINER = "\uffed";
 const ESCAPED_JOINER = `[${JOINER}]`;
-// The second and third alternatives are the spaces that joining restores; they have no group.
+// A zero-width joiner or non-joiner belongs to a word within it.
+const WORD = `[${W}]+(?:(?:\\p{M}|[\\u200c\\u200d](?=[${W}\\p{M}]))[${W}]*)*`;
+// Spaces without a group are those that joining restores.
 const PIECES = new RegExp(
   [
-    `(?<word>[${W}]+)`,
-    `(?<=[${W}]) (?=[^${S}])`,
-    `(?<=[^${W}${S}]) (?=[${W}])`,
+    `(?<word>${WORD})(?: (?=[^${S}]))?`,
     `(?<space>([${S}])\\3*)`,
-    // An optional group never matches the empty string in JavaScript, hence the empty alternatives.
-    `(?:(?<left>(?<=[${W}]))|)(?<punctuation>[^${W}${S}])(?:(?<right>(?=[${W}]))|)`,
+    // An optional group never matches the empty string in JavaScript, hence the empty alternative.
+    `(?<punctuation>[^${W}${S}])(?:(?<right>(?=[${W}]))| (?=[${W}])|)`,
   ].join("|"),
   "gu",
 );
@@ -43,12 +43,16 @@ const PUNCTUATION = new RegExp(`^(${JOINER}?)(\\[${JOINER}\\]|[^${W}${S}${JOINER
 /** @param {string} text @returns {string[]} */
 function splitWordPunct(text) {
   const words = [];
-  for (const { groups = {} } of text.matchAll(PIECES)) {
-    if (groups.word !== undefined || groups.space !== undefined) {
-      words.push(groups.word ?? groups.space);
-    } else if (groups.punctuation !== undefined) {
+  let endOfWord = -1;
+  for (const { index, groups = {} } of text.matchAll(PIECES)) {
+    if (groups.word !== undefined) {
+      words.push(groups.word);
+      endOfWord = index + groups.word.length;
+    } else if (groups.space !== undefined) {
+      words.push(groups.space);
+    } else {
       const token = groups.punctuation === JOINER ? ESCAPED_JOINER : groups.punctuation;
-      words.push((groups.left === "" ? JOINER : "") + token + (groups.right === "" ? JOINER : ""));
+      words.push((index === endOfWord ? JOINER : "") + token + (groups.right === "" ? JOINER : ""));
     }
   }
   return words;

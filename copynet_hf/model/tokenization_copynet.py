@@ -32,18 +32,18 @@ from transformers import PreTrainedTokenizer
 from transformers.tokenization_utils_base import BatchEncoding, TruncationStrategy
 from transformers.utils import PaddingStrategy, logging, to_py_obj
 
-from .feature_ids import NUM_SPECIAL, collect_features, number_features, pad_features, to_feature_ids
-from .pieces import FIELDS, PieceTokenizer
-from .segmentation import (
-    SEGMENTERS,
+from .extended_vocabulary import (
     ExtendedVocabulary,
     batch_rows,
+    batch_targets,
     check_length,
     check_row,
     check_vocab,
     flatten_facts,
-    get_segmenter,
 )
+from .feature_ids import NUM_SPECIAL, collect_features, number_features, pad_features, to_feature_ids
+from .pieces import FIELDS, PieceTokenizer
+from .segmentation import SEGMENTERS, get_segmenter
 
 logger = logging.get_logger(__name__)
 
@@ -320,19 +320,8 @@ class CopyNetTokenizer(ExtendedVocabulary, PreTrainedTokenizer):
                 "tokenizer.split_special_tokens, which decoding reads too"
             )
         rows, single = batch_rows(text, "text_target" if is_target else "text", is_split_into_words)
-        target_rows: Sequence[Any] = ()
-        if targets is not None:
-            target_rows, single_target = batch_rows(targets, "text_target", is_split_into_words)
-            if len(target_rows) != len(rows) or single_target != single:
-                counts = [
-                    "one text" if is_single else f"{len(batch)} rows"
-                    for batch, is_single in ((rows, single), (target_rows, single_target))
-                ]
-                raise ValueError(f"text has {counts[0]}, text_target {counts[1]}: they must match")
+        target_rows = [] if targets is None else batch_targets(targets, rows, single, is_split_into_words)
         all_fact_words = None if facts is None else flatten_facts([facts] if single else facts, len(rows))
-        feature_ids = None
-        if features is not None:
-            feature_ids = to_feature_ids([features] if single else features, len(rows), self.feature_vocab)
         limit = None if truncation_strategy == TruncationStrategy.DO_NOT_TRUNCATE else max_length
         target_limit = limit if target_length is None else target_length
         check_length("max_length" if target_length is None else "max_target_length", target_limit)
@@ -341,32 +330,30 @@ class CopyNetTokenizer(ExtendedVocabulary, PreTrainedTokenizer):
         words_end = None if target_limit is None else max(target_limit - len(end), 0)
         special = self._special_words()
 
-        input_ids, token_types, labels, source_words = [], [], [], []
-        for number, row in enumerate(rows):
-            slots: dict[str, int] = {}
-            words = self._split(row)
-            if is_target:
-                input_ids.append(self._to_ids(words[:words_end], special, slots, is_source=False) + end)
-                continue
-            fact_words = [] if all_fact_words is None else all_fact_words[number]
-            words = self._truncate_source(words, limit, len(fact_words))
-            input_ids.append(self._source_ids(words, fact_words, special, slots))
-            token_types.append([0] * len(words) + [1, 2, 3] * (len(fact_words) // 3))
-            source_words.append(words)
-            if targets is not None:
-                words = self._split(target_rows[number])[:words_end]
-                labels.append(self._to_ids(words, special, slots, is_source=False) + end)
+        def encode_target(row: Any, slots: dict[str, int]) -> list[int]:
+            return self._to_ids(self._split(row)[:words_end], special, slots, is_source=False) + end
 
+        all_slots: list[dict[str, int]] = [{} for _ in rows]
+        fields: dict[str, Any] = {}
+        if is_target:
+            fields["input_ids"] = list(map(encode_target, rows, all_slots))
+        else:
+            sources = [
+                self._encode_source(row, fact_words, limit, special, slots)
+                for row, fact_words, slots in zip(rows, all_fact_words or [[]] * len(rows), all_slots, strict=True)
+            ]
+            fields["input_ids"] = [source.ids for source in sources]
+            if all_fact_words is not None:
+                fields["token_type_ids"] = [source.token_types for source in sources]
+            if self.encoder_tokenizer is not None:
+                words, join = [source.words for source in sources], SEGMENTERS[self.segmenter].join
+                fields |= self.encoder_tokenizer.encode(words, join, self.truncation_side, all_fact_words)
+        if features is not None:
+            feature_rows = [features] if single else features
+            fields["feature_ids"] = to_feature_ids(feature_rows, len(rows), self.feature_vocab)
+        labels = list(map(encode_target, target_rows, all_slots))
         if return_attention_mask is None:
             return_attention_mask = "attention_mask" in self.model_input_names
-        fields: dict[str, Any] = {"input_ids": input_ids}
-        if all_fact_words is not None:
-            fields["token_type_ids"] = token_types
-        if feature_ids is not None:
-            fields["feature_ids"] = feature_ids
-        if self.encoder_tokenizer is not None and not is_target:
-            join = SEGMENTERS[self.segmenter].join
-            fields |= self.encoder_tokenizer.encode(source_words, join, self.truncation_side, all_fact_words)
         data = dict(
             self.pad(
                 fields,

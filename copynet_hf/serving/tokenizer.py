@@ -10,8 +10,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ..model.extended_vocabulary import ExtendedVocabulary, check_row, check_vocab, flatten_facts
 from ..model.feature_ids import NUM_SPECIAL, number_features, pad_rows, to_feature_ids
-from ..model.segmentation import ExtendedVocabulary, check_row, check_vocab, flatten_facts, get_segmenter
+from ..model.segmentation import get_segmenter
 
 CONFIG_FILE, VOCAB_FILE, PIECES_FILE = "tokenizer_config.json", "vocab.json", "encoder_tokenizer.json"
 _NAMED_TOKENS = ("bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token")
@@ -125,16 +126,14 @@ class PlainTokenizer(ExtendedVocabulary):
         limit = int(self.model_max_length) if max_length is None else max_length
         fact_rows = [[] for _ in texts] if facts is None else flatten_facts(facts, len(texts))
         special = self._special_words()
-        ids, token_types = [], []
+        sources = []
         for number, (text, fact_words) in enumerate(zip(texts, fact_rows, strict=True)):
             check_row(text, f"text[{number}]", is_split_into_words=False)
-            words = self._truncate_source(self._split(text), limit, len(fact_words))
-            ids.append(self._source_ids(words, fact_words, special, {}))
-            token_types.append([0] * len(words) + [1, 2, 3] * (len(fact_words) // 3))
-        fields = {"input_ids": self._pad(ids, self.pad_token_id)}
-        fields["attention_mask"] = self._pad([[1] * len(row) for row in ids], 0)
+            sources.append(self._encode_source(text, fact_words, limit, special, {}))
+        fields = {"input_ids": self._pad([source.ids for source in sources], self.pad_token_id)}
+        fields["attention_mask"] = self._pad([[1] * len(source.ids) for source in sources], 0)
         if facts is not None:
-            fields["token_type_ids"] = self._pad(token_types, 0)
+            fields["token_type_ids"] = self._pad([source.token_types for source in sources], 0)
         if features is not None:
             fields["feature_ids"] = np.array(pad_rows(to_feature_ids(features, len(texts), self.feature_vocab)))
         return fields

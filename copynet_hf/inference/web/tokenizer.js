@@ -1,6 +1,6 @@
 /**
  * Texts to the ids that the model reads, and ids to words and texts again: a port of `segmentation.py`,
- * `tokenization_copynet.py` and `words.py` of the Python package copynet_hf, for one source at a time.
+ * `extended_vocabulary.py` and `words.py` of the Python package copynet_hf, for one source at a time.
  *
  * Strings are read by code points, as in Python. `SEGMENTERS` is described in `segmentation.py`, extended ids in
  * `tokenization_copynet.py`. Shapes: S source positions, F features, V words, K slots.

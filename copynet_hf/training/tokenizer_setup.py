@@ -129,7 +129,7 @@ def train_tokenizer(
     )
 
 
-def _choose_min_frequency(pairs: Pairs, *, spelled: bool) -> int:
+def _choose_min_frequency(pairs: Pairs | Sequence[Any], *, spelled: bool) -> int:
     """A rare letter is worth an embedding, a rare word is better copied. In few pairs the words of the task are rare
     as well; 3 because a word that is copied in one pair occurs twice."""
     if spelled:
@@ -165,9 +165,10 @@ def respells_words(pairs: Sequence[Mapping[str, Any]]) -> bool:
     split = get_segmenter("word_punct").split
     words = [(split(pair["text"]), split(pair["summary"])) for pair in pairs]
     frequencies = Counter(word for pair in words for text in pair for word in text)
+    min_frequency = _choose_min_frequency(pairs, spelled=False)
     num_words = num_rare = num_respelled = 0
     for source, target in words[:: math.ceil(len(words) / 1000) or 1]:
-        rare = [word for word in target if frequencies[word] < MIN_WORD_FREQUENCY and word not in source]
+        rare = [word for word in target if frequencies[word] < min_frequency and word not in source]
         num_words += len(target)
         num_rare += len(rare)
         num_respelled += sum(_resembles_any(word, source) for word in rare)

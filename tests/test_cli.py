@@ -411,7 +411,7 @@ def test_train_help_describes_computed_defaults(
     assert "3000 characters or 10000 words" in shown_default(text, "vocab_size")
     assert "computed from the sources" in shown_default(text, "max_source_oov")
     assert "auto" in shown_default(text, "segmenter")
-    assert shown_default(text, "learning_rate") == "0.002)"  # ours rather than that of Transformers
+    assert shown_default(text, "learning_rate") == "0.002 or 0.0005)"  # ours rather than that of Transformers
     assert shown_default(text, "hidden_size") == "256)"
 
 

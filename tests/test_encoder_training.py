@@ -17,7 +17,7 @@ from tiny_encoders import (
     save_encoder,
     word_tokenizer,
 )
-from transformers import AutoModel
+from transformers import AutoModel, TrainingArguments
 
 from copynet_hf import CopyNetForConditionalGeneration
 from copynet_hf.arguments import RunArguments
@@ -185,9 +185,14 @@ def test_arguments_of_an_encoder_need_one(arguments, name):
 
 def test_a_model_without_an_encoder_has_no_encoder_learning_rate(bert):
     model = copynet_over(bert, word_tokenizer(bert))
-    assert set_up_encoder(model, RunArguments()) == 2e-5
-    assert set_up_encoder(model, RunArguments(encoder_learning_rate=0.5)) == 0.5
-    assert set_up_encoder(model, RunArguments(freeze_encoder=True)) is None
+    training_args = TrainingArguments("x", learning_rate=0.1)
+    assert set_up_encoder(model, RunArguments(), training_args, has_learning_rate=True) == 2e-5
+    given = RunArguments(encoder_learning_rate=0.5)
+    assert set_up_encoder(model, given, training_args, has_learning_rate=True) == 0.5
+    assert training_args.learning_rate == 0.1
+    frozen = RunArguments(freeze_encoder=True)
+    assert set_up_encoder(model, frozen, training_args, has_learning_rate=False) is None
+    assert training_args.learning_rate == 5e-4
     assert model.get_encoder().is_frozen
 
 

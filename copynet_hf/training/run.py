@@ -158,7 +158,9 @@ def _set_up_run(arguments: Mapping[str, Any], run_args: RunArguments, output_dir
         check_run_record(checkpoint, record, arguments)
     tokenizer = build_tokenizer(pairs, tokenizer_args, model_args, data_args, checkpoint)
     model = build_model(tokenizer, model_args, arguments, checkpoint)
-    encoder_learning_rate = set_up_encoder(model, run_args)
+    encoder_learning_rate = set_up_encoder(
+        model, run_args, training_args, has_learning_rate="learning_rate" in arguments
+    )
     set_label_smoothing(
         training_args,
         model.config,

@@ -18,7 +18,7 @@ from ..model.modeling_copynet import CopyNetForConditionalGeneration
 
 ENCODER_LEARNING_RATE = 2e-5
 # Of the weights above the encoder. With the 0.002 of models with a GRU encoder they learn to do without the encoder's
-# states, which are not yet fit for them (results/encoders.md).
+# states, which are not yet fit for them (docs/encoders.md).
 LEARNING_RATE_ABOVE = 5e-4
 
 Encode = Callable[[Tensor, Tensor], tuple[Tensor, Any]]

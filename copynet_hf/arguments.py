@@ -140,7 +140,7 @@ class RunArguments:
     early_stopping_patience: int = _argument("stop after N evaluations without improvement", 0)
     overwrite_output_dir: bool = _argument("replace the model in output_dir", False)
     freeze_encoder: bool = _argument("do not train it", False)
-    encoder_learning_rate: float | None = _argument("its learning rate; by default 2e-5, others' 5e-4")
+    encoder_learning_rate: float | None = _argument("its learning rate (2e-5; the decoder's is 5e-4)")
     cache_encoder_states: bool = _argument("frozen: compute its states once per text", False)
     max_minutes: float | None = _argument("stop training after X minutes")
     threads: int | None = _argument("number of PyTorch threads")

@@ -46,7 +46,7 @@ def predict_with(saved: Path, fields: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("name", FIELDS)
 def test_a_field_of_a_wrong_type_is_refused_by_name(saved: Path, name: str) -> None:
-    for value in ("", [None], {"a": 1}, float("nan")):
+    for value in ("" if name == "stop_strings" else "x", [None], {"a": 1}, float("nan")):
         with pytest.raises(ValueError, match=rf"generation_config.json: {name} is .*: write .*, or remove the field"):
             predict_with(saved, {name: value})
 

@@ -263,8 +263,8 @@ SEARCH = """async ([texts, options, features]) => {
             probs: trace?.tokenProbs.map((row) => Array.from(row)),
             shares: trace?.copied.map((row) => Array.from(row)),
             copyProbs: trace?.copyProbs.map((rows) => rows.map((row) => Array.from(row))),
-            outputs: outputs.map(({ text, words, copied, sourcePositions }) => {
-                return [text, words, copied, sourcePositions];
+            outputs: outputs.map(({ text, words, copied, sourcePositions, source }) => {
+                return [text, words, copied, sourcePositions, source.words];
             }),
         });
     }
@@ -291,8 +291,9 @@ def check_searches(
             for values, array in zip((result["probs"], result["shares"], result["copyProbs"]), expected, strict=True):
                 np.testing.assert_allclose(np.array(values), array, atol=tolerance, rtol=1e-3)
         predictions = predict(page.onnx, page.tokenizer, [text], **more, **options)[0]
+        source_words = page.tokenizer.source_words(text, page.tokenizer.model_max_length)
         assert result["outputs"] == [
-            [each.text, each.words, each.copied, each.source_positions] for each in predictions
+            [each.text, each.words, each.copied, each.source_positions, source_words] for each in predictions
         ]
     return [result["outputs"] for result in found]
 
@@ -306,7 +307,7 @@ def test_every_option_has_the_same_effect(tab: Any, exported: Page, options: dic
 @pytest.mark.parametrize("beams", [1, 4])
 def test_outputs_have_the_same_ids_and_positions(tab: Any, exported: Page, beams: int, count: int) -> None:
     outputs = check_searches(tab, exported, texts(count), {"num_beams": beams, "max_new_tokens": 16})
-    copied = [sum(flags) for ((_, _, flags, _),) in outputs]
+    copied = [sum(flags) for ((_, _, flags, _, _),) in outputs]
     assert sum(copied) > count  # the comparison is about copying
 
 
@@ -314,7 +315,7 @@ def test_outputs_have_the_same_ids_and_positions(tab: Any, exported: Page, beams
 def test_int8_weights_give_the_outputs_of_python(tab: Any, int8: Page, beams: int) -> None:
     # a difference in float32's last digit can move an input of a product by one of its 256 steps
     outputs = check_searches(tab, int8, texts(40), {"num_beams": beams, "max_new_tokens": 16}, tolerance=0.01)
-    assert sum(sum(flags) for ((_, _, flags, _),) in outputs) > 40
+    assert sum(sum(flags) for ((_, _, flags, _, _),) in outputs) > 40
 
 
 @pytest.mark.parametrize("beams", [1, 3])

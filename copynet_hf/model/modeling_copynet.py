@@ -343,9 +343,10 @@ class CopyNetForConditionalGeneration(CopyNetPreTrainedModel, CopyNetGenerationM
         loss = None
         if labels is not None:
             keep = None if decoder_attention_mask is None else decoder_attention_mask[:, -labels.shape[1] :].bool()
-            # otherwise the scores may be kept, by a hook
-            obstacles = find_fast_form_obstacles(self.config, {"lm_head": self.lm_head}, generate_scores.device)
-            reuse_scores = skip_logits and not obstacles
+            # Where the readable form has to run, a hook may keep a reference to the scores.
+            reuse_scores = skip_logits and not find_fast_form_obstacles(
+                self.config, {"lm_head": self.lm_head}, generate_scores.device
+            )
             scores = (generate_scores, log_probs, output)
             loss = compute_loss(
                 self.config, *scores, labels, num_items_in_batch, allowed, keep, reuse_scores=reuse_scores

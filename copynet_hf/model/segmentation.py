@@ -49,19 +49,6 @@ except ImportError:
 JOINER = "\uffed"
 _ESCAPED_JOINER = f"[{JOINER}]"
 
-# Combining marks, of which \w has none: the vowel signs of Devanagari, the points of Hebrew, accents on their own. All
-# are in these ranges.
-_MARKS = "".join(c for c in map(chr, (*range(0x300, 0x20000), *range(0xE0100, 0xE01F0))) if category(c)[0] == "M")
-# A zero-width joiner or non-joiner belongs to a word within it, as in Persian and Sinhala.
-_WORD = rf"\w+ (?: (?: [{_MARKS}] | [\u200c\u200d](?=[\w{_MARKS}]) ) \w* )*"
-# Spaces without a group are those that joining restores.
-_PIECES = re.compile(
-    rf"""  (?P<word>{_WORD}) (?:[ ](?=\S))?
-        | (?P<space>(\s)\3*)
-        | (?P<punctuation>[^\w\s]) (?: (?P<right>(?=\w)) | [ ](?=\w) )?
-    """,
-    re.VERBOSE,
-)
 _PUNCTUATION = re.compile(rf"({JOINER}?)(\[{JOINER}\]|[^\w\s{JOINER}])({JOINER}?)")
 
 # The versions that were verified to find the same words. With others rjieba is not used.
@@ -173,10 +160,28 @@ def _split_fugashi(text: str) -> list[str]:
     return words
 
 
+@lru_cache(maxsize=1)
+def _compile_pieces() -> re.Pattern[str]:
+    """The pieces of a text for `word_punct`. Spaces without a group are those that joining restores."""
+    # Combining marks, of which \w has none: the vowel signs of Devanagari, the points of Hebrew, accents on their own.
+    # All are in these ranges.
+    characters = map(chr, (*range(0x300, 0x20000), *range(0xE0100, 0xE01F0)))
+    marks = "".join(character for character in characters if category(character)[0] == "M")
+    # A zero-width joiner or non-joiner belongs to the word that it is in, as in Persian and Sinhala.
+    word = rf"\w+ (?: (?: [{marks}] | [\u200c\u200d](?=[\w{marks}]) ) \w* )*"
+    return re.compile(
+        rf"""  (?P<word>{word}) (?:[ ](?=\S))?
+            | (?P<space>(\s)\3*)
+            | (?P<punctuation>[^\w\s]) (?: (?P<right>(?=\w)) | [ ](?=\w) )?
+        """,
+        re.VERBOSE,
+    )
+
+
 def _split_word_punct(text: str) -> list[str]:
     words = []
     end_of_word = -1
-    for match in _PIECES.finditer(text):
+    for match in _compile_pieces().finditer(text):
         kind = match.lastgroup
         if kind == "word":
             words.append(match["word"])

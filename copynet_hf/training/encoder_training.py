@@ -17,9 +17,9 @@ from ..arguments import RunArguments
 from ..model.modeling_copynet import CopyNetForConditionalGeneration
 
 ENCODER_LEARNING_RATE = 2e-5
-# Of the weights above the encoder. With the 0.002 of models with a GRU encoder they learn to do without the encoder's
-# states, which are not yet fit for them (docs/encoders.md).
-LEARNING_RATE_ABOVE = 5e-4
+# Of all other weights. With the 0.002 of models with a GRU encoder, the decoder learns to do without the states of a
+# Transformers encoder, which are not yet fit for it (docs/encoders.md).
+DECODER_LEARNING_RATE = 5e-4
 
 Encode = Callable[[Tensor, Tensor], tuple[Tensor, Any]]
 
@@ -34,7 +34,7 @@ def set_up_encoder(
     """Freezes the model's Transformers encoder if the arguments say so; returns its learning rate, None without it.
 
     Args:
-        training_args: whose learning rate becomes `LEARNING_RATE_ABOVE` if there is such an encoder.
+        training_args: whose learning rate becomes `DECODER_LEARNING_RATE` if there is such an encoder.
         has_learning_rate: whether the learning rate was given, and stays.
 
     Raises:
@@ -61,7 +61,7 @@ def set_up_encoder(
         reason = "--freeze_encoder trains no encoder: leave one out" if run_args.freeze_encoder else "give more than 0"
         raise ValueError(f"--encoder_learning_rate is {rate:g}: {reason}")
     if not has_learning_rate:
-        training_args.learning_rate = LEARNING_RATE_ABOVE
+        training_args.learning_rate = DECODER_LEARNING_RATE
     if run_args.freeze_encoder:
         model.freeze_encoder()
         return None

@@ -38,7 +38,7 @@ from ..model.target_words import shift_right
 from .callbacks import CopyStatistics
 from .checkpoints import NUM_PROCESSES, RECORD_FILE, SECONDS, is_complete
 from .dataset import Pairs, encode_pairs
-from .encoder_training import LEARNING_RATE_ABOVE, split_parameter_groups
+from .encoder_training import DECODER_LEARNING_RATE, split_parameter_groups
 from .label_smoothing import VocabularyLabelSmoother
 from .run_folder import explain_save_errors
 from .sampler import EpochSampler
@@ -63,7 +63,7 @@ NUM_EVALUATIONS = 40
 SPELLED_SMOOTHING = 0.1  # the label smoothing for words that are spelled
 # As `copynet-hf train --help` shows the defaults that `build_training_arguments` computes.
 COMPUTED_TRAINING_DEFAULTS: dict[str, Any] = {
-    "learning_rate": f"{TRAINING_DEFAULTS['learning_rate']:g} or {LEARNING_RATE_ABOVE:g}",
+    "learning_rate": f"{TRAINING_DEFAULTS['learning_rate']:g} or {DECODER_LEARNING_RATE:g}",
     "num_train_epochs": "5 to 60, computed from the number of pairs",
     "train_sampling_strategy": "group_by_length; random with streaming or predict_with_generate",
     "eval_strategy": "steps with validation",

@@ -26,7 +26,7 @@ const LEADING_SPACE = new RegExp(`^[${S}]*`, "u");
 
 const JOINER = "\uffed";
 const ESCAPED_JOINER = `[${JOINER}]`;
-// A zero-width joiner or non-joiner belongs to a word within it.
+// A zero-width joiner or non-joiner belongs to the word that it is in.
 const WORD = `[${W}]+(?:(?:\\p{M}|[\\u200c\\u200d](?=[${W}\\p{M}]))[${W}]*)*`;
 // Spaces without a group are those that joining restores.
 const PIECES = new RegExp(

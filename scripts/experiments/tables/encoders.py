@@ -12,7 +12,7 @@ from typing import Any
 from transformers import AutoModelForMaskedLM
 
 from copynet_hf.evaluation.metrics import metric_signature, score_outputs
-from copynet_hf.training.encoder_training import LEARNING_RATE_ABOVE
+from copynet_hf.training.encoder_training import DECODER_LEARNING_RATE
 
 from ..data.clge import read_clge
 from ..data.rows import Row, write_pairs
@@ -236,7 +236,7 @@ def render_page(results: dict[str, Any]) -> str:
         "and settings; the checkpoint with the highest validation accuracy is tested. The encoder's learning rate is "
         f"{MODELS[SCRATCH].arguments['encoder_learning_rate']:g} from scratch and "
         f"{MODELS[FINE_TUNED].arguments['encoder_learning_rate']:g} in fine-tuning, that of all other weights the "
-        f"command's default, {LEARNING_RATE_ABOVE:g} over a Transformer. "
+        f"command's default, {DECODER_LEARNING_RATE:g} over a Transformer. "
         "The frozen encoder's states are cached. Minutes include the evaluations in training. A difference is called "
         "clear if it exceeds 1.96 standard errors over the test set; the variation between seeds is not included.",
     ]

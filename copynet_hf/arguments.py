@@ -328,7 +328,7 @@ TRAINER_HELP = {
     "seed": "random seed",
     "max_steps": "training steps, in place of epochs",
     "gradient_accumulation_steps": "batches per step",
-    "warmup_steps": "steps of learning rate warmup",
+    "warmup_steps": "steps of warmup",
     "weight_decay": "weight decay of AdamW",
     "label_smoothing_factor": "label smoothing",
     "bf16": "train in bfloat16 mixed precision",

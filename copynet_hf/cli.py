@@ -244,7 +244,7 @@ def export(argv: Sequence[str]) -> None:
     if args.target not in ("onnx", "web"):
         raise ValueError(f"--target is {args.target}: choose onnx or web")
     check_quantization(args.quantize)
-    folder = check_output_dir(args.output_dir, args.overwrite_output_dir, resumes=False)
+    folder = check_output_dir(args.output_dir, args.overwrite_output_dir)
     from .inference.loading import check_model_name, load_copynet, load_model, load_tokenizer
     from .inference.onnx_export import export_onnx
     from .inference.web_export import export_web
@@ -275,7 +275,7 @@ def ensemble(argv: Sequence[str]) -> None:
     from .training.run_folder import check_output_dir
 
     (args,) = _parse("ensemble", argv, EnsembleArguments)
-    folder = check_output_dir(args.output_dir, args.overwrite_output_dir, resumes=False)
+    folder = check_output_dir(args.output_dir, args.overwrite_output_dir)
     from .evaluation.cards import write_model_card
     from .inference.ensembles import join_models
 

@@ -134,6 +134,32 @@ def test_overwrite_output_dir_starts_again(folder: Path, tmp_path: Path) -> None
     assert [path.name for path in out.glob("checkpoint-*")] == ["checkpoint-1"]
 
 
+def test_the_model_of_another_folder_is_not_overwritten_by_resuming_there(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = ["train", f"--train_file={folder}/train.jsonl", *SMALL]
+    for name, steps in (("one", 2), ("other", 1)):
+        assert main([*run, f"--output_dir={tmp_path / name}", f"--max_steps={steps}", "--save_steps=1"]) == 0
+    before = (tmp_path / "other" / "model.safetensors").read_bytes()
+    resume = [f"--resume_from_checkpoint={tmp_path}/one/checkpoint-1", "--max_steps=2"]
+    assert "already holds config.json" in refused(capsys, *run, f"--output_dir={tmp_path / 'other'}", *resume)
+    assert (tmp_path / "other" / "model.safetensors").read_bytes() == before
+    assert main([*run, f"--output_dir={tmp_path / 'new'}", *resume]) == 0
+    states = [json.loads((tmp_path / name / "trainer_state.json").read_text()) for name in ("one", "new")]
+    assert [state["global_step"] for state in states] == [2, 2]
+
+
+def test_overwriting_removes_the_results_of_the_earlier_run(folder: Path, tmp_path: Path) -> None:
+    run = ["train", f"--train_file={folder}/train.jsonl", f"--output_dir={tmp_path}", "--max_steps=1", *SMALL]
+    assert main([*run, f"--test_file={folder}/test.jsonl"]) == 0
+    (tmp_path / "checkpoint-best").mkdir()  # no checkpoint of the Trainer
+    (tmp_path / "checkpoint-best" / "trainer_state.json").write_text("{}")
+    assert main([*run, "--overwrite_output_dir"]) == 0
+    assert not (tmp_path / "test_results.json").exists()
+    assert "test_exact_match" not in json.loads((tmp_path / "all_results.json").read_text())
+    assert (tmp_path / "checkpoint-best").is_dir()
+
+
 @pytest.mark.parametrize("suffix", [".json", ".yaml"])
 def test_a_file_can_hold_the_arguments(folder: Path, tmp_path: Path, suffix: str) -> None:
     settings = {
@@ -303,6 +329,7 @@ BAD_INPUT = {
     f"{TRAIN} --hidden_size 0": "hidden_size=0",
     f"{TRAIN} --hiden_size 3": "--hiden_size",
     f"{TRAIN} --dropout much": "much",
+    f"{TRAIN} --early_stopping_patience 2": "--early_stopping_patience is 2, but there are no validation pairs",
     f"{TRAIN} --streaming": "--max_steps",
     f"{TRAIN} --resume_from_checkpoint True": "no checkpoint",
     f"{TRAIN} --predict_with_generate --train_sampling_strategy group_by_length": "group_by_length",

@@ -51,6 +51,12 @@ def test_truncated_targets_are_reported(tokenizer: CopyNetTokenizer) -> None:
     assert warnings(tokenizer, PAIRS[:15], PAIRS[15:], max_target_length=4) == []
 
 
+def test_truncated_sources_are_reported(tokenizer: CopyNetTokenizer) -> None:
+    (warning,) = warnings(tokenizer, PAIRS[:15], PAIRS[15:], max_source_length=6)  # all of them
+    assert warning.startswith("15 of 15 sources have 6 words or more, and what is beyond is neither read nor copied")
+    assert warnings(tokenizer, PAIRS[:15], PAIRS[15:], max_source_length=7) == []
+
+
 def test_swapped_columns_are_reported(tokenizer: CopyNetTokenizer) -> None:
     swapped = [{"text": f"name{n}", "summary": f"please call somebody else, {n}, and be quick"} for n in range(10)]
     (warning,) = warnings(tokenizer, swapped, PAIRS[15:])

@@ -64,7 +64,8 @@ def train_file(tmp_path: Path) -> Path:
 COVERAGE = {"copy_mechanism": "pointer_generator", "use_coverage": True, "coverage_loss_weight": 1}
 MECHANISMS = [
     pytest.param({}, id="copynet"),
-    pytest.param(COVERAGE, id="coverage loss"),  # the other mechanisms share this code
+    # The other mechanisms share this code. Each process reads the whole stream, in the same order.
+    pytest.param(COVERAGE | {"streaming": True, "train_sampling_strategy": "random", "data_seed": 1}, id="stream"),
     pytest.param({"copy_mechanism": "gated", "aligned_words": 2}, id="gate loss", marks=pytest.mark.slow),
     pytest.param({"copy_mechanism": "pointer"}, id="pointer", marks=pytest.mark.slow),
     pytest.param({"copy_mechanism": "retrieval"}, id="retrieval", marks=pytest.mark.slow),

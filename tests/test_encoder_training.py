@@ -168,7 +168,7 @@ def test_arguments_that_contradict_each_other_are_refused(arguments, changes, me
         tokenizer = word_tokenizer(bert)
         copynet_over(bert, tokenizer).save_pretrained(tmp_path / "saved")
         tokenizer.save_pretrained(tmp_path / "saved")
-        changes = {"model_name_or_path": str(tmp_path / "saved")}
+        changes = {"model_name_or_path": str(tmp_path / "saved"), "min_frequency": None}
     with pytest.raises(ValueError, match=message):
         train_from_arguments(arguments | changes)
     assert not Path(arguments["output_dir"]).exists() or not list(Path(arguments["output_dir"]).glob("*.safetensors"))
@@ -210,7 +210,7 @@ def test_a_run_resumes_where_it_stopped(arguments, tmp_path):
 def test_training_continues_from_a_saved_model(arguments, tmp_path):
     trained(arguments)
     again = arguments | {"model_name_or_path": arguments["output_dir"], "output_dir": str(tmp_path / "again")}
-    del again["encoder_name_or_path"]
+    del again["encoder_name_or_path"], again["min_frequency"]
     model, tokenizer = trained(again | {"freeze_encoder": True})
     assert tokenizer.encoder_tokenizer is not None
     assert all(torch.equal(weight, encoder_weights(model)[name]) for name, weight in encoder_weights(model).items())
@@ -318,6 +318,7 @@ def test_words_of_vectors_may_hold_spaces_and_odd_characters(tmp_path):
         ("", "holds no word vectors: give a text file"),
         ("a b", "holds no word vectors"),
         ("a 1 2\nb 1 x\n", "line 2 does not hold 2 numbers after its word: correct or remove it"),
+        ("a 1 2\nb 1 nan\n", "line 2 does not hold 2 numbers"),
         ("a 1 2\nc 1 2\nb 1\n", "line 3 does not hold 2 numbers"),
     ],
 )

@@ -20,8 +20,11 @@ from transformers import (
     BartConfig,
     BertConfig,
     DataCollatorForSeq2Seq,
+    FunnelConfig,
     ModernBertConfig,
     RobertaConfig,
+    T5GemmaConfig,
+    ViTConfig,
     pipeline,
 )
 from transformers.modeling_outputs import BaseModelOutput
@@ -81,6 +84,24 @@ def test_punctuation_has_the_pieces_it_has_in_the_text(folders, family):
     tokenizer = word_tokenizer(folders[family], "word_punct")
     assert "￭," in tokenizer.tokenize(text)
     assert tokenizer(text)["encoder_input_ids"] == own(text)["input_ids"]
+
+
+def test_a_space_that_the_tokenizer_puts_before_a_text_is_before_the_first_word(tmp_path):
+    """As people load RoBERTa's tokenizer for words; a saved tokenizer does the same, and theirs stays as it is."""
+    folder = save_encoder(tmp_path / "encoder", "roberta")
+    own = AutoTokenizer.from_pretrained(folder, add_prefix_space=True)
+    tokenizer = word_tokenizer(own)
+    tokenizer.save_pretrained(tmp_path / "saved")
+    for text in ("please call Ottilie", " Krahn"):
+        expected = own(text)["input_ids"]
+        for each in (
+            tokenizer,
+            AutoTokenizer.from_pretrained(tmp_path / "saved"),
+            pickle.loads(pickle.dumps(tokenizer)),
+        ):
+            assert each(text)["encoder_input_ids"] == expected
+    assert own("call")["input_ids"] == own(" call")["input_ids"]
+    assert word_tokenizer(folder)("call")["encoder_input_ids"] != tokenizer("call")["encoder_input_ids"]
 
 
 def test_a_character_is_a_word(folders):
@@ -158,7 +179,26 @@ def test_the_limit_is_the_tokenizers_or_the_configs(folders, tmp_path):
     AutoModel.from_pretrained(folders["bert"]).save_pretrained(tmp_path)
     own.save_pretrained(tmp_path)
     assert word_tokenizer(str(tmp_path)).encoder_tokenizer.max_length == 64
-    assert word_tokenizer(str(tmp_path), encoder_max_length=20).encoder_tokenizer.max_length == 20
+    shorter = word_tokenizer(str(tmp_path), encoder_max_length=20)
+    assert shorter.encoder_tokenizer.max_length == 20
+    shorter.save_pretrained(tmp_path / "words")
+    assert AutoTokenizer.from_pretrained(tmp_path / "words").encoder_tokenizer.max_length == 20
+    changed = AutoTokenizer.from_pretrained(tmp_path / "words", encoder_max_length=9)
+    assert len(changed("today " * 30)["encoder_input_ids"]) == 9
+    for limit in (-5, 0, 2):
+        with pytest.raises(ValueError, match=f"encoder_max_length is {limit}: give more than the 2 special pieces"):
+            word_tokenizer(folders["bert"], encoder_max_length=limit)
+
+
+def test_the_configs_limit_does_not_count_positions_of_padding(folders, tmp_path):
+    own = AutoTokenizer.from_pretrained(folders["roberta"])
+    own.model_max_length = int(1e30)
+    AutoModel.from_pretrained(folders["roberta"]).save_pretrained(tmp_path)
+    own.save_pretrained(tmp_path)
+    tokenizer = word_tokenizer(str(tmp_path))
+    assert tokenizer.encoder_tokenizer.max_length == 64  # of 66 positions
+    model = copynet_over(str(tmp_path), tokenizer)
+    model(**tokenizer("today " * 200, text_target="today", return_tensors="pt"))
 
 
 @pytest.mark.parametrize("side", ["right", "left"])
@@ -188,6 +228,12 @@ def test_padding_follows_its_arguments(bert):
     single = tokenizer(TEXTS[0], padding="max_length", max_length=20)
     assert len(single["word_index"]) == 64
     assert set(tokenizer(["", ""], padding=True)["word_index"][0]) == {-1}
+    for kind in ("pt", "np"):
+        batch = tokenizer(TEXTS, padding=True, return_tensors=kind)
+        assert all(np.array_equal(tensor, together[name]) for name, tensor in tokenizer.pad(batch).items())
+    assert all(value == [] for value in tokenizer([], padding=True).values())
+    long = tokenizer(["today " * 100], padding=True, pad_to_multiple_of=48)
+    assert np.shape(long["word_index"]) == (1, 64)  # the encoder has no more positions
 
 
 def test_a_tokenizer_that_is_not_fast_is_refused():
@@ -203,9 +249,7 @@ def loop_states(encoder, own, text, pooling, initial):
     """The state of each word of a text between spaces, by offsets of the encoder's own tokenizer, and the first."""
     whole, owners = own(text, return_tensors="pt"), words_by_offsets(own, text)
     with torch.no_grad():
-        states = (
-            encoder(whole["input_ids"], attention_mask=whole["attention_mask"]).last_hidden_state[0].double().numpy()
-        )
+        states = encoder(whole["input_ids"], attention_mask=whole["attention_mask"]).last_hidden_state[0].numpy()
     pool = {"mean": lambda rows: sum(rows) / len(rows), "first": lambda rows: rows[0], "last": lambda rows: rows[-1]}
     words = []
     for number in range(len(text.split())):
@@ -216,16 +260,17 @@ def loop_states(encoder, own, text, pooling, initial):
 @poolings
 @families
 def test_states_are_those_of_a_loop_over_words(folders, family, pooling):
-    """Each text on its own, through Transformers alone, against a padded batch."""
+    """Each text on its own, through Transformers alone, against a padded batch; in float64, since the random weights
+    of a T5 magnify rounding."""
     name = folders[family]
-    is_t5 = family in ("t5", "mt5")
-    encoder = (AutoModelForTextEncoding if is_t5 else AutoModel).from_pretrained(name).eval()
+    is_t5 = family in ("t5", "mt5", "umt5")
+    encoder = (AutoModelForTextEncoding if is_t5 else AutoModel).from_pretrained(name).double().eval()
     own = AutoTokenizer.from_pretrained(name)
     initial = {"mean": "first", "first": "last", "last": "mean"}[pooling]
     tokenizer = word_tokenizer(name)
-    model = copynet_over(name, tokenizer, encoder_pooling=pooling, initial_state=initial)
+    model = copynet_over(name, tokenizer, encoder_pooling=pooling, initial_state=initial).double()
     proj = model.get_encoder().states_proj
-    weight, bias = (tensor.detach().double().numpy() for tensor in (proj.weight, proj.bias))
+    weight, bias = (tensor.detach().numpy() for tensor in (proj.weight, proj.bias))
     for side in ("right", "left"):
         batch = sources(batch_of(tokenizer, padding_side=side))
         with torch.no_grad():
@@ -235,8 +280,8 @@ def test_states_are_those_of_a_loop_over_words(folders, family, pooling):
             mask = batch["attention_mask"][row].bool()
             assert torch.equal(output.source_mask[row], mask)
             found = output.last_hidden_state[row]
-            np.testing.assert_allclose(found[mask], words @ weight.T + bias, rtol=1e-4, atol=2e-5)
-            np.testing.assert_allclose(output.final_state[row], first @ weight.T + bias, rtol=1e-4, atol=2e-5)
+            np.testing.assert_allclose(found[mask], words @ weight.T + bias, rtol=1e-9, atol=1e-9)
+            np.testing.assert_allclose(output.final_state[row], first @ weight.T + bias, rtol=1e-9, atol=1e-9)
             assert not found[~mask].any()
 
 
@@ -322,7 +367,7 @@ def test_over_a_table_the_probabilities_equal_the_oracles(mechanism):
 @families
 def test_rows_do_not_depend_on_each_other(folders, family):
     tokenizer = word_tokenizer(folders[family])
-    model = copynet_over(folders[family], tokenizer)
+    model = copynet_over(folders[family], tokenizer).double()
     batch = batch_of(tokenizer)
     order = torch.tensor([2, 0, 3, 1])
     with torch.no_grad():
@@ -330,18 +375,18 @@ def test_rows_do_not_depend_on_each_other(folders, family):
         permuted = model(**{name: tensor[order] for name, tensor in batch.items()}).logits
         alone = model(**tokenizer(TEXTS[1:2], text_target=SUMMARIES[1:2], return_tensors="pt")).logits
     torch.testing.assert_close(permuted, logits[order])
-    torch.testing.assert_close(logits[1:2, : alone.shape[1]], alone, rtol=1e-4, atol=1e-4)
+    torch.testing.assert_close(logits[1:2, : alone.shape[1]], alone)
 
 
 @families
 def test_padding_on_either_side_changes_nothing(folders, family):
     tokenizer = word_tokenizer(folders[family])
-    model = copynet_over(folders[family], tokenizer)
+    model = copynet_over(folders[family], tokenizer).double()
     with torch.no_grad():
         right, left = (model(**batch_of(tokenizer, padding_side=side)).logits for side in ("right", "left"))
         wide = model(**batch_of(tokenizer, pad_to_multiple_of=48)).logits[:, : right.shape[1]]
     torch.testing.assert_close(left, right)
-    torch.testing.assert_close(wide, right, rtol=1e-4, atol=1e-4)
+    torch.testing.assert_close(wide, right)
 
 
 def test_words_without_pieces_are_neither_read_nor_copied(bert):
@@ -522,6 +567,36 @@ def test_positions_are_counted_where_an_encoder_has_a_table_of_them():
     assert find_max_pieces(build_text_encoder(ModernBertConfig(**sizes, pad_token_id=1))) is None
 
 
+def test_an_encoder_in_half_precision_is_read(folders):
+    tokenizer = word_tokenizer(folders["bert"])
+    load = CopyNetForConditionalGeneration.from_encoder_pretrained
+    models = [
+        load(folders["bert"], tokenizer=tokenizer, encoder_options={"dtype": dtype}, hidden_size=8)
+        for dtype in (torch.float32, torch.bfloat16)
+    ]
+    models[1].get_encoder().states_proj.load_state_dict(models[0].get_encoder().states_proj.state_dict())
+    batch = sources(batch_of(tokenizer))
+    with torch.no_grad():
+        full, half = (model.get_encoder()(**batch).last_hidden_state for model in models)
+    assert half.dtype == torch.float32
+    torch.testing.assert_close(half, full, rtol=0, atol=0.1)
+
+
+def test_inputs_may_be_of_32_bits(bert):
+    model, tokenizer = bert
+    batch = sources(batch_of(tokenizer))
+    short = {name: tensor.int() for name, tensor in batch.items()}
+    with torch.no_grad():
+        states = [model.get_encoder()(**each).last_hidden_state for each in (batch, short)]
+    assert torch.equal(*states)
+
+
+def test_the_first_of_two_base_models_is_the_encoder():
+    sizes = {"block_sizes": [1], "d_model": 8, "n_head": 2, "d_head": 4, "d_inner": 8}
+    encoder = build_text_encoder(FunnelConfig(vocab_size=9, num_decoder_layers=1, **sizes))
+    assert encoder(torch.ones(1, 5).long()).last_hidden_state.shape == (1, 5, 8)
+
+
 def test_wrong_calls_say_what_to_do(bert, folders, tmp_path):
     model, tokenizer = bert
     batch = sources(batch_of(tokenizer)) | {"decoder_input_ids": torch.tensor([[1]] * 4)}
@@ -545,6 +620,14 @@ def test_wrong_calls_say_what_to_do(bert, folders, tmp_path):
         load(folders["bert"], tokenizer=CopyNetTokenizer.train_from_iterator(TEXTS, 30))
     with pytest.raises(ValueError, match=r"encoder_tokenizer has 320 pieces, the encoder .* has \d+: give"):
         load(folders["bert"], tokenizer=word_tokenizer(folders["roberta"]))
+    wider = save_encoder(tmp_path / "wider", hidden_size=20)
+    with pytest.raises(ValueError, match=r"has states of 20 numbers, and the model was made for 16: give another"):
+        copynet_over(folders["bert"], tokenizer).load_encoder(wider, tokenizer)
+    for config in (T5GemmaConfig(), ViTConfig()):
+        with pytest.raises(
+            ValueError, match=rf"model_type '{config.model_type}', for which Transformers has no encod"
+        ):
+            build_text_encoder(config)
     for limit, told in ((65, "up to 65"), (None, "any number of")):
         own = AutoTokenizer.from_pretrained(folders["roberta"])
         own.model_max_length = limit or int(1e30)
@@ -583,11 +666,16 @@ def test_every_mechanism_trains_generates_and_is_traced(folders, changes):
     assert [each[0]["source_words"] for each in together] == [text.split() for text in TEXTS]
 
 
-@pytest.mark.parametrize("copies_from", [["question"], ["facts"], ["question", "facts"]], ids="+".join)
-def test_retrieval_reads_the_questions_pieces_and_the_facts_words(folders, copies_from):
-    """The facts' pieces change no state of the question; their objects can be retrieved."""
-    tokenizer = word_tokenizer(folders["bert"])
-    model = copynet_over(folders["bert"], tokenizer, copy_mechanism="retrieval", copies_from=copies_from)
+@pytest.mark.parametrize(
+    ("copies_from", "family"),
+    [(["question"], "bert"), (["facts"], "bert"), (["question", "facts"], "bert"), (["question"], "roberta")],
+)
+def test_retrieval_reads_the_questions_pieces_and_the_facts_words(folders, copies_from, family):
+    """The facts' pieces change no state of the question, nor does a second symbol between the texts of a pair; their
+    objects can be retrieved."""
+    tokenizer = word_tokenizer(folders[family])
+    fields = {"copy_mechanism": "retrieval", "copies_from": copies_from, "initial_state": "mean"}
+    model = copynet_over(folders[family], tokenizer, **fields)
     facts = [[("Ottilie", "born", "1971"), ("Ottilie", "city", "Bonn")], [("Krahn", "born", "1980")]]
     questions = ["call Ottilie", "call Krahn today"]
     options = {"padding": True, "return_tensors": "pt"}

@@ -557,6 +557,11 @@ def change_tokenizer(folder: Path, target: Path, change: str) -> Path:
         (target / "vocab.json").write_text(json.dumps(vocab | swapped), encoding="utf-8")
     elif change == "segmenter":
         CopyNetTokenizer(tokenizer.get_vocab(), segmenter="char", max_source_oov=4).save_pretrained(target)
+    else:
+        name, _, value = change.partition("=")
+        setattr(tokenizer, name, False if value == "False" else value)
+        tokenizer.init_kwargs[name] = getattr(tokenizer, name)
+        tokenizer.save_pretrained(target)
     return target
 
 
@@ -566,6 +571,8 @@ def change_tokenizer(folder: Path, target: Path, change: str) -> Path:
         ("word", "other has the word 'other' where .*a has 'd'"),
         ("order", "other has the word 'b' where .*a has 'a'"),
         ("segmenter", "other has the segmenter 'char' where .*a has 'whitespace'"),
+        ("truncation_side=left", "other has the truncation_side 'left' where .*a has 'right'"),
+        ("split_special_tokens=False", "other has the split_special_tokens 'False' where .*a has 'True'"),
     ],
 )
 def test_models_of_different_tokenizers_are_refused(

@@ -269,6 +269,8 @@ def test_an_interrupted_training_resumes_from_its_checkpoint(data, small, monkey
 
         def interrupt(arguments):
             train(arguments | {"max_steps": 2})
+            (path,) = Path(arguments["output_dir"]).glob("checkpoint-*/run_record.json")
+            path.write_text(json.dumps(json.loads(path.read_text()) | {"seconds": 600.0}))
             (Path(arguments["output_dir"]) / "model.safetensors").unlink()
             raise KeyboardInterrupt
 
@@ -278,6 +280,7 @@ def test_an_interrupted_training_resumes_from_its_checkpoint(data, small, monkey
     results, _ = reproduce_table("rewriting", data, "--max_samples", "4", "--models", "CopyNet")
     run = results["runs"][0]
     assert run["resumed"]
+    assert 10 <= run["minutes"] < 12
     assert run["epochs"] == 2.0
     state = json.loads((data.parent / "runs/seed_0/CopyNet/trainer_state.json").read_text())
     assert state["global_step"] == 4

@@ -22,6 +22,7 @@ from helpers import tiny_model, tiny_tokenizer
 from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
 
 from copynet_hf.cli import main
+from copynet_hf.data import load_pairs
 from copynet_hf.data.tables import Tables, find_files
 from copynet_hf.inference import file_prediction
 from copynet_hf.inference.part_files import PartFormat
@@ -101,6 +102,25 @@ def test_rows_keep_their_columns_and_order(
     assert main(command(model, write_rows(tmp_path / f"in.{read}", rows), output)) == 0
     assert read_rows(output) == [{**row, "prediction": expected[row["text"]]} for row in rows]
     assert sorted(path.name for path in tmp_path.iterdir()) == sorted([f"in.{read}", output.name])
+
+
+@pytest.mark.parametrize("suffix", ["csv", "tsv"])
+def test_carriage_returns_end_no_record(model: Path, tmp_path: Path, suffix: str) -> None:
+    texts = ["a\rb", "a\r\nb", "a b"]
+    source = write_rows(tmp_path / "in.jsonl", [{"text": text} for text in texts])
+    assert main(command(model, source, tmp_path / f"out.{suffix}")) == 0
+    assert [row["text"] for row in read_rows(tmp_path / f"out.{suffix}")] == texts
+    if suffix == "csv":
+        pairs = load_pairs(test_file=tmp_path / "out.csv", text_column="text", summary_column="prediction")
+        assert pairs["test"]["text"] == texts
+
+
+def test_the_text_of_parquet_may_be_of_any_type_of_strings(model: Path, tmp_path: Path) -> None:
+    column = pa.array(["a b", "c"])
+    for number, texts in enumerate((column.dictionary_encode(), column.cast(pa.string_view()))):
+        pq.write_table(pa.table({"n": [1, 2], "body": texts}), tmp_path / f"{number}.parquet")
+        assert main(command(model, tmp_path / f"{number}.parquet", tmp_path / f"{number}.jsonl")) == 0
+        assert [row["body"] for row in read_rows(tmp_path / f"{number}.jsonl")] == ["a b", "c"]
 
 
 def test_types_of_parquet_are_kept(model: Path, expected: dict[str, str], tmp_path: Path) -> None:

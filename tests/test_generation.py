@@ -181,6 +181,14 @@ def test_stop_strings_end_a_row_after_them(stop, num_beams):
     assert ended
 
 
+def test_stop_strings_are_found_among_all_words_that_assisted_decoding_adds_at_once():
+    criterion = StopStrings(tiny_tokenizer(), "b")
+    rows = torch.tensor([[1, 4, 4, 4, 5, 6, 7, 8, 9]])  # a a a b c d e f
+    assert [criterion(rows[:, :length], None).item() for length in (2, 3, 9)] == [False, False, True]
+    assert not criterion(rows[:, :2], None).item()  # a new search
+    assert criterion(rows[:, :7], None).item()
+
+
 def test_slots_and_special_tokens_spell_no_stop_string():
     model, tokenizer = tiny_model(seed=0, scale=0.1), tiny_tokenizer()
     criterion = StopStrings(tokenizer, ["a", "b c"])

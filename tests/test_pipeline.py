@@ -181,6 +181,11 @@ def test_wrong_inputs_raise_an_error(wrong: Any) -> None:
         make()(wrong)
 
 
+def test_features_as_one_string_are_refused() -> None:
+    with pytest.raises(ValueError, match="features"):
+        make()({"text": "a", "features": "V;PST"})
+
+
 def test_saved_stop_strings_match_copied_words() -> None:
     options = {"max_new_tokens": 8, "repetition_penalty": 2.0}
     model = tiny_model()

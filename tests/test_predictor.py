@@ -19,7 +19,7 @@ from tokenizers.decoders import ByteLevel as ByteLevelDecoder
 from tokenizers.models import BPE
 from tokenizers.pre_tokenizers import ByteLevel
 from tokenizers.trainers import BpeTrainer
-from transformers import PreTrainedTokenizerFast
+from transformers import GenerationConfig, PreTrainedTokenizerFast
 
 from copynet_hf import CopyNetForConditionalGeneration, CopyNetTokenizer, copies_html
 from copynet_hf.evaluation.scoring import evaluate_pairs
@@ -61,6 +61,19 @@ def test_predictions_are_the_decoded_outputs_with_their_traces(
         np.testing.assert_allclose(output.copy_probs, trace.copy_probs[row, :steps, : len(source)], atol=1e-6)
         np.testing.assert_allclose(output.copy_shares, trace.copied[row, :steps], atol=1e-6)
         assert output.source_words == source
+
+
+@pytest.mark.parametrize("trace", [True, False])
+@pytest.mark.parametrize("end", [4, 11])
+def test_outputs_end_at_an_end_symbol_that_is_a_word(end: int, trace: bool) -> None:
+    """Beam search fills up shorter rows of a batch with it."""
+    model, tokenizer, texts = tiny_model(), tiny_tokenizer(), ["zz", "c zz zz i yy xx ww h", "a zz b yy", "d e f g"]
+    options: dict[str, Any] = {"num_beams": 3, "max_new_tokens": 12, "trace": trace}
+    for more in ({"eos_token_id": end}, {"generation_config": GenerationConfig(eos_token_id=end)}):
+        together = predict(model, tokenizer, texts, **options, **more)
+        alone = [predict(model, tokenizer, [text], **options, **more)[0] for text in texts]
+        assert [row[0].text for row in together] == [row[0].text for row in alone]
+        assert words_and_origins(together) == words_and_origins(alone)
 
 
 def test_copy_probs_have_a_row_for_each_output_word_and_a_column_for_each_source_word(

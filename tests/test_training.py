@@ -25,7 +25,7 @@ from copynet_hf.training.dataset import encode_pairs
 from copynet_hf.training.model_setup import build_config
 from copynet_hf.training.run import train_from_arguments
 from copynet_hf.training.tokenizer_setup import guess_segmenter, train_tokenizer
-from copynet_hf.training.trainer import build_training_arguments, make_trainer
+from copynet_hf.training.trainer import CopyNetTrainer, build_training_arguments, make_trainer
 
 
 @pytest.fixture(scope="module")
@@ -74,6 +74,30 @@ def test_validation_pairs_select_the_checkpoint(pairs: Dataset) -> None:
     assert build_training_arguments({"output_dir": "x"}, pairs, False).eval_strategy == "no"
     by_loss = build_training_arguments({"output_dir": "x", "metric_for_best_model": "loss"}, pairs, True)
     assert (by_loss.metric_for_best_model, by_loss.greater_is_better) == ("loss", False)
+
+
+def test_of_errors_the_lowest_is_the_best(pairs: Dataset) -> None:
+    def best(metric: str, **arguments: Any) -> bool:
+        given = {"output_dir": "x", "metric_for_best_model": metric, **arguments}
+        return build_training_arguments(given, pairs, True).greater_is_better
+
+    for metric in ("edit_distance", "eval_character_error_rate", "unk_rate", "eval_loss"):
+        assert not best(metric, predict_with_generate=True)
+    assert best("eval_exact_match", predict_with_generate=True)
+    assert best("token_accuracy")
+    assert not best("token_accuracy", greater_is_better=False)
+    for metric, generates in (("rougeL", False), ("accuracy", True), ("acuracy", False)):
+        with pytest.raises(ValueError, match=f"--metric_for_best_model is {metric}: give one of loss, "):
+            best(metric, predict_with_generate=generates)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "warmup"),
+    [({}, 100), ({"max_steps": 60}, 30), ({"num_train_epochs": 2.0}, 4), ({"max_steps": 60, "warmup_steps": 50}, 50)],
+)
+def test_the_learning_rate_falls_also_in_a_short_training(arguments: dict[str, Any], warmup: int) -> None:
+    train = Dataset.from_dict({"text": ["a"] * 64})
+    assert build_training_arguments({"output_dir": "x", **arguments}, train, False).warmup_steps == warmup
 
 
 def test_a_run_is_evaluated_forty_times_by_default(pairs: Dataset) -> None:
@@ -244,6 +268,63 @@ def test_training_continues_from_a_model(files: dict[str, Any], tmp_path: Path) 
     assert new.config.dropout == 0.4
     with pytest.raises(ValueError, match="--hidden_size is 99, but 24 in the model"):
         train_from_arguments({**files, **start, "output_dir": str(tmp_path / "c"), "hidden_size": 99})
+
+
+def test_weights_are_trained_in_float32_whatever_they_were_saved_in(files: dict[str, Any], tmp_path: Path) -> None:
+    train_from_arguments({**files, **SIZES, "output_dir": str(tmp_path / "a"), "max_steps": 1})
+    model, tokenizer = load_model(str(tmp_path / "a"))
+    for part in (model.to(torch.bfloat16), tokenizer):
+        part.save_pretrained(tmp_path / "half")
+    start = {"model_name_or_path": str(tmp_path / "half"), "output_dir": str(tmp_path / "b")}
+    train_from_arguments({**files, **start, "max_steps": 1})
+    assert CopyNetForConditionalGeneration.from_pretrained(tmp_path / "b").dtype == torch.float32
+
+
+def test_a_continued_model_keeps_what_no_argument_changes(files: dict[str, Any], tmp_path: Path) -> None:
+    train_from_arguments({**files, **SIZES, "output_dir": str(tmp_path / "a"), "max_steps": 1, "num_beams": 2})
+    start = {**files, "model_name_or_path": str(tmp_path / "a"), "output_dir": str(tmp_path / "b"), "max_steps": 1}
+    for arguments, message in (
+        (
+            {"segmenter": "char"},
+            "--segmenter is char, but the tokenizer of .* is used as it is: leave --segmenter out",
+        ),
+        ({"vocab_size": 77}, "--vocab_size is 77, but the tokenizer"),
+        ({"max_source_oov": 3}, "--max_source_oov is 3"),
+        ({"embedding_file": "v.txt"}, "--embedding_file is v.txt, but --model_name_or_path gives the embeddings"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            train_from_arguments(start | arguments)
+    train_from_arguments(start | {"segmenter": "word_punct", "max_target_length": 9})
+    generation = load_model(str(tmp_path / "b"))[0].generation_config
+    assert (generation.num_beams, generation.max_new_tokens) == (2, 9)
+
+
+def test_streams_are_shuffled_unless_sequential_and_resumed_in_the_same_order(
+    files: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[list[int]] = []
+    step = CopyNetTrainer.training_step
+    monkeypatch.setattr(
+        CopyNetTrainer,
+        "training_step",
+        lambda self, model, inputs, *rest: seen.extend(inputs["labels"].tolist()) or step(self, model, inputs, *rest),
+    )
+
+    def train(name: str, **arguments: Any) -> list[list[int]]:
+        seen.clear()
+        schedule = {"streaming": True, "max_steps": 3, "per_device_train_batch_size": 16, "eval_strategy": "no"}
+        saves = {"save_strategy": "steps", "save_steps": 2}
+        output = {"output_dir": str(tmp_path / name)}
+        train_from_arguments({"train_file": files["train_file"], **SIZES, **schedule, **saves, **output, **arguments})
+        return [[index for index in row if index >= 0] for row in seen]
+
+    in_order = train("sequential", train_sampling_strategy="sequential")
+    shuffled = train("random")
+    assert len(in_order) == len(shuffled) == 48
+    assert sum(row in in_order for row in shuffled) < 48  # some of the last 16 pairs
+    assert shuffled != in_order
+    checkpoint = f"{tmp_path}/random/checkpoint-2"
+    assert train("resumed", resume_from_checkpoint=checkpoint) == shuffled[32:]
 
 
 def test_streamed_pairs_train_for_max_steps(files: dict[str, Any], tmp_path: Path) -> None:

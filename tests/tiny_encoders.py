@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
@@ -18,6 +19,8 @@ from transformers import (
     DebertaV2Tokenizer,
     DistilBertConfig,
     ElectraConfig,
+    Gemma3TextConfig,
+    GemmaTokenizer,
     ModernBertConfig,
     MT5Config,
     PreTrainedTokenizerFast,
@@ -25,6 +28,7 @@ from transformers import (
     RobertaTokenizer,
     T5Config,
     T5Tokenizer,
+    UMT5Config,
     XLMRobertaConfig,
     XLMRobertaTokenizer,
 )
@@ -108,6 +112,22 @@ def _deberta(**limit: int) -> Any:
     return DebertaV2Tokenizer(vocab=vocab, **limit)
 
 
+@cache
+def _marked() -> tuple[dict[str, int], list[tuple[str, str]]]:
+    tokenizer = Tokenizer(models.BPE(unk_token="<unk>"))
+    tokenizer.normalizer = normalizers.Replace(" ", "▁")
+    trainer = trainers.BpeTrainer(vocab_size=160, special_tokens=["<pad>", "<eos>", "<bos>", "<unk>"])
+    tokenizer.train_from_iterator([word for text in CORPUS for word in re.findall(r" ?\w+| ?[^\w\s]", text)], trainer)
+    model = json.loads(tokenizer.to_str())["model"]
+    return model["vocab"], [tuple(pair) for pair in model["merges"]]
+
+
+def _gemma(**limit: int) -> Any:
+    vocab, merges = _marked()
+    return GemmaTokenizer(vocab=vocab, merges=merges, **limit)
+
+
+GEMMA_SIZES = SIZES | {"num_key_value_heads": 1, "head_dim": 8, "sliding_window": 8}
 T5_SIZES = {"num_layers": 2, "num_heads": 2, "d_model": 16, "d_kv": 8, "d_ff": 24}
 DISTILBERT_SIZES = {"n_layers": 2, "n_heads": 2, "dim": 16, "hidden_dim": 24}
 DEBERTA = {"relative_attention": True, "pos_att_type": ["c2p", "p2c"], "position_biased_input": False}
@@ -122,6 +142,8 @@ FAMILIES: dict[str, tuple[Callable[..., Any], Callable[..., Any], dict[str, Any]
     "xlm-roberta": (_xlm_roberta, XLMRobertaConfig, SIZES | {"max_position_embeddings": 66, "pad_token_id": 1}),
     "t5": (_t5, T5Config, T5_SIZES),
     "mt5": (_t5, MT5Config, T5_SIZES),
+    "umt5": (_t5, UMT5Config, T5_SIZES),
+    "gemma": (_gemma, Gemma3TextConfig, GEMMA_SIZES | {"pad_token_id": 0}),
 }
 
 

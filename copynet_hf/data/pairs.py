@@ -163,8 +163,8 @@ class PairsBuilder(RecordsBuilder):
             rows = read_rows(Path(path), SkippedRecords(Path(path)), self.config.column_names)
             self.columns = Columns(row for _, row in rows)
             roles = self._choose_columns(self.columns, path)
-            others = [name for name in self.columns.types if name not in roles.values()]
-            kept = _rename_taken({name: self.columns.feature(name) for name in others})
+            names = _rename_taken(name for name in self.columns.types if name not in roles.values())
+            kept = {new: self.columns.feature(old) for old, new in names.items()}
             self.info.features = datasets.Features({role: ROLE_TYPES[role] for role in roles} | kept)
             if self._choice.guesses:  # kept in the cache
                 self.info.supervised_keys = SupervisedKeysData(roles["text"], roles["summary"])
@@ -178,24 +178,25 @@ class PairsBuilder(RecordsBuilder):
 
     def records(self, path: Path, skipped: SkippedRecords) -> Iterator[dict[str, Any]]:
         """The rows with a usable pair, `text` and `summary` first."""
-        columns, names = self.columns, self.config.column_names
+        columns, column_names = self.columns, self.config.column_names
         if columns is None:  # streaming: without a pass over the whole file, from its first rows
-            columns = Columns(row for _, row in islice(read_rows(path, SkippedRecords(path), names), 1000))
+            columns = Columns(row for _, row in islice(read_rows(path, SkippedRecords(path), column_names), 1000))
         roles = self._choose_columns(columns, path)
         if self.columns is None and self._choice.guesses:
             _log_guess(roles, path)
         json_columns = {name for name, arrow_type in columns.types.items() if arrow_type is None}
-        for line, row in read_rows(path, skipped, names):
+        new_names = _rename_taken(name for name in columns.types if name not in roles.values())
+        for line, row in read_rows(path, skipped, column_names):
             pair = {role: row.get(column) for role, column in roles.items()}
             reason = _why_unusable(pair, roles)
             if reason:
                 skipped.add(line, reason)
                 continue
-            others = {name: row.get(name) for name in columns.types if name not in roles.values()}
-            for name in json_columns & others.keys():
-                if others[name] is not None:
-                    others[name] = json.dumps(others[name], ensure_ascii=False)
-            yield _split_pair(pair, self._choice.separator) | _rename_taken(others)
+            others = {new: row.get(old) for old, new in new_names.items()}
+            for name in json_columns & new_names.keys():
+                if row.get(name) is not None:
+                    others[new_names[name]] = json.dumps(row[name], ensure_ascii=False)
+            yield _split_pair(pair, self._choice.separator) | others
 
 
 class Columns:
@@ -307,9 +308,13 @@ def find_usual_name(columns: Sequence[str], names: Sequence[str]) -> str | None:
     return next((by_name[name] for name in names if name in by_name), None)
 
 
-def _rename_taken(others: dict[str, Any]) -> dict[str, Any]:
-    """The other columns, with `original_text` in place of `text`, and likewise `summary` and `features`."""
-    return {f"original_{name}" if name in ROLES else name: value for name, value in others.items()}
+def _rename_taken(columns: Iterable[str]) -> dict[str, str]:
+    """The new name of each of the other columns: `original_text` for `text`, and likewise for the other roles."""
+    names = {name: name for name in columns}
+    for name in names.keys() & ROLES:
+        while names[name] in ROLES or names[name] in names:
+            names[name] = f"original_{names[name]}"
+    return names
 
 
 def _split_pair(pair: dict[str, Any], separator: str) -> dict[str, Any]:
@@ -344,7 +349,7 @@ def _select_pairs(data: AnyDataset, choice: ColumnChoice, where: str) -> AnyData
     roles = choose_columns(columns, strings, choice, where)
     if choice.guesses:
         _log_guess(roles, where)
-    new_names = dict(zip(columns, _rename_taken(dict.fromkeys(columns)), strict=True))
+    new_names = _rename_taken(columns)
     new_names |= {column: role for role, column in roles.items()}
     changed = {old: new for old, new in new_names.items() if old != new}
     if changed:  # in two steps: a stream refuses a new name that is the old one of another column

@@ -88,7 +88,7 @@ class RecordsBuilder(datasets.GeneratorBasedBuilder):
                     yield count, record
                     count += 1
             finally:  # also where a stream is read only in part
-                if count and skipped.count:
+                if count and skipped.count and self.info.description != str(skipped):  # a stream is read repeatedly
                     self.info.description = str(skipped)
                     logger.warning("%s", skipped)
             if not count:

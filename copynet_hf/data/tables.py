@@ -112,7 +112,7 @@ def scan_tables(files: Sequence[Path]) -> Tables:
                 counts.append(table.metadata.num_rows)
                 schema = table.schema_arrow
             of_file: dict[str, pa.DataType | None] = dict(zip(schema.names, schema.types, strict=True))
-            named = [name for name, kind in of_file.items() if kind in (pa.string(), pa.large_string())]
+            named = [name for name, kind in of_file.items() if _is_string(kind)]
         else:
             counts.append(0)
             columns = Columns(_count_into(counts, _number_rows(file)))
@@ -122,6 +122,12 @@ def scan_tables(files: Sequence[Path]) -> Tables:
     if not sum(counts):
         raise DataFileError(f"{', '.join(map(str, files))}: no record: give a file with rows")
     return Tables(list(files), counts, types, strings)
+
+
+def _is_string(kind: pa.DataType) -> bool:
+    """Whether values are strings, also those of pandas' categories."""
+    kind = kind.value_type if pa.types.is_dictionary(kind) else kind
+    return kind in (pa.string(), pa.large_string(), pa.string_view())
 
 
 def choose_text_column(tables: Tables, given: str | None) -> str:

@@ -25,6 +25,8 @@ Tokenization = Literal["auto", "char", "word"]
 Unit = Literal["char", "word"]
 
 UNK = "<unk>"
+# Of the scores below; a higher value of the others is better.
+LOWER_IS_BETTER = ("edit_distance", "character_error_rate", "unk_rate")
 ROUGE_TYPES = ("rouge1", "rouge2", "rougeL")
 _HAN = re.compile(r"[\u3005\u3007\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]")
 _KANA = re.compile(r"[\u3040-\u30ff\u31f0-\u31ff\uff66-\uff9f]")
@@ -65,7 +67,8 @@ def score_outputs(
         - bleu: corpus BLEU of sacrebleu.
         - edit_distance: mean number of characters to insert, delete or replace until the prediction is the nearest
           reference (Levenshtein); `<unk>` is one character, and so is a run of whitespace.
-        - character_error_rate: the sum of these numbers relative to the length of these references; can exceed 100.
+        - character_error_rate: the sum of these numbers relative to the length of these references; can exceed 100,
+          and is 0 if all of them are empty.
         - unk_rate: share of `<unk>` in the predicted words.
         - copied_fraction: share of the predicted words that the source contains, whether copied or generated.
         - oov_recall: of the reference words that the source contains and `vocabulary` does not, the share that the

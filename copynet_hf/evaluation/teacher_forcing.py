@@ -15,6 +15,7 @@ from torch import Tensor
 if TYPE_CHECKING:
     from transformers import EvalPrediction, PreTrainedModel
 
+ACCURACIES = ("accuracy", "sequence_accuracy", "token_accuracy")
 IGNORED = -100  # the label where there is no target
 
 
@@ -50,7 +51,7 @@ def make_compute_accuracy(unk_token_id: int | None) -> Callable[[EvalPrediction]
         has_targets = is_target.any(-1)
         sequences = _percent((is_right | ~is_target).all(-1)[has_targets])
         tokens = _percent(is_right[is_target])
-        return {"accuracy": (sequences + tokens) / 2, "sequence_accuracy": sequences, "token_accuracy": tokens}
+        return dict(zip(ACCURACIES, ((sequences + tokens) / 2, sequences, tokens), strict=True))
 
     return compute_accuracy
 

@@ -41,16 +41,17 @@ def join_models(
 def check_same_tokenizer(
     tokenizer: PreTrainedTokenizerBase, expected: PreTrainedTokenizerBase, name: str, expected_name: str
 ) -> None:
-    """Checks that a tokenizer gives every text the ids that the expected one gives it.
+    """Checks that a tokenizer gives every text the ids that the expected one gives it, but for the number of words to
+    which it truncates.
 
     Args:
         name, expected_name: the models of the tokenizers, for the message.
 
     Raises:
-        ValueError: the tokenizers differ in their segmenter, words, features or pieces.
+        ValueError: the tokenizers differ in their segmenter, words, special tokens, features, pieces or settings.
     """
     fix = f"train the models with one tokenizer, by --tokenizer_name {expected_name}"
-    found, wanted = _list_vocabularies(tokenizer), _list_vocabularies(expected)
+    found, wanted = _list_by_kind(tokenizer), _list_by_kind(expected)
     for kind in found:
         if len(found[kind]) != len(wanted[kind]):
             raise ValueError(f"{name} has {len(found[kind])} {kind}s, {expected_name} {len(wanted[kind])}: {fix}")
@@ -59,15 +60,18 @@ def check_same_tokenizer(
                 raise ValueError(f"{name} has the {kind} {word!r} where {expected_name} has {other!r}: {fix}")
 
 
-def _list_vocabularies(tokenizer: PreTrainedTokenizerBase) -> dict[str, list[str]]:
-    """What gives a text its ids: the segmenter, and the words, features and pieces in the order of their ids."""
-    vocabularies = {
+def _list_by_kind(tokenizer: PreTrainedTokenizerBase) -> dict[str, list[str]]:
+    """What gives a text its ids: settings, and the words, features and pieces in the order of their ids."""
+    lists = {
         "segmenter": [getattr(tokenizer, "segmenter", type(tokenizer).__name__)],
         "word": _sort_words(tokenizer.get_vocab()),
+        "special token": [str(getattr(tokenizer, f"{name}_token")) for name in ("pad", "bos", "eos", "unk")],
+        "truncation_side": [tokenizer.truncation_side],
+        "split_special_tokens": [str(tokenizer.split_special_tokens)],
         "feature": _sort_words(getattr(tokenizer, "feature_vocab", {})),
     }
     pieces = _encoder_tokenizer(tokenizer)
-    return vocabularies if pieces is None else vocabularies | {"piece": _sort_words(pieces.backend.get_vocab())}
+    return lists if pieces is None else lists | {"piece": _sort_words(pieces.backend.get_vocab())}
 
 
 def _encoder_tokenizer(tokenizer: PreTrainedTokenizerBase) -> Any:

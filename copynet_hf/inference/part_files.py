@@ -85,7 +85,14 @@ class PartFormat:
 
     def _write_fields(self, file: BinaryIO, rows: Iterator[list[Any]] | list[list[Any]]) -> None:
         text = io.TextIOWrapper(file, "utf-8", newline="", write_through=True)
-        csv.writer(text, delimiter="," if self.suffix == ".csv" else "\t", lineterminator="\n").writerows(rows)
+        delimiter = "," if self.suffix == ".csv" else "\t"
+        plain, quoted = (
+            csv.writer(text, delimiter=delimiter, lineterminator="\n", quoting=quoting)
+            for quoting in (csv.QUOTE_MINIMAL, csv.QUOTE_ALL)
+        )
+        for row in rows:  # a carriage return is not quoted by itself, and would end the record for every reader
+            has_return = any(isinstance(value, str) and "\r" in value for value in row)
+            (quoted if has_return else plain).writerow(row)
         text.detach()
 
 

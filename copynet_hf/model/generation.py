@@ -108,6 +108,7 @@ class StopStrings(StoppingCriteria):
         self.stop_strings = [stop_strings] if isinstance(stop_strings, str) else list(stop_strings)
         self.gaps = frozenset(tokenizer.all_special_ids)
         self.longest = max(map(len, self.stop_strings), default=0) + 1  # words; one before it spells its space
+        self._length = 0  # of the rows at the last call
         if source is None:
             self._check_spelling()
         texts = [source] if isinstance(source, str) else source or [""]
@@ -121,8 +122,11 @@ class StopStrings(StoppingCriteria):
 
     def __call__(self, input_ids: Tensor, scores: Any, **kwargs: Any) -> Tensor:
         """(R) bool: which rows of `input_ids` (R, T), R / N side by side for each source, hold a stop string among
-        their last words."""
-        rows, sources = input_ids[:, -self.longest :].tolist(), len(self.slot_words)
+        the words since the last call and those before them that it may begin with."""
+        before, length = self._length, input_ids.shape[1]
+        self._length = length
+        num_new = length - before if length > before else length  # several in assisted decoding; all in a new search
+        rows, sources = input_ids[:, -self.longest - num_new + 1 :].tolist(), len(self.slot_words)
         if len(rows) % sources:
             raise ValueError(f"source has {sources} texts for {len(rows)} rows: pass those of this batch.")
         repeats = len(rows) // sources

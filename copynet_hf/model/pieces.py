@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from os import PathLike
 from typing import Any
 
-from tokenizers import Encoding, Tokenizer
-from transformers import AutoConfig, AutoTokenizer, PreTrainedTokenizerBase
+from tokenizers import Encoding, Tokenizer, normalizers, pre_tokenizers
+from transformers import AutoTokenizer, PreTrainedTokenizerBase
 from transformers.tokenization_utils_base import VERY_LARGE_INTEGER
 from transformers.utils import to_py_obj
 
@@ -37,13 +37,17 @@ class PieceTokenizer:
         self.backend = backend
         self.pad_id = int((backend.padding or {}).get("pad_id", 0))
         backend.no_padding()
-        state = {} if backend.pre_tokenizer is None else json.loads(backend.pre_tokenizer.__getstate__())
-        kinds = {part["type"]: part for part in _parts(state)}
+        self._components = _to_json(backend.pre_tokenizer), _to_json(backend.normalizer)  # as they are saved
+        parts = {part["type"]: part for component in self._components for part in _parts(component)}
         self._space, self._starts_with_space = "", False  # how the pieces of a word show the space before it
-        if "ByteLevel" in kinds:
-            self._space = " "
-        elif "Metaspace" in kinds:
-            self._space, self._starts_with_space = kinds["Metaspace"]["replacement"], True
+        if "ByteLevel" in parts:
+            self._space, self._starts_with_space = " ", parts["ByteLevel"].get("add_prefix_space", False)
+        elif "Metaspace" in parts:
+            self._space = parts["Metaspace"]["replacement"]
+            self._starts_with_space = parts["Metaspace"]["prepend_scheme"] != "never"
+        elif parts.get("Replace", {}).get("pattern") == {"String": " "}:  # by its normalizer, as Gemma's
+            self._space, self._starts_with_space = " ", "Prepend" in parts
+        self._set_components(*map(_without_prefix_space, self._components))  # `_spell` marks them
 
     @classmethod
     def wrap(cls, tokenizer: PreTrainedTokenizerBase | str | PathLike[str], max_length: int | None) -> PieceTokenizer:
@@ -66,25 +70,30 @@ class PieceTokenizer:
                 f"encoder_tokenizer is a {type(tokenizer).__name__}, which does not say which word a piece belongs "
                 "to: give a fast tokenizer, one of the tokenizers library"
             )
-        state = json.loads(backend.to_str())
-        for part in _parts(state["pre_tokenizer"] or {}):  # `_spell` marks the spaces instead
-            if part["type"] == "ByteLevel":
-                part["add_prefix_space"] = False
-            elif part["type"] == "Metaspace":
-                part["prepend_scheme"] = "never"
-        backend = Tokenizer.from_str(json.dumps(state))
+        backend = Tokenizer.from_str(backend.to_str())
         backend.enable_padding(pad_id=tokenizer.pad_token_id or 0, pad_token=str(tokenizer.pad_token or ""))
+        backend.no_truncation()
+        pieces = cls(backend)
         max_length = _find_limit(tokenizer, name) if max_length is None else max_length
-        if max_length is None:
-            backend.no_truncation()
-        else:
-            backend.enable_truncation(max_length)
-        return cls(backend)
+        if max_length is not None:
+            pieces.set_max_length(max_length)
+        return pieces
 
     @property
     def max_length(self) -> int | None:
         """The number of pieces to which a row is truncated, special pieces included; None: no limit."""
         return None if self.backend.truncation is None else int(self.backend.truncation["max_length"])
+
+    def set_max_length(self, max_length: int) -> None:
+        """Sets the number of pieces to which rows are truncated, special pieces included.
+
+        Raises:
+            ValueError: no word would be left.
+        """
+        special = self.backend.num_special_tokens_to_add(False)
+        if max_length <= special:
+            raise ValueError(f"encoder_max_length is {max_length}: give more than the {special} special pieces")
+        self.backend.enable_truncation(max_length)
 
     def __len__(self) -> int:
         """The number of different pieces."""
@@ -100,7 +109,9 @@ class PieceTokenizer:
     def save(self, path: str | PathLike[str]) -> None:
         """Writes a JSON file of the tokenizers library, from which `Tokenizer.from_file` restores `backend`."""
         self.backend.enable_padding(pad_id=self.pad_id, pad_token=self.backend.id_to_token(self.pad_id) or "")
+        self._set_components(*self._components)
         self.backend.save(str(path))
+        self._set_components(*map(_without_prefix_space, self._components))
         self.backend.no_padding()
 
     def encode(
@@ -126,8 +137,7 @@ class PieceTokenizer:
         if facts is not None:
             pairs = zip(texts, facts, strict=True)
             texts = [(text, self._spell_row(own, join)) if own else text for text, own in pairs]
-        self.backend.encode_special_tokens = True  # here, because a pickled backend forgets it
-        encodings = self.backend.encode_batch(texts, is_pretokenized=True)
+        encodings = self._encode_batch(texts)
         ids = [encoding.ids for encoding in encodings]
         index = [_index_words(encoding, len(row)) for encoding, row in zip(encodings, rows, strict=True)]
         return dict(zip(FIELDS, (ids, [[1] * len(row) for row in ids], index), strict=True))
@@ -135,8 +145,11 @@ class PieceTokenizer:
     def pieces_of(self, words: Sequence[str]) -> list[list[int]]:
         """The pieces of each word on its own, preceded by a space."""
         texts = [[self._spell(f" {word}", True)] for word in words]
-        encodings = self.backend.encode_batch(texts, is_pretokenized=True, add_special_tokens=False)
-        return [encoding.ids for encoding in encodings]
+        return [encoding.ids for encoding in self._encode_batch(texts, add_special_tokens=False)]
+
+    def _encode_batch(self, texts: list[Any], **options: bool) -> list[Encoding]:
+        self.backend.encode_special_tokens = True  # here, because a pickled backend forgets it
+        return self.backend.encode_batch(texts, is_pretokenized=True, **options)
 
     def pad(self, encoded: Any, to_limit: bool = False, multiple: int | None = None) -> dict[str, Any]:
         """Pads the pieces among the fields of one row or many, on the right, as absolute positions require.
@@ -154,15 +167,23 @@ class PieceTokenizer:
         pieces = {name: to_py_obj(encoded[name]) for name in FIELDS if name in encoded}
         if not pieces:
             return dict(encoded)
-        is_single = not encoded[FIELDS[0]] or not isinstance(pieces[FIELDS[0]][0], list)
+        is_single = bool(pieces[FIELDS[0]]) and not isinstance(pieces[FIELDS[0]][0], list)
         rows = {name: [value] if is_single else value for name, value in pieces.items()}
-        width = max(1, *map(len, rows[FIELDS[0]]), (self.max_length or 1) if to_limit else 1)
-        width = -(-width // (multiple or 1)) * (multiple or 1)
+        longest = max(1, *map(len, rows[FIELDS[0]]), (self.max_length or 1) if to_limit else 1)
+        width = -(-longest // (multiple or 1)) * (multiple or 1)
+        if self.max_length is not None:  # the encoder reads no more
+            width = max(longest, min(width, self.max_length))
         fill = dict(zip(FIELDS, (self.pad_id, 0, NO_WORD), strict=True))
         for name, lists in rows.items():
             padded = [row + [fill[name]] * (width - len(row)) for row in lists]
             pieces[name] = padded[0] if is_single else padded
         return {**encoded, **pieces}
+
+    def _set_components(self, pre_tokenizer: dict[str, Any], normalizer: dict[str, Any]) -> None:
+        if pre_tokenizer:
+            self.backend.pre_tokenizer = _from_json(pre_tokenizer, pre_tokenizers.Sequence([]))
+        if normalizer:
+            self.backend.normalizer = _from_json(normalizer, normalizers.Sequence([]))
 
     def _spell_row(self, words: Sequence[str], join: Join) -> list[str]:
         return [self._spell(text, not number) for number, text in enumerate(add_spaces(words, join))]
@@ -191,17 +212,44 @@ def _index_words(encoding: Encoding, num_words: int) -> list[int]:
     return [NO_WORD if word is None else word + num_words * (part or 0) for word, part in parts]
 
 
-def _parts(state: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    """A pre-tokenizer and those in it, as JSON objects."""
-    if state:
-        yield state  # type: ignore[misc]
-    for part in state.get("pretokenizers", ()):
+# ---- components, which are pre-tokenizers and normalizers, as JSON objects
+
+
+def _to_json(part: Any) -> dict[str, Any]:
+    return {} if part is None else json.loads(part.__getstate__())
+
+
+def _from_json(component: Mapping[str, Any], empty: Any) -> Any:
+    empty.__setstate__(json.dumps(component).encode())
+    return empty
+
+
+def _parts(component: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+    """A pre-tokenizer or normalizer, and those in it."""
+    if component:
+        yield component
+    for part in (*component.get("pretokenizers", ()), *component.get("normalizers", ())):
         yield from _parts(part)
+
+
+def _without_prefix_space(component: dict[str, Any]) -> dict[str, Any]:
+    """The same pre-tokenizer or normalizer without the space that it puts before a text."""
+    if component.get("type") == "Prepend":
+        return {"type": "Sequence", "normalizers": []}
+    if "add_prefix_space" in component:  # ByteLevel
+        component = component | {"add_prefix_space": False}
+    if "prepend_scheme" in component:  # Metaspace
+        component = component | {"prepend_scheme": "never"}
+    lists = ("pretokenizers", "normalizers")
+    return {
+        name: [*map(_without_prefix_space, value)] if name in lists else value for name, value in component.items()
+    }
 
 
 def _find_limit(tokenizer: PreTrainedTokenizerBase, name: str | None) -> int | None:
     """The number of pieces that the encoder of this name and tokenizer reads, if one of them says so."""
     if tokenizer.model_max_length < VERY_LARGE_INTEGER:
         return int(tokenizer.model_max_length)
-    config = None if name is None else AutoConfig.from_pretrained(name)
-    return getattr(config, "max_position_embeddings", None)
+    from .text_encoder import load_max_pieces  # here, because nothing else needs torch
+
+    return None if name is None else load_max_pieces(name)

@@ -17,9 +17,9 @@ Source = str | Mapping[str, Any]
 class CopyText2TextPipeline(Pipeline):
     """Generates texts from texts and traces each output word to the source.
 
-    An input is a text, or a dict with a "text" and its "facts" or "features"; lists, generators and datasets hold many
-    inputs. A model without retrieval reads text and facts as one source, as in `copynet-hf train`. The result for an
-    input is a list of dicts, one for each returned output, best first:
+    An input is a text, or a dict with a "text" and its "facts" or "features"; lists, generators and Transformers'
+    `KeyDataset` hold many inputs. A model without retrieval reads text and facts as one source, as in `copynet-hf
+    train`. The result for an input is a list of dicts, one for each returned output, best first:
 
     - generated_text: the output.
     - words: its words, each with the space that precedes it; concatenated, they are the text.
@@ -64,7 +64,11 @@ class CopyText2TextPipeline(Pipeline):
             raise ValueError(
                 f"the input is {input_!r:.200}: give a text, or a dict with a 'text' (and 'facts' or 'features')"
             )
-        return {"text": row["text"], **{name: list(row.get(name) or ()) for name in ("facts", "features")}}
+        inputs: dict[str, Any] = {"text": row["text"]}
+        for name in ("facts", "features"):
+            value = row.get(name) or ()
+            inputs[name] = value if isinstance(value, str) else list(value)  # the tokenizer refuses a string
+        return inputs
 
     def _forward(self, inputs: dict[str, Any], **options: Any) -> dict[str, Any]:  # type: ignore[override]
         """One row, or with `batch_size` above 1 a list of rows for each field, which Transformers unbatches again."""

@@ -107,10 +107,14 @@ def predict(
             inputs = inputs.to(model.device)  # type: ignore[attr-defined]
         output = model.generate(**inputs, **generation)
         sequences = getattr(output, "sequences", output)  # with return_dict_in_generate, a ModelOutput
+        eos_token_id = generation.get("eos_token_id")
+        if eos_token_id is None:
+            eos_token_id = getattr(saved, "eos_token_id", None)
+        ids = _drop_filling(_to_numpy(sequences)[:, 1:], eos_token_id, tokenizer.pad_token_id)
         if not trace:
-            return _read_texts(tokenizer, texts, _to_numpy(sequences)[:, 1:].tolist(), max_source_length, facts)
-        shares, positions, copy_probs = _trace(model, sequences, inputs, generation.get("eos_token_id"))
-    ids, source_ids, is_word = map(_to_numpy, (sequences, inputs["input_ids"], inputs["attention_mask"] > 0))
+            return _read_texts(tokenizer, texts, ids.tolist(), max_source_length, facts)
+        shares, positions, copy_probs = _trace(model, sequences, inputs, eos_token_id)
+    source_ids, is_word = map(_to_numpy, (inputs["input_ids"], inputs["attention_mask"] > 0))
     repeats = len(ids) // len(texts)
     predictions: list[list[Prediction]] = [[] for _ in texts]
     for number, outputs in enumerate(predictions):
@@ -119,7 +123,7 @@ def predict(
         source = _Source(*origin, is_word[number], words)
         for row in range(number * repeats, (number + 1) * repeats):
             probs = copy_probs[row] if return_copy_probs else None
-            outputs.append(_read_output(tokenizer, source, ids[row, 1:].tolist(), shares[row], positions[row], probs))
+            outputs.append(_read_output(tokenizer, source, ids[row].tolist(), shares[row], positions[row], probs))
     return predictions
 
 
@@ -134,6 +138,13 @@ def _inference_mode(model: CopyModel) -> Iterator[str]:
     model.eval()
     with torch.inference_mode():
         yield "pt"
+
+
+def _drop_filling(ids: NDArray[Any], eos_token_id: int | list[int] | None, pad_token_id: int) -> NDArray[Any]:
+    """Outputs (N, T) with padding after their first end symbol: beam search fills up ended rows with an end symbol,
+    which may be a word."""
+    is_end = np.isin(ids, [] if eos_token_id is None else eos_token_id)
+    return np.where(is_end.cumsum(-1) > is_end, pad_token_id, ids)
 
 
 def _read_texts(

@@ -16,7 +16,8 @@ from transformers import initialization as init
 from .aligned_words import AlignedWords
 from .attention import CoverageProjection
 from .configuration_copynet import CopyNetConfig
-from .text_encoder import check_piece_tokenizer, load_encoder_config, load_text_encoder
+from .pieces import PieceTokenizer
+from .text_encoder import find_max_pieces, load_encoder_config, load_text_encoder
 
 
 class PublishedModel(PreTrainedModel):
@@ -132,11 +133,11 @@ class CopyNetPreTrainedModel(PublishedModel):
             options: arguments of the encoder's `from_pretrained`, such as `revision`.
 
         Raises:
-            ValueError: a tokenizer that does not belong to the encoder.
+            ValueError: a tokenizer that does not belong to the encoder, or an encoder of another width.
         """
         text_encoder = load_text_encoder(name, **options)
-        check_piece_tokenizer(text_encoder, getattr(tokenizer, "encoder_tokenizer", None))
-        self.config.encoder, self.get_encoder().text_encoder = text_encoder.config, text_encoder
+        _check_piece_tokenizer(text_encoder, getattr(tokenizer, "encoder_tokenizer", None))
+        self.get_encoder().set_text_encoder(text_encoder)
 
     def freeze_encoder(self) -> None:
         """Keeps the Transformers encoder as it is in training: no gradients, no dropout. Not saved with the model.
@@ -168,6 +169,28 @@ class CopyNetPreTrainedModel(PublishedModel):
                 else:
                     make = nn.init.orthogonal_ if name.startswith("weight_hh") else nn.init.xavier_uniform_
                     init.copy_(parameter, _gate_by_gate(parameter, make))
+
+
+def _check_piece_tokenizer(encoder: PreTrainedModel, tokenizer: PieceTokenizer | None) -> None:
+    """Checks that the pieces of a tokenizer are those of the encoder, and no more than it reads.
+
+    Raises:
+        ValueError: they are not.
+    """
+    name, pieces = encoder.config.name_or_path or encoder.config.model_type, encoder.config.vocab_size
+    if tokenizer is None:
+        raise ValueError(f"the tokenizer gives no pieces: give it encoder_tokenizer={name!r}")
+    if len(tokenizer) > pieces:
+        raise ValueError(
+            f"encoder_tokenizer has {len(tokenizer)} pieces, the encoder {name} has {pieces}: give the tokenizer of "
+            "that encoder"
+        )
+    positions, limit = find_max_pieces(encoder), tokenizer.max_length
+    if positions is not None and (limit is None or limit > positions):
+        raise ValueError(
+            f"the tokenizer returns {'any number of' if limit is None else f'up to {limit}'} pieces, and the encoder "
+            f"{name} has {positions} positions: give the tokenizer encoder_max_length={positions}"
+        )
 
 
 def _gate_by_gate(parameter: Tensor, make: Any) -> Tensor:

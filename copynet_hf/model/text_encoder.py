@@ -12,7 +12,7 @@ from torch import nn
 from transformers import AutoConfig, PreTrainedConfig, PreTrainedModel
 from transformers.models.auto.modeling_auto import MODEL_FOR_TEXT_ENCODING_MAPPING, MODEL_MAPPING
 
-from .pieces import PieceTokenizer
+POSITIONS = ("position_embeddings", "position_embedding", "embed_positions", "wpe")  # names of position embeddings
 
 
 def build_text_encoder(config: PreTrainedConfig) -> PreTrainedModel:
@@ -50,40 +50,29 @@ def load_text_encoder(name: str, **options: Any) -> PreTrainedModel:
 def find_max_pieces(encoder: PreTrainedModel) -> int | None:
     """The number of pieces for which the encoder has position embeddings; None: no limit."""
     for name, module in encoder.named_modules():
-        if isinstance(module, nn.Embedding) and name.rpartition(".")[2] in ("position_embeddings", "embed_positions"):
+        if isinstance(module, nn.Embedding) and name.rpartition(".")[2] in POSITIONS:
             # positions begin after an offset in BART, and after the padding index in RoBERTa
             after_padding = 0 if module.padding_idx is None else module.padding_idx + 1
             return int(module.num_embeddings - getattr(module, "offset", after_padding))
     return None
 
 
-def check_piece_tokenizer(encoder: PreTrainedModel, tokenizer: PieceTokenizer | None) -> None:
-    """Checks that the pieces of a tokenizer are those of the encoder, and no more than it reads.
-
-    Raises:
-        ValueError: they are not.
-    """
-    name, pieces = encoder.config.name_or_path or encoder.config.model_type, encoder.config.vocab_size
-    if tokenizer is None:
-        raise ValueError(f"the tokenizer gives no pieces: give it encoder_tokenizer={name!r}")
-    if len(tokenizer) > pieces:
-        raise ValueError(
-            f"encoder_tokenizer has {len(tokenizer)} pieces, the encoder {name} has {pieces}: give the tokenizer of "
-            "that encoder"
-        )
-    positions, limit = find_max_pieces(encoder), tokenizer.max_length
-    if positions is not None and (limit is None or limit > positions):
-        raise ValueError(
-            f"the tokenizer returns {'any number of' if limit is None else f'up to {limit}'} pieces, and the encoder "
-            f"{name} has {positions} positions: give the tokenizer encoder_max_length={positions}"
-        )
+def load_max_pieces(name: str) -> int | None:
+    """The number of pieces that the encoder of a folder or Hub name reads, as far as its config says."""
+    config = load_encoder_config(name, {})
+    with torch.device("meta"):  # without weights
+        positions = find_max_pieces(build_text_encoder(config))
+    return getattr(config, "max_position_embeddings", None) if positions is None else positions
 
 
 def _find_class(config: PreTrainedConfig) -> tuple[type[PreTrainedModel], dict[str, Any]]:
     """The model's class, and the arguments that leave out its pooler, whose weights would get no gradients."""
+    is_text = None not in (getattr(config, name, None) for name in ("hidden_size", "vocab_size"))
     for mapping in (MODEL_FOR_TEXT_ENCODING_MAPPING, MODEL_MAPPING):
-        if type(config) in mapping:
+        if type(config) in mapping and is_text:
             encoder_class: Any = mapping[type(config)]
+            if isinstance(encoder_class, tuple):  # Funnel's first one returns a state for each piece
+                encoder_class = encoder_class[0]
             takes_pooler = "add_pooling_layer" in inspect.signature(encoder_class).parameters
             return encoder_class, {"add_pooling_layer": False} if takes_pooler else {}
     raise ValueError(
@@ -93,5 +82,7 @@ def _find_class(config: PreTrainedConfig) -> tuple[type[PreTrainedModel], dict[s
 
 
 def _encoder_of(model: PreTrainedModel) -> PreTrainedModel:
-    """The encoder of an encoder-decoder model such as BART; other models are encoders themselves."""
-    return model.get_encoder() if model.config.is_encoder_decoder else model
+    """The encoder of an encoder-decoder model such as BART; other models are encoders themselves, also UMT5's, whose
+    config says otherwise."""
+    is_whole = model.config.is_encoder_decoder and type(model.config) not in MODEL_FOR_TEXT_ENCODING_MAPPING
+    return model.get_encoder() if is_whole else model

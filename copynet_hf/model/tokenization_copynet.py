@@ -120,6 +120,8 @@ class CopyNetTokenizer(ExtendedVocabulary, PreTrainedTokenizer):
             self.encoder_tokenizer = PieceTokenizer.wrap(encoder_tokenizer, encoder_max_length)
         elif encoder_tokenizer_file is not None:
             self.encoder_tokenizer = PieceTokenizer(Tokenizer.from_file(str(encoder_tokenizer_file)))
+            if encoder_max_length is not None:
+                self.encoder_tokenizer.set_max_length(encoder_max_length)
         super().__init__(
             pad_token=pad_token,
             bos_token=bos_token,

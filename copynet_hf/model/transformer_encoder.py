@@ -10,12 +10,42 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from transformers import PreTrainedModel
 
 from .configuration_copynet import CopyNetConfig
 from .copy_distribution import replace_by_unk
 from .encoder import SourceEncoder, embed_facts, value_or_default
 from .outputs import CopyNetEncoderOutput
 from .text_encoder import build_text_encoder, find_max_pieces
+
+
+def find_word_positions(word_index: Tensor, mask: Tensor) -> Tensor:
+    """(B, P) the source position of each piece's word; −1 for pieces of no word.
+
+    Args:
+        word_index: (B, P) the number of each piece's word among the words of its row.
+        mask: (B, S) bool, where the source has words.
+    """
+    rows, size = mask.shape
+    places = torch.arange(size, device=mask.device).expand_as(mask)
+    numbers = torch.where(mask, mask.cumsum(-1) - 1, size)  # the last column has the positions without words
+    positions = word_index.new_full((rows, size + 1), -1).scatter(1, numbers, places)[:, :-1]
+    positions = positions.gather(1, word_index.clamp(0, size - 1))
+    return torch.where((word_index >= 0) & (word_index < size), positions, -1)
+
+
+def select_question(positions: Tensor, is_fact: Tensor) -> Tensor:
+    """(B, P) bool, the pieces that a question has on its own: those before its facts, with one special piece after
+    its last word where some encoders have two between the texts of a pair.
+
+    Args:
+        positions: (B, P) the source position of each piece's word; −1 for pieces of no word.
+        is_fact: (B, P) bool, the pieces of facts, which follow the question.
+    """
+    numbers = torch.arange(positions.shape[1], device=positions.device)
+    last = torch.where((positions >= 0) & ~is_fact, numbers, -1).amax(-1, keepdim=True)
+    has_two_texts = is_fact.any(-1, keepdim=True) & (last >= 0)
+    return (is_fact.cumsum(-1) == 0) & (~has_two_texts | (numbers <= last + 1))
 
 
 def pool_pieces(states: Tensor, groups: Tensor, num_groups: int, pooling: str) -> tuple[Tensor, Tensor]:
@@ -42,10 +72,10 @@ def pool_pieces(states: Tensor, groups: Tensor, num_groups: int, pooling: str) -
     numbers = torch.arange(pieces, device=groups.device).expand_as(groups)
     chosen = groups.new_full(size, none).scatter_reduce(1, groups, numbers, reduction)[:, :-1]
     has_pieces = chosen != none
-    return select_states(states, chosen * has_pieces) * has_pieces[..., None], has_pieces
+    return _select_states(states, chosen * has_pieces) * has_pieces[..., None], has_pieces
 
 
-def select_states(states: Tensor, positions: Tensor) -> Tensor:
+def _select_states(states: Tensor, positions: Tensor) -> Tensor:
     """The states (B, N, W) at positions (B, N) of states (B, P, W); faster than `gather`, number by number."""
     rows = _number_rows(positions, states.shape[1])
     return states.flatten(0, 1).index_select(0, rows).view(*positions.shape, states.shape[-1])
@@ -71,6 +101,21 @@ class CopyNetTransformerEncoder(SourceEncoder):
         self.states_proj = nn.Linear(encoder_config.hidden_size, config.memory_size)
         self.max_pieces = find_max_pieces(self.text_encoder)
         self.post_init()
+
+    def set_text_encoder(self, text_encoder: PreTrainedModel) -> None:
+        """Puts another Transformers encoder in place of this one's.
+
+        Raises:
+            ValueError: its states have another width.
+        """
+        width, projected = text_encoder.config.hidden_size, self.states_proj.in_features
+        if width != projected:
+            raise ValueError(
+                f"the encoder {text_encoder.config.name_or_path} has states of {width} numbers, and the model was "
+                f"made for {projected}: give another encoder, or make a new model with from_encoder_pretrained"
+            )
+        self.config.encoder, self.text_encoder = text_encoder.config, text_encoder
+        self.max_pieces = find_max_pieces(text_encoder)
 
     @property
     def is_frozen(self) -> bool:
@@ -127,24 +172,24 @@ class CopyNetTransformerEncoder(SourceEncoder):
         pieces, piece_mask, word_index = self._check_pieces(
             mask.shape[0], encoder_input_ids, encoder_attention_mask, word_index
         )
-        numbers = (mask.cumsum(-1) - 1).clamp(min=0)  # of the word at each position
+        positions = find_word_positions(word_index, mask)
         token_types = self._check_token_types(token_type_ids, mask) if config.mechanism.retrieves else None
         if token_types is not None:
-            types = torch.zeros_like(token_types).scatter_add(1, numbers, token_types)  # (B, S) of each word
-            is_fact = types.gather(1, word_index.clamp(0, types.shape[1] - 1)) * (word_index >= 0)
-            piece_mask = piece_mask & (is_fact.cumsum(-1) == 0)  # facts follow the question
+            is_fact = token_types.gather(1, positions.clamp(min=0)).bool() & (positions >= 0)
+            piece_mask = piece_mask & select_question(positions, is_fact)
         output_hidden_states = value_or_default(output_hidden_states, config, "output_hidden_states")
         piece_states, hidden_states = self.encode_pieces(pieces, piece_mask, output_hidden_states)
-        words = torch.where(piece_mask, word_index, -1)
-        states, has_pieces = pool_pieces(piece_states, words, mask.shape[1], config.encoder_pooling)
+        piece_states = piece_states.to(self.states_proj.weight.dtype)  # a frozen encoder may be in half precision
+        positions = torch.where(piece_mask, positions, -1)
+        states, has_pieces = pool_pieces(piece_states, positions, mask.shape[1], config.encoder_pooling)
         text_state, _ = pool_pieces(piece_states, piece_mask.long() - 1, 1, config.initial_state)
 
-        copyable = mask = mask & has_pieces.gather(1, numbers)
+        copyable = mask = mask & has_pieces
         facts, is_object = None, None
         if token_types is not None:
             mask, is_object, copyable = self.split_facts(mask | (token_types > 0), token_types)
             facts = embed_facts(self.dropout(self.embed(input_ids)), is_object)
-        states = self.states_proj(select_states(states, numbers))
+        states = self.states_proj(states)
         features, feature_mask = self.embed_features(feature_ids, input_ids)
         states = self.add_features(self.dropout(states) * mask[..., None], mask, features)
         output = CopyNetEncoderOutput(
@@ -196,4 +241,4 @@ class CopyNetTransformerEncoder(SourceEncoder):
             pieces, piece_mask, word_index = (
                 nn.functional.pad(each, (0, 1)) for each in (pieces, piece_mask, word_index)
             )
-        return pieces, piece_mask.bool(), word_index
+        return pieces, piece_mask.bool(), word_index.long()

@@ -10,7 +10,14 @@ from typing import Any
 
 import torch
 from datasets import Dataset
-from transformers import Seq2SeqTrainer, TrainerCallback, TrainerControl, TrainerState, TrainingArguments
+from transformers import (
+    EarlyStoppingCallback,
+    Seq2SeqTrainer,
+    TrainerCallback,
+    TrainerControl,
+    TrainerState,
+    TrainingArguments,
+)
 
 from ..evaluation.scoring import evaluate_pairs
 
@@ -40,6 +47,19 @@ class TimeLimit(TrainerCallback):
         if control.should_training_stop:  # with eval_strategy steps, the Trainer would do neither here
             control.should_evaluate |= args.eval_strategy != "no"
             control.should_save |= args.save_strategy != "no"
+
+
+class EarlyStopping(EarlyStoppingCallback):
+    """Early stopping that counts on in a resumed run. The Trainer's own restoring of callbacks would also restore the
+    patience, which may have been changed."""
+
+    def on_train_begin(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
+    ) -> None:
+        super().on_train_begin(args, state, control, **kwargs)
+        saved: Any = state.stateful_callbacks  # by class, annotated as a list
+        attributes = saved.get(type(self).__name__, {}).get("attributes", {})
+        self.early_stopping_patience_counter = attributes.get("early_stopping_patience_counter", 0)
 
 
 class TimeEstimate(TrainerCallback):

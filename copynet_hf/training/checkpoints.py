@@ -17,7 +17,7 @@ from safetensors import SafetensorError, safe_open
 from transformers import TrainingArguments
 
 from ..arguments import TokenizerArguments
-from .dataset import Pairs
+from .dataset import PAIR_COLUMNS, Pairs
 
 logger = logging.getLogger(__name__)
 
@@ -28,8 +28,8 @@ FINGERPRINT, NUM_PROCESSES, SECONDS = "train_pairs", "num_processes", "seconds"
 
 def list_checkpoints(folder: Path) -> list[Path]:
     """The Trainer's checkpoints in a folder, oldest first."""
-    checkpoints = [path.parent for path in folder.glob(f"checkpoint-*/{STATE_FILE}")]
-    return sorted(checkpoints, key=lambda path: int(path.name.rpartition("-")[2]))
+    steps = {path.parent: path.parent.name.partition("-")[2] for path in folder.glob(f"checkpoint-*/{STATE_FILE}")}
+    return sorted((path for path in steps if steps[path].isdecimal()), key=lambda path: int(steps[path]))
 
 
 def find_resume_checkpoint(resume_from_checkpoint: str | bool | None, output_dir: Path) -> str | None:
@@ -67,6 +67,11 @@ def find_resume_checkpoint(resume_from_checkpoint: str | bool | None, output_dir
     return None
 
 
+def is_checkpoint_in(folder: Path, checkpoint: str | None) -> bool:
+    """Whether there is a checkpoint and it is one of the run in the folder."""
+    return checkpoint is not None and Path(checkpoint).resolve().parent == folder.resolve()
+
+
 def find_damage(checkpoint: Path) -> str | None:
     """The first damaged file of a checkpoint and the reason, or None if all are whole."""
     for file in sorted(checkpoint.iterdir()):
@@ -95,24 +100,28 @@ def is_complete(checkpoint: Path) -> bool:
     return (checkpoint / STATE_FILE).exists() and find_damage(checkpoint) is None
 
 
-def remove_checkpoints(folder: Path) -> None:
-    """Deletes the Trainer's checkpoints in a folder, so that a new run does not resume from them."""
+def remove_earlier_run(folder: Path) -> None:
+    """Deletes the Trainer's checkpoints and results in a folder, so that they are not taken for those of a new run."""
     for checkpoint in list_checkpoints(folder):
         shutil.rmtree(checkpoint)
+    for split in ("train", "eval", "test", "all"):
+        (folder / f"{split}_results.json").unlink(missing_ok=True)
+    (folder / STATE_FILE).unlink(missing_ok=True)
 
 
-def check_unfinished(checkpoint: str, output_dir: Path, training_args: TrainingArguments) -> None:
+def check_unfinished(checkpoint: str, training_args: TrainingArguments) -> None:
     """Checks that there is something left to train.
 
     Raises:
-        ValueError: `output_dir` holds the results of the run, and `checkpoint` is from its end.
+        ValueError: the checkpoint is from the end of a run, whose results are beside it.
     """
+    folder = Path(checkpoint).parent
     state = json.loads((Path(checkpoint) / STATE_FILE).read_text(encoding="utf-8"))
     by_steps = training_args.max_steps > 0
     name, done = ("max_steps", state["global_step"]) if by_steps else ("num_train_epochs", state["epoch"])
-    if done >= getattr(training_args, name) and (output_dir / "train_results.json").exists():
+    if done >= getattr(training_args, name) and (folder / "train_results.json").exists():
         raise ValueError(
-            f"the run in {output_dir} is finished, with {done:g} of {getattr(training_args, name):g} "
+            f"the run in {folder} is finished, with {done:g} of {getattr(training_args, name):g} "
             f"{'steps' if by_steps else 'epochs'}: give a larger --{name} to continue it"
         )
 
@@ -157,5 +166,5 @@ def _fingerprint(pairs: Pairs) -> str | None:
     if isinstance(pairs, IterableDataset):
         return None
     step = max(1, len(pairs) // 1000)
-    columns = [name for name in ("text", "summary", "features", "facts") if name in pairs.column_names]
+    columns = [name for name in PAIR_COLUMNS if name in pairs.column_names]
     return Hasher.hash([len(pairs), pairs.select_columns(columns).select(range(0, len(pairs), step))[:]])

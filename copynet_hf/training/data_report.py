@@ -38,12 +38,22 @@ def find_warnings(pairs: Mapping[str, Pairs], encoded_train: Pairs, data_args: D
     train = _sample(pairs["train"])
     if "validation" in pairs:
         yield from _find_overlap(train, _sample(pairs["validation"]))
-    lengths = [len(row["labels"]) for row in islice(encoded_train.select_columns(["labels"]), SAMPLE_SIZE)]
-    full = sum(length >= data_args.max_target_length for length in lengths)
-    if full > MIN_TRUNCATED * len(lengths):
+    columns = ["input_ids", "labels"]
+    rows = [
+        {name: len(row[name]) for name in columns}
+        for row in islice(encoded_train.select_columns(columns), SAMPLE_SIZE)
+    ]
+    limits = data_args.max_source_length, data_args.max_target_length
+    sources, targets = (sum(row[name] >= limit for row in rows) for name, limit in zip(columns, limits, strict=True))
+    if sources > MIN_TRUNCATED * len(rows):
         yield (
-            f"{full:,} of {len(lengths):,} targets have {data_args.max_target_length} words or more, the end symbol "
-            "included, and what is beyond is cut off: raise --max_target_length if outputs should be as long"
+            f"{sources:,} of {len(rows):,} sources have {limits[0]} words or more, and what is beyond is neither read "
+            "nor copied: raise --max_source_length if it matters"
+        )
+    if targets > MIN_TRUNCATED * len(rows):
+        yield (
+            f"{targets:,} of {len(rows):,} targets have {limits[1]} words or more, the end symbol included, and what "
+            "is beyond is cut off: raise --max_target_length if outputs should be as long"
         )
     yield from _compare_sides(train)
 
@@ -87,9 +97,16 @@ def describe_training(num_pairs: int | None, args: TrainingArguments, has_valida
     if num_pairs is None:
         plan = f"{args.max_steps:,} updates of {batch_size} pairs"
     else:
-        per_epoch = math.ceil(num_pairs / batch_size)
-        updates = args.max_steps if args.max_steps > 0 else math.ceil(per_epoch * args.num_train_epochs)
+        updates, per_epoch = count_updates(num_pairs, args)
         plan = f"{num_pairs:,} pairs, {updates:,} updates of {batch_size} pairs, {updates / per_epoch:.3g} epochs"
     if has_validation and args.load_best_model_at_end:
         plan += f"; the checkpoint with the best {args.metric_for_best_model} on the validation pairs is kept"
     return plan
+
+
+def count_updates(num_pairs: int, args: TrainingArguments) -> tuple[int, int]:
+    """The updates of a run, and those of one epoch."""
+    batches, rest = divmod(num_pairs, args.train_batch_size * args.world_size)
+    batches += rest > 0 and not args.dataloader_drop_last
+    per_epoch = math.ceil(max(batches, 1) / args.gradient_accumulation_steps)
+    return args.max_steps if args.max_steps > 0 else math.ceil(per_epoch * args.num_train_epochs), per_epoch

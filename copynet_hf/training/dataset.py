@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, TypeAlias
 
 from datasets import Dataset, IterableDataset
@@ -14,6 +14,7 @@ from ..data.records import AnyDataset
 from ..model.tokenization_copynet import CopyNetTokenizer
 
 Pairs: TypeAlias = AnyDataset  # with the columns `text` and `summary`
+PAIR_COLUMNS = ("text", "summary", "features", "facts")  # those that are read
 
 
 def read_training_pairs(data_args: DataArguments) -> dict[str, Pairs]:
@@ -63,8 +64,14 @@ def read_pairs(
     for split in ("validation", "test"):
         if split in splits:
             part = _limit_rows(splits[split], limit)
-            splits[split] = Dataset.from_list(list(part)) if isinstance(part, IterableDataset) else part
+            if isinstance(part, IterableDataset):  # `id` names the outputs of an evaluation
+                part = Dataset.from_list([_select(row, (*PAIR_COLUMNS, "id")) for row in part])
+            splits[split] = part
     return splits
+
+
+def _select(row: Mapping[str, Any], columns: Sequence[str]) -> dict[str, Any]:
+    return {name: row[name] for name in columns if name in row}
 
 
 def _limit_rows(pairs: Pairs, limit: int | None) -> Pairs:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
+import torch
 from datasets import IterableDataset
 from transformers import PreTrainedTokenizerBase
 
@@ -54,8 +55,15 @@ def build_model(
         raise ValueError(
             f"--preset is {model_args.preset}, but --model_name_or_path gives the sizes already: leave one out"
         )
+    for option in ("embedding_file", "embeddings_from_encoder"):
+        if getattr(model_args, option) and checkpoint is None:
+            raise ValueError(
+                f"--{option} is {getattr(model_args, option)}, but --model_name_or_path gives the embeddings already: "
+                "leave one out"
+            )
     changes = {field: value for field, value in fields.items() if field in CHANGEABLE_FIELDS}
-    model = load_copynet(name, trust_remote_code=model_args.trust_remote_code, **changes)
+    # Half-precision weights would lose the small updates: mixed precision keeps them in float32.
+    model = load_copynet(name, trust_remote_code=model_args.trust_remote_code, dtype=torch.float32, **changes)
     if isinstance(model, CopyNetEnsemble):
         raise ValueError(f"{name} is an ensemble: train each model by itself, and join them with copynet-hf ensemble")
     for field, value in fields.items():
@@ -131,9 +139,17 @@ def set_alignments(model: CopyNetForConditionalGeneration, encoded: Pairs) -> No
 
 
 def set_decoding(
-    model: CopyNetForConditionalGeneration, num_beams: int, forbid_unk: bool, max_new_tokens: int
+    model: CopyNetForConditionalGeneration,
+    num_beams: int,
+    forbid_unk: bool,
+    max_new_tokens: int,
+    replaces: Collection[str] | None = None,
 ) -> None:
-    """Sets the defaults of `generate()`, which are saved with the model."""
-    model.generation_config.num_beams = num_beams
-    model.generation_config.forbid_unk = forbid_unk  # type: ignore[attr-defined]
-    model.generation_config.max_new_tokens = max_new_tokens
+    """Sets the defaults of `generate()`, which are saved with the model.
+
+    Args:
+        replaces: those that replace the model's own, where it has some; None: all.
+    """
+    for name, value in {"num_beams": num_beams, "forbid_unk": forbid_unk, "max_new_tokens": max_new_tokens}.items():
+        if replaces is None or name in replaces or getattr(model.generation_config, name, None) is None:
+            setattr(model.generation_config, name, value)

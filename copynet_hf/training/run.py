@@ -42,9 +42,10 @@ from .checkpoints import (
     check_run_record,
     check_unfinished,
     find_resume_checkpoint,
+    is_checkpoint_in,
     make_run_record,
     read_trained_seconds,
-    remove_checkpoints,
+    remove_earlier_run,
 )
 from .data_report import describe_training, describe_words, find_warnings
 from .dataset import Pairs, read_training_pairs
@@ -103,7 +104,7 @@ def train_from_arguments(
         return {}
     output_dir = arguments.get("output_dir")
     checkpoint = find_resume_checkpoint(arguments.get("resume_from_checkpoint"), Path(output_dir or ""))
-    folder = check_output_dir(output_dir, run_args.overwrite_output_dir, resumes=checkpoint is not None)
+    folder = check_output_dir(output_dir, run_args.overwrite_output_dir, checkpoint)
     with lock_output_dir(folder), explain_memory_errors():
         run = _set_up_run(arguments, run_args, folder, checkpoint)
         if change_trainer is not None:
@@ -148,13 +149,18 @@ def _set_up_run(arguments: Mapping[str, Any], run_args: RunArguments, output_dir
         torch.set_num_threads(run_args.threads)
 
     pairs = read_training_pairs(data_args)
+    if run_args.early_stopping_patience and "validation" not in pairs:
+        raise ValueError(
+            f"--early_stopping_patience is {run_args.early_stopping_patience}, but there are no validation pairs: "
+            "give --validation_file"
+        )
     training_args = build_training_arguments(arguments, pairs["train"], "validation" in pairs)
     set_seed(training_args.seed)
     record = make_run_record(pairs["train"], tokenizer_args)
     earlier_seconds = 0.0
     if checkpoint is not None:
         earlier_seconds = read_trained_seconds(checkpoint)
-        check_unfinished(checkpoint, output_dir, training_args)
+        check_unfinished(checkpoint, training_args)
         check_run_record(checkpoint, record, arguments)
     tokenizer = build_tokenizer(pairs, tokenizer_args, model_args, data_args, checkpoint)
     model = build_model(tokenizer, model_args, arguments, checkpoint)
@@ -167,9 +173,18 @@ def _set_up_run(arguments: Mapping[str, Any], run_args: RunArguments, output_dir
         is_given="label_smoothing_factor" in arguments,
         is_spelled=spells_words(getattr(tokenizer, "segmenter", None), first_sources(pairs["train"])),
     )
-    set_decoding(model, model_args.num_beams, model_args.forbid_unk, data_args.max_target_length)
-    if run_args.overwrite_output_dir and checkpoint is None:
-        remove_checkpoints(output_dir)
+    is_new = checkpoint is None and model_args.model_name_or_path is None
+    given = {"max_new_tokens" if name == "max_target_length" else name for name in arguments}
+    set_decoding(
+        model,
+        model_args.num_beams,
+        model_args.forbid_unk,
+        data_args.max_target_length,
+        replaces=None if is_new else given,
+    )
+    overwrites = run_args.overwrite_output_dir and not is_checkpoint_in(output_dir, checkpoint)
+    if overwrites and training_args.process_index == 0:
+        remove_earlier_run(output_dir)
     trainer = make_trainer(
         model,
         tokenizer,
@@ -183,7 +198,7 @@ def _set_up_run(arguments: Mapping[str, Any], run_args: RunArguments, output_dir
         earlier_seconds=earlier_seconds,
         encoder_learning_rate=encoder_learning_rate,
     )
-    if checkpoint is None and model_args.model_name_or_path is None:
+    if is_new:
         set_alignments(model, trainer.train_dataset)
     if run_args.max_minutes is not None:
         trainer.add_callback(TimeLimit(run_args.max_minutes))
@@ -287,10 +302,10 @@ def _leave_process_group(run: Run) -> None:
 def _write_card(run: Run, metrics: Mapping[str, Any]) -> None:
     data_args, card_args = build_dataclass(DataArguments, run.arguments), build_dataclass(CardArguments, run.arguments)
     name = data_args.dataset_name
-    hub_datasets = [name] if name and not Path(name).exists() else []
-    files = [
-        Path(file).name for file in (data_args.train_file, data_args.validation_file, data_args.test_file) if file
-    ]
+    is_local = name is not None and Path(name).exists()
+    hub_datasets = [name] if name and not is_local else []
+    paths = [name if is_local else None, data_args.train_file, data_args.validation_file, data_args.test_file]
+    files = [Path(path).absolute().name for path in paths if path]
     counts = [
         f"{len(run.pairs[split]):,} of {split}"
         for split in ("train", "validation", "test")

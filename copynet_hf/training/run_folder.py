@@ -12,7 +12,7 @@ from pathlib import Path
 from filelock import FileLock, Timeout
 from safetensors import SafetensorError
 
-from .checkpoints import list_checkpoints
+from .checkpoints import is_checkpoint_in, list_checkpoints
 
 LOCK_FILE = "_training.lock"  # pushes to the Hub leave out names that start with an underscore
 RESULT_FILES = (
@@ -25,12 +25,12 @@ RESULT_FILES = (
 )
 
 
-def check_output_dir(output_dir: str | None, overwrite: bool, resumes: bool) -> Path:
+def check_output_dir(output_dir: str | None, overwrite: bool, checkpoint: str | None = None) -> Path:
     """The path of `output_dir`, after checking that writing there destroys nothing.
 
     Args:
         overwrite: whether the folder may hold a model.
-        resumes: whether the run continues one that the folder holds.
+        checkpoint: the one that the run resumes from; if it is in the folder, the run there goes on.
 
     Raises:
         ValueError: no folder, a file, or a folder that holds a model, a card or an unfinished run.
@@ -40,7 +40,7 @@ def check_output_dir(output_dir: str | None, overwrite: bool, resumes: bool) -> 
     folder = Path(output_dir)
     if folder.exists() and not folder.is_dir():
         raise ValueError(f"--output_dir {folder} is a file: give a folder")
-    if overwrite or resumes:
+    if overwrite or is_checkpoint_in(folder, checkpoint):
         return folder
     existing = [name for name in RESULT_FILES if (folder / name).exists()]
     if existing:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import logging
 import math
 from collections import Counter
@@ -49,7 +50,8 @@ def build_tokenizer(
     """The tokenizer of `checkpoint`, of the arguments' tokenizer or model, else one trained on `pairs["train"]`.
 
     Raises:
-        ValueError: a tokenizer without a padding or end symbol, or one with features for pairs without.
+        ValueError: a tokenizer without a padding or end symbol, one with features for pairs without, or arguments of a
+            new tokenizer.
     """
     name = checkpoint or tokenizer_args.tokenizer_name or model_args.model_name_or_path
     if name is None:
@@ -61,6 +63,8 @@ def build_tokenizer(
             model_args.encoder_name_or_path,
         )
     tokenizer = load_tokenizer(name, trust_remote_code=model_args.trust_remote_code)
+    if checkpoint is None:
+        _check_not_trained(tokenizer, tokenizer_args, name)
     for token in ("pad_token", "eos_token"):
         if getattr(tokenizer, token) is None:
             raise ValueError(
@@ -71,6 +75,16 @@ def build_tokenizer(
         raise ValueError(f"{name} reads features: name their column with --features_column")
     tokenizer.model_max_length = data_args.max_source_length
     return tokenizer
+
+
+def _check_not_trained(tokenizer: PreTrainedTokenizerBase, tokenizer_args: TokenizerArguments, name: str) -> None:
+    """Raises ValueError if there are arguments of a new tokenizer that the loaded one does not have anyway."""
+    for field in dataclasses.fields(tokenizer_args):
+        value = getattr(tokenizer_args, field.name)
+        if field.name != "tokenizer_name" and value not in (field.default, getattr(tokenizer, field.name, None)):
+            raise ValueError(
+                f"--{field.name} is {value}, but the tokenizer of {name} is used as it is: leave --{field.name} out"
+            )
 
 
 def train_tokenizer(

@@ -19,7 +19,6 @@ from torch.optim import Optimizer
 from torch.utils.data import Sampler
 from transformers import (
     DataCollatorForSeq2Seq,
-    EarlyStoppingCallback,
     PreTrainedTokenizerBase,
     Seq2SeqTrainer,
     Seq2SeqTrainingArguments,
@@ -29,14 +28,16 @@ from transformers.integrations import get_reporting_integration_callbacks
 from transformers.trainer_utils import get_last_checkpoint
 
 from ..arguments import DataArguments, check_positive
-from ..evaluation.cards import CARD
+from ..evaluation.cards import CARD, METRICS
 from ..evaluation.compute_metrics import make_compute_metrics
-from ..evaluation.teacher_forcing import make_argmax, make_compute_accuracy
+from ..evaluation.metrics import LOWER_IS_BETTER
+from ..evaluation.teacher_forcing import ACCURACIES, make_argmax, make_compute_accuracy
 from ..model.configuration_copynet import SOURCE_PARTS, CopyNetConfig
 from ..model.modeling_copynet import CopyNetForConditionalGeneration
 from ..model.target_words import shift_right
-from .callbacks import CopyStatistics
+from .callbacks import CopyStatistics, EarlyStopping
 from .checkpoints import NUM_PROCESSES, RECORD_FILE, SECONDS, is_complete
+from .data_report import count_updates
 from .dataset import Pairs, encode_pairs
 from .encoder_training import DECODER_LEARNING_RATE, split_parameter_groups
 from .label_smoothing import VocabularyLabelSmoother
@@ -64,6 +65,7 @@ SPELLED_SMOOTHING = 0.1  # the label smoothing for words that are spelled
 # As `copynet-hf train --help` shows the defaults that `build_training_arguments` computes.
 COMPUTED_TRAINING_DEFAULTS: dict[str, Any] = {
     "learning_rate": f"{TRAINING_DEFAULTS['learning_rate']:g} or {DECODER_LEARNING_RATE:g}",
+    "warmup_steps": f"{TRAINING_DEFAULTS['warmup_steps']}, at most half",
     "num_train_epochs": "5 to 60, computed from the number of pairs",
     "train_sampling_strategy": "group_by_length; random with streaming or predict_with_generate",
     "eval_strategy": "steps with validation",
@@ -78,6 +80,7 @@ COMPUTED_TRAINING_DEFAULTS: dict[str, Any] = {
 }
 # The number of steps from which the number of epochs is computed, and its bounds.
 TRAINING_STEPS, MIN_EPOCHS, MAX_EPOCHS = 8000, 5, 60
+STREAM_BUFFER = 10_000  # pairs in memory among which a stream is shuffled
 BATCH_SIZES = ("per_device_train_batch_size", "per_device_eval_batch_size", "gradient_accumulation_steps")
 
 
@@ -100,6 +103,8 @@ def build_training_arguments(
     streams, generates = isinstance(train_pairs, IterableDataset), given.get("predict_with_generate", False)
     defaults = dict(TRAINING_DEFAULTS)
     if streams:
+        # else the first process would read for all, and accelerate would join batches of different lengths
+        defaults["accelerator_config"] = {"dispatch_batches": False}
         if given.get("max_steps", -1) <= 0:
             raise ValueError("no --max_steps: give the number of steps, because --streaming hides that of the pairs")
     else:
@@ -116,13 +121,32 @@ def build_training_arguments(
         defaults["train_sampling_strategy"] = "group_by_length"
     defaults |= _evaluation_schedule(given, has_validation)
     if has_validation:
-        defaults["metric_for_best_model"] = "rougeL" if generates else "accuracy"
+        metric = given.get("metric_for_best_model", "rougeL" if generates else "accuracy")
+        defaults |= {"metric_for_best_model": metric, "greater_is_better": _is_greater_better(metric, generates)}
     training_args = Seq2SeqTrainingArguments(
         **{name: value for name, value in defaults.items() if name in names} | given
     )
     check_positive(training_args, *BATCH_SIZES)
+    if "warmup_steps" not in given:  # else a short training would end before the learning rate falls
+        updates = training_args.max_steps if streams else count_updates(len(train_pairs), training_args)[0]
+        training_args.warmup_steps = min(training_args.warmup_steps, updates // 2)
     _check_report_to(training_args)
     return training_args
+
+
+def _is_greater_better(metric: str, generates: bool) -> bool:
+    """Whether the checkpoint with the highest score is the best one.
+
+    Raises:
+        ValueError: evaluations will have no such score.
+    """
+    name = metric.removeprefix("eval_")
+    of_outputs = (*METRICS, "copied_fraction", "oov_recall", *LOWER_IS_BETTER)
+    scores, others = (of_outputs, ACCURACIES) if generates else (ACCURACIES, of_outputs)
+    if name not in ("loss", *scores):
+        hint = f", or --predict_with_generate {not generates}" if name in others else ""
+        raise ValueError(f"--metric_for_best_model is {metric}: give one of loss, {', '.join(scores)}{hint}")
+    return name not in ("loss", *LOWER_IS_BETTER)
 
 
 def _check_length(given: Mapping[str, Any]) -> None:
@@ -314,6 +338,10 @@ def make_trainer(
             kept; 0 turns early stopping off.
         options: further arguments of `CopyNetTrainer`.
     """
+    train = pairs["train"]
+    if isinstance(train, IterableDataset) and training_args.train_sampling_strategy == "random":
+        seed = training_args.seed if training_args.data_seed is None else training_args.data_seed
+        pairs = {**pairs, "train": train.shuffle(seed=seed, buffer_size=STREAM_BUFFER)}
     encoded = {
         split: encode_pairs(
             pairs[split],
@@ -345,7 +373,7 @@ def make_trainer(
         data_collator=DataCollatorForSeq2Seq(tokenizer, model=model),
         compute_metrics=compute_metrics,
         preprocess_logits_for_metrics=None if training_args.predict_with_generate else make_argmax(model),
-        callbacks=[EarlyStoppingCallback(early_stopping_patience)] if stops_early else None,
+        callbacks=[EarlyStopping(early_stopping_patience)] if stops_early else None,
         **options,
     )
     if validation is not None and len(validation):

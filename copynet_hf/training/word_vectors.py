@@ -124,6 +124,6 @@ def _parse_vector(numbers: Sequence[str], width: int, place: str) -> Tensor:
         vector = torch.tensor([float(number) for number in numbers])
     except ValueError:
         vector = torch.empty(0)
-    if len(vector) != width:
+    if len(vector) != width or not vector.isfinite().all():
         raise ValueError(f"{place} does not hold {width} numbers after its word: correct or remove it")
     return vector

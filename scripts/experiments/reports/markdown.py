@@ -105,7 +105,7 @@ def describe_runs(results: Results, num_commands: int | None = None) -> str:
 
     versions = join(f"{name} {number}" for run in runs for name, number in run["versions"].items())
     limited = sum("--max_minutes" in run["command"] for run in runs)
-    resumed = sum(run["resumed"] for run in runs)
+    resumed = sum(run["resumed"] and not run.get("earlier_seconds") for run in runs)
     lines = [
         "## How it was made",
         "",

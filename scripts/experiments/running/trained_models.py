@@ -22,7 +22,7 @@ from transformers import GenerationConfig, PreTrainedModel
 from copynet_hf.evaluation.scoring import evaluate_pairs
 from copynet_hf.inference.ensembles import join_models
 from copynet_hf.inference.loading import load_copynet, load_model
-from copynet_hf.training.checkpoints import list_checkpoints
+from copynet_hf.training.checkpoints import list_checkpoints, read_trained_seconds
 from copynet_hf.training.run import train_from_arguments
 
 from ..data.rows import Row, keep_pair_columns, to_file_name, write_pairs, write_text
@@ -73,10 +73,10 @@ def train_once(
     if not finished.exists():
         command = command or _format_command(all_arguments, folder)
         record = {"fingerprint": fingerprint, "command": command, **describe_environment(settings)}
-        resumed = bool(list_checkpoints(folder))
+        checkpoint = next(reversed(list_checkpoints(folder)), None)
         write_text(begun, json.dumps(record, indent=1) + "\n")
         train = train or train_from_arguments
-        record |= _train(folder, {**all_arguments, "threads": settings.threads}, resumed, decoding, train, load)
+        record |= _train(folder, {**all_arguments, "threads": settings.threads}, checkpoint, decoding, train, load)
         write_text(finished, json.dumps(record, indent=1) + "\n")
     return {"folder": str(folder), **json.loads(finished.read_text(encoding="utf-8"))}
 
@@ -102,13 +102,14 @@ def join_once(folder: Path, members: Sequence[Path]) -> dict[str, Any]:
 def _train(
     folder: Path,
     arguments: dict[str, Any],
-    resumed: bool,
+    checkpoint: Path | None,
     decoding: Mapping[str, Any] | None,
     train: Callable[[Mapping[str, Any]], dict[str, float]],
     load: Callable[[str], PreTrainedModel],
 ) -> dict[str, Any]:
     arguments |= {"output_dir": str(folder), "disable_tqdm": not sys.stderr.isatty()}
-    arguments |= {"resume_from_checkpoint": "True"} if resumed else {"overwrite_output_dir": True}
+    arguments |= {"overwrite_output_dir": True} if checkpoint is None else {"resume_from_checkpoint": "True"}
+    earlier = 0.0 if checkpoint is None else read_trained_seconds(str(checkpoint))
     metrics = train(arguments)
     if decoding:
         config = GenerationConfig.from_pretrained(folder)
@@ -116,10 +117,11 @@ def _train(
         config.save_pretrained(folder)
     return {
         "parameters": load(str(folder)).num_parameters(),
-        "minutes": round(metrics["train_runtime"] / 60, 1),
+        "minutes": round((earlier + metrics["train_runtime"]) / 60, 1),
         "pairs_per_second": round(metrics["train_samples_per_second"], 1),
         "epochs": round(metrics["epoch"], 2),
-        "resumed": resumed,
+        "resumed": checkpoint is not None,
+        "earlier_seconds": round(earlier, 1),
     }
 
 

@@ -237,8 +237,9 @@ def render_page(results: dict[str, Any]) -> str:
         f"{MODELS[SCRATCH].arguments['encoder_learning_rate']:g} from scratch and "
         f"{MODELS[FINE_TUNED].arguments['encoder_learning_rate']:g} in fine-tuning, that of all other weights the "
         f"command's default, {DECODER_LEARNING_RATE:g} over a Transformer. "
-        "The frozen encoder's states are cached. Minutes include the evaluations in training. A difference is called "
-        "clear if it exceeds 1.96 standard errors over the test set; the variation between seeds is not included.",
+        "The frozen encoder's states are cached. Minutes include the evaluations in training; other processes ran "
+        "beside them, so they are upper bounds. A difference is called clear if it exceeds 1.96 standard errors over "
+        "the test set; the variation between seeds is not included.",
     ]
     for name, task in TASKS.items():
         lines += _render_task(results, name, task)

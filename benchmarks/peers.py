@@ -112,7 +112,7 @@ def write_config(folder: Path, config: Mapping[str, Any]) -> str:
 
 
 def format_training_command(python: str, arguments: Mapping[str, Any]) -> list[str]:
-    words = [python, "-m", "copynet_hf.cli", "train"]
+    words = [python, "-m", "copynet_hf", "train"]
     for name, value in arguments.items():
         words += [f"--{name}", str(value)]
     return words

@@ -35,7 +35,7 @@ def run(source: Path, argv: Sequence[str], stdin: Path | None = None) -> tuple[f
     environment.pop("OMP_NUM_THREADS", None)  # each command takes its default number of threads
     before, start = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
     with Path(stdin or os.devnull).open("rb") as file:
-        command = [sys.executable, "-m", "copynet_hf.cli", *argv]
+        command = [sys.executable, "-m", "copynet_hf", *argv]
         done = subprocess.run(command, env=environment, stdin=file, capture_output=True, cwd=source)
     seconds, after = time.perf_counter() - start, resource.getrusage(resource.RUSAGE_CHILDREN)
     if done.returncode:

@@ -52,7 +52,7 @@ def start_server(python: Path, model: str, threads: int) -> Iterator[tuple[subpr
     """Yields the server's process and its port."""
     argv = [
         "-m",
-        "copynet_hf_command",
+        "copynet_hf",
         "serve",
         f"--model={Path(model).resolve()}",
         "--port=0",

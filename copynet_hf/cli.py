@@ -11,21 +11,19 @@ from contextlib import redirect_stdout, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from copynet_hf_command import HELP, HELP_ARGUMENTS
-
 if TYPE_CHECKING:
     from .arguments import DecodingArguments
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Runs one command and returns its exit code.
+def main(argv: Sequence[str]) -> int:
+    """Runs one command, `argv[0]`, with the arguments after it, and returns its exit code.
 
     0 after success; 2 after an error, which is one line on stderr; 130 when interrupted; 141 when the reader of
     standard output has closed it, as `head` does.
     """
     try:
         try:
-            return _run(sys.argv[1:] if argv is None else list(argv))
+            return _run(*argv)
         finally:
             sys.stdout.flush()  # here rather than at exit, where a closed pipe cannot be handled
     except BrokenPipeError:
@@ -33,23 +31,14 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 141
 
 
-def _run(argv: list[str]) -> int:
-    if not argv or argv[0] in HELP_ARGUMENTS:
-        print(HELP, end="")
-        return 0
-    if argv[0] == "--version":
-        from . import __version__
-
-        print(f"copynet-hf {__version__}")
-        return 0
-    command = argv[0]
+def _run(command: str, *argv: str) -> int:
     if command not in COMMANDS:
         print(f"copynet-hf: unknown command {command!r}: use one of {', '.join(COMMANDS)}", file=sys.stderr)
         return 2
     logging.basicConfig(format="%(message)s", stream=sys.stderr)
     logging.getLogger("copynet_hf").setLevel(logging.INFO)
     try:
-        COMMANDS[command](argv[1:])
+        COMMANDS[command](argv)
     except BrokenPipeError:
         raise
     except (ValueError, OSError, ImportError) as error:
@@ -362,7 +351,3 @@ def _batches(texts: Sequence[str] | None, batch_size: int) -> Iterator[list[str]
     if texts is None:
         return read_batches(sys.stdin.buffer, batch_size)  # type: ignore[arg-type]  # BinaryIO has no read1
     return (list(texts[start : start + batch_size]) for start in range(0, len(texts), batch_size))
-
-
-if __name__ == "__main__":
-    sys.exit(main())

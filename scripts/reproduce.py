@@ -35,7 +35,7 @@ EXPERIMENTS = {
     "mechanisms": "all copy mechanisms on four tasks, 1,000 updates each; 4 minutes a model, 32 models",
     "inflection": "word forms from lemmas and features, SIGMORPHON 2022; 5 to 15 minutes a model, 53 models",
     "defaults": "the default command on four tasks of other tables; 10 to 30 minutes a model, 4 models",
-    "recipe": "alternatives to the defaults on 23 tasks; 2 to 30 minutes a model, 713 models",
+    "recipe": "alternatives to the defaults on 23 tasks; 2 to 30 minutes a model, 736 models",
     "encoders": "GRU and Transformer encoders, pre-trained or not; 15 to 60 minutes a model, 2 encoders and 8 models",
     "japanese": "Japanese replies, copied words marked; 5 minutes a model, 2 models; needs pip install copynet-hf[ja]",
 }

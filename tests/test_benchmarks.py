@@ -257,7 +257,7 @@ def test_the_checkpoint_of_yoyodyne_is_that_of_the_best_accuracy(peers: ModuleTy
 def test_the_command_is_the_default_one(peers: ModuleType, tmp_path: Path) -> None:
     arguments = peers.build_copynet_arguments(tmp_path, Path("x.train"), validation_file="x.dev")
     python, *module, command = peers.format_training_command("python", arguments)[:4]
-    assert (python, module, command) == ("python", ["-m", "copynet_hf.cli"], "train")
+    assert (python, module, command) == ("python", ["-m", "copynet_hf"], "train")
     parsed = parse_arguments(TrainArgumentParser({}), peers.format_training_command("python", arguments)[4:])
     assert parsed == {
         "train_file": "x.train",

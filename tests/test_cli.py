@@ -12,7 +12,6 @@ from pathlib import Path
 import pytest
 from transformers import AutoModelForSeq2SeqLM, AutoTokenizer, Seq2SeqTrainingArguments
 
-from copynet_hf import __version__
 from copynet_hf.arguments import (
     ArgumentParser,
     CardArguments,
@@ -375,9 +374,7 @@ def test_a_tokenizer_of_another_model_is_refused(
     assert str(len(tokenizer) - 1) in error
 
 
-def test_no_command_and_an_unknown_one(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main([]) == 0
-    assert "quickstart" in capsys.readouterr().out
+def test_an_unknown_command(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["trian"]) == 2
     assert "trian" in capsys.readouterr().err
 
@@ -397,11 +394,6 @@ def shown_default(text: str, name: str) -> str:
     """What the help text of an argument says about its default."""
     entry = text.split(f"--{name} ")[1].split("\n  --")[0]
     return " ".join(entry.split()).partition("(default: ")[2]
-
-
-def test_version(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["--version"]) == 0
-    assert capsys.readouterr().out == f"copynet-hf {__version__}\n"
 
 
 def test_train_help_is_short_and_begins_with_the_everyday_arguments(

@@ -39,7 +39,7 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def command(*argv: Any) -> list[str]:
-    return [sys.executable, "-m", "copynet_hf.cli", *map(str, argv)]
+    return [sys.executable, "-m", "copynet_hf", *map(str, argv)]
 
 
 # ---- standard input
@@ -222,15 +222,15 @@ def test_an_interrupt_while_the_package_is_imported_is_silent(tmp_path: Path) ->
     assert process.returncode == 130
 
 
-@pytest.mark.parametrize("argument", ["--help", "--version", "help"])
-def test_help_and_version_import_no_package(argument: str) -> None:
+@pytest.mark.parametrize("arguments", [[], ["--help"], ["-h"], ["help"], ["--version"]], ids=" ".join)
+def test_help_and_version_import_no_package(arguments: list[str]) -> None:
     code = "import runpy, sys; "
-    code += "sys.argv[1:] = [sys.argv[2]]; "
+    code += "sys.argv[1:] = sys.argv[2:]; "
     code += f"module = runpy.run_path({str(SCRIPT)!r}); "
     code += "code = module['main'](); sys.exit(code or 'torch' in sys.modules or 'transformers' in sys.modules)"
-    done = subprocess.run([sys.executable, "-c", code, "", argument], capture_output=True, text=True)
+    done = subprocess.run([sys.executable, "-c", code, "", *arguments], capture_output=True, text=True)
     assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout == (f"copynet-hf {__version__}\n" if argument == "--version" else HELP)
+    assert done.stdout == (f"copynet-hf {__version__}\n" if arguments == ["--version"] else HELP)
 
 
 def test_help_into_a_closed_pipe_is_silent() -> None:

@@ -41,7 +41,7 @@ ARGUMENTS = {
 PROCESS = """
 import os, sys
 from copynet_hf.cli import main
-code = main()
+code = main(sys.argv[1:])
 sys.stdout.flush(), sys.stderr.flush()
 os._exit(code)
 """

@@ -180,7 +180,7 @@ def test_code_of_a_model_is_not_run_and_standard_input_not_read(
     if command != "train":
         argv.append(f"--model={model}")
     done = subprocess.run(
-        [sys.executable, "-m", "copynet_hf.cli", *argv],
+        [sys.executable, "-m", "copynet_hf", *argv],
         input="y\ny\ny\ny\n",
         capture_output=True,
         text=True,

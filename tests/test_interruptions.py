@@ -356,7 +356,7 @@ def test_a_process_ended_by_sigterm_returns_143(train_file: Path, tmp_path: Path
     folder = tmp_path / "run"
     argv = command(train_file, folder, max_steps=100_000, save_steps=20)
     process = subprocess.Popen(
-        [sys.executable, "-m", "copynet_hf.cli", *argv],
+        [sys.executable, "-m", "copynet_hf", *argv],
         env={**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(Path(__file__).parents[1])},
         stderr=subprocess.PIPE,
         text=True,

@@ -132,22 +132,9 @@ def _set_up_run(arguments: Mapping[str, Any], run_args: RunArguments, output_dir
     data_args = build_dataclass(DataArguments, arguments)
     tokenizer_args = build_dataclass(TokenizerArguments, arguments)
     model_args = build_dataclass(ModelArguments, arguments)
-    check_positive(data_args, "max_source_length", "max_target_length", "max_train_samples", "max_eval_samples")
-    check_positive(data_args, "preprocessing_num_workers")
-    check_positive(tokenizer_args, "vocab_size", "min_frequency")
-    check_positive(model_args, "num_beams")
-    check_positive(run_args, "threads")
-    if run_args.early_stopping_patience < 0:
-        raise ValueError(f"--early_stopping_patience is {run_args.early_stopping_patience}: give 0 or more")
-    for name in ("vocabulary_dropout", "ema_decay"):
-        value = getattr(run_args, name)
-        if not 0 <= value < 1:
-            raise ValueError(f"--{name} is {value:g}: give a number from 0, which turns it off, to below 1")
-    if run_args.max_minutes is not None and run_args.max_minutes <= 0:
-        raise ValueError(f"--max_minutes is {run_args.max_minutes:g}: give more than 0")
+    _check_values(data_args, tokenizer_args, model_args, run_args)
     if run_args.threads is not None:
         torch.set_num_threads(run_args.threads)
-
     pairs = read_training_pairs(data_args)
     if run_args.early_stopping_patience and "validation" not in pairs:
         raise ValueError(
@@ -203,6 +190,25 @@ def _set_up_run(arguments: Mapping[str, Any], run_args: RunArguments, output_dir
     if run_args.max_minutes is not None:
         trainer.add_callback(TimeLimit(run_args.max_minutes))
     return Run(arguments, pairs, tokenizer, model, trainer, output_dir, checkpoint)
+
+
+def _check_values(
+    data_args: DataArguments, tokenizer_args: TokenizerArguments, model_args: ModelArguments, run_args: RunArguments
+) -> None:
+    """Raises ValueError for a number out of its range."""
+    check_positive(data_args, "max_source_length", "max_target_length", "max_train_samples", "max_eval_samples")
+    check_positive(data_args, "preprocessing_num_workers")
+    check_positive(tokenizer_args, "vocab_size", "min_frequency")
+    check_positive(model_args, "num_beams")
+    check_positive(run_args, "threads")
+    if run_args.early_stopping_patience < 0:
+        raise ValueError(f"--early_stopping_patience is {run_args.early_stopping_patience}: give 0 or more")
+    for name in ("vocabulary_dropout", "ema_decay"):
+        value = getattr(run_args, name)
+        if not 0 <= value < 1:
+            raise ValueError(f"--{name} is {value:g}: give a number from 0, which turns it off, to below 1")
+    if run_args.max_minutes is not None and run_args.max_minutes <= 0:
+        raise ValueError(f"--max_minutes is {run_args.max_minutes:g}: give more than 0")
 
 
 def _train(run: Run) -> dict[str, Any]:

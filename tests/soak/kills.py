@@ -39,7 +39,7 @@ SAVE_STEPS, TIME_LIMIT = 3, 240
 RANK = """
 import os, sys
 from copynet_hf.cli import main
-code = main()
+code = main(sys.argv[1:])
 sys.stdout.flush(), sys.stderr.flush()
 os._exit(code)
 """

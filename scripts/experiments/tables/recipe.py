@@ -105,6 +105,7 @@ ALTERNATIVES: dict[str, Alternative] = {
     "dropout 0.4": Alternative({"dropout": 0.4}),
     "dropout 0.5": Alternative({"dropout": 0.5}),
     "batch 32": Alternative({"per_device_train_batch_size": 32}),
+    "batch 32, averaged weights": Alternative({"per_device_train_batch_size": 32, **AVERAGED}),
     "batch 64": Alternative({"per_device_train_batch_size": 64}),
     "twice the sizes": Alternative(TWICE),
     "twice the sizes, averaged weights": Alternative({**TWICE, **AVERAGED}),

@@ -88,7 +88,8 @@ def train(argv: Sequence[str]) -> None:
 
 
 def evaluate(argv: Sequence[str]) -> None:
-    """Prints the scores of a model on pairs of texts as one JSON object. All are percentages but examples and seconds.
+    """Prints the scores of a model on pairs of texts as one JSON object. All are percentages but
+    edit_distance, examples and seconds.
     copied_fraction is the share of the outputs' words that occur in the source, copied or generated;
     copy_mode_fraction, only for models that copy, is the share of the outputs' words that got more than half of their
     probability from the copy mode."""

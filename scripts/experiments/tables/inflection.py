@@ -25,6 +25,9 @@ MODEL_NAMES = tuple(SETS)
 COPYNET = "CopyNet"
 ENSEMBLE_SEEDS = range(5)
 ENSEMBLE = f"ensemble of {len(ENSEMBLE_SEEDS)}"
+ENSEMBLE_NOTE = (
+    f"An ensemble averages the probabilities of the models of {len(ENSEMBLE_SEEDS)} seeds (`copynet-hf ensemble`)."
+)
 TRAINING: dict[str, Any] = {}  # the defaults
 USE = """from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
 
@@ -94,6 +97,7 @@ def _score(rows: Sequence[Row], outputs: Sequence[Row]) -> dict[str, Any]:
 def render_page(results: dict[str, Any]) -> str:
     """The text of results/inflection.md."""
     facts = get_data_facts(results)
+    has_ensembles = any(run["model"] == ENSEMBLE for run in results["runs"])
     lines = [
         "# Inflection: SIGMORPHON–UniMorph 2022",
         "",
@@ -102,29 +106,25 @@ def render_page(results: dict[str, Any]) -> str:
         "triples, validated on the task's development set; then scored on the test set: "
         f"`{facts['signature']}`, beam 5. "
         "“Non-neural” and “neural” are the organisers' baselines, CLUZH and UBC the best teams; some of the published "
-        "systems are ensembles or use augmented data. An ensemble averages the probabilities of the models of "
-        f"{len(ENSEMBLE_SEEDS)} seeds (`copynet-hf ensemble`).",
+        "systems are ensembles or use augmented data." + (f" {ENSEMBLE_NOTE}" if has_ensembles else ""),
         *(["", facts["remark"]] if "remark" in facts else []),
     ]
     found = {
         size: [name for name in SETS if name.endswith(size) and find_runs(results, name, COPYNET)] for size in SIZES
     }
     tables = {size: _read_scores(results, facts["published"], names) for size, names in found.items() if names}
-    if complete := [size for size in tables if _is_complete(size, found[size])]:
-        published = {size: facts["published"][f"all {size} (by word)"] for size in complete}
-        means = {
-            size: _average_by_word(tables[size], results)
-            | {title: published[size][system] for system, title in PUBLISHED.items() if published[size][system]}
-            for size in complete
-        }
-        systems = list(dict.fromkeys(system for of_size in means.values() for system in of_size))
-        rows = [
-            [system, *(f"{of_size[system]:.2f}" if system in of_size else "" for of_size in means.values())]
-            for system in systems
-        ]
-        lines += ["", "Over the words of all sets of a size:", "", table(["", *means], rows)]
+    means = {size: _average_by_word(scores, results) for size, scores in tables.items()}
+    complete = [size for size in tables if _is_complete(size, found[size])]
+    for size in complete:
+        published = facts["published"][f"all {size} (by word)"]
+        means[size] |= {title: published[system] for system, title in PUBLISHED.items() if published[system]}
+    if complete:
+        systems = list(dict.fromkeys(system for size in complete for system in means[size]))
+        rows = [[system, *(_format(means[size].get(system)) for size in complete)] for system in systems]
+        lines += ["", "Over the words of all sets of a size:", "", table(["", *complete], rows)]
     for size, scores in tables.items():
-        lines += ["", f"## {len(scores)} {size} sets", "", _size_table(results, facts["published"], scores)]
+        sets = _size_table(results, facts["published"], scores, means[size])
+        lines += ["", f"## {len(scores)} {size} sets", "", sets]
     return assemble_page(results, lines, num_commands=1)
 
 
@@ -162,13 +162,18 @@ def _size_table(
     results: dict[str, Any],
     published: Mapping[str, Mapping[str, Any]],
     scores: Mapping[str, Mapping[str, float | None]],
+    means: Mapping[str, float],
 ) -> str:
-    """A row for each set, then the mean over the words of these sets."""
+    """A row for each set, then the means over the words of these sets."""
     rows: list[list[Any]] = []
     for name, of_set in scores.items():
         minutes = statistics.mean(run["minutes"] for run in find_runs(results, name, COPYNET))
         language, triples = name.split("_")[0], round(published[name]["train_pairs"])
         rows.append([language, triples, *of_set.values(), f"{minutes:.1f}"])
-    means, systems = _average_by_word(scores, results), list(next(iter(scores.values())))
-    rows.append(["all, by word", "", *(f"{means[system]:.2f}" if system in means else "" for system in systems), ""])
+    systems = list(next(iter(scores.values())))
+    rows.append(["all, by word", "", *(_format(means.get(system)) for system in systems), ""])
     return table(["", "training triples", *systems, "minutes"], rows)
+
+
+def _format(mean: float | None) -> str:
+    return "" if mean is None else f"{mean:.2f}"

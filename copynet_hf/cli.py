@@ -352,3 +352,7 @@ def _batches(texts: Sequence[str] | None, batch_size: int) -> Iterator[list[str]
     if texts is None:
         return read_batches(sys.stdin.buffer, batch_size)  # type: ignore[arg-type]  # BinaryIO has no read1
     return (list(texts[start : start + batch_size]) for start in range(0, len(texts), batch_size))
+
+
+if __name__ == "__main__":
+    sys.exit("copynet_hf.cli is not a script: use python -m copynet_hf")

@@ -491,8 +491,8 @@ def test_parquet_rows_without_a_pair_are_named_and_skipped(tmp_path: Path, caplo
     assert data[:] == {"text": ["a"], "summary": ["x"]}
     assert "skipped 2 malformed records (line 2: no 'text'; line 3: empty 'summary')" in caplog.messages[0]
     streamed = load_pairs(train_file=path, streaming=True)["train"]
-    for _ in range(2):  # counted anew each time
-        caplog.clear()
+    caplog.clear()
+    for _ in range(2):  # counted anew each time, and told once
         assert list(streamed) == [{"text": "a", "summary": "x"}]
         (message,) = caplog.messages
         assert f"{path}: skipped 2 malformed records (line 2: no 'text'; line 3: empty 'summary')" in message
@@ -533,6 +533,11 @@ def test_given_columns_are_used_and_columns_of_their_new_names_are_kept(tmp_path
     table = tmp_path / "a.parquet"
     datasets.load_dataset("json", data_files=str(path))["train"].to_parquet(table)
     assert load_pairs(train_file=table, text_column="context", summary_column="answer")["train"][0] == data[0]
+    taken = write_rows(tmp_path / "b.jsonl", {"text": "raw", "original_text": "a b", "summary": "s"})
+    datasets.load_dataset("json", data_files=str(taken))["train"].to_parquet(tmp_path / "b.parquet")
+    for file in (taken, tmp_path / "b.parquet"):
+        (row,) = load_pairs(train_file=file, text_column="original_text")["train"]
+        assert row == {"text": "a b", "summary": "s", "original_text": "raw"}
     swapped = load_pairs(train_file=table, text_column="summary", summary_column="text")["train"][0]
     assert (swapped["text"], swapped["summary"]) == ("s", "raw")
 

@@ -25,6 +25,7 @@ from transformers import (
     RobertaConfig,
     T5GemmaConfig,
     ViTConfig,
+    YosoConfig,
     pipeline,
 )
 from transformers.modeling_outputs import BaseModelOutput
@@ -144,7 +145,7 @@ def test_special_tokens_in_a_text_are_ordinary_text(folders, family):
 @pytest.mark.parametrize("segmenter", ["char", "whitespace", "jieba", "fugashi", "word_punct"])
 def test_every_word_is_passed_as_it_is_in_the_text(segmenter, folders):
     """The words with the spaces before them are the text."""
-    from copynet_hf.model.pieces import add_spaces
+    from copynet_hf.model.pieces import with_spaces
     from copynet_hf.model.segmentation import get_segmenter
 
     pytest.importorskip("fugashi")
@@ -156,7 +157,7 @@ def test_every_word_is_passed_as_it_is_in_the_text(segmenter, folders):
         "￭ a￭b",
         "",
     ):
-        assert "".join(add_spaces(split(text), join)) == join(split(text))
+        assert "".join(with_spaces(split(text), join)) == join(split(text))
 
 
 @pytest.mark.parametrize("side", ["right", "left"])
@@ -564,6 +565,7 @@ def test_positions_are_counted_where_an_encoder_has_a_table_of_them():
     assert (
         find_max_pieces(build_text_encoder(RobertaConfig(max_position_embeddings=34, pad_token_id=1, **sizes))) == 32
     )
+    assert find_max_pieces(build_text_encoder(YosoConfig(max_position_embeddings=32, **sizes))) == 32  # a table of 34
     assert find_max_pieces(build_text_encoder(ModernBertConfig(**sizes, pad_token_id=1))) is None
 
 

@@ -21,6 +21,7 @@ from transformers import AutoConfig, AutoModelForSeq2SeqLM, pipeline
 
 from copynet_hf import CopyNetEnsemble, CopyNetEnsembleConfig, CopyNetTokenizer, export_onnx
 from copynet_hf.cli import main
+from copynet_hf.inference.ensembles import join_models
 from copynet_hf.inference.loading import load_model
 from copynet_hf.model.prediction import Prediction, predict
 from copynet_hf.training.model_setup import set_decoding
@@ -584,6 +585,23 @@ def test_models_of_different_tokenizers_are_refused(
     assert re.search(message, line), line
     assert f"train the models with one tokenizer, by --tokenizer_name {folders[0]}" in line
     assert not (tmp_path / "out").exists()
+
+
+def test_pieces_are_those_of_every_member(tmp_path: Path) -> None:
+    name = save_encoder(tmp_path / "bert")
+    folders = [str(tmp_path / str(limit)) for limit in (24, 16)]
+    for folder, limit in zip(folders, (24, 16), strict=True):
+        tokenizer = word_tokenizer(name, encoder_max_length=limit)
+        for part in (copynet_over(name, tokenizer), tokenizer):
+            part.save_pretrained(folder)
+    _, tokenizer = join_models(folders)
+    assert tokenizer.encoder_tokenizer.max_length == 16
+    path = Path(folders[1]) / "encoder_tokenizer.json"
+    other = json.loads(path.read_text(encoding="utf-8"))
+    other["normalizer"]["lowercase"] = True
+    path.write_text(json.dumps(other), encoding="utf-8")
+    with pytest.raises(ValueError, match=r'has the normalizer .*"lowercase": true.* where '):
+        join_models(folders)
 
 
 def test_the_command_checks_its_arguments(

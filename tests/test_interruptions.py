@@ -285,7 +285,7 @@ def test_a_checkpoint_of_an_earlier_version_knows_fewer_arguments(
 def test_the_pairs_are_all_columns_that_are_read() -> None:
     rows = {"text": ["a"], "summary": ["b"]}
     records = [
-        make_run_record(Dataset.from_dict(rows | more), TokenizerArguments())
+        make_run_record(Dataset.from_dict(rows | more), TokenizerArguments(), False)
         for more in ({}, {"features": [["V"]]}, {"features": [["N"]]}, {"facts": [[["X", "b", "c"]]]}, {"id": [1]})
     ]
     fingerprints = [record[FINGERPRINT] for record in records]

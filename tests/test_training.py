@@ -13,10 +13,10 @@ import torch
 from datasets import Dataset
 from helpers import SIZES
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
-from transformers import EarlyStoppingCallback, PreTrainedTokenizerFast
+from transformers import PreTrainedTokenizerFast, Seq2SeqTrainingArguments
 
 from copynet_hf import CopyNetForConditionalGeneration, CopyNetTokenizer
-from copynet_hf.arguments import DataArguments, TokenizerArguments
+from copynet_hf.arguments import TokenizerArguments
 from copynet_hf.data import quickstart_pairs
 from copynet_hf.evaluation.scoring import evaluate_pairs
 from copynet_hf.inference.loading import check_tokenizer, load_model
@@ -25,7 +25,7 @@ from copynet_hf.training.dataset import encode_pairs
 from copynet_hf.training.model_setup import build_config
 from copynet_hf.training.run import train_from_arguments
 from copynet_hf.training.tokenizer_setup import guess_segmenter, train_tokenizer
-from copynet_hf.training.trainer import CopyNetTrainer, build_training_arguments, make_trainer
+from copynet_hf.training.trainer import CopyNetTrainer, build_training_arguments
 
 
 @pytest.fixture(scope="module")
@@ -131,13 +131,51 @@ def test_evaluations_do_not_depend_on_whether_all_checkpoints_are_kept(pairs: Da
         assert training_args.load_best_model_at_end == loads_best
 
 
-def test_early_stopping_only_where_a_best_checkpoint_is_kept(
-    pairs: Dataset, tokenizer: CopyNetTokenizer, model: CopyNetForConditionalGeneration, tmp_path: Path
+def test_early_stopping_needs_a_best_checkpoint(files: dict[str, Any], tmp_path: Path) -> None:
+    arguments = {**files, **SIZES, "output_dir": str(tmp_path / "a"), "early_stopping_patience": 3}
+    for given, fix in (
+        ({"validation_file": None}, "give --validation_file"),
+        ({"eval_strategy": "no"}, "leave out --eval_strategy, "),
+        ({"save_strategy": "no"}, "leave out --eval_strategy, "),
+    ):
+        with pytest.raises(ValueError, match=f"--early_stopping_patience is 3, but no best .* is kept: {fix}"):
+            train_from_arguments(arguments | given)
+    assert not (tmp_path / "a").exists() or not list((tmp_path / "a").glob("checkpoint-*"))
+
+
+def test_early_stopping_may_begin_in_a_resumed_run(files: dict[str, Any], tmp_path: Path) -> None:
+    arguments = {**files, **SIZES, "output_dir": str(tmp_path / "a"), "eval_steps": 1, "learning_rate": 1e-12}
+    train_from_arguments({**arguments, "max_steps": 2})
+    more = {"resume_from_checkpoint": "auto", "max_steps": 20, "early_stopping_patience": 3}
+    train_from_arguments(arguments | more)
+    assert [path.name for path in sorted((tmp_path / "a").glob("checkpoint-?"))][-1] < "checkpoint-9"
+
+
+@pytest.mark.parametrize("processes", [1, 2, 8])
+def test_the_number_of_updates_does_not_depend_on_the_number_of_processes(
+    monkeypatch: pytest.MonkeyPatch, processes: int
 ) -> None:
-    for splits, stops in (({"train": pairs, "validation": pairs}, True), ({"train": pairs}, False)):
-        training_args = build_training_arguments({"output_dir": str(tmp_path)}, pairs, "validation" in splits)
-        trainer = make_trainer(model, tokenizer, splits, training_args, DataArguments(), early_stopping_patience=3)
-        assert any(isinstance(each, EarlyStoppingCallback) for each in trainer.callback_handler.callbacks) == stops
+    monkeypatch.setattr(Seq2SeqTrainingArguments, "world_size", processes)
+    train = Dataset.from_dict({"text": ["a"] * 16_000})
+    training_args = build_training_arguments({"output_dir": "x"}, train, False)
+    assert training_args.num_train_epochs == min(8 * processes, 60)
+    assert build_training_arguments({"output_dir": "x", "num_train_epochs": 3}, train, False).num_train_epochs == 3
+
+
+def test_a_score_that_the_validation_pairs_lack_is_named(files: dict[str, Any], tmp_path: Path) -> None:
+    arguments = {**files, **SIZES, "output_dir": str(tmp_path / "a"), "max_steps": 2, "predict_with_generate": True}
+    with pytest.raises(ValueError, match=r"is edit_distance, which these .* give one of loss, .*rougeL"):
+        train_from_arguments(arguments | {"metric_for_best_model": "edit_distance"})
+
+
+def test_an_earlier_run_stays_where_a_new_one_is_refused(files: dict[str, Any], tmp_path: Path) -> None:
+    arguments = {"train_file": files["train_file"], **SIZES, "output_dir": str(tmp_path / "a"), "max_steps": 1}
+    arguments |= {"save_strategy": "steps", "save_steps": 1}
+    train_from_arguments(arguments)
+    earlier = {path: path.stat().st_mtime_ns for path in (tmp_path / "a").rglob("*.*") if path.is_file()}
+    with pytest.raises(ValueError, match="pass an `eval_dataset`"):  # the Trainer's own
+        train_from_arguments(arguments | {"overwrite_output_dir": True, "eval_strategy": "steps"})
+    assert {path: path.stat().st_mtime_ns for path in earlier} == earlier
 
 
 # ---- tokenizer and model
@@ -205,6 +243,18 @@ def test_words_in_another_script_are_spelled_if_the_pairs_are_many() -> None:
     assert guess_segmenter([{**pair, "summary": f"the name is {pair['text']}"} for pair in pairs]) == "word_punct"
 
 
+def test_words_that_targets_cannot_copy_are_in_the_vocabulary() -> None:
+    rows = [{"text": "a b", "summary": "a"}] * 600
+    rows += [{"text": "a Ada", "summary": "Ada"}] * 2 + [{"text": "a", "summary": "once"}]
+    rows += [{"text": "a", "summary": "Lima", "facts": [["a", "b", "Lima"]]}]
+    pairs = Dataset.from_list([{"facts": [], **row} for row in rows])
+    vocabulary = train_tokenizer(pairs, TokenizerArguments(segmenter="whitespace"), None, 64).get_vocab()
+    assert {"a", "b", "once"} <= vocabulary.keys()
+    assert not {"Ada", "Lima"} & vocabulary.keys()
+    given = TokenizerArguments(segmenter="whitespace", min_frequency=5)
+    assert "once" not in train_tokenizer(pairs, given, None, 64).get_vocab()
+
+
 @pytest.mark.parametrize(("count", "most"), [(499, 2), (500, 4)])
 def test_a_rare_word_is_in_the_vocabulary_of_few_pairs_alone(count: int, most: int) -> None:
     words = ["two", "three", "four", "five"]
@@ -223,7 +273,8 @@ def test_every_training_source_has_slots_for_its_unseen_words(pairs: Dataset, to
 def test_rare_words_are_outside_the_vocabulary(pairs: Dataset, tokenizer: CopyNetTokenizer) -> None:
     words = " ".join([*pairs["text"], *pairs["summary"]]).split()
     seen = set(tokenizer.get_vocab()) - set(tokenizer.all_special_tokens)
-    assert seen == {word for word in words if words.count(word) >= 3}
+    needed = {word for row in pairs for word in row["summary"].split() if word not in row["text"].split()}
+    assert seen == {word for word in words if words.count(word) >= 3} | needed
 
 
 @pytest.mark.parametrize(("texts", "is_known"), [(["walked", "walks"], True), (["他走了", "她来了"], False)])
@@ -281,7 +332,8 @@ def test_weights_are_trained_in_float32_whatever_they_were_saved_in(files: dict[
 
 
 def test_a_continued_model_keeps_what_no_argument_changes(files: dict[str, Any], tmp_path: Path) -> None:
-    train_from_arguments({**files, **SIZES, "output_dir": str(tmp_path / "a"), "max_steps": 1, "num_beams": 2})
+    own = {"num_beams": 2, "max_source_length": 7, "max_target_length": 8}
+    train_from_arguments({**files, **SIZES, "output_dir": str(tmp_path / "a"), "max_steps": 1, **own})
     start = {**files, "model_name_or_path": str(tmp_path / "a"), "output_dir": str(tmp_path / "b"), "max_steps": 1}
     for arguments, message in (
         (
@@ -295,8 +347,12 @@ def test_a_continued_model_keeps_what_no_argument_changes(files: dict[str, Any],
         with pytest.raises(ValueError, match=message):
             train_from_arguments(start | arguments)
     train_from_arguments(start | {"segmenter": "word_punct", "max_target_length": 9})
-    generation = load_model(str(tmp_path / "b"))[0].generation_config
-    assert (generation.num_beams, generation.max_new_tokens) == (2, 9)
+    model, tokenizer = load_model(str(tmp_path / "b"))
+    assert (model.generation_config.num_beams, model.generation_config.max_new_tokens) == (2, 9)
+    assert tokenizer.model_max_length == 7
+    train_from_arguments({**start, "output_dir": str(tmp_path / "c"), "max_source_length": 30})
+    model, tokenizer = load_model(str(tmp_path / "c"))
+    assert (tokenizer.model_max_length, model.generation_config.max_new_tokens) == (30, 8)
 
 
 def test_streams_are_shuffled_unless_sequential_and_resumed_in_the_same_order(
@@ -328,10 +384,10 @@ def test_streams_are_shuffled_unless_sequential_and_resumed_in_the_same_order(
 
 
 def test_streamed_pairs_train_for_max_steps(files: dict[str, Any], tmp_path: Path) -> None:
-    metrics = train_from_arguments(
-        {**files, **SIZES, "output_dir": str(tmp_path / "out"), "streaming": True, "max_steps": 3}
-    )
-    assert {"train_loss", "eval_loss"} <= metrics.keys()
+    arguments = {**files, **SIZES, "output_dir": str(tmp_path / "out"), "streaming": True, "max_steps": 3}
+    assert {"train_loss", "eval_loss"} <= train_from_arguments(arguments).keys()
+    with pytest.raises(ValueError, match="--train_sampling_strategy group_by_length needs all lengths"):
+        train_from_arguments(arguments | {"output_dir": "x", "train_sampling_strategy": "group_by_length"})
 
 
 def test_evaluation_while_training_scores_what_generate_gives(files: dict[str, Any], tmp_path: Path) -> None:

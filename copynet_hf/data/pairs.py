@@ -6,6 +6,7 @@ import json
 import logging
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cache
 from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -163,7 +164,7 @@ class PairsBuilder(RecordsBuilder):
             rows = read_rows(Path(path), SkippedRecords(Path(path)), self.config.column_names)
             self.columns = Columns(row for _, row in rows)
             roles = self._choose_columns(self.columns, path)
-            names = _rename_taken(name for name in self.columns.types if name not in roles.values())
+            names = _choose_new_names(name for name in self.columns.types if name not in roles.values())
             kept = {new: self.columns.feature(old) for old, new in names.items()}
             self.info.features = datasets.Features({role: ROLE_TYPES[role] for role in roles} | kept)
             if self._choice.guesses:  # kept in the cache
@@ -182,10 +183,11 @@ class PairsBuilder(RecordsBuilder):
         if columns is None:  # streaming: without a pass over the whole file, from its first rows
             columns = Columns(row for _, row in islice(read_rows(path, SkippedRecords(path), column_names), 1000))
         roles = self._choose_columns(columns, path)
-        if self.columns is None and self._choice.guesses:
+        if self.columns is None and self._choice.guesses and self.info.supervised_keys is None:
+            self.info.supervised_keys = SupervisedKeysData(roles["text"], roles["summary"])  # each pass comes here
             _log_guess(roles, path)
         json_columns = {name for name, arrow_type in columns.types.items() if arrow_type is None}
-        new_names = _rename_taken(name for name in columns.types if name not in roles.values())
+        new_names = _choose_new_names(name for name in columns.types if name not in roles.values())
         for line, row in read_rows(path, skipped, column_names):
             pair = {role: row.get(column) for role, column in roles.items()}
             reason = _why_unusable(pair, roles)
@@ -308,8 +310,8 @@ def find_usual_name(columns: Sequence[str], names: Sequence[str]) -> str | None:
     return next((by_name[name] for name in names if name in by_name), None)
 
 
-def _rename_taken(columns: Iterable[str]) -> dict[str, str]:
-    """The new name of each of the other columns: `original_text` for `text`, and likewise for the other roles."""
+def _choose_new_names(columns: Iterable[str]) -> dict[str, str]:
+    """The new name of each column without a role: `original_text` for `text`, and likewise for the other roles."""
     names = {name: name for name in columns}
     for name in names.keys() & ROLES:
         while names[name] in ROLES or names[name] in names:
@@ -345,11 +347,11 @@ def _select_pairs(data: AnyDataset, choice: ColumnChoice, where: str) -> AnyData
     else:
         columns = list(data.features)
         dtypes = {name: str(getattr(feature, "dtype", "")) for name, feature in data.features.items()}
-        strings = [name for name, dtype in dtypes.items() if dtype in ("string", "large_string")]
+        strings = [name for name, dtype in dtypes.items() if dtype in ("string", "large_string", "string_view")]
     roles = choose_columns(columns, strings, choice, where)
     if choice.guesses:
         _log_guess(roles, where)
-    new_names = _rename_taken(columns)
+    new_names = _choose_new_names(name for name in columns if name not in roles.values())
     new_names |= {column: role for role, column in roles.items()}
     changed = {old: new for old, new in new_names.items() if old != new}
     if changed:  # in two steps: a stream refuses a new name that is the old one of another column
@@ -422,7 +424,13 @@ def _usable_rows(
         if not num_usable and not may_be_empty:
             raise skipped.empty_error()
         if skipped.count:
-            logger.warning("%s", skipped)
+            _warn_once(str(skipped))
+
+
+@cache
+def _warn_once(message: str) -> None:
+    """Logs what each pass through a stream finds again."""
+    logger.warning("%s", message)
 
 
 def _iterate_rows(shard: datasets.IterableDataset, name: str) -> Iterator[dict[str, Any]]:

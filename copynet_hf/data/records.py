@@ -64,7 +64,7 @@ class RecordsBuilder(datasets.GeneratorBasedBuilder):
     """
 
     # Part of the cache key: increase it when a change of the code changes the examples of a file.
-    VERSION = datasets.Version("1.2.0")
+    VERSION = datasets.Version("1.3.0")
 
     def records(self, path: Path, skipped: SkippedRecords) -> Iterator[dict[str, Any]]:
         """The examples of `path`; malformed records are added to `skipped`."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -35,14 +36,17 @@ def join_models(
     first = next((i for i, each in enumerate(tokenizers) if _encoder_tokenizer(each) is not None), 0)
     for name, tokenizer in zip(names, tokenizers, strict=True):
         check_same_tokenizer(tokenizer, tokenizers[first], name, names[first])
+    pieces = [each for each in map(_encoder_tokenizer, tokenizers) if each is not None]
+    if limits := [each.max_length for each in pieces if each.max_length is not None]:
+        pieces[0].set_max_length(min(limits))
     return CopyNetEnsemble.from_models(models), tokenizers[first]
 
 
 def check_same_tokenizer(
     tokenizer: PreTrainedTokenizerBase, expected: PreTrainedTokenizerBase, name: str, expected_name: str
 ) -> None:
-    """Checks that a tokenizer gives every text the ids that the expected one gives it, but for the number of words to
-    which it truncates.
+    """Checks that a tokenizer gives every text the ids that the expected one gives it, but for the number of words or
+    pieces to which it truncates.
 
     Args:
         name, expected_name: the models of the tokenizers, for the message.
@@ -71,7 +75,12 @@ def _list_by_kind(tokenizer: PreTrainedTokenizerBase) -> dict[str, list[str]]:
         "feature": _sort_words(getattr(tokenizer, "feature_vocab", {})),
     }
     pieces = _encoder_tokenizer(tokenizer)
-    return lists if pieces is None else lists | {"piece": _sort_words(pieces.backend.get_vocab())}
+    if pieces is None:
+        return lists
+    parts = json.loads(pieces.backend.to_str())
+    settings = {name: [json.dumps(parts[name])] for name in ("normalizer", "pre_tokenizer", "post_processor")}
+    merges = [str(merge) for merge in parts["model"].get("merges", ())]
+    return lists | {"piece": _sort_words(pieces.backend.get_vocab()), **settings, "merge": merges}
 
 
 def _encoder_tokenizer(tokenizer: PreTrainedTokenizerBase) -> Any:

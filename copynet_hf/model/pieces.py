@@ -38,14 +38,16 @@ class PieceTokenizer:
         self.pad_id = int((backend.padding or {}).get("pad_id", 0))
         backend.no_padding()
         self._components = _to_json(backend.pre_tokenizer), _to_json(backend.normalizer)  # as they are saved
-        parts = {part["type"]: part for component in self._components for part in _parts(component)}
+        all_parts = [part for component in self._components for part in _parts(component)]
+        parts = {part["type"]: part for part in all_parts}
+        replaced = [part["pattern"] for part in all_parts if part["type"] == "Replace"]
         self._space, self._starts_with_space = "", False  # how the pieces of a word show the space before it
         if "ByteLevel" in parts:
             self._space, self._starts_with_space = " ", parts["ByteLevel"].get("add_prefix_space", False)
         elif "Metaspace" in parts:
             self._space = parts["Metaspace"]["replacement"]
             self._starts_with_space = parts["Metaspace"]["prepend_scheme"] != "never"
-        elif parts.get("Replace", {}).get("pattern") == {"String": " "}:  # by its normalizer, as Gemma's
+        elif {"String": " "} in replaced:  # by its normalizer, as Gemma's
             self._space, self._starts_with_space = " ", "Prepend" in parts
         self._set_components(*map(_without_prefix_space, self._components))  # `_spell` marks them
 
@@ -186,7 +188,7 @@ class PieceTokenizer:
             self.backend.normalizer = _from_json(normalizer, normalizers.Sequence([]))
 
     def _spell_row(self, words: Sequence[str], join: Join) -> list[str]:
-        return [self._spell(text, not number) for number, text in enumerate(add_spaces(words, join))]
+        return [self._spell(text, not number) for number, text in enumerate(with_spaces(words, join))]
 
     def _spell(self, text: str, is_first: bool) -> str:
         """A word for the backend, after the mark of the space that precedes it."""
@@ -197,7 +199,7 @@ class PieceTokenizer:
         return text
 
 
-def add_spaces(words: Sequence[str], join: Join) -> Iterator[str]:
+def with_spaces(words: Sequence[str], join: Join) -> Iterator[str]:
     """Each word as it is in the text, with the space that precedes it."""
     for number, word in enumerate(words):
         before = words[number - 1 : number] if number else []

@@ -12,7 +12,8 @@ from torch import nn
 from transformers import AutoConfig, PreTrainedConfig, PreTrainedModel
 from transformers.models.auto.modeling_auto import MODEL_FOR_TEXT_ENCODING_MAPPING, MODEL_MAPPING
 
-POSITIONS = ("position_embeddings", "position_embedding", "embed_positions", "wpe")  # names of position embeddings
+# Names of position embeddings.
+POSITIONS = ("position_embeddings", "position_embedding", "embed_positions", "positions_embed", "wpe")
 
 
 def build_text_encoder(config: PreTrainedConfig) -> PreTrainedModel:
@@ -42,9 +43,10 @@ def load_text_encoder(name: str, **options: Any) -> PreTrainedModel:
     """
     encoder_class, class_options = _find_class(load_encoder_config(name, options))
     model = encoder_class.from_pretrained(name, **{"dtype": torch.float32, **class_options, **options})
+    encoder = _encoder_of(model)
     if Path(name).exists():
-        model.config.name_or_path = Path(name).name  # it is saved, and the rest of the path is this machine's
-    return _encoder_of(model)
+        encoder.config.name_or_path = Path(name).name  # it is saved, and the rest of the path is this machine's
+    return encoder
 
 
 def find_max_pieces(encoder: PreTrainedModel) -> int | None:
@@ -53,7 +55,8 @@ def find_max_pieces(encoder: PreTrainedModel) -> int | None:
         if isinstance(module, nn.Embedding) and name.rpartition(".")[2] in POSITIONS:
             # positions begin after an offset in BART, and after the padding index in RoBERTa
             after_padding = 0 if module.padding_idx is None else module.padding_idx + 1
-            return int(module.num_embeddings - getattr(module, "offset", after_padding))
+            limit = int(module.num_embeddings - getattr(module, "offset", after_padding))
+            return min(limit, getattr(encoder.config, "max_position_embeddings", limit))  # fewer in YOSO
     return None
 
 

@@ -60,6 +60,7 @@ class EarlyStopping(EarlyStoppingCallback):
         saved: Any = state.stateful_callbacks  # by class, annotated as a list
         attributes = saved.get(type(self).__name__, {}).get("attributes", {})
         self.early_stopping_patience_counter = attributes.get("early_stopping_patience_counter", 0)
+        saved[type(self).__name__] = self.state()  # missing where the interrupted run had no patience
 
 
 class TimeEstimate(TrainerCallback):

@@ -23,7 +23,7 @@ logger = logging.getLogger(__name__)
 
 STATE_FILE = "trainer_state.json"  # of the Trainer, which writes it last
 RECORD_FILE = "run_record.json"
-FINGERPRINT, NUM_PROCESSES, SECONDS = "train_pairs", "num_processes", "seconds"
+FINGERPRINT, FREEZE, NUM_PROCESSES, SECONDS = "train_pairs", "freeze_encoder", "num_processes", "seconds"
 
 
 def list_checkpoints(folder: Path) -> list[Path]:
@@ -126,9 +126,9 @@ def check_unfinished(checkpoint: str, training_args: TrainingArguments) -> None:
         )
 
 
-def make_run_record(train_pairs: Pairs, tokenizer_args: TokenizerArguments) -> dict[str, Any]:
+def make_run_record(train_pairs: Pairs, tokenizer_args: TokenizerArguments, freeze_encoder: bool) -> dict[str, Any]:
     """What a resumed run must have in common with the run of its checkpoint; saved with each checkpoint."""
-    return {FINGERPRINT: _fingerprint(train_pairs), **dataclasses.asdict(tokenizer_args)}
+    return {FINGERPRINT: _fingerprint(train_pairs), FREEZE: freeze_encoder, **dataclasses.asdict(tokenizer_args)}
 
 
 def read_trained_seconds(checkpoint: str) -> float:
@@ -141,17 +141,18 @@ def check_run_record(checkpoint: str, record: Mapping[str, Any], arguments: Mapp
     """Checks that a resumed run continues the run of its checkpoint.
 
     Args:
-        arguments: the arguments that were given; only these are compared, for the checkpoint has a tokenizer.
+        arguments: the arguments that were given; those of the tokenizer, which the checkpoint has, are compared only
+            if they are among them.
 
     Raises:
-        ValueError: other training pairs, or other arguments of the tokenizer.
+        ValueError: other training pairs, other arguments of the tokenizer, or an encoder frozen in only one run.
     """
     path = Path(checkpoint) / RECORD_FILE
     saved = json.loads(path.read_text(encoding="utf-8")) if path.exists() else record
-    for name in record.keys() & saved.keys() & arguments.keys():
-        if saved[name] != arguments[name]:
+    for name in record.keys() & saved.keys() & {*arguments, FREEZE}:
+        if saved[name] != record[name]:
             raise ValueError(
-                f"--{name} is {arguments[name]}, but {saved[name]} in the run of {checkpoint}: leave --{name} as it "
+                f"--{name} is {record[name]}, but {saved[name]} in the run of {checkpoint}: leave --{name} as it "
                 "was, or start a new run"
             )
     if saved[FINGERPRINT] != record[FINGERPRINT]:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import torch
 from datasets import IterableDataset
 from transformers import PreTrainedTokenizerBase
+from transformers.tokenization_utils_base import VERY_LARGE_INTEGER
 
 from ..arguments import ModelArguments
 from ..inference.loading import check_tokenizer, load_copynet
@@ -143,13 +144,19 @@ def set_decoding(
     num_beams: int,
     forbid_unk: bool,
     max_new_tokens: int,
-    replaces: Collection[str] | None = None,
 ) -> None:
-    """Sets the defaults of `generate()`, which are saved with the model.
+    """Sets the defaults of `generate()`, which are saved with the model."""
+    model.generation_config.num_beams = num_beams
+    model.generation_config.forbid_unk = forbid_unk  # type: ignore[attr-defined]
+    model.generation_config.max_new_tokens = max_new_tokens
 
-    Args:
-        replaces: those that replace the model's own, where it has some; None: all.
-    """
-    for name, value in {"num_beams": num_beams, "forbid_unk": forbid_unk, "max_new_tokens": max_new_tokens}.items():
-        if replaces is None or name in replaces or getattr(model.generation_config, name, None) is None:
-            setattr(model.generation_config, name, value)
+
+def read_settings(model: CopyNetForConditionalGeneration, tokenizer: PreTrainedTokenizerBase) -> dict[str, Any]:
+    """The lengths and the decoding of a trained model, by the names of the arguments that set them."""
+    settings = {
+        "max_source_length": tokenizer.model_max_length if tokenizer.model_max_length < VERY_LARGE_INTEGER else None,
+        "max_target_length": model.generation_config.max_new_tokens,
+        "num_beams": model.generation_config.num_beams,
+        "forbid_unk": getattr(model.generation_config, "forbid_unk", None),
+    }
+    return {name: value for name, value in settings.items() if value is not None}

@@ -50,7 +50,7 @@ from .checkpoints import (
 from .data_report import describe_training, describe_words, find_warnings
 from .dataset import Pairs, read_training_pairs
 from .encoder_training import cached_encoder_states, set_up_encoder
-from .model_setup import build_model, set_alignments, set_decoding
+from .model_setup import build_model, read_settings, set_alignments, set_decoding
 from .run_folder import check_output_dir, explain_save_errors, lock_output_dir
 from .tokenizer_setup import build_tokenizer, first_sources
 from .trainer import CopyNetTrainer, build_training_arguments, make_trainer, set_label_smoothing
@@ -66,12 +66,14 @@ class Run:
 
     Attributes:
         arguments: the arguments that were given, without defaults.
+        data_args: the same with defaults, as far as they are about data.
         pairs: the splits `train` and, where given, `validation` and `test`.
         output_dir: the folder of the model.
         checkpoint: the checkpoint that the run resumes from, if any.
     """
 
     arguments: Mapping[str, Any]
+    data_args: DataArguments
     pairs: Mapping[str, Pairs]
     tokenizer: PreTrainedTokenizerBase
     model: CopyNetForConditionalGeneration
@@ -136,14 +138,15 @@ def _set_up_run(arguments: Mapping[str, Any], run_args: RunArguments, output_dir
     if run_args.threads is not None:
         torch.set_num_threads(run_args.threads)
     pairs = read_training_pairs(data_args)
-    if run_args.early_stopping_patience and "validation" not in pairs:
-        raise ValueError(
-            f"--early_stopping_patience is {run_args.early_stopping_patience}, but there are no validation pairs: "
-            "give --validation_file"
-        )
     training_args = build_training_arguments(arguments, pairs["train"], "validation" in pairs)
+    patience = 0 if run_args.dry_run else run_args.early_stopping_patience
+    if patience and not training_args.load_best_model_at_end:
+        fix = "give --validation_file"
+        if "validation" in pairs:
+            fix = "leave out --eval_strategy, --save_strategy and --load_best_model_at_end"
+        raise ValueError(f"--early_stopping_patience is {patience}, but no best checkpoint is kept: {fix}")
     set_seed(training_args.seed)
-    record = make_run_record(pairs["train"], tokenizer_args)
+    record = make_run_record(pairs["train"], tokenizer_args, run_args.freeze_encoder)
     earlier_seconds = 0.0
     if checkpoint is not None:
         earlier_seconds = read_trained_seconds(checkpoint)
@@ -161,24 +164,18 @@ def _set_up_run(arguments: Mapping[str, Any], run_args: RunArguments, output_dir
         is_spelled=spells_words(getattr(tokenizer, "segmenter", None), first_sources(pairs["train"])),
     )
     is_new = checkpoint is None and model_args.model_name_or_path is None
-    given = {"max_new_tokens" if name == "max_target_length" else name for name in arguments}
-    set_decoding(
-        model,
-        model_args.num_beams,
-        model_args.forbid_unk,
-        data_args.max_target_length,
-        replaces=None if is_new else given,
-    )
-    overwrites = run_args.overwrite_output_dir and not is_checkpoint_in(output_dir, checkpoint)
-    if overwrites and training_args.process_index == 0:
-        remove_earlier_run(output_dir)
+    if not is_new:
+        settings = read_settings(model, tokenizer) | dict(arguments)
+        data_args, model_args = build_dataclass(DataArguments, settings), build_dataclass(ModelArguments, settings)
+    tokenizer.model_max_length = data_args.max_source_length
+    set_decoding(model, model_args.num_beams, model_args.forbid_unk, data_args.max_target_length)
     trainer = make_trainer(
         model,
         tokenizer,
         pairs,
         training_args,
         data_args,
-        run_args.early_stopping_patience,
+        patience,
         run_record=record,
         vocabulary_dropout=run_args.vocabulary_dropout if model.config.copies else 0.0,
         ema_decay=run_args.ema_decay,
@@ -189,7 +186,7 @@ def _set_up_run(arguments: Mapping[str, Any], run_args: RunArguments, output_dir
         set_alignments(model, trainer.train_dataset)
     if run_args.max_minutes is not None:
         trainer.add_callback(TimeLimit(run_args.max_minutes))
-    return Run(arguments, pairs, tokenizer, model, trainer, output_dir, checkpoint)
+    return Run(arguments, data_args, pairs, tokenizer, model, trainer, output_dir, checkpoint)
 
 
 def _check_values(
@@ -216,11 +213,14 @@ def _train(run: Run) -> dict[str, Any]:
     trainer = run.trainer
     _log_plan(run)
     trainer.add_callback(TimeEstimate())
+    run_args = build_dataclass(RunArguments, run.arguments)
+    trainer.accelerator.wait_for_everyone()  # until all processes have loaded what may be deleted here
     if trainer.is_world_process_zero():
+        if run_args.overwrite_output_dir and not is_checkpoint_in(run.output_dir, run.checkpoint):
+            remove_earlier_run(run.output_dir)
         (run.output_dir / PREDICTIONS_FILE).unlink(missing_ok=True)  # of the model that is overwritten
     sigterm = SigtermCheckpoint()
     trainer.add_callback(sigterm)  # after the callbacks whose decisions it overrules
-    run_args = build_dataclass(RunArguments, run.arguments)
     with cached_encoder_states(run.model, run.output_dir) if run_args.cache_encoder_states else nullcontext():
         metrics: dict[str, Any] = trainer.train(resume_from_checkpoint=run.checkpoint).metrics
     if sigterm.is_received:
@@ -259,8 +259,7 @@ def _log_plan(run: Run) -> None:
     )
     num_pairs = None if isinstance(run.pairs["train"], IterableDataset) else len(run.pairs["train"])
     logger.info("training: %s", describe_training(num_pairs, trainer.args, trainer.eval_dataset is not None))
-    data_args = build_dataclass(DataArguments, run.arguments)
-    for warning in find_warnings(run.pairs, encoded["train"], data_args):
+    for warning in find_warnings(run.pairs, encoded["train"], run.data_args):
         logger.warning("warning: %s", warning)
 
 
@@ -306,7 +305,7 @@ def _leave_process_group(run: Run) -> None:
 
 
 def _write_card(run: Run, metrics: Mapping[str, Any]) -> None:
-    data_args, card_args = build_dataclass(DataArguments, run.arguments), build_dataclass(CardArguments, run.arguments)
+    data_args, card_args = run.data_args, build_dataclass(CardArguments, run.arguments)
     name = data_args.dataset_name
     is_local = name is not None and Path(name).exists()
     hub_datasets = [name] if name and not is_local else []

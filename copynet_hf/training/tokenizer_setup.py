@@ -6,7 +6,7 @@ import dataclasses
 import logging
 import math
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from difflib import SequenceMatcher
 from itertools import islice
 from typing import Any
@@ -73,7 +73,6 @@ def build_tokenizer(
             )
     if getattr(tokenizer, "feature_vocab_size", 0) and data_args.features_column is None:
         raise ValueError(f"{name} reads features: name their column with --features_column")
-    tokenizer.model_max_length = data_args.max_source_length
     return tokenizer
 
 
@@ -115,18 +114,18 @@ def train_tokenizer(
         logger.info("segmenter is %s, as guessed from the pairs (--segmenter selects another)", segmenter)
     if vocab_size is None:
         vocab_size = 3_000 if segmenter == "char" else 10_000
-    min_frequency = tokenizer_args.min_frequency
+    min_frequency, num_counted = tokenizer_args.min_frequency, 1
     if min_frequency is None:
-        min_frequency = _choose_min_frequency(train_pairs, spelled=spells_words(segmenter, texts))
+        min_frequency = num_counted = _choose_min_frequency(train_pairs, spelled=spells_words(segmenter, texts))
     sample = train_pairs.take(STREAM_SAMPLE_SIZE) if isinstance(train_pairs, IterableDataset) else train_pairs
     tokenizer = CopyNetTokenizer.train_from_iterator(
-        (text for row in sample for text in (row["text"], row["summary"])),
+        _list_words(sample, segmenter, num_counted),
         vocab_size,
         segmenter=segmenter,
         min_frequency=min_frequency,
         max_source_oov=max_source_length if max_source_oov is None else max_source_oov,
+        is_split_into_words=True,
         features=(row.get("features") for row in sample),
-        more_words=(word for row in sample for fact in row.get("facts") or () for word in fact),
         model_max_length=max_source_length,
     )
     if max_source_oov is not None and encoder_name is None:
@@ -141,6 +140,18 @@ def train_tokenizer(
         model_max_length=tokenizer.model_max_length,
         feature_vocab=tokenizer.feature_vocab,
     )
+
+
+def _list_words(pairs: Pairs, segmenter: str, num_generated: int) -> Iterator[list[str]]:
+    """The words of each pair: of its source, its facts and its target, those of the target that cannot be copied
+    `num_generated` times."""
+    split = get_segmenter(segmenter).split
+    for row in pairs:
+        source, target = split(row["text"]), split(row["summary"])
+        source += [word for fact in row.get("facts") or () for word in fact]
+        yield source + target
+        copied = set(source)
+        yield [word for word in target if word not in copied] * (num_generated - 1)
 
 
 def _choose_min_frequency(pairs: Pairs | Sequence[Any], *, spelled: bool) -> int:

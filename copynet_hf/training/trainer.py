@@ -107,11 +107,10 @@ def build_training_arguments(
         defaults["accelerator_config"] = {"dispatch_batches": False}
         if given.get("max_steps", -1) <= 0:
             raise ValueError("no --max_steps: give the number of steps, because --streaming hides that of the pairs")
-    else:
-        batch_size = given.get("per_device_train_batch_size", defaults["per_device_train_batch_size"])
-        batch_size *= given.get("gradient_accumulation_steps", 1)
-        epochs = round(TRAINING_STEPS * batch_size / len(train_pairs))
-        defaults["num_train_epochs"] = min(max(epochs, MIN_EPOCHS), MAX_EPOCHS)
+        if given.get("train_sampling_strategy") == "group_by_length":
+            raise ValueError(
+                "--train_sampling_strategy group_by_length needs all lengths: leave it out, or --streaming"
+            )
     if generates and given.get("train_sampling_strategy") == "group_by_length":
         raise ValueError(
             "--train_sampling_strategy group_by_length also reorders the evaluation, whose outputs would be scored "
@@ -122,11 +121,17 @@ def build_training_arguments(
     defaults |= _evaluation_schedule(given, has_validation)
     if has_validation:
         metric = given.get("metric_for_best_model", "rougeL" if generates else "accuracy")
-        defaults |= {"metric_for_best_model": metric, "greater_is_better": _is_greater_better(metric, generates)}
+        _check_metric(metric, generates)
+        is_better_lower = metric.removeprefix("eval_") in ("loss", *LOWER_IS_BETTER)
+        defaults |= {"metric_for_best_model": metric, "greater_is_better": not is_better_lower}
     training_args = Seq2SeqTrainingArguments(
         **{name: value for name, value in defaults.items() if name in names} | given
     )
     check_positive(training_args, *BATCH_SIZES)
+    if not streams and "num_train_epochs" not in given:
+        batch_size = training_args.train_batch_size * training_args.world_size
+        epochs = TRAINING_STEPS * batch_size * training_args.gradient_accumulation_steps / len(train_pairs)
+        training_args.num_train_epochs = min(max(round(epochs), MIN_EPOCHS), MAX_EPOCHS)
     if "warmup_steps" not in given:  # else a short training would end before the learning rate falls
         updates = training_args.max_steps if streams else count_updates(len(train_pairs), training_args)[0]
         training_args.warmup_steps = min(training_args.warmup_steps, updates // 2)
@@ -134,19 +139,14 @@ def build_training_arguments(
     return training_args
 
 
-def _is_greater_better(metric: str, generates: bool) -> bool:
-    """Whether the checkpoint with the highest score is the best one.
-
-    Raises:
-        ValueError: evaluations will have no such score.
-    """
+def _check_metric(metric: str, generates: bool) -> None:
+    """Raises ValueError for a score that no evaluation has."""
     name = metric.removeprefix("eval_")
     of_outputs = (*METRICS, "copied_fraction", "oov_recall", *LOWER_IS_BETTER)
     scores, others = (of_outputs, ACCURACIES) if generates else (ACCURACIES, of_outputs)
     if name not in ("loss", *scores):
         hint = f", or --predict_with_generate {not generates}" if name in others else ""
         raise ValueError(f"--metric_for_best_model is {metric}: give one of loss, {', '.join(scores)}{hint}")
-    return name not in ("loss", *LOWER_IS_BETTER)
 
 
 def _check_length(given: Mapping[str, Any]) -> None:
@@ -213,8 +213,8 @@ def set_label_smoothing(
 
 
 class CopyNetTrainer(Seq2SeqTrainer):
-    """A `Seq2SeqTrainer` that resumes in the order of the interrupted run, and removes a checkpoint that it could not
-    complete. It pushes the model card in its folder rather than one of its own.
+    """A `Seq2SeqTrainer` that resumes in the order of the interrupted run (a stream in that of its first pass), and
+    removes a checkpoint that it could not complete. It pushes the model card in its folder rather than one of its own.
 
     Args:
         run_record: saved with each checkpoint, see `make_run_record`.
@@ -303,6 +303,16 @@ class CopyNetTrainer(Seq2SeqTrainer):
         with average.applied() if average is not None and uses_weights else nullcontext():
             super()._maybe_log_save_evaluate(*args, **kwargs)
 
+    def _determine_best_metric(self, metrics: dict[str, float], trial: Any) -> bool:
+        name = f"eval_{str(self.args.metric_for_best_model).removeprefix('eval_')}"
+        if self.args.metric_for_best_model is not None and name not in metrics:
+            scores = [each.removeprefix("eval_") for each in metrics if each.startswith("eval_")]
+            raise ValueError(
+                f"--metric_for_best_model is {self.args.metric_for_best_model}, which these validation pairs have no "
+                f"score of: give one of {', '.join(scores)}"
+            )
+        return super()._determine_best_metric(metrics, trial)
+
     def _save_checkpoint(self, *args: Any, **kwargs: Any) -> None:
         checkpoint = Path(str(self.args.output_dir)) / f"checkpoint-{self.state.global_step}"
         try:
@@ -334,8 +344,7 @@ def make_trainer(
     """A `CopyNetTrainer` for the splits `train` and, where given, `validation` of the pairs.
 
     Args:
-        early_stopping_patience: evaluations without improvement before training stops, where the best checkpoint is
-            kept; 0 turns early stopping off.
+        early_stopping_patience: evaluations without improvement before training stops; 0 turns early stopping off.
         options: further arguments of `CopyNetTrainer`.
     """
     train = pairs["train"]
@@ -363,7 +372,6 @@ def make_trainer(
             max_source_length=data_args.max_source_length,
             facts=list(validation["facts"]) if "facts" in validation.column_names else None,
         )
-    stops_early = training_args.load_best_model_at_end and early_stopping_patience > 0
     trainer = CopyNetTrainer(
         model=model,
         args=training_args,
@@ -373,7 +381,7 @@ def make_trainer(
         data_collator=DataCollatorForSeq2Seq(tokenizer, model=model),
         compute_metrics=compute_metrics,
         preprocess_logits_for_metrics=None if training_args.predict_with_generate else make_argmax(model),
-        callbacks=[EarlyStopping(early_stopping_patience)] if stops_early else None,
+        callbacks=[EarlyStopping(early_stopping_patience)] if early_stopping_patience else None,
         **options,
     )
     if validation is not None and len(validation):

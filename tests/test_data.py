@@ -553,7 +553,8 @@ def test_columns_with_unusual_names_are_guessed_in_order_without_ids_and_logged(
     for _ in range(2):  # the second time from the cache
         caplog.clear()
         with caplog.at_level(logging.INFO, "copynet_hf"):
-            (row,) = load_pairs(train_file=path, streaming=streaming)["train"]
+            pairs = load_pairs(train_file=path, streaming=streaming)["train"]
+            (row,) = [list(pairs) for _ in range(2)][1]  # a second pass says nothing again
         assert (row["text"], row["summary"]) == ("a b", "a")
         (message,) = caplog.messages
         assert message.startswith(f"{path}: text is column 'long', summary is column 'short', as guessed")

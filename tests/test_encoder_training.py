@@ -207,6 +207,15 @@ def test_a_run_resumes_where_it_stopped(arguments, tmp_path):
         torch.testing.assert_close(resumed.state_dict()[name], weight)
 
 
+@pytest.mark.parametrize("is_frozen", [False, True])
+def test_a_resumed_run_trains_the_encoder_as_before_or_not_at_all(arguments, is_frozen):
+    saves = {"save_strategy": "steps", "save_steps": 2}
+    train_from_arguments(arguments | saves | {"max_steps": 2, "freeze_encoder": is_frozen})
+    changed = arguments | saves | {"resume_from_checkpoint": "auto", "freeze_encoder": not is_frozen}
+    with pytest.raises(ValueError, match=f"--freeze_encoder is {not is_frozen}, but {is_frozen} in the run of "):
+        train_from_arguments(changed)
+
+
 def test_training_continues_from_a_saved_model(arguments, tmp_path):
     trained(arguments)
     again = arguments | {"model_name_or_path": arguments["output_dir"], "output_dir": str(tmp_path / "again")}

@@ -114,12 +114,12 @@ def train_tokenizer(
         logger.info("segmenter is %s, as guessed from the pairs (--segmenter selects another)", segmenter)
     if vocab_size is None:
         vocab_size = 3_000 if segmenter == "char" else 10_000
-    min_frequency, num_counted = tokenizer_args.min_frequency, 1
-    if min_frequency is None:
-        min_frequency = num_counted = _choose_min_frequency(train_pairs, spelled=spells_words(segmenter, texts))
+    min_frequency, weight = tokenizer_args.min_frequency, 1
+    if min_frequency is None:  # a word that has to be generated is always frequent enough
+        min_frequency = weight = _choose_min_frequency(train_pairs, spelled=spells_words(segmenter, texts))
     sample = train_pairs.take(STREAM_SAMPLE_SIZE) if isinstance(train_pairs, IterableDataset) else train_pairs
     tokenizer = CopyNetTokenizer.train_from_iterator(
-        _list_words(sample, segmenter, num_counted),
+        _list_words(sample, segmenter, weight),
         vocab_size,
         segmenter=segmenter,
         min_frequency=min_frequency,
@@ -142,16 +142,15 @@ def train_tokenizer(
     )
 
 
-def _list_words(pairs: Pairs, segmenter: str, num_generated: int) -> Iterator[list[str]]:
-    """The words of each pair: of its source, its facts and its target, those of the target that cannot be copied
-    `num_generated` times."""
+def _list_words(pairs: Pairs, segmenter: str, weight: int) -> Iterator[list[str]]:
+    """The words of each pair, to be counted: those of its target that neither source nor facts have `weight` times."""
     split = get_segmenter(segmenter).split
     for row in pairs:
         source, target = split(row["text"]), split(row["summary"])
-        source += [word for fact in row.get("facts") or () for word in fact]
-        yield source + target
-        copied = set(source)
-        yield [word for word in target if word not in copied] * (num_generated - 1)
+        facts = [word for fact in row.get("facts") or () for word in fact]
+        yield source + facts + target
+        can_be_copied = {*source, *facts}
+        yield [word for word in target if word not in can_be_copied] * (weight - 1)
 
 
 def _choose_min_frequency(pairs: Pairs | Sequence[Any], *, spelled: bool) -> int:

@@ -281,7 +281,7 @@ class CopyNetTrainer(Seq2SeqTrainer):
             return super()._get_train_sampler(train_dataset)
         return EpochSampler(
             len(dataset),
-            self.args.seed if self.args.data_seed is None else self.args.data_seed,
+            _find_data_seed(self.args),
             lambda: int(self.state.epoch or 0),
             list(map(len, dataset["input_ids"])) if strategy == "group_by_length" else None,
             self.args.train_batch_size * self.args.gradient_accumulation_steps,
@@ -332,6 +332,10 @@ class CopyNetTrainer(Seq2SeqTrainer):
             raise
 
 
+def _find_data_seed(args: TrainingArguments) -> int:
+    return args.seed if args.data_seed is None else args.data_seed
+
+
 def make_trainer(
     model: CopyNetForConditionalGeneration,
     tokenizer: PreTrainedTokenizerBase,
@@ -349,8 +353,7 @@ def make_trainer(
     """
     train = pairs["train"]
     if isinstance(train, IterableDataset) and training_args.train_sampling_strategy == "random":
-        seed = training_args.seed if training_args.data_seed is None else training_args.data_seed
-        pairs = {**pairs, "train": train.shuffle(seed=seed, buffer_size=STREAM_BUFFER)}
+        pairs = {**pairs, "train": train.shuffle(seed=_find_data_seed(training_args), buffer_size=STREAM_BUFFER)}
     encoded = {
         split: encode_pairs(
             pairs[split],

@@ -164,7 +164,7 @@ def _set_up_run(arguments: Mapping[str, Any], run_args: RunArguments, output_dir
         is_spelled=spells_words(getattr(tokenizer, "segmenter", None), first_sources(pairs["train"])),
     )
     is_new = checkpoint is None and model_args.model_name_or_path is None
-    if not is_new:
+    if not is_new:  # what is not given stays as the model has it
         settings = read_settings(model, tokenizer) | dict(arguments)
         data_args, model_args = build_dataclass(DataArguments, settings), build_dataclass(ModelArguments, settings)
     tokenizer.model_max_length = data_args.max_source_length

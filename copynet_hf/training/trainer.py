@@ -61,6 +61,7 @@ TRAINING_DEFAULTS: dict[str, Any] = {
     "use_cpu": not torch.accelerator.is_available(),  # without it the Trainer refuses bf16 on a CPU
 }
 NUM_EVALUATIONS = 40
+OUTPUT_SCORES = (*METRICS, "copied_fraction", "oov_recall", *LOWER_IS_BETTER)  # with `predict_with_generate`
 SPELLED_SMOOTHING = 0.1  # the label smoothing for words that are spelled
 # As `copynet-hf train --help` shows the defaults that `build_training_arguments` computes.
 COMPUTED_TRAINING_DEFAULTS: dict[str, Any] = {
@@ -142,8 +143,7 @@ def build_training_arguments(
 def _check_metric(metric: str, generates: bool) -> None:
     """Raises ValueError for a score that no evaluation has."""
     name = metric.removeprefix("eval_")
-    of_outputs = (*METRICS, "copied_fraction", "oov_recall", *LOWER_IS_BETTER)
-    scores, others = (of_outputs, ACCURACIES) if generates else (ACCURACIES, of_outputs)
+    scores, others = (OUTPUT_SCORES, ACCURACIES) if generates else (ACCURACIES, OUTPUT_SCORES)
     if name not in ("loss", *scores):
         hint = f", or --predict_with_generate {not generates}" if name in others else ""
         raise ValueError(f"--metric_for_best_model is {metric}: give one of loss, {', '.join(scores)}{hint}")
@@ -306,7 +306,7 @@ class CopyNetTrainer(Seq2SeqTrainer):
     def _determine_best_metric(self, metrics: dict[str, float], trial: Any) -> bool:
         name = f"eval_{str(self.args.metric_for_best_model).removeprefix('eval_')}"
         if self.args.metric_for_best_model is not None and name not in metrics:
-            scores = [each.removeprefix("eval_") for each in metrics if each.startswith("eval_")]
+            scores = [each for each in ("loss", *ACCURACIES, *OUTPUT_SCORES) if f"eval_{each}" in metrics]
             raise ValueError(
                 f"--metric_for_best_model is {self.args.metric_for_best_model}, which these validation pairs have no "
                 f"score of: give one of {', '.join(scores)}"

@@ -121,7 +121,8 @@ def _read_tuned_scores(task: Task) -> dict[str, dict[str, Any]]:
 
 def render_page(results: dict[str, Any]) -> str:
     """The text of results/defaults.md."""
-    tuned = get_data_facts(results)["tuned"]
+    facts = get_data_facts(results)
+    tuned = facts["tuned"]
     rows = []
     for name, task in TASKS.items():
         for test in task.tests:
@@ -139,6 +140,7 @@ def render_page(results: dict[str, Any]) -> str:
         "was scored once for each seed, with the beam search that the command saves; NL2Bash's texts are read as "
         "they are, where the tuned model reads words that were split for it. The tuned models were trained with "
         "bfloat16 on two threads.",
+        *(["", facts["remark"]] if "remark" in facts else []),
         "",
         table(["", "test set", "score", "default", "tuned", "minutes", "tuned, minutes", "tuned on"], rows),
     ]

@@ -245,14 +245,16 @@ def test_words_in_another_script_are_spelled_if_the_pairs_are_many() -> None:
 
 def test_words_that_targets_cannot_copy_are_in_the_vocabulary() -> None:
     rows = [{"text": "a b", "summary": "a"}] * 600
-    rows += [{"text": "a Ada", "summary": "Ada"}] * 2 + [{"text": "a", "summary": "once"}]
-    rows += [{"text": "a", "summary": "Lima", "facts": [["a", "b", "Lima"]]}]
+    rows += [{"text": "a Ada", "summary": "Ada"}] * 2 + [{"text": "a", "summary": "twice"}] * 2
+    rows += [{"text": "a", "summary": "Lima", "facts": [["a", "b", "Lima"]]}] * 2 + [{"text": "a", "summary": "once"}]
     pairs = Dataset.from_list([{"facts": [], **row} for row in rows])
-    vocabulary = train_tokenizer(pairs, TokenizerArguments(segmenter="whitespace"), None, 64).get_vocab()
-    assert {"a", "b", "once"} <= vocabulary.keys()
-    assert not {"Ada", "Lima"} & vocabulary.keys()
-    given = TokenizerArguments(segmenter="whitespace", min_frequency=5)
-    assert "once" not in train_tokenizer(pairs, given, None, 64).get_vocab()
+    by_words = TokenizerArguments(segmenter="whitespace")
+    vocabulary = train_tokenizer(pairs, by_words, None, 64).get_vocab().keys()
+    assert {"a", "b", "twice", "Ada", "Lima", "once"} & vocabulary == {"a", "b", "twice"}
+    of_few = train_tokenizer(pairs.select(range(500, len(pairs))), by_words, None, 64).get_vocab()
+    assert {"a", "b", "twice", "Ada", "Lima", "once"} <= of_few.keys()
+    given = train_tokenizer(pairs, TokenizerArguments(segmenter="whitespace", min_frequency=5), None, 64).get_vocab()
+    assert "twice" not in given
 
 
 @pytest.mark.parametrize(("count", "most"), [(499, 2), (500, 4)])

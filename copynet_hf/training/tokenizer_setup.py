@@ -27,6 +27,7 @@ logger = logging.getLogger(__name__)
 
 STREAM_SAMPLE_SIZE = 100_000  # pairs of a stream from which vocabulary, slots and alignments are computed
 MIN_WORD_FREQUENCY, MIN_WORD_FREQUENCY_OF_FEW, FEW_PAIRS = 5, 3, 500
+GENERATED_WEIGHT = 3  # of a target's word that cannot be copied: once is enough in few pairs, else twice
 # The share of the targets' words that have to be respelled for words to be spelled (0.37 in pig Latin, 0.05 where a
 # third of the words has a typo, 0.002 in NL2Bash), and the characters that a source may then have on average.
 RESPELLED_SHARE, MAX_SPELLED_LENGTH = 0.03, 200
@@ -115,8 +116,9 @@ def train_tokenizer(
     if vocab_size is None:
         vocab_size = 3_000 if segmenter == "char" else 10_000
     min_frequency, weight = tokenizer_args.min_frequency, 1
-    if min_frequency is None:  # a word that has to be generated is always frequent enough
-        min_frequency = weight = _choose_min_frequency(train_pairs, spelled=spells_words(segmenter, texts))
+    if min_frequency is None:
+        min_frequency = _choose_min_frequency(train_pairs, spelled=spells_words(segmenter, texts))
+        weight = GENERATED_WEIGHT
     sample = train_pairs.take(STREAM_SAMPLE_SIZE) if isinstance(train_pairs, IterableDataset) else train_pairs
     tokenizer = CopyNetTokenizer.train_from_iterator(
         _list_words(sample, segmenter, weight),

@@ -243,18 +243,19 @@ def test_words_in_another_script_are_spelled_if_the_pairs_are_many() -> None:
     assert guess_segmenter([{**pair, "summary": f"the name is {pair['text']}"} for pair in pairs]) == "word_punct"
 
 
-def test_words_that_targets_cannot_copy_are_in_the_vocabulary() -> None:
+def test_words_that_targets_cannot_copy_are_in_the_vocabulary_of_few_pairs() -> None:
     rows = [{"text": "a b", "summary": "a"}] * 600
-    rows += [{"text": "a Ada", "summary": "Ada"}] * 2 + [{"text": "a", "summary": "twice"}] * 2
-    rows += [{"text": "a", "summary": "Lima", "facts": [["a", "b", "Lima"]]}] * 2 + [{"text": "a", "summary": "once"}]
+    rows += [{"text": "a Ada", "summary": "Ada"}, {"text": "a", "summary": "once"}]
+    rows += [{"text": "a", "summary": "Lima", "facts": [["a", "b", "Lima"]]}]
     pairs = Dataset.from_list([{"facts": [], **row} for row in rows])
     by_words = TokenizerArguments(segmenter="whitespace")
     vocabulary = train_tokenizer(pairs, by_words, None, 64).get_vocab().keys()
-    assert {"a", "b", "twice", "Ada", "Lima", "once"} & vocabulary == {"a", "b", "twice"}
-    of_few = train_tokenizer(pairs.select(range(500, len(pairs))), by_words, None, 64).get_vocab()
-    assert {"a", "b", "twice", "Ada", "Lima", "once"} <= of_few.keys()
-    given = train_tokenizer(pairs, TokenizerArguments(segmenter="whitespace", min_frequency=5), None, 64).get_vocab()
-    assert "twice" not in given
+    assert {"a", "b", "Ada", "Lima", "once"} & vocabulary == {"a", "b"}
+    few = pairs.select(range(500, len(pairs)))
+    of_few = train_tokenizer(few, by_words, None, 64).get_vocab().keys()
+    assert {"a", "b", "Ada", "Lima", "once"} & of_few == {"a", "b", "once"}
+    given = train_tokenizer(few, TokenizerArguments(segmenter="whitespace", min_frequency=3), None, 64).get_vocab()
+    assert "once" not in given
 
 
 @pytest.mark.parametrize(("count", "most"), [(499, 2), (500, 4)])

@@ -27,7 +27,6 @@ logger = logging.getLogger(__name__)
 
 STREAM_SAMPLE_SIZE = 100_000  # pairs of a stream from which vocabulary, slots and alignments are computed
 MIN_WORD_FREQUENCY, MIN_WORD_FREQUENCY_OF_FEW, FEW_PAIRS = 5, 3, 500
-GENERATED_WEIGHT = 3  # of a target's word that cannot be copied: once is enough in few pairs, else twice
 # The share of the targets' words that have to be respelled for words to be spelled (0.37 in pig Latin, 0.05 where a
 # third of the words has a typo, 0.002 in NL2Bash), and the characters that a source may then have on average.
 RESPELLED_SHARE, MAX_SPELLED_LENGTH = 0.03, 200
@@ -118,7 +117,7 @@ def train_tokenizer(
     min_frequency, weight = tokenizer_args.min_frequency, 1
     if min_frequency is None:
         min_frequency = _choose_min_frequency(train_pairs, spelled=spells_words(segmenter, texts))
-        weight = GENERATED_WEIGHT
+        weight = min_frequency if _are_few(train_pairs) else 1  # what has to be generated is always frequent enough
     sample = train_pairs.take(STREAM_SAMPLE_SIZE) if isinstance(train_pairs, IterableDataset) else train_pairs
     tokenizer = CopyNetTokenizer.train_from_iterator(
         _list_words(sample, segmenter, weight),
@@ -160,8 +159,11 @@ def _choose_min_frequency(pairs: Pairs | Sequence[Any], *, spelled: bool) -> int
     as well; 3 because a word that is copied in one pair occurs twice."""
     if spelled:
         return 1
-    is_few = not isinstance(pairs, IterableDataset) and len(pairs) < FEW_PAIRS
-    return MIN_WORD_FREQUENCY_OF_FEW if is_few else MIN_WORD_FREQUENCY
+    return MIN_WORD_FREQUENCY_OF_FEW if _are_few(pairs) else MIN_WORD_FREQUENCY
+
+
+def _are_few(pairs: Pairs | Sequence[Any]) -> bool:
+    return not isinstance(pairs, IterableDataset) and len(pairs) < FEW_PAIRS
 
 
 def first_sources(pairs: Pairs) -> list[str]:

@@ -141,10 +141,10 @@ def _set_up_run(arguments: Mapping[str, Any], run_args: RunArguments, output_dir
     training_args = build_training_arguments(arguments, pairs["train"], "validation" in pairs)
     patience = 0 if run_args.dry_run else run_args.early_stopping_patience
     if patience and not training_args.load_best_model_at_end:
-        fix = "give --validation_file"
+        reason = "there are no validation pairs: give --validation_file"
         if "validation" in pairs:
-            fix = "leave out --eval_strategy, --save_strategy and --load_best_model_at_end"
-        raise ValueError(f"--early_stopping_patience is {patience}, but no best checkpoint is kept: {fix}")
+            reason = "no best checkpoint is kept: leave out --eval_strategy, --save_strategy, --load_best_model_at_end"
+        raise ValueError(f"--early_stopping_patience is {patience}, but {reason}")
     set_seed(training_args.seed)
     record = make_run_record(pairs["train"], tokenizer_args, run_args.freeze_encoder)
     earlier_seconds = 0.0

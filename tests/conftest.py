@@ -31,12 +31,6 @@ atexit.register(shutil.rmtree, os.environ["HF_HOME"], ignore_errors=True)
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
-@pytest.hookimpl(optionalhook=True)
-def pytest_xdist_auto_num_workers() -> int:
-    """One more than there are cores: tests wait for the processes that they start."""
-    return (os.cpu_count() or 1) + 1
-
-
 @pytest.fixture(autouse=True, scope="session")
 def _few_threads() -> None:
     """Models as small as the tests' gain nothing from a second thread, and lose much where cores are shared."""

@@ -129,9 +129,10 @@ ALTERNATIVES: dict[str, Alternative] = {
 # What the tables say whose settings have no alternative above: their scores are facts of the results file.
 FEATURE_ENCODINGS = (
     "Sequence accuracy as above, averaged weights, seed 0. e(x_j) is a letter's embedding, h_j its encoder state, and "
-    "c_t the decoder's attentive read. The models of the other tables read features as in the first row; the code of "
-    "what is not a default was not kept."
+    "c_t the decoder's attentive read. The models of the tables above read features as in the first row, but that of "
+    "Turkish as in the second; the code of what is not a default was not kept."
 )
+SEEDS = "The second and the third row over the seeds 0, 1 and 2, mean ± standard deviation:"
 VOCABULARIES = (
     "Sequence accuracy of the default command on 300 validation pairs, one seed, with another number of occurrences "
     "from which a word is in the vocabulary (by default 5, below 500 pairs 3), or other words (by default letters, "
@@ -278,6 +279,8 @@ def render_page(results: dict[str, Any]) -> str:
             "",
             _settings_table(encodings),
         ]
+    if seeds := get_data_facts(results).get("label_smoothing"):
+        lines += ["", SEEDS, "", _seeds_table(seeds)]
     if vocabularies := get_data_facts(results).get("vocabularies"):
         lines += ["", "## Which words are known, and what a word is", "", VOCABULARIES, ""]
         lines += [_settings_table(vocabularies)]
@@ -306,6 +309,15 @@ def _settings_table(settings: Mapping[str, Mapping[str, float]]) -> str:
         for name, scores in settings.items()
     ]
     return table(["", *sets], rows)
+
+
+def _seeds_table(settings: Mapping[str, Mapping[str, Sequence[float]]]) -> str:
+    """The mean of the seeds' scores for each setting, by data set."""
+    rows = [
+        [name, *(f"{statistics.mean(scores):.1f} ± {statistics.stdev(scores):.1f}" for scores in of_sets.values())]
+        for name, of_sets in settings.items()
+    ]
+    return table(["", *next(iter(settings.values()))], rows)
 
 
 def _minutes_table(results: dict[str, Any], tasks: list[str]) -> str:

@@ -88,11 +88,10 @@ def train(argv: Sequence[str]) -> None:
 
 
 def evaluate(argv: Sequence[str]) -> None:
-    """Prints the scores of a model on pairs of texts as one JSON object. All are percentages but
-    edit_distance, examples and seconds.
-    copied_fraction is the share of the outputs' words that occur in the source, copied or generated;
-    copy_mode_fraction, only for models that copy, is the share of the outputs' words that got more than half of their
-    probability from the copy mode."""
+    """Prints the scores of a model on pairs of texts as one JSON object. All are percentages but edit_distance,
+    examples and seconds. copied_fraction is the share of the outputs' words that occur in the source, copied or
+    generated; copy_mode_fraction, only for models that copy, is the share of the outputs' words that got more than
+    half of their probability from the copy mode."""
     import json
 
     from .arguments import DecodingArguments, EvaluateArguments, PairsArguments, check_positive

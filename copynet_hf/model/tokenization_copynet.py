@@ -146,7 +146,6 @@ class CopyNetTokenizer(ExtendedVocabulary, PreTrainedTokenizer):
         max_source_oov: int = 32,
         *,
         is_split_into_words: bool = False,
-        more_words: Iterable[str] = (),
         features: Iterable[Sequence[str] | None] = (),
         **kwargs: Any,
     ) -> "CopyNetTokenizer":
@@ -158,7 +157,6 @@ class CopyNetTokenizer(ExtendedVocabulary, PreTrainedTokenizer):
             texts: an iterable of texts, or with `is_split_into_words=True` of lists of words; it is read once.
             vocab_size: the maximum size, including the four special tokens, which get the ids 0 to 3.
             min_frequency: the minimum number of occurrences of a word.
-            more_words: words to count besides those of the texts, without splitting them, such as the words of facts.
             features: the features of each source, all of which are kept.
             kwargs: arguments of the tokenizer, such as `model_max_length` and special tokens.
 
@@ -179,7 +177,6 @@ class CopyNetTokenizer(ExtendedVocabulary, PreTrainedTokenizer):
             counts.update(split(text) if isinstance(text, str) else text)
         if row < 0:
             raise ValueError("texts is empty: give at least one text")
-        counts.update(more_words)
         for token in special:
             counts.pop(token, None)
         frequent = sorted((-count, word) for word, count in counts.items() if count >= min_frequency)

@@ -200,7 +200,7 @@ def respells_words(pairs: Sequence[Mapping[str, Any]]) -> bool:
         num_words += len(target)
         num_rare += len(rare)
         num_respelled += sum(_resembles_any(word, source) for word in rare)
-    if len(pairs) >= FEW_PAIRS and num_rare > UNREACHABLE_SHARE * num_words:
+    if not _are_few(pairs) and num_rare > UNREACHABLE_SHARE * num_words:
         return True
     return num_respelled > max(RESPELLED_SHARE * num_words, num_rare / 2)
 

@@ -10,8 +10,8 @@ from peer_turns import StepTurns, connect
 from transformers import TrainerCallback
 
 from copynet_hf import load_pairs
-from copynet_hf.inference.loading import load_model
 from copynet_hf.inference.predictor import predict_in_batches
+from copynet_hf.saved.loading import load_model
 from copynet_hf.training.run import train_from_arguments
 
 

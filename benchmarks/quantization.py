@@ -18,10 +18,10 @@ from typing import Any, NamedTuple
 from measure import format_table, median_milliseconds, median_ratio, time_side_by_side, write_section
 
 from copynet_hf import load_pairs
-from copynet_hf.inference.loading import load_copynet, load_tokenizer
 from copynet_hf.inference.onnx_export import export_onnx
 from copynet_hf.inference.onnx_search import DECODER, ENCODER, OnnxCopyNet
 from copynet_hf.inference.predictor import predict_in_batches
+from copynet_hf.saved.loading import load_copynet, load_tokenizer
 
 SEARCHES = {"greedy": 1, "beam 4": 4}
 REPORTED_LOSS = 0.3  # points of exact match

@@ -13,12 +13,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from .data.lcsts import load_lcsts
     from .data.pairs import load_pairs
-    from .evaluation.cards import write_model_card
     from .evaluation.compute_metrics import make_compute_metrics
     from .evaluation.metrics import CopyMetrics
-    from .inference.compatibility import check_tokenizer
-    from .inference.heatmap import plot_copy_heatmap
-    from .inference.highlighting import copies_html, highlight_copies
     from .inference.onnx_export import export_onnx, export_programs
     from .inference.onnx_search import OnnxCopyNet
     from .inference.predictor import CopyNetPredictor
@@ -29,8 +25,12 @@ if TYPE_CHECKING:
     from .model.modeling_ensemble import CopyNetEnsemble
     from .model.pipeline import CopyText2TextPipeline
     from .model.tokenization_copynet import CopyNetTokenizer
+    from .saved.cards import write_model_card
+    from .saved.compatibility import check_tokenizer
     from .serving.tokenizer import PlainTokenizer
     from .training.alignment import align_vocabulary
+    from .visualization.heatmap import plot_copy_heatmap
+    from .visualization.highlighting import copies_html, highlight_copies
 
 __version__ = "0.1.0"
 
@@ -45,8 +45,8 @@ _MODULES = {
     "PlainTokenizer": ".serving.tokenizer",
     "StopStrings": ".model.generation",
     "align_vocabulary": ".training.alignment",
-    "check_tokenizer": ".inference.compatibility",
-    "write_model_card": ".evaluation.cards",
+    "check_tokenizer": ".saved.compatibility",
+    "write_model_card": ".saved.cards",
     "load_lcsts": ".data.lcsts",
     "load_pairs": ".data.pairs",
     "export_onnx": ".inference.onnx_export",
@@ -55,9 +55,9 @@ _MODULES = {
     "CopyNetPredictor": ".inference.predictor",
     "make_compute_metrics": ".evaluation.compute_metrics",
     "OnnxCopyNet": ".inference.onnx_search",
-    "copies_html": ".inference.highlighting",
-    "highlight_copies": ".inference.highlighting",
-    "plot_copy_heatmap": ".inference.heatmap",
+    "copies_html": ".visualization.highlighting",
+    "highlight_copies": ".visualization.highlighting",
+    "plot_copy_heatmap": ".visualization.heatmap",
 }
 
 __all__ = [

@@ -102,7 +102,7 @@ def evaluate(argv: Sequence[str]) -> None:
     with redirect_stdout(sys.stderr):  # only the scores go to stdout
         from .evaluation.scoring import evaluate_pairs, write_predictions
         from .inference.backends import load_backend
-        from .inference.memory import explain_memory_errors
+        from .saved.model_size import explain_memory_errors
         from .training.dataset import read_pairs
 
         check_positive(output_args, "num_return_sequences")
@@ -135,9 +135,9 @@ def generate(argv: Sequence[str]) -> None:
     from .data.features import split_features
     from .inference.backends import load_backend
     from .inference.console import escape_controls
-    from .inference.highlighting import Style, highlight_copies
-    from .inference.memory import explain_memory_errors
     from .inference.predictor import parse_facts, predict_in_batches
+    from .saved.model_size import explain_memory_errors
+    from .visualization.highlighting import Style, highlight_copies
 
     facts = None if text_args.facts is None else parse_facts("\n".join(text_args.facts))
     features = None
@@ -178,8 +178,8 @@ def predict(argv: Sequence[str]) -> None:
     if not args.input_file or not args.output_file:
         raise ValueError(f"no --{'output' if args.input_file else 'input'}_file: give a file")
     from .inference.file_prediction import is_joined, predict_files
-    from .inference.loading import check_model_name
     from .inference.predictor import CopyNetPredictor
+    from .saved.loading import check_model_name
 
     overwrite = args.overwrite_output_file
     for input_file in args.input_file:
@@ -207,7 +207,7 @@ def demo(argv: Sequence[str]) -> None:
 
     (args,) = _parse("demo", argv, DemoArguments)
     check_positive(args, "port")
-    from .inference.page import launch_demo
+    from .serving.page import launch_demo
 
     launch_demo(
         args.model,
@@ -234,9 +234,9 @@ def export(argv: Sequence[str]) -> None:
         raise ValueError(f"--target is {args.target}: choose onnx or web")
     check_quantization(args.quantize)
     folder = check_output_dir(args.output_dir, args.overwrite_output_dir)
-    from .inference.loading import check_model_name, load_copynet, load_model, load_tokenizer
     from .inference.onnx_export import export_onnx
-    from .inference.web_export import export_web
+    from .saved.loading import check_model_name, load_copynet, load_model, load_tokenizer
+    from .serving.web_export import export_web
 
     name = check_model_name(args.model)
     model: Any
@@ -265,8 +265,8 @@ def ensemble(argv: Sequence[str]) -> None:
 
     (args,) = _parse("ensemble", argv, EnsembleArguments)
     folder = check_output_dir(args.output_dir, args.overwrite_output_dir)
-    from .evaluation.cards import write_model_card
-    from .inference.ensembles import join_models
+    from .saved.cards import write_model_card
+    from .saved.ensembles import join_models
 
     model, tokenizer = join_models(args.models or (), args.trust_remote_code)
     model.save_pretrained(folder)
@@ -330,7 +330,7 @@ def _parse(command: str, argv: Sequence[str], *dataclass_types: type[Any]) -> tu
 def _prepare_decoding(args: DecodingArguments) -> dict[str, Any]:
     """Checks the arguments, and returns the keyword arguments of `predict_in_batches`."""
     from .arguments import check_positive
-    from .inference.generation_settings import check_generation_argument
+    from .saved.generation_settings import check_generation_argument
 
     check_positive(args, "batch_size", "num_beams", "max_source_length", "max_target_length", "threads")
     check_generation_argument("length_penalty", args.length_penalty)

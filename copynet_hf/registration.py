@@ -40,6 +40,6 @@ def register() -> None:
 
 def _write_card(model: PublishedModel, folder: Path, **fields: Any) -> None:
     """What `save_pretrained` of the package's own classes calls; code that was saved beside weights has no cards."""
-    from .evaluation.cards import write_model_card
+    from .saved.cards import write_model_card
 
     write_model_card(folder, model, **fields)

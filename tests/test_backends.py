@@ -18,8 +18,8 @@ from transformers import AutoModelForSeq2SeqLM, AutoTokenizer, pipeline
 
 from copynet_hf import CopyNetPredictor
 from copynet_hf.cli import main
-from copynet_hf.inference.page import build_demo
 from copynet_hf.inference.predictor import stamp_files
+from copynet_hf.serving.page import build_demo
 
 pytest.importorskip("onnxscript")
 pytest.importorskip("onnxruntime")

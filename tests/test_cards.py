@@ -16,8 +16,8 @@ from huggingface_hub import ModelCard
 
 from copynet_hf import write_model_card
 from copynet_hf.data import quickstart_pairs
-from copynet_hf.evaluation.cards import command_line
 from copynet_hf.model.prediction import predict
+from copynet_hf.saved.cards import command_line
 from copynet_hf.training.callbacks import CopyStatistics
 from copynet_hf.training.run import train_from_arguments
 
@@ -155,7 +155,7 @@ def test_copy_statistics_are_logged_at_each_evaluation(trained: Path) -> None:
 def test_copy_statistics_are_those_of_greedy_search_on_the_first_texts(trained: Path) -> None:
     from copynet_hf.data import load_pairs
     from copynet_hf.evaluation.scoring import evaluate_pairs
-    from copynet_hf.inference.loading import load_model
+    from copynet_hf.saved.loading import load_model
 
     pairs = load_pairs(test_file=str(trained.parent / "validation.jsonl"))["test"].select(range(64))
     scores, _ = evaluate_pairs(*load_model(str(trained)), pairs, num_beams=1, forbid_unk=False)
@@ -190,4 +190,4 @@ def test_the_wheel_has_the_template() -> None:
     wheel = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["hatch"]["build"]["targets"]
     files = wheel["wheel"]["force-include"]
     assert all((ROOT / source).exists() for source in files)
-    assert files["model_cards/template.md"] == "copynet_hf/evaluation/model_card_template.md"
+    assert files["model_cards/template.md"] == "copynet_hf/saved/model_card_template.md"

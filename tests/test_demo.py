@@ -27,7 +27,8 @@ from transformers import pipeline
 
 from copynet_hf import CopyNetForConditionalGeneration, CopyNetTokenizer
 from copynet_hf.cli import main
-from copynet_hf.inference.page import (
+from copynet_hf.inference.predictor import parse_facts
+from copynet_hf.serving.page import (
     MAX_CHARACTERS,
     MAX_COLUMNS,
     MAX_REQUEST_BYTES,
@@ -35,8 +36,7 @@ from copynet_hf.inference.page import (
     build_demo,
     show_output,
 )
-from copynet_hf.inference.page import __file__ as DEMO_FILE
-from copynet_hf.inference.predictor import parse_facts
+from copynet_hf.serving.page import __file__ as DEMO_FILE
 
 MECHANISMS: dict[str, dict[str, Any]] = {
     "copynet": {},
@@ -167,7 +167,7 @@ def test_a_search_ends_after_the_time_limit() -> None:
     page = build_demo(model, word_tokenizer(4))
     (show,) = [each.fn for each in page.fns.values() if each.api_name == "generate"]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("copynet_hf.inference.page.MAX_SECONDS", 0.5)
+        patch.setattr("copynet_hf.serving.page.MAX_SECONDS", 0.5)
         start = time.monotonic()
         shown, _ = show("a X", "", "", 1, False, 100_000)
     assert time.monotonic() - start < 60
@@ -194,7 +194,7 @@ def test_the_pictures_of_finished_requests_are_not_kept(tmp_path: Path, monkeypa
 
     for part in (tiny_model(), word_tokenizer(4)):
         part.save_pretrained(tmp_path)
-    monkeypatch.setattr("copynet_hf.inference.page.MAX_SESSIONS", 3)
+    monkeypatch.setattr("copynet_hf.serving.page.MAX_SESSIONS", 3)
     port = free_port()
     thread = Thread(target=main, args=[["demo", f"--model={tmp_path}", f"--port={port}"]], daemon=True)
     thread.start()

@@ -22,8 +22,8 @@ from transformers import AutoModel, TrainingArguments
 from copynet_hf import CopyNetForConditionalGeneration
 from copynet_hf.arguments import RunArguments
 from copynet_hf.cli import main
-from copynet_hf.inference.loading import load_model
 from copynet_hf.model.prediction import predict
+from copynet_hf.saved.loading import load_model
 from copynet_hf.training.encoder_training import cached_encoder_states, set_up_encoder
 from copynet_hf.training.run import train_from_arguments
 from copynet_hf.training.word_vectors import average_piece_embeddings, read_word_vectors

@@ -708,8 +708,8 @@ def test_new_words_move_the_slots_and_leave_the_encoder(folders):
 
 
 def test_the_page_shows_words_not_pieces(bert):
-    from copynet_hf.inference.page import show_output
     from copynet_hf.model.pipeline import CopyText2TextPipeline
+    from copynet_hf.serving.page import show_output
 
     model, tokenizer = bert
     pipe = CopyText2TextPipeline(model=model, tokenizer=tokenizer)

@@ -21,9 +21,9 @@ from transformers import AutoConfig, AutoModelForSeq2SeqLM, pipeline
 
 from copynet_hf import CopyNetEnsemble, CopyNetEnsembleConfig, CopyNetTokenizer, export_onnx
 from copynet_hf.cli import main
-from copynet_hf.inference.ensembles import join_models
-from copynet_hf.inference.loading import load_model
 from copynet_hf.model.prediction import Prediction, predict
+from copynet_hf.saved.ensembles import join_models
+from copynet_hf.saved.loading import load_model
 from copynet_hf.training.model_setup import set_decoding
 
 PAD, START, EOS, UNK, V = 0, 1, 2, 3, 13
@@ -533,8 +533,8 @@ def test_the_guides_commands_and_code_run(
 
 def test_the_page_reads_an_ensemble(saved: Path) -> None:
     pytest.importorskip("gradio")
-    from copynet_hf.inference.page import build_demo, show_output
     from copynet_hf.model.pipeline import CopyText2TextPipeline
+    from copynet_hf.serving.page import build_demo, show_output
 
     model, tokenizer = load_model(str(saved), "cpu")
     build_demo(model, tokenizer)

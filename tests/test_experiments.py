@@ -21,7 +21,7 @@ from helpers import check_cards
 from transformers import AutoModelForMaskedLM
 
 from copynet_hf.arguments import RunArguments, build_dataclass
-from copynet_hf.inference.loading import load_copynet
+from copynet_hf.saved.loading import load_copynet
 from copynet_hf.training.presets import MODEL_DEFAULTS
 from copynet_hf.training.trainer import build_training_arguments
 

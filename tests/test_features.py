@@ -19,13 +19,13 @@ from transformers import PreTrainedTokenizerBase
 
 from copynet_hf import CopyNetForConditionalGeneration, CopyNetTokenizer
 from copynet_hf.cli import main
-from copynet_hf.inference.loading import load_model
 from copynet_hf.inference.onnx_search import OnnxCopyNet
 from copynet_hf.inference.predictor import predict_in_batches
 from copynet_hf.model.fused_decoder import FusedDecoder
 from copynet_hf.model.fused_step import RecurrentWeights
 from copynet_hf.model.pipeline import CopyText2TextPipeline
 from copynet_hf.model.prediction import predict
+from copynet_hf.saved.loading import load_model
 from copynet_hf.training.dataset import encode_pairs
 
 FEATURES = [[2, 3], [1], [], [4, 2, 3]]
@@ -252,7 +252,7 @@ def test_predictions_are_the_same_alone_in_batches_and_by_the_pipeline() -> None
 
 
 def test_the_page_reads_features() -> None:
-    page = pytest.importorskip("copynet_hf.inference.page")
+    page = pytest.importorskip("copynet_hf.serving.page")
     pipe = CopyText2TextPipeline(model=make(), tokenizer=make_tokenizer())
     shown, expected, without = (
         page.show_output(pipe, TEXTS[0], features=line, max_new_tokens=6)[0] for line in ("V; PST", "PST;V", "")

@@ -15,7 +15,7 @@ from helpers import tiny_model, tiny_tokenizer
 from transformers import AutoTokenizer, DataCollatorForSeq2Seq
 
 from copynet_hf import CopyNetTokenizer, load_pairs
-from copynet_hf.inference.loading import check_tokenizer
+from copynet_hf.saved.loading import check_tokenizer
 
 BOTH = pytest.mark.parametrize("streaming", [False, True], ids=["cached", "streaming"])
 UNKNOWN = 1

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from helpers import save_tiny_model
 
-from copynet_hf.inference.generation_settings import KINDS
-from copynet_hf.inference.loading import load_model
 from copynet_hf.inference.predictor import predict_in_batches
+from copynet_hf.saved.generation_settings import KINDS
+from copynet_hf.saved.loading import load_model
 
 FIELDS = [name for names in KINDS.values() for name in names]
 # As written by Transformers, and as users write them; together they exercise every kind of field.

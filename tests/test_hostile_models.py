@@ -15,7 +15,7 @@ from helpers import save_tiny_model, tiny_model
 
 from copynet_hf.arguments import DataArguments, ModelArguments, TokenizerArguments
 from copynet_hf.cli import main
-from copynet_hf.inference.loading import load_model
+from copynet_hf.saved.loading import load_model
 from copynet_hf.training.model_setup import build_model
 from copynet_hf.training.tokenizer_setup import build_tokenizer
 

@@ -15,7 +15,8 @@ from copynet_hf import CopyNetEnsemble
 ROOT = Path(__file__).parents[1]
 PAGE = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
 PACKAGE_INITS = {
-    f"{room}/__init__.py" for room in ("training", "evaluation", "serving", "inference", "model")
+    f"{room}/__init__.py"
+    for room in ("training", "serving", "evaluation", "inference", "saved", "visualization", "model")
 }  # a docstring each
 
 

@@ -11,9 +11,9 @@ from datasets import Dataset
 from helpers import SOURCES, TARGETS, padded, tiny_model
 
 from copynet_hf.evaluation.scoring import evaluate_pairs
-from copynet_hf.inference.loading import load_model
 from copynet_hf.model.configuration_copynet import COPY_MECHANISMS, Mechanism
 from copynet_hf.model.copy_distribution import MODES, Modes, ModeScores, coverage_loss
+from copynet_hf.saved.loading import load_model
 from copynet_hf.training.run import train_from_arguments
 
 

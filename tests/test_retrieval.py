@@ -16,7 +16,7 @@ from transformers import DataCollatorForSeq2Seq
 from copynet_hf import CopyNetForConditionalGeneration, CopyNetTokenizer
 from copynet_hf.cli import main
 from copynet_hf.evaluation.scoring import evaluate_pairs
-from copynet_hf.inference.loading import load_model
+from copynet_hf.saved.loading import load_model
 from copynet_hf.training.run import train_from_arguments
 
 RETRIEVAL = {"copy_mechanism": "retrieval"}

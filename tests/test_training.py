@@ -19,8 +19,8 @@ from copynet_hf import CopyNetForConditionalGeneration, CopyNetTokenizer
 from copynet_hf.arguments import TokenizerArguments
 from copynet_hf.data import quickstart_pairs
 from copynet_hf.evaluation.scoring import evaluate_pairs
-from copynet_hf.inference.loading import check_tokenizer, load_model
 from copynet_hf.model.prediction import predict
+from copynet_hf.saved.loading import check_tokenizer, load_model
 from copynet_hf.training.dataset import encode_pairs
 from copynet_hf.training.model_setup import build_config
 from copynet_hf.training.run import train_from_arguments

@@ -16,8 +16,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from copynet_hf import copies_html, highlight_copies, plot_copy_heatmap
-from copynet_hf.inference.heatmap import find_fonts
-from copynet_hf.inference.highlighting import MARKS
+from copynet_hf.visualization.heatmap import find_fonts
+from copynet_hf.visualization.highlighting import MARKS
 
 
 def test_consecutive_copied_words_get_one_mark() -> None:

@@ -23,10 +23,10 @@ from copynet_hf import CopyNetConfig, CopyNetForConditionalGeneration, CopyNetTo
 from copynet_hf.cli import main
 from copynet_hf.inference import onnxruntime_web, web_export
 from copynet_hf.inference.onnx_search import OnnxCopyNet
-from copynet_hf.inference.onnxruntime_web import load_runtime
 from copynet_hf.model.prediction import predict
 from copynet_hf.model.segmentation import get_segmenter
 from copynet_hf.model.words import add_spaces, decode_words
+from copynet_hf.serving.onnxruntime_web import load_runtime
 
 pytest.importorskip("onnxscript")
 pytest.importorskip("onnxruntime")

@@ -1,1 +1,1 @@
-"""Evaluation: metrics, scores of a model, model cards."""
+"""Evaluation: metrics, and the scores of a model."""

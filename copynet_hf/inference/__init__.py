@@ -1,1 +1,1 @@
-"""Inference: loading, prediction, ONNX, highlighting, heatmaps and the demo page."""
+"""Inference: predictions for texts and files, ONNX export and search."""

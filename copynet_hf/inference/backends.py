@@ -12,8 +12,8 @@ import torch
 from transformers import AutoConfig, PreTrainedTokenizerBase
 
 from ..model.configuration_ensemble import CopyNetEnsembleConfig
-from .compatibility import check_tokenizer
-from .loading import LoadedModel, check_model_name, load_model, load_tokenizer
+from ..saved.compatibility import check_tokenizer
+from ..saved.loading import LoadedModel, check_model_name, load_model, load_tokenizer
 from .onnx_search import DECODER, OnnxCopyNet
 
 Backend = Literal["torch", "onnx"]

@@ -29,7 +29,7 @@ from tqdm.auto import tqdm  # type: ignore[import-untyped]
 
 from ..data.features import why_not_features
 from ..data.tables import PARTS_SUFFIX, Record, Tables, choose_text_column, find_files, scan_tables
-from .memory import explain_memory_errors
+from ..saved.model_size import explain_memory_errors
 from .part_files import PartFormat, check_output_suffix, write_whole
 from .predictor import ORIGINS, CopyNetPredictor, stamp_files
 

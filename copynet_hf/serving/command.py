@@ -13,10 +13,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from ..inference.compatibility import check_tokenizer
-from ..inference.generation_settings import check_generation_config
 from ..inference.onnx_search import OnnxCopyNet
 from ..model.prediction import Prediction, predict
+from ..saved.compatibility import check_tokenizer
+from ..saved.generation_settings import check_generation_config
 from .batching import Options, Predict, Source
 from .limits import BatchSettings, Limits
 from .tokenizer import PlainTokenizer, read_json

@@ -17,8 +17,8 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 
-from ..inference.generation_settings import MAX_EXPONENT
 from ..model.prediction import Prediction
+from ..saved.generation_settings import MAX_EXPONENT
 from .batching import Batcher, Predict, QueueFullError, Source
 from .limits import BatchSettings, Limits
 from .metrics import CONTENT_TYPE, Metrics

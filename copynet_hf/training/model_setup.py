@@ -12,12 +12,12 @@ from transformers import PreTrainedTokenizerBase
 from transformers.tokenization_utils_base import VERY_LARGE_INTEGER
 
 from ..arguments import ModelArguments
-from ..inference.loading import check_tokenizer, load_copynet
-from ..inference.memory import check_memory
 from ..model.configuration_copynet import CopyNetConfig
 from ..model.modeling_copynet import CopyNetForConditionalGeneration
 from ..model.modeling_ensemble import CopyNetEnsemble
 from ..model.text_encoder import load_encoder_config
+from ..saved.loading import check_tokenizer, load_copynet
+from ..saved.model_size import check_memory
 from .alignment import align_vocabulary
 from .dataset import Pairs
 from .presets import DEFAULT_SIZES, find_preset

@@ -28,12 +28,12 @@ from transformers.utils import logging
 from ..arguments import DataArguments, TokenizerArguments
 from ..data import quickstart_pairs
 from ..evaluation.scoring import evaluate_pairs
-from ..inference.heatmap import plot_copy_heatmap
-from ..inference.highlighting import Style, highlight_copies
 from ..inference.predictor import predict_in_batches
 from ..model.modeling_copynet import CopyNetForConditionalGeneration
 from ..model.prediction import predict
 from ..model.tokenization_copynet import CopyNetTokenizer
+from ..visualization.heatmap import plot_copy_heatmap
+from ..visualization.highlighting import Style, highlight_copies
 from .model_setup import build_config, set_decoding
 from .tokenizer_setup import train_tokenizer
 from .trainer import TRAINING_DEFAULTS, make_trainer

@@ -31,12 +31,12 @@ from ..arguments import (
     build_dataclass,
     check_positive,
 )
-from ..evaluation.cards import command_line, write_model_card
 from ..evaluation.compute_metrics import spells_words
 from ..evaluation.metrics import metric_signature
 from ..evaluation.scoring import evaluate_pairs, write_predictions
-from ..inference.memory import explain_memory_errors
 from ..model.modeling_copynet import CopyNetForConditionalGeneration
+from ..saved.cards import command_line, write_model_card
+from ..saved.model_size import explain_memory_errors
 from .callbacks import SigtermCheckpoint, TimeEstimate, TimeLimit
 from .checkpoints import (
     check_run_record,

@@ -17,9 +17,9 @@ from transformers import PreTrainedTokenizerBase
 from ..arguments import DataArguments, ModelArguments, TokenizerArguments
 from ..evaluation.compute_metrics import spells_words
 from ..evaluation.metrics import mostly_cjk
-from ..inference.loading import load_tokenizer
 from ..model.segmentation import get_segmenter
 from ..model.tokenization_copynet import CopyNetTokenizer
+from ..saved.loading import load_tokenizer
 from .dataset import Pairs
 from .presets import find_preset
 

@@ -28,13 +28,13 @@ from transformers.integrations import get_reporting_integration_callbacks
 from transformers.trainer_utils import get_last_checkpoint
 
 from ..arguments import DataArguments, check_positive
-from ..evaluation.cards import CARD, METRICS
 from ..evaluation.compute_metrics import make_compute_metrics
 from ..evaluation.metrics import LOWER_IS_BETTER
 from ..evaluation.teacher_forcing import ACCURACIES, make_argmax, make_compute_accuracy
 from ..model.configuration_copynet import SOURCE_PARTS, CopyNetConfig
 from ..model.modeling_copynet import CopyNetForConditionalGeneration
 from ..model.target_words import shift_right
+from ..saved.cards import CARD, METRICS
 from .callbacks import CopyStatistics, EarlyStopping
 from .checkpoints import NUM_PROCESSES, RECORD_FILE, SECONDS, is_complete
 from .data_report import count_updates

@@ -26,7 +26,7 @@ from safetensors.torch import load_file
 import copynet_hf.training.run  # noqa: F401 - imported once, so that the forked trainings start at once
 from copynet_hf import CopyNetForConditionalGeneration
 from copynet_hf.cli import main as run_command
-from copynet_hf.inference.loading import load_model
+from copynet_hf.saved.loading import load_model
 
 STEP = 64 * 1024
 SAVE = """`save_pretrained` writes a model of 1 MiB over an older one, with a limit on the size of files that grows

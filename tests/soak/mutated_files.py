@@ -33,8 +33,8 @@ import torch
 from helpers import tiny_model, tiny_tokenizer
 
 from copynet_hf import load_pairs
-from copynet_hf.inference.loading import load_model
 from copynet_hf.inference.predictor import predict_in_batches
+from copynet_hf.saved.loading import load_model
 
 FILES = """JSON lines, CSV, TSV, Parquet and LCSTS files are mutated at one to four places: bits, bytes, chunks,
 truncation, quotes, NULs, other encodings, deep nesting, long numbers, parts of other formats. `load_pairs` must

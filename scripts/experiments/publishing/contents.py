@@ -7,9 +7,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from copynet_hf.evaluation.cards import CARD, write_eval_results
-from copynet_hf.inference.loading import load_copynet, load_tokenizer
 from copynet_hf.inference.onnx_export import check_export, export_onnx
+from copynet_hf.saved.cards import CARD, write_eval_results
+from copynet_hf.saved.loading import load_copynet, load_tokenizer
 
 from ..reports.model_cards import make_leaderboard_entries, render_published_card
 from .trained_model import TrainedModel

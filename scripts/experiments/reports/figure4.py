@@ -9,7 +9,7 @@ from typing import Any
 
 from transformers import AutoTokenizer
 
-from copynet_hf.inference.highlighting import Style, highlight_copies
+from copynet_hf.visualization.highlighting import Style, highlight_copies
 
 from ..data.rows import Row
 

@@ -7,8 +7,8 @@ import statistics
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from copynet_hf.evaluation.cards import table
-from copynet_hf.inference.highlighting import MARKS, highlight_copies
+from copynet_hf.saved.cards import table
+from copynet_hf.visualization.highlighting import MARKS, highlight_copies
 
 Results = Mapping[str, Any]
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from huggingface_hub import EvalResult, EvalResultEntry, ModelCard, ModelCardData
 
-from copynet_hf.evaluation.cards import TAGS, render_card, table
+from copynet_hf.saved.cards import TAGS, render_card, table
 
 from ..data.licences import find_licence
 from ..data.rows import to_file_name, write_text

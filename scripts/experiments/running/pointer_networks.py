@@ -13,7 +13,7 @@ from torch.nn.utils.rnn import pad_sequence
 from transformers import Seq2SeqTrainer, set_seed
 
 from copynet_hf import CopyNetConfig, CopyNetForConditionalGeneration
-from copynet_hf.inference.loading import load_copynet
+from copynet_hf.saved.loading import load_copynet
 from copynet_hf.training.callbacks import TimeLimit
 from copynet_hf.training.checkpoints import find_resume_checkpoint
 from copynet_hf.training.model_setup import select_config_fields

@@ -20,8 +20,8 @@ from datasets import Dataset
 from transformers import GenerationConfig, PreTrainedModel
 
 from copynet_hf.evaluation.scoring import evaluate_pairs
-from copynet_hf.inference.ensembles import join_models
-from copynet_hf.inference.loading import load_copynet, load_model
+from copynet_hf.saved.ensembles import join_models
+from copynet_hf.saved.loading import load_copynet, load_model
 from copynet_hf.training.checkpoints import list_checkpoints, read_trained_seconds
 from copynet_hf.training.run import train_from_arguments
 

@@ -7,9 +7,9 @@ from functools import partial
 from typing import Any
 
 from copynet_hf.evaluation.metrics import metric_signature
-from copynet_hf.inference.heatmap import plot_copy_heatmap
-from copynet_hf.inference.loading import load_model
 from copynet_hf.model.prediction import predict
+from copynet_hf.saved.loading import load_model
+from copynet_hf.visualization.heatmap import plot_copy_heatmap
 
 from ..data.rows import Row
 from ..data.rules import TYPES, make_rule_pairs

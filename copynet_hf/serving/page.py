@@ -19,13 +19,13 @@ from transformers import GenerationConfig, PreTrainedTokenizerBase
 
 from copynet_hf.data.features import SEPARATOR, split_features
 from copynet_hf.inference.backends import OnnxModel, load_backend
-from copynet_hf.inference.heatmap import plot_copy_heatmap
-from copynet_hf.inference.highlighting import copies_html
-from copynet_hf.inference.loading import LoadedModel
-from copynet_hf.inference.memory import explain_memory_errors
 from copynet_hf.inference.predictor import parse_facts
 from copynet_hf.model.pipeline import CopyText2TextPipeline
 from copynet_hf.model.words import join_words
+from copynet_hf.saved.loading import LoadedModel
+from copynet_hf.saved.model_size import explain_memory_errors
+from copynet_hf.visualization.heatmap import plot_copy_heatmap
+from copynet_hf.visualization.highlighting import copies_html
 
 if TYPE_CHECKING:
     from gradio import Blocks

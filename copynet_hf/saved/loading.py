@@ -24,7 +24,7 @@ from ..model.modeling_copynet import CopyNetForConditionalGeneration
 from ..model.modeling_ensemble import CopyNetEnsemble
 from .compatibility import check_tokenizer
 from .generation_settings import check_generation_config
-from .memory import check_memory
+from .model_size import check_memory
 
 GENERATION_FILE = "generation_config.json"
 MODEL_FILES = ("config.json", GENERATION_FILE, "model.safetensors.index.json")

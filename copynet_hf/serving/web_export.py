@@ -14,10 +14,10 @@ from typing import Any
 
 from transformers import PreTrainedTokenizerBase
 
+from ..inference.onnx_export import check_export, write_graphs
 from ..model.feature_ids import UNKNOWN
 from ..model.modeling_copynet import CopyNetForConditionalGeneration
 from ..model.words import skipped_ids
-from .onnx_export import check_export, write_graphs
 from .onnxruntime_web import VERSION, load_runtime
 
 PAGE = Path(__file__).with_name("web")

@@ -1,0 +1,1 @@
+"""Copied words made visible: marked in text and HTML, and as a heatmap."""

@@ -10,7 +10,7 @@ from helpers import POINTER, SOURCES, TARGETS, padded, tiny_model
 from torch import nn
 from torch.nn.utils import prune as pruning
 
-from copynet_hf.model import decoder, encoder
+from copynet_hf.model import encoder, fast
 from copynet_hf.model.dispatch import find_fast_form_obstacles
 
 
@@ -18,7 +18,7 @@ def reasons(model):
     core = model.model
     with torch.no_grad():
         encoded = core.encoder(padded(SOURCES, 0))
-        return core.decoder.explain_readable_form(core.decoder.build_memory(encoded, len(SOURCES)))
+        return fast.find_obstacles(core.decoder, core.decoder.build_memory(encoded), len(SOURCES))
 
 
 def test_a_model_as_it_is_made_runs_in_the_fast_form():
@@ -36,8 +36,8 @@ def test_the_user_may_choose_the_readable_form_at_any_time():
     model.config.use_fused = False
     assert reasons(model) == ["use_fused=False: the user's choice"]
     with pytest.MonkeyPatch.context() as patch:
-        for module in (decoder, encoder):
-            patch.setattr(module, "run_fused" if module is decoder else "FusedGRU", None)
+        patch.setattr(fast, "run_all_steps", None)
+        patch.setattr(encoder, "FusedGRU", None)
         model(input_ids=padded(SOURCES, 0), labels=padded(TARGETS, -100)).loss.backward()
 
 

@@ -12,25 +12,15 @@ from torch.nn.modules.module import register_module_forward_hook
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from copynet_hf.model import fused_step
-from copynet_hf.model.copy_distribution import (
-    ModeScores,
-    copynet_modes,
-    find_first_positions,
-    mixture,
-    vocabulary_terms,
-)
-from copynet_hf.model.fused_decoder import FusedDecoder
-from copynet_hf.model.fused_likelihood import FusedVocabularyTerms
-from copynet_hf.model.fused_mixture import find_copy_columns, fused_mixture
-from copynet_hf.model.fused_step import RecurrentWeights
+from copynet_hf.model import fast, fast_copynet
+from copynet_hf.model.copy_distribution import vocabulary_terms
+from copynet_hf.model.fast_copynet import FusedDecoder, RecurrentWeights
 from copynet_hf.model.gru import FusedGRU, gru_states
-from copynet_hf.model.memory import Memory
+from copynet_hf.model.loss import FusedVocabularyTerms
 
 VARIANTS = {
     **ALL_VARIANTS,
     "context_and_embedding": {"readout": ["state", "context", "embedding"]},  # the gates take ζ, the readout does not
-    "retrieval": {"copy_mechanism": "retrieval"},  # without facts; with them: test_fused_retrieval
 }
 NO_FEATURES = (None, None, None)  # with them: test_features
 
@@ -286,7 +276,7 @@ def test_only_a_training_loop_that_sums_the_loss_itself_gets_no_logits_unasked()
 @pytest.mark.parametrize("changes", VARIANTS.values(), ids=VARIANTS)
 def test_searches_give_the_readable_steps_numbers(changes, words_ahead, monkeypatch):
     """Greedy and with beams, whether or not the memory is projected before the search."""
-    monkeypatch.setattr(fused_step, "_EXPECTED_WORDS", words_ahead)
+    monkeypatch.setattr(fast, "_EXPECTED_WORDS", words_ahead)
     source = padded(SOURCES, 0)
     for beams in (1, 3):
         results = []
@@ -310,19 +300,19 @@ def test_a_search_in_bfloat16_stays_close():
 
 
 @pytest.mark.parametrize("words_ahead", [0, 16])
-def test_a_search_precomputes_its_tables(words_ahead, monkeypatch):
-    monkeypatch.setattr(fused_step, "_EXPECTED_WORDS", words_ahead)
+def test_a_search_projects_its_memory(words_ahead, monkeypatch):
+    monkeypatch.setattr(fast, "_EXPECTED_WORDS", words_ahead)
 
-    def tables(rows_per_source):
+    def plan(rows_per_source):
         start = torch.ones(rows_per_source * len(SOURCES), 1, dtype=torch.long)
         cache = tiny_model()(input_ids=padded(SOURCES, 0), decoder_input_ids=start, use_cache=True).past_key_values
-        return cache.layer.tables
+        return cache.layer.runner
 
     with torch.no_grad():
         for rows_per_source in (1, 2):
-            made = tables(rows_per_source)
+            made = plan(rows_per_source).projected
             assert (made.context is not None) == (made.selective is not None) == bool(words_ahead)
-    assert tables(2) is None  # gradients are recorded: the steps are the readable ones
+    assert plan(2) is None  # gradients are recorded: the steps are the readable ones
 
 
 @pytest.mark.parametrize("use_coverage", [False, True])
@@ -333,7 +323,7 @@ def test_attention_in_pieces_is_the_attention(sources_at_once, use_coverage, mon
     kwargs = {"num_beams": 3, "max_new_tokens": 5, "output_logits": True, "return_dict_in_generate": True}
     whole = model.generate(source, **kwargs)
     size = sources_at_once * 3 * source.shape[1] * model.config.attention_size // torch.get_num_threads()
-    monkeypatch.setattr(fused_step, "_UNITS_PER_THREAD", size)
+    monkeypatch.setattr(fast_copynet, "_UNITS_PER_THREAD", size)
     pieces = model.generate(source, **kwargs)
     assert all(torch.allclose(a, b) for a, b in zip(whole.logits, pieces.logits, strict=True))
 
@@ -477,31 +467,13 @@ def test_the_rows_of_a_search_can_be_selected():
     model, rows = tiny_model(scale=1.0).double(), torch.tensor([5, 0, 4])
     with torch.no_grad():
         cache = model(input_ids=source, decoder_input_ids=start, use_cache=True).past_key_values
-        assert cache.layer.tables.context is not None
+        assert cache.layer.runner.projected.context is not None
         cache.batch_select_indices(rows)
         encoded = model.get_encoder()(source[rows // 2])
         selected = model(encoder_outputs=encoded, decoder_input_ids=start[rows], past_key_values=cache).logits
         twice = torch.cat([start, start], dim=1)[rows]
         expected = model(encoder_outputs=encoded, decoder_input_ids=twice).logits[:, 1:]
     assert torch.allclose(selected, expected, rtol=0, atol=1e-12)
-
-
-def test_the_softmax_over_both_modes_is_the_mixture():
-    """Words at several positions, slots, padding, an empty source and scores far apart."""
-    vocab_size, slots = 7, 3
-    ids = torch.tensor([[4, 7, 4, 8, 7, 5, 0], [2, 2, 2, 9, 3, 0, 0], [0, 0, 0, 0, 0, 0, 0]])
-    mask = torch.arange(7) < torch.tensor([6, 5, 0])[:, None]
-    generator = torch.Generator().manual_seed(0)
-    generate_scores, copied = (
-        300 * torch.randn(3, 2, size, generator=generator, dtype=torch.float64) for size in (vocab_size, 7)
-    )
-    first_positions = find_first_positions(ids, mask, vocab_size + slots)
-    memory = Memory(copied, None, None, copied, mask, ids, first_positions)
-    made = fused_mixture(generate_scores, copied, mask, slots, find_copy_columns(memory, vocab_size, slots))
-    modes = copynet_modes(ModeScores(torch.logsumexp(generate_scores, -1), mask, copied))
-    expected = mixture(generate_scores, modes, ids, mask, slots)
-    assert torch.allclose(made.log_probs, expected.log_probs, rtol=1e-12)
-    assert torch.allclose(made.copy_probs, expected.copy_probs, rtol=1e-12)
 
 
 def test_an_output_can_be_created_from_a_dict():

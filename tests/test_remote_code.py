@@ -52,7 +52,7 @@ def test_the_code_beside_the_weights_is_flat_and_imports_nothing_that_is_missing
     package = Path(copynet_hf.__file__).parent / "model"
     written = {path.name for path in folder.rglob("*.py")}
     assert written == {path.name for path in folder.glob("*.py")}
-    needed = {"configuration", "copy_distribution", "fused", "generation", "modeling", "segmentation", "tokenization"}
+    needed = {"configuration", "copy_distribution", "fast", "generation", "modeling", "segmentation", "tokenization"}
     assert all(any(name.startswith(part) for name in written) for part in needed), written
     for name in written:
         text = (folder / name).read_text(encoding="utf-8")

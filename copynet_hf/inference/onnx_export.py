@@ -159,11 +159,11 @@ class _Encoder(nn.Module):
         _agree(inputs)
         model = self.model
         encoded = model.get_encoder()(**inputs, return_dict=True)
-        sources = encoded.source_ids.shape[0]
-        memory, state, _ = model.model._start_decoding(encoded, CopyNetCache(), sources)
+        sources, decoder = encoded.source_ids.shape[0], model.model.decoder
+        memory = decoder.build_memory(encoded)
+        state = decoder.initial_state(memory, sources)
         rules = model._extended_vocabulary_processor(GenerationConfig(), {"encoder_outputs": encoded})
         scores = memory.hidden_states.new_zeros(sources, model.config.extended_vocab_size)
-        assert state is not None
         by_output = state.map(lambda field: field[:, None])
         forbidden = rules(encoded.source_ids, scores).isneginf()
         return {**_named("memory", memory), **_named("state", by_output), "forbidden": forbidden}
@@ -186,7 +186,7 @@ class _Decoder(nn.Module):
                 memory = memory._replace(**{name: _fields(kind, part, inputs)})
         by_row = state.map(lambda field: field.flatten(0, 1)[:, None])  # and with an axis of one step
         cache = CopyNetCache()
-        cache.layer.record(by_row, memory.expand(words.shape[1]))
+        cache.layer.record(by_row, memory)
         output = self.model(
             encoder_outputs=CopyNetEncoderOutput(),  # all that is read of it is in the memory
             decoder_input_ids=words.flatten()[:, None],

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from .copy_distribution import masked_softmax
+from .copy_distribution import expand_to_rows, masked_softmax
 from .memory import FeatureMemory, group_by_source, read_memory
 from .outputs import CopyNetEncoderOutput
 
@@ -45,15 +45,16 @@ class CopyNetAttention(nn.Module):
         return self.score_proj(torch.tanh(units)).view(*queries.shape[:-1], keys.shape[1])
 
     def forward(self, queries: Tensor, keys: Tensor, mask: Tensor, coverage: Tensor | None = None) -> Tensor:
-        """a_tj: (R, S) from queries (R, H), keys (N, S, A), mask (R, S) and coverage (R, S)."""
-        return masked_softmax(self.scores(queries, keys, coverage), mask)
+        """a_tj: (R, S) from queries (R, H), keys (N, S, A), mask (N, S) and coverage (R, S)."""
+        return masked_softmax(self.scores(queries, keys, coverage), expand_to_rows(mask, queries.shape[0]))
 
     def read_features(self, queries: Tensor, features: FeatureMemory) -> Tensor:
         """Σ_k b_tk W_f e(f_k), b_tk = softmax_k v·tanh(U_f e(f_k) + W s_{t-1}): (R, …, D) from queries (R, …, H).
 
         The weights W and v are those of the words; the softmax is over the features alone.
         """
-        mask = features.mask if queries.dim() == 2 else features.mask[:, None]
+        mask = expand_to_rows(features.mask, queries.shape[0])
+        mask = mask if queries.dim() == 2 else mask[:, None]
         return read_memory(masked_softmax(self.scores(queries, features.keys), mask), features.contents)
 
 
@@ -68,10 +69,9 @@ class FeatureProjection(nn.Module):
         self.key_proj = nn.Linear(embedding_size, attention_size)  # U_f
         self.content_proj = nn.Linear(embedding_size, memory_size, bias=False)  # W_f
 
-    def forward(self, encoded: CopyNetEncoderOutput, rows: int) -> FeatureMemory | None:
-        """The features of N sources for the R rows that decode from them; None: no features."""
+    def forward(self, encoded: CopyNetEncoderOutput) -> FeatureMemory | None:
+        """The features of N sources; None: no features."""
         if encoded.features is None or encoded.feature_mask is None:
             return None
-        times = rows // encoded.feature_mask.shape[0]
-        mask = encoded.feature_mask.repeat_interleave(times, dim=0)
-        return FeatureMemory(self.key_proj(encoded.features), self.content_proj(encoded.features), mask)
+        features = encoded.features
+        return FeatureMemory(self.key_proj(features), self.content_proj(features), encoded.feature_mask)

@@ -8,8 +8,7 @@ import torch
 from torch import Tensor
 from transformers.cache_utils import Cache, CacheLayerMixin
 
-from .fused_step import SearchTables
-from .memory import DecoderState, Memory, join_states
+from .memory import DecoderState, Memory, StepsRunner, join_states, select_sources
 
 
 class CopyNetCacheLayer(CacheLayerMixin):
@@ -26,7 +25,7 @@ class CopyNetCacheLayer(CacheLayerMixin):
         super().__init__()
         self.states: DecoderState | None = None
         self.memory: Memory | None = None
-        self.tables: SearchTables | None = None
+        self.runner: StepsRunner | None = None
         self.record_past = False
         self.seen_tokens = 0
 
@@ -36,9 +35,9 @@ class CopyNetCacheLayer(CacheLayerMixin):
     def update(self, *args: Any, **kwargs: Any) -> tuple[Tensor, Tensor]:
         raise TypeError("CopyNet's cache holds recurrent states, not keys and values: use `record`.")
 
-    def record(self, states: DecoderState, memory: Memory, tables: SearchTables | None = None) -> None:
-        """Appends the states (rows, steps, …) after the tokens that led to them."""
-        self.memory, self.tables = memory, tables
+    def record(self, states: DecoderState, memory: Memory, runner: StepsRunner | None = None) -> None:
+        """Appends the states (rows, steps, …) after the tokens that led to them; keeps what the next steps need."""
+        self.memory, self.runner = memory, runner
         self.seen_tokens += states.hidden.shape[1]
         if self.record_past and self.states is not None:
             states = join_states([self.states, states], lambda fields: torch.cat(list(fields), dim=1))
@@ -88,13 +87,15 @@ class CopyNetCacheLayer(CacheLayerMixin):
     def batch_select_indices(self, indices: Tensor) -> None:
         if self.states is None or self.memory is None:
             return
-        if self.tables is not None:
-            self.tables = self.tables.select(indices, len(self.memory.ids) // len(self.memory.hidden_states))
+        rows_per_source = self.states.hidden.shape[0] // self.memory.ids.shape[0]
+        sources = indices // rows_per_source  # each row has a source of its own from here on
         self.states = self.states.map(lambda field: field[indices])
-        self.memory = self.memory.select(indices)
+        self.memory = select_sources(self.memory, sources)
+        if self.runner is not None:
+            self.runner = self.runner.select_sources(sources)
 
     def reset(self) -> None:
-        self.states = self.memory = self.tables = None
+        self.states = self.memory = self.runner = None
         self.seen_tokens = 0
         self.is_initialized = False
 

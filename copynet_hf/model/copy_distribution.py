@@ -173,7 +173,6 @@ def mixture(
     source_ids: Tensor,
     source_mask: Tensor,
     max_source_oov: int,
-    first_positions: Tensor | None = None,
     allowed: Tensor | None = None,
 ) -> Mixture:
     """p(y) of `Modes` over the extended vocabulary.
@@ -181,10 +180,9 @@ def mixture(
     Args:
         generate_scores: (B, T, V) ψ_g.
         modes: the mechanism's two modes.
-        source_ids: (B, S) extended ids below V + K.
-        source_mask: (B, S) bool, false on padding.
+        source_ids: (N, S) extended ids below V + K, of the N sources that B / N rows each decode from.
+        source_mask: (N, S) bool, false on padding.
         max_source_oov: K.
-        first_positions: (B, S) `find_first_positions` of the source, if it is known.
         allowed: (B, V) bool, the words that may be generated; None: all.
     """
     generated = at_least_float32(generate_scores) - modes.generate_normaliser[..., None]
@@ -194,11 +192,11 @@ def mixture(
         return Mixture(torch.nn.functional.pad(generated, (0, max_source_oov), value=IMPOSSIBLE_LOG_PROB), None)
     # Positions that are not the first of their word write to a spare column after the slots.
     table = torch.nn.functional.pad(generated, (0, max_source_oov + 1), value=IMPOSSIBLE_LOG_PROB)
-    steps, width = table.shape[1], table.shape[2] - 1
+    rows, steps, width = table.shape[0], table.shape[1], table.shape[2] - 1
 
     # Positions with the same word form a group: log Σ e^copied over each group, at its first position, the leader.
-    if first_positions is None:
-        first_positions = find_first_positions(source_ids, source_mask, width)
+    by_source = (source_ids, source_mask, find_first_positions(source_ids, source_mask, width))
+    source_ids, source_mask, first_positions = (expand_to_rows(field, rows) for field in by_source)
     copied, mask = modes.copy_scores - modes.copy_normaliser[..., None], source_mask[:, None, :]
     word_scores = _grouped_logsumexp(copied, first_positions, mask)
     generates = source_ids < generate_scores.shape[-1]
@@ -280,9 +278,16 @@ def vocabulary_terms(generate_scores: Tensor, words: Tensor) -> tuple[Tensor, Te
     return generate_scores.gather(-1, words[..., None])[..., 0], torch.logsumexp(generate_scores, dim=-1)
 
 
+def expand_to_rows(field: Tensor, rows: int) -> Tensor:
+    """(N, …) as (R, …): each source's entry for the R / N rows that decode from it, side by side."""
+    return field[:, None].expand(-1, rows // field.shape[0], *field.shape[1:]).flatten(0, 1)
+
+
 def find_matches(words: Tensor, source_ids: Tensor, source_mask: Tensor) -> Tensor:
-    """Where x_j = y_t: (B, T, S) bool from (B, T) and (B, S) extended ids; never on padding."""
-    return (words[:, :, None] == source_ids[:, None, :]) & source_mask[:, None, :]
+    """Where x_j = y_t: (R, T, S) bool from (R, T) and (N, S) extended ids, R / N rows a source; never on padding."""
+    by_source = words.reshape(source_ids.shape[0], -1)
+    matches = (by_source[:, :, None] == source_ids[:, None, :]) & source_mask[:, None, :]
+    return matches.view(*words.shape, -1)
 
 
 def replace_by_unk(ids: Tensor, limit: int, unk_token_id: int) -> Tensor:
@@ -296,18 +301,19 @@ def replace_unreachable_words(
     """Words that can be neither generated nor copied from the row's own source become UNK: Eq. 5 and 6, last cases.
 
     Args:
-        words: (B, T) extended ids.
-        source_ids, source_mask: (B, S) extended ids and bool.
-        can_generate: (B, T) bool, the words that can be generated.
+        words: (R, T) extended ids.
+        source_ids, source_mask: (N, S) extended ids and bool, R / N rows for each source.
+        can_generate: (R, T) bool, the words that can be generated.
 
     Returns:
-        The words (B, T), and where x_j = y_t (B, T, S) bool.
+        The words (R, T), and where x_j = y_t (R, T, S) bool.
     """
     matches = find_matches(words, source_ids, source_mask)
     is_reachable = can_generate | matches.any(-1)
-    unk_matches = (source_ids == unk_token_id) & source_mask  # source words beyond the last slot are UNK, too
-    matches = matches | (~is_reachable[..., None] & unk_matches[:, None, :])
-    return torch.where(is_reachable, words, unk_token_id), matches
+    words = torch.where(is_reachable, words, unk_token_id)
+    # source words beyond the last slot are UNK, too
+    unk_matches = expand_to_rows((source_ids == unk_token_id) & source_mask, words.shape[0])
+    return words, matches | (~is_reachable[..., None] & unk_matches[:, None, :])
 
 
 def find_first_positions(source_ids: Tensor, source_mask: Tensor, width: int) -> Tensor:

@@ -8,7 +8,7 @@ A attention_size.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable
 
 import torch
 from torch import Tensor, nn
@@ -16,48 +16,42 @@ from transformers.modeling_layers import GradientCheckpointingLayer
 
 from .attention import CopyNetAttention, FeatureProjection
 from .configuration_copynet import CopyNetConfig
-from .copy_distribution import at_least_float32, copy_scores, find_first_positions, selective_read_weights
-from .dispatch import find_fast_form_obstacles
+from .copy_distribution import at_least_float32, copy_scores, expand_to_rows, selective_read_weights
 from .dropout import Dropout
-from .fused_decoder import run_fused
-from .fused_mixture import find_copy_columns
-from .fused_step import DecoderWeights, SearchTables, fused_search_step, precompute_tables, stack_decoder_weights
 from .memory import (
     DecoderState,
+    DecoderStep,
     DecoderSteps,
     Memory,
+    StepsRunner,
+    choose_rows,
     group_by_source,
-    join_states,
     read_memory,
-    repeat_for_rows,
+    stack_steps,
 )
 from .outputs import CopyNetEncoderOutput
 
 
 class Decoder(GradientCheckpointingLayer):
-    """What all decoders share: s_0, and the loop from word to word.
-
-    A decoder has `step`; one that can compute all steps together overrides `run_all_steps`.
-    """
+    """What all decoders share: s_0, and the loop from word to word. A new one defines `build_memory` and `step`."""
 
     config: CopyNetConfig
     init_proj: nn.Linear
     dropout: nn.Dropout
 
-    def build_memory(self, encoded: CopyNetEncoderOutput, rows: int) -> Memory:
-        """The source's states and everything computed from them once for all steps.
-
-        Args:
-            encoded: the encoder's output for N sources.
-            rows: R, a multiple of N.
-        """
+    def build_memory(self, encoded: CopyNetEncoderOutput) -> Memory:
+        """The N sources' states and everything computed from them once for all steps."""
         raise NotImplementedError
 
-    def initial_state(self, memory: Memory) -> DecoderState:
-        """s_0 = tanh(W [last forward state; last backward state]), with nothing copied or attended to yet."""
+    def initial_state(self, memory: Memory, rows: int) -> DecoderState:
+        """s_0 = tanh(W [last forward state; last backward state]), with nothing copied or attended to yet.
+
+        Args:
+            rows: R, a multiple of N.
+        """
         mechanism = self.config.mechanism
-        hidden = torch.tanh(self.init_proj(memory.final_state))  # (R, H)
-        zeros = hidden.new_zeros(memory.mask.shape)  # (R, S)
+        hidden = expand_to_rows(torch.tanh(self.init_proj(memory.final_state)), rows)  # (R, H)
+        zeros = expand_to_rows(torch.zeros_like(memory.mask, dtype=hidden.dtype), rows)  # (R, S)
         return DecoderState(
             hidden=hidden,
             copy_scores=zeros if mechanism.has_copy_projection or mechanism.retrieves else None,
@@ -65,10 +59,8 @@ class Decoder(GradientCheckpointingLayer):
             attention=zeros if mechanism.attends_after else None,
         )
 
-    def step(
-        self, embedding: Tensor, matches: Tensor, memory: Memory, state: DecoderState
-    ) -> tuple[Tensor, DecoderState, Tensor | None]:
-        """One word: r_t (R, H), the new state, and a_t (R, S) or None.
+    def step(self, embedding: Tensor, matches: Tensor, memory: Memory, state: DecoderState) -> DecoderStep:
+        """One word.
 
         Args:
             embedding: (R, E) e(y_{t-1}).
@@ -76,38 +68,9 @@ class Decoder(GradientCheckpointingLayer):
         """
         raise NotImplementedError
 
-    def explain_readable_form(self, memory: Memory) -> list[str]:
-        """Why the steps run in the readable form; empty: the fast form may run. See `dispatch`."""
-        return ["this decoder has no fast form"]
-
-    def can_run_all_steps(
-        self, embeddings: Tensor, memory: Memory, state: DecoderState | None, keep: Tensor | None
-    ) -> bool:
-        """Whether the fast form for teacher forcing may run: from s_0 on, without padding, one row for each source."""
-        one_row_per_source = memory.hidden_states.shape[0] == embeddings.shape[0]
-        return state is None and keep is None and one_row_per_source and not self.explain_readable_form(memory)
-
-    def run_all_steps(
-        self, embeddings: Tensor, matches: Tensor, memory: Memory, state: DecoderState | None, keep: Tensor | None
-    ) -> DecoderSteps | None:
-        """All steps together, or None where they have to be computed one by one. Arguments as in `forward`."""
-        return None
-
-    def precompute_search_tables(self, memory: Memory) -> SearchTables | None:
-        """Products that are the same at every step of a search; None where the search runs `step`."""
-        return None
-
     def finish_steps(self, steps: DecoderSteps, embeddings: Tensor, memory: Memory) -> DecoderSteps:
         """Computes what the recurrence does not need, for all steps at once."""
         return steps
-
-    def prepare_search(self, memory: Memory) -> Memory:
-        """The memory with the first position of each word, found once instead of at each step."""
-        if not self.config.copies:
-            return memory
-        return memory._replace(
-            first_positions=find_first_positions(memory.ids, memory.mask, self.config.extended_vocab_size)
-        )
 
     def forward(
         self,
@@ -116,7 +79,7 @@ class Decoder(GradientCheckpointingLayer):
         memory: Memory,
         state: DecoderState | None = None,
         keep: Tensor | None = None,
-        tables: SearchTables | None = None,
+        runner: StepsRunner | None = None,
     ) -> DecoderSteps:
         """T steps.
 
@@ -125,57 +88,33 @@ class Decoder(GradientCheckpointingLayer):
             matches: (R, T, S) bool, x_j = y_{t-1}.
             state: what the steps before left; None: there were none.
             keep: (R, T) bool; where false, the word is padding and the state stays as it was.
-            tables: of `precompute_search_tables`.
+            runner: computes the steps in place of `run_steps`.
         """
-        steps = self.run_all_steps(embeddings, matches, memory, state, keep)
-        if steps is None:
-            steps = self._run_one_by_one(embeddings, matches, memory, state, keep, tables)
+        steps = (runner or self.run_steps)(embeddings, matches, memory, state, keep)
         return self.finish_steps(steps, embeddings, memory)
 
-    def _run_one_by_one(
+    def run_steps(
         self,
         embeddings: Tensor,
         matches: Tensor,
         memory: Memory,
         state: DecoderState | None,
         keep: Tensor | None,
-        tables: SearchTables | None,
+        step: Callable[[Tensor, Tensor, Memory, DecoderState], DecoderStep] | None = None,
     ) -> DecoderSteps:
-        state = self.initial_state(memory) if state is None else state
-        if torch.is_grad_enabled() or self.dropout.training:  # a search's cache may be continued with gradients
-            tables = None
-        readouts: list[Tensor] = []
-        states: list[DecoderState] = []
-        attentions: list[Tensor | None] = []
+        """The loop over t. Arguments as in `forward`; `step` takes the place of the decoder's own."""
+        step = step or self.step
+        state = self.initial_state(memory, embeddings.shape[0]) if state is None else state
+        steps: list[DecoderStep] = []
         for t in range(embeddings.shape[1]):
-            inputs = (embeddings[:, t], matches[:, t], memory, state)
-            readout, after, attention = self.step(*inputs) if tables is None else fused_search_step(*inputs, tables)
-            state = after if keep is None else _select_rows(keep[:, t, None], after, state)
-            readouts.append(readout)
-            states.append(state)
-            attentions.append(attention)
-        return DecoderSteps(
-            _stack(readouts),
-            None if attentions[0] is None else _stack(attentions),  # type: ignore[arg-type]
-            None,
-            *join_states(states, _stack),
-        )
-
-
-def _stack(steps: Sequence[Tensor]) -> Tensor:
-    """(R, T, …) from T tensors (R, …); a single step, as in a search, is not copied."""
-    return steps[0][:, None] if len(steps) == 1 else torch.stack(list(steps), dim=1)
-
-
-def _select_rows(condition: Tensor, state: DecoderState, other: DecoderState) -> DecoderState:
-    """The state's rows where the condition (R, 1) holds, else the other's."""
-    return join_states([state, other], lambda pair: torch.where(condition, pair[0], pair[1]))
+            result = step(embeddings[:, t], matches[:, t], memory, state)
+            state = result.state if keep is None else choose_rows(keep[:, t, None], result.state, state)
+            steps.append(result._replace(state=state))
+        return stack_steps(steps)
 
 
 class CopyNetDecoder(Decoder):
     """s_t = GRU([e(y_{t-1}); ζ(y_{t-1}); c_t], s_{t-1}), sections 2 and 3.3, and the readout that both modes score.
-
-    `step` is the paper's form. The fast form is in `fused_decoder` for training and in `fused_step` for search.
 
     Where the mechanism attends after the state (See et al. 2017), s_t = GRU([e(y_{t-1}); c_{t-1}], s_{t-1}) with
     c_0 = 0, and s_t is the query of a_t. (Theirs is an LSTM.)
@@ -186,6 +125,7 @@ class CopyNetDecoder(Decoder):
     def __init__(self, config: CopyNetConfig) -> None:
         super().__init__()
         self.config = config
+        self.attends_after = config.mechanism.attends_after
         self.widths = {
             "state": config.hidden_size,
             "context": config.memory_size,
@@ -219,7 +159,7 @@ class CopyNetDecoder(Decoder):
     def _width(self, parts: Iterable[str]) -> int:
         return sum(self.widths[part] for part in parts)
 
-    def build_memory(self, encoded: CopyNetEncoderOutput, rows: int) -> Memory:
+    def build_memory(self, encoded: CopyNetEncoderOutput) -> Memory:
         """M with the keys U h_j of Eq. 3 and tanh(h_j W_c) of Eq. 8."""
         hidden_states = encoded.last_hidden_state
         keys = None if self.attention is None else self.attention.keys(hidden_states)
@@ -227,12 +167,11 @@ class CopyNetDecoder(Decoder):
         if keys is not None:  # autocast may begin after the encoder
             hidden_states = hidden_states.to(keys.dtype)
         hidden_states = hidden_states.contiguous()  # every step reads them, in bfloat16 from a copy if they are not
-        features = None if self.feature_proj is None else self.feature_proj(encoded, rows)
-        return Memory(hidden_states, keys, copy_keys, *repeat_for_rows(encoded, rows), features=features)
+        features = None if self.feature_proj is None else self.feature_proj(encoded)
+        source = (encoded.final_state, encoded.source_mask, encoded.source_ids)
+        return Memory(hidden_states, keys, copy_keys, *source, features=features)
 
-    def step(
-        self, embedding: Tensor, matches: Tensor, memory: Memory, state: DecoderState
-    ) -> tuple[Tensor, DecoderState, Tensor | None]:
+    def step(self, embedding: Tensor, matches: Tensor, memory: Memory, state: DecoderState) -> DecoderStep:
         """One word by the paper's equations; see `Decoder.step`."""
         h, s = memory.hidden_states, state.hidden  # (N, S, D), (R, H)
         parts = {"embedding": embedding}  # e(y_{t-1}): (R, E)
@@ -244,18 +183,19 @@ class CopyNetDecoder(Decoder):
             parts["selective_read"] = read_memory(rho, h)  # (R, D)
 
         # Attentive read, Eq. 3: c_t = Σ_j a_tj h_j; without attention c = φ(M), Eq. 1
-        attention = state.attention  # a_{t-1}, where the mechanism attends after the state
+        attention = state.attention if self.attends_after else self.attend(s, memory, state.coverage)  # (R, S)
         if attention is None:
-            attention = self._attend(s, memory, state.coverage)  # (R, S)
-        parts["context"] = memory.final_state if attention is None else read_memory(attention, h)  # (R, D)
-        if self.attention is not None and memory.features is not None:
-            parts["context"] = parts["context"] + self.attention.read_features(s, memory.features)
+            parts["context"] = expand_to_rows(memory.final_state, s.shape[0])  # (R, D)
+        else:
+            parts["context"] = self._read(attention, s, memory)
 
         # State, Eq. 2 and section 3.3: s_t = GRU([e(y_{t-1}); ζ(y_{t-1}); c_t], s_{t-1})
         s = self.cell(torch.cat([parts[name] for name in self.input_parts], dim=-1), s)  # (R, H)
         parts["state"] = s
-        if state.attention is not None:
-            attention = self._attend(s, memory, state.coverage)
+        if self.attends_after:
+            attention = self.attend(s, memory, state.coverage)
+
+        # Coverage (See et al. 2017): cov_{t+1} = Σ_{t' ≤ t} a_t'
         coverage = None if state.coverage is None or attention is None else state.coverage + attention
 
         # Readout r_t (R, H): s_t in the paper, tanh(W [s_t; c_t; e(y_{t-1}); ζ]) after its authors' code
@@ -269,15 +209,22 @@ class CopyNetDecoder(Decoder):
         scores = None
         if memory.copy_keys is not None:
             scores = copy_scores(memory.copy_keys, group_by_source(readout, memory.copy_keys)).view(matches.shape)
-        last_attention = None if state.attention is None else attention
-        return readout, DecoderState(s, scores, coverage, last_attention), attention
+        after = DecoderState(s, scores, coverage, attention if self.attends_after else None)
+        return DecoderStep(readout, attention, after)
 
-    def _attend(self, query: Tensor, memory: Memory, coverage: Tensor | None) -> Tensor | None:
+    def attend(self, query: Tensor, memory: Memory, coverage: Tensor | None) -> Tensor | None:
         """a_t (R, S) of Eq. 3 for the query s (R, H); None without attention."""
         if self.attention is None or memory.attention_keys is None:
             return None
         weights: Tensor = self.attention(query, memory.attention_keys, memory.mask, coverage)
         return weights
+
+    def _read(self, attention: Tensor, query: Tensor, memory: Memory) -> Tensor:
+        """c (R, …, D) by the attention (R, …, S), with what the query (R, …, H) reads of features."""
+        context = read_memory(attention, memory.hidden_states)
+        if self.attention is None or memory.features is None:
+            return context
+        return context + self.attention.read_features(query, memory.features)
 
     def finish_steps(self, steps: DecoderSteps, embeddings: Tensor, memory: Memory) -> DecoderSteps:
         """Adds a linear readout V [s_t; c_t] + b, and the switch w·[c_t; s_t; …] + b."""
@@ -287,9 +234,7 @@ class CopyNetDecoder(Decoder):
         parts = {"state": steps.hidden, "embedding": embeddings}
         if "context" in (*linear_parts, *self.config.mechanism.switch):
             assert steps.attention is not None
-            parts["context"] = read_memory(steps.attention, memory.hidden_states)  # (R, T, D)
-            if self.attention is not None and memory.features is not None:
-                parts["context"] = parts["context"] + self.attention.read_features(steps.hidden, memory.features)
+            parts["context"] = self._read(steps.attention, steps.hidden, memory)  # (R, T, D)
 
         def concatenate(names: Iterable[str]) -> Tensor:
             return torch.cat([parts[name] for name in names], dim=-1)
@@ -300,50 +245,3 @@ class CopyNetDecoder(Decoder):
         if self.switch_proj is not None:
             steps = steps._replace(switch=self.switch_proj(concatenate(self.config.mechanism.switch))[..., 0])
         return steps
-
-    # ---- the fast form
-
-    def explain_readable_form(self, memory: Memory) -> list[str]:
-        """Why the steps run in the readable form; empty: the fast form may run. See `dispatch`."""
-        modules = {"cell": self.cell, "readout_proj": self.readout_proj, "attention": self.attention}
-        if self.attention is not None:
-            names = ("query_proj", "score_proj", "coverage_proj")
-            modules |= {f"attention.{name}": getattr(self.attention, name) for name in names}
-        reasons = find_fast_form_obstacles(self.config, modules, memory.mask.device)
-        return reasons if self.attention is not None else [*reasons, "attention=False: there is nothing to speed up"]
-
-    def run_all_steps(
-        self, embeddings: Tensor, matches: Tensor, memory: Memory, state: DecoderState | None, keep: Tensor | None
-    ) -> DecoderSteps | None:
-        """Teacher forcing from s_0 on in the fast form; None where the readable form has to run."""
-        if not self.can_run_all_steps(embeddings, memory, state, keep):
-            return None
-        dropout = self.dropout if self.linear_readout_proj is None else None
-        initial = self.initial_state(memory).hidden
-        weights = self._stacked_weights()
-        readout, hidden, attention = run_fused(
-            embeddings, matches, memory, initial, weights, dropout, self.config.mechanism.attends_after
-        )
-        if self.config.mechanism.attends_after:  # the loop computes a_t at step t + 1, the last one is missing
-            coverage = at_least_float32(attention).sum(1) if self.config.use_coverage else None
-            last = self._attend(hidden[:, -1], memory, coverage)
-            assert last is not None
-            attention = torch.cat([attention[:, 1:], last[:, None]], dim=1)
-        scores = None if memory.copy_keys is None else copy_scores(memory.copy_keys, readout)
-        return DecoderSteps(readout, attention, None, hidden, scores, None)
-
-    def precompute_search_tables(self, memory: Memory) -> SearchTables | None:
-        """Tables for `fused_search_step`; None where the readable step runs (`explain_readable_form`)."""
-        if torch.is_grad_enabled() or self.dropout.training or self.explain_readable_form(memory):
-            return None
-        tables = precompute_tables(memory, self._stacked_weights())
-        if self.config.copy_mechanism != "copynet":
-            return tables
-        columns = find_copy_columns(memory, self.config.vocab_size, self.config.max_source_oov)
-        return tables._replace(copy_columns=columns)
-
-    def _stacked_weights(self) -> DecoderWeights:
-        assert self.attention is not None
-        return stack_decoder_weights(
-            self.cell, self.attention, self.readout_proj, self.input_parts, self.readout_parts, self.widths
-        )

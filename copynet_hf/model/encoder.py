@@ -17,7 +17,7 @@ from .dispatch import find_fast_form_obstacles, has_values
 from .dropout import Dropout
 from .feature_ids import UNKNOWN
 from .gru import FusedGRU, gru_states
-from .outputs import CopyNetEncoderOutput
+from .outputs import CopyNetEncoderOutput, SourceInputs
 from .pretrained import CopyNetPreTrainedModel
 
 OBJECT = 3  # its token_type_id
@@ -65,7 +65,8 @@ def count_positions(mask: Tensor) -> int:
 
 
 class SourceEncoder(CopyNetPreTrainedModel):
-    """What every encoder of a source has: the embeddings of words, and the checks of its inputs."""
+    """What every encoder of a source has: the embeddings of words, and the checks of its inputs. A new one defines
+    `encode`."""
 
     def __init__(self, config: CopyNetConfig) -> None:
         super().__init__(config)
@@ -81,6 +82,62 @@ class SourceEncoder(CopyNetPreTrainedModel):
 
     def set_input_embeddings(self, value: nn.Module) -> None:
         self.embed_tokens = value  # type: ignore[assignment]
+
+    def forward(
+        self,
+        input_ids: Tensor | None = None,
+        attention_mask: Tensor | None = None,
+        inputs_embeds: Tensor | None = None,
+        input_features: Tensor | None = None,
+        token_type_ids: Tensor | None = None,
+        feature_ids: Tensor | None = None,
+        encoder_input_ids: Tensor | None = None,
+        encoder_attention_mask: Tensor | None = None,
+        word_index: Tensor | None = None,
+        output_hidden_states: bool | None = None,
+        output_attentions: bool | None = None,
+        return_dict: bool | None = None,
+    ) -> CopyNetEncoderOutput | tuple:
+        """Encodes the source.
+
+        Args:
+            input_ids: (B, S) extended ids.
+            attention_mask: (B, S) 1 on words, 0 on padding, anywhere in the row. None: 0 at `pad_token_id`.
+            inputs_embeds: (B, S, E) replaces the embeddings of `input_ids`; a model that copies needs both. Not over a
+                Transformers encoder.
+            input_features: (B, S, num_features) replaces words if the config says so; position j has slot j.
+            token_type_ids: (B, S) with "retrieval": 0 on the question, then for each fact 1, 2, 3 on its subject,
+                property and object, side by side. Other models read all of it as one text.
+            feature_ids: (B, F) of a model with `feature_vocab_size`, 0 on padding; None: no features.
+            encoder_input_ids: (B, P) pieces, as the Transformers encoder's own tokenizer numbers them; ignored, as the
+                next two, by a model without such an encoder. Pieces of facts are not read.
+            encoder_attention_mask: (B, P) 1 on pieces, 0 on padding.
+            word_index: (B, P) the word of each piece, counted from 0 over the row's words, wherever `input_ids` has
+                padding; −1 for special pieces and padding.
+            output_hidden_states: whether to return `CopyNetEncoderOutput.hidden_states`.
+            output_attentions: ignored; the library passes it.
+
+        Raises:
+            ValueError: no ids or pieces, ids below 0, shapes that differ, features of a model without, points or
+                embeddings where the model reads words, or more pieces than the encoder has positions.
+        """
+        source = SourceInputs(
+            input_ids,
+            attention_mask,
+            inputs_embeds,
+            input_features,
+            token_type_ids,
+            feature_ids,
+            encoder_input_ids,
+            encoder_attention_mask,
+            word_index,
+        )
+        output = self.encode(source, value_or_default(output_hidden_states, self.config, "output_hidden_states"))
+        return output if value_or_default(return_dict, self.config, "return_dict") else output.to_tuple()
+
+    def encode(self, source: SourceInputs, output_hidden_states: bool) -> CopyNetEncoderOutput:
+        """The encoder's own part of `forward`."""
+        raise NotImplementedError
 
     def embed(self, ids: Tensor) -> Tensor:
         """e(y) (…, E) of extended ids: a word outside the vocabulary has the embedding of UNK."""
@@ -160,7 +217,7 @@ class SourceEncoder(CopyNetPreTrainedModel):
             raise ValueError(
                 f"attention_mask has shape {tuple(mask.shape)}, input_ids {tuple(input_ids.shape)}: they must agree."
             )
-        return input_ids, mask
+        return replace_by_unk(input_ids, self.config.extended_vocab_size, self.config.unk_token_id), mask
 
 
 class CopyNetEncoder(SourceEncoder):
@@ -176,52 +233,26 @@ class CopyNetEncoder(SourceEncoder):
         self.gradient_checkpointing = False
         self.post_init()
 
-    def forward(
-        self,
-        input_ids: Tensor | None = None,
-        attention_mask: Tensor | None = None,
-        inputs_embeds: Tensor | None = None,
-        input_features: Tensor | None = None,
-        token_type_ids: Tensor | None = None,
-        feature_ids: Tensor | None = None,
-        output_hidden_states: bool | None = None,
-        output_attentions: bool | None = None,
-        return_dict: bool | None = None,
-    ) -> CopyNetEncoderOutput | tuple:
-        """Encodes the source.
-
-        Args:
-            input_ids: (B, S) extended ids.
-            attention_mask: (B, S) 1 on words, 0 on padding, anywhere in the row. None: 0 at `pad_token_id`.
-            inputs_embeds: (B, S, E) replaces the embeddings of `input_ids`; a model that copies needs both.
-            input_features: (B, S, num_features) replaces words if the config says so; position j has slot j.
-            token_type_ids: (B, S) with "retrieval": 0 on the question, then for each fact 1, 2, 3 on its subject,
-                property and object, side by side. Other models read all of it as one text.
-            feature_ids: (B, F) of a model with `feature_vocab_size`, 0 on padding; None: no features.
-            output_attentions: ignored; the library passes it, and a GRU has none.
-
-        Raises:
-            ValueError: no ids, ids below 0, a mask, token types, embeddings or features of another shape, features of
-                a model without, or points instead of words.
-        """
-        config = self.config
+    def encode(self, source: SourceInputs, output_hidden_states: bool) -> CopyNetEncoderOutput:
+        """See `SourceEncoder.forward`."""
+        config, input_features = self.config, source.input_features
+        input_ids, inputs_embeds = source.input_ids, source.inputs_embeds
         inputs = self._project_features(input_features)
         if input_features is not None:
             if input_ids is not None or inputs_embeds is not None:
                 raise ValueError("input_features replaces words: leave input_ids and inputs_embeds out.")
-            input_ids, inputs_embeds = self._slot_ids(input_features, attention_mask), inputs
+            input_ids, inputs_embeds = self._slot_ids(input_features, source.attention_mask), inputs
             # A second projection for what is fed back: reentrant checkpointing needs a graph of its own for it.
             inputs = self._project_features(input_features)
-        input_ids, mask = self._check_source(input_ids, attention_mask, inputs_embeds)
-        input_ids = replace_by_unk(input_ids, config.extended_vocab_size, config.unk_token_id)
+        input_ids, mask = self._check_source(input_ids, source.attention_mask, inputs_embeds)
         if inputs_embeds is not None:
             check_shape("inputs_embeds", inputs_embeds, (*input_ids.shape, config.embedding_size))
         states = self.embed(input_ids) if inputs_embeds is None else inputs_embeds
-        features, feature_mask = self.embed_features(feature_ids, input_ids)
+        features, feature_mask = self.embed_features(source.feature_ids, input_ids)
         states = self.dropout(states)
         facts, is_object, copyable = None, None, mask
         if config.mechanism.retrieves:
-            mask, is_object, copyable = self.split_facts(mask, self._check_token_types(token_type_ids, mask))
+            mask, is_object, copyable = self.split_facts(mask, self._check_token_types(source.token_type_ids, mask))
             facts = embed_facts(states, is_object)
         hidden_states: tuple[Tensor, ...] = (states,)
         final_state = states
@@ -233,7 +264,7 @@ class CopyNetEncoder(SourceEncoder):
                 states = nn.functional.pad(states, (0, 0, 0, mask.shape[1] - length))
             hidden_states += (states,)
         states = self.add_features(states, mask, features)
-        output = CopyNetEncoderOutput(
+        return CopyNetEncoderOutput(
             last_hidden_state=states,
             final_state=self.dropout(final_state),
             source_ids=input_ids,
@@ -244,11 +275,8 @@ class CopyNetEncoder(SourceEncoder):
             is_question=None if is_object is None else mask,
             features=None if features is None else self.dropout(features),
             feature_mask=feature_mask,
-            hidden_states=hidden_states
-            if value_or_default(output_hidden_states, config, "output_hidden_states")
-            else None,
+            hidden_states=hidden_states if output_hidden_states else None,
         )
-        return output if value_or_default(return_dict, config, "return_dict") else output.to_tuple()
 
     def _project_features(self, input_features: Tensor | None) -> Tensor | None:
         size = self.config.num_features

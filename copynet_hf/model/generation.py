@@ -391,9 +391,7 @@ class CopyNetGenerationMixin(_Base):
         )
         words = sequences[:, 1:]
         is_output = ~self._find_filling(words, eos_token_id)
-        repeats = sequences.shape[0] // sources
-        source_fields = (encoder_outputs.source_ids, encoder_outputs.source_mask)
-        matches = find_matches(words, *(field.repeat_interleave(repeats, dim=0) for field in source_fields))
+        matches = find_matches(words, encoder_outputs.source_ids, encoder_outputs.source_mask)
         from_positions = output.copy_probs * matches  # (N, T, S) mass that y_t itself got from each position
         token_probs = output.logits.gather(-1, words[..., None])[..., 0].exp()
         shares = from_positions.sum(-1) / token_probs.clamp(min=torch.finfo(token_probs.dtype).tiny)

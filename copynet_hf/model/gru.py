@@ -15,14 +15,32 @@ z are sums of both, so that one gradient serves both products.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import wraps
 from typing import Any
 
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
 # d · (1 − y²) and d · y (1 − y), for y = tanh(x) and y = σ(x)
 tanh_backward, sigmoid_backward = torch.ops.aten.tanh_backward.grad_input, torch.ops.aten.sigmoid_backward.grad_input
+
+
+def first_order_only(backward: Callable[..., Any]) -> Callable[..., Any]:
+    """A backward by hand, which has no gradient of its own, and says so where one would be recorded.
+
+    torch's `once_differentiable` says nothing where the incoming gradient needs no gradient.
+    """
+
+    @wraps(backward)
+    def checked(ctx: Any, *gradients: Tensor) -> Any:
+        if torch.is_grad_enabled():  # as with create_graph=True
+            raise RuntimeError(
+                "the fast form has no second-order gradients: set use_fused=False in the model's config to compute "
+                "them, or leave create_graph=True out."
+            )
+        return backward(ctx, *gradients)
+
+    return checked
 
 
 def gru_states(
@@ -93,7 +111,7 @@ class FusedGRU(torch.autograd.Function):
         return states[:, 1:]
 
     @staticmethod
-    @once_differentiable
+    @first_order_only
     def backward(ctx: Any, d_states: Tensor) -> tuple[Tensor | None, ...]:
         states, columns, weight = ctx.saved_tensors
         steps, size = d_states.shape[1], d_states.shape[3]

@@ -1,9 +1,12 @@
-"""The loss of the target words: −log p(y_t), Eq. 10, and the mechanisms' additional losses.
+"""The decoder's inputs from the labels, and the loss of the target words: −log p(y_t), Eq. 10, and the mechanisms'
+additional losses.
 
 Shapes: B rows, S source positions, T target steps, V words, K slots.
 """
 
 from __future__ import annotations
+
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -13,7 +16,9 @@ from .configuration_copynet import CopyNetBaseConfig, CopyNetConfig
 from .copy_distribution import (
     MODES,
     ModeScores,
+    at_least_float32,
     coverage_loss,
+    expand_to_rows,
     gate_loss,
     log_likelihood,
     replace_by_unk,
@@ -21,21 +26,37 @@ from .copy_distribution import (
     summed_likelihood,
     vocabulary_terms,
 )
-from .dispatch import find_fast_form_obstacles
-from .fused_likelihood import FusedCrossEntropy, FusedVocabularyTerms
+from .dispatch import find_fast_form_obstacles, has_values
+from .gru import first_order_only
 from .outputs import CopyNetModelOutput
-from .target_words import check_pointed_at
+
+
+def shift_right(labels: Tensor, config: CopyNetBaseConfig) -> Tensor:
+    """y_0 … y_{T-1} (B, T): the start symbol at each row's first label, which −100 may precede; padding for −100."""
+    first = (labels != -100).long().argmax(-1, keepdim=True)
+    shifted = torch.nn.functional.pad(labels[:, :-1], (1, 0), value=-100)
+    shifted = shifted.scatter(1, first, config.decoder_start_token_id)
+    return shifted.masked_fill(shifted == -100, config.pad_token_id)
+
+
+def mask_left_padding(decoder_input_ids: Tensor, config: CopyNetBaseConfig) -> Tensor | None:
+    """(B, T) bool, false on padding before the start symbol, which may be the padding symbol; None: there is none."""
+    is_padding = (decoder_input_ids == config.pad_token_id).cumprod(-1).bool()
+    if config.decoder_start_token_id == config.pad_token_id:
+        is_padding = torch.nn.functional.pad(is_padding[:, 1:], (0, 1))
+    return ~is_padding if has_values(is_padding) and bool(is_padding.any()) else None
 
 
 def collect_mode_scores(generate_log_sum: Tensor, output: CopyNetModelOutput) -> ModeScores:
     """What the mechanism's equation reads, from log Σ_v e^ψ_g(v) (B, T) and the decoder's output."""
     attention = output.cross_attentions[0][:, 0] if output.cross_attentions else None
-    return ModeScores(generate_log_sum, output.source_mask, output.copy_scores, attention, output.switch)
+    mask = expand_to_rows(output.source_mask.bool(), generate_log_sum.shape[0])
+    return ModeScores(generate_log_sum, mask, output.copy_scores, attention, output.switch)
 
 
 def compute_loss(
     config: CopyNetConfig,
-    generate_scores: Tensor,
+    generate_scores: Tensor | None,
     log_probs: Tensor | None,
     output: CopyNetModelOutput,
     labels: Tensor,
@@ -48,10 +69,10 @@ def compute_loss(
     """−log p(y_t), Eq. 10, with the mechanism's additional losses: summed over targets, divided by their number.
 
     Args:
-        generate_scores: (B, T, V) ψ_g.
+        generate_scores: (B, T, V) ψ_g; None where only an end symbol is generated.
         log_probs: (B, T, V + K) log p(y), from which the loss is computed; None: it is computed from
             `generate_scores`, which is faster and needs no table of this size.
-        output: the decoder's, with a bool `source_mask` and, where the loss reads them, attentions.
+        output: the decoder's, with attentions where the loss reads them.
         labels: (B, T) extended ids, −100 where there is no target.
         num_items_in_batch: what the summed loss is divided by; None: the number of targets.
         allowed: (B, V) bool, the words that may be generated; None: all.
@@ -63,13 +84,13 @@ def compute_loss(
     """
     is_target = labels != -100
     targets = labels.masked_fill(~is_target, config.pad_token_id)
-    source = (output.source_ids, output.source_mask)
+    source = (output.source_ids, output.source_mask.bool())
     targets, matches = replace_unreachable_targets(
         config, targets, *source, allowed if config.mechanism.generates else None
     )
     can_generate = _can_generate(targets, config, allowed)
     if not config.mechanism.generates and matches is not None:
-        check_pointed_at(is_target & ~can_generate & ~matches.any(-1), labels)
+        _check_pointed_at(is_target & ~can_generate & ~matches.any(-1), labels)
     if log_probs is None or config.gated_loss == "summed":  # the latter is no function of p(y)
         losses = _score_targets(config, generate_scores, output, targets, can_generate, matches, reuse_scores)
     elif find_fast_form_obstacles(config):
@@ -106,7 +127,7 @@ def average_losses(losses: Tensor, is_target: Tensor, num_items_in_batch: Tensor
 
 def _score_targets(
     config: CopyNetConfig,
-    generate_scores: Tensor,
+    generate_scores: Tensor | None,
     output: CopyNetModelOutput,
     targets: Tensor,
     can_generate: Tensor,
@@ -115,7 +136,10 @@ def _score_targets(
 ) -> Tensor:
     """−log p(y_t) (B, T), or the negative `summed_likelihood`, without the table of log p(y)."""
     words = torch.where(can_generate, targets, 0)
-    if find_fast_form_obstacles(config):
+    if generate_scores is None:  # a Pointer Network's end symbol is all that is generated
+        assert output.switch is not None
+        word_scores = log_sum = at_least_float32(output.switch)
+    elif find_fast_form_obstacles(config):
         word_scores, log_sum = vocabulary_terms(generate_scores, words)
     else:
         word_scores, log_sum = FusedVocabularyTerms.apply(generate_scores, words, reuse_scores)
@@ -131,3 +155,84 @@ def _can_generate(words: Tensor, config: CopyNetBaseConfig, allowed: Tensor | No
     if allowed is None:
         return in_vocabulary
     return in_vocabulary & allowed.gather(1, torch.where(in_vocabulary, words, 0))
+
+
+def _check_pointed_at(missing: Tensor, labels: Tensor) -> None:
+    """Raises ValueError for a target that is not in the source; not while tracing, which has no values."""
+    if not has_values(missing) or not missing.any():
+        return
+    row, step = missing.nonzero()[0].tolist()
+    raise ValueError(
+        f"labels[{row}, {step}] is {int(labels[row, step])}, which is neither in the row's source nor the end symbol, "
+        "and copy_mechanism='pointer' writes nothing else: leave such pairs out, or use 'copynet'."
+    )
+
+
+# ---- the sums over the vocabulary in their fast form, without a second tensor of the scores' size
+
+_SCORES_PER_PIECE = 2**18
+"""Scores in a piece on a CPU, so that it and what is computed from it stay in a core's cache; 64 times as many
+elsewhere."""
+
+
+class FusedVocabularyTerms(torch.autograd.Function):
+    """`vocabulary_terms` with its gradient by hand: sums and gradients are computed in pieces of the rows.
+
+    Scores (B, T, V) and words (B, T). With `reuse_scores` the gradient overwrites scores that nothing else reads.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, scores: Tensor, words: Tensor, reuse_scores: bool) -> tuple[Tensor, Tensor]:
+        scores = scores.contiguous()
+        pieces = zip(_pieces(scores, scores), _pieces(words, scores), strict=True)
+        terms = zip(*(vocabulary_terms(*piece) for piece in pieces), strict=True)
+        word_score, log_sum = (torch.cat(term).view(words.shape) for term in terms)
+        ctx.save_for_backward(scores, words, log_sum)
+        ctx.reuse_scores, ctx.scores_are_gone = reuse_scores, False
+        return word_score, log_sum
+
+    @staticmethod
+    @first_order_only
+    def backward(ctx: Any, d_word_score: Tensor, d_log_sum: Tensor) -> tuple[Tensor, None, None]:
+        if ctx.scores_are_gone:
+            raise RuntimeError(
+                "the first backward overwrote the scores with their gradient: pass skip_logits=False to the model to "
+                "call backward twice."
+            )
+        scores, words, log_sum = ctx.saved_tensors
+        ctx.scores_are_gone = ctx.reuse_scores
+        d_scores = scores if ctx.reuse_scores else torch.empty_like(scores)
+        tensors = (d_scores, scores, words, log_sum, d_word_score, d_log_sum)
+        for d_piece, piece, word, log_z, d_word, d_log_z in zip(*(_pieces(x, scores) for x in tensors), strict=True):
+            # ∂ log Σ e^ψ / ∂ψ = softmax ψ, and ∂ψ(y)/∂ψ is one at y
+            softmax = torch.sub(piece.to(log_z.dtype), log_z[:, None]).exp_()
+            d_piece.copy_(softmax.mul_(d_log_z[:, None]).scatter_add_(-1, word[:, None], d_word[:, None]))
+        return d_scores, None, None
+
+
+class FusedCrossEntropy(torch.autograd.Function):
+    """Cross-entropy (B, T) of words (B, T), from logits (B, T, W) that are log-probabilities, normalised already.
+
+    So the loss is −log p(y), and its gradient is cross-entropy's, p − [y], computed in pieces of the rows.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, log_probs: Tensor, words: Tensor) -> Tensor:
+        ctx.save_for_backward(log_probs, words)
+        return -log_probs.gather(-1, words[..., None])[..., 0]
+
+    @staticmethod
+    @first_order_only
+    def backward(ctx: Any, d_losses: Tensor) -> tuple[Tensor, None]:
+        log_probs, words = ctx.saved_tensors
+        d_log_probs = torch.empty_like(log_probs)
+        tensors = (d_log_probs, log_probs, words[..., None], d_losses[..., None])
+        for d_piece, piece, word, d_loss in zip(*(_pieces(x, log_probs) for x in tensors), strict=True):
+            torch.exp(piece, out=d_piece).mul_(d_loss).scatter_add_(-1, word, -d_loss)
+        return d_log_probs, None
+
+
+def _pieces(tensor: Tensor, scores: Tensor) -> tuple[Tensor, ...]:
+    """`tensor` (B, T, …), one row for each row of scores (B, T, V), split along those rows."""
+    piece = _SCORES_PER_PIECE if scores.is_cpu else 64 * _SCORES_PER_PIECE
+    return tensor.flatten(0, 1).split(max(1, piece // scores.shape[-1]))

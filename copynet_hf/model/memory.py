@@ -8,25 +8,19 @@ E embedding_size.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Annotated, Any, NamedTuple, TypeVar, get_args, get_type_hints
+from typing import NamedTuple, Protocol, TypeVar
 
 import torch
 from torch import Tensor
-
-from .outputs import CopyNetEncoderOutput
-
-_ROW = "one entry for each of the R rows"
-PerRow = Annotated[Tensor, _ROW]
-PerSource = Annotated[Tensor, "one entry for each of the N sources"]
 
 Fields = TypeVar("Fields", bound=tuple)
 
 
 class Facts(NamedTuple):
-    """Which positions are objects of facts and which belong to the question, (R, S) bool each; `RetrievalDecoder`."""
+    """Which positions are objects of facts and which belong to the question, (N, S) bool each; `RetrievalDecoder`."""
 
-    is_object: PerRow
-    is_question: PerRow
+    is_object: Tensor
+    is_question: Tensor
 
 
 class FeatureMemory(NamedTuple):
@@ -34,72 +28,46 @@ class FeatureMemory(NamedTuple):
 
     keys: (N, F, A) U_f e(f_k).
     contents: (N, F, D) W_f e(f_k); where the source has facts, (N, F, D + 3E).
-    mask: (R, F) bool, false on padding and unknown features.
+    mask: (N, F) bool, false on padding and unknown features.
     """
 
-    keys: PerSource
-    contents: PerSource
-    mask: PerRow
+    keys: Tensor
+    contents: Tensor
+    mask: Tensor
 
 
 class Memory(NamedTuple):
-    """The source as every decoding step reads it (M of the paper), computed once for all steps.
-
-    Wide tensors are kept once for each source, narrow ones once for each row.
+    """The N sources as every decoding step reads them (M of the paper), computed once for all steps and rows.
 
     hidden_states: (N, S, D) h_j; where the source has facts, (N, S, D + 3E) [h_j; f_j].
     attention_keys: (N, S, A) U h_j of Eq. 3; None without attention.
     copy_keys: (N, S, H) tanh(h_j W_c) of Eq. 8; None without copy scores.
-    final_state: (R, D) both directions' last states.
-    mask: (R, S) bool, positions that can be copied; false on padding.
-    ids: (R, S) extended ids x_j.
-    first_positions: (R, S) the first position of each word, as `find_first_positions` returns it; only in a search.
+    final_state: (N, D) both directions' last states.
+    mask: (N, S) bool, positions that can be copied; false on padding.
+    ids: (N, S) extended ids x_j.
     inputs: (N, S, E) projected points, for sources that are not words: fed back as e(y_{t-1}).
     facts: set where the source has facts.
     features: set where the source has features.
     """
 
-    hidden_states: PerSource
-    attention_keys: PerSource | None
-    copy_keys: PerSource | None
-    final_state: PerRow
-    mask: PerRow
-    ids: PerRow
-    first_positions: PerRow | None = None
-    inputs: PerSource | None = None
+    hidden_states: Tensor
+    attention_keys: Tensor | None
+    copy_keys: Tensor | None
+    final_state: Tensor
+    mask: Tensor
+    ids: Tensor
+    inputs: Tensor | None = None
     facts: Facts | None = None
     features: FeatureMemory | None = None
 
-    def select(self, rows: Tensor) -> Memory:
-        """The memory of the given rows, each with a source of its own."""
-        sources = rows // (self.ids.shape[0] // self.hidden_states.shape[0])
-        return select_rows(self, rows, sources)
 
-    def expand(self, times: int) -> Memory:
-        """The memory of N sources, for `times` rows side by side from each."""
-
-        def repeat(field: Tensor, is_per_row: bool) -> Tensor:
-            return field[:, None].expand(-1, times, *field.shape[1:]).flatten(0, 1) if is_per_row else field
-
-        return _map_fields(self, repeat)
-
-
-def select_rows(fields: Fields, rows: Tensor, sources: Tensor) -> Fields:
-    """A NamedTuple of `PerRow` and `PerSource` tensors, for the given rows and their sources."""
-    return _map_fields(fields, lambda field, is_per_row: field[rows if is_per_row else sources])
-
-
-def _map_fields(fields: Fields, change: Callable[[Tensor, bool], Tensor]) -> Fields:
-    """Changes each tensor, also inside nested tuples; `change` is told whether the field is declared `PerRow`."""
-    declared: dict[str, Any] = get_type_hints(type(fields), include_extras=True)
-    changed: dict[str, Any] = {}
-    for name, field in fields._asdict().items():  # type: ignore[attr-defined]
-        if isinstance(field, Tensor):
-            kinds = (declared[name], *get_args(declared[name]))  # the kind itself, or inside `| None`
-            changed[name] = change(field, any(_ROW in getattr(kind, "__metadata__", ()) for kind in kinds))
-        elif isinstance(field, tuple):
-            changed[name] = _map_fields(field, change)
-    return fields._replace(**changed)  # type: ignore[attr-defined]
+def select_sources(fields: Fields, sources: Tensor) -> Fields:
+    """A NamedTuple of tensors with one entry for each source, also inside nested ones, for the given sources."""
+    selected = (
+        field[sources] if isinstance(field, Tensor) else None if field is None else select_sources(field, sources)
+        for field in fields
+    )
+    return type(fields)(*selected)  # type: ignore[arg-type]
 
 
 class DecoderState(NamedTuple):
@@ -128,6 +96,19 @@ def join_states(states: Sequence[DecoderState], join: Callable[[Sequence[Tensor]
     return DecoderState(*fields)  # type: ignore[arg-type]
 
 
+def choose_rows(condition: Tensor, state: DecoderState, other: DecoderState) -> DecoderState:
+    """The state's rows where the condition (R, 1) holds, else the other's."""
+    return join_states([state, other], lambda pair: torch.where(condition, pair[0], pair[1]))
+
+
+class DecoderStep(NamedTuple):
+    """What the decoder computes for one word: r_t (R, H), a_t (R, S) or None, and the state for the next step."""
+
+    readout: Tensor
+    attention: Tensor | None
+    state: DecoderState
+
+
 class DecoderSteps(NamedTuple):
     """What the decoder computed at each of T steps; the last four are those of `DecoderState`, with a steps axis.
 
@@ -149,12 +130,27 @@ class DecoderSteps(NamedTuple):
         return DecoderState(self.hidden, self.copy_scores, self.coverage, self.last_attention)
 
 
-def repeat_for_rows(encoded: CopyNetEncoderOutput, rows: int) -> tuple[Tensor, Tensor, Tensor]:
-    """Last states (R, D), mask (R, S) and ids (R, S) of N sources, for the R rows that decode from them."""
-    times = rows // encoded.source_ids.shape[0]
-    fields = (encoded.final_state, encoded.source_mask, encoded.source_ids)
-    final_state, mask, ids = (field.repeat_interleave(times, dim=0) for field in fields)
-    return final_state, mask, ids
+def stack_steps(steps: Sequence[DecoderStep]) -> DecoderSteps:
+    """T steps side by side; a single step, as in a search, is not copied."""
+
+    def stack(fields: Sequence[Tensor]) -> Tensor:
+        return fields[0][:, None] if len(fields) == 1 else torch.stack(list(fields), dim=1)
+
+    readouts, attentions, states = zip(*steps, strict=True)
+    attention = None if attentions[0] is None else stack(attentions)
+    return DecoderSteps(stack(readouts), attention, None, *join_states(states, stack))
+
+
+class StepsRunner(Protocol):
+    """Something else than `Decoder.run_steps` that computes the same; a cache may keep it from step to step."""
+
+    def __call__(
+        self, embeddings: Tensor, matches: Tensor, memory: Memory, state: DecoderState | None, keep: Tensor | None
+    ) -> DecoderSteps: ...
+
+    def select_sources(self, sources: Tensor) -> StepsRunner:
+        """The same for the given sources of the memory."""
+        ...
 
 
 def group_by_source(rows: Tensor, sources: Tensor) -> Tensor:

@@ -7,40 +7,41 @@ E embedding_size, H hidden_size, D = 2 · encoder_hidden_size, A attention_size,
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch import Tensor, nn
+from transformers import initialization as init
 
-from .aligned_words import AlignedWords
 from .cache import CopyNetCache, start_cache
 from .configuration_copynet import CopyNetConfig
 from .copy_distribution import (
     MODES,
     Mixture,
     at_least_float32,
+    expand_to_rows,
     lowest,
     mixture,
+    replace_by_unk,
     replace_unreachable_words,
 )
-from .decoder import CopyNetDecoder
+from .decoder import CopyNetDecoder, Decoder
 from .dispatch import find_fast_form_obstacles, has_values
 from .dropout import Dropout
-from .encoder import CopyNetEncoder, check_not_negative, check_shape, value_or_default
-from .fused_mixture import fused_mixture
-from .fused_step import SearchTables
+from .encoder import CopyNetEncoder, SourceEncoder, check_not_negative, check_shape, value_or_default
+from .fast import find_runner
 from .generation import CopyNetGenerationMixin
-from .loss import collect_mode_scores, compute_loss
+from .loss import collect_mode_scores, compute_loss, mask_left_padding, shift_right
 from .memory import DecoderState, DecoderSteps, Memory
-from .outputs import CopyNetEncoderOutput, CopyNetModelOutput, CopyNetSeq2SeqLMOutput
+from .outputs import CopyNetEncoderOutput, CopyNetModelOutput, CopyNetSeq2SeqLMOutput, SourceInputs
 from .pointer_decoder import PointerDecoder
 from .pretrained import CopyNetPreTrainedModel
 from .retrieval_decoder import RetrievalDecoder
-from .target_words import mask_left_padding, shift_right
 from .transformer_encoder import CopyNetTransformerEncoder
 
 # Decoders other than CopyNet's.
-DECODERS: dict[str, type[nn.Module]] = {"pointer": PointerDecoder, "retrieval": RetrievalDecoder}
+DECODERS: dict[str, Callable[[CopyNetConfig], Decoder]] = {"pointer": PointerDecoder, "retrieval": RetrievalDecoder}
 
 
 class CopyNetModel(CopyNetPreTrainedModel):
@@ -48,8 +49,8 @@ class CopyNetModel(CopyNetPreTrainedModel):
 
     def __init__(self, config: CopyNetConfig) -> None:
         super().__init__(config)
-        self.encoder: Any = (CopyNetTransformerEncoder if config.encoder else CopyNetEncoder)(config)
-        self.decoder: Any = DECODERS.get(config.copy_mechanism, CopyNetDecoder)(config)
+        self.encoder: SourceEncoder = (CopyNetTransformerEncoder if config.encoder else CopyNetEncoder)(config)
+        self.decoder: Decoder = DECODERS.get(config.copy_mechanism, CopyNetDecoder)(config)
         self.dropout = Dropout(config.dropout)
         self.main_input_name = self.encoder.main_input_name
         self.post_init()
@@ -58,7 +59,7 @@ class CopyNetModel(CopyNetPreTrainedModel):
         return self.encoder.embed_tokens
 
     def set_input_embeddings(self, value: nn.Module) -> None:
-        self.encoder.embed_tokens = value
+        self.encoder.set_input_embeddings(value)
 
     def forward(
         self,
@@ -68,26 +69,17 @@ class CopyNetModel(CopyNetPreTrainedModel):
         decoder_attention_mask: Tensor | None = None,
         encoder_outputs: CopyNetEncoderOutput | tuple | None = None,
         past_key_values: CopyNetCache | None = None,
-        inputs_embeds: Tensor | None = None,
         decoder_inputs_embeds: Tensor | None = None,
-        input_features: Tensor | None = None,
-        token_type_ids: Tensor | None = None,
-        feature_ids: Tensor | None = None,
-        encoder_input_ids: Tensor | None = None,
-        encoder_attention_mask: Tensor | None = None,
-        word_index: Tensor | None = None,
         use_cache: bool | None = None,
         output_attentions: bool | None = None,
         output_hidden_states: bool | None = None,
         return_dict: bool | None = None,
+        **source: Tensor | None,
     ) -> CopyNetModelOutput | tuple:
         """Encodes the source, unless `encoder_outputs` or `past_key_values` hold it, and decodes the target words.
 
         Args:
-            input_ids, attention_mask, inputs_embeds, input_features, token_type_ids, feature_ids: see
-                `CopyNetEncoder`.
-            encoder_input_ids, encoder_attention_mask, word_index: (B, P), see `CopyNetTransformerEncoder`; models
-                without `config.encoder` ignore them.
+            input_ids, attention_mask, source: the fields of `SourceInputs`, see `SourceEncoder.forward`.
             decoder_input_ids: (B, T) extended ids of y_0 … y_{T-1}, the start symbol first; with a cache, only the new
                 ones.
             decoder_attention_mask: (B, T), or longer with a cache; 0 on padding, where the state passes on unchanged.
@@ -109,19 +101,8 @@ class CopyNetModel(CopyNetPreTrainedModel):
                 "CopyNetForConditionalGeneration."
             )
         if encoder_outputs is None:
-            source = {
-                "attention_mask": attention_mask,
-                "inputs_embeds": inputs_embeds,
-                "token_type_ids": token_type_ids,
-                "feature_ids": feature_ids,
-            }
-            if config.encoder is None:
-                source["input_features"] = input_features
-            else:
-                source |= {"encoder_input_ids": encoder_input_ids, "word_index": word_index}
-                source["encoder_attention_mask"] = encoder_attention_mask
             options = {"output_hidden_states": output_hidden_states, "return_dict": True}
-            encoder_outputs = self.encoder(input_ids, **source, **options)
+            encoder_outputs = self.encoder(input_ids, attention_mask, **source, **options)
         encoder_outputs = self._check_encoder_outputs(encoder_outputs)
         starts_cache = value_or_default(use_cache, config, "use_cache") and not self.training
         cache = start_cache(past_key_values, starts_cache)
@@ -129,14 +110,16 @@ class CopyNetModel(CopyNetPreTrainedModel):
         if decoder_input_ids is not None and (is_start or decoder_input_ids.is_cpu):
             # an accelerator would have to be waited for at each step of a search
             check_not_negative("decoder_input_ids", decoder_input_ids)
-        memory, state, tables = self._start_decoding(encoder_outputs, cache, targets.shape[0])
+        rows = targets.shape[0]
+        memory, state = self._start_decoding(encoder_outputs, cache, rows)
         embeddings, matches = self._embed_targets(decoder_input_ids, decoder_inputs_embeds, memory)
         keep = None if decoder_attention_mask is None else decoder_attention_mask[:, -targets.shape[1] :].bool()
         if keep is not None and has_values(keep) and bool(keep.all()):
             keep = None  # the fast form has no mask
-        steps = DecoderSteps(*self.decoder(embeddings, matches, memory, state, keep, tables))
+        runner = find_runner(self.decoder, memory, rows, state, keep, cache)
+        steps = DecoderSteps(*self.decoder(embeddings, matches, memory, state, keep, runner))
         if cache is not None:
-            cache.layer.record(steps.states, memory, tables)
+            cache.layer.record(steps.states, memory, runner)
 
         attention = steps.attention if value_or_default(output_attentions, config, "output_attentions") else None
         output = CopyNetModelOutput(
@@ -153,7 +136,6 @@ class CopyNetModel(CopyNetPreTrainedModel):
             encoder_final_state=encoder_outputs.final_state,
             source_ids=memory.ids,
             source_mask=memory.mask.long(),
-            source_first_positions=memory.first_positions,
         )
         return output if value_or_default(return_dict, config, "return_dict") else output.to_tuple()
 
@@ -198,21 +180,44 @@ class CopyNetModel(CopyNetPreTrainedModel):
 
     def _start_decoding(
         self, encoder_outputs: CopyNetEncoderOutput, cache: CopyNetCache | None, rows: int
-    ) -> tuple[Memory, DecoderState | None, SearchTables | None]:
-        """The memory, the state to continue from (None: s_0) and a search's tables, from the cache if it has them."""
-        state = None if cache is None else cache.layer.last()
-        if cache is not None and cache.layer.memory is not None and state is not None:
-            return cache.layer.memory, state, cache.layer.tables
+    ) -> tuple[Memory, DecoderState | None]:
+        """The memory and the state to continue from (None: s_0), from the cache if it has them."""
+        if cache is not None and cache.layer.memory is not None:
+            state = cache.layer.last()
+            if state is not None:
+                return cache.layer.memory, state
         if rows % encoder_outputs.source_ids.shape[0]:
             raise ValueError(
                 f"{rows} rows of target words do not match {encoder_outputs.source_ids.shape[0]} sources: pass as "
                 "many, or a multiple, with those of one source side by side."
             )
-        memory = self.decoder.build_memory(encoder_outputs, rows)
-        if cache is None:
-            return memory, None, None
-        memory = self.decoder.prepare_search(memory)
-        return memory, self.decoder.initial_state(memory), self.decoder.precompute_search_tables(memory)
+        return self.decoder.build_memory(encoder_outputs), None
+
+
+class AlignedWords(nn.Module):
+    """The words that may be generated for each source word (CoRe): a saved table, not a parameter."""
+
+    def __init__(self, config: CopyNetConfig) -> None:
+        super().__init__()
+        self.register_buffer("table", torch.full((config.vocab_size, config.aligned_words), config.unk_token_id))
+
+    table: Tensor
+    """(V, aligned_words) ids, filled up with UNK."""
+
+    def forward(self, source_ids: Tensor, source_mask: Tensor, unk_token_id: int) -> Tensor:
+        """(B, V) bool: the words that a source (B, S) allows, UNK among them."""
+        words = replace_by_unk(source_ids, len(self.table), unk_token_id)
+        aligned = self.table[words].masked_fill(~source_mask[..., None], unk_token_id)
+        allowed = torch.zeros(words.shape[0], len(self.table), dtype=torch.bool, device=words.device)
+        allowed[:, unk_token_id] = True
+        return allowed.scatter_(1, aligned.flatten(1), True)
+
+    def resize(self, vocab_size: int, unk_token_id: int) -> None:
+        """Follows a new vocabulary size: new words are aligned with none, and none with removed ones."""
+        table = self.table.new_full((vocab_size, self.table.shape[1]), unk_token_id)
+        kept = min(vocab_size, len(self.table))
+        table[:kept] = replace_by_unk(self.table[:kept], vocab_size, unk_token_id)
+        self.table = table
 
 
 class CopyNetForConditionalGeneration(CopyNetPreTrainedModel, CopyNetGenerationMixin):
@@ -234,6 +239,11 @@ class CopyNetForConditionalGeneration(CopyNetPreTrainedModel, CopyNetGenerationM
         self.main_input_name = self.model.main_input_name
         self.post_init()
         self.init_generation_config()
+
+    def _init_weights(self, module: nn.Module) -> None:
+        super()._init_weights(module)
+        if isinstance(module, AlignedWords):
+            init.constant_(module.table, self.config.unk_token_id)
 
     def get_output_embeddings(self) -> nn.Module:
         return self.lm_head
@@ -313,29 +323,33 @@ class CopyNetForConditionalGeneration(CopyNetPreTrainedModel, CopyNetGenerationM
         if decoder_attention_mask is None and decoder_input_ids is not None and starts:
             decoder_attention_mask = mask_left_padding(decoder_input_ids, self.config)
         returns_attention = value_or_default(output_attentions, self.config, "output_attentions")
-        output = self.model(
+        source = SourceInputs(
             input_ids,
             attention_mask,
-            decoder_input_ids,
-            decoder_attention_mask,
-            encoder_outputs,
-            past_key_values,
             inputs_embeds,
-            decoder_inputs_embeds,
             input_features,
             token_type_ids,
             feature_ids,
             encoder_input_ids,
             encoder_attention_mask,
             word_index,
+        )
+        output = self.model(
+            decoder_input_ids=decoder_input_ids,
+            decoder_attention_mask=decoder_attention_mask,
+            encoder_outputs=encoder_outputs,
+            past_key_values=past_key_values,
+            decoder_inputs_embeds=decoder_inputs_embeds,
             use_cache=use_cache,
             output_attentions=returns_attention or self._needs_attention,
             output_hidden_states=output_hidden_states,
             return_dict=True,
+            **source._asdict(),
         )
-        output.source_mask = output.source_mask.bool()  # see `CopyNetModelOutput`
         generate_scores, allowed = self.compute_generate_scores(output), self.find_allowed_words(output)
         if allowed is not None:
+            allowed = expand_to_rows(allowed, output.last_hidden_state.shape[0])
+        if allowed is not None and generate_scores is not None:
             generate_scores = generate_scores.masked_fill(~allowed[:, None, :], lowest(generate_scores.dtype))
         if skip_logits is None:
             skip_logits = self.training and labels is not None and num_items_in_batch is not None
@@ -345,7 +359,7 @@ class CopyNetForConditionalGeneration(CopyNetPreTrainedModel, CopyNetGenerationM
             keep = None if decoder_attention_mask is None else decoder_attention_mask[:, -labels.shape[1] :].bool()
             # Where the readable form has to run, a hook may keep a reference to the scores.
             reuse_scores = skip_logits and not find_fast_form_obstacles(
-                self.config, {"lm_head": self.lm_head}, generate_scores.device
+                self.config, {"lm_head": self.lm_head}, labels.device
             )
             scores = (generate_scores, log_probs, output)
             loss = compute_loss(
@@ -365,25 +379,23 @@ class CopyNetForConditionalGeneration(CopyNetPreTrainedModel, CopyNetGenerationM
         )
         return result if value_or_default(return_dict, self.config, "return_dict") else result.to_tuple()
 
-    def compute_generate_scores(self, output: CopyNetModelOutput) -> Tensor:
-        """ψ_g = W_o r_t, Eq. 7: (B, T, V); of a Pointer Network, the score of the end symbol."""
-        readout: Any = output.last_hidden_state
-        if self.lm_head is not None:
-            return self.lm_head(readout if self.lm_head_proj is None else self.lm_head_proj(readout))
-        assert output.switch is not None
-        scores = output.switch.new_full((*readout.shape[:2], self.config.vocab_size), lowest(output.switch.dtype))
-        end = torch.tensor(self.config.end_token_ids[:1], device=scores.device)
-        return scores.index_copy(-1, end, output.switch[..., None])
+    def compute_generate_scores(self, output: CopyNetModelOutput) -> Tensor | None:
+        """ψ_g = W_o r_t, Eq. 7: (B, T, V); None where only an end symbol is generated, whose score is the switch."""
+        readout = output.last_hidden_state
+        if self.lm_head is None:
+            return None
+        scores: Tensor = self.lm_head(readout if self.lm_head_proj is None else self.lm_head_proj(readout))
+        return scores
 
     def find_allowed_words(self, output: CopyNetModelOutput | CopyNetEncoderOutput) -> Tensor | None:
-        """(B, V) bool: the words that may be generated from each source. None: all.
+        """(N, V) bool: the words that may be generated from each source. None: all.
 
         CoRe (Cao et al. 2016): those aligned with a word of the source, and the frequent ones. Pointer Networks: the
         end symbol.
         """
         config, ids = self.config, output.source_ids
         if self.alignments is not None:
-            allowed = self.alignments(ids, output.source_mask, config.unk_token_id)
+            allowed = self.alignments(ids, output.source_mask.bool(), config.unk_token_id)
             allowed[:, : config.frequent_words] = True
             allowed[:, config.end_token_ids] = True
             return allowed
@@ -399,16 +411,18 @@ class CopyNetForConditionalGeneration(CopyNetPreTrainedModel, CopyNetGenerationM
         return self.config.mechanism.copies_by_attention or self.config.coverage_loss_weight > 0
 
     def compute_mixture(
-        self, generate_scores: Tensor, output: CopyNetModelOutput, allowed: Tensor | None = None
+        self, generate_scores: Tensor | None, output: CopyNetModelOutput, allowed: Tensor | None = None
     ) -> Mixture:
         """p(y_t | ·) by `config.copy_mechanism`."""
-        cache, slots = output.past_key_values, self.config.max_source_oov
-        tables = cache.layer.tables if isinstance(cache, CopyNetCache) and not torch.is_grad_enabled() else None
-        if tables is not None and tables.copy_columns is not None and output.copy_scores is not None:
-            return fused_mixture(generate_scores, output.copy_scores, output.source_mask, slots, tables.copy_columns)
+        config = self.config
+        if generate_scores is None:
+            assert output.switch is not None
+            low = lowest(output.switch.dtype)
+            generate_scores = output.switch.new_full((*output.switch.shape, config.vocab_size), low)
+            generate_scores[..., config.end_token_ids[0]] = output.switch
         log_sum = torch.logsumexp(at_least_float32(generate_scores), dim=-1)
-        modes = MODES[self.config.copy_mechanism](collect_mode_scores(log_sum, output))
-        source = (output.source_ids, output.source_mask, slots, output.source_first_positions)
+        modes = MODES[config.copy_mechanism](collect_mode_scores(log_sum, output))
+        source = (output.source_ids, output.source_mask.bool(), config.max_source_oov)
         return mixture(generate_scores, modes, *source, allowed)
 
 

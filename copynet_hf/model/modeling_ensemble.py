@@ -15,14 +15,13 @@ from torch import Tensor, nn
 
 from .cache import CopyNetCache, start_cache
 from .configuration_ensemble import CopyNetEnsembleConfig
-from .copy_distribution import average_log_probs
+from .copy_distribution import average_log_probs, expand_to_rows
 from .encoder import check_not_negative, value_or_default
 from .generation import CopyNetGenerationMixin
-from .loss import average_losses, replace_unreachable_targets
+from .loss import average_losses, replace_unreachable_targets, shift_right
 from .modeling_copynet import CopyNetForConditionalGeneration
 from .outputs import CopyNetEnsembleEncoderOutput, CopyNetSeq2SeqLMOutput
 from .pretrained import PublishedModel
-from .target_words import shift_right
 
 
 class CopyNetEnsembleEncoder(nn.Module):
@@ -250,13 +249,11 @@ class CopyNetEnsemble(PublishedModel, CopyNetGenerationMixin):
     ) -> Tensor:
         """The mean of −log p(y_t), from log p(y) (B, T, V + K); see `loss.compute_loss`."""
         is_target = labels != -100
-        repeats = len(labels) // len(encoded.source_ids)  # the outputs of a source are in consecutive rows
-        source = (encoded.source_ids, encoded.source_mask)
-        ids, mask = (field.repeat_interleave(repeats, dim=0) for field in source)
         allowed = self.find_allowed_words(encoded)
         if allowed is not None:
-            allowed = allowed.repeat_interleave(repeats, dim=0)
-        targets, _ = replace_unreachable_targets(self.config, labels.clamp(min=0), ids, mask, allowed)
+            allowed = expand_to_rows(allowed, len(labels))
+        source = (encoded.source_ids, encoded.source_mask)
+        targets, _ = replace_unreachable_targets(self.config, labels.clamp(min=0), *source, allowed)
         losses = -log_probs.gather(-1, targets[..., None])[..., 0]
         return average_losses(losses, is_target, num_items_in_batch)
 

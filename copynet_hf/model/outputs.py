@@ -8,11 +8,25 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from torch import Tensor
 from transformers.modeling_outputs import Seq2SeqLMOutput, Seq2SeqModelOutput
 from transformers.utils import ModelOutput
+
+
+class SourceInputs(NamedTuple):
+    """What an encoder may read of B sources; `SourceEncoder.forward` describes the fields."""
+
+    input_ids: Tensor | None = None
+    attention_mask: Tensor | None = None
+    inputs_embeds: Tensor | None = None
+    input_features: Tensor | None = None
+    token_type_ids: Tensor | None = None
+    feature_ids: Tensor | None = None
+    encoder_input_ids: Tensor | None = None
+    encoder_attention_mask: Tensor | None = None
+    word_index: Tensor | None = None
 
 
 @dataclass
@@ -84,9 +98,8 @@ class CopyNetModelOutput(_FastAssignment, Seq2SeqModelOutput):
 
     copy_scores: (B, T, S) ψ_c, Eq. 8; None where the mechanism has none.
     switch: (B, T) the logit of p_gen or λ, or the score of the end symbol; None where the mechanism has none.
-    encoder_final_state: (B, D), source_ids: (B, S): the encoder's.
-    source_mask: (B, S) the encoder's as 0 and 1, because the library's tests subtract outputs.
-    source_first_positions: (B, S) the first position of each word, with a cache.
+    encoder_final_state: (N, D), source_ids: (N, S): the encoder's, of the N sources that B / N rows each decode from.
+    source_mask: (N, S) int64, 1 where a position can be copied, as in an `attention_mask`.
     """
 
     copy_scores: Tensor | None = None
@@ -94,7 +107,6 @@ class CopyNetModelOutput(_FastAssignment, Seq2SeqModelOutput):
     encoder_final_state: Tensor = None  # type: ignore[assignment]
     source_ids: Tensor = None  # type: ignore[assignment]
     source_mask: Tensor = None  # type: ignore[assignment]
-    source_first_positions: Tensor | None = None
 
 
 @dataclass

@@ -12,10 +12,8 @@ from torch import Tensor, nn
 from .attention import CopyNetAttention
 from .configuration_copynet import CopyNetConfig
 from .decoder import Decoder
-from .dispatch import find_fast_form_obstacles
 from .dropout import Dropout
-from .gru import FusedGRU
-from .memory import DecoderState, DecoderSteps, Memory, repeat_for_rows
+from .memory import DecoderState, DecoderStep, DecoderSteps, Memory
 from .outputs import CopyNetEncoderOutput
 
 
@@ -34,45 +32,23 @@ class PointerDecoder(Decoder):
         self.end = nn.Embedding(1, config.memory_size)  # e_⇐
         self.dropout = Dropout(config.dropout)
 
-    def build_memory(self, encoded: CopyNetEncoderOutput, rows: int) -> Memory:
+    def build_memory(self, encoded: CopyNetEncoderOutput) -> Memory:
         """The source with the keys W_1 e_j."""
         keys = self.attention.keys(encoded.last_hidden_state)
-        return Memory(encoded.last_hidden_state, keys, None, *repeat_for_rows(encoded, rows), inputs=encoded.inputs)
+        source = (encoded.final_state, encoded.source_mask, encoded.source_ids)
+        return Memory(encoded.last_hidden_state, keys, None, *source, inputs=encoded.inputs)
 
-    def explain_readable_form(self, memory: Memory) -> list[str]:
-        """Why the recurrence runs in the readable form; empty: the fast form may run. See `dispatch`."""
-        return find_fast_form_obstacles(self.config, {"cell": self.cell}, memory.mask.device)
+    def step(self, embedding: Tensor, matches: Tensor, memory: Memory, state: DecoderState) -> DecoderStep:
+        """d_i, which is also the readout; u^i follows for all steps at once."""
+        hidden = self.cell(embedding, state.hidden)  # (R, H)
+        return DecoderStep(hidden, None, DecoderState(hidden, None, None))
 
-    def run_all_steps(
-        self, embeddings: Tensor, matches: Tensor, memory: Memory, state: DecoderState | None, keep: Tensor | None
-    ) -> DecoderSteps:
-        """`copy_scores` are u^i_j (R, T, S), and `switch` (R, T) is the score of the end symbol."""
-        before = (self.initial_state(memory) if state is None else state).hidden
-        hidden = self._run_gru(embeddings, before, keep, not self.explain_readable_form(memory))  # (R, T, H)
-        readout = self.dropout(hidden)
+    def finish_steps(self, steps: DecoderSteps, embeddings: Tensor, memory: Memory) -> DecoderSteps:
+        """Adds u^i_j (R, T, S) as `copy_scores`, and as `switch` (R, T) the score of the end symbol."""
+        readout = self.dropout(steps.hidden)  # (R, T, H)
         assert memory.attention_keys is not None
         pointed = self.attention.scores(readout, memory.attention_keys)  # (R, T, S)
         end_state = self.end(torch.zeros(1, 1, dtype=torch.long, device=readout.device))  # (1, 1, D)
         end_keys = self.attention.keys(end_state)  # (1, 1, A)
         end = self.attention.scores(readout.flatten(0, 1), end_keys).view(readout.shape[:2])  # (R, T)
-        return DecoderSteps(readout, None, end, hidden, pointed, None)
-
-    def _run_gru(self, embeddings: Tensor, initial: Tensor, keep: Tensor | None, is_fast: bool) -> Tensor:
-        """d_1 … d_T (R, T, H)."""
-        if keep is None:
-            keep = torch.ones_like(embeddings[..., 0], dtype=torch.bool)
-        if is_fast:
-            return self._run_fused_gru(embeddings, initial, keep)
-        hidden, states = initial, []
-        for t in range(embeddings.shape[1]):
-            hidden = torch.where(keep[:, t, None], self.cell(embeddings[:, t], hidden), hidden)
-            states.append(hidden)
-        return torch.stack(states, dim=1)
-
-    def _run_fused_gru(self, embeddings: Tensor, initial: Tensor, keep: Tensor) -> Tensor:
-        """The same in the fast form: nothing is read between the steps, so one product serves all inputs."""
-        cell = self.cell
-        gates = nn.functional.linear(embeddings.transpose(0, 1), cell.weight_ih, cell.bias_ih)  # (T, R, 3H)
-        recurrent = (cell.weight_hh.t(), cell.bias_hh[None], initial.to(gates.dtype))
-        states = FusedGRU.apply(*(part[None] for part in (gates, keep.t()[..., None], *recurrent)))
-        return states[0].transpose(0, 1)
+        return steps._replace(readout=readout, switch=end, copy_scores=pointed)

@@ -13,7 +13,6 @@ from torch import Tensor, nn
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from transformers import initialization as init
 
-from .aligned_words import AlignedWords
 from .attention import CoverageProjection
 from .configuration_copynet import CopyNetConfig
 from .pieces import PieceTokenizer
@@ -154,8 +153,6 @@ class CopyNetPreTrainedModel(PublishedModel):
         """Embeddings uniform, weights Glorot, recurrent ones orthogonal gate by gate; biases and coverage zero."""
         if isinstance(module, nn.Embedding):
             init.uniform_(module.weight, -self.config.initializer_range, self.config.initializer_range)
-        elif isinstance(module, AlignedWords):
-            init.constant_(module.table, self.config.unk_token_id)
         elif isinstance(module, CoverageProjection):
             init.zeros_(module.weight)
         elif isinstance(module, nn.Linear):

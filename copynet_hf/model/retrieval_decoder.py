@@ -22,12 +22,11 @@ from torch import Tensor, nn
 
 from .attention import CopyNetAttention, FeatureProjection
 from .configuration_copynet import CopyNetConfig
-from .copy_distribution import selective_read_weights
+from .copy_distribution import expand_to_rows, selective_read_weights
 from .decoder import Decoder
-from .dispatch import find_fast_form_obstacles, has_values
+from .dispatch import has_values
 from .dropout import Dropout
-from .fused_retrieval import run_fused_retrieval
-from .memory import DecoderState, DecoderSteps, Facts, Memory, read_memory, repeat_for_rows
+from .memory import DecoderState, DecoderStep, Facts, Memory, read_memory
 from .outputs import CopyNetEncoderOutput
 
 
@@ -38,8 +37,6 @@ class RetrievalDecoder(Decoder):
     with q the question's last states; r_q and r_kb are selective reads (CopyNet, Eq. 9), each of its own part of the
     memory. Each attention and each score also sees the coverage of its position. What s_{t-1} reads of features,
     by the question's attention, is added to both contexts.
-
-    `step` is the definition; the fast form for training is in `fused_retrieval`.
     """
 
     def __init__(self, config: CopyNetConfig) -> None:
@@ -59,7 +56,7 @@ class RetrievalDecoder(Decoder):
         self.readout_proj = nn.Linear(state + question + fact, state)
         self.dropout = Dropout(config.dropout)
 
-    def build_memory(self, encoded: CopyNetEncoderOutput, rows: int) -> Memory:
+    def build_memory(self, encoded: CopyNetEncoderOutput) -> Memory:
         """The source with the keys of the attentions and of the scores, each position's by its own network.
 
         Its states (N, S, M) are [h_j; 0] in the question and [0; f_j] at objects, so that one product reads both.
@@ -68,35 +65,36 @@ class RetrievalDecoder(Decoder):
         assert facts is not None
         assert is_object is not None
         assert encoded.is_question is not None
-        times = rows // facts.shape[0]
         return Memory(
             torch.cat([hidden_states, facts], dim=-1),
             replace_at(is_object, self.attention.keys(hidden_states), self.fact_attention.keys, facts),
             replace_at(is_object, self.copy_scores.keys(hidden_states), self.retrieve_scores.keys, facts),
-            *repeat_for_rows(encoded, rows),
-            facts=Facts(*(each.repeat_interleave(times, dim=0) for each in (is_object, encoded.is_question))),
-            features=None if self.feature_proj is None else self.feature_proj(encoded, rows),
+            encoded.final_state,
+            encoded.source_mask,
+            encoded.source_ids,
+            facts=Facts(is_object, encoded.is_question),
+            features=None if self.feature_proj is None else self.feature_proj(encoded),
         )
 
-    def step(
-        self, embedding: Tensor, matches: Tensor, memory: Memory, state: DecoderState
-    ) -> tuple[Tensor, DecoderState, Tensor]:
-        """One word: c_q and c_kb (R, M) for the readout, the new state, and both attentions (R, S), which sum to one
-        each."""
+    def step(self, embedding: Tensor, matches: Tensor, memory: Memory, state: DecoderState) -> DecoderStep:
+        """One word; the attention (R, S) is both, which sum to one each."""
         facts, history, s = memory.facts, state.coverage, state.hidden
         assert facts is not None
         assert history is not None
         assert state.copy_scores is not None
         assert memory.attention_keys is not None
         assert memory.copy_keys is not None
+        is_question, is_object = (
+            expand_to_rows(positions, s.shape[0]) for positions in (facts.is_question, facts.is_object)
+        )
         # Selective reads [r_q; r_kb]: Eq. 9 of CopyNet, each over its own part of the memory
-        rho_question = selective_read_weights(state.copy_scores, matches & facts.is_question)  # (R, S)
-        rho_facts = selective_read_weights(state.copy_scores, matches & facts.is_object)
+        rho_question = selective_read_weights(state.copy_scores, matches & is_question)  # (R, S)
+        rho_facts = selective_read_weights(state.copy_scores, matches & is_object)
         reads = read_memory(rho_question + rho_facts, memory.hidden_states)  # (R, M)
 
         # Contexts [c_q; c_kb]: attentive reads, of the facts by S(q, s_t, f_j) = DNN1
         of_question = self.attention(s, memory.attention_keys, facts.is_question, history)  # (R, S)
-        query = torch.cat([s, memory.final_state], dim=-1)  # (R, H + D)
+        query = torch.cat([s, expand_to_rows(memory.final_state, s.shape[0])], dim=-1)  # (R, H + D)
         of_facts = self.fact_attention(query, memory.attention_keys, facts.is_object, history)
         attention = of_question + of_facts
         contexts = read_memory(attention, memory.hidden_states)  # (R, M)
@@ -105,43 +103,12 @@ class RetrievalDecoder(Decoder):
 
         s = self.cell(torch.cat([embedding, reads, contexts], dim=-1), s)  # (R, H)
         scores = torch.where(  # ψ_re at objects, ψ_co at the question's words
-            facts.is_object,
+            is_object,
             self.retrieve_scores.scores(s, memory.copy_keys, history),
             self.copy_scores.scores(s, memory.copy_keys, history),
         )
-        return contexts, DecoderState(s, scores, history + attention), attention
-
-    def finish_steps(self, steps: DecoderSteps, embeddings: Tensor, memory: Memory) -> DecoderSteps:
-        """Makes the readout r_t = V [s_t; c_q; c_kb] + b of the contexts, which are in its place."""
-        readout = self.readout_proj(torch.cat([steps.hidden, steps.readout], dim=-1))
-        return steps._replace(readout=self.dropout(readout))
-
-    # ---- the fast form
-
-    def explain_readable_form(self, memory: Memory) -> list[str]:
-        """Why the steps run in the readable form; empty: the fast form may run. See `dispatch`."""
-        modules: dict[str, nn.Module | None] = {"cell": self.cell}
-        for name in ("attention", "fact_attention", "copy_scores", "retrieve_scores"):
-            modules[name] = self.get_submodule(name)
-            parts = (f"{name}.{part}" for part in ("query_proj", "score_proj", "coverage_proj"))
-            modules |= {part: self.get_submodule(part) for part in parts}
-        reasons = find_fast_form_obstacles(self.config, modules, memory.mask.device)
-        return (
-            reasons if memory.features is None else [*reasons, "features: CoreQA reads them in the readable form only"]
-        )
-
-    def run_all_steps(
-        self, embeddings: Tensor, matches: Tensor, memory: Memory, state: DecoderState | None, keep: Tensor | None
-    ) -> DecoderSteps | None:
-        """Teacher forcing from s_0 on in the fast form; None where the readable form has to run."""
-        if not self.can_run_all_steps(embeddings, memory, state, keep):
-            return None
-        networks = (self.copy_scores, self.retrieve_scores, self.attention, self.fact_attention)
-        initial = self.initial_state(memory).hidden
-        hidden, contexts, scores, attention = run_fused_retrieval(
-            embeddings, matches, memory, initial, self.cell, networks
-        )
-        return DecoderSteps(contexts, attention, None, hidden, scores, None)
+        readout = self.dropout(self.readout_proj(torch.cat([s, contexts], dim=-1)))  # r_t = V [s_t; c_q; c_kb] + b
+        return DecoderStep(readout, attention, DecoderState(s, scores, history + attention))
 
 
 def replace_at(mask: Tensor, states: Tensor, compute: Callable[[Tensor], Tensor], inputs: Tensor) -> Tensor:

@@ -13,9 +13,8 @@ from torch import Tensor, nn
 from transformers import PreTrainedModel
 
 from .configuration_copynet import CopyNetConfig
-from .copy_distribution import replace_by_unk
-from .encoder import SourceEncoder, embed_facts, value_or_default
-from .outputs import CopyNetEncoderOutput
+from .encoder import SourceEncoder, embed_facts
+from .outputs import CopyNetEncoderOutput, SourceInputs
 from .text_encoder import build_text_encoder, find_max_pieces
 
 
@@ -132,52 +131,22 @@ class CopyNetTransformerEncoder(SourceEncoder):
             self.text_encoder.eval()
         return self
 
-    def forward(
-        self,
-        input_ids: Tensor | None = None,
-        attention_mask: Tensor | None = None,
-        encoder_input_ids: Tensor | None = None,
-        encoder_attention_mask: Tensor | None = None,
-        word_index: Tensor | None = None,
-        token_type_ids: Tensor | None = None,
-        feature_ids: Tensor | None = None,
-        inputs_embeds: None = None,
-        output_hidden_states: bool | None = None,
-        output_attentions: bool | None = None,
-        return_dict: bool | None = None,
-    ) -> CopyNetEncoderOutput | tuple:
-        """Encodes the source.
-
-        Args:
-            input_ids, attention_mask, token_type_ids: (B, S) as in `CopyNetEncoder`; pieces of facts are not read.
-            feature_ids: (B, F) as in `CopyNetEncoder`.
-            encoder_input_ids: (B, P) pieces, as the encoder's own tokenizer numbers them.
-            encoder_attention_mask: (B, P) 1 on pieces, 0 on padding.
-            word_index: (B, P) the word of each piece, counted from 0 over the row's words, wherever `input_ids` has
-                padding; −1 for special pieces and padding.
-            output_hidden_states: whether to return the encoder's own states of the pieces, (B, P, W) for each layer.
-            output_attentions: ignored; the library passes it.
-
-        Raises:
-            ValueError: no pieces, embeddings in place of pieces, shapes that differ, or more pieces than the encoder
-                has positions.
-        """
+    def encode(self, source: SourceInputs, output_hidden_states: bool) -> CopyNetEncoderOutput:
+        """See `SourceEncoder.forward`."""
         config = self.config
-        if inputs_embeds is not None:
+        if source.inputs_embeds is not None:
             raise ValueError(
                 "inputs_embeds is for models without config.encoder: pass input_ids and encoder_input_ids."
             )
-        input_ids, mask = self._check_source(input_ids, attention_mask, None)
-        input_ids = replace_by_unk(input_ids, config.extended_vocab_size, config.unk_token_id)
+        input_ids, mask = self._check_source(source.input_ids, source.attention_mask, None)
         pieces, piece_mask, word_index = self._check_pieces(
-            mask.shape[0], encoder_input_ids, encoder_attention_mask, word_index
+            mask.shape[0], source.encoder_input_ids, source.encoder_attention_mask, source.word_index
         )
         positions = find_word_positions(word_index, mask)
-        token_types = self._check_token_types(token_type_ids, mask) if config.mechanism.retrieves else None
+        token_types = self._check_token_types(source.token_type_ids, mask) if config.mechanism.retrieves else None
         if token_types is not None:
             is_fact = token_types.gather(1, positions.clamp(min=0)).bool() & (positions >= 0)
             piece_mask = piece_mask & select_question(positions, is_fact)
-        output_hidden_states = value_or_default(output_hidden_states, config, "output_hidden_states")
         piece_states, hidden_states = self.encode_pieces(pieces, piece_mask, output_hidden_states)
         piece_states = piece_states.to(self.states_proj.weight.dtype)  # a frozen encoder may be in half precision
         positions = torch.where(piece_mask, positions, -1)
@@ -190,9 +159,9 @@ class CopyNetTransformerEncoder(SourceEncoder):
             mask, is_object, copyable = self.split_facts(mask | (token_types > 0), token_types)
             facts = embed_facts(self.dropout(self.embed(input_ids)), is_object)
         states = self.states_proj(states)
-        features, feature_mask = self.embed_features(feature_ids, input_ids)
+        features, feature_mask = self.embed_features(source.feature_ids, input_ids)
         states = self.add_features(self.dropout(states) * mask[..., None], mask, features)
-        output = CopyNetEncoderOutput(
+        return CopyNetEncoderOutput(
             last_hidden_state=states,
             final_state=self.dropout(self.states_proj(text_state[:, 0])),
             source_ids=input_ids,
@@ -204,7 +173,6 @@ class CopyNetTransformerEncoder(SourceEncoder):
             feature_mask=feature_mask,
             hidden_states=hidden_states,
         )
-        return output if value_or_default(return_dict, config, "return_dict") else output.to_tuple()
 
     def encode_pieces(
         self, pieces: Tensor, mask: Tensor, output_hidden_states: bool = False

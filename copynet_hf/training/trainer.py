@@ -32,8 +32,8 @@ from ..evaluation.compute_metrics import make_compute_metrics
 from ..evaluation.metrics import LOWER_IS_BETTER
 from ..evaluation.teacher_forcing import ACCURACIES, make_argmax, make_compute_accuracy
 from ..model.configuration_copynet import SOURCE_PARTS, CopyNetConfig
+from ..model.loss import shift_right
 from ..model.modeling_copynet import CopyNetForConditionalGeneration
-from ..model.target_words import shift_right
 from ..saved.cards import CARD, METRICS
 from .callbacks import CopyStatistics, EarlyStopping
 from .checkpoints import NUM_PROCESSES, RECORD_FILE, SECONDS, is_complete

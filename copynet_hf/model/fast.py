@@ -1,0 +1,274 @@
+"""The door to the fast form of the decoders: which steps it runs, or why it does not, and its plan for a search.
+
+`find_runner` looks up the exact type of the decoder, so that a new decoder, or a subclass, runs its own `step`.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from .cache import CopyNetCache
+from .copy_distribution import at_least_float32, copy_scores, expand_to_rows, masked_softmax
+from .decoder import CopyNetDecoder, Decoder
+from .dispatch import find_fast_form_obstacles
+from .fast_copynet import (
+    DecoderWeights,
+    allocate_units,
+    attend_to_features,
+    attention_energies,
+    multiply_state,
+    run_all_steps,
+    stack_weights,
+    update_state,
+)
+from .gru import FusedGRU
+from .memory import (
+    DecoderState,
+    DecoderStep,
+    DecoderSteps,
+    FeatureMemory,
+    Memory,
+    StepsRunner,
+    group_by_source,
+    read_memory,
+    select_sources,
+)
+from .pointer_decoder import PointerDecoder
+
+_EXPECTED_WORDS = 16
+_FEWEST_ROWS = 8
+"""Assumed output length, and rows up to which a product takes as long as with one, to decide whether projecting the
+memory pays."""
+
+
+def find_runner(
+    decoder: Decoder,
+    memory: Memory,
+    rows: int,
+    state: DecoderState | None,
+    keep: Tensor | None,
+    cache: CopyNetCache | None,
+) -> StepsRunner | None:
+    """What computes these steps faster than `Decoder.run_steps`, the same numbers; None: nothing does.
+
+    Args:
+        rows: R, how many rows decode from the memory.
+        state, keep: as in `Decoder.forward`.
+        cache: of a search, which keeps the runner from step to step; None: teacher forcing.
+    """
+    if find_obstacles(decoder, memory, rows, state, keep, cache is not None):
+        return None
+    if isinstance(decoder, PointerDecoder):
+        return PointerRunner(decoder)
+    assert isinstance(decoder, CopyNetDecoder)
+    if cache is None:
+        return TeacherForcing(decoder)
+    return cache.layer.runner or SearchPlan.precompute(decoder, memory, rows)
+
+
+def find_obstacles(
+    decoder: Decoder,
+    memory: Memory,
+    rows: int,
+    state: DecoderState | None = None,
+    keep: Tensor | None = None,
+    is_search: bool = False,
+) -> list[str]:
+    """Why the decoder's own steps have to run; empty: a runner may. Arguments as in `find_runner`."""
+    if type(decoder) not in _MODULES:
+        return [f"a {type(decoder).__name__} has no fast form"]
+    modules = {name: _find_module(decoder, name) for name in _MODULES[type(decoder)]}
+    reasons = find_fast_form_obstacles(decoder.config, modules, memory.mask.device)
+    if not isinstance(decoder, CopyNetDecoder):
+        return reasons
+    if decoder.attention is None:
+        reasons.append("attention=False: there is nothing to speed up")
+    if is_search and torch.is_grad_enabled():
+        reasons.append("a search with gradients")
+    if is_search and decoder.dropout.training:
+        reasons.append("a search with dropout")
+    if not is_search and (state is not None or keep is not None or rows != memory.ids.shape[0]):
+        reasons.append("teacher forcing that continues, with padding, or with several rows for a source")
+    return reasons
+
+
+# The modules whose weights the fast form reads instead of calling them.
+_MODULES: dict[type[Decoder], tuple[str, ...]] = {
+    CopyNetDecoder: (
+        "cell",
+        "readout_proj",
+        "attention",
+        "attention.query_proj",
+        "attention.score_proj",
+        "attention.coverage_proj",
+    ),
+    PointerDecoder: ("cell",),
+}
+
+
+def _find_module(module: nn.Module, path: str) -> nn.Module | None:
+    """The submodule; None where the config leaves it, or what it is part of, out."""
+    found: nn.Module | None = module
+    for name in path.split("."):
+        found = None if found is None else getattr(found, name)
+    return found
+
+
+class PointerRunner(NamedTuple):
+    """`PointerDecoder` reads nothing between its steps, so one product serves all inputs."""
+
+    decoder: PointerDecoder
+
+    def __call__(
+        self, embeddings: Tensor, matches: Tensor, memory: Memory, state: DecoderState | None, keep: Tensor | None
+    ) -> DecoderSteps:
+        state = self.decoder.initial_state(memory, embeddings.shape[0]) if state is None else state
+        keep = torch.ones_like(embeddings[..., 0], dtype=torch.bool) if keep is None else keep
+        cell = self.decoder.cell
+        gates = nn.functional.linear(embeddings.transpose(0, 1), cell.weight_ih, cell.bias_ih)  # (T, R, 3H)
+        recurrent = (cell.weight_hh.t(), cell.bias_hh[None], state.hidden.to(gates.dtype))
+        states = FusedGRU.apply(*(part[None] for part in (gates, keep.t()[..., None], *recurrent)))
+        hidden = states[0].transpose(0, 1)
+        return DecoderSteps(hidden, None, None, hidden, None, None)
+
+    def select_sources(self, sources: Tensor) -> PointerRunner:
+        return self
+
+
+class TeacherForcing(NamedTuple):
+    """All steps of `CopyNetDecoder` from s_0 on, with the gradient by hand."""
+
+    decoder: CopyNetDecoder
+
+    def __call__(
+        self, embeddings: Tensor, matches: Tensor, memory: Memory, state: DecoderState | None, keep: Tensor | None
+    ) -> DecoderSteps:
+        decoder = self.decoder
+        initial, weights = decoder.initial_state(memory, embeddings.shape[0]).hidden, stack_weights(decoder)
+        readout, hidden, attention = run_all_steps(embeddings, matches, memory, initial, weights, decoder)
+        if decoder.attends_after:  # the loop computes a_t at step t + 1, the last one is missing
+            coverage = at_least_float32(attention).sum(1) if decoder.config.use_coverage else None
+            last = decoder.attend(hidden[:, -1], memory, coverage)
+            assert last is not None
+            attention = torch.cat([attention[:, 1:], last[:, None]], dim=1)
+        scores = None if memory.copy_keys is None else copy_scores(memory.copy_keys, readout)
+        return DecoderSteps(readout, attention, None, hidden, scores, None)
+
+    def select_sources(self, sources: Tensor) -> TeacherForcing:
+        return self
+
+
+class ProjectedMemory(NamedTuple):
+    """What the steps of a search read of N sources.
+
+    keys: (N, S, A) 2U h_j.
+    context, selective: (N, S, 3H or X) h_j projected by the weights of c_t and of ζ_t; None where the projection would
+        cost more than it saves.
+    features: `Memory.features` with keys 2U_f e(f_k) and contents (N, F, 3H or X) projected by the weights of c_t.
+    """
+
+    keys: Tensor
+    context: Tensor | None
+    selective: Tensor | None
+    features: FeatureMemory | None
+
+
+class SearchPlan(NamedTuple):
+    """The steps of a search, without gradients and dropout: one softmax and one pass over the memory serve both reads.
+
+    weights: in the memory's precision.
+    """
+
+    decoder: CopyNetDecoder
+    weights: DecoderWeights
+    projected: ProjectedMemory
+
+    @classmethod
+    def precompute(cls, decoder: CopyNetDecoder, memory: Memory, rows: int) -> SearchPlan:
+        """Projects the memory if that multiplies fewer rows than the steps of the search are expected to; features,
+        which are few, always."""
+        assert memory.attention_keys is not None
+        states, features = memory.hidden_states, memory.features
+        weights = stack_weights(decoder).to(states.dtype)
+        context = selective = None
+        if states.shape[:2].numel() <= _EXPECTED_WORDS * max(rows, _FEWEST_ROWS):
+            context = states @ weights.recurrent.context.t()
+            if weights.recurrent.selective is not None:
+                selective = states @ weights.recurrent.selective.t()
+        if features is not None:
+            contents = features.contents @ weights.recurrent.context.t()
+            features = features._replace(keys=2 * features.keys, contents=contents)
+        return cls(decoder, weights, ProjectedMemory(2 * memory.attention_keys, context, selective, features))
+
+    def __call__(
+        self, embeddings: Tensor, matches: Tensor, memory: Memory, state: DecoderState | None, keep: Tensor | None
+    ) -> DecoderSteps:
+        return self.decoder.run_steps(embeddings, matches, memory, state, keep, self.step)
+
+    def select_sources(self, sources: Tensor) -> SearchPlan:
+        return self._replace(projected=select_sources(self.projected, sources))
+
+    def step(self, embedding: Tensor, matches: Tensor, memory: Memory, state: DecoderState) -> DecoderStep:
+        """`CopyNetDecoder.step`."""
+        weights, keys, (rows, size) = self.weights.recurrent, self.projected.keys, state.hidden.shape
+        attention_size, attends_after = keys.shape[2], self.decoder.attends_after
+        mask, features = expand_to_rows(memory.mask, rows), self.projected.features
+        inputs = nn.functional.linear(embedding.to(self.weights.bias.dtype), self.weights.embedding, self.weights.bias)
+        columns, units = inputs.new_empty(rows, attention_size + 4 * size), allocate_units(keys, rows)
+        query = columns[:, :attention_size]
+        multiply_state(state.hidden, weights, columns, with_query=not attends_after or features is not None)
+
+        def compute_energies(query: Tensor) -> Tensor:
+            return attention_energies(keys, query, state.coverage, weights, units)
+
+        attention: Tensor | None
+        if attends_after:  # c_{t-1}; nothing is read selectively
+            assert state.attention is not None
+            attention = state.attention
+            reads = attention[:, None]
+        elif weights.selective is None or state.copy_scores is None:
+            attention = masked_softmax(compute_energies(query), mask)
+            reads = attention[:, None]
+        else:  # a_t and ρ_t
+            scores = torch.stack([compute_energies(query), state.copy_scores], dim=1)
+            reads = masked_softmax(scores, torch.stack([mask, matches], dim=1))  # (R, 2, S)
+            attention = reads[:, 0]
+        self._add_contents(inputs, reads, memory)
+        if features is not None:
+            read = attend_to_features(features._replace(mask=expand_to_rows(features.mask, rows)), query, weights)
+            _add_projected(inputs, read, features.contents)
+        hidden, readout = torch.empty_like(state.hidden), torch.empty_like(state.hidden)
+        update_state(inputs, state.hidden, weights, columns, hidden, readout)
+        if attends_after:  # the query is s_t, not s_{t-1}
+            attention = masked_softmax(compute_energies(hidden @ weights.state[:attention_size].t()), mask)
+        copied = None
+        if memory.copy_keys is not None:
+            copied = copy_scores(memory.copy_keys, group_by_source(readout, memory.copy_keys)).view(matches.shape)
+        coverage = None if state.coverage is None else state.coverage + attention
+        after = DecoderState(hidden, copied, coverage, attention if attends_after else None)
+        return DecoderStep(readout, attention, after)
+
+    def _add_contents(self, inputs: Tensor, reads: Tensor, memory: Memory) -> None:
+        """Adds the products of c_t, and of ζ(y_{t-1}) if it is read, to inputs (R, X).
+
+        reads: (R, 1 or 2, S) a_t, and ρ_t if there is a selective read.
+        """
+        recurrent, projected = self.weights.recurrent, self.projected
+        if projected.context is None:
+            contents = read_memory(reads, memory.hidden_states).unbind(1)  # c_t and ζ(y_{t-1}): (R, D) each
+            for content, weight in zip(contents, (recurrent.context, recurrent.selective), strict=False):
+                assert weight is not None
+                inputs[:, : len(weight)].addmm_(content, weight.t())
+            return
+        for weights, states in zip(reads.unbind(1), (projected.context, projected.selective), strict=False):
+            assert states is not None
+            _add_projected(inputs, weights, states)
+
+
+def _add_projected(inputs: Tensor, weights: Tensor, projected: Tensor) -> None:
+    """Adds to inputs (R, X) what the weights (R, S) read of the projected states (N, S, at most X)."""
+    products = group_by_source(inputs, projected)[..., : projected.shape[2]]
+    products.baddbmm_(group_by_source(weights, projected), projected)

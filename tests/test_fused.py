@@ -14,6 +14,7 @@ from torch.utils._pytree import tree_leaves
 
 from copynet_hf.model import fast, fast_copynet
 from copynet_hf.model.copy_distribution import vocabulary_terms
+from copynet_hf.model.decoder import CopyNetDecoder
 from copynet_hf.model.fast_copynet import FusedDecoder, RecurrentWeights
 from copynet_hf.model.gru import FusedGRU, gru_states
 from copynet_hf.model.loss import FusedVocabularyTerms
@@ -369,6 +370,44 @@ def test_a_cache_of_a_search_can_be_continued_with_gradients():
     assert "model.decoder.cell.weight_hh" in readable
     assert readable.keys() == fused.keys()
     assert all(torch.allclose(readable[name], fused[name], rtol=0, atol=1e-12) for name in readable)
+
+
+@pytest.mark.parametrize("changes", [{}, {"copy_mechanism": "none"}, POINTER], ids=str)
+def test_second_order_gradients_are_right_or_refused(changes):
+    """Also where the incoming gradient needs none, as that of a loss; a Hessian-vector product is the example."""
+    source, labels = padded(SOURCES, 0), padded(SOURCES if changes is POINTER else TARGETS, -100)
+
+    def curvature(**options):
+        model = tiny_model(scale=1.0, **changes, **options).double().train()
+        weight = model.model.encoder.embed_tokens.weight
+        loss = model(input_ids=source, labels=labels, num_items_in_batch=8).loss
+        (gradient,) = torch.autograd.grad(loss, weight, create_graph=True)
+        return torch.autograd.grad(gradient.pow(2).sum(), weight)[0]
+
+    assert curvature(use_fused=False).abs().max() > 0
+    with pytest.raises(RuntimeError, match="second-order gradients: set use_fused=False"):
+        curvature()
+
+
+class OtherDecoder(CopyNetDecoder):
+    """A decoder of one's own: every r_t is the negative of CopyNet's."""
+
+    def step(self, *args):
+        step = super().step(*args)
+        return step._replace(readout=-step.readout)
+
+
+def test_a_decoder_of_ones_own_runs_its_own_steps():
+    source, labels = padded(SOURCES, 0), padded(TARGETS, -100)
+    results = []
+    for use_fused in (False, True):
+        model = tiny_model(use_fused=use_fused, scale=1.0).double()
+        plain = model(input_ids=source, labels=labels).loss
+        model.model.decoder.__class__ = OtherDecoder
+        results.append((model(input_ids=source, labels=labels).loss, model.generate(source, num_beams=2)))
+        assert results[-1][0] != plain
+    assert torch.allclose(results[0][0], results[1][0], rtol=1e-12)
+    assert torch.equal(results[0][1], results[1][1])
 
 
 class Doubled(torch.nn.Linear):

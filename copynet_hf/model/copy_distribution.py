@@ -75,7 +75,7 @@ def copynet_modes(scores: ModeScores) -> Modes:
     """
     assert scores.copy_scores is not None
     copy_scores = at_least_float32(scores.copy_scores)
-    log_z = torch.logaddexp(scores.generate_log_sum, masked_logsumexp(copy_scores, scores.source_mask[:, None, :]))
+    log_z = _log_add_exp(scores.generate_log_sum, masked_logsumexp(copy_scores, scores.source_mask[:, None, :]))
     return Modes(log_z, copy_scores, log_z)
 
 
@@ -204,7 +204,7 @@ def mixture(
     if allowed is not None:
         generates = generates & allowed.gather(1, words)
     words = words[:, None, :].expand(-1, steps, -1)
-    both = torch.logaddexp(_mask_scores(generated.gather(-1, words), generates[:, None, :]), word_scores)
+    both = _log_add_exp(_mask_scores(generated.gather(-1, words), generates[:, None, :]), word_scores)
 
     is_leader = first_positions == torch.arange(source_ids.shape[1], device=source_ids.device)
     columns = torch.where(is_leader, source_ids, width)[:, None, :].expand(-1, steps, -1)
@@ -231,7 +231,7 @@ def log_likelihood(generate_score: Tensor, modes: Modes, in_vocabulary: Tensor, 
     generated = _mask_scores(generate_score - modes.generate_normaliser, in_vocabulary)
     if modes.copy_scores is None or modes.copy_normaliser is None or matches is None:
         return generated
-    return torch.logaddexp(generated, masked_logsumexp(modes.copy_scores, matches) - modes.copy_normaliser)
+    return _log_add_exp(generated, masked_logsumexp(modes.copy_scores, matches) - modes.copy_normaliser)
 
 
 # ---- losses in addition to −log p(y_t)
@@ -356,6 +356,11 @@ def _grouped_logsumexp(scores: Tensor, first_positions: Tensor, mask: Tensor) ->
     sums = scores.new_zeros(shape).scatter_add(-1, index, shares)
     # The sum is 0 except at first_positions; the 1 keeps log and its gradient finite there.
     return (torch.log(torch.where(sums > 0, sums, 1.0)) + peak)[..., :-1]
+
+
+def _log_add_exp(a: Tensor, b: Tensor) -> Tensor:
+    """log(e^a + e^b). torch's `logaddexp` has NaN second-order gradients where one is far below the other."""
+    return torch.logsumexp(torch.stack([a, b]), dim=0)
 
 
 def _log_attention(attention: Tensor) -> Tensor:

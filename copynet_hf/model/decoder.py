@@ -60,12 +60,7 @@ class Decoder(GradientCheckpointingLayer):
         )
 
     def step(self, embedding: Tensor, matches: Tensor, memory: Memory, state: DecoderState) -> DecoderStep:
-        """One word.
-
-        Args:
-            embedding: (R, E) e(y_{t-1}).
-            matches: (R, S) bool, x_j = y_{t-1}.
-        """
+        """One word: `embedding` is e(y_{t-1}) (R, E), and `matches` (R, S) bool where x_j = y_{t-1}."""
         raise NotImplementedError
 
     def finish_steps(self, steps: DecoderSteps, embeddings: Tensor, memory: Memory) -> DecoderSteps:
@@ -135,14 +130,12 @@ class CopyNetDecoder(Decoder):
         self.input_parts = ["embedding", *(["selective_read"] if config.selective_read else []), "context"]
         self.readout_parts = list(config.readout or ())
         self.init_proj = nn.Linear(config.memory_size, config.hidden_size)
-        self.attention = None
+        self.attention = self.feature_proj = self.copy_proj = None
         if config.attention:
             sizes = (config.memory_size, config.hidden_size, config.attention_size)
             self.attention = CopyNetAttention(*sizes, coverage=config.use_coverage)
-        self.feature_proj = None
         if config.feature_vocab_size:
             self.feature_proj = FeatureProjection(config.embedding_size, config.memory_size, config.attention_size)
-        self.copy_proj = None
         if config.mechanism.has_copy_projection:
             self.copy_proj = nn.Linear(config.memory_size, config.hidden_size, bias=False)  # W_c
         self.cell = nn.GRUCell(self._width(self.input_parts), config.hidden_size)
@@ -184,10 +177,7 @@ class CopyNetDecoder(Decoder):
 
         # Attentive read, Eq. 3: c_t = Σ_j a_tj h_j; without attention c = φ(M), Eq. 1
         attention = state.attention if self.attends_after else self.attend(s, memory, state.coverage)  # (R, S)
-        if attention is None:
-            parts["context"] = expand_to_rows(memory.final_state, s.shape[0])  # (R, D)
-        else:
-            parts["context"] = self._read(attention, s, memory)
+        parts["context"] = self._read(attention, s, memory)  # (R, D)
 
         # State, Eq. 2 and section 3.3: s_t = GRU([e(y_{t-1}); ζ(y_{t-1}); c_t], s_{t-1})
         s = self.cell(torch.cat([parts[name] for name in self.input_parts], dim=-1), s)  # (R, H)
@@ -216,11 +206,12 @@ class CopyNetDecoder(Decoder):
         """a_t (R, S) of Eq. 3 for the query s (R, H); None without attention."""
         if self.attention is None or memory.attention_keys is None:
             return None
-        weights: Tensor = self.attention(query, memory.attention_keys, memory.mask, coverage)
-        return weights
+        return self.attention(query, memory.attention_keys, memory.mask, coverage)
 
-    def _read(self, attention: Tensor, query: Tensor, memory: Memory) -> Tensor:
+    def _read(self, attention: Tensor | None, query: Tensor, memory: Memory) -> Tensor:
         """c (R, …, D) by the attention (R, …, S), with what the query (R, …, H) reads of features."""
+        if attention is None:
+            return expand_to_rows(memory.final_state, query.shape[0])
         context = read_memory(attention, memory.hidden_states)
         if self.attention is None or memory.features is None:
             return context
@@ -233,7 +224,6 @@ class CopyNetDecoder(Decoder):
         linear_parts = () if self.linear_readout_proj is None else self.readout_parts
         parts = {"state": steps.hidden, "embedding": embeddings}
         if "context" in (*linear_parts, *self.config.mechanism.switch):
-            assert steps.attention is not None
             parts["context"] = self._read(steps.attention, steps.hidden, memory)  # (R, T, D)
 
         def concatenate(names: Iterable[str]) -> Tensor:

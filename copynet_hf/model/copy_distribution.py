@@ -75,7 +75,8 @@ def copynet_modes(scores: ModeScores) -> Modes:
     """
     assert scores.copy_scores is not None
     copy_scores = at_least_float32(scores.copy_scores)
-    log_z = _log_add_exp(scores.generate_log_sum, masked_logsumexp(copy_scores, scores.source_mask[:, None, :]))
+    copied = _mask_scores(copy_scores, scores.source_mask[:, None, :])
+    log_z = torch.logsumexp(torch.cat([copied, scores.generate_log_sum[..., None]], dim=-1), dim=-1)
     return Modes(log_z, copy_scores, log_z)
 
 
@@ -280,7 +281,8 @@ def vocabulary_terms(generate_scores: Tensor, words: Tensor) -> tuple[Tensor, Te
 
 def expand_to_rows(field: Tensor, rows: int) -> Tensor:
     """(N, …) as (R, …): each source's entry for the R / N rows that decode from it, side by side."""
-    return field[:, None].expand(-1, rows // field.shape[0], *field.shape[1:]).flatten(0, 1)
+    sources = field.shape[0]
+    return field if rows == sources else field[:, None].expand(-1, rows // sources, *field.shape[1:]).flatten(0, 1)
 
 
 def find_matches(words: Tensor, source_ids: Tensor, source_mask: Tensor) -> Tensor:
@@ -360,7 +362,7 @@ def _grouped_logsumexp(scores: Tensor, first_positions: Tensor, mask: Tensor) ->
 
 def _log_add_exp(a: Tensor, b: Tensor) -> Tensor:
     """log(e^a + e^b). torch's `logaddexp` has NaN second-order gradients where one is far below the other."""
-    return torch.logsumexp(torch.stack([a, b]), dim=0)
+    return torch.maximum(a, b) + torch.log1p(torch.exp(-(a - b).abs()))
 
 
 def _log_attention(attention: Tensor) -> Tensor:

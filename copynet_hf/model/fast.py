@@ -59,14 +59,14 @@ def find_runner(
         state, keep: as in `Decoder.forward`.
         cache: of a search, which keeps the runner from step to step; None: teacher forcing.
     """
+    if cache is not None and cache.layer.runner is not None and not (torch.is_grad_enabled() or decoder.training):
+        return cache.layer.runner  # the search has begun with it
     if find_obstacles(decoder, memory, rows, state, keep, cache is not None):
         return None
     if isinstance(decoder, PointerDecoder):
         return PointerRunner(decoder)
     assert isinstance(decoder, CopyNetDecoder)
-    if cache is None:
-        return TeacherForcing(decoder)
-    return cache.layer.runner or SearchPlan.precompute(decoder, memory, rows)
+    return TeacherForcing(decoder) if cache is None else SearchPlan.precompute(decoder, memory, rows)
 
 
 def find_obstacles(

@@ -7,7 +7,6 @@ lcsts/raw/PART_I.txt and PART_III.txt in the data folder the experiment follows 
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -19,9 +18,8 @@ from copynet_hf.evaluation.metrics import metric_signature, score_outputs
 
 from ..data.clge import read_clge
 from ..data.rows import Row, read_rows, write_pairs, write_text
-from ..reports.figure4 import mark_unseen_words, render_html, render_text
-from ..reports.markdown import assemble_page, get_data_facts, score_table, table
-from ..reports.model_cards import Card
+from ..reports.figure4 import mark_unseen_words, render_html
+from ..reports.markdown import get_data_facts, read_published, render_tried, score_table
 from ..running.results_file import ResultsFile
 from ..running.settings import Settings
 from ..running.trained_models import RNNSEARCH, evaluate_once, round_scores, train_once
@@ -35,16 +33,6 @@ MODELS: dict[str, dict[str, Any]] = {
 }
 SAMPLED = "CopyNet, characters"
 CONSENSUS = f"{SAMPLED}, of 32 samples the most alike"
-PAPER = {
-    "RNN, characters": (21.5, 8.9, 18.6),
-    "RNN, words": (17.7, 8.5, 15.8),
-    "RNN context, characters": (29.9, 17.4, 27.2),
-    "RNN context, words": (26.8, 16.1, 24.1),
-    "CopyNet, characters": (34.4, 21.6, 31.3),
-    "CopyNet, words": (35.0, 22.3, 32.0),
-}
-CLGE_LSTM = (13.46, 4.12, 11.20)
-CLGE_PAIRS = 8_666
 PART_I = "PART III after PART I"
 PAPER_INPUTS = "the paper's inputs"
 TESTS = {"clge_test": "CLGE's test pairs", "test": "PART III, human label 3 or more"}
@@ -76,36 +64,12 @@ SAMPLING: dict[str, Any] = {
     "num_return_sequences": 32,
     "batch_size": 16,
 }
-# R-1, R-2, R-L of the sampled model on the first 300 validation pairs.
-TRIED = {
-    "beam 10": (23.2, 13.4, 20.6),
-    "beam 10, at least 14 characters": (23.5, 13.6, 20.9),
-    "of 10 beams the most alike": (24.2, 14.3, 21.5),
-    "of 10 beams of at least 14 characters the most alike": (24.4, 14.4, 21.7),
-    "of 32 samples at temperature 0.5 the most alike": (27.0, 15.1, 23.6),
-    "of 32 samples at temperature 0.7 the most alike": (28.2, 15.7, 24.6),
-}
 
-CARD = Card(
-    file="lcsts",
-    title="Headlines for short Chinese news",
-    summary="Writes headlines for short Chinese news.",
-    language="zh",
-    datasets=("lcsts",),
-    pipeline_tag="summarization",
-    data="LCSTS (Hu et al. 2015), for research only, to be asked for from its authors: of its PART II those training "
-    "pairs of CLUEbenchmark's CLGE whose texts are not tested on, or the whole of PART I, as the command says.",
-    limits="A few thousand pairs teach it mostly to choose and join clauses of the text; it may join what does not "
-    "belong together, and get wrong who did what. Not for use without a reader.",
-    tests=TESTS | {PART_I: "PART III, human label 3 or more, trained on PART I"},
-    metrics={name: ("rouge", SCORES[name]) for name in ("rouge1", "rouge2", "rougeL")},
-    examples=PAPER_INPUTS,
-)
 MODEL_NAMES = tuple(MODELS)
 
 
 def run(settings: Settings) -> ResultsFile:
-    """Trains and scores the models of the table; writes Figure 4 and prints it.
+    """Trains and scores the models of the table; writes Figure 4.
 
     Raises:
         FileNotFoundError: both PART I and CLGE's files are missing.
@@ -119,7 +83,6 @@ def run(settings: Settings) -> ResultsFile:
     # LCSTS may not be redistributed: outputs for its texts stay in output_dir.
     write_text(settings.output_dir / "figure4.html", render_html(outputs))
     write_text(settings.results_dir / "table3.html", render_html(results.read()["runs"]))
-    print(render_text(outputs, "ansi" if sys.stdout.isatty() else "plain"))
     return results
 
 
@@ -212,56 +175,28 @@ def score_baselines(rows: Sequence[Row]) -> dict[str, dict[str, Any]]:
     }
 
 
-# ---- the page
+def collect_figures(results: dict[str, Any]) -> dict[str, Any]:
+    """The figures of results/table3.md."""
+    facts, quoted = get_data_facts(results), read_published("table3")
+    paper = [[f"{name}, in the paper (2.4 million pairs)", *scores] for name, scores in quoted["paper"].items()]
+    clge = [[name, *scores] for name, scores in quoted["clge"].items()]
 
+    def describe_test(test: str, title: str, published: list[list[Any]]) -> dict[str, Any]:
+        models = [*MODELS, CONSENSUS]
+        scores = score_table(results, test, models, SCORES, published, published_first=True)
+        return {"title": title, "pairs": facts["examples"][test], "scores": scores}
 
-def render_page(results: dict[str, Any]) -> str:
-    """The text of results/table3.md."""
-    facts = get_data_facts(results)
-    lines = [
-        "# Table 3: LCSTS, headlines for short news",
-        "",
-        "Chinese news of about 110 characters, headlines of 18 (Hu et al. 2015). ROUGE is F1 on characters without "
-        f"spaces: `{facts['signature']}`. Beam {BEAMS}, no three words twice in an output; the paper's sizes "
-        "(embeddings 350, hidden 500, vocabulary 3,000 characters or 10,000 words of jieba) unless said.",
-    ]
-    paper = [[f"{name}, in the paper (2.4 million pairs)", *cells] for name, cells in PAPER.items()]
-    if PART_I in facts["examples"]:
-        lines += ["", f"## The paper's protocol: PART I, {facts['examples'][PART_I]:,} test pairs of PART III", ""]
-        lines += [_score_table(results, PART_I, paper)]
-    if "training_pairs" in facts:
-        lines += [
-            "",
-            f"## CLGE's protocol: {facts['training_pairs']:,} training pairs of PART II",
-            "",
-            f"CLUEbenchmark's CLGE trains on {CLGE_PAIRS:,} pairs; these are those at hand whose texts are not "
-            "tested on. Here the embeddings are tied and dropout is 0.3. The paper's own figures, of 2.4 million "
-            "pairs, stand for comparison only.",
-        ]
-        for name, title in TESTS.items():
-            published = [["CLGE's LSTM, as published", *CLGE_LSTM]] if name == "clge_test" else paper
-            lines += ["", f"### {title}: {facts['examples'][name]:,} pairs", ""]
-            lines += [_score_table(results, name, published)]
-        lines += [
-            "",
-            f"“{CONSENSUS}”: the same model, asked {SAMPLING['num_return_sequences']} times at temperature "
-            f"{SAMPLING['temperature']}; the answer that has most characters, and pairs of them, in common with the "
-            "others (minimum Bayes risk). How it was chosen, on the first 300 validation pairs:",
-            "",
-            table(["", "R-1", "R-2", "R-L"], [[name, *scores] for name, scores in TRIED.items()]),
-        ]
-    lines += [
-        "",
-        "“Unseen recalled”: of the reference's words that the vocabulary lacks and the text has, the share that the "
-        "output has too. “Copied”: the share of the output's words that the text has.",
-    ]
-    if any(run["data"] == PAPER_INPUTS for run in results["runs"]):
-        lines += [
-            "",
-            "Figure 4, for the inputs that the paper prints, copied words coloured: [table3.html](table3.html).",
-        ]
-    return assemble_page(results, lines)
-
-
-def _score_table(results: dict[str, Any], data: str, published: list[list[Any]]) -> str:
-    return score_table(results, data, [*MODELS, CONSENSUS], SCORES, published, published_first=True)
+    return {
+        "beams": BEAMS,
+        "part_i": describe_test(PART_I, "", paper) if PART_I in facts["examples"] else None,
+        "clge": [describe_test(test, title, clge if test == "clge_test" else paper) for test, title in TESTS.items()]
+        if "training_pairs" in facts
+        else None,
+        "clge_pairs": quoted["clge_pairs"],
+        "dropout": CLGE_TRAINING["dropout"],
+        "consensus": CONSENSUS,
+        "sampling": SAMPLING,
+        "tried": results.get("tried"),
+        "tried_scores": render_tried(results, ("R-1", "R-2", "R-L")),
+        "has_figure": any(run["data"] == PAPER_INPUTS for run in results["runs"]),
+    }

@@ -10,10 +10,8 @@ from __future__ import annotations
 import argparse
 import os
 import statistics
-import sys
 from collections.abc import Callable
 from functools import partial
-from importlib.util import find_spec
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
@@ -36,14 +34,10 @@ class Segmentation(NamedTuple):
     """A segmenter to time. The time per pair is the difference between `copies` copies of the pairs and one."""
 
     name: str
-    segmenter: str
     copies: int
-    with_rjieba: bool = False
 
 
-SEGMENTATIONS = [Segmentation("char", "char", 20), Segmentation("jieba", "jieba", 5)]
-if find_spec("rjieba"):
-    SEGMENTATIONS.append(Segmentation("jieba with rjieba", "jieba", 10, with_rjieba=True))
+SEGMENTATIONS = [Segmentation("char", 20), Segmentation("jieba", 5)]
 
 
 def main() -> None:
@@ -80,12 +74,10 @@ def _parse_arguments() -> argparse.Namespace:
 
 def time_steps(segmentation: Segmentation, file: str, rounds: int) -> tuple[int, dict[str, list[float]]]:
     """The number of pairs, and the seconds of each step on one copy of them and on all copies."""
-    if not segmentation.with_rjieba:
-        sys.modules["rjieba"] = None  # type: ignore[assignment]  # makes its import fail, as if it were not installed
     datasets.disable_caching()
     datasets.disable_progress_bars()
     once: Any = read_training_pairs(DataArguments(train_file=file))["train"]
-    tokenizer_arguments = TokenizerArguments(segmenter=segmentation.segmenter)
+    tokenizer_arguments = TokenizerArguments(segmenter=segmentation.name)
 
     def build_vocabulary(pairs: Pairs) -> CopyNetTokenizer:
         return train_tokenizer(pairs, tokenizer_arguments, None, LIMITS.max_source_length)

@@ -14,7 +14,6 @@ import fnmatch
 import importlib
 import logging
 import os
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -51,7 +50,9 @@ def main(argv: list[str] | None = None) -> None:
 
     experiment: Any = importlib.import_module(f"experiments.tables.{args.name}")
     if unknown := [pattern for pattern in args.models if not fnmatch.filter(experiment.MODEL_NAMES, pattern)]:
-        parser.error(f"--models is {unknown[0]!r}: {_advise(args.name, unknown[0], experiment.MODEL_NAMES)}")
+        near = difflib.get_close_matches(unknown[0], experiment.MODEL_NAMES, MAX_NAMED, cutoff=0)
+        choices = f"the {len(experiment.MODEL_NAMES)} models of {args.name}, such as {', '.join(map(repr, near))}"
+        parser.error(f"--models is {unknown[0]!r}: choose from {choices}")
     settings = make_settings(args)
     logging.basicConfig(level=logging.INFO, format="%(message)s")
     results = experiment.run(settings).read()
@@ -60,14 +61,6 @@ def main(argv: list[str] | None = None) -> None:
     write_cards(args.name, results, settings.cards_dir)
     print(page)
     print(f"written to {settings.results_dir / args.name}.md and .json")
-
-
-def _advise(experiment: str, name: str, names: Sequence[str]) -> str:
-    """Of many models the nearest in name, otherwise all."""
-    if len(names) <= MAX_NAMED:
-        return f"choose from the models of {experiment}, {', '.join(map(repr, names))}"
-    near = difflib.get_close_matches(name, names, MAX_NAMED, cutoff=0)
-    return f"choose from the {len(names)} models of {experiment}, among them {', '.join(map(repr, near))}"
 
 
 def make_parser() -> argparse.ArgumentParser:

@@ -320,7 +320,7 @@ def test_shortened_runs_have_folders_of_their_own(tmp_path):
 def test_unknown_models_are_refused(capsys):
     with pytest.raises(SystemExit):
         reproduce.main(["table4", "--models", "Copynet"])
-    message = "--models is 'Copynet': choose from the models of table4, 'RNNSearch', 'CopyNet'"
+    message = "--models is 'Copynet': choose from the 2 models of table4, such as 'CopyNet', 'RNNSearch'"
     assert message in capsys.readouterr().err
 
 

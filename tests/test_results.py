@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 import reproduce
-from experiments.reports.figure4 import render_html
 from experiments.reports.markdown import render_page
 from experiments.reports.model_cards import CARDS, write_cards
+from experiments.tables.table3 import render_html
 from huggingface_hub import ModelCard
 
 ROOT = Path(__file__).parents[1]

@@ -10,7 +10,7 @@ from ..data.birthdays import PATTERNS, make_birthday_rows
 from ..data.rows import Row
 from ..reports.markdown import find_runs, read_published, score_table
 from ..running.results_file import ResultsFile
-from ..running.settings import Settings
+from ..running.settings import Settings, read_training
 from ..running.trained_models import RNNSEARCH, compare_models
 from ..scores.birthday_answers import score_answers
 
@@ -24,22 +24,7 @@ MODELS: dict[str, dict[str, Any]] = {
 }
 TESTS = ("new persons", "new persons and dates")
 SCORES = {name: name for name in ("name or pronoun", "year", "month", "day", "all")}
-TRAINING: dict[str, Any] = {
-    "segmenter": "whitespace",
-    "vocab_size": 400,
-    "min_frequency": 20,
-    "max_source_oov": 8,
-    "embedding_size": 64,
-    "hidden_size": 128,
-    "encoder_hidden_size": 64,
-    "attention_size": 64,
-    "dropout": 0.1,
-    "max_source_length": 40,
-    "max_target_length": 24,
-    "num_train_epochs": 8,
-    "learning_rate": 2e-3,
-    "num_beams": 5,
-}
+TRAINING = read_training("coreqa")
 
 MODEL_NAMES = tuple(MODELS)
 

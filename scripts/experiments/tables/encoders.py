@@ -21,26 +21,14 @@ from ..data.utterance_rewriting import read_dialogues
 from ..reports.markdown import average_scores, baseline_rows, find_runs, get_data_facts, table
 from ..running.pretraining import MASKED, pretrain_encoder, save_new_encoder
 from ..running.results_file import ResultsFile
-from ..running.settings import Settings
+from ..running.settings import Settings, read_training
 from ..running.trained_models import evaluate_once, round_scores, train_once
 from ..scores.texts import estimate_standard_error
 from . import table3
 
 # ---- the models
 
-PRETRAINING: dict[str, Any] = {
-    "hidden_size": 256,
-    "num_hidden_layers": 4,
-    "num_attention_heads": 4,
-    "intermediate_size": 1024,
-    "vocab_size": 5_000,
-    "max_pieces": 160,
-    "per_device_train_batch_size": 32,
-    "learning_rate": 5e-4,
-    "warmup_steps": 500,
-    "weight_decay": 0.01,
-    "save_steps": 0.1,
-}
+PRETRAINING = read_training("pretraining")
 PRETRAINED, NEW = "pre-trained encoder", "new encoder"
 MAKE_ENCODER: dict[str, Callable[[Mapping[str, Any]], dict[str, float]]] = {
     PRETRAINED: pretrain_encoder,

@@ -11,7 +11,7 @@ from ..data.japanese_pairs import read_japanese_pairs
 from ..data.rows import Row
 from ..reports.markdown import find_runs, score_table
 from ..running.results_file import ResultsFile
-from ..running.settings import Settings
+from ..running.settings import Settings, read_training
 from ..running.trained_models import RNNSEARCH_AND_COPYNET, compare_models, round_scores
 
 DATA = "replies"
@@ -23,21 +23,7 @@ SCORES = {
     "exact_match": "EM",
     "copied_fraction": "copied",
 }
-TRAINING: dict[str, Any] = {
-    "segmenter": "fugashi",
-    "vocab_size": 2_000,
-    "min_frequency": 2,
-    "embedding_size": 128,
-    "hidden_size": 128,
-    "encoder_hidden_size": 128,
-    "attention_size": 128,
-    "dropout": 0.2,
-    "max_source_length": 50,
-    "max_target_length": 50,
-    "num_train_epochs": 80,
-    "load_best_model_at_end": False,  # the model with the lowest loss replies そうですね to everything
-    "num_beams": 5,
-}
+TRAINING = read_training("japanese")
 STORED_OUTPUTS = 60
 ARTICLE_DATA = "the article's"
 # The article's inputs, and its model's replies after seven epochs.

@@ -13,7 +13,7 @@ from ..data.rows import Row
 from ..data.utterance_rewriting import read_dialogues
 from ..reports.markdown import average_scores, find_runs, table
 from ..running.results_file import ResultsFile
-from ..running.settings import Settings
+from ..running.settings import Settings, read_training
 from ..running.trained_models import RNNSEARCH, compare_models
 from ..scores.texts import score_repetition
 from . import rewriting, table1, table3, table4
@@ -30,17 +30,9 @@ MODELS: dict[str, dict[str, Any]] = {
     "CoRe, the Chainer article's losses": GATED | {"gated_loss": "summed"},
     "CoreQA without facts": {"copy_mechanism": "retrieval"},
 }
-UPDATES = 1_000
 TEST_PAIRS = 500  # of each task
-BUDGET: dict[str, Any] = {
-    "max_steps": UPDATES,
-    "per_device_train_batch_size": 32,
-    "eval_strategy": "no",
-    "load_best_model_at_end": False,
-    "save_strategy": "steps",
-    "save_steps": UPDATES,
-    "num_beams": 5,
-}
+BUDGET = read_training("mechanisms")
+UPDATES = BUDGET["max_steps"]
 RULES, DIALOGUE, REWRITING, HEADLINES = "rules", "dialogue", "rewriting", "headlines"
 # At Table 3's sizes 1,000 updates take a quarter of an hour and more.
 SMALL = {"embedding_size": 128, "hidden_size": 256, "encoder_hidden_size": 128, "attention_size": 128}

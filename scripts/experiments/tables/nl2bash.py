@@ -18,30 +18,15 @@ from ..data.shell_commands import (
 )
 from ..reports.markdown import compare_outputs, get_data_facts, render_tried, score_table
 from ..running.results_file import ResultsFile
-from ..running.settings import Settings
+from ..running.settings import Settings, read_training
 from ..running.trained_models import RNNSEARCH_AND_COPYNET, compare_models
 from ..scores.command_scores import NearestDescriptions, find_frequent_commands, score_judgements, spell_out
 from ..scores.texts import score_exact_match
 
 DATA = "descriptions"
 SCORES = {name: name for name in ("top-1", "top-3", "top-1, spelled out", "top-3, spelled out")}
-BEAMS = 10
-TRAINING: dict[str, Any] = {
-    "segmenter": "whitespace",
-    "vocab_size": 3_000,
-    "min_frequency": 1,
-    "max_source_oov": 32,
-    "embedding_size": 256,
-    "hidden_size": 384,
-    "encoder_hidden_size": 256,
-    "attention_size": 256,
-    "dropout": 0.4,
-    "max_source_length": 64,
-    "max_target_length": 64,
-    "num_train_epochs": 24,
-    "load_best_model_at_end": False,  # exact match still rises when the loss does
-    "num_beams": BEAMS,
-}
+TRAINING = read_training("nl2bash")
+BEAMS = TRAINING["num_beams"]
 
 DECODING = {"length_penalty": 0.0}  # chosen on the validation set
 

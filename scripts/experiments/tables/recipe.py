@@ -22,25 +22,14 @@ from ..data.utterance_rewriting import read_dialogues
 from ..reports.markdown import find_runs, get_data_facts, summarize_runs, table
 from ..running.alternatives import CopiedWordAugmentation
 from ..running.results_file import ResultsFile
-from ..running.settings import Settings
+from ..running.settings import Settings, read_training
 from ..running.trained_models import train_once
 
 # The scores choose defaults, they are not results. Evaluated more rarely than by default, which takes less time.
 TRAINING: dict[str, Any] = {"max_eval_samples": 500, "eval_steps": 0.05, "save_steps": 0.05}
 
 
-# What every alternative changes, written out: results do not change their meaning when a default changes.
-BASE: dict[str, Any] = {
-    "learning_rate": 2e-3,
-    "lr_scheduler_type": "linear",
-    "per_device_train_batch_size": 16,
-    "train_sampling_strategy": "group_by_length",
-    "metric_for_best_model": "accuracy",
-    "dropout": 0.3,
-    "vocabulary_dropout": 0.1,
-    "ema_decay": 0.0,
-    "label_smoothing_factor": 0.0,
-}
+BASE = read_training("recipe")
 EXCHANGED = "copied words exchanged, 0.2"  # by `CopiedWordAugmentation`, which no argument sets
 CHOSEN = "averaged weights"  # the alternative that the defaults are
 # The defaults before these experiments; the checkpoint with the lowest loss, patience 5.

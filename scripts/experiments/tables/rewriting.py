@@ -10,7 +10,7 @@ from ..data.rows import Row
 from ..data.utterance_rewriting import read_dialogues
 from ..reports.markdown import compare_outputs, read_published, score_table
 from ..running.results_file import ResultsFile
-from ..running.settings import Settings
+from ..running.settings import Settings, read_training
 from ..running.trained_models import RNNSEARCH_AND_COPYNET, compare_models, round_scores
 
 TEST = "test"
@@ -34,21 +34,7 @@ OWN_DIALOGUES = {
     ("晚上吃螺蛳粉怎么样", "太臭了", "我就喜欢"): "我就喜欢螺蛳粉",
     ("明天会下雨吗", "会的", "那后天呢"): "后天会下雨吗",
 }
-TRAINING: dict[str, Any] = {
-    "segmenter": "char",
-    "vocab_size": 5_000,
-    "embedding_size": 256,
-    "hidden_size": 384,
-    "encoder_hidden_size": 256,
-    "attention_size": 256,
-    "dropout": 0.3,
-    "tie_word_embeddings": True,
-    "max_source_length": 100,
-    "max_target_length": 50,
-    "num_train_epochs": 10,
-    "load_best_model_at_end": False,  # exact match still rises when the loss does
-    "num_beams": 5,
-}
+TRAINING = read_training("rewriting")
 
 MODEL_NAMES = tuple(RNNSEARCH_AND_COPYNET)
 

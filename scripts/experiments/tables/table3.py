@@ -7,7 +7,7 @@ lcsts/raw/PART_I.txt and PART_III.txt in the data folder the experiment follows 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +18,7 @@ from copynet_hf.evaluation.metrics import metric_signature, score_outputs
 
 from ..data.clge import read_clge
 from ..data.rows import Row, read_rows, write_pairs, write_text
-from ..reports.figure4 import mark_unseen_words, render_html
-from ..reports.markdown import get_data_facts, read_published, render_tried, score_table
+from ..reports.markdown import TEMPLATES, get_data_facts, read_published, render_tried, score_table
 from ..running.results_file import ResultsFile
 from ..running.settings import Settings
 from ..running.trained_models import RNNSEARCH, evaluate_once, round_scores, train_once
@@ -77,16 +76,16 @@ def run(settings: Settings) -> ResultsFile:
     results = ResultsFile("table3", settings)
     folder = settings.data_dir / "lcsts"
     raw = {part: folder / "raw" / f"{part}.txt" for part in ("PART_I", "PART_II", "PART_III")}
-    outputs = run_paper_protocol(results, raw, settings) if raw["PART_I"].is_file() else []
+    if raw["PART_I"].is_file():
+        run_paper_protocol(results, raw, settings)
     if folder.joinpath("train.jsonl").is_file() or not raw["PART_I"].is_file():
-        outputs += run_clge_protocol(results, folder, settings)
-    # LCSTS may not be redistributed: outputs for its texts stay in output_dir.
-    write_text(settings.output_dir / "figure4.html", render_html(outputs))
+        run_clge_protocol(results, folder, settings)
+    # LCSTS may not be redistributed: the figure has the inputs that the paper prints.
     write_text(settings.results_dir / "table3.html", render_html(results.read()["runs"]))
     return results
 
 
-def run_paper_protocol(results: ResultsFile, raw: Mapping[str, Path], settings: Settings) -> list[Row]:
+def run_paper_protocol(results: ResultsFile, raw: Mapping[str, Path], settings: Settings) -> None:
     """Trains on PART I, with PART II for validation if it is there; tests on the 725 pairs of PART III."""
     held_out = load_lcsts(test=raw["PART_III"])["test"]
     test = settings.limit([{key: row[key] for key in ("text", "summary")} for row in held_out])
@@ -98,27 +97,26 @@ def run_paper_protocol(results: ResultsFile, raw: Mapping[str, Path], settings: 
     tests = {PART_I: test}
     results.add_data_facts(**_describe_data(tests))
     plans = {model: files | PART_I_TRAINING | fields for model, fields in MODELS.items()}
-    return _train_and_score(results, plans, tests, settings)
+    _train_and_score(results, plans, tests, settings)
 
 
-def run_clge_protocol(results: ResultsFile, folder: Path, settings: Settings) -> list[Row]:
+def run_clge_protocol(results: ResultsFile, folder: Path, settings: Settings) -> None:
     """Trains on CLGE's training pairs; tests on CLGE's test pairs and on PART III."""
     training_pairs, tests = read_clge(folder, TESTS, settings.max_samples)
     results.add_data_facts(**_describe_data(tests), training_pairs=len(training_pairs["train"]))
     files = write_pairs(settings.seed_folder("data"), training_pairs)
     plans = {model: files | CLGE_TRAINING | fields for model, fields in MODELS.items()}
-    return _train_and_score(results, plans, tests, settings)
+    _train_and_score(results, plans, tests, settings)
 
 
 def _train_and_score(
     results: ResultsFile, plans: Mapping[str, dict[str, Any]], tests: dict[str, list[Row]], settings: Settings
-) -> list[Row]:
-    """Trains and scores the models; returns ten outputs of each for the first test set, for `render_html`."""
+) -> None:
+    """Trains and scores the models, on the inputs that the paper prints too."""
     file = settings.data_dir / "paper_examples.jsonl"
     printed = [row for row in read_rows(file) if row["task"] == "summarization"] if file.is_file() else []
     paper_inputs: list[Row] = [{"text": row["source"], "summary": row["golden"]} for row in printed]
     inputs = tests | ({PAPER_INPUTS: paper_inputs} if printed else {})
-    figure_runs: list[Row] = []
     for model, arguments in plans.items():
         if not settings.includes(model):
             continue
@@ -134,10 +132,37 @@ def _train_and_score(
             results.add_run(data, model, scores, record)
             if model == SAMPLED:
                 results.add_run(data, CONSENSUS, _score_consensus(folder, data, rows, settings), record)
-            if data == next(iter(tests)):
-                marked = mark_unseen_words(folder, outputs[:10])
-                figure_runs.append({"model": model, "data": data, "outputs": marked})
-    return figure_runs
+
+
+def mark_unseen_words(folder: Path, outputs: Sequence[Row]) -> list[Row]:
+    """Adds which words of outputs and sources are out of the vocabulary of the folder's model.
+
+    Returns:
+        the outputs with `unseen` (of each word), `text_words` and `text_unseen`.
+    """
+    if not outputs:
+        return []
+    tokenizer = AutoTokenizer.from_pretrained(folder)
+    vocabulary = tokenizer.get_vocab()
+
+    def are_unseen(words: Iterable[str]) -> list[bool]:
+        return [word.strip() not in vocabulary for word in words]
+
+    rows: list[Row] = []
+    for output in outputs:
+        words = tokenizer.tokenize(output["text"])
+        source = {"text_words": words, "text_unseen": are_unseen(words)}
+        rows.append({**output, "unseen": are_unseen(output["words"]), **source})
+    return rows
+
+
+def render_html(runs: Iterable[Mapping[str, Any]]) -> str:
+    """Figure 4 as an HTML page, with the outputs of each model's first run that stored any."""
+    models: dict[str, Sequence[Row]] = {}
+    for run in runs:
+        if run.get("outputs"):
+            models.setdefault(f"{run['model']}, {run['data']}", run["outputs"])
+    return TEMPLATES.get_template("table3.html.jinja").render(models=models)
 
 
 def _score_consensus(folder: Path, data: str, rows: list[Row], settings: Settings) -> dict[str, Any]:

@@ -14,26 +14,13 @@ from ..data.dialogue import has_new_entity, make_dialogue_pairs, read_patterns
 from ..data.rows import Row
 from ..reports.markdown import compare_outputs, read_published, score_table
 from ..running.results_file import ResultsFile
-from ..running.settings import Settings
+from ..running.settings import Settings, read_training
 from ..running.trained_models import RNNSEARCH_AND_COPYNET, compare_models, round_scores
 
 DATA = {"DS-I": "entities of one pool", "DS-II": "entities that no training pair has"}
 SCORES = {"exact_match": "top-1", "exact_match_top_10": "top-10", "accepted": "accepted"}
-BEAMS = 10
-TRAINING: dict[str, Any] = {
-    "segmenter": "char",
-    "vocab_size": 3_000,
-    "embedding_size": 128,
-    "hidden_size": 256,
-    "encoder_hidden_size": 256,
-    "attention_size": 256,
-    "dropout": 0.3,
-    "max_source_length": 60,
-    "max_target_length": 60,
-    "num_train_epochs": 20,
-    "load_best_model_at_end": False,  # exact match still rises when the loss does
-    "num_beams": BEAMS,
-}
+TRAINING = read_training("table4")
+BEAMS = TRAINING["num_beams"]
 
 MODEL_NAMES = tuple(RNNSEARCH_AND_COPYNET)
 

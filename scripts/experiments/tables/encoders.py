@@ -18,7 +18,7 @@ from copynet_hf.training.trainer import TRAINING_DEFAULTS
 from ..data.clge import read_clge
 from ..data.rows import Row, write_pairs
 from ..data.utterance_rewriting import read_dialogues
-from ..reports.markdown import average_scores, baseline_rows, find_runs, get_data_facts, table
+from ..reports.markdown import average_scores, baseline_rows, find_runs, get_data_facts, render_tried, table
 from ..running.pretraining import MASKED, pretrain_encoder, save_new_encoder
 from ..running.results_file import ResultsFile
 from ..running.settings import Settings, read_training
@@ -220,6 +220,8 @@ def collect_figures(results: dict[str, Any]) -> dict[str, Any]:
             figures for name, task in TASKS.items() if (figures := _compare_on_task(results, name, task))["tests"]
         ],
         "pretraining": _describe_pretraining(results),
+        "tried": results.get("tried"),
+        "tried_scores": render_tried(results, ("fine-tuned", "frozen", "from random weights")),
     }
 
 

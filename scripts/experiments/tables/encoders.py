@@ -216,13 +216,15 @@ def collect_figures(results: dict[str, Any]) -> dict[str, Any]:
         "batch_size": TRAINING_DEFAULTS["per_device_train_batch_size"],
         "learning_rates": {name: f"{rate:g}" for name, rate in rates.items()},
         "masked": f"{MASKED:.0%}",
-        "tasks": [
-            figures for name, task in TASKS.items() if (figures := _compare_on_task(results, name, task))["tests"]
-        ],
+        "tasks": [_compare_on_task(results, name, task) for name, task in TASKS.items() if _was_run(results, task)],
         "pretraining": _describe_pretraining(results),
         "tried": results.get("tried"),
         "tried_scores": render_tried(results, ("fine-tuned", "frozen", "from random weights")),
     }
+
+
+def _was_run(results: dict[str, Any], task: Task) -> bool:
+    return any(run["data"] in task.tests for run in results["runs"])
 
 
 def _compare_on_task(results: dict[str, Any], name: str, task: Task) -> dict[str, Any]:

@@ -16,16 +16,8 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
+import measure
 import torch
-from measure import (
-    format_table,
-    median_milliseconds,
-    median_ratio,
-    parse_arguments,
-    run_in_process,
-    time_side_by_side,
-    write_section,
-)
 from torch import Tensor
 from transformers import BertConfig
 
@@ -90,57 +82,49 @@ def time_pooling(threads: int, rounds: int, sizes: str, is_training: bool) -> di
 
         return call
 
-    return time_side_by_side({"encoder": repeat(encode), "pooled": repeat(encode_and_pool)}, rounds)
+    return measure.time_side_by_side({"encoder": repeat(encode), "pooled": repeat(encode_and_pool)}, rounds)
 
 
 def time_steps(threads: int, rounds: int, sizes: str) -> dict[str, list[float]]:
     torch.set_num_threads(threads)
-    batch = {**make_batch(), "num_items_in_batch": BATCH * TARGET}  # as the Trainer passes it
-
-    def make_step(model: CopyNetForConditionalGeneration) -> Callable[[], None]:
-        trained = [weight for weight in model.parameters() if weight.requires_grad]
-        optimizer = torch.optim.Adam(trained, fused=True)
-
-        def step() -> None:
-            optimizer.zero_grad()
-            model(**batch).loss.backward()
-            optimizer.step()
-
-        return step
-
+    batch = make_batch()
     models = {name: make_model(sizes).train() for name in ("computed", "cached")}
     for model in models.values():
         model.freeze_encoder()
     with ExitStack() as stack:
         folder = stack.enter_context(tempfile.TemporaryDirectory())
         stack.enter_context(cached_encoder_states(models["cached"], Path(folder)))
-        return time_side_by_side({name: make_step(model) for name, model in models.items()}, rounds)
+        steps = {name: measure.build_training_step(model, batch) for name, model in models.items()}
+        return measure.time_side_by_side(steps, rounds)
 
 
 def main() -> None:
-    args = parse_arguments(__doc__ or "")
+    args = measure.parse_arguments(__doc__)
     pooling, cached = [], []
     for sizes, rounds in zip(SIZES, (args.rounds, max(1, args.rounds // 4)), strict=True):
         for threads in args.threads:
             for is_training in (False, True):
-                seconds = run_in_process(time_pooling, threads, rounds, sizes, is_training)
-                shown = [f"{median_milliseconds(seconds[name]):.0f}" for name in ("encoder", "pooled")]
-                ratio = f"{median_ratio(seconds, 'pooled', 'encoder'):.3f}"
-                pooling.append([sizes, "training" if is_training else "inference", threads, *shown, ratio])
+                seconds = measure.run_in_process(time_pooling, threads, rounds, sizes, is_training)
+                shown = measure.format_times(seconds, ("encoder", "pooled"))
+                shown.append(measure.format_ratio(seconds, "pooled", "encoder", decimals=3))
+                pooling.append([sizes, "training" if is_training else "inference", threads, *shown])
                 print(pooling[-1], flush=True)
-            seconds = run_in_process(time_steps, threads, rounds, sizes)
-            shown = [f"{median_milliseconds(seconds[name]):.0f}" for name in ("computed", "cached")]
-            cached.append([sizes, threads, *shown, f"{median_ratio(seconds, 'cached', 'computed'):.2f}"])
+            seconds = measure.run_in_process(time_steps, threads, rounds, sizes)
+            shown = measure.format_times(seconds, ("computed", "cached"))
+            cached.append([sizes, threads, *shown, measure.format_ratio(seconds, "cached", "computed")])
             print(cached[-1], flush=True)
-    text = (
-        f"{args.rounds} rounds, a quarter for 12 layers; {BATCH} sources of {WORDS} words in {PIECES} pieces; "
-        "float32.\n\n"
-        "Pooled states of words, projected for the decoder, relative to the encoder alone:\n\n"
-        + format_table(["encoder", "mode", "threads", "encoder ms", "pooled ms", "pooled / encoder"], pooling)
-        + f"\n\nA training step with the encoder frozen, targets of {TARGET} words, the decoder of `copynet-hf train`:"
-        "\n\n" + format_table(["encoder", "threads", "computed ms", "cached ms", "cached / computed"], cached)
+    header = ["encoder", "mode", "threads", "encoder ms", "pooled ms", "pooled / encoder"]
+    measure.write_section(
+        "Transformers encoders",
+        "encoders",
+        rounds=args.rounds,
+        batch=BATCH,
+        words=WORDS,
+        pieces=PIECES,
+        target=TARGET,
+        pooling=measure.format_table(header, pooling),
+        cached=measure.format_table(["encoder", "threads", "computed ms", "cached ms", "cached / computed"], cached),
     )
-    write_section("Transformers encoders", text)
 
 
 if __name__ == "__main__":

@@ -17,18 +17,10 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
+import measure
 import numpy as np
 import onnxruntime
 import torch
-from measure import (
-    format_table,
-    median_milliseconds,
-    median_ratio,
-    parse_arguments,
-    run_in_process,
-    time_side_by_side,
-    write_section,
-)
 from training import SYNTHETIC, make_batch, make_config
 
 from copynet_hf import CopyNetForConditionalGeneration
@@ -72,7 +64,7 @@ def time_searches(threads: int, rounds: int) -> tuple[dict[str, list[float]], di
             products[name] = statistics.median(
                 measure_products(Path(folder), threads, arrays, options) for _ in range(max(3, rounds // 4))
             )
-    return time_side_by_side(calls, rounds), products
+    return measure.time_side_by_side(calls, rounds), products
 
 
 def measure_products(folder: Path, threads: int, source: dict[str, Any], options: dict[str, Any]) -> float:
@@ -89,21 +81,21 @@ def measure_products(folder: Path, threads: int, source: dict[str, Any], options
 
 
 def main() -> None:
-    args = parse_arguments(__doc__ or "")
+    args = measure.parse_arguments(__doc__)
     rows = []
     for threads in args.threads:
-        seconds, products = run_in_process(time_searches, threads, args.rounds)
+        seconds, products = measure.run_in_process(time_searches, threads, args.rounds)
         for name in products:
             model, onnx = (f"{name}, {kind}" for kind in ("model", "onnx"))
-            shown = [f"{median_milliseconds(seconds[kind]):.0f}" for kind in (model, onnx)]
+            shown = measure.format_times(seconds, (model, onnx))
             relative = statistics.median(seconds[onnx]) / products[name]
-            shown += [f"{median_ratio(seconds, onnx, model):.2f}", f"{1e3 * products[name]:.1f}", f"{relative:.2f}"]
+            shown += [measure.format_ratio(seconds, onnx, model), f"{1e3 * products[name]:.1f}", f"{relative:.2f}"]
             rows.append([*name.split(", "), threads, *shown])
             print(rows[-1], flush=True)
     header = ["search", "batch", "threads", "generate() ms", "ONNX ms", "ONNX / generate()"]
     header += ["products ms", "ONNX / products"]
-    text = f"{args.rounds} rounds, source {SYNTHETIC.source}, {STEPS} steps."
-    write_section("ONNX", f"{text}\n\n{format_table(header, rows)}")
+    table = measure.format_table(header, rows)
+    measure.write_section("ONNX", "onnx", rounds=args.rounds, task=SYNTHETIC, steps=STEPS, table=table)
 
 
 if __name__ == "__main__":

@@ -3,32 +3,20 @@
     python benchmarks/forms.py [--rounds 20]
 
 A training step (forward, backward, Adam), and searches of 20 steps through `generate()`. A fifth of the source words
-are out of vocabulary, some of them repeated. "Not projected" is the fast form without the projected memory, the table
-that a search precomputes. Writes its section of results/benchmarks.md.
+are out of vocabulary, some of them repeated. Writes its section of results/benchmarks.md.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import contextmanager
 from itertools import product
 from typing import Any
-from unittest import mock
 
+import measure
 import torch
-from measure import (
-    format_table,
-    median_milliseconds,
-    median_ratio,
-    parse_arguments,
-    run_in_process,
-    time_side_by_side,
-    write_section,
-)
 from torch import Tensor
 
 from copynet_hf import CopyNetConfig, CopyNetForConditionalGeneration
-from copynet_hf.model import fused_step
 from copynet_hf.training.presets import DEFAULT_SIZES
 
 VOCAB_SIZE, SLOTS, SOURCE, TARGET = 3_000, 16, 25, 20
@@ -60,19 +48,9 @@ def make_source(batch: int) -> Tensor:
 def time_training(threads: int, rounds: int, sizes: str, batch: int) -> dict[str, list[float]]:
     torch.set_num_threads(threads)
     source = make_source(batch)
-    labels = source[:, :TARGET].contiguous()
-
-    def make_step(model: CopyNetForConditionalGeneration) -> Callable[[], None]:
-        optimizer = torch.optim.Adam(model.train().parameters(), fused=True)
-
-        def step() -> None:
-            optimizer.zero_grad()
-            model(input_ids=source, labels=labels, num_items_in_batch=labels.numel()).loss.backward()
-            optimizer.step()
-
-        return step
-
-    return time_side_by_side({name: make_step(model) for name, model in make_models(sizes).items()}, rounds)
+    batch = {"input_ids": source, "labels": source[:, :TARGET].contiguous()}
+    steps = {name: measure.build_training_step(model, batch) for name, model in make_models(sizes).items()}
+    return measure.time_side_by_side(steps, rounds)
 
 
 def time_search(threads: int, rounds: int, sizes: str, batch: int, beams: int) -> dict[str, list[float]]:
@@ -86,42 +64,25 @@ def time_search(threads: int, rounds: int, sizes: str, batch: int, beams: int) -
 
         return search
 
-    searches = {name: make_search(model) for name, model in make_models(sizes).items()}
-    fast = searches["fast"]
-
-    def search_without_projection() -> None:
-        with not_projected():
-            fast()
-
-    return time_side_by_side({**searches, "not projected": search_without_projection}, rounds)
-
-
-@contextmanager
-def not_projected() -> Any:
-    with mock.patch.object(fused_step, "_EXPECTED_WORDS", 0):
-        yield
+    return measure.time_side_by_side({name: make_search(model) for name, model in make_models(sizes).items()}, rounds)
 
 
 def main() -> None:
-    args = parse_arguments(__doc__ or "")
+    args = measure.parse_arguments(__doc__)
     rows = []
     for sizes, batch in product(SIZES, (1, 64)):
         for threads in args.threads if sizes == "default" else args.threads[:1]:
-            measured = {"training step": run_in_process(time_training, threads, args.rounds, sizes, batch)}
+            measured = {"training step": measure.run_in_process(time_training, threads, args.rounds, sizes, batch)}
             for name, beams in SEARCHES.items():
-                measured[name] = run_in_process(time_search, threads, args.rounds, sizes, batch, beams)
+                measured[name] = measure.run_in_process(time_search, threads, args.rounds, sizes, batch, beams)
             for name, seconds in measured.items():
-                shown = [f"{median_milliseconds(seconds[form]):.0f}" for form in ("readable", "fast")]
-                ratios = [f"{median_ratio(seconds, 'fast', 'readable'):.2f}"]
-                is_search = name in SEARCHES
-                ratios.append(f"{median_ratio(seconds, 'not projected', 'readable'):.2f}" if is_search else "")
-                rows.append([sizes, name, batch, threads, *shown, *ratios])
+                shown = measure.format_times(seconds, ("readable", "fast"))
+                rows.append([sizes, name, batch, threads, *shown, measure.format_ratio(seconds, "fast", "readable")])
                 print(rows[-1], flush=True)
     header = ["sizes", "workload", "batch", "threads", "readable ms", "fast ms", "fast / readable"]
-    header.append("not projected / readable")
-    text = f"{args.rounds} rounds, source {SOURCE}, target {TARGET}, vocabulary {VOCAB_SIZE:,}. Default sizes are "
-    text += "those of `copynet-hf train`."
-    write_section("Two forms", f"{text}\n\n{format_table(header, rows)}")
+    sizes = {"source": SOURCE, "target": TARGET, "vocab_size": VOCAB_SIZE}
+    table = measure.format_table(header, rows)
+    measure.write_section("Two forms", "forms", rounds=args.rounds, table=table, **sizes)
 
 
 if __name__ == "__main__":

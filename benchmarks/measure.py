@@ -10,22 +10,32 @@ import re
 import resource
 import statistics
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
 PAGE = Path(__file__).parents[1] / "results" / "benchmarks.md"
+TEMPLATES = Environment(
+    loader=FileSystemLoader(Path(__file__).with_name("templates")),
+    undefined=StrictUndefined,
+    trim_blocks=True,
+    keep_trailing_newline=True,
+)
 TITLE = """# Benchmarks
 
 Written by the scripts in benchmarks/, a section each. Times are medians, ratios medians of ratios taken pair by pair.
 """
 
 
-def parse_arguments(description: str) -> argparse.Namespace:
-    """Parses the number of rounds and the numbers of threads."""
-    parser = argparse.ArgumentParser(description=description.splitlines()[0])
-    parser.add_argument("--rounds", type=int, default=20)
+def parse_arguments(description: str | None, rounds: int = 20, **more: dict[str, Any]) -> argparse.Namespace:
+    """Parses the number of rounds, the numbers of threads, and `more`: name to the arguments of `add_argument`."""
+    parser = argparse.ArgumentParser(description=(description or "").splitlines()[0])
+    parser.add_argument("--rounds", type=int, default=rounds)
     parser.add_argument("--threads", type=int, nargs="+", default=[1, 2])
+    for name, options in more.items():
+        parser.add_argument(f"--{name}", **options)
     return parser.parse_args()
 
 
@@ -59,6 +69,33 @@ def median_milliseconds(seconds: list[float]) -> float:
     return 1e3 * statistics.median(seconds)
 
 
+def format_times(seconds: Mapping[str, list[float]], names: Iterable[str], decimals: int = 0) -> list[str]:
+    """The median milliseconds of these calls."""
+    return [f"{median_milliseconds(seconds[name]):.{decimals}f}" for name in names]
+
+
+def format_ratio(seconds: Mapping[str, list[float]], name: str, baseline: str, decimals: int = 2) -> str:
+    return f"{median_ratio(seconds, name, baseline):.{decimals}f}"
+
+
+def build_training_step(model: Any, batch: Mapping[str, Any], bf16: bool = False) -> Callable[[], None]:
+    """Forward, backward and a step of Adam; `num_items_in_batch` is passed as the Trainer does."""
+    import torch
+
+    inputs = {**batch, "num_items_in_batch": int((batch["labels"] >= 0).sum())}
+    trained = [weight for weight in model.train().parameters() if weight.requires_grad]
+    optimizer = torch.optim.Adam(trained, fused=True)
+
+    def step() -> None:
+        optimizer.zero_grad()
+        with torch.autocast("cpu", dtype=torch.bfloat16, enabled=bf16):
+            loss = model(**inputs).loss
+        loss.backward()
+        optimizer.step()
+
+    return step
+
+
 def run_in_process(function: Callable[..., Any], *args: Any) -> Any:
     """Calls `function` in a fresh process, with threads and memory of its own."""
     with multiprocessing.get_context("spawn").Pool(1) as pool:
@@ -70,8 +107,9 @@ def peak_mebibytes() -> float:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 
 
-def write_section(name: str, text: str) -> None:
-    """Writes `text` under the heading `name` of the page, replacing the section of that name."""
+def write_section(name: str, template: str, **figures: Any) -> None:
+    """Renders templates/TEMPLATE.md.jinja under the heading `name` of the page, replacing the section of that name."""
+    text = TEMPLATES.get_template(f"{template}.md.jinja").render(figures)
     PAGE.parent.mkdir(exist_ok=True)
     page = PAGE.read_text(encoding="utf-8") if PAGE.exists() else TITLE
     section = f"## {name}\n\n{describe_machine()}\n\n{text.strip()}\n"
@@ -85,10 +123,9 @@ def describe_machine() -> str:
     import torch
     import transformers
 
-    model = "unknown processor"
-    if Path("/proc/cpuinfo").exists():
-        match = re.search(r"^model name\s*: (.*)$", Path("/proc/cpuinfo").read_text(), re.MULTILINE)
-        model = match.group(1) if match else model
+    cpuinfo = Path("/proc/cpuinfo").read_text() if Path("/proc/cpuinfo").exists() else ""
+    match = re.search(r"^model name\s*: (.*)$", cpuinfo, re.MULTILINE)
+    model = match.group(1) if match else "unknown processor"
     return (
         f"{model}, {os.cpu_count()} cores ({platform.system()} {platform.machine()}), Python "
         f"{platform.python_version()}, torch {torch.__version__}, transformers {transformers.__version__}."

@@ -10,7 +10,6 @@ runs, writes both to --work_dir.
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import subprocess
@@ -25,7 +24,7 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
-from measure import PAGE, describe_machine, time_side_by_side
+from measure import PAGE, TEMPLATES, describe_machine, parse_arguments, time_side_by_side
 from peer_page import OURS, THEIRS, render_page
 
 from copynet_hf import load_pairs
@@ -52,62 +51,21 @@ def build_copynet_arguments(folder: Path, train_file: Path, **changes: Any) -> d
     return arguments | {"threads": 1, "seed": SEED, "disable_tqdm": True, **changes}
 
 
-def build_yoyodyne_config(folder: Path, train_file: Path, batch_size: int, **trainer: Any) -> dict[str, Any]:
-    """The configuration of a pointer-generator GRU of this package's default sizes, with yoyodyne's own defaults and
-    the settings of its example configurations: dropout 0.3, gradients clipped at 3, Adam at 0.001.
+def write_yoyodyne_config(
+    folder: Path, train_file: Path, batch_size: int, validation_file: Path | None = None, **trainer: Any
+) -> str:
+    """Writes config.yaml; returns its path.
 
     Args:
+        validation_file: for the checkpoint with the best accuracy, which is kept as best.ckpt; None: no checkpoint.
         trainer: arguments of Lightning's Trainer.
     """
-    embedding, encoder = DEFAULT_SIZES["embedding_size"], DEFAULT_SIZES["encoder_hidden_size"]
-    inputs = {"dropout": 0.3, "embedding_size": embedding}
-    model = {
-        "embedding_size": embedding,
-        "decoder_hidden_size": DEFAULT_SIZES["hidden_size"],
-        "decoder_dropout": 0.3,
-        "source_encoder": {
-            "class_path": "yoyodyne.models.modules.GRUEncoder",
-            "init_args": {**inputs, "hidden_size": encoder},
-        },
-        "features_encoder": {
-            "class_path": "yoyodyne.models.modules.LinearEncoder",
-            "init_args": {**inputs, "output_size": 2 * encoder},
-        },
-    }
-    logger = {"class_path": "lightning.pytorch.loggers.CSVLogger", "init_args": {"save_dir": str(folder)}}
-    return {
-        "seed_everything": SEED,
-        "trainer": {
-            "accelerator": "cpu",
-            "gradient_clip_val": 3,
-            "enable_progress_bar": False,
-            "logger": logger,
-            **trainer,
-        },
-        "model": {"class_path": "yoyodyne.models.PointerGeneratorGRUModel", "init_args": model},
-        "data": {
-            "model_dir": str(folder),
-            "train": str(train_file),
-            "features_col": 3,
-            "batch_size": batch_size,
-        },
-    }
-
-
-def select_on_accuracy(config: dict[str, Any], folder: Path, validation_file: Path) -> dict[str, Any]:
-    """The configuration of a training that keeps the checkpoint with the best validation accuracy as best.ckpt."""
-    return {
-        **config,
-        "data": {**config["data"], "val": str(validation_file)},
-        "checkpoint": {"dirpath": str(folder), "filename": "best", "monitor": "val_accuracy", "mode": "max"},
-    }
-
-
-def write_config(folder: Path, config: Mapping[str, Any]) -> str:
-    """Writes config.yaml, as JSON, which is YAML as well; returns its path."""
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / "config.yaml"
-    path.write_text(json.dumps(config, indent=1) + "\n", encoding="utf-8")
+    template = TEMPLATES.get_template("yoyodyne.yaml.jinja")
+    files = {"folder": folder, "train_file": train_file, "validation_file": validation_file}
+    text = template.render(seed=SEED, sizes=DEFAULT_SIZES, batch_size=batch_size, trainer=trainer, **files)
+    path.write_text(text, encoding="utf-8")
     return str(path)
 
 
@@ -197,8 +155,7 @@ def measure_steps(
     """Seconds of `steps` training steps in each package's own Trainer, on the same batches, without evaluation."""
     train_file, max_steps = data / f"{name}.train", (1 + rounds) * steps
     folders = {system: folder / "steps" / f"{name}-{batch_size}" / system for system in (OURS, THEIRS)}
-    unsaved = build_yoyodyne_config(folders[THEIRS], train_file, batch_size, max_steps=max_steps)
-    config = write_config(folders[THEIRS], {**unsaved, "checkpoint": {"save_top_k": 0}})
+    config = write_yoyodyne_config(folders[THEIRS], train_file, batch_size, max_steps=max_steps)
     changes = {"per_device_train_batch_size": batch_size, "max_steps": max_steps, "save_strategy": "no"}
     changes |= {"train_sampling_strategy": "sequential", "overwrite_output_dir": True}
     arguments = build_copynet_arguments(folders[OURS], train_file, **changes)
@@ -227,13 +184,14 @@ def train_models(python: str, data: Path, folder: Path, name: str, epochs: int) 
     """Trains a model of each package on a set, unless it is there; returns what the trainings cost."""
     train_file, validation_file = data / f"{name}.train", data / f"{SETS[name]}.dev"
     folders = {system: folder / f"{name}-{epochs}" / system for system in (OURS, THEIRS)}
-    config = build_yoyodyne_config(folders[THEIRS], train_file, BATCH_SIZES[THEIRS], max_epochs=epochs)
-    config_file = write_config(folders[THEIRS], select_on_accuracy(config, folders[THEIRS], validation_file))
+    config = write_yoyodyne_config(
+        folders[THEIRS], train_file, BATCH_SIZES[THEIRS], validation_file, max_epochs=epochs
+    )
     changes = {"validation_file": str(validation_file), "num_train_epochs": epochs, "overwrite_output_dir": True}
     arguments = build_copynet_arguments(folders[OURS], train_file, **changes)
     commands = {
         OURS: format_training_command(sys.executable, arguments),
-        THEIRS: [str(Path(python).with_name("yoyodyne")), "fit", "--config", config_file],
+        THEIRS: [str(Path(python).with_name("yoyodyne")), "fit", "--config", config],
     }
     costs = {}
     for system, command in commands.items():
@@ -327,18 +285,15 @@ def describe_versions(python: str) -> str:
     return subprocess.run([python, "-c", code], capture_output=True, text=True, check=True).stdout.strip()
 
 
-def parse_arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    data = os.environ.get("COPYNET_DATA", "../shared/data")
-    parser.add_argument("--data_dir", type=Path, default=Path(data), help="with the folder sigmorphon2022")
-    parser.add_argument("--work_dir", type=Path, default=ROOT / "runs" / "peers", help="environment and models")
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--quick", action="store_true", help="one epoch, one round, fewer steps")
-    return parser.parse_args()
-
-
 def main() -> None:
-    args = parse_arguments()
+    data_dir = Path(os.environ.get("COPYNET_DATA", "../shared/data"))
+    args = parse_arguments(
+        __doc__,
+        rounds=5,
+        data_dir={"type": Path, "default": data_dir, "help": "with the folder sigmorphon2022"},
+        work_dir={"type": Path, "default": ROOT / "runs" / "peers", "help": "environment and models"},
+        quick={"action": "store_true", "help": "one epoch, one round, fewer steps"},
+    )
     data, folder = (args.data_dir / "sigmorphon2022").absolute(), args.work_dir.absolute()
     python = install_yoyodyne(folder / "environment")
     rounds, steps, epochs = (1, 2, 1) if args.quick else (args.rounds, STEPS_PER_ROUND, MAX_EPOCHS)

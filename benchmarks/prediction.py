@@ -9,7 +9,6 @@ use the cores, the threads of `generate` wait for each other.
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import resource
@@ -20,8 +19,9 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
-from measure import format_table, write_section
+from measure import format_table, parse_arguments, write_section
 
 ROOT = Path(__file__).parents[1]
 DATA = Path(os.environ.get("COPYNET_DATA", ROOT.parent / "shared" / "data")) / "utterance_rewriting_zh"
@@ -76,11 +76,9 @@ def train_model(folder: Path) -> Path:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--rows", type=int, default=2000)
-    parser.add_argument("--model", type=Path, help="a trained model; by default one is trained for a minute")
-    args = parser.parse_args()
+    model_help = "a trained model; by default one is trained for a minute"
+    more: dict[str, Any] = {"rows": {"type": int, "default": 2000}, "model": {"type": Path, "help": model_help}}
+    args = parse_arguments(__doc__, rounds=3, **more)
     lines = (DATA / "train.jsonl").read_text(encoding="utf-8").splitlines()[: args.rows]
     texts = [json.loads(line)["source"] for line in lines]
     git = ["git", "-C", str(ROOT), "worktree"]
@@ -90,12 +88,12 @@ def main() -> None:
         try:
             model = args.model.absolute() if args.model else train_model(folder / "model")
             commands = Commands(folder, folder / "baseline", model, texts)
-            write_section("Prediction", compare(commands, args.rounds))
+            write_section("Prediction", "prediction", **compare(commands, args.rounds))
         finally:
             subprocess.run([*git, "remove", "--force", str(folder / "baseline")], check=True)
 
 
-def compare(commands: Commands, rounds: int) -> str:
+def compare(commands: Commands, rounds: int) -> dict[str, Any]:
     """Runs both commands in turns, so that slow moments of the machine affect both."""
     calls = {"generate": commands.generate, "predict": commands.predict}
     rates: dict[str, list[float]] = {name: [] for name in calls}
@@ -122,13 +120,16 @@ def compare(commands: Commands, rounds: int) -> str:
         [shown[name], f"{statistics.median(rates[name]):.1f}", f"{statistics.median(seconds[name]):.1f}"]
         for name in calls
     ]
-    table = format_table(["command", "rows/s", "processor ms a row"], rows)
-    return (
-        f"{rounds} rounds, {count:,} dialogues to rewrite, characters, {BEAMS} beams, two cores. The time of the "
-        f"start, that of {FEW} rows, is subtracted.\n\n{table}\n\n`predict` writes {ratio:.1f} times as many rows a "
-        f"second, and takes {1 / of_processors:.2f} of the processors' time for a row. {equal:,} of {count:,} outputs "
-        "are the same."
-    )
+    return {
+        "rounds": rounds,
+        "count": count,
+        "beams": BEAMS,
+        "few": FEW,
+        "equal": equal,
+        "ratio": ratio,
+        "of_processors": 1 / of_processors,
+        "table": format_table(["command", "rows/s", "processor ms a row"], rows),
+    }
 
 
 if __name__ == "__main__":

@@ -7,19 +7,16 @@ Runs the steps of `copynet-hf train` on LCSTS's train.jsonl. Writes its section 
 
 from __future__ import annotations
 
-import argparse
 import os
 import statistics
-import sys
 from collections.abc import Callable
 from functools import partial
-from importlib.util import find_spec
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 
 import datasets
-from measure import format_table, run_in_process, time_side_by_side, write_section
+from measure import format_table, parse_arguments, run_in_process, time_side_by_side, write_section
 
 from copynet_hf.arguments import DataArguments, TokenizerArguments
 from copynet_hf.model.tokenization_copynet import CopyNetTokenizer
@@ -36,18 +33,16 @@ class Segmentation(NamedTuple):
     """A segmenter to time. The time per pair is the difference between `copies` copies of the pairs and one."""
 
     name: str
-    segmenter: str
     copies: int
-    with_rjieba: bool = False
 
 
-SEGMENTATIONS = [Segmentation("char", "char", 20), Segmentation("jieba", "jieba", 5)]
-if find_spec("rjieba"):
-    SEGMENTATIONS.append(Segmentation("jieba with rjieba", "jieba", 10, with_rjieba=True))
+SEGMENTATIONS = [Segmentation("char", 20), Segmentation("jieba", 5)]
 
 
 def main() -> None:
-    args = _parse_arguments()
+    default = Path(os.environ.get("COPYNET_DATA", "../shared/data"))
+    data = {"type": Path, "default": default, "help": "folder that contains lcsts (%(default)s)"}
+    args = parse_arguments(__doc__, rounds=5, data=data)
     file = str(args.data / "lcsts" / "train.jsonl")
     rows, pairs = [], 0
     with TemporaryDirectory() as folder:  # for the caches of the worker processes
@@ -59,33 +54,16 @@ def main() -> None:
                 print(rows[-1], flush=True)
     header = ["words", "step", "processes", "pairs/s", "start-up s", f"minutes for {PART_I / 1e6} million pairs"]
     copies = ", ".join(f"{each.copies} ({each.name})" for each in SEGMENTATIONS)
-    text = (
-        f"{args.rounds} rounds; the {pairs:,} pairs of LCSTS's train.jsonl, once and so many times over: {copies}. "
-        "Pairs per second are those of the copies that came on top, so that start-up stands apart; the minutes follow "
-        "from both, not from a run."
-    )
-    write_section("Preprocessing", f"{text}\n\n{format_table(header, rows)}")
-
-
-def _parse_arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--rounds", type=int, default=5)
-    default = Path(os.environ.get("COPYNET_DATA", "../shared/data"))
-    parser.add_argument("--data", type=Path, default=default, help="folder that contains lcsts (%(default)s)")
-    args = parser.parse_args()
-    if not (args.data / "lcsts").is_dir():
-        parser.error(f"{args.data / 'lcsts'} is missing: name its parent folder with --data or COPYNET_DATA")
-    return args
+    figures = {"rounds": args.rounds, "pairs": pairs, "copies": copies, "table": format_table(header, rows)}
+    write_section("Preprocessing", "preprocessing", **figures)
 
 
 def time_steps(segmentation: Segmentation, file: str, rounds: int) -> tuple[int, dict[str, list[float]]]:
     """The number of pairs, and the seconds of each step on one copy of them and on all copies."""
-    if not segmentation.with_rjieba:
-        sys.modules["rjieba"] = None  # type: ignore[assignment]  # makes its import fail, as if it were not installed
     datasets.disable_caching()
     datasets.disable_progress_bars()
     once: Any = read_training_pairs(DataArguments(train_file=file))["train"]
-    tokenizer_arguments = TokenizerArguments(segmenter=segmentation.segmenter)
+    tokenizer_arguments = TokenizerArguments(segmenter=segmentation.name)
 
     def build_vocabulary(pairs: Pairs) -> CopyNetTokenizer:
         return train_tokenizer(pairs, tokenizer_arguments, None, LIMITS.max_source_length)

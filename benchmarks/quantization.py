@@ -8,14 +8,13 @@ of results/benchmarks.md.
 
 from __future__ import annotations
 
-import argparse
 import tempfile
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from measure import format_table, median_milliseconds, median_ratio, time_side_by_side, write_section
+from measure import format_table, median_milliseconds, median_ratio, parse_arguments, time_side_by_side, write_section
 
 from copynet_hf import load_pairs
 from copynet_hf.inference.onnx_export import export_onnx
@@ -77,8 +76,8 @@ def _percent(texts: Sequence[str], others: Sequence[str]) -> float:
     return 100 * sum(text == other for text, other in zip(texts, others, strict=True)) / len(texts)
 
 
-def render(tasks: dict[str, list[Compared]], texts: int, rounds: int, threads: int) -> str:
-    """The section: a table of exact match and sizes, one of speeds, and what int8 loses."""
+def collect_figures(tasks: dict[str, list[Compared]], texts: int) -> dict[str, Any]:
+    """A table of exact match and sizes, one of speeds, and what int8 loses."""
     scores, speeds, losses = [], [], []
     for name, compared in tasks.items():
         for each in compared:
@@ -91,33 +90,32 @@ def render(tasks: dict[str, list[Compared]], texts: int, rounds: int, threads: i
             speeds.append([name, each.search, each.batch, *(f"{rate:.0f}" for rate in rates), f"{ratio:.2f}"])
             if change < -REPORTED_LOSS:
                 losses.append(f"{name}, {each.search}, batch {each.batch} ({change:+.1f})")
-    reported = f"Above {REPORTED_LOSS} points is the loss of: {'; '.join(losses)}."
-    text = (
-        f"{texts} pairs of each task that are not training pairs; {rounds} rounds, threads: {threads}. Exact match "
-        "(EM) is in percent of the pairs; int8 has one scale for a batch, so that its outputs depend on the batch."
-    )
     names = ["task", "search", "batch"]
-    scored = format_table([*names, *HEADER, "change", "same outputs"], scores)
-    timed = format_table([*names, "float32 texts/s", "int8 texts/s", "int8 / float32"], speeds)
-    return "\n\n".join([text, scored, reported if losses else f"No loss is above {REPORTED_LOSS} points.", timed])
+    return {
+        "texts": texts,
+        "scores": format_table([*names, *HEADER, "change", "same outputs"], scores),
+        "speeds": format_table([*names, "float32 texts/s", "int8 texts/s", "int8 / float32"], speeds),
+        "losses": losses,
+        "limit": REPORTED_LOSS,
+    }
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--task", nargs=3, action="append", required=True, metavar=("NAME", "MODEL", "PAIRS"))
-    parser.add_argument("--pairs", type=int, default=500)
-    parser.add_argument("--batches", type=int, nargs="+", default=[32, 1])
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--threads", type=int, default=1)
-    parser.add_argument("--note", default="", help="a sentence about the machine, for the page")
-    args = parser.parse_args()
-    tasks = {}
+    args = parse_arguments(
+        __doc__,
+        rounds=5,
+        task={"nargs": 3, "action": "append", "required": True, "metavar": ("NAME", "MODEL", "PAIRS")},
+        pairs={"type": int, "default": 500},
+        batches={"type": int, "nargs": "+", "default": [32, 1]},
+        note={"default": "", "help": "a sentence about the tasks, for the page"},
+    )
+    threads, tasks = args.threads[0], {}
     for name, model, file in args.task:
         pairs = load_pairs(test_file=file)["test"].select(range(args.pairs))
         sources, targets = (list(pairs[column]) for column in ("text", "summary"))
-        tasks[name] = compare(model, sources, targets, args.batches, args.threads, args.rounds)
-    text = render(tasks, args.pairs, args.rounds, args.threads)
-    write_section("int8", f"{args.note}\n\n{text}" if args.note else text)
+        tasks[name] = compare(model, sources, targets, args.batches, threads, args.rounds)
+    options = {"note": args.note, "rounds": args.rounds, "threads": threads}
+    write_section("int8", "int8", **collect_figures(tasks, args.pairs), **options)
 
 
 if __name__ == "__main__":

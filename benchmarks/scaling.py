@@ -9,7 +9,6 @@ that keeps freed memory.
 
 from __future__ import annotations
 
-import argparse
 import math
 import os
 import statistics
@@ -26,6 +25,7 @@ from measure import (
     format_table,
     median_milliseconds,
     median_ratio,
+    parse_arguments,
     peak_mebibytes,
     run_in_process,
     time_side_by_side,
@@ -71,10 +71,6 @@ class Sweep:
     @property
     def work(self) -> str:
         return "search" if isinstance(self.base, Search) else "training step"
-
-    @property
-    def label(self) -> str:
-        return STYLES[self.field][0]
 
 
 # Label, colour and marker of each size; the colours are Okabe and Ito's, which colour-blind readers can distinguish.
@@ -174,7 +170,7 @@ def format_row(growth: Growth) -> list[str]:
     time, end, memory_end = growth.exponents.values()
     return [
         growth.sweep.work,
-        growth.sweep.label,
+        STYLES[growth.sweep.field][0],
         format_range(growth.sweep.sizes),
         format_range(growth.medians),
         f"{time:.2f}",
@@ -189,38 +185,30 @@ def format_range(values: Sequence[float]) -> str:
     return f"{values[0]:,.0f} to {values[-1]:,.0f}"
 
 
-def describe_exponents(growths: Iterable[Growth]) -> str:
-    """A sentence that says which exponents are above the limit, if any."""
-    above = [
-        f"{growth.sweep.work} by {growth.sweep.label} ({name}: {value:.2f})"
+def list_exponents(growths: Iterable[Growth]) -> list[str]:
+    """The exponents above the limit, with their sweeps."""
+    return [
+        f"{growth.sweep.work} by {STYLES[growth.sweep.field][0]} ({name}: {value:.2f})"
         for growth in growths
         for name, value in growth.above_linear.items()
     ]
-    if above:
-        return f"An exponent is above {LIMIT}: {'; '.join(above)}."
-    return f"Nothing grows faster than linearly: no exponent is above {LIMIT}."
 
 
-def render_section(growths: Sequence[Growth], again: Sequence[Growth], threads: int, rounds: int) -> str:
-    """The section of the page: all growths, and those measured `again` with freed memory kept."""
-    base = SEARCH
-    paragraphs = [
-        f"{rounds} rounds, threads: {threads}. One size doubles at a time, the others stay at source {base.source}, "
-        f"target {base.target}, vocabulary {base.vocab_size:,}, batch {base.batch} and {base.beams} beams; a search "
-        f"takes {STEPS} steps. Memory is the peak of a fresh process over its imports. Under an exponent p, twice the "
-        'size takes 2^p times as much: 1 is linear. It is fitted to all sizes and, "at the end", to the two largest.',
-        describe_exponents(growths),
-        growth_table(growths),
-        f"![Time and memory over size, on logarithmic axes]({PICTURE.name})",
-    ]
-    if again:
-        settings = " ".join(f"{name}={value}" for name, value in KEEP_FREED.items())
-        paragraphs += [
-            f"These once more with `{settings}`: the C library then keeps large blocks that are freed, where it "
-            f"otherwise gives them back to the system and has their pages made anew. {describe_exponents(again)}",
-            growth_table(again),
-        ]
-    return "\n\n".join(paragraphs)
+def collect_figures(growths: Sequence[Growth], again: Sequence[Growth], threads: int, rounds: int) -> dict[str, Any]:
+    """The figures of the section: all growths, and those measured `again` with freed memory kept."""
+    return {
+        "rounds": rounds,
+        "threads": threads,
+        "base": SEARCH,
+        "steps": STEPS,
+        "limit": LIMIT,
+        "above": list_exponents(growths),
+        "table": growth_table(growths),
+        "picture": PICTURE.name,
+        "settings": " ".join(f"{name}={value}" for name, value in KEEP_FREED.items()),
+        "above_again": list_exponents(again),
+        "again": growth_table(again) if again else "",
+    }
 
 
 def growth_table(growths: Iterable[Growth]) -> str:
@@ -239,8 +227,8 @@ def plot_growths(growths: Iterable[Growth], path: Any) -> None:
     works = {"training step": panels[0], "search": panels[1]}
     for growth in growths:
         sweep = growth.sweep
-        _, colour, marker = STYLES[sweep.field]
-        style = {"color": colour, "marker": marker, "label": f"{sweep.label}, {format_range(sweep.sizes)}"}
+        label, colour, marker = STYLES[sweep.field]
+        style = {"color": colour, "marker": marker, "label": f"{label}, {format_range(sweep.sizes)}"}
         multiples = [size / sweep.first for size in sweep.sizes]
         for panel, values in zip(works[sweep.work], (growth.medians, growth.mebibytes), strict=True):
             panel.plot(multiples, values, **style)
@@ -248,8 +236,7 @@ def plot_growths(growths: Iterable[Growth], path: Any) -> None:
         format_panel(time_panel, f"Time of a {work}", "milliseconds")
         format_panel(memory_panel, f"Memory of a {work}", "MiB over the imports")
         memory_panel.legend(loc="center left", bbox_to_anchor=(1.02, 0.5), frameon=False)  # of both panels
-    for panel in panels[1]:
-        panel.set_xlabel("size, as a multiple of the smallest")
+    figure.supxlabel("size, as a multiple of the smallest")
     figure.savefig(path, dpi=100)
 
 
@@ -274,20 +261,18 @@ def format_panel(panel: Any, title: str, unit: str) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--rounds", type=int, default=7)
-    parser.add_argument("--threads", type=int, default=1)
-    args = parser.parse_args()
+    args = parse_arguments(__doc__, rounds=7)
+    threads = args.threads[0]
 
     def measure_and_print(sweep: Sweep) -> Growth:
-        growth = measure_growth(sweep, args.threads, args.rounds)
+        growth = measure_growth(sweep, threads, args.rounds)
         print(format_row(growth), flush=True)
         return growth
 
     growths = [measure_and_print(sweep) for sweep in SWEEPS]
     again = [measure_and_print(replace(growth.sweep, keeps=True)) for growth in growths if growth.above_linear]
     plot_growths(growths, PICTURE)
-    write_section("Scaling", render_section(growths, again, args.threads, args.rounds))
+    write_section("Scaling", "scaling", **collect_figures(growths, again, threads, args.rounds))
 
 
 if __name__ == "__main__":

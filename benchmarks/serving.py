@@ -9,7 +9,6 @@ asks pip for nothing else. Each client sends one text after another over one con
 
 from __future__ import annotations
 
-import argparse
 import http.client
 import json
 import os
@@ -28,7 +27,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from measure import format_table, run_in_process, write_section
+from measure import format_table, parse_arguments, run_in_process, write_section
 
 ROOT = Path(__file__).parents[1]
 SEARCHES = {"greedy": 1, "beam 4": 4}
@@ -124,12 +123,9 @@ def read_resident_megabytes(pid: int) -> float:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--model", required=True, help="folder that copynet-hf export wrote")
-    parser.add_argument("--requests", type=int, default=1000)
-    parser.add_argument("--clients", type=int, default=20)
-    parser.add_argument("--threads", type=int, nargs="+", default=[1, 2])
-    args = parser.parse_args()
+    model = {"required": True, "help": "folder that copynet-hf export wrote"}
+    counts = {name: {"type": int, "default": default} for name, default in (("requests", 1000), ("clients", 20))}
+    args = parse_arguments(__doc__, model=model, **counts)
     from copynet_hf.data import quickstart_pairs
 
     texts = [pair["text"] for pair in quickstart_pairs("test", args.requests)]
@@ -153,13 +149,8 @@ def main() -> None:
                         print(rows[-1], flush=True)
                 memory = read_resident_megabytes(process.pid)
     header = ["search", "threads", "clients", "requests", "p50 ms", "p99 ms", "requests a second", "texts a batch"]
-    text = (
-        "The model of `copynet-hf quickstart`, exported; one text a request over loopback, all clients in one process "
-        "on the same machine. Every request was answered with the output of `predict`. The environment, without torch "
-        f"and Transformers, has {size:.0f} MB; the server's resident memory after the load is {memory:.0f} MB. "
-        f"The machine's load average before the start was {load:.1f}."
-    )
-    write_section("Serving", f"{text}\n\n{format_table(header, rows)}")
+    table = format_table(header, rows)
+    write_section("Serving", "serving", size=size, memory=memory, load=load, table=table)
 
 
 if __name__ == "__main__":

@@ -14,17 +14,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any
 
+import measure
 import torch
-from measure import (
-    format_table,
-    median_milliseconds,
-    median_ratio,
-    parse_arguments,
-    peak_mebibytes,
-    run_in_process,
-    time_side_by_side,
-    write_section,
-)
 from plain_seq2seq import PlainSeq2Seq
 from torch import Tensor
 
@@ -112,18 +103,7 @@ def build_plain_step(task: Task, narrow: bool = False, packed: bool = True) -> A
 
 def build_copynet_step(task: Task, bf16: bool = False) -> Any:
     batch = {name: value for name, value in make_batch(task).items() if name not in ("words", "lengths")}
-    batch["num_items_in_batch"] = batch["labels"].numel()  # as the Trainer passes it
-    model = CopyNetForConditionalGeneration(make_config(task)).train()
-    optimizer = torch.optim.Adam(model.parameters(), fused=True)
-
-    def step() -> None:
-        optimizer.zero_grad()
-        with torch.autocast("cpu", dtype=torch.bfloat16, enabled=bf16):
-            loss = model(**batch).loss
-        loss.backward()
-        optimizer.step()
-
-    return step
+    return measure.build_training_step(CopyNetForConditionalGeneration(make_config(task)), batch, bf16)
 
 
 def make_config(task: Task) -> CopyNetConfig:
@@ -144,17 +124,17 @@ def time_steps(task: Task, threads: int, rounds: int) -> dict[str, list[float]]:
     calls = {"plain": build_plain_step(task), "unpacked": build_plain_step(task, packed=False)}
     calls |= {"narrow": build_plain_step(task, narrow=True)}
     calls |= {"copynet": build_copynet_step(task), "bf16": build_copynet_step(task, bf16=True)}
-    return time_side_by_side(calls, rounds)
+    return measure.time_side_by_side(calls, rounds)
 
 
 def measure_memory(task: Task, kind: str) -> float:
     """Peak mebibytes of three steps, above those of the imports."""
     torch.set_num_threads(1)
-    before = peak_mebibytes()
+    before = measure.peak_mebibytes()
     step = {"plain": build_plain_step, "copynet": build_copynet_step}[kind](task)
     for _ in range(3):
         step()
-    return peak_mebibytes() - before
+    return measure.peak_mebibytes() - before
 
 
 def measure_loss_memory(use_fused: bool) -> float:
@@ -167,41 +147,42 @@ def measure_loss_memory(use_fused: bool) -> float:
     config.use_fused = use_fused
     batch = {name: value for name, value in make_batch(LARGE_VOCABULARY).items() if name not in ("words", "lengths")}
     model = CopyNetForConditionalGeneration(config).train()
-    before = peak_mebibytes()
+    before = measure.peak_mebibytes()
     model(**batch, num_items_in_batch=batch["labels"].numel()).loss.backward()
     scores = 4 * batch["labels"].numel() * config.vocab_size / 2**20
-    return (peak_mebibytes() - before) / scores
+    return (measure.peak_mebibytes() - before) / scores
 
 
 def main() -> None:
-    args = parse_arguments(__doc__ or "")
+    args = measure.parse_arguments(__doc__)
     rows = []
     for task in TASKS:
-        peaks = [f"{run_in_process(measure_memory, task, kind):.0f}" for kind in ("plain", "copynet")]
+        peaks = [f"{measure.run_in_process(measure_memory, task, kind):.0f}" for kind in ("plain", "copynet")]
         for threads in args.threads if task in SMALL else args.threads[-1:]:
-            seconds = run_in_process(time_steps, task, threads, args.rounds)
-            shown = [f"{median_milliseconds(seconds[name]):.0f}" for name in seconds]
+            seconds = measure.run_in_process(time_steps, task, threads, args.rounds)
             pairs = [(ours, plain) for plain in ("plain", "unpacked") for ours in ("copynet", "bf16")]
             pairs += [("copynet", "narrow")]
             rows.append(
-                [task.name, threads, *shown, *(f"{median_ratio(seconds, *pair):.2f}" for pair in pairs), *peaks]
+                [
+                    *(task.name, threads, *measure.format_times(seconds, seconds)),
+                    *(measure.format_ratio(seconds, *pair) for pair in pairs),
+                    *peaks,
+                ]
             )
             print(rows[-1], flush=True)
     header = ["task", "threads", "plain ms", "unpacked ms", "narrow ms", "CopyNet ms", "bf16 ms"]
     header += ["CopyNet / plain", "bf16 / plain", "CopyNet / unpacked", "bf16 / unpacked", "CopyNet / narrow"]
     header += ["plain MiB", "CopyNet MiB"]
-    by_hand, by_autograd = (run_in_process(measure_loss_memory, use_fused) for use_fused in (True, False))
-    text = (
-        f"{args.rounds} rounds, batch {SYNTHETIC.batch}; bf16 is CopyNet's; memory is the peak above the imports "
-        'on one thread. "By default" are the dropout and the readout, with the selective read, of `copynet-hf train`, '
-        "with a fifth of the source's words unseen and some words twice in it; elsewhere there is no dropout, the "
-        'readout is the plain model\'s, and all words are known. "Unpacked" is the plain model without packing and '
-        'masks, "narrow" with CopyNet\'s tanh layer.\n\n'
-        f"{format_table(header, rows)}\n\n"
-        f"Over 50,000 words a step takes at its peak {by_hand:.2f} times the memory of the scores (batch, steps, "
-        f"vocabulary) alone, its gradients by the weights included; with `use_fused=False` {by_autograd:.2f} times."
+    by_hand, by_autograd = (measure.run_in_process(measure_loss_memory, use_fused) for use_fused in (True, False))
+    measure.write_section(
+        "Training",
+        "training",
+        rounds=args.rounds,
+        batch=SYNTHETIC.batch,
+        table=measure.format_table(header, rows),
+        by_hand=by_hand,
+        by_autograd=by_autograd,
     )
-    write_section("Training", text)
 
 
 if __name__ == "__main__":

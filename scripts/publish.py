@@ -8,7 +8,6 @@ Everything is uploaded as one commit. The model must have been trained and score
 from __future__ import annotations
 
 import argparse
-import importlib
 import sys
 import tempfile
 from collections.abc import Sequence
@@ -33,38 +32,32 @@ def publish(args: argparse.Namespace) -> None:
 
     Raises:
         ValueError: the model cannot be published as the arguments say.
+        OSError: the Hub refuses.
     """
-    if args.name not in EXPERIMENTS:
-        raise ValueError(f"NAME is {args.name!r}: choose one of {', '.join(EXPERIMENTS)}")
-    # slow to import, and not needed for --help
-    from experiments.data.licences import check_consent, find_licence
-    from experiments.publishing.contents import write_contents
-    from experiments.publishing.trained_model import find_trained_model
-    from experiments.publishing.upload import check_login, check_repo_name, list_files, upload
+    from experiments.publishing import (  # slow to import, and not needed for --help
+        check_consent,
+        find_trained_model,
+        list_files,
+        upload,
+        write_contents,
+    )
 
-    check_repo_name(args.repo)
-    experiment = importlib.import_module(f"experiments.tables.{args.name}")
+    if args.repo.count("/") != 1:
+        raise ValueError(f"--repo is {args.repo!r}: use user/name")
     output_dir = args.output_dir or Path("runs") / args.name
-    trained = find_trained_model(args.name, experiment, args.model, args.seed, output_dir, args.results_dir)
-    (dataset,) = trained.card.datasets
-    check_consent(dataset, args.accept_data_licence or args.dry_run)
-    if not args.dry_run:
-        check_login()
+    card, trained = find_trained_model(args.name, args.model, args.seed, output_dir, args.results_dir)
+    check_consent(args.name, args.accept_data_licence or args.dry_run)
     with tempfile.TemporaryDirectory(prefix="publish-") as folder:
-        obstacle = write_contents(trained, args.repo, Path(folder))
-        files = list_files(Path(folder))
-        if obstacle is not None:
+        if obstacle := write_contents(card, trained, args.repo, Path(folder)):
             print(f"without ONNX graphs: {obstacle}")
+        files = list_files(Path(folder))
         if args.dry_run:
-            for path, file in files.items():
-                print(f"{file.stat().st_size:>14,}  {path}")
-            total = sum(file.stat().st_size for file in files.values())
-            print(f"{total:>14,}  bytes in {len(files)} files for {args.repo}; nothing was uploaded")
-            if restriction := find_licence(dataset).restriction:
-                print(f"needs --accept_data_licence: {restriction}")
+            sizes = {path: file.stat().st_size for path, file in files.items()}
+            print("\n".join(f"{size:>14,}  {path}" for path, size in sizes.items()))
+            print(f"{sum(sizes.values()):>14,}  bytes in {len(sizes)} files for {args.repo}; nothing was uploaded")
             return
-        message = f"{trained.name} of {args.name}, seed {args.seed}"
-        url = upload(files, args.repo, message, private=args.private, revision=args.revision)
+        message = f"{args.model} of {args.name}, seed {args.seed}"
+        url = upload(files, args.repo, message, is_private=args.private, revision=args.revision)
     print(f"published: {url}")
 
 
@@ -73,9 +66,9 @@ def make_parser() -> argparse.ArgumentParser:
         description=(__doc__ or "").splitlines()[0],
         epilog=f"names: {', '.join(EXPERIMENTS)}. hf auth login stores a token with write access.",
     )
-    parser.add_argument("name", metavar="NAME", help="experiment, as scripts/reproduce.py names it")
+    parser.add_argument("name", choices=EXPERIMENTS, metavar="NAME", help="experiment of scripts/reproduce.py")
     parser.add_argument("--repo", required=True, metavar="USER/NAME", help="repository, created if there is none")
-    parser.add_argument("--model", help="model of the experiment (CopyNet, where there is one of that name)")
+    parser.add_argument("--model", default="CopyNet", help="model of the experiment (%(default)s)")
     parser.add_argument("--seed", type=int, default=0, help="seed of the model (%(default)s)")
     parser.add_argument("--output_dir", type=Path, help="folder of the experiment's models (runs/NAME)")
     parser.add_argument(

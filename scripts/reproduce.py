@@ -14,7 +14,6 @@ import fnmatch
 import importlib
 import logging
 import os
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -35,7 +34,7 @@ EXPERIMENTS = {
     "mechanisms": "all copy mechanisms on four tasks, 1,000 updates each; 4 minutes a model, 32 models",
     "inflection": "word forms from lemmas and features, SIGMORPHON 2022; 5 to 15 minutes a model, 53 models",
     "defaults": "the default command on four tasks of other tables; 10 to 30 minutes a model, 4 models",
-    "recipe": "alternatives to the defaults on 23 tasks; 2 to 30 minutes a model, 736 models",
+    "recipe": "alternatives to the defaults on 16 tasks; 2 to 30 minutes a model, 240 models",
     "encoders": "GRU and Transformer encoders, pre-trained or not; 15 to 60 minutes a model, 2 encoders and 8 models",
     "japanese": "Japanese replies, copied words marked; 5 minutes a model, 2 models; needs pip install copynet-hf[ja]",
 }
@@ -46,28 +45,22 @@ def main(argv: list[str] | None = None) -> None:
     parser = make_parser()
     args = parser.parse_args(argv)
     from experiments.data.rows import write_text
+    from experiments.reports.markdown import render_page
     from experiments.reports.model_cards import write_cards  # slow to import, and not needed for --help
 
     experiment: Any = importlib.import_module(f"experiments.tables.{args.name}")
     if unknown := [pattern for pattern in args.models if not fnmatch.filter(experiment.MODEL_NAMES, pattern)]:
-        parser.error(f"--models is {unknown[0]!r}: {_advise(args.name, unknown[0], experiment.MODEL_NAMES)}")
+        near = difflib.get_close_matches(unknown[0], experiment.MODEL_NAMES, MAX_NAMED, cutoff=0)
+        choices = f"the {len(experiment.MODEL_NAMES)} models of {args.name}, such as {', '.join(map(repr, near))}"
+        parser.error(f"--models is {unknown[0]!r}: choose from {choices}")
     settings = make_settings(args)
     logging.basicConfig(level=logging.INFO, format="%(message)s")
     results = experiment.run(settings).read()
-    page = experiment.render_page(results)
+    page = render_page(args.name, results, experiment.collect_figures(results))
     write_text(settings.results_dir / f"{args.name}.md", page)
-    if experiment.CARD:
-        write_cards(args.name, experiment.CARD, results, settings.cards_dir)
+    write_cards(args.name, results, settings.cards_dir)
     print(page)
     print(f"written to {settings.results_dir / args.name}.md and .json")
-
-
-def _advise(experiment: str, name: str, names: Sequence[str]) -> str:
-    """Of many models the nearest in name, otherwise all."""
-    if len(names) <= MAX_NAMED:
-        return f"choose from the models of {experiment}, {', '.join(map(repr, names))}"
-    near = difflib.get_close_matches(name, names, MAX_NAMED, cutoff=0)
-    return f"choose from the {len(names)} models of {experiment}, among them {', '.join(map(repr, near))}"
 
 
 def make_parser() -> argparse.ArgumentParser:

@@ -16,7 +16,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-OPTIONAL = ("copynet_hf", "jieba", "rjieba", "fugashi", "unidic_lite")  # what a saved model must do without
+OPTIONAL = ("copynet_hf", "jieba", "fugashi", "unidic_lite")  # what a saved model must do without
 
 
 def run_elsewhere(

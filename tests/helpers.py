@@ -1,4 +1,4 @@
-"""Small models and batches, and the reading of a model's card, that the tests share."""
+"""Small models and batches that the tests share."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from huggingface_hub import ModelCard
 
 from copynet_hf import CopyNetConfig, CopyNetForConditionalGeneration, CopyNetTokenizer
 
@@ -133,27 +132,6 @@ def check_gradients(model: CopyNetForConditionalGeneration, oracle: Any, loss: C
             expected = (losses[0] - losses[1]) / (2 * epsilon)
             found = parameter.grad[index].item()
             assert math.isclose(found, expected, rel_tol=1e-5, abs_tol=1e-8), (name, index, found, expected)
-
-
-def check_cards(folder: Path, card: Any, results: dict[str, Any]) -> None:
-    """Each model has a card; its scores, in metadata and table, are those of the lowest seed; its text is complete."""
-    shown = {run["model"] for run in results["runs"] if run["data"] == card.examples}
-    runs = [run for run in results["runs"] if run["data"] in card.tests and run["model"] in shown]
-    first = {(run["model"], run["data"]): run for run in sorted(runs, key=lambda run: -run["seed"])}
-    for model in {run["model"] for run in runs}:
-        written = ModelCard.load(card.path(folder, model))
-        known = {(each.dataset_split, each.metric_name): each.metric_value for each in written.data.eval_results}
-        for data in card.tests:
-            if run := first.get((model, data)):
-                scores = {label: run["scores"][score] for score, (_, label) in card.metrics.items()}
-                assert {label: known.pop((data, label)) for label in scores} == scores
-                row = " | ".join(f"{value:.2f}" for value in scores.values())
-                assert f"| {card.tests[data]} | {row} |" in written.text
-                assert run["command"] in written.text
-        assert not known
-        assert written.data.license == card.licence
-        assert "{{" not in written.text
-        assert "None" not in written.text
 
 
 def trained(pairs: list[tuple[str, str]], segmenter: str) -> tuple[CopyNetForConditionalGeneration, CopyNetTokenizer]:

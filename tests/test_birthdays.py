@@ -15,7 +15,7 @@ def rows():
 
 
 def test_there_are_as_many_patterns_of_each_kind_as_in_coreqas_data():
-    counts = {kind: 4 * len(answers) for kind, (_, answers) in PATTERNS.items()}
+    counts = {kind: 4 * len(each["answers"]) for kind, each in PATTERNS.items()}
     assert counts == {"Y": 16, "M": 24, "D": 4, "YM": 16, "MD": 16, "YMD": 32}
 
 

@@ -13,11 +13,11 @@ import reproduce
 import torch
 from datasets import Dataset
 from experiments.reports import markdown
+from experiments.reports.model_cards import CARDS
 from experiments.running.results_file import ResultsFile
 from experiments.running.settings import Settings
 from experiments.scores.minimum_bayes_risk import choose_consensus
 from experiments.scores.texts import score_repetition
-from helpers import check_cards
 from transformers import AutoModelForMaskedLM
 
 from copynet_hf.arguments import RunArguments, build_dataclass
@@ -141,8 +141,9 @@ def test_every_experiment_goes_from_its_command_to_its_page(name, data, small, c
     for suffix in ("png", "html"):
         assert (f"({name}.{suffix})" in text) == (data.parent / "results" / f"{name}.{suffix}").exists()
     assert "nan" not in text
-    if card := import_table(name).CARD:
-        check_cards(data.parent / "model_cards", card, results)
+    cards = [path.read_text(encoding="utf-8") for path in data.parent.glob("model_cards/*.md")]
+    assert len(cards) == len(CARDS[name]["models"] if name in CARDS else [])
+    assert not any("None" in card for card in cards)
 
 
 def write_inflections(data: Path) -> None:
@@ -187,8 +188,7 @@ def test_the_recipe_compares_alternatives_on_validation_pairs(data, small, monke
     monkeypatch.setattr(recipe, "TASKS", {"NL2Bash": recipe.TASKS["NL2Bash"]})
     monkeypatch.setattr(recipe, "INFLECTION", {"Gothic, small": ("got", "small")})
     write_inflections(data)
-    alternatives = ["base", "averaged weights", "decay at a plateau", "source words dropped, 0.1"]
-    alternatives += ["copied words exchanged, 0.2"]
+    alternatives = ["base", "averaged weights", "copied words exchanged, 0.2"]
     patterns = [f"{name} on *" for name in alternatives]
     results, text = reproduce_table("recipe", data, "--max_samples", "4", "--models", *patterns)
     assert len(results["runs"]) == 2 * len(alternatives)
@@ -197,26 +197,12 @@ def test_the_recipe_compares_alternatives_on_validation_pairs(data, small, monke
     assert results["runs"][0]["scores"].keys() >= {"sequence_accuracy", "token_accuracy", "loss"}
 
 
-def test_the_recipe_has_differences_over_shared_tasks_and_seeds():
-    recipe = import_table("recipe")
-    scores = {(recipe.CHOSEN, 0): (50, 60), (recipe.CHOSEN, 1): (52, None), ("base", 0): (51, 63), ("base", 2): (9, 9)}
-    runs = [
-        {"data": data, "model": model, "seed": seed, "scores": {"sequence_accuracy": score}}
-        for (model, seed), both in scores.items()
-        for data, score in zip("ab", both, strict=True)
-        if score is not None
-    ]
-    assert recipe._format_difference({"runs": runs}, "base", ["a", "b"]) == "+2.0 ± 1.0 (2)"  # of +1 and +3
-    assert recipe._format_difference({"runs": runs}, "base", ["a"]) == "+1.0 (1)"
-    assert recipe._format_difference({"runs": runs}, recipe.CHOSEN, ["a"]) == ""
-
-
 def test_the_defaults_are_the_chosen_alternative(data):
     recipe = import_table("recipe")
     rows = Dataset.from_list([{"text": "a", "summary": "b"}] * 4)
     training_args = build_training_arguments({"output_dir": str(data)}, rows, has_validation=True)
     run_args = build_dataclass(RunArguments, {})
-    chosen = recipe.BASE | recipe.ALTERNATIVES[recipe.CHOSEN].arguments
+    chosen = recipe.BASE | recipe.ALTERNATIVES[recipe.CHOSEN]
     for name, value in chosen.items():
         if name == "dropout":
             assert MODEL_DEFAULTS[name] == value
@@ -334,7 +320,7 @@ def test_shortened_runs_have_folders_of_their_own(tmp_path):
 def test_unknown_models_are_refused(capsys):
     with pytest.raises(SystemExit):
         reproduce.main(["table4", "--models", "Copynet"])
-    message = "--models is 'Copynet': choose from the models of table4, 'RNNSearch', 'CopyNet'"
+    message = "--models is 'Copynet': choose from the 2 models of table4, such as 'CopyNet', 'RNNSearch'"
     assert message in capsys.readouterr().err
 
 
@@ -396,7 +382,6 @@ IMPORTS = {
     "scores": {"data"},
     "reports": {"data"},
     "running": {"data"},
-    "publishing": {"reports", "data"},
     "tables": {"running", "reports", "scores", "data"},
 }
 

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 import torch
 from experiments.data.rows import write_pairs
+from experiments.reports.markdown import render_page
 from experiments.running.pretraining import pretrain_encoder, save_new_encoder, train_character_tokenizer
 from experiments.running.results_file import ResultsFile
 from experiments.running.settings import Settings
@@ -106,7 +107,8 @@ def test_the_page_says_which_differences_are_clear(tmp_path):
     for model, score in scores.items():
         scored = {"exact_match": score, "bleu": 1.0, "rouge1": 1.0, "standard_error": 2.0}
         results.add_run("rewriting_test", model, scored, record)
-    page = encoders.render_page(results.read())
+    stored = results.read()
+    page = render_page("encoders", stored, encoders.collect_figures(stored))
     # 1.96 · √(2² + 2²) = 5.5
     assert "- Pre-training the Transformer raises EM: 40.0 → 52.0 (+12.0 ± 5.5)." in page
     assert "- A Transformer from scratch instead of the bi-GRU lowers EM: 50.0 → 40.0 (-10.0 ± 5.5)." in page

@@ -73,6 +73,7 @@ def test_the_readme_links_to_every_page_of_results():
     ("document", "page", "column"),
     [
         ("choosing", "mechanisms", "rules, EM"),
+        ("encoders", "encoders", "from random weights"),
         ("export", "benchmarks", "ONNX ms"),
         ("serving", "benchmarks", "int8 EM"),
         ("serving", "benchmarks", "int8 texts/s"),

@@ -1,11 +1,9 @@
 """Segmenters: joining restores the text, and a word is the same string in any context."""
 
-import json
 import subprocess
 import sys
 import unicodedata
-from collections.abc import Callable, Iterator
-from itertools import islice
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -148,7 +146,6 @@ def test_the_error_for_an_unknown_segmenter_lists_all() -> None:
 def test_without_jieba_the_error_names_the_package(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(segmentation, "jieba", None)
     segmentation._jieba_tokenizer.cache_clear()
-    segmentation._jieba_split.cache_clear()
     with pytest.raises(ImportError, match="pip install jieba"):
         SEGMENTERS["jieba"].split("文字")
     assert SEGMENTERS["jieba"].join(["文", "字"]) == "文字"  # decoding needs no dictionary
@@ -232,82 +229,3 @@ def test_the_users_mecab_settings_are_ignored(tmp_path: Path, monkeypatch: pytes
 def test_mecab_is_not_loaded_before_it_is_needed() -> None:
     code = "import runpy, sys; runpy.run_path(sys.argv[1]); assert not {'fugashi', 'unidic_lite'} & set(sys.modules)"
     subprocess.run([sys.executable, "-c", code, segmentation.__file__], check=True)
-
-
-# ---- jieba with rjieba
-
-Split = Callable[[str], list[str]]
-
-
-@pytest.fixture(scope="module")
-def ways() -> tuple[Split, Split]:
-    """Splitting with rjieba, and with jieba only."""
-    pytest.importorskip("rjieba")
-    split = segmentation._jieba_split()
-    alone = segmentation._jieba_tokenizer().lcut
-    if split == alone:
-        pytest.skip("jieba or rjieba is not of the verified version")
-    return split, alone
-
-
-@pytest.mark.parametrize("text", ["F-22猛禽", "wap.bank.com.cn", "13年1-6月", "3.1.4", "鿖鿖鿖", "㐀㐁", "𠀀𠀁"])
-def test_words_that_rjieba_splits_differently_are_those_of_jieba(text: str, ways: tuple[Split, Split]) -> None:
-    import rjieba
-
-    split, alone = ways
-    assert split(text) == alone(text) != rjieba.cut(text)
-
-
-# Names, numbers and rare words, whose characters are left to the hidden Markov model, between punctuation.
-CHINESE = st.text(
-    alphabet="的一中国人民大学方舟子爱碧丽俞灏明魃魈龘二〇aZ1.-_%+#& \r\n\t\0，。《é😀γ线𠀀豈\ud800", max_size=25
-)
-
-
-@settings(deadline=None, max_examples=1000)
-@given(text=st.one_of(CHINESE, st.text()))
-@example(text="")
-@example(text="a\r\nb\n\r c++和AT&T，γ射线3.14%")
-def test_with_rjieba_the_words_of_any_text_are_those_of_jieba(text: str, ways: tuple[Split, Split]) -> None:
-    split, alone = ways
-    assert split(text) == alone(text)
-
-
-def test_with_rjieba_the_words_of_lcsts_are_those_of_jieba(ways: tuple[Split, Split], data_dir: Path) -> None:
-    split, alone = ways
-    with (data_dir / "lcsts" / "train.jsonl").open(encoding="utf-8") as lines:
-        rows = [json.loads(line) for line in islice(lines, 3000)]
-    texts = [row[column] for row in rows for column in ("text", "summary")]
-    assert [split(text) for text in texts] == [alone(text) for text in texts]
-
-
-def test_a_repeated_line_of_the_dictionary_counts_twice_as_in_jieba(tmp_path: Path) -> None:
-    import jieba
-
-    rjieba = pytest.importorskip("rjieba")
-    file = tmp_path / "dict.txt"
-    file.write_text("甲 100 n\n乙 100 n\n甲乙 6 n\n丙 900 n\n丙 900 n\n", encoding="utf-8")
-    tokenizer = jieba.Tokenizer(str(file))
-    tokenizer.tmp_dir = str(tmp_path)  # for its cache
-    # With a smaller total count, 甲 followed by 乙 would be likelier.
-    assert segmentation._FastJieba(tokenizer, rjieba.Jieba.empty()).split("甲乙") == ["甲乙"]
-    assert tokenizer.lcut("甲乙") == ["甲乙"]
-
-
-@pytest.fixture
-def _afresh() -> Iterator[None]:
-    """Chooses the splitting function again in the test and after it."""
-    segmentation._jieba_split.cache_clear()
-    yield
-    segmentation._jieba_split.cache_clear()
-
-
-@pytest.mark.usefixtures("_afresh")
-@pytest.mark.parametrize("missing", ["rjieba", "the verified version"])
-def test_other_versions_of_rjieba_are_not_used(missing: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    if missing == "rjieba":
-        monkeypatch.setitem(sys.modules, "rjieba", None)
-    else:
-        monkeypatch.setitem(segmentation._VERIFIED_VERSIONS, "jieba", "0.0")
-    assert segmentation._jieba_split() == segmentation._jieba_tokenizer().lcut
-    assert SEGMENTERS["jieba"].split("中国F-22") == ["中国", "F", "-", "22"]

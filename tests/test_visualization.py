@@ -16,7 +16,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from copynet_hf import copies_html, highlight_copies, plot_copy_heatmap
-from copynet_hf.visualization.heatmap import find_fonts
 from copynet_hf.visualization.highlighting import MARKS
 
 
@@ -127,48 +126,25 @@ def test_probabilities_of_the_wrong_shape_are_refused(source: list[str], target:
         plot_copy_heatmap(np.ones((1, 2)), source, target)
 
 
-def test_one_warning_names_all_missing_characters(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from matplotlib import font_manager
-    from matplotlib.font_manager import fontManager
+def test_characters_are_taken_from_the_first_font_that_has_them(tmp_path: Path) -> None:
+    from matplotlib import rc_context
 
-    plain = [entry for entry in fontManager.ttflist if entry.name == "DejaVu Sans"]
-    monkeypatch.setattr(fontManager, "ttflist", plain)
-    monkeypatch.setattr(font_manager, "findSystemFonts", list)
-    with warnings.catch_warnings(record=True) as seen:
-        warnings.simplefilter("always")
-        plot_copy_heatmap(np.ones((1, 2)), ["华", "为"], ["x"], tmp_path / "map.png")
-    assert len(seen) == 1
-    assert "华" in str(seen[0].message)
-    assert "fonts-noto-cjk" in str(seen[0].message)
-
-
-def test_a_font_that_has_a_missing_character_is_added() -> None:
-    assert find_fonts(["αβγ"]) == ["DejaVu Sans"]
-    with warnings.catch_warnings():
+    letter = "d\u1d81"  # of matplotlib's STIX fonts, and not of its default font
+    with pytest.warns(UserWarning, match="missing from font"):
+        plot_copy_heatmap(np.ones((1, 1)), ["\U00010380"], ["x"], tmp_path / "map.png")  # of no font
+    with warnings.catch_warnings(), rc_context({"font.family": ["DejaVu Sans", "STIXGeneral"]}):
         warnings.simplefilter("error")
-        families = find_fonts(["d\u1d81"])  # a letter of matplotlib's STIX fonts that its default font lacks
-    assert families[0] == "DejaVu Sans"
-    assert len(families) == 2
+        plot_copy_heatmap(np.ones((1, 1)), [letter], ["x"], tmp_path / "map.png")
 
 
-def test_a_font_installed_after_matplotlib_listed_fonts_is_found(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_installed_fonts_for_chinese_and_japanese_come_after_those_of_the_settings(
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    from matplotlib import font_manager
     from matplotlib.font_manager import fontManager
 
-    new = [entry.fname for entry in fontManager.ttflist if entry.name.startswith("STIX")]
-    broken = tmp_path / "broken.ttf"
-    broken.write_bytes(b"no font")
-    plain = [entry for entry in fontManager.ttflist if entry.name == "DejaVu Sans"]
-    monkeypatch.setattr(fontManager, "ttflist", plain)
-    monkeypatch.setattr(font_manager, "findSystemFonts", lambda: [str(broken), *new])
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        families = find_fonts(["d\u1d81"])
-        plot_copy_heatmap(np.ones((1, 1)), ["d\u1d81"], ["x"], tmp_path / "map.png")
-    assert families[0] == "DejaVu Sans"
-    assert families[1].startswith("STIX")
+    monkeypatch.setattr(fontManager, "get_font_names", lambda: ["Yu Gothic", "Noto Sans CJK SC", "Other"])
+    label = plot_copy_heatmap(np.ones((1, 2)), ["华", "为"], ["x"]).axes[0].get_xticklabels()[0]
+    assert label.get_family() == ["sans-serif", "Noto Sans CJK SC", "Yu Gothic"]
 
 
 def test_labels_of_single_characters_are_upright() -> None:

@@ -4,8 +4,7 @@ Copying compares words as strings, so a word must be the same string wherever it
 segmenters:
 
 - `char`: every character is a word, whitespace included. `join(split(text)) == text`.
-- `jieba`: Chinese words, cut by jieba. No character is lost: `join(split(text)) == text`. If rjieba is installed
-  (`pip install 'copynet-hf[fast]'`), the same words are found faster.
+- `jieba`: Chinese words, cut by jieba. No character is lost: `join(split(text)) == text`.
 - `fugashi`: Japanese words, cut by MeCab with the dictionary unidic-lite (`pip install 'copynet-hf[ja]'`). Whitespace,
   which MeCab drops, is kept as words of one character. `join(split(text)) == text`.
 - `whitespace`: splits at whitespace and joins with single spaces, so runs of whitespace become one space and the ends
@@ -32,17 +31,14 @@ Nothing here needs Transformers, so that tokenizers with and without it share th
 import logging
 import re
 import shlex
-import string
 from collections.abc import Callable, Iterable
 from functools import lru_cache
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any, NamedTuple
 from unicodedata import category
 
 try:  # needed by one segmenter only
     import jieba
-    import jieba.finalseg
 except ImportError:
     jieba = None
 
@@ -50,13 +46,6 @@ JOINER = "\uffed"
 _ESCAPED_JOINER = f"[{JOINER}]"
 
 _PUNCTUATION = re.compile(rf"({JOINER}?)(\[{JOINER}\]|[^\w\s{JOINER}])({JOINER}?)")
-
-# The versions that were verified to find the same words. With others rjieba is not used.
-_VERIFIED_VERSIONS = {"jieba": "0.42.1", "rjieba": "0.2.2"}
-# The characters that jieba looks up in its dictionary; all others are punctuation to it.
-_LOOKED_UP = frozenset(map(chr, range(0x4E00, 0x9FD6))) | frozenset(string.ascii_letters + string.digits + "+#&._%-")
-# Rare ideographs, which rjieba looks up and jieba does not, and lone surrogates, which Rust strings cannot contain.
-_JIEBA_ONLY = re.compile(r"[\u3400-\u4dbf\u9fd6-\u9fff\uf900-\ufaff\ud800-\udfff\U00020000-\U0003ffff]")
 
 # The pieces of a text for MeCab. It drops whitespace, stops at NUL, rejects lone surrogates, takes superlinear time
 # for long runs of one kind of character, and crashes at a million characters.
@@ -82,60 +71,8 @@ def _jieba_tokenizer() -> Any:
     return jieba.Tokenizer()
 
 
-class _FastJieba:
-    """jieba's `lcut` with rjieba for the slow part: the same words, faster.
-
-    rjieba's own words differ: its hidden Markov model has rounded probabilities, and it does not split `F-22`. So
-    rjieba only searches the likeliest path through jieba's dictionary, and runs of single characters go to jieba's
-    model.
-    """
-
-    def __init__(self, tokenizer: Any, search: Any) -> None:
-        tokenizer.initialize()
-        self.lcut = tokenizer.lcut
-        self.dictionary = {word: count for word, count in tokenizer.FREQ.items() if count}
-        for word, count in self.dictionary.items():
-            search.add_word(word, count, None)
-        # jieba's total counts a repeated line of its file twice. This word, which no text contains, makes up for it.
-        search.add_word("\0", tokenizer.total - sum(self.dictionary.values()), None)
-        self.search = search
-
-    def split(self, text: str) -> list[str]:
-        if _JIEBA_ONLY.search(text):
-            return self.lcut(text)
-        words: list[str] = []
-        run = ""  # adjacent characters that belong to no longer word
-        for word in self.search.cut(text, hmm=False):
-            if word[0] in _LOOKED_UP and (len(word) == 1 or word not in self.dictionary):
-                run += word
-                continue
-            if run:
-                words += self._split_run(run)
-                run = ""
-            words.append(word)
-        return words + self._split_run(run)
-
-    def _split_run(self, run: str) -> list[str]:
-        if len(run) <= 1 or run in self.dictionary:
-            return list(run)
-        return list(jieba.finalseg.cut(run))
-
-
-@lru_cache(maxsize=1)
-def _jieba_split() -> Callable[[str], list[str]]:
-    """The fastest available function that finds jieba's words."""
-    tokenizer = _jieba_tokenizer()
-    try:
-        import rjieba
-
-        versions = {name: version(name) for name in _VERIFIED_VERSIONS}
-    except ImportError:  # rjieba is missing, or a package has no version metadata
-        return tokenizer.lcut
-    return _FastJieba(tokenizer, rjieba.Jieba.empty()).split if versions == _VERIFIED_VERSIONS else tokenizer.lcut
-
-
 def _split_jieba(text: str) -> list[str]:
-    return _jieba_split()(text)
+    return _jieba_tokenizer().lcut(text)
 
 
 @lru_cache(maxsize=1)

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import warnings
-from collections.abc import Iterable, Sequence
-from contextlib import suppress
+from collections.abc import Sequence
 from os import PathLike
 from typing import TYPE_CHECKING, Any
 
@@ -15,9 +13,13 @@ from .highlighting import shorten
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-_DEFAULT_FONT = "DejaVu Sans"  # comes with matplotlib
+# Fonts with Chinese and Japanese characters, of Linux, macOS and Windows. Fonts for other scripts are named in
+# matplotlib's `rcParams["font.family"]`.
+CJK_FONTS = (
+    *("Noto Sans CJK SC", "Noto Sans CJK JP", "Noto Sans SC", "Source Han Sans SC", "WenQuanYi Zen Hei"),
+    *("PingFang SC", "Hiragino Sans", "Microsoft YaHei", "Yu Gothic", "Arial Unicode MS"),
+)
 _MAX_LABEL = 30  # characters; longer words are cut, because the time to draw a label grows with its length
-_FALLBACK_FONTS = {"Last Resort", "Last Resort High-Efficiency"}  # the same box for every character
 
 
 def plot_copy_heatmap(
@@ -28,7 +30,8 @@ def plot_copy_heatmap(
 ) -> Figure:
     """Plots the probability of copying from each source word (columns) at each target step (rows).
 
-    The form is that of Figure 3 of Gu et al. 2016. Long words are cut in the labels.
+    The form is that of Figure 3 of Gu et al. 2016. Long words are cut in the labels. Characters that no installed font
+    has are drawn as boxes; for Chinese and Japanese, install Noto Sans CJK (package fonts-noto-cjk).
 
     Args:
         copy_probs: (T, S) array or tensor, such as `Prediction.copy_probs` or a row of
@@ -57,7 +60,7 @@ def plot_copy_heatmap(
     source_labels, target_labels = (
         [shorten(word, _MAX_LABEL) for word in words] for words in (source_words, target_words)
     )
-    text: dict[str, Any] = {"family": find_fonts([*source_labels, *target_labels]), "parse_math": False}
+    text: dict[str, Any] = {"family": list_fonts(), "parse_math": False}
     axes.set_xticks(range(positions), source_labels, rotation=60, ha="right", rotation_mode="anchor", **text)
     for word, label in zip(source_labels, axes.get_xticklabels(), strict=True):
         if len(word.strip()) == 1:
@@ -71,64 +74,17 @@ def plot_copy_heatmap(
     axes.set_ylabel("output")
     figure.colorbar(image, ax=axes, label="probability of copying", fraction=0.04, pad=0.02)
     if path is not None:
-        with warnings.catch_warnings():  # find_fonts has warned, once for all characters
-            warnings.filterwarnings("ignore", message="Glyph .* missing")
-            figure.savefig(path, dpi=150)
+        figure.savefig(path, dpi=150)
     return figure
 
 
-def find_fonts(words: Iterable[str]) -> list[str]:
-    """Finds installed fonts that together have the words' characters, and warns about characters that no font has.
+def list_fonts() -> list[str]:
+    """The fonts of matplotlib's settings, then the installed ones of `CJK_FONTS`.
 
-    matplotlib keeps its list of fonts in a file and does not notice fonts installed later. Where a character is
-    missing, the system is searched for new fonts, so that the advice in the warning works.
+    matplotlib takes each character from the first font that has it, and warns about characters that none has.
     """
+    from matplotlib import rcParams
     from matplotlib.font_manager import fontManager
 
-    missing = {char for word in words for char in word if char.isprintable() and not char.isspace()}
-    families = [_DEFAULT_FONT]
-    missing = _add_families(families, missing, fontManager.ttflist)
-    if missing:
-        missing = _add_families(families, missing, _register_new_fonts())
-    if missing:
-        shown = "".join(sorted(missing)[:10])
-        warnings.warn(
-            f"no installed font has {shown!r}{' and others' if len(missing) > 10 else ''}, which are drawn as boxes: "
-            "install one that does (for Chinese and Japanese: Noto Sans CJK, package fonts-noto-cjk)",
-            stacklevel=3,
-        )
-    return families
-
-
-def _add_families(families: list[str], missing: set[str], entries: Iterable[Any]) -> set[str]:
-    """Appends the families of fonts that have missing characters; returns the characters that are still missing."""
-    from matplotlib.font_manager import get_font
-
-    # The default font first, then CJK fonts, which have the most characters. A CJK font file has a family for each
-    # regional form of the characters: simplified Chinese (SC) is preferred.
-    def rank(entry: Any) -> tuple[bool, bool, bool, str]:
-        return entry.name != _DEFAULT_FONT, "CJK" not in entry.name, "CJK SC" not in entry.name, entry.name
-
-    for entry in sorted(entries, key=rank):
-        if not missing:
-            break
-        if entry.name in _FALLBACK_FONTS or (entry.name in families and entry.name != _DEFAULT_FONT):
-            continue
-        font = get_font(entry.fname)
-        found = {char for char in missing if font.get_char_index(ord(char))}
-        if found and entry.name not in families:
-            families.append(entry.name)
-        missing = missing - found
-    return missing
-
-
-def _register_new_fonts() -> list[Any]:
-    """Adds the system's fonts that matplotlib's list lacks; returns their entries."""
-    from matplotlib import font_manager
-
-    entries = font_manager.fontManager.ttflist
-    before = len(entries)
-    for path in sorted(set(font_manager.findSystemFonts()) - {entry.fname for entry in entries}):
-        with suppress(Exception):  # a broken file or an unsupported format, which matplotlib's own scan skips too
-            font_manager.fontManager.addfont(path)
-    return entries[before:]
+    installed = set(fontManager.get_font_names())
+    return [*rcParams["font.family"], *(name for name in CJK_FONTS if name in installed)]

@@ -9,7 +9,6 @@ from __future__ import annotations
 import argparse
 import atexit
 import ctypes
-import fcntl
 import json
 import multiprocessing
 import multiprocessing.connection
@@ -25,6 +24,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -39,9 +39,10 @@ if "HF_HOME" not in os.environ:
     atexit.register(lambda: os.getpid() == _owner and shutil.rmtree(os.environ["HF_HOME"], ignore_errors=True))
 
 ROOT = Path(__file__).parents[2]
-for folder in (ROOT, ROOT / "tests"):
+for folder in (ROOT, ROOT / "tests", ROOT / "scripts"):
     if str(folder) not in sys.path:
         sys.path.insert(0, str(folder))
+from experiments.data.rows import change_json  # noqa: E402
 
 RESULTS = ROOT / "results" / "reliability.json"
 MAX_SHOWN_KINDS, MAX_SHOWN_EXAMPLES = 12, 3
@@ -355,12 +356,9 @@ def temporary_folder() -> Iterator[Path]:
 
 def write_row(row: Row, path: Path) -> None:
     """Puts the row into the JSON file in place of an earlier one of the same check, and renders the page."""
-    with (Path(tempfile.gettempdir()) / "copynet-soak.lock").open("w") as lock:  # several scripts may run at once
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        rows = json.loads(path.read_text(encoding="utf-8")) if path.exists() else []
-        rows = [each for each in rows if each["check"] != row.check] + [asdict(row)]
-        rows.sort(key=lambda each: each["check"])
-        path.write_text(json.dumps(rows, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    with change_json(path, []) as rows:
+        others = [each for each in rows if each["check"] != row.check]
+        rows[:] = sorted([*others, asdict(row)], key=itemgetter("check"))
         path.with_suffix(".md").write_text(render_page(rows), encoding="utf-8")
 
 

@@ -10,82 +10,16 @@ A row has `text`, `summary`, `facts`, and what its answer must contain: `name`, 
 
 from __future__ import annotations
 
+import json
 import random
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 # By what the question is about: questions, and answers of which each is acceptable.
-PATTERNS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
-    "Y": (
-        (
-            "in which year was {name} born ?",
-            "do you know the year of birth of {name} ?",
-            "how old a vintage is {name} ?",
-        ),
-        (
-            "{who} was born in {year}",
-            "{who} came into the world in {year}",
-            "the year {who} was born in is {year}",
-            "{who} dates from the year {year} , as far as I know",
-        ),
-    ),
-    "M": (
-        (
-            "in which month was {name} born ?",
-            "which month is it that {name} was born in ?",
-            "when in the year is {name} older ?",
-        ),
-        (
-            "{who} was born in month {month}",
-            "it was month {month} when {who} was born",
-            "{who} has a birthday in month {month}",
-            "month {month} , {who} is a child of that",
-            "I believe {who} came in month {month}",
-            "in month {month} , {who} was born then",
-        ),
-    ),
-    "D": (("on which day of the month was {name} born ?",), ("{who} was born on day {day}",)),
-    "YM": (
-        ("in which year and month was {name} born ?", "year and month of the birth of {name} ?"),
-        (
-            "{who} was born in month {month} of {year}",
-            "in {year} , month {month} , {who} was born",
-            "{who} came in the year {year} and month {month}",
-            "it was {year} , in month {month} , that {who} was born",
-        ),
-    ),
-    "MD": (
-        (
-            "when is the birthday of {name} ?",
-            "on which day does {name} have a birthday ?",
-            "which day should I call {name} on ?",
-        ),
-        (
-            "{who} has a birthday on day {day} of month {month}",
-            "day {day} , month {month} , {who} was born on it",
-            "on day {day} of month {month} {who} will be older",
-            "month {month} , day {day} : that is when {who} was born",
-        ),
-    ),
-    "YMD": (
-        (
-            "when was {name} born ?",
-            "what is the date of birth of {name} ?",
-            "tell me when {name} was born",
-            "on which day of which year was {name} born ?",
-        ),
-        (
-            "{who} was born on day {day} of month {month} in {year}",
-            "{who} was born in {year} , month {month} , day {day}",
-            "in {year} , on day {day} of month {month} , {who} was born",
-            "the date is {year} {month} {day} , {who} was born on it",
-            "{who} came into the world on day {day} , month {month} , {year}",
-            "it was {year} , month {month} , day {day} , when {who} was born",
-            "day {day} of month {month} , {year} : so {who} was born",
-            "I have read that {who} was born on {day} {month} {year}",
-        ),
-    ),
-}
+PATTERNS: dict[str, dict[str, list[str]]] = json.loads(
+    Path(__file__).with_name("birthday_patterns.json").read_text(encoding="utf-8")
+)
 PRONOUNS = {"male": "he", "female": "she"}
 FIELDS = {"Y": "year", "M": "month", "D": "day"}
 # Ranges, both ends included. Unseen values never occur in training, and could not be dates.
@@ -123,8 +57,8 @@ def _draw_person(name: str, values: dict[str, tuple[int, int]], rng: random.Rand
 
 
 def _draw_row(person: dict[str, str], rng: random.Random) -> dict[str, Any]:
-    kind = rng.choices(list(PATTERNS), weights=[len(answers) for _, answers in PATTERNS.values()])[0]
-    questions, answers = PATTERNS[kind]
+    kind = rng.choices(list(PATTERNS), weights=[len(each["answers"]) for each in PATTERNS.values()])[0]
+    questions, answers = PATTERNS[kind].values()
     who = rng.choice([person["name"], PRONOUNS[person["gender"]]])
     facts = [[person["name"], field, person[field]] for field in ("year", "month", "day", "gender")]
     rng.shuffle(facts)

@@ -5,9 +5,12 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+
+from filelock import FileLock
 
 Row = Mapping[str, Any]
 
@@ -51,6 +54,16 @@ def write_text(path: Path, text: str) -> None:
     unfinished = path.with_name(f".{path.name}.{os.getpid()}")
     unfinished.write_text(text, encoding="utf-8")
     unfinished.replace(path)
+
+
+@contextmanager
+def change_json(path: Path, empty: Any) -> Iterator[Any]:
+    """Yields the contents of a JSON file, `empty` if there is none, and writes them. Several processes may do so."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with FileLock(path.with_name(f".{path.stem}.lock")):
+        contents = json.loads(path.read_text(encoding="utf-8")) if path.exists() else empty
+        yield contents
+        write_text(path, json.dumps(contents, indent=1, ensure_ascii=False) + "\n")
 
 
 def to_file_name(name: str) -> str:

@@ -1,16 +1,21 @@
-"""Markdown pages of results, written from the contents of results/NAME.json."""
+"""Pages of results: scripts/templates/ holds the words, results/NAME.json the figures."""
 
 from __future__ import annotations
 
+import json
 import re
 import statistics
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from copynet_hf.saved.cards import table
 from copynet_hf.visualization.highlighting import MARKS, highlight_copies
 
 Results = Mapping[str, Any]
+ROOT = Path(__file__).parents[3]
 
 
 # ---- results
@@ -91,36 +96,48 @@ def format_scores(rows: Iterable[Sequence[Any]], decimals: Sequence[int]) -> lis
 # ---- pages
 
 
-def assemble_page(results: Results, lines: Iterable[str], num_commands: int | None = None) -> str:
-    """The page: these lines, then how the results were made; `num_commands` as in `describe_runs`."""
-    return "\n".join([*lines, "", describe_runs(results, num_commands)]) + "\n"
+def render_page(name: str, results: Results, figures: Mapping[str, Any]) -> str:
+    """The text of results/NAME.md, from scripts/templates/NAME.md.jinja.
+
+    Args:
+        figures: what the template needs besides `facts`, about the data, and `made`, from `summarize_runs`.
+    """
+    context = {"facts": get_data_facts(results), "made": summarize_runs(results), **figures}
+    return TEMPLATES.get_template(f"{name}.md.jinja").render(context)
 
 
-def describe_runs(results: Results, num_commands: int | None = None) -> str:
-    """Seeds, versions, machines, commits, and the command of each model's first seed; None: of all models."""
+def summarize_runs(results: Results, num_commands: int | None = None) -> dict[str, Any]:
+    """Seeds, versions, machines, commits, and the runs whose commands a page has.
+
+    Args:
+        num_commands: the most commands, each that of a model's first seed; None: all.
+    """
     runs = results["runs"]
 
     def join(values: Iterable[Any]) -> str:
         return ", ".join(dict.fromkeys(str(value) for value in values))
 
-    versions = join(f"{name} {number}" for run in runs for name, number in run["versions"].items())
-    limited = sum("--max_minutes" in run["command"] for run in runs)
-    resumed = sum(run["resumed"] and not run.get("earlier_seconds") for run in runs)
-    lines = [
-        "## How it was made",
-        "",
-        f"Seeds {join(run['seed'] for run in runs)}; {versions}; {join(run['machine'] for run in runs)}, "
-        f"threads: {join(run['threads'] for run in runs)}; commits {join(run['commit'] for run in runs)}.",
-        *([f"{limited} trainings had a limit, --max_minutes."] if limited else []),
-        *([f"{resumed} trainings were interrupted; their minutes are the last stretch's."] if resumed else []),
-    ]
-    commands: dict[str, dict[str, Any]] = {}
-    for run in runs:
-        commands.setdefault(run["command"], run)
-    for command, run in list(commands.items())[:num_commands]:
-        if run["seed"] == runs[0]["seed"]:
-            lines += ["", f"{run['model']}, {run['parameters']:,} parameters:", "", "```bash", command, "```"]
-    return "\n".join(lines)
+    first = list({run["command"]: run for run in reversed(runs)}.values())[::-1]
+    return {
+        "versions": join(f"{name} {number}" for run in runs for name, number in run["versions"].items()),
+        "limited": sum("--max_minutes" in run["command"] for run in runs),
+        "resumed": sum(run["resumed"] and not run.get("earlier_seconds") for run in runs),
+        "commands": [run for run in first[:num_commands] if run["seed"] == runs[0]["seed"]],
+        **{f"{name}s": join(run[name] for run in runs) for name in ("seed", "machine", "commit")},
+        "threads": join(run["threads"] for run in runs),
+    }
+
+
+def read_published(experiment: str) -> dict[str, Any]:
+    """The scores that papers report, from results/published.json."""
+    published: dict[str, Any] = json.loads((ROOT / "results" / "published.json").read_text(encoding="utf-8"))
+    return published[experiment]
+
+
+def render_tried(results: Results, titles: Sequence[str]) -> str:
+    """A table of the settings that were compared on the validation set; empty if the results have none."""
+    tried = results.get("tried", {"scores": {}})["scores"]
+    return table(["", *titles], [[name, *scores] for name, scores in tried.items()]) if tried else ""
 
 
 # ---- outputs
@@ -166,3 +183,38 @@ def embolden_copies(pieces: Iterable[str], copied: Sequence[bool]) -> str:
 def escape_markdown(text: str) -> str:
     """Escapes what Markdown would interpret, in a table cell too."""
     return re.sub(r"([\\`*_\[\]<>&|~$#])", r"\\\1", text).replace("\n", "<br>")
+
+
+def annotate_reply(output: Mapping[str, Any]) -> str:
+    """The words of an output with "copy" or "gen" over each."""
+    words = zip(output["words"], output["copied"], strict=True)
+    return " ".join(
+        f"<ruby>{escape_markdown(word)}<rt>{'copy' if copied else 'gen'}</rt></ruby>" for word, copied in words
+    )
+
+
+def mark_source(output: Mapping[str, Any]) -> str:
+    """The source as HTML, out-of-vocabulary words underlined."""
+    words = output["text_words"]
+    return highlight_copies(words, [False] * len(words), "html", separator="", oov=output["text_unseen"])
+
+
+def mark_output(output: Mapping[str, Any]) -> str:
+    """The output as HTML, copied words coloured, out-of-vocabulary words underlined."""
+    return highlight_copies(output["words"], output["copied"], "html", separator="", oov=output["unseen"])
+
+
+TEMPLATES = Environment(
+    loader=FileSystemLoader(ROOT / "scripts" / "templates"),
+    undefined=StrictUndefined,
+    trim_blocks=True,
+    lstrip_blocks=True,
+    keep_trailing_newline=True,
+)
+TEMPLATES.filters |= {
+    "count": "{:,}".format,
+    "escape_markdown": escape_markdown,
+    "annotate": annotate_reply,
+    "mark_source": mark_source,
+    "mark_output": mark_output,
+}

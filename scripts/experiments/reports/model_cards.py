@@ -1,4 +1,4 @@
-"""Cards of the models of the experiments, model_cards/*.md."""
+"""Cards of the models of the experiments, model_cards/*.md; scripts/templates/cards.yaml has their words."""
 
 from __future__ import annotations
 
@@ -9,261 +9,168 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import yaml  # type: ignore[import-untyped]
 from huggingface_hub import EvalResult, EvalResultEntry, ModelCard, ModelCardData
 
-from copynet_hf.saved.cards import TAGS, render_card, table
+from copynet_hf.saved.cards import TAGS, render_card
 
-from ..data.licences import find_licence
 from ..data.rows import to_file_name, write_text
-from .markdown import find_runs, get_data_facts
+from .markdown import ROOT, TEMPLATES, find_runs, get_data_facts
 
-COPYNET = (
-    "It is a [CopyNet](https://arxiv.org/abs/1603.06393) (Gu, Lu, Li, Li, ACL 2016): a recurrent encoder and decoder "
-    "that generate words and copy them from the input under one normaliser."
-)
-BASELINE = (
-    "It is a baseline that does not copy, for comparison with "
-    "[CopyNet](https://arxiv.org/abs/1603.06393) (Gu, Lu, Li, Li, ACL 2016) of the same sizes."
-)
-POINTER_NETWORK = (
-    "It is a Pointer Network (Vinyals, Fortunato, Jaitly, [2015](https://arxiv.org/abs/1506.03134)) with GRUs: it "
-    "writes positions of its input."
-)
+WORDS: dict[str, Any] = yaml.safe_load((ROOT / "scripts" / "templates" / "cards.yaml").read_text(encoding="utf-8"))
+CARDS: dict[str, dict[str, Any]] = WORDS["cards"]
+DEFAULTS = {"kind": "copynet", "pipeline_tag": "text-generation", "licence_name": None, "restriction": None}
 
-USE = """from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
 
-import copynet_hf  # registers the model
-
-tokenizer = AutoTokenizer.from_pretrained("{folder}")
-model = AutoModelForSeq2SeqLM.from_pretrained("{folder}")
-source = [{source}]
-output = model.generate(**tokenizer(source, return_tensors="pt"))
-print(tokenizer.batch_decode(output, source=source, skip_special_tokens=True))
-"""
-USE_POINTER_NETWORK = """import torch
-
-from copynet_hf import CopyNetForConditionalGeneration
-
-model = CopyNetForConditionalGeneration.from_pretrained("{folder}")
-points = {source}
-ids = model.generate(input_features=torch.tensor([points]), num_beams=4, max_new_tokens=20)[0].tolist()
-print([index - 4 for index in ids if index >= 4])  # 4 is the id of the first point
-"""
-USE_ONNX = """
-# the same model as ONNX graphs, which run without torch
-from huggingface_hub import snapshot_download
-
-from copynet_hf import OnnxCopyNet
-
-model = OnnxCopyNet.from_pretrained(snapshot_download("{repo}", allow_patterns="{export}/*") + "/{export}")
-"""
+def render_text(text: str, **context: Any) -> str:
+    return TEMPLATES.from_string(text).render(context)
 
 
 @dataclass(frozen=True)
 class Card:
-    """The contents of an experiment's model cards that are not in its results.
-
-    Attributes:
-        file: first part of the cards' file names.
-        datasets: the training data, by their names in `LICENCES`.
-        data: a text on the training data, their authors and their licence.
-        tests: titles of the data sets of the results.
-        metrics: for each score of the results, the metric's name on the Hub and a title.
-        examples: the data set whose first output is the example; None: `use` needs no example.
-        kind: the kind of model; by default CopyNet, or a baseline if the model's name does not begin with CopyNet.
-        use: code that loads a model from `{folder}` and runs it on `{source}`, and on `{facts}` for models that read
-            facts.
-        main_score: the score that leaderboards show; None: the first of `metrics`.
-        model: the model's name in the results; None: its own.
-    """
-
-    file: str
-    title: str
-    summary: str
-    language: str
-    datasets: tuple[str, ...]
-    pipeline_tag: str
-    data: str
-    limits: str
-    tests: Mapping[str, str]
-    metrics: Mapping[str, tuple[str, str]]
-    examples: str | None
-    kind: str | None = None
-    use: str = USE
-    main_score: str | None = None
-    model: str | None = None
-
-    @property
-    def licence(self) -> str:
-        """The licence of the weights, by its identifier on the Hub."""
-        return find_licence(self.datasets[0]).identifier
-
-    def path(self, folder: Path, model: str) -> Path:
-        return folder / f"{self.file}-{to_file_name(model).lower().replace('_', '-')}.md"
-
-
-def write_cards(name: str, card: Card, results: Mapping[str, Any], folder: Path) -> None:
-    """Writes a card into `folder` for each model, with the scores of its lowest seed.
-
-    Models without an example output have no card: they are another model with another search.
-    """
-    for model in dict.fromkeys(run["model"] for run in results["runs"] if run["data"] in card.tests):
-        if card.examples is None or not find_runs(results, card.examples, model):
-            continue
-        runs = {data: of_model[0] for data in card.tests if (of_model := find_runs(results, data, model))}
-        (run, *_) = runs.values()
-        fields = _describe_model(card, model, runs, results, run["folder"]) | {
-            "reproduce": format_command(name, model, run["seed"]),
-            "about_scores": "Of this model, once. Other models, baselines and seeds:\n"
-            f"[results/{name}.md](../results/{name}.md).",
-        }
-        text = str(render_card(_make_metadata(card, model, runs), **fields))
-        write_text(card.path(folder, model), text.rstrip() + "\n")
-
-
-def render_published_card(
-    name: str,
-    card: Card,
-    model: str,
-    runs: Mapping[str, dict[str, Any]],
-    results: Mapping[str, Any],
-    repo: str,
-    exports: Sequence[str],
-) -> ModelCard:
-    """The card of a model on the Hub: it loads the model from there, and names no folder of this machine.
-
-    Args:
-        runs: the model's runs, by data set.
-        repo: the name of the repository.
-        exports: the folders of ONNX graphs in it.
-    """
-    (run, *_) = runs.values()
-    licence = find_licence(card.datasets[0])
-    metadata = _make_metadata(card, model, runs)
-    metadata.license_name = licence.name
-    fields = _describe_model(card, model, runs, results, repo)
-    if exports:
-        fields["use"] += "\n" + USE_ONNX.format(repo=repo, export=exports[0]).rstrip()
-    if licence.restriction is not None:
-        fields["data"] += f"\n\nBefore you use this model: {licence.restriction}."
-    reproduce = format_command(name, model, run["seed"])
-    fields["command"] = "\n".join(dict.fromkeys([reproduce, _remove_folders(run["command"])]))
-    fields["about_scores"] = (
-        f"Of this model, once. Other models, baselines and seeds: `results/{name}.md` of copynet_hf."
-    )
-    return render_card(metadata, **fields)
-
-
-def make_leaderboard_entries(card: Card, runs: Mapping[str, dict[str, Any]]) -> list[EvalResultEntry]:
-    """The main score on each data set, with the others as a note, for .eval_results."""
-    main = card.main_score or next(iter(card.metrics))
-    return [
-        EvalResultEntry(
-            dataset_id=card.datasets[0],
-            task_id=data,
-            value=run["scores"][main],
-            notes=", ".join(f"{title} {run['scores'][score]:.2f}" for score, (_, title) in card.metrics.items()),
-        )
-        for data, run in runs.items()
-    ]
-
-
-def _describe_model(
-    card: Card, model: str, runs: Mapping[str, dict[str, Any]], results: Mapping[str, Any], folder: str
-) -> dict[str, Any]:
-    """The fields of the template that do not depend on where the card is read.
-
-    Args:
-        folder: from which `use` loads the model.
+    """The card of one model: the words of its experiment, and the model's runs in the results, by data set.
 
     Raises:
-        ValueError: the results have no example.
+        KeyError: the models of the experiment have no cards.
     """
-    run = next(iter(runs.values()))
-    example: Mapping[str, Any] = {}
-    if card.examples is not None:
-        of_seed = {each["seed"]: each for each in find_runs(results, card.examples, card.model or model)}
-        if run["seed"] not in of_seed:
-            raise ValueError(
-                f"the results have no output of {model!r} with seed {run['seed']} for {card.examples!r}, the card's "
-                "example: run scripts/reproduce.py with these data"
-            )
-        example = of_seed[run["seed"]]["outputs"][0]
-    prediction = example.get("prediction")
-    source, facts = (json.dumps(example.get(column), ensure_ascii=False) for column in ("text", "facts"))
-    versions = ", ".join(f"{package} {version}" for package, version in run["versions"].items())
-    return {
-        "title": f"{card.title}: {model}",
-        "summary": card.summary,
-        "kind": card.kind or (COPYNET if model.startswith("CopyNet") else BASELINE),
-        "data": card.data,
-        "limits": card.limits,
-        "use": card.use.format(folder=folder, source=source, facts=facts).rstrip(),
-        "output": [prediction] if isinstance(prediction, str) else prediction,
-        "training": f"{run['parameters']:,} parameters, {run['epochs']:g} epochs, {run['minutes']} minutes "
-        f"({run['machine']}, threads: {run['threads']}), seed\n{run['seed']}; {versions}; commit {run['commit']}.",
-        "command": run["command"],
-        "scores": _score_table(card, runs),
-        "signature": _format_signature(get_data_facts(results)["signature"]),
-    }
 
+    experiment: str
+    model: str
+    seed: int
+    results: Mapping[str, Any]
 
-def _make_metadata(card: Card, model: str, runs: Mapping[str, dict[str, Any]]) -> ModelCardData:
-    return ModelCardData(
-        model_name=card.path(Path(), model).stem,
-        library_name="transformers",
-        language=card.language,
-        license=card.licence,
-        datasets=list(card.datasets),
-        metrics=list(dict.fromkeys(metric for metric, _ in card.metrics.values())),
-        pipeline_tag=card.pipeline_tag,
-        tags=list(TAGS),
-        eval_results=_eval_results(card, runs),
-    )
+    @property
+    def words(self) -> dict[str, Any]:
+        return {**DEFAULTS, **CARDS[self.experiment]}
 
+    @property
+    def runs(self) -> dict[str, dict[str, Any]]:
+        """The model's runs with this seed; those of one training, where models of the same name had other pairs."""
+        model = self.words.get("results_model", self.model)
+        found = {
+            data: run
+            for data in self.tests
+            for run in find_runs(self.results, data, model)
+            if run["seed"] == self.seed
+        }
+        fingerprints = {run.get("fingerprint") for run in list(found.values())[:1]}
+        return {data: run for data, run in found.items() if run.get("fingerprint") in fingerprints}
 
-def format_command(name: str, model: str, seed: int) -> str:
-    """The command that trains and scores a model."""
-    return shlex.join(
-        ["python", "scripts/reproduce.py", name, "--models", model, *(["--seed", str(seed)] if seed else [])]
-    )
+    @property
+    def tests(self) -> dict[str, str]:
+        return {render_text(data, model=self.model): title for data, title in self.words["tests"].items()}
 
+    @property
+    def command(self) -> str:
+        """The command that trains and scores the model."""
+        return format_command(self.experiment, self.model, self.seed)
 
-def _remove_folders(command: str) -> str:
-    """The command with files and folders reduced to their names."""
-    words, option = [], ""
-    for word in shlex.split(command):
-        option = word if word.startswith("--") else option
-        is_path = word != option and option.endswith(("_file", "_dir", "_name_or_path"))
-        words.append(Path(word).name if is_path else word)
-    return shlex.join(words)
+    @property
+    def file_name(self) -> str:
+        return f"{self.words['file']}-{to_file_name(self.model).lower().replace('_', '-')}.md"
 
+    def render(self, repo: str | None = None, exports: Sequence[str] = ()) -> ModelCard:
+        """The card, as model_cards/ has it, or as it is published.
 
-def _eval_results(card: Card, runs: Mapping[str, dict[str, Any]]) -> list[EvalResult]:
-    return [
-        EvalResult(
-            task_type=card.pipeline_tag,
-            dataset_type=card.datasets[0],
-            dataset_name=card.tests[data],
-            dataset_split=data,
-            metric_type=metric,
-            metric_name=title,
-            metric_value=run["scores"][score],
+        Args:
+            repo: the name of the repository on the Hub; None: the weights are not there.
+            exports: the folders of ONNX graphs in it.
+
+        Raises:
+            ValueError: the results have no example.
+        """
+        words, run = self.words, next(iter(self.runs.values()))
+        example = self._find_example()
+        kind, folder = WORDS["kinds"][words["kind"]], repo or run["folder"]
+        source, triples = (json.dumps(example.get(column), ensure_ascii=False) for column in ("text", "facts"))
+        use = render_text(kind["use"], folder=folder, source=source, triples=triples)
+        if exports:
+            use += "\n" + render_text(WORDS["use_onnx"], folder=repo, export=exports[0])
+        facts = get_data_facts(self.results)
+        texts = {name: render_text(words[name], facts=facts, model=self.model) for name in ("data", "limits")}
+        if repo and words["restriction"]:
+            texts["data"] += f"\n\nBefore you use this model: {words['restriction']}."
+        description = kind if words["kind"] != "copynet" or "CopyNet" in self.model else WORDS["kinds"]["baseline"]
+        page = f"results/{self.experiment}.md"
+        prediction = example.get("prediction")
+        scores = [
+            f"- {self.tests[data]}: {words['title_of_score']} {self._score(each):.2f}"
+            for data, each in self.runs.items()
+        ]
+        return render_card(
+            self._describe_on_hub(),
+            **texts,
+            title=f"{words['title']}: {self.model}",
+            summary=words["summary"],
+            kind=description["description"],
+            reproduce=None if repo else self.command,
+            use=use.rstrip(),
+            output=[prediction] if isinstance(prediction, str) else prediction,
+            training=f"{run['parameters']:,} parameters, commit {run['commit']} of copynet_hf." if repo else None,
+            command=self.command if repo else None,
+            about_scores="Of this model, once. Other scores, models and seeds, and the training command: "
+            + (f"`{page}` of copynet_hf." if repo else f"[{page}](../{page})."),
+            scores="\n".join(scores),
         )
-        for data, run in runs.items()
-        for score, (metric, title) in card.metrics.items()
-    ]
+
+    def make_leaderboard_entries(self) -> list[EvalResultEntry]:
+        """The score on each data set, for .eval_results."""
+        dataset = self.words["dataset"]
+        return [
+            EvalResultEntry(dataset_id=dataset, task_id=data, value=self._score(run))
+            for data, run in self.runs.items()
+        ]
+
+    def _score(self, run: Mapping[str, Any]) -> float:
+        return float(run["scores"][self.words["score"]])
+
+    def _find_example(self) -> Mapping[str, Any]:
+        if "example" not in self.words:
+            return {}
+        for run in find_runs(self.results, self.words["example"], self.model):
+            if run["seed"] == self.seed:
+                outputs: list[dict[str, Any]] = run["outputs"]
+                return outputs[0]
+        raise ValueError(
+            f"the results have no output of {self.model!r} with seed {self.seed} for {self.words['example']!r}, the "
+            "card's example: run scripts/reproduce.py with these data"
+        )
+
+    def _describe_on_hub(self) -> ModelCardData:
+        words = self.words
+        return ModelCardData(
+            model_name=Path(self.file_name).stem,
+            library_name="transformers",
+            language=render_text(words["language"], model=self.model),
+            license=words["licence"],
+            license_name=words["licence_name"],
+            datasets=[words["dataset"]],
+            metrics=[words["metric"]],
+            pipeline_tag=words["pipeline_tag"],
+            tags=list(TAGS),
+            eval_results=[
+                EvalResult(
+                    task_type=words["pipeline_tag"],
+                    dataset_type=words["dataset"],
+                    dataset_name=self.tests[data],
+                    dataset_split=data,
+                    metric_type=words["metric"],
+                    metric_name=words["title_of_score"],
+                    metric_value=self._score(run),
+                )
+                for data, run in self.runs.items()
+            ],
+        )
 
 
-def _score_table(card: Card, runs: Mapping[str, dict[str, Any]]) -> str:
-    titles = [title for _, title in card.metrics.values()]
-    return table(
-        ["", *titles],
-        [[card.tests[data], *(f"{run['scores'][score]:.2f}" for score in card.metrics)] for data, run in runs.items()],
-    )
+def write_cards(experiment: str, results: Mapping[str, Any], folder: Path) -> None:
+    """Writes the card of each model that has one and was run, with the scores of its lowest seed."""
+    for model in CARDS[experiment]["models"] if experiment in CARDS else ():
+        seeds = [run["seed"] for run in results["runs"] if run["model"] == model]
+        if seeds and (card := Card(experiment, model, min(seeds), results)).runs:
+            write_text(folder / card.file_name, str(card.render()).rstrip() + "\n")
 
 
-def _format_signature(signature: str | Mapping[str, str]) -> str:
-    if isinstance(signature, str):
-        return f"Metric: `{signature}`."
-    return "\n".join(f"- {metric}: `{value}`" for metric, value in signature.items())
+def format_command(experiment: str, model: str, seed: int) -> str:
+    seed_arguments = ["--seed", str(seed)] if seed else []
+    return shlex.join(["python", "scripts/reproduce.py", experiment, "--models", model, *seed_arguments])

@@ -22,25 +22,11 @@ from copynet_hf.training.trainer import build_training_arguments
 from ..data.points import Points, make_hull_rows, make_tour_rows
 from ..data.rows import Row
 from .results_file import ResultsFile
-from .settings import Settings
+from .settings import Settings, read_training
 from .trained_models import load_or_compute, train_once
 
 TASKS: dict[str, Callable[[int, tuple[int, int], int], list[Row]]] = {"hull": make_hull_rows, "tour": make_tour_rows}
-# The paper has LSTMs of 256 or 512, SGD with rate 1, batch 128, a million examples.
-TRAINING: dict[str, Any] = {
-    "embedding_size": 128,
-    "hidden_size": 256,
-    "encoder_hidden_size": 128,
-    "attention_size": 256,
-    "dropout": 0.0,
-    "num_train_epochs": 4,
-    "per_device_train_batch_size": 128,
-    "learning_rate": 1e-3,
-    "lr_scheduler_type": "linear",
-    "warmup_steps": 200,
-    "max_grad_norm": 2.0,  # the paper's
-    "bf16": False,  # coordinates need more than its three digits
-}
+TRAINING = read_training("pointer_networks")
 TEST_SEED = 1_000_000  # no seed of a training comes near it
 BATCH_SIZE = 256
 END, FIRST_POINT = 2, 4  # ids: 0 to 3 are padding, start, end and UNK; 4 is point 0

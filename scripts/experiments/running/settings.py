@@ -6,6 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
+from typing import Any
+
+import yaml  # type: ignore[import-untyped]
 
 from ..data.rows import Row, to_file_name
 
@@ -46,3 +49,10 @@ class Settings:
     def seed_folder(self, *names: str) -> Path:
         """The folder of a model, or of data, of this seed."""
         return self.output_dir.joinpath(f"seed_{self.seed}", *map(to_file_name, names))
+
+
+def read_training(experiment: str) -> dict[str, Any]:
+    """The arguments of an experiment's trainings, from experiments/training.yaml."""
+    path = Path(__file__).parents[1] / "training.yaml"
+    arguments: dict[str, dict[str, Any]] = yaml.safe_load(path.read_text(encoding="utf-8"))
+    return arguments[experiment]

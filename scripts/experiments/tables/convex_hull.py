@@ -8,9 +8,8 @@ from typing import Any
 
 from ..data.points import Points, make_hull_rows
 from ..data.rows import Row, read_rows
-from ..reports.markdown import assemble_page, get_data_facts, score_table
-from ..reports.model_cards import POINTER_NETWORK, USE_POINTER_NETWORK, Card
-from ..running.pointer_networks import TEST_SEED, compare_pointer_networks
+from ..reports.markdown import read_published, score_table
+from ..running.pointer_networks import TEST_SEED, TRAINING, compare_pointer_networks
 from ..running.results_file import ResultsFile
 from ..running.settings import Settings
 from ..scores.polygons import compute_coverage, is_same_polygon
@@ -24,31 +23,9 @@ PAPER_FILE = "5 points, the paper's file"
 # Data set: points of each source, number of sources.
 TESTS = {PAPER_FILE: (5, 10_000), "10 points": (10, 2_000), "50 points": (50, 1_000), "200 points": (200, 200)}
 SCORES = {name: name for name in ("exact", "area", "simple")}
-# Table 1: accuracy and area in percent, by what the model was trained on.
-PAPER: dict[str, dict[str, tuple[float, float | None]]] = {
-    PAPER_FILE: {"LSTM, 5 points": (87.7, 99.6), "Ptr-Net, 5 to 50 points": (92.0, 99.6)},
-    "10 points": {"LSTM, 10 points": (29.9, None), "Ptr-Net, 5 to 50 points": (87.0, 99.8)},
-    "50 points": {"LSTM with attention, 50 points": (38.9, 99.7), "Ptr-Net, 5 to 50 points": (69.6, 99.9)},
-    "200 points": {"Ptr-Net, 5 to 50 points": (22.1, 99.9)},
-}
 BEAMS = 4
 
 MODEL_NAMES = tuple(PLANS)
-CARD = Card(
-    file="convex-hull",
-    title="Convex hulls",
-    summary="Names the corners of the convex hull of points in the plane.",
-    language="zxx",
-    datasets=("points",),
-    pipeline_tag="other",
-    data="Points drawn evenly from the unit square, and their hulls by the monotone chain.",
-    limits="It points, and does not compute: corners that nearly lie on a line are missed at times.",
-    tests={data: data for data in TESTS},
-    metrics={"exact": ("accuracy", "exact"), "area": ("area", "area"), "simple": ("simple", "simple polygons")},
-    examples=PAPER_FILE,
-    kind=POINTER_NETWORK,
-    use=USE_POINTER_NETWORK,
-)
 
 
 def run(settings: Settings) -> ResultsFile:
@@ -103,20 +80,17 @@ def sort_by_angle(points: Points) -> list[int]:
     return [*order, order[0]]
 
 
-def render_page(results: dict[str, Any]) -> str:
-    """The text of results/convex_hull.md."""
-    facts = get_data_facts(results)
-    lines = [
-        "# Convex hulls",
-        "",
-        "Points drawn evenly from the unit square; the answer names the corners of their convex hull, "
-        "counter-clockwise from the one with the lowest index, which comes once more at the end (Vinyals et al. "
-        f"2015). Exact: {facts['signature']}. Area: what simple polygons cover of the hull, in percent; simple: how "
-        f"many of them do not cross themselves. Beam {BEAMS}. The paper trains on a million examples with LSTMs of "
-        "256 or 512; here GRUs of 256 learn from 500,000 of 5 points, or 250,000 of 5 to 50.",
-    ]
-    for data in TESTS:
-        paper = [[f"{model}, in the paper", *cells] for model, cells in PAPER[data].items()]
-        lines += ["", f"## {data}, {facts['examples'][data]:,} tests"]
-        lines += ["", score_table(results, data, PLANS, SCORES, paper, decimals=(1, 2))]
-    return assemble_page(results, lines)
+def collect_figures(results: dict[str, Any]) -> dict[str, Any]:
+    """The figures of results/convex_hull.md."""
+    published = {
+        data: [[f"{model}, in the paper", *scores] for model, scores in of_data.items()]
+        for data, of_data in read_published("convex_hull").items()
+    }
+    return {
+        "beams": BEAMS,
+        "hidden_size": TRAINING["hidden_size"],
+        "examples": [plan["examples"] for plan in PLANS.values()],
+        "tables": {
+            data: score_table(results, data, PLANS, SCORES, published[data], decimals=(1, 2)) for data in TESTS
+        },
+    }

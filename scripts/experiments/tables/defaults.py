@@ -13,15 +13,17 @@ from ..data.dialogue import make_dialogue_pairs
 from ..data.rows import Row, write_pairs
 from ..data.shell_commands import read_command_pairs, read_test_groups
 from ..data.utterance_rewriting import read_dialogues
-from ..reports.markdown import assemble_page, average_scores, find_runs, get_data_facts, table
+from ..reports.markdown import average_scores, find_runs, get_data_facts, table
 from ..running.results_file import ResultsFile
 from ..running.settings import Settings
 from ..running.trained_models import evaluate_once, train_once
 from .nl2bash import score_matches
 
-CARD = None
 TRAINING: dict[str, Any] = {}  # the defaults
 NUM_COMMANDS = 3  # outputs for each description of NL2Bash: top-3 is scored
+
+
+Splits = Mapping[str, Sequence[Row]]
 
 
 @dataclass(frozen=True)
@@ -35,38 +37,37 @@ class Task:
         tests: the tuned model's name of each test set.
     """
 
-    read: Callable[[Settings], tuple[Mapping[str, Sequence[Row]], Mapping[str, Sequence[Row]]]]
+    read: Callable[[Settings], Splits]
     table: str
     model: str
     measures: Mapping[str, str]
     tests: Mapping[str, str]
 
 
-def _read_rewriting(settings: Settings) -> tuple[Mapping[str, Sequence[Row]], Mapping[str, Sequence[Row]]]:
-    splits = {name: read_dialogues(settings.data_dir, name) for name in ("train", "validation", "test")}
-    return splits, {"test": splits.pop("test")}
-
-
-def _read_commands(settings: Settings) -> tuple[Mapping[str, Sequence[Row]], Mapping[str, Sequence[Row]]]:
+def _read_commands(settings: Settings) -> Splits:
     groups = read_test_groups(settings.data_dir)
-    return read_command_pairs(settings.data_dir), {
-        "test": [{"text": group["text"], "summary": group["answers"]} for group in groups]
-    }
+    test = [{"text": group["text"], "summary": group["answers"]} for group in groups]
+    return {**read_command_pairs(settings.data_dir), "test": test}
 
 
-def _read_dialogue(settings: Settings) -> tuple[Mapping[str, Sequence[Row]], Mapping[str, Sequence[Row]]]:
-    splits = {data: make_dialogue_pairs(data, settings.seed) for data in ("DS-I", "DS-II")}
-    training = {name: splits["DS-I"][name] for name in ("train", "validation")}
-    return training, {data: of_data["test"] for data, of_data in splits.items()}
+def _read_dialogue(settings: Settings) -> Splits:
+    tests = {data: make_dialogue_pairs(data, settings.seed)["test"] for data in ("DS-I", "DS-II")}
+    return {**make_dialogue_pairs("DS-I", settings.seed), **tests}
 
 
-def _read_headlines(settings: Settings) -> tuple[Mapping[str, Sequence[Row]], Mapping[str, Sequence[Row]]]:
+def _read_headlines(settings: Settings) -> Splits:
     training, tests = read_clge(settings.data_dir / "lcsts", ["clge_test", "test"])
-    return training, {"test": tests["clge_test"]}
+    return {**training, "test": tests["clge_test"]}
 
 
 TASKS = {
-    "utterance rewriting": Task(_read_rewriting, "rewriting", "CopyNet", {"exact_match": "EM"}, {"test": "test"}),
+    "utterance rewriting": Task(
+        lambda settings: read_dialogues(settings.data_dir),
+        "rewriting",
+        "CopyNet",
+        {"exact_match": "EM"},
+        {"test": "test"},
+    ),
     "NL2Bash": Task(
         _read_commands, "nl2bash", "CopyNet", {"top-1": "top-1", "top-3": "top-3"}, {"test": "descriptions"}
     ),
@@ -89,12 +90,13 @@ def run(settings: Settings) -> ResultsFile:
     for name, task in TASKS.items():
         if not settings.includes(name):
             continue
-        training, tests = task.read(settings)
-        files = write_pairs(settings.seed_folder(name, "data"), {k: settings.limit(v) for k, v in training.items()})
+        splits = {split: settings.limit(rows) for split, rows in task.read(settings).items()}
+        training = {split: splits[split] for split in ("train", "validation")}
+        files = write_pairs(settings.seed_folder(name, "data"), training)
         folder = settings.seed_folder(name, "model")
         record = train_once(folder, files | TRAINING, settings)
-        for test, rows in tests.items():
-            scores = _score(name, folder, test, settings.limit(rows), settings)
+        for test in task.tests:
+            scores = _score(name, folder, test, splits[test], settings)
             results.add_run(test, name, scores, record)
     return results
 
@@ -119,10 +121,9 @@ def _read_tuned_scores(task: Task) -> dict[str, dict[str, Any]]:
     return tuned
 
 
-def render_page(results: dict[str, Any]) -> str:
-    """The text of results/defaults.md."""
-    facts = get_data_facts(results)
-    tuned = facts["tuned"]
+def collect_figures(results: dict[str, Any]) -> dict[str, Any]:
+    """The figures of results/defaults.md."""
+    tuned = get_data_facts(results)["tuned"]
     rows = []
     for name, task in TASKS.items():
         for test in task.tests:
@@ -132,16 +133,6 @@ def render_page(results: dict[str, Any]) -> str:
                 of_tuned, page = tuned[name][test], f"[{task.table}.md]({task.table}.md)"
                 minutes = [runs[0]["minutes"], of_tuned["minutes"]]
                 rows.append([name, test, task.measures[score], mean, of_tuned[score], *minutes, page])
-    lines = [
-        "# The default command on test sets",
-        "",
-        "`copynet-hf train` with a training file, a validation file and an output folder, and nothing else, beside "
-        "the commands of the other pages, whose sizes, epochs and decoding were chosen for their task. Each test set "
-        "was scored once for each seed, with the beam search that the command saves; NL2Bash's texts are read as "
-        "they are, where the tuned model reads words that were split for it. The tuned models were trained with "
-        "bfloat16 on two threads.",
-        *(["", facts["remark"]] if "remark" in facts else []),
-        "",
-        table(["", "test set", "score", "default", "tuned", "minutes", "tuned, minutes", "tuned on"], rows),
-    ]
-    return assemble_page(results, lines)
+    return {
+        "scores": table(["", "test set", "score", "default", "tuned", "minutes", "tuned, minutes", "tuned on"], rows)
+    }

@@ -13,35 +13,22 @@ from transformers import AutoModelForMaskedLM
 
 from copynet_hf.evaluation.metrics import metric_signature, score_outputs
 from copynet_hf.training.encoder_training import DECODER_LEARNING_RATE
+from copynet_hf.training.trainer import TRAINING_DEFAULTS
 
 from ..data.clge import read_clge
 from ..data.rows import Row, write_pairs
 from ..data.utterance_rewriting import read_dialogues
-from ..reports.markdown import assemble_page, average_scores, baseline_rows, find_runs, get_data_facts, table
+from ..reports.markdown import average_scores, baseline_rows, find_runs, get_data_facts, render_tried, table
 from ..running.pretraining import MASKED, pretrain_encoder, save_new_encoder
 from ..running.results_file import ResultsFile
-from ..running.settings import Settings
+from ..running.settings import Settings, read_training
 from ..running.trained_models import evaluate_once, round_scores, train_once
 from ..scores.texts import estimate_standard_error
 from . import table3
 
-CARD = None  # models for a comparison
-
 # ---- the models
 
-PRETRAINING: dict[str, Any] = {
-    "hidden_size": 256,
-    "num_hidden_layers": 4,
-    "num_attention_heads": 4,
-    "intermediate_size": 1024,
-    "vocab_size": 5_000,
-    "max_pieces": 160,
-    "per_device_train_batch_size": 32,
-    "learning_rate": 5e-4,
-    "warmup_steps": 500,
-    "weight_decay": 0.01,
-    "save_steps": 0.1,
-}
+PRETRAINING = read_training("pretraining")
 PRETRAINED, NEW = "pre-trained encoder", "new encoder"
 MAKE_ENCODER: dict[str, Callable[[Mapping[str, Any]], dict[str, float]]] = {
     PRETRAINED: pretrain_encoder,
@@ -109,8 +96,7 @@ class Task:
 
 
 def _read_rewriting(settings: Settings) -> tuple[Splits, Splits]:
-    splits = ("train", "validation", "test")
-    rows = {split: settings.limit(read_dialogues(settings.data_dir, split)) for split in splits}
+    rows = {split: settings.limit(rows) for split, rows in read_dialogues(settings.data_dir).items()}
     return rows, {"rewriting_test": rows.pop("test")}
 
 
@@ -217,41 +203,36 @@ def _estimate_error(task: Task, outputs: Sequence[Row]) -> dict[str, float]:
     return {"standard_error": round(estimate_standard_error(predictions, references, score, "char"), 3)}
 
 
-# ---- the page
+def collect_figures(results: dict[str, Any]) -> dict[str, Any]:
+    """The figures of results/encoders.md."""
+    rates = {
+        "scratch": MODELS[SCRATCH].arguments["encoder_learning_rate"],
+        "fine_tuned": MODELS[FINE_TUNED].arguments["encoder_learning_rate"],
+        "decoder": DECODER_LEARNING_RATE,
+    }
+    return {
+        "sizes": PRETRAINING,
+        "epochs": EPOCHS,
+        "batch_size": TRAINING_DEFAULTS["per_device_train_batch_size"],
+        "learning_rates": {name: f"{rate:g}" for name, rate in rates.items()},
+        "masked": f"{MASKED:.0%}",
+        "tasks": [_compare_on_task(results, name, task) for name, task in TASKS.items() if _was_run(results, task)],
+        "pretraining": _describe_pretraining(results),
+        "tried": results.get("tried"),
+        "tried_scores": render_tried(results, ("fine-tuned", "frozen", "from random weights")),
+    }
 
 
-def render_page(results: dict[str, Any]) -> str:
-    """The text of results/encoders.md."""
-    width, layers, heads = (PRETRAINING[name] for name in ("hidden_size", "num_hidden_layers", "num_attention_heads"))
-    lines = [
-        "# Encoders compared",
-        "",
-        "The same decoder over four encoders: the default, a bidirectional GRU; a Transformer "
-        f"(BERT's, {layers} layers, {width} wide, {heads} heads) from random weights; and the same Transformer "
-        "pre-trained by masked characters (Devlin et al. 2019) on the sources and targets of the task's own training "
-        "pairs, then fine-tuned or frozen. No other text was used, and no published weights: these results say "
-        "nothing about encoders that were pre-trained on large corpora.",
-        "",
-        f"Every model is trained by `copynet-hf train` for {EPOCHS} epochs in batches of 16, with its default sizes "
-        "and settings; the checkpoint with the highest validation accuracy is tested. The encoder's learning rate is "
-        f"{MODELS[SCRATCH].arguments['encoder_learning_rate']:g} from scratch and "
-        f"{MODELS[FINE_TUNED].arguments['encoder_learning_rate']:g} in fine-tuning, that of all other weights the "
-        f"command's default, {DECODER_LEARNING_RATE:g} over a Transformer. "
-        "The frozen encoder's states are cached. Minutes include the evaluations in training; other processes ran "
-        "beside them, so they are upper bounds. A difference is called clear if it exceeds 1.96 standard errors over "
-        "the test set; the variation between seeds is not included.",
-    ]
-    for name, task in TASKS.items():
-        lines += _render_task(results, name, task)
-    lines += ["", "## Pre-training", "", *_render_pretraining(results)]
-    return assemble_page(results, lines)
+def _was_run(results: dict[str, Any], task: Task) -> bool:
+    return any(run["data"] in task.tests for run in results["runs"])
 
 
-def _render_task(results: dict[str, Any], name: str, task: Task) -> list[str]:
-    """The section of a task: for each test set a table, and what helped."""
+def _compare_on_task(results: dict[str, Any], name: str, task: Task) -> dict[str, Any]:
+    """For each test set a table, and what helped."""
     facts = get_data_facts(results)
     pretraining = statistics.mean([run["minutes"] for run in find_runs(results, name, PRETRAINED)] or [0.0])
-    lines: list[str] = []
+    header = ["", *task.scores.values(), "seeds", "parameters", "minutes", "with pre-training"]
+    tests = []
     for test, title in task.tests.items():
         rows = [[*row, ""] for row in baseline_rows(results, test, task.scores)]
         for model, plan in MODELS.items():
@@ -262,10 +243,18 @@ def _render_task(results: dict[str, Any], name: str, task: Task) -> list[str]:
                 parameters = f"{runs[0]['parameters']:,}"
                 rows.append([model, *scores, len(runs), parameters, f"{minutes:.1f}", f"{total:.1f}"])
         if rows:
-            lines += ["", f"### {title}: {facts['examples'][test]:,} pairs", "", f"`{facts['signature'][test]}`", ""]
-            header = ["", *task.scores.values(), "seeds", "parameters", "minutes", "with pre-training"]
-            lines += [table(header, rows), "", *_describe_differences(results, test, task)]
-    return ["", f"## {task.title}: {facts['examples'][name]['train']:,} training pairs", *lines] if lines else []
+            score, title_of_score = next(iter(task.scores.items()))
+            tests.append(
+                {
+                    "title": title,
+                    "pairs": facts["examples"][test],
+                    "signature": facts["signature"][test],
+                    "scores": table(header, rows),
+                    "score": title_of_score,
+                    "changes": _compare_changes(results, test, score),
+                }
+            )
+    return {"title": task.title, "pairs": facts["examples"][name]["train"], "tests": tests}
 
 
 # What each comparison changes: the model with the change, and the one without.
@@ -278,10 +267,9 @@ CHANGES = {
 }
 
 
-def _describe_differences(results: dict[str, Any], test: str, task: Task) -> list[str]:
-    """A sentence for each change whose two models were run: whether it helped."""
-    score, title = next(iter(task.scores.items()))
-    lines = []
+def _compare_changes(results: dict[str, Any], test: str, score: str) -> list[dict[str, Any]]:
+    """Whether each change whose two models were run helped: by more than 1.96 standard errors over the test set."""
+    compared = []
     for change, models in CHANGES.items():
         runs = [find_runs(results, test, model) for model in models]
         if not all(runs):
@@ -294,13 +282,11 @@ def _describe_differences(results: dict[str, Any], test: str, task: Task) -> lis
         verdict = "makes no clear difference to"
         if abs(after - before) > margin:
             verdict = "raises" if after > before else "lowers"
-        lines.append(
-            f"- {change} {verdict} {title}: {before:.1f} → {after:.1f} ({after - before:+.1f} ± {margin:.1f})."
-        )
-    return lines
+        compared.append({"name": change, "verdict": verdict, "before": before, "after": after, "margin": margin})
+    return compared
 
 
-def _render_pretraining(results: dict[str, Any]) -> list[str]:
+def _describe_pretraining(results: dict[str, Any]) -> str:
     rows = []
     for name, task in TASKS.items():
         if runs := find_runs(results, name, PRETRAINED):
@@ -309,11 +295,4 @@ def _render_pretraining(results: dict[str, Any]) -> list[str]:
             parameters = f"{runs[0]['parameters']:,}"
             cells = [f"{loss:.2f}", accuracy, parameters, round(epochs, 1), f"{minutes:.1f}"]
             rows.append([PRETRAINED, task.title, *cells])
-    header = ["", "task", "loss", "restored, %", "parameters", "epochs", "minutes"]
-    return [
-        f"{MASKED:.0%} of the characters are masked. Loss (natural logarithm) and the share of the masked characters "
-        "that are restored, on the validation set's sources and targets. Parameters include the layer that restores "
-        "characters, which the models above do not have.",
-        "",
-        table(header, rows),
-    ]
+    return table(["", "task", "loss", "restored, %", "parameters", "epochs", "minutes"], rows)

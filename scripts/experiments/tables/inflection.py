@@ -8,59 +8,23 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from ..data.inflection import COLUMNS, FOLDER, SIZES, list_files, read_published, read_test_rows
+from copynet_hf.arguments import ModelArguments, build_dataclass
+
+from ..data.inflection import COLUMNS, SIZES, list_files, read_published, read_test_rows
 from ..data.rows import Row
-from ..reports.markdown import assemble_page, find_runs, get_data_facts, table
-from ..reports.model_cards import COPYNET as COPYNET_KIND
-from ..reports.model_cards import Card
+from ..reports.markdown import find_runs, get_data_facts, summarize_runs, table
 from ..running.results_file import ResultsFile
 from ..running.settings import Settings
 from ..running.trained_models import evaluate_once, join_once, train_once
 from ..scores.texts import score_exact_match
 
-CARD = None  # reproduce.py writes no cards: there are 53 models
 # One model for each set; `--models` chooses sets.
 SETS = {f"{language}_{size}": (language, size) for size, languages in SIZES.items() for language in languages}
 MODEL_NAMES = tuple(SETS)
 COPYNET = "CopyNet"
 ENSEMBLE_SEEDS = range(5)
 ENSEMBLE = f"ensemble of {len(ENSEMBLE_SEEDS)}"
-ENSEMBLE_NOTE = (
-    f"An ensemble averages the probabilities of the models of {len(ENSEMBLE_SEEDS)} seeds (`copynet-hf ensemble`)."
-)
 TRAINING: dict[str, Any] = {}  # the defaults
-USE = """from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
-
-import copynet_hf  # registers the model
-
-tokenizer = AutoTokenizer.from_pretrained("{folder}")
-model = AutoModelForSeq2SeqLM.from_pretrained("{folder}")
-lemmas, features = ["a lemma"], [["V", "PST"]]
-output = model.generate(**tokenizer(lemmas, features=features, return_tensors="pt"))
-print(tokenizer.batch_decode(output, source=lemmas, skip_special_tokens=True))
-"""
-# The cards of published models.
-CARDS = {
-    name: Card(
-        file="inflection",
-        title="Inflection",
-        summary="Writes the form of a lemma that has the given UniMorph features.",
-        language="bul" if language == "poma" else language,  # Pomak has no code of its own
-        datasets=(FOLDER,),
-        pipeline_tag="text-generation",
-        data=f"The triples `{name}` of SIGMORPHON–UniMorph 2022, task 0, part 1 (Kodner et al. 2022); UniMorph's data "
-        "are under CC BY-SA.",
-        limits="It inflects words of one language. Lemmas and features that are unlike those it was trained on are "
-        "often inflected wrongly.",
-        tests={name: "the task's test set"},
-        metrics={"exact_match": ("exact_match", "exact match")},
-        examples=None,
-        kind=COPYNET_KIND,
-        use=USE,
-        model=COPYNET,
-    )
-    for name, (language, _) in SETS.items()
-}
 PUBLISHED = {"nonneural": "non-neural", "neural": "neural", "cluzh": "CLUZH", "ubc": "UBC"}
 
 
@@ -94,42 +58,31 @@ def _score(rows: Sequence[Row], outputs: Sequence[Row]) -> dict[str, Any]:
     return {"exact_match": round(accuracy, 2), "words": len(rows)}
 
 
-def render_page(results: dict[str, Any]) -> str:
-    """The text of results/inflection.md."""
-    facts = get_data_facts(results)
-    has_ensembles = any(run["model"] == ENSEMBLE for run in results["runs"])
-    lines = [
-        "# Inflection: SIGMORPHON–UniMorph 2022",
-        "",
-        "The form of a lemma with given features, such as `walk` and `V;PST`: `walked` (Kodner et al. 2022, part 1). "
-        "One model for each set, trained by the default command with `--features_column features` on the set's own "
-        "triples, validated on the task's development set; then scored on the test set: "
-        f"`{facts['signature']}`, beam 5. "
-        "“Non-neural” and “neural” are the organisers' baselines, CLUZH and UBC the best teams; some of the published "
-        "systems are ensembles or use augmented data." + (f" {ENSEMBLE_NOTE}" if has_ensembles else ""),
-        *(["", facts["remark"]] if "remark" in facts else []),
-    ]
+def collect_figures(results: dict[str, Any]) -> dict[str, Any]:
+    """The figures of results/inflection.md."""
+    published = get_data_facts(results)["published"]
     found = {
         size: [name for name in SETS if name.endswith(size) and find_runs(results, name, COPYNET)] for size in SIZES
     }
-    tables = {size: _read_scores(results, facts["published"], names) for size, names in found.items() if names}
-    means = {size: _average_by_word(scores, results) for size, scores in tables.items()}
-    complete = [size for size in tables if _is_complete(size, found[size])]
+    scores = {size: _read_scores(results, published, names) for size, names in found.items() if names}
+    means = {size: _average_by_word(of_sets, results) for size, of_sets in scores.items()}
+    complete = [size for size in scores if len(found[size]) == len(SIZES[size])]
     for size in complete:
-        published = facts["published"][f"all {size} (by word)"]
-        means[size] |= {title: published[system] for system, title in PUBLISHED.items() if published[system]}
-    if complete:
-        systems = list(dict.fromkeys(system for size in complete for system in means[size]))
-        rows = [[system, *(_format(means[size].get(system)) for size in complete)] for system in systems]
-        lines += ["", "Over the words of all sets of a size:", "", table(["", *complete], rows)]
-    for size, scores in tables.items():
-        sets = _size_table(results, facts["published"], scores, means[size])
-        lines += ["", f"## {len(scores)} {size} sets", "", sets]
-    return assemble_page(results, lines, num_commands=1)
-
-
-def _is_complete(size: str, names: Sequence[str]) -> bool:
-    return len(names) == sum(name.endswith(size) for name in SETS)
+        of_size = published[f"all {size} (by word)"]
+        means[size] |= {title: of_size[system] for system, title in PUBLISHED.items() if of_size[system]}
+    systems = dict.fromkeys(system for size in complete for system in means[size])
+    rows = [[system, *(_format(means[size].get(system)) for size in complete)] for system in systems]
+    has_ensembles = any(run["model"] == ENSEMBLE for run in results["runs"])
+    return {
+        "made": summarize_runs(results, 1),
+        "beams": build_dataclass(ModelArguments, {}).num_beams,
+        "ensemble_size": len(ENSEMBLE_SEEDS) if has_ensembles else None,
+        "means": table(["", *complete], rows) if complete else "",
+        "sets": {
+            size: {"number": len(of_sets), "scores": _size_table(results, published, of_sets, means[size])}
+            for size, of_sets in scores.items()
+        },
+    }
 
 
 def _read_scores(

@@ -11,9 +11,9 @@ from ..data.clge import read_clge
 from ..data.dialogue import make_dialogue_pairs
 from ..data.rows import Row
 from ..data.utterance_rewriting import read_dialogues
-from ..reports.markdown import assemble_page, average_scores, find_runs, get_data_facts, table
+from ..reports.markdown import average_scores, find_runs, table
 from ..running.results_file import ResultsFile
-from ..running.settings import Settings
+from ..running.settings import Settings, read_training
 from ..running.trained_models import RNNSEARCH, compare_models
 from ..scores.texts import score_repetition
 from . import rewriting, table1, table3, table4
@@ -30,17 +30,9 @@ MODELS: dict[str, dict[str, Any]] = {
     "CoRe, the Chainer article's losses": GATED | {"gated_loss": "summed"},
     "CoreQA without facts": {"copy_mechanism": "retrieval"},
 }
-UPDATES = 1_000
 TEST_PAIRS = 500  # of each task
-BUDGET: dict[str, Any] = {
-    "max_steps": UPDATES,
-    "per_device_train_batch_size": 32,
-    "eval_strategy": "no",
-    "load_best_model_at_end": False,
-    "save_strategy": "steps",
-    "save_steps": UPDATES,
-    "num_beams": 5,
-}
+BUDGET = read_training("mechanisms")
+UPDATES = BUDGET["max_steps"]
 RULES, DIALOGUE, REWRITING, HEADLINES = "rules", "dialogue", "rewriting", "headlines"
 # At Table 3's sizes 1,000 updates take a quarter of an hour and more.
 SMALL = {"embedding_size": 128, "hidden_size": 256, "encoder_hidden_size": 128, "attention_size": 128}
@@ -60,7 +52,6 @@ SCORES = {RULES: "exact_match", DIALOGUE: "exact_match", REWRITING: "exact_match
 SCORE_TITLES = {"exact_match": "EM", "rouge1": "R-1"}
 
 MODEL_NAMES = tuple(MODELS)
-CARD = None  # models that are trained too briefly for use
 
 
 def run(settings: Settings) -> ResultsFile:
@@ -85,7 +76,7 @@ def read_tasks(settings: Settings) -> dict[str, tuple[list[Row], list[Row]]]:
     """Makes or reads the training and test pairs of each task."""
     rules = table1.make_splits("apart", settings)
     dialogue = {name: settings.limit(rows) for name, rows in make_dialogue_pairs("DS-II", settings.seed).items()}
-    rewritten = {name: settings.limit(read_dialogues(settings.data_dir, name)) for name in ("train", "test")}
+    rewritten = {name: settings.limit(rows) for name, rows in read_dialogues(settings.data_dir).items()}
     headlines, tests = read_clge(settings.data_dir / "lcsts", table3.TESTS, settings.max_samples)
     return {
         RULES: (rules["train"], _interleave_rules(rules["test"])),
@@ -105,40 +96,29 @@ def _interleave_rules(rows: list[Row]) -> list[Row]:
     return [row for first in range(step) for row in rows[first::step]]
 
 
-def render_page(results: dict[str, Any]) -> str:
-    """The text of results/mechanisms.md."""
-    facts = get_data_facts(results)
-    lines = [
-        "# Copy mechanisms compared",
-        "",
-        f"The same sizes, data and {UPDATES:,} updates of 32 pairs for every mechanism: far fewer than a good model "
-        "needs, so that what shows is how fast each learns. Sizes and other settings are those of each task's own "
-        "page, but that the models for headlines are of half the size. Beam 5, the first "
-        f"{TEST_PAIRS} pairs of each test. Repeated: the share of the outputs' runs of three characters or symbols "
-        "that stood before in the same output. Speeds are of one core while the other was at work, bfloat16 in "
-        "training: pairs learned and texts answered in a second. Pointer Networks are left out: they cannot write "
-        "what a source does not have.",
-        "",
-        "## In one table",
-        "",
-        "Scores; repetition in headlines; and speeds by those of RNNSearch on the same task, the median of the tasks.",
-        "",
-        _render_summary(results),
-    ]
-    for task, title in TITLES.items():
-        score = SCORE_TITLES[SCORES[task]]
-        rows = []
-        for model in MODELS:
-            if runs := find_runs(results, task, model):
-                scores = average_scores([run["scores"] for run in runs], (SCORES[task], "repeated"))
-                rows.append([model, *scores, f"{runs[0]['parameters']:,}", *_measure_speeds(runs)])
-        count = facts["examples"][task]
-        lines += ["", f"## {title}", "", f"{count['train']:,} training pairs. `{facts['signature'][task]}`", ""]
-        lines += [table(["", score, "repeated", "parameters", "learned", "answered"], rows)]
-    return assemble_page(results, lines)
+def collect_figures(results: dict[str, Any]) -> dict[str, Any]:
+    """The figures of results/mechanisms.md."""
+    return {
+        "updates": UPDATES,
+        "batch_size": BUDGET["per_device_train_batch_size"],
+        "beams": BUDGET["num_beams"],
+        "test_pairs": TEST_PAIRS,
+        "titles": TITLES,
+        "summary": _summarize(results),
+        "tables": {task: _compare_on_task(results, task) for task in TITLES},
+    }
 
 
-def _render_summary(results: dict[str, Any]) -> str:
+def _compare_on_task(results: dict[str, Any], task: str) -> str:
+    rows = []
+    for model in MODELS:
+        if runs := find_runs(results, task, model):
+            scores = average_scores([run["scores"] for run in runs], (SCORES[task], "repeated"))
+            rows.append([model, *scores, f"{runs[0]['parameters']:,}", *_measure_speeds(runs)])
+    return table(["", SCORE_TITLES[SCORES[task]], "repeated", "parameters", "learned", "answered"], rows)
+
+
+def _summarize(results: dict[str, Any]) -> str:
     """A row per mechanism: its score on each task, repetition in headlines, speeds relative to RNNSearch's."""
     rows = []
     for model in MODELS:

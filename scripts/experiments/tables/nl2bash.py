@@ -16,60 +16,21 @@ from ..data.shell_commands import (
     restore,
     restore_pieces,
 )
-from ..reports.markdown import assemble_page, compare_outputs, get_data_facts, score_table, table
-from ..reports.model_cards import Card
+from ..reports.markdown import compare_outputs, get_data_facts, render_tried, score_table
 from ..running.results_file import ResultsFile
-from ..running.settings import Settings
+from ..running.settings import Settings, read_training
 from ..running.trained_models import RNNSEARCH_AND_COPYNET, compare_models
 from ..scores.command_scores import NearestDescriptions, find_frequent_commands, score_judgements, spell_out
 from ..scores.texts import score_exact_match
 
 DATA = "descriptions"
 SCORES = {name: name for name in ("top-1", "top-3", "top-1, spelled out", "top-3, spelled out")}
-BEAMS = 10
-TRAINING: dict[str, Any] = {
-    "segmenter": "whitespace",
-    "vocab_size": 3_000,
-    "min_frequency": 1,
-    "max_source_oov": 32,
-    "embedding_size": 256,
-    "hidden_size": 384,
-    "encoder_hidden_size": 256,
-    "attention_size": 256,
-    "dropout": 0.4,
-    "max_source_length": 64,
-    "max_target_length": 64,
-    "num_train_epochs": 24,
-    "load_best_model_at_end": False,  # exact match still rises when the loss does
-    "num_beams": BEAMS,
-}
+TRAINING = read_training("nl2bash")
+BEAMS = TRAINING["num_beams"]
 
 DECODING = {"length_penalty": 0.0}  # chosen on the validation set
-# Top-1 and top-3 of CopyNet on the 542 descriptions of the validation set.
-TRIED = {
-    "these settings": (9.0, 15.1),
-    "length penalty 0.5": (8.7, 14.6),
-    "length penalty 1": (8.5, 14.2),
-    "vocabulary 1,500, dropout 0.5, labels smoothed by 0.1": (7.8, 14.4),
-    "the commands of the two most similar descriptions behind the description": (7.6, 14.0),
-}
 
 MODEL_NAMES = tuple(RNNSEARCH_AND_COPYNET)
-CARD = Card(
-    file="nl2bash",
-    title="Shell commands for descriptions",
-    summary="Proposes a shell command for an English description, with its file names, numbers and strings.",
-    language="en",
-    datasets=("nl2bash",),
-    pipeline_tag="text-generation",
-    data="8,045 of NL2Bash's training pairs (Lin et al. 2018, github.com/TellinaTool/nl2bash, MIT), in the words "
-    "of `prepare` in scripts/experiments/data/shell_commands.py; `restore` makes commands of its outputs.",
-    limits="Most of its commands are wrong in some detail: never run one unread. Two thirds of the training "
-    "commands are `find`.",
-    tests={DATA: "test"},
-    metrics={score: ("exact_match", score) for score in SCORES},
-    examples=DATA,
-)
 
 
 def run(settings: Settings) -> ResultsFile:
@@ -138,39 +99,15 @@ def score_published(settings: Settings, groups: list[Row]) -> dict[str, dict[str
     return scores
 
 
-def render_page(results: dict[str, Any]) -> str:
-    """The text of results/nl2bash.md."""
-    facts = get_data_facts(results)
-    count = facts["examples"]
-    published = [[name, *map(scores.get, SCORES)] for name, scores in facts["published"].items()]
-    judged = next(iter(facts["published"].values()))
-    lines = [
-        "# NL2Bash: shell commands",
-        "",
-        f"{count['train']:,} pairs of an English description and a shell command (Lin et al. 2018), "
-        f"{count['validation']:,} for validation, on which the settings were chosen, {count['test']:,} different "
-        "descriptions for this test, which was scored once for each seed. An output counts if it is one of the "
-        f"description's commands: `{facts['signature']}`. Beam {BEAMS}.",
-        "",
-        score_table(results, DATA, RNNSEARCH_AND_COPYNET, SCORES, published),
-        "",
-        "The published CopyNet learned commands that its authors' parser had rewritten; “spelled out” compares both "
-        f"sides in a form that undoes most of this. Their judges found {judged['judged 1']} % of its first outputs "
-        f"correct, and one of the first three for {judged['judged 3']} %: few of the commands that would do are "
-        "known. Words are runs of letters, runs of digits, options and single marks, so that file names and numbers "
-        "can be copied piece by piece.",
-        "",
-        "## What was tried",
-        "",
-        "Top-1 and top-3 of CopyNet on validation, 542 descriptions, seed 0. With copied words left aside 9.2 % of "
-        "its first outputs were right: what fails is knowing the command, not copying.",
-        "",
-        table(["", "top-1", "top-3"], [[name, *scores] for name, scores in TRIED.items()]),
-        "",
-        "## The first descriptions",
-        "",
-        "Bold: what the copy mode gave more than half of the probability.",
-        "",
-        compare_outputs(results, DATA, RNNSEARCH_AND_COPYNET, restore_pieces, restore),
-    ]
-    return assemble_page(results, lines)
+def collect_figures(results: dict[str, Any]) -> dict[str, Any]:
+    """The figures of results/nl2bash.md."""
+    of_published = get_data_facts(results)["published"]
+    published = [[name, *map(scores.get, SCORES)] for name, scores in of_published.items()]
+    return {
+        "beams": BEAMS,
+        "scores": score_table(results, DATA, RNNSEARCH_AND_COPYNET, SCORES, published),
+        "judged": next(iter(of_published.values())),
+        "tried": results.get("tried"),
+        "tried_scores": render_tried(results, ("top-1", "top-3")),
+        "outputs": compare_outputs(results, DATA, RNNSEARCH_AND_COPYNET, restore_pieces, restore),
+    }

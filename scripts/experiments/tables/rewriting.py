@@ -8,19 +8,12 @@ from copynet_hf.evaluation.metrics import metric_signature, score_outputs
 
 from ..data.rows import Row
 from ..data.utterance_rewriting import read_dialogues
-from ..reports.markdown import assemble_page, compare_outputs, get_data_facts, score_table
-from ..reports.model_cards import Card
+from ..reports.markdown import compare_outputs, read_published, score_table
 from ..running.results_file import ResultsFile
-from ..running.settings import Settings
+from ..running.settings import Settings, read_training
 from ..running.trained_models import RNNSEARCH_AND_COPYNET, compare_models, round_scores
 
 TEST = "test"
-# Exact match, BLEU-4 and ROUGE-L on the same test set. The first row is from memory, the others are from the papers.
-PUBLISHED = {
-    "pointer-generator LSTM (recalled)": (50.5, None, None),
-    "transformer with pointer and gate (Su et al. 2019)": (52.6, 77.1, 89.0),
-    "RUN (Liu et al. 2020)": (53.6, None, None),
-}
 SCORES = {
     "exact_match": "EM",
     "bleu": "BLEU-4",
@@ -41,51 +34,15 @@ OWN_DIALOGUES = {
     ("晚上吃螺蛳粉怎么样", "太臭了", "我就喜欢"): "我就喜欢螺蛳粉",
     ("明天会下雨吗", "会的", "那后天呢"): "后天会下雨吗",
 }
-TRAINING: dict[str, Any] = {
-    "segmenter": "char",
-    "vocab_size": 5_000,
-    "embedding_size": 256,
-    "hidden_size": 384,
-    "encoder_hidden_size": 256,
-    "attention_size": 256,
-    "dropout": 0.3,
-    "tie_word_embeddings": True,
-    "max_source_length": 100,
-    "max_target_length": 50,
-    "num_train_epochs": 10,
-    "load_best_model_at_end": False,  # exact match still rises when the loss does
-    "num_beams": 5,
-}
+TRAINING = read_training("rewriting")
 
 MODEL_NAMES = tuple(RNNSEARCH_AND_COPYNET)
-CARD = Card(
-    file="utterance-rewriting-zh",
-    title="Utterance rewriting in Chinese",
-    summary="Writes out what the last utterance of a Chinese dialogue leaves out, so that it stands alone.",
-    language="zh",
-    datasets=("utterance-rewriting-zh",),
-    pipeline_tag="text-generation",
-    data="17,000 dialogues of Su et al. 2019 (github.com/chin-gyou/dialogue-utterance-rewriter), three utterances "
-    "each, a line each. No licence is stated: for evaluation only.",
-    limits="Two utterances of context, in Chinese, short. Trained on data without a licence, it is not for products.",
-    tests={TEST: "test"},
-    metrics={
-        "exact_match": ("exact_match", "EM"),
-        "bleu": ("bleu", "BLEU-4"),
-        "rouge1": ("rouge", "R-1"),
-        "rouge2": ("rouge", "R-2"),
-        "rougeL": ("rouge", "R-L"),
-    },
-    examples="our own",
-)
 
 
 def run(settings: Settings) -> ResultsFile:
     """Trains and scores the models of the table."""
     results = ResultsFile("rewriting", settings)
-    splits = {
-        name: settings.limit(read_dialogues(settings.data_dir, name)) for name in ("train", "validation", "test")
-    }
+    splits = {name: settings.limit(rows) for name, rows in read_dialogues(settings.data_dir).items()}
     test = splits.pop("test")
     references = [row["summary"] for row in test]
     utterances = [row["text"].rpartition("\n")[2] for row in test]
@@ -101,32 +58,13 @@ def run(settings: Settings) -> ResultsFile:
     return results
 
 
-def render_page(results: dict[str, Any]) -> str:
-    """The text of results/rewriting.md."""
-    facts = get_data_facts(results)
-    count = facts["examples"]
-    published = [[name, em, bleu, None, None, rouge] for name, (em, bleu, rouge) in PUBLISHED.items()]
-    lines = [
-        "# Utterance rewriting",
-        "",
-        "Two lines of a Chinese dialogue and an utterance that leaves something out, to be rewritten so that it "
-        f"stands alone (Su et al. 2019). {count['train']:,} training pairs, {count['validation']:,} for validation, "
-        f"on which the settings were chosen, {count['test']:,} for this test, which was scored once for each seed; "
-        f"{facts['known']} of these dialogues stand in the training part as well, as it was given out. Characters, "
-        f"beam {TRAINING['num_beams']}.",
-        "",
-        score_table(results, TEST, RNNSEARCH_AND_COPYNET, SCORES, published),
-        "",
-        "EM: exact match in percent. “Unseen recalled”: of the reference's characters that the vocabulary lacks and "
-        "the source has, the share that the output has too. “Copied”: the share of the output's characters that the "
-        "source has.",
-        "",
-        *(f"- {name}: `{value}`" for name, value in facts["signature"].items()),
-        "",
-        "## Dialogues of our own",
-        "",
-        "Copied characters are bold. The data's own dialogues are not ours to print.",
-        "",
-        compare_outputs(results, "our own", RNNSEARCH_AND_COPYNET),
+def collect_figures(results: dict[str, Any]) -> dict[str, Any]:
+    """The figures of results/rewriting.md."""
+    published = [
+        [name, em, bleu, None, None, rouge] for name, (em, bleu, rouge) in read_published("rewriting").items()
     ]
-    return assemble_page(results, lines)
+    return {
+        "beams": TRAINING["num_beams"],
+        "scores": score_table(results, TEST, RNNSEARCH_AND_COPYNET, SCORES, published),
+        "outputs": compare_outputs(results, "our own", RNNSEARCH_AND_COPYNET),
+    }

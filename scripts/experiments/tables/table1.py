@@ -13,10 +13,9 @@ from copynet_hf.visualization.heatmap import plot_copy_heatmap
 
 from ..data.rows import Row
 from ..data.rules import TYPES, make_rule_pairs
-from ..reports.markdown import assemble_page, find_runs, get_data_facts, model_rows, score_table, table
-from ..reports.model_cards import Card
+from ..reports.markdown import find_runs, model_rows, read_published, score_table, table
 from ..running.results_file import ResultsFile
-from ..running.settings import Settings
+from ..running.settings import Settings, read_training
 from ..running.trained_models import RNNSEARCH, RNNSEARCH_AND_COPYNET, compare_models
 from ..scores.texts import score_exact_match
 
@@ -30,40 +29,12 @@ ABLATIONS: dict[str, dict[str, Any]] = {
     "CopyNet with coverage": {"use_coverage": True},
 }
 DATA = {"apart": 0, "side by side": 11}  # number of rules of each type in which x and y are adjacent
-PAPER = {
-    "Enc-Dec": (100.0, 3.3, 1.5, 2.9, 0.0),
-    "RNNSearch": (99.0, 69.4, 22.3, 40.7, 2.6),
-    "CopyNet": (97.3, 93.7, 98.3, 68.2, 77.5),
-}
-BEAMS = 10
+RULES, INSTANCES = 200, 100
 SCORES = {name: name for name in [*TYPES, "mean"]}
-TRAINING: dict[str, Any] = {
-    "preset": "synthetic",  # the paper's sizes; all 1,000 symbols are in the vocabulary
-    "max_source_oov": 0,
-    "max_source_length": 64,
-    "max_target_length": 48,
-    "num_train_epochs": 6,  # the authors' code: at most 10
-    "learning_rate": 1e-3,  # as in the authors' code
-    "per_device_train_batch_size": 32,
-    "num_beams": BEAMS,
-}
+TRAINING = read_training("table1")
+BEAMS = TRAINING["num_beams"]
 
 MODEL_NAMES = (*IN_PAPER, *ABLATIONS)
-CARD = Card(
-    file="rules",
-    title="The paper's synthetic rules",
-    summary="Rewrites sequences of symbols by rules such as `a b x c d → c x e`, learned from examples.",
-    language="zxx",
-    datasets=("copynet-rules",),
-    pipeline_tag="text-generation",
-    data="20,000 pairs made by rule, 100 of each of 200 rules, after section 5.1 of the paper; the 1,000 symbols "
-    "are the numbers from 000 to 999.",
-    limits="It knows the 200 rules of its seed and nothing else. Variables are at most 15 symbols long.",
-    tests={"apart": "variables apart"},
-    metrics={name: ("exact_match", title) for name, title in SCORES.items()},
-    examples="apart",
-    main_score="mean",
-)
 
 
 def run(settings: Settings) -> ResultsFile:
@@ -111,7 +82,7 @@ def plot_figure3(settings: Settings, test: Sequence[Row]) -> None:
 
 def make_splits(data: str, settings: Settings) -> dict[str, list[Row]]:
     """Makes the pairs of a seed, which also draws the rules; a limit on samples leaves one rule of each type."""
-    rules, instances = 200, 100
+    rules, instances = RULES, INSTANCES
     if settings.max_samples is not None:
         rules = len(TYPES)
         instances = max(1, settings.max_samples // rules)
@@ -132,62 +103,29 @@ def score_baselines(rows: Sequence[Row]) -> dict[str, dict[str, float]]:
     return {"the input itself": score_by_type([row["text"] for row in rows], rows)}
 
 
-def render_page(results: dict[str, Any]) -> str:
-    """The text of results/table1.md."""
-    facts = get_data_facts(results)
-    lines = [
-        "# Table 1: the synthetic rules",
-        "",
-        "Rules such as `a b x c d y e f → g h x m` (section 5.1 of Gu et al. 2016): 5 to 20 constant symbols of 1,000 "
-        "with one or two variables of 1 to 15 symbols among them; the target has some of the constants, new ones, and "
-        "the variables as the type says. 200 rules, 100 training and 100 test instances of each. Exact match in "
-        f"percent, beam {BEAMS}, averaged over the seeds; a seed makes its own rules.",
+def collect_figures(results: dict[str, Any]) -> dict[str, Any]:
+    """The figures of results/table1.md."""
+    published = [
+        [f"{model}, in the paper", *scores, sum(scores) / len(scores)]
+        for model, scores in read_published("table1").items()
     ]
-    for data, title in {
-        "apart": "A constant stands between x and y",
-        "side by side": "x and y touch in 22 of the 80 rules that have both, where nobody can tell them apart",
-    }.items():
-        paper = [[f"{model}, in the paper", *cells, sum(cells) / len(cells)] for model, cells in PAPER.items()]
-        lines += ["", f"## {title}", "", f"{facts['examples'][data]['test']:,} test pairs."]
-        lines += ["", score_table(results, data, IN_PAPER, SCORES, paper)]
-    lines += [
-        "",
-        "Enc-Dec reads the source's last state alone, RNNSearch attends and generates, CopyNet copies as well. The "
-        "paper does not say whether x and y may touch; its last two columns look as if they do.",
-        "",
-        "RNNSearch does far better here than in the paper. All 1,000 symbols are in its vocabulary, so it can learn "
-        "to name what it attends to, and its scores see the context beside the state; with the state alone, as in the "
-        "paper's Eq. 7, it falls behind on x → xx and xy → xy (below). CopyNet's lead is on the last column.",
-        "",
-        f"Exact match: `{facts['signature']}`.",
-    ]
-    lines += _render_ablations(results)
-    if find_runs(results, "apart", "CopyNet"):
-        lines += [
-            "",
-            "## Figure 3",
-            "",
-            "Where each symbol of an output was copied from: the probability of copying, by source position (across) "
-            "and target step (down).",
-            "",
-            "![Copy probabilities of one test instance](table1.png)",
-        ]
-    return assemble_page(results, lines)
+    return {
+        "beams": BEAMS,
+        "rules": RULES,
+        "instances": INSTANCES,
+        "touching": 2 * DATA["side by side"],  # of the two types that have both variables
+        "with_both": RULES * sum("y" in source for source, _ in TYPES.values()) // len(TYPES),
+        "tables": {data: score_table(results, data, IN_PAPER, SCORES, published) for data in DATA},
+        "ablations": _compare_ablations(results),
+        "has_figure": bool(find_runs(results, "apart", "CopyNet")),
+    }
 
 
-def _render_ablations(results: dict[str, Any]) -> list[str]:
-    """A section that compares all models of the seed whose ablations were run; nothing if none were."""
+def _compare_ablations(results: dict[str, Any]) -> dict[str, Any] | None:
+    """A table of all models of the seed whose ablations were run; None if none were."""
     seeds = [run["seed"] for run in results["runs"] if run["model"] in ABLATIONS]
     if not seeds:
-        return []
+        return None
     of_seed = {**results, "runs": [run for run in results["runs"] if run["seed"] == seeds[0]]}
     rows = model_rows(of_seed, "apart", IN_PAPER | ABLATIONS, SCORES)
-    return [
-        "",
-        "## What each choice buys",
-        "",
-        f"Seed {seeds[0]}, x and y apart. “Scores from the state alone” is Eq. 7 and 8 to the letter; everywhere else "
-        "the scores also see the context, the last word and the selective read, as in the authors' code.",
-        "",
-        table(["", *SCORES.values(), "seeds", "minutes"], rows),
-    ]
+    return {"seed": seeds[0], "scores": table(["", *SCORES.values(), "seeds", "minutes"], rows)}

@@ -12,49 +12,17 @@ from copynet_hf.evaluation.metrics import metric_signature, score_outputs
 
 from ..data.dialogue import has_new_entity, make_dialogue_pairs, read_patterns
 from ..data.rows import Row
-from ..reports.markdown import assemble_page, compare_outputs, get_data_facts, score_table
-from ..reports.model_cards import Card
+from ..reports.markdown import compare_outputs, read_published, score_table
 from ..running.results_file import ResultsFile
-from ..running.settings import Settings
+from ..running.settings import Settings, read_training
 from ..running.trained_models import RNNSEARCH_AND_COPYNET, compare_models, round_scores
 
 DATA = {"DS-I": "entities of one pool", "DS-II": "entities that no training pair has"}
-PAPER = {("DS-I", "RNNSearch"): (44.1, 57.7), ("DS-I", "CopyNet"): (61.2, 71.0)}
-PAPER |= {("DS-II", "RNNSearch"): (13.5, 15.9), ("DS-II", "CopyNet"): (50.5, 64.8)}
 SCORES = {"exact_match": "top-1", "exact_match_top_10": "top-10", "accepted": "accepted"}
-BEAMS = 10
-TRAINING: dict[str, Any] = {
-    "segmenter": "char",
-    "vocab_size": 3_000,
-    "embedding_size": 128,
-    "hidden_size": 256,
-    "encoder_hidden_size": 256,
-    "attention_size": 256,
-    "dropout": 0.3,
-    "max_source_length": 60,
-    "max_target_length": 60,
-    "num_train_epochs": 20,
-    "load_best_model_at_end": False,  # exact match still rises when the loss does
-    "num_beams": BEAMS,
-}
+TRAINING = read_training("table4")
+BEAMS = TRAINING["num_beams"]
 
 MODEL_NAMES = tuple(RNNSEARCH_AND_COPYNET)
-CARD = Card(
-    file="dialogue-zh",
-    title="Chinese small talk by pattern",
-    summary="Answers messages of 173 patterns, with the names, places and numbers that a message holds.",
-    language="zh",
-    datasets=("copynet-dialogue",),
-    pipeline_tag="text-generation",
-    data="6,500 pairs made from 173 patterns that were written for this project; the words in their slots are "
-    "jieba's dictionary's (MIT), numbers and dates are made.",
-    limits="It knows 173 ways to begin a conversation and answers anything else with one of its replies. Where a "
-    "pattern has several replies, or one with a name that the message does not have, it cannot know which is "
-    "wanted.",
-    tests=DATA,
-    metrics={name: ("exact_match", title) for name, title in SCORES.items()},
-    examples="DS-II",
-)
 
 
 def run(settings: Settings) -> ResultsFile:
@@ -125,25 +93,16 @@ def _score_ranked(outputs: list[list[str]], test: list[Row]) -> dict[str, float]
     return {"exact_match": scores["exact_match"], "exact_match_top_10": top, "accepted": round(accepted, 2)}
 
 
-def render_page(results: dict[str, Any]) -> str:
-    """The text of results/table4.md."""
-    lines = [
-        "# Table 4: single-turn dialogue",
-        "",
-        "173 patterns of message and reply with slots for names, places, foods, dates, ... (section 5.3 of Gu et al. "
-        "2016). Theirs are not public: these were written for this project, and the slots are filled with words of "
-        "jieba's dictionary. So the figures are not comparable one by one; what is to be seen is what becomes of a "
-        "model when the entities of the test were never seen in training. Characters, beam 10. Top-1 and top-10: "
-        "the output, or one of ten, is the very reply that was drawn for the message; accepted: the output is one of "
-        "the replies that the pattern allows with these entities.",
-    ]
-    facts = get_data_facts(results)
-    for data, title in DATA.items():
-        count = facts["examples"][data]
-        paper = [[f"{model}, in the paper", *PAPER[data, model]] for model in RNNSEARCH_AND_COPYNET]
-        lines += ["", f"## {data}: {title}", "", f"{count['train']:,} training and {count['test']:,} test pairs.", ""]
-        lines += [score_table(results, data, RNNSEARCH_AND_COPYNET, SCORES, paper)]
-    lines += ["", f"Exact match: `{facts['signature']}`.", "", "## Figure 5", ""]
-    lines += ["The first test messages of DS-II. Bold: characters that the copy mode gave more than half of"]
-    lines += ["the probability.", "", compare_outputs(results, "DS-II", RNNSEARCH_AND_COPYNET)]
-    return assemble_page(results, lines)
+def collect_figures(results: dict[str, Any]) -> dict[str, Any]:
+    """The figures of results/table4.md."""
+    published = {
+        data: [[f"{model}, in the paper", *scores] for model, scores in of_data.items()]
+        for data, of_data in read_published("table4").items()
+    }
+    return {
+        "patterns": len(read_patterns()),
+        "beams": BEAMS,
+        "titles": DATA,
+        "tables": {data: score_table(results, data, RNNSEARCH_AND_COPYNET, SCORES, published[data]) for data in DATA},
+        "outputs": compare_outputs(results, "DS-II", RNNSEARCH_AND_COPYNET),
+    }

@@ -8,8 +8,7 @@ from typing import Any
 
 from ..data.points import Points, make_tour_rows, measure_tour
 from ..data.rows import Row
-from ..reports.markdown import assemble_page, get_data_facts, score_table
-from ..reports.model_cards import POINTER_NETWORK, USE_POINTER_NETWORK, Card
+from ..reports.markdown import read_published, score_table
 from ..running.pointer_networks import TEST_SEED, compare_pointer_networks
 from ..running.results_file import ResultsFile
 from ..running.settings import Settings
@@ -22,29 +21,9 @@ PLANS: dict[str, dict[str, Any]] = {
 # Data set: cities of each source, number of sources.
 TESTS = {f"{size} cities": (size, number) for size, number in {5: 2_000, 10: 2_000, 12: 500, 15: 100}.items()}
 SCORES = {name: name for name in ("length", "above the shortest")}
-# Table 2: mean lengths, of other random cities.
-PAPER = {
-    "5 cities": {"shortest": 2.12, "Ptr-Net": 2.12},
-    "10 cities": {"shortest": 2.87, "Ptr-Net": 2.88, "Ptr-Net, 5 to 20 cities": 2.87},
-}
 BEAMS = 8
 
 MODEL_NAMES = tuple(PLANS)
-CARD = Card(
-    file="tsp",
-    title="Short tours",
-    summary="Names cities in the order of a short tour through all of them.",
-    language="zxx",
-    datasets=("points",),
-    pipeline_tag="other",
-    data="Cities drawn evenly from the unit square, and their shortest tours by Held and Karp's dynamic programme.",
-    limits="Tours are short, not shortest, and grow longer with more cities than it has seen.",
-    tests={data: data for data in TESTS},
-    metrics={"length": ("length", "length"), "above the shortest": ("gap", "percent above the shortest")},
-    examples="5 cities",
-    kind=POINTER_NETWORK,
-    use=USE_POINTER_NETWORK,
-)
 
 
 def run(settings: Settings) -> ResultsFile:
@@ -107,20 +86,16 @@ def visit_nearest_neighbours(points: Points) -> list[int]:
     return tour
 
 
-def render_page(results: dict[str, Any]) -> str:
-    """The text of results/tsp.md."""
-    facts = get_data_facts(results)
-    lines = [
-        "# Shortest tours",
-        "",
-        "Cities drawn evenly from the unit square; the answer names them in the order of a tour, from the first one "
-        f"(Vinyals et al. 2015). {facts['signature'].capitalize()}, and percent above that of the shortest tours, "
-        f"which Held and Karp's programme finds. Beam {BEAMS}, over tours alone. The paper's model learns from a "
-        "million examples of each size, or of 5 to 20 cities; its cities are others. Ours learn from 400,000 of 5 to "
-        "10 cities, or from 500,000 of 10; 12 and 15 cities are more than they have seen.",
-    ]
-    for data in TESTS:
-        paper = [[f"{model}, in the paper", f"{length:.2f}"] for model, length in PAPER.get(data, {}).items()]
-        lines += ["", f"## {data}, {facts['examples'][data]:,} tests"]
-        lines += ["", score_table(results, data, PLANS, SCORES, paper, decimals=(3, 2))]
-    return assemble_page(results, lines)
+def collect_figures(results: dict[str, Any]) -> dict[str, Any]:
+    """The figures of results/tsp.md."""
+    published = {
+        data: [[f"{model}, in the paper", f"{length:.2f}"] for model, length in of_data.items()]
+        for data, of_data in read_published("tsp").items()
+    }
+    return {
+        "beams": BEAMS,
+        "examples": [plan["examples"] for plan in PLANS.values()],
+        "tables": {
+            data: score_table(results, data, PLANS, SCORES, published.get(data, ()), decimals=(3, 2)) for data in TESTS
+        },
+    }

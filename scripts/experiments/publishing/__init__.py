@@ -1,1 +1,0 @@
-"""Publishes trained models on the Hub."""

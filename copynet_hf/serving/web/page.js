@@ -16,13 +16,7 @@ const HINT = `${HAS_KEYBOARD ? "Point at a word, or press Tab," : "Tap a word"} 
 
 /**
  * @typedef {import("./copynet.js").CopyNet | import("./remote.js").RemoteCopyNet} Model
- * @typedef {import("./copynet.js").Prediction} Prediction
- * @typedef {import("./tokenizer.js").Source} Source
- *
- * @typedef {Pick<Prediction, "text" | "words" | "oov" | "copied" | "sourcePositions"> & {
- *   copyProbs: ArrayLike<number>[],
- *   source: Pick<Source, "spacedWords" | "oov" | "isTruncated">,
- * }} Output what the page reads of a prediction
+ * @typedef {import("./remote.js").Output} Output
  */
 
 /** @param {string} id @returns {any} */
@@ -124,7 +118,8 @@ async function generate(model) {
     report(`Generated in ${milliseconds} ms.${truncated}`);
   } catch (error) {
     const isTimeout = error instanceof DOMException && error.name === "TimeoutError";
-    report(isTimeout ? `The search took more than ${MAX_SECONDS} seconds: give a shorter text.` : error.message, true);
+    const { message } = /** @type {Error} */ (error);
+    report(isTimeout ? `The search took more than ${MAX_SECONDS} seconds: use a shorter text.` : message, true);
   } finally {
     button.disabled = false;
   }

@@ -1,6 +1,14 @@
 /** The page's model where `copynet-hf demo` runs it: asks the server for the outputs that copynet.js would compute. */
 
-/** @typedef {import("./page.js").Output} Output */
+/**
+ * @typedef {import("./copynet.js").Prediction} Prediction
+ * @typedef {import("./tokenizer.js").Source} Source
+ *
+ * @typedef {Pick<Prediction, "text" | "words" | "oov" | "copied" | "sourcePositions"> & {
+ *   copyProbs: ArrayLike<number>[],
+ *   source: Pick<Source, "spacedWords" | "oov" | "isTruncated">,
+ * }} Output what the page reads of a prediction
+ */
 
 export class RemoteCopyNet {
   /** @param {any} description the field `model` of the server's page.json */

@@ -245,7 +245,6 @@ class DemoArguments:
     trust_remote_code: bool = _argument(TRUST_HELP, False)
     host: str = _argument("address to listen on; 0.0.0.0 accepts other machines", "127.0.0.1", "ADDRESS")
     port: int = _argument("port to listen on", 7860)
-    share: bool = _argument("open a public link through Gradio's servers", False)
     examples: list[str] | None = _argument(  # noqa: RUF009 - the call returns a dataclass field
         "example texts on the page", metavar="TEXT"
     )

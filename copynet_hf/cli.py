@@ -213,7 +213,6 @@ def demo(argv: Sequence[str]) -> None:
         args.model,
         host=args.host,
         port=args.port,
-        share=args.share,
         backend=args.backend,
         device=args.device,
         trust_remote_code=args.trust_remote_code,

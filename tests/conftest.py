@@ -81,12 +81,17 @@ def model(tokenizer: CopyNetTokenizer) -> CopyNetForConditionalGeneration:
     return CopyNetForConditionalGeneration(build_config(tokenizer, fields=SIZES)).eval()
 
 
+@pytest.fixture(scope="session")
+def browser_path() -> str:
+    """Chromium, if it is installed."""
+    return shutil.which("chromium") or shutil.which("google-chrome") or pytest.skip("no Chromium")
+
+
 @pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    """Headless Chromium, if it is installed."""
+def browser(browser_path: str) -> Iterator[Any]:
+    """Headless Chromium."""
     playwright = pytest.importorskip("playwright.sync_api")
-    chromium = shutil.which("chromium") or shutil.which("google-chrome") or pytest.skip("no Chromium")
     with playwright.sync_playwright() as started:
-        browser = started.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
+        browser = started.chromium.launch(executable_path=browser_path, args=["--no-sandbox"])
         yield browser
         browser.close()

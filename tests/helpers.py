@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import math
-from collections.abc import Callable
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+from urllib.error import HTTPError
+from urllib.request import urlopen
 
 import numpy as np
 import torch
@@ -149,3 +155,30 @@ def trained(pairs: list[tuple[str, str]], segmenter: str) -> tuple[CopyNetForCon
         optimizer.zero_grad()
     model.generation_config.num_beams = 3
     return model.eval(), tokenizer
+
+
+@contextmanager
+def serve_app(app: Any) -> Iterator[str]:
+    """Serves an ASGI application by a thread; yields its address."""
+    import uvicorn
+
+    server = uvicorn.Server(uvicorn.Config(app, port=0, log_level="error"))
+    thread = threading.Thread(target=server.run)
+    thread.start()
+    try:
+        while not server.started and thread.is_alive():
+            time.sleep(0.01)
+        yield f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}/"
+    finally:
+        server.should_exit = True
+        thread.join(20)
+
+
+def ask_app(app: Any, **fields: Any) -> tuple[int, Any]:
+    """Status and JSON of the application's answer to POST /predict."""
+    with serve_app(app) as address:
+        try:
+            with urlopen(f"{address}predict", json.dumps(fields).encode(), timeout=60) as answer:
+                return answer.status, json.load(answer)
+        except HTTPError as error:
+            return error.code, json.load(error)

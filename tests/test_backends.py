@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 from datasets import Dataset
-from helpers import tiny_model, tiny_tokenizer
+from helpers import ask_app, tiny_model, tiny_tokenizer
 from transformers import AutoModelForSeq2SeqLM, AutoTokenizer, pipeline
 
 from copynet_hf import CopyNetPredictor
@@ -261,14 +261,16 @@ def test_the_pipeline_takes_the_exported_folder(folders: Folders) -> None:
 
 
 def test_the_page_takes_the_exported_folder(folders: Folders) -> None:
-    pytest.importorskip("gradio")
+    pytest.importorskip("fastapi")
     shown = []
     for backend in BACKENDS:
         page = build_demo(*CopyNetPredictor(getattr(folders, backend), backend).load())
-        (show,) = (each.fn for each in page.fns.values() if each.api_name == "generate")
-        shown.append(show(TEXTS[0], "", "", 3, True, 6))
-    assert shown[0][0] == shown[1][0]
-    assert shown[1][1] is not None
+        status, answer = ask_app(page, texts=[TEXTS[0]], num_beams=3, max_new_tokens=6, forbid_unk=True)
+        assert status == 200
+        shown.append(answer["outputs"][0][0])
+    for name in ("words", "oov", "copied", "source_positions", "spaced_source", "source_oov"):
+        assert shown[0][name] == shown[1][name]
+    np.testing.assert_allclose(shown[0]["probabilities"], shown[1]["probabilities"], atol=1e-3)
 
 
 def test_generate_and_evaluate_by_onnx_print_what_they_print_by_pytorch(

@@ -19,7 +19,14 @@ from copynet_hf.data import quickstart_pairs
 from copynet_hf.training.quickstart import run_quickstart
 
 ROOT = Path(__file__).parents[1]
-RUN = {"README.md": 1, "docs/tutorial.md": 6, "docs/extended-ids.md": 2, "docs/predict.md": 6, "docs/evaluate.md": 1}
+RUN = {
+    "README.md": 1,
+    "docs/tutorial.md": 6,
+    "docs/extended-ids.md": 2,
+    "docs/predict.md": 6,
+    "docs/evaluate.md": 1,
+    "docs/demo.md": 0,
+}
 """The documents whose blocks are run, and how many outputs each shows."""
 
 

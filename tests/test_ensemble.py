@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import torch
 from elsewhere import OPTIONAL, answers, run_elsewhere
-from helpers import SOURCES, TARGETS, padded, tiny_model, tiny_tokenizer
+from helpers import SOURCES, TARGETS, ask_app, padded, tiny_model, tiny_tokenizer
 from huggingface_hub import ModelCard
 from oracle import Oracle
 from tiny_encoders import TEXTS as ENCODER_TEXTS
@@ -532,16 +532,12 @@ def test_the_guides_commands_and_code_run(
 
 
 def test_the_page_reads_an_ensemble(saved: Path) -> None:
-    pytest.importorskip("gradio")
-    from copynet_hf.model.pipeline import CopyText2TextPipeline
-    from copynet_hf.serving.page import build_demo, show_output
+    pytest.importorskip("fastapi")
+    from copynet_hf.serving.page import build_demo
 
-    model, tokenizer = load_model(str(saved), "cpu")
-    build_demo(model, tokenizer)
-    pipe = CopyText2TextPipeline(model=model, tokenizer=tokenizer)  # type: ignore[arg-type]
-    html, figure = show_output(pipe, TEXTS[0], max_new_tokens=4)
-    assert "<" in html
-    assert figure is not None
+    status, answer = ask_app(build_demo(*load_model(str(saved), "cpu")), texts=[TEXTS[0]], max_new_tokens=4)
+    assert status == 200
+    assert any(map(sum, answer["outputs"][0][0]["probabilities"]))
 
 
 def change_tokenizer(folder: Path, target: Path, change: str) -> Path:

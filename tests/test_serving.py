@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
-from helpers import TINY, save_tiny_model, tiny_model
+from helpers import TINY, ask_app, save_tiny_model, tiny_model
 
 from copynet_hf import CopyNetTokenizer, PlainTokenizer
 from copynet_hf.cli import main
@@ -426,22 +426,12 @@ def test_texts_of_a_cancelled_call_enter_no_batch() -> None:
 def test_failures_of_the_server_have_their_own_status(
     texts: list[str], limits: Limits, status: int, reason: str
 ) -> None:
-    import uvicorn
-
     from copynet_hf.serving.server import build_app
 
     app = build_app(fake_predict([], 0.5), limits, BatchSettings(max_waiting=1))
-    runner = uvicorn.Server(uvicorn.Config(app, port=0, log_level="error"))
-    thread = threading.Thread(target=runner.run)
-    thread.start()
-    while not runner.started and thread.is_alive():
-        time.sleep(0.01)
-    port = runner.servers[0].sockets[0].getsockname()[1]
-    found, answer = Server(None, port).predict(texts=texts)  # type: ignore[arg-type]
-    assert (found, answer["error"]) == (status, answer["error"])
+    found, answer = ask_app(app, texts=texts)
+    assert found == status
     assert answer["error"].startswith(reason)
-    runner.should_exit = True
-    thread.join(20)
 
 
 def test_histograms_count_values_up_to_each_bound() -> None:

@@ -17,16 +17,17 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 from helpers import SEARCHES as ALL_SEARCHES
-from helpers import tiny_model, tiny_tokenizer, trained
+from helpers import serve_app, tiny_model, tiny_tokenizer, trained
 
 from copynet_hf import CopyNetConfig, CopyNetForConditionalGeneration, CopyNetTokenizer
 from copynet_hf.cli import main
-from copynet_hf.inference import onnxruntime_web, web_export
 from copynet_hf.inference.onnx_search import OnnxCopyNet
 from copynet_hf.model.prediction import predict
 from copynet_hf.model.segmentation import get_segmenter
 from copynet_hf.model.words import add_spaces, decode_words
+from copynet_hf.serving import onnxruntime_web, web_export
 from copynet_hf.serving.onnxruntime_web import load_runtime
+from copynet_hf.serving.page import build_demo
 
 pytest.importorskip("onnxscript")
 pytest.importorskip("onnxruntime")
@@ -168,6 +169,22 @@ def tab(browser: Any) -> Iterator[Any]:
     assert wrong == []
 
 
+@pytest.fixture
+def phone(browser: Any, browser_path: str) -> Iterator[Any]:
+    """A tab of a device with a touch screen and nothing else."""
+    settings = "primaryHoverType=1,availableHoverTypes=1,primaryPointerType=2,availablePointerTypes=2"
+    chromium = browser.browser_type
+    touched = chromium.launch(executable_path=browser_path, args=["--no-sandbox", f"--blink-settings={settings}"])
+    yield touched.new_page(viewport={"width": 375, "height": 700})
+    touched.close()
+
+
+def open_page(tab: Any, page: Page) -> None:
+    """Opens the page, and waits for the output of its example: onnxruntime-web runs one search at a time."""
+    tab.goto(page.address)
+    tab.get_by_text("Generated in ").wait_for()
+
+
 def run_script(tab: Any, script: str, argument: Any) -> Any:
     """What the JavaScript function returns. JSON passes lone surrogates, which Playwright does not."""
     called = f"async (argument) => JSON.stringify(await ({script})(JSON.parse(argument)))"
@@ -179,7 +196,7 @@ def run_script(tab: Any, script: str, argument: Any) -> Any:
 
 @pytest.mark.parametrize("name", SEGMENTERS)
 def test_segmenters_find_and_join_the_same_words(tab: Any, exported: Page, name: str) -> None:
-    tab.goto(exported.address)
+    open_page(tab, exported)
     script = """async ([name, texts, rows]) => {
         const { split, space } = (await import("./tokenizer.js")).SEGMENTERS[name];
         return [texts.map(split), rows.map((words) => space(words).join(""))];
@@ -211,7 +228,7 @@ TOKENIZERS: dict[str, dict[str, Any]] = {
 
 @pytest.mark.parametrize("name", TOKENIZERS)
 def test_sources_get_the_same_ids_and_outputs_the_same_words(tab: Any, exported: Page, name: str) -> None:
-    tab.goto(exported.address)
+    open_page(tab, exported)
     script = """async ([vocabulary, texts, features, ids]) => {
         const tokenizer = new (await import("./tokenizer.js")).Tokenizer(vocabulary);
         return texts.map((text) => {
@@ -232,7 +249,9 @@ def test_sources_get_the_same_ids_and_outputs_the_same_words(tab: Any, exported:
         decoded = decode_words(tokenizer, ids, text, length)
         expected = {
             "words": tokenizer.source_words(text, length),
+            "spacedWords": add_spaces(tokenizer, tokenizer.source_words(text, length)),
             "ids": encoded["input_ids"][0],
+            "oov": [index >= len(tokenizer) for index in encoded["input_ids"][0]],
             "oovWords": tokenizer.oov_words(text, length),
             "featureIds": encoded["feature_ids"][0] if features else [],
             "isTruncated": len(tokenizer.tokenize(text)) > length,
@@ -276,7 +295,7 @@ def check_searches(
     tab: Any, page: Page, sources: Sequence[str], options: dict[str, Any], tolerance: float = 1e-4
 ) -> list[Any]:
     """Compares ids, positions and probabilities with those of OnnxCopyNet; returns the outputs."""
-    tab.goto(page.address)
+    open_page(tab, page)
     features = ["V", "new"] if page.tokenizer.feature_vocab else []
     found = run_script(tab, SEARCH, [sources, options, features])
     for text, result in zip(sources, found, strict=True):
@@ -324,7 +343,7 @@ def test_features_are_read_and_a_model_need_not_copy(tab: Any, with_features: Pa
 
 
 def test_unknown_options_are_refused_and_a_signal_stops_the_search(tab: Any, exported: Page) -> None:
-    tab.goto(exported.address)
+    open_page(tab, exported)
     script = """async () => {
         const model = await (await import("./copynet.js")).CopyNet.fromPretrained("./model/");
         const messages = [];
@@ -339,14 +358,38 @@ def test_unknown_options_are_refused_and_a_signal_stops_the_search(tab: Any, exp
     assert "aborted" in stopped
 
 
+def test_the_demos_server_gives_the_page_the_same_outputs(browser: Any, tab: Any, exported: Page) -> None:
+    script = """async ([file, name, texts, options]) => {
+        const found = (await import(file))[name];
+        const page = await (await fetch("page.json")).json();
+        const model = await (page.model ? new found(page.model) : found.fromPretrained("./model/"));
+        const outputs = [];
+        for (const text of texts) outputs.push(...(await model.predict(text, options)));
+        return outputs.map(({ ids, copyShares, copyProbs, source, ...output }) => ({
+            ...output,
+            copyProbs: copyProbs.map((row) => Array.from(row)),
+            source: source.spacedWords.map((word, position) => [word.trim(), source.oov[position]]),
+        }));
+    }"""
+    sources, options = ['please call "Krahn" at 14.', "a", HOSTILE[9]], {"num_beams": 2, "num_return_sequences": 2}
+    open_page(tab, exported)
+    local = run_script(tab, script, ["./copynet.js", "CopyNet", sources, options])
+    model = CopyNetForConditionalGeneration.from_pretrained(exported.folder.parent / "saved model")
+    with serve_app(build_demo(model, exported.tokenizer)) as address:
+        other = browser.new_page()
+        other.goto(address)
+        remote = run_script(other, script, ["./remote.js", "RemoteCopyNet", sources, options])
+        other.close()
+    for one, two in zip(remote, local, strict=True):
+        np.testing.assert_allclose(one.pop("copyProbs"), two.pop("copyProbs"), atol=1e-3)
+        assert one == two
+    assert len(local) == 6
+    assert any(any(output["copied"]) for output in local)
+
+
 # ---- the page
 
 EXAMPLE = 'please call "Mira" at noon.'
-
-
-def open_page(tab: Any, page: Page) -> None:
-    tab.goto(page.address)
-    tab.get_by_text("Ready.").wait_for()
 
 
 def ask(tab: Any, text: str) -> list[str]:
@@ -368,29 +411,30 @@ def test_a_copied_word_highlights_its_source_position(tab: Any, exported: Page) 
     place, word = tab.locator('[data-at="3"]'), tab.locator('[data-from="3"]')
     assert place.inner_text() == word.inner_text() == "Krahn"
     word.hover()
-    assert tab.locator(".linked").all_inner_texts() == ["Krahn"]
+    assert tab.locator(".words .linked").all_inner_texts() == ["Krahn"]
     assert "linked" in (place.get_attribute("class") or "")
-    assert tab.locator("#origin").inner_text().startswith("Krahn: copied from position 3 with probability ")
+    assert tab.locator("#origin").inner_text().startswith("Krahn: copied from word 4 of the source with probability ")
     place.hover()
     assert "linked" in (word.get_attribute("class") or "")
     tab.mouse.move(0, 0)
-    assert tab.locator(".linked").count() == 0
+    assert tab.locator(".words .linked").count() == 0
     cell = tab.locator("#heatmap tbody tr", has_text="Krahn").locator("td").nth(3)
     assert float(cell.get_attribute("aria-label")) > 0.5
 
 
 def test_the_page_can_be_used_with_the_keyboard(tab: Any, exported: Page) -> None:
     open_page(tab, exported)
-    tab.keyboard.press("Tab")
+    tab.get_by_label("Text").focus()
+    tab.keyboard.press("Control+A")
     tab.keyboard.type("please call Krahn at 14.")
     tab.keyboard.press("Control+Enter")
     tab.get_by_text("Generated in ").wait_for()
     tab.get_by_role("button", name="Generate").focus()
-    for _ in range(2):
+    for _ in range(3):  # the button that copies, the first word, the second
         tab.keyboard.press("Tab")
     focused = tab.evaluate("document.activeElement.ariaLabel")
-    assert focused.startswith("Krahn: copied from position 2")
-    assert tab.locator(".linked").all_inner_texts() == ["Krahn"]
+    assert focused.startswith("Krahn: copied from word 3 of the source")
+    assert tab.locator(".words .linked").all_inner_texts() == ["Krahn"]
 
 
 def test_settings_start_from_the_generation_config_and_reach_the_search(tab: Any, exported: Page) -> None:
@@ -403,6 +447,8 @@ def test_settings_start_from_the_generation_config_and_reach_the_search(tab: Any
 
 def test_examples_generate_and_texts_are_shown_as_text(tab: Any, exported: Page) -> None:
     open_page(tab, exported)
+    assert tab.locator("#output").inner_text() == 'called "Mira" at noon.'
+    tab.get_by_label("Text").fill("")
     tab.get_by_role("button", name="Generate").click()
     tab.get_by_text("The text is empty").wait_for()
     tab.get_by_role("button", name=EXAMPLE).click()
@@ -411,6 +457,21 @@ def test_examples_generate_and_texts_are_shown_as_text(tab: Any, exported: Page)
     hostile = "<img src=x onerror=alert(1)> call <b>at</b>"
     ask(tab, hostile)
     assert tab.locator("#source").inner_text() == hostile
+
+
+def test_the_output_can_be_copied(tab: Any, exported: Page) -> None:
+    tab.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    open_page(tab, exported)
+    tab.get_by_role("button", name="Copy the output").click()
+    tab.get_by_text("The output is on the clipboard.").wait_for()
+    assert tab.evaluate("navigator.clipboard.readText()") == 'called "Mira" at noon.'
+
+
+def test_the_shortcut_is_shown_where_there_is_a_keyboard(tab: Any, phone: Any, exported: Page) -> None:
+    for page, has_keyboard in ((tab, True), (phone, False)):
+        open_page(page, exported)
+        assert page.get_by_text("Ctrl+Enter").is_visible() == has_keyboard
+        assert page.locator("#origin").inner_text().startswith("Point at a word" if has_keyboard else "Tap a word")
 
 
 def test_a_narrow_page_does_not_scroll_sideways(tab: Any, exported: Page) -> None:
@@ -429,6 +490,7 @@ def test_features_have_a_box_and_a_model_that_copies_nothing_no_heatmap(tab: Any
 
 
 def test_the_folder_is_a_space_and_names_the_licence(exported: Page) -> None:
+    assert not (exported.folder / "remote.js").exists()
     readme = (exported.folder / "README.md").read_text(encoding="utf-8")
     assert readme.startswith('---\ntitle: "saved model"\nsdk: static\n---\n')
     assert f"onnxruntime-web) {onnxruntime_web.VERSION} under the MIT licence" in readme

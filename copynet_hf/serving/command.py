@@ -9,17 +9,21 @@ import argparse
 import math
 import signal
 import socket
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..inference.onnx_search import OnnxCopyNet
-from ..model.prediction import Prediction, predict
+from ..model.prediction import CopyModel, Prediction, predict
 from ..saved.compatibility import check_tokenizer
 from ..saved.generation_settings import check_generation_config
 from .batching import Options, Predict, Source
 from .limits import BatchSettings, Limits
 from .tokenizer import PlainTokenizer, read_json
+
+if TYPE_CHECKING:
+    from fastapi import FastAPI
 
 MAX_CONNECTIONS = 1000  # further ones are answered with 503
 GRACE_SECONDS = 5  # for sending the last answers
@@ -114,17 +118,21 @@ def load_predict(folder: str | None, threads: int | None = None, max_source_leng
     check_tokenizer(model.config, tokenizer)
 
     def predict_batch(sources: Sequence[Source], options: Options) -> list[list[Prediction]]:
-        columns: dict[str, Any] = {
-            "facts": [each.facts for each in sources],
-            "features": [each.features for each in sources],
-        }
-        given = {name: column for name, column in columns.items() if any(value is not None for value in column)}
-        texts = [each.text for each in sources]
-        options = {"max_source_length": max_source_length, **options}
-        return predict(model, tokenizer, texts, **given, **options)  # type: ignore[arg-type]  # of the tokenizer
+        return predict_sources(model, tokenizer, sources, max_source_length=max_source_length, **options)
 
     predict_batch([Source("a")], {"max_new_tokens": 1})
     return predict_batch
+
+
+def predict_sources(
+    model: CopyModel, tokenizer: Any, sources: Sequence[Source], **options: Any
+) -> list[list[Prediction]]:
+    """`predict` for the sources of a batch, of which some may have facts or features."""
+    columns = {"facts": [each.facts for each in sources], "features": [each.features for each in sources]}
+    given: dict[str, Any] = {
+        name: column for name, column in columns.items() if any(value is not None for value in column)
+    }
+    return predict(model, tokenizer, [each.text for each in sources], **given, **options)
 
 
 def serve(argv: Sequence[str], description: str | None = None) -> None:
@@ -136,12 +144,8 @@ def serve(argv: Sequence[str], description: str | None = None) -> None:
         ValueError: an argument is wrong, or the folder holds no exported model.
     """
     args = parse_arguments(argv, description)
-    try:
-        import uvicorn
-
+    with explain_missing_packages():
         from .server import build_app
-    except ModuleNotFoundError as error:
-        raise ImportError(f"{error.name} is not installed: pip install 'copynet-hf[serve]'") from None
     predict_batch = load_predict(args.model, args.threads, args.max_source_length)
     limits = Limits(
         args.max_request_bytes,
@@ -152,19 +156,44 @@ def serve(argv: Sequence[str], description: str | None = None) -> None:
         args.timeout,
     )
     batches = BatchSettings(args.batch_size, args.batch_window / 1e3, max_waiting=args.max_waiting)
+    run_server(build_app(predict_batch, limits, batches), args.model, args.host, args.port, args.timeout)
+
+
+@contextmanager
+def explain_missing_packages() -> Iterator[None]:
+    """Names the extra in the error about a package that is not installed."""
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        raise ImportError(f"{error.name} is not installed: pip install 'copynet-hf[serve]'") from None
+
+
+def run_server(app: FastAPI, name: str, host: str, port: int, timeout: float = LIMITS.timeout) -> None:
+    """Serves until SIGTERM or Ctrl-C, after which the accepted requests are answered.
+
+    Args:
+        name: of the model.
+        timeout: seconds for a request.
+
+    Raises:
+        ImportError: uvicorn is not installed.
+        OSError: the host or port is not available.
+    """
+    with explain_missing_packages():
+        import uvicorn
     config = uvicorn.Config(
-        build_app(predict_batch, limits, batches),
+        app,
         log_level="warning",
         access_log=False,
         server_header=False,
         limit_concurrency=MAX_CONNECTIONS,
-        timeout_graceful_shutdown=math.ceil(args.timeout) + GRACE_SECONDS,
+        timeout_graceful_shutdown=math.ceil(timeout) + GRACE_SECONDS,
     )
-    with _listen(args.host, args.port) as listener:
+    with _listen(host, port) as listener:
         # uvicorn ends in order and then sends itself the signal again, which is not to end the process with an error.
         signal.signal(signal.SIGTERM, lambda *_: None)
         host, port = listener.getsockname()[:2]
-        print(f"serving {args.model} at http://{f'[{host}]' if ':' in host else host}:{port}", flush=True)
+        print(f"serving {name} at http://{f'[{host}]' if ':' in host else host}:{port}", flush=True)
         uvicorn.Server(config).run(sockets=[listener])
 
 

@@ -68,7 +68,7 @@ def export_web(
 
     Args:
         name: the page's title.
-        examples: texts to offer.
+        examples: texts to offer; the output of the first is shown when the page opens.
         onnxruntime_web: see `onnxruntime_web.load_runtime`.
         quantize: as for `export_onnx`.
 
@@ -89,7 +89,7 @@ def export_web(
     model.config.to_json_file(model_folder / "config.json")
     model.generation_config.to_json_file(model_folder / "generation_config.json")
     _write_json(model_folder / "vocabulary.json", describe_tokenizer(tokenizer))
-    shutil.copytree(PAGE, folder, dirs_exist_ok=True)
+    shutil.copytree(PAGE, folder, ignore=shutil.ignore_patterns("remote.js"), dirs_exist_ok=True)
     for file, content in runtime.items():
         (folder / RUNTIME_FOLDER / file).write_bytes(content)
     _write_json(folder / "page.json", {"title": name, "examples": list(examples)})

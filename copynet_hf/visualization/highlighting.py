@@ -106,7 +106,7 @@ def copies_html(text: str, output: Mapping[str, Any], oov: Container[str] = ()) 
         output: an output of `pipeline("copy-text2text")` for this source; with `copy_probs`, probabilities are shown.
         oov: out-of-vocabulary words to underline, as they are in the text.
     """
-    found, rest = _find_words(text, output["source_words"])
+    found, rest = find_words(text, output["source_words"])
     source = [
         html.escape(before) + _span(word, f"position {position}", word in oov, f'data-at="{position}"')
         for position, (before, word) in enumerate(found)
@@ -147,7 +147,7 @@ def shorten(text: str, length: int) -> str:
     return text if len(text) <= length else f"{text[: length - 1]}…"
 
 
-def _find_words(text: str, words: Sequence[str]) -> tuple[list[tuple[str, str]], str]:
+def find_words(text: str, words: Sequence[str]) -> tuple[list[tuple[str, str]], str]:
     """Each word with the text before it, and the rest of the text.
 
     If the tokenizer has normalised the text, so that a word is not found in it: the words separated by spaces.

@@ -16,7 +16,6 @@ import killed_predictions
 import kills
 import memory
 import mutated_files
-import page_load
 import random_configurations
 from harness import RESULTS, start_forked, wait_until_ended
 
@@ -30,7 +29,6 @@ SCRIPTS: tuple[tuple[Callable[[Sequence[str]], int], list[str]], ...] = (
     (kills.main, ["--rounds=10", "--processes=2"]),
     (killed_predictions.main, ["--rounds=50"]),
     (full_disk.main, []),
-    (page_load.main, ["--rounds=2000", "--clients=20"]),
 )
 
 

@@ -47,6 +47,7 @@ const MAX_BLOCKED_MS = 50; // the longest time for which a search keeps the page
  * @property {string} text the output, without spaces before and after it
  * @property {string[]} words (T) each with the space that precedes it; concatenated, they are the text
  * @property {number[]} ids (T) their ids
+ * @property {boolean[]} oov (T) whether the word is out-of-vocabulary
  * @property {boolean[]} copied (T) whether copying accounts for more than half of the word's probability
  * @property {number[]} copyShares (T) the share, from 0 to 1, of the word's probability that copying accounts for
  * @property {(number | null)[]} sourcePositions (T) positions in `source.words`; null where the source does not
@@ -85,6 +86,8 @@ export class CopyNet {
     this.generationConfig = withoutNulls(generationConfig);
     /** Whether the model copies. */
     this.copies = decoder.outputNames.includes("copy_probs");
+    /** Whether it reads facts. */
+    this.readsFacts = false;
     /** Whether it reads features. */
     this.readsFeatures = encoder.inputNames.includes("feature_ids");
     this.tokenIds = { ...config, ...this.generationConfig };
@@ -133,6 +136,7 @@ export class CopyNet {
         text: words.join(""),
         words,
         ids,
+        oov: ids.map((id) => id >= this.tokenizer.words.length),
         copied: copyShares.map((share) => share > 0.5),
         copyShares,
         sourcePositions: positions.map((position) => (position < 0 ? null : position)),

@@ -1,7 +1,9 @@
-/** The page: reads the form, runs the model, and shows where each word of the output came from. */
+/**
+ * The page: reads the form, and shows where each word of the output came from. The model runs in the browser,
+ * `CopyNet` of copynet.js, or on the server, `RemoteCopyNet` of remote.js.
+ */
 
-import { CopyNet } from "./copynet.js";
-
+const DEFAULTS = { num_beams: 1, max_new_tokens: 20, forbid_unk: false };
 const MAX_BEAMS = 10;
 const MAX_WORDS = 512;
 const MAX_SECONDS = 20; // of a search
@@ -9,9 +11,13 @@ const MAX_COLUMNS = 60; // of the heatmap
 const MAX_ROWS = 256;
 const MAX_LABEL = 100; // characters of a word in the line that states its origin
 const SEPARATOR = ";"; // of features
-const HINT = "Point at a word, or press Tab, to see where it came from.";
+const HAS_KEYBOARD = matchMedia("(hover: hover) and (pointer: fine)").matches;
+const HINT = `${HAS_KEYBOARD ? "Point at a word, or press Tab," : "Tap a word"} to see where it came from.`;
 
-/** @typedef {import("./copynet.js").Prediction} Prediction */
+/**
+ * @typedef {import("./copynet.js").CopyNet | import("./remote.js").RemoteCopyNet} Model
+ * @typedef {import("./remote.js").Output} Output
+ */
 
 /** @param {string} id @returns {any} */
 const find = (id) => document.getElementById(id);
@@ -25,19 +31,32 @@ function report(message, isError = false) {
   find("status").classList.toggle("error", isError);
 }
 
-/** Loads the model and what `copynet-hf export` wrote about the page, and enables the form. */
+/**
+ * The model of the folder, or of the server if that describes it.
+ *
+ * @param {any} page the contents of page.json
+ * @returns {Promise<Model>}
+ */
+async function loadModel(page) {
+  if (page.model) return new (await import("./remote.js")).RemoteCopyNet(page.model);
+  return (await import("./copynet.js")).CopyNet.fromPretrained("./model/");
+}
+
+/** Loads the model, enables the form, and shows the output for the first example. */
 async function start() {
   const page = await (await fetch("page.json")).json();
   document.title = find("title").textContent = page.title;
-  const model = await CopyNet.fromPretrained("./model/");
-  const saved = { ...CopyNet.defaults, ...model.generationConfig };
+  find("privacy").hidden = Boolean(page.model);
+  const model = await loadModel(page);
+  const saved = { ...DEFAULTS, ...model.generationConfig };
   find("beams").value = saved.num_beams;
   find("beams").max = Math.max(saved.num_beams, MAX_BEAMS);
   find("words").value = saved.max_new_tokens;
   find("words").max = Math.max(saved.max_new_tokens, MAX_WORDS);
   find("forbid-unk").checked = saved.forbid_unk;
+  find("facts-field").hidden = !model.readsFacts;
   find("features-field").hidden = !model.readsFeatures;
-  find("heatmap").hidden = !model.copies;
+  for (const name of ["copies", "legend", "heatmap"]) find(name).hidden = !model.copies;
 
   find("form").addEventListener("submit", (/** @type {Event} */ event) => {
     event.preventDefault();
@@ -46,20 +65,30 @@ async function start() {
   find("text").addEventListener("keydown", (/** @type {KeyboardEvent} */ event) => {
     if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) find("form").requestSubmit();
   });
-  for (const text of page.examples) {
+  find("copy").addEventListener("click", copyOutput);
+  find("copy").hidden = !navigator.clipboard; // which pages from other machines have over HTTPS only
+  const buttons = page.examples.map((/** @type {string} */ text) => {
     const button = add(find("examples"), "button", text);
     button.setAttribute("type", "button");
     button.addEventListener("click", () => {
       find("text").value = text;
       find("form").requestSubmit();
     });
-  }
-  find("examples").hidden = page.examples.length === 0;
+    return button;
+  });
+  find("examples").hidden = buttons.length === 0;
   find("generate").disabled = false;
   report("Ready.");
+  buttons[0]?.click();
 }
 
-/** @param {CopyNet} model */
+/** Puts the output on the clipboard. */
+async function copyOutput() {
+  await navigator.clipboard.writeText(find("output").textContent);
+  report("The output is on the clipboard.");
+}
+
+/** @param {Model} model */
 async function generate(model) {
   const text = find("text").value;
   const button = find("generate");
@@ -71,22 +100,26 @@ async function generate(model) {
   button.disabled = true;
   report("Generating …");
   try {
+    const facts = model.readsFacts ? parseFacts(find("facts").value) : [];
     const started = performance.now();
     const [output] = await model.predict(text, {
       num_beams: find("beams").valueAsNumber,
       num_return_sequences: 1,
       max_new_tokens: find("words").valueAsNumber,
       forbid_unk: find("forbid-unk").checked,
+      ...(model.readsFacts ? { facts } : {}),
       features: find("features").value.split(SEPARATOR).map(trim).filter(Boolean),
       signal: AbortSignal.timeout(MAX_SECONDS * 1000),
     });
     const milliseconds = Math.round(performance.now() - started);
     show(model, output);
-    const truncated = output.source.isTruncated ? ` The model read only ${output.source.words.length} words.` : "";
+    const { isTruncated, spacedWords } = output.source;
+    const truncated = isTruncated ? ` The model read only ${spacedWords.length} words.` : "";
     report(`Generated in ${milliseconds} ms.${truncated}`);
   } catch (error) {
     const isTimeout = error instanceof DOMException && error.name === "TimeoutError";
-    report(isTimeout ? `The search took more than ${MAX_SECONDS} seconds: give a shorter text.` : String(error), true);
+    const { message } = /** @type {Error} */ (error);
+    report(isTimeout ? `The search took more than ${MAX_SECONDS} seconds: use a shorter text.` : message, true);
   } finally {
     button.disabled = false;
   }
@@ -96,14 +129,25 @@ async function generate(model) {
 const trim = (text) => text.trim();
 
 /**
+ * Triples from lines of the form "subject | property | object"; empty lines are skipped.
+ *
+ * @param {string} lines
+ */
+function parseFacts(lines) {
+  const facts = lines.split("\n").filter(trim).map((line) => line.split("|").map(trim));
+  const wrong = facts.find((fact) => fact.length !== 3 || !fact.every(Boolean));
+  if (wrong) throw new Error(`"${wrong.join(" | ")}" is not a fact: write subject | property | object on each line.`);
+  return facts;
+}
+
+/**
  * Shows source and output, whose words highlight each other, and the heatmap.
  *
- * @param {CopyNet} model
- * @param {Prediction} output
+ * @param {Model} model
+ * @param {Output} output
  */
 function show(model, output) {
-  const oov = new Set(output.source.oovWords);
-  const sourceWords = model.tokenizer.addSpaces(output.source.words);
+  const sourceWords = output.source.spacedWords;
   const positions = output.sourcePositions.map((position, step) => (output.copied[step] ? position : null));
   const [source, target] = [find("source"), find("output")];
   for (const line of [source, target]) {
@@ -111,20 +155,20 @@ function show(model, output) {
     line.lang = guessLanguage(sourceWords.join(""));
   }
   const sourceSpans = sourceWords.map((word, position) => {
-    const span = addWord(source, word, oov.has(output.source.words[position]));
+    const span = addWord(source, word, output.source.oov[position]);
     span.dataset.at = String(position);
-    span.dataset.origin = `${shorten(word.trim(), MAX_LABEL)}: position ${position}`;
+    span.dataset.origin = `${shorten(word.trim(), MAX_LABEL)}: word ${position + 1} of the source`;
     return span;
   });
   const targetSpans = output.words.map((word, step) => {
-    const span = addWord(target, word, output.ids[step] >= model.tokenizer.words.length);
+    const span = addWord(target, word, output.oov[step]);
     const position = positions[step];
     let origin = "generated";
     if (position !== null) {
       span.classList.add("copied");
       span.dataset.from = String(position);
       const probability = output.copyProbs[step][position].toFixed(2);
-      origin = `copied from position ${position} with probability ${probability}`;
+      origin = `copied from word ${position + 1} of the source with probability ${probability}`;
     }
     span.tabIndex = 0;
     span.setAttribute("role", "note");
@@ -171,12 +215,11 @@ function linkWords(source, target, positions) {
 }
 
 /**
- * The probability of copying from each position; of a long source, the positions that were copied from and the
- * likeliest others.
+ * The probability of copying from each word; of a long source, the words that were copied and the likeliest others.
  *
  * @param {HTMLTableElement} table
  * @param {string[]} sourceWords
- * @param {Prediction} output
+ * @param {Output} output
  */
 function fillHeatmap(table, sourceWords, output) {
   const copyProbs = output.copyProbs.slice(0, MAX_ROWS);

@@ -9,6 +9,8 @@
 /**
  * @typedef {object} Source a source as the model reads it
  * @property {string[]} words (S) its words, truncated to the model's maximum length
+ * @property {string[]} spacedWords (S) each with the space that precedes it
+ * @property {boolean[]} oov (S) whether the word is out-of-vocabulary and owns a slot
  * @property {number[]} ids (S) their ids; an out-of-vocabulary word has the id V + k of its slot k, or that of `<unk>`
  * @property {string[]} oovWords the words that own slots, at most K
  * @property {number[]} featureIds (F)
@@ -147,7 +149,8 @@ export class Tokenizer {
     });
     const oovWords = [...slots.keys()].slice(0, this.maxSourceOov);
     const featureIds = [...new Set(features)].map((feature) => this.featureIds.get(feature) ?? this.unknownFeatureId);
-    return { words, ids, oovWords, featureIds, isTruncated };
+    const oov = ids.map((id) => id >= first);
+    return { words, spacedWords: this.addSpaces(words), oov, ids, oovWords, featureIds, isTruncated };
   }
 
   /**

@@ -1,0 +1,52 @@
+/** The page's model where `copynet-hf demo` runs it: asks the server for the outputs that copynet.js would compute. */
+
+/**
+ * @typedef {import("./copynet.js").Prediction} Prediction
+ * @typedef {import("./tokenizer.js").Source} Source
+ *
+ * @typedef {Pick<Prediction, "text" | "words" | "oov" | "copied" | "sourcePositions"> & {
+ *   copyProbs: ArrayLike<number>[],
+ *   source: Pick<Source, "spacedWords" | "oov" | "isTruncated">,
+ * }} Output what the page reads of a prediction
+ */
+
+export class RemoteCopyNet {
+  /** @param {any} description the field `model` of the server's page.json */
+  constructor(description) {
+    this.generationConfig = description.generation_config;
+    /** Whether the model copies. */
+    this.copies = description.copies;
+    /** Whether it reads facts. */
+    this.readsFacts = description.reads_facts;
+    /** Whether it reads features. */
+    this.readsFeatures = description.reads_features;
+  }
+
+  /**
+   * As `CopyNet.predict`; the server checks the options.
+   *
+   * @param {string} text
+   * @param {Record<string, any>} options those of `CopyNet.predict`, and `facts`: lists of subject, property and object
+   * @returns {Promise<Output[]>}
+   */
+  async predict(text, { facts, features, signal, ...options }) {
+    const columns = { facts: this.readsFacts ? [facts] : null, features: this.readsFeatures ? [features] : null };
+    const body = JSON.stringify({ texts: [text], ...columns, ...options });
+    const response = await fetch("predict", { method: "POST", body, signal });
+    const answer = await response.json();
+    if (!response.ok) throw new Error(answer.error);
+    return answer.outputs[0].map((/** @type {any} */ output) => ({
+      text: output.text,
+      words: output.words,
+      oov: output.oov,
+      copied: output.copied,
+      sourcePositions: output.source_positions,
+      copyProbs: output.probabilities,
+      source: {
+        spacedWords: output.spaced_source,
+        oov: output.source_oov,
+        isTruncated: output.is_truncated,
+      },
+    }));
+  }
+}

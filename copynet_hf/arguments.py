@@ -49,12 +49,13 @@ class PairsArguments:
     column_names: list[str] | None = _argument(  # noqa: RUF009 - the call returns a dataclass field
         "columns of CSV or TSV files without a header", metavar="NAME"
     )
+    delimiter: str | None = _argument("between fields of CSV and TSV files; guessed by default", metavar="TEXT")
     max_eval_samples: int | None = _argument("use at most N validation and N test pairs")
 
     def dataset_options(self) -> dict[str, Any]:
         """The arguments of `load_pairs` other than its files."""
         names = ("dataset_name", "dataset_config_name", "text_column", "summary_column")
-        more = ("features_column", "features_separator", "column_names")
+        more = ("features_column", "features_separator", "column_names", "delimiter")
         return {name: getattr(self, name) for name in names + more}
 
 
@@ -227,13 +228,14 @@ class PredictArguments:
     output_file: str | None = _argument("of .jsonl, .csv, .tsv (all with .gz) or .parquet", metavar="FILE")
     overwrite_output_file: bool = _argument("replace output_file if it exists", False)
     text_column: str | None = _argument("column of the sources; guessed by default", metavar="NAME")
+    delimiter: str | None = _argument("between fields of CSV and TSV files; guessed by default", metavar="TEXT")
     facts_column: str = _argument("column of the facts, if any", "facts", "NAME")
     features_column: str = _argument("column of the features", "features", "NAME")
     features_separator: str = _argument("between features", ";", "TEXT")
     prediction_column: str = _argument("column of the outputs", "prediction", "NAME")
     with_origins: bool = _argument("add the words and where they were copied from", False)
     num_proc: int = _argument("processes, one thread each", 1)
-    window: int = _argument("rows sorted and written together", 4096)
+    window: int = _argument("rows sorted and written together", 1024)
 
 
 @dataclass

@@ -573,12 +573,14 @@ def test_where_several_columns_could_be_meant_an_error_names_them(
     data = datasets.Dataset.from_list([{"category": "files", "difficulty": "easy", "nl": "list", "cmd": "ls"}])
     {"jsonl": data.to_json, "csv": data.to_csv, "parquet": data.to_parquet}[suffix](path)
     message = (
-        "the text and summary could be any of the columns category, difficulty, nl, cmd: name the right one with "
+        "the text and summary could be any of the columns 'category', 'difficulty', 'nl', 'cmd': name the right one "
+        "with "
     )
     with pytest.raises(ValueError, match=re.escape(f"{path}: {message}text_column=")):
         list(load_pairs(train_file=path, streaming=streaming)["train"])
     message = (
-        "the summary could be any of the columns category, difficulty, cmd: name the right one with summary_column="
+        "the summary could be any of the columns 'category', 'difficulty', 'cmd': name the right one with "
+        "summary_column="
     )
     with pytest.raises(ValueError, match=message):
         list(load_pairs(train_file=path, text_column="nl", streaming=streaming)["train"])
@@ -591,7 +593,7 @@ def test_a_missing_column_is_named_with_the_file_and_its_columns(tmp_path: Path,
     path = tmp_path / f"a.{suffix}"
     data = datasets.Dataset.from_list([PAIR])
     {"jsonl": data.to_json, "csv": data.to_csv, "parquet": data.to_parquet}[suffix](path)
-    with pytest.raises(ValueError, match=rf"a\.{suffix}: no column 'body'; the columns are text, summary"):
+    with pytest.raises(ValueError, match=rf"a\.{suffix}: no column 'body'; the columns are 'text', 'summary'"):
         load_pairs(train_file=path, text_column="body")
     with pytest.raises(ValueError, match="cannot be both"):
         load_pairs(train_file=path, text_column="text", summary_column="text")
@@ -599,7 +601,7 @@ def test_a_missing_column_is_named_with_the_file_and_its_columns(tmp_path: Path,
 
 def test_columns_that_cannot_be_guessed_are_listed(tmp_path: Path) -> None:
     path = write_rows(tmp_path / "a.jsonl", {"text": "a", "n": 1})
-    left = "no column of strings is left for the summary; the columns are text, n: name one with "
+    left = "no column of strings is left for the summary; the columns are 'text', 'n': name one with "
     with pytest.raises(ValueError, match=re.escape(f"{left}summary_column= (--summary_column on the command line)")):
         load_pairs(train_file=path)
 

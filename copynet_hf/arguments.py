@@ -49,7 +49,7 @@ class PairsArguments:
     column_names: list[str] | None = _argument(  # noqa: RUF009 - the call returns a dataclass field
         "columns of CSV or TSV files without a header", metavar="NAME"
     )
-    delimiter: str | None = _argument("between fields of CSV and TSV files; guessed by default", metavar="TEXT")
+    delimiter: str | None = _argument("of CSV and TSV files; guessed by default", metavar="TEXT")
     max_eval_samples: int | None = _argument("use at most N validation and N test pairs")
 
     def dataset_options(self) -> dict[str, Any]:
@@ -94,7 +94,7 @@ class ModelArguments:
     model_name_or_path: str | None = _argument("folder or Hub name of a model to continue from", metavar="NAME")
     trust_remote_code: bool = _argument(TRUST_HELP, False)
     encoder_name_or_path: str | None = _argument("its folder or Hub name", metavar="NAME")
-    encoder_pooling: str | None = _argument("state of a word: mean, first or last piece", metavar="NAME")
+    encoder_pooling: str | None = _argument("of a word: mean, first or last", metavar="NAME")
     initial_state: str | None = _argument("s_0: from the first, mean or last piece", metavar="NAME")
     embeddings_from_encoder: bool = _argument("initialise word embeddings by its pieces", False)
     embedding_file: str | None = _argument("initialise them by word2vec or GloVe text", metavar="FILE")
@@ -228,7 +228,7 @@ class PredictArguments:
     output_file: str | None = _argument("of .jsonl, .csv, .tsv (all with .gz) or .parquet", metavar="FILE")
     overwrite_output_file: bool = _argument("replace output_file if it exists", False)
     text_column: str | None = _argument("column of the sources; guessed by default", metavar="NAME")
-    delimiter: str | None = _argument("between fields of CSV and TSV files; guessed by default", metavar="TEXT")
+    delimiter: str | None = _argument("of CSV and TSV files; guessed by default", metavar="TEXT")
     facts_column: str = _argument("column of the facts, if any", "facts", "NAME")
     features_column: str = _argument("column of the features", "features", "NAME")
     features_separator: str = _argument("between features", ";", "TEXT")

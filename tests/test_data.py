@@ -371,6 +371,30 @@ def test_a_quote_that_the_end_of_the_file_leaves_open_loses_one_row(tmp_path: Pa
     assert load_pairs(train_file=path)["train"]["text"][:] == ["a", "e"]
 
 
+@pytest.mark.parametrize("streaming", [False, True], ids=["cached", "streaming"])
+@pytest.mark.parametrize(("separator", "name"), [(";", "semicolons"), ("\t", "tabs"), ("|", "vertical bars")])
+def test_the_delimiter_of_csv_is_recognised_and_logged(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, separator: str, name: str, streaming: bool
+) -> None:
+    rows = ["text|summary", *(f'"a, {n}"|b, {n}, {n}' for n in range(9)), "one, field"]
+    path = write(tmp_path / "a.csv", "\n".join(rows).replace("|", separator))
+    with caplog.at_level(logging.INFO, "copynet_hf"):
+        data = list(load_pairs(train_file=path, streaming=streaming)["train"])
+    assert data == [{"text": f"a, {n}", "summary": f"b, {n}, {n}"} for n in range(9)]
+    assert caplog.messages[0] == f"{path}: fields are separated by {name} (--delimiter sets another)"
+    given = load_pairs(train_file=path, streaming=streaming, delimiter="\\t" if separator == "\t" else separator)
+    assert list(given["train"]) == data
+    with pytest.raises(ValueError, match="--delimiter is ';;': use one character"):
+        load_pairs(train_file=path, delimiter=";;")
+
+
+def test_a_missing_column_is_named_with_the_nearest(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.csv", "Raw Text ,Summary\na,b\n")
+    hint = "no column 'Raw Text'; did you mean 'Raw Text ' (with a space at its end)? The columns are 'Raw Text ', "
+    with pytest.raises(ValueError, match=re.escape(f"{hint}'Summary'")):
+        load_pairs(train_file=path, text_column="Raw Text")
+
+
 @pytest.mark.parametrize("suffix", ["csv", "tsv"])
 def test_a_field_can_have_more_than_131072_characters(tmp_path: Path, suffix: str) -> None:
     limit = csv.field_size_limit()

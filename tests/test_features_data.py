@@ -118,7 +118,7 @@ def test_rows_whose_features_are_something_else_are_skipped(tmp_path: Path, capl
 @pytest.mark.parametrize(
     ("column", "message"),
     [
-        ("tag", "no column 'tag'; did you mean 'tags'? The columns are 'text', 'summary', 'tags', 'features'"),
+        ("tag", r"no column 'tag'; did you mean 'tags'\? The columns are 'text', 'summary', 'tags', 'features'"),
         ("text", "column 'text' cannot be both text and features"),
     ],
 )

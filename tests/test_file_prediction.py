@@ -268,7 +268,7 @@ def test_columns_that_are_not_predicted_are_of_any_types_in_two_files(
         row = read_rows(output)[0]
         found = [row[f"{number} {number}"] for number in range(len(COLUMNS))]
         day = "10000-01-01"
-        times = [day, "00:00:00.000000001", f"{day} 08:59:59.000+0900", "1970-01-01 00:00:00.000000001", 1]
+        times = [day, "00:00:00.000000001", f"{day} 08:59:59.000+0900", "1970-01-01 00:00:00.000000001", "1"]
         assert found[11:] == ["1.20", "ä", "ä", "ä", "/w==", "\ufffd", *times, [1], {"a": "/w=="}, [["a", 1]], "a"]
 
 

@@ -49,12 +49,13 @@ class PairsArguments:
     column_names: list[str] | None = _argument(  # noqa: RUF009 - the call returns a dataclass field
         "columns of CSV or TSV files without a header", metavar="NAME"
     )
+    delimiter: str | None = _argument("of CSV and TSV files; guessed by default", metavar="TEXT")
     max_eval_samples: int | None = _argument("use at most N validation and N test pairs")
 
     def dataset_options(self) -> dict[str, Any]:
         """The arguments of `load_pairs` other than its files."""
         names = ("dataset_name", "dataset_config_name", "text_column", "summary_column")
-        more = ("features_column", "features_separator", "column_names")
+        more = ("features_column", "features_separator", "column_names", "delimiter")
         return {name: getattr(self, name) for name in names + more}
 
 
@@ -93,7 +94,7 @@ class ModelArguments:
     model_name_or_path: str | None = _argument("folder or Hub name of a model to continue from", metavar="NAME")
     trust_remote_code: bool = _argument(TRUST_HELP, False)
     encoder_name_or_path: str | None = _argument("its folder or Hub name", metavar="NAME")
-    encoder_pooling: str | None = _argument("state of a word: mean, first or last piece", metavar="NAME")
+    encoder_pooling: str | None = _argument("of a word: mean, first or last", metavar="NAME")
     initial_state: str | None = _argument("s_0: from the first, mean or last piece", metavar="NAME")
     embeddings_from_encoder: bool = _argument("initialise word embeddings by its pieces", False)
     embedding_file: str | None = _argument("initialise them by word2vec or GloVe text", metavar="FILE")
@@ -227,13 +228,14 @@ class PredictArguments:
     output_file: str | None = _argument("of .jsonl, .csv, .tsv (all with .gz) or .parquet", metavar="FILE")
     overwrite_output_file: bool = _argument("replace output_file if it exists", False)
     text_column: str | None = _argument("column of the sources; guessed by default", metavar="NAME")
+    delimiter: str | None = _argument("of CSV and TSV files; guessed by default", metavar="TEXT")
     facts_column: str = _argument("column of the facts, if any", "facts", "NAME")
     features_column: str = _argument("column of the features", "features", "NAME")
     features_separator: str = _argument("between features", ";", "TEXT")
     prediction_column: str = _argument("column of the outputs", "prediction", "NAME")
     with_origins: bool = _argument("add the words and where they were copied from", False)
     num_proc: int = _argument("processes, one thread each", 1)
-    window: int = _argument("rows sorted and written together", 4096)
+    window: int = _argument("rows sorted and written together", 1024)
 
 
 @dataclass

@@ -166,9 +166,7 @@ def generate(argv: Sequence[str]) -> None:
 
 def predict(argv: Sequence[str]) -> None:
     """Adds a column of outputs to files of any size. Rows keep their columns and their order; those that cannot be
-    used go to OUTPUT.bad.jsonl with the reason. Started again after a kill, the command continues where it was."""
-    from pathlib import Path
-
+    used go to OUTPUT_FILE.bad.jsonl with the reason. Started again after a kill, the command goes on where it was."""
     from .arguments import DecodingArguments, PredictArguments, check_positive
     from .training.run_folder import check_output_file
 
@@ -177,13 +175,12 @@ def predict(argv: Sequence[str]) -> None:
     options = _prepare_decoding(decoding_args)
     if not args.input_file or not args.output_file:
         raise ValueError(f"no --{'output' if args.input_file else 'input'}_file: give a file")
-    from .inference.file_prediction import is_joined, predict_files
+    from .inference.file_prediction import predict_files
     from .inference.predictor import CopyNetPredictor
     from .saved.loading import check_model_name
 
-    overwrite = args.overwrite_output_file
     for input_file in args.input_file:
-        path = check_output_file(args.output_file, overwrite or is_joined(Path(args.output_file)), input_file)
+        path = check_output_file(args.output_file, overwrite=True, input_file=input_file)  # predict_files checks that
     columns = ("facts_column", "features_column", "features_separator", "prediction_column", "with_origins")
     options |= decoding_args.model_options() | {"name": check_model_name(decoding_args.model)}
     predictor = CopyNetPredictor(**options, **{name: getattr(args, name) for name in columns})
@@ -192,9 +189,10 @@ def predict(argv: Sequence[str]) -> None:
         args.input_file,
         path,
         text_column=args.text_column,
+        delimiter=args.delimiter,
         num_proc=args.num_proc,
         window=args.window,
-        overwrite=overwrite,
+        overwrite=args.overwrite_output_file,
     )
     print(f"{summary.rows} rows in {path}")
     if summary.bad_rows:

@@ -371,6 +371,30 @@ def test_a_quote_that_the_end_of_the_file_leaves_open_loses_one_row(tmp_path: Pa
     assert load_pairs(train_file=path)["train"]["text"][:] == ["a", "e"]
 
 
+@pytest.mark.parametrize("streaming", [False, True], ids=["cached", "streaming"])
+@pytest.mark.parametrize(("separator", "name"), [(";", "semicolons"), ("\t", "tabs"), ("|", "vertical bars")])
+def test_the_delimiter_of_csv_is_recognised_and_logged(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, separator: str, name: str, streaming: bool
+) -> None:
+    rows = ["text|summary", *(f'"a, {n}"|b, {n}, {n}' for n in range(9)), "one, field"]
+    path = write(tmp_path / "a.csv", "\n".join(rows).replace("|", separator))
+    with caplog.at_level(logging.INFO, "copynet_hf"):
+        data = list(load_pairs(train_file=path, streaming=streaming)["train"])
+    assert data == [{"text": f"a, {n}", "summary": f"b, {n}, {n}"} for n in range(9)]
+    assert caplog.messages[0] == f"{path}: fields are separated by {name} (--delimiter sets another)"
+    given = load_pairs(train_file=path, streaming=streaming, delimiter="\\t" if separator == "\t" else separator)
+    assert list(given["train"]) == data
+    with pytest.raises(ValueError, match="--delimiter is ';;': use one character"):
+        load_pairs(train_file=path, delimiter=";;")
+
+
+def test_a_missing_column_is_named_with_the_nearest(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.csv", "Raw Text ,Summary\na,b\n")
+    hint = "no column 'Raw Text'; did you mean 'Raw Text ' (with a space at its end)? The columns are 'Raw Text ', "
+    with pytest.raises(ValueError, match=re.escape(f"{hint}'Summary'")):
+        load_pairs(train_file=path, text_column="Raw Text")
+
+
 @pytest.mark.parametrize("suffix", ["csv", "tsv"])
 def test_a_field_can_have_more_than_131072_characters(tmp_path: Path, suffix: str) -> None:
     limit = csv.field_size_limit()
@@ -573,12 +597,14 @@ def test_where_several_columns_could_be_meant_an_error_names_them(
     data = datasets.Dataset.from_list([{"category": "files", "difficulty": "easy", "nl": "list", "cmd": "ls"}])
     {"jsonl": data.to_json, "csv": data.to_csv, "parquet": data.to_parquet}[suffix](path)
     message = (
-        "the text and summary could be any of the columns category, difficulty, nl, cmd: name the right one with "
+        "the text and summary could be any of the columns 'category', 'difficulty', 'nl', 'cmd': name the right one "
+        "with "
     )
     with pytest.raises(ValueError, match=re.escape(f"{path}: {message}text_column=")):
         list(load_pairs(train_file=path, streaming=streaming)["train"])
     message = (
-        "the summary could be any of the columns category, difficulty, cmd: name the right one with summary_column="
+        "the summary could be any of the columns 'category', 'difficulty', 'cmd': name the right one with "
+        "summary_column="
     )
     with pytest.raises(ValueError, match=message):
         list(load_pairs(train_file=path, text_column="nl", streaming=streaming)["train"])
@@ -591,7 +617,7 @@ def test_a_missing_column_is_named_with_the_file_and_its_columns(tmp_path: Path,
     path = tmp_path / f"a.{suffix}"
     data = datasets.Dataset.from_list([PAIR])
     {"jsonl": data.to_json, "csv": data.to_csv, "parquet": data.to_parquet}[suffix](path)
-    with pytest.raises(ValueError, match=rf"a\.{suffix}: no column 'body'; the columns are text, summary"):
+    with pytest.raises(ValueError, match=rf"a\.{suffix}: no column 'body'; the columns are 'text', 'summary'"):
         load_pairs(train_file=path, text_column="body")
     with pytest.raises(ValueError, match="cannot be both"):
         load_pairs(train_file=path, text_column="text", summary_column="text")
@@ -599,7 +625,7 @@ def test_a_missing_column_is_named_with_the_file_and_its_columns(tmp_path: Path,
 
 def test_columns_that_cannot_be_guessed_are_listed(tmp_path: Path) -> None:
     path = write_rows(tmp_path / "a.jsonl", {"text": "a", "n": 1})
-    left = "no column of strings is left for the summary; the columns are text, n: name one with "
+    left = "no column of strings is left for the summary; the columns are 'text', 'n': name one with "
     with pytest.raises(ValueError, match=re.escape(f"{left}summary_column= (--summary_column on the command line)")):
         load_pairs(train_file=path)
 

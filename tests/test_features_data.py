@@ -117,7 +117,10 @@ def test_rows_whose_features_are_something_else_are_skipped(tmp_path: Path, capl
 
 @pytest.mark.parametrize(
     ("column", "message"),
-    [("tag", "no column 'tag'; the columns are"), ("text", "column 'text' cannot be both text and features")],
+    [
+        ("tag", r"no column 'tag'; did you mean 'tags'\? The columns are 'text', 'summary', 'tags', 'features'"),
+        ("text", "column 'text' cannot be both text and features"),
+    ],
 )
 def test_a_features_column_that_cannot_be_used_is_refused(tmp_path: Path, column: str, message: str) -> None:
     path = tmp_path / "a.jsonl"

@@ -11,7 +11,10 @@ import random
 import signal
 import sys
 import time
+import tracemalloc
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -23,9 +26,9 @@ from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
 
 from copynet_hf.cli import main
 from copynet_hf.data import load_pairs
-from copynet_hf.data.tables import Tables, find_files
-from copynet_hf.inference import file_prediction
-from copynet_hf.inference.part_files import PartFormat
+from copynet_hf.data.rows import number_rows
+from copynet_hf.inference.file_prediction import find_files
+from copynet_hf.inference.predictor import CopyNetPredictor
 
 DECODING = ["--num_beams=1", "--max_target_length=4"]
 DRAW = random.Random(0)
@@ -143,7 +146,7 @@ def test_types_of_parquet_are_kept(model: Path, expected: dict[str, str], tmp_pa
     assert result["new"].to_pylist() == [expected[text] for text in TEXTS]
     assert main(command(model, tmp_path / "in.parquet", tmp_path / "out.jsonl", "--text_column=body")) == 0
     row = read_rows(tmp_path / "out.jsonl")[0]
-    assert (row["when"], row["data"], row["place"]) == ("2031-01-02 03:04:05.000006", "AP8=", {"x": 1.5, "y": None})
+    assert (row["when"], row["data"], row["place"]) == ("2031-01-02 03:04:05.000006000", "AP8=", {"x": 1.5, "y": None})
 
 
 def test_json_keeps_its_values_and_parquet_gets_a_type_for_each_column(
@@ -208,13 +211,126 @@ def test_bad_rows_go_to_a_file_of_their_own_with_the_reason(
     assert pairs == [(text, expected[text]) for text in TEXTS[:3]] + [("", "")] + [
         (text, expected[text]) for text in TEXTS[3:]
     ]
-    bad = [json.loads(line) for line in (tmp_path / "out.bad.jsonl").read_text().splitlines()]
+    bad = [json.loads(line) for line in (tmp_path / f"{output.name}.bad.jsonl").read_text().splitlines()]
     assert [row["line"] for row in bad] == [4, 5, 6, 7, 10, 31, 32]
     assert {row["file"] for row in bad} == {str(source)}
     reasons = ["not valid JSON", "a list rather than an object", "no 'text'", "'text' is a list, not a string"]
     for row, reason in zip(bad, [*reasons, "no 'text'", "facts", "facts"], strict=True):
         assert reason in row["reason"]
     assert bad[2]["row"] == {"id": 5}
+
+
+NUMBERS = [pa.int8(), pa.int32(), pa.int64(), pa.uint8(), pa.uint64(), pa.float16(), pa.float32(), pa.float64()]
+CENTURY_100 = 253_402_300_800  # seconds from 1970 to the year 10000, which Python's dates lack
+COLUMNS = [
+    pa.nulls(2),
+    pa.array([True, None]),
+    *(pa.array([3, None], kind) for kind in NUMBERS),
+    pa.array([2**53 + 1, None], pa.uint64()),  # not a float64
+    pa.array(["1.20", None]).cast(pa.decimal128(10, 2)),
+    *(pa.array(["ä", None], kind) for kind in (pa.string(), pa.large_string(), pa.string_view())),
+    pa.array([b"\xff", None]),
+    pa.array([b"\xff", None]).view(pa.string()),
+    pa.array([CENTURY_100 // 86400, None], pa.date32()),
+    pa.array([1, None], pa.time64("ns")),
+    pa.array([CENTURY_100 - 1, None], pa.timestamp("s", "Asia/Tokyo")),
+    pa.array([1, None], pa.timestamp("ns")),
+    pa.array([1, None], pa.duration("ns")),
+    pa.array([[1], None]),
+    pa.array([{"a": b"\xff"}, None]),
+    pa.array([[("a", 1)], None], pa.map_(pa.string(), pa.int64())),
+    pa.array(["a", None]).dictionary_encode(),
+]
+
+
+@pytest.mark.parametrize("suffix", ["parquet", "jsonl", "csv"])
+def test_columns_that_are_not_predicted_are_of_any_types_in_two_files(
+    model: Path, tmp_path: Path, suffix: str
+) -> None:
+    """Each ordered pair of types is a column, of the first type in one file and of the second in the other."""
+    pairs = {f"{i} {j}": pair for (i, one), (j, two) in product(enumerate(COLUMNS), repeat=2) for pair in [(one, two)]}
+    files = [tmp_path / "0.parquet", tmp_path / "1.parquet"]
+    for number, file in enumerate(files):
+        pq.write_table(pa.table({"text": ["a", "b"]} | {name: pair[number] for name, pair in pairs.items()}), file)
+    output = tmp_path / f"out.{suffix}"
+    assert main(command(model, files, output)) == 0
+    if suffix == "parquet":
+        found, read = pq.read_table(output), pq.read_table(files[0])
+        for name, (one, two) in pairs.items():
+            assert found[name].is_valid().to_pylist() == [*one.is_valid().to_pylist(), *two.is_valid().to_pylist()]
+            if one is two:
+                assert found[name].type == read[name].type
+                assert found[name].slice(0, 2).equals(read[name])
+            elif {one.type, two.type} <= set(NUMBERS):
+                values = found[name].to_pylist()
+                assert [json.loads(str(values[row])) for row in (0, 2)] == [one[0].as_py(), two[0].as_py()]
+    elif suffix == "jsonl":
+        row = read_rows(output)[0]
+        found = [row[f"{number} {number}"] for number in range(len(COLUMNS))]
+        day = "10000-01-01"
+        times = [day, "00:00:00.000000001", f"{day} 08:59:59.000+0900", "1970-01-01 00:00:00.000000001", "1"]
+        assert found[11:] == ["1.20", "ä", "ä", "ä", "/w==", "\ufffd", *times, [1], {"a": "/w=="}, [["a", 1]], "a"]
+
+
+def test_two_columns_of_one_name_are_refused(model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    table = pa.Table.from_arrays([pa.array(["a"]), pa.array(["b"])], ["text", "text"])
+    pq.write_table(table, tmp_path / "in.parquet")
+    message = refused(capsys, command(model, tmp_path / "in.parquet", tmp_path / "out.jsonl"))
+    assert "in.parquet: there are two columns 'text': rename one" in message
+
+
+def test_numbers_that_json_lacks_are_null(model: Path, tmp_path: Path) -> None:
+    (tmp_path / "in.jsonl").write_text('{"text": "a", "n": [NaN, 1e999, 0.5]}\n')
+    pq.write_table(pa.table({"text": ["a"], "n": [[float("nan"), float("-inf"), 0.5]]}), tmp_path / "in.parquet")
+    for name in ("in.jsonl", "in.parquet"):
+        assert main(command(model, tmp_path / name, tmp_path / f"{name}.out.jsonl")) == 0
+        (line,) = (tmp_path / f"{name}.out.jsonl").read_text().splitlines()
+        assert json.loads(line, parse_constant=pytest.fail)["n"] == [None, None, 0.5]
+
+
+def test_a_quote_that_is_never_closed_costs_its_row_and_no_memory(
+    model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("copynet_hf.data.rows.MAX_RECORD_SIZE", 20_000)
+    line = "a b,{}\n"
+    rows = [line.format(number) for number in range(40)]
+    rows[5] = '"' + rows[5]
+    filling = ["c," + "x" * 99 + "\n"] * 50_000
+    source = tmp_path / "in.csv"
+    source.write_text("text,id\n" + "".join([*rows, *filling]))
+    tracemalloc.start()
+    try:
+        records = [row for _, row in number_rows(source) if isinstance(row, str) or row["text"] != "c"]
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert len(records) == 40
+    assert peak < source.stat().st_size / 4
+    source.write_text("text,id\n" + "".join(rows))
+    assert main(command(model, source, tmp_path / "out.jsonl")) == 0
+    (bad,) = read_rows(tmp_path / "out.jsonl.bad.jsonl")
+    assert (bad["line"], bad["reason"]) == (7, "not valid CSV (a quote is not closed, or followed by text)")
+    assert [row["id"] for row in read_rows(tmp_path / "out.jsonl")] == [str(n) for n in range(40) if n != 5]
+
+
+@pytest.mark.parametrize(("separator", "argument"), [(";", None), ("|", None), ("\t", None), ("#", "#"), (";", ";")])
+def test_delimiters_are_recognised_or_given(
+    model: Path, expected: dict[str, str], tmp_path: Path, separator: str, argument: str | None
+) -> None:
+    lines = [["id", "body, long"], *([str(number), text.replace(" ", ", ", 1)] for number, text in enumerate(TEXTS))]
+    (tmp_path / "in.csv").write_text("".join(separator.join(line) + "\n" for line in lines))
+    more = [] if argument is None else [f"--delimiter={argument}"]
+    assert main(command(model, tmp_path / "in.csv", tmp_path / "out.jsonl", *more)) == 0
+    assert [list(row.values())[:2] for row in read_rows(tmp_path / "out.jsonl")] == lines[1:]
+
+
+def test_truncated_texts_are_counted_in_one_warning(
+    model: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    source = write_rows(tmp_path / "in.jsonl", [{"text": text} for text in ["a b c", "a b", "a b c d", None] * 4])
+    assert main(command(model, source, tmp_path / "out.jsonl", "--max_source_length=2")) == 0
+    (message,) = [message for message in caplog.messages if "truncated" in message]
+    assert message == "8 of 12 texts were truncated (--max_source_length: the number of words)"
 
 
 BAD_INPUT = {
@@ -227,6 +343,9 @@ BAD_INPUT = {
     "--input_file {folder}/none.jsonl --output_file {folder}/o.jsonl": "no such file",
     "--input_file {folder}/a.txt --output_file {folder}/o.jsonl": "the name must end in .jsonl",
     "--input_file {folder}/in.jsonl --output_file {folder}/o.jsonl --text_column body": "no column 'body'",
+    "--input_file {folder}/in.jsonl --output_file {folder}/o.jsonl --text_column Text": "'Text'; did you mean 'text'?",
+    "--input_file {folder}/in.jsonl --output_file {folder}/o.jsonl --text_column n": "column 'n' holds no strings",
+    "--input_file {folder}/in.jsonl --output_file {folder}/o.jsonl --delimiter ab": "--delimiter is 'ab'",
     "--input_file {folder}/in.jsonl --output_file {folder}/o.jsonl --prediction_column n": "has a column 'n'",
     "--input_file {folder}/in.jsonl --output_file {folder}/o.jsonl --num_proc 0": "--num_proc is 0",
     "--input_file {folder}/bad.parquet --output_file {folder}/o.jsonl": "bad.parquet: cannot be read",
@@ -265,39 +384,49 @@ def check_output(output: Path, expected: dict[str, str]) -> None:
     numbers = [number for number in range(2 * len(TEXTS)) if number != 17]
     found = [(row["id"], row["prediction"]) for row in read_rows(output)]
     assert found == [(number, expected[TEXTS[number % len(TEXTS)]]) for number in numbers]
-    (bad,) = (json.loads(line) for line in output.with_name("out.bad.jsonl").read_text().splitlines())
+    (bad,) = (json.loads(line) for line in output.with_name(f"{output.name}.bad.jsonl").read_text().splitlines())
     assert (bad["line"], bad["row"]["id"]) == (18, 17)
-    assert {path.name for path in output.parent.iterdir()} == {"in.jsonl", "out.bad.jsonl", output.name}
+    assert {path.name for path in output.parent.iterdir()} == {"in.jsonl", f"{output.name}.bad.jsonl", output.name}
+
+
+@contextmanager
+def killed_after(num_windows: int | None) -> Iterator[list[str]]:
+    """Ends what runs in it like a kill after some windows, if it does not end before (None); yields a list to which
+    the texts that are predicted are added."""
+    texts: list[str] = []
+    call, left = CopyNetPredictor.__call__, iter(range(99 if num_windows is None else num_windows))
+
+    def predict(self: CopyNetPredictor, inputs: Any) -> Any:
+        if isinstance(inputs, dict):
+            if next(left, None) is None:
+                raise Killed
+            texts.extend(inputs["text"])
+        return call(self, inputs)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(CopyNetPredictor, "__call__", predict)
+        with nullcontext() if num_windows is None else pytest.raises(Killed):
+            yield texts
 
 
 @pytest.mark.parametrize("suffix", ["jsonl.gz", "parquet", "csv"])
-def test_a_run_goes_on_behind_the_last_whole_part(
-    model: Path, source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, suffix: str
-) -> None:
+def test_a_run_goes_on_behind_the_last_whole_part(model: Path, source: Path, tmp_path: Path, suffix: str) -> None:
     output, whole = tmp_path / f"out.{suffix}", tmp_path / "whole" / f"out.{suffix}"
     assert main(command(model, source, whole)) == 0
-    write_part, written = PartFormat.write_part, []
-
-    def write_some(self: PartFormat, part: Path, rows: Any) -> None:
-        if len(written) % 4 == 3:
-            part.with_name(f"{part.name}.unfinished").write_bytes(b"half of it")
-            written.append(None)
-            raise Killed
-        write_part(self, part, rows)
-        written.append(part.name)
-
-    monkeypatch.setattr(PartFormat, "write_part", write_some)
-    starts: list[int] = []
-    read = Tables.read
-    monkeypatch.setattr(Tables, "read", lambda self, start=0: starts.append(start) or read(self, start))
+    predicted: list[str] = []
     for _ in range(3):
-        with pytest.raises(Killed):
+        with killed_after(3) as texts:
             main(command(model, source, output))
-    assert main(command(model, source, output, "--num_proc=1", "--batch_size=2")) == 0
-    assert starts == [0, 15, 30, 45]
-    assert [name for name in written if name] == [f"{start:015d}" for start in range(0, 46, 5)]
+        predicted += texts
+        (folder,) = tmp_path.glob("*.parts/*/")
+        (folder / f"{len(predicted) // 5:08}.part.unfinished").write_bytes(b"half of it")
+    with killed_after(None) as texts:
+        assert main(command(model, source, output, "--num_proc=1", "--batch_size=2")) == 0
+    predicted += texts
+    assert predicted == [text for number, text in enumerate(TEXTS * 2) if number != 17]
     assert output.read_bytes() == whole.read_bytes()
-    assert (tmp_path / "out.bad.jsonl").read_bytes() == (tmp_path / "whole" / "out.bad.jsonl").read_bytes()
+    bad = f"{output.name}.bad.jsonl"
+    assert (tmp_path / bad).read_bytes() == (tmp_path / "whole" / bad).read_bytes()
 
 
 @pytest.mark.parametrize("step", ["replace", "unlink", "rmdir"])
@@ -309,7 +438,7 @@ def test_a_run_killed_while_it_tidies_up_is_finished_by_the_next(
     assert main(command(model, source, output)) == 0
     for count in range(1, 40):
         output.unlink(missing_ok=True)
-        (tmp_path / "out.bad.jsonl").unlink(missing_ok=True)
+        (tmp_path / "out.jsonl.bad.jsonl").unlink(missing_ok=True)
         calls, function = iter(range(count)), getattr(Path, step)
 
         def fail(path: Path, *args: Any, calls: Any = calls, function: Any = function, **kwargs: Any) -> Any:
@@ -332,67 +461,63 @@ def test_a_run_killed_while_it_tidies_up_is_finished_by_the_next(
         check_output(output, expected)
 
 
-def test_parts_of_another_run_are_refused(
-    model: Path, source: Path, expected: dict[str, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+def test_parts_of_another_run_are_not_used_and_do_not_stand_in_the_way(
+    model: Path, source: Path, expected: dict[str, str], tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     output = tmp_path / "out.jsonl"
-
-    def start(monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(PartFormat, "join_parts", lambda *_: (_ for _ in ()).throw(Killed))
-        with pytest.raises(Killed):
-            main(command(model, source, output))
-
-    with pytest.MonkeyPatch.context() as patch:
-        start(patch)
-    assert "whose decoding differ" in refused(capsys, command(model, source, output, "--max_target_length=2"))
-    assert "whose columns differ" in refused(capsys, command(model, source, output, "--with_origins"))
-    separated = command(model, source, output, "--features_separator=|")
-    assert "whose features separator differ" in refused(capsys, separated)
+    runs = ["--max_target_length=2", "--with_origins", "--features_separator=|", "--window=4"]
+    for more in runs:
+        with killed_after(2):
+            main(command(model, source, output, more))
     os.utime(source)
-    assert "whose input files differ" in refused(capsys, command(model, source, output))
-    assert not output.exists()
-    assert main(command(model, source, output, "--overwrite_output_file")) == 0
+    assert len(list(tmp_path.glob("*.parts/*/*.part"))) == 2 * len(runs)
+    caplog.clear()
+    with killed_after(None) as texts:
+        assert main(command(model, source, output)) == 0
+    assert len(texts) == 2 * len(TEXTS) - 1
+    assert "out.jsonl.parts holds parts of another run" in caplog.text
     check_output(output, expected)
-    assert "exists: give another file" in refused(capsys, command(model, source, output))
 
 
-def test_what_another_run_has_joined_is_not_taken_for_the_output(
-    model: Path, source: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("name", ["out.csv", "out.csv.bad.jsonl"])
+def test_outputs_are_replaced_only_when_told(
+    model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str
 ) -> None:
-    output = tmp_path / "out.jsonl"
-    with monkeypatch.context() as patch:
-        patch.setattr(file_prediction, "_finish", lambda *_: (_ for _ in ()).throw(Killed))
-        with pytest.raises(Killed):
-            main(command(model, source, output))
-    row = {"text": "a"}
-    other = write_rows(tmp_path / "other.jsonl", [row])
-    assert "whose input files differ" in refused(capsys, command(model, other, output))
-    assert main(command(model, other, output, "--overwrite_output_file")) == 0
-    assert [each["text"] for each in read_rows(output)] == ["a"]
+    source = write_rows(tmp_path / "in.jsonl", [{"text": "a"}])
+    others = [tmp_path / "out.bad.jsonl", tmp_path / "out.jsonl.bad.jsonl"]
+    for path in (*others, tmp_path / name):
+        path.write_text("of another output")
+    message = refused(capsys, command(model, source, tmp_path / "out.csv"))
+    assert f"{tmp_path / name} exists: give another file" in message
+    assert main(command(model, source, tmp_path / "out.csv", "--overwrite_output_file")) == 0
+    assert [path.read_text() for path in others] == ["of another output"] * 2
+    assert {path.name for path in tmp_path.iterdir()} == {"in.jsonl", "out.csv", *(path.name for path in others)}
 
 
-def test_rows_are_read_as_they_are_predicted(
-    model: Path, source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_a_run_that_failed_before_any_row_leaves_nothing(
+    model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """At most two windows are in memory, whatever the size of the file."""
-    numbers = {"read": 0, "written": 0}
-    ahead: list[int] = []
-    read, write_part = Tables.read, PartFormat.write_part
+    source = write_rows(tmp_path / "in.jsonl", [{"one": "a", "two": "b"}])
+    argv = command(model, source, tmp_path / "out.jsonl")
+    assert "could be any of the columns 'one', 'two' of strings: name the right one" in refused(capsys, argv)
+    assert [path.name for path in tmp_path.iterdir()] == ["in.jsonl"]
+    with killed_after(0):
+        main([*argv, "--text_column=two"])
+    assert [path.name for path in tmp_path.iterdir()] == ["in.jsonl"]
+    assert main([*argv, "--text_column=one"]) == 0
 
-    def count_reads(self: Tables, start: int = 0) -> Iterator[Any]:
-        for record in read(self, start):
-            numbers["read"] += 1
-            ahead.append(numbers["read"] - numbers["written"])
-            yield record
 
-    def count_writes(self: PartFormat, part: Path, rows: Any) -> None:
-        write_part(self, part, rows)
-        numbers["written"] += 5
-
-    monkeypatch.setattr(Tables, "read", count_reads)
-    monkeypatch.setattr(PartFormat, "write_part", count_writes)
-    assert main(command(model, source, tmp_path / "out.jsonl")) == 0
-    assert max(ahead) <= file_prediction.NUM_WAITING * 5
+def test_memory_is_that_of_a_window(model: Path, tmp_path: Path) -> None:
+    note = "x" * 200_000
+    source = write_rows(tmp_path / "in.jsonl", [{"text": "a", "note": note} for _ in range(100)])
+    argv = command(model, source, tmp_path / "out.csv", "--window=2")
+    tracemalloc.start()
+    try:
+        assert main(argv) == 0
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < 40 * len(note)
 
 
 def start_forked(function: Callable[[], int]) -> int:

@@ -426,8 +426,8 @@ def test_max_eval_samples_reads_only_the_start_of_the_files(
     lines: list[int] = []
     from copynet_hf.data import rows
 
-    parse_line = rows._parse_line
-    monkeypatch.setattr(rows, "_parse_line", lambda line: lines.append(1) or parse_line(line))
+    check_row = rows._check_row
+    monkeypatch.setattr(rows, "_check_row", lambda row: lines.append(1) or check_row(row))
     monkeypatch.setattr(
         "copynet_hf.data.records.hash_contents", lambda path: "x" if path == train_file else pytest.fail("read")
     )

@@ -25,9 +25,11 @@ from .records import (
     SkippedRecords,
     build_split,
     data_suffix,
+    describe_missing_column,
     name_in_errors,
+    resolve_file,
 )
-from .rows import TABLE_SUFFIXES, read_rows
+from .rows import TABLE_SUFFIXES, find_delimiter, number_rows
 
 logger = logging.getLogger(__name__)
 
@@ -67,6 +69,7 @@ def load_pairs(
     features_column: str | None = None,
     features_separator: str = SEPARATOR,
     column_names: Sequence[str] | None = None,
+    delimiter: str | None = None,
     streaming: bool = False,
 ) -> datasets.DatasetDict | datasets.IterableDatasetDict:
     """Loads pairs from files, or from a dataset on the Hub, with the columns `text` and `summary`.
@@ -85,6 +88,8 @@ def load_pairs(
             sources have no features. See `CopyNetTokenizer`.
         features_separator: what separates the features where the column holds strings rather than lists.
         column_names: the columns of a CSV, TSV or shared task file without a header, in their order.
+        delimiter: what separates the fields of CSV and TSV files; None: a tab in TSV files, in CSV files a comma,
+            semicolon, tab or vertical bar, as their first lines show (logged).
         streaming: read the rows during iteration instead of caching them.
 
     Raises:
@@ -102,7 +107,9 @@ def load_pairs(
         parts = datasets.load_dataset(dataset_name, dataset_config_name, streaming=streaming)
         splits = {split: _select_pairs(part, choice, f"{dataset_name}/{split}") for split, part in parts.items()}
     else:
-        splits = {split: _load_file(path, split, choice, column_names, streaming) for split, path in given.items()}
+        splits = {
+            split: _load_file(path, split, choice, column_names, delimiter, streaming) for split, path in given.items()
+        }
     return datasets.IterableDatasetDict(splits) if streaming else datasets.DatasetDict(splits)
 
 
@@ -120,7 +127,12 @@ class ColumnChoice(NamedTuple):
 
 
 def _load_file(
-    path: FilePath, split: str, choice: ColumnChoice, column_names: Sequence[str] | None, streaming: bool
+    path: FilePath,
+    split: str,
+    choice: ColumnChoice,
+    column_names: Sequence[str] | None,
+    delimiter: str | None,
+    streaming: bool,
 ) -> AnyDataset:
     suffix = data_suffix(path)
     if column_names is not None and suffix not in TABLE_SUFFIXES:
@@ -129,7 +141,9 @@ def _load_file(
         raise ValueError(f"{path}: the name must end in one of {', '.join(SUFFIXES)}, with .gz if it is compressed")
     if suffix in TEXT_SUFFIXES:
         names = None if column_names is None else tuple(column_names)
-        data = build_split(PairsBuilder, path, split, streaming=streaming, choice=tuple(choice), column_names=names)
+        delimiter = find_delimiter(resolve_file(path), delimiter)
+        options = {"choice": tuple(choice), "column_names": names, "delimiter": delimiter}
+        data = build_split(PairsBuilder, path, split, streaming=streaming, **options)
         if data.info.supervised_keys is not None:
             _log_guess({"text": data.info.supervised_keys.input, "summary": data.info.supervised_keys.output}, path)
         return data
@@ -144,6 +158,7 @@ class PairsConfig(datasets.BuilderConfig):
 
     choice: tuple[Any, ...] = ColumnChoice()
     column_names: tuple[str, ...] | None = None
+    delimiter: str = ","
 
 
 class PairsBuilder(RecordsBuilder):
@@ -161,8 +176,7 @@ class PairsBuilder(RecordsBuilder):
             # A first pass finds the types of the other columns: with types inferred from the first rows, `datasets`
             # would fail at a later row of another type.
             ((path,),) = self.config.data_files.values()
-            rows = read_rows(Path(path), SkippedRecords(Path(path)), self.config.column_names)
-            self.columns = Columns(row for _, row in rows)
+            self.columns = Columns(self._read_rows(Path(path)))
             roles = self._choose_columns(self.columns, path)
             names = _choose_new_names(name for name in self.columns.types if name not in roles.values())
             kept = {new: self.columns.feature(old) for old, new in names.items()}
@@ -170,6 +184,10 @@ class PairsBuilder(RecordsBuilder):
             if self._choice.guesses:  # kept in the cache
                 self.info.supervised_keys = SupervisedKeysData(roles["text"], roles["summary"])
         return super()._split_generators(dl_manager)
+
+    def _read_rows(self, path: Path) -> Iterator[dict[str, Any]]:
+        rows = number_rows(path, self.config.column_names, self.config.delimiter)
+        return (row for _, row in rows if isinstance(row, dict))
 
     def _choose_columns(self, columns: Columns, path: FilePath) -> dict[str, str]:
         """The column of each role."""
@@ -179,19 +197,21 @@ class PairsBuilder(RecordsBuilder):
 
     def records(self, path: Path, skipped: SkippedRecords) -> Iterator[dict[str, Any]]:
         """The rows with a usable pair, `text` and `summary` first."""
-        columns, column_names = self.columns, self.config.column_names
+        columns = self.columns
         if columns is None:  # streaming: without a pass over the whole file, from its first rows
-            columns = Columns(row for _, row in islice(read_rows(path, SkippedRecords(path), column_names), 1000))
+            columns = Columns(islice(self._read_rows(path), 1000))
         roles = self._choose_columns(columns, path)
         if self.columns is None and self._choice.guesses and self.info.supervised_keys is None:
             self.info.supervised_keys = SupervisedKeysData(roles["text"], roles["summary"])  # each pass comes here
             _log_guess(roles, path)
         json_columns = {name for name, arrow_type in columns.types.items() if arrow_type is None}
         new_names = _choose_new_names(name for name in columns.types if name not in roles.values())
-        for line, row in read_rows(path, skipped, column_names):
+        for line, row in number_rows(path, self.config.column_names, self.config.delimiter):
+            if isinstance(row, str):
+                skipped.add(line, row)
+                continue
             pair = {role: row.get(column) for role, column in roles.items()}
-            reason = _why_unusable(pair, roles)
-            if reason:
+            if reason := _why_unusable(pair, roles):
                 skipped.add(line, reason)
                 continue
             others = {new: row.get(old) for old, new in new_names.items()}
@@ -265,7 +285,7 @@ def choose_columns(columns: Sequence[str], strings: Sequence[str], choice: Colum
     given = {role: column for role in ROLES if (column := getattr(choice, role)) is not None}
     for role, column in given.items():
         if column not in columns:
-            raise ValueError(f"{where}: no column {column!r}; the columns are {', '.join(columns)}")
+            raise ValueError(f"{where}: {describe_missing_column(column, columns)}")
         for other in given:
             if other != role and given[other] == column:
                 raise ValueError(f"{where}: column {column!r} cannot be both {role} and {other}")
@@ -277,7 +297,8 @@ def choose_columns(columns: Sequence[str], strings: Sequence[str], choice: Colum
     rest = [name for name in candidates if name not in (text, summary) and name.lower() not in KEY_NAMES]
     if len(rest) > len(missing) > 0:
         raise ValueError(
-            f"{where}: the {' and '.join(missing)} could be any of the columns {', '.join(rest)}: name the right one "
+            f"{where}: the {' and '.join(missing)} could be any of the columns {', '.join(map(repr, rest))}: name the "
+            "right one "
             + " and ".join(f"with {role}_column= (--{role}_column on the command line)" for role in missing)
             + "; if the file has no header, name its columns with column_names= (--column_names)"
         )
@@ -286,8 +307,8 @@ def choose_columns(columns: Sequence[str], strings: Sequence[str], choice: Colum
     for role, column in roles.items():
         if column is None:
             raise ValueError(
-                f"{where}: no column of strings is left for the {role}; the columns are {', '.join(columns)}: "
-                f"name one with {role}_column= (--{role}_column on the command line)"
+                f"{where}: no column of strings is left for the {role}; the columns are "
+                f"{', '.join(map(repr, columns))}: name one with {role}_column= (--{role}_column on the command line)"
             )
     return {role: column for role, column in roles.items() if column is not None} | given
 
@@ -424,12 +445,12 @@ def _usable_rows(
         if not num_usable and not may_be_empty:
             raise skipped.empty_error()
         if skipped.count:
-            _warn_once(str(skipped))
+            warn_once(str(skipped))
 
 
 @cache
-def _warn_once(message: str) -> None:
-    """Logs what each pass through a stream finds again."""
+def warn_once(message: str) -> None:
+    """Logs once what is found repeatedly, as in each pass through a stream."""
     logger.warning("%s", message)
 
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import codecs
+import difflib
 import gzip
 import io
 import logging
 import os
 import zlib
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -64,7 +65,7 @@ class RecordsBuilder(datasets.GeneratorBasedBuilder):
     """
 
     # Part of the cache key: increase it when a change of the code changes the examples of a file.
-    VERSION = datasets.Version("1.3.0")
+    VERSION = datasets.Version("1.4.0")
 
     def records(self, path: Path, skipped: SkippedRecords) -> Iterator[dict[str, Any]]:
         """The examples of `path`; malformed records are added to `skipped`."""
@@ -162,6 +163,17 @@ def resolve_file(path: FilePath) -> Path:
     if file.stat().st_size == 0:
         raise DataFileError(f"{file}: the file is empty")
     return file
+
+
+def describe_missing_column(name: str, columns: Collection[str]) -> str:
+    """The error for a name that no column has: with the nearest name, and spaces that are easily overlooked."""
+    by_key = {column.strip().lower(): column for column in columns}
+    hint = ""
+    for key in difflib.get_close_matches(name.strip().lower(), by_key, 1):
+        column = by_key[key]
+        sides = [side for side, letter in (("start", column[:1]), ("end", column[-1:])) if letter.isspace()]
+        hint = f"; did you mean {column!r}" + (f" (with a space at its {' and '.join(sides)})?" if sides else "?")
+    return f"no column {name!r}{hint}{' The' if hint else '; the'} columns are {', '.join(map(repr, columns))}"
 
 
 def hash_contents(path: Path) -> str:

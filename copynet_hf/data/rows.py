@@ -1,54 +1,80 @@
-"""The rows of JSON lines, JSON, CSV and TSV files.
+"""The rows of JSON lines, JSON, CSV and TSV files, each with its line, or with the reason why it cannot be read.
 
-They are read here because the readers of `datasets` fail at a malformed line, and at a row whose types differ from
-those of the first rows.
+Python's own parsers read them. Arrow's and those of `datasets` fail at a row whose types differ from those before it,
+do not know the lines of the rows, and take what follows an unclosed quote for the rest of its field.
 """
 
 from __future__ import annotations
 
 import csv
+import io
 import json
-import sys
+import logging
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, TextIO, TypeAlias
+from typing import Any, TypeAlias
 
-from .records import DataFileError, SkippedRecords, data_suffix, is_unicode, open_text
+from .records import DataFileError, data_suffix, is_unicode, open_text
+
+logger = logging.getLogger(__name__)
 
 NumberedRow: TypeAlias = tuple[int, dict[str, Any] | str]  # line number, and the row or why it cannot be used
-NumberedFields: TypeAlias = tuple[int, list[str] | str]  # line number, and the fields or why they cannot be read
 
 # The files of the SIGMORPHON shared tasks on inflection, from 2017 on, and their columns.
 INFLECTION_SUFFIXES = (".train", ".dev", ".test", ".gold")
 TABLE_SUFFIXES = (".csv", ".tsv", *INFLECTION_SUFFIXES)
 INFLECTION_COLUMNS = ("lemma", "form", "features")
 
+DELIMITERS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "vertical bars"}  # of .csv, the most usual first
+MAX_RECORD_SIZE = 1 << 24  # characters, of a CSV record that spans several lines
 UNDECODABLE = "bytes that do not decode"
 
 
-def read_rows(
-    path: Path, skipped: SkippedRecords, column_names: Sequence[str] | None = None
-) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Line number and row of every readable row of a JSON lines, JSON, CSV or TSV file; others are added to `skipped`.
+def number_rows(path: Path, column_names: Sequence[str] | None = None, delimiter: str = "") -> Iterator[NumberedRow]:
+    """Line number and row of every record, or why it cannot be read.
 
     Args:
         column_names: the columns of a CSV or TSV file without a header. None: it has one, unless it is a file of a
             shared task on inflection.
+        delimiter: of the fields of a CSV or TSV file, by default that of `find_delimiter`.
+
+    Raises:
+        DataFileError: a header or a list that is not valid, or damaged compression.
     """
-    for line, row in number_rows(path, column_names):
-        if isinstance(row, dict):
-            yield line, row
-        else:
-            skipped.add(line, row)
-
-
-def number_rows(path: Path, column_names: Sequence[str] | None = None) -> Iterator[NumberedRow]:
-    """Line number and row of every record, or why it cannot be read; the arguments are those of `read_rows`."""
     suffix = data_suffix(path)
+    if suffix not in TABLE_SUFFIXES:
+        return _json_rows(path)
     if suffix in INFLECTION_SUFFIXES and column_names is None:
         column_names = INFLECTION_COLUMNS
-    return _csv_rows(path, column_names) if suffix in TABLE_SUFFIXES else _json_rows(path)
+    return _table_rows(path, column_names, delimiter or find_delimiter(path))
+
+
+def find_delimiter(path: Path, given: str | None = None) -> str:
+    r"""The delimiter of a CSV or TSV file: the given one, where `\t` is a tab; else a tab, or for .csv the one that
+    gives most of the first records as many fields as the header, which is logged unless it is a comma.
+
+    Raises:
+        ValueError: the given one is not a single character, or has another meaning.
+    """
+    if given is not None:
+        given = given.replace("\\t", "\t")
+        if len(given) != 1 or given in '"\r\n':
+            raise ValueError(f"--delimiter is {given!r}: use one character, such as ';'")
+        return given
+    if data_suffix(path) != ".csv":
+        return "\t"
+    with open_text(path, newline="") as file:
+        start = file.read(1 << 16)
+    best, found = (0.0, 0), ","
+    for delimiter in DELIMITERS:
+        header, *others = [len(fields) for fields in csv.reader(io.StringIO(start, ""), delimiter=delimiter)] or [0]
+        score = ((1 + others.count(header)) / (1 + len(others)), header)
+        if header > 1 and score > best:
+            best, found = score, delimiter
+    if found != ",":
+        logger.info("%s: fields are separated by %s (--delimiter sets another)", path, DELIMITERS[found])
+    return found
 
 
 def _json_rows(path: Path) -> Iterator[NumberedRow]:
@@ -57,38 +83,38 @@ def _json_rows(path: Path) -> Iterator[NumberedRow]:
         start = file.read(1024).lstrip("\ufeff \t\r\n")
         file.seek(0)
         if data_suffix(path) == ".json" and start.startswith("["):
-            yield from ((number, _check_row(element)) for number, element in enumerate(_read_list(path, file), 1))
+            try:
+                elements = _parse_json(file.read())
+            except ValueError as error:
+                raise DataFileError(f"{path}: {error}") from None
+            yield from ((number, _check_row(element)) for number, element in enumerate(elements, 1))
             return
         for number, line in enumerate(file, 1):
             content = line.strip("\ufeff \t\r\n")
             if content:
-                yield number, _parse_line(content)
+                try:
+                    row = _check_row(_parse_json(content))
+                except ValueError as error:
+                    row = str(error)
+                yield number, row
 
 
-def _read_list(path: Path, file: TextIO) -> list[Any]:
-    text = file.read()
+def _parse_json(text: str) -> Any:
+    """The value of a JSON text.
+
+    Raises:
+        ValueError: the reason why there is none.
+    """
     if not is_unicode(text):
-        raise DataFileError(f"{path}: not valid JSON ({UNDECODABLE})")
+        raise ValueError(UNDECODABLE)
     try:
         return json.loads(text)
-    except RecursionError:
-        raise DataFileError(f"{path}: not valid JSON (nested too deeply)") from None
-    except ValueError as error:
-        raise DataFileError(f"{path}: not valid JSON ({error})") from None
-
-
-def _parse_line(line: str) -> dict[str, Any] | str:
-    """The object of a line, or the reason why it cannot be used."""
-    if not is_unicode(line):
-        return UNDECODABLE
-    try:
-        return _check_row(json.loads(line))
     except json.JSONDecodeError as error:
-        return f"not valid JSON ({error.msg})"
+        raise ValueError(f"not valid JSON ({error.msg})") from None
     except ValueError:  # sys.get_int_max_str_digits
-        return "an integer of too many digits"
+        raise ValueError("an integer of too many digits") from None
     except RecursionError:
-        return "nested too deeply"
+        raise ValueError("nested too deeply") from None
 
 
 def _check_row(row: Any) -> dict[str, Any] | str:
@@ -102,21 +128,20 @@ def _check_row(row: Any) -> dict[str, Any] | str:
         return "nested too deeply"
 
 
-def _csv_rows(path: Path, column_names: Sequence[str] | None) -> Iterator[NumberedRow]:
+def _table_rows(path: Path, column_names: Sequence[str] | None, delimiter: str) -> Iterator[NumberedRow]:
     """The rows as dicts from the names of the header, or `column_names`, to strings."""
+    invalid = "not valid CSV (a quote is not closed, or followed by text)"
     with open_text(path, newline="") as file:
-        records = _read_csv(file) if data_suffix(path) == ".csv" else _read_tsv(file)
-        first: NumberedFields = (1, list(column_names)) if column_names else next(records, (1, []))
-        header, of_header = first[1], "there are" if column_names else "the header has"
-        if isinstance(header, str):
-            raise DataFileError(f"{path}: the header is {header}")
-        if not all(map(is_unicode, header)):
-            raise DataFileError(f"{path}: the header has {UNDECODABLE}")
+        records = _read_records(file, delimiter)
+        header = column_names or next(records, (1, []))[1]
+        of_header = "there are" if column_names else "the header has"
+        if header is None or not all(map(is_unicode, header)):
+            raise DataFileError(f"{path}: the header is {invalid if header is None else UNDECODABLE}")
         if len(set(header)) < len(header):
             raise DataFileError(f"{path}: the header names a column twice: {', '.join(header)}")
         for line, fields in records:
-            if isinstance(fields, str):
-                yield line, fields
+            if fields is None:
+                yield line, invalid
             elif len(fields) == len(header):
                 is_valid = all(map(is_unicode, fields))
                 yield line, dict(zip(header, fields, strict=True)) if is_valid else UNDECODABLE
@@ -124,68 +149,41 @@ def _csv_rows(path: Path, column_names: Sequence[str] | None) -> Iterator[Number
                 yield line, f"{len(fields)} fields, {of_header} {len(header)}{' columns' if column_names else ''}"
 
 
-def _read_csv(file: Iterable[str]) -> Iterator[NumberedFields]:
-    """The fields of each record. Where a quote is not closed properly, only the line that opens it is lost."""
-    lines = _Lines(file)
-    while True:
-        number, fields, record = lines.number, *_read_record(lines, ",")
-        if not record:
-            return
-        if fields is None:
-            lines.put_back(record[1:])
-        yield number, "not valid CSV (a quote is not closed, or followed by text)" if fields is None else fields
+def _read_records(file: Iterator[str], delimiter: str) -> Iterator[tuple[int, list[str] | None]]:
+    """The line number and the fields of each record.
 
-
-def _read_tsv(file: Iterable[str]) -> Iterator[NumberedFields]:
-    """The fields of each record, where a quote may also be a character of the text: many TSV files quote nothing.
-
-    A quote at the start of a field opens a quoted field if it is closed properly, and if the first and the last line
-    of the record are not complete records by themselves.
+    Where a quote is not closed, or followed by text, only the line that opens it is lost: its fields are None. Between
+    tabs a quote may also be a character of the text, as many TSV files quote nothing. It is one where the quotes are
+    not valid, and where the first and the last line of the record are complete records by themselves.
     """
-    lines = _Lines(file)
-    num_tabs = None
+    pending: deque[str] = deque()  # lines that are read again
+    number, num_tabs = 1, -1
     while True:
-        number, fields, record = lines.number, *_read_record(lines, "\t")
+        record: list[str] = []
+        limit = csv.field_size_limit(MAX_RECORD_SIZE)  # of the process, by default 131,072
+        try:
+            fields = next(csv.reader(_take_lines(file, pending, record), delimiter=delimiter, strict=True), [])
+            is_valid = len(record) < 2 or any(line.count("\t") != num_tabs for line in (record[0], record[-1]))
+        except csv.Error:
+            fields, is_valid = None, False
+        finally:
+            csv.field_size_limit(limit)
         if not record:
             return
-        spans_rows = len(record) > 1 and all(line.count("\t") == num_tabs for line in (record[0], record[-1]))
-        if fields is None or spans_rows:
-            lines.put_back(record[1:])
-            fields = record[0].rstrip("\r\n").split("\t")
-        if num_tabs is None:
+        if fields is None or (delimiter == "\t" and not is_valid):
+            pending.extendleft(reversed(record[1:]))
+            del record[1:]
+            fields = record[0].rstrip("\r\n").split("\t") if delimiter == "\t" else None
+        if number == 1 and fields:
             num_tabs = len(fields) - 1
         yield number, fields
+        number += len(record)
 
 
-class _Lines:
-    """The lines of a file, some of which can be put back; `number` is the number of the next one."""
-
-    def __init__(self, file: Iterable[str]) -> None:
-        self.number = 1
-        self._file = iter(file)
-        self._pending: deque[str] = deque()
-
-    def __iter__(self) -> Iterator[str]:
-        return self
-
-    def __next__(self) -> str:
-        line = self._pending.popleft() if self._pending else next(self._file)
-        self.number += 1
-        return line
-
-    def put_back(self, lines: list[str]) -> None:
-        self._pending.extendleft(reversed(lines))
-        self.number -= len(lines)
-
-
-def _read_record(lines: _Lines, delimiter: str) -> tuple[list[str] | None, list[str]]:
-    """The fields of the next record, None if it is not valid, and the lines that were read for it."""
-    record: list[str] = []
-    reader = csv.reader((record.append(line) or line for line in lines), delimiter=delimiter, strict=True)  # type: ignore[func-returns-value]
-    limit = csv.field_size_limit(sys.maxsize)  # by default fields of more than 131,072 characters are errors
-    try:
-        return next(reader, None), record
-    except csv.Error:
-        return None, record
-    finally:
-        csv.field_size_limit(limit)
+def _take_lines(file: Iterator[str], pending: deque[str], taken: list[str]) -> Iterator[str]:
+    """The next lines, which are added to `taken`. They end at `MAX_RECORD_SIZE`: an unclosed quote takes no more."""
+    size = 0
+    while size < MAX_RECORD_SIZE and (line := pending.popleft() if pending else next(file, "")):
+        taken.append(line)
+        size += len(line)
+        yield line

@@ -1,4 +1,9 @@
-"""The output of `copynet-hf predict`: parts that are written whole or not at all, and the file that they become."""
+"""The files of `copynet-hf predict`: windows of rows on the disk, their parts, and the output that they become.
+
+A window is a Parquet file with the columns `file`, `line` (in a Parquet file the row's number), `reason` (why the row
+cannot be read), `row`, the row as JSON text, and for rows of a Parquet file `arrow`, the row as it is. Its part has in
+the same order the columns `reason` (why the row has no prediction) and `new`, a struct of the row's new columns.
+"""
 
 from __future__ import annotations
 
@@ -8,107 +13,260 @@ import gzip
 import io
 import json
 import os
-import shutil
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, nullcontext
+from itertools import groupby, islice
 from pathlib import Path
 from typing import Any, BinaryIO
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from ..data.records import data_suffix
+from ..data.pairs import Columns, warn_once
+from ..data.records import DataFileError, data_suffix
+from ..data.rows import number_rows
 
 WRITTEN_SUFFIXES = (".jsonl", ".csv", ".tsv", ".parquet")
-_GROUP_ROWS, _GROUP_BYTES = 65_536, 1 << 26  # of a row group, into which small parts are joined
+PART_SUFFIX, TRUNCATED = ".part", b"truncated"  # the latter is the key of a number
+GROUP_ROWS, GROUP_BYTES = 65_536, 1 << 26  # of a row group, into which small windows are joined
 
-Row = Mapping[str, Any]
+Row = dict[str, Any]
 
 
-class PartFormat:
-    """Writes rows as a part of a file, and the parts as the file.
+def read_windows(file: Path, delimiter: str, size: int) -> Iterator[tuple[pa.Table, dict[str, bool]]]:
+    """Windows of at most `size` rows, and of each of their columns whether it holds strings.
+
+    Raises:
+        DataFileError: the file cannot be read at all, or two of its columns have one name.
+    """
+    if data_suffix(file) != ".parquet":
+        records = number_rows(file, delimiter=delimiter)
+        while window := list(islice(records, size)):
+            cells = [cell for _, row in window if isinstance(row, dict) for cell in row.items()]
+            strings = {name for name, value in cells if isinstance(value, str)}
+            columns = {
+                "file": [str(file)] * len(window),
+                "line": [line for line, _ in window],
+                "reason": pa.array([row if isinstance(row, str) else None for _, row in window], pa.string()),
+                "row": [to_json(row) if isinstance(row, dict) else None for _, row in window],
+            }
+            yield pa.table(columns), {name: name in strings for name, _ in cells}
+        return
+    try:
+        with pq.ParquetFile(file) as table:
+            schema, start = table.schema_arrow, 1
+            if double := [name for name in schema.names if schema.names.count(name) > 1]:
+                raise DataFileError(f"{file}: there are two columns {double[0]!r}: rename one")
+            for batch in table.iter_batches(size):
+                values = zip(
+                    *(_read_values(batch[name], f"{file}, column {name!r}") for name in schema.names), strict=True
+                )
+                columns = {
+                    "file": [str(file)] * len(batch),
+                    "line": range(start, start := start + len(batch)),
+                    "reason": pa.nulls(len(batch), pa.string()),
+                    "row": [to_json(dict(zip(schema.names, row, strict=True))) for row in values],
+                    "arrow": batch.to_struct_array(),
+                }
+                yield pa.table(columns), {field.name: _is_string(field.type) for field in schema}
+    except (pa.ArrowException, OSError) as error:
+        raise DataFileError(f"{file}: cannot be read ({error})") from error
+
+
+def _read_values(array: pa.Array, where: str) -> list[Any]:
+    """The values, where dates, times and decimals, which JSON lacks, are the text that Arrow writes."""
+    try:
+        array.validate(full=True)
+        return array.cast(_plain_type(array.type, pa.string())).to_pylist()
+    except pa.ArrowInvalid:
+        warn_once(f"{where}: strings that are not UTF-8 are read with U+FFFD for their invalid bytes")
+        return _decode(array.cast(_plain_type(array.type, pa.binary())).to_pylist())
+
+
+def _plain_type(kind: pa.DataType, text: pa.DataType) -> pa.DataType:
+    """The type with `text` for strings, and strings for what only Arrow can write."""
+    if isinstance(kind, pa.BaseExtensionType):
+        return _plain_type(kind.storage_type, text)
+    if pa.types.is_dictionary(kind):
+        return _plain_type(kind.value_type, text)
+    if pa.types.is_struct(kind):
+        return pa.struct([(field.name, _plain_type(field.type, text)) for field in kind])
+    if pa.types.is_map(kind):
+        return pa.map_(_plain_type(kind.key_type, text), _plain_type(kind.item_type, text))
+    if pa.types.is_nested(kind):
+        return pa.list_(_plain_type(kind.value_type, text))
+    if pa.types.is_temporal(kind) or pa.types.is_decimal(kind):
+        return pa.string()
+    return text if _is_string(kind) else kind
+
+
+def _is_string(kind: pa.DataType) -> bool:
+    """Whether values are strings, also those of pandas' categories."""
+    kind = kind.value_type if pa.types.is_dictionary(kind) else kind
+    return kind in (pa.string(), pa.large_string(), pa.string_view())
+
+
+def _decode(value: Any) -> Any:
+    """The value with strings for bytes, U+FFFD for those that are not UTF-8."""
+    if isinstance(value, dict):
+        return {name: _decode(each) for name, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [_decode(each) for each in value]
+    return value.decode("utf-8", "replace") if isinstance(value, bytes) else value
+
+
+def to_json(value: Any) -> str:
+    """A value as JSON: bytes in base64; null for numbers that are not finite, which JSON lacks."""
+
+    def encode(data: bytes) -> str:
+        return base64.b64encode(data).decode()
+
+    try:
+        return json.dumps(value, ensure_ascii=False, allow_nan=False, default=encode)
+    except ValueError:
+        finite = json.loads(json.dumps(value, default=encode), parse_constant=lambda name: None)
+        return json.dumps(finite, ensure_ascii=False)
+
+
+# ---- the output
+
+
+def join_windows(windows: Sequence[Path], names: Sequence[str], output: Path, bad_file: Path) -> tuple[int, int, int]:
+    """Writes the rows with predictions, and those without as JSON lines; each file as a whole.
 
     Args:
-        path: the file, whose name says the format: .jsonl, .csv, .tsv or .parquet; all but the last may be compressed
-            (.gz).
-        types: the type of each column, None for JSON text; used by formats whose columns have one.
+        windows: their files, each with a part.
+        names: the columns of the rows, and those that the predictor adds.
 
-    Raises:
-        ValueError: another format.
+    Returns:
+        The numbers of rows with predictions, of those without, and of truncated sources.
     """
+    total = num_bad = num_truncated = 0
+    with write_whole(bad_file) as file:
+        for window in windows:
+            bad = _read_part(window, is_bad=True)
+            for row in bad.select(["file", "line", "reason", "row"]).to_pylist():
+                content = row.pop("row")
+                row |= {} if content is None else {"row": json.loads(content)}
+                file.write(f"{to_json(row)}\n".encode())
+            part = pq.read_metadata(window.with_suffix(PART_SUFFIX))
+            total, num_bad = total + part.num_rows, num_bad + len(bad)
+            num_truncated += int(part.metadata[TRUNCATED])
+    if data_suffix(output) == ".parquet":
+        _write_parquet(windows, names, output)
+    else:
+        _write_text(windows, names, output)
+    return total - num_bad, num_bad, num_truncated
 
-    def __init__(self, path: Path, types: Mapping[str, pa.DataType | None]) -> None:
-        self.path, self.suffix = path, check_output_suffix(path)
-        self.types = types
-        self.schema = pa.schema([(name, pa.string() if kind is None else kind) for name, kind in types.items()])
 
-    def write_part(self, part: Path, rows: Sequence[Row]) -> None:
-        """Writes the rows; the part is there as a whole or not at all, also after a power failure."""
-        with write_whole(part) as file:
-            if self.suffix == ".jsonl":
-                file.writelines(_to_json(row).encode() + b"\n" for row in rows)
-            elif self.suffix == ".parquet":
-                pq.write_table(pa.Table.from_pylist([self._typed(row) for row in rows], self.schema), file)
-            else:
-                self._write_fields(file, ([_to_field(row.get(name)) for name in self.types] for row in rows))
+def _read_part(window: Path, is_bad: bool = False) -> pa.Table:
+    """The rows of a window that have a prediction, or those that have none, with the columns of the part."""
+    rows, outcomes = (pq.read_table(file, partitioning=None) for file in (window, window.with_suffix(PART_SUFFIX)))
+    for name in outcomes.column_names:
+        rows = (rows.drop_columns(name) if name in rows.column_names else rows).append_column(name, outcomes[name])
+    wanted = [(reason is not None) == is_bad for reason in outcomes["reason"].to_pylist()]
+    runs = (list(run) for is_wanted, run in groupby(range(len(rows)), wanted.__getitem__) if is_wanted)
+    # slices, as Arrow cannot filter columns of some types
+    return pa.concat_tables([rows.slice(0, 0), *(rows.slice(run[0], len(run)) for run in runs)])
 
-    def join_parts(self, parts: Sequence[Path], path: Path) -> None:
-        """Writes the parts as one file."""
-        if self.suffix == ".parquet":
-            self._join_tables(parts, path)
-            return
-        with write_whole(path) as file, _compressed(file, self.path) as output:
-            if self.suffix != ".jsonl":
-                self._write_fields(output, [list(self.types)])
-            for part in parts:
-                with part.open("rb") as rows:
-                    shutil.copyfileobj(rows, output, 1 << 20)
 
-    def _join_tables(self, parts: Sequence[Path], path: Path) -> None:
-        """Writes Parquet parts as one file, several small parts as one row group."""
-        with write_whole(path) as file, pq.ParquetWriter(file, self.schema) as writer:
-            waiting: list[pa.Table] = []
-            for part in parts:
-                waiting.append(pq.read_table(part, schema=self.schema))
-                if sum(map(len, waiting)) >= _GROUP_ROWS or sum(each.nbytes for each in waiting) >= _GROUP_BYTES:
-                    writer.write_table(pa.concat_tables(waiting))
-                    waiting.clear()
-            if waiting:
+def _read_rows(part: pa.Table) -> list[Row]:
+    """The rows of a part with their new columns."""
+    columns = (part[name].to_pylist() for name in ("row", "new"))
+    return [json.loads(row) | new for row, new in zip(*columns, strict=True)]
+
+
+def _write_text(windows: Sequence[Path], names: Sequence[str], output: Path) -> None:
+    suffix = data_suffix(output)
+    is_compressed = output.suffix.lower() == ".gz"
+    with (
+        write_whole(output) as file,
+        gzip.GzipFile("", "wb", 9, file, 0) if is_compressed else nullcontext(file) as to,
+    ):
+        if suffix != ".jsonl":
+            to.write(_format_rows([dict(zip(names, names, strict=True))], names, suffix))
+        for window in windows:
+            to.write(_format_rows(_read_rows(_read_part(window)), names, suffix))
+
+
+def _format_rows(rows: Sequence[Row], names: Sequence[str], suffix: str) -> bytes:
+    """The rows as JSON lines, or as CSV or TSV with JSON in the fields of lists and objects."""
+    if suffix == ".jsonl":
+        return "".join(f"{to_json(row)}\n" for row in rows).encode()
+    text = io.StringIO(newline="")
+    plain, quoted = (
+        csv.writer(text, delimiter="," if suffix == ".csv" else "\t", lineterminator="\n", quoting=quoting)
+        for quoting in (csv.QUOTE_MINIMAL, csv.QUOTE_ALL)
+    )
+    for row in rows:  # a carriage return is not quoted by itself, and would end the record for every reader
+        cells = [row.get(name) for name in names]
+        fields = [to_json(cell) if isinstance(cell, list | dict) else cell for cell in cells]
+        has_return = any(isinstance(field, str) and "\r" in field for field in fields)
+        (quoted if has_return else plain).writerow(fields)
+    return text.getvalue().encode()
+
+
+def _write_parquet(windows: Sequence[Path], names: Sequence[str], output: Path) -> None:
+    """Writes several small windows as one row group."""
+    types = _find_types(windows, names)
+    schema = pa.schema([(name, kind or pa.string()) for name, kind in types.items()])
+    waiting: list[pa.Table] = []
+    with write_whole(output) as file, pq.ParquetWriter(file, schema) as writer:
+        for number, window in enumerate(windows, 1):
+            part = _read_part(window)
+            rows = _read_rows(part)
+            own = {
+                field.name: pc.struct_field(part[column], field.name)
+                for column in ("arrow", "new")
+                for field in (part.schema.field(column).type if column in part.column_names else ())
+            }
+            columns = [
+                own[name] if name in own and own[name].type == kind else _to_arrow(rows, name, kind)
+                for name, kind in types.items()
+            ]
+            waiting.append(pa.table(columns, schema))
+            is_full = sum(map(len, waiting)) >= GROUP_ROWS or sum(each.nbytes for each in waiting) >= GROUP_BYTES
+            if is_full or number == len(windows):
                 writer.write_table(pa.concat_tables(waiting))
-
-    def _typed(self, row: Row) -> dict[str, Any]:
-        """The row, with JSON text in the columns whose values have several types."""
-        is_json = {name for name, kind in self.types.items() if kind is None}
-        return {
-            name: _to_json(value) if name in is_json and value is not None else value for name, value in row.items()
-        }
-
-    def _write_fields(self, file: BinaryIO, rows: Iterator[list[Any]] | list[list[Any]]) -> None:
-        text = io.TextIOWrapper(file, "utf-8", newline="", write_through=True)
-        delimiter = "," if self.suffix == ".csv" else "\t"
-        plain, quoted = (
-            csv.writer(text, delimiter=delimiter, lineterminator="\n", quoting=quoting)
-            for quoting in (csv.QUOTE_MINIMAL, csv.QUOTE_ALL)
-        )
-        for row in rows:  # a carriage return is not quoted by itself, and would end the record for every reader
-            has_return = any(isinstance(value, str) and "\r" in value for value in row)
-            (quoted if has_return else plain).writerow(row)
-        text.detach()
+                waiting.clear()
 
 
-def check_output_suffix(path: Path) -> str:
-    """The suffix that names the format of an output file.
+def _find_types(windows: Sequence[Path], names: Sequence[str]) -> dict[str, pa.DataType | None]:
+    """The type of each column: that of the Parquet files, where all files are and agree; else the one that holds its
+    JSON values; None if only JSON text does."""
+    found: dict[str, set[pa.DataType | None]] = {name: set() for name in names}
+    for window in windows:
+        arrow = [*pq.read_schema(window), *pq.read_schema(window.with_suffix(PART_SUFFIX))]
+        own = {field.name: field.type for column in arrow if column.name in ("arrow", "new") for field in column.type}
+        is_parquet = any(column.name == "arrow" for column in arrow)
+        for name in names:
+            if name in own or not is_parquet:
+                found[name].add(own.get(name))
+    types: dict[str, pa.DataType | None] = {
+        name: next(iter(kinds)) for name, kinds in found.items() if len(kinds) == 1
+    }
+    others = [name for name in names if types.get(name) is None]
+    if others:
+        rows = (row for window in windows for row in _read_rows(_read_part(window)))
+        inferred = Columns({name: row.get(name) for name in others} for row in rows).types
+        types = {name: types.get(name) or inferred.get(name, pa.null()) for name in names}
+    for window in windows if others else ():  # a type that holds each batch may not hold all
+        read = _read_rows(_read_part(window))
+        for name in others:
+            try:
+                _to_arrow(read, name, types[name])
+            except (pa.ArrowException, TypeError, OverflowError):
+                types[name] = None
+    return types
 
-    Raises:
-        ValueError: no format that is written.
-    """
-    suffix = data_suffix(path)
-    if suffix not in WRITTEN_SUFFIXES or path.name.lower().endswith(".parquet.gz"):
-        raise ValueError(
-            f"--output_file {path}: the name must end in {', '.join(WRITTEN_SUFFIXES)}; all but .parquet may be "
-            "followed by .gz"
-        )
-    return suffix
+
+def _to_arrow(rows: Sequence[Row], name: str, kind: pa.DataType | None) -> pa.Array:
+    """A column of JSON values, as JSON text if there is no type for them."""
+    values = [row.get(name) for row in rows]
+    if kind is None:
+        return pa.array([None if value is None else to_json(value) for value in values], pa.string())
+    return pa.array(values, kind)
 
 
 @contextmanager
@@ -120,29 +278,3 @@ def write_whole(path: Path) -> Iterator[BinaryIO]:
         file.flush()
         os.fsync(file.fileno())
     unfinished.replace(path)
-
-
-@contextmanager
-def _compressed(file: BinaryIO, path: Path) -> Iterator[BinaryIO]:
-    """The file, through gzip if the name of `path` ends in .gz."""
-    if path.suffix.lower() != ".gz":
-        yield file
-        return
-    with gzip.GzipFile("", "wb", fileobj=file, mtime=0) as compressed:
-        yield compressed  # type: ignore[misc]
-
-
-def _to_json(value: Any) -> str:
-    return json.dumps(value, ensure_ascii=False, default=_to_text)
-
-
-def _to_field(value: Any) -> Any:
-    """A value as a field of a CSV file: lists and objects as JSON text."""
-    if isinstance(value, list | dict | tuple):
-        return _to_json(value)
-    return _to_text(value) if isinstance(value, bytes) else value
-
-
-def _to_text(value: Any) -> str:
-    """A value of Parquet that JSON lacks: bytes in base64, dates and decimals as Python writes them."""
-    return base64.b64encode(value).decode() if isinstance(value, bytes) else str(value)

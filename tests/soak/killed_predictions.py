@@ -77,13 +77,14 @@ class Prediction:
 
 def _compare(whole: Path, output: Path) -> str:
     """What differs between the two outputs and their bad rows, or an empty text."""
-    for name in (output.name, "out.bad.jsonl"):
+    names = (output.name, f"{output.name}.bad.jsonl")
+    for name in names:
         expected, found = whole.with_name(name), output.with_name(name)
         if not found.exists():
             return f"{name} is missing"
         if expected.read_bytes() != found.read_bytes():
             return f"{name} differs from that of the uninterrupted run"
-    left = {path.name for path in output.parent.iterdir()} - {output.name, "out.bad.jsonl", f"{output.name}.parts"}
+    left = {path.name for path in output.parent.iterdir()} - {*names, f"{output.name}.parts"}
     return f"left over: {', '.join(sorted(left))}" if left else ""
 
 

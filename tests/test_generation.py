@@ -226,11 +226,11 @@ def test_slots_are_spelled_by_facts_and_truncated_sources():
     tokenizer = tiny_tokenizer()
     rows = torch.tensor([[1, 13], [1, 14]])
     facts = [[("Kim", "a", "Lee")], None]
-    criterion = StopStrings(tokenizer, "Lee", ["Ann Bob", "Ann Lee"], facts=facts)
+    criterion = StopStrings(tokenizer, "Lee", tokenizer.encode_sources(["Ann Bob", "Ann Lee"], facts))
     assert criterion(rows, None).tolist() == [False, True]
     assert criterion(rows.flip(0), None).tolist() == [True, False]
     tokenizer.truncation_side = "left"
-    criterion = StopStrings(tokenizer, "Lee", "Ann Bob Lee", max_source_length=2)
+    criterion = StopStrings(tokenizer, "Lee", [tokenizer.encode_source("Ann Bob Lee", max_length=2)])
     assert criterion(rows, None).tolist() == [False, True]  # one source, two beams
     with pytest.raises(ValueError, match="source has 3 texts for 2 rows"):
         StopStrings(tokenizer, "Lee", ["a", "b", "c"])(rows, None)

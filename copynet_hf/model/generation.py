@@ -21,6 +21,7 @@ from transformers.utils import ModelOutput
 
 from .cache import CopyNetCache, start_cache
 from .copy_distribution import find_matches
+from .source import Source
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
@@ -84,10 +85,8 @@ class StopStrings(StoppingCriteria):
     Args:
         tokenizer: with `oov_words`, such as `CopyNetTokenizer`.
         stop_strings: one or several.
-        source: the texts of the N sources. None: they are unknown, so a slot spells nothing.
-        facts: for each source its facts or None; None: no source has facts.
-        max_source_length: the number of words to which the sources were truncated; None: with left truncation the
-            tokenizer's `model_max_length`. With right truncation, the slots do not depend on it.
+        source: the N sources: texts, or with facts and another truncation than to the tokenizer's `model_max_length`
+            what `tokenizer.encode_sources` returned. None: they are unknown, so a slot spells nothing.
 
     Raises:
         ValueError: without `source`, a stop string with a word that is not in the vocabulary.
@@ -99,10 +98,7 @@ class StopStrings(StoppingCriteria):
         self,
         tokenizer: PreTrainedTokenizerBase,
         stop_strings: str | Sequence[str],
-        source: str | Sequence[str] | None = None,
-        *,
-        facts: Sequence[Any] | None = None,
-        max_source_length: int | None = None,
+        source: str | Sequence[str] | Sequence[Source] | None = None,
     ) -> None:
         self.tokenizer = tokenizer
         self.stop_strings = [stop_strings] if isinstance(stop_strings, str) else list(stop_strings)
@@ -111,13 +107,12 @@ class StopStrings(StoppingCriteria):
         self._length = 0  # of the rows at the last call
         if source is None:
             self._check_spelling()
-        texts = [source] if isinstance(source, str) else source or [""]
-        if max_source_length is None and tokenizer.truncation_side == "left":
-            max_source_length = tokenizer.model_max_length
-        oov_words: Any = tokenizer.oov_words
+        # slots depend on the length of a source only where it is truncated on the left
+        limit = tokenizer.model_max_length if tokenizer.truncation_side == "left" else None
+        find_words: Any = tokenizer.oov_words
         self.slot_words = [
-            oov_words(text, max_source_length, facts=row_facts)
-            for text, row_facts in zip(texts, facts or [None] * len(texts), strict=True)
+            find_words(each, limit) if isinstance(each, str) else each.oov_words
+            for each in ([source] if isinstance(source, str) else source or [""])
         ]
 
     def __call__(self, input_ids: Tensor, scores: Any, **kwargs: Any) -> Tensor:

@@ -21,7 +21,7 @@ from copynet_hf.data.features import SEPARATOR, split_features
 from copynet_hf.inference.backends import OnnxModel, load_backend
 from copynet_hf.inference.predictor import parse_facts
 from copynet_hf.model.pipeline import CopyText2TextPipeline
-from copynet_hf.model.words import join_words
+from copynet_hf.model.source import join_words
 from copynet_hf.saved.loading import LoadedModel
 from copynet_hf.saved.model_size import explain_memory_errors
 from copynet_hf.visualization.heatmap import plot_copy_heatmap

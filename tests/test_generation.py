@@ -276,6 +276,17 @@ def test_nothing_is_emitted_that_the_row_does_not_own():
         assert 3 in seen  # UNK is allowed unless forbidden
 
 
+@pytest.mark.parametrize("options", [{}, {"num_beams": 3}, {"do_sample": True, "min_new_tokens": 3}], ids=str)
+def test_the_output_of_an_empty_source_ends_at_once(options):
+    torch.manual_seed(0)
+    model, inputs = tiny_model(), {"input_ids": torch.tensor([[0, 0], [5, 13]]), "max_new_tokens": 6}
+    inputs["attention_mask"] = (inputs["input_ids"] != 0).long()
+    empty, other = model.generate(**inputs, **options).tolist()
+    assert empty[:2] == [1, EOS]
+    assert set(empty[2:]) <= {0, EOS}
+    assert other[1] != EOS
+
+
 @pytest.mark.parametrize("where", ["argument", "generation_config", "saved"])
 def test_unk_can_be_forbidden(where, tmp_path):
     model = tiny_model(seed=0, scale=0.1)

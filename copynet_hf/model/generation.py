@@ -39,13 +39,14 @@ else:
 
 class ExtendedVocabularyLogitsProcessor(LogitsProcessor):
     """Forbids slots that the row's source does not own, words that the mechanism does not allow, padding, the start
-    symbol, and UNK where the generation config forbids it.
+    symbol, UNK where the generation config forbids it, and all but the end where the source has no words.
 
     Args:
         source_ids: (N, S) extended ids; each source has the same number of rows of scores, side by side.
         source_mask: (N, S) bool, false on padding.
         vocab_size: V, the first slot.
         forbidden_ids: ids that no row may generate.
+        end_ids: ids that end an output, all that a source without words may have; none: it is like others.
         allowed: (N, V) bool, the words that may be generated; a source's own may be copied as well. None: all.
     """
 
@@ -58,6 +59,7 @@ class ExtendedVocabularyLogitsProcessor(LogitsProcessor):
         vocab_size: int,
         max_source_oov: int,
         forbidden_ids: list[int],
+        end_ids: Sequence[int] = (),
         allowed: Tensor | None = None,
     ) -> None:
         sources, width = source_ids.shape[0], vocab_size + max_source_oov
@@ -65,6 +67,10 @@ class ExtendedVocabularyLogitsProcessor(LogitsProcessor):
         owned = owned.scatter_(1, source_ids.masked_fill(~source_mask, width), True)[:, :width]
         owned[:, :vocab_size] |= True if allowed is None else allowed
         owned[:, forbidden_ids] = False
+        if end_ids:
+            is_end = torch.zeros(width, dtype=torch.bool, device=owned.device)
+            is_end[list(end_ids)] = True
+            owned &= source_mask.any(-1, keepdim=True) | is_end
         self.forbidden = ~owned[:, None]  # (N, 1, V + K)
 
     def __call__(self, input_ids: Tensor, scores: Tensor) -> Tensor:
@@ -74,6 +80,24 @@ class ExtendedVocabularyLogitsProcessor(LogitsProcessor):
 
     # The library inspects the signature of each processor at each word, which takes longer than the processor itself.
     __call__.__signature__ = inspect.signature(__call__)  # type: ignore[attr-defined]
+
+
+class EmptySourceLogitsProcessor(LogitsProcessor):
+    """Lets sources without words end before the minimum length: sampling needs a word that is not forbidden.
+
+    Args:
+        source_mask: (N, S) bool, false on padding.
+        end_ids: ids that end an output.
+    """
+
+    def __init__(self, source_mask: Tensor, end_ids: Sequence[int]) -> None:
+        self.is_empty, self.end_ids = ~source_mask.any(-1), list(end_ids)
+
+    def __call__(self, input_ids: Tensor, scores: Tensor) -> Tensor:
+        """The scores (R, V + K), 0 for the end of an empty source."""
+        is_empty = self.is_empty.repeat_interleave(scores.shape[0] // self.is_empty.shape[0])
+        scores[:, self.end_ids] = scores[:, self.end_ids].masked_fill(is_empty[:, None], 0.0)
+        return scores
 
 
 class StopStrings(StoppingCriteria):
@@ -205,6 +229,9 @@ class CopyNetGenerationMixin(_Base):
         processors = super()._get_logits_processor(generation_config, *args, **kwargs)  # type: ignore[misc]
         if model_kwargs is not None and model_kwargs.get("encoder_outputs") is not None:
             processors.insert(0, self._extended_vocabulary_processor(generation_config, model_kwargs))
+            source_mask = model_kwargs["encoder_outputs"].source_mask
+            if generation_config.do_sample and not source_mask.any(-1).all():
+                processors.append(EmptySourceLogitsProcessor(source_mask, self.config.end_token_ids))
         return processors
 
     def _get_stopping_criteria(
@@ -293,6 +320,7 @@ class CopyNetGenerationMixin(_Base):
             config.vocab_size,
             config.max_source_oov,
             forbidden,
+            config.end_token_ids,
             self.find_allowed_words(encoder_outputs),
         )
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
@@ -91,70 +92,81 @@ def predict(
     """
     if not texts:
         return []
-    saved = generation.get("generation_config") or getattr(model, "generation_config", None)
-    stop_strings = generation.get("stop_strings") or getattr(saved, "stop_strings", None)
+    saved = generation.get("generation_config") or getattr(model, "generation_config", {})
+    settings = dict(saved if isinstance(saved, Mapping) else vars(saved))
+    settings |= {name: value for name, value in generation.items() if value is not None}
+    columns = {"facts": facts, "features": features}
+    given = {name: column for name, column in columns.items() if column is not None}
     with _inference_mode(model) as tensors:
-        columns = {"facts": facts, "features": features}
-        given = {name: column for name, column in columns.items() if column is not None}
         sources, inputs = _encode(tokenizer, texts, given, max_source_length, tensors)
-        if stop_strings and hasattr(tokenizer, "oov_words"):
-            from .generation import StopStrings
-
-            criteria = generation.get("stopping_criteria") or ()
-            criterion = StopStrings(tokenizer, generation.pop("stop_strings", None) or stop_strings, sources)
-            generation["stopping_criteria"] = [*criteria, criterion]
-        if tensors == "pt":
-            inputs = inputs.to(model.device)  # type: ignore[attr-defined]
-        output = model.generate(**inputs, **generation)
-        sequences = getattr(output, "sequences", output)  # with return_dict_in_generate, a ModelOutput
-        eos_token_id = generation.get("eos_token_id")
-        if eos_token_id is None:
-            eos_token_id = getattr(saved, "eos_token_id", None)
-        ids = _drop_filling(_to_numpy(sequences)[:, 1:], eos_token_id, tokenizer.pad_token_id)
-        owners = np.repeat(np.arange(len(sources)), len(ids) // len(sources))  # the source of each output
-        ids[[sources[owner].is_blank for owner in owners]] = tokenizer.pad_token_id
-        origins = _trace(model, sequences, inputs, eos_token_id) if trace else None
-    is_word = _to_numpy(inputs["attention_mask"] > 0)
-    predictions: list[list[Prediction]] = [[] for _ in texts]
-    for row, owner in enumerate(owners):
-        own_origins = None if origins is None else [each[row] for each in origins]
-        prediction = _read_output(sources[owner], is_word[owner], ids[row].tolist(), own_origins)
-        if not return_copy_probs:
+        rows = [row for row, source in enumerate(sources) if not source.is_blank]
+        found: list[list[Prediction]] = []
+        if rows:
+            inputs = {name: tensor[rows] for name, tensor in inputs.items()}
+            found = _generate(model, [sources[row] for row in rows], inputs, generation, settings, trace)
+    count = settings.get("num_return_sequences") or 1
+    predictions = [[_predict_nothing(source, trace)] * count for source in sources]
+    for row, outputs in zip(rows, found, strict=True):
+        predictions[row] = outputs
+    if not return_copy_probs:
+        for prediction in chain.from_iterable(predictions):
             prediction.copy_probs = None
-        predictions[owner].append(prediction)
     return predictions
 
 
 def _encode(
-    tokenizer: PreTrainedTokenizerBase,
-    texts: Sequence[str],
-    columns: Mapping[str, Sequence[Any]],
-    max_length: int | None,
-    tensors: str,
-) -> tuple[list[Source], Any]:
+    tokenizer: Any, texts: Sequence[str], columns: Mapping[str, Sequence[Any]], max_length: int | None, tensors: str
+) -> tuple[list[Source], Mapping[str, Any]]:
     """The sources, and the model's inputs, padded to one length."""
     # hasattr, not isinstance: with trust_remote_code, the tokenizer's class can be another copy of CopyNetTokenizer.
+    limit = tokenizer.model_max_length if max_length is None else max_length
     if hasattr(tokenizer, "encode_sources"):
-        limit = tokenizer.model_max_length if max_length is None else max_length
         sources = tokenizer.encode_sources(texts, **columns, max_length=limit)
         return sources, tokenizer.pad(stack_sources(sources), return_tensors=tensors)
-    # Token types mark facts. Other tokenizers return some that mean nothing to these models.
     options = {"padding": True, "truncation": True, "max_length": max_length, "return_tensors": tensors}
-    inputs = tokenizer(list(texts), **columns, **options, return_token_type_ids="facts" in columns)
+    if "facts" not in columns:  # which token types mark; those of other tokenizers mean nothing to these models
+        options["return_token_type_ids"] = False
+    inputs = tokenizer(list(texts), **columns, **options)
     ids, is_word = map(_to_numpy, (inputs["input_ids"], inputs["attention_mask"] > 0))
-    sources = []
-    for row, text in enumerate(texts):
-        source = Source.of_ids(tokenizer, text, ids[row, is_word[row]].tolist())
-        if hasattr(tokenizer, "oov_words"):  # a CopyNetTokenizer whose code was saved before it had encode_sources
-            limit, own_facts = (
-                max_length or tokenizer.model_max_length,
-                columns["facts"][row] if "facts" in columns else None,
-            )
-            source.words = tokenizer.source_words(text, limit, facts=own_facts)
-            oov_words = tokenizer.oov_words(text, limit, facts=own_facts)
+    sources = [Source.of_ids(tokenizer, text, ids[row, is_word[row]].tolist()) for row, text in enumerate(texts)]
+    if hasattr(tokenizer, "oov_words"):  # a CopyNetTokenizer whose code was saved before it had encode_sources
+        for source, facts in zip(sources, columns.get("facts", [None] * len(texts)), strict=True):
+            source.words = tokenizer.source_words(source.text, limit, facts=facts)
+            oov_words = tokenizer.oov_words(source.text, limit, facts=facts)
             source.slots = {word: slot for slot, word in enumerate(oov_words, len(tokenizer))}
-        sources.append(source)
     return sources, inputs
+
+
+def _generate(
+    model: CopyModel,
+    sources: Sequence[Source],
+    inputs: dict[str, Any],
+    generation: dict[str, Any],
+    settings: Mapping[str, Any],
+    trace: bool,
+) -> list[list[Prediction]]:
+    """The outputs of each source; `settings` are the arguments `generation`, completed by the saved ones."""
+    tokenizer: Any = sources[0].tokenizer
+    inputs = {name: tensor.to(model.device) if hasattr(tensor, "to") else tensor for name, tensor in inputs.items()}  # type: ignore[attr-defined]
+    if settings.get("stop_strings") and hasattr(tokenizer, "oov_words"):
+        from .generation import StopStrings
+
+        criterion = StopStrings(tokenizer, settings["stop_strings"], sources)
+        generation = {name: value for name, value in generation.items() if name != "stop_strings"}
+        generation["stopping_criteria"] = [*(generation.get("stopping_criteria") or ()), criterion]
+    output = model.generate(**inputs, **generation)
+    sequences = getattr(output, "sequences", output)  # with return_dict_in_generate, a ModelOutput
+    eos_token_id = settings.get("eos_token_id")
+    ids = _drop_filling(_to_numpy(sequences)[:, 1:], eos_token_id, tokenizer.pad_token_id)
+    origins = _trace(model, sequences, inputs, eos_token_id) if trace else ()
+    is_word = _to_numpy(inputs["attention_mask"] > 0)
+    repeats = len(ids) // len(sources)
+    predictions: list[list[Prediction]] = [[] for _ in sources]
+    for row, own_ids in enumerate(ids.tolist()):
+        number = row // repeats
+        own_origins = [origin[row] for origin in origins]
+        predictions[number].append(_read_output(sources[number], is_word[number], own_ids, own_origins))
+    return predictions
 
 
 @contextmanager
@@ -177,17 +189,24 @@ def _drop_filling(ids: NDArray[Any], eos_token_id: int | list[int] | None, pad_t
     return np.where(is_end.cumsum(-1) > is_end, pad_token_id, ids)
 
 
+def _predict_nothing(source: Source, trace: bool) -> Prediction:
+    if not trace:
+        return Prediction("")
+    return Prediction("", source_words=source.surfaces, copy_probs=np.zeros((0, len(source.words))))
+
+
 def _read_output(
-    source: Source, is_word: NDArray[Any], ids: list[int], origins: Sequence[NDArray[Any]] | None
+    source: Source, is_word: NDArray[Any], ids: Sequence[int], origins: Sequence[NDArray[Any]]
 ) -> Prediction:
-    """The prediction of a row without special tokens, its positions without padding, where `is_word` is false."""
-    tokenizer, skipped = source.tokenizer, skipped_ids(source.tokenizer)
+    """The prediction of a row without special tokens, its positions without padding, where `is_word` is false.
+    `origins` is of `_trace`, or empty."""
+    skipped = skipped_ids(source.tokenizer)
     words = source.spell(ids, skipped)
-    if origins is None:
-        return Prediction(join_words(tokenizer, words).strip())
+    if not origins:
+        return Prediction(join_words(source.tokenizer, words).strip())
     kept = [step for step, index in enumerate(ids) if index not in skipped]
     shares, positions, probs = (each[kept] for each in origins)
-    words = add_spaces(tokenizer, words)
+    words = add_spaces(source.tokenizer, words)
     number = is_word.cumsum() - 1  # of each position that is not padding
     return Prediction(
         text="".join(words),
@@ -196,7 +215,7 @@ def _read_output(
         copy_shares=shares.tolist(),
         source_positions=[None if position < 0 else int(number[position]) for position in positions],
         source_words=source.surfaces,
-        copy_probs=probs[:, : len(is_word)][:, is_word],  # empty sources are encoded as one position of padding
+        copy_probs=probs[:, is_word],
     )
 
 

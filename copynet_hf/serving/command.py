@@ -17,7 +17,7 @@ from ..inference.onnx_search import OnnxCopyNet
 from ..model.prediction import Prediction, predict
 from ..saved.compatibility import check_tokenizer
 from ..saved.generation_settings import check_generation_config
-from .batching import Options, Predict, Source
+from .batching import Options, Predict, Row
 from .limits import BatchSettings, Limits
 from .tokenizer import PlainTokenizer, read_json
 
@@ -113,17 +113,14 @@ def load_predict(folder: str | None, threads: int | None = None, max_source_leng
         raise ValueError(f"--model {folder} cannot be loaded ({error}): export the model again") from error
     check_tokenizer(model.config, tokenizer)
 
-    def predict_batch(sources: Sequence[Source], options: Options) -> list[list[Prediction]]:
-        columns: dict[str, Any] = {
-            "facts": [each.facts for each in sources],
-            "features": [each.features for each in sources],
-        }
+    def predict_batch(rows: Sequence[Row], options: Options) -> list[list[Prediction]]:
+        columns: dict[str, Any] = {name: [row.get(name) for row in rows] for name in ("text", "facts", "features")}
+        texts = columns.pop("text")
         given = {name: column for name, column in columns.items() if any(value is not None for value in column)}
-        texts = [each.text for each in sources]
         options = {"max_source_length": max_source_length, **options}
         return predict(model, tokenizer, texts, **given, **options)  # type: ignore[arg-type]  # of the tokenizer
 
-    predict_batch([Source("a")], {"max_new_tokens": 1})
+    predict_batch([{"text": "a"}], {"max_new_tokens": 1})
     return predict_batch
 
 

@@ -344,11 +344,11 @@ def fake_predict(calls: list[int], seconds: float = 0.0) -> Callable[..., list[l
     def predict_batch(sources: Sequence[Row], options: Any) -> list[list[Prediction]]:
         calls.append(len(sources))
         time.sleep(seconds)
-        if any(source.text == "bad" for source in sources):
+        if any(source["text"] == "bad" for source in sources):
             raise ValueError("bad source")
-        if any(source.text == "broken" for source in sources):
+        if any(source["text"] == "broken" for source in sources):
             raise RuntimeError("broken model")
-        return [[Prediction(source.text, [], [], [], [], [])] for source in sources]
+        return [[Prediction(source["text"], [], [], [], [], [])] for source in sources]
 
     return predict_batch
 

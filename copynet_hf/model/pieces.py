@@ -14,7 +14,7 @@ from tokenizers import Encoding, Tokenizer, normalizers, pre_tokenizers
 from transformers import AutoTokenizer, PreTrainedTokenizerBase
 from transformers.tokenization_utils_base import VERY_LARGE_INTEGER
 
-from .source import Pieces, Source
+from .source import Pieces, Source, space_words
 
 NO_WORD = -1  # word_index of special pieces and of padding
 FIELDS = ("encoder_input_ids", "encoder_attention_mask", "word_index")
@@ -163,7 +163,7 @@ class PieceTokenizer:
             self.backend.normalizer = _from_json(normalizer, normalizers.Sequence([]))
 
     def _spell_row(self, words: Sequence[str], join: Join) -> list[str]:
-        return [self._spell(text, not number) for number, text in enumerate(with_spaces(words, join))]
+        return [self._spell(text, not number) for number, text in enumerate(space_words(words, join))]
 
     def _spell(self, text: str, is_first: bool) -> str:
         """A word for the backend, after the mark of the space that precedes it."""
@@ -172,13 +172,6 @@ class PieceTokenizer:
         if has_space or (is_first and self._starts_with_space):
             return self._space + (text[1:] if has_space else text)
         return text
-
-
-def with_spaces(words: Sequence[str], join: Join) -> Iterator[str]:
-    """Each word as it is in the text, with the space that precedes it."""
-    for number, word in enumerate(words):
-        before = words[number - 1 : number] if number else []
-        yield join([*before, word])[len(join(before)) :]
 
 
 def _index_words(encoding: Encoding, num_words: int) -> list[int]:

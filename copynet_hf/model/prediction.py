@@ -105,7 +105,7 @@ def predict(
             inputs = {name: tensor[rows] for name, tensor in inputs.items()}
             found = _generate(model, [sources[row] for row in rows], inputs, generation, settings, trace)
     count = settings.get("num_return_sequences") or 1
-    predictions = [[_predict_nothing(source, trace)] * count for source in sources]
+    predictions = [[_predict_nothing(source, trace) for _ in range(count)] for source in sources]
     for row, outputs in zip(rows, found, strict=True):
         predictions[row] = outputs
     if not return_copy_probs:
@@ -129,6 +129,8 @@ def _encode(
     inputs = tokenizer(list(texts), **columns, **options)
     ids, is_word = map(_to_numpy, (inputs["input_ids"], inputs["attention_mask"] > 0))
     sources = [Source.of_ids(tokenizer, text, ids[row, is_word[row]].tolist()) for row, text in enumerate(texts)]
+    for source, encoding in zip(sources, getattr(inputs, "encodings", None) or (), strict=False):
+        source.is_truncated = bool(encoding.overflowing)
     if hasattr(tokenizer, "oov_words"):  # a CopyNetTokenizer whose code was saved before it had encode_sources
         for source, facts in zip(sources, columns.get("facts", [None] * len(texts)), strict=True):
             source.words = tokenizer.source_words(source.text, limit, facts=facts)

@@ -10,8 +10,9 @@ Shapes: S positions of a source, F features, P pieces.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import accumulate, pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from .segmentation import SEGMENTERS
@@ -404,31 +405,30 @@ def join_words(tokenizer: Speller, words: Sequence[str]) -> str:
 
 
 def add_spaces(tokenizer: Speller, words: Sequence[str]) -> list[str]:
-    """Each word with the space that precedes it in the text; concatenated, they are the text without outer spaces.
-
-    A character whose bytes are several words, as in byte-level BPE, is shown with the last of them; the others are "".
-    """
-    text = join_words(tokenizer, words)
+    """Each word with the space that precedes it in the text; concatenated, they are the text without outer spaces."""
+    pieces = space_words(words, tokenizer.convert_tokens_to_string)
+    text = "".join(pieces)
     before = len(text) - len(text.lstrip())
     after = max(before, len(text.rstrip()))
-    ends = [min(max(end, before), after) for end in _find_ends(tokenizer, words, text)]
+    ends = [min(max(end, before), after) for end in accumulate(map(len, pieces))]
     return [text[start:end] for start, end in zip([before, *ends], ends, strict=False)]
 
 
-def _find_ends(tokenizer: Speller, words: Sequence[str], text: str) -> list[int]:
-    """The position in their text at which each of the words ends.
+def space_words(words: Sequence[str], join: Callable[[list[str]], str]) -> list[str]:
+    """The part of `join(words)` that each word adds.
 
+    A character whose bytes are several words, as in byte-level BPE, is added by the last of them; the others add "".
     Only the previous word decides how a word is spaced, so a few words at a time are joined, and not all before.
     """
-    ends: list[int] = []
+    text = join(list(words)) if words else ""
+    ends = [0]
     end = previous = placed = 0  # words[:placed] are text[:end]; words[previous:placed] are the context of the next
     for count in range(1, len(words) + 1):
-        context = join_words(tokenizer, words[previous:placed])
-        joined = join_words(tokenizer, words[previous:count])
+        context = join(list(words[previous:placed])) if placed else ""
+        joined = join(list(words[previous:count]))
         piece = joined[len(context) :]
         if joined.startswith(context) and text.startswith(piece, end):  # false within a character
             end, previous, placed = end + len(piece), placed, count
         ends.append(end)
-    if ends:
-        ends[-1] = len(text)
-    return ends
+    ends[-1] = len(text)
+    return [text[start:end] for start, end in pairwise(ends)]

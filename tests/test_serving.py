@@ -188,6 +188,7 @@ def test_answers_are_the_outputs_of_predict(served: tuple[str, Path, Server], se
         status, answer = server.predict(texts=TEXTS, **columns, **OPTIONS[search])
         assert status == 200
         check_outputs(answer["outputs"], expected)
+        assert columns.get("facts") or {output["text"] for output in answer["outputs"][1]} == {""}  # TEXTS[1] is ""
         copied = [word for outputs in expected for output in outputs for word in output["words"]]
         assert copied
 

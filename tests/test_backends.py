@@ -99,12 +99,38 @@ def test_columns_of_origins_are_those_of_the_texts(folders: Folders, backend: st
         assert columns[f"prediction_{name}"] == [getattr(output, name) for output in outputs]
 
 
+def test_texts_without_words_have_empty_outputs(folders: Folders, backend: str) -> None:
+    predict = CopyNetPredictor(getattr(folders, backend), backend, num_beams=2, min_new_tokens=2, max_new_tokens=4)
+    assert [output.text == "" for output in predict(["", TEXTS[0], " ", "\t\n"])] == [True, False, True, True]
+    assert [output.words for output in predict([""])] == [[]]
+
+
 def test_empty_and_missing_texts_keep_their_rows(folders: Folders, backend: str) -> None:
     predict = CopyNetPredictor(getattr(folders, backend), backend, with_origins=True, **OPTIONS)
     columns = predict({"text": ["", TEXTS[0], None, " ", float("nan")]})
     assert columns["prediction"] == ["", *loop_over_generate(folders.torch, TEXTS[:1], **OPTIONS), None, "", None]
     assert columns["prediction_words"][2] is None
     assert columns["prediction_words"][3] == []
+
+
+def test_columns_of_pandas_are_read_by_position_whatever_their_index(folders: Folders, backend: str) -> None:
+    pandas = pytest.importorskip("pandas")
+    predict = CopyNetPredictor(getattr(folders, backend), backend, batch_size=2, with_origins=True, **OPTIONS)
+    frame = pandas.DataFrame({"text": TEXTS, "facts": [None] * len(TEXTS)}, index=range(len(TEXTS)))
+    expected = dict(zip(TEXTS, loop_over_generate(folders.torch, TEXTS, **OPTIONS), strict=True))
+    sampled = frame.sample(frac=1, random_state=0)
+    for part in (sampled, frame.iloc[1:], frame.set_index(pandas.Index(["x"] * len(TEXTS))), frame.iloc[:0]):
+        outputs = [expected[text] for text in part["text"]]
+        for columns in (part, {"text": part["text"]}):
+            assert list(predict(columns)["prediction"]) == outputs
+        assert [output.text for output in predict(part["text"])] == outputs
+    found = predict(sampled)
+    assert found.index.equals(sampled.index)
+    assert list(found["prediction_source_words"]) == [text.split() for text in sampled["text"]]
+    assert list(sampled.columns) == ["text", "facts"]
+    missing = pandas.DataFrame({"text": [TEXTS[0], None, pandas.NA, float("nan"), ""]}, index=[4, 3, 2, 1, 0])
+    for column in (missing["text"], missing["text"].astype("string")):
+        assert predict({"text": column})["prediction"] == [expected[TEXTS[0]], None, None, None, ""]
 
 
 def test_facts_are_read_from_their_column(tmp_path: Path) -> None:

@@ -226,11 +226,11 @@ def test_slots_are_spelled_by_facts_and_truncated_sources():
     tokenizer = tiny_tokenizer()
     rows = torch.tensor([[1, 13], [1, 14]])
     facts = [[("Kim", "a", "Lee")], None]
-    criterion = StopStrings(tokenizer, "Lee", ["Ann Bob", "Ann Lee"], facts=facts)
+    criterion = StopStrings(tokenizer, "Lee", tokenizer.encode_sources(["Ann Bob", "Ann Lee"], facts))
     assert criterion(rows, None).tolist() == [False, True]
     assert criterion(rows.flip(0), None).tolist() == [True, False]
     tokenizer.truncation_side = "left"
-    criterion = StopStrings(tokenizer, "Lee", "Ann Bob Lee", max_source_length=2)
+    criterion = StopStrings(tokenizer, "Lee", [tokenizer.encode_source("Ann Bob Lee", max_length=2)])
     assert criterion(rows, None).tolist() == [False, True]  # one source, two beams
     with pytest.raises(ValueError, match="source has 3 texts for 2 rows"):
         StopStrings(tokenizer, "Lee", ["a", "b", "c"])(rows, None)
@@ -274,6 +274,18 @@ def test_nothing_is_emitted_that_the_row_does_not_own():
         assert slots == {w for w in SOURCES[row] if w >= 13}
         assert not seen & {0, 1}
         assert 3 in seen  # UNK is allowed unless forbidden
+
+
+@pytest.mark.parametrize("options", [{}, {"num_beams": 3}, {"do_sample": True}], ids=str)
+def test_the_output_of_an_empty_source_ends_at_once(options):
+    torch.manual_seed(0)
+    model, inputs = tiny_model(), {"input_ids": torch.tensor([[0, 0], [5, 13]]), "max_new_tokens": 6}
+    inputs["attention_mask"] = (inputs["input_ids"] != 0).long()
+    empty, other = model.generate(**inputs, **options).tolist()
+    assert empty[:2] == [1, EOS]
+    assert set(empty[2:]) <= {0, EOS}
+    assert other[1] != EOS
+    assert model.generate(**inputs, do_sample=True, min_new_tokens=3).shape[1] > 3  # a minimum asks for words
 
 
 @pytest.mark.parametrize("where", ["argument", "generation_config", "saved"])

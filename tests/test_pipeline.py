@@ -175,6 +175,22 @@ def test_a_saved_folder_loads_without_trust_remote_code(tmp_path: Path) -> None:
     assert words_and_places(again) == words_and_places(pipe)
 
 
+@pytest.mark.parametrize("options", [{}, {"num_beams": 2, "num_return_sequences": 2}, {"do_sample": True}], ids=str)
+@pytest.mark.parametrize("text", ["", " \n "])
+def test_a_text_without_words_has_an_empty_output(text: str, options: dict[str, Any]) -> None:
+    tokenizers = (word_tokenizer(), CopyNetTokenizer(word_tokenizer().get_vocab(), "word_punct", max_source_oov=4))
+    for tokenizer in tokenizers:  # to the second, spaces are words
+        pipe = make(tokenizer=tokenizer, min_new_tokens=3, max_new_tokens=5, return_copy_probs=True, **options)
+        for outputs in (pipe(text), pipe([text, "a X"], batch_size=2)[0]):
+            assert len(outputs) == options.get("num_return_sequences", 1)
+            for output in outputs:
+                assert output["generated_text"] == ""
+                assert output["words"] == output["copied"] == output["source_positions"] == output["copy_probs"] == []
+        assert pipe("a X")[0]["generated_text"]
+        without = predict(pipe.model, tokenizer, [text, "a X"], trace=False, min_new_tokens=3, **options)
+        assert [outputs[0].text == "" for outputs in without] == [True, False]
+
+
 @pytest.mark.parametrize("wrong", [{"facts": []}, 7, {"text": ["a"]}])
 def test_wrong_inputs_raise_an_error(wrong: Any) -> None:
     with pytest.raises(ValueError, match="give a text"):

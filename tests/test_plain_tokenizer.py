@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from copynet_hf import CopyNetTokenizer, PlainTokenizer
-from copynet_hf.model.words import add_spaces, decode_words, encode_sources
+from copynet_hf.model.source import add_spaces, skipped_ids
 
 WORDS = [*["the", "file", "copy", "a", "b", ".", "-", "￭", "东", "京", "<pad>", "</s>", "added", "é"], " ", "  ", "\n"]
 TEXTS = [
@@ -42,24 +42,23 @@ def save(folder: Path, **options: Any) -> CopyNetTokenizer:
 
 
 def check_equal(
-    tokenizer: CopyNetTokenizer, plain: PlainTokenizer, texts: list[str], limit: int | None, **more: Any
+    tokenizer: CopyNetTokenizer, plain: PlainTokenizer, texts: list[str], limit: int | None, **columns: Any
 ) -> None:
-    encoded, expected = (
-        encode_sources(each, texts, max_source_length=limit, return_tensors="np", **more)  # type: ignore[arg-type]
-        for each in (plain, tokenizer)
-    )
+    encoded = plain(texts, max_length=limit, **columns)
+    options: dict[str, Any] = {"padding": True, "truncation": True, "max_length": limit, "return_tensors": "np"}
+    expected = tokenizer(texts, **options, **columns)
     assert set(encoded) == set(expected)
     for name, array in expected.items():
         np.testing.assert_array_equal(encoded[name], array, name)
         assert encoded[name].dtype == np.int64
-    facts = more.get("facts") or [None] * len(texts)
-    for text, own in zip(texts, facts, strict=True):
-        for method in ("source_words", "oov_words"):
-            assert getattr(plain, method)(text, limit, facts=own) == getattr(tokenizer, method)(text, limit, facts=own)
-        ids = [*range(len(tokenizer) + tokenizer.max_source_oov + 1), 2, 0]
-        words, expected_words = (decode_words(each, ids, text, limit, own) for each in (plain, tokenizer))  # type: ignore[arg-type]
-        assert words == expected_words
-        assert add_spaces(plain, words) == add_spaces(tokenizer, words)  # type: ignore[arg-type]
+    ids = [*range(len(tokenizer) + tokenizer.max_source_oov + 1), 2, 0]
+    found, sources = (each.encode_sources(texts, **columns, max_length=limit) for each in (plain, tokenizer))
+    for one, other in zip(found, sources, strict=True):
+        for name in ("words", "ids", "oov_words", "offsets", "surfaces", "is_truncated"):
+            assert getattr(one, name) == getattr(other, name), name
+        words = one.spell(ids, skipped_ids(plain))
+        assert words == other.spell(ids, skipped_ids(tokenizer))
+        assert add_spaces(plain, words) == add_spaces(tokenizer, words)
 
 
 @pytest.mark.parametrize("limit", [None, 8, 20])
@@ -112,16 +111,16 @@ def test_any_texts_have_the_same_ids_slots_and_words(segmenter: str, rows: list[
     ("more", "said"),
     [
         ({"facts": [[["a", "b"]]]}, "give \\(subject, property, object\\)"),
-        ({"facts": [[["a", "b", "c"]]], "max_source_length": 2}, "max_length=2 is too small"),
+        ({"facts": [[["a", "b", "c"]]], "max_length": 2}, "max_length=2 is too small"),
         ({"features": [["N"], ["N"]]}, "features has 2 rows, text 1"),
         ({"features": [[3]]}, "give a list of strings"),
-        ({"max_source_length": 0}, "max_length is 0"),
+        ({"max_length": 0}, "max_length is 0"),
     ],
 )
 def test_errors_are_those_of_the_tokenizer(more: dict[str, Any], said: str) -> None:
     for tokenizer in load_both("whitespace"):
         with pytest.raises(ValueError, match=said):
-            encode_sources(tokenizer, ["a"], return_tensors="np", **more)  # type: ignore[arg-type]
+            tokenizer(["a"], padding=True, truncation=True, **more)
 
 
 def test_what_needs_transformers_is_refused(tmp_path: Path) -> None:

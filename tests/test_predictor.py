@@ -25,10 +25,16 @@ from copynet_hf import CopyNetForConditionalGeneration, CopyNetTokenizer, copies
 from copynet_hf.evaluation.scoring import evaluate_pairs
 from copynet_hf.inference.predictor import predict_in_batches
 from copynet_hf.model.prediction import Prediction, predict
-from copynet_hf.model.words import add_spaces, decode_words, join_words
+from copynet_hf.model.source import Source, add_spaces, join_words, skipped_ids
 from copynet_hf.training.model_setup import build_config
 
 FACTS = [("X", "b", "1931"), ("X", "c", "Y")]
+
+
+def spell(tokenizer: Any, ids: list[int], text: str = "") -> list[str]:
+    """The words of an output whose source is the text."""
+    source = tokenizer.encode_source(text) if text else Source(tokenizer, "", [], [])
+    return source.spell(ids, skipped_ids(tokenizer))
 
 
 def baseline(tokenizer: CopyNetTokenizer) -> CopyNetForConditionalGeneration:
@@ -172,7 +178,7 @@ def test_the_share_of_the_copy_mode_is_that_of_the_copied_words(
 def test_extended_ids_are_words_of_the_source_and_others_are_unk(tokenizer: CopyNetTokenizer) -> None:
     first = len(tokenizer)
     ids = [first + 1, tokenizer.unk_token_id, first, first + 2, tokenizer.eos_token_id, tokenizer.pad_token_id]
-    assert decode_words(tokenizer, ids, "Zork , Blib") == ["Blib", "<unk>", "Zork", "<unk>"]
+    assert spell(tokenizer, ids, "Zork , Blib") == ["Blib", "<unk>", "Zork", "<unk>"]
 
 
 @pytest.mark.parametrize("segmenter", ["char", "whitespace", "jieba", "fugashi", "word_punct"])
@@ -213,7 +219,7 @@ def find_complete_characters(tokenizer: PreTrainedTokenizerFast, ids: list[int])
 def test_bytes_of_a_byte_level_tokenizer_are_shown_where_their_character_ends(text: str) -> None:
     tokenizer = byte_level_tokenizer()
     ids = tokenizer(text)["input_ids"]
-    pieces = add_spaces(tokenizer, decode_words(tokenizer, ids, text))
+    pieces = add_spaces(tokenizer, spell(tokenizer, ids))
     assert len(pieces) == len(ids)
     assert "".join(pieces) == text
     for count, shown in enumerate(accumulate(pieces), start=1):
@@ -243,14 +249,14 @@ def test_the_time_for_the_spaces_grows_with_the_number_of_words() -> None:
 
 def test_an_unknown_word_is_written_as_the_tokenizer_does() -> None:
     tokenizer = byte_level_tokenizer()
-    assert decode_words(tokenizer, [tokenizer.unk_token_id, len(tokenizer) + 3], "") == ["[UNK]", "[UNK]"]
+    assert spell(tokenizer, [tokenizer.unk_token_id, len(tokenizer) + 3]) == ["[UNK]", "[UNK]"]
     without = byte_level_tokenizer(unk_token=None)
-    assert decode_words(without, [len(without) + 3, without.eos_token_id], "") == ["<unk>"]
+    assert spell(without, [len(without) + 3, without.eos_token_id]) == ["<unk>"]
 
 
 def test_an_end_symbol_that_is_the_unknown_word_too_is_not_shown() -> None:
     tokenizer = byte_level_tokenizer("</s>")  # as in GPT-2
-    assert decode_words(tokenizer, [tokenizer.convert_tokens_to_ids("a"), tokenizer.eos_token_id], "") == ["a"]
+    assert spell(tokenizer, [tokenizer.convert_tokens_to_ids("a"), tokenizer.eos_token_id]) == ["a"]
 
 
 def test_the_words_of_an_output_are_its_text_without_outer_spaces() -> None:

@@ -209,7 +209,11 @@ def test_batches_with_and_without_facts_are_padded_and_collated(tokenizer):
 def test_a_cut_takes_the_questions_words_and_leaves_the_facts(tokenizer):
     row = tokenizer("when was Ottilie born ?", facts=FACTS, truncation=True, max_length=8)
     assert row["token_type_ids"] == [0, 0, 1, 2, 3, 1, 2, 3]
-    assert tokenizer.source_words("when was Ottilie born ?", 8, facts=FACTS)[:3] == ["when", "was", "Ottilie"]
+    assert tokenizer.encode_source("when was Ottilie born ?", FACTS, max_length=8).words[:3] == [
+        "when",
+        "was",
+        "Ottilie",
+    ]
     with pytest.raises(ValueError, match="max_length=6 is too small for a source with 6 fact words"):
         tokenizer("when", facts=FACTS, truncation=True, max_length=6)
 
@@ -235,7 +239,7 @@ def test_what_is_no_triple_is_refused(tokenizer):
         tokenizer("when", facts=[("a", "b")])
     with pytest.raises(ValueError, match="facts has 1 rows, text 2: they must match"):
         tokenizer(["when", "was"], facts=[[]])
-    with pytest.raises(ValueError, match="facts has 1 rows, source 2"):
+    with pytest.raises(ValueError, match="facts has 1 rows, text 2"):
         tokenizer.batch_decode([[60], [60]], source=["when", "was"], facts=[[]])
 
 

@@ -28,7 +28,7 @@ from copynet_hf.cli import main
 from copynet_hf.inference.onnx_export import export_onnx
 from copynet_hf.inference.onnx_search import OnnxCopyNet
 from copynet_hf.model.prediction import Prediction, predict
-from copynet_hf.serving.batching import Batcher, QueueFullError, Source
+from copynet_hf.serving.batching import Batcher, QueueFullError, Row
 from copynet_hf.serving.limits import BatchSettings, Limits
 from copynet_hf.serving.metrics import Histogram, Metrics
 
@@ -188,6 +188,7 @@ def test_answers_are_the_outputs_of_predict(served: tuple[str, Path, Server], se
         status, answer = server.predict(texts=TEXTS, **columns, **OPTIONS[search])
         assert status == 200
         check_outputs(answer["outputs"], expected)
+        assert columns.get("facts") or {output["text"] for output in answer["outputs"][1]} == {""}  # TEXTS[1] is ""
         copied = [word for outputs in expected for output in outputs for word in output["words"]]
         assert copied
 
@@ -341,14 +342,14 @@ def test_sigterm_answers_what_was_accepted(folders: dict[str, Path]) -> None:
 
 
 def fake_predict(calls: list[int], seconds: float = 0.0) -> Callable[..., list[list[Prediction]]]:
-    def predict_batch(sources: Sequence[Source], options: Any) -> list[list[Prediction]]:
+    def predict_batch(sources: Sequence[Row], options: Any) -> list[list[Prediction]]:
         calls.append(len(sources))
         time.sleep(seconds)
-        if any(source.text == "bad" for source in sources):
+        if any(source["text"] == "bad" for source in sources):
             raise ValueError("bad source")
-        if any(source.text == "broken" for source in sources):
+        if any(source["text"] == "broken" for source in sources):
             raise RuntimeError("broken model")
-        return [[Prediction(source.text, [], [], [], [], [])] for source in sources]
+        return [[Prediction(source["text"], [], [], [], [], [])] for source in sources]
 
     return predict_batch
 
@@ -363,7 +364,7 @@ def run_batcher(
         batcher = Batcher(fake_predict(calls, seconds), settings, lambda count: None)
         task = asyncio.create_task(batcher.run())
         deadline = time.monotonic() + 10
-        rows = [batcher.predict([Source(text) for text in request], {}, deadline) for request in requests]
+        rows = [batcher.predict([{"text": text} for text in request], {}, deadline) for request in requests]
         try:
             return await asyncio.gather(*rows, return_exceptions=True)
         finally:
@@ -402,13 +403,13 @@ def test_texts_of_a_cancelled_call_enter_no_batch() -> None:
     async def run() -> None:
         batcher = Batcher(fake_predict(calls, 0.3), BatchSettings(batch_size=1), lambda count: None)
         task, deadline = asyncio.create_task(batcher.run()), time.monotonic() + 10
-        first = asyncio.create_task(batcher.predict([Source("a")], {}, deadline))
+        first = asyncio.create_task(batcher.predict([{"text": "a"}], {}, deadline))
         await asyncio.sleep(0.1)
         with pytest.raises(TimeoutError):
-            await asyncio.wait_for(batcher.predict([Source("b")] * 3, {}, deadline), 0.05)
+            await asyncio.wait_for(batcher.predict([{"text": "b"}] * 3, {}, deadline), 0.05)
         assert batcher.waiting == 0
         await first
-        await batcher.predict([Source("c")], {}, deadline)
+        await batcher.predict([{"text": "c"}], {}, deadline)
         task.cancel()
 
     asyncio.run(run())

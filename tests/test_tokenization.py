@@ -42,7 +42,7 @@ def test_oov_words_get_slots_in_order_of_first_appearance(tok: CopyNetTokenizer)
     assert encoding["input_ids"] == [SLOT, A, SLOT + 1, SLOT, B]
     assert encoding["attention_mask"] == [1] * 5
     assert tok.oov_words("X a Y X b") == ["X", "Y"]
-    assert tok.source_words("X a Y X b") == ["X", "a", "Y", "X", "b"]
+    assert tok.encode_source("X a Y X b").words == ["X", "a", "Y", "X", "b"]
 
 
 def test_oov_words_beyond_the_last_slot_are_unk(tok: CopyNetTokenizer) -> None:
@@ -70,7 +70,7 @@ def test_only_words_that_survive_truncation_own_slots(tok: CopyNetTokenizer) -> 
     assert encoding["input_ids"] == [A, SLOT]
     assert encoding["labels"] == [SLOT, UNK, EOS]
     assert tok.oov_words("a X Y", max_length=2) == ["X"]
-    assert tok.source_words("a X Y", max_length=2) == ["a", "X"]
+    assert tok.encode_source("a X Y", max_length=2).words == ["a", "X"]
 
 
 @settings(deadline=None)
@@ -451,10 +451,9 @@ def test_a_saved_folder_with_its_code_loads_without_the_package(
     folder = tmp_path / "model"
     tok.save_pretrained(folder)
     assert {path.name for path in folder.glob("*.py")} == {
-        "extended_vocabulary.py",
-        "feature_ids.py",
         "pieces.py",
         "segmentation.py",
+        "source.py",
         "text_encoder.py",  # imported only for the limit of a new encoder
         "tokenization_copynet.py",
     }

@@ -24,7 +24,7 @@ from copynet_hf.cli import main
 from copynet_hf.inference.onnx_search import OnnxCopyNet
 from copynet_hf.model.prediction import predict
 from copynet_hf.model.segmentation import get_segmenter
-from copynet_hf.model.words import add_spaces, decode_words
+from copynet_hf.model.source import add_spaces, skipped_ids
 from copynet_hf.serving import onnxruntime_web, web_export
 from copynet_hf.serving.onnxruntime_web import load_runtime
 from copynet_hf.serving.page import build_demo
@@ -246,15 +246,16 @@ def test_sources_get_the_same_ids_and_outputs_the_same_words(tab: Any, exported:
     for text, source in zip(sources, found, strict=True):
         encoded = tokenizer([text], truncation=True, **({"features": [features]} if features else {}))
         length = tokenizer.model_max_length
-        decoded = decode_words(tokenizer, ids, text, length)
+        known = tokenizer.encode_source(text, max_length=length)
+        decoded = known.spell(ids, skipped_ids(tokenizer))
         expected = {
-            "words": tokenizer.source_words(text, length),
-            "spacedWords": add_spaces(tokenizer, tokenizer.source_words(text, length)),
-            "ids": encoded["input_ids"][0],
-            "oov": [index >= len(tokenizer) for index in encoded["input_ids"][0]],
-            "oovWords": tokenizer.oov_words(text, length),
+            "words": known.words,
+            "spacedWords": add_spaces(tokenizer, known.words),
+            "ids": known.ids,
+            "oov": [index >= len(tokenizer) for index in known.ids],
+            "oovWords": known.oov_words,
             "featureIds": encoded["feature_ids"][0] if features else [],
-            "isTruncated": len(tokenizer.tokenize(text)) > length,
+            "isTruncated": known.is_truncated,
             "decoded": decoded,
             "spaced": add_spaces(tokenizer, decoded),
         }
@@ -310,7 +311,7 @@ def check_searches(
             for values, array in zip((result["probs"], result["shares"], result["copyProbs"]), expected, strict=True):
                 np.testing.assert_allclose(np.array(values), array, atol=tolerance, rtol=1e-3)
         predictions = predict(page.onnx, page.tokenizer, [text], **more, **options)[0]
-        source_words = page.tokenizer.source_words(text, page.tokenizer.model_max_length)
+        source_words = page.tokenizer.encode_source(text, max_length=page.tokenizer.model_max_length).words
         assert result["outputs"] == [
             [each.text, each.words, each.copied, each.source_positions, source_words] for each in predictions
         ]

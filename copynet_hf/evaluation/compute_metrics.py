@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..model.words import skipped_ids
+from ..model.source import skipped_ids
 from .metrics import UNK, Texts, Tokenization, mostly_cjk, score_outputs
 
 if TYPE_CHECKING:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import os
-from collections.abc import Mapping, MutableMapping, Sequence
+from collections.abc import Iterable, Mapping, MutableMapping, Sequence
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -86,14 +86,15 @@ class CopyNetPredictor:
             self._loaded = (os.getpid(), *load_backend(self.name, **self.loading))
         return self._loaded[1:]
 
-    def __call__(self, inputs: Sequence[str] | Mapping[str, Any]) -> list[Prediction] | Columns:
+    def __call__(self, inputs: Iterable[str] | Mapping[str, Any]) -> list[Prediction] | Columns:
         """Predicts a list of texts, or the text column of a batch of columns.
 
         Args:
-            inputs: texts; or a dict from the names of columns to lists or arrays of one length.
+            inputs: texts; or the columns: a DataFrame, or a dict from their names to lists, arrays or Series of one
+                length, whatever their index.
 
         Returns:
-            For texts the best output of each, with its trace. For columns the same columns and `prediction`, the best
+            For texts the best output of each, with its trace. For columns a copy of them with `prediction`, the best
             output of each text: "" for an empty text, None for a missing one; with `with_origins` also the fields of
             `Prediction` as `prediction_words`, `prediction_copied`, `prediction_source_positions` and
             `prediction_source_words`.
@@ -102,29 +103,29 @@ class CopyNetPredictor:
             ImportError, ValueError: see `load_backend`.
             ValueError: the inputs are a single text, a column is missing or holds something else.
         """
-        if isinstance(inputs, Mapping):
+        if isinstance(inputs, Mapping) or hasattr(inputs, "columns"):  # the latter is a DataFrame
             return self._predict_columns(inputs)
         if isinstance(inputs, str):
             raise ValueError(f"the input is the text {inputs!r:.80}: give a list of texts")
         model, tokenizer = self.load()
-        return [outputs[0] for outputs in predict_in_batches(model, tokenizer, inputs, **self.decoding)]
+        return [outputs[0] for outputs in predict_in_batches(model, tokenizer, list(inputs), **self.decoding)]
 
-    def _predict_columns(self, columns: Mapping[str, Any]) -> Columns:
+    def _predict_columns(self, columns: Any) -> Columns:
         model, tokenizer = self.load()
         if self.text_column not in columns:
             raise ValueError(f"no column {self.text_column!r}; the columns are {', '.join(columns)}")
-        texts = columns[self.text_column]
-        if isinstance(texts, str):
+        if isinstance(columns[self.text_column], str):
             raise ValueError(f"the column {self.text_column!r} holds one text: give lists (map with batched=True)")
+        texts = _list_values(columns[self.text_column])
         rows = [row for row, text in enumerate(texts) if self._is_text(text, row)]
         options: dict[str, Any] = {}
         if self.facts_column in columns:
-            facts = columns[self.facts_column]
+            facts = _list_values(columns[self.facts_column])
             options["facts"] = [_to_lists(facts[row]) for row in rows]
         if getattr(model.config, "feature_vocab_size", 0):
             if self.features_column not in columns:
                 raise ValueError(f"{self.name} reads features: name their column with features_column")
-            features = columns[self.features_column]
+            features = _list_values(columns[self.features_column])
             options["features"] = [split_features(_to_lists(features[row]), self.features_separator) for row in rows]
         sources = [str(texts[row]) for row in rows]
         outputs = predict_in_batches(model, tokenizer, sources, **options, trace=self.with_origins, **self.decoding)
@@ -138,11 +139,18 @@ class CopyNetPredictor:
 
     def _is_text(self, text: Any, row: int) -> bool:
         """Whether a row has a text to predict; missing and empty ones have none."""
-        if text is None or (isinstance(text, float) and np.isnan(text)):  # the latter from pandas
+        if text is None or (isinstance(text, float) and np.isnan(text)):
             return False
         if not isinstance(text, str):
             raise ValueError(f"row {row} of the column {self.text_column!r} is a {type(text).__name__}: give texts")
         return bool(text.strip())
+
+
+def _list_values(column: Any) -> list[Any]:
+    """The values of a column by position, not by its index; those that pandas has as missing are None."""
+    if hasattr(column, "notna"):
+        column = column.astype(object).where(column.notna(), None)
+    return list(column)
 
 
 def _to_lists(value: Any) -> Any:

@@ -15,10 +15,10 @@ from .configuration_copynet import CopyNetConfig
 from .copy_distribution import replace_by_unk
 from .dispatch import find_fast_form_obstacles, has_values
 from .dropout import Dropout
-from .feature_ids import UNKNOWN
 from .gru import FusedGRU, gru_states
 from .outputs import CopyNetEncoderOutput, SourceInputs
 from .pretrained import CopyNetPreTrainedModel
+from .source import UNKNOWN_FEATURE
 
 OBJECT = 3  # its token_type_id
 
@@ -159,8 +159,8 @@ class SourceEncoder(CopyNetPreTrainedModel):
         if feature_ids.shape[1] == 0:
             return None, None
         check_not_negative("feature_ids", feature_ids)
-        known = feature_ids.masked_fill(feature_ids >= self.config.feature_vocab_size, UNKNOWN)
-        mask = known > UNKNOWN
+        known = feature_ids.masked_fill(feature_ids >= self.config.feature_vocab_size, UNKNOWN_FEATURE)
+        mask = known > UNKNOWN_FEATURE
         return self.feature_embeddings(known) * mask[..., None], mask
 
     def add_features(self, states: Tensor, mask: Tensor, features: Tensor | None) -> Tensor:

@@ -21,6 +21,7 @@ from transformers.utils import ModelOutput
 
 from .cache import CopyNetCache, start_cache
 from .copy_distribution import find_matches
+from .source import Source
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
@@ -38,13 +39,14 @@ else:
 
 class ExtendedVocabularyLogitsProcessor(LogitsProcessor):
     """Forbids slots that the row's source does not own, words that the mechanism does not allow, padding, the start
-    symbol, and UNK where the generation config forbids it.
+    symbol, UNK where the generation config forbids it, and all but the end where the source has no words.
 
     Args:
         source_ids: (N, S) extended ids; each source has the same number of rows of scores, side by side.
         source_mask: (N, S) bool, false on padding.
         vocab_size: V, the first slot.
         forbidden_ids: ids that no row may generate.
+        end_ids: ids that end an output, all that a source without words may have; none: it is like others.
         allowed: (N, V) bool, the words that may be generated; a source's own may be copied as well. None: all.
     """
 
@@ -57,6 +59,7 @@ class ExtendedVocabularyLogitsProcessor(LogitsProcessor):
         vocab_size: int,
         max_source_oov: int,
         forbidden_ids: list[int],
+        end_ids: Sequence[int] = (),
         allowed: Tensor | None = None,
     ) -> None:
         sources, width = source_ids.shape[0], vocab_size + max_source_oov
@@ -64,6 +67,10 @@ class ExtendedVocabularyLogitsProcessor(LogitsProcessor):
         owned = owned.scatter_(1, source_ids.masked_fill(~source_mask, width), True)[:, :width]
         owned[:, :vocab_size] |= True if allowed is None else allowed
         owned[:, forbidden_ids] = False
+        if end_ids:
+            is_end = torch.zeros(width, dtype=torch.bool, device=owned.device)
+            is_end[list(end_ids)] = True
+            owned &= source_mask.any(-1, keepdim=True) | is_end
         self.forbidden = ~owned[:, None]  # (N, 1, V + K)
 
     def __call__(self, input_ids: Tensor, scores: Tensor) -> Tensor:
@@ -84,10 +91,8 @@ class StopStrings(StoppingCriteria):
     Args:
         tokenizer: with `oov_words`, such as `CopyNetTokenizer`.
         stop_strings: one or several.
-        source: the texts of the N sources. None: they are unknown, so a slot spells nothing.
-        facts: for each source its facts or None; None: no source has facts.
-        max_source_length: the number of words to which the sources were truncated; None: with left truncation the
-            tokenizer's `model_max_length`. With right truncation, the slots do not depend on it.
+        source: the N sources: texts, or with facts and another truncation than to the tokenizer's `model_max_length`
+            what `tokenizer.encode_sources` returned. None: they are unknown, so a slot spells nothing.
 
     Raises:
         ValueError: without `source`, a stop string with a word that is not in the vocabulary.
@@ -99,10 +104,7 @@ class StopStrings(StoppingCriteria):
         self,
         tokenizer: PreTrainedTokenizerBase,
         stop_strings: str | Sequence[str],
-        source: str | Sequence[str] | None = None,
-        *,
-        facts: Sequence[Any] | None = None,
-        max_source_length: int | None = None,
+        source: str | Sequence[str] | Sequence[Source] | None = None,
     ) -> None:
         self.tokenizer = tokenizer
         self.stop_strings = [stop_strings] if isinstance(stop_strings, str) else list(stop_strings)
@@ -111,13 +113,12 @@ class StopStrings(StoppingCriteria):
         self._length = 0  # of the rows at the last call
         if source is None:
             self._check_spelling()
-        texts = [source] if isinstance(source, str) else source or [""]
-        if max_source_length is None and tokenizer.truncation_side == "left":
-            max_source_length = tokenizer.model_max_length
-        oov_words: Any = tokenizer.oov_words
+        # slots depend on the length of a source only where it is truncated on the left
+        limit = tokenizer.model_max_length if tokenizer.truncation_side == "left" else None
+        find_words: Any = tokenizer.oov_words
         self.slot_words = [
-            oov_words(text, max_source_length, facts=row_facts)
-            for text, row_facts in zip(texts, facts or [None] * len(texts), strict=True)
+            find_words(each, limit) if isinstance(each, str) else each.oov_words
+            for each in ([source] if isinstance(source, str) else source or [""])
         ]
 
     def __call__(self, input_ids: Tensor, scores: Any, **kwargs: Any) -> Tensor:
@@ -292,12 +293,16 @@ class CopyNetGenerationMixin(_Base):
         forbidden = [word for word in symbols if word not in config.end_token_ids]
         if getattr(generation_config, "forbid_unk", False):
             forbidden.append(config.unk_token_id)
+        # sampling needs a word that is not forbidden, which before the minimum length is not the end
+        is_short = generation_config.min_new_tokens or generation_config.min_length
+        ends = [] if generation_config.do_sample and is_short else config.end_token_ids
         return ExtendedVocabularyLogitsProcessor(
             encoder_outputs.source_ids,
             encoder_outputs.source_mask,
             config.vocab_size,
             config.max_source_oov,
             forbidden,
+            ends,
             self.find_allowed_words(encoder_outputs),
         )
 

@@ -13,7 +13,8 @@ from typing import Any
 from tokenizers import Encoding, Tokenizer, normalizers, pre_tokenizers
 from transformers import AutoTokenizer, PreTrainedTokenizerBase
 from transformers.tokenization_utils_base import VERY_LARGE_INTEGER
-from transformers.utils import to_py_obj
+
+from .source import Pieces, Source, space_words
 
 NO_WORD = -1  # word_index of special pieces and of padding
 FIELDS = ("encoder_input_ids", "encoder_attention_mask", "word_index")
@@ -116,33 +117,28 @@ class PieceTokenizer:
         self._set_components(*map(_without_prefix_space, self._components))
         self.backend.no_padding()
 
-    def encode(
-        self,
-        rows: Sequence[Sequence[str]],
-        join: Join,
-        truncation_side: str = "right",
-        facts: Sequence[Sequence[str]] | None = None,
-    ) -> dict[str, list[list[int]]]:
-        """`encoder_input_ids`, `encoder_attention_mask` and `word_index` (B lists of P) of rows of words.
+    @property
+    def fills(self) -> dict[str, int]:
+        """The value of padding in each of `FIELDS`."""
+        return dict(zip(FIELDS, (self.pad_id, 0, NO_WORD), strict=True))
 
-        `word_index` counts the row's words from 0, then those of its facts, and is −1 for special pieces. A word that
-        the tokenizer drops, or that lies beyond the encoder's limit, has no piece.
+    def add_pieces(self, sources: Sequence[Source], join: Join, truncation_side: str) -> None:
+        """Sets the pieces of sources. A word that the tokenizer drops, or that lies beyond the encoder's limit, has
+        none.
 
         Args:
             join: joins words to a text, as the segmenter does that split them.
-            truncation_side: where a row is cut that has more pieces than the encoder reads.
-            facts: for each row the words of its facts, which become the second text of a pair; or None.
+            truncation_side: where a source is cut that has more pieces than the encoder reads.
         """
         if self.backend.truncation is not None and self.backend.truncation["direction"] != truncation_side:
             self.backend.enable_truncation(**self.backend.truncation | {"direction": truncation_side})
-        texts: list[Any] = [self._spell_row(row, join) for row in rows]
-        if facts is not None:
-            pairs = zip(texts, facts, strict=True)
-            texts = [(text, self._spell_row(own, join)) if own else text for text, own in pairs]
-        encodings = self._encode_batch(texts)
-        ids = [encoding.ids for encoding in encodings]
-        index = [_index_words(encoding, len(row)) for encoding, row in zip(encodings, rows, strict=True)]
-        return dict(zip(FIELDS, (ids, [[1] * len(row) for row in ids], index), strict=True))
+        texts: list[Any] = []
+        for source in sources:  # the facts are the second text of a pair
+            parts = source.words[: source.text_length], source.words[source.text_length :]
+            text, facts = (self._spell_row(words, join) for words in parts)
+            texts.append((text, facts) if facts else text)
+        for source, encoding in zip(sources, self._encode_batch(texts), strict=True):
+            source.pieces = Pieces(encoding.ids, _index_words(encoding, source.text_length))
 
     def pieces_of(self, words: Sequence[str]) -> list[list[int]]:
         """The pieces of each word on its own, preceded by a space."""
@@ -153,33 +149,12 @@ class PieceTokenizer:
         self.backend.encode_special_tokens = True  # here, because a pickled backend forgets it
         return self.backend.encode_batch(texts, is_pretokenized=True, **options)
 
-    def pad(self, encoded: Any, to_limit: bool = False, multiple: int | None = None) -> dict[str, Any]:
-        """Pads the pieces among the fields of one row or many, on the right, as absolute positions require.
-
-        Args:
-            encoded: a dict of fields, or a list of such dicts, as for `pad` of Transformers' tokenizers.
-            to_limit: whether to pad to `max_length`, where there is one, in place of the longest row.
-            multiple: a number of which the length is to be a multiple.
-
-        Returns:
-            All fields, of many rows as lists.
-        """
-        if isinstance(encoded, Sequence):
-            encoded = {name: [row[name] for row in encoded] for name in encoded[0]}
-        pieces = {name: to_py_obj(encoded[name]) for name in FIELDS if name in encoded}
-        if not pieces:
-            return dict(encoded)
-        is_single = bool(pieces[FIELDS[0]]) and not isinstance(pieces[FIELDS[0]][0], list)
-        rows = {name: [value] if is_single else value for name, value in pieces.items()}
-        longest = max(1, *map(len, rows[FIELDS[0]]), (self.max_length or 1) if to_limit else 1)
+    def find_width(self, rows: Sequence[Sequence[int]], to_limit: bool, multiple: int | None) -> int:
+        """The length to which rows are padded: the longest or, `to_limit`, what the encoder reads at most; a multiple
+        of `multiple` where the encoder reads so many."""
+        longest = max(1, *map(len, rows), (self.max_length or 1) if to_limit else 1)
         width = -(-longest // (multiple or 1)) * (multiple or 1)
-        if self.max_length is not None:  # the encoder reads no more
-            width = max(longest, min(width, self.max_length))
-        fill = dict(zip(FIELDS, (self.pad_id, 0, NO_WORD), strict=True))
-        for name, lists in rows.items():
-            padded = [row + [fill[name]] * (width - len(row)) for row in lists]
-            pieces[name] = padded[0] if is_single else padded
-        return {**encoded, **pieces}
+        return width if self.max_length is None else max(longest, min(width, self.max_length))
 
     def _set_components(self, pre_tokenizer: dict[str, Any], normalizer: dict[str, Any]) -> None:
         if pre_tokenizer:
@@ -188,7 +163,7 @@ class PieceTokenizer:
             self.backend.normalizer = _from_json(normalizer, normalizers.Sequence([]))
 
     def _spell_row(self, words: Sequence[str], join: Join) -> list[str]:
-        return [self._spell(text, not number) for number, text in enumerate(with_spaces(words, join))]
+        return [self._spell(text, not number) for number, text in enumerate(space_words(words, join))]
 
     def _spell(self, text: str, is_first: bool) -> str:
         """A word for the backend, after the mark of the space that precedes it."""
@@ -197,13 +172,6 @@ class PieceTokenizer:
         if has_space or (is_first and self._starts_with_space):
             return self._space + (text[1:] if has_space else text)
         return text
-
-
-def with_spaces(words: Sequence[str], join: Join) -> Iterator[str]:
-    """Each word as it is in the text, with the space that precedes it."""
-    for number, word in enumerate(words):
-        before = words[number - 1 : number] if number else []
-        yield join([*before, word])[len(join(before)) :]
 
 
 def _index_words(encoding: Encoding, num_words: int) -> list[int]:

@@ -52,11 +52,8 @@ class CopyText2TextPipeline(Pipeline):
     model: Any
     tokenizer: Any
 
-    def _sanitize_parameters(
-        self, max_source_length: int | None = None, return_copy_probs: bool | None = None, **generation: Any
-    ) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
-        options = {"max_source_length": max_source_length, "return_copy_probs": return_copy_probs}
-        return {}, generation | {name: value for name, value in options.items() if value is not None}, {}
+    def _sanitize_parameters(self, **options: Any) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
+        return {}, options, {}
 
     def preprocess(self, input_: Source) -> dict[str, Any]:  # type: ignore[override]
         row: Mapping[str, Any] = {"text": input_} if isinstance(input_, str) else input_

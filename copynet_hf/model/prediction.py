@@ -8,12 +8,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from itertools import chain
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from .words import add_spaces, decode_words, encode_sources, join_words, skipped_ids
+from .source import Source, add_spaces, join_words, skipped_ids, stack_sources
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -48,7 +49,7 @@ class Prediction:
     copy_probs: (T, S) probability of copying from each position at each step, whatever the word; None unless
         requested.
 
-    Without a trace, all fields but the text are empty.
+    Without a trace, all fields but the text are empty. The output of a source without words is empty.
     """
 
     text: str
@@ -91,39 +92,82 @@ def predict(
     """
     if not texts:
         return []
-    saved = generation.get("generation_config") or getattr(model, "generation_config", None)
-    stop_strings = generation.get("stop_strings") or getattr(saved, "stop_strings", None)
-    if hasattr(tokenizer, "oov_words") and stop_strings:
+    saved = generation.get("generation_config") or getattr(model, "generation_config", {})
+    settings = dict(saved if isinstance(saved, Mapping) else vars(saved))
+    settings |= {name: value for name, value in generation.items() if value is not None}
+    columns = {"facts": facts, "features": features}
+    given = {name: column for name, column in columns.items() if column is not None}
+    with _inference_mode(model) as tensors:
+        sources, inputs = _encode(tokenizer, texts, given, max_source_length, tensors)
+        rows = [row for row, source in enumerate(sources) if not source.is_blank]
+        found: list[list[Prediction]] = []
+        if rows:
+            inputs = {name: tensor[rows] for name, tensor in inputs.items()}
+            found = _generate(model, [sources[row] for row in rows], inputs, generation, settings, trace)
+    count = settings.get("num_return_sequences") or 1
+    predictions = [[_predict_nothing(source, trace) for _ in range(count)] for source in sources]
+    for row, outputs in zip(rows, found, strict=True):
+        predictions[row] = outputs
+    if not return_copy_probs:
+        for prediction in chain.from_iterable(predictions):
+            prediction.copy_probs = None
+    return predictions
+
+
+def _encode(
+    tokenizer: Any, texts: Sequence[str], columns: Mapping[str, Sequence[Any]], max_length: int | None, tensors: str
+) -> tuple[list[Source], Mapping[str, Any]]:
+    """The sources, and the model's inputs, padded to one length."""
+    # hasattr, not isinstance: with trust_remote_code, the tokenizer's class can be another copy of CopyNetTokenizer.
+    limit = tokenizer.model_max_length if max_length is None else max_length
+    if hasattr(tokenizer, "encode_sources"):
+        sources = tokenizer.encode_sources(texts, **columns, max_length=limit)
+        return sources, tokenizer.pad(stack_sources(sources), return_tensors=tensors)
+    options = {"padding": True, "truncation": True, "max_length": max_length, "return_tensors": tensors}
+    if "facts" not in columns:  # which token types mark; those of other tokenizers mean nothing to these models
+        options["return_token_type_ids"] = False
+    inputs = tokenizer(list(texts), **columns, **options)
+    ids, is_word = map(_to_numpy, (inputs["input_ids"], inputs["attention_mask"] > 0))
+    sources = [Source.of_ids(tokenizer, text, ids[row, is_word[row]].tolist()) for row, text in enumerate(texts)]
+    for source, encoding in zip(sources, getattr(inputs, "encodings", None) or (), strict=False):
+        source.is_truncated = bool(encoding.overflowing)
+    if hasattr(tokenizer, "oov_words"):  # a CopyNetTokenizer whose code was saved before it had encode_sources
+        for source, facts in zip(sources, columns.get("facts", [None] * len(texts)), strict=True):
+            source.words = tokenizer.source_words(source.text, limit, facts=facts)
+            oov_words = tokenizer.oov_words(source.text, limit, facts=facts)
+            source.slots = {word: slot for slot, word in enumerate(oov_words, len(tokenizer))}
+    return sources, inputs
+
+
+def _generate(
+    model: CopyModel,
+    sources: Sequence[Source],
+    inputs: dict[str, Any],
+    generation: dict[str, Any],
+    settings: Mapping[str, Any],
+    trace: bool,
+) -> list[list[Prediction]]:
+    """The outputs of each source; `settings` are the arguments `generation`, completed by the saved ones."""
+    tokenizer: Any = sources[0].tokenizer
+    inputs = {name: tensor.to(model.device) if hasattr(tensor, "to") else tensor for name, tensor in inputs.items()}  # type: ignore[attr-defined]
+    if settings.get("stop_strings") and hasattr(tokenizer, "oov_words"):
         from .generation import StopStrings
 
-        generation.pop("stop_strings", None)
-        criterion = StopStrings(
-            tokenizer, stop_strings, source=texts, facts=facts, max_source_length=max_source_length
-        )
+        criterion = StopStrings(tokenizer, settings["stop_strings"], sources)
+        generation = {name: value for name, value in generation.items() if name != "stop_strings"}
         generation["stopping_criteria"] = [*(generation.get("stopping_criteria") or ()), criterion]
-    with _inference_mode(model) as tensors:
-        inputs = encode_sources(tokenizer, texts, facts, max_source_length, tensors, features=features)
-        if tensors == "pt":
-            inputs = inputs.to(model.device)  # type: ignore[attr-defined]
-        output = model.generate(**inputs, **generation)
-        sequences = getattr(output, "sequences", output)  # with return_dict_in_generate, a ModelOutput
-        eos_token_id = generation.get("eos_token_id")
-        if eos_token_id is None:
-            eos_token_id = getattr(saved, "eos_token_id", None)
-        ids = _drop_filling(_to_numpy(sequences)[:, 1:], eos_token_id, tokenizer.pad_token_id)
-        if not trace:
-            return _read_texts(tokenizer, texts, ids.tolist(), max_source_length, facts)
-        shares, positions, copy_probs = _trace(model, sequences, inputs, eos_token_id)
-    source_ids, is_word = map(_to_numpy, (inputs["input_ids"], inputs["attention_mask"] > 0))
-    repeats = len(ids) // len(texts)
-    predictions: list[list[Prediction]] = [[] for _ in texts]
-    for number, outputs in enumerate(predictions):
-        origin = (texts[number], max_source_length, None if facts is None else facts[number])
-        words = _source_words(tokenizer, source_ids[number, is_word[number]].tolist(), *origin)
-        source = _Source(*origin, is_word[number], words)
-        for row in range(number * repeats, (number + 1) * repeats):
-            probs = copy_probs[row] if return_copy_probs else None
-            outputs.append(_read_output(tokenizer, source, ids[row].tolist(), shares[row], positions[row], probs))
+    output = model.generate(**inputs, **generation)
+    sequences = getattr(output, "sequences", output)  # with return_dict_in_generate, a ModelOutput
+    eos_token_id = settings.get("eos_token_id")
+    ids = _drop_filling(_to_numpy(sequences)[:, 1:], eos_token_id, tokenizer.pad_token_id)
+    origins = _trace(model, sequences, inputs, eos_token_id) if trace else ()
+    is_word = _to_numpy(inputs["attention_mask"] > 0)
+    repeats = len(ids) // len(sources)
+    predictions: list[list[Prediction]] = [[] for _ in sources]
+    for row, own_ids in enumerate(ids.tolist()):
+        number = row // repeats
+        own_origins = [origin[row] for origin in origins]
+        predictions[number].append(_read_output(sources[number], is_word[number], own_ids, own_origins))
     return predictions
 
 
@@ -147,57 +191,33 @@ def _drop_filling(ids: NDArray[Any], eos_token_id: int | list[int] | None, pad_t
     return np.where(is_end.cumsum(-1) > is_end, pad_token_id, ids)
 
 
-def _read_texts(
-    tokenizer: PreTrainedTokenizerBase,
-    texts: Sequence[str],
-    outputs: Sequence[list[int]],
-    max_source_length: int | None,
-    facts: Sequence[Any] | None,
-) -> list[list[Prediction]]:
-    """The predictions of outputs that are not traced, the outputs of a source in consecutive rows."""
-    repeats = len(outputs) // len(texts)
-    predictions: list[list[Prediction]] = [[] for _ in texts]
-    for row, ids in enumerate(outputs):
-        number = row // repeats
-        own_facts = None if facts is None else facts[number]
-        words = decode_words(tokenizer, ids, texts[number], max_source_length, own_facts)
-        predictions[number].append(Prediction(join_words(tokenizer, words).strip()))
-    return predictions
-
-
-class _Source(NamedTuple):
-    """A source as the model read it: (S) `is_word` is false on padding, which can be on either side."""
-
-    text: str
-    max_length: int | None
-    facts: Any
-    is_word: NDArray[Any]
-    words: list[str]
+def _predict_nothing(source: Source, trace: bool) -> Prediction:
+    if not trace:
+        return Prediction("")
+    return Prediction("", source_words=source.surfaces, copy_probs=np.zeros((0, len(source.words))))
 
 
 def _read_output(
-    tokenizer: PreTrainedTokenizerBase,
-    source: _Source,
-    ids: list[int],
-    shares: NDArray[Any],
-    positions: NDArray[Any],
-    probs: NDArray[Any] | None,
+    source: Source, is_word: NDArray[Any], ids: Sequence[int], origins: Sequence[NDArray[Any]]
 ) -> Prediction:
-    """The prediction of a row: its words without special tokens, and their positions without padding."""
-    skipped = skipped_ids(tokenizer)
+    """The prediction of a row without special tokens, its positions without padding, where `is_word` is false.
+    `origins` is of `_trace`, or empty."""
+    skipped = skipped_ids(source.tokenizer)
+    words = source.spell(ids, skipped)
+    if not origins:
+        return Prediction(join_words(source.tokenizer, words).strip())
     kept = [step for step, index in enumerate(ids) if index not in skipped]
-    words = add_spaces(tokenizer, decode_words(tokenizer, ids, source.text, source.max_length, source.facts))
-    number = source.is_word.cumsum() - 1  # of each position that is not padding
-    if probs is not None:  # empty sources are encoded as one position of padding, hence the slice
-        probs = probs[kept, : len(source.is_word)][:, source.is_word]
+    shares, positions, probs = (each[kept] for each in origins)
+    words = add_spaces(source.tokenizer, words)
+    number = is_word.cumsum() - 1  # of each position that is not padding
     return Prediction(
         text="".join(words),
         words=words,
-        copied=(shares[kept] > 0.5).tolist(),
-        copy_shares=shares[kept].tolist(),
-        source_positions=[None if position < 0 else int(number[position]) for position in positions[kept]],
-        source_words=source.words,
-        copy_probs=probs,
+        copied=(shares > 0.5).tolist(),
+        copy_shares=shares.tolist(),
+        source_positions=[None if position < 0 else int(number[position]) for position in positions],
+        source_words=source.surfaces,
+        copy_probs=probs[:, is_word],
     )
 
 
@@ -216,15 +236,3 @@ def _to_numpy(array: Any) -> NDArray[Any]:
     if not hasattr(array, "cpu"):
         return np.asarray(array)
     return (array.float() if array.is_floating_point() else array).cpu().numpy()  # NumPy has no bfloat16
-
-
-def _source_words(
-    tokenizer: PreTrainedTokenizerBase, ids: Sequence[int], source: str, max_source_length: int | None, facts: Any
-) -> list[str]:
-    """The word at each position of a source, as it is in the text; "" for special tokens."""
-    if hasattr(tokenizer, "source_words"):  # also the out-of-vocabulary words that have no slot
-        tokens = tokenizer.source_words(source, max_source_length or tokenizer.model_max_length, facts=facts)
-        return [word.strip() or token for word, token in zip(add_spaces(tokenizer, tokens), tokens, strict=True)]
-    skipped = skipped_ids(tokenizer)
-    words = iter(add_spaces(tokenizer, decode_words(tokenizer, ids, source, max_source_length, facts)))
-    return ["" if index in skipped else next(words).strip() for index in ids]

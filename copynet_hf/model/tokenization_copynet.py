@@ -1,10 +1,9 @@
 """A word tokenizer that gives every out-of-vocabulary source word an id of its own.
 
-A source word outside the vocabulary gets, within its row, the extended id `len(tokenizer) + k`, where k counts such
-words in order of first appearance among the words that survive truncation: the word owns slot k. A row has
-`max_source_oov` slots; further out-of-vocabulary words are UNK. A target word is its vocabulary id, else the slot it
-owns in the source of its row, else UNK. Nothing is stored between calls: decoding splits the source text again and
-finds the same words in the same slots.
+The out-of-vocabulary words that survive a source's truncation own slots (source.py). A row has `max_source_oov` slots;
+further out-of-vocabulary words are UNK. A target word is its vocabulary id, else the slot it owns in the source of its
+row, else UNK. Nothing is stored between calls: decoding splits the source text again and finds the same words in the
+same slots.
 
 Two choices differ from most Transformers tokenizers:
 
@@ -32,18 +31,20 @@ from transformers import PreTrainedTokenizer
 from transformers.tokenization_utils_base import BatchEncoding, TruncationStrategy
 from transformers.utils import PaddingStrategy, logging, to_py_obj
 
-from .extended_vocabulary import (
-    ExtendedVocabulary,
-    batch_rows,
-    batch_targets,
-    check_length,
-    check_row,
-    check_vocab,
-    flatten_facts,
-)
-from .feature_ids import NUM_SPECIAL, collect_features, number_features, pad_features, to_feature_ids
 from .pieces import FIELDS, PieceTokenizer
 from .segmentation import SEGMENTERS, get_segmenter
+from .source import (
+    NO_FEATURE,
+    ExtendedVocabulary,
+    Source,
+    Text,
+    check_length,
+    check_text,
+    check_vocab,
+    number_features,
+    pad_right,
+    stack_sources,
+)
 
 logger = logging.get_logger(__name__)
 
@@ -173,7 +174,7 @@ class CopyNetTokenizer(ExtendedVocabulary, PreTrainedTokenizer):
         counts: Counter[str] = Counter()
         row = -1
         for row, text in enumerate(texts):
-            check_row(text, f"texts[{row}]", is_split_into_words)
+            check_text(text, f"texts[{row}]", is_split_into_words)
             counts.update(split(text) if isinstance(text, str) else text)
         if row < 0:
             raise ValueError("texts is empty: give at least one text")
@@ -182,14 +183,9 @@ class CopyNetTokenizer(ExtendedVocabulary, PreTrainedTokenizer):
         frequent = sorted((-count, word) for word, count in counts.items() if count >= min_frequency)
         words = special + [word for _, word in frequent[: vocab_size - len(special)]]
         vocab = {word: index for index, word in enumerate(words)}
-        if feature_vocab := collect_features(features):
-            kwargs["feature_vocab"] = feature_vocab
+        if feature_vocab := {feature for row in features for feature in row or ()}:
+            kwargs["feature_vocab"] = sorted(feature_vocab)
         return cls(vocab, segmenter=segmenter, max_source_oov=max_source_oov, **kwargs)
-
-    @property
-    def feature_vocab_size(self) -> int:
-        """The number of feature ids, with those of padding and the unknown feature; 0 without features."""
-        return len(self.feature_vocab) + NUM_SPECIAL if self.feature_vocab else 0
 
     @property
     def vocab_size(self) -> int:
@@ -210,10 +206,10 @@ class CopyNetTokenizer(ExtendedVocabulary, PreTrainedTokenizer):
         return self._ids.get(token, self.unk_token_id)
 
     def _convert_id_to_token(self, index: int) -> str:
-        slot = index - len(self)
-        if 0 <= slot < self.max_source_oov:
-            return f"<oov-{slot}>"
-        return self._words.get(index, self.unk_token)
+        word = self._words.get(index)
+        if word is None:
+            return f"<oov-{slot}>" if 0 <= (slot := index - len(self)) < self.max_source_oov else self.unk_token
+        return word
 
     def save_vocabulary(self, save_directory: str, filename_prefix: str | None = None) -> tuple[str, ...]:
         """Writes vocab.json, with the words in the order of their ids, and encoder_tokenizer.json, if there is one."""
@@ -231,16 +227,23 @@ class CopyNetTokenizer(ExtendedVocabulary, PreTrainedTokenizer):
     def _tokenize(self, text: str, **kwargs: Any) -> list[str]:
         return SEGMENTERS[self.segmenter].split(text)
 
-    def _split(self, row: str | Sequence[str]) -> list[str]:
-        if not isinstance(row, str):
-            return list(row)
-        return self._tokenize(row) if self.split_special_tokens else self.tokenize(row)
+    def _split(self, text: Text) -> list[str]:
+        if isinstance(text, str) and not self.split_special_tokens:
+            return self.tokenize(text)
+        return super()._split(text)
+
+    def encode_sources(self, texts: Sequence[Text], *args: Any, **kwargs: Any) -> list[Source]:
+        """As in `ExtendedVocabulary`, with the pieces of the encoder's tokenizer, if there is one."""
+        sources = super().encode_sources(texts, *args, **kwargs)
+        if self.encoder_tokenizer is not None:
+            self.encoder_tokenizer.add_pieces(sources, SEGMENTERS[self.segmenter].join, self.truncation_side)
+        return sources
 
     def __call__(
         self,
-        text: str | Sequence[str] | Sequence[Sequence[str]] | None = None,
+        text: Text | Sequence[Text] | None = None,
         text_pair: None = None,
-        text_target: str | Sequence[str] | Sequence[Sequence[str]] | None = None,
+        text_target: Text | Sequence[Text] | None = None,
         *,
         facts: Sequence[Any] | None = None,
         features: Sequence[Any] | None = None,
@@ -318,9 +321,8 @@ class CopyNetTokenizer(ExtendedVocabulary, PreTrainedTokenizer):
                 f"split_special_tokens is {split_special_tokens} in this call only: set "
                 "tokenizer.split_special_tokens, which decoding reads too"
             )
-        rows, single = batch_rows(text, "text_target" if is_target else "text", is_split_into_words)
-        target_rows = [] if targets is None else batch_targets(targets, rows, single, is_split_into_words)
-        all_fact_words = None if facts is None else flatten_facts([facts] if single else facts, len(rows))
+        rows, single = _batch_rows(text, "text_target" if is_target else "text", is_split_into_words)
+        target_rows = [] if targets is None else _batch_targets(targets, rows, single, is_split_into_words)
         limit = None if truncation_strategy == TruncationStrategy.DO_NOT_TRUNCATE else max_length
         target_limit = limit if target_length is None else target_length
         check_length("max_length" if target_length is None else "max_target_length", target_limit)
@@ -329,28 +331,16 @@ class CopyNetTokenizer(ExtendedVocabulary, PreTrainedTokenizer):
         words_end = None if target_limit is None else max(target_limit - len(end), 0)
         special = self._special_words()
 
-        def encode_target(row: Any, slots: dict[str, int]) -> list[int]:
-            return self._to_ids(self._split(row)[:words_end], special, slots, is_source=False) + end
+        def encode_target(row: Text, slots: dict[str, int]) -> list[int]:
+            return self._find_ids(self._split(row)[:words_end], special, slots, 0) + end
 
-        all_slots: list[dict[str, int]] = [{} for _ in rows]
-        fields: dict[str, Any] = {}
         if is_target:
-            fields["input_ids"] = list(map(encode_target, rows, all_slots))
+            fields, slots = {"input_ids": [encode_target(row, {}) for row in rows]}, []
         else:
-            sources = [
-                self._encode_source(row, fact_words, limit, special, slots)
-                for row, fact_words, slots in zip(rows, all_fact_words or [[]] * len(rows), all_slots, strict=True)
-            ]
-            fields["input_ids"] = [source.ids for source in sources]
-            if all_fact_words is not None:
-                fields["token_type_ids"] = [source.token_types for source in sources]
-            if self.encoder_tokenizer is not None:
-                words, join = [source.words for source in sources], SEGMENTERS[self.segmenter].join
-                fields |= self.encoder_tokenizer.encode(words, join, self.truncation_side, all_fact_words)
-        if features is not None:
-            feature_rows = [features] if single else features
-            fields["feature_ids"] = to_feature_ids(feature_rows, len(rows), self.feature_vocab)
-        labels = list(map(encode_target, target_rows, all_slots))
+            columns = ([column] if single and column is not None else column for column in (facts, features))
+            sources = self.encode_sources(rows, *columns, limit, is_split_into_words)
+            fields, slots = stack_sources(sources), [source.slots for source in sources]
+        labels = list(map(encode_target, target_rows, slots))
         if return_attention_mask is None:
             return_attention_mask = "attention_mask" in self.model_input_names
         data = dict(
@@ -377,14 +367,22 @@ class CopyNetTokenizer(ExtendedVocabulary, PreTrainedTokenizer):
         pad_to_multiple_of: int | None = None,
         **kwargs: Any,
     ) -> BatchEncoding:
-        """As in the library; also pads `feature_ids`, on the right, to the longest row of the batch, and with an
-        encoder's tokenizer the pieces, see `PieceTokenizer.pad`."""
+        """As in the library; also pads features, to the longest row of the batch, and pieces, to one length that the
+        encoder reads, both on the right."""
         if padding not in (False, PaddingStrategy.DO_NOT_PAD):
-            if self.feature_vocab:
-                encoded_inputs = pad_features(encoded_inputs)
+            if isinstance(encoded_inputs, list | tuple) and encoded_inputs and isinstance(encoded_inputs[0], Mapping):
+                encoded_inputs = {name: [row[name] for row in encoded_inputs] for name in encoded_inputs[0]}
+            fills, to_limit = {"feature_ids": NO_FEATURE}, padding == PaddingStrategy.MAX_LENGTH
             if self.encoder_tokenizer is not None:
-                to_limit = padding == PaddingStrategy.MAX_LENGTH
-                encoded_inputs = self.encoder_tokenizer.pad(encoded_inputs, to_limit, pad_to_multiple_of)
+                fills |= self.encoder_tokenizer.fills
+            for name in fills.keys() & encoded_inputs.keys():
+                values = to_py_obj(encoded_inputs[name])
+                is_row = bool(values) and not isinstance(values[0], list)
+                rows, width = [values] if is_row else values, 1
+                if self.encoder_tokenizer is not None and name in FIELDS:
+                    width = self.encoder_tokenizer.find_width(rows, to_limit, pad_to_multiple_of)
+                padded = pad_right(rows, fills[name], width)
+                encoded_inputs = {**encoded_inputs, name: padded[0] if is_row else padded}
         return super().pad(encoded_inputs, padding, max_length, pad_to_multiple_of, **kwargs)
 
     def decode(  # type: ignore[override]  # no **kwargs: an unknown argument is an error
@@ -392,7 +390,7 @@ class CopyNetTokenizer(ExtendedVocabulary, PreTrainedTokenizer):
         token_ids: Any,
         skip_special_tokens: bool = False,
         *,
-        source: str | Sequence[str] | Sequence[Sequence[str]] | None = None,
+        source: Text | Sequence[Text] | None = None,
         facts: Sequence[Any] | None = None,
         is_split_into_words: bool = False,
         max_source_length: int | None = None,
@@ -429,68 +427,43 @@ class CopyNetTokenizer(ExtendedVocabulary, PreTrainedTokenizer):
         ids = to_py_obj(token_ids)
         batched = isinstance(ids, list) and bool(ids) and isinstance(ids[0], list)
         rows: list[list[int]] = ids if batched else [ids if isinstance(ids, list) else [ids]]
-        owners = self._slot_owners(rows, source, facts, is_split_into_words, max_source_length)
+        sources = [
+            Source(self, "", [], [], {f"<oov-{slot}>": len(self) + slot for slot in range(self.max_source_oov)})
+        ]
+        if source is not None:
+            if self.truncation_side == "left" and max_source_length is None:
+                raise ValueError(
+                    "max_source_length is missing, on which the slots depend with truncation_side='left': give the "
+                    "max_length with which the source was encoded"
+                )
+            texts, single = _batch_rows(source, "source", is_split_into_words)
+            if not texts or len(rows) % len(texts):
+                raise ValueError(
+                    f"{len(texts)} sources do not divide {len(rows)} sequences: give those of the sequences"
+                )
+            first, repeats = len(self), len(rows) // len(texts)
+            texts = [  # a text is split only where there is a slot to look up
+                text if max(map(max, filter(None, rows[start : start + repeats])), default=0) >= first else text[:0]
+                for start, text in zip(range(0, len(rows), repeats), texts, strict=True)
+            ]
+            facts = [facts] if single and facts is not None else facts
+            sources = super().encode_sources(texts, facts, None, max_source_length, is_split_into_words)
         skipped = frozenset(self.all_special_ids if skip_special_tokens else ())
         if clean_up_tokenization_spaces is None:
             clean_up_tokenization_spaces = self.clean_up_tokenization_spaces
-        texts = []
-        for row, own in zip(rows, owners, strict=True):
-            text = self.convert_tokens_to_string(self._decode_row(row, own, skipped))
-            texts.append(self.clean_up_tokenization(text) if clean_up_tokenization_spaces else text)
-        return texts if batched else texts[0]
+        decoded = []
+        for number, row in enumerate(rows):
+            own = sources[number * len(sources) // len(rows)]
+            end = len(self) + len(own.slots)  # what is not below is UNK
+            ids = [i for i in row if i != IGNORED_LABEL and (not skip_special_tokens or 0 <= i < end)]
+            words = own.spell(ids, skipped)
+            text = self.convert_tokens_to_string(words)
+            decoded.append(self.clean_up_tokenization(text) if clean_up_tokenization_spaces else text)
+        return decoded if batched else decoded[0]
 
     def batch_decode(self, sequences: Any, *args: Any, **kwargs: Any) -> list[str]:
         """`decode`, which documents the arguments, always returning a list of strings."""
         return super().batch_decode(sequences, *args, **kwargs) if len(sequences) else []
-
-    def _decode_row(self, ids: list[int], owners: list[str], skipped: frozenset[int]) -> list[str]:
-        first, unk = len(self), self.unk_token_id
-        words = []
-        for index in ids:
-            if first <= index < first + len(owners):
-                words.append(owners[index - first])
-            elif index != IGNORED_LABEL:
-                word_id = index if index in self._words else unk
-                if word_id not in skipped:
-                    words.append(self._words[word_id])
-        return words
-
-    def _slot_owners(
-        self,
-        rows: list[list[int]],
-        source: Any,
-        facts: Any,
-        is_split_into_words: bool,
-        max_source_length: int | None,
-    ) -> list[list[str]]:
-        """For each row the words that own its slots; without a source, placeholders."""
-        first = len(self)
-        if source is None:
-            return [[f"<oov-{slot}>" for slot in range(self.max_source_oov)]] * len(rows)
-        if self.truncation_side == "left" and max_source_length is None:
-            raise ValueError(
-                "max_source_length is missing, on which the slots depend with truncation_side='left': give the "
-                "max_length with which the source was encoded"
-            )
-        sources, single = batch_rows(source, "source", is_split_into_words)
-        source_facts = [None] * len(sources) if facts is None else [facts] if single else facts
-        if len(source_facts) != len(sources):
-            raise ValueError(f"facts has {len(source_facts)} rows, source {len(sources)}: they must match")
-        if not sources or len(rows) % len(sources):
-            raise ValueError(
-                f"{len(sources)} sources do not divide {len(rows)} sequences: give those of the sequences"
-            )
-        repeats = len(rows) // len(sources)
-        owners: list[list[str]] = []
-        for number, text in enumerate(sources):
-            group = rows[number * repeats : (number + 1) * repeats]
-            own: list[str] = []
-            if any(index >= first for ids in group for index in ids):  # else there is nothing to look up
-                own = self.oov_words(
-                    text, max_source_length, facts=source_facts[number], is_split_into_words=is_split_into_words
-                )
-            owners += [own] * repeats
-        return owners
 
 
 def _pad_labels(
@@ -504,4 +477,37 @@ def _pad_labels(
         width = max(width, max_length)
     if multiple is not None:
         width = -(-width // multiple) * multiple
-    return [row + [IGNORED_LABEL] * (width - len(row)) for row in labels]
+    return pad_right(labels, IGNORED_LABEL, width)
+
+
+def _batch_rows(texts: Any, name: str, is_split_into_words: bool) -> tuple[Sequence[Any], bool]:
+    """Returns the rows of a batch, and whether `texts` is a single row.
+
+    Raises:
+        TypeError: a row is not a text, or with `is_split_into_words` not a sequence of words.
+    """
+    if not isinstance(texts, Sequence):
+        raise TypeError(f"{name} is {type(texts).__name__}: give a text or a list of texts")
+    if isinstance(texts, str) or (is_split_into_words and (not texts or isinstance(texts[0], str))):
+        check_text(texts, name, is_split_into_words)
+        return [texts], True
+    rows = list(texts)
+    for number, row in enumerate(rows):
+        check_text(row, f"{name}[{number}]", is_split_into_words)
+    return rows, False
+
+
+def _batch_targets(targets: Any, rows: Sequence[Any], single: bool, is_split_into_words: bool) -> Sequence[Any]:
+    """The rows of the targets, as many as the sources have.
+
+    Raises:
+        ValueError: they have more or fewer.
+    """
+    target_rows, single_target = _batch_rows(targets, "text_target", is_split_into_words)
+    if len(target_rows) != len(rows) or single_target != single:
+        counts = [
+            "one text" if is_single else f"{len(batch)} rows"
+            for batch, is_single in ((rows, single), (target_rows, single_target))
+        ]
+        raise ValueError(f"text has {counts[0]}, text_target {counts[1]}: they must match")
+    return target_rows

@@ -17,7 +17,7 @@ from huggingface_hub import EvalResult, EvalResultEntry, ModelCard, ModelCardDat
 
 from ..model.configuration_copynet import ENCODER_FIELDS
 from ..model.copy_distribution import MODES
-from ..model.feature_ids import NUM_SPECIAL
+from ..model.source import NUM_SPECIAL_FEATURES
 
 if TYPE_CHECKING:
     from os import PathLike
@@ -258,7 +258,9 @@ def _limits(config: CopyNetConfig, tokenizer: PreTrainedTokenizerBase | None) ->
     else:
         parts.append(f"Its outputs consist of the {config.vocab_size:,} words of its vocabulary.")
     if config.feature_vocab_size:
-        parts.append(f"It reads {config.feature_vocab_size - NUM_SPECIAL:,} features, and others as the unknown one.")
+        parts.append(
+            f"It reads {config.feature_vocab_size - NUM_SPECIAL_FEATURES:,} features, and others as the unknown one."
+        )
     if isinstance(max_length, int) and max_length < 1_000_000:
         parts.append(f"Sources are truncated to {max_length:,} words.")
     return " ".join(parts)

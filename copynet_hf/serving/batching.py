@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any
 
 from ..model.prediction import Prediction
 from .limits import BatchSettings
@@ -19,22 +19,16 @@ logger = logging.getLogger(__name__)
 Options = Mapping[str, Any]
 
 
-class Source(NamedTuple):
-    """A text with its facts and features, or None."""
-
-    text: str
-    facts: Any = None
-    features: Any = None
-
-    @property
-    def characters(self) -> int:
-        """The number of characters of all three, at least one for each word of a fact and each feature."""
-        words = (word for fact in self.facts or () for word in fact)
-        return len(self.text) + sum(max(len(word), 1) for word in (*words, *(self.features or ())))
+Row = Mapping[str, Any]
+"""The arguments `text`, `facts` and `features` of `encode_source`, the last two None where there are none."""
+Predict = Callable[[Sequence[Row], Options], list[list[Prediction]]]
+"""From the rows of a batch, and options of `generate()`, to the outputs of each."""
 
 
-Predict = Callable[[Sequence[Source], Options], list[list[Prediction]]]
-"""From the sources of a batch, and options of `generate()`, to the outputs of each."""
+def count_characters(row: Row) -> int:
+    """The characters of a text, its facts and features, at least one for each word of a fact and each feature."""
+    words = (word for fact in row.get("facts") or () for word in fact)
+    return len(row["text"]) + sum(max(len(word), 1) for word in (*words, *(row.get("features") or ())))
 
 
 class QueueFullError(Exception):
@@ -43,7 +37,7 @@ class QueueFullError(Exception):
 
 @dataclass
 class _Waiting:
-    source: Source
+    source: Row
     options: Options
     deadline: float
     future: asyncio.Future[list[Prediction]]
@@ -69,7 +63,7 @@ class Batcher:
         """The number of texts that are in no batch yet."""
         return len(self._waiting)
 
-    async def predict(self, sources: Sequence[Source], options: Options, deadline: float) -> list[list[Prediction]]:
+    async def predict(self, sources: Sequence[Row], options: Options, deadline: float) -> list[list[Prediction]]:
         """The outputs of each source, best first. Sources of a cancelled call wait no longer.
 
         Args:
@@ -131,7 +125,7 @@ class Batcher:
         for row in self._waiting:
             if row.future.done():
                 continue
-            longer = max(longest, row.source.characters)
+            longer = max(longest, count_characters(row.source))
             fits = len(batch) < self._settings.batch_size and (
                 not batch
                 or (

@@ -18,7 +18,7 @@ from ..inference.onnx_search import OnnxCopyNet
 from ..model.prediction import CopyModel, Prediction, predict
 from ..saved.compatibility import check_tokenizer
 from ..saved.generation_settings import check_generation_config
-from .batching import Options, Predict, Source
+from .batching import Options, Predict, Row
 from .limits import BatchSettings, Limits
 from .tokenizer import PlainTokenizer, read_json
 
@@ -117,22 +117,19 @@ def load_predict(folder: str | None, threads: int | None = None, max_source_leng
         raise ValueError(f"--model {folder} cannot be loaded ({error}): export the model again") from error
     check_tokenizer(model.config, tokenizer)
 
-    def predict_batch(sources: Sequence[Source], options: Options) -> list[list[Prediction]]:
-        return predict_sources(model, tokenizer, sources, max_source_length=max_source_length, **options)
+    def predict_batch(rows: Sequence[Row], options: Options) -> list[list[Prediction]]:
+        return predict_rows(model, tokenizer, rows, **{"max_source_length": max_source_length, **options})
 
-    predict_batch([Source("a")], {"max_new_tokens": 1})
+    predict_batch([{"text": "a"}], {"max_new_tokens": 1})
     return predict_batch
 
 
-def predict_sources(
-    model: CopyModel, tokenizer: Any, sources: Sequence[Source], **options: Any
-) -> list[list[Prediction]]:
-    """`predict` for the sources of a batch, of which some may have facts or features."""
-    columns = {"facts": [each.facts for each in sources], "features": [each.features for each in sources]}
-    given: dict[str, Any] = {
-        name: column for name, column in columns.items() if any(value is not None for value in column)
-    }
-    return predict(model, tokenizer, [each.text for each in sources], **given, **options)
+def predict_rows(model: CopyModel, tokenizer: Any, rows: Sequence[Row], **options: Any) -> list[list[Prediction]]:
+    """`predict` for the rows of a batch, of which some may have facts or features."""
+    columns: dict[str, Any] = {name: [row.get(name) for row in rows] for name in ("text", "facts", "features")}
+    texts = columns.pop("text")
+    given = {name: column for name, column in columns.items() if any(value is not None for value in column)}
+    return predict(model, tokenizer, texts, **given, **options)
 
 
 def serve(argv: Sequence[str], description: str | None = None) -> None:

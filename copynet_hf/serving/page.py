@@ -14,12 +14,12 @@ from transformers import PreTrainedTokenizerBase
 
 from ..inference.backends import OnnxModel, load_backend
 from ..model.prediction import Prediction
-from ..model.words import join_words
+from ..model.source import join_words
 from ..saved.loading import LoadedModel
 from ..saved.model_size import explain_memory_errors
 from ..visualization.highlighting import find_words
-from .batching import Options, Source
-from .command import explain_missing_packages, predict_sources, run_server
+from .batching import Options, Row
+from .command import explain_missing_packages, predict_rows, run_server
 from .limits import Limits
 from .web_export import PAGE
 
@@ -77,11 +77,11 @@ def build_demo(
         "generation_config": settings,
     }
 
-    def predict_batch(sources: Sequence[Source], options: Options) -> list[list[Prediction]]:
+    def predict_batch(rows: Sequence[Row], options: Options) -> list[list[Prediction]]:
         with explain_memory_errors():
-            batch = predict_sources(model, tokenizer, sources, return_copy_probs=True, **options)
-        rows = zip(sources, batch, strict=True)
-        return [[_describe_output(tokenizer, source, each) for each in outputs] for source, outputs in rows]
+            batch = predict_rows(model, tokenizer, rows, return_copy_probs=True, **options)
+        with_outputs = zip(rows, batch, strict=True)
+        return [[_describe_output(tokenizer, row, each) for each in outputs] for row, outputs in with_outputs]
 
     beams, words = max(settings["num_beams"], MAX_BEAMS), max(settings["max_new_tokens"], MAX_WORDS)
     app = build_app(predict_batch, Limits(max_beams=beams, max_new_tokens=words))
@@ -95,14 +95,14 @@ def build_demo(
     return app
 
 
-def _describe_output(tokenizer: Any, source: Source, output: Prediction) -> PageOutput:
-    facts = source.facts or []
-    text = "\n".join([source.text, *("\t".join(fact) for fact in facts)])
+def _describe_output(tokenizer: Any, row: Row, output: Prediction) -> PageOutput:
+    facts = row.get("facts") or []
+    text = "\n".join([row["text"], *("\t".join(fact) for fact in facts)])
     found, rest = find_words(text, output.source_words)
     oov: set[str] = set()
-    if hasattr(tokenizer, "oov_words"):
-        tokens = tokenizer.oov_words(source.text, tokenizer.model_max_length, facts=facts)
-        oov = {join_words(tokenizer, [token]) for token in tokens}
+    if hasattr(tokenizer, "encode_source"):
+        source = tokenizer.encode_source(row["text"], facts, max_length=tokenizer.model_max_length)
+        oov = {join_words(tokenizer, [word]) for word in source.oov_words}
     assert output.copy_probs is not None
     return PageOutput(
         **vars(output) | {"copy_probs": None},

@@ -19,7 +19,7 @@ from starlette.requests import ClientDisconnect
 
 from ..model.prediction import Prediction
 from ..saved.generation_settings import MAX_EXPONENT
-from .batching import Batcher, Predict, QueueFullError, Source
+from .batching import Batcher, Predict, QueueFullError, Row, count_characters
 from .limits import BatchSettings, Limits
 from .metrics import CONTENT_TYPE, Metrics
 
@@ -150,7 +150,7 @@ async def _read_body(request: Request, limit: int) -> bytes:
     return bytes(body)
 
 
-def _read_request(model: type[BaseModel], body: bytes, limits: Limits) -> tuple[list[Source], Mapping[str, Any]]:
+def _read_request(model: type[BaseModel], body: bytes, limits: Limits) -> tuple[list[Row], Mapping[str, Any]]:
     """The sources of a request and its options of `generate()`.
 
     Raises:
@@ -163,18 +163,15 @@ def _read_request(model: type[BaseModel], body: bytes, limits: Limits) -> tuple[
         first = error.errors(include_url=False, include_context=False, include_input=False)[0]
         raise RequestError(422, f"{_name_field(first['loc'])}: {first['msg']}") from None
     texts: list[str] = fields.pop("texts")
-    columns: list[Sequence[Any]] = [texts]
+    columns: dict[str, Sequence[Any]] = {"text": texts}
     for name in ("facts", "features"):
-        column = fields.pop(name, [None] * len(texts))
-        if len(column) != len(texts):
-            raise RequestError(422, f"{name} has {len(column)} rows, texts {len(texts)}: they must match")
-        columns.append(column)
-    sources = [Source(*row) for row in zip(*columns, strict=True)]
+        columns[name] = fields.pop(name, [None] * len(texts))
+        if len(columns[name]) != len(texts):
+            raise RequestError(422, f"{name} has {len(columns[name])} rows, texts {len(texts)}: they must match")
+    sources: list[Row] = [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
     for number, source in enumerate(sources):
-        if source.characters > limits.max_characters:
-            raise RequestError(
-                422, f"texts[{number}] has {source.characters} characters: send at most {limits.max_characters}"
-            )
+        if (count := count_characters(source)) > limits.max_characters:
+            raise RequestError(422, f"texts[{number}] has {count} characters: send at most {limits.max_characters}")
     return sources, fields
 
 

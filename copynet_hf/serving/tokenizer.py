@@ -10,13 +10,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..model.extended_vocabulary import ExtendedVocabulary, check_row, check_vocab, flatten_facts
-from ..model.feature_ids import NUM_SPECIAL, number_features, pad_rows, to_feature_ids
 from ..model.segmentation import get_segmenter
+from ..model.source import NO_FEATURE, ExtendedVocabulary, check_vocab, number_features, stack_sources
 
 CONFIG_FILE, VOCAB_FILE, PIECES_FILE = "tokenizer_config.json", "vocab.json", "encoder_tokenizer.json"
 _NAMED_TOKENS = ("bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token")
-_OPTIONS = {"padding": True, "truncation": True, "return_tensors": "np", "return_token_type_ids": False}
+_OPTIONS = {"padding": True, "truncation": True, "return_tensors": "np"}
 
 
 class PlainTokenizer(ExtendedVocabulary):
@@ -45,7 +44,7 @@ class PlainTokenizer(ExtendedVocabulary):
         self.segmenter = config["segmenter"]
         get_segmenter(self.segmenter)
         self.max_source_oov = int(config["max_source_oov"])
-        self.model_max_length = config["model_max_length"]
+        self.model_max_length = int(config["model_max_length"])
         self.padding_side, self.truncation_side = config["padding_side"], config["truncation_side"]
         self.feature_vocab = number_features(config.get("feature_vocab") or ())
         added = {_text(token): int(index) for index, token in config.get("added_tokens_decoder", {}).items()}
@@ -80,11 +79,6 @@ class PlainTokenizer(ExtendedVocabulary):
             raise ValueError(f"{folder / CONFIG_FILE} has no field {error}: save the tokenizer again") from None
         except (TypeError, AttributeError) as error:  # a field of another type
             raise ValueError(f"{folder / CONFIG_FILE} is damaged ({error}): save the tokenizer again") from None
-
-    @property
-    def feature_vocab_size(self) -> int:
-        """The number of feature ids, with those of padding and the unknown feature; 0 without features."""
-        return len(self.feature_vocab) + NUM_SPECIAL if self.feature_vocab else 0
 
     def __len__(self) -> int:
         """The number of words; the first slot."""
@@ -123,28 +117,28 @@ class PlainTokenizer(ExtendedVocabulary):
             raise ValueError(
                 f"PlainTokenizer does not support these values of {', '.join(unsupported)}: leave them out"
             )
-        limit = int(self.model_max_length) if max_length is None else max_length
-        fact_rows = [[] for _ in texts] if facts is None else flatten_facts(facts, len(texts))
-        special = self._special_words()
-        sources = []
-        for number, (text, fact_words) in enumerate(zip(texts, fact_rows, strict=True)):
-            check_row(text, f"text[{number}]", is_split_into_words=False)
-            sources.append(self._encode_source(text, fact_words, limit, special, {}))
-        fields = {"input_ids": self._pad([source.ids for source in sources], self.pad_token_id)}
-        fields["attention_mask"] = self._pad([[1] * len(source.ids) for source in sources], 0)
-        if facts is not None:
-            fields["token_type_ids"] = self._pad([source.token_types for source in sources], 0)
-        if features is not None:
-            fields["feature_ids"] = np.array(pad_rows(to_feature_ids(features, len(texts), self.feature_vocab)))
-        return fields
+        limit = self.model_max_length if max_length is None else max_length
+        return self.pad(stack_sources(self.encode_sources(texts, facts, features, limit)))
 
-    def _pad(self, rows: Sequence[Sequence[int]], value: int) -> NDArray[np.int64]:
-        width = max(map(len, rows), default=0)
-        padded = np.full((len(rows), width), value, dtype=np.int64)
-        for number, row in enumerate(rows):
-            start = width - len(row) if self.padding_side == "left" else 0
-            padded[number, start : start + len(row)] = row
+    def pad(
+        self, fields: Mapping[str, Sequence[Sequence[int]]], return_tensors: str = "np"
+    ) -> dict[str, NDArray[np.int64]]:
+        """Pads what `stack_sources` returned to one length, and adds `attention_mask`."""
+        rows = {**fields, "attention_mask": [[1] * len(row) for row in fields["input_ids"]]}
+        padding = {"input_ids": self.pad_token_id, "attention_mask": 0, "token_type_ids": 0}
+        padded = {name: _pad(rows[name], padding[name], self.padding_side) for name in padding.keys() & rows.keys()}
+        if "feature_ids" in rows:
+            padded["feature_ids"] = _pad([row or [NO_FEATURE] for row in rows["feature_ids"]], NO_FEATURE, "right")
         return padded
+
+
+def _pad(rows: Sequence[Sequence[int]], value: int, side: str) -> NDArray[np.int64]:
+    width = max(map(len, rows), default=0)
+    padded = np.full((len(rows), width), value, dtype=np.int64)
+    for number, row in enumerate(rows):
+        start = width - len(row) if side == "left" else 0
+        padded[number, start : start + len(row)] = row
+    return padded
 
 
 def read_json(path: Path) -> dict[str, Any]:

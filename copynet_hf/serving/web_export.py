@@ -15,9 +15,8 @@ from typing import Any
 from transformers import PreTrainedTokenizerBase
 
 from ..inference.onnx_export import check_export, write_graphs
-from ..model.feature_ids import UNKNOWN
 from ..model.modeling_copynet import CopyNetForConditionalGeneration
-from ..model.words import skipped_ids
+from ..model.source import UNKNOWN_FEATURE, skipped_ids
 from .onnxruntime_web import VERSION, load_runtime
 
 PAGE = Path(__file__).with_name("web")
@@ -131,7 +130,7 @@ def describe_tokenizer(tokenizer: Any) -> dict[str, Any]:
         "max_length": length if length < 1e9 else None,  # Transformers' default is 1e30
         "truncation_side": tokenizer.truncation_side,
         "feature_ids": tokenizer.feature_vocab,
-        "unknown_feature_id": UNKNOWN,
+        "unknown_feature_id": UNKNOWN_FEATURE,
     }
 
 

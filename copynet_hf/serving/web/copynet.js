@@ -119,15 +119,16 @@ export class CopyNet {
    *
    * @param {string} text
    * @param {Options} options by default those of the saved generation config
-   * @returns {Promise<Prediction[]>} `num_return_sequences` outputs, best first
+   * @returns {Promise<Prediction[]>} `num_return_sequences` outputs, best first; empty ones if the text has no words
    */
   async predict(text, options = {}) {
     const source = this.tokenizer.encode(text, options.features);
+    const isBlank = this.tokenizer.isBlank(source);
     const sequences = await this.generate(source, options);
     const trace = this.copies ? await this.traceCopies(sequences, source, options) : null;
     return sequences.map((sequence, row) => {
       const steps = sequence.slice(1).map((id, step) => ({ id, step }));
-      const kept = steps.filter(({ id }) => !this.tokenizer.skippedIds.has(id));
+      const kept = isBlank ? [] : steps.filter(({ id }) => !this.tokenizer.skippedIds.has(id));
       const ids = kept.map(({ id }) => id);
       const copyShares = kept.map(({ step }) => trace?.copied[row][step] ?? 0);
       const positions = kept.map(({ step }) => trace?.sourcePositions[row][step] ?? -1);

@@ -1,9 +1,9 @@
 /**
- * Texts to the ids that the model reads, and ids to words and texts again: a port of `segmentation.py`,
- * `extended_vocabulary.py` and `words.py` of the Python package copynet_hf, for one source at a time.
+ * Texts to the ids that the model reads, and ids to words and texts again: a port of `segmentation.py` and `source.py` of
+ * the Python package copynet_hf, for one source at a time.
  *
  * Strings are read by code points, as in Python. `SEGMENTERS` is described in `segmentation.py`, extended ids in
- * `tokenization_copynet.py`. Shapes: S source positions, F features, V words, K slots.
+ * `source.py`. Shapes: S source positions, F features, V words, K slots.
  */
 
 /**
@@ -151,6 +151,11 @@ export class Tokenizer {
     const featureIds = [...new Set(features)].map((feature) => this.featureIds.get(feature) ?? this.unknownFeatureId);
     const oov = ids.map((id) => id >= first);
     return { words, spacedWords: this.addSpaces(words), oov, ids, oovWords, featureIds, isTruncated };
+  }
+
+  /** Whether there is no word, or only spaces. @param {Source} source */
+  isBlank({ words }) {
+    return words.every((word) => IS_SPACE.test(word));
   }
 
   /**

@@ -1,0 +1,434 @@
+"""A source: a text as the model reads it, and the way back from the ids of an output to words.
+
+A source word outside the vocabulary gets, within its row, the extended id `len(tokenizer) + k`, where k counts such
+words in order of first appearance: the word owns slot k. `ExtendedVocabulary.encode_sources` gives each text its
+`Source`, which tokenizers only pad and batch; `Source.spell` looks up the words of ids. Nothing here needs torch or
+Transformers, so `CopyNetTokenizer` and the server's tokenizer share it. web/tokenizer.js is a port.
+
+Shapes: S positions of a source, F features, P pieces.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import accumulate, pairwise
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+
+from .segmentation import SEGMENTERS
+
+UNK = "<unk>"  # where the tokenizer has no unknown word
+NO_FEATURE, UNKNOWN_FEATURE = 0, 1  # the former is padding
+NUM_SPECIAL_FEATURES = 2  # the ids of the features follow
+
+Text = str | Sequence[str]
+"""A text, or the words of one."""
+Fact = Sequence[str]
+"""Subject, property and object, a word each."""
+
+
+class Speller(Protocol):
+    """What is used of a tokenizer, of this package or of Transformers, to spell ids."""
+
+    @property
+    def all_special_ids(self) -> list[int]: ...
+
+    pad_token_id: Any
+    bos_token_id: Any
+    eos_token_id: Any
+    unk_token_id: Any
+
+    def __len__(self) -> int: ...
+    def convert_ids_to_tokens(self, index: int, /) -> Any: ...
+    def convert_tokens_to_string(self, tokens: list[str], /) -> str: ...
+
+
+class Pieces(NamedTuple):
+    """A source in pieces: P ids, and for each the position of its word among S, −1 for special pieces."""
+
+    ids: list[int]
+    word_index: list[int]
+
+
+@dataclass(slots=True)
+class Source:
+    """A text as the model reads it: its words after truncation, then those of its facts.
+
+    tokenizer: whose ids these are.
+    text: as it was passed to the tokenizer.
+    words: S words as the vocabulary has them; of a tokenizer without segmenter as they are in the text, "" for special
+        tokens.
+    ids: S ids.
+    slots: the extended id of each word that owns a slot, in the order of the slots.
+    token_types: S times 0 for a word of the text, 1, 2, 3 for the parts of each fact; None: encoded without facts.
+    feature_ids: F ids; None: encoded without features.
+    pieces: for a Transformers encoder.
+    is_truncated: whether the text has more words.
+    """
+
+    tokenizer: Speller
+    text: Text
+    words: list[str]
+    ids: list[int]
+    slots: dict[str, int] = field(default_factory=dict)
+    token_types: list[int] | None = None
+    feature_ids: list[int] | None = None
+    pieces: Pieces | None = None
+    is_truncated: bool = False
+
+    @classmethod
+    def of_ids(cls, tokenizer: Speller, text: str, ids: list[int]) -> Source:
+        """The source that another tokenizer encoded."""
+        source, skipped = cls(tokenizer, text, [], ids), skipped_ids(tokenizer)
+        words = iter(add_spaces(tokenizer, source.spell(ids, skipped)))
+        source.words = ["" if index in skipped else next(words).strip() for index in ids]
+        return source
+
+    @property
+    def oov_words(self) -> list[str]:
+        """The words that own slots: word k has the id `len(tokenizer) + k`."""
+        return list(self.slots)
+
+    @property
+    def text_length(self) -> int:
+        """The number of words of the text; those of the facts follow."""
+        return len(self.words) if self.token_types is None else self.token_types.count(0)
+
+    @property
+    def is_blank(self) -> bool:
+        """Whether there is no word, or only spaces."""
+        return not any(map(str.strip, self.words))
+
+    @property
+    def surfaces(self) -> list[str]:
+        """Each of the S words as it is in the text, without the segmenter's marks."""
+        segmenter = getattr(self.tokenizer, "segmenter", None)
+        if segmenter is None:
+            return self.words
+        join = SEGMENTERS[segmenter].join
+        return [join([word]).strip() or word for word in self.words]
+
+    @property
+    def offsets(self) -> list[tuple[int, int] | None]:
+        """Start and end of each of the S words in the text, in characters.
+
+        None for the words of facts, for special tokens, and where the tokenizer changed the word or got the text as a
+        list of words.
+        """
+        spans: list[tuple[int, int] | None] = [None] * len(self.words)
+        if not isinstance(self.text, str):
+            return spans
+        positions, surfaces = range(self.text_length), self.surfaces
+        is_suffix = self.is_truncated and getattr(self.tokenizer, "truncation_side", "right") == "left"
+        start, end = 0, len(self.text)  # of the part in which the other words are
+        for position in reversed(positions) if is_suffix else positions:
+            word = surfaces[position]
+            found = (self.text.rfind if is_suffix else self.text.find)(word, start, end)
+            if word and found >= 0:
+                span = spans[position] = found, found + len(word)
+                start, end = (start, span[0]) if is_suffix else (span[1], end)
+        return spans
+
+    def spell(self, ids: Iterable[int], skipped: Collection[int] = ()) -> list[str]:
+        """The word of each id that is not skipped; the unknown word for an id that has none in this source."""
+        first, unk, find_word = len(self.tokenizer), self.tokenizer.unk_token_id, self.tokenizer.convert_ids_to_tokens
+        if isinstance(self.tokenizer, ExtendedVocabulary):
+            find_word = self.tokenizer._words.__getitem__  # the same, in less time
+        unknown = UNK if unk is None else find_word(unk)
+        owned = {index: word for word, index in self.slots.items()}
+        return [
+            find_word(index) if 0 <= index < first else owned.get(index, unknown)
+            for index in ids
+            if index not in skipped
+        ]
+
+
+def stack_sources(sources: Sequence[Source]) -> dict[str, list[list[int]]]:
+    """The model's inputs, not padded: `input_ids`, and what else the sources were encoded with."""
+    fields: dict[str, list[list[int]]] = {"input_ids": [source.ids for source in sources]}
+    if not sources:
+        return fields
+    if sources[0].token_types is not None:
+        fields["token_type_ids"] = [source.token_types or [] for source in sources]
+    if sources[0].feature_ids is not None:
+        fields["feature_ids"] = [source.feature_ids or [] for source in sources]
+    if sources[0].pieces is not None:
+        pieces = [source.pieces for source in sources if source.pieces is not None]
+        fields["encoder_input_ids"] = [each.ids for each in pieces]
+        fields["encoder_attention_mask"] = [[1] * len(each.ids) for each in pieces]
+        fields["word_index"] = [each.word_index for each in pieces]
+    return fields
+
+
+def pad_right(rows: Sequence[Sequence[int]], value: int, width: int = 0) -> list[list[int]]:
+    """The rows filled up to the longest, or to `width` if that is more."""
+    width = max([width, *map(len, rows)])
+    return [[*row, *[value] * (width - len(row))] for row in rows]
+
+
+class ExtendedVocabulary:
+    """A vocabulary of words and `max_source_oov` slots: the base class of tokenizers with extended ids.
+
+    A subclass sets the attributes below, of which `_ids` and `_words` are the id of each word and the word of each id,
+    and defines `len()`, the number of words and the first slot.
+    """
+
+    segmenter: str
+    max_source_oov: int
+    truncation_side: str
+    split_special_tokens: bool
+    unk_token_id: Any
+    all_special_tokens: list[str]
+    feature_vocab: dict[str, int]
+    _ids: dict[str, int]
+    _words: dict[int, str]
+
+    if TYPE_CHECKING:
+
+        def __len__(self) -> int: ...
+
+    @property
+    def feature_vocab_size(self) -> int:
+        """The number of feature ids, with those of padding and the unknown feature; 0 without features."""
+        return len(self.feature_vocab) + NUM_SPECIAL_FEATURES if self.feature_vocab else 0
+
+    def encode_source(
+        self,
+        text: Text,
+        facts: Sequence[Fact] | None = None,
+        features: Sequence[str] | None = None,
+        max_length: int | None = None,
+        is_split_into_words: bool = False,
+    ) -> Source:
+        """One source; see `encode_sources`."""
+        all_facts, all_features = None if facts is None else [facts], None if features is None else [features]
+        return self.encode_sources([text], all_facts, all_features, max_length, is_split_into_words)[0]
+
+    def encode_sources(
+        self,
+        texts: Sequence[Text],
+        facts: Sequence[Sequence[Fact] | None] | None = None,
+        features: Sequence[Sequence[str] | None] | None = None,
+        max_length: int | None = None,
+        is_split_into_words: bool = False,
+    ) -> list[Source]:
+        """The sources of texts with their facts and features, not padded.
+
+        Args:
+            texts: texts, or with `is_split_into_words` lists of words.
+            facts: for each text its triples of words or None, which follow the words of the text and own the first
+                slots; None: encoded without facts.
+            features: for each text its features or None; None: encoded without features.
+            max_length: the number of words to which a text is truncated, with its facts, which are not truncated.
+
+        Raises:
+            TypeError: a text is not a string, or not a list of words.
+            ValueError: `max_length` is less than 1 or leaves no word of a text, the numbers of texts, facts and
+                features differ, a fact or feature is something else, or there are features and the tokenizer has none.
+        """
+        check_length("max_length", max_length)
+        if features is not None and not self.feature_vocab:
+            raise ValueError(
+                "features are given, but the tokenizer has none: train it with features=, or leave them out"
+            )
+        for name, column in (("facts", facts), ("features", features)):
+            if column is not None and len(column) != len(texts):
+                raise ValueError(f"{name} has {len(column)} rows, text {len(texts)}: they must match")
+        special = self._special_words()
+        sources: list[Source] = []
+        for row, text in enumerate(texts):
+            check_text(text, f"text[{row}]", is_split_into_words)
+            fact_words = [] if facts is None else flatten_facts(facts[row], f"facts[{row}]")
+            all_words = self._split(text)
+            words = self._truncate(all_words, max_length, len(fact_words))
+            slots: dict[str, int] = {}
+            # Facts get the first slots, which then do not depend on the truncation of the words.
+            fact_ids = self._find_ids(fact_words, special, slots, self.max_source_oov) if fact_words else []
+            source = Source(
+                self,  # type: ignore[arg-type]  # the subclasses spell
+                text,
+                words + fact_words if fact_words else words,
+                self._find_ids(words, special, slots, self.max_source_oov) + fact_ids,
+                slots,
+                is_truncated=len(words) < len(all_words),
+            )
+            if facts is not None:
+                source.token_types = [0] * len(words) + [1, 2, 3] * (len(fact_words) // 3)
+            if features is not None:
+                source.feature_ids = find_feature_ids(features[row], f"features[{row}]", self.feature_vocab)
+            sources.append(source)
+        return sources
+
+    def oov_words(
+        self,
+        text: Text,
+        max_length: int | None = None,
+        *,
+        facts: Sequence[Fact] | None = None,
+        is_split_into_words: bool = False,
+    ) -> list[str]:
+        """The words of a source and its facts that own slots: word k has the id `len(tokenizer) + k`."""
+        return self.encode_source(text, facts, None, max_length, is_split_into_words).oov_words
+
+    def convert_tokens_to_string(self, tokens: list[str]) -> str:
+        """Joins the words with the segmenter."""
+        return SEGMENTERS[self.segmenter].join(tokens)
+
+    def _split(self, text: Text) -> list[str]:
+        return SEGMENTERS[self.segmenter].split(text) if isinstance(text, str) else list(text)
+
+    def _truncate(self, words: list[str], max_length: int | None, fact_words: int) -> list[str]:
+        """The words that fit into `max_length` together with those of the facts."""
+        room = len(words) if max_length is None else max_length - fact_words
+        if room < 0 or (room == 0 and words):
+            raise ValueError(
+                f"max_length={max_length} is too small for a source with {fact_words} fact words: give more"
+            )
+        if len(words) <= room:
+            return words
+        return words[-room:] if self.truncation_side == "left" else words[:room]
+
+    def _special_words(self) -> frozenset[str]:
+        """Words that count as out-of-vocabulary although the vocabulary has them: spelled-out special tokens."""
+        return frozenset(self.all_special_tokens if self.split_special_tokens else ())
+
+    def _find_ids(
+        self, words: Sequence[str], special: frozenset[str], slots: dict[str, int], max_slots: int
+    ) -> list[int]:
+        """The ids of words; those outside the vocabulary are added to `slots` while it has fewer than `max_slots`."""
+        ids: list[Any] = list(map(self._ids.get, words))
+        if None in ids or not special.isdisjoint(words):
+            first, unk = len(self), self.unk_token_id
+            for position, word in enumerate(words):
+                if ids[position] is None or word in special:
+                    if word not in slots and len(slots) < max_slots:
+                        slots[word] = first + len(slots)
+                    ids[position] = slots.get(word, unk)
+        return ids
+
+
+# ---- facts and features
+
+
+def flatten_facts(facts: Sequence[Fact] | None, name: str) -> list[str]:
+    """The words of facts in one list.
+
+    Raises:
+        ValueError: a fact is not a triple of strings.
+    """
+    for fact in facts or ():
+        if isinstance(fact, str) or len(fact) != 3 or not all(isinstance(word, str) for word in fact):
+            raise ValueError(f"{name} contains {fact!r}: give (subject, property, object), three strings")
+    return [word for fact in facts or () for word in fact]
+
+
+def number_features(features: Iterable[Any] | Mapping[Any, int]) -> dict[str, int]:
+    """The id of each feature, in their order or, for a mapping as the tokenizer saves it, that of their ids.
+
+    Raises:
+        ValueError: a feature is no string, empty, or given twice.
+    """
+    features = sorted(features, key=features.__getitem__) if isinstance(features, Mapping) else list(features)
+    for feature in features:
+        if not isinstance(feature, str) or not feature:
+            raise ValueError(f"feature_vocab contains {feature!r}: give strings that are not empty")
+    if len(set(features)) < len(features):
+        twice = next(feature for feature in features if features.count(feature) > 1)
+        raise ValueError(f"feature_vocab contains {twice!r} twice: give each feature once")
+    return {feature: index for index, feature in enumerate(features, NUM_SPECIAL_FEATURES)}
+
+
+def find_feature_ids(features: Sequence[str] | None, name: str, vocab: Mapping[str, int]) -> list[int]:
+    """The ids of features, each once.
+
+    Raises:
+        ValueError: they are no list of strings.
+    """
+    if isinstance(features, str) or not all(isinstance(feature, str) for feature in features or ()):
+        raise ValueError(f"{name} is {features!r:.100}: give a list of strings")
+    return [vocab.get(feature, UNKNOWN_FEATURE) for feature in dict.fromkeys(features or ())]
+
+
+# ---- checks
+
+
+def check_text(text: Any, name: str, is_split_into_words: bool) -> None:
+    """Checks that this is a text, or with `is_split_into_words` a sequence of words.
+
+    Raises:
+        TypeError: it is not.
+    """
+    if not is_split_into_words:
+        if not isinstance(text, str):
+            raise TypeError(f"{name} is {type(text).__name__}: give a text")
+    elif isinstance(text, str) or not isinstance(text, Sequence) or not all(isinstance(word, str) for word in text):
+        raise TypeError(f"{name} is not a list of words: give one, or leave out is_split_into_words=True")
+
+
+def check_length(name: str, length: int | None) -> None:
+    """Raises ValueError if a length is less than 1; None is accepted."""
+    if length is not None and length < 1:
+        raise ValueError(f"{name} is {length}: give a number of tokens, 1 or more")
+
+
+def check_vocab(vocab: Any, special_tokens: list[Any], added: set[str]) -> dict[str, int]:
+    """Returns `vocab` in the order of its ids.
+
+    Raises:
+        ValueError: it is not a mapping, its ids have gaps, or a special token is missing.
+    """
+    if not isinstance(vocab, Mapping):
+        raise ValueError(f"vocab is {type(vocab).__name__}: give a mapping from words to ids")
+    ordered = dict(sorted(vocab.items(), key=lambda item: item[1]))
+    if list(ordered.values()) != list(range(len(ordered))):
+        raise ValueError("the ids of vocab have a gap: number the words 0, 1, 2, ..., since the slots come next")
+    if missing := {str(token) for token in special_tokens} - added - ordered.keys():
+        raise ValueError(f"vocab lacks the special tokens {', '.join(sorted(missing))}: add them")
+    return ordered
+
+
+# ---- words to texts, for any tokenizer
+
+
+def skipped_ids(tokenizer: Speller) -> frozenset[int]:
+    """The special tokens that are left out of outputs: all but the unknown word.
+
+    If that is the end symbol too, as in GPT-2's tokenizer, it is left out.
+    """
+    others = {tokenizer.pad_token_id, tokenizer.bos_token_id, tokenizer.eos_token_id}
+    return frozenset(tokenizer.all_special_ids) - ({tokenizer.unk_token_id} - others)
+
+
+def join_words(tokenizer: Speller, words: Sequence[str]) -> str:
+    """The text of the words, spaced as the tokenizer does."""
+    return tokenizer.convert_tokens_to_string(list(words)) if words else ""
+
+
+def add_spaces(tokenizer: Speller, words: Sequence[str]) -> list[str]:
+    """Each word with the space that precedes it in the text; concatenated, they are the text without outer spaces."""
+    pieces = space_words(words, tokenizer.convert_tokens_to_string)
+    text = "".join(pieces)
+    before = len(text) - len(text.lstrip())
+    after = max(before, len(text.rstrip()))
+    ends = [min(max(end, before), after) for end in accumulate(map(len, pieces))]
+    return [text[start:end] for start, end in zip([before, *ends], ends, strict=False)]
+
+
+def space_words(words: Sequence[str], join: Callable[[list[str]], str]) -> list[str]:
+    """The part of `join(words)` that each word adds.
+
+    A character whose bytes are several words, as in byte-level BPE, is added by the last of them; the others add "".
+    Only the previous word decides how a word is spaced, so a few words at a time are joined, and not all before.
+    """
+    text = join(list(words)) if words else ""
+    ends = [0]
+    end = previous = placed = 0  # words[:placed] are text[:end]; words[previous:placed] are the context of the next
+    for count in range(1, len(words) + 1):
+        context = join(list(words[previous:placed])) if placed else ""
+        joined = join(list(words[previous:count]))
+        piece = joined[len(context) :]
+        if joined.startswith(context) and text.startswith(piece, end):  # false within a character
+            end, previous, placed = end + len(piece), placed, count
+        ends.append(end)
+    ends[-1] = len(text)
+    return [text[start:end] for start, end in pairwise(ends)]

@@ -1,0 +1,97 @@
+"""A source knows where its words are in the text, what was cut off, and how its ids are spelled."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+from helpers import tiny_tokenizer
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tiny_encoders import save_encoder, word_tokenizer
+
+from copynet_hf import CopyNetTokenizer
+from copynet_hf.model.segmentation import JOINER
+from copynet_hf.model.source import Source
+
+TEXTS = st.text(max_size=20) | st.text(alphabet=f"ab .-\t\n\u3000\"'()[]{JOINER}文e\u0301\ud800😀", max_size=20)
+
+
+def make(segmenter: str, **options: Any) -> CopyNetTokenizer:
+    return CopyNetTokenizer(tiny_tokenizer().get_vocab(), segmenter, max_source_oov=3, **options)
+
+
+TOKENIZERS = {
+    (segmenter, side): make(segmenter, truncation_side=side)
+    for segmenter in ("char", "whitespace", "word_punct", "jieba", "fugashi")
+    for side in ("right", "left")
+}
+
+
+@pytest.mark.parametrize(("segmenter", "side"), TOKENIZERS)
+@settings(deadline=None, max_examples=100)
+@given(text=TEXTS, length=st.none() | st.integers(1, 8))
+def test_offsets_are_where_the_words_are(segmenter: str, side: str, text: str, length: int | None) -> None:
+    tokenizer = TOKENIZERS[segmenter, side]
+    whole, source = tokenizer.encode_source(text), tokenizer.encode_source(text, max_length=length)
+    spans = [span for span in source.offsets if span is not None]
+    assert len(spans) == len(source.words) == len(source.ids)
+    assert [text[start:end] for start, end in spans] == source.surfaces
+    borders = [0, *(border for span in whole.offsets if span for border in span), len(text)]
+    assert borders == sorted(borders)
+    between = "".join(text[start:end] for start, end in zip(borders[::2], borders[1::2], strict=True))
+    assert not between.strip()  # nothing but spaces is in no word
+    assert source.is_truncated == (len(whole.words) > len(source.words))
+    kept = len(source.words)
+    assert source.offsets == (whole.offsets[len(whole.words) - kept :] if side == "left" else whole.offsets[:kept])
+
+
+def test_words_of_facts_and_of_lists_have_no_offsets() -> None:
+    tokenizer = make("word_punct")
+    source = tokenizer.encode_source(' "a" X', [("X", "a", "Kim")])
+    assert source.surfaces == [" ", '"', "a", '"', "X", "X", "a", "Kim"]
+    assert source.offsets == [(0, 1), (1, 2), (2, 3), (3, 4), (5, 6), None, None, None]
+    assert source.token_types == [0, 0, 0, 0, 0, 1, 2, 3]
+    assert source.text_length == 5
+    assert tokenizer.encode_source(["a", "New York"], is_split_into_words=True).offsets == [None, None]
+
+
+def test_a_source_spells_ids_by_its_own_words(tmp_path: Any) -> None:
+    tokenizer = make("whitespace")
+    sources = tokenizer.encode_sources(["a X Y Z Q", "Y b"], max_length=4)
+    first = len(tokenizer)
+    assert [source.oov_words for source in sources] == [["X", "Y", "Z"], ["Y"]]
+    ids = [first + 1, 4, first, tokenizer.eos_token_id, first + 9, -100]
+    assert sources[0].spell(ids) == ["Y", "a", "X", "</s>", "<unk>", "<unk>"]
+    assert sources[1].spell(ids, {tokenizer.eos_token_id}) == ["<unk>", "a", "Y", "<unk>", "<unk>"]
+    assert [source.is_truncated for source in sources] == [True, False]
+    assert [source.is_blank for source in tokenizer.encode_sources(["", " \n", "a"])] == [True, True, False]
+
+
+def test_pieces_are_part_of_a_source(tmp_path: Any) -> None:
+    tokenizer = word_tokenizer(save_encoder(tmp_path / "encoder", "bert"))
+    source, batch = tokenizer.encode_source("call Ottilie"), tokenizer("call Ottilie")
+    assert source.pieces is not None
+    assert source.pieces == (batch["encoder_input_ids"], batch["word_index"])
+    assert set(source.pieces.word_index) == {-1, 0, 1}
+
+
+def test_a_source_of_another_tokenizer_has_its_words_as_they_are_in_the_text(tmp_path: Any) -> None:
+    from transformers import AutoTokenizer
+
+    tokenizer = AutoTokenizer.from_pretrained(save_encoder(tmp_path / "encoder", "roberta"))
+    text = "send it  to Zoë"
+    source = Source.of_ids(tokenizer, text, tokenizer(text)["input_ids"])
+    assert [source.words[0], source.words[-1]] == ["", ""]
+    assert [source.offsets[0], source.offsets[-1]] == [None, None]
+    for word, span in zip(source.words, source.offsets, strict=True):
+        assert span is None or text[slice(*span)] == word
+    assert "".join(source.words) == text.replace(" ", "")
+
+
+def test_it_needs_neither_torch_nor_transformers() -> None:
+    blocked = ("torch", "transformers", "tokenizers", "numpy")
+    program = f"import sys; sys.modules.update(dict.fromkeys({blocked})); import copynet_hf.model.source"
+    subprocess.run([sys.executable, "-c", program], check=True)

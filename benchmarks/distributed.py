@@ -28,9 +28,9 @@ from training import SYNTHETIC, make_batch, make_config
 from transformers import TrainerCallback, set_seed
 
 from copynet_hf import CopyNetForConditionalGeneration, CopyNetTokenizer
-from copynet_hf.arguments import DataArguments
 from copynet_hf.model.tokenization_copynet import SPECIAL_TOKENS
-from copynet_hf.training.trainer import build_training_arguments, make_trainer
+from copynet_hf.training.defaults import build_training_arguments
+from copynet_hf.training.trainer import make_trainer
 
 BATCH = SYNTHETIC.batch
 WARMUP = 5  # steps that are not timed
@@ -143,7 +143,7 @@ def train_process(arguments: dict[str, Any]) -> None:
     vocab = {word: index for index, word in enumerate(words)}
     tokenizer = CopyNetTokenizer(vocab, segmenter="whitespace", max_source_oov=config.max_source_oov)
     model = CopyNetForConditionalGeneration(config)
-    trainer = make_trainer(model, tokenizer, {"train": pairs}, training, DataArguments())
+    trainer = make_trainer(model, tokenizer, {"train": pairs}, training)
     clock = Clock()
     trainer.add_callback(clock)
     trainer.train()

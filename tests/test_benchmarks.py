@@ -17,7 +17,7 @@ import pytest
 import torch
 import yaml
 
-from copynet_hf.arguments import TrainArgumentParser, parse_arguments
+from copynet_hf.commands import train
 from copynet_hf.training.presets import DEFAULT_SIZES
 
 FOLDER = Path(__file__).parents[1] / "benchmarks"
@@ -258,7 +258,7 @@ def test_the_command_is_the_default_one(peers: ModuleType, tmp_path: Path) -> No
     arguments = peers.build_copynet_arguments(tmp_path, Path("x.train"), validation_file="x.dev")
     python, *module, command = peers.format_training_command("python", arguments)[:4]
     assert (python, module, command) == ("python", ["-m", "copynet_hf"], "train")
-    parsed = parse_arguments(TrainArgumentParser({}), peers.format_training_command("python", arguments)[4:])
+    parsed = train.COMMAND.build_parser("train").parse_given(peers.format_training_command("python", arguments)[4:])
     assert parsed == {
         "train_file": "x.train",
         "validation_file": "x.dev",

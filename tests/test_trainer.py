@@ -82,6 +82,7 @@ def make_trainer(
         "use_cpu": True,
         "dataloader_pin_memory": False,
         "generation_max_length": 6,
+        "include_for_metrics": ["inputs"],
     }
     model = new_model(tokenizer) if model is None else model
     return Seq2SeqTrainer(

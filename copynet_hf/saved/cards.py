@@ -174,7 +174,7 @@ def command_line(arguments: Mapping[str, Any]) -> str:
         if name != "output_dir":
             words.append(f"--{name}")
             words += [_format_value(name, each) for each in (value if isinstance(value, list) else [value])]
-    return shlex.join([*words, "--output_dir", Path(str(arguments["output_dir"])).name])
+    return shlex.join([*words, "--output_dir", Path(str(arguments.get("output_dir"))).name])
 
 
 def _format_value(name: str, value: Any) -> str:

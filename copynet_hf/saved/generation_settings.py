@@ -9,8 +9,9 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from ..arguments import MAX_EXPONENT
+
 MAX_COUNT, MAX_BEAMS = 10**6, 10**4
-MAX_EXPONENT = 100  # of length_penalty: larger ones overflow
 
 
 class _Kind(NamedTuple):
@@ -114,10 +115,3 @@ def check_generation_config(config: Mapping[str, Any], path: Path, vocab_size: i
     for name, kind in _KIND_OF.items():
         if (value := config.get(name)) is not None and not kind.accepts(value, vocab_size):
             raise ValueError(f"{path}: {name} is {reprlib.repr(value)}: write {kind.description}, or remove the field")
-
-
-def check_generation_argument(name: str, value: Any) -> None:
-    """Raises ValueError if the value of the argument `--name` is none that its field may hold; None is accepted."""
-    kind = _KIND_OF[name]
-    if value is not None and not kind.accepts(value, sys.maxsize):
-        raise ValueError(f"--{name} is {value}: give {kind.description}")

@@ -1,11 +1,7 @@
-"""`copynet-hf serve`: its arguments, the exported model, and the process that serves it.
-
-Its parser is argparse's, because `copynet_hf.arguments` needs Transformers.
-"""
+"""`copynet-hf serve`: the exported model, and the process that serves it."""
 
 from __future__ import annotations
 
-import argparse
 import math
 import signal
 import socket
@@ -23,66 +19,6 @@ from .tokenizer import PlainTokenizer, read_json
 
 MAX_CONNECTIONS = 1000  # further ones are answered with 503
 GRACE_SECONDS = 5  # for sending the last answers
-LIMITS, BATCHES = Limits(), BatchSettings()
-# Name, type, default, metavar and help of each argument.
-ARGUMENTS: tuple[tuple[str, Any, Any, str, str], ...] = (
-    ("model", str, None, "FOLDER", "folder that copynet-hf export wrote"),
-    ("host", str, "127.0.0.1", "ADDRESS", "address to listen on; 0.0.0.0 accepts other machines"),
-    ("port", int, 8000, "N", "port to listen on; 0 for a free one"),
-    ("threads", int, None, "N", "number of onnxruntime's threads; by default one per core"),
-    ("max_source_length", int, None, "N", "truncate sources to N words; by default as in training"),
-    ("batch_size", int, BATCHES.batch_size, "N", "texts of a batch, from any requests"),
-    ("batch_window", float, 1e3 * BATCHES.window, "X", "milliseconds for which a text waits for others"),
-    ("max_waiting", int, BATCHES.max_waiting, "N", "texts that may wait; further ones get 503"),
-    ("max_request_bytes", int, LIMITS.max_request_bytes, "N", "bytes of a request"),
-    ("max_texts", int, LIMITS.max_texts, "N", "texts of a request"),
-    ("max_characters", int, LIMITS.max_characters, "N", "characters of a text, with facts and features"),
-    ("max_beams", int, LIMITS.max_beams, "N", "beams that a request may ask for"),
-    ("max_target_length", int, LIMITS.max_new_tokens, "N", "words of an output that a request may ask for"),
-    ("timeout", float, LIMITS.timeout, "X", "seconds for a request; then it gets 504"),
-)
-
-
-class _Formatter(argparse.ArgumentDefaultsHelpFormatter):
-    """Shows defaults other than None."""
-
-    def __init__(self, prog: str) -> None:
-        super().__init__(prog, max_help_position=30)
-
-    def _get_help_string(self, action: argparse.Action) -> str | None:
-        return action.help if action.default is None else super()._get_help_string(action)
-
-
-def parse_arguments(argv: Sequence[str], description: str | None) -> argparse.Namespace:
-    """The arguments of `copynet-hf serve`.
-
-    Raises:
-        ValueError: an argument is unknown, of another type or not positive.
-    """
-    parser = argparse.ArgumentParser(
-        prog="copynet-hf serve",
-        usage="%(prog)s --model FOLDER [ARGUMENTS]",
-        description=description,
-        formatter_class=_Formatter,
-        allow_abbrev=False,
-        exit_on_error=False,
-    )
-    for name, kind, default, metavar, text in ARGUMENTS:
-        parser.add_argument(f"--{name}", type=kind, default=default, metavar=metavar, help=text)
-    try:
-        args, unknown = parser.parse_known_args(argv)
-    except argparse.ArgumentError as error:
-        raise ValueError(f"{error}: see --help") from None
-    if unknown:
-        raise ValueError(f"{unknown[0]} is not an argument: see --help")
-    for name, kind, *_ in ARGUMENTS:
-        value = getattr(args, name)
-        lowest = 0 if name in ("port", "batch_window") else 1
-        if kind is not str and value is not None and not lowest <= value < math.inf:
-            raise ValueError(f"--{name} is {value}: give a number of at least {lowest}")
-    if args.port > 65535:
-        raise ValueError(f"--port is {args.port}: give a number of at most 65535")
-    return args
 
 
 def load_predict(folder: str | None, threads: int | None = None, max_source_length: int | None = None) -> Predict:
@@ -127,44 +63,46 @@ def load_predict(folder: str | None, threads: int | None = None, max_source_leng
     return predict_batch
 
 
-def serve(argv: Sequence[str], description: str | None = None) -> None:
+def serve_model(
+    folder: str | None,
+    host: str,
+    port: int,
+    limits: Limits,
+    batches: BatchSettings,
+    threads: int | None = None,
+    max_source_length: int | None = None,
+) -> None:
     """Serves an exported model until SIGTERM or Ctrl-C, after which the accepted requests are answered.
+
+    Args:
+        threads: onnxruntime's; None: one per core.
+        max_source_length: words to which sources are truncated; None: as in training.
 
     Raises:
         ImportError: fastapi, uvicorn or onnxruntime is not installed.
         OSError: the host or port is not available.
-        ValueError: an argument is wrong, or the folder holds no exported model.
+        ValueError: the folder holds no exported model.
     """
-    args = parse_arguments(argv, description)
     try:
         import uvicorn
 
         from .server import build_app
     except ModuleNotFoundError as error:
         raise ImportError(f"{error.name} is not installed: pip install 'copynet-hf[serve]'") from None
-    predict_batch = load_predict(args.model, args.threads, args.max_source_length)
-    limits = Limits(
-        args.max_request_bytes,
-        args.max_texts,
-        args.max_characters,
-        args.max_beams,
-        args.max_target_length,
-        args.timeout,
-    )
-    batches = BatchSettings(args.batch_size, args.batch_window / 1e3, max_waiting=args.max_waiting)
+    predict_batch = load_predict(folder, threads, max_source_length)
     config = uvicorn.Config(
         build_app(predict_batch, limits, batches),
         log_level="warning",
         access_log=False,
         server_header=False,
         limit_concurrency=MAX_CONNECTIONS,
-        timeout_graceful_shutdown=math.ceil(args.timeout) + GRACE_SECONDS,
+        timeout_graceful_shutdown=math.ceil(limits.timeout) + GRACE_SECONDS,
     )
-    with _listen(args.host, args.port) as listener:
+    with _listen(host, port) as listener:
         # uvicorn ends in order and then sends itself the signal again, which is not to end the process with an error.
         signal.signal(signal.SIGTERM, lambda *_: None)
         host, port = listener.getsockname()[:2]
-        print(f"serving {args.model} at http://{f'[{host}]' if ':' in host else host}:{port}", flush=True)
+        print(f"serving {folder} at http://{f'[{host}]' if ':' in host else host}:{port}", flush=True)
         uvicorn.Server(config).run(sockets=[listener])
 
 

@@ -23,6 +23,7 @@ MAX_EXPONENT = 100  # of the length: larger ones overflow
 BACKEND_HELP = "torch; onnx if exported"
 TRUST_HELP = "run code from the model's folder"
 
+Values = Mapping[str, Any]  # arguments by name
 # What is to be done about a number that is out of its range; None: it is within.
 Check = Callable[[float], str | None]
 
@@ -342,7 +343,7 @@ def string_to_bool(value: str) -> bool:
     raise argparse.ArgumentTypeError(f"{value} is neither true nor false")
 
 
-def build_arguments(kind: type[A], given: Mapping[str, Any]) -> A:
+def build_arguments(kind: type[A], given: Values) -> A:
     """An instance of a dataclass from those of the given arguments that are its fields.
 
     Raises:
@@ -351,7 +352,7 @@ def build_arguments(kind: type[A], given: Mapping[str, Any]) -> A:
     return kind(**select_fields(kind, given))
 
 
-def select_fields(kind: type, values: Mapping[str, Any]) -> dict[str, Any]:
+def select_fields(kind: type, values: Values) -> dict[str, Any]:
     """Those of the values that are fields of a dataclass."""
     names = {entry.name for entry in dataclasses.fields(kind) if entry.init}
     return {name: value for name, value in values.items() if name in names}

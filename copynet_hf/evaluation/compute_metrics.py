@@ -89,7 +89,7 @@ def with_objects(text: str, facts: Iterable[Sequence[str]] | None) -> str:
     return " ".join([text, *(fact[2] for fact in facts or ())])
 
 
-def _first_rows(ids: Any, count: int) -> np.ndarray:
+def _first_rows(ids: np.ndarray | tuple[np.ndarray, ...], count: int) -> np.ndarray:
     """The first `count` rows: with several processes, the Trainer fills up the last batch with repeated rows."""
     rows = np.asarray(ids[0] if isinstance(ids, tuple) else ids)
     if len(rows) < count:

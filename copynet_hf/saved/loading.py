@@ -180,7 +180,7 @@ def _loading(name: str) -> Iterator[None]:
         ) from error
 
 
-def _check_json(path: Path) -> dict[str, Any] | None:
+def _check_json(path: Path) -> dict[str, object] | None:
     """The JSON object of a file, None if there is no such file.
 
     Raises:

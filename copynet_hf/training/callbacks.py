@@ -6,7 +6,9 @@ import logging
 import signal
 import threading
 import time
-from typing import Any
+from collections.abc import Callable
+from types import FrameType
+from typing import Any, cast
 
 import torch
 from datasets import Dataset
@@ -53,7 +55,7 @@ class EarlyStopping(EarlyStoppingCallback):
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: object
     ) -> None:
         super().on_train_begin(args, state, control)
-        saved: Any = state.stateful_callbacks  # by class, annotated as a list
+        saved = cast("dict[str, dict[str, Any]]", state.stateful_callbacks)  # annotated as a list
         attributes = saved.get(type(self).__name__, {}).get("attributes", {})
         self.early_stopping_patience_counter = attributes.get("early_stopping_patience_counter", 0)
         saved[type(self).__name__] = self.state()  # missing where the interrupted run had no patience
@@ -108,7 +110,7 @@ class SigtermCheckpoint(TrainerCallback):
     def __init__(self) -> None:
         self.is_received = False
         self._saved_step: int | None = None
-        self._previous_handler: Any = None
+        self._previous_handler: signal.Handlers | Callable[[int, FrameType | None], Any] | int | None = None
 
     def on_train_begin(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: object
@@ -129,7 +131,7 @@ class SigtermCheckpoint(TrainerCallback):
         if self._previous_handler is not None:
             signal.signal(signal.SIGTERM, self._previous_handler)
 
-    def _receive(self, *_: Any) -> None:
+    def _receive(self, *_: object) -> None:
         self.is_received = True
 
 

@@ -9,7 +9,6 @@ import shutil
 import zipfile
 from collections.abc import Collection, Mapping
 from pathlib import Path
-from typing import Any
 
 from datasets import IterableDataset
 from datasets.fingerprint import Hasher
@@ -126,7 +125,7 @@ def check_unfinished(checkpoint: str, training_args: TrainingArguments) -> None:
         )
 
 
-def make_run_record(train_pairs: Pairs, tokenizer_args: TokenizerArguments, freeze_encoder: bool) -> dict[str, Any]:
+def make_run_record(train_pairs: Pairs, tokenizer_args: TokenizerArguments, freeze_encoder: bool) -> dict[str, object]:
     """What a resumed run must have in common with the run of its checkpoint; saved with each checkpoint."""
     return {FINGERPRINT: _fingerprint(train_pairs), FREEZE: freeze_encoder, **dataclasses.asdict(tokenizer_args)}
 
@@ -137,7 +136,7 @@ def read_trained_seconds(checkpoint: str) -> float:
     return float(json.loads(path.read_text(encoding="utf-8")).get(SECONDS, 0)) if path.exists() else 0.0
 
 
-def check_run_record(checkpoint: str, record: Mapping[str, Any], given: Collection[str]) -> None:
+def check_run_record(checkpoint: str, record: Mapping[str, object], given: Collection[str]) -> None:
     """Checks that a resumed run continues the run of its checkpoint.
 
     Args:

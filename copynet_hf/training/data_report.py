@@ -6,7 +6,6 @@ import math
 import statistics
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
-from typing import Any
 
 from transformers import TrainingArguments
 
@@ -59,7 +58,7 @@ def find_warnings(
     yield from _compare_sides(train)
 
 
-def _sample(pairs: Pairs) -> list[dict[str, Any]]:
+def _sample(pairs: Pairs) -> list[dict[str, str]]:
     return list(islice(pairs.select_columns(["text", "summary"]), SAMPLE_SIZE))
 
 

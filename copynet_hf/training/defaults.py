@@ -22,6 +22,7 @@ from ..arguments import (
     ModelArguments,
     RunArguments,
     TokenizerArguments,
+    Values,
     at_least,
     build_arguments,
     check_argument,
@@ -82,12 +83,12 @@ class GivenArguments:
     model: ModelArguments
     run: RunArguments
     card: CardArguments
-    training: Mapping[str, Any]
+    training: Values
     names: frozenset[str]
     command: str
 
 
-def read_arguments(values: Mapping[str, Any]) -> GivenArguments:
+def read_arguments(values: Values) -> GivenArguments:
     """The arguments of `copynet-hf train`, by name.
 
     Raises:
@@ -200,9 +201,7 @@ def choose_tokenizer_settings(
     return TokenizerSettings(segmenter, vocab_size, min_frequency, generated_count, max_source_oov)
 
 
-def build_training_arguments(
-    arguments: Mapping[str, Any], train_pairs: Pairs, has_validation: bool
-) -> Seq2SeqTrainingArguments:
+def build_training_arguments(arguments: Values, train_pairs: Pairs, has_validation: bool) -> Seq2SeqTrainingArguments:
     """The `Seq2SeqTrainingArguments` among the arguments that were given, with defaults that follow from the data.
 
     Raises:
@@ -264,7 +263,7 @@ def _check_metric(metric: str, generates: bool) -> None:
         raise ValueError(f"--metric_for_best_model is {metric}: give one of loss, {', '.join(scores)}{hint}")
 
 
-def _check_length(given: Mapping[str, Any]) -> None:
+def _check_length(given: Values) -> None:
     """Raises ValueError if there is nothing to train."""
     epochs, max_steps = given.get("num_train_epochs", 1), given.get("max_steps", -1)
     if not 0 < epochs < math.inf:
@@ -283,7 +282,7 @@ def _check_report_to(training_args: Seq2SeqTrainingArguments) -> None:
             raise ImportError(f"--report_to {name} cannot be used ({error}): {fix}, or leave it out") from None
 
 
-def _evaluation_schedule(given: Mapping[str, Any], has_validation: bool) -> dict[str, Any]:
+def _evaluation_schedule(given: Values, has_validation: bool) -> dict[str, Any]:
     """When to evaluate and save, by default together, `NUM_EVALUATIONS` times."""
     saves = given.get("save_strategy")
     strategy = given.get("eval_strategy") or (saves if saves == "epoch" else "steps")

@@ -6,7 +6,7 @@ import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, Any
+from typing import IO
 
 import torch
 from torch import Tensor
@@ -14,7 +14,7 @@ from torch.optim import Optimizer
 
 from ..model.modeling_copynet import CopyNetForConditionalGeneration
 
-Encode = Callable[[Tensor, Tensor], tuple[Tensor, Any]]
+Encode = Callable[[Tensor, Tensor], tuple[Tensor, object]]
 
 
 def split_parameter_groups(optimizer: Optimizer, names: dict[int, str], learning_rate: float) -> None:

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 import torch
 from datasets import IterableDataset
 from transformers import PreTrainedTokenizerBase
 
-from ..arguments import ModelArguments
+from ..arguments import ModelArguments, Values
 from ..model.configuration_copynet import CopyNetConfig
 from ..model.modeling_copynet import CopyNetForConditionalGeneration
 from ..model.modeling_ensemble import CopyNetEnsemble
@@ -90,7 +87,7 @@ def build_model(tokenizer: PreTrainedTokenizerBase, args: ModelArguments) -> Cop
 
 
 def build_config(
-    tokenizer: PreTrainedTokenizerBase, preset: str | None = None, fields: Mapping[str, Any] | None = None
+    tokenizer: PreTrainedTokenizerBase, preset: str | None = None, fields: Values | None = None
 ) -> CopyNetConfig:
     """The config of a new model: the preset or `DEFAULT_SIZES`, overridden by `fields`, then by the tokenizer.
 

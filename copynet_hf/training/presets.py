@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
-from ..arguments import ModelArguments
+from ..arguments import ModelArguments, Values
 from ..model.configuration_copynet import CopyNetConfig
 
 # The paper's settings: the config and the segmenter.
@@ -36,7 +36,7 @@ def find_preset(name: str) -> tuple[Callable[..., CopyNetConfig], str]:
     return PRESETS[name]
 
 
-def make_config(preset: str | None, fields: Mapping[str, Any]) -> CopyNetConfig:
+def make_config(preset: str | None, fields: Values) -> CopyNetConfig:
     """The config of a preset, or of `DEFAULT_SIZES`, overridden by `fields`."""
     return CopyNetConfig(**{**DEFAULT_SIZES, **fields}) if preset is None else find_preset(preset)[0](**fields)
 

@@ -27,7 +27,7 @@ from transformers.utils import logging
 
 from ..arguments import TokenizerArguments
 from ..data import quickstart_pairs
-from ..evaluation.scoring import evaluate_pairs
+from ..evaluation.scoring import Scores, evaluate_pairs
 from ..inference.predictor import predict_in_batches
 from ..model.modeling_copynet import CopyNetForConditionalGeneration
 from ..model.prediction import predict
@@ -65,7 +65,7 @@ def run_quickstart(
     train_pairs: int = 4000,
     test_pairs: int = 500,
     epochs: float = 5,
-) -> dict[str, Any]:
+) -> Scores:
     """Generates data, trains, evaluates, shows outputs, saves, reloads and draws; returns the scores.
 
     Args:
@@ -121,7 +121,7 @@ def train_quickstart(
     return model.eval(), tokenizer
 
 
-def _evaluate(model: CopyNetForConditionalGeneration, tokenizer: CopyNetTokenizer, test: Dataset) -> dict[str, Any]:
+def _evaluate(model: CopyNetForConditionalGeneration, tokenizer: CopyNetTokenizer, test: Dataset) -> Scores:
     scores, _ = evaluate_pairs(model, tokenizer, test)
     fewest_unseen = scores["fewest_unseen_words"] = min(len(tokenizer.oov_words(text)) for text in test["text"])
     print(f"\nOn {len(test)} test requests, each with at least {fewest_unseen} word(s) outside the vocabulary:")

@@ -15,15 +15,16 @@ from collections.abc import Callable, Mapping
 from contextlib import nullcontext, redirect_stdout
 from io import StringIO
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import NoReturn
 
 import torch
 import transformers
 from datasets import IterableDataset
 from transformers import PreTrainedTokenizerBase, Seq2SeqTrainingArguments, set_seed
 
+from ..arguments import Values
 from ..evaluation.metrics import metric_signature
-from ..evaluation.scoring import evaluate_pairs, write_predictions
+from ..evaluation.scoring import Scores, evaluate_pairs, write_predictions
 from ..model.modeling_copynet import CopyNetForConditionalGeneration
 from ..saved.cards import write_model_card
 from ..saved.compatibility import check_tokenizer
@@ -61,9 +62,7 @@ UNSEEN = {
 }
 
 
-def train_from_arguments(
-    arguments: Mapping[str, Any], change_trainer: Callable[[CopyNetTrainer], None] | None = None
-) -> dict[str, Any]:
+def train_from_arguments(arguments: Values, change_trainer: Callable[[CopyNetTrainer], None] | None = None) -> Scores:
     """Trains, evaluates and saves a model, from the arguments of `copynet-hf train`; returns the metrics.
 
     With `dry_run` describes the run, measures a few updates, writes nothing and returns no metrics. Otherwise
@@ -110,7 +109,7 @@ class TrainingRun:
     model: CopyNetForConditionalGeneration
     trainer: CopyNetTrainer
 
-    def __init__(self, arguments: Mapping[str, Any]) -> None:
+    def __init__(self, arguments: Values) -> None:
         """Raises ValueError for a value that is out of its range."""
         self.given = read_arguments(arguments)
         self.checkpoint: str | None = None
@@ -207,7 +206,7 @@ class TrainingRun:
             model = load_given_model(model_name, given.model, is_checkpoint=checkpoint is not None)
         return tokenizer, model
 
-    def train(self) -> dict[str, Any]:
+    def train(self) -> Scores:
         """Trains and saves the model, evaluates it on the validation pairs, and returns the metrics of both."""
         trainer = self.trainer
         self.log_plan()
@@ -221,7 +220,7 @@ class TrainingRun:
         sigterm = SigtermCheckpoint()
         trainer.add_callback(sigterm)  # after the callbacks whose decisions it overrules
         with cached_encoder_states(self.model, self.output_dir) if run_args.cache_encoder_states else nullcontext():
-            metrics: dict[str, Any] = trainer.train(resume_from_checkpoint=self.checkpoint).metrics
+            metrics: Scores = trainer.train(resume_from_checkpoint=self.checkpoint).metrics
         if sigterm.is_received:
             self._exit_after_sigterm()
         with explain_save_errors(self.output_dir):
@@ -239,7 +238,7 @@ class TrainingRun:
     def log_plan(self) -> None:
         """Logs what is trained on what, and what looks wrong with the data."""
         trainer, model = self.trainer, self.model
-        encoded: dict[str, Any] = {"train": trainer.train_dataset, "validation": trainer.eval_dataset}
+        encoded: dict[str, Pairs] = {"train": trainer.train_dataset, "validation": trainer.eval_dataset}
         for split in ("validation", "train"):
             if encoded[split] is not None:
                 words = describe_words(encoded[split], len(self.tokenizer), self.tokenizer.unk_token_id)
@@ -266,15 +265,15 @@ class TrainingRun:
         self.leave_process_group()
         sys.exit(128 + signal.SIGTERM)
 
-    def finish(self, metrics: Mapping[str, Any]) -> dict[str, Any]:
+    def finish(self, metrics: Scores) -> Scores:
         """Evaluates the model on the test pairs, writes its card and pushes it; returns the test metrics.
 
         Args:
             metrics: of training and validation, for the card.
         """
         is_main = self.trainer.is_world_process_zero()
-        test_metrics: dict[str, Any] = {}
-        predictions: list[dict[str, Any]] = []
+        test_metrics: Scores = {}
+        predictions: list[dict[str, object]] = []
         if "test" in self.pairs:
             scores, predictions = evaluate_pairs(self.model, self.tokenizer, self.pairs["test"])
             test_metrics = {f"test_{name}": value for name, value in scores.items()}
@@ -300,7 +299,7 @@ class TrainingRun:
         self.trainer.accelerator.free_memory()
         self.trainer.accelerator.end_training()
 
-    def _write_card(self, metrics: Mapping[str, Any]) -> None:
+    def _write_card(self, metrics: Scores) -> None:
         data_args, card_args = self.args.data, self.given.card
         name = data_args.dataset_name
         is_local = name is not None and Path(name).exists()

@@ -57,7 +57,7 @@ class CopyNetTrainer(Seq2SeqTrainer):
     def __init__(
         self,
         *args: Any,
-        run_record: Mapping[str, Any] | None = None,
+        run_record: Mapping[str, object] | None = None,
         vocabulary_dropout: float = 0.0,
         ema_decay: float = 0.0,
         encoder_learning_rate: float | None = None,
@@ -133,7 +133,7 @@ class CopyNetTrainer(Seq2SeqTrainer):
         with average.applied() if average is not None and uses_weights else nullcontext():
             super()._maybe_log_save_evaluate(*args, **kwargs)
 
-    def _determine_best_metric(self, metrics: dict[str, float], trial: Any) -> bool:
+    def _determine_best_metric(self, metrics: dict[str, float], trial: object) -> bool:
         name = f"eval_{str(self.args.metric_for_best_model).removeprefix('eval_')}"
         if self.args.metric_for_best_model is not None and name not in metrics:
             scores = [each for each in ("loss", *ACCURACIES, *OUTPUT_SCORES) if f"eval_{each}" in metrics]

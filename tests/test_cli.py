@@ -494,7 +494,7 @@ def test_the_defaults_that_train_help_shows_are_those_of_a_run() -> None:
     config = {entry.name: entry.default for entry in dataclasses.fields(CopyNetConfig)} | DEFAULT_SIZES
     for name in shown.keys() & config.keys() - {"selective_read", "readout", "copies_from"}:
         assert shown[name] == (config[name] or None), name
-    ours = train.TRAINER_DEFAULTS | {name: default for name, (_, _, default) in train.TRAINER_HELP.items()}
+    ours = dict(train.TRAINER_DEFAULTS) | {name: default for name, (_, _, default) in train.TRAINER_HELP.items()}
     trainer = {entry.name: entry.default for entry in dataclasses.fields(Seq2SeqTrainingArguments)} | TRAINING_DEFAULTS
     for name, default in ours.items():
         assert isinstance(default, str) or trainer[name] == default, name

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import dataclasses
 from collections.abc import Sequence
 from typing import Any
@@ -80,12 +79,8 @@ TRAINER_HELP: dict[str, tuple[str, str, object]] = {
     "push_to_hub": ("BOOL", "push the trained model to the Hub", False),
     "hub_model_id": ("NAME", "name of the model on the Hub", None),
 }
-# The defaults of its other arguments, where they are ours.
-TRAINER_DEFAULTS: dict[str, object] = {
-    "per_device_eval_batch_size": 64,
-    "logging_steps": 50,
-    "save_total_limit": 2,
-    "hub_strategy": "end",
+# How --help_all shows the computed defaults of its other arguments.
+TRAINER_DEFAULTS = {
     "eval_steps": "0.025, a share of the training",
     "save_strategy": "as eval_strategy",
     "save_steps": "as eval_steps",
@@ -93,15 +88,6 @@ TRAINER_DEFAULTS: dict[str, object] = {
     "dataloader_pin_memory": "with an accelerator",
     "use_cpu": "without an accelerator",
 }
-
-
-class _HelpAll(argparse.Action):
-    """`--help_all` of a `TrainArgumentParser`."""
-
-    def __call__(self, parser: argparse.ArgumentParser, *args: object, **kwargs: object) -> None:
-        assert isinstance(parser, TrainArgumentParser)
-        print(parser.format_sections(show_all=True), end="")
-        parser.exit()
 
 
 class TrainArgumentParser(ArgumentParser):
@@ -113,12 +99,14 @@ class TrainArgumentParser(ArgumentParser):
         for name, (metavar, text, default) in TRAINER_HELP.items():
             nargs = "?" if metavar == "BOOL" else None
             self.add_argument(f"--{name}", metavar=metavar, nargs=nargs, help=text, default=default)
-        help_all = "list every argument, and exit"
-        self.add_argument("--help_all", action=_HelpAll, nargs=0, default=argparse.SUPPRESS, help=help_all)
+        self.add_argument("--help_all", action="store_true", help="list every argument, and exit")
 
     def parse_given(self, argv: Sequence[str]) -> dict[str, Any]:
         if not {"-h", "--help"} & {*argv}:
             self._add_trainer_arguments()
+        if "--help_all" in argv:
+            print(self.format_sections(show_all=True), end="")
+            self.exit()
         return super().parse_given(argv)
 
     def parse_dataclasses(self, argv: Sequence[str]) -> tuple[Any, ...]:
@@ -129,11 +117,14 @@ class TrainArgumentParser(ArgumentParser):
         """Adds all arguments of Seq2SeqTrainingArguments, which replace those that the help lists."""
         from transformers import HfArgumentParser, Seq2SeqTrainingArguments
 
+        from ..training.defaults import TRAINING_DEFAULTS
+
+        defaults = TRAINING_DEFAULTS | TRAINER_DEFAULTS
         self._add_container_actions(HfArgumentParser(Seq2SeqTrainingArguments, add_help=False))  # type: ignore[arg-type]
         for action in self._actions:
+            action.default = defaults.get(action.dest, action.default)
             if action.dest in TRAINER_HELP:
                 _, action.help, action.default = TRAINER_HELP[action.dest]
-            action.default = TRAINER_DEFAULTS.get(action.dest, action.default)
 
     def format_help(self) -> str:
         return self.format_sections(show_all=False)

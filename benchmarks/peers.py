@@ -28,8 +28,8 @@ from measure import PAGE, TEMPLATES, describe_machine, parse_arguments, time_sid
 from peer_page import OURS, THEIRS, render_page
 
 from copynet_hf import load_pairs
+from copynet_hf.training.defaults import MAX_EPOCHS, TRAINING_DEFAULTS
 from copynet_hf.training.presets import DEFAULT_SIZES
-from copynet_hf.training.trainer import MAX_EPOCHS, TRAINING_DEFAULTS
 
 FOLDER, ROOT = Path(__file__).parent, Path(__file__).parents[1]
 VERSION = "0.5.27"

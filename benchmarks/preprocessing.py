@@ -21,6 +21,7 @@ from measure import format_table, parse_arguments, run_in_process, time_side_by_
 from copynet_hf.arguments import DataArguments, TokenizerArguments
 from copynet_hf.model.tokenization_copynet import CopyNetTokenizer
 from copynet_hf.training.dataset import encode_pairs, read_training_pairs
+from copynet_hf.training.defaults import choose_tokenizer_settings
 from copynet_hf.training.model_setup import Pairs
 from copynet_hf.training.tokenizer_setup import train_tokenizer
 
@@ -63,10 +64,10 @@ def time_steps(segmentation: Segmentation, file: str, rounds: int) -> tuple[int,
     datasets.disable_caching()
     datasets.disable_progress_bars()
     once: Any = read_training_pairs(DataArguments(train_file=file))["train"]
-    tokenizer_arguments = TokenizerArguments(segmenter=segmentation.name)
+    arguments = TokenizerArguments(segmenter=segmentation.name)
 
     def build_vocabulary(pairs: Pairs) -> CopyNetTokenizer:
-        return train_tokenizer(pairs, tokenizer_arguments, None, LIMITS.max_source_length)
+        return train_tokenizer(pairs, choose_tokenizer_settings(arguments, pairs), LIMITS.max_source_length)
 
     def encode(pairs: Pairs, processes: int) -> None:
         lengths = LIMITS.max_source_length, LIMITS.max_target_length

@@ -6,6 +6,7 @@ Where torch or Transformers is not installed, as on a server of ONNX models, not
 
 from __future__ import annotations
 
+import os
 from importlib import import_module
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
@@ -87,8 +88,14 @@ __all__ = [
 ]
 
 
-if all(find_spec(package) for package in ("torch", "transformers")):
-    import_module(".registration", __name__).register()
+def register_classes() -> None:
+    """Makes Transformers know the model, where it is installed."""
+    if all(find_spec(package) for package in ("torch", "transformers")):
+        import_module(".registration", __name__).register()
+
+
+if "COPYNET_REGISTER_LATER" not in os.environ:  # which `copynet-hf` sets while it parses its arguments
+    register_classes()
 
 
 def __getattr__(name: str) -> Any:

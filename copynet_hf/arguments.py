@@ -1,7 +1,8 @@
-"""The arguments of the commands: one dataclass for each subject, and the parser that reads them.
+"""The arguments of the commands: dataclasses of those that several modules read, and the parser.
 
-Names follow Transformers' run_summarization.py. `parse_arguments` returns only the arguments that were given, so that
-a default can depend on the data: the number of epochs, for example, on the number of pairs.
+Names follow Transformers' run_summarization.py. Neither torch nor Transformers is imported, so that `--help` is shown
+at once. The parser returns only the arguments that were given, so that a default can depend on the data: the number of
+epochs, for example, on the number of pairs.
 """
 
 from __future__ import annotations
@@ -9,48 +10,101 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from difflib import get_close_matches
 from pathlib import Path
-from typing import Any, NoReturn, TypeVar
-
-from transformers import HfArgumentParser, Seq2SeqTrainingArguments
+from types import NoneType, UnionType
+from typing import Any, NoReturn, TypeVar, get_args, get_origin, get_type_hints
 
 CONFIG_FILE_SUFFIXES = (".json", ".yaml", ".yml")
 MAX_SIZE = 2**63 - 1  # of a tensor
+MAX_EXPONENT = 100  # of the length: larger ones overflow
 BACKEND_HELP = "torch; onnx if exported"
 TRUST_HELP = "run code from the model's folder"
 
-T = TypeVar("T")
+Values = Mapping[str, Any]  # arguments by name
+# What is to be done about a number that is out of its range; None: it is within.
+Check = Callable[[float], str | None]
 
 
-def _argument(help: str, default: Any = None, metavar: str | None = None) -> Any:
-    return field(default=default, metadata={"help": help} | ({"metavar": metavar} if metavar else {}))
+def at_least(lowest: int) -> Check:
+    """The check of a number of at least `lowest` that a tensor's size can be."""
+
+    def check(value: float) -> str | None:
+        if not value >= lowest:
+            return f"give {lowest} or more"
+        return f"give at most {MAX_SIZE}" if value > MAX_SIZE else None
+
+    return check
 
 
-def _optional_bool(help: str) -> Any:
-    """`--name` or `--name False`; None, the default, leaves the choice to the model's config."""
-    return field(default=None, metadata={"help": help, "nargs": "?", "const": True})
+def between(lowest: float, highest: float) -> Check:
+    """The check of a number of these bounds."""
+    return lambda value: None if lowest <= value <= highest else f"give a number between {lowest} and {highest}"
+
+
+def _share(value: float) -> str | None:
+    return None if 0 <= value < 1 else "give a number from 0, which turns it off, to below 1"
+
+
+def _above_zero(value: float) -> str | None:
+    return None if value > 0 else "give more than 0"
+
+
+def argument(
+    help: str, default: Any = None, metavar: str | None = None, *, shown: object = None, check: Check | None = None
+) -> Any:
+    """A field of a dataclass of arguments.
+
+    Args:
+        shown: as the help text shows the default where it is computed.
+        check: what the value, if it is not None, has to pass.
+    """
+    return field(default=default, metadata={"help": help, "metavar": metavar, "shown": shown, "check": check})
+
+
+def count(help: str, default: int | None = None, *, shown: object = None) -> Any:
+    """A field that is a number of at least 1."""
+    return argument(help, default, shown=shown, check=at_least(1))
+
+
+class Arguments:
+    """Base class of the dataclasses. Raises ValueError for a value that is out of its range."""
+
+    def __post_init__(self) -> None:
+        for entry in dataclasses.fields(self):  # type: ignore[arg-type]
+            value, check = getattr(self, entry.name), entry.metadata.get("check")
+            if value is not None and check is not None:
+                check_argument(entry.name, value, check)
+
+
+def check_argument(name: str, value: float, check: Check) -> None:
+    """Raises ValueError if the value of the argument does not pass the check."""
+    fix = check(value)
+    if fix is not None:
+        raise ValueError(f"--{name} is {value if isinstance(value, int) else format(value, 'g')}: {fix}")
+
+
+A = TypeVar("A", bound=Arguments)
 
 
 @dataclass
-class PairsArguments:
+class PairsArguments(Arguments):
     """Files of pairs and their columns, as `load_pairs` reads them."""
 
     _argument_group_name = "data"
 
-    test_file: str | None = _argument("test pairs: JSON, CSV, parquet or LCSTS", metavar="FILE")
-    dataset_name: str | None = _argument("dataset on the Hub, in place of files", metavar="NAME")
-    dataset_config_name: str | None = _argument("configuration of that dataset", metavar="NAME")
-    text_column: str | None = _argument("column of the sources; guessed by default", metavar="NAME")
-    summary_column: str | None = _argument("column of the targets; guessed by default", metavar="NAME")
-    features_column: str | None = _argument("column of the features: read, never copied", metavar="NAME")
-    features_separator: str = _argument("between features", ";", "TEXT")
-    column_names: list[str] | None = _argument(  # noqa: RUF009 - the call returns a dataclass field
-        "columns of CSV or TSV files without a header", metavar="NAME"
-    )
-    delimiter: str | None = _argument("of CSV and TSV files; guessed by default", metavar="TEXT")
-    max_eval_samples: int | None = _argument("use at most N validation and N test pairs")
+    test_file: str | None = argument("test pairs: JSON, CSV, parquet or LCSTS", metavar="FILE")
+    dataset_name: str | None = argument("dataset on the Hub, in place of files", metavar="NAME")
+    dataset_config_name: str | None = argument("configuration of that dataset", metavar="NAME")
+    text_column: str | None = argument("column of the sources; guessed by default", metavar="NAME")
+    summary_column: str | None = argument("column of the targets; guessed by default", metavar="NAME")
+    features_column: str | None = argument("column of the features: read, never copied", metavar="NAME")
+    features_separator: str = argument("between features", ";", "TEXT")
+    column_names: list[str] | None = argument("columns of CSV or TSV files without a header", metavar="NAME")
+    delimiter: str | None = argument("of CSV and TSV files; guessed by default", metavar="TEXT")
+    max_eval_samples: int | None = count("use at most N validation and N test pairs")
 
     def dataset_options(self) -> dict[str, Any]:
         """The arguments of `load_pairs` other than its files."""
@@ -63,285 +117,129 @@ class PairsArguments:
 class DataArguments(PairsArguments):
     """Pairs for training and evaluation, and how many words of them are used."""
 
-    train_file: str | None = _argument("training pairs: JSON, CSV, parquet or LCSTS", metavar="FILE")
-    validation_file: str | None = _argument("pairs for the best checkpoint, early stopping", metavar="FILE")
-    streaming: bool = _argument("read pairs during training (needs --max_steps)", False)
-    max_source_length: int = _argument("truncate sources to N words", 512)
-    max_target_length: int = _argument("truncate targets to N words", 128)
-    max_train_samples: int | None = _argument("use at most N training pairs")
-    preprocessing_num_workers: int | None = _argument("number of processes for tokenization")
+    train_file: str | None = argument("training pairs: JSON, CSV, parquet or LCSTS", metavar="FILE")
+    validation_file: str | None = argument("pairs for the best checkpoint, early stopping", metavar="FILE")
+    streaming: bool = argument("read pairs during training (needs --max_steps)", False)
+    max_source_length: int = count("truncate sources to N words", 512)
+    max_target_length: int = count("truncate targets to N words", 128)
+    max_train_samples: int | None = count("use at most N training pairs")
+    preprocessing_num_workers: int | None = count("number of processes for tokenization")
 
 
 @dataclass
-class TokenizerArguments:
+class TokenizerArguments(Arguments):
     """The tokenizer: its segmenter and its vocabulary."""
 
     _argument_group_name = "tokenizer"
 
-    tokenizer_name: str | None = _argument("use this tokenizer; by default one is trained", metavar="NAME")
-    segmenter: str = _argument("char, whitespace, jieba, fugashi, word_punct, or auto: chosen by the pairs", "auto")
-    vocab_size: int | None = _argument("size")
-    min_frequency: int | None = _argument("rarer words are copied")
-    max_source_oov: int | None = _argument("slots")
+    tokenizer_name: str | None = argument("use this tokenizer; by default one is trained", metavar="NAME")
+    segmenter: str = argument("char, whitespace, jieba, fugashi, word_punct, or auto: chosen by the pairs", "auto")
+    vocab_size: int | None = count("size", shown="3000 characters or 10000 words")
+    min_frequency: int | None = count("rarer words are copied", shown="5, 3 or 1")
+    max_source_oov: int | None = argument("slots", shown="computed from the sources")
 
 
 @dataclass
-class ModelArguments:
+class ModelArguments(Arguments):
     """The model: fields of `CopyNetConfig`, and the generation settings that are saved with it."""
 
     _argument_group_name = "model (by default the fields of the preset, or those shown)"
 
-    model_name_or_path: str | None = _argument("folder or Hub name of a model to continue from", metavar="NAME")
-    trust_remote_code: bool = _argument(TRUST_HELP, False)
-    encoder_name_or_path: str | None = _argument("its folder or Hub name", metavar="NAME")
-    encoder_pooling: str | None = _argument("of a word: mean, first or last", metavar="NAME")
-    initial_state: str | None = _argument("s_0: from the first, mean or last piece", metavar="NAME")
-    embeddings_from_encoder: bool = _argument("initialise word embeddings by its pieces", False)
-    embedding_file: str | None = _argument("initialise them by word2vec or GloVe text", metavar="FILE")
-    preset: str | None = _argument("the paper's synthetic, lcsts_char, lcsts_word", metavar="NAME")
-    embedding_size: int | None = _argument("embedding size")
-    hidden_size: int | None = _argument("size of the decoder state")
-    encoder_hidden_size: int | None = _argument("encoder state, per direction")
-    num_hidden_layers: int | None = _argument("number of encoder layers")
-    attention_size: int | None = _argument("hidden size of the attention")
-    dropout: float | None = _argument("dropout probability")
-    copy_mechanism: str | None = _argument(
-        "copynet, pointer_generator, gated, pointer, retrieval or none", metavar="NAME"
+    model_name_or_path: str | None = argument("folder or Hub name of a model to continue from", metavar="NAME")
+    trust_remote_code: bool = argument(TRUST_HELP, False)
+    encoder_name_or_path: str | None = argument("its folder or Hub name", metavar="NAME")
+    encoder_pooling: str | None = argument("of a word: mean, first or last", metavar="NAME", shown="mean")
+    initial_state: str | None = argument("s_0: from the first, mean or last piece", metavar="NAME", shown="first")
+    embeddings_from_encoder: bool = argument("initialise word embeddings by its pieces", False)
+    embedding_file: str | None = argument("initialise them by word2vec or GloVe text", metavar="FILE")
+    preset: str | None = argument("the paper's synthetic, lcsts_char, lcsts_word", metavar="NAME")
+    embedding_size: int | None = argument("embedding size", shown=128)
+    hidden_size: int | None = argument("size of the decoder state", shown=256)
+    encoder_hidden_size: int | None = argument("encoder state, per direction", shown=128)
+    num_hidden_layers: int | None = argument("number of encoder layers", shown=1)
+    attention_size: int | None = argument("hidden size of the attention", shown=128)
+    dropout: float | None = argument("dropout probability", shown=0.3)
+    copy_mechanism: str | None = argument(
+        "copynet, pointer_generator, gated, pointer, retrieval or none", metavar="NAME", shown="copynet"
     )
-    attention: bool | None = _optional_bool("attention over the source")
-    selective_read: bool | None = _optional_bool("selective read")
-    readout: list[str] | None = _argument(  # noqa: RUF009 - the call returns a dataclass field
-        "inputs of the scores, such as state context", metavar="NAME"
+    attention: bool | None = argument("attention over the source", shown=True)
+    selective_read: bool | None = argument("selective read", shown="True for copynet")
+    readout: list[str] | None = argument(
+        "inputs of the scores, such as state context", metavar="NAME", shown="those of the mechanism"
     )
-    use_coverage: bool | None = _optional_bool("coverage as an input of the attention")
-    copies_from: list[str] | None = _argument(  # noqa: RUF009 - the call returns a dataclass field
-        "retrieval: one or both", metavar="NAME"
-    )
-    coverage_loss_weight: float | None = _argument("weight λ of the coverage loss")
-    gate_loss_weight: float | None = _argument("gated: weight of the gate's loss")
-    gated_loss: str | None = _argument("gated: mixture or summed", metavar="NAME")
-    aligned_words: int | None = _argument("gated: target words per source word; 0 for all")
-    frequent_words: int | None = _argument("gated: words always allowed")
-    use_fused: bool | None = _optional_bool("fused recurrence")
-    initializer_range: float | None = _argument("embeddings are initialised in ± X")
-    tie_word_embeddings: bool | None = _optional_bool("share the embeddings with the output layer")
-    num_beams: int = _argument("beam size, saved with the model", 5)
-    forbid_unk: bool = _argument("never generate <unk>", True)
+    use_coverage: bool | None = argument("coverage as an input of the attention")
+    copies_from: list[str] | None = argument("retrieval: one or both", metavar="NAME", shown="question facts")
+    coverage_loss_weight: float | None = argument("weight λ of the coverage loss")
+    gate_loss_weight: float | None = argument("gated: weight of the gate's loss", shown=1.0)
+    gated_loss: str | None = argument("gated: mixture or summed", metavar="NAME", shown="mixture")
+    aligned_words: int | None = argument("gated: target words per source word; 0 for all")
+    frequent_words: int | None = argument("gated: words always allowed", shown=2000)
+    use_fused: bool | None = argument("fused recurrence", shown=True)
+    initializer_range: float | None = argument("embeddings are initialised in ± X", shown=0.1)
+    tie_word_embeddings: bool | None = argument("share the embeddings with the output layer")
+    num_beams: int = count("beam size, saved with the model", 5)
+    forbid_unk: bool = argument("never generate <unk>", True)
 
 
 @dataclass
-class RunArguments:
+class RunArguments(Arguments):
     """The run, in addition to `Seq2SeqTrainingArguments`."""
 
     _argument_group_name = "run"
 
-    dry_run: bool = _argument("describe and time the run, write nothing", False)
-    vocabulary_dropout: float = _argument("share of copied words made unseen", 0.1)
-    ema_decay: float = _argument("decay of the averaged weights", 0.998)
-    early_stopping_patience: int = _argument("stop after N evaluations without improvement", 0)
-    overwrite_output_dir: bool = _argument("replace the model in output_dir", False)
-    freeze_encoder: bool = _argument("do not train it", False)
-    encoder_learning_rate: float | None = _argument("its learning rate (2e-5; the decoder's is 5e-4)")
-    cache_encoder_states: bool = _argument("frozen: compute its states once per text", False)
-    max_minutes: float | None = _argument("stop training after X minutes")
-    threads: int | None = _argument("number of PyTorch threads")
+    dry_run: bool = argument("describe and time the run, write nothing", False)
+    vocabulary_dropout: float = argument("share of copied words made unseen", 0.1, check=_share)
+    ema_decay: float = argument("decay of the averaged weights", 0.998, check=_share)
+    early_stopping_patience: int = argument("stop after N evaluations without improvement", 0, check=at_least(0))
+    overwrite_output_dir: bool = argument("replace the model in output_dir", False)
+    freeze_encoder: bool = argument("do not train it", False)
+    encoder_learning_rate: float | None = argument("its learning rate (2e-5; the decoder's is 5e-4)")
+    cache_encoder_states: bool = argument("frozen: compute its states once per text", False)
+    max_minutes: float | None = argument("stop training after X minutes", check=_above_zero)
+    threads: int | None = count("number of PyTorch threads")
 
 
 @dataclass
-class CardArguments:
+class CardArguments(Arguments):
     """What the model card says in addition to what the run knows."""
 
     _argument_group_name = "model card"
 
-    language: str | None = _argument("language of the texts, such as zh", metavar="CODE")
-    license: str | None = _argument("licence of the weights, as the Hub spells it", metavar="NAME")
+    language: str | None = argument("language of the texts, such as zh", metavar="CODE")
+    license: str | None = argument("licence of the weights, as the Hub spells it", metavar="NAME")
 
 
 @dataclass
-class DecodingArguments:
+class DecodingArguments(Arguments):
     """The model, and how it decodes; by default with the settings saved with the model."""
 
     _argument_group_name = "model and decoding (by default the settings saved with the model)"
 
-    model: str | None = _argument("folder or Hub name of the model", metavar="NAME")
-    backend: str = _argument(BACKEND_HELP, "torch", "NAME")
-    trust_remote_code: bool = _argument(TRUST_HELP, False)
-    batch_size: int = _argument("batch size", 32)
-    num_beams: int | None = _argument("beam size")
-    length_penalty: float | None = _argument("exponent of the length; above 0 favours longer outputs")
-    max_source_length: int | None = _argument("truncate sources to N words")
-    max_target_length: int | None = _argument("generate at most N words, the end symbol included")
-    forbid_unk: bool | None = _optional_bool("never generate <unk>")
-    bf16: bool = _argument("compute in bfloat16", False)
-    device: str | None = _argument("cpu, cuda, ...; by default a GPU if there is one", metavar="NAME")
-    threads: int | None = _argument("number of threads")
+    model: str | None = argument("folder or Hub name of the model", metavar="NAME")
+    backend: str = argument(BACKEND_HELP, "torch", "NAME")
+    trust_remote_code: bool = argument(TRUST_HELP, False)
+    batch_size: int = count("batch size", 32)
+    num_beams: int | None = count("beam size")
+    length_penalty: float | None = argument(
+        "exponent of the length; above 0 favours longer outputs", check=between(-MAX_EXPONENT, MAX_EXPONENT)
+    )
+    max_source_length: int | None = count("truncate sources to N words")
+    max_target_length: int | None = count("generate at most N words, the end symbol included")
+    forbid_unk: bool | None = argument("never generate <unk>")
+    bf16: bool = argument("compute in bfloat16", False)
+    device: str | None = argument("cpu, cuda, ...; by default a GPU if there is one", metavar="NAME")
+    threads: int | None = count("number of threads")
 
     def model_options(self) -> dict[str, Any]:
         """The arguments of `load_backend`."""
-        return {
-            "name": self.model,
-            "backend": self.backend,
-            "device": self.device,
-            "bf16": self.bf16,
-            "trust_remote_code": self.trust_remote_code,
-            "threads": self.threads,
-        }
+        options = {name: getattr(self, name) for name in ("backend", "device", "bf16", "trust_remote_code", "threads")}
+        return {"name": self.model, **options}
 
+    def search_options(self) -> dict[str, Any]:
+        """The keyword arguments of `predict_in_batches`."""
+        names = ("batch_size", "num_beams", "length_penalty", "max_source_length", "forbid_unk")
+        return {"max_new_tokens": self.max_target_length, **{name: getattr(self, name) for name in names}}
 
-@dataclass
-class EvaluateArguments:
-    """The outputs of `copynet-hf evaluate`."""
-
-    _argument_group_name = "outputs"
-
-    num_return_sequences: int = _argument("outputs per source, for exact_match_top_N", 1)
-    output_file: str | None = _argument("write the predictions to this file, as JSON lines", metavar="FILE")
-    overwrite_output_file: bool = _argument("replace output_file if it exists", False)
-
-
-@dataclass
-class GenerateArguments:
-    """The inputs and outputs of `copynet-hf generate`."""
-
-    _argument_group_name = "input and output"
-
-    text: list[str] | None = _argument(  # noqa: RUF009 - the call returns a dataclass field
-        "sources; by default the lines of standard input", metavar="TEXT"
-    )
-    facts: list[str] | None = _argument(  # noqa: RUF009 - the call returns a dataclass field
-        "facts for all sources, each 'subject | property | object'", metavar="FACT"
-    )
-    features: str | None = _argument("features of all sources, such as 'V;PST'", metavar="TEXT")
-    features_separator: str = _argument("what separates the features", ";", "TEXT")
-    show_copies: bool = _argument("mark copied words, by colour in a terminal, else by [brackets]", False)
-
-
-@dataclass
-class PredictArguments:
-    """The inputs and outputs of `copynet-hf predict`."""
-
-    _argument_group_name = "input and output"
-
-    input_file: list[str] | None = _argument(  # noqa: RUF009 - the call returns a dataclass field
-        "JSON lines, CSV, TSV or parquet: files, folders or patterns", metavar="FILE"
-    )
-    output_file: str | None = _argument("of .jsonl, .csv, .tsv (all with .gz) or .parquet", metavar="FILE")
-    overwrite_output_file: bool = _argument("replace output_file if it exists", False)
-    text_column: str | None = _argument("column of the sources; guessed by default", metavar="NAME")
-    delimiter: str | None = _argument("of CSV and TSV files; guessed by default", metavar="TEXT")
-    facts_column: str = _argument("column of the facts, if any", "facts", "NAME")
-    features_column: str = _argument("column of the features", "features", "NAME")
-    features_separator: str = _argument("between features", ";", "TEXT")
-    prediction_column: str = _argument("column of the outputs", "prediction", "NAME")
-    with_origins: bool = _argument("add the words and where they were copied from", False)
-    num_proc: int = _argument("processes, one thread each", 1)
-    window: int = _argument("rows sorted and written together", 1024)
-
-
-@dataclass
-class DemoArguments:
-    """The arguments of `copynet-hf demo`."""
-
-    model: str | None = _argument("folder or Hub name of the model", metavar="NAME")
-    backend: str = _argument(BACKEND_HELP, "torch", "NAME")
-    trust_remote_code: bool = _argument(TRUST_HELP, False)
-    host: str = _argument("address to listen on; 0.0.0.0 accepts other machines", "127.0.0.1", "ADDRESS")
-    port: int = _argument("port to listen on", 7860)
-    examples: list[str] | None = _argument(  # noqa: RUF009 - the call returns a dataclass field
-        "example texts on the page", metavar="TEXT"
-    )
-    device: str | None = _argument("cpu, cuda, ...; by default a GPU if there is one", metavar="NAME")
-
-
-@dataclass
-class ExportArguments:
-    """The arguments of `copynet-hf export`."""
-
-    model: str | None = _argument("folder or Hub name of the model", metavar="NAME")
-    trust_remote_code: bool = _argument(TRUST_HELP, False)
-    output_dir: str | None = _argument("folder for the graphs, the config and the tokenizer", metavar="FOLDER")
-    overwrite_output_dir: bool = _argument("replace the model in output_dir", False)
-    target: str = _argument("onnx: for Python, or web: a page that runs the model in the browser", "onnx")
-    quantize: str | None = _argument("int8: weights of 8 bits; by default float32", metavar="NAME")
-    examples: list[str] | None = _argument(  # noqa: RUF009 - the call returns a dataclass field
-        "web: example texts on the page", metavar="TEXT"
-    )
-    onnxruntime_web: str | None = _argument(
-        "web: the unpacked npm package; by default it is downloaded", metavar="FOLDER"
-    )
-
-
-@dataclass
-class EnsembleArguments:
-    """The arguments of `copynet-hf ensemble`."""
-
-    models: list[str] | None = _argument(  # noqa: RUF009 - the call returns a dataclass field
-        "folders or Hub names of two or more models", metavar="NAME"
-    )
-    trust_remote_code: bool = _argument(TRUST_HELP, False)
-    output_dir: str | None = _argument("folder for the ensemble and its tokenizer", metavar="FOLDER")
-    overwrite_output_dir: bool = _argument("replace the model in output_dir", False)
-
-
-@dataclass
-class QuickstartArguments:
-    """The arguments of `copynet-hf quickstart`."""
-
-    output_dir: str = _argument("folder for the model and the picture", "copynet-quickstart", "FOLDER")
-    seed: int = _argument("random seed of the data and the model", 0)
-    threads: int = _argument("number of PyTorch threads; more do not help so small a model", 1)
-
-
-# The arguments that `copynet-hf train --help` lists first.
-EVERYDAY_ARGUMENTS = (
-    "train_file",
-    "validation_file",
-    "test_file",
-    "text_column",
-    "summary_column",
-    "output_dir",
-    "copy_mechanism",
-    "num_train_epochs",
-    "learning_rate",
-    "per_device_train_batch_size",
-    "num_beams",
-    "seed",
-)
-# Those that it lists together, whatever their dataclass.
-ENCODER_GROUP = "Transformers encoder in place of the GRU encoder"
-ENCODER_ARGUMENTS = (
-    "encoder_name_or_path",
-    "encoder_learning_rate",
-    "freeze_encoder",
-    "cache_encoder_states",
-    "encoder_pooling",
-    "initial_state",
-    "embeddings_from_encoder",
-    "embedding_file",
-)
-# The arguments of Seq2SeqTrainingArguments that it lists as well, in this order.
-TRAINER_GROUP = "training (of Transformers' Trainer)"
-TRAINER_HELP = {
-    "output_dir": "folder for the model, its card and its scores",
-    "num_train_epochs": "number of epochs",
-    "learning_rate": "initial learning rate",
-    "per_device_train_batch_size": "training batch size per process",
-    "seed": "random seed",
-    "max_steps": "training steps, in place of epochs",
-    "gradient_accumulation_steps": "batches per step",
-    "warmup_steps": "steps of warmup",
-    "weight_decay": "weight decay of AdamW",
-    "label_smoothing_factor": "label smoothing",
-    "bf16": "train in bfloat16 mixed precision",
-    "predict_with_generate": "evaluate with ROUGE, BLEU and exact match",
-    "eval_strategy": "when to evaluate",
-    "metric_for_best_model": "metric of the best checkpoint",
-    "train_sampling_strategy": "order of training pairs",
-    "resume_from_checkpoint": "checkpoint, True for the last in output_dir, or auto: the last if there is one",
-    "report_to": "where to log, e.g. tensorboard",
-    "push_to_hub": "push the trained model to the Hub",
-    "hub_model_id": "name of the model on the Hub",
-}
 
 METAVARS = {"int": "N", "float": "X", "string_to_bool": "BOOL", "dict": "JSON"}  # by the name of the type
 
@@ -366,99 +264,125 @@ class HelpFormatter(argparse.ArgumentDefaultsHelpFormatter):
         return super()._get_help_string(action) if action.default else action.help
 
 
-class ArgumentParser(HfArgumentParser):
-    """An `HfArgumentParser` whose errors are ValueErrors of one line, without the usage."""
+class ArgumentParser(argparse.ArgumentParser):
+    """Reads the fields of dataclasses. Its errors are ValueErrors of one line, without the usage."""
 
-    def __init__(self, dataclass_types: Sequence[Any], **kwargs: Any) -> None:
-        super().__init__(dataclass_types, formatter_class=HelpFormatter, allow_abbrev=False, **kwargs)
+    def __init__(self, dataclass_types: Sequence[type[Arguments]], **kwargs: Any) -> None:
+        options: dict[str, Any] = {"allow_abbrev": False, "conflict_handler": "resolve"}
+        super().__init__(formatter_class=HelpFormatter, **options, **kwargs)
+        self.dataclass_types = dataclass_types
+        for dataclass_type in dataclass_types:
+            title = getattr(dataclass_type, "_argument_group_name", None)
+            group = self if title is None else self.add_argument_group(title)
+            types = get_type_hints(dataclass_type)
+            for entry in dataclasses.fields(dataclass_type):  # type: ignore[arg-type]
+                _add_field(group, entry, types[entry.name])
 
     def error(self, message: str) -> NoReturn:
         raise ValueError(f"{message} (see {self.prog} --help)")
 
+    def parse_given(self, argv: Sequence[str]) -> dict[str, Any]:
+        """The arguments that `argv` gives, by name and with the types of the fields, without any defaults.
 
-class _HelpAll(argparse.Action):
-    """`--help_all` of a `TrainArgumentParser`."""
+        The first argument may be a JSON or YAML file of arguments, which those after it override.
 
-    def __call__(self, parser: argparse.ArgumentParser, *args: Any, **kwargs: Any) -> None:
-        assert isinstance(parser, TrainArgumentParser)
-        print(parser.format_sections(show_all=True), end="")
-        parser.exit()
+        Raises:
+            ValueError: an unknown argument, or a value of another type.
+        """
+        argv = list(argv)
+        if argv and argv[0].endswith(CONFIG_FILE_SUFFIXES):
+            argv = [*_read_argument_file(Path(argv[0])), *argv[1:]]
+        unset = object()  # argparse sets no default where the namespace has a value
+        names = [action.dest for action in self._actions]
+        parsed, rest = self.parse_known_args(argv, argparse.Namespace(**dict.fromkeys(names, unset)))
+        if rest:
+            self._refuse(rest)
+        return {name: value for name, value in vars(parsed).items() if value is not unset}
 
+    def parse_dataclasses(self, argv: Sequence[str]) -> tuple[Any, ...]:
+        """An instance of each of the dataclasses.
 
-class TrainArgumentParser(ArgumentParser):
-    """The parser of `copynet-hf train`. Its `--help` has the everyday arguments first, `--help_all` every argument.
+        Raises:
+            ValueError: as `parse_given`, or a value that is out of its range.
+        """
+        given = self.parse_given(argv)
+        return tuple(build_arguments(dataclass_type, given) for dataclass_type in self.dataclass_types)
 
-    Args:
-        defaults: shown in the help in place of the dataclasses' own; strings for those computed from the data.
-    """
-
-    def __init__(self, defaults: Mapping[str, Any], **kwargs: Any) -> None:
-        own = [DataArguments, TokenizerArguments, ModelArguments, RunArguments, CardArguments]
-        super().__init__([*own, Seq2SeqTrainingArguments], **kwargs)
-        help_all = "list every argument, and exit"
-        self.add_argument("--help_all", action=_HelpAll, nargs=0, default=argparse.SUPPRESS, help=help_all)
-        self.set_defaults(**defaults)
-        for action in self._actions:
-            action.help = TRAINER_HELP.get(action.dest, action.help)
-
-    def format_help(self) -> str:
-        return self.format_sections(show_all=False)
-
-    def format_sections(self, show_all: bool) -> str:
-        """The help text, with `show_all` also the Trainer's arguments that `TRAINER_HELP` leaves out."""
-        sections = {"everyday arguments": list(EVERYDAY_ARGUMENTS)}
-        for dataclass_type in self.dataclass_types:
-            if dataclass_type is ModelArguments:
-                sections[ENCODER_GROUP] = list(ENCODER_ARGUMENTS)
-            title = getattr(dataclass_type, "_argument_group_name", TRAINER_GROUP)
-            sections[title] = [entry.name for entry in dataclasses.fields(dataclass_type) if entry.init]
-        if not show_all:
-            sections[TRAINER_GROUP] = list(TRAINER_HELP)
-        sections["help"] = ["help", "help_all"]
-
-        actions = {action.dest: action for action in reversed(self._actions)}  # --name rather than --no_name
-        formatter = self.formatter_class(prog=self.prog)
-        formatter.add_usage(self.usage, self._actions, self._mutually_exclusive_groups)
-        formatter.add_text(self.description)
-        for title, names in sections.items():
-            formatter.start_section(title)
-            formatter.add_arguments([actions.pop(name) for name in names if name in actions])  # each argument once
-            formatter.end_section()
-        formatter.add_text(self.epilog)
-        return formatter.format_help()
+    def _refuse(self, words: Sequence[str]) -> NoReturn:
+        """Raises ValueError for words of the command line that are no arguments, with the nearest argument."""
+        options = [word.partition("=")[0] for word in words if word.startswith("--")]
+        if not options:
+            self.error(f"unrecognized arguments: {' '.join(words)}")
+        known = [name for action in self._actions for name in action.option_strings if "-" not in name[2:]]
+        nearest = get_close_matches(options[0].replace("-", "_").replace("__", "--", 1), known, 1)
+        self.error(f"{options[0]} is not an argument" + (f"; did you mean {nearest[0]}?" if nearest else ""))
 
 
-def parse_arguments(parser: ArgumentParser, argv: Sequence[str]) -> dict[str, Any]:
-    """The arguments that `argv` gives, by name and with the types of the parser's dataclasses, without any defaults.
+def _add_field(group: argparse._ActionsContainer, entry: dataclasses.Field[Any], kind: Any) -> None:
+    """Adds the argument of a field of this type, with `--no_NAME` for a boolean that is true by default."""
+    (kind,) = [each for each in (get_args(kind) if isinstance(kind, UnionType) else (kind,)) if each is not NoneType]
+    options = list(dict.fromkeys([f"--{entry.name}", f"--{entry.name.replace('_', '-')}"]))
+    settings: dict[str, Any] = {"type": kind}
+    if kind is bool:
+        settings = {"type": string_to_bool, "nargs": "?", "const": True}
+    elif get_origin(kind) is list:
+        settings = {"type": str, "nargs": "+"}
+    shown, text = entry.metadata["shown"], entry.metadata["help"]
+    settings["default"] = entry.default if shown is None else shown
+    group.add_argument(*options, help=text, metavar=entry.metadata["metavar"], **settings)
+    if entry.default is True:
+        negated = [f"--no{option[1:]}" if "-" in option[2:] else f"--no_{option[2:]}" for option in options]
+        group.add_argument(*negated, action="store_false", dest=entry.name, help=text)
 
-    The first argument may be a JSON or YAML file of arguments, which those after it override.
+
+def string_to_bool(value: str) -> bool:
+    """The value of a boolean argument, in the spellings that Transformers accepts."""
+    if value.lower() in ("yes", "true", "t", "y", "1"):
+        return True
+    if value.lower() in ("no", "false", "f", "n", "0"):
+        return False
+    raise argparse.ArgumentTypeError(f"{value} is neither true nor false")
+
+
+def build_arguments(kind: type[A], given: Values) -> A:
+    """An instance of a dataclass from those of the given arguments that are its fields.
 
     Raises:
-        ValueError: an unknown argument, or a value of another type.
+        ValueError: a value that is out of its range.
     """
-    argv = list(argv)
-    if argv and argv[0].endswith(CONFIG_FILE_SUFFIXES):
-        argv = [*_read_argument_file(Path(argv[0])), *argv[1:]]
-    names = [entry.name for dataclass_type in parser.dataclass_types for entry in dataclasses.fields(dataclass_type)]
-    unset = object()  # argparse sets no default where the namespace has a value
-    parsed = parser.parse_args(argv, argparse.Namespace(**dict.fromkeys(names, unset)))
-    return {name: value for name, value in vars(parsed).items() if value is not unset}
+    return kind(**select_fields(kind, given))
 
 
-def build_dataclass(dataclass_type: type[T], arguments: Mapping[str, Any]) -> T:
-    """An instance of `dataclass_type` from those of the arguments that are its fields."""
-    names = {entry.name for entry in dataclasses.fields(dataclass_type)}  # type: ignore[arg-type]
-    return dataclass_type(**{name: value for name, value in arguments.items() if name in names})
+def select_fields(kind: type, values: Values) -> dict[str, Any]:
+    """Those of the values that are fields of a dataclass."""
+    names = {entry.name for entry in dataclasses.fields(kind) if entry.init}
+    return {name: value for name, value in values.items() if name in names}
 
 
-def check_positive(arguments: Any, *names: str) -> None:
-    """Raises ValueError for the first of the named arguments that is below 1, or too large for a tensor's size."""
-    for name in names:
-        value = getattr(arguments, name)
-        if value is not None and value < 1:
-            raise ValueError(f"--{name} is {value}: give 1 or more")
-        if value is not None and value > MAX_SIZE:
-            raise ValueError(f"--{name} is {value}: give at most {MAX_SIZE}")
+@dataclass(frozen=True)
+class Command:
+    """What a file of `commands/` defines as `COMMAND`.
+
+    Attributes:
+        run: is called with what the parser's `parse_dataclasses` returns; its docstring is in the help text.
+        usage: what the usage line has between the name of the command and its other arguments.
+        uses_transformers: whether Transformers has to know the package's classes.
+    """
+
+    run: Callable[..., None]
+    usage: str
+    dataclass_types: tuple[type[Arguments], ...]
+    parser_type: type[ArgumentParser] = ArgumentParser
+    uses_transformers: bool = True
+
+    def build_parser(self, name: str) -> ArgumentParser:
+        """The parser of the command, which is called `name`."""
+        return self.parser_type(
+            self.dataclass_types,
+            prog=f"copynet-hf {name}",
+            usage=f"%(prog)s {self.usage}[ARGUMENTS]",
+            description=self.run.__doc__,
+        )
 
 
 def _read_argument_file(path: Path) -> list[str]:

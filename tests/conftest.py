@@ -64,9 +64,11 @@ def pairs() -> Dataset:
 @pytest.fixture(scope="module")
 def tokenizer(pairs: Dataset) -> CopyNetTokenizer:
     from copynet_hf.arguments import TokenizerArguments
+    from copynet_hf.training.defaults import choose_tokenizer_settings
     from copynet_hf.training.tokenizer_setup import train_tokenizer
 
-    return train_tokenizer(pairs, TokenizerArguments(segmenter="whitespace"), None, 64)
+    settings = choose_tokenizer_settings(TokenizerArguments(segmenter="whitespace"), pairs)
+    return train_tokenizer(pairs, settings, 64)
 
 
 @pytest.fixture

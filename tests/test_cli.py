@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import io
 import json
+import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -12,20 +13,22 @@ from pathlib import Path
 import pytest
 from transformers import AutoModelForSeq2SeqLM, AutoTokenizer, Seq2SeqTrainingArguments
 
-from copynet_hf.arguments import (
-    ArgumentParser,
-    CardArguments,
-    DataArguments,
-    ModelArguments,
-    RunArguments,
-    TokenizerArguments,
-    TrainArgumentParser,
-    parse_arguments,
-)
+from copynet_hf.arguments import ArgumentParser, ModelArguments, TokenizerArguments
 from copynet_hf.cli import main
+from copynet_hf.commands import train
 from copynet_hf.data import quickstart_pairs
 from copynet_hf.model.configuration_copynet import CopyNetConfig
 from copynet_hf.model.segmentation import _mecab
+from copynet_hf.training.defaults import (
+    DECODER_LEARNING_RATE,
+    MAX_EPOCHS,
+    MIN_EPOCHS,
+    NUM_EVALUATIONS,
+    SPELLED_SMOOTHING,
+    TRAINING_DEFAULTS,
+)
+from copynet_hf.training.presets import DEFAULT_SIZES
+from copynet_hf_command import COMMANDS
 
 SMALL = [
     "--hidden_size",
@@ -187,9 +190,24 @@ def test_every_config_field_is_an_argument_or_follows_from_the_tokenizer() -> No
 
 
 def test_parsed_arguments_are_those_given_without_defaults() -> None:
-    parser = ArgumentParser([ModelArguments])
-    arguments = parse_arguments(parser, ["--dropout", "0.3", "--attention", "False", "--use_coverage"])
-    assert arguments == {"dropout": 0.3, "attention": False, "use_coverage": True}
+    """The model card shows them as the command, which has to train again."""
+    arguments = ArgumentParser([ModelArguments]).parse_given(
+        [
+            "--dropout",
+            "0.3",
+            "--attention",
+            "False",
+            "--use-coverage",
+            "--no_forbid_unk",
+            "--readout",
+            "state",
+            "context",
+        ]
+    )
+    given = {"dropout": 0.3, "attention": False, "use_coverage": True, "forbid_unk": False}
+    assert arguments == {**given, "readout": ["state", "context"]}
+    parser = train.COMMAND.build_parser("train")
+    assert parser.parse_given(["--train_file", "a", "--seed", "3"]) == {"train_file": "a", "seed": 3}
 
 
 # ---- evaluate
@@ -316,7 +334,7 @@ BAD_INPUT = {
     "evaluate --model {folder}/model --test_file {folder}/test.jsonl --num_beams 10000000000": "the memory is full (",
     "generate --model {folder}/model --text a --num_beams 10000000000": "the memory is full (",
     f"generate --model {{folder}}/model --text a --batch_size {10**22}": f"--batch_size is {10**22}: give at most",
-    "generate --model {folder}/model --text a --length_penalty 1e6": "--length_penalty is 1000000.0: give a number",
+    "generate --model {folder}/model --text a --length_penalty 1e6": "--length_penalty is 1e+06: give a number",
     "evaluate --model {folder}/model --test_file {folder}/test.jsonl --length_penalty nan": "--length_penalty is nan",
     f"{TRAIN} --hidden_size 4 --num_hidden_layers 1000000": "num_hidden_layers is 1000000: give at most 1000",
     f"{TRAIN} --per_device_train_batch_size {10**22}": "--per_device_train_batch_size is 1",
@@ -325,8 +343,12 @@ BAD_INPUT = {
     f"{TRAIN} --early_stopping_patience -2": "--early_stopping_patience is -2: give 0 or more",
     "evaluate --model {folder}/model --test_file {folder}": "is a folder: give a file",
     f"{TRAIN} --segmenter bytes": "word_punct",
+    f"{TRAIN} --model_name_or_path {{folder}}/modle": "{folder}/modle: no such folder; did you mean",
+    f"{TRAIN} --encoder_name_or_path ./bert": "--encoder_name_or_path ./bert: no such folder; give",
     f"{TRAIN} --hidden_size 0": "hidden_size=0",
-    f"{TRAIN} --hiden_size 3": "--hiden_size",
+    f"{TRAIN} --hiden_size 3": "--hiden_size is not an argument; did you mean --hidden_size? (see copynet-hf train",
+    "generate --num-beam=3 --model {folder}/model": "--num-beam is not an argument; did you mean --num_beams?",
+    "generate --xyz": "--xyz is not an argument (see copynet-hf generate --help)",
     f"{TRAIN} --dropout much": "much",
     f"{TRAIN} --early_stopping_patience 2": "--early_stopping_patience is 2, but there are no validation pairs",
     f"{TRAIN} --streaming": "--max_steps",
@@ -342,6 +364,9 @@ BAD_INPUT = {
     "evaluate --model {folder}/none --test_file {folder}/test.jsonl --output_file {folder}": "is a folder",
     "evaluate --model {folder}/none --test_file {folder}/test.jsonl --output_file {folder}/test.jsonl/x/y": "(Not a",
     "generate --model {folder}/nothing --text a": "no such folder",
+    "generate --model ./copynet-quikstart --text a": "--model ./copynet-quikstart: no such folder",
+    "generate --model {folder}/modle --text a": "no such folder; did you mean {folder}/model?",
+    "generate --model models/mine.v2/best --text a": "no such folder",
     "generate --model {folder}/model --text a --max_target_length -1": "--max_target_length is -1",
     "quickstart --output_dir {folder}": "did not write",
     "quickstart --output_dir {folder}/x --threads 0": "--threads is 0",
@@ -357,7 +382,7 @@ def test_bad_input_ends_in_one_line_that_names_it(
     (folder / "empty.jsonl").write_text("")
     (folder / "cut.jsonl").write_text('{"text": "a b", "summ')
     before = sorted(folder.rglob("*"))
-    assert thing in refused(capsys, *argv.format(folder=folder).split())
+    assert thing.format(folder=folder) in refused(capsys, *argv.format(folder=folder).split())
     assert sorted(folder.rglob("*")) == before
 
 
@@ -414,7 +439,7 @@ def test_train_help_is_short_and_begins_with_the_everyday_arguments(
 
 def test_train_help_shows_the_fields_of_every_dataclass(capsys: pytest.CaptureFixture[str]) -> None:
     text = help_text(capsys, "train", "--help")
-    for kind in (DataArguments, TokenizerArguments, ModelArguments, RunArguments, CardArguments):
+    for kind in train.COMMAND.dataclass_types:
         assert all(f"  --{entry.name} " in text for entry in dataclasses.fields(kind))
 
 
@@ -455,7 +480,26 @@ def test_help_of_a_command_fits_a_screen(
     assert all(len(line) <= 80 for line in lines)
 
 
-def test_the_arguments_hold_only_what_was_given() -> None:
-    """The model card shows them as the command, which has to train again."""
-    parser = TrainArgumentParser({}, prog="copynet-hf train")
-    assert parse_arguments(parser, ["--train_file", "a", "--seed", "3"]) == {"train_file": "a", "seed": 3}
+@pytest.mark.parametrize("command", COMMANDS)
+def test_help_of_a_command_imports_neither_torch_nor_transformers(command: str) -> None:
+    code = "import sys, copynet_hf_command as command; sys.argv = ['copynet-hf', sys.argv[1], '--help']\n"
+    code += "try: command.main()\nfinally: print({'torch', 'transformers'} & sys.modules.keys())"
+    done = subprocess.run([sys.executable, "-c", code, command], capture_output=True, text=True)
+    assert done.stdout.startswith(f"usage: copynet-hf {command} ")
+    assert done.stdout.endswith("set()\n"), done.stderr
+
+
+def test_the_defaults_that_train_help_shows_are_those_of_a_run() -> None:
+    shown = {entry.name: entry.metadata["shown"] for entry in dataclasses.fields(ModelArguments)}
+    config = {entry.name: entry.default for entry in dataclasses.fields(CopyNetConfig)} | DEFAULT_SIZES
+    for name in shown.keys() & config.keys() - {"selective_read", "readout", "copies_from"}:
+        assert shown[name] == (config[name] or None), name
+    ours = dict(train.TRAINER_DEFAULTS) | {name: default for name, (_, _, default) in train.TRAINER_HELP.items()}
+    trainer = {entry.name: entry.default for entry in dataclasses.fields(Seq2SeqTrainingArguments)} | TRAINING_DEFAULTS
+    for name, default in ours.items():
+        assert isinstance(default, str) or trainer[name] == default, name
+    assert ours["learning_rate"] == f"{trainer['learning_rate']:g} or {DECODER_LEARNING_RATE:g}"
+    assert ours["warmup_steps"] == f"{trainer['warmup_steps']}, at most half"
+    assert ours["num_train_epochs"].startswith(f"{MIN_EPOCHS} to {MAX_EPOCHS},")
+    assert ours["label_smoothing_factor"].startswith(f"{SPELLED_SMOOTHING:g} for")
+    assert ours["eval_steps"].startswith(f"{1 / NUM_EVALUATIONS:g},")

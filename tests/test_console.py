@@ -243,6 +243,6 @@ def test_help_into_a_closed_pipe_is_silent() -> None:
 
 def test_ignored_interrupts_stay_ignored() -> None:
     code = f"import runpy, signal; module = runpy.run_path({str(SCRIPT)!r}); "
-    code += "signal.signal(signal.SIGINT, signal.SIG_IGN)\nwith module['_silent_interrupts'](): "
+    code += "signal.signal(signal.SIGINT, signal.SIG_IGN)\nwith module['silent_interrupts'](): "
     code += "signal.raise_signal(signal.SIGINT)"
     assert subprocess.run([sys.executable, "-c", code]).returncode == 0

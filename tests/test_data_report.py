@@ -6,7 +6,6 @@ import pytest
 from datasets import Dataset
 
 from copynet_hf import CopyNetTokenizer
-from copynet_hf.arguments import DataArguments
 from copynet_hf.training.data_report import describe_words, find_warnings
 from copynet_hf.training.dataset import encode_pairs
 
@@ -20,10 +19,10 @@ def tokenizer() -> CopyNetTokenizer:
 
 
 def warnings(tokenizer: CopyNetTokenizer, train: list[dict], validation: list[dict], **limits: int) -> list[str]:
-    data_args = DataArguments(**limits)
+    limits = {"max_source_length": 512, "max_target_length": 128, **limits}
     pairs = {"train": Dataset.from_list(train), "validation": Dataset.from_list(validation)}
-    encoded = encode_pairs(pairs["train"], tokenizer, data_args.max_source_length, data_args.max_target_length)
-    return list(find_warnings(pairs, encoded, data_args))
+    encoded = encode_pairs(pairs["train"], tokenizer, **limits)
+    return list(find_warnings(pairs, encoded, **limits))
 
 
 def test_words_are_counted(tokenizer: CopyNetTokenizer) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from datasets import Dataset
 from tiny_encoders import (
     SUMMARIES,
     TEXTS,
@@ -17,14 +18,14 @@ from tiny_encoders import (
     save_encoder,
     word_tokenizer,
 )
-from transformers import AutoModel, TrainingArguments
+from transformers import AutoModel
 
 from copynet_hf import CopyNetForConditionalGeneration
-from copynet_hf.arguments import RunArguments
 from copynet_hf.cli import main
 from copynet_hf.model.prediction import predict
 from copynet_hf.saved.loading import load_model
-from copynet_hf.training.encoder_training import cached_encoder_states, set_up_encoder
+from copynet_hf.training.defaults import complete_arguments, read_arguments
+from copynet_hf.training.encoder_training import cached_encoder_states
 from copynet_hf.training.run import train_from_arguments
 from copynet_hf.training.word_vectors import average_piece_embeddings, read_word_vectors
 
@@ -183,17 +184,16 @@ def test_arguments_of_an_encoder_need_one(arguments, name):
         train_from_arguments(arguments | {"encoder_pooling": "last"})
 
 
-def test_a_model_without_an_encoder_has_no_encoder_learning_rate(bert):
-    model = copynet_over(bert, word_tokenizer(bert))
-    training_args = TrainingArguments("x", learning_rate=0.1)
-    assert set_up_encoder(model, RunArguments(), training_args, has_learning_rate=True) == 2e-5
-    given = RunArguments(encoder_learning_rate=0.5)
-    assert set_up_encoder(model, given, training_args, has_learning_rate=True) == 0.5
-    assert training_args.learning_rate == 0.1
-    frozen = RunArguments(freeze_encoder=True)
-    assert set_up_encoder(model, frozen, training_args, has_learning_rate=False) is None
-    assert training_args.learning_rate == 5e-4
-    assert model.get_encoder().is_frozen
+@pytest.mark.parametrize(
+    ("changes", "rate", "encoder_rate"),
+    [({}, 0.01, 2e-5), ({"encoder_learning_rate": 0.5}, 0.01, 0.5), ({"freeze_encoder": True}, 0.01, None)],
+)
+def test_learning_rates_over_an_encoder(arguments, changes, rate, encoder_rate):
+    pairs = {"train": Dataset.from_dict({"text": TEXTS, "summary": SUMMARIES})}
+    complete = complete_arguments(read_arguments(arguments | changes), pairs)
+    assert (complete.training.learning_rate, complete.encoder_learning_rate) == (rate, encoder_rate)
+    del arguments["learning_rate"]
+    assert complete_arguments(read_arguments(arguments | changes), pairs).training.learning_rate == 5e-4
 
 
 def test_a_run_resumes_where_it_stopped(arguments, tmp_path):

@@ -20,10 +20,10 @@ from experiments.scores.minimum_bayes_risk import choose_consensus
 from experiments.scores.texts import score_repetition
 from transformers import AutoModelForMaskedLM
 
-from copynet_hf.arguments import RunArguments, build_dataclass
+from copynet_hf.arguments import RunArguments
 from copynet_hf.saved.loading import load_copynet
-from copynet_hf.training.presets import MODEL_DEFAULTS
-from copynet_hf.training.trainer import build_training_arguments
+from copynet_hf.training.defaults import build_training_arguments
+from copynet_hf.training.presets import DEFAULT_SIZES
 
 SMALL = {
     "embedding_size": 8,
@@ -201,11 +201,11 @@ def test_the_defaults_are_the_chosen_alternative(data):
     recipe = import_table("recipe")
     rows = Dataset.from_list([{"text": "a", "summary": "b"}] * 4)
     training_args = build_training_arguments({"output_dir": str(data)}, rows, has_validation=True)
-    run_args = build_dataclass(RunArguments, {})
+    run_args = RunArguments()
     chosen = recipe.BASE | recipe.ALTERNATIVES[recipe.CHOSEN]
     for name, value in chosen.items():
         if name == "dropout":
-            assert MODEL_DEFAULTS[name] == value
+            assert DEFAULT_SIZES[name] == value
         else:
             assert getattr(run_args if hasattr(run_args, name) else training_args, name) == value, name
 

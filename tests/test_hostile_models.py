@@ -13,11 +13,11 @@ from typing import Any
 import pytest
 from helpers import save_tiny_model, tiny_model
 
-from copynet_hf.arguments import DataArguments, ModelArguments, TokenizerArguments
+from copynet_hf.arguments import ModelArguments
 from copynet_hf.cli import main
 from copynet_hf.saved.loading import load_model
-from copynet_hf.training.model_setup import build_model
-from copynet_hf.training.tokenizer_setup import build_tokenizer
+from copynet_hf.training.model_setup import load_given_model
+from copynet_hf.training.tokenizer_setup import load_given_tokenizer
 
 LFS_POINTER = b"version https://git-lfs.github.com/spec/v1\noid sha256:4d7a21\nsize 12345\n"
 
@@ -205,12 +205,12 @@ def test_code_of_a_model_is_run_with_trust_remote_code(
 def test_code_of_a_tokenizer_is_not_run(evil: tuple[Path, Path]) -> None:
     model, marker = evil
     with pytest.raises(ValueError, match="--trust_remote_code"):
-        build_tokenizer({}, TokenizerArguments(tokenizer_name=str(model)), ModelArguments(), DataArguments())
+        load_given_tokenizer(str(model), None, has_features=False)
     assert not marker.exists()
 
 
 def test_the_code_saved_with_a_copynet_needs_no_trust(saved: Path) -> None:
     assert (saved / "modeling_copynet.py").exists()
-    model, tokenizer = load_model(str(saved), "cpu")
+    model, _ = load_model(str(saved), "cpu")
     assert type(model).__module__.startswith("copynet_hf.")
-    assert type(build_model(tokenizer, ModelArguments(model_name_or_path=str(saved)), {})) is type(model)
+    assert type(load_given_model(str(saved), ModelArguments(), is_checkpoint=False)) is type(model)

@@ -411,7 +411,7 @@ def test_a_missing_tensorboard_is_an_error_before_the_data_are_read(
     monkeypatch.setattr("transformers.integrations.integration_utils.is_tensorboard_available", lambda: False)
     monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", None)
     monkeypatch.setitem(sys.modules, "tensorboardX", None)
-    monkeypatch.setattr(training_run, "build_tokenizer", lambda *_: pytest.fail("began"))
+    monkeypatch.setattr(training_run, "train_tokenizer", lambda *_: pytest.fail("began"))
     error = refused(capsys, command(train_file, tmp_path / "run", report_to="tensorboard"))
     assert "--report_to tensorboard cannot be used" in error
     assert "pip install 'copynet-hf[tracking]'" in error

@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 import torch
 from helpers import POINTER
-from transformers import Seq2SeqTrainingArguments
 
 from copynet_hf import CopyNetConfig
+from copynet_hf.training.defaults import choose_label_smoothing
 from copynet_hf.training.label_smoothing import VocabularyLabelSmoother
 from copynet_hf.training.run import train_from_arguments
-from copynet_hf.training.trainer import CopyNetTrainer, set_label_smoothing
+from copynet_hf.training.trainer import CopyNetTrainer
 
 SIZES = {"embedding_size": 4, "hidden_size": 6, "encoder_hidden_size": 3, "attention_size": 4, "dropout": 0}
 
@@ -73,6 +73,4 @@ def test_evaluations_are_not_smoothed(tmp_path: Path) -> None:
     "fields", [{"copy_mechanism": "gated"}, {"use_coverage": True, "coverage_loss_weight": 1.0}, POINTER], ids=str
 )
 def test_the_default_drops_no_other_loss(fields: dict[str, Any]) -> None:
-    arguments = Seq2SeqTrainingArguments("unused")
-    set_label_smoothing(arguments, CopyNetConfig(vocab_size=20, **fields), is_given=False, is_spelled=True)
-    assert arguments.label_smoothing_factor == 0
+    assert choose_label_smoothing(None, CopyNetConfig(vocab_size=20, **fields), spells=True) == 0

@@ -22,10 +22,12 @@ from copynet_hf.evaluation.scoring import evaluate_pairs
 from copynet_hf.model.prediction import predict
 from copynet_hf.saved.loading import check_tokenizer, load_model
 from copynet_hf.training.dataset import encode_pairs
+from copynet_hf.training.defaults import build_training_arguments, choose_tokenizer_settings
 from copynet_hf.training.model_setup import build_config
 from copynet_hf.training.run import train_from_arguments
-from copynet_hf.training.tokenizer_setup import guess_segmenter, train_tokenizer
-from copynet_hf.training.trainer import CopyNetTrainer, build_training_arguments
+from copynet_hf.training.segmenters import guess_segmenter
+from copynet_hf.training.tokenizer_setup import train_tokenizer
+from copynet_hf.training.trainer import CopyNetTrainer
 
 
 @pytest.fixture(scope="module")
@@ -35,6 +37,11 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
         lines = [json.dumps(pair) + "\n" for pair in quickstart_pairs(split, count)]
         (folder / f"{split}.jsonl").write_text("".join(lines), encoding="utf-8")
     return {f"{split}_file": str(folder / f"{split}.jsonl") for split in ("train", "validation")}
+
+
+def tokenizer_for(pairs: Dataset, preset: str | None = None, **arguments: Any) -> CopyNetTokenizer:
+    """The one that a run with these arguments trains."""
+    return train_tokenizer(pairs, choose_tokenizer_settings(TokenizerArguments(**arguments), pairs, preset), 64)
 
 
 def subword_tokenizer(texts: Sequence[str], folder: Path) -> PreTrainedTokenizerFast:
@@ -248,13 +255,12 @@ def test_words_that_targets_cannot_copy_are_in_the_vocabulary_of_few_pairs() -> 
     rows += [{"text": "a Ada", "summary": "Ada"}, {"text": "a", "summary": "once"}]
     rows += [{"text": "a", "summary": "Lima", "facts": [["a", "b", "Lima"]]}]
     pairs = Dataset.from_list([{"facts": [], **row} for row in rows])
-    by_words = TokenizerArguments(segmenter="whitespace")
-    vocabulary = train_tokenizer(pairs, by_words, None, 64).get_vocab().keys()
+    vocabulary = tokenizer_for(pairs, segmenter="whitespace").get_vocab().keys()
     assert {"a", "b", "Ada", "Lima", "once"} & vocabulary == {"a", "b"}
     few = pairs.select(range(500, len(pairs)))
-    of_few = train_tokenizer(few, by_words, None, 64).get_vocab().keys()
+    of_few = tokenizer_for(few, segmenter="whitespace").get_vocab().keys()
     assert {"a", "b", "Ada", "Lima", "once"} & of_few == {"a", "b", "once"}
-    given = train_tokenizer(few, TokenizerArguments(segmenter="whitespace", min_frequency=3), None, 64).get_vocab()
+    given = tokenizer_for(few, segmenter="whitespace", min_frequency=3).get_vocab()
     assert "once" not in given
 
 
@@ -263,7 +269,7 @@ def test_a_rare_word_is_in_the_vocabulary_of_few_pairs_alone(count: int, most: i
     words = ["two", "three", "four", "five"]
     texts = [[word for times, word in enumerate(words, start=2) if row < times] for row in range(count)]
     pairs = Dataset.from_list([{"text": " ".join(["a", *text]), "summary": "a"} for text in texts])
-    vocabulary = train_tokenizer(pairs, TokenizerArguments(segmenter="whitespace"), None, 64).get_vocab()
+    vocabulary = tokenizer_for(pairs, segmenter="whitespace").get_vocab()
     assert [word in vocabulary for word in words] == [times > most for times in (2, 3, 4, 5)]
 
 
@@ -283,7 +289,7 @@ def test_rare_words_are_outside_the_vocabulary(pairs: Dataset, tokenizer: CopyNe
 @pytest.mark.parametrize(("texts", "is_known"), [(["walked", "walks"], True), (["他走了", "她来了"], False)])
 def test_rare_letters_are_in_the_vocabulary(texts: list[str], is_known: bool) -> None:
     pairs = Dataset.from_dict({"text": texts, "summary": texts})
-    tokenizer = train_tokenizer(pairs, TokenizerArguments(), None, 64)
+    tokenizer = tokenizer_for(pairs)
     assert tokenizer.segmenter == "char"
     assert (texts[0][0] in tokenizer.get_vocab()) == is_known
 
@@ -291,11 +297,11 @@ def test_rare_letters_are_in_the_vocabulary(texts: list[str], is_known: bool) ->
 def test_presets_have_the_papers_sizes_and_segmenters() -> None:
     chinese = Dataset.from_dict({"text": ["华为发布手机"] * 3, "summary": ["华为手机"] * 3})
     for preset, segmenter, slots in (("lcsts_char", "char", 16), ("lcsts_word", "jieba", 40)):
-        tokenizer = train_tokenizer(chinese, TokenizerArguments(min_frequency=1), preset, 64)
+        tokenizer = tokenizer_for(chinese, preset, min_frequency=1)
         assert (tokenizer.segmenter, tokenizer.max_source_oov) == (segmenter, slots)
         config = build_config(tokenizer, preset)
         assert (config.hidden_size, config.embedding_size, config.vocab_size) == (500, 350, len(tokenizer))
-    none = train_tokenizer(chinese, TokenizerArguments(max_source_oov=0), "lcsts_char", 64)
+    none = tokenizer_for(chinese, "lcsts_char", max_source_oov=0)
     assert none.max_source_oov == 0
 
 

@@ -16,10 +16,12 @@ from ..model.prediction import CopyModel
 from .compute_metrics import normalize_unknown, spells_words, with_objects
 from .metrics import score_outputs
 
+Scores = dict[str, Any]  # floats, or None
+
 
 def evaluate_pairs(
     model: CopyModel, tokenizer: PreTrainedTokenizerBase, pairs: Dataset, **options: Any
-) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+) -> tuple[Scores, list[dict[str, object]]]:
     """Generates an output for each pair's text and scores it against the pair's summary.
 
     Args:
@@ -41,7 +43,7 @@ def evaluate_pairs(
     seconds = time.perf_counter() - start
     texts = [[output.text for output in outputs] for outputs in predictions]
     facts = options.get("facts") or [None] * len(sources)
-    scores: dict[str, Any] = {"oov_recall": None} | score_outputs(
+    scores: Scores = {"oov_recall": None} | score_outputs(
         [[normalize_unknown(tokenizer, text) for text in row] for row in texts],
         references,
         [with_objects(*row) for row in zip(sources, facts, strict=True)],
@@ -70,7 +72,7 @@ def evaluate_pairs(
     return scores | {"seconds": round(seconds, 2)}, records
 
 
-def write_predictions(path: Path, records: Iterable[Mapping[str, Any]]) -> None:
+def write_predictions(path: Path, records: Iterable[Mapping[str, object]]) -> None:
     """Writes the records of `evaluate_pairs`, one JSON object per line."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("w", encoding="utf-8") as file:

@@ -7,7 +7,7 @@ accuracy is the exact match of greedy search, without a search.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from torch import Tensor
@@ -16,17 +16,18 @@ if TYPE_CHECKING:
     from transformers import EvalPrediction, PreTrainedModel
 
 ACCURACIES = ("accuracy", "sequence_accuracy", "token_accuracy")
+Logits = Tensor | tuple[Tensor, ...]  # the latter with other outputs behind
 IGNORED = -100  # the label where there is no target
 
 
-def make_argmax(model: PreTrainedModel) -> Callable[[Any, Tensor], Tensor]:
+def make_argmax(model: PreTrainedModel) -> Callable[[Logits, Tensor], Tensor]:
     """The `preprocess_logits_for_metrics` of a Trainer: the most probable word of each step, (B, T) extended ids.
 
     `<unk>` is left out where the model's generation config forbids it, as in a search.
     """
     forbidden = model.config.unk_token_id if getattr(model.generation_config, "forbid_unk", False) else None
 
-    def argmax(logits: Any, labels: Tensor) -> Tensor:
+    def argmax(logits: Logits, labels: Tensor) -> Tensor:
         log_probs = logits[0] if isinstance(logits, tuple) else logits
         if forbidden is not None:
             log_probs = log_probs.index_fill(-1, labels.new_tensor([forbidden]), float("-inf"))

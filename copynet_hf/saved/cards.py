@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from ..model.configuration_copynet import CopyNetConfig
     from ..model.pretrained import PublishedModel
 
+Scores = Mapping[str, Any]  # as `evaluate_pairs` returns them
 PIPELINE_TAG = "text-generation"
 TAGS = ("copynet", "copy-mechanism", "seq2seq")
 CARD, RESULTS = "README.md", ".eval_results/copynet-hf.yaml"
@@ -87,7 +88,7 @@ def write_model_card(
     data: str | None = None,
     training: str | None = None,
     command: str | None = None,
-    scores: Mapping[str, Mapping[str, Any]] | None = None,
+    scores: Mapping[str, Scores] | None = None,
     signature: Mapping[str, str] | None = None,
 ) -> ModelCard:
     """Writes a model card, README.md, into the model's folder. Sections without content are left out.
@@ -155,33 +156,34 @@ def render_card(data: ModelCardData, /, **fields: Any) -> ModelCard:
     return ModelCard.from_template(data, template_path=str(_template()), **fields)
 
 
-def table(header: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
+def table(header: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
     """A Markdown table; floats with one decimal, None as an empty cell."""
     lines = [header, ["---"] * len(header), *([_cell(value) for value in row] for row in rows)]
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
-def _cell(value: Any) -> str:
+def _cell(value: object) -> str:
     if value is None:
         return ""
     return f"{value:.1f}" if isinstance(value, float) else str(value)
 
 
-def command_line(arguments: Mapping[str, Any]) -> str:
+def command_line(arguments: Mapping[str, object]) -> str:
     """The command `copynet-hf train` with these arguments; paths are reduced to their last component."""
     words = ["copynet-hf", "train"]
     for name, value in arguments.items():
         if name != "output_dir":
             words.append(f"--{name}")
             words += [_format_value(name, each) for each in (value if isinstance(value, list) else [value])]
-    return shlex.join([*words, "--output_dir", Path(str(arguments["output_dir"])).name])
+    return shlex.join([*words, "--output_dir", Path(str(arguments.get("output_dir"))).name])
 
 
-def _format_value(name: str, value: Any) -> str:
+def _format_value(name: str, value: object) -> str:
     if isinstance(value, dict):
         return json.dumps(value)
-    is_path = isinstance(value, str) and (value[:1] in ("/", "~", ".") or ("/" in value and Path(value).exists()))
-    return Path(value).name if is_path and name != "hub_model_id" else str(value)
+    text = str(value)
+    is_path = isinstance(value, str) and (text[:1] in ("/", "~", ".") or ("/" in text and Path(text).exists()))
+    return Path(text).name if is_path and name != "hub_model_id" else text
 
 
 def _kind(config: CopyNetConfig) -> str:
@@ -230,7 +232,7 @@ def _description(model: PublishedModel) -> str:
     return "\n".join(f"> {line}".rstrip() for line in equations.splitlines()) + f"\n\n{settings}"
 
 
-def _settings(model: PublishedModel) -> dict[str, Any]:
+def _settings(model: PublishedModel) -> dict[str, object]:
     """The number of parameters and the fields of the config, by their name in the card's table."""
     config = cast("CopyNetConfig", model.config)
     values = {name: getattr(config, name) for name in SETTINGS}
@@ -266,7 +268,7 @@ def _limits(config: CopyNetConfig, tokenizer: PreTrainedTokenizerBase | None) ->
     return " ".join(parts)
 
 
-def _score_table(scores: Mapping[str, Mapping[str, Any]], titles: Mapping[str, Any]) -> str | None:
+def _score_table(scores: Mapping[str, Scores], titles: Mapping[str, str | tuple[str, str]]) -> str | None:
     names = [name for name in titles if any(row.get(name) is not None for row in scores.values())]
     if not names:
         return None
@@ -276,7 +278,7 @@ def _score_table(scores: Mapping[str, Mapping[str, Any]], titles: Mapping[str, A
     return table(["", *header], rows)
 
 
-def _eval_results(scores: Mapping[str, Mapping[str, Any]], datasets: Sequence[str], name: str) -> list[EvalResult]:
+def _eval_results(scores: Mapping[str, Scores], datasets: Sequence[str], name: str) -> list[EvalResult]:
     return [
         EvalResult(
             task_type=PIPELINE_TAG,
@@ -293,7 +295,7 @@ def _eval_results(scores: Mapping[str, Mapping[str, Any]], datasets: Sequence[st
     ]
 
 
-def _write_results(folder: Path, scores: Mapping[str, Mapping[str, Any]], dataset: str) -> None:
+def _write_results(folder: Path, scores: Mapping[str, Scores], dataset: str) -> None:
     """Writes scores in the Hub's format, one entry per split: ROUGE-L, with the other metrics as notes."""
     entries = [
         EvalResultEntry(

@@ -7,40 +7,42 @@ import reprlib
 import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
+
+from ..arguments import MAX_EXPONENT
 
 MAX_COUNT, MAX_BEAMS = 10**6, 10**4
-MAX_EXPONENT = 100  # of length_penalty: larger ones overflow
 
 
 class _Kind(NamedTuple):
     """What fields of one kind may hold: `accepts(value, vocab_size)`, and the same in words."""
 
-    accepts: Callable[[Any, int], bool]
+    accepts: Callable[[object, int], bool]
     description: str
 
 
-def _is_whole_number(value: Any, low: int, high: int) -> bool:
+def _is_whole_number(value: object, low: int, high: int) -> bool:
     return type(value) is int and low <= value <= high  # True and False are instances of int
 
 
-def _is_number(value: Any, limit: float = math.inf) -> bool:
-    return type(value) in (int, float) and math.isfinite(value) and abs(value) <= limit
+def _is_number(value: object, limit: float = math.inf) -> bool:
+    is_bool = isinstance(value, bool)
+    return isinstance(value, int | float) and not is_bool and math.isfinite(value) and abs(value) <= limit
 
 
-def _is_id(value: Any, vocab_size: int) -> bool:
+def _is_id(value: object, vocab_size: int) -> bool:
     return _is_whole_number(value, 0, vocab_size - 1)
 
 
-def _are_ids(value: Any, vocab_size: int) -> bool:
+def _are_ids(value: object, vocab_size: int) -> bool:
     return isinstance(value, list) and bool(value) and all(_is_id(each, vocab_size) for each in value)
 
 
-def _are_texts(value: Any, vocab_size: int) -> bool:
+def _are_texts(value: object, vocab_size: int) -> bool:
     return all(isinstance(text, str) and text for text in (value if isinstance(value, list) else [value]))
 
 
-def _is_decay(value: Any, vocab_size: int) -> bool:
+def _is_decay(value: object, vocab_size: int) -> bool:
     return (
         isinstance(value, list)
         and len(value) == 2
@@ -49,7 +51,7 @@ def _is_decay(value: Any, vocab_size: int) -> bool:
     )
 
 
-def _are_biases(value: Any, vocab_size: int) -> bool:
+def _are_biases(value: object, vocab_size: int) -> bool:
     return isinstance(value, list) and all(
         isinstance(entry, list) and len(entry) == 2 and _are_ids(entry[0], vocab_size) and _is_number(entry[1])
         for entry in value
@@ -101,7 +103,7 @@ KINDS: dict[_Kind, tuple[str, ...]] = {
 _KIND_OF = {name: kind for kind, names in KINDS.items() for name in names}
 
 
-def check_generation_config(config: Mapping[str, Any], path: Path, vocab_size: int = sys.maxsize) -> None:
+def check_generation_config(config: Mapping[str, object], path: Path, vocab_size: int = sys.maxsize) -> None:
     """Checks the types and ranges of the fields with which `generate()` searches.
 
     Args:
@@ -114,10 +116,3 @@ def check_generation_config(config: Mapping[str, Any], path: Path, vocab_size: i
     for name, kind in _KIND_OF.items():
         if (value := config.get(name)) is not None and not kind.accepts(value, vocab_size):
             raise ValueError(f"{path}: {name} is {reprlib.repr(value)}: write {kind.description}, or remove the field")
-
-
-def check_generation_argument(name: str, value: Any) -> None:
-    """Raises ValueError if the value of the argument `--name` is none that its field may hold; None is accepted."""
-    kind = _KIND_OF[name]
-    if value is not None and not kind.accepts(value, sys.maxsize):
-        raise ValueError(f"--{name} is {value}: give {kind.description}")

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import re
 import reprlib
 from collections.abc import Iterator
 from contextlib import contextmanager
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +32,8 @@ GENERATION_FILE = "generation_config.json"
 MODEL_FILES = ("config.json", GENERATION_FILE, "model.safetensors.index.json")
 TOKENIZER_FILES = ("tokenizer_config.json", "vocab.json", "tokenizer.json")
 LoadedModel = CopyNetForConditionalGeneration | CopyNetEnsemble
+# OWNER/NAME or NAME, without a dot in front or two together: ./model and ../model are folders.
+_HUB_NAME = re.compile(r"(?!.*\.\.)(\w[\w.-]*/)?\w[\w.-]*", re.ASCII)
 _LFS_POINTER = b"version https://git-lfs.github.com/"
 
 
@@ -43,9 +47,26 @@ def check_model_name(name: str | None) -> str:
         raise ValueError("--model is missing: give the folder of a trained model")
     if Path(name).exists() and not (Path(name) / "config.json").is_file():
         raise ValueError(f"--model {name} holds no model: give the output_dir of copynet-hf train")
-    if not Path(name).exists() and name.count("/") != 1:
-        raise ValueError(f"--model {name}: no such folder; give the folder of a trained model, or its name on the Hub")
+    check_name("model", name, needs_owner=True)
     return name
+
+
+def check_name(argument: str, name: str, *, needs_owner: bool = False) -> None:
+    """Checks that `name`, the value of the argument, is a folder or has the form of a name on the Hub.
+
+    Args:
+        needs_owner: whether the name on the Hub must be OWNER/NAME.
+
+    Raises:
+        ValueError: it is neither.
+    """
+    folder = Path(name)
+    if folder.exists() or (_HUB_NAME.fullmatch(name) and ("/" in name or not needs_owner)):
+        return
+    others = [str(path) for path in folder.parent.glob("*/") if (path / "config.json").is_file()]
+    nearest = get_close_matches(str(folder), others, 1)
+    fix = f"did you mean {nearest[0]}?" if nearest else "give the folder of a trained model, or its name on the Hub"
+    raise ValueError(f"--{argument} {name}: no such folder; {fix}")
 
 
 def load_model(
@@ -159,7 +180,7 @@ def _loading(name: str) -> Iterator[None]:
         ) from error
 
 
-def _check_json(path: Path) -> dict[str, Any] | None:
+def _check_json(path: Path) -> dict[str, object] | None:
     """The JSON object of a file, None if there is no such file.
 
     Raises:

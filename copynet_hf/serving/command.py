@@ -1,11 +1,7 @@
-"""`copynet-hf serve`: its arguments, the exported model, and the process that serves it.
-
-Its parser is argparse's, because `copynet_hf.arguments` needs Transformers.
-"""
+"""`copynet-hf serve`: the exported model, and the process that serves it."""
 
 from __future__ import annotations
 
-import argparse
 import math
 import signal
 import socket
@@ -27,66 +23,6 @@ if TYPE_CHECKING:
 
 MAX_CONNECTIONS = 1000  # further ones are answered with 503
 GRACE_SECONDS = 5  # for sending the last answers
-LIMITS, BATCHES = Limits(), BatchSettings()
-# Name, type, default, metavar and help of each argument.
-ARGUMENTS: tuple[tuple[str, Any, Any, str, str], ...] = (
-    ("model", str, None, "FOLDER", "folder that copynet-hf export wrote"),
-    ("host", str, "127.0.0.1", "ADDRESS", "address to listen on; 0.0.0.0 accepts other machines"),
-    ("port", int, 8000, "N", "port to listen on; 0 for a free one"),
-    ("threads", int, None, "N", "number of onnxruntime's threads; by default one per core"),
-    ("max_source_length", int, None, "N", "truncate sources to N words; by default as in training"),
-    ("batch_size", int, BATCHES.batch_size, "N", "texts of a batch, from any requests"),
-    ("batch_window", float, 1e3 * BATCHES.window, "X", "milliseconds for which a text waits for others"),
-    ("max_waiting", int, BATCHES.max_waiting, "N", "texts that may wait; further ones get 503"),
-    ("max_request_bytes", int, LIMITS.max_request_bytes, "N", "bytes of a request"),
-    ("max_texts", int, LIMITS.max_texts, "N", "texts of a request"),
-    ("max_characters", int, LIMITS.max_characters, "N", "characters of a text, with facts and features"),
-    ("max_beams", int, LIMITS.max_beams, "N", "beams that a request may ask for"),
-    ("max_target_length", int, LIMITS.max_new_tokens, "N", "words of an output that a request may ask for"),
-    ("timeout", float, LIMITS.timeout, "X", "seconds for a request; then it gets 504"),
-)
-
-
-class _Formatter(argparse.ArgumentDefaultsHelpFormatter):
-    """Shows defaults other than None."""
-
-    def __init__(self, prog: str) -> None:
-        super().__init__(prog, max_help_position=30)
-
-    def _get_help_string(self, action: argparse.Action) -> str | None:
-        return action.help if action.default is None else super()._get_help_string(action)
-
-
-def parse_arguments(argv: Sequence[str], description: str | None) -> argparse.Namespace:
-    """The arguments of `copynet-hf serve`.
-
-    Raises:
-        ValueError: an argument is unknown, of another type or not positive.
-    """
-    parser = argparse.ArgumentParser(
-        prog="copynet-hf serve",
-        usage="%(prog)s --model FOLDER [ARGUMENTS]",
-        description=description,
-        formatter_class=_Formatter,
-        allow_abbrev=False,
-        exit_on_error=False,
-    )
-    for name, kind, default, metavar, text in ARGUMENTS:
-        parser.add_argument(f"--{name}", type=kind, default=default, metavar=metavar, help=text)
-    try:
-        args, unknown = parser.parse_known_args(argv)
-    except argparse.ArgumentError as error:
-        raise ValueError(f"{error}: see --help") from None
-    if unknown:
-        raise ValueError(f"{unknown[0]} is not an argument: see --help")
-    for name, kind, *_ in ARGUMENTS:
-        value = getattr(args, name)
-        lowest = 0 if name in ("port", "batch_window") else 1
-        if kind is not str and value is not None and not lowest <= value < math.inf:
-            raise ValueError(f"--{name} is {value}: give a number of at least {lowest}")
-    if args.port > 65535:
-        raise ValueError(f"--port is {args.port}: give a number of at most 65535")
-    return args
 
 
 def load_predict(folder: str | None, threads: int | None = None, max_source_length: int | None = None) -> Predict:
@@ -132,28 +68,30 @@ def predict_rows(model: CopyModel, tokenizer: Any, rows: Sequence[Row], **option
     return predict(model, tokenizer, texts, **given, **options)
 
 
-def serve(argv: Sequence[str], description: str | None = None) -> None:
+def serve_model(
+    folder: str | None,
+    host: str,
+    port: int,
+    limits: Limits,
+    batches: BatchSettings,
+    threads: int | None = None,
+    max_source_length: int | None = None,
+) -> None:
     """Serves an exported model until SIGTERM or Ctrl-C, after which the accepted requests are answered.
+
+    Args:
+        threads: onnxruntime's; None: one per core.
+        max_source_length: words to which sources are truncated; None: as in training.
 
     Raises:
         ImportError: fastapi, uvicorn or onnxruntime is not installed.
         OSError: the host or port is not available.
-        ValueError: an argument is wrong, or the folder holds no exported model.
+        ValueError: the folder holds no exported model.
     """
-    args = parse_arguments(argv, description)
     with explain_missing_packages():
         from .server import build_app
-    predict_batch = load_predict(args.model, args.threads, args.max_source_length)
-    limits = Limits(
-        args.max_request_bytes,
-        args.max_texts,
-        args.max_characters,
-        args.max_beams,
-        args.max_target_length,
-        args.timeout,
-    )
-    batches = BatchSettings(args.batch_size, args.batch_window / 1e3, max_waiting=args.max_waiting)
-    run_server(build_app(predict_batch, limits, batches), args.model, args.host, args.port, args.timeout)
+    predict_batch = load_predict(folder, threads, max_source_length)
+    run_server(build_app(predict_batch, limits, batches), str(folder), host, port, limits.timeout)
 
 
 @contextmanager
@@ -165,7 +103,7 @@ def explain_missing_packages() -> Iterator[None]:
         raise ImportError(f"{error.name} is not installed: pip install 'copynet-hf[serve]'") from None
 
 
-def run_server(app: FastAPI, name: str, host: str, port: int, timeout: float = LIMITS.timeout) -> None:
+def run_server(app: FastAPI, name: str, host: str, port: int, timeout: float = Limits().timeout) -> None:
     """Serves until SIGTERM or Ctrl-C, after which the accepted requests are answered.
 
     Args:

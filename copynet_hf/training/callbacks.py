@@ -6,7 +6,9 @@ import logging
 import signal
 import threading
 import time
-from typing import Any
+from collections.abc import Callable
+from types import FrameType
+from typing import Any, cast
 
 import torch
 from datasets import Dataset
@@ -31,19 +33,15 @@ class TimeLimit(TrainerCallback):
         self.minutes, self.start = minutes, time.monotonic()
 
     def on_train_begin(
-        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: object
     ) -> None:
         self.start = time.monotonic()
 
-    def on_step_end(
-        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
-    ) -> None:
+    def on_step_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: object) -> None:
         is_over = time.monotonic() - self.start > 60 * self.minutes
         control.should_training_stop |= _is_true_in_any_process(is_over, args)
 
-    def on_epoch_end(
-        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
-    ) -> None:
+    def on_epoch_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: object) -> None:
         if control.should_training_stop:  # with eval_strategy steps, the Trainer would do neither here
             control.should_evaluate |= args.eval_strategy != "no"
             control.should_save |= args.save_strategy != "no"
@@ -54,10 +52,10 @@ class EarlyStopping(EarlyStoppingCallback):
     patience, which may have been changed."""
 
     def on_train_begin(
-        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: object
     ) -> None:
-        super().on_train_begin(args, state, control, **kwargs)
-        saved: Any = state.stateful_callbacks  # by class, annotated as a list
+        super().on_train_begin(args, state, control)
+        saved = cast("dict[str, dict[str, Any]]", state.stateful_callbacks)  # annotated as a list
         attributes = saved.get(type(self).__name__, {}).get("attributes", {})
         self.early_stopping_patience_counter = attributes.get("early_stopping_patience_counter", 0)
         saved[type(self).__name__] = self.state()  # missing where the interrupted run had no patience
@@ -76,13 +74,11 @@ class TimeEstimate(TrainerCallback):
         self.is_dry_run, self._first_step, self._start = is_dry_run, 0, 0.0
 
     def on_train_begin(
-        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: object
     ) -> None:
         self._first_step = state.global_step
 
-    def on_step_end(
-        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
-    ) -> None:
+    def on_step_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: object) -> None:
         num_updates = state.global_step - self._first_step
         if num_updates == self.WARMUP_UPDATES:
             self._start = time.monotonic()
@@ -114,17 +110,15 @@ class SigtermCheckpoint(TrainerCallback):
     def __init__(self) -> None:
         self.is_received = False
         self._saved_step: int | None = None
-        self._previous_handler: Any = None
+        self._previous_handler: signal.Handlers | Callable[[int, FrameType | None], Any] | int | None = None
 
     def on_train_begin(
-        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: object
     ) -> None:
         if threading.current_thread() is threading.main_thread():  # others cannot handle signals
             self._previous_handler = signal.signal(signal.SIGTERM, self._receive)
 
-    def on_step_end(
-        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
-    ) -> None:
+    def on_step_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: object) -> None:
         if _is_true_in_any_process(self.is_received, args):
             self.is_received = control.should_training_stop = True
             control.should_evaluate = False
@@ -133,13 +127,11 @@ class SigtermCheckpoint(TrainerCallback):
 
     on_epoch_end = on_step_end
 
-    def on_train_end(
-        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
-    ) -> None:
+    def on_train_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: object) -> None:
         if self._previous_handler is not None:
             signal.signal(signal.SIGTERM, self._previous_handler)
 
-    def _receive(self, *_: Any) -> None:
+    def _receive(self, *_: object) -> None:
         self.is_received = True
 
 
@@ -174,10 +166,10 @@ class CopyStatistics(TrainerCallback):
     def on_evaluate(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
     ) -> None:
-        model, metrics = kwargs["model"], kwargs["metrics"]
+        metrics: dict[str, float] = kwargs["metrics"]
         if not any(name.startswith("eval_") for name in metrics):  # predict() evaluates other pairs
             return
-        scores, _ = evaluate_pairs(model, kwargs["processing_class"], self.pairs, **self.options)
+        scores, _ = evaluate_pairs(kwargs["model"], kwargs["processing_class"], self.pairs, **self.options)
         logged = {f"eval_{name}": scores[name] for name in self.LOGGED_SCORES if name in scores}
         self.trainer.log({name: value for name, value in logged.items() if name not in metrics})
         metrics.update(logged | metrics)

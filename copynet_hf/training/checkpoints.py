@@ -7,9 +7,8 @@ import json
 import logging
 import shutil
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
-from typing import Any
 
 from datasets import IterableDataset
 from datasets.fingerprint import Hasher
@@ -126,7 +125,7 @@ def check_unfinished(checkpoint: str, training_args: TrainingArguments) -> None:
         )
 
 
-def make_run_record(train_pairs: Pairs, tokenizer_args: TokenizerArguments, freeze_encoder: bool) -> dict[str, Any]:
+def make_run_record(train_pairs: Pairs, tokenizer_args: TokenizerArguments, freeze_encoder: bool) -> dict[str, object]:
     """What a resumed run must have in common with the run of its checkpoint; saved with each checkpoint."""
     return {FINGERPRINT: _fingerprint(train_pairs), FREEZE: freeze_encoder, **dataclasses.asdict(tokenizer_args)}
 
@@ -137,19 +136,19 @@ def read_trained_seconds(checkpoint: str) -> float:
     return float(json.loads(path.read_text(encoding="utf-8")).get(SECONDS, 0)) if path.exists() else 0.0
 
 
-def check_run_record(checkpoint: str, record: Mapping[str, Any], arguments: Mapping[str, Any]) -> None:
+def check_run_record(checkpoint: str, record: Mapping[str, object], given: Collection[str]) -> None:
     """Checks that a resumed run continues the run of its checkpoint.
 
     Args:
-        arguments: the arguments that were given; those of the tokenizer, which the checkpoint has, are compared only
-            if they are among them.
+        given: the names of the arguments that were given; those of the tokenizer, which the checkpoint has, are
+            compared only if they are among them.
 
     Raises:
         ValueError: other training pairs, other arguments of the tokenizer, or an encoder frozen in only one run.
     """
     path = Path(checkpoint) / RECORD_FILE
     saved = json.loads(path.read_text(encoding="utf-8")) if path.exists() else record
-    for name in record.keys() & saved.keys() & {*arguments, FREEZE}:
+    for name in record.keys() & saved.keys() & {*given, FREEZE}:
         if saved[name] != record[name]:
             raise ValueError(
                 f"--{name} is {record[name]}, but {saved[name]} in the run of {checkpoint}: leave --{name} as it "

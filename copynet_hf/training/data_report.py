@@ -6,11 +6,9 @@ import math
 import statistics
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
-from typing import Any
 
 from transformers import TrainingArguments
 
-from ..arguments import DataArguments
 from .dataset import Pairs
 
 SAMPLE_SIZE = 5000  # pairs of each split that are looked at
@@ -33,7 +31,9 @@ def describe_words(encoded: Pairs, vocab_size: int, unk_token_id: int | None) ->
     )
 
 
-def find_warnings(pairs: Mapping[str, Pairs], encoded_train: Pairs, data_args: DataArguments) -> Iterator[str]:
+def find_warnings(
+    pairs: Mapping[str, Pairs], encoded_train: Pairs, max_source_length: int, max_target_length: int
+) -> Iterator[str]:
     """Sentences about training pairs that are probably not what was meant, each with what to do."""
     train = _sample(pairs["train"])
     if "validation" in pairs:
@@ -43,7 +43,7 @@ def find_warnings(pairs: Mapping[str, Pairs], encoded_train: Pairs, data_args: D
         {name: len(row[name]) for name in columns}
         for row in islice(encoded_train.select_columns(columns), SAMPLE_SIZE)
     ]
-    limits = data_args.max_source_length, data_args.max_target_length
+    limits = max_source_length, max_target_length
     sources, targets = (sum(row[name] >= limit for row in rows) for name, limit in zip(columns, limits, strict=True))
     if sources > MIN_TRUNCATED * len(rows):
         yield (
@@ -58,7 +58,7 @@ def find_warnings(pairs: Mapping[str, Pairs], encoded_train: Pairs, data_args: D
     yield from _compare_sides(train)
 
 
-def _sample(pairs: Pairs) -> list[dict[str, Any]]:
+def _sample(pairs: Pairs) -> list[dict[str, str]]:
     return list(islice(pairs.select_columns(["text", "summary"]), SAMPLE_SIZE))
 
 

@@ -1,4 +1,4 @@
-"""How the Transformers encoder below a model is trained: frozen, with its own learning rate, with cached states."""
+"""The Transformers encoder below a model in training: its own learning rate, cached states where it is frozen."""
 
 from __future__ import annotations
 
@@ -6,66 +6,15 @@ import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, Any
+from typing import IO
 
 import torch
 from torch import Tensor
 from torch.optim import Optimizer
-from transformers import TrainingArguments
 
-from ..arguments import RunArguments
 from ..model.modeling_copynet import CopyNetForConditionalGeneration
 
-ENCODER_LEARNING_RATE = 2e-5
-# Of all other weights. With the 0.002 of models with a GRU encoder, the decoder learns to do without the states of a
-# Transformers encoder, which are not yet fit for it (docs/encoders.md).
-DECODER_LEARNING_RATE = 5e-4
-
-Encode = Callable[[Tensor, Tensor], tuple[Tensor, Any]]
-
-
-def set_up_encoder(
-    model: CopyNetForConditionalGeneration,
-    run_args: RunArguments,
-    training_args: TrainingArguments,
-    *,
-    has_learning_rate: bool,
-) -> float | None:
-    """Freezes the model's Transformers encoder if the arguments say so; returns its learning rate, None without it.
-
-    Args:
-        training_args: whose learning rate becomes `DECODER_LEARNING_RATE` if there is such an encoder.
-        has_learning_rate: whether the learning rate was given, and stays.
-
-    Raises:
-        ValueError: arguments for an encoder that the model does not have, or that contradict each other.
-    """
-    rate = run_args.encoder_learning_rate
-    given = {
-        "freeze_encoder": run_args.freeze_encoder,
-        "encoder_learning_rate": rate is not None,
-        "cache_encoder_states": run_args.cache_encoder_states,
-    }
-    if model.config.encoder is None:
-        for name, is_given in given.items():
-            if is_given:
-                raise ValueError(
-                    f"--{name} is for a Transformers encoder: give --encoder_name_or_path, or leave it out"
-                )
-        return None
-    if run_args.cache_encoder_states and not run_args.freeze_encoder:
-        raise ValueError(
-            "--cache_encoder_states keeps states that training would change: give --freeze_encoder as well"
-        )
-    if rate is not None and (run_args.freeze_encoder or rate <= 0):
-        reason = "--freeze_encoder trains no encoder: leave one out" if run_args.freeze_encoder else "give more than 0"
-        raise ValueError(f"--encoder_learning_rate is {rate:g}: {reason}")
-    if not has_learning_rate:
-        training_args.learning_rate = DECODER_LEARNING_RATE
-    if run_args.freeze_encoder:
-        model.freeze_encoder()
-        return None
-    return ENCODER_LEARNING_RATE if rate is None else rate
+Encode = Callable[[Tensor, Tensor], tuple[Tensor, object]]
 
 
 def split_parameter_groups(optimizer: Optimizer, names: dict[int, str], learning_rate: float) -> None:

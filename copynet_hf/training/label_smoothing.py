@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -24,7 +24,7 @@ class VocabularyLabelSmoother(LabelSmoother):
 
     def __call__(
         self,
-        model_output: Any,
+        model_output: dict[str, Tensor] | Sequence[Tensor],
         labels: Tensor,
         shift_labels: bool = False,
         num_items_in_batch: Tensor | int | None = None,

@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Callable
 from typing import Any
 
-from ..arguments import ModelArguments
+from ..arguments import ModelArguments, Values
 from ..model.configuration_copynet import CopyNetConfig
 
 # The paper's settings: the config and the segmenter.
@@ -23,18 +23,6 @@ DEFAULT_SIZES: dict[str, Any] = {
     "attention_size": 128,
     "dropout": 0.3,
 }
-# The defaults that `copynet-hf train --help` shows for the fields of the config.
-MODEL_DEFAULTS: dict[str, Any] = {
-    entry.name: entry.default
-    for entry in dataclasses.fields(CopyNetConfig)
-    if entry.name in {argument.name for argument in dataclasses.fields(ModelArguments)}
-    and entry.default is not dataclasses.MISSING
-} | {
-    **DEFAULT_SIZES,
-    "selective_read": "True for copynet",
-    "readout": "those of the mechanism",
-    "copies_from": "question facts",
-}
 
 
 def find_preset(name: str) -> tuple[Callable[..., CopyNetConfig], str]:
@@ -46,3 +34,15 @@ def find_preset(name: str) -> tuple[Callable[..., CopyNetConfig], str]:
     if name not in PRESETS:
         raise ValueError(f"--preset is {name!r}: use one of {', '.join(PRESETS)}")
     return PRESETS[name]
+
+
+def make_config(preset: str | None, fields: Values) -> CopyNetConfig:
+    """The config of a preset, or of `DEFAULT_SIZES`, overridden by `fields`."""
+    return CopyNetConfig(**{**DEFAULT_SIZES, **fields}) if preset is None else find_preset(preset)[0](**fields)
+
+
+def select_config_fields(args: ModelArguments) -> dict[str, Any]:
+    """The arguments that are fields of the config and were given."""
+    names = {entry.name for entry in dataclasses.fields(CopyNetConfig)}
+    given = {entry.name: getattr(args, entry.name) for entry in dataclasses.fields(args)}
+    return {name: value for name, value in given.items() if name in names and value is not None}

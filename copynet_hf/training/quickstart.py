@@ -25,23 +25,24 @@ from transformers import (
 )
 from transformers.utils import logging
 
-from ..arguments import DataArguments, TokenizerArguments
+from ..arguments import TokenizerArguments
 from ..data import quickstart_pairs
-from ..evaluation.scoring import evaluate_pairs
+from ..evaluation.scoring import Scores, evaluate_pairs
 from ..inference.predictor import predict_in_batches
 from ..model.modeling_copynet import CopyNetForConditionalGeneration
 from ..model.prediction import predict
 from ..model.tokenization_copynet import CopyNetTokenizer
 from ..visualization.heatmap import plot_copy_heatmap
 from ..visualization.highlighting import Style, highlight_copies
+from .defaults import TRAINING_DEFAULTS, choose_tokenizer_settings
 from .model_setup import build_config, set_decoding
 from .tokenizer_setup import train_tokenizer
-from .trainer import TRAINING_DEFAULTS, make_trainer
+from .trainer import make_trainer
 
 MARKER_FILE = "quickstart.json"  # marks a folder of the quickstart, with the checksum of its model
 PICTURE = "copies.png"
 WEIGHTS = "model.safetensors"
-DATA_ARGS = DataArguments(max_source_length=64, max_target_length=32)
+MAX_LENGTHS = {"max_source_length": 64, "max_target_length": 32}
 # Easier than most tasks: fewer updates and less dropout than by default are enough.
 CONFIG = {"dropout": 0.2}
 TRAINING = TRAINING_DEFAULTS | {
@@ -64,7 +65,7 @@ def run_quickstart(
     train_pairs: int = 4000,
     test_pairs: int = 500,
     epochs: float = 5,
-) -> dict[str, Any]:
+) -> Scores:
     """Generates data, trains, evaluates, shows outputs, saves, reloads and draws; returns the scores.
 
     Args:
@@ -100,24 +101,27 @@ def train_quickstart(
 ) -> tuple[CopyNetForConditionalGeneration, CopyNetTokenizer]:
     """Trains a small CopyNet on the quickstart's pairs, with a progress bar on stderr."""
     set_seed(seed)
-    tokenizer_args = TokenizerArguments(segmenter="whitespace")
-    tokenizer = train_tokenizer(train, tokenizer_args, None, DATA_ARGS.max_source_length)
+    settings = choose_tokenizer_settings(TokenizerArguments(segmenter="whitespace"), train)
+    tokenizer = train_tokenizer(train, settings, MAX_LENGTHS["max_source_length"])
     model = CopyNetForConditionalGeneration(build_config(tokenizer, fields=CONFIG))
-    set_decoding(model, num_beams=1, forbid_unk=True, max_new_tokens=DATA_ARGS.max_target_length)
+    set_decoding(model, num_beams=1, forbid_unk=True, max_new_tokens=MAX_LENGTHS["max_target_length"])
     print(
         f"Training a CopyNet with {model.num_parameters():,} parameters and a vocabulary of {len(tokenizer)} words; "
         "it can only copy other words."
     )
     with tempfile.TemporaryDirectory() as scratch:
-        settings = TRAINING | {"num_train_epochs": epochs, "seed": seed}
-        training_args = Seq2SeqTrainingArguments(output_dir=scratch, **settings)
-        trainer = _without_progress_bars(make_trainer, model, tokenizer, {"train": train}, training_args, DATA_ARGS)
+        training_args = Seq2SeqTrainingArguments(
+            output_dir=scratch, **TRAINING | {"num_train_epochs": epochs, "seed": seed}
+        )
+        trainer = _without_progress_bars(
+            make_trainer, model, tokenizer, {"train": train}, training_args, **MAX_LENGTHS
+        )
         with redirect_stdout(StringIO()):  # the Trainer prints its metrics as a Python dict
             trainer.train()
     return model.eval(), tokenizer
 
 
-def _evaluate(model: CopyNetForConditionalGeneration, tokenizer: CopyNetTokenizer, test: Dataset) -> dict[str, Any]:
+def _evaluate(model: CopyNetForConditionalGeneration, tokenizer: CopyNetTokenizer, test: Dataset) -> Scores:
     scores, _ = evaluate_pairs(model, tokenizer, test)
     fewest_unseen = scores["fewest_unseen_words"] = min(len(tokenizer.oov_words(text)) for text in test["text"])
     print(f"\nOn {len(test)} test requests, each with at least {fewest_unseen} word(s) outside the vocabulary:")

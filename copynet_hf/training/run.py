@@ -1,7 +1,8 @@
 """A training run, from arguments to a saved model with its card: what `copynet-hf train` does.
 
-`train_from_arguments` calls in turn `read_training_pairs`, `build_tokenizer`, `build_model` and `make_trainer`, which
-can be used on their own as well. `CopyNetTrainer` says in what it differs from Transformers' Trainer.
+`train_from_arguments` calls in turn `read_training_pairs`, `complete_arguments`, `train_tokenizer`, `build_model` and
+`make_trainer`, which can be used on their own as well. `CopyNetTrainer` says in what it differs from Transformers'
+Trainer.
 """
 
 from __future__ import annotations
@@ -12,30 +13,22 @@ import sys
 import tempfile
 from collections.abc import Callable, Mapping
 from contextlib import nullcontext, redirect_stdout
-from dataclasses import dataclass
 from io import StringIO
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import NoReturn
 
 import torch
 import transformers
 from datasets import IterableDataset
-from transformers import PreTrainedTokenizerBase, set_seed
+from transformers import PreTrainedTokenizerBase, Seq2SeqTrainingArguments, set_seed
 
-from ..arguments import (
-    CardArguments,
-    DataArguments,
-    ModelArguments,
-    RunArguments,
-    TokenizerArguments,
-    build_dataclass,
-    check_positive,
-)
-from ..evaluation.compute_metrics import spells_words
+from ..arguments import Values
 from ..evaluation.metrics import metric_signature
-from ..evaluation.scoring import evaluate_pairs, write_predictions
+from ..evaluation.scoring import Scores, evaluate_pairs, write_predictions
 from ..model.modeling_copynet import CopyNetForConditionalGeneration
-from ..saved.cards import command_line, write_model_card
+from ..saved.cards import write_model_card
+from ..saved.compatibility import check_tokenizer
+from ..saved.loading import check_name
 from ..saved.model_size import explain_memory_errors
 from .callbacks import SigtermCheckpoint, TimeEstimate, TimeLimit
 from .checkpoints import (
@@ -49,49 +42,35 @@ from .checkpoints import (
 )
 from .data_report import describe_training, describe_words, find_warnings
 from .dataset import Pairs, read_training_pairs
-from .encoder_training import cached_encoder_states, set_up_encoder
-from .model_setup import build_model, read_settings, set_alignments, set_decoding
+from .defaults import CompleteArguments, complete_arguments, read_arguments
+from .encoder_training import cached_encoder_states
+from .model_setup import build_model, load_given_model, set_alignments, set_decoding
 from .run_folder import check_output_dir, explain_save_errors, lock_output_dir
-from .tokenizer_setup import build_tokenizer, first_sources
-from .trainer import CopyNetTrainer, build_training_arguments, make_trainer, set_label_smoothing
+from .tokenizer_setup import load_given_tokenizer, train_tokenizer
+from .trainer import CopyNetTrainer, make_trainer
 
 logger = logging.getLogger(__name__)
 
 PREDICTIONS_FILE = "test_predictions.jsonl"
+# Of a dry run, for which the Trainer would otherwise create a repository, and a run of a tracker.
+UNSEEN = {
+    "eval_strategy": "no",
+    "save_strategy": "no",
+    "load_best_model_at_end": False,
+    "push_to_hub": False,
+    "report_to": "none",
+}
 
 
-@dataclass(frozen=True)
-class Run:
-    """A training run that is set up.
-
-    Attributes:
-        arguments: the arguments that were given, without defaults.
-        data_args: the same with defaults, as far as they are about data.
-        pairs: the splits `train` and, where given, `validation` and `test`.
-        output_dir: the folder of the model.
-        checkpoint: the checkpoint that the run resumes from, if any.
-    """
-
-    arguments: Mapping[str, Any]
-    data_args: DataArguments
-    pairs: Mapping[str, Pairs]
-    tokenizer: PreTrainedTokenizerBase
-    model: CopyNetForConditionalGeneration
-    trainer: CopyNetTrainer
-    output_dir: Path
-    checkpoint: str | None
-
-
-def train_from_arguments(
-    arguments: Mapping[str, Any], change_trainer: Callable[[CopyNetTrainer], None] | None = None
-) -> dict[str, float]:
-    """Trains, evaluates and saves a model, from arguments as `parse_arguments` returns them; returns the metrics.
+def train_from_arguments(arguments: Values, change_trainer: Callable[[CopyNetTrainer], None] | None = None) -> Scores:
+    """Trains, evaluates and saves a model, from the arguments of `copynet-hf train`; returns the metrics.
 
     With `dry_run` describes the run, measures a few updates, writes nothing and returns no metrics. Otherwise
     writes model, tokenizer, generation config, card, trainer state and train_results.json to `output_dir`; with
     validation pairs also eval_results.json, with test pairs test_results.json and test_predictions.jsonl.
 
     Args:
+        arguments: by name, without those that keep their defaults.
         change_trainer: is called with the Trainer before it trains, to add callbacks for example.
 
     Raises:
@@ -99,243 +78,260 @@ def train_from_arguments(
         OSError: model or checkpoint could not be saved; earlier checkpoints are whole.
         SystemExit: with code 143, after SIGTERM, once a checkpoint is saved.
     """
-    run_args = build_dataclass(RunArguments, arguments)
-    if run_args.dry_run:
-        with tempfile.TemporaryDirectory() as temporary, explain_memory_errors():
-            _measure(arguments, run_args, Path(temporary))
+    if arguments.get("dry_run"):
+        with tempfile.TemporaryDirectory() as folder, explain_memory_errors():
+            TrainingRun({**arguments, **UNSEEN, "output_dir": folder}).measure()
         return {}
-    output_dir = arguments.get("output_dir")
-    checkpoint = find_resume_checkpoint(arguments.get("resume_from_checkpoint"), Path(output_dir or ""))
-    folder = check_output_dir(output_dir, run_args.overwrite_output_dir, checkpoint)
-    with lock_output_dir(folder), explain_memory_errors():
-        run = _set_up_run(arguments, run_args, folder, checkpoint)
+    run = TrainingRun(arguments)
+    with lock_output_dir(run.check_output_dir()), explain_memory_errors():
+        run.set_up()
         if change_trainer is not None:
             change_trainer(run.trainer)
-        metrics = _train(run)
-        metrics |= _finish(run, metrics)
-        if run.trainer.args.world_size > 1:
-            _leave_process_group(run)
+        metrics = run.train()
+        metrics |= run.finish(metrics)
+        run.leave_process_group()
     return metrics
 
 
-def _measure(arguments: Mapping[str, Any], run_args: RunArguments, folder: Path) -> None:
-    """Describes the run and measures its first updates."""
-    changes = {"eval_strategy": "no", "save_strategy": "no", "load_best_model_at_end": False}
-    changes |= {"push_to_hub": False, "report_to": "none"}  # the Trainer would create a repository, and a run
-    run = _set_up_run({**arguments, **changes, "output_dir": str(folder)}, run_args, folder, None)
-    _log_plan(run)
-    run.trainer.add_callback(TimeEstimate(is_dry_run=True))
-    with redirect_stdout(StringIO()):  # the Trainer prints its metrics
-        run.trainer.train()
+class TrainingRun:
+    """A training run, from its arguments to what it saves.
 
-
-def _set_up_run(arguments: Mapping[str, Any], run_args: RunArguments, output_dir: Path, checkpoint: str | None) -> Run:
-    """Checks the arguments, reads the pairs, and builds tokenizer, model and Trainer."""
-    data_args = build_dataclass(DataArguments, arguments)
-    tokenizer_args = build_dataclass(TokenizerArguments, arguments)
-    model_args = build_dataclass(ModelArguments, arguments)
-    _check_values(data_args, tokenizer_args, model_args, run_args)
-    if run_args.threads is not None:
-        torch.set_num_threads(run_args.threads)
-    pairs = read_training_pairs(data_args)
-    training_args = build_training_arguments(arguments, pairs["train"], "validation" in pairs)
-    patience = 0 if run_args.dry_run else run_args.early_stopping_patience
-    if patience and not training_args.load_best_model_at_end:
-        reason = "there are no validation pairs: give --validation_file"
-        if "validation" in pairs:
-            reason = "no best checkpoint is kept: leave out --eval_strategy, --save_strategy, --load_best_model_at_end"
-        raise ValueError(f"--early_stopping_patience is {patience}, but {reason}")
-    set_seed(training_args.seed)
-    record = make_run_record(pairs["train"], tokenizer_args, run_args.freeze_encoder)
-    earlier_seconds = 0.0
-    if checkpoint is not None:
-        earlier_seconds = read_trained_seconds(checkpoint)
-        check_unfinished(checkpoint, training_args)
-        check_run_record(checkpoint, record, arguments)
-    tokenizer = build_tokenizer(pairs, tokenizer_args, model_args, data_args, checkpoint)
-    model = build_model(tokenizer, model_args, arguments, checkpoint)
-    encoder_learning_rate = set_up_encoder(
-        model, run_args, training_args, has_learning_rate="learning_rate" in arguments
-    )
-    set_label_smoothing(
-        training_args,
-        model.config,
-        is_given="label_smoothing_factor" in arguments,
-        is_spelled=spells_words(getattr(tokenizer, "segmenter", None), first_sources(pairs["train"])),
-    )
-    is_new = checkpoint is None and model_args.model_name_or_path is None
-    if not is_new:  # what is not given stays as the model has it
-        settings = read_settings(model, tokenizer) | dict(arguments)
-        data_args, model_args = build_dataclass(DataArguments, settings), build_dataclass(ModelArguments, settings)
-    tokenizer.model_max_length = data_args.max_source_length
-    set_decoding(model, model_args.num_beams, model_args.forbid_unk, data_args.max_target_length)
-    trainer = make_trainer(
-        model,
-        tokenizer,
-        pairs,
-        training_args,
-        data_args,
-        patience,
-        run_record=record,
-        vocabulary_dropout=run_args.vocabulary_dropout if model.config.copies else 0.0,
-        ema_decay=run_args.ema_decay,
-        earlier_seconds=earlier_seconds,
-        encoder_learning_rate=encoder_learning_rate,
-    )
-    if is_new:
-        set_alignments(model, trainer.train_dataset)
-    if run_args.max_minutes is not None:
-        trainer.add_callback(TimeLimit(run_args.max_minutes))
-    return Run(arguments, data_args, pairs, tokenizer, model, trainer, output_dir, checkpoint)
-
-
-def _check_values(
-    data_args: DataArguments, tokenizer_args: TokenizerArguments, model_args: ModelArguments, run_args: RunArguments
-) -> None:
-    """Raises ValueError for a number out of its range."""
-    check_positive(data_args, "max_source_length", "max_target_length", "max_train_samples", "max_eval_samples")
-    check_positive(data_args, "preprocessing_num_workers")
-    check_positive(tokenizer_args, "vocab_size", "min_frequency")
-    check_positive(model_args, "num_beams")
-    check_positive(run_args, "threads")
-    if run_args.early_stopping_patience < 0:
-        raise ValueError(f"--early_stopping_patience is {run_args.early_stopping_patience}: give 0 or more")
-    for name in ("vocabulary_dropout", "ema_decay"):
-        value = getattr(run_args, name)
-        if not 0 <= value < 1:
-            raise ValueError(f"--{name} is {value:g}: give a number from 0, which turns it off, to below 1")
-    if run_args.max_minutes is not None and run_args.max_minutes <= 0:
-        raise ValueError(f"--max_minutes is {run_args.max_minutes:g}: give more than 0")
-
-
-def _train(run: Run) -> dict[str, Any]:
-    """Trains and saves the model, evaluates it on the validation pairs, and returns the metrics of both."""
-    trainer = run.trainer
-    _log_plan(run)
-    trainer.add_callback(TimeEstimate())
-    run_args = build_dataclass(RunArguments, run.arguments)
-    trainer.accelerator.wait_for_everyone()  # until all processes have loaded what may be deleted here
-    if trainer.is_world_process_zero():
-        if run_args.overwrite_output_dir and not is_checkpoint_in(run.output_dir, run.checkpoint):
-            remove_earlier_run(run.output_dir)
-        (run.output_dir / PREDICTIONS_FILE).unlink(missing_ok=True)  # of the model that is overwritten
-    sigterm = SigtermCheckpoint()
-    trainer.add_callback(sigterm)  # after the callbacks whose decisions it overrules
-    with cached_encoder_states(run.model, run.output_dir) if run_args.cache_encoder_states else nullcontext():
-        metrics: dict[str, Any] = trainer.train(resume_from_checkpoint=run.checkpoint).metrics
-    if sigterm.is_received:
-        _exit_after_sigterm(run)
-    with explain_save_errors(run.output_dir):
-        trainer.save_model(_internal_call=True)  # without a push, which waits for the card
-        if trainer.state.best_model_checkpoint is not None:  # the state is pushed as well: no local paths in it
-            trainer.state.best_model_checkpoint = Path(trainer.state.best_model_checkpoint).name
-        trainer.save_state()
-        trainer.save_metrics("train", metrics)
-    if trainer.eval_dataset is not None:
-        eval_metrics = trainer.evaluate()
-        trainer.save_metrics("eval", eval_metrics)
-        metrics |= eval_metrics
-    return metrics
-
-
-def _log_plan(run: Run) -> None:
-    """Logs what is trained on what, and what looks wrong with the data."""
-    trainer, model = run.trainer, run.model
-    encoded: dict[str, Any] = {"train": trainer.train_dataset, "validation": trainer.eval_dataset}
-    for split in ("validation", "train"):
-        if encoded[split] is not None:
-            words = describe_words(encoded[split], len(run.tokenizer), run.tokenizer.unk_token_id)
-            logger.info("%s pairs: %s", "training" if split == "train" else split, words)
-            break
-    num_features = len(getattr(run.tokenizer, "feature_vocab", ()))
-    logger.info(
-        "model: %s, %s parameters, a vocabulary of %s words (segmenter %s), %s%s slots for others",
-        model.config.copy_mechanism,
-        f"{model.num_parameters():,}",
-        f"{len(run.tokenizer):,}",
-        getattr(run.tokenizer, "segmenter", "of its own"),
-        f"{num_features} features, " if num_features else "",
-        model.config.max_source_oov,
-    )
-    num_pairs = None if isinstance(run.pairs["train"], IterableDataset) else len(run.pairs["train"])
-    logger.info("training: %s", describe_training(num_pairs, trainer.args, trainer.eval_dataset is not None))
-    for warning in find_warnings(run.pairs, encoded["train"], run.data_args):
-        logger.warning("warning: %s", warning)
-
-
-def _exit_after_sigterm(run: Run) -> NoReturn:
-    logger.info("stopped by SIGTERM: continue with --resume_from_checkpoint auto")
-    if run.trainer.args.world_size > 1:
-        _leave_process_group(run)
-    sys.exit(128 + signal.SIGTERM)
-
-
-def _finish(run: Run, metrics: Mapping[str, Any]) -> dict[str, Any]:
-    """Evaluates the model on the test pairs, writes its card and pushes it; returns the test metrics.
-
-    Args:
-        metrics: of training and validation, for the card.
+    Attributes:
+        given: its arguments as they were given.
+        checkpoint: the checkpoint that it resumes from, if any.
+        args: those that depend on the data; these and what follows are there once it is set up.
+        pairs: the splits `train` and, where given, `validation` and `test`.
     """
-    is_main = run.trainer.is_world_process_zero()
-    test_metrics: dict[str, Any] = {}
-    predictions: list[dict[str, Any]] = []
-    if "test" in run.pairs:
-        scores, predictions = evaluate_pairs(run.model, run.tokenizer, run.pairs["test"])
-        test_metrics = {f"test_{name}": value for name, value in scores.items()}
-        run.trainer.save_metrics("test", test_metrics)
-    if is_main:
-        _write_card(run, {**metrics, **test_metrics})
-    try:
-        if run.trainer.args.push_to_hub:
-            run.trainer.push_to_hub()
-    finally:  # after the push: the predictions hold the test texts, which may not be public
-        if is_main and predictions:
-            write_predictions(run.output_dir / PREDICTIONS_FILE, predictions)
-    return test_metrics
 
+    args: CompleteArguments
+    pairs: Mapping[str, Pairs]
+    tokenizer: PreTrainedTokenizerBase
+    model: CopyNetForConditionalGeneration
+    trainer: CopyNetTrainer
 
-def _leave_process_group(run: Run) -> None:
-    """Ends the process group of a distributed training, once all processes have finished."""
-    run.trainer.accelerator.wait_for_everyone()  # torchrun stops processes that still save when another one fails
-    # DDP's reducer must not hold the last reference to the group: it is freed under the GIL, for which the group's
-    # thread, joined by its destructor, may be waiting.
-    run.trainer.model_wrapped = run.model
-    run.trainer.accelerator.free_memory()
-    run.trainer.accelerator.end_training()
+    def __init__(self, arguments: Values) -> None:
+        """Raises ValueError for a value that is out of its range."""
+        self.given = read_arguments(arguments)
+        self.checkpoint: str | None = None
 
+    @property
+    def output_dir(self) -> Path:
+        """The folder of the model."""
+        return Path(self.given.training.get("output_dir") or "")
 
-def _write_card(run: Run, metrics: Mapping[str, Any]) -> None:
-    data_args, card_args = run.data_args, build_dataclass(CardArguments, run.arguments)
-    name = data_args.dataset_name
-    is_local = name is not None and Path(name).exists()
-    hub_datasets = [name] if name and not is_local else []
-    paths = [name if is_local else None, data_args.train_file, data_args.validation_file, data_args.test_file]
-    files = [Path(path).absolute().name for path in paths if path]
-    counts = [
-        f"{len(run.pairs[split]):,} of {split}"
-        for split in ("train", "validation", "test")
-        if split in run.pairs and not isinstance(run.pairs[split], IterableDataset)
-    ]
-    # `CopyStatistics` computes it from a part of the validation pairs.
-    reported = {name: value for name, value in metrics.items() if name != "eval_copy_mode_fraction"}
-    scores = {
-        split: {name.removeprefix(prefix): value for name, value in reported.items() if name.startswith(prefix)}
-        for split, prefix in {"validation": "eval_", "test": "test_"}.items()
-    }
-    training_args = run.trainer.args
-    minutes = (run.trainer.earlier_seconds + metrics["train_runtime"]) / 60
-    write_model_card(
-        str(training_args.output_dir),
-        run.model,
-        run.tokenizer,
-        title=run.trainer.hub_model_id if training_args.push_to_hub else None,
-        language=card_args.language,
-        license=card_args.license,
-        datasets=hub_datasets,
-        data=f"Pairs of texts from {', '.join([*hub_datasets, *files])}: {', '.join(counts) or 'read as a stream'}.",
-        training=f"{metrics['epoch']:g} epochs, {minutes:.1f} minutes, seed "
-        f"{training_args.seed}; torch {torch.__version__}, transformers {transformers.__version__}.",
-        command=command_line(run.arguments),
-        scores=scores,
-        signature=metric_signature(list(run.pairs["test"]["summary"])) if "test" in run.pairs else None,
-    )
+    def check_output_dir(self) -> Path:
+        """The folder of the model, after checking that writing there destroys nothing; finds the checkpoint.
+
+        Raises:
+            ValueError: the folder, or the checkpoint, cannot be used.
+        """
+        self.checkpoint = find_resume_checkpoint(self.given.training.get("resume_from_checkpoint"), self.output_dir)
+        return check_output_dir(
+            self.given.training.get("output_dir"), self.given.run.overwrite_output_dir, self.checkpoint
+        )
+
+    def measure(self) -> None:
+        """Describes the run and measures its first updates."""
+        self.set_up()
+        self.log_plan()
+        self.trainer.add_callback(TimeEstimate(is_dry_run=True))
+        with redirect_stdout(StringIO()):  # the Trainer prints its metrics
+            self.trainer.train()
+
+    def set_up(self) -> None:
+        """Reads the pairs, completes the arguments, and builds tokenizer, model and Trainer."""
+        given, checkpoint = self.given, self.checkpoint
+        if given.run.threads is not None:
+            torch.set_num_threads(given.run.threads)
+        pairs = self.pairs = read_training_pairs(given.data)
+        set_seed(given.training.get("seed", Seq2SeqTrainingArguments.seed))
+        tokenizer, model = self._load_start()
+        args = self.args = complete_arguments(given, pairs, tokenizer, model)
+        record = make_run_record(pairs["train"], given.tokenizer, given.run.freeze_encoder)
+        if checkpoint is not None:
+            check_unfinished(checkpoint, args.training)
+            check_run_record(checkpoint, record, given.names)
+        if args.new_tokenizer is not None:
+            encoder = args.model.encoder_name_or_path
+            tokenizer = train_tokenizer(pairs["train"], args.new_tokenizer, args.data.max_source_length, encoder)
+        assert tokenizer is not None
+        self.tokenizer, self.model = tokenizer, build_model(tokenizer, args.model) if model is None else model
+        check_tokenizer(self.model.config, tokenizer)
+        if given.run.freeze_encoder:
+            self.model.freeze_encoder()
+        tokenizer.model_max_length = args.data.max_source_length
+        set_decoding(self.model, args.model.num_beams, args.model.forbid_unk, args.data.max_target_length)
+        self.trainer = make_trainer(
+            self.model,
+            tokenizer,
+            pairs,
+            args.training,
+            max_source_length=args.data.max_source_length,
+            max_target_length=args.data.max_target_length,
+            num_proc=args.data.preprocessing_num_workers,
+            early_stopping_patience=args.early_stopping_patience,
+            run_record=record,
+            vocabulary_dropout=given.run.vocabulary_dropout if self.model.config.copies else 0.0,
+            ema_decay=given.run.ema_decay,
+            earlier_seconds=0.0 if checkpoint is None else read_trained_seconds(checkpoint),
+            encoder_learning_rate=args.encoder_learning_rate,
+        )
+        if model is None:
+            set_alignments(self.model, self.trainer.train_dataset)
+        if given.run.max_minutes is not None:
+            self.trainer.add_callback(TimeLimit(given.run.max_minutes))
+
+    def _load_start(self) -> tuple[PreTrainedTokenizerBase | None, CopyNetForConditionalGeneration | None]:
+        """The tokenizer and the model that the run starts from; None for new ones."""
+        given, checkpoint = self.given, self.checkpoint
+        starts = {
+            "model_name_or_path": given.model.model_name_or_path,
+            "encoder_name_or_path": given.model.encoder_name_or_path,
+            "tokenizer_name": given.tokenizer.tokenizer_name,
+        }
+        for argument, name in starts.items():
+            if name is not None:
+                check_name(argument, name)
+        model_name = checkpoint or given.model.model_name_or_path
+        tokenizer_name = checkpoint or given.tokenizer.tokenizer_name or model_name
+        tokenizer = model = None
+        if tokenizer_name is not None:
+            tokenizer = load_given_tokenizer(
+                tokenizer_name,
+                given.tokenizer if checkpoint is None else None,
+                has_features=given.data.features_column is not None,
+                trust_remote_code=given.model.trust_remote_code,
+            )
+        if model_name is not None:
+            model = load_given_model(model_name, given.model, is_checkpoint=checkpoint is not None)
+        return tokenizer, model
+
+    def train(self) -> Scores:
+        """Trains and saves the model, evaluates it on the validation pairs, and returns the metrics of both."""
+        trainer = self.trainer
+        self.log_plan()
+        trainer.add_callback(TimeEstimate())
+        run_args = self.given.run
+        trainer.accelerator.wait_for_everyone()  # until all processes have loaded what may be deleted here
+        if trainer.is_world_process_zero():
+            if run_args.overwrite_output_dir and not is_checkpoint_in(self.output_dir, self.checkpoint):
+                remove_earlier_run(self.output_dir)
+            (self.output_dir / PREDICTIONS_FILE).unlink(missing_ok=True)  # of the model that is overwritten
+        sigterm = SigtermCheckpoint()
+        trainer.add_callback(sigterm)  # after the callbacks whose decisions it overrules
+        with cached_encoder_states(self.model, self.output_dir) if run_args.cache_encoder_states else nullcontext():
+            metrics: Scores = trainer.train(resume_from_checkpoint=self.checkpoint).metrics
+        if sigterm.is_received:
+            self._exit_after_sigterm()
+        with explain_save_errors(self.output_dir):
+            trainer.save_model(_internal_call=True)  # without a push, which waits for the card
+            if trainer.state.best_model_checkpoint is not None:  # the state is pushed as well: no local paths in it
+                trainer.state.best_model_checkpoint = Path(trainer.state.best_model_checkpoint).name
+            trainer.save_state()
+            trainer.save_metrics("train", metrics)
+        if trainer.eval_dataset is not None:
+            eval_metrics = trainer.evaluate()
+            trainer.save_metrics("eval", eval_metrics)
+            metrics |= eval_metrics
+        return metrics
+
+    def log_plan(self) -> None:
+        """Logs what is trained on what, and what looks wrong with the data."""
+        trainer, model = self.trainer, self.model
+        encoded: dict[str, Pairs] = {"train": trainer.train_dataset, "validation": trainer.eval_dataset}
+        for split in ("validation", "train"):
+            if encoded[split] is not None:
+                words = describe_words(encoded[split], len(self.tokenizer), self.tokenizer.unk_token_id)
+                logger.info("%s pairs: %s", "training" if split == "train" else split, words)
+                break
+        num_features = len(getattr(self.tokenizer, "feature_vocab", ()))
+        logger.info(
+            "model: %s, %s parameters, a vocabulary of %s words (segmenter %s), %s%s slots for others",
+            model.config.copy_mechanism,
+            f"{model.num_parameters():,}",
+            f"{len(self.tokenizer):,}",
+            getattr(self.tokenizer, "segmenter", "of its own"),
+            f"{num_features} features, " if num_features else "",
+            model.config.max_source_oov,
+        )
+        num_pairs = None if isinstance(self.pairs["train"], IterableDataset) else len(self.pairs["train"])
+        logger.info("training: %s", describe_training(num_pairs, trainer.args, trainer.eval_dataset is not None))
+        lengths = (self.args.data.max_source_length, self.args.data.max_target_length)
+        for warning in find_warnings(self.pairs, encoded["train"], *lengths):
+            logger.warning("warning: %s", warning)
+
+    def _exit_after_sigterm(self) -> NoReturn:
+        logger.info("stopped by SIGTERM: continue with --resume_from_checkpoint auto")
+        self.leave_process_group()
+        sys.exit(128 + signal.SIGTERM)
+
+    def finish(self, metrics: Scores) -> Scores:
+        """Evaluates the model on the test pairs, writes its card and pushes it; returns the test metrics.
+
+        Args:
+            metrics: of training and validation, for the card.
+        """
+        is_main = self.trainer.is_world_process_zero()
+        test_metrics: Scores = {}
+        predictions: list[dict[str, object]] = []
+        if "test" in self.pairs:
+            scores, predictions = evaluate_pairs(self.model, self.tokenizer, self.pairs["test"])
+            test_metrics = {f"test_{name}": value for name, value in scores.items()}
+            self.trainer.save_metrics("test", test_metrics)
+        if is_main:
+            self._write_card({**metrics, **test_metrics})
+        try:
+            if self.trainer.args.push_to_hub:
+                self.trainer.push_to_hub()
+        finally:  # after the push: the predictions hold the test texts, which may not be public
+            if is_main and predictions:
+                write_predictions(self.output_dir / PREDICTIONS_FILE, predictions)
+        return test_metrics
+
+    def leave_process_group(self) -> None:
+        """Ends the process group of a distributed training, once all processes have finished."""
+        if self.trainer.args.world_size == 1:
+            return
+        self.trainer.accelerator.wait_for_everyone()  # torchrun stops processes that still save when another one fails
+        # DDP's reducer must not hold the last reference to the group: it is freed under the GIL, for which the group's
+        # thread, joined by its destructor, may be waiting.
+        self.trainer.model_wrapped = self.model
+        self.trainer.accelerator.free_memory()
+        self.trainer.accelerator.end_training()
+
+    def _write_card(self, metrics: Scores) -> None:
+        data_args, card_args = self.args.data, self.given.card
+        name = data_args.dataset_name
+        is_local = name is not None and Path(name).exists()
+        hub_datasets = [name] if name and not is_local else []
+        paths = [name if is_local else None, data_args.train_file, data_args.validation_file, data_args.test_file]
+        files = [Path(path).absolute().name for path in paths if path]
+        counts = [
+            f"{len(self.pairs[split]):,} of {split}"
+            for split in ("train", "validation", "test")
+            if split in self.pairs and not isinstance(self.pairs[split], IterableDataset)
+        ]
+        # `CopyStatistics` computes it from a part of the validation pairs.
+        reported = {name: value for name, value in metrics.items() if name != "eval_copy_mode_fraction"}
+        scores = {
+            split: {name.removeprefix(prefix): value for name, value in reported.items() if name.startswith(prefix)}
+            for split, prefix in {"validation": "eval_", "test": "test_"}.items()
+        }
+        training_args = self.trainer.args
+        minutes = (self.trainer.earlier_seconds + metrics["train_runtime"]) / 60
+        write_model_card(
+            self.output_dir,
+            self.model,
+            self.tokenizer,
+            title=self.trainer.hub_model_id if training_args.push_to_hub else None,
+            language=card_args.language,
+            license=card_args.license,
+            datasets=hub_datasets,
+            data=f"Pairs of texts from {', '.join([*hub_datasets, *files])}: "
+            f"{', '.join(counts) or 'read as a stream'}.",
+            training=f"{metrics['epoch']:g} epochs, {minutes:.1f} minutes, seed "
+            f"{training_args.seed}; torch {torch.__version__}, transformers {transformers.__version__}.",
+            command=self.given.command,
+            scores=scores,
+            signature=metric_signature(list(self.pairs["test"]["summary"])) if "test" in self.pairs else None,
+        )

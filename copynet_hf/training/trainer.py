@@ -1,10 +1,8 @@
-"""The Trainer of a run: its arguments computed from the data, its datasets, callbacks and metrics."""
+"""The Trainer of a run: its datasets, callbacks and metrics."""
 
 from __future__ import annotations
 
-import dataclasses
 import json
-import math
 import shutil
 import time
 from collections.abc import Mapping
@@ -12,7 +10,6 @@ from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
-import torch
 from datasets import Dataset, IterableDataset
 from torch import Tensor, nn
 from torch.optim import Optimizer
@@ -24,192 +21,25 @@ from transformers import (
     Seq2SeqTrainingArguments,
     TrainingArguments,
 )
-from transformers.integrations import get_reporting_integration_callbacks
 from transformers.trainer_utils import get_last_checkpoint
 
-from ..arguments import DataArguments, check_positive
 from ..evaluation.compute_metrics import make_compute_metrics
-from ..evaluation.metrics import LOWER_IS_BETTER
 from ..evaluation.teacher_forcing import ACCURACIES, make_argmax, make_compute_accuracy
-from ..model.configuration_copynet import SOURCE_PARTS, CopyNetConfig
 from ..model.loss import shift_right
 from ..model.modeling_copynet import CopyNetForConditionalGeneration
-from ..saved.cards import CARD, METRICS
+from ..saved.cards import CARD
 from .callbacks import CopyStatistics, EarlyStopping
 from .checkpoints import NUM_PROCESSES, RECORD_FILE, SECONDS, is_complete
-from .data_report import count_updates
 from .dataset import Pairs, encode_pairs
-from .encoder_training import DECODER_LEARNING_RATE, split_parameter_groups
+from .defaults import OUTPUT_SCORES
+from .encoder_training import split_parameter_groups
 from .label_smoothing import VocabularyLabelSmoother
 from .run_folder import explain_save_errors
 from .sampler import EpochSampler
 from .vocabulary_dropout import drop_from_vocabulary
 from .weight_average import WeightAverage
 
-TRAINING_DEFAULTS: dict[str, Any] = {
-    "per_device_train_batch_size": 16,
-    "per_device_eval_batch_size": 64,
-    "learning_rate": 2e-3,
-    "lr_scheduler_type": "linear",
-    "warmup_steps": 100,
-    "max_grad_norm": 1.0,
-    "logging_steps": 50,
-    "save_total_limit": 2,
-    "report_to": "none",
-    "hub_strategy": "end",  # earlier pushes of the Trainer lack the model's code
-    "dataloader_pin_memory": torch.accelerator.is_available(),
-    "use_cpu": not torch.accelerator.is_available(),  # without it the Trainer refuses bf16 on a CPU
-}
-NUM_EVALUATIONS = 40
-OUTPUT_SCORES = (*METRICS, "copied_fraction", "oov_recall", *LOWER_IS_BETTER)  # with `predict_with_generate`
-SPELLED_SMOOTHING = 0.1  # the label smoothing for words that are spelled
-# As `copynet-hf train --help` shows the defaults that `build_training_arguments` computes.
-COMPUTED_TRAINING_DEFAULTS: dict[str, Any] = {
-    "learning_rate": f"{TRAINING_DEFAULTS['learning_rate']:g} or {DECODER_LEARNING_RATE:g}",
-    "warmup_steps": f"{TRAINING_DEFAULTS['warmup_steps']}, at most half",
-    "num_train_epochs": "5 to 60, computed from the number of pairs",
-    "train_sampling_strategy": "group_by_length; random with streaming or predict_with_generate",
-    "eval_strategy": "steps with validation",
-    "eval_steps": f"{1 / NUM_EVALUATIONS:g}, a share of the training",
-    "save_strategy": "as eval_strategy",
-    "save_steps": "as eval_steps",
-    "load_best_model_at_end": "with validation pairs",
-    "metric_for_best_model": "accuracy, or rougeL with predict_with_generate",
-    "label_smoothing_factor": f"{SPELLED_SMOOTHING} for words that are spelled, else 0",
-    "dataloader_pin_memory": "with an accelerator",
-    "use_cpu": "without an accelerator",
-}
-# The number of steps from which the number of epochs is computed, and its bounds.
-TRAINING_STEPS, MIN_EPOCHS, MAX_EPOCHS = 8000, 5, 60
 STREAM_BUFFER = 10_000  # pairs in memory among which a stream is shuffled
-BATCH_SIZES = ("per_device_train_batch_size", "per_device_eval_batch_size", "gradient_accumulation_steps")
-
-
-def build_training_arguments(
-    arguments: Mapping[str, Any], train_pairs: Pairs, has_validation: bool
-) -> Seq2SeqTrainingArguments:
-    """The `Seq2SeqTrainingArguments` among the arguments that were given, with defaults that follow from the data.
-
-    Raises:
-        ValueError: arguments that contradict each other.
-    """
-    names = {entry.name for entry in dataclasses.fields(Seq2SeqTrainingArguments) if entry.init}
-    given = {name: value for name, value in arguments.items() if name in names}
-    if given.get("hub_token"):
-        raise ValueError(
-            "--hub_token is saved in training_args.bin and pushed with the model: log in with hf auth login, or set "
-            "HF_TOKEN instead"
-        )
-    _check_length(given)
-    streams, generates = isinstance(train_pairs, IterableDataset), given.get("predict_with_generate", False)
-    defaults = dict(TRAINING_DEFAULTS)
-    if streams:
-        # else the first process would read for all, and accelerate would join batches of different lengths
-        defaults["accelerator_config"] = {"dispatch_batches": False}
-        if given.get("max_steps", -1) <= 0:
-            raise ValueError("no --max_steps: give the number of steps, because --streaming hides that of the pairs")
-        if given.get("train_sampling_strategy") == "group_by_length":
-            raise ValueError(
-                "--train_sampling_strategy group_by_length needs all lengths: leave it out, or --streaming"
-            )
-    if generates and given.get("train_sampling_strategy") == "group_by_length":
-        raise ValueError(
-            "--train_sampling_strategy group_by_length also reorders the evaluation, whose outputs would be scored "
-            "against other texts: leave it out, or --predict_with_generate"
-        )
-    if not generates and not streams:
-        defaults["train_sampling_strategy"] = "group_by_length"
-    defaults |= _evaluation_schedule(given, has_validation)
-    if has_validation:
-        metric = given.get("metric_for_best_model", "rougeL" if generates else "accuracy")
-        _check_metric(metric, generates)
-        is_better_lower = metric.removeprefix("eval_") in ("loss", *LOWER_IS_BETTER)
-        defaults |= {"metric_for_best_model": metric, "greater_is_better": not is_better_lower}
-    training_args = Seq2SeqTrainingArguments(
-        **{name: value for name, value in defaults.items() if name in names} | given
-    )
-    check_positive(training_args, *BATCH_SIZES)
-    if not streams and "num_train_epochs" not in given:
-        batch_size = training_args.train_batch_size * training_args.world_size
-        epochs = TRAINING_STEPS * batch_size * training_args.gradient_accumulation_steps / len(train_pairs)
-        training_args.num_train_epochs = min(max(round(epochs), MIN_EPOCHS), MAX_EPOCHS)
-    if "warmup_steps" not in given:  # else a short training would end before the learning rate falls
-        updates = training_args.max_steps if streams else count_updates(len(train_pairs), training_args)[0]
-        training_args.warmup_steps = min(training_args.warmup_steps, updates // 2)
-    _check_report_to(training_args)
-    return training_args
-
-
-def _check_metric(metric: str, generates: bool) -> None:
-    """Raises ValueError for a score that no evaluation has."""
-    name = metric.removeprefix("eval_")
-    scores, others = (OUTPUT_SCORES, ACCURACIES) if generates else (ACCURACIES, OUTPUT_SCORES)
-    if name not in ("loss", *scores):
-        hint = f", or --predict_with_generate {not generates}" if name in others else ""
-        raise ValueError(f"--metric_for_best_model is {metric}: give one of loss, {', '.join(scores)}{hint}")
-
-
-def _check_length(given: Mapping[str, Any]) -> None:
-    """Raises ValueError if there is nothing to train."""
-    epochs, max_steps = given.get("num_train_epochs", 1), given.get("max_steps", -1)
-    if not 0 < epochs < math.inf:
-        raise ValueError(f"--num_train_epochs is {epochs:g}: give a number above 0")
-    if max_steps < 1 and max_steps != -1:  # -1 is Transformers' default
-        raise ValueError(f"--max_steps is {max_steps}: give 1 or more")
-
-
-def _check_report_to(training_args: TrainingArguments) -> None:
-    """Raises ImportError if the package of a tracker is missing, before the data are read."""
-    for name in training_args.report_to or ():
-        try:
-            get_reporting_integration_callbacks([name])[0]()
-        except RuntimeError as error:
-            fix = "pip install 'copynet-hf[tracking]'" if name == "tensorboard" else "install its package"
-            raise ImportError(f"--report_to {name} cannot be used ({error}): {fix}, or leave it out") from None
-
-
-def _evaluation_schedule(given: Mapping[str, Any], has_validation: bool) -> dict[str, Any]:
-    """When to evaluate and save, by default together, `NUM_EVALUATIONS` times."""
-    saves = given.get("save_strategy")
-    strategy = given.get("eval_strategy") or (saves if saves == "epoch" else "steps")
-    schedule: dict[str, Any] = {"save_strategy": strategy}
-    if strategy == "steps":
-        steps = given.get("eval_steps") or given.get("save_steps") or 1 / NUM_EVALUATIONS
-        schedule |= {"eval_steps": steps, "save_steps": steps}
-    if has_validation:
-        saves_best = strategy != "no" and (saves or strategy) in (strategy, "best")
-        schedule |= {"eval_strategy": strategy, "load_best_model_at_end": saves_best}
-    return schedule
-
-
-def set_label_smoothing(
-    training_args: TrainingArguments, config: CopyNetConfig, *, is_given: bool, is_spelled: bool
-) -> None:
-    """Sets the default, `SPELLED_SMOOTHING` for words that are spelled, and checks that the config's loss can be
-    smoothed: the smoothed loss is a function of the log-probabilities alone, without additional losses, and reads
-    words that some models may not generate.
-
-    Args:
-        is_given: whether the arguments hold a factor.
-        is_spelled: whether the pairs are words, split into letters.
-
-    Raises:
-        ValueError: label smoothing with such a loss.
-    """
-    is_ignored = {
-        "coverage_loss_weight": config.coverage_loss_weight > 0,
-        "gate_loss_weight": config.copy_mechanism == "gated" and config.gate_loss_weight > 0,
-        "aligned_words": config.aligned_words > 0,
-        "copies_from": config.mechanism.retrieves and len(config.copies_from) < len(SOURCE_PARTS),
-    }
-    ignored = [name for name, is_used in is_ignored.items() if is_used]
-    if not is_given and is_spelled and not ignored and config.mechanism.generates:
-        training_args.label_smoothing_factor = SPELLED_SMOOTHING
-    if training_args.label_smoothing_factor and ignored:
-        raise ValueError(
-            f"--label_smoothing_factor is {training_args.label_smoothing_factor}, but the Trainer's smoothed loss "
-            f"ignores {' and '.join(ignored)}: leave one of them out"
-        )
 
 
 class CopyNetTrainer(Seq2SeqTrainer):
@@ -227,7 +57,7 @@ class CopyNetTrainer(Seq2SeqTrainer):
     def __init__(
         self,
         *args: Any,
-        run_record: Mapping[str, Any] | None = None,
+        run_record: Mapping[str, object] | None = None,
         vocabulary_dropout: float = 0.0,
         ema_decay: float = 0.0,
         encoder_learning_rate: float | None = None,
@@ -303,7 +133,7 @@ class CopyNetTrainer(Seq2SeqTrainer):
         with average.applied() if average is not None and uses_weights else nullcontext():
             super()._maybe_log_save_evaluate(*args, **kwargs)
 
-    def _determine_best_metric(self, metrics: dict[str, float], trial: Any) -> bool:
+    def _determine_best_metric(self, metrics: dict[str, float], trial: object) -> bool:
         name = f"eval_{str(self.args.metric_for_best_model).removeprefix('eval_')}"
         if self.args.metric_for_best_model is not None and name not in metrics:
             scores = [each for each in ("loss", *ACCURACIES, *OUTPUT_SCORES) if f"eval_{each}" in metrics]
@@ -341,52 +171,47 @@ def make_trainer(
     tokenizer: PreTrainedTokenizerBase,
     pairs: Mapping[str, Pairs],
     training_args: Seq2SeqTrainingArguments,
-    data_args: DataArguments,
+    *,
+    max_source_length: int = 512,
+    max_target_length: int = 128,
+    num_proc: int | None = None,
     early_stopping_patience: int = 0,
     **options: Any,
 ) -> CopyNetTrainer:
     """A `CopyNetTrainer` for the splits `train` and, where given, `validation` of the pairs.
 
     Args:
+        max_source_length, max_target_length: in words; what is beyond is truncated.
+        num_proc: processes for tokenization.
         early_stopping_patience: evaluations without improvement before training stops; 0 turns early stopping off.
         options: further arguments of `CopyNetTrainer`.
     """
-    train = pairs["train"]
+    train, validation = pairs["train"], pairs.get("validation")
     if isinstance(train, IterableDataset) and training_args.train_sampling_strategy == "random":
-        pairs = {**pairs, "train": train.shuffle(seed=_find_data_seed(training_args), buffer_size=STREAM_BUFFER)}
-    encoded = {
-        split: encode_pairs(
-            pairs[split],
-            tokenizer,
-            data_args.max_source_length,
-            data_args.max_target_length,
-            data_args.preprocessing_num_workers,
-        )
-        for split in ("train", "validation")
-        if split in pairs
-    }
-    validation = pairs.get("validation")
+        train = train.shuffle(seed=_find_data_seed(training_args), buffer_size=STREAM_BUFFER)
+    lengths = (max_source_length, max_target_length, num_proc)
+    generates = training_args.predict_with_generate
     compute_metrics = make_compute_accuracy(tokenizer.unk_token_id)
-    if training_args.predict_with_generate and validation is not None:
+    if generates and validation is not None:
         compute_metrics = make_compute_metrics(
             tokenizer,
             list(validation["text"]),
             list(validation["summary"]),
-            max_source_length=data_args.max_source_length,
+            max_source_length=max_source_length,
             facts=list(validation["facts"]) if "facts" in validation.column_names else None,
         )
     trainer = CopyNetTrainer(
         model=model,
         args=training_args,
-        train_dataset=encoded["train"],
-        eval_dataset=encoded.get("validation"),
+        train_dataset=encode_pairs(train, tokenizer, *lengths),
+        eval_dataset=None if validation is None else encode_pairs(validation, tokenizer, *lengths),
         processing_class=tokenizer,
         data_collator=DataCollatorForSeq2Seq(tokenizer, model=model),
         compute_metrics=compute_metrics,
-        preprocess_logits_for_metrics=None if training_args.predict_with_generate else make_argmax(model),
+        preprocess_logits_for_metrics=None if generates else make_argmax(model),
         callbacks=[EarlyStopping(early_stopping_patience)] if early_stopping_patience else None,
         **options,
     )
     if validation is not None and len(validation):
-        trainer.add_callback(CopyStatistics(trainer, validation, max_source_length=data_args.max_source_length))
+        trainer.add_callback(CopyStatistics(trainer, validation, max_source_length=max_source_length))
     return trainer

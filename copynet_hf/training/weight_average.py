@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import torch
 from safetensors.torch import load_file, save_file
@@ -37,7 +36,7 @@ class WeightAverage(TrainerCallback):
         self._checkpoint = Path(checkpoint)
 
     def on_train_begin(
-        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: object
     ) -> None:
         self.average = [weight.clone() for weight in self._weights()]
         file = None if self._checkpoint is None else self._checkpoint / TRAINED_WEIGHTS_FILE
@@ -45,9 +44,7 @@ class WeightAverage(TrainerCallback):
             trained = load_file(file)
             self._set_weights([trained[name] for name, _ in self._named_parameters()])
 
-    def on_step_end(
-        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
-    ) -> None:
+    def on_step_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: object) -> None:
         decay = min(self.decay, (1 + state.global_step) / (10 + state.global_step))
         torch._foreach_lerp_(self.average, self._weights(), 1 - decay)
 

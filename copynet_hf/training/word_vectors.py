@@ -11,7 +11,6 @@ import torch
 from torch import Tensor
 from transformers import PreTrainedTokenizerBase
 
-from ..arguments import ModelArguments
 from ..model.modeling_copynet import CopyNetForConditionalGeneration
 from ..model.text_encoder import build_text_encoder, load_encoder_config
 from ..model.tokenization_copynet import CopyNetTokenizer
@@ -19,16 +18,20 @@ from ..model.tokenization_copynet import CopyNetTokenizer
 logger = logging.getLogger(__name__)
 
 
-def find_embedding_size(model_args: ModelArguments) -> int | None:
-    """The width of the embeddings that the arguments name; None: they name none.
+def find_embedding_size(encoder: str | None, file: str | None, from_encoder: bool) -> int | None:
+    """The width of the embeddings to start from; None: of random ones.
+
+    Args:
+        encoder: folder or Hub name of the model's Transformers encoder, if it has one.
+        file: of word vectors.
+        from_encoder: whether the embeddings are those of the encoder's pieces.
 
     Raises:
         ValueError: both an encoder's and a file's, an encoder's without an encoder, or a file without vectors.
     """
-    encoder = model_args.encoder_name_or_path
-    if not model_args.embeddings_from_encoder:
-        return None if model_args.embedding_file is None else _find_width(model_args.embedding_file)
-    if model_args.embedding_file is not None:
+    if not from_encoder:
+        return None if file is None else _find_width(file)
+    if file is not None:
         raise ValueError("--embeddings_from_encoder and --embedding_file both give word embeddings: leave one out")
     if encoder is None:
         raise ValueError("--embeddings_from_encoder needs an encoder: give --encoder_name_or_path")
@@ -38,18 +41,19 @@ def find_embedding_size(model_args: ModelArguments) -> int | None:
 
 
 def initialize_embeddings(
-    model: CopyNetForConditionalGeneration, tokenizer: PreTrainedTokenizerBase, model_args: ModelArguments
+    model: CopyNetForConditionalGeneration, tokenizer: PreTrainedTokenizerBase, source: str, is_file: bool
 ) -> None:
-    """Initialises the embeddings of words as the arguments say, and logs how many words were found.
+    """Initialises the embeddings of words, and logs how many words were found.
 
     Words are looked up as the segmenter joins them to a text, without its marks. A word that is not found, and a
     special token, keeps its random embedding.
 
+    Args:
+        source: a file of word vectors, or the name of the model's Transformers encoder.
+
     Raises:
         ValueError: a file that holds no vectors, or vectors of different widths; or a tokenizer without a segmenter.
     """
-    if not (model_args.embeddings_from_encoder or model_args.embedding_file):
-        return
     if not isinstance(tokenizer, CopyNetTokenizer):
         raise ValueError(
             f"the tokenizer is a {type(tokenizer).__name__}, and the given embeddings are of words: leave out "
@@ -58,11 +62,9 @@ def initialize_embeddings(
     special = set(tokenizer.all_special_tokens)
     words = {word: index for word, index in tokenizer.get_vocab().items() if word not in special}
     texts = {word: tokenizer.convert_tokens_to_string([word]) for word in words}
-    if model_args.embedding_file:
-        source = model_args.embedding_file
+    if is_file:
         vectors = read_word_vectors(source, set(texts.values()))
     else:
-        source = str(model_args.encoder_name_or_path)
         vectors = average_piece_embeddings(model, tokenizer, sorted(set(texts.values())))
     found = {index: vectors[texts[word]] for word, index in words.items() if texts[word] in vectors}
     embeddings: Any = model.get_input_embeddings()

@@ -13,11 +13,12 @@ from torch.nn.utils.rnn import pad_sequence
 from transformers import Seq2SeqTrainer, set_seed
 
 from copynet_hf import CopyNetConfig, CopyNetForConditionalGeneration
+from copynet_hf.arguments import ModelArguments, build_arguments
 from copynet_hf.saved.loading import load_copynet
 from copynet_hf.training.callbacks import TimeLimit
 from copynet_hf.training.checkpoints import find_resume_checkpoint
-from copynet_hf.training.model_setup import select_config_fields
-from copynet_hf.training.trainer import build_training_arguments
+from copynet_hf.training.defaults import build_training_arguments
+from copynet_hf.training.presets import select_config_fields
 
 from ..data.points import Points, make_hull_rows, make_tour_rows
 from ..data.rows import Row
@@ -80,7 +81,7 @@ def train_pointer_network(arguments: Mapping[str, Any]) -> dict[str, float]:
         copy_mechanism="pointer",
         num_features=2,
         max_source_oov=arguments["slots"],
-        **select_config_fields(arguments),
+        **select_config_fields(build_arguments(ModelArguments, arguments)),
     )
     data = Dataset.from_list([{**row, "length": len(row["points"])} for row in rows])
     fixed = {"remove_unused_columns": False, "logging_steps": 100}

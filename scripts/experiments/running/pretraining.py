@@ -27,8 +27,8 @@ from transformers import (
 
 from copynet_hf.training.callbacks import TimeLimit
 from copynet_hf.training.checkpoints import find_resume_checkpoint
+from copynet_hf.training.defaults import build_training_arguments
 from copynet_hf.training.run_folder import lock_output_dir
-from copynet_hf.training.trainer import build_training_arguments
 
 from ..data.rows import Row, read_rows
 

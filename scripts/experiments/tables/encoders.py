@@ -12,8 +12,7 @@ from typing import Any
 from transformers import AutoModelForMaskedLM
 
 from copynet_hf.evaluation.metrics import metric_signature, score_outputs
-from copynet_hf.training.encoder_training import DECODER_LEARNING_RATE
-from copynet_hf.training.trainer import TRAINING_DEFAULTS
+from copynet_hf.training.defaults import DECODER_LEARNING_RATE, TRAINING_DEFAULTS
 
 from ..data.clge import read_clge
 from ..data.rows import Row, write_pairs

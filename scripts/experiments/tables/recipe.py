@@ -11,8 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from copynet_hf.training.callbacks import CopyStatistics
+from copynet_hf.training.defaults import SPELLED_SMOOTHING
 from copynet_hf.training.run import train_from_arguments
-from copynet_hf.training.trainer import SPELLED_SMOOTHING, CopyNetTrainer
+from copynet_hf.training.trainer import CopyNetTrainer
 
 from ..data import inflection
 from ..data.dialogue import make_dialogue_pairs

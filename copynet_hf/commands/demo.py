@@ -1,0 +1,38 @@
+"""`copynet-hf demo`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ..arguments import BACKEND_HELP, TRUST_HELP, Arguments, Command, argument, count
+
+
+@dataclass
+class DemoArguments(Arguments):
+    """The arguments of `copynet-hf demo`."""
+
+    model: str | None = argument("folder or Hub name of the model", metavar="NAME")
+    backend: str = argument(BACKEND_HELP, "torch", "NAME")
+    trust_remote_code: bool = argument(TRUST_HELP, False)
+    host: str = argument("address to listen on; 0.0.0.0 accepts other machines", "127.0.0.1", "ADDRESS")
+    port: int = count("port to listen on", 7860)
+    examples: list[str] | None = argument("example texts on the page", metavar="TEXT")
+    device: str | None = argument("cpu, cuda, ...; by default a GPU if there is one", metavar="NAME")
+
+
+def demo(args: DemoArguments) -> None:
+    """Serves a web page on which a model can be tried."""
+    from ..serving.page import launch_demo
+
+    launch_demo(
+        args.model,
+        host=args.host,
+        port=args.port,
+        backend=args.backend,
+        device=args.device,
+        trust_remote_code=args.trust_remote_code,
+        examples=args.examples or (),
+    )
+
+
+COMMAND = Command(demo, "--model NAME ", (DemoArguments,))

@@ -1,0 +1,35 @@
+"""`copynet-hf ensemble`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ..arguments import TRUST_HELP, Arguments, Command, argument
+
+
+@dataclass
+class EnsembleArguments(Arguments):
+    """The arguments of `copynet-hf ensemble`."""
+
+    models: list[str] | None = argument("folders or Hub names of two or more models", metavar="NAME")
+    trust_remote_code: bool = argument(TRUST_HELP, False)
+    output_dir: str | None = argument("folder for the ensemble and its tokenizer", metavar="FOLDER")
+    overwrite_output_dir: bool = argument("replace the model in output_dir", False)
+
+
+def ensemble(args: EnsembleArguments) -> None:
+    """Joins trained models of one vocabulary to one model, whose probabilities are the mean of theirs. Its generation
+    settings are those of the first one."""
+    from ..saved.cards import write_model_card
+    from ..saved.ensembles import join_models
+    from ..training.run_folder import check_output_dir
+
+    folder = check_output_dir(args.output_dir, args.overwrite_output_dir)
+    model, tokenizer = join_models(args.models or (), args.trust_remote_code)
+    model.save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    write_model_card(folder, model, tokenizer)
+    print(f"saved in {folder}")
+
+
+COMMAND = Command(ensemble, "--models NAME ... --output_dir FOLDER ", (EnsembleArguments,))

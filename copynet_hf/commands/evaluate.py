@@ -1,0 +1,54 @@
+"""`copynet-hf evaluate`."""
+
+from __future__ import annotations
+
+import json
+import sys
+from contextlib import redirect_stdout
+from dataclasses import dataclass
+
+from ..arguments import Arguments, Command, DecodingArguments, PairsArguments, argument, count
+
+
+@dataclass
+class EvaluateArguments(Arguments):
+    """The outputs of `copynet-hf evaluate`."""
+
+    _argument_group_name = "outputs"
+
+    num_return_sequences: int = count("outputs per source, for exact_match_top_N", 1)
+    output_file: str | None = argument("write the predictions to this file, as JSON lines", metavar="FILE")
+    overwrite_output_file: bool = argument("replace output_file if it exists", False)
+
+
+def evaluate(data_args: PairsArguments, decoding_args: DecodingArguments, output_args: EvaluateArguments) -> None:
+    """Prints the scores of a model on pairs of texts as one JSON object. All are percentages but edit_distance,
+    examples and seconds. copied_fraction is the share of the outputs' words that occur in the source, copied or
+    generated; copy_mode_fraction, only for models that copy, is the share of the outputs' words that got more than
+    half of their probability from the copy mode."""
+    with redirect_stdout(sys.stderr):  # only the scores go to stdout
+        from ..evaluation.scoring import evaluate_pairs, write_predictions
+        from ..inference.backends import load_backend
+        from ..saved.model_size import explain_memory_errors
+        from ..training.dataset import read_pairs
+        from ..training.run_folder import check_output_file
+
+        if data_args.test_file is None and data_args.dataset_name is None:
+            raise ValueError("no --test_file: give a file of pairs, or --dataset_name")
+        output_file = None
+        if output_args.output_file:
+            overwrite = output_args.overwrite_output_file
+            output_file = check_output_file(output_args.output_file, overwrite, data_args.test_file)
+        model, tokenizer = load_backend(**decoding_args.model_options())
+        if model.config.feature_vocab_size and data_args.features_column is None:
+            raise ValueError(f"{decoding_args.model} reads features: name their column with --features_column")
+        pairs = read_pairs(data_args, {}, "test")["test"]
+        options = {**decoding_args.search_options(), "num_return_sequences": output_args.num_return_sequences}
+        with explain_memory_errors():
+            scores, predictions = evaluate_pairs(model, tokenizer, pairs, progress=True, **options)
+        if output_file is not None:
+            write_predictions(output_file, predictions)
+    print(json.dumps(scores))
+
+
+COMMAND = Command(evaluate, "--model NAME --test_file FILE ", (PairsArguments, DecodingArguments, EvaluateArguments))

@@ -1,0 +1,79 @@
+"""`copynet-hf generate`."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from ..arguments import Arguments, Command, DecodingArguments, argument
+
+if TYPE_CHECKING:
+    from ..visualization.highlighting import Style
+
+
+@dataclass
+class GenerateArguments(Arguments):
+    """The inputs and outputs of `copynet-hf generate`."""
+
+    _argument_group_name = "input and output"
+
+    text: list[str] | None = argument("sources; by default the lines of standard input", metavar="TEXT")
+    facts: list[str] | None = argument("facts for all sources, each 'subject | property | object'", metavar="FACT")
+    features: str | None = argument("features of all sources, such as 'V;PST'", metavar="TEXT")
+    features_separator: str = argument("what separates the features", ";", "TEXT")
+    show_copies: bool = argument("mark copied words, by colour in a terminal, else by [brackets]", False)
+
+
+def generate(text_args: GenerateArguments, decoding_args: DecodingArguments) -> None:
+    """Generates an output for each source: one line for each line of input; an empty line stays empty."""
+    from ..data.features import split_features
+    from ..inference.backends import load_backend
+    from ..inference.console import escape_controls
+    from ..inference.predictor import parse_facts, predict_in_batches
+    from ..saved.model_size import explain_memory_errors
+    from ..visualization.highlighting import highlight_copies
+
+    facts = None if text_args.facts is None else parse_facts("\n".join(text_args.facts))
+    features = None
+    if text_args.features is not None:
+        features = split_features(text_args.features, text_args.features_separator)
+    model, tokenizer = load_backend(**decoding_args.model_options())
+    is_terminal = sys.stdout.isatty()
+    style: Style = "ansi" if is_terminal else "plain"
+    for texts in _batches(text_args.text, decoding_args.batch_size):
+        sources = [text for text in texts if text.strip()]
+        with explain_memory_errors():
+            predictions = iter(
+                predict_in_batches(
+                    model,
+                    tokenizer,
+                    sources,
+                    facts=None if facts is None else [facts] * len(sources),
+                    features=None if features is None else [features] * len(sources),
+                    trace=text_args.show_copies,
+                    **decoding_args.search_options(),
+                )
+            )
+        for text in texts:
+            line = ""
+            if text.strip():
+                output = next(predictions)[0]
+                line = escape_controls(output.text) if is_terminal else output.text
+                if text_args.show_copies:
+                    words = [escape_controls(word) for word in output.words] if is_terminal else output.words
+                    line = highlight_copies(words, output.copied, style, separator="")
+            print(" ".join(line.split("\n")).strip(), flush=True)
+
+
+def _batches(texts: Sequence[str] | None, batch_size: int) -> Iterator[list[str]]:
+    """The texts, or the lines of standard input as they come in, in batches."""
+    from ..inference.console import read_batches
+
+    if texts is None:
+        return read_batches(sys.stdin.buffer, batch_size)  # type: ignore[arg-type]  # BinaryIO has no read1
+    return (list(texts[start : start + batch_size]) for start in range(0, len(texts), batch_size))
+
+
+COMMAND = Command(generate, "--model NAME [--text TEXT ...] ", (GenerateArguments, DecodingArguments))

@@ -1,0 +1,63 @@
+"""`copynet-hf predict`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ..arguments import Arguments, Command, DecodingArguments, argument, count
+
+
+@dataclass
+class PredictArguments(Arguments):
+    """The inputs and outputs of `copynet-hf predict`."""
+
+    _argument_group_name = "input and output"
+
+    input_file: list[str] | None = argument(
+        "JSON lines, CSV, TSV or parquet: files, folders or patterns", metavar="FILE"
+    )
+    output_file: str | None = argument("of .jsonl, .csv, .tsv (all with .gz) or .parquet", metavar="FILE")
+    overwrite_output_file: bool = argument("replace output_file if it exists", False)
+    text_column: str | None = argument("column of the sources; guessed by default", metavar="NAME")
+    delimiter: str | None = argument("of CSV and TSV files; guessed by default", metavar="TEXT")
+    facts_column: str = argument("column of the facts, if any", "facts", "NAME")
+    features_column: str = argument("column of the features", "features", "NAME")
+    features_separator: str = argument("between features", ";", "TEXT")
+    prediction_column: str = argument("column of the outputs", "prediction", "NAME")
+    with_origins: bool = argument("add the words and where they were copied from", False)
+    num_proc: int = count("processes, one thread each", 1)
+    window: int = count("rows sorted and written together", 1024)
+
+
+def predict(args: PredictArguments, decoding_args: DecodingArguments) -> None:
+    """Adds a column of outputs to files of any size. Rows keep their columns and their order; those that cannot be
+    used go to OUTPUT_FILE.bad.jsonl with the reason. Started again after a kill, the command goes on where it was."""
+    if not args.input_file or not args.output_file:
+        raise ValueError(f"no --{'output' if args.input_file else 'input'}_file: give a file")
+    from ..inference.file_prediction import predict_files
+    from ..inference.predictor import CopyNetPredictor
+    from ..saved.loading import check_model_name
+    from ..training.run_folder import check_output_file
+
+    for input_file in args.input_file:
+        path = check_output_file(args.output_file, overwrite=True, input_file=input_file)  # predict_files checks that
+    columns = ("facts_column", "features_column", "features_separator", "prediction_column", "with_origins")
+    options = {**decoding_args.search_options(), **decoding_args.model_options()}
+    options["name"] = check_model_name(decoding_args.model)
+    predictor = CopyNetPredictor(**options, **{name: getattr(args, name) for name in columns})
+    summary = predict_files(
+        predictor,
+        args.input_file,
+        path,
+        text_column=args.text_column,
+        delimiter=args.delimiter,
+        num_proc=args.num_proc,
+        window=args.window,
+        overwrite=args.overwrite_output_file,
+    )
+    print(f"{summary.rows} rows in {path}")
+    if summary.bad_rows:
+        print(f"{summary.bad_rows} rows without a prediction in {summary.bad_file}")
+
+
+COMMAND = Command(predict, "--model NAME --input_file FILE ... ", (PredictArguments, DecodingArguments))

@@ -1,0 +1,26 @@
+"""`copynet-hf quickstart`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ..arguments import Arguments, Command, argument, count
+
+
+@dataclass
+class QuickstartArguments(Arguments):
+    """The arguments of `copynet-hf quickstart`."""
+
+    output_dir: str = argument("folder for the model and the picture", "copynet-quickstart", "FOLDER")
+    seed: int = argument("random seed of the data and the model", 0)
+    threads: int = count("number of PyTorch threads; more do not help so small a model", 1)
+
+
+def quickstart(args: QuickstartArguments) -> None:
+    """Trains a small model on synthetic requests and shows what it copies, in under three minutes."""
+    from ..training.quickstart import run_quickstart
+
+    run_quickstart(args.output_dir, args.seed, args.threads)
+
+
+COMMAND = Command(quickstart, "", (QuickstartArguments,))

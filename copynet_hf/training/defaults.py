@@ -1,0 +1,361 @@
+"""The arguments of a training run, completed by what its pairs and the model that it starts from say."""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any
+
+import torch
+from datasets import IterableDataset
+from transformers import PreTrainedTokenizerBase, Seq2SeqTrainingArguments
+from transformers.integrations import get_reporting_integration_callbacks
+from transformers.tokenization_utils_base import VERY_LARGE_INTEGER
+
+from ..arguments import (
+    CardArguments,
+    DataArguments,
+    ModelArguments,
+    RunArguments,
+    TokenizerArguments,
+    Values,
+    at_least,
+    build_arguments,
+    check_argument,
+    select_fields,
+)
+from ..evaluation.compute_metrics import spells_words
+from ..evaluation.metrics import LOWER_IS_BETTER
+from ..evaluation.teacher_forcing import ACCURACIES
+from ..model.configuration_copynet import SOURCE_PARTS, CopyNetConfig
+from ..model.modeling_copynet import CopyNetForConditionalGeneration
+from ..saved.cards import METRICS, command_line
+from .data_report import count_updates
+from .dataset import Pairs
+from .presets import find_preset, make_config, select_config_fields
+from .segmenters import are_few, choose_min_frequency, first_sources, guess_segmenter
+from .tokenizer_setup import TokenizerSettings
+
+logger = logging.getLogger(__name__)
+
+TRAINING_DEFAULTS: dict[str, Any] = {
+    "per_device_train_batch_size": 16,
+    "per_device_eval_batch_size": 64,
+    "learning_rate": 2e-3,
+    "lr_scheduler_type": "linear",
+    "warmup_steps": 100,
+    "max_grad_norm": 1.0,
+    "logging_steps": 50,
+    "save_total_limit": 2,
+    "report_to": "none",
+    "hub_strategy": "end",  # earlier pushes of the Trainer lack the model's code
+    "dataloader_pin_memory": torch.accelerator.is_available(),
+    "use_cpu": not torch.accelerator.is_available(),  # without it the Trainer refuses bf16 on a CPU
+}
+NUM_EVALUATIONS = 40
+OUTPUT_SCORES = (*METRICS, "copied_fraction", "oov_recall", *LOWER_IS_BETTER)  # with `predict_with_generate`
+SPELLED_SMOOTHING = 0.1  # the label smoothing for words that are spelled
+# The number of steps from which the number of epochs is computed, and its bounds.
+TRAINING_STEPS, MIN_EPOCHS, MAX_EPOCHS = 8000, 5, 60
+BATCH_SIZES = ("per_device_train_batch_size", "per_device_eval_batch_size", "gradient_accumulation_steps")
+ENCODER_LEARNING_RATE = 2e-5
+# Of all other weights. With the 0.002 of models with a GRU encoder, the decoder learns to do without the states of a
+# Transformers encoder, which are not yet fit for it (docs/encoders.md).
+DECODER_LEARNING_RATE = 5e-4
+
+
+@dataclass(frozen=True)
+class GivenArguments:
+    """The arguments of a run as they were given.
+
+    Attributes:
+        names: of those that were given; the others have their constant defaults in the dataclasses.
+        training: the fields of `Seq2SeqTrainingArguments` among them.
+        command: the command line, for the model card.
+    """
+
+    data: DataArguments
+    tokenizer: TokenizerArguments
+    model: ModelArguments
+    run: RunArguments
+    card: CardArguments
+    training: Values
+    names: frozenset[str]
+    command: str
+
+
+def read_arguments(values: Values) -> GivenArguments:
+    """The arguments of `copynet-hf train`, by name.
+
+    Raises:
+        ValueError: a value that is out of its range.
+    """
+    return GivenArguments(
+        build_arguments(DataArguments, values),
+        build_arguments(TokenizerArguments, values),
+        build_arguments(ModelArguments, values),
+        build_arguments(RunArguments, values),
+        build_arguments(CardArguments, values),
+        select_fields(Seq2SeqTrainingArguments, values),
+        frozenset(values),
+        command_line(values),
+    )
+
+
+@dataclass(frozen=True)
+class CompleteArguments:
+    """The arguments of a run that depend on its data.
+
+    Attributes:
+        new_tokenizer: how one is trained; None: the run starts from a tokenizer.
+        early_stopping_patience: 0 in a dry run.
+        encoder_learning_rate: None: no encoder is trained with a learning rate of its own.
+    """
+
+    data: DataArguments
+    model: ModelArguments
+    training: Seq2SeqTrainingArguments
+    new_tokenizer: TokenizerSettings | None
+    early_stopping_patience: int
+    encoder_learning_rate: float | None
+
+
+def complete_arguments(
+    given: GivenArguments,
+    pairs: Mapping[str, Pairs],
+    tokenizer: PreTrainedTokenizerBase | None = None,
+    model: CopyNetForConditionalGeneration | None = None,
+) -> CompleteArguments:
+    """Replaces every default that depends on the data, or on the model and tokenizer that the run starts from.
+
+    Args:
+        pairs: the splits `train` and, where given, `validation`.
+        tokenizer, model: None for new ones.
+
+    Raises:
+        ValueError: arguments that contradict each other, or the model.
+        ImportError: the package of a tracker is missing.
+    """
+    train, has_validation = pairs["train"], "validation" in pairs
+    training = build_training_arguments(given.training, train, has_validation)
+    settings = choose_tokenizer_settings(given.tokenizer, train, given.model.preset) if tokenizer is None else None
+    segmenter = getattr(tokenizer, "segmenter", None) if settings is None else settings.segmenter
+    config = make_config(given.model.preset, select_config_fields(given.model)) if model is None else model.config
+    has_encoder = given.model.encoder_name_or_path is not None or config.encoder is not None
+    if has_encoder and "learning_rate" not in given.training:
+        training.learning_rate = DECODER_LEARNING_RATE
+    training.label_smoothing_factor = choose_label_smoothing(
+        given.training.get("label_smoothing_factor"), config, spells_words(segmenter, first_sources(train))
+    )
+    kept = {}
+    if model is not None and tokenizer is not None:  # what is not given stays as the model has it
+        kept = {name: value for name, value in _read_settings(model, tokenizer).items() if name not in given.names}
+    return CompleteArguments(
+        dataclasses.replace(given.data, **select_fields(DataArguments, kept)),
+        dataclasses.replace(given.model, **select_fields(ModelArguments, kept)),
+        training,
+        settings,
+        _choose_patience(given.run, training, has_validation),
+        choose_encoder_learning_rate(given.run, has_encoder),
+    )
+
+
+def _choose_patience(args: RunArguments, training: Seq2SeqTrainingArguments, has_validation: bool) -> int:
+    """The evaluations without improvement before training stops; 0: it does not.
+
+    Raises:
+        ValueError: early stopping without a best checkpoint.
+    """
+    patience = 0 if args.dry_run else args.early_stopping_patience
+    if patience and not training.load_best_model_at_end:
+        reason = "there are no validation pairs: give --validation_file"
+        if has_validation:
+            reason = "no best checkpoint is kept: leave out --eval_strategy, --save_strategy, --load_best_model_at_end"
+        raise ValueError(f"--early_stopping_patience is {patience}, but {reason}")
+    return patience
+
+
+def choose_tokenizer_settings(
+    args: TokenizerArguments, train_pairs: Pairs, preset: str | None = None
+) -> TokenizerSettings:
+    """How a new tokenizer is trained: what is None or "auto" follows from the preset, else from the pairs."""
+    segmenter, vocab_size, max_source_oov = args.segmenter, args.vocab_size, args.max_source_oov
+    if preset is not None:
+        preset_config, preset_segmenter = find_preset(preset)[0](), find_preset(preset)[1]
+        segmenter = preset_segmenter if segmenter == "auto" else segmenter
+        vocab_size = preset_config.vocab_size if vocab_size is None else vocab_size
+        max_source_oov = preset_config.max_source_oov if max_source_oov is None else max_source_oov
+    if segmenter == "auto":
+        segmenter = guess_segmenter(list(islice(train_pairs, 10_000)))
+        logger.info("segmenter is %s, as guessed from the pairs (--segmenter selects another)", segmenter)
+    if vocab_size is None:
+        vocab_size = 3_000 if segmenter == "char" else 10_000
+    if args.min_frequency is not None:
+        return TokenizerSettings(segmenter, vocab_size, args.min_frequency, max_source_oov=max_source_oov)
+    min_frequency = choose_min_frequency(train_pairs, spelled=spells_words(segmenter, first_sources(train_pairs)))
+    generated_count = min_frequency if are_few(train_pairs) else 1
+    return TokenizerSettings(segmenter, vocab_size, min_frequency, generated_count, max_source_oov)
+
+
+def build_training_arguments(arguments: Values, train_pairs: Pairs, has_validation: bool) -> Seq2SeqTrainingArguments:
+    """The `Seq2SeqTrainingArguments` among the arguments that were given, with defaults that follow from the data.
+
+    Raises:
+        ValueError: arguments that contradict each other.
+    """
+    given = select_fields(Seq2SeqTrainingArguments, arguments)
+    if given.get("hub_token"):
+        raise ValueError(
+            "--hub_token is saved in training_args.bin and pushed with the model: log in with hf auth login, or set "
+            "HF_TOKEN instead"
+        )
+    _check_length(given)
+    streams, generates = isinstance(train_pairs, IterableDataset), given.get("predict_with_generate", False)
+    defaults = dict(TRAINING_DEFAULTS)
+    if generates:  # with which `make_compute_metrics` checks the order of the rows
+        given["include_for_metrics"] = [*given.get("include_for_metrics", ()), "inputs"]
+    if streams:
+        # else the first process would read for all, and accelerate would join batches of different lengths
+        defaults["accelerator_config"] = {"dispatch_batches": False}
+        if given.get("max_steps", -1) <= 0:
+            raise ValueError("no --max_steps: give the number of steps, because --streaming hides that of the pairs")
+        if given.get("train_sampling_strategy") == "group_by_length":
+            raise ValueError(
+                "--train_sampling_strategy group_by_length needs all lengths: leave it out, or --streaming"
+            )
+    if generates and given.get("train_sampling_strategy") == "group_by_length":
+        raise ValueError(
+            "--train_sampling_strategy group_by_length also reorders the evaluation, whose outputs would be scored "
+            "against other texts: leave it out, or --predict_with_generate"
+        )
+    if not generates and not streams:
+        defaults["train_sampling_strategy"] = "group_by_length"
+    defaults |= _evaluation_schedule(given, has_validation)
+    if has_validation:
+        metric = given.get("metric_for_best_model", "rougeL" if generates else "accuracy")
+        _check_metric(metric, generates)
+        is_better_lower = metric.removeprefix("eval_") in ("loss", *LOWER_IS_BETTER)
+        defaults |= {"metric_for_best_model": metric, "greater_is_better": not is_better_lower}
+    training_args = Seq2SeqTrainingArguments(**{**select_fields(Seq2SeqTrainingArguments, defaults), **given})
+    for name in BATCH_SIZES:
+        check_argument(name, getattr(training_args, name), at_least(1))
+    if not streams and "num_train_epochs" not in given:
+        batch_size = training_args.train_batch_size * training_args.world_size
+        epochs = TRAINING_STEPS * batch_size * training_args.gradient_accumulation_steps / len(train_pairs)
+        training_args.num_train_epochs = min(max(round(epochs), MIN_EPOCHS), MAX_EPOCHS)
+    if "warmup_steps" not in given:  # else a short training would end before the learning rate falls
+        updates = training_args.max_steps if streams else count_updates(len(train_pairs), training_args)[0]
+        training_args.warmup_steps = min(training_args.warmup_steps, updates // 2)
+    _check_report_to(training_args)
+    return training_args
+
+
+def _check_metric(metric: str, generates: bool) -> None:
+    """Raises ValueError for a score that no evaluation has."""
+    name = metric.removeprefix("eval_")
+    scores, others = (OUTPUT_SCORES, ACCURACIES) if generates else (ACCURACIES, OUTPUT_SCORES)
+    if name not in ("loss", *scores):
+        hint = f", or --predict_with_generate {not generates}" if name in others else ""
+        raise ValueError(f"--metric_for_best_model is {metric}: give one of loss, {', '.join(scores)}{hint}")
+
+
+def _check_length(given: Values) -> None:
+    """Raises ValueError if there is nothing to train."""
+    epochs, max_steps = given.get("num_train_epochs", 1), given.get("max_steps", -1)
+    if not 0 < epochs < math.inf:
+        raise ValueError(f"--num_train_epochs is {epochs:g}: give a number above 0")
+    if max_steps < 1 and max_steps != -1:  # -1 is Transformers' default
+        raise ValueError(f"--max_steps is {max_steps}: give 1 or more")
+
+
+def _check_report_to(training_args: Seq2SeqTrainingArguments) -> None:
+    """Raises ImportError if the package of a tracker is missing, before the data are read."""
+    for name in training_args.report_to or ():
+        try:
+            get_reporting_integration_callbacks([name])[0]()
+        except RuntimeError as error:
+            fix = "pip install 'copynet-hf[tracking]'" if name == "tensorboard" else "install its package"
+            raise ImportError(f"--report_to {name} cannot be used ({error}): {fix}, or leave it out") from None
+
+
+def _evaluation_schedule(given: Values, has_validation: bool) -> dict[str, Any]:
+    """When to evaluate and save, by default together, `NUM_EVALUATIONS` times."""
+    saves = given.get("save_strategy")
+    strategy = given.get("eval_strategy") or (saves if saves == "epoch" else "steps")
+    schedule: dict[str, Any] = {"save_strategy": strategy}
+    if strategy == "steps":
+        steps = given.get("eval_steps") or given.get("save_steps") or 1 / NUM_EVALUATIONS
+        schedule |= {"eval_steps": steps, "save_steps": steps}
+    if has_validation:
+        saves_best = strategy != "no" and (saves or strategy) in (strategy, "best")
+        schedule |= {"eval_strategy": strategy, "load_best_model_at_end": saves_best}
+    return schedule
+
+
+def choose_encoder_learning_rate(args: RunArguments, has_encoder: bool) -> float | None:
+    """The learning rate of the model's Transformers encoder; None: it has none, or one that is not trained.
+
+    Raises:
+        ValueError: arguments for an encoder that the model does not have, or that contradict each other.
+    """
+    rate = args.encoder_learning_rate
+    if not has_encoder:
+        for name in ("freeze_encoder", "encoder_learning_rate", "cache_encoder_states"):
+            if getattr(args, name) not in (None, False):
+                raise ValueError(
+                    f"--{name} is for a Transformers encoder: give --encoder_name_or_path, or leave it out"
+                )
+        return None
+    if args.cache_encoder_states and not args.freeze_encoder:
+        raise ValueError(
+            "--cache_encoder_states keeps states that training would change: give --freeze_encoder as well"
+        )
+    if rate is not None and (args.freeze_encoder or rate <= 0):
+        reason = "--freeze_encoder trains no encoder: leave one out" if args.freeze_encoder else "give more than 0"
+        raise ValueError(f"--encoder_learning_rate is {rate:g}: {reason}")
+    if args.freeze_encoder:
+        return None
+    return ENCODER_LEARNING_RATE if rate is None else rate
+
+
+def choose_label_smoothing(given: float | None, config: CopyNetConfig, spells: bool) -> float:
+    """The label smoothing factor: by default `SPELLED_SMOOTHING` for words that are spelled, unless the loss cannot be
+    smoothed. The smoothed loss is a function of the log-probabilities alone, without additional losses, and reads
+    words that some models may not generate.
+
+    Args:
+        spells: whether the pairs are words, split into letters.
+
+    Raises:
+        ValueError: label smoothing with such a loss.
+    """
+    is_ignored = {
+        "coverage_loss_weight": config.coverage_loss_weight > 0,
+        "gate_loss_weight": config.copy_mechanism == "gated" and config.gate_loss_weight > 0,
+        "aligned_words": config.aligned_words > 0,
+        "copies_from": config.mechanism.retrieves and len(config.copies_from) < len(SOURCE_PARTS),
+    }
+    ignored = [name for name, is_used in is_ignored.items() if is_used]
+    if given is None:
+        return SPELLED_SMOOTHING if spells and not ignored and config.mechanism.generates else 0.0
+    if given and ignored:
+        raise ValueError(
+            f"--label_smoothing_factor is {given}, but the Trainer's smoothed loss ignores {' and '.join(ignored)}: "
+            "leave one of them out"
+        )
+    return given
+
+
+def _read_settings(model: CopyNetForConditionalGeneration, tokenizer: PreTrainedTokenizerBase) -> dict[str, Any]:
+    """The lengths and the decoding of a trained model, by the names of the arguments that set them."""
+    settings = {
+        "max_source_length": tokenizer.model_max_length if tokenizer.model_max_length < VERY_LARGE_INTEGER else None,
+        "max_target_length": model.generation_config.max_new_tokens,
+        "num_beams": model.generation_config.num_beams,
+        "forbid_unk": getattr(model.generation_config, "forbid_unk", None),
+    }
+    return {name: value for name, value in settings.items() if value is not None}

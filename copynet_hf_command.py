@@ -1,7 +1,7 @@
-"""The console script `copynet-hf`, and the table of its commands.
+"""The console script `copynet-hf`.
 
-It is outside the package, which `--help` and `--version` do not need. A command parses its arguments before torch and
-Transformers are imported, which takes seconds; Ctrl-C during their import ends it silently.
+It is outside the package, whose import takes seconds where it registers the models. A command parses its arguments
+before that, and Ctrl-C during it ends the command silently.
 """
 
 from __future__ import annotations
@@ -9,25 +9,13 @@ from __future__ import annotations
 import os
 import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
-# For each command, a file of copynet_hf/commands, what it does.
-COMMANDS = {
-    "quickstart": "train a small model on synthetic requests and show what it copies, in under three minutes",
-    "train": "train a model on pairs of texts",
-    "evaluate": "score a model on pairs of texts",
-    "generate": "generate an output for each line of text",
-    "predict": "add a column of outputs to files of any size",
-    "demo": "try a model on a web page",
-    "export": "export a model to ONNX",
-    "ensemble": "join trained models to one that averages their probabilities",
-    "serve": "serve an exported model over HTTP, without torch",
-}
-HELP = f"""usage: copynet-hf COMMAND [ARGUMENTS]
+HELP = """usage: copynet-hf COMMAND [ARGUMENTS]
 
 commands:
-{"".join(f"  {name:12} {summary}" + chr(10) for name, summary in COMMANDS.items())}
+{commands}
 copynet-hf COMMAND --help lists the arguments, copynet-hf --version prints the version.
 With COPYNET_DEBUG=1 an error comes with its traceback.
 """
@@ -39,8 +27,6 @@ def main() -> int:
     """Runs the command of `sys.argv` and returns its exit code, that of `copynet_hf.cli.main`."""
     with silent_interrupts():
         arguments = sys.argv[1:]
-        if not arguments or arguments[0] in HELP_ARGUMENTS:
-            return _write(HELP)
         if arguments[0] == "--version":
             from importlib.metadata import version
 
@@ -48,9 +34,17 @@ def main() -> int:
         os.environ[REGISTER_LATER] = "1"  # by cli, once the arguments are parsed
         try:
             from copynet_hf.cli import main as run_command
+            from copynet_hf.commands import COMMANDS
         finally:
             del os.environ[REGISTER_LATER]
-    return run_command(arguments)
+        if not arguments or arguments[0] in HELP_ARGUMENTS:
+            return _write(format_help(COMMANDS))
+    return run_command(arguments, importing=silent_interrupts)
+
+
+def format_help(commands: Mapping[str, str]) -> str:
+    """The help text; `commands` says what each command does."""
+    return HELP.format(commands="".join(f"  {name:12} {summary}\n" for name, summary in commands.items()))
 
 
 @contextmanager

@@ -6,25 +6,28 @@ import logging
 import os
 import sys
 import traceback
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext, suppress
 from importlib import import_module
-
-from copynet_hf_command import COMMANDS, silent_interrupts
 
 from . import register_classes
 from .arguments import Command
+from .commands import COMMANDS
 
 
-def main(argv: Sequence[str]) -> int:
+def main(argv: Sequence[str], importing: Callable[[], AbstractContextManager[None]] = nullcontext) -> int:
     """Runs one command, `argv[0]`, with the arguments after it, and returns its exit code.
 
-    0 after success; 2 after an error, which is one line on stderr; 130 when interrupted; 141 when the reader of
-    standard output has closed it, as `head` does.
+    Args:
+        importing: in whose context torch and Transformers are imported.
+
+    Returns:
+        0 after success; 2 after an error, which is one line on stderr; 130 when interrupted; 141 when the reader of
+        standard output has closed it, as `head` does.
     """
     try:
         try:
-            return _run(*argv)
+            return _run(importing, *argv)
         finally:
             sys.stdout.flush()  # here rather than at exit, where a closed pipe cannot be handled
     except BrokenPipeError:
@@ -32,7 +35,7 @@ def main(argv: Sequence[str]) -> int:
         return 141
 
 
-def _run(name: str, *argv: str) -> int:
+def _run(importing: Callable[[], AbstractContextManager[None]], name: str, *argv: str) -> int:
     if name not in COMMANDS:
         print(f"copynet-hf: unknown command {name!r}: use one of {', '.join(COMMANDS)}", file=sys.stderr)
         return 2
@@ -42,7 +45,7 @@ def _run(name: str, *argv: str) -> int:
         command: Command = import_module(f".commands.{name}", __package__).COMMAND
         arguments = command.build_parser(name).parse_dataclasses(argv)
         if command.uses_transformers:
-            with silent_interrupts():
+            with importing():
                 register_classes()
         command.run(*arguments)
     except BrokenPipeError:

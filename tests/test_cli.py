@@ -15,7 +15,7 @@ from transformers import AutoModelForSeq2SeqLM, AutoTokenizer, Seq2SeqTrainingAr
 
 from copynet_hf.arguments import ArgumentParser, ModelArguments, TokenizerArguments
 from copynet_hf.cli import main
-from copynet_hf.commands import train
+from copynet_hf.commands import COMMANDS, train
 from copynet_hf.data import quickstart_pairs
 from copynet_hf.model.configuration_copynet import CopyNetConfig
 from copynet_hf.model.segmentation import _mecab
@@ -28,7 +28,6 @@ from copynet_hf.training.defaults import (
     TRAINING_DEFAULTS,
 )
 from copynet_hf.training.presets import DEFAULT_SIZES
-from copynet_hf_command import COMMANDS
 
 SMALL = [
     "--hidden_size",

@@ -21,8 +21,9 @@ from helpers import tiny_model, tiny_tokenizer
 
 from copynet_hf import __version__
 from copynet_hf.cli import main
+from copynet_hf.commands import COMMANDS
 from copynet_hf.inference.console import escape_controls, read_batches
-from copynet_hf_command import HELP
+from copynet_hf_command import format_help
 
 TITLE = "\x1b]0;owned\x07"  # sets the title of a terminal's window
 
@@ -230,7 +231,7 @@ def test_help_and_version_import_no_package(arguments: list[str]) -> None:
     code += "code = module['main'](); sys.exit(code or 'torch' in sys.modules or 'transformers' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code, "", *arguments], capture_output=True, text=True)
     assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout == (f"copynet-hf {__version__}\n" if arguments == ["--version"] else HELP)
+    assert done.stdout == (f"copynet-hf {__version__}\n" if arguments == ["--version"] else format_help(COMMANDS))
 
 
 def test_help_into_a_closed_pipe_is_silent() -> None:

@@ -27,7 +27,7 @@ def main() -> int:
     """Runs the command of `sys.argv` and returns its exit code, that of `copynet_hf.cli.main`."""
     with silent_interrupts():
         arguments = sys.argv[1:]
-        if arguments[0] == "--version":
+        if arguments[:1] == ["--version"]:
             from importlib.metadata import version
 
             return _write(f"copynet-hf {version('copynet-hf')}\n")

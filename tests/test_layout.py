@@ -16,7 +16,7 @@ ROOT = Path(__file__).parents[1]
 PAGE = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
 PACKAGE_INITS = {
     f"{room}/__init__.py"
-    for room in ("commands", "training", "serving", "evaluation", "inference", "saved", "visualization", "model")
+    for room in ("training", "serving", "evaluation", "inference", "saved", "visualization", "model")
 }  # a docstring each
 
 

@@ -349,10 +349,13 @@ def _repeat(state: Tensors, times: int) -> Tensors:
 
 
 def _scores(log_probs: Array, penalties: Array, step: int, search: Search) -> Array:
-    """log p (N, B, V + K), written over: −inf for forbidden words, and for end tokens before `min_new_tokens`."""
+    """log p (N, B, V + K), written over: −inf for forbidden words, and before `min_new_tokens` for end tokens, unless
+    nothing else is left, as for an empty source."""
     log_probs += penalties
     if step < search.min_new_tokens:
-        log_probs[..., search.end_token_ids] = -np.inf
+        ends, others = search.end_token_ids, penalties == 0
+        others[..., ends] = False
+        log_probs[..., ends] = np.where(others.any(-1, keepdims=True), -np.inf, log_probs[..., ends])
     return log_probs
 
 

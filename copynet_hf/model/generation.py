@@ -82,6 +82,24 @@ class ExtendedVocabularyLogitsProcessor(LogitsProcessor):
     __call__.__signature__ = inspect.signature(__call__)  # type: ignore[attr-defined]
 
 
+class EmptySourceLogitsProcessor(LogitsProcessor):
+    """Lets the outputs of sources without words end before the minimum length: nothing else is left for them.
+
+    Args:
+        source_mask: (N, S) bool, false on padding.
+        end_ids: ids that end an output.
+    """
+
+    def __init__(self, source_mask: Tensor, end_ids: list[int]) -> None:
+        self.is_empty, self.end_ids = ~source_mask.any(-1, keepdim=True), end_ids
+
+    def __call__(self, input_ids: Tensor, scores: Tensor) -> Tensor:
+        """The scores (R, V + K), 0 for the end of an empty source."""
+        is_empty = self.is_empty.repeat_interleave(len(scores) // len(self.is_empty), dim=0)
+        scores[:, self.end_ids] = scores[:, self.end_ids].masked_fill(is_empty, 0.0)
+        return scores
+
+
 class StopStrings(StoppingCriteria):
     """Ends a row when its text holds a stop string, copied words included, which the library's criterion cannot spell.
 
@@ -211,6 +229,9 @@ class CopyNetGenerationMixin(_Base):
         processors = super()._get_logits_processor(generation_config, *args, **kwargs)  # type: ignore[misc]
         if model_kwargs is not None and model_kwargs.get("encoder_outputs") is not None:
             processors.insert(0, self._extended_vocabulary_processor(generation_config, model_kwargs))
+            source_mask = model_kwargs["encoder_outputs"].source_mask
+            if not source_mask.any(-1).all():
+                processors.append(EmptySourceLogitsProcessor(source_mask, self.config.end_token_ids))
         return processors
 
     def _get_stopping_criteria(
@@ -293,16 +314,13 @@ class CopyNetGenerationMixin(_Base):
         forbidden = [word for word in symbols if word not in config.end_token_ids]
         if getattr(generation_config, "forbid_unk", False):
             forbidden.append(config.unk_token_id)
-        # sampling needs a word that is not forbidden, which before the minimum length is not the end
-        is_short = generation_config.min_new_tokens or generation_config.min_length
-        ends = [] if generation_config.do_sample and is_short else config.end_token_ids
         return ExtendedVocabularyLogitsProcessor(
             encoder_outputs.source_ids,
             encoder_outputs.source_mask,
             config.vocab_size,
             config.max_source_oov,
             forbidden,
-            ends,
+            config.end_token_ids,
             self.find_allowed_words(encoder_outputs),
         )
 

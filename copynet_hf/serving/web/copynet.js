@@ -362,7 +362,8 @@ function endTokenIds({ eos_token_id: ends }) {
 }
 
 /**
- * log p, -Infinity for forbidden words, and for end tokens before `min_new_tokens`.
+ * log p, -Infinity for forbidden words, and before `min_new_tokens` for end tokens, unless nothing else is left, as for
+ * an empty source.
  *
  * @param {Float32Array} logProbs (V + K)
  * @param {Uint8Array} forbidden
@@ -371,7 +372,10 @@ function endTokenIds({ eos_token_id: ends }) {
  */
 function allowedScores(logProbs, forbidden, step, search) {
   const scores = logProbs.map((score, word) => (forbidden[word] ? -Infinity : score));
-  if (step < search.min_new_tokens) for (const end of endTokenIds(search)) scores[end] = -Infinity;
+  const ends = endTokenIds(search);
+  if (step < search.min_new_tokens && forbidden.some((isForbidden, word) => !isForbidden && !ends.includes(word))) {
+    for (const end of ends) scores[end] = -Infinity;
+  }
   return scores;
 }
 

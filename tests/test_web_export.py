@@ -21,11 +21,11 @@ from helpers import tiny_model, tiny_tokenizer, trained
 
 from copynet_hf import CopyNetConfig, CopyNetForConditionalGeneration, CopyNetTokenizer
 from copynet_hf.cli import main
-from copynet_hf.inference import onnxruntime_web, web_export
 from copynet_hf.inference.onnx_search import OnnxCopyNet
 from copynet_hf.model.prediction import predict
 from copynet_hf.model.segmentation import get_segmenter
 from copynet_hf.model.words import add_spaces, decode_words
+from copynet_hf.serving import onnxruntime_web, web_export
 from copynet_hf.serving.onnxruntime_web import load_runtime
 
 pytest.importorskip("onnxscript")

@@ -9,7 +9,9 @@ import argparse
 import math
 import signal
 import socket
-from collections.abc import Sequence
+import sys
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +23,7 @@ from .batching import Options, Predict, Source
 from .limits import BatchSettings, Limits
 from .tokenizer import PlainTokenizer, read_json
 
-MAX_CONNECTIONS = 1000  # further ones are answered with 503
+MAX_CONNECTIONS = 1000
 GRACE_SECONDS = 5  # for sending the last answers
 LIMITS, BATCHES = Limits(), BatchSettings()
 # Name, type, default, metavar and help of each argument.
@@ -39,6 +41,7 @@ ARGUMENTS: tuple[tuple[str, Any, Any, str, str], ...] = (
     ("max_characters", int, LIMITS.max_characters, "N", "characters of a text, with facts and features"),
     ("max_beams", int, LIMITS.max_beams, "N", "beams that a request may ask for"),
     ("max_target_length", int, LIMITS.max_new_tokens, "N", "words of an output that a request may ask for"),
+    ("max_work", int, LIMITS.max_work, "N", "characters of a request, times beams, times words of an output"),
     ("timeout", float, LIMITS.timeout, "X", "seconds for a request; then it gets 504"),
 )
 
@@ -85,8 +88,22 @@ def parse_arguments(argv: Sequence[str], description: str | None) -> argparse.Na
     return args
 
 
-def load_predict(folder: str | None, threads: int | None = None, max_source_length: int | None = None) -> Predict:
-    """The function that predicts batches with an exported model; the first batch has been predicted.
+class _StoppableSession:
+    """A session of onnxruntime that calls `check` before it runs."""
+
+    def __init__(self, session: Any, check: Callable[[], None]) -> None:
+        self._session, self._check = session, check
+        self.get_inputs, self.get_outputs = session.get_inputs, session.get_outputs
+
+    def run(self, *arguments: Any) -> Any:
+        self._check()
+        return self._session.run(*arguments)
+
+
+def load_predict(
+    folder: str | None, threads: int | None = None, max_source_length: int | None = None
+) -> tuple[Predict, Options]:
+    """The function that predicts batches with an exported model, after a first one; and the saved options.
 
     Raises:
         ImportError: onnxruntime, or a package of the segmenter, is not installed.
@@ -106,14 +123,16 @@ def load_predict(folder: str | None, threads: int | None = None, max_source_leng
     tokenizer = PlainTokenizer.from_pretrained(folder)
     check_generation_config(read_json(generation_file), generation_file, len(tokenizer))
     try:
-        model = OnnxCopyNet.from_pretrained(folder, threads or 0)
+        model = OnnxCopyNet.from_pretrained(folder, threads or 0, keep_memory=False)
     except (ImportError, ValueError):
         raise
     except Exception as error:  # onnxruntime's errors have no common class
         raise ValueError(f"--model {folder} cannot be loaded ({error}): export the model again") from error
     check_tokenizer(model.config, tokenizer)
 
-    def predict_batch(sources: Sequence[Source], options: Options) -> list[list[Prediction]]:
+    def predict_batch(
+        sources: Sequence[Source], options: Options, check: Callable[[], None]
+    ) -> list[list[Prediction]]:
         columns: dict[str, Any] = {
             "facts": [each.facts for each in sources],
             "features": [each.features for each in sources],
@@ -121,10 +140,13 @@ def load_predict(folder: str | None, threads: int | None = None, max_source_leng
         given = {name: column for name, column in columns.items() if any(value is not None for value in column)}
         texts = [each.text for each in sources]
         options = {"max_source_length": max_source_length, **options}
-        return predict(model, tokenizer, texts, **given, **options)  # type: ignore[arg-type]  # of the tokenizer
+        encoder, decoder = (_StoppableSession(session, check) for session in (model.encoder, model.decoder))
+        stoppable = OnnxCopyNet(encoder, decoder, vars(model.config), model.generation_config)
+        return predict(stoppable, tokenizer, texts, **given, **options)  # type: ignore[arg-type]  # of the tokenizer
 
-    predict_batch([Source("a")], {"max_new_tokens": 1})
-    return predict_batch
+    predict_batch([Source("a")], {"max_new_tokens": 1}, lambda: None)
+    search = model.search_options({})
+    return predict_batch, {"num_beams": search.num_beams, "max_new_tokens": search.max_new_tokens}
 
 
 def serve(argv: Sequence[str], description: str | None = None) -> None:
@@ -139,25 +161,35 @@ def serve(argv: Sequence[str], description: str | None = None) -> None:
     try:
         import uvicorn
 
+        from .connections import Connection
         from .server import build_app
     except ModuleNotFoundError as error:
         raise ImportError(f"{error.name} is not installed: pip install 'copynet-hf[serve]'") from None
-    predict_batch = load_predict(args.model, args.threads, args.max_source_length)
+    predict_batch, saved_options = load_predict(args.model, args.threads, args.max_source_length)
     limits = Limits(
         args.max_request_bytes,
         args.max_texts,
         args.max_characters,
         args.max_beams,
         args.max_target_length,
+        args.max_work,
         args.timeout,
     )
-    batches = BatchSettings(args.batch_size, args.batch_window / 1e3, max_waiting=args.max_waiting)
+    connections = _count_connections()
+    batches = BatchSettings(
+        args.batch_size,
+        args.batch_window / 1e3,
+        max_waiting=args.max_waiting,
+        max_requests=3 * connections // 4,  # the others are for health and metrics
+    )
     config = uvicorn.Config(
-        build_app(predict_batch, limits, batches),
+        build_app(predict_batch, saved_options, limits, batches),
         log_level="warning",
         access_log=False,
         server_header=False,
-        limit_concurrency=MAX_CONNECTIONS,
+        http=partial(Connection, max_connections=connections),  # type: ignore[arg-type]  # as good as a class
+        ws="none",
+        backlog=min(128, connections // 8),  # asyncio accepts as many at once, before `Connection` counts them
         timeout_graceful_shutdown=math.ceil(args.timeout) + GRACE_SECONDS,
     )
     with _listen(args.host, args.port) as listener:
@@ -166,6 +198,16 @@ def serve(argv: Sequence[str], description: str | None = None) -> None:
         host, port = listener.getsockname()[:2]
         print(f"serving {args.model} at http://{f'[{host}]' if ':' in host else host}:{port}", flush=True)
         uvicorn.Server(config).run(sockets=[listener])
+
+
+def _count_connections() -> int:
+    """How many connections may be open: half as many as files."""
+    if sys.platform == "win32":
+        return MAX_CONNECTIONS
+    import resource
+
+    files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return MAX_CONNECTIONS if files == resource.RLIM_INFINITY else min(MAX_CONNECTIONS, max(files // 2, 8))
 
 
 def _listen(host: str, port: int) -> socket.socket:

@@ -53,9 +53,9 @@ def kill_export(kind: str, models: Sequence[Path], folder: Path, draw: random.Ra
     unfinished, started = target.with_name(".output.unfinished"), time.monotonic()
     pid = start_forked(lambda: export(kind, models[::-1], target), Path(os.devnull))
     if draw.random() < 0.5:
-        time.sleep(draw.uniform(0.2, 1.2) * seconds)
+        time.sleep(draw.uniform(0.05, 0.8) * seconds)
     else:
-        count = draw.randint(1, len(new))
+        count = draw.randint(1, len(new) - 1)
         while time.monotonic() < started + TIME_LIMIT and len(list(unfinished.rglob("*"))) < count:
             if os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT):
                 break

@@ -90,9 +90,9 @@ def tiny_tokenizer() -> CopyNetTokenizer:
     return CopyNetTokenizer(vocab, segmenter="whitespace", max_source_oov=TINY["max_source_oov"])
 
 
-def save_tiny_model(folder: Path) -> Path:
+def save_tiny_model(folder: Path, seed: int = 0) -> Path:
     """Saves `tiny_model` with `tiny_tokenizer`; returns the folder."""
-    tiny_model().save_pretrained(folder)
+    tiny_model(seed).save_pretrained(folder)
     tiny_tokenizer().save_pretrained(folder)
     return folder
 

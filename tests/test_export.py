@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -19,7 +18,6 @@ from copynet_hf import CopyNetForConditionalGeneration, CopyNetTokenizer
 from copynet_hf.cli import main
 from copynet_hf.inference import onnx_export
 from copynet_hf.inference.onnx_search import OnnxCopyNet
-from copynet_hf.model.prediction import predict
 
 pytest.importorskip("onnxscript")
 pytest.importorskip("onnxruntime")
@@ -195,29 +193,7 @@ def test_traces_are_zero_after_the_end_token_of_the_call(exported: Exported) -> 
     assert (traced.token_probs[0, 1:] == 0).all()
 
 
-# ---- predictions, the command, errors
-
-
-@pytest.mark.parametrize("side", ["right", "left"])
-def test_predictions_are_those_of_the_model(exported: Exported, side: str) -> None:
-    if exported.model.config.num_features:
-        pytest.skip("a tokenizer is for words")
-    tokenizer = CopyNetTokenizer.from_pretrained(exported.folders[1], padding_side=side)
-    texts = ["e tokio.txt f Mira tokio.txt", "", "Ada", "g Lou h Kim i"]
-    facts = [[("f", "g", "Lima")], None, [], None] if exported.model.config.mechanism.retrieves else None
-    options: dict[str, Any] = {"num_beams": 3, "num_return_sequences": 2, "min_new_tokens": 3, "max_new_tokens": 6}
-    found, expected = (
-        predict(model, tokenizer, texts, facts=facts, return_copy_probs=True, **options)
-        for model in (exported.onnx, exported.model)
-    )
-    for one, other in zip(chain(*found), chain(*expected), strict=True):
-        for name in ("text", "words", "copied", "source_positions", "source_words"):
-            assert getattr(one, name) == getattr(other, name), name
-        np.testing.assert_allclose(one.copy_shares, other.copy_shares, atol=1e-5)
-        np.testing.assert_allclose(one.copy_probs, other.copy_probs, atol=1e-5)
-    if exported.name in CASES:
-        written = {word.strip() for outputs in found for output in outputs for word in output.words}
-        assert {"tokio.txt", "Mira", "Ada", "Lou", "Kim"} & written
+# ---- the command, errors
 
 
 def test_graphs_contain_no_paths_of_the_machine(exported: Exported) -> None:
@@ -253,11 +229,6 @@ def test_unsupported_generation_configs_are_refused_before_the_export(tmp_path: 
     with pytest.raises(ValueError, match=r"repetition_penalty=1\.2"):
         onnx_export.export_onnx(model, tmp_path / "new")
     assert not (tmp_path / "new").exists()
-
-
-def test_a_folder_without_graphs_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match=r"holds no decoder\.onnx"):
-        OnnxCopyNet.from_pretrained(tmp_path)
 
 
 @pytest.mark.parametrize(

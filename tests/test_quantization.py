@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import random
-import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -28,14 +26,6 @@ pytest.importorskip("onnxscript")
 onnxruntime = pytest.importorskip("onnxruntime")
 
 FILES = ("encoder.onnx", "decoder.onnx")
-WITHOUT_TORCH = """
-import sys
-sys.modules |= dict.fromkeys(("torch", "transformers", "onnx", "onnxscript"))
-from copynet_hf import OnnxCopyNet, PlainTokenizer
-from copynet_hf.model.prediction import predict
-model, tokenizer = (each.from_pretrained(sys.argv[1]) for each in (OnnxCopyNet, PlainTokenizer))
-print([output.source_positions for (output,) in predict(model, tokenizer, sys.argv[2:])])
-"""
 
 
 class Folders(NamedTuple):
@@ -105,32 +95,11 @@ def test_no_weight_is_left_in_float32(folders: Folders) -> None:
     assert max(sizes) <= 3 * 32 * 2  # the GRU's biases
 
 
-def test_the_recurrence_of_the_encoder_is_quantised(folders: Folders) -> None:
-    (encoder, *bodies) = walk(onnx.load(folders.int8 / "encoder.onnx").graph)
-    assert [node.op_type for node in encoder.node].count("Scan") == 1
-    (body,) = bodies
-    operations = [node.op_type for node in body.node]
-    assert "MatMulInteger" in operations
-    assert "MatMul" not in operations
-
-
-def test_the_graphs_are_smaller(folders: Folders) -> None:
-    for name in FILES:
-        assert (folders.int8 / name).stat().st_size < (folders.float32 / name).stat().st_size
-
-
 def test_other_files_are_the_same(folders: Folders) -> None:
     names = {path.name for path in folders.float32.iterdir()}
     assert names == {path.name for path in folders.int8.iterdir()}
     for name in names - set(FILES):
         assert (folders.float32 / name).read_bytes() == (folders.int8 / name).read_bytes(), name
-
-
-def test_graphs_contain_no_paths_of_the_machine(folders: Folders) -> None:
-    for name in FILES:
-        content = (folders.int8 / name).read_bytes()
-        assert str(folders.int8.parent).encode() not in content
-        assert str(Path(__file__).parents[1]).encode() not in content
 
 
 def test_a_weight_with_two_uses_keeps_both(tmp_path: Path) -> None:
@@ -222,22 +191,6 @@ def test_every_mechanism_has_nearly_the_models_probabilities(name: str, tmp_path
     np.testing.assert_allclose(np.exp(found).sum(-1), 1, atol=1e-4)
     np.testing.assert_allclose(np.exp(found), np.exp(expected), atol=0.02)
     assert int8.generate(**arrays, num_beams=3, max_new_tokens=4).shape[0] == len(ids)
-
-
-def test_a_server_needs_no_torch(folders: Folders) -> None:
-    argv = [sys.executable, "-c", WITHOUT_TORCH, str(folders.int8), *TEXTS[:3]]
-    printed = subprocess.run(argv, check=True, capture_output=True, text=True).stdout
-    int8 = OnnxCopyNet.from_pretrained(folders.int8)
-    expected = [output.source_positions for (output,) in predict(int8, folders.tokenizer, TEXTS[:3])]
-    assert json.loads(printed.replace("None", "null")) == expected
-
-
-def test_the_commands_take_the_folder(folders: Folders, capsys: pytest.CaptureFixture[str]) -> None:
-    capsys.readouterr()
-    assert main(["generate", f"--model={folders.int8}", "--backend=onnx", "--text", *TEXTS[:4]]) == 0
-    int8 = OnnxCopyNet.from_pretrained(folders.int8)
-    expected = [outputs[0].text for outputs in predict(int8, folders.tokenizer, TEXTS[:4])]
-    assert capsys.readouterr().out.splitlines() == expected
 
 
 # ---- errors

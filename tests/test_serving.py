@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import asyncio
 import http.client
 import json
 import os
-import re
 import signal
 import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import asdict
@@ -21,19 +19,17 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
-from helpers import TINY, ask_app, save_tiny_model, tiny_model
+from helpers import TINY, save_tiny_model, tiny_model
 
-from copynet_hf import CopyNetTokenizer, PlainTokenizer
+from copynet_hf import CopyNetTokenizer
 from copynet_hf.cli import main
 from copynet_hf.inference.onnx_export import export_onnx
 from copynet_hf.inference.onnx_search import OnnxCopyNet
 from copynet_hf.model.prediction import Prediction, predict
-from copynet_hf.serving.batching import Batcher, QueueFullError, Row
-from copynet_hf.serving.limits import BatchSettings, Limits
-from copynet_hf.serving.metrics import Histogram, Metrics
 
 pytest.importorskip("fastapi")
 pytest.importorskip("uvicorn")
+text_string_to_metric_families = pytest.importorskip("prometheus_client.parser").text_string_to_metric_families
 pytest.importorskip("onnxscript")
 pytest.importorskip("onnxruntime")
 
@@ -81,29 +77,19 @@ class Server(NamedTuple):
         return self.request("POST", "/predict", fields)
 
     def metrics(self) -> dict[str, float]:
-        """The samples of /metrics, after a check of their form."""
+        """The samples of /metrics."""
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
         connection.request("GET", "/metrics")
         answer = connection.getresponse()
         assert answer.getheader("content-type") == "text/plain; version=0.0.4; charset=utf-8"
-        return read_samples(answer.read().decode())
+        families = text_string_to_metric_families(answer.read().decode())
+        return {name_sample(sample): sample.value for family in families for sample in family.samples}
 
 
-def read_samples(page: str) -> dict[str, float]:
-    """The samples of a page in Prometheus' text format 0.0.4, whose grammar is checked."""
-    assert page.endswith("\n")
-    samples, family = {}, ""
-    for line in page.splitlines():
-        if comment := re.fullmatch(r"# (HELP|TYPE) ([a-z_]+) (.+)", line):
-            family = comment[2]
-            assert comment[1] == "HELP" or comment[3] in ("counter", "gauge", "histogram")
-            continue
-        sample = re.fullmatch(r'([a-z_]+)(\{[a-z]+="[^"\\\n]*"\})? (\S+)', line)
-        assert sample is not None, line
-        assert sample[1].startswith(family)
-        assert line.rpartition(" ")[0] not in samples
-        samples[line.rpartition(" ")[0]] = float(sample[3])
-    return samples
+def name_sample(sample: Any) -> str:
+    """As in the text of the page."""
+    labels = ",".join(f'{name}="{value}"' for name, value in sample.labels.items())
+    return sample.name + (f"{{{labels}}}" if labels else "")
 
 
 @contextmanager
@@ -193,22 +179,6 @@ def test_answers_are_the_outputs_of_predict(served: tuple[str, Path, Server], se
         assert copied
 
 
-def test_plain_tokenizer_and_onnx_model_predict_what_the_tokenizer_does(folders: dict[str, Path]) -> None:
-    for name, more in (("features", {"features": FEATURES}), ("retrieval", {"facts": FACTS})):
-        model = OnnxCopyNet.from_pretrained(folders[name], threads=1)
-        options: dict[str, Any] = {**more, "return_copy_probs": True, "max_source_length": 7}
-        found, expected = (
-            predict(model, tokenizer, TEXTS, **options)  # type: ignore[arg-type]
-            for tokenizer in (
-                PlainTokenizer.from_pretrained(folders[name]),
-                CopyNetTokenizer.from_pretrained(folders[name]),
-            )
-        )
-        assert found == expected
-        for one, other in zip(found, expected, strict=True):
-            np.testing.assert_array_equal(one[0].copy_probs, other[0].copy_probs)
-
-
 def test_requests_at_once_get_their_own_answers_in_common_batches(served: tuple[str, Path, Server]) -> None:
     _, folder, server = served
     words = ["a", "b", "c", "d", "e", "f", "g", "h", "i", "Ada", "Kim", "tokio.txt"]
@@ -241,28 +211,20 @@ def test_requests_at_once_get_their_own_answers_in_common_batches(served: tuple[
     ("body", "status", "reason"),
     [
         (b"", 422, "body: Invalid JSON"),
-        (b"texts", 422, "body: Invalid JSON"),
         (b"\xff\xfe", 422, "body: Invalid JSON"),
-        (b"[" * 4000, 422, "body: Invalid JSON: recursion limit exceeded"),
         (b'{"texts": ["\\ud800"]}', 422, "body: Invalid JSON"),
         (b'{"texts": ["a"], "length_penalty": NaN}', 422, "length_penalty: Input should be a finite number"),
-        (b'{"texts": ["a"], "num_beams": 1e999}', 422, "num_beams: Input should be a"),
         ([], 422, "body: Input should be an object"),
         ({}, 422, "texts: Field required"),
-        ({"texts": []}, 422, "texts: List should have at least 1 item"),
-        ({"texts": "a"}, 422, "texts: Input should be a valid"),
         ({"texts": ["a", None]}, 422, "texts[1]: Input should be a valid string"),
         ({"texts": ["a"] * 4}, 422, "texts: List should have at most 3 items"),
         ({"texts": ["a", "b" * 101]}, 422, "texts[1] has 101 characters: send at most 100"),
         ({"texts": ["a"], "features": [["x"] * 100]}, 422, "texts[0] has 101 characters"),
-        ({"texts": ["a"], "facts": [[["", "", ""]] * 34]}, 422, "texts[0] has 103 characters"),
         ({"texts": ["a"], "facts": [[["b", "c"]]]}, 422, "facts[0][0][2]: Field required"),
         ({"texts": ["a"], "facts": [[["b", "c", "d"]] * 5]}, 422, "max_length=12 is too small for a source with 15"),
         ({"texts": ["a"], "features": [["x"], ["y"]]}, 422, "features has 2 rows, texts 1: they must match"),
         ({"texts": ["a"], "num_beams": 5}, 422, "num_beams: Input should be less than or equal to 4"),
-        ({"texts": ["a"], "num_beams": 0}, 422, "num_beams: Input should be greater than or equal to 1"),
         ({"texts": ["a"], "num_beams": "2"}, 422, "num_beams: Input should be a valid integer"),
-        ({"texts": ["a"], "num_beams": 10**30}, 422, "num_beams: "),
         ({"texts": ["a"], "max_new_tokens": 10}, 422, "max_new_tokens: Input should be less than or equal to 9"),
         ({"texts": ["a"], "num_return_sequences": 4}, 422, "num_return_sequences=4 is more than num_beams=3"),
         ({"texts": ["a"], "do_sample": True}, 422, "do_sample: Extra inputs are not permitted"),
@@ -292,17 +254,6 @@ def test_a_body_of_unstated_length_has_the_same_limit(server: Server) -> None:
 def test_other_paths_and_methods_are_refused(server: Server, method: str, path: str, status: int) -> None:
     found, answer = server.request(method, path)
     assert (found, list(answer)) == (status, ["error"])
-
-
-def test_answers_do_not_wait_for_acknowledgements(server: Server) -> None:
-    connection, seconds = http.client.HTTPConnection("127.0.0.1", server.port), []
-    for _ in range(20):
-        start = time.perf_counter()
-        connection.request("GET", "/health")
-        connection.getresponse().read()
-        seconds.append(time.perf_counter() - start)
-    connection.close()
-    assert min(seconds[5:]) < 0.03  # a delayed acknowledgement takes 0.04; the first come at once
 
 
 def test_health_and_description(server: Server) -> None:
@@ -336,124 +287,6 @@ def test_sigterm_answers_what_was_accepted(folders: dict[str, Path]) -> None:
         assert server.process.wait(20) == 0
         assert server.process.stderr is not None
         assert server.process.stderr.read() == ""
-
-
-# ---- batches, with a model that is a function
-
-
-def fake_predict(calls: list[int], seconds: float = 0.0) -> Callable[..., list[list[Prediction]]]:
-    def predict_batch(sources: Sequence[Row], options: Any) -> list[list[Prediction]]:
-        calls.append(len(sources))
-        time.sleep(seconds)
-        if any(source["text"] == "bad" for source in sources):
-            raise ValueError("bad source")
-        if any(source["text"] == "broken" for source in sources):
-            raise RuntimeError("broken model")
-        return [[Prediction(source["text"], [], [], [], [], [])] for source in sources]
-
-    return predict_batch
-
-
-def run_batcher(
-    settings: BatchSettings, requests: Sequence[Sequence[str]], seconds: float = 0.0
-) -> tuple[list[Any], list[int]]:
-    """What simultaneous requests return or raise, and the sizes of the batches that were predicted."""
-    calls: list[int] = []
-
-    async def run() -> list[Any]:
-        batcher = Batcher(fake_predict(calls, seconds), settings, lambda count: None)
-        task = asyncio.create_task(batcher.run())
-        deadline = time.monotonic() + 10
-        rows = [batcher.predict([{"text": text} for text in request], {}, deadline) for request in requests]
-        try:
-            return await asyncio.gather(*rows, return_exceptions=True)
-        finally:
-            task.cancel()
-
-    return asyncio.run(run()), calls
-
-
-def test_requests_share_batches_of_limited_size() -> None:
-    results, calls = run_batcher(BatchSettings(batch_size=4), [["a"], ["b", "c"], ["d", "e", "f"]])
-    assert [[outputs[0].text for outputs in result] for result in results] == [["a"], ["b", "c"], ["d", "e", "f"]]
-    assert calls == [4, 2]
-
-
-def test_long_texts_make_small_batches() -> None:
-    _, calls = run_batcher(BatchSettings(max_batch_characters=10), [["a" * 4, "b" * 5, "c" * 6, "d" * 20, "e"]])
-    assert calls == [2, 1, 1, 1]  # a and b; c, with which e would exceed the limit; d; e
-
-
-def test_a_failing_text_fails_alone() -> None:
-    results, calls = run_batcher(BatchSettings(), [["a"], ["bad"], ["broken", "b"], ["c"]])
-    assert [result[0][0].text for result in (results[0], results[3])] == ["a", "c"]
-    assert [type(result) for result in results[1:3]] == [ValueError, RuntimeError]
-    assert calls == [5, 1, 1, 1, 1, 1]
-
-
-def test_too_many_waiting_texts_are_refused() -> None:
-    results, _ = run_batcher(BatchSettings(max_waiting=3), [["a", "b"], ["c", "d"], ["e"]])
-    assert isinstance(results[1], QueueFullError)
-    assert [len(results[0]), len(results[2])] == [2, 1]
-
-
-def test_texts_of_a_cancelled_call_enter_no_batch() -> None:
-    calls: list[int] = []
-
-    async def run() -> None:
-        batcher = Batcher(fake_predict(calls, 0.3), BatchSettings(batch_size=1), lambda count: None)
-        task, deadline = asyncio.create_task(batcher.run()), time.monotonic() + 10
-        first = asyncio.create_task(batcher.predict([{"text": "a"}], {}, deadline))
-        await asyncio.sleep(0.1)
-        with pytest.raises(TimeoutError):
-            await asyncio.wait_for(batcher.predict([{"text": "b"}] * 3, {}, deadline), 0.05)
-        assert batcher.waiting == 0
-        await first
-        await batcher.predict([{"text": "c"}], {}, deadline)
-        task.cancel()
-
-    asyncio.run(run())
-    assert calls == [1, 1]
-
-
-@pytest.mark.parametrize(
-    ("texts", "limits", "status", "reason"),
-    [
-        (["a"], Limits(timeout=0.2), 504, "the request took more than 0.2 seconds"),
-        (["broken"], Limits(), 500, "the server failed: its log says why"),
-        (["a", "b"], Limits(), 503, "too many texts are waiting: try again later"),
-    ],
-)
-def test_failures_of_the_server_have_their_own_status(
-    texts: list[str], limits: Limits, status: int, reason: str
-) -> None:
-    from copynet_hf.serving.server import build_app
-
-    app = build_app(fake_predict([], 0.5), limits, BatchSettings(max_waiting=1))
-    found, answer = ask_app(app, texts=texts)
-    assert found == status
-    assert answer["error"].startswith(reason)
-
-
-def test_histograms_count_values_up_to_each_bound() -> None:
-    histogram = Histogram((1, 2.5))
-    for value in (0.5, 1, 2, 3, 100):
-        histogram.observe(value)
-    assert list(histogram.lines("x")) == [
-        'x_bucket{le="1"} 2',
-        'x_bucket{le="2.5"} 3',
-        'x_bucket{le="+Inf"} 5',
-        "x_sum 106.5",
-        "x_count 5",
-    ]
-    metrics = Metrics()
-    metrics.record_request(200, 0.003)
-    metrics.record_request(422, 40.0)
-    samples = read_samples(metrics.render(queued_texts=7))
-    assert samples["copynet_requests_total"] == 2
-    assert samples['copynet_request_errors_total{status="422"}'] == 1
-    assert samples['copynet_request_seconds_bucket{le="30.0"}'] == 1
-    assert samples["copynet_queue_texts"] == 7
 
 
 # ---- errors of the command, and of the package without torch
@@ -515,11 +348,10 @@ from copynet_hf.cli import main
 from copynet_hf.model.prediction import predict
 model, tokenizer = OnnxCopyNet.from_pretrained(sys.argv[1]), PlainTokenizer.from_pretrained(sys.argv[1])
 print(len(predict(model, tokenizer, ["a Kim"])))
-for name in ("CopyNetForConditionalGeneration", "CopyNetTokenizer", "load_pairs"):
-    try:
-        getattr(copynet_hf, name)
-    except ImportError as error:
-        print(error)
+try:
+    copynet_hf.CopyNetForConditionalGeneration
+except ImportError as error:
+    print(error)
 print(main(["generate", "--model", "x"]))
 """
 
@@ -535,6 +367,5 @@ def test_without_torch_the_package_says_what_a_name_needs(folders: dict[str, Pat
     lines = done.stdout.splitlines()
     assert lines[0] == "1"
     assert "copynet_hf.CopyNetForConditionalGeneration needs torch, which is not installed: pip install" in lines[1]
-    assert "copynet_hf.CopyNetTokenizer needs " in lines[2]
     assert lines[-1] == "2"
     assert "copynet-hf generate: datasets is not installed: pip install copynet-hf, without --no-deps" in done.stderr

@@ -22,13 +22,15 @@ def ensemble(args: EnsembleArguments) -> None:
     settings are those of the first one."""
     from ..saved.cards import write_model_card
     from ..saved.ensembles import join_models
+    from ..saved.whole_folder import replace_folder
     from ..training.run_folder import check_output_dir
 
     folder = check_output_dir(args.output_dir, args.overwrite_output_dir)
     model, tokenizer = join_models(args.models or (), args.trust_remote_code)
-    model.save_pretrained(folder)
-    tokenizer.save_pretrained(folder)
-    write_model_card(folder, model, tokenizer)
+    with replace_folder(folder) as unfinished:
+        model.save_pretrained(unfinished)
+        tokenizer.save_pretrained(unfinished)
+        write_model_card(unfinished, model, tokenizer, title=folder.resolve().name)
     print(f"saved in {folder}")
 
 

@@ -29,12 +29,13 @@ class ServeArguments(Arguments):
     max_characters: int = count("characters of a text, with facts and features", LIMITS.max_characters)
     max_beams: int = count("beams that a request may ask for", LIMITS.max_beams)
     max_target_length: int = count("words of an output that a request may ask for", LIMITS.max_new_tokens)
+    max_work: int = count("characters of a request, times beams, times words of an output", LIMITS.max_work)
     timeout: float = argument("seconds for a request; then it gets 504", LIMITS.timeout, check=at_least(1))
 
 
 def serve(args: ServeArguments) -> None:
     """Serves an exported model over HTTP, without torch: POST /predict, GET /health, GET /metrics."""
-    from ..serving.command import serve_model
+    from ..serving.command import count_connections, serve_model
 
     limits = Limits(
         args.max_request_bytes,
@@ -42,9 +43,15 @@ def serve(args: ServeArguments) -> None:
         args.max_characters,
         args.max_beams,
         args.max_target_length,
+        args.max_work,
         args.timeout,
     )
-    batches = BatchSettings(args.batch_size, args.batch_window / 1e3, max_waiting=args.max_waiting)
+    batches = BatchSettings(
+        args.batch_size,
+        args.batch_window / 1e3,
+        max_waiting=args.max_waiting,
+        max_requests=3 * count_connections() // 4,  # the others are for health and metrics
+    )
     serve_model(args.model, args.host, args.port, limits, batches, args.threads, args.max_source_length)
 
 

@@ -35,6 +35,7 @@ from ..model.modeling_copynet import CopyNetForConditionalGeneration
 from ..model.modeling_ensemble import CopyNetEnsemble
 from ..model.outputs import CopyNetEncoderOutput
 from ..model.pieces import FIELDS
+from ..saved.whole_folder import replace_folder
 from .onnx_search import DECODER, ENCODER, Search
 from .quantization import check_quantization, write_int8
 
@@ -77,21 +78,22 @@ def export_onnx(
 ) -> None:
     """Writes encoder.onnx, decoder.onnx, config, generation config and tokenizer, for `OnnxCopyNet.from_pretrained`.
 
+    The folder is replaced as a whole, by `replace_folder`.
+
     Args:
         quantize: "int8": weights of 8 bits, a quarter of the size; None: float32.
 
     Raises:
         ImportError: onnx or onnxscript is missing; for int8, onnxruntime.
-        ValueError: the model is an ensemble, its generation config asks for what `OnnxCopyNet.generate` cannot do, or
-            `quantize` has another value.
+        ValueError: the model is an ensemble, its generation config asks for what `OnnxCopyNet.generate` cannot do,
+            `quantize` has another value, or another process writes to the folder.
     """
     check_export(model, quantize)
-    folder = Path(folder)
-    write_graphs(model, folder, quantize)
-    model.config.save_pretrained(folder)
-    model.generation_config.save_pretrained(folder)
-    if tokenizer is not None:
-        tokenizer.save_pretrained(folder)
+    with replace_folder(folder) as unfinished:
+        write_graphs(model, unfinished, quantize)
+        for part in (model.config, model.generation_config, tokenizer):
+            if part is not None:
+                part.save_pretrained(unfinished)
 
 
 def check_export(model: CopyNetForConditionalGeneration, quantize: str | None = None) -> None:
@@ -106,8 +108,7 @@ def check_export(model: CopyNetForConditionalGeneration, quantize: str | None = 
 
 
 def write_graphs(model: CopyNetForConditionalGeneration, folder: Path, quantize: str | None = None) -> None:
-    """Writes encoder.onnx and decoder.onnx."""
-    folder.mkdir(parents=True, exist_ok=True)
+    """Writes encoder.onnx and decoder.onnx to a folder that exists."""
     with _quiet():
         for name, program in zip((ENCODER, DECODER), export_programs(model), strict=True):
             _write(program, folder / name, quantize)

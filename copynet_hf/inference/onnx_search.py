@@ -84,12 +84,15 @@ class OnnxCopyNet:
         self.config: Any = SimpleNamespace(**{**config, "copies": "copy_probs" in self._decoder_outputs})
 
     @classmethod
-    def from_pretrained(cls, folder: str | Path, threads: int = 0, providers: list[Any] | None = None) -> OnnxCopyNet:
+    def from_pretrained(
+        cls, folder: str | Path, threads: int = 0, providers: list[Any] | None = None, *, keep_memory: bool = True
+    ) -> OnnxCopyNet:
         """Loads the model from a folder that `export_onnx` or `copynet-hf export` wrote.
 
         Args:
             threads: number of onnxruntime's threads; 0: one per core.
             providers: onnxruntime's execution providers, in order of preference; None: the CPU's.
+            keep_memory: whether onnxruntime keeps the memory of its largest run for later ones.
 
         Raises:
             ImportError: onnxruntime is not installed.
@@ -104,6 +107,7 @@ class OnnxCopyNet:
             raise ValueError(f"{folder} holds no {DECODER}: give a folder that copynet-hf export wrote")
         options = onnxruntime.SessionOptions()
         options.intra_op_num_threads = threads
+        options.enable_cpu_mem_arena = keep_memory
         encoder, decoder = (
             onnxruntime.InferenceSession(folder / name, options, providers or ["CPUExecutionProvider"])
             for name in (ENCODER, DECODER)
@@ -137,7 +141,7 @@ class OnnxCopyNet:
         Raises:
             ValueError: an option is not supported, or the model does not accept the source.
         """
-        search = self._search_options(options)
+        search = self.search_options(options)
         source = (input_ids, attention_mask, input_features, token_type_ids, feature_ids)
         pieces = (encoder_input_ids, encoder_attention_mask, word_index)
         memory, state, forbidden = self._encode(*source, *pieces)
@@ -177,14 +181,14 @@ class OnnxCopyNet:
         matches = (words[..., None] == ids) & mask
         from_positions = copied * matches
         options = {} if eos_token_id is None else {"eos_token_id": eos_token_id}
-        is_end = np.isin(words, self._search_options(options).end_token_ids)
+        is_end = np.isin(words, self.search_options(options).end_token_ids)
         alive = is_end.cumsum(-1) == is_end  # up to and including the first end token
         shares = np.minimum(from_positions.sum(-1) / probs, 1) * alive
         positions = np.where(matches.any(-1) & alive, from_positions.argmax(-1), -1)
         fields: tuple[Array, ...] = (probs * alive, shares, copied, positions)
         return OnnxCopyTrace(*(field.reshape(len(sequences), *field.shape[2:]) for field in fields))
 
-    def _search_options(self, options: Mapping[str, Any]) -> Search:
+    def search_options(self, options: Mapping[str, Any]) -> Search:
         """The options, completed by the saved generation config."""
         if unsupported := options.keys() - set(Search._fields):
             raise ValueError(f"generate() does not support {', '.join(unsupported)}: use {', '.join(Search._fields)}.")

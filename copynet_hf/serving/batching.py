@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import logging
 import time
 from collections import deque
@@ -17,12 +18,14 @@ from .limits import BatchSettings
 logger = logging.getLogger(__name__)
 
 Options = Mapping[str, Any]
+"""Options of `generate()`, `num_beams` and `max_new_tokens` among them."""
 
 
 Row = Mapping[str, Any]
 """The arguments `text`, `facts` and `features` of `encode_source`, the last two None where there are none."""
-Predict = Callable[[Sequence[Row], Options], list[list[Prediction]]]
-"""From the rows of a batch, and options of `generate()`, to the outputs of each."""
+Predict = Callable[[Sequence[Row], Options, Callable[[], None]], list[list[Prediction]]]
+"""From the rows of a batch, options of `generate()`, and a function to call before each step, to the outputs of each
+row. The function raises TimeoutError when they are no longer needed."""
 
 
 def count_characters(row: Row) -> int:
@@ -32,7 +35,7 @@ def count_characters(row: Row) -> int:
 
 
 class QueueFullError(Exception):
-    """More texts are waiting than the server accepts."""
+    """More texts or requests are waiting than the server accepts."""
 
 
 @dataclass
@@ -40,22 +43,30 @@ class _Waiting:
     source: Row
     options: Options
     deadline: float
+    request: int
     future: asyncio.Future[list[Prediction]]
     arrival: float = field(default_factory=time.monotonic)
+
+    @property
+    def is_wanted(self) -> bool:
+        """Whether somebody waits for the outputs. For any thread."""
+        return not self.future.done() and time.monotonic() < self.deadline
 
 
 class Batcher:
     """Collects the texts of concurrent requests and predicts those with the same options in batches, one at a time.
 
     Args:
-        predict: called in a thread of its own; its option `max_time` is the number of seconds until the last text of
-            the batch reaches its deadline.
+        predict: called in a thread of its own. It is stopped when all texts of the batch have been cancelled or are
+            past their deadlines.
         on_batch: called with the number of texts of each batch.
     """
 
     def __init__(self, predict: Predict, settings: BatchSettings, on_batch: Callable[[int], None]) -> None:
         self._predict, self._settings, self._on_batch = predict, settings, on_batch
         self._waiting: deque[_Waiting] = deque()
+        self._requests = 0
+        self._numbers = itertools.count()
         self._has_arrived = asyncio.Event()
 
     @property
@@ -70,15 +81,18 @@ class Batcher:
             deadline: the value of `time.monotonic()` after which the caller no longer needs the outputs.
 
         Raises:
-            QueueFullError: too many texts are waiting.
+            QueueFullError: too many texts or requests are waiting.
+            TimeoutError: the deadline has passed.
             ValueError: the model does not accept a source or an option.
         """
-        if len(self._waiting) + len(sources) > self._settings.max_waiting:
+        is_full = len(self._waiting) + len(sources) > self._settings.max_waiting
+        if is_full or self._requests >= self._settings.max_requests:
             raise QueueFullError
-        loop = asyncio.get_running_loop()
-        rows = [_Waiting(source, options, deadline, loop.create_future()) for source in sources]
+        loop, number = asyncio.get_running_loop(), next(self._numbers)
+        rows = [_Waiting(source, options, deadline, number, loop.create_future()) for source in sources]
         self._waiting.extend(rows)
         self._has_arrived.set()
+        self._requests += 1
         try:
             return await asyncio.gather(*(row.future for row in rows))
         except BaseException:  # an error of one row, or a cancellation
@@ -86,6 +100,8 @@ class Batcher:
                 row.future.cancel()
             self._waiting = deque(row for row in self._waiting if not row.future.done())
             raise
+        finally:
+            self._requests -= 1
 
     async def run(self) -> None:
         """Predicts batch after batch until it is cancelled."""
@@ -118,35 +134,42 @@ class Batcher:
                 return
 
     def _take_batch(self) -> list[_Waiting]:
-        """Removes and returns the oldest waiting text and those with the same options, as many as fit into a batch."""
+        """Removes and returns the oldest waiting text and those with the same options, as many as fit into a batch.
+        The rest of its request waits behind the others."""
         batch: list[_Waiting] = []
-        others: deque[_Waiting] = deque()
+        others: list[_Waiting] = []
         longest = 0
         for row in self._waiting:
-            if row.future.done():
+            if not row.is_wanted:
+                if not row.future.done():
+                    row.future.set_exception(TimeoutError())
                 continue
             longer = max(longest, count_characters(row.source))
+            characters = (len(batch) + 1) * longer * row.options["num_beams"]
             fits = len(batch) < self._settings.batch_size and (
-                not batch
-                or (
-                    row.options == batch[0].options
-                    and (len(batch) + 1) * longer <= self._settings.max_batch_characters
-                )
+                not batch or (row.options == batch[0].options and characters <= self._settings.max_batch_characters)
             )
             if fits:
                 batch.append(row)
                 longest = longer
             else:
                 others.append(row)
-        self._waiting = others
+        others.sort(key=lambda row: row.request == batch[0].request)
+        self._waiting = deque(others)
         return batch
 
     def _run_batch(self, batch: Sequence[_Waiting]) -> list[list[Prediction] | Exception]:
         """The outputs of each text; where a batch fails, of each text alone, so that no request fails for another."""
-        rest = max(row.deadline for row in batch) - time.monotonic()
-        options = {**batch[0].options, "max_time": max(rest, 0.0)}
+
+        def check_wanted() -> None:
+            if not any(row.is_wanted for row in batch):
+                raise TimeoutError
+
         try:
-            return list(self._predict([row.source for row in batch], options))
+            check_wanted()
+            return list(self._predict([row.source for row in batch], batch[0].options, check_wanted))
+        except TimeoutError as error:
+            return [error] * len(batch)
         except Exception as error:
             if len(batch) == 1:
                 if not isinstance(error, ValueError):

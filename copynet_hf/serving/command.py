@@ -1,12 +1,14 @@
-"""`copynet-hf serve`: the exported model, and the process that serves it."""
+"""An exported model, served over HTTP: loading it, and the process."""
 
 from __future__ import annotations
 
 import math
 import signal
 import socket
-from collections.abc import Iterator, Sequence
+import sys
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,12 +23,26 @@ from .tokenizer import PlainTokenizer, read_json
 if TYPE_CHECKING:
     from fastapi import FastAPI
 
-MAX_CONNECTIONS = 1000  # further ones are answered with 503
+MAX_CONNECTIONS = 1000
 GRACE_SECONDS = 5  # for sending the last answers
 
 
-def load_predict(folder: str | None, threads: int | None = None, max_source_length: int | None = None) -> Predict:
-    """The function that predicts batches with an exported model; the first batch has been predicted.
+class _StoppableSession:
+    """A session of onnxruntime that calls `check` before it runs."""
+
+    def __init__(self, session: Any, check: Callable[[], None]) -> None:
+        self._session, self._check = session, check
+        self.get_inputs, self.get_outputs = session.get_inputs, session.get_outputs
+
+    def run(self, *arguments: Any) -> Any:
+        self._check()
+        return self._session.run(*arguments)
+
+
+def load_predict(
+    folder: str | None, threads: int | None = None, max_source_length: int | None = None
+) -> tuple[Predict, Options]:
+    """The function that predicts batches with an exported model, after a first one; and the saved options.
 
     Raises:
         ImportError: onnxruntime, or a package of the segmenter, is not installed.
@@ -46,18 +62,21 @@ def load_predict(folder: str | None, threads: int | None = None, max_source_leng
     tokenizer = PlainTokenizer.from_pretrained(folder)
     check_generation_config(read_json(generation_file), generation_file, len(tokenizer))
     try:
-        model = OnnxCopyNet.from_pretrained(folder, threads or 0)
+        model = OnnxCopyNet.from_pretrained(folder, threads or 0, keep_memory=False)
     except (ImportError, ValueError):
         raise
     except Exception as error:  # onnxruntime's errors have no common class
         raise ValueError(f"--model {folder} cannot be loaded ({error}): export the model again") from error
     check_tokenizer(model.config, tokenizer)
 
-    def predict_batch(rows: Sequence[Row], options: Options) -> list[list[Prediction]]:
-        return predict_rows(model, tokenizer, rows, **{"max_source_length": max_source_length, **options})
+    def predict_batch(rows: Sequence[Row], options: Options, check: Callable[[], None]) -> list[list[Prediction]]:
+        encoder, decoder = (_StoppableSession(session, check) for session in (model.encoder, model.decoder))
+        stoppable = OnnxCopyNet(encoder, decoder, vars(model.config), model.generation_config)
+        return predict_rows(stoppable, tokenizer, rows, **{"max_source_length": max_source_length, **options})
 
-    predict_batch([{"text": "a"}], {"max_new_tokens": 1})
-    return predict_batch
+    predict_batch([{"text": "a"}], {"max_new_tokens": 1}, lambda: None)
+    search = model.search_options({})
+    return predict_batch, {"num_beams": search.num_beams, "max_new_tokens": search.max_new_tokens}
 
 
 def predict_rows(model: CopyModel, tokenizer: Any, rows: Sequence[Row], **options: Any) -> list[list[Prediction]]:
@@ -90,8 +109,9 @@ def serve_model(
     """
     with explain_missing_packages():
         from .server import build_app
-    predict_batch = load_predict(folder, threads, max_source_length)
-    run_server(build_app(predict_batch, limits, batches), str(folder), host, port, limits.timeout)
+    predict_batch, saved_options = load_predict(folder, threads, max_source_length)
+    app = build_app(predict_batch, saved_options, limits, batches)
+    run_server(app, str(folder), host, port, limits.timeout)
 
 
 @contextmanager
@@ -116,12 +136,17 @@ def run_server(app: FastAPI, name: str, host: str, port: int, timeout: float = L
     """
     with explain_missing_packages():
         import uvicorn
+
+        from .connections import Connection
+    connections = count_connections()
     config = uvicorn.Config(
         app,
         log_level="warning",
         access_log=False,
         server_header=False,
-        limit_concurrency=MAX_CONNECTIONS,
+        http=partial(Connection, max_connections=connections),  # type: ignore[arg-type]  # as good as a class
+        ws="none",
+        backlog=min(128, connections // 8),  # asyncio accepts as many at once, before `Connection` counts them
         timeout_graceful_shutdown=math.ceil(timeout) + GRACE_SECONDS,
     )
     with _listen(host, port) as listener:
@@ -130,6 +155,16 @@ def run_server(app: FastAPI, name: str, host: str, port: int, timeout: float = L
         host, port = listener.getsockname()[:2]
         print(f"serving {name} at http://{f'[{host}]' if ':' in host else host}:{port}", flush=True)
         uvicorn.Server(config).run(sockets=[listener])
+
+
+def count_connections() -> int:
+    """How many connections may be open: half as many as files."""
+    if sys.platform == "win32":
+        return MAX_CONNECTIONS
+    import resource
+
+    files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return MAX_CONNECTIONS if files == resource.RLIM_INFINITY else min(MAX_CONNECTIONS, max(files // 2, 8))
 
 
 def _listen(host: str, port: int) -> socket.socket:

@@ -14,6 +14,7 @@ class Limits:
     max_characters: of a text with its facts and features.
     max_beams: beams, and outputs of a text.
     max_new_tokens: words of an output.
+    max_work: characters of all its texts, times beams, times words of an output; bounds the time.
     timeout: seconds from the start of a request to its answer.
     """
 
@@ -22,6 +23,7 @@ class Limits:
     max_characters: int = 10_000
     max_beams: int = 10
     max_new_tokens: int = 256
+    max_work: int = 5_000_000
     timeout: float = 20.0
 
 
@@ -31,12 +33,14 @@ class BatchSettings:
 
     batch_size: the largest number of texts of a batch.
     window: the seconds that a text waits for others, unless the batch is full.
-    max_batch_characters: the largest product of the number of texts and the characters of the longest, which bounds
-        the memory; a single text may exceed it.
+    max_batch_characters: the largest product of the number of texts, the characters of the longest and the beams,
+        which bounds the memory; a single text may exceed it.
     max_waiting: the number of waiting texts above which further ones are refused.
+    max_requests: the same for requests whose texts wait or are being predicted.
     """
 
     batch_size: int = 32
     window: float = 0.002
-    max_batch_characters: int = 100_000
+    max_batch_characters: int = 32_000
     max_waiting: int = 1024
+    max_requests: int = 1024

@@ -5,12 +5,14 @@ The page's remote.js asks the server of `copynet-hf serve` for outputs with the 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import torch
 from transformers import PreTrainedTokenizerBase
+from transformers.generation import StoppingCriteria
 
 from ..inference.backends import OnnxModel, load_backend
 from ..model.prediction import Prediction
@@ -77,14 +79,18 @@ def build_demo(
         "generation_config": settings,
     }
 
-    def predict_batch(rows: Sequence[Row], options: Options) -> list[list[Prediction]]:
+    def predict_batch(rows: Sequence[Row], options: Options, check: Callable[[], None]) -> list[list[Prediction]]:
+        check()
+        if hasattr(model, "eval"):  # with PyTorch
+            options = {**options, "stopping_criteria": [_CheckEachStep(check)]}
         with explain_memory_errors():
             batch = predict_rows(model, tokenizer, rows, return_copy_probs=True, **options)
         with_outputs = zip(rows, batch, strict=True)
         return [[_describe_output(tokenizer, row, each) for each in outputs] for row, outputs in with_outputs]
 
     beams, words = max(settings["num_beams"], MAX_BEAMS), max(settings["max_new_tokens"], MAX_WORDS)
-    app = build_app(predict_batch, Limits(max_beams=beams, max_new_tokens=words))
+    saved_options = {name: settings[name] for name in ("num_beams", "max_new_tokens")}
+    app = build_app(predict_batch, saved_options, Limits(max_beams=beams, max_new_tokens=words))
 
     @app.get("/page.json")
     async def get_page() -> dict[str, Any]:
@@ -93,6 +99,17 @@ def build_demo(
 
     app.mount("/", StaticFiles(directory=PAGE, html=True))
     return app
+
+
+class _CheckEachStep(StoppingCriteria):
+    """Calls a function at each step, which may raise; ends no output by itself."""
+
+    def __init__(self, check: Callable[[], None]) -> None:
+        self.check = check
+
+    def __call__(self, input_ids: torch.Tensor, scores: object, **kwargs: object) -> torch.Tensor:
+        self.check()
+        return torch.zeros(input_ids.shape[0], dtype=torch.bool, device=input_ids.device)
 
 
 def _describe_output(tokenizer: Any, row: Row, output: Prediction) -> PageOutput:

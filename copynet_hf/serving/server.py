@@ -6,24 +6,25 @@ import asyncio
 import json
 import logging
 import time
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Coroutine, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import asdict
-from typing import Annotated, Any
+from dataclasses import asdict, replace
+from typing import Annotated, Any, TypeVar
 
 from fastapi import FastAPI, Request, Response
-from fastapi.responses import PlainTextResponse
+from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4, generate_latest
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 
 from ..model.prediction import Prediction
 from ..saved.generation_settings import MAX_EXPONENT
-from .batching import Batcher, Predict, QueueFullError, Row, count_characters
+from .batching import Batcher, Options, Predict, QueueFullError, Row, count_characters
 from .limits import BatchSettings, Limits
-from .metrics import CONTENT_TYPE, Metrics
+from .measurements import Measurements
 
 logger = logging.getLogger(__name__)
+T = TypeVar("T")
 
 CLOSED_BY_CLIENT = 499  # nginx's status for a client that has gone; it appears in the metrics only
 
@@ -59,16 +60,24 @@ def build_request_model(limits: Limits) -> type[BaseModel]:
     return create_model("PredictRequest", __config__=ConfigDict(extra="forbid", strict=True), **fields)
 
 
-def build_app(predict: Predict, limits: Limits | None = None, batch_settings: BatchSettings | None = None) -> FastAPI:
+def build_app(
+    predict: Predict,
+    saved_options: Options,
+    limits: Limits | None = None,
+    batch_settings: BatchSettings | None = None,
+) -> FastAPI:
     """The server as an ASGI application.
 
     Args:
         predict: gives the outputs of a batch; it raises ValueError for sources and options that the model does not
             accept.
+        saved_options: for requests that leave them out.
     """
-    limits, metrics = limits or Limits(), Metrics()
+    limits, settings = limits or Limits(), batch_settings or BatchSettings()
+    limits = replace(limits, max_texts=min(limits.max_texts, settings.max_waiting))
     request_model = build_request_model(limits)
-    batcher = Batcher(predict, batch_settings or BatchSettings(), metrics.batch_texts.observe)
+    measurements = Measurements(lambda: batcher.waiting)
+    batcher = Batcher(predict, settings, measurements.batch_texts.observe)
 
     @asynccontextmanager
     async def run_batcher(app: FastAPI) -> AsyncIterator[None]:
@@ -77,14 +86,16 @@ def build_app(predict: Predict, limits: Limits | None = None, batch_settings: Ba
         task.cancel()
 
     # The documentation pages of FastAPI load scripts from other hosts; /openapi.json is served.
-    app = FastAPI(title="copynet_hf", docs_url=None, redoc_url=None, lifespan=run_batcher)
+    app = FastAPI(title="copynet_hf", docs_url=None, redoc_url=None, redirect_slashes=False, lifespan=run_batcher)
 
     async def answer(request: Request) -> Response:
         deadline = time.monotonic() + limits.timeout
         async with asyncio.timeout(limits.timeout):
             body = await _read_body(request, limits.max_request_bytes)
             sources, options = _read_request(request_model, body, limits)
-            outputs = await batcher.predict(sources, options, deadline)
+            options = {**saved_options, **options}
+            _check_work(sources, options, limits)
+            outputs = await _while_connected(request, batcher.predict(sources, options, deadline))
         return _json({"outputs": [list(map(_to_dict, each)) for each in outputs]})
 
     schema = {"content": {"application/json": {"schema": request_model.model_json_schema()}}, "required": True}
@@ -111,7 +122,7 @@ def build_app(predict: Predict, limits: Limits | None = None, batch_settings: Ba
         except Exception:
             logger.exception("a request failed")
             response = _error(500, "the server failed: its log says why")
-        metrics.record_request(response.status_code, time.monotonic() - start)
+        measurements.record_request(response.status_code, time.monotonic() - start)
         return response
 
     @app.get("/health")
@@ -120,9 +131,9 @@ def build_app(predict: Predict, limits: Limits | None = None, batch_settings: Ba
         return {"status": "ok"}
 
     @app.get("/metrics")
-    async def get_metrics() -> PlainTextResponse:
+    async def get_metrics() -> Response:
         """Requests, errors, times, batches and the queue, in the text format of Prometheus."""
-        return PlainTextResponse(metrics.render(batcher.waiting), media_type=CONTENT_TYPE)
+        return Response(generate_latest(measurements.registry), media_type=CONTENT_TYPE_PLAIN_0_0_4)
 
     @app.exception_handler(HTTPException)
     async def explain(request: Request, error: HTTPException) -> Response:
@@ -131,6 +142,28 @@ def build_app(predict: Predict, limits: Limits | None = None, batch_settings: Ba
         return response
 
     return app
+
+
+async def _while_connected(request: Request, task: Coroutine[Any, Any, T]) -> T:
+    """The task's result. The task is cancelled when the client leaves, or the caller is cancelled.
+
+    Raises:
+        ClientDisconnect: the client has left.
+    """
+
+    async def wait_until_gone() -> None:
+        while (await request.receive())["type"] != "http.disconnect":
+            pass
+
+    running, gone = asyncio.create_task(task), asyncio.create_task(wait_until_gone())
+    try:
+        await asyncio.wait((running, gone), return_when=asyncio.FIRST_COMPLETED)
+        if running.done():
+            return running.result()
+        raise ClientDisconnect
+    finally:
+        running.cancel()
+        gone.cancel()
 
 
 async def _read_body(request: Request, limit: int) -> bytes:
@@ -161,7 +194,8 @@ def _read_request(model: type[BaseModel], body: bytes, limits: Limits) -> tuple[
         fields = model.model_validate_json(body).model_dump(exclude_none=True)
     except ValidationError as error:
         first = error.errors(include_url=False, include_context=False, include_input=False)[0]
-        raise RequestError(422, f"{_name_field(first['loc'])}: {first['msg']}") from None
+        fix = ": send fewer at a time" if first["type"] == "too_long" else ""
+        raise RequestError(422, f"{_name_field(first['loc'])}: {first['msg']}{fix}") from None
     texts: list[str] = fields.pop("texts")
     columns: dict[str, Sequence[Any]] = {"text": texts}
     for name in ("facts", "features"):
@@ -173,6 +207,21 @@ def _read_request(model: type[BaseModel], body: bytes, limits: Limits) -> tuple[
         if (count := count_characters(source)) > limits.max_characters:
             raise RequestError(422, f"texts[{number}] has {count} characters: send at most {limits.max_characters}")
     return sources, fields
+
+
+def _check_work(sources: Sequence[Row], options: Options, limits: Limits) -> None:
+    """Raises RequestError for a request that would take the server for too long."""
+    characters, beams, words = (
+        sum(map(count_characters, sources)),
+        options["num_beams"],
+        options["max_new_tokens"],
+    )
+    if (work := characters * beams * words) > limits.max_work:
+        raise RequestError(
+            413,
+            f"{characters} characters times {beams} beams times {words} words are {work}: send at most "
+            f"{limits.max_work}, with fewer or shorter texts, fewer beams or smaller max_new_tokens",
+        )
 
 
 def _name_field(location: Sequence[str | int]) -> str:

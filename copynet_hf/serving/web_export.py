@@ -17,6 +17,7 @@ from transformers import PreTrainedTokenizerBase
 from ..inference.onnx_export import check_export, write_graphs
 from ..model.modeling_copynet import CopyNetForConditionalGeneration
 from ..model.source import UNKNOWN_FEATURE, skipped_ids
+from ..saved.whole_folder import replace_folder
 from .onnxruntime_web import VERSION, load_runtime
 
 PAGE = Path(__file__).with_name("web")
@@ -65,6 +66,8 @@ def export_web(
 ) -> None:
     """Writes the page: index.html, its modules, the graphs with config and vocabulary in `model/`, onnxruntime-web.
 
+    The folder is replaced as a whole, by `replace_folder`.
+
     Args:
         name: the page's title.
         examples: texts to offer; the output of the first is shown when the page opens.
@@ -73,32 +76,32 @@ def export_web(
 
     Raises:
         ImportError: onnx or onnxscript is missing; for int8, onnxruntime.
-        ValueError: the page cannot run this model, onnxruntime-web is not the version that it needs, or `quantize` has
-            another value.
+        ValueError: the page cannot run this model, onnxruntime-web is not the version that it needs, `quantize` has
+            another value, or another process writes to the folder.
         OSError: onnxruntime-web cannot be downloaded.
     """
     check_export(model, quantize)
     check_web_support(model.config, tokenizer)
     runtime = load_runtime(onnxruntime_web)
-    folder = Path(folder)
-    model_folder = folder / "model"
-    model_folder.mkdir(parents=True, exist_ok=True)
-    write_graphs(model, model_folder, quantize)
-    # without the Python files that save_pretrained adds
-    model.config.to_json_file(model_folder / "config.json")
-    model.generation_config.to_json_file(model_folder / "generation_config.json")
-    _write_json(model_folder / "vocabulary.json", describe_tokenizer(tokenizer))
-    shutil.copytree(PAGE, folder, ignore=shutil.ignore_patterns("remote.js"), dirs_exist_ok=True)
-    for file, content in runtime.items():
-        (folder / RUNTIME_FOLDER / file).write_bytes(content)
-    _write_json(folder / "page.json", {"title": name, "examples": list(examples)})
     readme = README.format(
         title=json.dumps(name, ensure_ascii=False),
         name=name,
         runtime_size=sum(map(len, runtime.values())) / 1e6,
         runtime_version=VERSION,
     )
-    (folder / "README.md").write_text(readme, encoding="utf-8")
+    with replace_folder(folder) as unfinished:
+        shutil.copytree(PAGE, unfinished, ignore=shutil.ignore_patterns("remote.js"), dirs_exist_ok=True)
+        for file, content in runtime.items():
+            (unfinished / RUNTIME_FOLDER / file).write_bytes(content)
+        _write_json(unfinished / "page.json", {"title": name, "examples": list(examples)})
+        (unfinished / "README.md").write_text(readme, encoding="utf-8")
+        model_folder = unfinished / "model"
+        model_folder.mkdir()
+        write_graphs(model, model_folder, quantize)
+        # without the Python files that save_pretrained adds
+        model.config.to_json_file(model_folder / "config.json")
+        model.generation_config.to_json_file(model_folder / "generation_config.json")
+        _write_json(model_folder / "vocabulary.json", describe_tokenizer(tokenizer))
 
 
 def check_web_support(config: Any, tokenizer: PreTrainedTokenizerBase) -> None:

@@ -12,6 +12,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import full_disk
+import hostile_clients
+import killed_exports
 import killed_predictions
 import kills
 import memory
@@ -28,6 +30,8 @@ SCRIPTS: tuple[tuple[Callable[[Sequence[str]], int], list[str]], ...] = (
     (kills.main, ["--rounds=50", "--epochs=3"]),
     (kills.main, ["--rounds=10", "--processes=2"]),
     (killed_predictions.main, ["--rounds=50"]),
+    (killed_exports.main, ["--rounds=30"]),
+    (hostile_clients.main, ["--rounds=30"]),
     (full_disk.main, []),
 )
 

@@ -1,0 +1,84 @@
+"""Folders that are replaced as a whole: a process that is killed leaves the old one or the new one."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import shutil
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from filelock import FileLock, Timeout
+
+AT_FDCWD, RENAME_EXCHANGE = -100, 2  # of Linux
+
+
+@contextmanager
+def replace_folder(folder: str | Path) -> Iterator[Path]:
+    """Yields an empty folder to write to, which takes the place of `folder` when the block ends without an error.
+
+    Files of the old folder that the new one does not have are kept. The two folders are exchanged in one step. Where
+    that is impossible (systems other than Linux, the working directory, a mount point), the files are moved one by
+    one, `config.json` last: without it, the folder does not load.
+
+    Raises:
+        ValueError: another process is replacing the folder.
+        OSError: the folder cannot be written.
+    """
+    folder = Path(folder).resolve()
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    place = folder.parent if os.access(folder.parent, os.W_OK) or not folder.exists() else folder
+    unfinished = place / f".{folder.name}.unfinished"
+    lock = FileLock(f"{unfinished}.lock")
+    try:
+        lock.acquire(timeout=0)
+    except Timeout:
+        raise ValueError(f"{folder} is being written by another process: wait, or use another folder") from None
+    except OSError as error:
+        raise OSError(f"{folder} cannot be written ({error.strerror}): use another folder") from None
+    try:
+        shutil.rmtree(unfinished, ignore_errors=True)  # of a process that was killed
+        unfinished.mkdir()
+        yield unfinished
+        _put_in_place(unfinished, folder)
+    finally:
+        shutil.rmtree(unfinished, ignore_errors=True)  # what was not finished, or the old folder
+        lock.release()
+        Path(lock.lock_file).unlink(missing_ok=True)
+
+
+def _put_in_place(new: Path, folder: Path) -> None:
+    if not folder.exists():
+        new.rename(folder)
+        return
+    written = [path.relative_to(new) for path in new.rglob("*") if path.is_file()]
+    if not Path.cwd().is_relative_to(folder) and not new.is_relative_to(folder):
+        shutil.copytree(folder, new, symlinks=True, copy_function=_link_if_missing, dirs_exist_ok=True)
+        if _exchange(new, folder):
+            return
+    written.sort(key=lambda path: path.name == "config.json")
+    for path in written:
+        if path.name == "config.json":
+            (folder / path).unlink(missing_ok=True)
+    for path in written:
+        (folder / path).parent.mkdir(parents=True, exist_ok=True)
+        shutil.move(new / path, folder / path)
+
+
+def _link_if_missing(source: str, target: str) -> None:
+    """A second name for the file, or a copy where the file system has one name a file."""
+    if os.path.lexists(target):
+        return
+    try:
+        os.link(source, target, follow_symlinks=False)
+    except OSError:
+        shutil.copy2(source, target, follow_symlinks=False)
+
+
+def _exchange(one: Path, other: Path) -> bool:
+    """Exchanges the names of two folders in one step; returns whether the system can do that."""
+    renameat2 = getattr(ctypes.CDLL(None), "renameat2", None) if sys.platform == "linux" else None
+    names = (AT_FDCWD, os.fsencode(one), AT_FDCWD, os.fsencode(other))
+    return renameat2 is not None and renameat2(*names, RENAME_EXCHANGE) == 0

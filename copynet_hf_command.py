@@ -63,9 +63,11 @@ def silent_interrupts() -> Iterator[None]:
 def _write(text: str) -> int:
     """Writes to standard output without a buffer, whose flush at exit would fail if the reader has closed the pipe."""
     try:
-        os.write(sys.stdout.fileno(), text.encode())
+        os.write(1, text.encode())
     except BrokenPipeError:
         return 141
+    except OSError:  # closed, or full
+        return 2
     return 0
 
 

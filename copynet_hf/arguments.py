@@ -314,7 +314,7 @@ class ArgumentParser(argparse.ArgumentParser):
         if not options:
             self.error(f"unrecognized arguments: {' '.join(words)}")
         known = [name for action in self._actions for name in action.option_strings if "-" not in name[2:]]
-        nearest = get_close_matches(options[0].replace("-", "_").replace("__", "--", 1), known, 1)
+        nearest = get_close_matches(options[0].replace("-", "_").replace("__", "--", 1), known, 1, 0.75)
         self.error(f"{options[0]} is not an argument" + (f"; did you mean {nearest[0]}?" if nearest else ""))
 
 

@@ -8,7 +8,7 @@ import pickle
 import numpy as np
 import pytest
 import torch
-from helpers import TINY, tiny_model
+from helpers import TINY, ask_app, tiny_model
 from oracle import Oracle
 from tiny_encoders import FAMILIES, SUMMARIES, TEXTS, batch_of, copynet_over, save_encoder, word_tokenizer
 from torch import nn
@@ -119,12 +119,13 @@ ODD_WORDS = ["😀", "👩‍👩‍👧", "\n", "", " ", "e\u0301", "\ud800", "
 @families
 def test_odd_words_never_shift_others(folders, family):
     tokenizer = word_tokenizer(folders[family], encoder_max_length=500)
-    encode = tokenizer.encoder_tokenizer.encode
+
+    def encode(words):
+        return tokenizer.encode_source(words, is_split_into_words=True).pieces
+
     words = [each for odd in ODD_WORDS for each in ("today", odd)]
-    (pieces,) = encode([words], " ".join)["encoder_input_ids"]
-    (index,) = encode([words], " ".join)["word_index"]
-    today = encode([["nine", "today"]], " ".join)
-    today = [p for p, k in zip(today["encoder_input_ids"][0], today["word_index"][0], strict=True) if k == 1]
+    pieces, index = encode(words)
+    today = [piece for piece, word in zip(*encode(["nine", "today"]), strict=True) if word == 1]
     for number in range(2, len(words), 2):
         own = [piece for piece, word in zip(pieces, index, strict=True) if word == number]
         assert own == today, words[number - 1]
@@ -708,12 +709,10 @@ def test_new_words_move_the_slots_and_leave_the_encoder(folders):
 
 
 def test_the_page_shows_words_not_pieces(bert):
-    from copynet_hf.model.pipeline import CopyText2TextPipeline
-    from copynet_hf.serving.page import show_output
+    from copynet_hf.serving.page import build_demo
 
-    model, tokenizer = bert
-    pipe = CopyText2TextPipeline(model=model, tokenizer=tokenizer)
-    html, figure = show_output(pipe, TEXTS[0], num_beams=2, max_new_tokens=6)
-    labels = [label.get_text() for label in figure.axes[0].get_xticklabels()]
-    assert labels == TEXTS[0].split()
-    assert "##" not in html
+    status, answer = ask_app(build_demo(*bert), texts=TEXTS[:1], num_beams=2, max_new_tokens=6)
+    assert status == 200
+    ((output,),) = answer["outputs"]
+    assert [word.strip() for word in output["spaced_source"]] == TEXTS[0].split()
+    assert not any("##" in word for word in output["words"])

@@ -11,7 +11,7 @@ import pytest
 import torch
 from datasets import Dataset
 from elsewhere import OPTIONAL, answers, run_elsewhere
-from helpers import SOURCES, TARGETS, check_gradients, padded, tiny_model, tiny_tokenizer
+from helpers import SOURCES, TARGETS, ask_app, check_gradients, padded, tiny_model, tiny_tokenizer
 from oracle import Oracle
 from tiny_encoders import copynet_over, save_encoder, word_tokenizer
 from torch import Tensor
@@ -251,10 +251,13 @@ def test_predictions_are_the_same_alone_in_batches_and_by_the_pipeline() -> None
 
 
 def test_the_page_reads_features() -> None:
-    page = pytest.importorskip("copynet_hf.serving.page")
-    pipe = CopyText2TextPipeline(model=make(), tokenizer=make_tokenizer())
+    pytest.importorskip("fastapi")
+    from copynet_hf.serving.page import build_demo
+
+    app = build_demo(make(), make_tokenizer())
     shown, expected, without = (
-        page.show_output(pipe, TEXTS[0], features=line, max_new_tokens=6)[0] for line in ("V; PST", "PST;V", "")
+        ask_app(app, texts=TEXTS[:1], features=[features], max_new_tokens=6)[1]["outputs"]
+        for features in (["V", "PST"], ["PST", "V"], [])
     )
     assert shown == expected != without
 

@@ -389,6 +389,46 @@ def test_second_order_gradients_are_right_or_refused(changes):
         curvature()
 
 
+@pytest.mark.parametrize("changes", VARIANTS.values(), ids=VARIANTS)
+def test_a_cropped_cache_begins_again_with_other_sources(changes):
+    source, words = padded(SOURCES, 0), torch.tensor([[1, 5], [1, 13]])
+    model = tiny_model(scale=1.0, **changes)
+    with torch.no_grad():
+        first, second = (model.get_encoder()(rows) for rows in (source[:2], source[2:]))
+        cache = model(encoder_outputs=first, decoder_input_ids=words, use_cache=True).past_key_values
+        if cache.layer.states.hidden.shape[1] < 2:  # only the last state is kept
+            cache.reset()
+            cache.activate_past_recording()
+            model(encoder_outputs=first, decoder_input_ids=words, past_key_values=cache)
+        cache.crop(-2)
+        again = model(encoder_outputs=second, decoder_input_ids=words, past_key_values=cache).logits
+        assert torch.equal(again, model(encoder_outputs=second, decoder_input_ids=words, use_cache=True).logits)
+
+
+def test_dropout_can_begin_within_a_search():
+    source, words = padded(SOURCES, 0), torch.ones(len(SOURCES), 1, dtype=torch.long)
+    model = tiny_model(scale=1.0, dropout=0.5)
+    logits = []
+    with torch.no_grad():
+        for _ in range(2):
+            model.model.decoder.dropout.eval()
+            cache = model(input_ids=source, decoder_input_ids=words, use_cache=True).past_key_values
+            model.model.decoder.dropout.train()
+            logits.append(model(input_ids=source, decoder_input_ids=words, past_key_values=cache).logits)
+    assert not torch.equal(*logits)
+
+
+def test_rows_that_do_not_continue_a_search_are_named():
+    source, words = padded(SOURCES, 0), torch.ones(len(SOURCES), 1, dtype=torch.long)
+    model = tiny_model()
+    with torch.no_grad():
+        cache = model(input_ids=source, decoder_input_ids=words, use_cache=True).past_key_values
+        with pytest.raises(ValueError, match="8 rows of target words continue 4"):
+            model(input_ids=source, decoder_input_ids=words.repeat(2, 1), past_key_values=cache)
+        with pytest.raises(ValueError, match="at least the start symbol"):
+            model(input_ids=source, decoder_input_ids=words[:, :0])
+
+
 class OtherDecoder(CopyNetDecoder):
     """A decoder of one's own: every r_t is the negative of CopyNet's."""
 

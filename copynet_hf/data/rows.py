@@ -138,7 +138,10 @@ def _table_rows(path: Path, column_names: Sequence[str] | None, delimiter: str) 
         if header is None or not all(map(is_unicode, header)):
             raise DataFileError(f"{path}: the header is {invalid if header is None else UNDECODABLE}")
         if len(set(header)) < len(header):
-            raise DataFileError(f"{path}: the header names a column twice: {', '.join(header)}")
+            names = "--column_names" if column_names else f"{path}: the header"
+            raise DataFileError(f"{names} names a column twice: {', '.join(header)}")
+        if not header:
+            raise DataFileError(f"{path}: the first line is empty: begin the file with its header, or rows")
         for line, fields in records:
             if fields is None:
                 yield line, invalid

@@ -217,6 +217,7 @@ def _predict_windows(predictor: CopyNetPredictor, windows: Sequence[Path], num_p
         yield from (_write_part(predictor, window) for window in windows)
         return
     context = multiprocessing.get_context("spawn")  # threads of the parent do not survive a fork
+    others = set(multiprocessing.active_children())  # of the program that calls this
     with ProcessPoolExecutor(num_proc, context, _set_up_worker, (predictor,)) as executor:
         try:
             for part in as_completed([executor.submit(_write_part_in_worker, window) for window in windows]):
@@ -227,7 +228,7 @@ def _predict_windows(predictor: CopyNetPredictor, windows: Sequence[Path], num_p
                 "smaller --num_proc or --batch_size"
             ) from None
         except BaseException:  # the workers are in the middle of windows
-            for worker in multiprocessing.active_children():
+            for worker in set(multiprocessing.active_children()) - others:
                 worker.terminate()
             raise
 
@@ -269,17 +270,19 @@ def _write_part(predictor: CopyNetPredictor, window: Path) -> int:
             [each if isinstance(each, dict) else None for each in outcomes], pa.struct(_new_types(predictor))
         ),
     }
-    num_truncated = sum(_is_truncated(row[predictor.text_column], predictor) for row in usable)
+    num_truncated = sum(_is_truncated(row, predictor) for row in usable)
     with write_whole(window.with_suffix(PART_SUFFIX)) as file:
         pq.write_table(pa.table(columns).replace_schema_metadata({TRUNCATED: str(num_truncated)}), file)
     return len(table)
 
 
-def _is_truncated(text: str, predictor: CopyNetPredictor) -> bool:
-    """Whether a text has more words than the predictor reads."""
+def _is_truncated(row: Row, predictor: CopyNetPredictor) -> bool:
+    """Whether a row has more words, with those of its facts, than the predictor reads."""
     _, tokenizer = predictor.load()
     limit = predictor.decoding.get("max_source_length") or tokenizer.model_max_length
-    return len(text) > limit and len(tokenizer.tokenize(text)) > limit
+    text, num_fact_words = row[predictor.text_column], 3 * len(row.get(predictor.facts_column) or ())
+    room = limit - num_fact_words
+    return len(text) > room and len(tokenizer.tokenize(text)) > room
 
 
 def _predict_rows(predictor: CopyNetPredictor, rows: Sequence[Row]) -> list[Row | str]:

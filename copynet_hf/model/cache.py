@@ -71,8 +71,10 @@ class CopyNetCacheLayer(CacheLayerMixin):
                 "a negative number, and call activate_past_recording() before decoding."
             )
         kept = recorded - steps
-        self.states = None if kept == 0 else self.states.map(lambda field: field[:, :kept])
+        self.states = self.states.map(lambda field: field[:, :kept])
         self.seen_tokens -= steps
+        if kept == 0:  # the next call may decode from other sources
+            self.states = self.memory = self.runner = None
 
     def reorder_cache(self, beam_idx: Tensor) -> None:
         """Reorders the states by beam. Beams stay within their source, so the memory does not move."""

@@ -5,7 +5,8 @@ encoder state (together M), y_t the target word, s_t the decoder state, r_t the 
 (s_t in the paper), a_tj the attention, ψ_g and ψ_c the scores of the two modes, Z their shared normaliser, ρ and ζ the
 selective read.
 
-Shapes: B rows, S source positions, T target steps, V words in the vocabulary, K slots for unseen words.
+Shapes: B rows decode from N sources, B / N of them side by side from each; in training B = N. S source positions, T
+target steps, V words in the vocabulary, K slots for unseen words.
 Sums over words and positions are computed in float32 or wider, whatever the precision of the scores.
 """
 
@@ -181,7 +182,7 @@ def mixture(
     Args:
         generate_scores: (B, T, V) ψ_g.
         modes: the mechanism's two modes.
-        source_ids: (N, S) extended ids below V + K, of the N sources that B / N rows each decode from.
+        source_ids: (N, S) extended ids below V + K.
         source_mask: (N, S) bool, false on padding.
         max_source_oov: K.
         allowed: (B, V) bool, the words that may be generated; None: all.
@@ -280,13 +281,13 @@ def vocabulary_terms(generate_scores: Tensor, words: Tensor) -> tuple[Tensor, Te
 
 
 def expand_to_rows(field: Tensor, rows: int) -> Tensor:
-    """(N, …) as (R, …): each source's entry for the R / N rows that decode from it, side by side."""
+    """(N, …) as (B, …): each source's entry for the B / N rows that decode from it, side by side."""
     sources = field.shape[0]
     return field if rows == sources else field[:, None].expand(-1, rows // sources, *field.shape[1:]).flatten(0, 1)
 
 
 def find_matches(words: Tensor, source_ids: Tensor, source_mask: Tensor) -> Tensor:
-    """Where x_j = y_t: (R, T, S) bool from (R, T) and (N, S) extended ids, R / N rows a source; never on padding."""
+    """Where x_j = y_t: (B, T, S) bool from words (B, T) and sources (N, S), extended ids; never on padding."""
     by_source = words.reshape(source_ids.shape[0], -1)
     matches = (by_source[:, :, None] == source_ids[:, None, :]) & source_mask[:, None, :]
     return matches.view(*words.shape, -1)
@@ -303,12 +304,12 @@ def replace_unreachable_words(
     """Words that can be neither generated nor copied from the row's own source become UNK: Eq. 5 and 6, last cases.
 
     Args:
-        words: (R, T) extended ids.
-        source_ids, source_mask: (N, S) extended ids and bool, R / N rows for each source.
-        can_generate: (R, T) bool, the words that can be generated.
+        words: (B, T) extended ids.
+        source_ids, source_mask: (N, S) extended ids and bool.
+        can_generate: (B, T) bool, the words that can be generated.
 
     Returns:
-        The words (R, T), and where x_j = y_t (R, T, S) bool.
+        The words (B, T), and where x_j = y_t (B, T, S) bool.
     """
     matches = find_matches(words, source_ids, source_mask)
     is_reachable = can_generate | matches.any(-1)
@@ -319,7 +320,7 @@ def replace_unreachable_words(
 
 
 def find_first_positions(source_ids: Tensor, source_mask: Tensor, width: int) -> Tensor:
-    """For each position the first one with the same word: (B, S). On padding S, or the position of some word."""
+    """For each position the first one with the same word: (N, S). On padding S, or the position of some word."""
     batch, length = source_ids.shape
     positions = torch.arange(length, device=source_ids.device).expand(batch, -1)
     positions = torch.where(source_mask, positions, length)

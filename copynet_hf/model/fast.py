@@ -1,4 +1,4 @@
-"""The door to the fast form of the decoders: which steps it runs, or why it does not, and its plan for a search.
+"""Chooses what runs the decoder's steps faster than its own loop, and the runners.
 
 `find_runner` looks up the exact type of the decoder, so that a new decoder, or a subclass, runs its own `step`.
 """
@@ -38,10 +38,22 @@ from .memory import (
 )
 from .pointer_decoder import PointerDecoder
 
+# The expected length of outputs, and the number of rows up to which a product takes as long as with one: they decide
+# whether projecting the memory pays.
 _EXPECTED_WORDS = 16
 _FEWEST_ROWS = 8
-"""Assumed output length, and rows up to which a product takes as long as with one, to decide whether projecting the
-memory pays."""
+# The modules whose weights the fast form reads instead of calling them.
+_MODULES: dict[type[Decoder], tuple[str, ...]] = {
+    CopyNetDecoder: (
+        "cell",
+        "readout_proj",
+        "attention",
+        "attention.query_proj",
+        "attention.score_proj",
+        "attention.coverage_proj",
+    ),
+    PointerDecoder: ("cell",),
+}
 
 
 def find_runner(
@@ -59,8 +71,9 @@ def find_runner(
         state, keep: as in `Decoder.forward`.
         cache: of a search, which keeps the runner from step to step; None: teacher forcing.
     """
-    if cache is not None and cache.layer.runner is not None and not (torch.is_grad_enabled() or decoder.training):
-        return cache.layer.runner  # the search has begun with it
+    begun = None if cache is None else cache.layer.runner
+    if begun is not None and not (torch.is_grad_enabled() or decoder.dropout.training):
+        return begun
     if find_obstacles(decoder, memory, rows, state, keep, cache is not None):
         return None
     if isinstance(decoder, PointerDecoder):
@@ -93,20 +106,6 @@ def find_obstacles(
     if not is_search and (state is not None or keep is not None or rows != memory.ids.shape[0]):
         reasons.append("teacher forcing that continues, with padding, or with several rows for a source")
     return reasons
-
-
-# The modules whose weights the fast form reads instead of calling them.
-_MODULES: dict[type[Decoder], tuple[str, ...]] = {
-    CopyNetDecoder: (
-        "cell",
-        "readout_proj",
-        "attention",
-        "attention.query_proj",
-        "attention.score_proj",
-        "attention.coverage_proj",
-    ),
-    PointerDecoder: ("cell",),
-}
 
 
 def _find_module(module: nn.Module, path: str) -> nn.Module | None:

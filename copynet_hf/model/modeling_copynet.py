@@ -85,7 +85,8 @@ class CopyNetModel(CopyNetPreTrainedModel):
             decoder_attention_mask: (B, T), or longer with a cache; 0 on padding, where the state passes on unchanged.
             decoder_inputs_embeds: (B, T, E) replaces the embeddings of `decoder_input_ids`. Without these ids,
                 where y_{t-1} is in the source is unknown: nothing is read selectively, ζ(y_{t-1}) = 0.
-            encoder_outputs: what `get_encoder()` returned for these rows.
+            encoder_outputs: what `get_encoder()` returned for the N sources of these rows, B / N rows side by side
+                from each.
             past_key_values: the cache that an earlier call with `use_cache=True` returned.
 
         Raises:
@@ -100,6 +101,8 @@ class CopyNetModel(CopyNetPreTrainedModel):
                 "decoder_input_ids is missing: pass it, decoder_inputs_embeds, or labels to "
                 "CopyNetForConditionalGeneration."
             )
+        if targets.shape[1] == 0:
+            raise ValueError("decoder_input_ids has no words: pass at least the start symbol.")
         if encoder_outputs is None:
             options = {"output_hidden_states": output_hidden_states, "return_dict": True}
             encoder_outputs = self.encoder(input_ids, attention_mask, **source, **options)
@@ -184,6 +187,8 @@ class CopyNetModel(CopyNetPreTrainedModel):
         """The memory and the state to continue from (None: s_0), from the cache if it has them."""
         if cache is not None and cache.layer.memory is not None:
             state = cache.layer.last()
+            if state is not None and state.hidden.shape[0] != rows:
+                raise ValueError(f"{rows} rows of target words continue {state.hidden.shape[0]} in past_key_values.")
             if state is not None:
                 return cache.layer.memory, state
         if rows % encoder_outputs.source_ids.shape[0]:

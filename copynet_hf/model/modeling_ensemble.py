@@ -166,7 +166,8 @@ class CopyNetEnsemble(PublishedModel, CopyNetGenerationMixin):
         `copy_probs` and attentions are means, attentions only where all members attend.
 
         Args:
-            encoder_outputs: what `get_encoder()` returned for these rows.
+            encoder_outputs: what `get_encoder()` returned for the N sources of these rows, B / N rows side by side
+                from each.
             past_key_values: the cache that an earlier call with `use_cache=True` returned.
             The others: see `CopyNetForConditionalGeneration.forward`.
 
@@ -228,7 +229,7 @@ class CopyNetEnsemble(PublishedModel, CopyNetGenerationMixin):
         return result if value_or_default(return_dict, self.config, "return_dict") else result.to_tuple()
 
     def find_allowed_words(self, output: CopyNetEnsembleEncoderOutput) -> Tensor | None:
-        """(B, V) bool: the words that a member may generate from each source. None: all."""
+        """(N, V) bool: the words that a member may generate from each source. None: all."""
         allowed = [
             member.find_allowed_words(encoded) for member, encoded in zip(self.members, output.members, strict=True)
         ]

@@ -115,18 +115,21 @@ class _CheckEachStep(StoppingCriteria):
 def _describe_output(tokenizer: Any, row: Row, output: Prediction) -> PageOutput:
     facts = row.get("facts") or []
     text = "\n".join([row["text"], *("\t".join(fact) for fact in facts)])
-    found, rest = find_words(text, output.source_words)
     oov: set[str] = set()
+    source = None
     if hasattr(tokenizer, "encode_source"):
         source = tokenizer.encode_source(row["text"], facts, max_length=tokenizer.model_max_length)
         oov = {join_words(tokenizer, [word]) for word in source.oov_words}
+        starts = [span[0] for span in source.offsets if span is not None]
+        text = text[starts[0] if source.is_truncated and starts else 0 :]  # what left truncation has left
+    found, rest = find_words(text, output.source_words)
     assert output.copy_probs is not None
     return PageOutput(
         **vars(output) | {"copy_probs": None},
         oov=[word.strip() in oov for word in output.words],
         spaced_source=[before + word for before, word in found],
         source_oov=[word in oov for word in output.source_words],
-        is_truncated=bool(rest.strip()),
+        is_truncated=bool(rest.strip()) if source is None else source.is_truncated,
         probabilities=output.copy_probs.astype(float).round(4).tolist(),
     )
 

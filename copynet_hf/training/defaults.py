@@ -314,7 +314,7 @@ def choose_encoder_learning_rate(args: RunArguments, has_encoder: bool) -> float
         raise ValueError(
             "--cache_encoder_states keeps states that training would change: give --freeze_encoder as well"
         )
-    if rate is not None and (args.freeze_encoder or rate <= 0):
+    if rate is not None and (args.freeze_encoder or not rate > 0):
         reason = "--freeze_encoder trains no encoder: leave one out" if args.freeze_encoder else "give more than 0"
         raise ValueError(f"--encoder_learning_rate is {rate:g}: {reason}")
     if args.freeze_encoder:

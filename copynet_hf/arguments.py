@@ -33,23 +33,23 @@ def at_least(lowest: int) -> Check:
 
     def check(value: float) -> str | None:
         if not value >= lowest:
-            return f"give {lowest} or more"
-        return f"give at most {MAX_SIZE}" if value > MAX_SIZE else None
+            return f"use {lowest} or more"
+        return f"use at most {MAX_SIZE}" if value > MAX_SIZE else None
 
     return check
 
 
 def between(lowest: float, highest: float) -> Check:
     """The check of a number of these bounds."""
-    return lambda value: None if lowest <= value <= highest else f"give a number between {lowest} and {highest}"
+    return lambda value: None if lowest <= value <= highest else f"use a number between {lowest} and {highest}"
 
 
 def _share(value: float) -> str | None:
-    return None if 0 <= value < 1 else "give a number from 0, which turns it off, to below 1"
+    return None if 0 <= value < 1 else "use a number from 0, which turns it off, to below 1"
 
 
 def _above_zero(value: float) -> str | None:
-    return None if value > 0 else "give more than 0"
+    return None if value > 0 else "use more than 0"
 
 
 def argument(
@@ -394,7 +394,7 @@ def _read_argument_file(path: Path) -> list[str]:
     except yaml.YAMLError as error:
         raise ValueError(f"{path} is not valid JSON or YAML ({' '.join(str(error).split())}): correct it") from None
     if not isinstance(content, dict):
-        raise ValueError(f"{path} is a {type(content).__name__}: give a mapping from argument names to values")
+        raise ValueError(f"{path} is a {type(content).__name__}: pass a mapping from argument names to values")
     argv = []
     for name, value in content.items():
         if value is not None:

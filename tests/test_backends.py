@@ -235,10 +235,10 @@ def test_worker_processes_use_one_thread_unless_told_otherwise(folders: Folders,
 @pytest.mark.parametrize(
     ("inputs", "message"),
     [
-        ("a b", "is the text 'a b': give a list of texts"),
+        ("a b", "is the text 'a b': pass a list of texts"),
         ({"body": ["a"]}, "no column 'text'; the columns are body"),
-        ({"text": "a b"}, r"holds one text: give lists \(map with batched=True\)"),
-        ({"text": ["a", 3]}, "row 1 of the column 'text' is a int: give texts"),
+        ({"text": "a b"}, r"holds one text: pass lists \(map with batched=True\)"),
+        ({"text": ["a", 3]}, "row 1 of the column 'text' is a int: pass texts"),
     ],
 )
 def test_inputs_that_are_no_texts_are_named(folders: Folders, inputs: Any, message: str) -> None:
@@ -250,8 +250,8 @@ def test_inputs_that_are_no_texts_are_named(folders: Folders, inputs: Any, messa
     ("folder", "options", "message"),
     [
         ("torch", {"backend": "onnx"}, "write one with copynet-hf export --model .*torch --output_dir FOLDER"),
-        ("onnx", {}, "holds ONNX graphs: give --backend onnx"),
-        ("torch", {"backend": "jax"}, "--backend is 'jax': give torch or onnx"),
+        ("onnx", {}, "holds ONNX graphs: use --backend onnx"),
+        ("torch", {"backend": "jax"}, "--backend is 'jax': use torch or onnx"),
         ("onnx", {"backend": "onnx", "bf16": True}, "--bf16 is for --backend torch"),
         ("onnx", {"backend": "onnx", "device": "cuda"}, "--device is for --backend torch"),
     ],

@@ -448,7 +448,7 @@ def test_compressed_files_are_read(tmp_path: Path, name: str, streaming: bool) -
 @pytest.mark.parametrize("name", ["a", "a.jsonl", "a.parquet", "a.txt"])
 def test_a_folder_in_place_of_a_file_is_named(tmp_path: Path, name: str) -> None:
     (tmp_path / name).mkdir()
-    with pytest.raises(DataFileError, match=f"{name} is a folder: give a file"):
+    with pytest.raises(DataFileError, match=f"{name} is a folder: pass a file"):
         load_pairs(train_file=tmp_path / name)
 
 

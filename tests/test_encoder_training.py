@@ -155,9 +155,9 @@ def test_the_encoder_runs_once_for_each_text(bert, tmp_path):
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"cache_encoder_states": True}, "--cache_encoder_states keeps states.*: give --freeze_encoder"),
+        ({"cache_encoder_states": True}, "--cache_encoder_states keeps states.*: pass --freeze_encoder"),
         ({"freeze_encoder": True, "encoder_learning_rate": 0.1}, "--encoder_learning_rate is 0.1: --freeze_encoder"),
-        ({"encoder_learning_rate": 0.0}, "--encoder_learning_rate is 0: give more than 0"),
+        ({"encoder_learning_rate": 0.0}, "--encoder_learning_rate is 0: use more than 0"),
         ({"embeddings_from_encoder": True, "embedding_file": "x"}, "both give word embeddings: leave one out"),
         ({"embeddings_from_encoder": True, "embedding_size": 5}, "--embedding_size is 5, but .* have 16 numbers"),
         ({"model_name_or_path": "BERT"}, "--encoder_name_or_path is .*, but --model_name_or_path gives the whole"),
@@ -178,9 +178,9 @@ def test_arguments_that_contradict_each_other_are_refused(arguments, changes, me
 @pytest.mark.parametrize("name", ["freeze_encoder", "cache_encoder_states", "embeddings_from_encoder"])
 def test_arguments_of_an_encoder_need_one(arguments, name):
     del arguments["encoder_name_or_path"]
-    with pytest.raises(ValueError, match=rf"--{name} .*give --encoder_name_or_path"):
+    with pytest.raises(ValueError, match=rf"--{name} .*pass --encoder_name_or_path"):
         train_from_arguments(arguments | {name: True})
-    with pytest.raises(ValueError, match=r"--encoder_pooling is for a Transformers encoder: give"):
+    with pytest.raises(ValueError, match=r"--encoder_pooling is for a Transformers encoder: pass"):
         train_from_arguments(arguments | {"encoder_pooling": "last"})
 
 
@@ -324,7 +324,7 @@ def test_words_of_vectors_may_hold_spaces_and_odd_characters(tmp_path):
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ("", "holds no word vectors: give a text file"),
+        ("", "holds no word vectors: pass a text file"),
         ("a b", "holds no word vectors"),
         ("a 1 2\nb 1 x\n", "line 2 does not hold 2 numbers after its word: correct or remove it"),
         ("a 1 2\nb 1 nan\n", "line 2 does not hold 2 numbers"),

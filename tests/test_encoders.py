@@ -188,7 +188,7 @@ def test_the_limit_is_the_tokenizers_or_the_configs(folders, tmp_path):
     changed = AutoTokenizer.from_pretrained(tmp_path / "words", encoder_max_length=9)
     assert len(changed("today " * 30)["encoder_input_ids"]) == 9
     for limit in (-5, 0, 2):
-        with pytest.raises(ValueError, match=f"encoder_max_length is {limit}: give more than the 2 special pieces"):
+        with pytest.raises(ValueError, match=f"encoder_max_length is {limit}: use more than the 2 special pieces"):
             word_tokenizer(folders["bert"], encoder_max_length=limit)
 
 
@@ -240,7 +240,7 @@ def test_padding_follows_its_arguments(bert):
 
 def test_a_tokenizer_that_is_not_fast_is_refused():
     slow = CopyNetTokenizer.train_from_iterator(TEXTS, 30)
-    with pytest.raises(ValueError, match=r"encoder_tokenizer is a CopyNetTokenizer.*: give a fast tokenizer"):
+    with pytest.raises(ValueError, match=r"encoder_tokenizer is a CopyNetTokenizer.*: pass a fast tokenizer"):
         word_tokenizer(slow)
 
 
@@ -619,12 +619,12 @@ def test_wrong_calls_say_what_to_do(bert, folders, tmp_path):
     with pytest.raises(ValueError, match=r"encoder is set, but num_features=2.*: leave one out"):
         CopyNetConfig(encoder=BertConfig(), num_features=2, copy_mechanism="pointer")
     load = CopyNetForConditionalGeneration.from_encoder_pretrained
-    with pytest.raises(ValueError, match=r"the tokenizer gives no pieces: give it encoder_tokenizer="):
+    with pytest.raises(ValueError, match=r"the tokenizer returns no pieces: create it with encoder_tokenizer="):
         load(folders["bert"], tokenizer=CopyNetTokenizer.train_from_iterator(TEXTS, 30))
-    with pytest.raises(ValueError, match=r"encoder_tokenizer has 320 pieces, the encoder .* has \d+: give"):
+    with pytest.raises(ValueError, match=r"encoder_tokenizer has 320 pieces, the encoder .* has \d+: pass"):
         load(folders["bert"], tokenizer=word_tokenizer(folders["roberta"]))
     wider = save_encoder(tmp_path / "wider", hidden_size=20)
-    with pytest.raises(ValueError, match=r"has states of 20 numbers, and the model was made for 16: give another"):
+    with pytest.raises(ValueError, match=r"has states of 20 numbers, and the model was made for 16: use another"):
         copynet_over(folders["bert"], tokenizer).load_encoder(wider, tokenizer)
     for config in (T5GemmaConfig(), ViTConfig()):
         with pytest.raises(

@@ -604,7 +604,7 @@ def test_the_command_checks_its_arguments(
     folders: list[Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert "--models" in refused(capsys, "ensemble", "--output_dir", tmp_path / "out")
-    assert "give two or more" in refused(capsys, "ensemble", "--models", folders[0], "--output_dir", tmp_path / "out")
+    assert "pass two or more" in refused(capsys, "ensemble", "--models", folders[0], "--output_dir", tmp_path / "out")
     assert "no --output_dir" in refused(capsys, "ensemble", "--models", *folders)
     line = refused(capsys, "ensemble", "--models", *folders, "--output_dir", folders[0])
     assert "already holds config.json" in line
@@ -622,14 +622,14 @@ def test_an_ensemble_is_neither_exported_nor_trained_nor_joined(
     line = refused(capsys, "export", "--model", saved, "--output_dir", tmp_path / "onnx")
     assert "an ensemble cannot be exported" in line
     line = refused(capsys, "generate", "--model", saved, "--backend", "onnx", "--text", "a X")
-    assert "is an ensemble, which --backend onnx does not read: give --backend torch" in line
+    assert "is an ensemble, which --backend onnx does not read: use --backend torch" in line
     pairs = tmp_path / "train.jsonl"
     pairs.write_text('{"text": "a X", "summary": "X"}\n' * 8, encoding="utf-8")
     argv = ("--train_file", pairs, "--model_name_or_path", saved, "--output_dir", tmp_path / "trained")
     line = refused(capsys, "train", *argv)
     assert "is an ensemble: train each model by itself, and join them with copynet-hf ensemble" in line
     line = refused(capsys, "ensemble", "--models", folders[0], saved, "--output_dir", tmp_path / "out")
-    assert "models[1] is a CopyNetEnsemble: give CopyNetForConditionalGeneration models" in line
+    assert "models[1] is a CopyNetEnsemble: pass CopyNetForConditionalGeneration models" in line
 
 
 # ---- errors
@@ -651,18 +651,18 @@ def test_members_with_another_vocabulary_are_refused(changes: dict[str, Any], me
 
 
 def test_what_is_no_ensemble_is_refused() -> None:
-    with pytest.raises(ValueError, match="members is empty: give one or more"):
+    with pytest.raises(ValueError, match="members is empty: pass one or more"):
         CopyNetEnsemble.from_models([])
-    with pytest.raises(ValueError, match="members is empty: give one or more"):
+    with pytest.raises(ValueError, match="members is empty: pass one or more"):
         CopyNetEnsembleConfig()
-    with pytest.raises(ValueError, match=r"models\[0\] is a CopyNetModel: give CopyNetForConditionalGeneration"):
+    with pytest.raises(ValueError, match=r"models\[0\] is a CopyNetModel: pass CopyNetForConditionalGeneration"):
         CopyNetEnsemble.from_models([tiny_model().model])
     model = tiny_model()
-    with pytest.raises(ValueError, match=r"models\[2\] is models\[0\]: give each model once"):
+    with pytest.raises(ValueError, match=r"models\[2\] is models\[0\]: pass each model once"):
         CopyNetEnsemble.from_models([model, tiny_model(seed=1), model])
-    with pytest.raises(ValueError, match="members is 'x': give a list"):
+    with pytest.raises(ValueError, match="members is 'x': pass a list"):
         CopyNetEnsembleConfig(members="x")
-    with pytest.raises(ValueError, match=r"members\[0\] is 'x': give a CopyNetConfig or its dict"):
+    with pytest.raises(ValueError, match=r"members\[0\] is 'x': pass a CopyNetConfig or its dict"):
         CopyNetEnsembleConfig(members=["x"])
     with pytest.raises(ValueError, match="vocab_size is 14, but 13 in the members: leave vocab_size out"):
         CopyNetEnsembleConfig(members=[tiny_model().config], vocab_size=14)

@@ -254,11 +254,11 @@ def test_the_page_reads_features() -> None:
     pytest.importorskip("fastapi")
     from copynet_hf.serving.page import build_demo
 
-    app = build_demo(make(), make_tokenizer())
-    shown, expected, without = (
-        ask_app(app, texts=TEXTS[:1], features=[features], max_new_tokens=6)[1]["outputs"]
+    answers = [
+        ask_app(build_demo(make(), make_tokenizer()), texts=TEXTS[:1], features=[features], max_new_tokens=6)
         for features in (["V", "PST"], ["PST", "V"], [])
-    )
+    ]
+    shown, expected, without = (answer["outputs"] for _, answer in answers)
     assert shown == expected != without
 
 

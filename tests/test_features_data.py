@@ -184,8 +184,8 @@ def test_a_tokenizer_without_features_is_saved_as_before(tmp_path: Path) -> None
     ("features", "message"),
     [
         ([["V"]], "features has 1 rows, text 2: they must match"),
-        ([["V"], "PST"], r"features\[1\] is 'PST': give a list of strings"),
-        ([["V"], [3]], r"features\[1\] is \[3\]: give a list of strings"),
+        ([["V"], "PST"], r"features\[1\] is 'PST': pass a list of strings"),
+        ([["V"], [3]], r"features\[1\] is \[3\]: pass a list of strings"),
     ],
 )
 def test_what_are_no_features_is_refused(tokenizer: CopyNetTokenizer, features: Any, message: str) -> None:
@@ -199,7 +199,7 @@ def test_features_for_a_tokenizer_without_features_are_refused() -> None:
 
 
 @pytest.mark.parametrize(
-    ("vocab", "message"), [(["V", "V"], "'V' twice"), (["V", ""], "contains '': give strings"), ([3], "contains 3")]
+    ("vocab", "message"), [(["V", "V"], "'V' twice"), (["V", ""], "contains '': pass strings"), ([3], "contains 3")]
 )
 def test_vocabularies_of_features_are_checked(vocab: list[Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):

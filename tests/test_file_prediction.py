@@ -334,8 +334,8 @@ def test_truncated_texts_are_counted_in_one_warning(
 
 
 BAD_INPUT = {
-    "--input_file {folder}/in.jsonl": "no --output_file: give a file",
-    "--output_file {folder}/o.jsonl": "no --input_file: give a file",
+    "--input_file {folder}/in.jsonl": "no --output_file: pass a file",
+    "--output_file {folder}/o.jsonl": "no --input_file: pass a file",
     "--input_file {folder}/in.jsonl --output_file {folder}/o.txt": "the name must end in .jsonl",
     "--input_file {folder}/in.jsonl --output_file {folder}/o.parquet.gz": "all but .parquet",
     "--input_file {folder}/in.jsonl --output_file {folder}/in.jsonl": "is the input file",
@@ -488,7 +488,7 @@ def test_outputs_are_replaced_only_when_told(
     for path in (*others, tmp_path / name):
         path.write_text("of another output")
     message = refused(capsys, command(model, source, tmp_path / "out.csv"))
-    assert f"{tmp_path / name} exists: give another file" in message
+    assert f"{tmp_path / name} exists: use another file" in message
     assert main(command(model, source, tmp_path / "out.csv", "--overwrite_output_file")) == 0
     assert [path.read_text() for path in others] == ["of another output"] * 2
     assert {path.name for path in tmp_path.iterdir()} == {"in.jsonl", "out.csv", *(path.name for path in others)}

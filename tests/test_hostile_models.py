@@ -67,7 +67,7 @@ DAMAGE: dict[str, tuple[str, Callable[[Path], Any], str]] = {
     "a million layers": (
         "config.json",
         set_fields(num_hidden_layers=10**6),
-        "cannot be loaded (num_hidden_layers is 1000000: give at most 1000)",
+        "cannot be loaded (num_hidden_layers is 1000000: use at most 1000)",
     ),
     "absurd sizes": ("config.json", set_fields(hidden_size=10**8), "cannot be loaded (a model of "),
     "null as config": ("config.json", write(b"null"), "JSON object"),

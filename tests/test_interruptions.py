@@ -229,12 +229,12 @@ def test_a_finished_run_is_not_resumed(
     before = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
     for value in ("auto", "True", folder / "checkpoint-24"):
         error = refused(capsys, command(train_file, folder, resume_from_checkpoint=value))
-        assert f"the run in {folder} is finished, with 24 of 24 steps: give a larger --max_steps" in error
+        assert f"the run in {folder} is finished, with 24 of 24 steps: use a larger --max_steps" in error
     assert {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()} == before
     error = refused(
         capsys, command(train_file, folder, resume_from_checkpoint="auto", max_steps=None, num_train_epochs=2.5)
     )
-    assert "is finished, with 3 of 2.5 epochs: give a larger --num_train_epochs" in error
+    assert "is finished, with 3 of 2.5 epochs: use a larger --num_train_epochs" in error
     assert main(command(train_file, folder, resume_from_checkpoint="auto", max_steps=25)) == 0
 
 
@@ -315,7 +315,7 @@ def test_a_second_training_into_the_same_folder_is_refused(
     folder = tmp_path / "run"
     with lock_output_dir(folder):
         error = refused(capsys, command(train_file, folder))
-        assert f"--output_dir {folder} is in use by another training, which holds {folder / LOCK_FILE}: give" in error
+        assert f"--output_dir {folder} is in use by another training, which holds {folder / LOCK_FILE}: use" in error
     assert not folder.exists()
     folder.mkdir()
     (folder / LOCK_FILE).touch()  # of a killed process

@@ -444,7 +444,7 @@ def test_sources_that_were_truncated_on_the_left_need_their_length() -> None:
     tokenizer = copying_tokenizer(truncation_side="left")
     rows = tokenizer(SOURCES, truncation=True, max_length=2)["input_ids"]
     make_compute_metrics(tokenizer, SOURCES, max_source_length=2)(evaluated(rows, [0, 1, 2, 3]))
-    with pytest.raises(ValueError, match="give the `sources`, `facts` and `max_source_length`"):
+    with pytest.raises(ValueError, match="pass the `sources`, `facts` and `max_source_length`"):
         make_compute_metrics(tokenizer, SOURCES)(evaluated(rows, [0, 1, 2, 3]))
 
 

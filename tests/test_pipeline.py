@@ -193,7 +193,7 @@ def test_a_text_without_words_has_an_empty_output(text: str, options: dict[str, 
 
 @pytest.mark.parametrize("wrong", [{"facts": []}, 7, {"text": ["a"]}])
 def test_wrong_inputs_raise_an_error(wrong: Any) -> None:
-    with pytest.raises(ValueError, match="give a text"):
+    with pytest.raises(ValueError, match="pass a text"):
         make()(wrong)
 
 

@@ -110,10 +110,10 @@ def test_any_texts_have_the_same_ids_slots_and_words(segmenter: str, rows: list[
 @pytest.mark.parametrize(
     ("more", "said"),
     [
-        ({"facts": [[["a", "b"]]]}, "give \\(subject, property, object\\)"),
+        ({"facts": [[["a", "b"]]]}, "pass \\(subject, property, object\\)"),
         ({"facts": [[["a", "b", "c"]]], "max_length": 2}, "max_length=2 is too small"),
         ({"features": [["N"], ["N"]]}, "features has 2 rows, text 1"),
-        ({"features": [[3]]}, "give a list of strings"),
+        ({"features": [[3]]}, "pass a list of strings"),
         ({"max_length": 0}, "max_length is 0"),
     ],
 )

@@ -235,7 +235,7 @@ def test_rows_without_facts_stand_beside_others(tokenizer):
 
 
 def test_what_is_no_triple_is_refused(tokenizer):
-    with pytest.raises(ValueError, match=r"facts\[0\] contains \('a', 'b'\): give \(subject, property, object\)"):
+    with pytest.raises(ValueError, match=r"facts\[0\] contains \('a', 'b'\): pass \(subject, property, object\)"):
         tokenizer("when", facts=[("a", "b")])
     with pytest.raises(ValueError, match="facts has 1 rows, text 2: they must match"):
         tokenizer(["when", "was"], facts=[[]])

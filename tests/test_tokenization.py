@@ -493,7 +493,7 @@ def test_lcsts_summaries_are_copied_and_decoded_exactly(segmenter: str) -> None:
 def test_a_length_below_1_is_refused_by_the_name_of_its_argument():
     tokenizer = CopyNetTokenizer({"<pad>": 0, "<s>": 1, "</s>": 2, "<unk>": 3, "a": 4})
     pair = {"text": "a b", "text_target": "b"}
-    with pytest.raises(ValueError, match=r"^max_length is 0: give a number of tokens"):
+    with pytest.raises(ValueError, match=r"^max_length is 0: use a number of tokens"):
         tokenizer(**pair, max_length=0, truncation=True)
-    with pytest.raises(ValueError, match=r"^max_target_length is 0: give a number of tokens"):
+    with pytest.raises(ValueError, match=r"^max_target_length is 0: use a number of tokens"):
         tokenizer(**pair, max_target_length=0)

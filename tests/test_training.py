@@ -94,7 +94,7 @@ def test_of_errors_the_lowest_is_the_best(pairs: Dataset) -> None:
     assert best("token_accuracy")
     assert not best("token_accuracy", greater_is_better=False)
     for metric, generates in (("rougeL", False), ("accuracy", True), ("acuracy", False)):
-        with pytest.raises(ValueError, match=f"--metric_for_best_model is {metric}: give one of loss, "):
+        with pytest.raises(ValueError, match=f"--metric_for_best_model is {metric}: use one of loss, "):
             best(metric, predict_with_generate=generates)
 
 
@@ -141,7 +141,7 @@ def test_evaluations_do_not_depend_on_whether_all_checkpoints_are_kept(pairs: Da
 def test_early_stopping_needs_a_best_checkpoint(files: dict[str, Any], tmp_path: Path) -> None:
     arguments = {**files, **SIZES, "output_dir": str(tmp_path / "a"), "early_stopping_patience": 3}
     for given, reason in (
-        ({"validation_file": None}, "there are no validation pairs: give --validation_file"),
+        ({"validation_file": None}, "there are no validation pairs: pass --validation_file"),
         ({"eval_strategy": "no"}, "no best checkpoint is kept: leave out --eval_strategy, "),
         ({"save_strategy": "no"}, "no best checkpoint is kept: leave out --eval_strategy, "),
     ):
@@ -171,7 +171,7 @@ def test_the_number_of_updates_does_not_depend_on_the_number_of_processes(
 
 def test_a_score_that_the_validation_pairs_lack_is_named(files: dict[str, Any], tmp_path: Path) -> None:
     arguments = {**files, **SIZES, "output_dir": str(tmp_path / "a"), "max_steps": 2, "predict_with_generate": True}
-    with pytest.raises(ValueError, match=r"is edit_distance, which these .* give one of loss, .*rougeL"):
+    with pytest.raises(ValueError, match=r"is edit_distance, which these .* use one of loss, .*rougeL"):
         train_from_arguments(arguments | {"metric_for_best_model": "edit_distance"})
 
 
@@ -442,5 +442,5 @@ def test_a_training_with_a_time_limit_ends_evaluated_and_saved(
     assert state["global_step"] in steps
     assert (tmp_path / "m" / f"checkpoint-{state['global_step']}").is_dir()
     assert len(steps[:-1]) == len(set(steps[:-1]))  # the last evaluation is of the best checkpoint
-    with pytest.raises(ValueError, match="--max_minutes is 0: give more than 0"):
+    with pytest.raises(ValueError, match="--max_minutes is 0: use more than 0"):
         train_from_arguments(arguments | {"max_minutes": 0.0, "output_dir": str(tmp_path / "other")})

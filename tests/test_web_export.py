@@ -355,7 +355,7 @@ def test_unknown_options_are_refused_and_a_signal_stops_the_search(tab: Any, exp
     }"""  # noqa: E501
     unknown, returned, stopped = run_script(tab, script, None)
     assert unknown.startswith("numBeams is not supported: use num_beams, ")
-    assert returned == "num_return_sequences=2 is more than num_beams=1: give at least as many beams."
+    assert returned == "num_return_sequences=2 is more than num_beams=1: use at least as many beams."
     assert "aborted" in stopped
 
 
@@ -530,7 +530,7 @@ def test_the_command_refuses_wrong_targets(capsys: pytest.CaptureFixture[str], t
     assert refused(capsys, *argv, "--target=wasm").endswith("--target is wasm: choose onnx or web")
     (tmp_path / "config.json").write_text("{}")
     message = refused(capsys, *argv, "--examples", "a")
-    assert message.endswith("--examples belongs to the page: give --target web, or leave it out")
+    assert message.endswith("--examples belongs to the page: use --target web, or leave it out")
 
 
 # ---- onnxruntime-web
@@ -585,15 +585,15 @@ def test_another_onnxruntime_web_is_refused(
     folder = tmp_path / "package"
     next(folder.rglob("*.wasm")).write_bytes(b"another version")
     with pytest.raises(
-        ValueError, match=r"\.wasm is not the file of onnxruntime-web .*: give the unpacked npm package"
+        ValueError, match=r"\.wasm is not the file of onnxruntime-web .*: pass the unpacked npm package"
     ):
         load_runtime(folder)
     shutil.rmtree(folder / "dist")
-    with pytest.raises(ValueError, match=r"--onnxruntime_web .*package holds no ort\.wasm\.bundle\.min\.mjs: give"):
+    with pytest.raises(ValueError, match=r"--onnxruntime_web .*package holds no ort\.wasm\.bundle\.min\.mjs: pass"):
         load_runtime(folder)
     monkeypatch.setattr(onnxruntime_web, "PACKAGE_DIGEST", "sha512-")
     with pytest.raises(ValueError, match=r"\.tgz is not onnxruntime-web .*, its SHA-512 differs"):
         load_runtime()
     monkeypatch.setenv("NPM_CONFIG_REGISTRY", "http://127.0.0.1:9")
-    with pytest.raises(OSError, match=r"\.tgz cannot be downloaded \(.*\): check the network, or give the unpacked"):
+    with pytest.raises(OSError, match=r"\.tgz cannot be downloaded \(.*\): check the network, or pass the unpacked"):
         load_runtime()

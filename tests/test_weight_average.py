@@ -116,6 +116,6 @@ def test_a_resumed_run_continues_with_its_own_weights_and_average(arguments: dic
 def test_values_outside_the_range_are_refused(
     arguments: dict[str, Any], tmp_path: Path, name: str, value: float
 ) -> None:
-    with pytest.raises(ValueError, match=f"--{name} is .*: give a number from 0"):
+    with pytest.raises(ValueError, match=f"--{name} is .*: use a number from 0"):
         train(arguments, tmp_path / "run", **{name: value})
     assert not (tmp_path / "run").exists()

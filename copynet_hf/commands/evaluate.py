@@ -34,7 +34,7 @@ def evaluate(data_args: PairsArguments, decoding_args: DecodingArguments, output
         from ..training.run_folder import check_output_file
 
         if data_args.test_file is None and data_args.dataset_name is None:
-            raise ValueError("no --test_file: give a file of pairs, or --dataset_name")
+            raise ValueError("no --test_file: pass a file of pairs, or --dataset_name")
         output_file = None
         if output_args.output_file:
             overwrite = output_args.overwrite_output_file

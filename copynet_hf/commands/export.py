@@ -54,7 +54,7 @@ def export(args: ExportArguments) -> None:
         return
     for option in ("examples", "onnxruntime_web"):
         if getattr(args, option) is not None:
-            raise ValueError(f"--{option} belongs to the page: give --target web, or leave it out")
+            raise ValueError(f"--{option} belongs to the page: use --target web, or leave it out")
     exported = load_copynet(name, trust_remote_code=args.trust_remote_code)
     reads_words = not exported.config.num_features
     export_onnx(

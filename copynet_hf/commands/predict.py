@@ -31,9 +31,9 @@ class PredictArguments(Arguments):
 
 def predict(args: PredictArguments, decoding_args: DecodingArguments) -> None:
     """Adds a column of outputs to files of any size. Rows keep their columns and their order; those that cannot be
-    used go to OUTPUT_FILE.bad.jsonl with the reason. Started again after a kill, the command goes on where it was."""
+    used go to OUTPUT_FILE.bad.jsonl with the reason. After a kill, the same command continues where it stopped."""
     if not args.input_file or not args.output_file:
-        raise ValueError(f"no --{'output' if args.input_file else 'input'}_file: give a file")
+        raise ValueError(f"no --{'output' if args.input_file else 'input'}_file: pass a file")
     from ..inference.file_prediction import predict_files
     from ..inference.predictor import CopyNetPredictor
     from ..saved.loading import check_model_name

@@ -10,7 +10,7 @@ SEPARATOR = ";"
 def split_features(value: Any, separator: str) -> list[str]:
     """The features in a cell, without spaces around them; a missing value has none."""
     if not separator:
-        raise ValueError("--features_separator is empty: give what stands between two features")
+        raise ValueError("--features_separator is empty: pass what stands between two features")
     features = value.split(separator) if isinstance(value, str) else value or []
     return [feature.strip() for feature in features if feature.strip()]
 

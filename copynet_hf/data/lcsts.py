@@ -116,7 +116,7 @@ def load_lcsts(
     named = {"train": train, "validation": validation, "test": test}
     files = {split: path for split, path in named.items() if path is not None}
     if not files:
-        raise ValueError("no file: give at least one of train, validation and test")
+        raise ValueError("no file: pass at least one of train, validation and test")
     splits = {
         split: build_split(LcstsBuilder, path, split, streaming=streaming, min_score=min_score, encoding=encoding)
         for split, path in files.items()

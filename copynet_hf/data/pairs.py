@@ -101,7 +101,7 @@ def load_pairs(
     files = {"train": train_file, "validation": validation_file, "test": test_file}
     given = {split: path for split, path in files.items() if path is not None}
     if bool(given) == (dataset_name is not None):
-        raise ValueError("give either files or dataset_name")
+        raise ValueError("pass either files or dataset_name")
     choice = ColumnChoice(text_column, summary_column, features_column, features_separator)
     if dataset_name is not None:
         parts = datasets.load_dataset(dataset_name, dataset_config_name, streaming=streaming)

@@ -157,7 +157,7 @@ def resolve_file(path: FilePath) -> Path:
     """
     file = Path(path).expanduser().absolute()
     if file.is_dir():
-        raise DataFileError(f"{file} is a folder: give a file")
+        raise DataFileError(f"{file} is a folder: pass a file")
     if not file.is_file():
         raise FileNotFoundError(f"{file}: no such file")
     if file.stat().st_size == 0:

@@ -47,7 +47,7 @@ def make_compute_metrics(
             are fewer predictions than sources, if the inputs are missing, or if they are not those of the sources.
     """
     if references is not None and len(references) != len(sources):
-        raise ValueError(f"{len(sources)} sources have {len(references)} references: give one for each source")
+        raise ValueError(f"{len(sources)} sources have {len(references)} references: pass one for each source")
     methods = (tokenizer.decode, tokenizer.batch_decode)  # of which one may pass `source` on to the other as **kwargs
     copies = any("source" in inspect.signature(method).parameters for method in methods)
     options: dict[str, Any] = {
@@ -93,7 +93,7 @@ def _first_rows(ids: np.ndarray | tuple[np.ndarray, ...], count: int) -> np.ndar
     """The first `count` rows: with several processes, the Trainer fills up the last batch with repeated rows."""
     rows = np.asarray(ids[0] if isinstance(ids, tuple) else ids)
     if len(rows) < count:
-        raise ValueError(f"{count} sources have {len(rows)} predictions: give the sources of the evaluation set")
+        raise ValueError(f"{count} sources have {len(rows)} predictions: pass the sources of the evaluation set")
     return rows[:count]
 
 
@@ -145,6 +145,6 @@ def _check_order(rows: Sequence[list[int]], sources: Sequence[list[int]]) -> Non
         if row != source[: len(row)]:
             raise ValueError(
                 f"the evaluation set is in another order than `sources` (its row {number} has other words): leave out "
-                "train_sampling_strategy='group_by_length', and give the `sources`, `facts` and `max_source_length` "
+                "train_sampling_strategy='group_by_length', and pass the `sources`, `facts` and `max_source_length` "
                 "with which the evaluation set was made"
             )

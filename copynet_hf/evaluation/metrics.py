@@ -187,12 +187,12 @@ class _RougeTokenizer:
 
 def _check_lengths(ranked: list[list[str]], references: list[list[str]], sources: Sequence[str] | None) -> None:
     if not ranked:
-        raise ValueError("there are no predictions: give at least one")
+        raise ValueError("there are no predictions: pass at least one")
     for name, rows in (("references", references), ("sources", sources)):
         if rows is not None and len(rows) != len(ranked):
-            raise ValueError(f"{len(ranked)} predictions have {len(rows)} {name}: give one for each prediction")
+            raise ValueError(f"{len(ranked)} predictions have {len(rows)} {name}: pass one for each prediction")
     if not all(references):
-        raise ValueError(f"row {[bool(row) for row in references].index(False)} has no reference: give at least one")
+        raise ValueError(f"row {[bool(row) for row in references].index(False)} has no reference: pass at least one")
 
 
 def _exact_match(ranked: list[list[str]], references: list[list[str]], unit: Unit) -> dict[str, float]:

@@ -75,23 +75,21 @@ def load_backend(
         ValueError: the model cannot be loaded, or not by this backend.
     """
     if backend not in BACKENDS:
-        raise ValueError(f"--backend is {backend!r}: give {' or '.join(BACKENDS)}")
+        raise ValueError(f"--backend is {backend!r}: use {' or '.join(BACKENDS)}")
     name = check_model_name(name)
     has_graphs = (Path(name) / DECODER).is_file()
     if backend == "torch":
         if has_graphs and not list(Path(name).glob("*.safetensors*")):
-            raise ValueError(f"--model {name} holds ONNX graphs: give --backend onnx")
+            raise ValueError(f"--model {name} holds ONNX graphs: use --backend onnx")
         if threads or _is_worker():
             torch.set_num_threads(threads or 1)
         return load_model(name, device, bf16, trust_remote_code)
     if not has_graphs:
         if Path(name).is_dir() and isinstance(AutoConfig.from_pretrained(name), CopyNetEnsembleConfig):
-            raise ValueError(
-                f"--model {name} is an ensemble, which --backend onnx does not read: give --backend torch"
-            )
+            raise ValueError(f"--model {name} is an ensemble, which --backend onnx does not read: use --backend torch")
         raise ValueError(
             f"--model {name} holds no {DECODER}, which --backend onnx needs: write one with copynet-hf export --model "
-            f"{name} --output_dir FOLDER, and give that folder"
+            f"{name} --output_dir FOLDER, and pass that folder"
         )
     for option, value in (("device", None if device == "cpu" else device), ("bf16", bf16)):
         if value:

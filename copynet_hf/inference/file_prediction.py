@@ -90,7 +90,7 @@ def predict_files(
         if written.absolute() in files:
             raise ValueError(f"--output_file {output_file} would write the input file {written}: use another folder")
         if written.exists() and not (overwrite or own.exists()):
-            raise ValueError(f"{written} exists: give another file, or --overwrite_output_file")
+            raise ValueError(f"{written} exists: use another file, or --overwrite_output_file")
     with _lock_folder(folder, own):
         windows, columns, num_rows = _cut_files(files, own, delimiter, window)
         predictor.text_column = _choose_columns(predictor, columns, text_column)

@@ -104,7 +104,7 @@ class OnnxCopyNet:
             raise ImportError('onnxruntime is not installed: pip install "copynet-hf[onnx]"') from None
         folder = Path(folder)
         if not (folder / DECODER).is_file():
-            raise ValueError(f"{folder} holds no {DECODER}: give a folder that copynet-hf export wrote")
+            raise ValueError(f"{folder} holds no {DECODER}: pass a folder that copynet-hf export wrote")
         options = onnxruntime.SessionOptions()
         options.intra_op_num_threads = threads
         options.enable_cpu_mem_arena = keep_memory
@@ -199,7 +199,7 @@ class OnnxCopyNet:
         search = Search(**{name: value for name, value in saved.items() if name in Search._fields} | dict(options))
         if search.num_return_sequences > search.num_beams:
             raise ValueError(
-                f"num_return_sequences={search.num_return_sequences} is more than num_beams={search.num_beams}: give "
+                f"num_return_sequences={search.num_return_sequences} is more than num_beams={search.num_beams}: use "
                 "at least as many beams."
             )
         return search

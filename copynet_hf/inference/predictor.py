@@ -106,7 +106,7 @@ class CopyNetPredictor:
         if isinstance(inputs, Mapping) or hasattr(inputs, "columns"):  # the latter is a DataFrame
             return self._predict_columns(inputs)
         if isinstance(inputs, str):
-            raise ValueError(f"the input is the text {inputs!r:.80}: give a list of texts")
+            raise ValueError(f"the input is the text {inputs!r:.80}: pass a list of texts")
         model, tokenizer = self.load()
         return [outputs[0] for outputs in predict_in_batches(model, tokenizer, list(inputs), **self.decoding)]
 
@@ -115,7 +115,7 @@ class CopyNetPredictor:
         if self.text_column not in columns:
             raise ValueError(f"no column {self.text_column!r}; the columns are {', '.join(columns)}")
         if isinstance(columns[self.text_column], str):
-            raise ValueError(f"the column {self.text_column!r} holds one text: give lists (map with batched=True)")
+            raise ValueError(f"the column {self.text_column!r} holds one text: pass lists (map with batched=True)")
         texts = _list_values(columns[self.text_column])
         rows = [row for row, text in enumerate(texts) if self._is_text(text, row)]
         options: dict[str, Any] = {}
@@ -142,7 +142,7 @@ class CopyNetPredictor:
         if text is None or (isinstance(text, float) and np.isnan(text)):
             return False
         if not isinstance(text, str):
-            raise ValueError(f"row {row} of the column {self.text_column!r} is a {type(text).__name__}: give texts")
+            raise ValueError(f"row {row} of the column {self.text_column!r} is a {type(text).__name__}: pass texts")
         return bool(text.strip())
 
 

@@ -401,8 +401,7 @@ class CopyNetConfig(CopyNetBaseConfig):
             for value in values:
                 if value is not None and not 0 <= value < self.vocab_size:
                     raise ValueError(
-                        f"{name}={value} lies outside the vocabulary of {self.vocab_size}: "
-                        "give it an id below vocab_size."
+                        f"{name}={value} lies outside the vocabulary of {self.vocab_size}: use an id below vocab_size."
                     )
         if not self.mechanism.generates and not self.end_token_ids:
             raise ValueError(

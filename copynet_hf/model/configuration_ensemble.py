@@ -55,9 +55,9 @@ class CopyNetEnsembleConfig(CopyNetBaseConfig):
 
     def __post_init__(self, **kwargs: Any) -> None:
         if not self.members:
-            raise ValueError("members is empty: give one or more configs.")
+            raise ValueError("members is empty: pass one or more configs.")
         if not isinstance(self.members, list | tuple):
-            raise ValueError(f"members is {self.members!r:.100}: give a list of configs.")
+            raise ValueError(f"members is {self.members!r:.100}: pass a list of configs.")
         self.members = [_read_member(number, member) for number, member in enumerate(self.members)]
         self._share_fields()
         self._check_members()
@@ -125,7 +125,7 @@ def _read_member(number: int, member: Any) -> CopyNetConfig:
     fields = member.to_dict() if isinstance(member, PreTrainedConfig) else member
     model_type = CopyNetConfig.model_type
     if not isinstance(fields, Mapping) or fields.get("model_type", model_type) != model_type:
-        raise ValueError(f"members[{number}] is {member!r:.100}: give a CopyNetConfig or its dict.")
+        raise ValueError(f"members[{number}] is {member!r:.100}: pass a CopyNetConfig or its dict.")
     return CopyNetConfig.from_dict(_strip(fields))
 
 

@@ -297,8 +297,8 @@ class CopyNetEncoder(SourceEncoder):
         first, length = self.config.vocab_size, input_features.shape[1]
         if length > self.config.max_source_oov:
             raise ValueError(
-                f"the source has {length} positions, but max_source_oov is {self.config.max_source_oov}: give the "
-                "model as many slots as the longest source has positions."
+                f"the source has {length} positions, but max_source_oov is {self.config.max_source_oov}: create "
+                "the model with as many slots as the longest source has positions."
             )
         ids = torch.arange(first, first + length, device=input_features.device).expand(input_features.shape[0], -1)
         return ids if attention_mask is None else ids.masked_fill(attention_mask == 0, self.config.pad_token_id)

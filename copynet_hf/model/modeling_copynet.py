@@ -273,7 +273,7 @@ class CopyNetForConditionalGeneration(CopyNetPreTrainedModel, CopyNetGenerationM
         if labels.numel() and int(labels.max()) >= self.config.extended_vocab_size:
             raise ValueError(
                 f"labels hold {int(labels.max())}, but the model ends at vocab_size={self.config.vocab_size} + "
-                f"max_source_oov={self.config.max_source_oov}: give model and tokenizer the same of both "
+                f"max_source_oov={self.config.max_source_oov}: use the tokenizer's values of both "
                 "(CopyNetConfig.for_tokenizer)."
             )
         return shift_right(labels, self.config)

@@ -102,11 +102,11 @@ class CopyNetEnsemble(PublishedModel, CopyNetGenerationMixin):
         for number, model in enumerate(models):
             if not isinstance(model, CopyNetForConditionalGeneration):
                 raise ValueError(
-                    f"models[{number}] is a {type(model).__name__}: give CopyNetForConditionalGeneration models."
+                    f"models[{number}] is a {type(model).__name__}: pass CopyNetForConditionalGeneration models."
                 )
             first = next(other for other, known in enumerate(models) if known is model)
             if first != number:
-                raise ValueError(f"models[{number}] is models[{first}]: give each model once.")
+                raise ValueError(f"models[{number}] is models[{first}]: pass each model once.")
         config = CopyNetEnsembleConfig(members=[model.config for model in models])
         with torch.device("meta"):
             ensemble = cls(config)

@@ -71,7 +71,7 @@ class PieceTokenizer:
         if backend is None:
             raise ValueError(
                 f"encoder_tokenizer is a {type(tokenizer).__name__}, which does not say which word a piece belongs "
-                "to: give a fast tokenizer, one of the tokenizers library"
+                "to: pass a fast tokenizer, one of the tokenizers library"
             )
         backend = Tokenizer.from_str(backend.to_str())
         backend.enable_padding(pad_id=tokenizer.pad_token_id or 0, pad_token=str(tokenizer.pad_token or ""))
@@ -95,7 +95,7 @@ class PieceTokenizer:
         """
         special = self.backend.num_special_tokens_to_add(False)
         if max_length <= special:
-            raise ValueError(f"encoder_max_length is {max_length}: give more than the {special} special pieces")
+            raise ValueError(f"encoder_max_length is {max_length}: use more than the {special} special pieces")
         self.backend.enable_truncation(max_length)
 
     def __len__(self) -> int:

@@ -59,7 +59,7 @@ class CopyText2TextPipeline(Pipeline):
         row: Mapping[str, Any] = {"text": input_} if isinstance(input_, str) else input_
         if not isinstance(row, Mapping) or not isinstance(row.get("text"), str):
             raise ValueError(
-                f"the input is {input_!r:.200}: give a text, or a dict with a 'text' (and 'facts' or 'features')"
+                f"the input is {input_!r:.200}: pass a text, or a dict with a 'text' (and 'facts' or 'features')"
             )
         inputs: dict[str, Any] = {"text": row["text"]}
         for name in ("facts", "features"):

@@ -176,17 +176,17 @@ def _check_piece_tokenizer(encoder: PreTrainedModel, tokenizer: PieceTokenizer |
     """
     name, pieces = encoder.config.name_or_path or encoder.config.model_type, encoder.config.vocab_size
     if tokenizer is None:
-        raise ValueError(f"the tokenizer gives no pieces: give it encoder_tokenizer={name!r}")
+        raise ValueError(f"the tokenizer returns no pieces: create it with encoder_tokenizer={name!r}")
     if len(tokenizer) > pieces:
         raise ValueError(
-            f"encoder_tokenizer has {len(tokenizer)} pieces, the encoder {name} has {pieces}: give the tokenizer of "
+            f"encoder_tokenizer has {len(tokenizer)} pieces, the encoder {name} has {pieces}: pass the tokenizer of "
             "that encoder"
         )
     positions, limit = find_max_pieces(encoder), tokenizer.max_length
     if positions is not None and (limit is None or limit > positions):
         raise ValueError(
             f"the tokenizer returns {'any number of' if limit is None else f'up to {limit}'} pieces, and the encoder "
-            f"{name} has {positions} positions: give the tokenizer encoder_max_length={positions}"
+            f"{name} has {positions} positions: create the tokenizer with encoder_max_length={positions}"
         )
 
 

@@ -282,7 +282,7 @@ class ExtendedVocabulary:
         room = len(words) if max_length is None else max_length - fact_words
         if room < 0 or (room == 0 and words):
             raise ValueError(
-                f"max_length={max_length} is too small for a source with {fact_words} fact words: give more"
+                f"max_length={max_length} is too small for a source with {fact_words} fact words: use a larger one"
             )
         if len(words) <= room:
             return words
@@ -318,7 +318,7 @@ def flatten_facts(facts: Sequence[Fact] | None, name: str) -> list[str]:
     """
     for fact in facts or ():
         if isinstance(fact, str) or len(fact) != 3 or not all(isinstance(word, str) for word in fact):
-            raise ValueError(f"{name} contains {fact!r}: give (subject, property, object), three strings")
+            raise ValueError(f"{name} contains {fact!r}: pass (subject, property, object), three strings")
     return [word for fact in facts or () for word in fact]
 
 
@@ -331,10 +331,10 @@ def number_features(features: Iterable[Any] | Mapping[Any, int]) -> dict[str, in
     features = sorted(features, key=features.__getitem__) if isinstance(features, Mapping) else list(features)
     for feature in features:
         if not isinstance(feature, str) or not feature:
-            raise ValueError(f"feature_vocab contains {feature!r}: give strings that are not empty")
+            raise ValueError(f"feature_vocab contains {feature!r}: pass strings that are not empty")
     if len(set(features)) < len(features):
         twice = next(feature for feature in features if features.count(feature) > 1)
-        raise ValueError(f"feature_vocab contains {twice!r} twice: give each feature once")
+        raise ValueError(f"feature_vocab contains {twice!r} twice: list each feature once")
     return {feature: index for index, feature in enumerate(features, NUM_SPECIAL_FEATURES)}
 
 
@@ -345,7 +345,7 @@ def find_feature_ids(features: Sequence[str] | None, name: str, vocab: Mapping[s
         ValueError: they are no list of strings.
     """
     if isinstance(features, str) or not all(isinstance(feature, str) for feature in features or ()):
-        raise ValueError(f"{name} is {features!r:.100}: give a list of strings")
+        raise ValueError(f"{name} is {features!r:.100}: pass a list of strings")
     return [vocab.get(feature, UNKNOWN_FEATURE) for feature in dict.fromkeys(features or ())]
 
 
@@ -360,15 +360,15 @@ def check_text(text: Any, name: str, is_split_into_words: bool) -> None:
     """
     if not is_split_into_words:
         if not isinstance(text, str):
-            raise TypeError(f"{name} is {type(text).__name__}: give a text")
+            raise TypeError(f"{name} is {type(text).__name__}: pass a text")
     elif isinstance(text, str) or not isinstance(text, Sequence) or not all(isinstance(word, str) for word in text):
-        raise TypeError(f"{name} is not a list of words: give one, or leave out is_split_into_words=True")
+        raise TypeError(f"{name} is not a list of words: pass a list, or leave out is_split_into_words=True")
 
 
 def check_length(name: str, length: int | None) -> None:
     """Raises ValueError if a length is less than 1; None is accepted."""
     if length is not None and length < 1:
-        raise ValueError(f"{name} is {length}: give a number of tokens, 1 or more")
+        raise ValueError(f"{name} is {length}: use a number of tokens, 1 or more")
 
 
 def check_vocab(vocab: Any, special_tokens: list[Any], added: set[str]) -> dict[str, int]:
@@ -378,7 +378,7 @@ def check_vocab(vocab: Any, special_tokens: list[Any], added: set[str]) -> dict[
         ValueError: it is not a mapping, its ids have gaps, or a special token is missing.
     """
     if not isinstance(vocab, Mapping):
-        raise ValueError(f"vocab is {type(vocab).__name__}: give a mapping from words to ids")
+        raise ValueError(f"vocab is {type(vocab).__name__}: pass a mapping from words to ids")
     ordered = dict(sorted(vocab.items(), key=lambda item: item[1]))
     if list(ordered.values()) != list(range(len(ordered))):
         raise ValueError("the ids of vocab have a gap: number the words 0, 1, 2, ..., since the slots come next")

@@ -103,10 +103,10 @@ class CopyNetTokenizer(ExtendedVocabulary, PreTrainedTokenizer):
     ) -> None:
         get_segmenter(segmenter)
         if not isinstance(max_source_oov, int) or max_source_oov < 0:
-            raise ValueError(f"max_source_oov is {max_source_oov!r}: give a number of slots, 0 or more")
+            raise ValueError(f"max_source_oov is {max_source_oov!r}: use a number of slots, 0 or more")
         vocab = vocab_file if vocab is None else vocab
         if vocab is None:
-            raise ValueError("vocab is missing: give a mapping from words to ids, or its JSON file")
+            raise ValueError("vocab is missing: pass a mapping from words to ids, or its JSON file")
         if not isinstance(vocab, Mapping):
             vocab = json.loads(Path(vocab).read_text(encoding="utf-8"))
         added = {str(token) for token in kwargs.get("added_tokens_decoder", {}).values()}
@@ -167,9 +167,11 @@ class CopyNetTokenizer(ExtendedVocabulary, PreTrainedTokenizer):
         """
         special = [str(kwargs.get(name, token)) for name, token in SPECIAL_TOKENS.items()]
         if vocab_size < len(special):
-            raise ValueError(f"vocab_size={vocab_size} is too small for the special tokens {special}: give more")
+            raise ValueError(
+                f"vocab_size={vocab_size} is too small for the special tokens {special}: use a larger one"
+            )
         if isinstance(texts, str):
-            raise TypeError("texts is one text: give an iterable of texts")
+            raise TypeError("texts is one text: pass an iterable of texts")
         split = get_segmenter(segmenter).split
         counts: Counter[str] = Counter()
         row = -1
@@ -177,7 +179,7 @@ class CopyNetTokenizer(ExtendedVocabulary, PreTrainedTokenizer):
             check_text(text, f"texts[{row}]", is_split_into_words)
             counts.update(split(text) if isinstance(text, str) else text)
         if row < 0:
-            raise ValueError("texts is empty: give at least one text")
+            raise ValueError("texts is empty: pass at least one text")
         for token in special:
             counts.pop(token, None)
         frequent = sorted((-count, word) for word, count in counts.items() if count >= min_frequency)
@@ -313,7 +315,7 @@ class CopyNetTokenizer(ExtendedVocabulary, PreTrainedTokenizer):
     ) -> BatchEncoding:
         """Implements `__call__` and `encode`. With `is_target`, `text` holds targets without sources."""
         if text_pair is not None:
-            raise ValueError("text_pair is not supported: join the two texts, or give the second as text_target")
+            raise ValueError("text_pair is not supported: join the two texts, or pass the second as text_target")
         if unsupported := sorted(name for name, value in kwargs.items() if value):
             raise ValueError(f"CopyNetTokenizer does not support {', '.join(unsupported)}: leave it out")
         if split_special_tokens not in (None, self.split_special_tokens):
@@ -422,7 +424,7 @@ class CopyNetTokenizer(ExtendedVocabulary, PreTrainedTokenizer):
         """
         if not isinstance(skip_special_tokens, bool):
             raise TypeError(
-                f"skip_special_tokens is {type(skip_special_tokens).__name__}: give a bool, and the texts as source="
+                f"skip_special_tokens is {type(skip_special_tokens).__name__}: pass a bool, and the texts as source="
             )
         ids = to_py_obj(token_ids)
         batched = isinstance(ids, list) and bool(ids) and isinstance(ids[0], list)
@@ -433,13 +435,13 @@ class CopyNetTokenizer(ExtendedVocabulary, PreTrainedTokenizer):
         if source is not None:
             if self.truncation_side == "left" and max_source_length is None:
                 raise ValueError(
-                    "max_source_length is missing, on which the slots depend with truncation_side='left': give the "
+                    "max_source_length is missing, on which the slots depend with truncation_side='left': pass the "
                     "max_length with which the source was encoded"
                 )
             texts, single = _batch_rows(source, "source", is_split_into_words)
             if not texts or len(rows) % len(texts):
                 raise ValueError(
-                    f"{len(texts)} sources do not divide {len(rows)} sequences: give those of the sequences"
+                    f"{len(texts)} sources do not divide {len(rows)} sequences: pass those of the sequences"
                 )
             first, repeats = len(self), len(rows) // len(texts)
             texts = [  # a text is split only where there is a slot to look up
@@ -487,7 +489,7 @@ def _batch_rows(texts: Any, name: str, is_split_into_words: bool) -> tuple[Seque
         TypeError: a row is not a text, or with `is_split_into_words` not a sequence of words.
     """
     if not isinstance(texts, Sequence):
-        raise TypeError(f"{name} is {type(texts).__name__}: give a text or a list of texts")
+        raise TypeError(f"{name} is {type(texts).__name__}: pass a text or a list of texts")
     if isinstance(texts, str) or (is_split_into_words and (not texts or isinstance(texts[0], str))):
         check_text(texts, name, is_split_into_words)
         return [texts], True

@@ -111,7 +111,7 @@ class CopyNetTransformerEncoder(SourceEncoder):
         if width != projected:
             raise ValueError(
                 f"the encoder {text_encoder.config.name_or_path} has states of {width} numbers, and the model was "
-                f"made for {projected}: give another encoder, or make a new model with from_encoder_pretrained"
+                f"made for {projected}: use another encoder, or make a new model with from_encoder_pretrained"
             )
         self.config.encoder, self.text_encoder = text_encoder.config, text_encoder
         self.max_pieces = find_max_pieces(text_encoder)
@@ -203,7 +203,7 @@ class CopyNetTransformerEncoder(SourceEncoder):
         if self.max_pieces is not None and pieces.shape[1] > self.max_pieces:
             raise ValueError(
                 f"encoder_input_ids has {pieces.shape[1]} pieces, and the encoder has {self.max_pieces} positions: "
-                f"give the tokenizer encoder_max_length={self.max_pieces}."
+                f"create the tokenizer with encoder_max_length={self.max_pieces}."
             )
         if pieces.shape[1] == 0:  # empty sources: one position of padding
             pieces, piece_mask, word_index = (

@@ -22,7 +22,7 @@ def check_tokenizer(config: Any, tokenizer: Any) -> None:
     if slots != getattr(config, "max_source_oov", 0):
         raise ValueError(
             f"the tokenizer has max_source_oov={slots}, the model max_source_oov={config.max_source_oov}: {fix}, or "
-            "give both the same number"
+            "use the same number for both"
         )
     features = getattr(tokenizer, "feature_vocab_size", 0)
     if features != getattr(config, "feature_vocab_size", 0):

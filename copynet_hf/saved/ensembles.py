@@ -30,7 +30,7 @@ def join_models(
             `CopyNetEnsemble.from_models` refuses.
     """
     if len(names) < 2:
-        raise ValueError(f"--models has {len(names)} models: give two or more")
+        raise ValueError(f"--models has {len(names)} models: pass two or more")
     loaded = [load_model(name, "cpu", trust_remote_code=trust_remote_code) for name in names]
     models, tokenizers = zip(*loaded, strict=True)
     first = next((i for i, each in enumerate(tokenizers) if _encoder_tokenizer(each) is not None), 0)

@@ -44,9 +44,9 @@ def check_model_name(name: str | None) -> str:
         ValueError: it is neither.
     """
     if not name:
-        raise ValueError("--model is missing: give the folder of a trained model")
+        raise ValueError("--model is missing: pass the folder of a trained model")
     if Path(name).exists() and not (Path(name) / "config.json").is_file():
-        raise ValueError(f"--model {name} holds no model: give the output_dir of copynet-hf train")
+        raise ValueError(f"--model {name} holds no model: pass the output_dir of copynet-hf train")
     check_name("model", name, needs_owner=True)
     return name
 
@@ -65,7 +65,7 @@ def check_name(argument: str, name: str, *, needs_owner: bool = False) -> None:
         return
     others = [str(path) for path in folder.parent.glob("*/") if (path / "config.json").is_file()]
     nearest = get_close_matches(str(folder), others, 1)
-    fix = f"did you mean {nearest[0]}?" if nearest else "give the folder of a trained model, or its name on the Hub"
+    fix = f"did you mean {nearest[0]}?" if nearest else "pass the folder of a trained model, or its name on the Hub"
     raise ValueError(f"--{argument} {name}: no such folder; {fix}")
 
 
@@ -94,7 +94,7 @@ def load_model(
     try:
         return model.to(target).eval(), tokenizer
     except (RuntimeError, AssertionError) as error:  # torch: an unknown name, a device that is not there
-        raise ValueError(f"--device {target} cannot be used ({error}): give cpu, or leave it out") from None
+        raise ValueError(f"--device {target} cannot be used ({error}): use cpu, or leave it out") from None
 
 
 def load_copynet(name: str, *, trust_remote_code: bool = False, **kwargs: Any) -> LoadedModel:
@@ -119,7 +119,7 @@ def load_copynet(name: str, *, trust_remote_code: bool = False, **kwargs: Any) -
             check_memory(config, trains=False)
         model = AutoModelForSeq2SeqLM.from_pretrained(name, trust_remote_code=trust_remote_code, **kwargs)
     if not isinstance(model, LoadedModel):
-        raise ValueError(f"the model {name} is a {type(model).__name__}: give a CopyNet")
+        raise ValueError(f"the model {name} is a {type(model).__name__}: pass a CopyNet")
     check_generation_config(vars(model.generation_config), folder / GENERATION_FILE, model.config.vocab_size)
     return model
 
@@ -167,7 +167,7 @@ def _loading(name: str) -> Iterator[None]:
         message = str(error)
         if "trust_remote_code" in message:
             raise ValueError(
-                f"{name} names code of its own, which was not run: read that code, and give --trust_remote_code if "
+                f"{name} names code of its own, which was not run: read that code, and pass --trust_remote_code if "
                 "you trust it"
             ) from error
         if "ignore_mismatched_sizes" in message:

@@ -31,11 +31,11 @@ def check_memory(config: CopyNetConfig | CopyNetEnsembleConfig, trains: bool = T
     configs = config.members if isinstance(config, CopyNetEnsembleConfig) else [config]
     for each in configs:
         if each.num_hidden_layers > MAX_LAYERS:
-            raise ValueError(f"num_hidden_layers is {each.num_hidden_layers}: give at most {MAX_LAYERS}")
+            raise ValueError(f"num_hidden_layers is {each.num_hidden_layers}: use at most {MAX_LAYERS}")
     try:
         num_parameters = sum(map(_count_values, configs))
     except (RuntimeError, TypeError):  # a number of more than 64 bits
-        raise ValueError("the model has more than 2**63 parameters: give smaller sizes") from None
+        raise ValueError("the model has more than 2**63 parameters: use smaller sizes") from None
     needed = num_parameters * _BYTES_PER_VALUE * (4 if trains else 1)
     available = psutil.virtual_memory().total
     if torch.cuda.is_available():
@@ -45,7 +45,7 @@ def check_memory(config: CopyNetConfig | CopyNetEnsembleConfig, trains: bool = T
         raise ValueError(
             f"{'the training of ' if trains else 'a model of '}{num_parameters:,} parameters takes "
             f"{needed / 1e9:,.0f} GB, but the machine has "
-            f"{available / 1e9:,.0f} GB: give smaller sizes (hidden_size is {largest.hidden_size:,}, embedding_size "
+            f"{available / 1e9:,.0f} GB: use smaller sizes (hidden_size is {largest.hidden_size:,}, embedding_size "
             f"{largest.embedding_size:,}, vocab_size {largest.vocab_size:,})"
         )
 
@@ -72,4 +72,4 @@ def explain_memory_errors() -> Iterator[None]:
             raise
         amount = re.search(r"allocate ([\d.]+ ?\w+)", message)
         reason = f" ({amount[1]} more were needed)" if amount else ""
-        raise ValueError(f"the memory is full{reason}: give smaller sizes, batches or beams") from error
+        raise ValueError(f"the memory is full{reason}: use smaller sizes, batches or beams") from error

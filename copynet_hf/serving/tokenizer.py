@@ -35,7 +35,7 @@ class PlainTokenizer(ExtendedVocabulary):
 
     def __init__(self, config: Mapping[str, Any], vocab: Mapping[str, int]) -> None:
         if config.get("tokenizer_class") != "CopyNetTokenizer":
-            raise ValueError(f"tokenizer_class is {config.get('tokenizer_class')!r}: give a CopyNetTokenizer")
+            raise ValueError(f"tokenizer_class is {config.get('tokenizer_class')!r}: pass a CopyNetTokenizer")
         self.split_special_tokens = bool(config["split_special_tokens"])
         if not self.split_special_tokens:
             raise ValueError(
@@ -150,7 +150,7 @@ def read_json(path: Path) -> dict[str, Any]:
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
-        raise ValueError(f"{path} is missing: give a folder that copynet-hf export wrote") from None
+        raise ValueError(f"{path} is missing: pass a folder that copynet-hf export wrote") from None
     except (ValueError, RecursionError):
         content = None
     if not isinstance(content, dict):

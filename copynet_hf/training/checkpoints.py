@@ -47,10 +47,10 @@ def find_resume_checkpoint(resume_from_checkpoint: str | bool | None, output_dir
     if value.lower() not in ("true", "auto"):
         if not (Path(value) / STATE_FILE).is_file():
             raise ValueError(
-                f"--resume_from_checkpoint {value} is not a checkpoint: give a folder checkpoint-N of an earlier run"
+                f"--resume_from_checkpoint {value} is not a checkpoint: pass a folder checkpoint-N of an earlier run"
             )
         if damage := find_damage(Path(value)):
-            raise ValueError(f"--resume_from_checkpoint {value} is damaged ({damage}): give another checkpoint")
+            raise ValueError(f"--resume_from_checkpoint {value} is damaged ({damage}): use another checkpoint")
         return value
     checkpoints = list_checkpoints(output_dir)
     for checkpoint in reversed(checkpoints):
@@ -121,7 +121,7 @@ def check_unfinished(checkpoint: str, training_args: TrainingArguments) -> None:
     if done >= getattr(training_args, name) and (folder / "train_results.json").exists():
         raise ValueError(
             f"the run in {folder} is finished, with {done:g} of {getattr(training_args, name):g} "
-            f"{'steps' if by_steps else 'epochs'}: give a larger --{name} to continue it"
+            f"{'steps' if by_steps else 'epochs'}: use a larger --{name} to continue it"
         )
 
 
@@ -156,7 +156,7 @@ def check_run_record(checkpoint: str, record: Mapping[str, object], given: Colle
             )
     if saved[FINGERPRINT] != record[FINGERPRINT]:
         raise ValueError(
-            f"the training pairs are not those of the run of {checkpoint}: give the same pairs, or start a new run "
+            f"the training pairs are not those of the run of {checkpoint}: pass the same pairs, or start a new run "
             f"with --model_name_or_path {checkpoint}"
         )
 

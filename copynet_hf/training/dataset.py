@@ -24,7 +24,7 @@ def read_training_pairs(data_args: DataArguments) -> dict[str, Pairs]:
         ValueError: no training pairs.
     """
     if data_args.train_file is None and data_args.dataset_name is None:
-        raise ValueError("no --train_file: give a file of pairs, or --dataset_name")
+        raise ValueError("no --train_file: pass a file of pairs, or --dataset_name")
     files = {"train": data_args.train_file, "validation": data_args.validation_file}
     pairs = read_pairs(data_args, files, "train", data_args.streaming)
     pairs["train"] = _limit_rows(pairs["train"], data_args.max_train_samples)

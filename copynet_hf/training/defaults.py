@@ -172,7 +172,7 @@ def _choose_patience(args: RunArguments, training: Seq2SeqTrainingArguments, has
     """
     patience = 0 if args.dry_run else args.early_stopping_patience
     if patience and not training.load_best_model_at_end:
-        reason = "there are no validation pairs: give --validation_file"
+        reason = "there are no validation pairs: pass --validation_file"
         if has_validation:
             reason = "no best checkpoint is kept: leave out --eval_strategy, --save_strategy, --load_best_model_at_end"
         raise ValueError(f"--early_stopping_patience is {patience}, but {reason}")
@@ -222,7 +222,7 @@ def build_training_arguments(arguments: Values, train_pairs: Pairs, has_validati
         # else the first process would read for all, and accelerate would join batches of different lengths
         defaults["accelerator_config"] = {"dispatch_batches": False}
         if given.get("max_steps", -1) <= 0:
-            raise ValueError("no --max_steps: give the number of steps, because --streaming hides that of the pairs")
+            raise ValueError("no --max_steps: pass the number of steps, because --streaming hides that of the pairs")
         if given.get("train_sampling_strategy") == "group_by_length":
             raise ValueError(
                 "--train_sampling_strategy group_by_length needs all lengths: leave it out, or --streaming"
@@ -260,16 +260,16 @@ def _check_metric(metric: str, generates: bool) -> None:
     scores, others = (OUTPUT_SCORES, ACCURACIES) if generates else (ACCURACIES, OUTPUT_SCORES)
     if name not in ("loss", *scores):
         hint = f", or --predict_with_generate {not generates}" if name in others else ""
-        raise ValueError(f"--metric_for_best_model is {metric}: give one of loss, {', '.join(scores)}{hint}")
+        raise ValueError(f"--metric_for_best_model is {metric}: use one of loss, {', '.join(scores)}{hint}")
 
 
 def _check_length(given: Values) -> None:
     """Raises ValueError if there is nothing to train."""
     epochs, max_steps = given.get("num_train_epochs", 1), given.get("max_steps", -1)
     if not 0 < epochs < math.inf:
-        raise ValueError(f"--num_train_epochs is {epochs:g}: give a number above 0")
+        raise ValueError(f"--num_train_epochs is {epochs:g}: use a number above 0")
     if max_steps < 1 and max_steps != -1:  # -1 is Transformers' default
-        raise ValueError(f"--max_steps is {max_steps}: give 1 or more")
+        raise ValueError(f"--max_steps is {max_steps}: use 1 or more")
 
 
 def _check_report_to(training_args: Seq2SeqTrainingArguments) -> None:
@@ -307,15 +307,15 @@ def choose_encoder_learning_rate(args: RunArguments, has_encoder: bool) -> float
         for name in ("freeze_encoder", "encoder_learning_rate", "cache_encoder_states"):
             if getattr(args, name) not in (None, False):
                 raise ValueError(
-                    f"--{name} is for a Transformers encoder: give --encoder_name_or_path, or leave it out"
+                    f"--{name} is for a Transformers encoder: pass --encoder_name_or_path, or leave it out"
                 )
         return None
     if args.cache_encoder_states and not args.freeze_encoder:
         raise ValueError(
-            "--cache_encoder_states keeps states that training would change: give --freeze_encoder as well"
+            "--cache_encoder_states keeps states that training would change: pass --freeze_encoder as well"
         )
     if rate is not None and (args.freeze_encoder or not rate > 0):
-        reason = "--freeze_encoder trains no encoder: leave one out" if args.freeze_encoder else "give more than 0"
+        reason = "--freeze_encoder trains no encoder: leave one out" if args.freeze_encoder else "use more than 0"
         raise ValueError(f"--encoder_learning_rate is {rate:g}: {reason}")
     if args.freeze_encoder:
         return None

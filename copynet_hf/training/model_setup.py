@@ -70,7 +70,7 @@ def build_model(tokenizer: PreTrainedTokenizerBase, args: ModelArguments) -> Cop
         fields = {"encoder": config, "encoder_hidden_size": -(-config.hidden_size // 2)} | fields
     elif unused := {"encoder_pooling", "initial_state"} & fields.keys():
         raise ValueError(
-            f"--{min(unused)} is for a Transformers encoder: give --encoder_name_or_path, or leave it out"
+            f"--{min(unused)} is for a Transformers encoder: pass --encoder_name_or_path, or leave it out"
         )
     width = find_embedding_size(encoder, args.embedding_file, args.embeddings_from_encoder)
     if width is not None and fields.setdefault("embedding_size", width) != width:

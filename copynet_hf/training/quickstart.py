@@ -189,18 +189,18 @@ def _prepare_folder(folder: Path) -> Path:
         ValueError: a file, or a folder with other files or with a model that has changed since.
     """
     if folder.exists() and not folder.is_dir():
-        raise ValueError(f"--output_dir {folder} is a file: give a folder")
+        raise ValueError(f"--output_dir {folder} is a file: pass a folder")
     marker, weights = folder / MARKER_FILE, folder / WEIGHTS
     if not marker.exists():
         if folder.exists() and any(folder.iterdir()):
             raise ValueError(
-                f"--output_dir {folder} holds files that the quickstart did not write: give another folder"
+                f"--output_dir {folder} holds files that the quickstart did not write: use another folder"
             )
         folder.mkdir(parents=True, exist_ok=True)
         marker.write_text("{}\n", encoding="utf-8")
     elif weights.exists() and json.loads(marker.read_text(encoding="utf-8")).get("sha256") != _checksum(weights):
         raise ValueError(
-            f"--output_dir {folder} holds another model than the quickstart saved there: give another folder"
+            f"--output_dir {folder} holds another model than the quickstart saved there: use another folder"
         )
     return folder
 

@@ -36,16 +36,16 @@ def check_output_dir(output_dir: str | None, overwrite: bool, checkpoint: str | 
         ValueError: no folder, a file, or a folder that holds a model, a card or an unfinished run.
     """
     if not output_dir:
-        raise ValueError("no --output_dir: give a folder to write to")
+        raise ValueError("no --output_dir: pass a folder to write to")
     folder = Path(output_dir)
     if folder.exists() and not folder.is_dir():
-        raise ValueError(f"--output_dir {folder} is a file: give a folder")
+        raise ValueError(f"--output_dir {folder} is a file: pass a folder")
     if overwrite or is_checkpoint_in(folder, checkpoint):
         return folder
     existing = [name for name in RESULT_FILES if (folder / name).exists()]
     if existing:
         raise ValueError(
-            f"--output_dir {folder} already holds {existing[0]}: give another folder, or --overwrite_output_dir"
+            f"--output_dir {folder} already holds {existing[0]}: use another folder, or --overwrite_output_dir"
         )
     if checkpoints := list_checkpoints(folder):
         raise ValueError(
@@ -67,19 +67,19 @@ def check_output_file(output_file: str, overwrite: bool, input_file: str | None 
     """
     path = Path(output_file)
     if path.is_dir():
-        raise ValueError(f"--output_file {path} is a folder: give a file")
+        raise ValueError(f"--output_file {path} is a folder: pass a file")
     if path.exists():
         read = None if input_file is None else Path(input_file).expanduser()
         if read is not None and read.exists() and path.samefile(read):
-            raise ValueError(f"--output_file {path} is the input file: give another one")
+            raise ValueError(f"--output_file {path} is the input file: use another one")
         if not overwrite:
-            raise ValueError(f"--output_file {path} exists: give another file, or --overwrite_output_file")
+            raise ValueError(f"--output_file {path} exists: use another file, or --overwrite_output_file")
     folder = next(parent for parent in path.absolute().parents if parent.exists())
     try:
         with path.open("r+b") if path.exists() else tempfile.TemporaryFile(dir=folder):
             return path
     except OSError as error:
-        raise ValueError(f"--output_file {path} cannot be written ({error.strerror}): give another file") from None
+        raise ValueError(f"--output_file {path} cannot be written ({error.strerror}): use another file") from None
 
 
 @contextmanager
@@ -101,11 +101,11 @@ def lock_output_dir(folder: Path) -> Iterator[None]:
         lock.acquire(timeout=0)
     except Timeout:
         raise ValueError(
-            f"--output_dir {folder} is in use by another training, which holds {lock_file}: give another folder"
+            f"--output_dir {folder} is in use by another training, which holds {lock_file}: use another folder"
         ) from None
     except OSError as error:
         _remove_empty(missing)
-        raise ValueError(f"--output_dir {folder} cannot be written ({error.strerror}): give another folder") from None
+        raise ValueError(f"--output_dir {folder} cannot be written ({error.strerror}): use another folder") from None
     try:
         yield
     finally:

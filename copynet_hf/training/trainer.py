@@ -139,7 +139,7 @@ class CopyNetTrainer(Seq2SeqTrainer):
             scores = [each for each in ("loss", *ACCURACIES, *OUTPUT_SCORES) if f"eval_{each}" in metrics]
             raise ValueError(
                 f"--metric_for_best_model is {self.args.metric_for_best_model}, which these validation pairs have no "
-                f"score of: give one of {', '.join(scores)}"
+                f"score of: use one of {', '.join(scores)}"
             )
         return super()._determine_best_metric(metrics, trial)
 

@@ -34,7 +34,7 @@ def find_embedding_size(encoder: str | None, file: str | None, from_encoder: boo
     if file is not None:
         raise ValueError("--embeddings_from_encoder and --embedding_file both give word embeddings: leave one out")
     if encoder is None:
-        raise ValueError("--embeddings_from_encoder needs an encoder: give --encoder_name_or_path")
+        raise ValueError("--embeddings_from_encoder needs an encoder: pass --encoder_name_or_path")
     with torch.device("meta"):
         table: Any = build_text_encoder(load_encoder_config(encoder, {})).get_input_embeddings()
     return int(table.weight.shape[1])
@@ -117,7 +117,7 @@ def _find_width(path: str | Path) -> int:
         first, second = (line.rstrip().split(" ") for line in (next(lines, ""), next(lines, "")))
     fields = first if len(second) < 2 else second
     if len(fields) < 3:
-        raise ValueError(f"{path} holds no word vectors: give a text file with a word and its numbers in each line")
+        raise ValueError(f"{path} holds no word vectors: pass a text file with a word and its numbers in each line")
     return len(fields) - 1
 
 

@@ -49,7 +49,7 @@ def plot_copy_heatmap(
     steps, positions = len(target_words), len(source_words)
     if not steps or not positions or probs.ndim != 2 or probs.shape[0] < steps or probs.shape[1] < positions:
         raise ValueError(
-            f"copy_probs has shape {probs.shape}: give (target steps, source positions), at least "
+            f"copy_probs has shape {probs.shape}: pass (target steps, source positions), at least "
             f"({steps}, {positions}) for these words, and at least one word on each side"
         )
     # No pyplot: it would change global state and need a display.

@@ -74,7 +74,7 @@ def highlight_copies(
     oov = [False] * len(words) if oov is None else oov
     for flags in (copied, oov):
         if len(words) != len(flags):
-            raise ValueError(f"{len(words)} words have {len(flags)} flags: give one flag per word")
+            raise ValueError(f"{len(words)} words have {len(flags)} flags: pass one flag per word")
     spans = []
     for is_copied, span in groupby(zip(copied, oov, words, strict=True), key=lambda row: bool(row[0])):
         parts = []

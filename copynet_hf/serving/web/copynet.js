@@ -226,7 +226,7 @@ export class CopyNet {
     const search = { ...CopyNet.defaults, ...saved, ...options };
     if (search.num_return_sequences > search.num_beams) {
       throw new RangeError(
-        `num_return_sequences=${search.num_return_sequences} is more than num_beams=${search.num_beams}: give at ` +
+        `num_return_sequences=${search.num_return_sequences} is more than num_beams=${search.num_beams}: use at ` +
           "least as many beams.",
       );
     }

@@ -23,7 +23,7 @@ class Limits:
     max_characters: int = 10_000
     max_beams: int = 10
     max_new_tokens: int = 256
-    max_work: int = 5_000_000
+    max_work: int = 2_000_000
     timeout: float = 20.0
 
 

@@ -32,7 +32,7 @@ SILENT = """1,100 connections are held open, half of them with unfinished header
 that the server closes are opened again. /health and a short text have to be answered within 5 seconds each, and the
 log may not grow."""
 LARGE = """10 texts of 10,000 letters with 10 beams and 10 outputs have to be refused. One such text with outputs of
-50 words is the largest request within the limits: until 5 seconds after its answer, which may be its 504, /health and
+20 words is the largest request within the limits: until 5 seconds after its answer, which may be its 504, /health and
 a short text are asked for again and again, and have to be answered within 20 seconds; the memory has to stay below
 2 GiB."""
 OPEN_FILES, CONNECTIONS, MAX_SECONDS, MAX_BYTES = 1024, 1100, 5.0, 2 << 30
@@ -159,7 +159,7 @@ def check_large_requests(arguments: Namespace, server: Server) -> bool:
     statuses: list[int] = []
     seconds: list[float] = []
     sizes = [resident_bytes(server.pid)]
-    text, options = (LETTERS * 400)[:10_000], {"num_beams": 10, "num_return_sequences": 10, "max_new_tokens": 50}
+    text, options = (LETTERS * 400)[:10_000], {"num_beams": 10, "num_return_sequences": 10, "max_new_tokens": 20}
 
     def send_largest() -> None:
         statuses.append(server.send([text], **options).getresponse().status)

@@ -12,6 +12,7 @@ import sys
 import time
 from collections.abc import Sequence
 from contextlib import redirect_stdout
+from io import StringIO
 from pathlib import Path
 
 from harness import Check, parse_arguments, start_forked, temporary_folder, wait_until_ended
@@ -36,7 +37,7 @@ def read_files(folder: Path) -> dict[str, bytes]:
 
 def export(kind: str, models: Sequence[Path], output: Path) -> int:
     command = ["ensemble", "--models", *map(str, models)] if kind == "ensemble" else ["export", f"--model={models[0]}"]
-    with redirect_stdout(None):
+    with redirect_stdout(StringIO()):
         return run_command([*command, *KINDS[kind], f"--output_dir={output}", "--overwrite_output_dir"])
 
 

@@ -211,7 +211,7 @@ class PairsBuilder(RecordsBuilder):
                 skipped.add(line, row)
                 continue
             pair = {role: row.get(column) for role, column in roles.items()}
-            if reason := _why_unusable(pair, roles):
+            if reason := _explain_unusable_pair(pair, roles):
                 skipped.add(line, reason)
                 continue
             others = {new: row.get(old) for old, new in new_names.items()}
@@ -345,7 +345,7 @@ def _split_pair(pair: dict[str, Any], separator: str) -> dict[str, Any]:
     return pair | ({"features": split_features(pair["features"], separator)} if "features" in pair else {})
 
 
-def _why_unusable(pair: dict[str, Any], roles: dict[str, str]) -> str | None:
+def _explain_unusable_pair(pair: dict[str, Any], roles: dict[str, str]) -> str | None:
     """The reason why a pair cannot be used, or None."""
     for role, value in pair.items():
         if role == "features":
@@ -392,7 +392,7 @@ def _drop_unusable(data: datasets.Dataset, roles: dict[str, str], where: str) ->
     skipped = SkippedRecords(Path(where))
     usable: list[int] = []
     for index, pair in enumerate(data.select_columns(list(roles))):
-        reason = _why_unusable(pair, roles)
+        reason = _explain_unusable_pair(pair, roles)
         if reason:
             skipped.add(index + 1, reason)
         else:
@@ -436,7 +436,7 @@ def _usable_rows(
         skipped = SkippedRecords(Path(name))
         num_usable = 0
         for number, row in enumerate(_iterate_rows(shard, name), 1):
-            reason = _why_unusable({role: row[role] for role in roles}, roles)
+            reason = _explain_unusable_pair({role: row[role] for role in roles}, roles)
             if reason:
                 skipped.add(number, reason)
             else:

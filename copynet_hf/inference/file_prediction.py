@@ -260,7 +260,7 @@ def _write_part(predictor: CopyNetPredictor, window: Path) -> int:
     table = pq.read_table(window, columns=["reason", "row"], partitioning=None)
     read = zip(table["reason"].to_pylist(), table["row"].to_pylist(), strict=True)
     rows: list[Row | str] = [json.loads(row) if reason is None else reason for reason, row in read]
-    reasons = [row if isinstance(row, str) else _why_unusable(row, predictor) for row in rows]
+    reasons = [row if isinstance(row, str) else _explain_unusable_row(row, predictor) for row in rows]
     usable = [row for row, reason in zip(rows, reasons, strict=True) if isinstance(row, dict) and reason is None]
     predicted = iter(_predict_rows(predictor, usable))
     outcomes = [next(predicted) if reason is None else reason for reason in reasons]
@@ -302,7 +302,7 @@ def _predict_rows(predictor: CopyNetPredictor, rows: Sequence[Row]) -> list[Row 
     return [dict(zip(new, values, strict=True)) for values in zip(*(columns[name] for name in new), strict=True)]
 
 
-def _why_unusable(row: Row, predictor: CopyNetPredictor) -> str | None:
+def _explain_unusable_row(row: Row, predictor: CopyNetPredictor) -> str | None:
     """The reason why a row cannot be predicted, or None."""
     text, facts = row.get(predictor.text_column), row.get(predictor.facts_column)
     if text is None:

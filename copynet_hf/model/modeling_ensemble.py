@@ -5,7 +5,6 @@ Shapes: B rows, S source positions, T target steps, V words, K slots, M members.
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Sequence
 from copy import deepcopy
 from typing import Any, ClassVar
@@ -46,7 +45,7 @@ class CopyNetEnsembleEncoder(nn.Module):
         output_attentions: bool | None = None,
         return_dict: bool | None = None,
     ) -> CopyNetEnsembleEncoderOutput:
-        """See `CopyNetEncoder` and `CopyNetTransformerEncoder`: each encoder gets the inputs that it reads."""
+        """See `SourceEncoder.forward`; each encoder ignores what only others read."""
         inputs = {
             "input_ids": input_ids,
             "attention_mask": attention_mask,
@@ -57,10 +56,7 @@ class CopyNetEnsembleEncoder(nn.Module):
             "word_index": word_index,
             "output_hidden_states": output_hidden_states,
         }
-        outputs = []
-        for encoder in self.encoders:
-            names = inspect.signature(encoder.forward).parameters
-            outputs.append(encoder(**{name: inputs[name] for name in inputs if name in names}, return_dict=True))
+        outputs = [encoder(**inputs, return_dict=True) for encoder in self.encoders]
         return CopyNetEnsembleEncoderOutput(
             last_hidden_state=torch.cat([output.last_hidden_state for output in outputs], dim=-1),
             source_ids=outputs[0].source_ids,

@@ -76,10 +76,10 @@ class CopyText2TextPipeline(Pipeline):
         return {"predictions": predictions if is_batch else predictions[0]}
 
     def postprocess(self, outputs: dict[str, list[Prediction]]) -> list[dict[str, Any]]:  # type: ignore[override]
-        return [_to_dict(prediction) for prediction in outputs["predictions"]]
+        return [_describe_prediction(prediction) for prediction in outputs["predictions"]]
 
 
-def _to_dict(prediction: Prediction) -> dict[str, Any]:
+def _describe_prediction(prediction: Prediction) -> dict[str, Any]:
     fields = dict(vars(prediction))
     probs = fields.pop("copy_probs")
     return {"generated_text": fields.pop("text"), **fields} | ({} if probs is None else {"copy_probs": probs.tolist()})

@@ -96,7 +96,7 @@ def build_app(
             options = {**saved_options, **options}
             _check_work(sources, options, limits)
             outputs = await _while_connected(request, batcher.predict(sources, options, deadline))
-        return _json({"outputs": [list(map(_to_dict, each)) for each in outputs]})
+        return _json({"outputs": [list(map(_serialize_prediction, each)) for each in outputs]})
 
     schema = {"content": {"application/json": {"schema": request_model.model_json_schema()}}, "required": True}
 
@@ -239,5 +239,5 @@ def _json(content: Any, status: int = 200) -> Response:
     return Response(json.dumps(content), status, media_type="application/json")
 
 
-def _to_dict(prediction: Prediction) -> dict[str, Any]:
+def _serialize_prediction(prediction: Prediction) -> dict[str, Any]:
     return {name: value for name, value in asdict(prediction).items() if name != "copy_probs"}

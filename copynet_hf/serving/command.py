@@ -181,6 +181,7 @@ def serve(argv: Sequence[str], description: str | None = None) -> None:
         args.batch_window / 1e3,
         max_waiting=args.max_waiting,
         max_requests=3 * connections // 4,  # the others are for health and metrics
+        max_batch_seconds=args.timeout / 2,
     )
     config = uvicorn.Config(
         build_app(predict_batch, saved_options, limits, batches),

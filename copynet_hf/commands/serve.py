@@ -51,6 +51,7 @@ def serve(args: ServeArguments) -> None:
         args.batch_window / 1e3,
         max_waiting=args.max_waiting,
         max_requests=3 * count_connections() // 4,  # the others are for health and metrics
+        max_batch_seconds=args.timeout / 2,
     )
     serve_model(args.model, args.host, args.port, limits, batches, args.threads, args.max_source_length)
 

@@ -58,7 +58,7 @@ class Batcher:
 
     Args:
         predict: called in a thread of its own. It is stopped when all texts of the batch have been cancelled or are
-            past their deadlines.
+            past their deadlines, and after `max_batch_seconds` if further texts wait.
         on_batch: called with the number of texts of each batch.
     """
 
@@ -82,7 +82,7 @@ class Batcher:
 
         Raises:
             QueueFullError: too many texts or requests are waiting.
-            TimeoutError: the deadline has passed.
+            TimeoutError: the deadline has passed, or the batch took too long for the texts that wait.
             ValueError: the model does not accept a source or an option.
         """
         is_full = len(self._waiting) + len(sources) > self._settings.max_waiting
@@ -160,9 +160,11 @@ class Batcher:
 
     def _run_batch(self, batch: Sequence[_Waiting]) -> list[list[Prediction] | Exception]:
         """The outputs of each text; where a batch fails, of each text alone, so that no request fails for another."""
+        end = time.monotonic() + self._settings.max_batch_seconds
 
         def check_wanted() -> None:
-            if not any(row.is_wanted for row in batch):
+            gives_way = self._waiting and time.monotonic() > end
+            if gives_way or not any(row.is_wanted for row in batch):
                 raise TimeoutError
 
         try:

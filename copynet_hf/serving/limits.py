@@ -37,6 +37,7 @@ class BatchSettings:
         which bounds the memory; a single text may exceed it.
     max_waiting: the number of waiting texts above which further ones are refused.
     max_requests: the same for requests whose texts wait or are being predicted.
+    max_batch_seconds: the time after which a batch is given up if further texts wait.
     """
 
     batch_size: int = 32
@@ -44,3 +45,4 @@ class BatchSettings:
     max_batch_characters: int = 32_000
     max_waiting: int = 1024
     max_requests: int = 1024
+    max_batch_seconds: float = 10.0

@@ -114,9 +114,8 @@ def build_app(
             response = _error(503, "too many texts are waiting: try again later")
             response.headers["Retry-After"] = "1"
         except TimeoutError:
-            response = _error(
-                504, f"the request took more than {limits.timeout:g} seconds: send fewer or shorter texts"
-            )
+            reason = f"the request cannot be answered within {limits.timeout:g} seconds: send fewer or shorter texts"
+            response = _error(504, reason)
         except ClientDisconnect:
             response = _error(CLOSED_BY_CLIENT, "the client has gone")
         except Exception:

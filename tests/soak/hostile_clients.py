@@ -109,7 +109,7 @@ def check_gone_clients(arguments: Namespace, server: Server) -> bool:
     seconds: list[float] = []
     with Check("server, gone clients", GONE + SERVED, arguments) as check:
         for _ in range(arguments.rounds):
-            clients = [server.send([LETTERS * 38] * 8, num_beams=10, max_new_tokens=60) for _ in range(16)]
+            clients = [server.send([LETTERS * 38] * 8, num_beams=10, max_new_tokens=20) for _ in range(16)]
             for client in clients:
                 client.close()
             answers = server.time_answers()

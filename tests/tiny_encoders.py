@@ -15,6 +15,7 @@ from transformers import (
     AutoModel,
     BertConfig,
     BertTokenizer,
+    BigBirdConfig,
     DebertaV2Config,
     DebertaV2Tokenizer,
     DistilBertConfig,
@@ -127,6 +128,7 @@ def _gemma(**limit: int) -> Any:
     return GemmaTokenizer(vocab=vocab, merges=merges, **limit)
 
 
+BIGBIRD = {"block_size": 2, "num_random_blocks": 1}  # attends to all pieces of up to 14
 GEMMA_SIZES = SIZES | {"num_key_value_heads": 1, "head_dim": 8, "sliding_window": 8}
 T5_SIZES = {"num_layers": 2, "num_heads": 2, "d_model": 16, "d_kv": 8, "d_ff": 24}
 DISTILBERT_SIZES = {"n_layers": 2, "n_heads": 2, "dim": 16, "hidden_dim": 24}
@@ -139,6 +141,7 @@ FAMILIES: dict[str, tuple[Callable[..., Any], Callable[..., Any], dict[str, Any]
     "electra": (_bert, ElectraConfig, SIZES | {"embedding_size": 12, "max_position_embeddings": 64}),
     "deberta-v2": (_deberta, DebertaV2Config, SIZES | DEBERTA | {"max_position_embeddings": 64}),
     "modernbert": (_modernbert, ModernBertConfig, SIZES | MODERNBERT | {"pad_token_id": 1}),
+    "big-bird": (_xlm_roberta, BigBirdConfig, SIZES | BIGBIRD | {"max_position_embeddings": 64, "pad_token_id": 1}),
     "xlm-roberta": (_xlm_roberta, XLMRobertaConfig, SIZES | {"max_position_embeddings": 66, "pad_token_id": 1}),
     "t5": (_t5, T5Config, T5_SIZES),
     "mt5": (_t5, MT5Config, T5_SIZES),

@@ -86,6 +86,13 @@ def _find_class(config: PreTrainedConfig) -> tuple[type[PreTrainedModel], dict[s
 
 def _encoder_of(model: PreTrainedModel) -> PreTrainedModel:
     """The encoder of an encoder-decoder model such as BART; other models are encoders themselves, also UMT5's, whose
-    config says otherwise."""
+    config says otherwise.
+
+    BigBird's has full attention. By blocks, what a text attends to depends on the padding of its batch, and the first
+    short batch would switch the encoder to full attention for good.
+    """
     is_whole = model.config.is_encoder_decoder and type(model.config) not in MODEL_FOR_TEXT_ENCODING_MAPPING
-    return model.get_encoder() if is_whole else model
+    encoder: Any = model.get_encoder() if is_whole else model
+    if getattr(encoder, "attention_type", None) == "block_sparse":
+        encoder.set_attention_type("original_full")
+    return encoder

@@ -1,21 +1,27 @@
-"""The library's own `ModelTesterMixin` on our models; `test_library_suite.py` runs this file in a process of its own.
+"""The library's own tests of models and configs on ours; `test_library_suite.py` runs this file in its own process.
 
-The library's source distribution has to be on the path; it lacks the two mixins that are replaced here.
+The library's source distribution has to be on the path; it lacks what `MISSING` names, which no test here needs.
 """
 
 from __future__ import annotations
 
+import json
 import sys
 import types
 import unittest
 from typing import ClassVar
 
 import torch
+from transformers import BertConfig
 from transformers.models.auto import modeling_auto
 
 from copynet_hf import CopyNetConfig, CopyNetForConditionalGeneration, CopyNetModel
 
-MISSING = {"exporters.test_export": "ExportTesterMixin", "generation.test_utils": "GenerationTesterMixin"}
+MISSING = {
+    "exporters.test_export": "ExportTesterMixin",
+    "generation.test_utils": "GenerationTesterMixin",
+    "utils.test_configuration_utils": "config_common_kwargs",  # of configs without a nested one
+}
 for name, mixin in MISSING.items():
     package = name.partition(".")[0]
     sys.modules[f"tests.{package}"] = types.ModuleType(package)
@@ -26,6 +32,7 @@ for name, mixin in MISSING.items():
 modeling_auto.MODEL_MAPPING_NAMES["copynet"] = CopyNetModel.__name__
 modeling_auto.MODEL_FOR_SEQ_TO_SEQ_CAUSAL_LM_MAPPING_NAMES["copynet"] = CopyNetForConditionalGeneration.__name__
 
+from tests.test_configuration_common import ConfigTester  # noqa: E402
 from tests.test_modeling_common import ModelTesterMixin, ids_tensor  # noqa: E402
 
 
@@ -68,6 +75,20 @@ class RNNSearchSuite(Suite, unittest.TestCase):
     """Without copying and slots, an ordinary sequence-to-sequence model."""
 
     fields: ClassVar[dict[str, object]] = {"copy_mechanism": "none", "max_source_oov": 0}
+
+
+class ConfigSuite(unittest.TestCase):
+    """The config, without and with the config of an encoder inside."""
+
+    model_tester = Tester({})
+
+    def test_without_an_encoder(self) -> None:
+        ConfigTester(self, CopyNetConfig, vocab_size=99, hidden_size=8).run_common_tests()
+
+    def test_with_an_encoder(self) -> None:
+        whole = CopyNetConfig(encoder=BertConfig(hidden_size=20, num_hidden_layers=1))
+        encoder = json.loads(whole.to_json_string())["encoder"]
+        ConfigTester(self, CopyNetConfig, vocab_size=99, encoder=encoder).run_common_tests()
 
 
 del ModelTesterMixin, Suite  # pytest would collect them

@@ -46,7 +46,7 @@ class Mechanism(NamedTuple):
 SOURCE_PARTS = ("question", "facts")
 GATED_LOSSES = ("mixture", "summed")
 POOLINGS = ("mean", "first", "last")
-ENCODER_FIELDS = ("encoder", "encoder_pooling", "initial_state")  # saved only where there is such an encoder
+ENCODER_FIELDS = ("encoder", "encoder_pooling", "initial_state")
 # Fields that some mechanisms do not use, and their value there.
 OPTIONS: dict[str, Any] = {
     "attention": True,
@@ -366,14 +366,6 @@ class CopyNetConfig(CopyNetBaseConfig):
             raise ValueError(
                 f"encoder is set, but num_features={self.num_features} gives numbers in place of words: leave one out."
             )
-
-    def _remove_keys_not_serialized(self, d: dict[str, Any]) -> None:
-        super()._remove_keys_not_serialized(d)
-        if d.get("model_type") == self.model_type and d.get("encoder") is None:
-            for name in ENCODER_FIELDS:
-                d.pop(name, None)
-        if not d.get("feature_vocab_size"):
-            d.pop("feature_vocab_size", None)
 
     def _check_readout(self) -> list[str]:
         """The parts of the readout, in the order of `READOUT_PARTS`."""

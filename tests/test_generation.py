@@ -572,8 +572,9 @@ def test_cache_rows_that_share_a_source_can_be_selected():
 
 def test_a_cache_of_keys_and_values_is_refused():
     model = tiny_model()
-    with pytest.raises(ValueError, match="cache_implementation='static'"):
-        model.generate(**sources(), cache_implementation="static", max_new_tokens=2)
+    for name, value in (("cache_implementation", "static"), ("prefill_chunk_size", 2)):
+        with pytest.raises(ValueError, match=f"{name}={value!r} is for keys and values.*: leave it out"):
+            model.generate(**sources(), **{name: value}, max_new_tokens=2)
     from transformers import DynamicCache
 
     with pytest.raises(ValueError, match="DynamicCache"):

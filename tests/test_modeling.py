@@ -292,6 +292,14 @@ def test_negative_ids_are_refused_by_name(field):
         tiny_model()(**inputs)
 
 
+@pytest.mark.parametrize("changes", [{}, {"copy_mechanism": "none"}, {"use_fused": False}], ids=str)
+def test_a_batch_without_rows_is_refused(changes):
+    model, words = tiny_model(**changes), torch.zeros(0, 3, dtype=torch.long)
+    for call in (model.get_encoder(), model.generate, lambda ids: model(input_ids=ids, labels=ids)):
+        with pytest.raises(ValueError, match="the batch has no rows: pass at least one source"):
+            call(words)
+
+
 def test_an_empty_source_generates_from_the_vocabulary_alone():
     model = tiny_model()
     empty = model(input_ids=torch.zeros(1, 0, dtype=torch.long), decoder_input_ids=torch.tensor([[1]]))

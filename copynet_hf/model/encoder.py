@@ -208,6 +208,8 @@ class SourceEncoder(CopyNetPreTrainedModel):
                     "copy_mechanism='none'."
                 )
             input_ids = inputs_embeds.new_full(inputs_embeds.shape[:2], self.config.unk_token_id, dtype=torch.long)
+        if input_ids.shape[0] == 0:
+            raise ValueError("the batch has no rows: pass at least one source.")
         check_not_negative("input_ids", input_ids)
         mask = input_ids != self.config.pad_token_id if attention_mask is None else attention_mask.bool()
         if input_ids.shape[1] == 0:  # empty sources: one position of padding

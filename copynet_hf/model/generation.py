@@ -208,11 +208,11 @@ class CopyNetGenerationMixin(_Base):
     def _prepare_cache_for_generation(
         self, generation_config: GenerationConfig, model_kwargs: dict[str, Any], *args: Any, **kwargs: Any
     ) -> Any:
-        if generation_config.cache_implementation not in (None, "dynamic"):
-            raise ValueError(
-                f"cache_implementation={generation_config.cache_implementation!r} is for keys and values, and "
-                "CopyNet's state has a fixed size: leave it out."
-            )
+        for name, supported in (("cache_implementation", (None, "dynamic")), ("prefill_chunk_size", (None,))):
+            if (value := getattr(generation_config, name)) not in supported:
+                raise ValueError(
+                    f"{name}={value!r} is for keys and values, and CopyNet's state has a fixed size: leave it out."
+                )
         if generation_config.use_cache and model_kwargs.get("past_key_values") is None:
             model_kwargs["past_key_values"] = start_cache(None, True, self.num_caches)
             if generation_config.is_assistant:

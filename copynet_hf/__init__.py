@@ -105,7 +105,7 @@ def __getattr__(name: str) -> Any:
         return getattr(import_module(_MODULES[name], __name__), name)
     except ModuleNotFoundError as error:
         raise ImportError(
-            f"{__name__}.{name} needs {error.name}, which is not installed: pip install copynet-hf, without --no-deps"
+            f"{__name__}.{name} needs {error.name}, which is not installed: install copynet-hf without --no-deps"
         ) from error
 
 

@@ -57,7 +57,7 @@ def _run(importing: Callable[[], AbstractContextManager[None]], name: str, *argv
 
         message = str(error)
         if isinstance(error, ModuleNotFoundError):
-            message = f"{error.name} is not installed: pip install copynet-hf, without --no-deps"
+            message = f"{error.name} is not installed: install copynet-hf again, without --no-deps"
         with suppress(OSError):  # of a full disk that holds the log as well
             print(f"copynet-hf {name}: {escape_controls(' '.join(message.split()))}", file=sys.stderr)
         return 2

@@ -118,7 +118,7 @@ def test_an_error_about_a_missing_package_names_the_extra(
     for part in (tiny_model(), tiny_tokenizer()):
         part.save_pretrained(tmp_path)
     monkeypatch.setitem(sys.modules, "uvicorn", None)
-    assert "uvicorn is not installed: pip install 'copynet-hf[serve]'" in refused(capsys, f"--model={tmp_path}")
+    assert "uvicorn is not installed: pip install fastapi uvicorn" in refused(capsys, f"--model={tmp_path}")
 
 
 def refused(capsys: pytest.CaptureFixture[str], *argv: str) -> str:

@@ -101,6 +101,18 @@ def test_links_within_the_repository_lead_to_files(document):
             assert ((ROOT / document).parent / link).exists(), link
 
 
+def test_nothing_sends_a_user_to_a_release_that_does_not_exist():
+    """Until there is one: from a checkout, from git, or the missing packages by their names."""
+    places = [ROOT / "README.md", ROOT / "copynet_hf_command.py"]
+    for folder in ("copynet_hf", "docs", "model_cards", "scripts"):
+        places += [
+            path for path in (ROOT / folder).rglob("*") if path.suffix in (".py", ".md", ".html", ".js", ".yaml")
+        ]
+    for path in places:
+        found = re.search(r"pip\s+install\s+\S*copynet-hf(?! @)", path.read_text(encoding="utf-8"))
+        assert found is None, path
+
+
 def test_the_version_is_the_same_in_all_files():
     project = tomllib.loads(read_document("pyproject.toml"))["project"]
     citation = yaml.safe_load(read_document("CITATION.cff"))

@@ -317,7 +317,7 @@ def test_errors_of_the_command(
             capsys, model, f"--port={server.port}"
         )
     monkeypatch.setitem(sys.modules, "uvicorn", None)
-    assert "pip install 'copynet-hf[serve]'" in refused(capsys, model)
+    assert "pip install fastapi uvicorn onnxruntime prometheus-client" in refused(capsys, model)
 
 
 @pytest.mark.parametrize(
@@ -368,4 +368,4 @@ def test_without_torch_the_package_says_what_a_name_needs(folders: dict[str, Pat
     assert lines[0] == "1"
     assert "copynet_hf.CopyNetForConditionalGeneration needs torch, which is not installed: pip install" in lines[1]
     assert lines[-1] == "2"
-    assert "copynet-hf generate: datasets is not installed: pip install copynet-hf, without --no-deps" in done.stderr
+    assert "copynet-hf generate: datasets is not installed: install copynet-hf again, without --no-deps" in done.stderr

@@ -103,7 +103,9 @@ def check_export(model: CopyNetForConditionalGeneration, quantize: str | None = 
     try:
         import onnxscript  # noqa: F401 - torch.onnx imports it later, and says less
     except ImportError as error:
-        raise ImportError(f'no {error.name}, which writes ONNX graphs: pip install "copynet-hf[onnx]"') from None
+        raise ImportError(
+            f"no {error.name}, which writes ONNX graphs: pip install onnx onnxruntime onnxscript"
+        ) from None
     _check_search(model.generation_config)
 
 

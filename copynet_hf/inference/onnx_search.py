@@ -101,7 +101,7 @@ class OnnxCopyNet:
         try:
             import onnxruntime
         except ImportError:
-            raise ImportError('onnxruntime is not installed: pip install "copynet-hf[onnx]"') from None
+            raise ImportError("onnxruntime is not installed: pip install onnxruntime") from None
         folder = Path(folder)
         if not (folder / DECODER).is_file():
             raise ValueError(f"{folder} holds no {DECODER}: pass a folder that copynet-hf export wrote")

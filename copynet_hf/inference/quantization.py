@@ -26,7 +26,7 @@ def check_quantization(quantize: str | None) -> None:
     try:
         import onnxruntime.quantization  # noqa: F401 - only the commands of this extra need it
     except ImportError as error:
-        raise ImportError(f'no {error.name}, which quantises ONNX graphs: pip install "copynet-hf[onnx]"') from None
+        raise ImportError(f"no {error.name}, which quantises ONNX graphs: pip install onnx onnxruntime") from None
 
 
 def write_int8(graph: Any, path: Path) -> None:

@@ -5,7 +5,7 @@ segmenters:
 
 - `char`: every character is a word, whitespace included. `join(split(text)) == text`.
 - `jieba`: Chinese words, cut by jieba. No character is lost: `join(split(text)) == text`.
-- `fugashi`: Japanese words, cut by MeCab with the dictionary unidic-lite (`pip install 'copynet-hf[ja]'`). Whitespace,
+- `fugashi`: Japanese words, cut by MeCab with the dictionary unidic-lite (the extra `ja`). Whitespace,
   which MeCab drops, is kept as words of one character. `join(split(text)) == text`.
 - `whitespace`: splits at whitespace and joins with single spaces, so runs of whitespace become one space and the ends
   are stripped.
@@ -83,7 +83,7 @@ def _mecab() -> Any:
         import unidic_lite
     except ImportError as error:
         raise ImportError(
-            "segmenter='fugashi' needs the packages fugashi and unidic-lite: pip install 'copynet-hf[ja]'"
+            "segmenter='fugashi' needs the packages fugashi and unidic-lite: pip install fugashi unidic-lite"
         ) from error
     folder = unidic_lite.DICDIR
     return fugashi.GenericTagger(shlex.join(["-r", str(Path(folder, "mecabrc")), "-d", folder, "-Owakati"]))

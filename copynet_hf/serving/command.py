@@ -116,11 +116,12 @@ def serve_model(
 
 @contextmanager
 def explain_missing_packages() -> Iterator[None]:
-    """Names the extra in the error about a package that is not installed."""
+    """Names the extra's packages in the error about a package that is not installed."""
     try:
         yield
     except ModuleNotFoundError as error:
-        raise ImportError(f"{error.name} is not installed: pip install 'copynet-hf[serve]'") from None
+        packages = "fastapi uvicorn onnxruntime prometheus-client"
+        raise ImportError(f"{error.name} is not installed: pip install {packages}") from None
 
 
 def run_server(app: FastAPI, name: str, host: str, port: int, timeout: float = Limits().timeout) -> None:

@@ -278,7 +278,7 @@ def _check_report_to(training_args: Seq2SeqTrainingArguments) -> None:
         try:
             get_reporting_integration_callbacks([name])[0]()
         except RuntimeError as error:
-            fix = "pip install 'copynet-hf[tracking]'" if name == "tensorboard" else "install its package"
+            fix = "pip install tensorboard" if name == "tensorboard" else "install its package"
             raise ImportError(f"--report_to {name} cannot be used ({error}): {fix}, or leave it out") from None
 
 

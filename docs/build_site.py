@@ -1,21 +1,24 @@
 """Builds the documentation site in build/site: `python docs/build_site.py`, with the extra `docs` installed.
 
 The pages are written to be read on GitHub as well, so they link to files of the repository. The site generator reads a
-single folder: this script first collects README.md, the pages of docs/ and all files they link to in build/pages, with
-the links adapted. Source files become pages with numbered lines. A link whose text is `module.name` gets the line of
-that function or class: [`decoder.CopyNetDecoder.step`](../copynet_hf/model/decoder.py). Dead links stop the build.
+single folder: this script first collects README.md, the pages and notebooks of docs/ and all files they link to in
+build/pages, with the links adapted. Notebooks become Markdown, with the outputs that are stored in them. Source files
+become pages with numbered lines. A link whose text is `module.name` gets the line of that function or class:
+[`decoder.CopyNetDecoder.step`](../copynet_hf/model/decoder.py). Dead links stop the build.
 """
 
 from __future__ import annotations
 
 import ast
+import json
 import os
 import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path, PurePosixPath
+from typing import Any
 
 ROOT = Path(__file__).parents[1]
 PAGES = "build/pages"  # `docs_dir` in mkdocs.yml
@@ -42,7 +45,7 @@ def collect_pages(root: Path, folder: Path) -> None:
     Raises:
         ValueError: links to files that do not exist or to names that their files do not define, a line each.
     """
-    pages = [path for ending in ("md", "css") for path in sorted(root.glob(f"docs/**/*.{ending}"))]
+    pages = [path for ending in ("md", "ipynb", "css") for path in sorted(root.glob(f"docs/**/*.{ending}"))]
     queue = ["README.md", *(path.relative_to(root).as_posix() for path in pages)]
     collected, problems = set[str](), list[str]()
     while queue:
@@ -52,7 +55,7 @@ def collect_pages(root: Path, folder: Path) -> None:
         collected.add(path)
         target = folder / site_path(path)
         target.parent.mkdir(parents=True, exist_ok=True)
-        if path.endswith(".md"):
+        if path.endswith((".md", ".ipynb")):
             text, links = adapt_links(root, path, problems)
             target.write_text(text, encoding="utf-8")
             queue += links
@@ -69,6 +72,7 @@ def site_path(path: str) -> str:
     """Where a file of the repository is below the folder of pages."""
     if path == "README.md":
         return "index.md"
+    path = re.sub(r"\.ipynb$", ".md", path)
     return path.removeprefix("docs/") if path.startswith("docs/") else path + ".md" * path.endswith(".py")
 
 
@@ -97,7 +101,26 @@ def adapt_links(root: Path, page: str, problems: list[str]) -> tuple[str, list[s
         target = os.path.relpath(site_path(path), PurePosixPath(site_path(page)).parent)
         return f"[{text}]({target}{'#' * bool(anchor)}{anchor})"
 
-    return _MARKUP.sub(adapt, (root / page).read_text(encoding="utf-8")), linked
+    text = (root / page).read_text(encoding="utf-8")
+    return _MARKUP.sub(adapt, render_notebook(json.loads(text)) if page.endswith(".ipynb") else text), linked
+
+
+def render_notebook(notebook: Mapping[str, Any]) -> str:
+    """A notebook as Markdown: its text, its code, and what each cell printed or drew as HTML."""
+    parts: list[str] = []
+    for cell in notebook["cells"]:
+        source = "".join(cell["source"])
+        if cell["cell_type"] == "markdown":
+            parts.append(source)
+            continue
+        language = "bash" if source.startswith("%%bash\n") else "python"
+        parts.append("\n".join((f"```{language}", source.removeprefix("%%bash\n"), "```")))
+        for output in cell["outputs"]:
+            if output["output_type"] == "stream":
+                parts.append("\n".join(("```text", "".join(output["text"]).rstrip("\n"), "```")))
+            elif "text/html" in output["data"]:
+                parts.append("".join(output["data"]["text/html"]))
+    return "\n\n".join(parts) + "\n"
 
 
 def find_line(path: Path, module: str, name: str) -> int | None:

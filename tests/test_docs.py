@@ -141,6 +141,25 @@ def test_the_site_has_every_page_of_its_navigation_and_no_dead_link(site, tmp_pa
     assert {f"{path.stem}.md" for path in (ROOT / "docs").glob("*.md")} <= set(pages)
 
 
+def test_a_notebook_is_a_page_with_its_stored_outputs(site, tmp_path):
+    printed = {"output_type": "stream", "name": "stdout", "text": ["a\n", "b\n"]}
+    drawn = {"output_type": "execute_result", "data": {"text/html": ["<mark>c</mark>"], "text/plain": ["<HTML>"]}}
+    cells = [
+        {"cell_type": "markdown", "source": ["# Title\n", "[other](../other.md)"]},
+        {"cell_type": "code", "source": ["%%bash\n", "ls"], "outputs": [printed]},
+        {"cell_type": "code", "source": ["show()"], "outputs": [drawn]},
+    ]
+    (tmp_path / "docs" / "notebooks").mkdir(parents=True)
+    (tmp_path / "docs" / "notebooks" / "first.ipynb").write_text(json.dumps({"cells": cells}))
+    (tmp_path / "docs" / "other.md").write_text("[first](notebooks/first.ipynb)\n")
+    (tmp_path / "README.md").write_text("")
+    site.collect_pages(tmp_path, tmp_path / "out")
+    page = (tmp_path / "out" / "notebooks" / "first.md").read_text()
+    blocks = ["```bash\nls\n```", "```text\na\nb\n```", "```python\nshow()\n```", "<mark>c</mark>\n"]
+    assert page == "\n\n".join(["# Title\n[other](../other.md)", *blocks])
+    assert (tmp_path / "out" / "other.md").read_text() == "[first](notebooks/first.md)\n"
+
+
 def test_links_to_functions_get_their_lines(site, tmp_path):
     (tmp_path / "package").mkdir()
     (tmp_path / "package" / "part.py").write_text("import os\n\n\nclass Model:\n    def step(self):\n        pass\n")

@@ -158,6 +158,7 @@ def test_the_encoder_runs_once_for_each_text(bert, tmp_path):
         ({"cache_encoder_states": True}, "--cache_encoder_states keeps states.*: pass --freeze_encoder"),
         ({"freeze_encoder": True, "encoder_learning_rate": 0.1}, "--encoder_learning_rate is 0.1: --freeze_encoder"),
         ({"encoder_learning_rate": 0.0}, "--encoder_learning_rate is 0: use more than 0"),
+        ({"encoder_learning_rate": float("nan")}, "--encoder_learning_rate is nan: use more than 0"),
         ({"embeddings_from_encoder": True, "embedding_file": "x"}, "both give word embeddings: leave one out"),
         ({"embeddings_from_encoder": True, "embedding_size": 5}, "--embedding_size is 5, but .* have 16 numbers"),
         ({"model_name_or_path": "BERT"}, "--encoder_name_or_path is .*, but --model_name_or_path gives the whole"),

@@ -6,6 +6,7 @@ import csv
 import datetime
 import gzip
 import json
+import multiprocessing
 import os
 import random
 import signal
@@ -27,6 +28,7 @@ from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
 from copynet_hf.cli import main
 from copynet_hf.data import load_pairs
 from copynet_hf.data.rows import number_rows
+from copynet_hf.inference import file_prediction
 from copynet_hf.inference.file_prediction import find_files
 from copynet_hf.inference.predictor import CopyNetPredictor
 
@@ -331,6 +333,37 @@ def test_truncated_texts_are_counted_in_one_warning(
     assert main(command(model, source, tmp_path / "out.jsonl", "--max_source_length=2")) == 0
     (message,) = [message for message in caplog.messages if "truncated" in message]
     assert message == "8 of 12 texts were truncated (--max_source_length: the number of words)"
+
+
+def test_the_words_of_facts_count_as_the_texts_own(
+    model: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    rows: list[dict[str, Any]] = [{"text": text, "facts": [["a", "b", "c"]]} for text in ("a b", "a b c")]
+    source = write_rows(tmp_path / "in.jsonl", [*rows, {"text": "a b c", "facts": []}])
+    assert main(command(model, source, tmp_path / "out.jsonl", "--max_source_length=5")) == 0
+    (message,) = [message for message in caplog.messages if "truncated" in message]
+    assert message.startswith("1 of 3 texts were truncated")
+
+
+def test_an_interrupted_run_ends_its_workers_and_no_other_process(
+    model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A program that calls the command may have processes of its own."""
+
+    def interrupt(futures: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(file_prediction, "as_completed", interrupt)
+    source = write_rows(tmp_path / "in.jsonl", [{"text": "a b"}] * 4)
+    own = multiprocessing.get_context("spawn").Process(target=time.sleep, args=(60,))
+    own.start()
+    try:
+        assert main(command(model, source, tmp_path / "out.jsonl", "--num_proc=2")) == 130
+        assert multiprocessing.active_children() == [own]
+        assert own.is_alive()
+    finally:
+        own.kill()
+        own.join()
 
 
 BAD_INPUT = {

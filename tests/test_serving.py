@@ -366,6 +366,6 @@ def test_without_torch_the_package_says_what_a_name_needs(folders: dict[str, Pat
     assert done.returncode == 0, done.stderr
     lines = done.stdout.splitlines()
     assert lines[0] == "1"
-    assert "copynet_hf.CopyNetForConditionalGeneration needs torch, which is not installed: pip install" in lines[1]
+    assert "copynet_hf.CopyNetForConditionalGeneration needs torch, which is not installed: install" in lines[1]
     assert lines[-1] == "2"
     assert "copynet-hf generate: datasets is not installed: install copynet-hf again, without --no-deps" in done.stderr

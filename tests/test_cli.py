@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-from transformers import AutoModelForSeq2SeqLM, AutoTokenizer, Seq2SeqTrainingArguments
+from transformers import AutoModelForSeq2SeqLM, AutoTokenizer, HfArgumentParser, Seq2SeqTrainingArguments
 
 from copynet_hf.arguments import ArgumentParser, ModelArguments, TokenizerArguments
 from copynet_hf.cli import main
@@ -23,7 +23,6 @@ from copynet_hf.training.defaults import (
     DECODER_LEARNING_RATE,
     MAX_EPOCHS,
     MIN_EPOCHS,
-    NUM_EVALUATIONS,
     SPELLED_SMOOTHING,
     TRAINING_DEFAULTS,
 )
@@ -190,7 +189,7 @@ def test_every_config_field_is_an_argument_or_follows_from_the_tokenizer() -> No
 
 def test_parsed_arguments_are_those_given_without_defaults() -> None:
     """The model card shows them as the command, which has to train again."""
-    arguments = ArgumentParser([ModelArguments]).parse_given(
+    arguments = ArgumentParser(ModelArguments).parse_given(
         [
             "--dropout",
             "0.3",
@@ -367,7 +366,7 @@ BAD_INPUT = {
     "generate --model {folder}/modle --text a": "no such folder; did you mean {folder}/model?",
     "generate --model models/mine.v2/best --text a": "no such folder",
     "generate --model {folder}/model --text a --max_target_length -1": "--max_target_length is -1",
-    "quickstart --output_dir {folder}": "did not write",
+    "quickstart --output_dir {folder}/model": "already holds config.json: use another folder, or",
     "quickstart --output_dir {folder}/x --threads 0": "--threads is 0",
 }
 
@@ -438,8 +437,7 @@ def test_train_help_is_short_and_begins_with_the_everyday_arguments(
 
 def test_train_help_shows_the_fields_of_every_dataclass(capsys: pytest.CaptureFixture[str]) -> None:
     text = help_text(capsys, "train", "--help")
-    for kind in train.COMMAND.dataclass_types:
-        assert all(f"  --{entry.name} " in text for entry in dataclasses.fields(kind))
+    assert all(f"  --{entry.name} " in text for entry in dataclasses.fields(train.COMMAND.arguments_type))
 
 
 def test_train_help_describes_computed_defaults(
@@ -493,12 +491,21 @@ def test_the_defaults_that_train_help_shows_are_those_of_a_run() -> None:
     config = {entry.name: entry.default for entry in dataclasses.fields(CopyNetConfig)} | DEFAULT_SIZES
     for name in shown.keys() & config.keys() - {"selective_read", "readout", "copies_from"}:
         assert shown[name] == (config[name] or None), name
-    ours = dict(train.TRAINER_DEFAULTS) | {name: default for name, (_, _, default) in train.TRAINER_HELP.items()}
+    ours = {entry.name: entry.metadata["shown"] for entry in dataclasses.fields(train.TrainerArguments)}
     trainer = {entry.name: entry.default for entry in dataclasses.fields(Seq2SeqTrainingArguments)} | TRAINING_DEFAULTS
     for name, default in ours.items():
-        assert isinstance(default, str) or trainer[name] == default, name
+        assert isinstance(default, str) or (trainer[name] or None) == (default or None), name
     assert ours["learning_rate"] == f"{trainer['learning_rate']:g} or {DECODER_LEARNING_RATE:g}"
     assert ours["warmup_steps"] == f"{trainer['warmup_steps']}, at most half"
     assert ours["num_train_epochs"].startswith(f"{MIN_EPOCHS} to {MAX_EPOCHS},")
     assert ours["label_smoothing_factor"].startswith(f"{SPELLED_SMOOTHING:g} for")
-    assert ours["eval_steps"].startswith(f"{1 / NUM_EVALUATIONS:g},")
+
+
+def test_arguments_of_the_trainer_have_its_types() -> None:
+    ours = {action.dest: action for action in train.COMMAND.build_parser("train")._actions}
+    theirs = HfArgumentParser(Seq2SeqTrainingArguments)._actions
+    checked = [action.dest for action in theirs if action.dest in ours and action.dest != "help"]
+    for action in theirs:
+        if action.dest in ours and isinstance(action.type, type):
+            assert ours[action.dest].type is action.type, action.dest
+    assert set(checked) == {entry.name for entry in dataclasses.fields(train.TrainerArguments)}

@@ -22,7 +22,7 @@ import torch
 from datasets import Dataset
 from safetensors.torch import load_file
 
-from copynet_hf.arguments import TokenizerArguments
+from copynet_hf.arguments import TrainArguments
 from copynet_hf.cli import main
 from copynet_hf.data import quickstart_pairs
 from copynet_hf.training import run as training_run
@@ -285,7 +285,7 @@ def test_a_checkpoint_of_an_earlier_version_knows_fewer_arguments(
 def test_the_pairs_are_all_columns_that_are_read() -> None:
     rows = {"text": ["a"], "summary": ["b"]}
     records = [
-        make_run_record(Dataset.from_dict(rows | more), TokenizerArguments(), False)
+        make_run_record(Dataset.from_dict(rows | more), TrainArguments())
         for more in ({}, {"features": [["V"]]}, {"features": [["N"]]}, {"facts": [[["X", "b", "c"]]]}, {"id": [1]})
     ]
     fingerprints = [record[FINGERPRINT] for record in records]

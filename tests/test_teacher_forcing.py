@@ -11,6 +11,7 @@ from transformers import Seq2SeqTrainingArguments
 from transformers.trainer_utils import EvalPrediction
 
 from copynet_hf import CopyNetConfig, CopyNetForConditionalGeneration, CopyNetTokenizer
+from copynet_hf.arguments import TrainArguments
 from copynet_hf.data import quickstart_pairs
 from copynet_hf.evaluation.teacher_forcing import make_compute_accuracy
 from copynet_hf.inference.predictor import predict_in_batches
@@ -61,7 +62,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> tuple[CopyNetTrainer, l
         dataloader_pin_memory=False,
     )
     pairs = {"train": Dataset.from_list(train), "validation": Dataset.from_list(validation)}
-    trainer = make_trainer(model, tokenizer, pairs, arguments)
+    trainer = make_trainer(model, tokenizer, pairs, arguments, TrainArguments(vocabulary_dropout=0.0, ema_decay=0.0))
     trainer.train()
     return trainer, validation
 

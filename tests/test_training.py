@@ -16,13 +16,13 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import PreTrainedTokenizerFast, Seq2SeqTrainingArguments
 
 from copynet_hf import CopyNetForConditionalGeneration, CopyNetTokenizer
-from copynet_hf.arguments import TokenizerArguments
+from copynet_hf.arguments import TrainArguments
 from copynet_hf.data import quickstart_pairs
 from copynet_hf.evaluation.scoring import evaluate_pairs
 from copynet_hf.model.prediction import predict
 from copynet_hf.saved.loading import check_tokenizer, load_model
 from copynet_hf.training.dataset import encode_pairs
-from copynet_hf.training.defaults import build_training_arguments, choose_tokenizer_settings
+from copynet_hf.training.defaults import build_training_arguments
 from copynet_hf.training.model_setup import build_config
 from copynet_hf.training.run import train_from_arguments
 from copynet_hf.training.segmenters import guess_segmenter
@@ -39,9 +39,9 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     return {f"{split}_file": str(folder / f"{split}.jsonl") for split in ("train", "validation")}
 
 
-def tokenizer_for(pairs: Dataset, preset: str | None = None, **arguments: Any) -> CopyNetTokenizer:
+def tokenizer_for(pairs: Dataset, **arguments: Any) -> CopyNetTokenizer:
     """The one that a run with these arguments trains."""
-    return train_tokenizer(pairs, choose_tokenizer_settings(TokenizerArguments(**arguments), pairs, preset), 64)
+    return train_tokenizer(pairs, TrainArguments(max_source_length=64, **arguments))
 
 
 def subword_tokenizer(texts: Sequence[str], folder: Path) -> PreTrainedTokenizerFast:
@@ -297,11 +297,11 @@ def test_rare_letters_are_in_the_vocabulary(texts: list[str], is_known: bool) ->
 def test_presets_have_the_papers_sizes_and_segmenters() -> None:
     chinese = Dataset.from_dict({"text": ["华为发布手机"] * 3, "summary": ["华为手机"] * 3})
     for preset, segmenter, slots in (("lcsts_char", "char", 16), ("lcsts_word", "jieba", 40)):
-        tokenizer = tokenizer_for(chinese, preset, min_frequency=1)
+        tokenizer = tokenizer_for(chinese, preset=preset, min_frequency=1)
         assert (tokenizer.segmenter, tokenizer.max_source_oov) == (segmenter, slots)
         config = build_config(tokenizer, preset)
         assert (config.hidden_size, config.embedding_size, config.vocab_size) == (500, 350, len(tokenizer))
-    none = tokenizer_for(chinese, "lcsts_char", max_source_oov=0)
+    none = tokenizer_for(chinese, preset="lcsts_char", max_source_oov=0)
     assert none.max_source_oov == 0
 
 
@@ -422,8 +422,9 @@ def test_an_ordinary_subword_tokenizer_trains_and_generates(files: dict[str, Any
 
 def test_targets_of_a_tokenizer_without_end_symbols_get_one(tmp_path: Path, pairs: Dataset) -> None:
     fast = subword_tokenizer(list(pairs["text"]), tmp_path)
+    fast.model_max_length = 64
     for length in (128, 5):
-        for labels in encode_pairs(pairs, fast, 64, length)["labels"]:
+        for labels in encode_pairs(pairs, fast, length)["labels"]:
             assert labels[-1] == fast.eos_token_id
             assert labels.count(fast.eos_token_id) == 1
             assert len(labels) <= length

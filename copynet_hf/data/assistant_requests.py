@@ -149,62 +149,28 @@ def _syllables(rng: random.Random, least: int, most: int) -> str:
     return word + rng.choice(("", "", "n", "r", "l", "s"))
 
 
-def _first(rng: random.Random) -> str:
-    return _syllables(rng, 2, 2).capitalize()
-
-
-def _last(rng: random.Random) -> str:
-    return _syllables(rng, 2, 3).capitalize() + rng.choice(("", "", "son", "dez", "ov", "stein"))
-
-
-def _place(rng: random.Random) -> str:
-    return _syllables(rng, 2, 3).capitalize() + rng.choice(("", "ville", "burg", "ford", "stad"))
-
-
-def _word(rng: random.Random) -> str:
-    return _syllables(rng, 2, 3)
-
-
 def _file(rng: random.Random) -> str:
     folder = rng.choice(("", "", "/tmp/", "~/docs/", "data/", "src/"))
     stem = rng.choice(("", "", "report_", "notes_", "draft-")) + _syllables(rng, 2, 2)
     return folder + stem + rng.choice((".pdf", ".txt", ".csv", ".py", ".md"))
 
 
-def _time(rng: random.Random) -> str:
-    return f"{rng.randrange(6, 24):02}:{rng.randrange(60):02}"
-
-
-def _date(rng: random.Random) -> str:
-    return f"{rng.randrange(2020, 2040)}-{rng.randrange(1, 13):02}-{rng.randrange(1, 29):02}"
-
-
-def _phone(rng: random.Random) -> str:
-    return f"0{rng.randrange(10, 100)}-{rng.randrange(10_000, 1_000_000)}"
-
-
-def _amount(rng: random.Random) -> str:
-    return f"{rng.randrange(1, 1000)}.{rng.randrange(100):02}"
-
-
 def _order(rng: random.Random) -> str:
     return "".join(rng.choice("ABCDEFGHKLMNPRSTVWXZ") for _ in range(2)) + str(rng.randrange(1000, 100_000))
 
 
-def _version(rng: random.Random) -> str:
-    return f"{rng.randrange(1, 20)}.{rng.randrange(30)}.{rng.randrange(30)}"
-
-
 _GENERATORS: dict[str, Callable[[random.Random], str]] = {
-    "first": _first,
-    "last": _last,
-    "place": _place,
-    "word": _word,
+    "first": lambda rng: _syllables(rng, 2, 2).capitalize(),
+    "last": lambda rng: _syllables(rng, 2, 3).capitalize() + rng.choice(("", "", "son", "dez", "ov", "stein")),
+    "place": lambda rng: _syllables(rng, 2, 3).capitalize() + rng.choice(("", "ville", "burg", "ford", "stad")),
+    "word": lambda rng: _syllables(rng, 2, 3),
     "file": _file,
-    "time": _time,
-    "date": _date,
-    "phone": _phone,
-    "amount": _amount,
-    "order": _order,
-    "version": _version,
+    "time": lambda rng: f"{rng.randrange(6, 24):02}:{rng.randrange(60):02}",
+    "date": lambda rng: f"{rng.randrange(2020, 2040)}-{rng.randrange(1, 13):02}-{rng.randrange(1, 29):02}",
+    "phone": lambda rng: f"0{rng.randrange(10, 100)}-{rng.randrange(10_000, 1_000_000)}",
+    "amount": lambda rng: f"{rng.randrange(1, 1000)}.{rng.randrange(100):02}",
+    "order": lambda rng: (
+        "".join(rng.choice("ABCDEFGHKLMNPRSTVWXZ") for _ in range(2)) + str(rng.randrange(1000, 100_000))
+    ),
+    "version": lambda rng: f"{rng.randrange(1, 20)}.{rng.randrange(30)}.{rng.randrange(30)}",
 }

@@ -117,9 +117,9 @@ def set_alignments(model: CopyNetForConditionalGeneration, encoded: Pairs) -> No
 
 def set_decoding(
     model: CopyNetForConditionalGeneration,
-    num_beams: int,
-    forbid_unk: bool,
-    max_new_tokens: int,
+    num_beams: int | None,
+    forbid_unk: bool | None,
+    max_new_tokens: int | None,
 ) -> None:
     """Sets the defaults of `generate()`, which are saved with the model."""
     model.generation_config.num_beams = num_beams

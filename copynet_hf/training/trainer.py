@@ -23,12 +23,13 @@ from transformers import (
 )
 from transformers.trainer_utils import get_last_checkpoint
 
+from ..arguments import TrainArguments
 from ..evaluation.compute_metrics import make_compute_metrics
 from ..evaluation.teacher_forcing import ACCURACIES, make_argmax, make_compute_accuracy
 from ..model.loss import shift_right
 from ..model.modeling_copynet import CopyNetForConditionalGeneration
 from ..saved.cards import CARD
-from .callbacks import CopyStatistics, EarlyStopping
+from .callbacks import CopyStatistics, EarlyStopping, TimeLimit
 from .checkpoints import NUM_PROCESSES, RECORD_FILE, SECONDS, is_complete
 from .dataset import Pairs, encode_pairs
 from .defaults import OUTPUT_SCORES
@@ -47,21 +48,17 @@ class CopyNetTrainer(Seq2SeqTrainer):
     removes a checkpoint that it could not complete. It pushes the model card in its folder rather than one of its own.
 
     Args:
+        run_args: the arguments of the run.
         run_record: saved with each checkpoint, see `make_run_record`.
-        vocabulary_dropout: the probability of `drop_from_vocabulary`.
-        ema_decay: of the `WeightAverage` that is evaluated and saved; 0: the weights themselves are.
-        encoder_learning_rate: that of the Transformers encoder; None: the same as of the other weights.
         earlier_seconds: how long the run had trained when the checkpoint that it resumes from was saved.
     """
 
     def __init__(
         self,
         *args: Any,
-        run_record: Mapping[str, object] | None = None,
-        vocabulary_dropout: float = 0.0,
-        ema_decay: float = 0.0,
-        encoder_learning_rate: float | None = None,
-        earlier_seconds: float = 0.0,
+        run_args: TrainArguments,
+        run_record: Mapping[str, object],
+        earlier_seconds: float,
         **kwargs: Any,
     ) -> None:
         super().__init__(*args, **kwargs)
@@ -70,11 +67,12 @@ class CopyNetTrainer(Seq2SeqTrainer):
             factor = self.args.label_smoothing_factor
             self.label_smoother = VocabularyLabelSmoother(epsilon=factor, vocab_size=trained.config.vocab_size)
         self.run_record, self.earlier_seconds = run_record, earlier_seconds
-        self.vocabulary_dropout, self.encoder_learning_rate = vocabulary_dropout, encoder_learning_rate
+        self.vocabulary_dropout = run_args.vocabulary_dropout if trained.config.copies else 0.0
+        self.encoder_learning_rate = run_args.encoder_learning_rate
         self._start = time.monotonic()
         self.weight_average: WeightAverage | None = None
-        if ema_decay:
-            self.weight_average = WeightAverage(trained, ema_decay)
+        if run_args.ema_decay:
+            self.weight_average = WeightAverage(trained, run_args.ema_decay)
             self.add_callback(self.weight_average)
 
     def train(self, resume_from_checkpoint: str | bool | None = None, *args: Any, **kwargs: Any) -> Any:
@@ -149,10 +147,9 @@ class CopyNetTrainer(Seq2SeqTrainer):
             with explain_save_errors(checkpoint):
                 if self.args.should_save:
                     checkpoint.mkdir(parents=True, exist_ok=True)
-                    if self.run_record is not None:
-                        seconds = self.earlier_seconds + time.monotonic() - self._start
-                        record = {**self.run_record, NUM_PROCESSES: self.args.world_size, SECONDS: seconds}
-                        (checkpoint / RECORD_FILE).write_text(json.dumps(record), encoding="utf-8")
+                    seconds = self.earlier_seconds + time.monotonic() - self._start
+                    record = {**self.run_record, NUM_PROCESSES: self.args.world_size, SECONDS: seconds}
+                    (checkpoint / RECORD_FILE).write_text(json.dumps(record), encoding="utf-8")
                     if self.weight_average is not None:
                         self.weight_average.save(checkpoint)
                 super()._save_checkpoint(*args, **kwargs)
@@ -171,25 +168,21 @@ def make_trainer(
     tokenizer: PreTrainedTokenizerBase,
     pairs: Mapping[str, Pairs],
     training_args: Seq2SeqTrainingArguments,
+    args: TrainArguments,
     *,
-    max_source_length: int = 512,
-    max_target_length: int = 128,
-    num_proc: int | None = None,
-    early_stopping_patience: int = 0,
-    **options: Any,
+    run_record: Mapping[str, object] | None = None,
+    earlier_seconds: float = 0.0,
 ) -> CopyNetTrainer:
     """A `CopyNetTrainer` for the splits `train` and, where given, `validation` of the pairs.
 
     Args:
-        max_source_length, max_target_length: in words; what is beyond is truncated.
-        num_proc: processes for tokenization.
-        early_stopping_patience: evaluations without improvement before training stops; 0 turns early stopping off.
-        options: further arguments of `CopyNetTrainer`.
+        args: the arguments of the run.
+        run_record, earlier_seconds: see `CopyNetTrainer`.
     """
     train, validation = pairs["train"], pairs.get("validation")
     if isinstance(train, IterableDataset) and training_args.train_sampling_strategy == "random":
         train = train.shuffle(seed=_find_data_seed(training_args), buffer_size=STREAM_BUFFER)
-    lengths = (max_source_length, max_target_length, num_proc)
+    limits = (args.max_target_length, args.preprocessing_num_workers)
     generates = training_args.predict_with_generate
     compute_metrics = make_compute_accuracy(tokenizer.unk_token_id)
     if generates and validation is not None:
@@ -197,21 +190,26 @@ def make_trainer(
             tokenizer,
             list(validation["text"]),
             list(validation["summary"]),
-            max_source_length=max_source_length,
+            max_source_length=tokenizer.model_max_length,
             facts=list(validation["facts"]) if "facts" in validation.column_names else None,
         )
     trainer = CopyNetTrainer(
         model=model,
         args=training_args,
-        train_dataset=encode_pairs(train, tokenizer, *lengths),
-        eval_dataset=None if validation is None else encode_pairs(validation, tokenizer, *lengths),
+        train_dataset=encode_pairs(train, tokenizer, *limits),
+        eval_dataset=None if validation is None else encode_pairs(validation, tokenizer, *limits),
         processing_class=tokenizer,
         data_collator=DataCollatorForSeq2Seq(tokenizer, model=model),
         compute_metrics=compute_metrics,
         preprocess_logits_for_metrics=None if generates else make_argmax(model),
-        callbacks=[EarlyStopping(early_stopping_patience)] if early_stopping_patience else None,
-        **options,
+        run_args=args,
+        run_record=run_record or {},
+        earlier_seconds=earlier_seconds,
     )
+    if args.early_stopping_patience:
+        trainer.add_callback(EarlyStopping(args.early_stopping_patience))
     if validation is not None and len(validation):
-        trainer.add_callback(CopyStatistics(trainer, validation, max_source_length=max_source_length))
+        trainer.add_callback(CopyStatistics(trainer, validation))
+    if args.max_minutes is not None:
+        trainer.add_callback(TimeLimit(args.max_minutes))
     return trainer

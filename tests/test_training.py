@@ -171,7 +171,7 @@ def test_the_number_of_updates_does_not_depend_on_the_number_of_processes(
 
 def test_a_score_that_the_validation_pairs_lack_is_named(files: dict[str, Any], tmp_path: Path) -> None:
     arguments = {**files, **SIZES, "output_dir": str(tmp_path / "a"), "max_steps": 2, "predict_with_generate": True}
-    with pytest.raises(ValueError, match=r"is edit_distance, which these .* use one of loss, .*rougeL"):
+    with pytest.raises(ValueError, match=r"'eval_edit_distance', which is not found .*'eval_rougeL'"):
         train_from_arguments(arguments | {"metric_for_best_model": "edit_distance"})
 
 

@@ -124,8 +124,7 @@ def _human_label(document: str) -> int | None:
 
 
 def detect_encoding(path: Path) -> str:
-    """UTF-16 with a byte order mark, else UTF-8 or GB18030 (with GBK, GB2312): the one in which fewer lines are invalid,
-    none unless the file is damaged."""
+    """UTF-16 with a byte order mark, else UTF-8 or GB18030 (with GBK, GB2312), whichever has fewer invalid lines."""
     with open_binary(path) as file:
         if has_utf16_mark(file):
             return "utf-16"

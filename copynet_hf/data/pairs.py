@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from functools import cache
 from itertools import islice
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import datasets
@@ -147,7 +148,9 @@ def _build_split(
     key = "" if streaming else hash_contents(file)
     builder = PairsBuilder(data_files=DataFilesDict({split: DataFilesList([str(file)], [(key,)])}), **options)
     if streaming:
-        return builder.as_streaming_dataset(split=split)
+        data = builder.as_streaming_dataset(split=split)
+        _log_guess(builder.info.supervised_keys, path)
+        return data
     is_cached = builder.info.splits is not None
     try:
         builder.download_and_prepare()
@@ -159,8 +162,7 @@ def _build_split(
         raise SkippedRecords(file).empty_error()
     if is_cached and builder.info.description:
         logger.warning("%s", builder.info.description)
-    if builder.info.supervised_keys is not None:
-        _log_guess({"text": builder.info.supervised_keys.input, "summary": builder.info.supervised_keys.output}, path)
+    _log_guess(builder.info.supervised_keys, path)
     return builder.as_dataset(split=split)
 
 
@@ -186,53 +188,37 @@ class PairsBuilder(datasets.GeneratorBasedBuilder):
     # Part of the cache key: increase it when a change of the code changes the examples of a file.
     VERSION = datasets.Version("1.5.0")
     BUILDER_CONFIG_CLASS = PairsConfig
-    columns: Columns | None = None
-
-    @property
-    def _choice(self) -> ColumnChoice:
-        return ColumnChoice(*self.config.choice)
+    columns: Columns
+    roles: Mapping[str, str] = MappingProxyType({"text": "text", "summary": "summary"})
 
     def _info(self) -> datasets.DatasetInfo:
         return datasets.DatasetInfo()
 
     def _split_generators(self, dl_manager: datasets.DownloadManager) -> list[datasets.SplitGenerator]:
         ((split, (path,)),) = self.config.data_files.items()
+        # A first pass finds the types of the other columns: with types inferred from the first rows, `datasets` would
+        # fail at a later row of another type. A stream has no types, and its first rows show its columns.
+        rows = (row for _, row in self._number_rows(Path(path)) if isinstance(row, dict))
+        self.columns = Columns(islice(rows, 1000) if dl_manager.is_streaming else rows)
+        if self.columns.types:  # else `_generate_examples` reports that no row could be read
+            choice = ColumnChoice(*self.config.choice)
+            self.roles = choose_columns(list(self.columns.types), self.columns.strings, choice, path)
+            if choice.guesses:
+                self.info.supervised_keys = SupervisedKeysData(self.roles["text"], self.roles["summary"])
         if not dl_manager.is_streaming:
-            # A first pass finds the types of the other columns: with types inferred from the first rows, `datasets`
-            # would fail at a later row of another type.
-            self.columns = Columns(self._read_rows(Path(path)))
-            roles = self._choose_columns(self.columns, path)
-            self.info.features = _select_features(
-                {name: self.columns.feature(name) for name in self.columns.types}, roles
-            )
-            if self._choice.guesses:
-                self.info.supervised_keys = SupervisedKeysData(roles["text"], roles["summary"])
+            features = {name: self.columns.feature(name) for name in self.columns.types}
+            self.info.features = _select_features(features, self.roles)
         return [datasets.SplitGenerator(name=split, gen_kwargs={"paths": [path]})]
 
     def _number_rows(self, path: Path) -> Iterator[NumberedRow]:
         options = {name: getattr(self.config, name) for name in ("column_names", "delimiter", "min_score", "encoding")}
         return number_rows(path, file_format=self.config.file_format, **options)
 
-    def _read_rows(self, path: Path) -> Iterator[dict[str, Any]]:
-        return (row for _, row in self._number_rows(path) if isinstance(row, dict))
-
-    def _choose_columns(self, columns: Columns, path: FilePath) -> dict[str, str]:
-        """The column of each role."""
-        if not columns.types:  # no row could be read: `_generate_examples` reports it
-            return {"text": "text", "summary": "summary"}
-        return choose_columns(list(columns.types), columns.strings, self._choice, str(path))
-
     def _generate_examples(self, paths: list[str]) -> Iterator[tuple[int, dict[str, Any]]]:
         (path,) = map(Path, paths)
-        columns = self.columns
-        if columns is None:  # streaming: without a pass over the whole file, from its first rows
-            columns = Columns(islice(self._read_rows(path), 1000))
-        roles = self._choose_columns(columns, path)
-        if self.columns is None and self._choice.guesses and self.info.supervised_keys is None:
-            self.info.supervised_keys = SupervisedKeysData(roles["text"], roles["summary"])  # each pass comes here
-            _log_guess(roles, path)
         skipped = SkippedRecords(path)
-        pairs = _make_pairs(self._number_rows(path), columns.types, roles, self._choice.separator, skipped)
+        separator = ColumnChoice(*self.config.choice).separator
+        pairs = _make_pairs(self._number_rows(path), self.columns.types, self.roles, separator, skipped)
         count = 0
         try:
             for count, pair in enumerate(pairs, 1):
@@ -284,19 +270,19 @@ def _select_features(features: Mapping[str, Any], roles: Mapping[str, str]) -> d
     return datasets.Features({role: ROLE_TYPES[role] for role in roles} | kept)
 
 
-def _log_guess(roles: dict[str, str], where: FilePath) -> None:
+def _log_guess(guess: SupervisedKeysData | None, where: FilePath) -> None:
     """Logs guessed columns, unless they are named `text` and `summary`."""
-    if any(role != name for role, name in roles.items()):
+    if guess is not None and (guess.input, guess.output) != ("text", "summary"):
         logger.info(
             "%s: text is column %r, summary is column %r, as guessed from their names and order "
             "(--text_column and --summary_column select others)",
             where,
-            roles["text"],
-            roles["summary"],
+            guess.input,
+            guess.output,
         )
 
 
-def _explain_unusable_pair(pair: dict[str, Any], roles: dict[str, str]) -> str | None:
+def _explain_unusable_pair(pair: Mapping[str, object], roles: Mapping[str, str]) -> str | None:
     """The reason why a pair cannot be used, or None."""
     for role, value in pair.items():
         if role == "features":
@@ -322,7 +308,7 @@ def _select_pairs(data: AnyDataset, choice: ColumnChoice, where: str) -> AnyData
         strings = [name for name, dtype in dtypes.items() if dtype in ("string", "large_string", "string_view")]
     roles = choose_columns(columns, strings, choice, where)
     if choice.guesses:
-        _log_guess(roles, where)
+        _log_guess(SupervisedKeysData(roles["text"], roles["summary"]), where)
     is_stream = isinstance(data, datasets.IterableDataset)
     shards = [data.shard(data.num_shards, index) for index in range(data.num_shards)] if is_stream else [data]
     arguments = {  # `datasets` distributes the elements of lists over the workers of a DataLoader

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, TypeAlias
 
 from datasets import Dataset, IterableDataset
@@ -65,13 +65,10 @@ def read_pairs(
         if split in splits:
             part = _limit_rows(splits[split], limit)
             if isinstance(part, IterableDataset):  # `id` names the outputs of an evaluation
-                part = Dataset.from_list([_select(row, (*PAIR_COLUMNS, "id")) for row in part])
+                names = (*PAIR_COLUMNS, "id")
+                part = Dataset.from_list([{name: row[name] for name in names if name in row} for row in part])
             splits[split] = part
     return splits
-
-
-def _select(row: Mapping[str, Any], columns: Sequence[str]) -> dict[str, Any]:
-    return {name: row[name] for name in columns if name in row}
 
 
 def _limit_rows(pairs: Pairs, limit: int | None) -> Pairs:

@@ -72,7 +72,7 @@ def build_model(tokenizer: PreTrainedTokenizerBase, args: ModelArguments) -> Cop
         raise ValueError(
             f"--{min(unused)} is for a Transformers encoder: pass --encoder_name_or_path, or leave it out"
         )
-    width = find_embedding_size(encoder, args.embedding_file, args.embeddings_from_encoder)
+    width = find_embedding_size(args)
     if width is not None and fields.setdefault("embedding_size", width) != width:
         raise ValueError(
             f"--embedding_size is {fields['embedding_size']}, but the given embeddings have {width} numbers: leave "
@@ -82,7 +82,7 @@ def build_model(tokenizer: PreTrainedTokenizerBase, args: ModelArguments) -> Cop
     if encoder is not None:
         model.load_encoder(encoder, tokenizer)
     if width is not None:
-        initialize_embeddings(model, tokenizer, args.embedding_file or str(encoder), args.embedding_file is not None)
+        initialize_embeddings(model, tokenizer, args)
     return model
 
 

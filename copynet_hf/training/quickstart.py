@@ -9,6 +9,7 @@ import time
 from collections.abc import Sequence
 from contextlib import redirect_stdout
 from pathlib import Path
+from typing import Any
 
 from transformers import PreTrainedTokenizerBase
 
@@ -89,7 +90,7 @@ def run_quickstart(
     return scores
 
 
-def _show_outputs(records: Sequence[dict[str, list[str]]], scores: Scores) -> None:
+def _show_outputs(records: Sequence[Any], scores: Scores) -> None:
     unseen = scores["fewest_unseen_words"]
     print(f"\nOn {len(records)} test requests, each with at least {unseen} word(s) outside the vocabulary:")
     print(f"  exact match  {scores['exact_match']:5.1f} %")

@@ -15,7 +15,6 @@ from collections.abc import Callable, Mapping
 from contextlib import nullcontext, redirect_stdout
 from io import StringIO
 from pathlib import Path
-from typing import NoReturn
 
 import torch
 import transformers
@@ -81,7 +80,12 @@ def train_from_arguments(arguments: Values, change_trainer: Callable[[CopyNetTra
     """
     if arguments.get("dry_run"):
         with tempfile.TemporaryDirectory() as folder, explain_memory_errors():
-            TrainingRun({**arguments, **UNSEEN, "output_dir": folder}).measure()
+            run = TrainingRun({**arguments, **UNSEEN, "output_dir": folder})
+            run.set_up()
+            run.log_plan()
+            run.trainer.add_callback(TimeEstimate(is_dry_run=True))
+            with redirect_stdout(StringIO()):  # the Trainer prints its metrics
+                run.trainer.train()
         return {}
     run = TrainingRun(arguments)
     with lock_output_dir(run.check_output_dir()), explain_memory_errors():
@@ -127,14 +131,6 @@ class TrainingRun:
         """
         self.checkpoint = find_resume_checkpoint(self.values.get("resume_from_checkpoint"), self.output_dir)
         return check_output_dir(self.values.get("output_dir"), self.args.overwrite_output_dir, self.checkpoint)
-
-    def measure(self) -> None:
-        """Describes the run and measures its first updates."""
-        self.set_up()
-        self.log_plan()
-        self.trainer.add_callback(TimeEstimate(is_dry_run=True))
-        with redirect_stdout(StringIO()):  # the Trainer prints its metrics
-            self.trainer.train()
 
     def set_up(self) -> None:
         """Reads the pairs, completes the arguments, and builds tokenizer, model and Trainer."""
@@ -196,7 +192,9 @@ class TrainingRun:
         with cached_encoder_states(self.model, self.output_dir) if args.cache_encoder_states else nullcontext():
             metrics: Scores = trainer.train(resume_from_checkpoint=self.checkpoint).metrics
         if sigterm.is_received:
-            self._exit_after_sigterm()
+            logger.info("stopped by SIGTERM: continue with --resume_from_checkpoint auto")
+            self.leave_process_group()
+            sys.exit(128 + signal.SIGTERM)
         with explain_save_errors(self.output_dir):
             trainer.save_model(_internal_call=True)  # without a push, which waits for the card
             if trainer.state.best_model_checkpoint is not None:  # the state is pushed as well: no local paths in it
@@ -232,11 +230,6 @@ class TrainingRun:
         logger.info("training: %s", describe_training(num_pairs, trainer.args, trainer.eval_dataset is not None))
         for warning in find_warnings(self.pairs, encoded["train"], self.args):
             logger.warning("warning: %s", warning)
-
-    def _exit_after_sigterm(self) -> NoReturn:
-        logger.info("stopped by SIGTERM: continue with --resume_from_checkpoint auto")
-        self.leave_process_group()
-        sys.exit(128 + signal.SIGTERM)
 
     def finish(self, metrics: Scores) -> Scores:
         """Evaluates the model on the test pairs, writes its card and pushes it; returns the test metrics.

@@ -15,7 +15,7 @@ from ..arguments import TrainArguments
 from ..evaluation.metrics import mostly_cjk
 from ..model.segmentation import get_segmenter
 from .dataset import Pairs
-from .presets import find_preset
+from .presets import PRESET_SEGMENTERS
 
 logger = logging.getLogger(__name__)
 
@@ -33,7 +33,7 @@ def choose_segmenter(args: TrainArguments, pairs: Pairs) -> str:
     if args.segmenter != "auto":
         return args.segmenter
     if args.preset is not None:
-        return find_preset(args.preset)[1]
+        return PRESET_SEGMENTERS[args.preset]
     segmenter = guess_segmenter(list(islice(pairs, 10_000)))
     logger.info("segmenter is %s, as guessed from the pairs (--segmenter selects another)", segmenter)
     return segmenter

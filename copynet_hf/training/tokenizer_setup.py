@@ -15,7 +15,7 @@ from ..model.segmentation import get_segmenter
 from ..model.tokenization_copynet import CopyNetTokenizer
 from ..saved.loading import load_tokenizer
 from .dataset import Pairs
-from .presets import find_preset
+from .presets import make_config
 from .segmenters import are_few, choose_min_frequency, choose_segmenter, first_sources
 
 STREAM_SAMPLE_SIZE = 100_000  # pairs of a stream from which vocabulary, slots and alignments are computed
@@ -55,7 +55,7 @@ def train_tokenizer(train_pairs: Pairs, args: TrainArguments) -> CopyNetTokenize
     out-of-vocabulary words of every source. What the arguments leave open follows from the preset, else from the
     pairs."""
     segmenter, encoder = choose_segmenter(args, train_pairs), args.encoder_name_or_path
-    preset = None if args.preset is None else find_preset(args.preset)[0]()
+    preset = None if args.preset is None else make_config(args.preset, {})
     vocab_size = args.vocab_size or (preset and preset.vocab_size) or (3_000 if segmenter == "char" else 10_000)
     max_source_oov = preset.max_source_oov if preset and args.max_source_oov is None else args.max_source_oov
     min_frequency, generated_count = args.min_frequency, 1

@@ -25,14 +25,13 @@ from transformers.trainer_utils import get_last_checkpoint
 
 from ..arguments import TrainArguments
 from ..evaluation.compute_metrics import make_compute_metrics
-from ..evaluation.teacher_forcing import ACCURACIES, make_argmax, make_compute_accuracy
+from ..evaluation.teacher_forcing import make_argmax, make_compute_accuracy
 from ..model.loss import shift_right
 from ..model.modeling_copynet import CopyNetForConditionalGeneration
 from ..saved.cards import CARD
 from .callbacks import CopyStatistics, EarlyStopping, TimeLimit
 from .checkpoints import NUM_PROCESSES, RECORD_FILE, SECONDS, is_complete
 from .dataset import Pairs, encode_pairs
-from .defaults import OUTPUT_SCORES
 from .encoder_training import split_parameter_groups
 from .label_smoothing import VocabularyLabelSmoother
 from .run_folder import explain_save_errors
@@ -132,14 +131,10 @@ class CopyNetTrainer(Seq2SeqTrainer):
             super()._maybe_log_save_evaluate(*args, **kwargs)
 
     def _determine_best_metric(self, metrics: dict[str, float], trial: object) -> bool:
-        name = f"eval_{str(self.args.metric_for_best_model).removeprefix('eval_')}"
-        if self.args.metric_for_best_model is not None and name not in metrics:
-            scores = [each for each in ("loss", *ACCURACIES, *OUTPUT_SCORES) if f"eval_{each}" in metrics]
-            raise ValueError(
-                f"--metric_for_best_model is {self.args.metric_for_best_model}, which these validation pairs have no "
-                f"score of: use one of {', '.join(scores)}"
-            )
-        return super()._determine_best_metric(metrics, trial)
+        try:
+            return super()._determine_best_metric(metrics, trial)
+        except KeyError as error:  # a score that these validation pairs lack
+            raise ValueError(error.args[0]) from None
 
     def _save_checkpoint(self, *args: Any, **kwargs: Any) -> None:
         checkpoint = Path(str(self.args.output_dir)) / f"checkpoint-{self.state.global_step}"

@@ -108,7 +108,7 @@ class PairsArguments(Arguments):
     delimiter: str | None = argument("of CSV and TSV files; guessed by default", metavar="TEXT")
     max_eval_samples: int | None = count("use at most N validation and N test pairs")
 
-    def dataset_options(self) -> dict[str, Any]:
+    def dataset_options(self) -> Values:
         """The arguments of `load_pairs` other than its files."""
         names = ("dataset_name", "dataset_config_name", "text_column", "summary_column")
         more = ("features_column", "features_separator", "column_names", "delimiter")
@@ -245,12 +245,12 @@ class DecodingArguments(Arguments):
     device: str | None = argument("cpu, cuda, ...; by default a GPU if there is one", metavar="NAME")
     threads: int | None = count("number of threads")
 
-    def model_options(self) -> dict[str, Any]:
+    def model_options(self) -> Values:
         """The arguments of `load_backend`."""
         options = {name: getattr(self, name) for name in ("backend", "device", "bf16", "trust_remote_code", "threads")}
         return {"name": self.model, **options}
 
-    def search_options(self) -> dict[str, Any]:
+    def search_options(self) -> Values:
         """The keyword arguments of `predict_in_batches`."""
         names = ("batch_size", "num_beams", "length_penalty", "max_source_length", "forbid_unk")
         return {"max_new_tokens": self.max_target_length, **{name: getattr(self, name) for name in names}}
@@ -342,7 +342,7 @@ class ArgumentParser(argparse.ArgumentParser):
         self.error(f"{options[0]} is not an argument" + (f"; did you mean {nearest[0]}?" if nearest else ""))
 
 
-def _add_field(group: argparse._ActionsContainer, entry: dataclasses.Field[Any], kind: Any) -> None:
+def _add_field(group: argparse._ActionsContainer, entry: dataclasses.Field[object], kind: object) -> None:
     """Adds the argument of a field of this type, with `--no_NAME` for a boolean that is true by default."""
     (kind,) = [each for each in (get_args(kind) if isinstance(kind, UnionType) else (kind,)) if each is not NoneType]
     options = list(dict.fromkeys([f"--{entry.name}", f"--{entry.name.replace('_', '-')}"]))
@@ -377,7 +377,7 @@ def build_arguments(kind: type[A], given: Values) -> A:
     return kind(**select_fields(kind, given))
 
 
-def select_fields(kind: type, values: Values) -> dict[str, Any]:
+def select_fields(kind: type, values: Values) -> Values:
     """Those of the values that are fields of a dataclass."""
     names = {entry.name for entry in dataclasses.fields(kind) if entry.init}
     return {name: value for name, value in values.items() if name in names}

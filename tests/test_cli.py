@@ -351,7 +351,6 @@ BAD_INPUT = {
     f"{TRAIN} --early_stopping_patience 2": "--early_stopping_patience is 2, but there are no validation pairs",
     f"{TRAIN} --streaming": "--max_steps",
     f"{TRAIN} --resume_from_checkpoint True": "no checkpoint",
-    f"{TRAIN} --predict_with_generate --train_sampling_strategy group_by_length": "group_by_length",
     f"{TRAIN} --push_to_hub --hub_token hf_abc": "hf auth login",
     "generate --model {folder}/model --text a --facts a|b": "is not a fact",
     "generate --model {folder}/model --text a --device gpu": "--device gpu cannot be used",

@@ -49,7 +49,7 @@ class TrainerArguments(Arguments):
     )
     train_sampling_strategy: str | None = argument(
         "order of training pairs: random, sequential, group_by_length",
-        shown="group_by_length; random with streaming or predict_with_generate",
+        shown="group_by_length; random with streaming",
     )
     resume_from_checkpoint: str | None = argument(
         "checkpoint, True for the last in output_dir, or auto: the last if there is one"

@@ -11,6 +11,7 @@ import datasets
 import pyarrow as pa
 
 from .features import SEPARATOR
+from .records import Row
 
 # The usual names of the columns, the most likely first; case is ignored.
 # fmt: off
@@ -50,7 +51,7 @@ class Columns:
         strings: the columns that hold at least one string.
     """
 
-    def __init__(self, rows: Iterable[dict[str, Any]]) -> None:
+    def __init__(self, rows: Iterable[Row]) -> None:
         self.types: dict[str, pa.DataType | None] = {}
         self.strings: list[str] = []
         rows = iter(rows)
@@ -69,7 +70,7 @@ class Columns:
         return datasets.Features.from_arrow_schema(pa.schema([(name, arrow_type)]))[name]
 
 
-def _common_type(previous: pa.DataType | None, values: Sequence[Any]) -> pa.DataType | None:
+def _common_type(previous: pa.DataType | None, values: Sequence[object]) -> pa.DataType | None:
     """The type that holds the previous values and these, or None."""
     if previous is None:
         return None

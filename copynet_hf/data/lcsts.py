@@ -18,9 +18,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
-from .records import DataFileError, NumberedRow, has_utf16_mark, is_unicode, open_binary, open_text
+from .records import DataFileError, NumberedRow, Row, has_utf16_mark, is_unicode, open_binary, open_text
 
 ENCODINGS = ("utf-8", "gb18030")
 
@@ -84,7 +83,7 @@ def _documents(path: Path, encoding: str) -> Iterator[tuple[int, list[str] | str
         yield start, "<doc> is not closed"
 
 
-def _parse(document: str, number: int) -> dict[str, Any]:
+def _parse(document: str, number: int) -> Row:
     """One record.
 
     Raises:

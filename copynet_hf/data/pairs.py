@@ -20,7 +20,7 @@ from datasets.info import SupervisedKeysData
 
 from .columns import ColumnChoice, Columns, choose_columns, choose_new_names
 from .features import SEPARATOR, split_features, why_not_features
-from .records import AnyDataset, DataFileError, FilePath, SkippedRecords, data_suffix, hash_contents, resolve_file
+from .records import AnyDataset, DataFileError, FilePath, Row, SkippedRecords, data_suffix, hash_contents, resolve_file
 from .rows import LCSTS_SUFFIX, SUFFIXES, TABLE_SUFFIXES, NumberedRow, find_delimiter, number_rows
 
 logger = logging.getLogger(__name__)
@@ -171,7 +171,7 @@ class PairsConfig(datasets.BuilderConfig):
     """How a file is read: its format, the fields of a `ColumnChoice`, and what `number_rows` needs to know."""
 
     file_format: str = ".jsonl"
-    choice: tuple[Any, ...] = ColumnChoice()
+    choice: tuple[str | None, ...] = ColumnChoice()
     column_names: tuple[str, ...] | None = None
     delimiter: str = ","
     min_score: int = 3
@@ -214,7 +214,7 @@ class PairsBuilder(datasets.GeneratorBasedBuilder):
         options = {name: getattr(self.config, name) for name in ("column_names", "delimiter", "min_score", "encoding")}
         return number_rows(path, file_format=self.config.file_format, **options)
 
-    def _generate_examples(self, paths: list[str]) -> Iterator[tuple[int, dict[str, Any]]]:
+    def _generate_examples(self, paths: list[str]) -> Iterator[tuple[int, Row]]:
         (path,) = map(Path, paths)
         skipped = SkippedRecords(path)
         separator = ColumnChoice(*self.config.choice).separator
@@ -237,7 +237,7 @@ def _make_pairs(
     roles: Mapping[str, str],
     separator: str,
     skipped: SkippedRecords,
-) -> Iterator[dict[str, Any]]:
+) -> Iterator[Row]:
     """The rows with a usable pair, `text` and `summary` first.
 
     Args:
@@ -300,7 +300,7 @@ def _explain_unusable_pair(pair: Mapping[str, object], roles: Mapping[str, str])
 def _select_pairs(data: AnyDataset, choice: ColumnChoice, where: str) -> AnyDataset:
     """A loaded dataset with the columns `text` and `summary` first, without its unusable rows."""
     if data.features is None:
-        first: dict[str, Any] = next(iter(data), {})
+        first: Row = next(iter(data), {})
         columns, strings = list(first), [name for name, value in first.items() if isinstance(value, str)]
     else:
         columns = list(data.features)
@@ -331,7 +331,7 @@ def _usable_rows(
     roles: dict[str, str],
     separator: str,
     may_be_empty: bool,
-) -> Iterator[dict[str, Any]]:
+) -> Iterator[Row]:
     """The pairs of each shard, whose unusable rows are reported at its end."""
     for shard, name in zip(shards, names, strict=True):
         skipped = SkippedRecords(Path(name))
@@ -345,7 +345,7 @@ def _usable_rows(
             warn_once(str(skipped))
 
 
-def _iterate_rows(shard: AnyDataset) -> Iterator[dict[str, Any]]:
+def _iterate_rows(shard: AnyDataset) -> Iterator[Row]:
     """All rows of a shard. In a worker, `for row in shard` would split the shard among the workers again."""
     for batch in shard.iter(100):
         for values in zip(*batch.values(), strict=True):

@@ -18,7 +18,8 @@ from datasets.fingerprint import Hasher
 
 FilePath: TypeAlias = str | os.PathLike[str]
 AnyDataset: TypeAlias = datasets.Dataset | datasets.IterableDataset
-NumberedRow: TypeAlias = tuple[int, dict[str, Any] | str]  # line number, and the row or why it cannot be used
+Row: TypeAlias = dict[str, Any]
+NumberedRow: TypeAlias = tuple[int, Row | str]  # line number, and the row or why it cannot be used
 
 
 class DataFileError(ValueError):

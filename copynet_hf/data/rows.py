@@ -19,7 +19,7 @@ import pyarrow as pa
 from pyarrow.parquet import ParquetFile
 
 from .lcsts import read_lcsts
-from .records import DataFileError, NumberedRow, data_suffix, is_unicode, open_text
+from .records import DataFileError, NumberedRow, Row, data_suffix, is_unicode, open_text
 
 logger = logging.getLogger(__name__)
 
@@ -147,7 +147,7 @@ def _parse_json(text: str) -> Any:
         raise ValueError("nested too deeply") from None
 
 
-def _check_row(row: Any) -> dict[str, Any] | str:
+def _check_row(row: object) -> Row | str:
     """The row, or the reason why it cannot be used."""
     if not isinstance(row, dict):
         return f"a {type(row).__name__} rather than an object"

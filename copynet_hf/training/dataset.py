@@ -65,8 +65,8 @@ def read_pairs(
         if split in splits:
             part = _limit_rows(splits[split], limit)
             if isinstance(part, IterableDataset):  # `id` names the outputs of an evaluation
-                names = (*PAIR_COLUMNS, "id")
-                part = Dataset.from_list([{name: row[name] for name in names if name in row} for row in part])
+                columns = (*PAIR_COLUMNS, "id")
+                part = Dataset.from_list([{name: row[name] for name in columns if name in row} for row in part])
             splits[split] = part
     return splits
 

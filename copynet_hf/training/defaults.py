@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Any
 
 import torch
 from datasets import IterableDataset
@@ -35,7 +34,7 @@ from .dataset import Pairs
 from .presets import make_config, select_config_fields
 from .segmenters import choose_segmenter, first_sources
 
-TRAINING_DEFAULTS: dict[str, Any] = {
+TRAINING_DEFAULTS: dict[str, object] = {
     "per_device_train_batch_size": 16,
     "per_device_eval_batch_size": 64,
     "learning_rate": 2e-3,
@@ -60,7 +59,7 @@ ENCODER_LEARNING_RATE = 2e-5
 # Transformers encoder, which are not yet fit for it (docs/encoders.md).
 DECODER_LEARNING_RATE = 5e-4
 # Of a new model; one that is trained further keeps its own.
-NEW_SETTINGS: dict[str, Any] = {
+NEW_SETTINGS: dict[str, object] = {
     "max_source_length": MAX_SOURCE_LENGTH,
     "max_target_length": MAX_TARGET_LENGTH,
     "num_beams": NUM_BEAMS,
@@ -125,8 +124,6 @@ def build_training_arguments(arguments: Values, train_pairs: Pairs, has_validati
     _check_length(given)
     streams, generates = isinstance(train_pairs, IterableDataset), given.get("predict_with_generate", False)
     defaults = dict(TRAINING_DEFAULTS)
-    if generates:  # with which `make_compute_metrics` checks the order of the rows
-        given["include_for_metrics"] = [*given.get("include_for_metrics", ()), "inputs"]
     if streams:
         # else the first process would read for all, and accelerate would join batches of different lengths
         defaults["accelerator_config"] = {"dispatch_batches": False}
@@ -136,12 +133,7 @@ def build_training_arguments(arguments: Values, train_pairs: Pairs, has_validati
             raise ValueError(
                 "--train_sampling_strategy group_by_length needs all lengths: leave it out, or --streaming"
             )
-    if generates and given.get("train_sampling_strategy") == "group_by_length":
-        raise ValueError(
-            "--train_sampling_strategy group_by_length also reorders the evaluation, whose outputs would be scored "
-            "against other texts: leave it out, or --predict_with_generate"
-        )
-    if not generates and not streams:
+    else:
         defaults["train_sampling_strategy"] = "group_by_length"
     defaults |= _evaluation_schedule(given, has_validation)
     if has_validation:
@@ -166,10 +158,9 @@ def build_training_arguments(arguments: Values, train_pairs: Pairs, has_validati
 def _check_metric(metric: str, generates: bool) -> None:
     """Raises ValueError for a score that no evaluation has."""
     name = metric.removeprefix("eval_")
-    scores, others = (OUTPUT_SCORES, ACCURACIES) if generates else (ACCURACIES, OUTPUT_SCORES)
-    if name not in ("loss", *scores):
-        hint = f", or --predict_with_generate {not generates}" if name in others else ""
-        raise ValueError(f"--metric_for_best_model is {metric}: use one of loss, {', '.join(scores)}{hint}")
+    if name not in ("loss", *ACCURACIES, *(OUTPUT_SCORES if generates else ())):
+        hint = ", or --predict_with_generate" if name in OUTPUT_SCORES else ""
+        raise ValueError(f"--metric_for_best_model is {metric}: use one of loss, {', '.join(ACCURACIES)}{hint}")
 
 
 def _check_length(given: Values) -> None:
@@ -191,11 +182,11 @@ def _check_report_to(training_args: Seq2SeqTrainingArguments) -> None:
             raise ImportError(f"--report_to {name} cannot be used ({error}): {fix}, or leave it out") from None
 
 
-def _evaluation_schedule(given: Values, has_validation: bool) -> dict[str, Any]:
+def _evaluation_schedule(given: Values, has_validation: bool) -> dict[str, object]:
     """When to evaluate and save, by default together, `NUM_EVALUATIONS` times."""
     saves = given.get("save_strategy")
     strategy = given.get("eval_strategy") or (saves if saves == "epoch" else "steps")
-    schedule: dict[str, Any] = {"save_strategy": strategy}
+    schedule: dict[str, object] = {"save_strategy": strategy}
     if strategy == "steps":
         steps = given.get("eval_steps") or given.get("save_steps") or 1 / NUM_EVALUATIONS
         schedule |= {"eval_steps": steps, "save_steps": steps}
@@ -259,7 +250,7 @@ def choose_label_smoothing(given: float | None, config: CopyNetConfig, spells: b
     return given
 
 
-def _read_settings(model: CopyNetForConditionalGeneration, tokenizer: PreTrainedTokenizerBase) -> dict[str, Any]:
+def _read_settings(model: CopyNetForConditionalGeneration, tokenizer: PreTrainedTokenizerBase) -> dict[str, object]:
     """The lengths and the decoding of a trained model, by the names of the arguments that set them."""
     settings = {
         "max_source_length": tokenizer.model_max_length if tokenizer.model_max_length < VERY_LARGE_INTEGER else None,

@@ -11,7 +11,7 @@ from ..model.configuration_copynet import CopyNetConfig
 # The paper's settings, class methods of the config, and their segmenters.
 PRESET_SEGMENTERS = {"synthetic": "whitespace", "lcsts_char": "char", "lcsts_word": "jieba"}
 # Without a preset: sizes for a few thousand pairs, fast on a CPU.
-DEFAULT_SIZES: dict[str, Any] = {
+DEFAULT_SIZES: dict[str, float] = {
     "embedding_size": 128,
     "hidden_size": 256,
     "encoder_hidden_size": 128,
@@ -37,5 +37,5 @@ def make_config(preset: str | None, fields: Values) -> CopyNetConfig:
 def select_config_fields(args: ModelArguments) -> dict[str, Any]:
     """The arguments that are fields of the config and were given."""
     names = {entry.name for entry in dataclasses.fields(CopyNetConfig)}
-    given = {entry.name: getattr(args, entry.name) for entry in dataclasses.fields(args)}
+    given = {entry.name: getattr(args, entry.name) for entry in dataclasses.fields(ModelArguments)}
     return {name: value for name, value in given.items() if name in names and value is not None}

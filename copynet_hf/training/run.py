@@ -277,7 +277,7 @@ class TrainingRun:
             for split in ("train", "validation", "test")
             if split in self.pairs and not isinstance(self.pairs[split], IterableDataset)
         ]
-        # `CopyStatistics` computes it from a part of the validation pairs.
+        # Without predict_with_generate it is that of a part of the validation pairs.
         reported = {name: value for name, value in metrics.items() if name != "eval_copy_mode_fraction"}
         scores = {
             split: {name.removeprefix(prefix): value for name, value in reported.items() if name.startswith(prefix)}

@@ -8,7 +8,7 @@ import time
 from collections.abc import Mapping
 from contextlib import nullcontext
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from datasets import Dataset, IterableDataset
 from torch import Tensor, nn
@@ -17,19 +17,19 @@ from torch.utils.data import Sampler
 from transformers import (
     DataCollatorForSeq2Seq,
     PreTrainedTokenizerBase,
-    Seq2SeqTrainer,
     Seq2SeqTrainingArguments,
+    Trainer,
     TrainingArguments,
 )
-from transformers.trainer_utils import get_last_checkpoint
+from transformers.trainer_utils import EvalLoopOutput, get_last_checkpoint
 
 from ..arguments import TrainArguments
-from ..evaluation.compute_metrics import make_compute_metrics
+from ..evaluation.scoring import evaluate_pairs
 from ..evaluation.teacher_forcing import make_argmax, make_compute_accuracy
 from ..model.loss import shift_right
 from ..model.modeling_copynet import CopyNetForConditionalGeneration
 from ..saved.cards import CARD
-from .callbacks import CopyStatistics, EarlyStopping, TimeLimit
+from .callbacks import EarlyStopping, TimeLimit
 from .checkpoints import NUM_PROCESSES, RECORD_FILE, SECONDS, is_complete
 from .dataset import Pairs, encode_pairs
 from .encoder_training import split_parameter_groups
@@ -39,14 +39,20 @@ from .sampler import EpochSampler
 from .vocabulary_dropout import drop_from_vocabulary
 from .weight_average import WeightAverage
 
+SAMPLE_SIZE = 64  # evaluation pairs for which outputs are generated
 STREAM_BUFFER = 10_000  # pairs in memory among which a stream is shuffled
 
 
-class CopyNetTrainer(Seq2SeqTrainer):
-    """A `Seq2SeqTrainer` that resumes in the order of the interrupted run (a stream in that of its first pass), and
+class CopyNetTrainer(Trainer):
+    """A `Trainer` that resumes in the order of the interrupted run (a stream in that of its first pass), and
     removes a checkpoint that it could not complete. It pushes the model card in its folder rather than one of its own.
 
+    An evaluation also generates outputs: with `predict_with_generate` for all pairs, as `evaluate_pairs` does; else
+    greedily, with `<unk>` allowed, for the first `SAMPLE_SIZE`, of which it logs `eval_copy_mode_fraction` (the words
+    written by the copy mode, in percent) and `eval_unk_rate`.
+
     Args:
+        scored_pairs: the evaluation pairs, with the columns `text` and `summary`.
         run_args: the arguments of the run.
         run_record: saved with each checkpoint, see `make_run_record`.
         earlier_seconds: how long the run had trained when the checkpoint that it resumes from was saved.
@@ -55,24 +61,31 @@ class CopyNetTrainer(Seq2SeqTrainer):
     def __init__(
         self,
         *args: Any,
+        scored_pairs: Dataset | None,
         run_args: TrainArguments,
         run_record: Mapping[str, object],
         earlier_seconds: float,
         **kwargs: Any,
     ) -> None:
         super().__init__(*args, **kwargs)
-        trained: Any = self.model
+        config = self.copynet.config
         if self.label_smoother is not None:
             factor = self.args.label_smoothing_factor
-            self.label_smoother = VocabularyLabelSmoother(epsilon=factor, vocab_size=trained.config.vocab_size)
+            self.label_smoother = VocabularyLabelSmoother(epsilon=factor, vocab_size=config.vocab_size)
+        self.scored_pairs = scored_pairs
         self.run_record, self.earlier_seconds = run_record, earlier_seconds
-        self.vocabulary_dropout = run_args.vocabulary_dropout if trained.config.copies else 0.0
+        self.vocabulary_dropout = run_args.vocabulary_dropout if config.copies else 0.0
         self.encoder_learning_rate = run_args.encoder_learning_rate
         self._start = time.monotonic()
         self.weight_average: WeightAverage | None = None
         if run_args.ema_decay:
-            self.weight_average = WeightAverage(trained, run_args.ema_decay)
+            self.weight_average = WeightAverage(self.copynet, run_args.ema_decay)
             self.add_callback(self.weight_average)
+
+    @property
+    def copynet(self) -> CopyNetForConditionalGeneration:
+        """The model, without what distributes it over several processes."""
+        return cast(CopyNetForConditionalGeneration, self.model)
 
     def train(self, resume_from_checkpoint: str | bool | None = None, *args: Any, **kwargs: Any) -> Any:
         self._start = time.monotonic()
@@ -88,12 +101,11 @@ class CopyNetTrainer(Seq2SeqTrainer):
             average.keep()
         return output
 
-    def create_optimizer(self, model: Any = None) -> Optimizer:
+    def create_optimizer(self, model: nn.Module | None = None) -> Optimizer:
         is_new = self.optimizer is None
         optimizer = super().create_optimizer(model)
         if is_new and self.encoder_learning_rate is not None:
-            trained: Any = self.model if model is None else model
-            names = {id(weight): name for name, weight in trained.named_parameters()}
+            names = {id(weight): name for name, weight in (model or self.copynet).named_parameters()}
             split_parameter_groups(optimizer, names, self.encoder_learning_rate)
         return optimizer
 
@@ -123,6 +135,22 @@ class CopyNetTrainer(Seq2SeqTrainer):
             decoder_input_ids = shift_right(labels, config)
             inputs |= {"input_ids": input_ids, "labels": labels, "decoder_input_ids": decoder_input_ids}
         return super().training_step(model, inputs, *args, **kwargs)
+
+    def evaluation_loop(self, *args: Any, **kwargs: Any) -> EvalLoopOutput:
+        output = super().evaluation_loop(*args, **kwargs)
+        model, tokenizer, pairs = self.copynet, cast(PreTrainedTokenizerBase, self.processing_class), self.scored_pairs
+        if pairs is None or not len(pairs) or kwargs.get("metric_key_prefix") != "eval":  # predict() has other pairs
+            return output
+        if getattr(self.args, "predict_with_generate", False):
+            scores, _ = evaluate_pairs(model, tokenizer, pairs)
+            del scores["seconds"]
+        else:
+            sample = pairs.select(range(min(SAMPLE_SIZE, len(pairs))))
+            scores, _ = evaluate_pairs(model, tokenizer, sample, num_beams=1, forbid_unk=False)
+            scores = {name: scores[name] for name in ("copy_mode_fraction", "unk_rate") if name in scores}
+        assert output.metrics is not None
+        output.metrics.update({f"eval_{name}": value for name, value in scores.items() if value is not None})
+        return output
 
     def _maybe_log_save_evaluate(self, *args: Any, **kwargs: Any) -> None:
         uses_weights = self.control.should_evaluate or self.control.should_save
@@ -178,16 +206,6 @@ def make_trainer(
     if isinstance(train, IterableDataset) and training_args.train_sampling_strategy == "random":
         train = train.shuffle(seed=_find_data_seed(training_args), buffer_size=STREAM_BUFFER)
     limits = (args.max_target_length, args.preprocessing_num_workers)
-    generates = training_args.predict_with_generate
-    compute_metrics = make_compute_accuracy(tokenizer.unk_token_id)
-    if generates and validation is not None:
-        compute_metrics = make_compute_metrics(
-            tokenizer,
-            list(validation["text"]),
-            list(validation["summary"]),
-            max_source_length=tokenizer.model_max_length,
-            facts=list(validation["facts"]) if "facts" in validation.column_names else None,
-        )
     trainer = CopyNetTrainer(
         model=model,
         args=training_args,
@@ -195,16 +213,15 @@ def make_trainer(
         eval_dataset=None if validation is None else encode_pairs(validation, tokenizer, *limits),
         processing_class=tokenizer,
         data_collator=DataCollatorForSeq2Seq(tokenizer, model=model),
-        compute_metrics=compute_metrics,
-        preprocess_logits_for_metrics=None if generates else make_argmax(model),
+        compute_metrics=make_compute_accuracy(tokenizer.unk_token_id),
+        preprocess_logits_for_metrics=make_argmax(model),
+        scored_pairs=validation,
         run_args=args,
         run_record=run_record or {},
         earlier_seconds=earlier_seconds,
     )
     if args.early_stopping_patience:
         trainer.add_callback(EarlyStopping(args.early_stopping_patience))
-    if validation is not None and len(validation):
-        trainer.add_callback(CopyStatistics(trainer, validation))
     if args.max_minutes is not None:
         trainer.add_callback(TimeLimit(args.max_minutes))
     return trainer

@@ -93,6 +93,12 @@ def test_the_unit_follows_the_script_of_the_references(reference: str, unit: str
     assert "version:" in signature["bleu"]
 
 
+def test_full_stops_set_apart_cause_no_warning(caplog: pytest.LogCaptureFixture) -> None:
+    texts = ["please call Ann now ."] * 200
+    assert score_outputs(texts, texts)["bleu"] == 100
+    assert caplog.messages == []
+
+
 def test_the_unit_can_be_set() -> None:
     assert score_outputs(["ab"], ["ac"], tokenize="char")["rouge1"] == pytest.approx(50)
     assert score_outputs(["ab"], ["ac"], tokenize="word")["rouge1"] == 0

@@ -90,11 +90,11 @@ def test_unk_in_a_target_is_wrong_and_rows_without_targets_do_not_count() -> Non
     predictions = torch.tensor([[5, 3, 2], [5, 6, 2], [5, 9, 9], [7, 7, 7]]).numpy()
     labels = torch.tensor([[5, 3, 2], [5, 6, 2], [5, 2, -100], [-100, -100, -100]]).numpy()
     scores = make_compute_accuracy(unk_token_id=3)(EvalPrediction(predictions=predictions, label_ids=labels))
-    expected = {"accuracy": (100 / 3 + 75) / 2, "sequence_accuracy": 100 / 3, "token_accuracy": 75}
+    expected = {"mean_accuracy": (100 / 3 + 75) / 2, "sequence_accuracy": 100 / 3, "token_accuracy": 75}
     assert scores == pytest.approx(expected)
 
 
 def test_no_rows_have_accuracy_zero() -> None:
     empty = torch.zeros(0, 3, dtype=torch.long).numpy()
     scores = make_compute_accuracy(unk_token_id=None)(EvalPrediction(predictions=empty, label_ids=empty))
-    assert scores == {"accuracy": 0.0, "sequence_accuracy": 0.0, "token_accuracy": 0.0}
+    assert scores == {"mean_accuracy": 0.0, "sequence_accuracy": 0.0, "token_accuracy": 0.0}

@@ -75,7 +75,7 @@ def test_given_arguments_override_defaults(pairs: Dataset) -> None:
 def test_validation_pairs_select_the_checkpoint(pairs: Dataset) -> None:
     training_args = build_training_arguments({"output_dir": "x"}, pairs, True)
     assert training_args.load_best_model_at_end
-    assert (training_args.metric_for_best_model, training_args.greater_is_better) == ("accuracy", True)
+    assert (training_args.metric_for_best_model, training_args.greater_is_better) == ("mean_accuracy", True)
     generating = build_training_arguments({"output_dir": "x", "predict_with_generate": True}, pairs, True)
     assert (generating.metric_for_best_model, generating.greater_is_better) == ("rougeL", True)
     assert build_training_arguments({"output_dir": "x"}, pairs, False).eval_strategy == "no"

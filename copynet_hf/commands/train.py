@@ -45,7 +45,7 @@ class TrainerArguments(Arguments):
     predict_with_generate: bool | None = argument("evaluate with ROUGE, BLEU and exact match")
     eval_strategy: str | None = argument("when to evaluate", metavar="{no,steps,epoch}", shown="steps with validation")
     metric_for_best_model: str | None = argument(
-        "metric of the best checkpoint", shown="accuracy, or rougeL with predict_with_generate"
+        "metric of the best checkpoint", shown="mean_accuracy, or rougeL with predict_with_generate"
     )
     train_sampling_strategy: str | None = argument(
         "order of training pairs: random, sequential, group_by_length",

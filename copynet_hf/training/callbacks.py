@@ -1,4 +1,4 @@
-"""Callbacks of the Trainer: a time limit and estimate, early stopping, SIGTERM."""
+"""Callbacks of the Trainer: a time limit and estimate, early stopping, SIGTERM, and the log."""
 
 from __future__ import annotations
 
@@ -11,8 +11,10 @@ from types import FrameType
 from typing import cast
 
 import torch
+from tqdm.auto import tqdm
 from transformers import (
     EarlyStoppingCallback,
+    ProgressCallback,
     TrainerCallback,
     TrainerControl,
     TrainerState,
@@ -20,6 +22,31 @@ from transformers import (
 )
 
 logger = logging.getLogger(__name__)
+
+
+class SilentProgress(ProgressCallback):
+    """The Trainer's progress bar alone: what it logs, `LogLine` logs."""
+
+    def on_log(self, *_: object, **__: object) -> None:
+        pass
+
+
+class LogLine(TrainerCallback):
+    """Logs the losses, or the scores of an evaluation, in one line."""
+
+    HIDDEN = ("epoch", "total_flos", "_runtime", "_per_second")  # suffixes of names
+
+    def on_log(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: object) -> None:
+        logs = cast("dict[str, float]", kwargs["logs"])
+        scores = [f"{name} {value:.4g}" for name, value in logs.items() if not name.endswith(self.HIDDEN)]
+        if state.is_world_process_zero:
+            log_line("step %s of %s: %s", f"{state.global_step:,}", f"{state.max_steps:,}", ", ".join(scores))
+
+
+def log_line(message: str, *values: object) -> None:
+    """Logs a line of its own, above the progress bar."""
+    with tqdm.external_write_mode():
+        logger.info(message, *values)
 
 
 class TimeLimit(TrainerCallback):
@@ -81,7 +108,7 @@ class TimeEstimate(TrainerCallback):
         if num_updates == self.WARMUP_UPDATES + self.MEASURED_UPDATES:
             seconds = (time.monotonic() - self._start) / self.MEASURED_UPDATES
             rest = state.max_steps - (0 if self.is_dry_run else state.global_step)
-            logger.info(
+            log_line(
                 "%.0f ms an update: about %s for %s updates, evaluations not included",
                 1000 * seconds,
                 _format_duration(seconds * rest),

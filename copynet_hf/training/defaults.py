@@ -137,7 +137,7 @@ def build_training_arguments(arguments: Values, train_pairs: Pairs, has_validati
         defaults["train_sampling_strategy"] = "group_by_length"
     defaults |= _evaluation_schedule(given, has_validation)
     if has_validation:
-        metric = given.get("metric_for_best_model", "rougeL" if generates else "accuracy")
+        metric = given.get("metric_for_best_model", "rougeL" if generates else "mean_accuracy")
         _check_metric(metric, generates)
         is_better_lower = metric.removeprefix("eval_") in ("loss", *LOWER_IS_BETTER)
         defaults |= {"metric_for_best_model": metric, "greater_is_better": not is_better_lower}

@@ -7,7 +7,6 @@ import sys
 import tempfile
 import time
 from collections.abc import Sequence
-from contextlib import redirect_stdout
 from pathlib import Path
 from typing import Any
 
@@ -64,7 +63,7 @@ def run_quickstart(
     start = time.perf_counter()
     folder = Path(output_dir)
     print(f"{train_pairs} training requests, {test_pairs} test requests with new names, numbers and files.")
-    with tempfile.TemporaryDirectory() as data, redirect_stdout(sys.stderr):  # the Trainer prints its metrics
+    with tempfile.TemporaryDirectory() as data:
         arguments: dict[str, object] = {"output_dir": str(folder), "overwrite_output_dir": overwrite_output_dir}
         for split, number in {"train": train_pairs, "test": test_pairs}.items():
             path = Path(data, f"{split}.jsonl")

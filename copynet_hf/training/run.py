@@ -12,8 +12,7 @@ import signal
 import sys
 import tempfile
 from collections.abc import Callable, Mapping
-from contextlib import nullcontext, redirect_stdout
-from io import StringIO
+from contextlib import nullcontext
 from pathlib import Path
 
 import torch
@@ -29,7 +28,7 @@ from ..saved.cards import command_line, write_model_card
 from ..saved.compatibility import check_tokenizer
 from ..saved.loading import check_name
 from ..saved.model_size import explain_memory_errors
-from .callbacks import SigtermCheckpoint, TimeEstimate
+from .callbacks import LogLine, SigtermCheckpoint, TimeEstimate
 from .checkpoints import (
     check_run_record,
     check_unfinished,
@@ -84,8 +83,8 @@ def train_from_arguments(arguments: Values, change_trainer: Callable[[CopyNetTra
             run.set_up()
             run.log_plan()
             run.trainer.add_callback(TimeEstimate(is_dry_run=True))
-            with redirect_stdout(StringIO()):  # the Trainer prints its metrics
-                run.trainer.train()
+            run.trainer.remove_callback(LogLine)
+            run.trainer.train()
         return {}
     run = TrainingRun(arguments)
     with lock_output_dir(run.check_output_dir()), explain_memory_errors():

@@ -17,6 +17,8 @@ from torch.utils.data import Sampler
 from transformers import (
     DataCollatorForSeq2Seq,
     PreTrainedTokenizerBase,
+    PrinterCallback,
+    ProgressCallback,
     Seq2SeqTrainingArguments,
     Trainer,
     TrainingArguments,
@@ -29,7 +31,7 @@ from ..evaluation.teacher_forcing import make_argmax, make_compute_accuracy
 from ..model.loss import shift_right
 from ..model.modeling_copynet import CopyNetForConditionalGeneration
 from ..saved.cards import CARD
-from .callbacks import EarlyStopping, TimeLimit
+from .callbacks import EarlyStopping, LogLine, SilentProgress, TimeLimit
 from .checkpoints import NUM_PROCESSES, RECORD_FILE, SECONDS, is_complete
 from .dataset import Pairs, encode_pairs
 from .encoder_training import split_parameter_groups
@@ -220,6 +222,10 @@ def make_trainer(
         run_record=run_record or {},
         earlier_seconds=earlier_seconds,
     )
+    trainer.remove_callback(PrinterCallback if training_args.disable_tqdm else ProgressCallback)
+    if not training_args.disable_tqdm:
+        trainer.add_callback(SilentProgress())
+    trainer.add_callback(LogLine())
     if args.early_stopping_patience:
         trainer.add_callback(EarlyStopping(args.early_stopping_patience))
     if args.max_minutes is not None:

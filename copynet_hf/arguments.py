@@ -314,12 +314,12 @@ class ArgumentParser(argparse.ArgumentParser):
         Raises:
             ValueError: an unknown argument, or a value of another type.
         """
-        argv = list(argv)
         if argv and argv[0].endswith(CONFIG_FILE_SUFFIXES):
             argv = [*_read_argument_file(Path(argv[0])), *argv[1:]]
         unset = object()  # argparse sets no default where the namespace has a value
         names = [action.dest for action in self._actions]
-        parsed, rest = self.parse_known_args(argv, argparse.Namespace(**dict.fromkeys(names, unset)))
+        words = [_underscore(word) for word in argv]
+        parsed, rest = self.parse_known_args(words, argparse.Namespace(**dict.fromkeys(names, unset)))
         if rest:
             self._refuse(rest)
         return {name: value for name, value in vars(parsed).items() if value is not unset}
@@ -337,15 +337,14 @@ class ArgumentParser(argparse.ArgumentParser):
         options = [word.partition("=")[0] for word in words if word.startswith("--")]
         if not options:
             self.error(f"unrecognized arguments: {' '.join(words)}")
-        known = [name for action in self._actions for name in action.option_strings if "-" not in name[2:]]
-        nearest = get_close_matches(options[0].replace("-", "_").replace("__", "--", 1), known, 1, 0.75)
+        known = [name for action in self._actions for name in action.option_strings]
+        nearest = get_close_matches(options[0], known, 1, 0.75)
         self.error(f"{options[0]} is not an argument" + (f"; did you mean {nearest[0]}?" if nearest else ""))
 
 
 def _add_field(group: argparse._ActionsContainer, entry: dataclasses.Field[object], kind: object) -> None:
     """Adds the argument of a field of this type, with `--no_NAME` for a boolean that is true by default."""
     (kind,) = [each for each in (get_args(kind) if isinstance(kind, UnionType) else (kind,)) if each is not NoneType]
-    options = list(dict.fromkeys([f"--{entry.name}", f"--{entry.name.replace('_', '-')}"]))
     settings: dict[str, Any] = {"type": kind}
     if kind is bool:
         settings = {"type": string_to_bool, "nargs": "?", "const": True}
@@ -353,10 +352,15 @@ def _add_field(group: argparse._ActionsContainer, entry: dataclasses.Field[objec
         settings = {"type": str, "nargs": "+"}
     shown, text = entry.metadata["shown"], entry.metadata["help"]
     settings["default"] = entry.default if shown is None else shown
-    group.add_argument(*options, help=text, metavar=entry.metadata["metavar"], **settings)
+    group.add_argument(f"--{entry.name}", help=text, metavar=entry.metadata["metavar"], **settings)
     if settings["default"] is True:
-        negated = [f"--no{option[1:]}" if "-" in option[2:] else f"--no_{option[2:]}" for option in options]
-        group.add_argument(*negated, action="store_false", dest=entry.name, help=argparse.SUPPRESS)
+        group.add_argument(f"--no_{entry.name}", action="store_false", dest=entry.name, help=argparse.SUPPRESS)
+
+
+def _underscore(word: str) -> str:
+    """The name of an argument may be spelled with hyphens."""
+    name, equals, value = word.partition("=")
+    return f"--{name[2:].replace('-', '_')}{equals}{value}" if name.startswith("--") else word
 
 
 def string_to_bool(value: str) -> bool:

@@ -9,15 +9,13 @@ from typing import Any
 
 import pytest
 import yaml
-from helpers import POINTER, VARIANTS, tiny_model
+from helpers import POINTER, SIZES, VARIANTS, tiny_model, write_requests
 from huggingface_hub import ModelCard
 
 from copynet_hf import write_model_card
-from copynet_hf.data import quickstart_pairs
 from copynet_hf.saved.cards import command_line
 from copynet_hf.training.run import train_from_arguments
 
-SIZES = {"hidden_size": 24, "encoder_hidden_size": 12, "embedding_size": 16, "attention_size": 16}
 SCORES = {"rouge1": 30.123, "rougeL": 27.456, "exact_match": 5.0, "unk_rate": 1.5, "examples": 1000}
 ROOT = Path(__file__).parents[1]
 
@@ -27,10 +25,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder that a run of the command writes."""
     folder = tmp_path_factory.mktemp("trained")
     said: dict[str, Any] = {**SIZES, "output_dir": str(folder / "model"), "num_train_epochs": 2, "language": "en"}
-    for split, rows in (("train", 40), ("validation", 70), ("test", 9)):
-        text = "".join(json.dumps(pair) + "\n" for pair in quickstart_pairs(split, rows))
-        (folder / f"{split}.jsonl").write_text(text, encoding="utf-8")
-        said[f"{split}_file"] = str(folder / f"{split}.jsonl")
+    said |= write_requests(folder, train=40, validation=70, test=9)
     pytest.importorskip("tensorboard")
     train_from_arguments(said | {"report_to": ["tensorboard"], "max_target_length": 8})
     return folder / "model"

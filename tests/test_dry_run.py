@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import re
 from pathlib import Path
 
 import pytest
+from helpers import write_rows
 from transformers import Trainer
 
 from copynet_hf.training.callbacks import _format_duration
@@ -17,16 +17,13 @@ from copynet_hf.training.trainer import CopyNetTrainer
 SMALL = {"embedding_size": 4, "hidden_size": 6, "encoder_hidden_size": 3, "attention_size": 4, "report_to": "none"}
 
 
-def write_pairs(path: Path, numbers: range) -> str:
-    rows = [{"text": f"please call the man name{n} now", "summary": f"call name{n}"} for n in numbers]
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
-    return str(path)
-
-
 @pytest.fixture
 def arguments(tmp_path: Path) -> dict:
-    files = {"train_file": range(200), "validation_file": range(190, 210)}
-    return SMALL | {name: write_pairs(tmp_path / f"{name}.jsonl", numbers) for name, numbers in files.items()}
+    files = {}
+    for split, numbers in {"train": range(200), "validation": range(190, 210)}.items():
+        rows = [{"text": f"please call the man name{n} now", "summary": f"call name{n}"} for n in numbers]
+        files[f"{split}_file"] = write_rows(tmp_path / f"{split}.jsonl", rows)
+    return SMALL | files
 
 
 def test_a_dry_run_describes_the_run_and_writes_nothing(

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import torch
 from datasets import Dataset
-from helpers import SIZES
+from helpers import SIZES, write_requests
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import PreTrainedTokenizerFast, Seq2SeqTrainingArguments
 
@@ -32,11 +32,7 @@ from copynet_hf.training.trainer import CopyNetTrainer
 
 @pytest.fixture(scope="module")
 def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    folder = tmp_path_factory.mktemp("pairs")
-    for split, count in {"train": 64, "validation": 16}.items():
-        lines = [json.dumps(pair) + "\n" for pair in quickstart_pairs(split, count)]
-        (folder / f"{split}.jsonl").write_text("".join(lines), encoding="utf-8")
-    return {f"{split}_file": str(folder / f"{split}.jsonl") for split in ("train", "validation")}
+    return write_requests(tmp_path_factory.mktemp("pairs"), train=64, validation=16)
 
 
 def tokenizer_for(pairs: Dataset, **arguments: Any) -> CopyNetTokenizer:

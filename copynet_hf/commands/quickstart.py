@@ -21,7 +21,7 @@ def quickstart(args: QuickstartArguments) -> None:
     """Trains a small model on synthetic requests and shows what it copies, in under three minutes."""
     from ..training.quickstart import run_quickstart
 
-    run_quickstart(args.output_dir, args.seed, args.threads, overwrite_output_dir=args.overwrite_output_dir)
+    run_quickstart(**vars(args))
 
 
 COMMAND = Command(quickstart, "", QuickstartArguments)

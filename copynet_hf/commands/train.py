@@ -43,7 +43,7 @@ class TrainerArguments(Arguments):
     label_smoothing_factor: float | None = argument("label smoothing", shown="0.1 for words that are spelled, else 0")
     bf16: bool | None = argument("train in bfloat16 mixed precision")
     predict_with_generate: bool | None = argument("evaluate with ROUGE, BLEU and exact match")
-    eval_strategy: str | None = argument("when to evaluate", metavar="{no,steps,epoch}", shown="steps with validation")
+    eval_strategy: str | None = argument("when: no, steps or epoch", shown="steps with validation")
     metric_for_best_model: str | None = argument(
         "metric of the best checkpoint", shown="mean_accuracy, or rougeL with predict_with_generate"
     )

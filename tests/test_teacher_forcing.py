@@ -16,7 +16,7 @@ from copynet_hf.data import quickstart_pairs
 from copynet_hf.evaluation.teacher_forcing import make_compute_accuracy
 from copynet_hf.inference.predictor import predict_in_batches
 from copynet_hf.training.model_setup import set_decoding
-from copynet_hf.training.trainer import CopyNetTrainer, make_trainer
+from copynet_hf.training.trainer import CopyNetTrainer
 
 # Its target has a word that is neither in the vocabulary nor in the source: no output can be right.
 UNREACHABLE = {"text": "remind bob", "summary": "zzyzx zzyzx"}
@@ -62,7 +62,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> tuple[CopyNetTrainer, l
         dataloader_pin_memory=False,
     )
     pairs = {"train": Dataset.from_list(train), "validation": Dataset.from_list(validation)}
-    trainer = make_trainer(model, tokenizer, pairs, arguments, TrainArguments(vocabulary_dropout=0.0, ema_decay=0.0))
+    trainer = CopyNetTrainer(model, tokenizer, pairs, arguments, TrainArguments(vocabulary_dropout=0.0, ema_decay=0.0))
     trainer.train()
     return trainer, validation
 

@@ -11,7 +11,7 @@ from types import FrameType
 from typing import cast
 
 import torch
-from tqdm.auto import tqdm
+from tqdm.auto import tqdm  # type: ignore[import-untyped]
 from transformers import (
     EarlyStoppingCallback,
     ProgressCallback,

@@ -1,7 +1,7 @@
 """A training run, from arguments to a saved model with its card: what `copynet-hf train` does.
 
 `train_from_arguments` calls in turn `read_training_pairs`, `complete_arguments`, `train_tokenizer`, `build_model` and
-`make_trainer`, which can be used on their own as well. `CopyNetTrainer` says in what it differs from Transformers'
+`CopyNetTrainer`, which can be used on their own as well. The last says in what it differs from Transformers'
 Trainer.
 """
 
@@ -45,7 +45,7 @@ from .encoder_training import cached_encoder_states
 from .model_setup import build_model, load_given_model, set_alignments, set_decoding
 from .run_folder import check_output_dir, explain_save_errors, lock_output_dir
 from .tokenizer_setup import load_given_tokenizer, train_tokenizer
-from .trainer import CopyNetTrainer, make_trainer
+from .trainer import CopyNetTrainer
 
 logger = logging.getLogger(__name__)
 
@@ -154,7 +154,7 @@ class TrainingRun:
         tokenizer.model_max_length = args.max_source_length
         set_decoding(self.model, args.num_beams, args.forbid_unk, args.max_target_length)
         seconds = 0.0 if checkpoint is None else read_trained_seconds(checkpoint)
-        self.trainer = make_trainer(
+        self.trainer = CopyNetTrainer(
             self.model, tokenizer, pairs, training_args, args, run_record=record, earlier_seconds=seconds
         )
         if model is None:

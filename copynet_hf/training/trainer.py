@@ -54,7 +54,7 @@ class CopyNetTrainer(Trainer):
     written by the copy mode, in percent) and `eval_unk_rate`.
 
     Args:
-        scored_pairs: the evaluation pairs, with the columns `text` and `summary`.
+        pairs: the splits `train` and, where given, `validation`.
         run_args: the arguments of the run.
         run_record: saved with each checkpoint, see `make_run_record`.
         earlier_seconds: how long the run had trained when the checkpoint that it resumes from was saved.
@@ -62,27 +62,48 @@ class CopyNetTrainer(Trainer):
 
     def __init__(
         self,
-        *args: Any,
-        scored_pairs: Dataset | None,
+        model: CopyNetForConditionalGeneration,
+        tokenizer: PreTrainedTokenizerBase,
+        pairs: Mapping[str, Pairs],
+        training_args: Seq2SeqTrainingArguments,
         run_args: TrainArguments,
-        run_record: Mapping[str, object],
-        earlier_seconds: float,
-        **kwargs: Any,
+        *,
+        run_record: Mapping[str, object] | None = None,
+        earlier_seconds: float = 0.0,
     ) -> None:
-        super().__init__(*args, **kwargs)
-        config = self.copynet.config
-        if self.label_smoother is not None:
-            factor = self.args.label_smoothing_factor
-            self.label_smoother = VocabularyLabelSmoother(epsilon=factor, vocab_size=config.vocab_size)
-        self.scored_pairs = scored_pairs
-        self.run_record, self.earlier_seconds = run_record, earlier_seconds
-        self.vocabulary_dropout = run_args.vocabulary_dropout if config.copies else 0.0
+        train, validation = pairs["train"], pairs.get("validation")
+        if isinstance(train, IterableDataset) and training_args.train_sampling_strategy == "random":
+            train = train.shuffle(seed=_find_data_seed(training_args), buffer_size=STREAM_BUFFER)
+        limits = (run_args.max_target_length, run_args.preprocessing_num_workers)
+        super().__init__(
+            model=model,
+            args=training_args,
+            train_dataset=encode_pairs(train, tokenizer, *limits),
+            eval_dataset=None if validation is None else encode_pairs(validation, tokenizer, *limits),
+            processing_class=tokenizer,
+            data_collator=DataCollatorForSeq2Seq(tokenizer, model=model),
+            compute_metrics=make_compute_accuracy(tokenizer.unk_token_id),
+            preprocess_logits_for_metrics=make_argmax(model),
+        )
+        self.scored_pairs, self.run_record, self.earlier_seconds = validation, run_record or {}, earlier_seconds
+        self.vocabulary_dropout = run_args.vocabulary_dropout if model.config.copies else 0.0
         self.encoder_learning_rate = run_args.encoder_learning_rate
         self._start = time.monotonic()
-        self.weight_average: WeightAverage | None = None
-        if run_args.ema_decay:
-            self.weight_average = WeightAverage(self.copynet, run_args.ema_decay)
-            self.add_callback(self.weight_average)
+        if self.label_smoother is not None:
+            factor = training_args.label_smoothing_factor
+            self.label_smoother = VocabularyLabelSmoother(epsilon=factor, vocab_size=model.config.vocab_size)
+        self.weight_average = WeightAverage(model, run_args.ema_decay) if run_args.ema_decay else None
+        self.remove_callback(PrinterCallback if training_args.disable_tqdm else ProgressCallback)
+        callbacks = [
+            self.weight_average,
+            None if training_args.disable_tqdm else SilentProgress(),
+            LogLine(),
+            EarlyStopping(run_args.early_stopping_patience) if run_args.early_stopping_patience else None,
+            None if run_args.max_minutes is None else TimeLimit(run_args.max_minutes),
+        ]
+        for callback in callbacks:
+            if callback is not None:
+                self.add_callback(callback)
 
     @property
     def copynet(self) -> CopyNetForConditionalGeneration:
@@ -186,48 +207,3 @@ class CopyNetTrainer(Trainer):
 
 def _find_data_seed(args: TrainingArguments) -> int:
     return args.seed if args.data_seed is None else args.data_seed
-
-
-def make_trainer(
-    model: CopyNetForConditionalGeneration,
-    tokenizer: PreTrainedTokenizerBase,
-    pairs: Mapping[str, Pairs],
-    training_args: Seq2SeqTrainingArguments,
-    args: TrainArguments,
-    *,
-    run_record: Mapping[str, object] | None = None,
-    earlier_seconds: float = 0.0,
-) -> CopyNetTrainer:
-    """A `CopyNetTrainer` for the splits `train` and, where given, `validation` of the pairs.
-
-    Args:
-        args: the arguments of the run.
-        run_record, earlier_seconds: see `CopyNetTrainer`.
-    """
-    train, validation = pairs["train"], pairs.get("validation")
-    if isinstance(train, IterableDataset) and training_args.train_sampling_strategy == "random":
-        train = train.shuffle(seed=_find_data_seed(training_args), buffer_size=STREAM_BUFFER)
-    limits = (args.max_target_length, args.preprocessing_num_workers)
-    trainer = CopyNetTrainer(
-        model=model,
-        args=training_args,
-        train_dataset=encode_pairs(train, tokenizer, *limits),
-        eval_dataset=None if validation is None else encode_pairs(validation, tokenizer, *limits),
-        processing_class=tokenizer,
-        data_collator=DataCollatorForSeq2Seq(tokenizer, model=model),
-        compute_metrics=make_compute_accuracy(tokenizer.unk_token_id),
-        preprocess_logits_for_metrics=make_argmax(model),
-        scored_pairs=validation,
-        run_args=args,
-        run_record=run_record or {},
-        earlier_seconds=earlier_seconds,
-    )
-    trainer.remove_callback(PrinterCallback if training_args.disable_tqdm else ProgressCallback)
-    if not training_args.disable_tqdm:
-        trainer.add_callback(SilentProgress())
-    trainer.add_callback(LogLine())
-    if args.early_stopping_patience:
-        trainer.add_callback(EarlyStopping(args.early_stopping_patience))
-    if args.max_minutes is not None:
-        trainer.add_callback(TimeLimit(args.max_minutes))
-    return trainer

@@ -122,8 +122,6 @@ _GENERATORS: dict[str, Callable[[random.Random], str]] = {
     "date": lambda rng: f"{rng.randrange(2020, 2040)}-{rng.randrange(1, 13):02}-{rng.randrange(1, 29):02}",
     "phone": lambda rng: f"0{rng.randrange(10, 100)}-{rng.randrange(10_000, 1_000_000)}",
     "amount": lambda rng: f"{rng.randrange(1, 1000)}.{rng.randrange(100):02}",
-    "order": lambda rng: (
-        "".join(rng.choice("ABCDEFGHKLMNPRSTVWXZ") for _ in range(2)) + str(rng.randrange(1000, 100_000))
-    ),
+    "order": _order,
     "version": lambda rng: f"{rng.randrange(1, 20)}.{rng.randrange(30)}.{rng.randrange(30)}",
 }

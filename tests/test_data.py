@@ -669,7 +669,9 @@ def test_a_changed_file_is_not_read_from_the_cache(tmp_path: Path, suffix: str) 
 
 
 @pytest.mark.parametrize("streaming", [False, True], ids=["cached", "streaming"])
-def test_a_dataset_on_the_hub_gets_the_same_columns(monkeypatch: pytest.MonkeyPatch, streaming: bool) -> None:
+def test_a_dataset_on_the_hub_gets_the_same_columns(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, streaming: bool
+) -> None:
     def load_dataset(name: str, config: str | None, streaming: bool) -> Any:
         assert (name, config) == ("someone/news", "3.0.0")
         part = datasets.Dataset.from_list([{"id": "1", "article": "a b", "highlights": "a"}, {"id": "2"}])
@@ -677,8 +679,12 @@ def test_a_dataset_on_the_hub_gets_the_same_columns(monkeypatch: pytest.MonkeyPa
         return kind({"train": part.to_iterable_dataset() if streaming else part})
 
     monkeypatch.setattr(datasets, "load_dataset", load_dataset)
-    data = load_pairs(dataset_name="someone/news", dataset_config_name="3.0.0", streaming=streaming)
-    assert list(data["train"]) == [{"text": "a b", "summary": "a", "id": "1"}]
+    for _ in range(2):  # the second time from the cache
+        data = load_pairs(dataset_name="someone/news", dataset_config_name="3.0.0", streaming=streaming)
+        assert list(data["train"]) == [{"text": "a b", "summary": "a", "id": "1"}]
+        if not streaming:
+            assert caplog.messages[-1] == "someone/news/train: 1 of 2 rows are skipped"
+            caplog.clear()
 
 
 @pytest.mark.parametrize("name", ["nl2bash", "utterance_rewriting_zh", "lcsts"])

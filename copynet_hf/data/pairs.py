@@ -53,8 +53,9 @@ def load_pairs(
     more), or inflections as the SIGMORPHON shared tasks distribute them (.train, .dev, .test, .gold: tab-separated
     columns lemma, form and features, without a header). All but Parquet may be compressed (.gz), and in UTF-16 instead
     of UTF-8 if a byte order mark says so. Rows that cannot be read, or whose text or summary is missing, empty or not
-    a string, are skipped and reported in a warning. Other columns are kept, one with the name `text`, `summary` or
-    `features` as `original_text`, `original_summary` or `original_features`.
+    a string, are skipped and reported in a warning. Other columns are kept (objects, and values of several types, as
+    JSON), one with the name `text`, `summary` or `features` as `original_text`, `original_summary` or
+    `original_features`.
 
     Args:
         text_column, summary_column: by default guessed, and logged: a column with a usual name (`document`, `article`,
@@ -321,7 +322,10 @@ def _select_pairs(data: AnyDataset, choice: ColumnChoice, where: str) -> AnyData
     }
     features = None if data.features is None else _select_features(data.features, roles)
     kind = datasets.IterableDataset if is_stream else datasets.Dataset
-    return kind.from_generator(_usable_rows, features, gen_kwargs=arguments, split=data.split or "train")
+    pairs = kind.from_generator(_usable_rows, features, gen_kwargs=arguments, split=data.split or "train")
+    if not is_stream and len(pairs) < len(data):  # also where they come from the cache
+        logger.warning("%s: %d of %d rows are skipped", where, len(data) - len(pairs), len(data))
+    return pairs
 
 
 def _usable_rows(

@@ -196,7 +196,7 @@ def _check_lengths(ranked: list[list[str]], references: list[list[str]], sources
 
 
 def _exact_match(ranked: list[list[str]], references: list[list[str]], unit: Unit) -> dict[str, float]:
-    split: Callable[[str], list[str]] = _characters if unit == "char" else str.split
+    split = _SPLIT[unit]
     hits: list[list[bool]] = []
     for row, accepted in zip(ranked, references, strict=True):
         correct = [split(text) for text in accepted]

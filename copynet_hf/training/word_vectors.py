@@ -94,7 +94,15 @@ def read_word_vectors(path: str | Path, words: Collection[str]) -> dict[str, Ten
             word, *numbers = line.rstrip().rsplit(" ", width)
             if (number == 1 and len(numbers) < width) or word not in words or word in vectors:
                 continue
-            vectors[word] = _parse_vector(numbers, width, f"{path}, line {number}")
+            try:
+                vector = torch.tensor([float(each) for each in numbers])
+            except ValueError:
+                vector = torch.empty(0)
+            if len(vector) != width or not vector.isfinite().all():
+                raise ValueError(
+                    f"{path}, line {number} does not hold {width} numbers after its word: correct or remove it"
+                )
+            vectors[word] = vector
     return vectors
 
 
@@ -106,13 +114,3 @@ def _find_width(path: str | Path) -> int:
     if len(fields) < 3:
         raise ValueError(f"{path} holds no word vectors: pass a text file with a word and its numbers in each line")
     return len(fields) - 1
-
-
-def _parse_vector(numbers: Sequence[str], width: int, place: str) -> Tensor:
-    try:
-        vector = torch.tensor([float(number) for number in numbers])
-    except ValueError:
-        vector = torch.empty(0)
-    if len(vector) != width or not vector.isfinite().all():
-        raise ValueError(f"{place} does not hold {width} numbers after its word: correct or remove it")
-    return vector

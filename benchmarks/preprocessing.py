@@ -18,16 +18,14 @@ from typing import Any, NamedTuple
 import datasets
 from measure import format_table, parse_arguments, run_in_process, time_side_by_side, write_section
 
-from copynet_hf.arguments import DataArguments, TokenizerArguments
+from copynet_hf.arguments import MAX_TARGET_LENGTH, TrainArguments
 from copynet_hf.model.tokenization_copynet import CopyNetTokenizer
 from copynet_hf.training.dataset import encode_pairs, read_training_pairs
-from copynet_hf.training.defaults import choose_tokenizer_settings
 from copynet_hf.training.model_setup import Pairs
 from copynet_hf.training.tokenizer_setup import train_tokenizer
 
 PROCESSES = (1, 2)
 PART_I = 2_400_000  # training pairs of the paper
-LIMITS = DataArguments()
 
 
 class Segmentation(NamedTuple):
@@ -63,15 +61,14 @@ def time_steps(segmentation: Segmentation, file: str, rounds: int) -> tuple[int,
     """The number of pairs, and the seconds of each step on one copy of them and on all copies."""
     datasets.disable_caching()
     datasets.disable_progress_bars()
-    once: Any = read_training_pairs(DataArguments(train_file=file))["train"]
-    arguments = TokenizerArguments(segmenter=segmentation.name)
+    arguments = TrainArguments(train_file=file, segmenter=segmentation.name)
+    once: Any = read_training_pairs(arguments)["train"]
 
     def build_vocabulary(pairs: Pairs) -> CopyNetTokenizer:
-        return train_tokenizer(pairs, choose_tokenizer_settings(arguments, pairs), LIMITS.max_source_length)
+        return train_tokenizer(pairs, arguments)
 
     def encode(pairs: Pairs, processes: int) -> None:
-        lengths = LIMITS.max_source_length, LIMITS.max_target_length
-        encoded: Any = encode_pairs(pairs, tokenizer, *lengths, processes)
+        encoded: Any = encode_pairs(pairs, tokenizer, MAX_TARGET_LENGTH, processes)
         for cache_file in encoded.cache_files:
             Path(cache_file["filename"]).unlink()
 

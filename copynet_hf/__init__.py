@@ -12,8 +12,7 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from .data.lcsts import load_lcsts
-    from .data.pairs import load_pairs
+    from .data.pairs import load_lcsts, load_pairs
     from .evaluation.compute_metrics import make_compute_metrics
     from .evaluation.metrics import CopyMetrics
     from .inference.onnx_export import export_onnx, export_programs
@@ -48,7 +47,7 @@ _MODULES = {
     "align_vocabulary": ".training.alignment",
     "check_tokenizer": ".saved.compatibility",
     "write_model_card": ".saved.cards",
-    "load_lcsts": ".data.lcsts",
+    "load_lcsts": ".data.pairs",
     "load_pairs": ".data.pairs",
     "export_onnx": ".inference.onnx_export",
     "export_programs": ".inference.onnx_export",

@@ -20,6 +20,8 @@ from typing import Any, NoReturn, TypeVar, get_args, get_origin, get_type_hints
 CONFIG_FILE_SUFFIXES = (".json", ".yaml", ".yml")
 MAX_SIZE = 2**63 - 1  # of a tensor
 MAX_EXPONENT = 100  # of the length: larger ones overflow
+# Of a new model, unless other values are given.
+MAX_SOURCE_LENGTH, MAX_TARGET_LENGTH, NUM_BEAMS = 512, 128, 5
 BACKEND_HELP = "torch; onnx if exported"
 TRUST_HELP = "run code from the model's folder"
 
@@ -106,7 +108,7 @@ class PairsArguments(Arguments):
     delimiter: str | None = argument("of CSV and TSV files; guessed by default", metavar="TEXT")
     max_eval_samples: int | None = count("use at most N validation and N test pairs")
 
-    def dataset_options(self) -> dict[str, Any]:
+    def dataset_options(self) -> Values:
         """The arguments of `load_pairs` other than its files."""
         names = ("dataset_name", "dataset_config_name", "text_column", "summary_column")
         more = ("features_column", "features_separator", "column_names", "delimiter")
@@ -120,8 +122,8 @@ class DataArguments(PairsArguments):
     train_file: str | None = argument("training pairs: JSON, CSV, parquet or LCSTS", metavar="FILE")
     validation_file: str | None = argument("pairs for the best checkpoint, early stopping", metavar="FILE")
     streaming: bool = argument("read pairs during training (needs --max_steps)", False)
-    max_source_length: int = count("truncate sources to N words", 512)
-    max_target_length: int = count("truncate targets to N words", 128)
+    max_source_length: int | None = count("truncate sources to N words", shown=MAX_SOURCE_LENGTH)
+    max_target_length: int | None = count("truncate targets to N words", shown=MAX_TARGET_LENGTH)
     max_train_samples: int | None = count("use at most N training pairs")
     preprocessing_num_workers: int | None = count("number of processes for tokenization")
 
@@ -140,18 +142,29 @@ class TokenizerArguments(Arguments):
 
 
 @dataclass
-class ModelArguments(Arguments):
+class EncoderArguments(Arguments):
+    """A pretrained encoder, and embeddings to start from."""
+
+    _argument_group_name = "Transformers encoder in place of the GRU encoder"
+
+    encoder_name_or_path: str | None = argument("its folder or Hub name", metavar="NAME")
+    encoder_learning_rate: float | None = argument("its learning rate (2e-5; the decoder's is 5e-4)")
+    freeze_encoder: bool = argument("do not train it", False)
+    cache_encoder_states: bool = argument("frozen: compute its states once per text", False)
+    encoder_pooling: str | None = argument("of a word: mean, first or last", metavar="NAME", shown="mean")
+    initial_state: str | None = argument("s_0: from the first, mean or last piece", metavar="NAME", shown="first")
+    embeddings_from_encoder: bool = argument("initialise word embeddings by its pieces", False)
+    embedding_file: str | None = argument("initialise them by word2vec or GloVe text", metavar="FILE")
+
+
+@dataclass
+class ModelArguments(EncoderArguments):
     """The model: fields of `CopyNetConfig`, and the generation settings that are saved with it."""
 
     _argument_group_name = "model (by default the fields of the preset, or those shown)"
 
     model_name_or_path: str | None = argument("folder or Hub name of a model to continue from", metavar="NAME")
     trust_remote_code: bool = argument(TRUST_HELP, False)
-    encoder_name_or_path: str | None = argument("its folder or Hub name", metavar="NAME")
-    encoder_pooling: str | None = argument("of a word: mean, first or last", metavar="NAME", shown="mean")
-    initial_state: str | None = argument("s_0: from the first, mean or last piece", metavar="NAME", shown="first")
-    embeddings_from_encoder: bool = argument("initialise word embeddings by its pieces", False)
-    embedding_file: str | None = argument("initialise them by word2vec or GloVe text", metavar="FILE")
     preset: str | None = argument("the paper's synthetic, lcsts_char, lcsts_word", metavar="NAME")
     embedding_size: int | None = argument("embedding size", shown=128)
     hidden_size: int | None = argument("size of the decoder state", shown=256)
@@ -177,8 +190,8 @@ class ModelArguments(Arguments):
     use_fused: bool | None = argument("fused recurrence", shown=True)
     initializer_range: float | None = argument("embeddings are initialised in ± X", shown=0.1)
     tie_word_embeddings: bool | None = argument("share the embeddings with the output layer")
-    num_beams: int = count("beam size, saved with the model", 5)
-    forbid_unk: bool = argument("never generate <unk>", True)
+    num_beams: int | None = count("beam size, saved with the model", shown=NUM_BEAMS)
+    forbid_unk: bool | None = argument("never generate <unk>", shown=True)
 
 
 @dataclass
@@ -192,9 +205,6 @@ class RunArguments(Arguments):
     ema_decay: float = argument("decay of the averaged weights", 0.998, check=_share)
     early_stopping_patience: int = argument("stop after N evaluations without improvement", 0, check=at_least(0))
     overwrite_output_dir: bool = argument("replace the model in output_dir", False)
-    freeze_encoder: bool = argument("do not train it", False)
-    encoder_learning_rate: float | None = argument("its learning rate (2e-5; the decoder's is 5e-4)")
-    cache_encoder_states: bool = argument("frozen: compute its states once per text", False)
     max_minutes: float | None = argument("stop training after X minutes", check=_above_zero)
     threads: int | None = count("number of PyTorch threads")
 
@@ -207,6 +217,11 @@ class CardArguments(Arguments):
 
     language: str | None = argument("language of the texts, such as zh", metavar="CODE")
     license: str | None = argument("licence of the weights, as the Hub spells it", metavar="NAME")
+
+
+@dataclass
+class TrainArguments(DataArguments, TokenizerArguments, ModelArguments, RunArguments, CardArguments):
+    """The arguments of a training run; None: the default depends on the pairs, or on the model it starts from."""
 
 
 @dataclass
@@ -230,12 +245,12 @@ class DecodingArguments(Arguments):
     device: str | None = argument("cpu, cuda, ...; by default a GPU if there is one", metavar="NAME")
     threads: int | None = count("number of threads")
 
-    def model_options(self) -> dict[str, Any]:
+    def model_options(self) -> Values:
         """The arguments of `load_backend`."""
         options = {name: getattr(self, name) for name in ("backend", "device", "bf16", "trust_remote_code", "threads")}
         return {"name": self.model, **options}
 
-    def search_options(self) -> dict[str, Any]:
+    def search_options(self) -> Values:
         """The keyword arguments of `predict_in_batches`."""
         names = ("batch_size", "num_beams", "length_penalty", "max_source_length", "forbid_unk")
         return {"max_new_tokens": self.max_target_length, **{name: getattr(self, name) for name in names}}
@@ -265,18 +280,28 @@ class HelpFormatter(argparse.ArgumentDefaultsHelpFormatter):
 
 
 class ArgumentParser(argparse.ArgumentParser):
-    """Reads the fields of dataclasses. Its errors are ValueErrors of one line, without the usage."""
+    """Reads the fields of a dataclass, in a group of the help text for each of its base classes. Its errors are
+    ValueErrors of one line, without the usage.
 
-    def __init__(self, dataclass_types: Sequence[type[Arguments]], **kwargs: Any) -> None:
-        options: dict[str, Any] = {"allow_abbrev": False, "conflict_handler": "resolve"}
-        super().__init__(formatter_class=HelpFormatter, **options, **kwargs)
-        self.dataclass_types = dataclass_types
-        for dataclass_type in dataclass_types:
-            title = getattr(dataclass_type, "_argument_group_name", None)
-            group = self if title is None else self.add_argument_group(title)
-            types = get_type_hints(dataclass_type)
-            for entry in dataclasses.fields(dataclass_type):  # type: ignore[arg-type]
-                _add_field(group, entry, types[entry.name])
+    Args:
+        first: the arguments that the help text lists first.
+    """
+
+    def __init__(self, arguments_type: type[Arguments], first: Sequence[str] = (), **kwargs: Any) -> None:
+        super().__init__(formatter_class=HelpFormatter, allow_abbrev=False, **kwargs)
+        self.arguments_type = arguments_type
+        groups: dict[str, argparse._ActionsContainer] = {"options": self}
+        if first:
+            groups["first"] = self.add_argument_group("everyday arguments")
+        types = get_type_hints(arguments_type)
+        fields = {entry.name: entry for entry in dataclasses.fields(arguments_type)}  # type: ignore[arg-type]
+        for kind in arguments_type.__mro__:
+            title = getattr(kind, "_argument_group_name", "options")
+            for name in [name for name in vars(kind).get("__annotations__", ()) if name in fields]:
+                key = "first" if name in first else title
+                if key not in groups:
+                    groups[key] = self.add_argument_group(title)
+                _add_field(groups[key], fields.pop(name), types[name])
 
     def error(self, message: str) -> NoReturn:
         raise ValueError(f"{message} (see {self.prog} --help)")
@@ -289,39 +314,37 @@ class ArgumentParser(argparse.ArgumentParser):
         Raises:
             ValueError: an unknown argument, or a value of another type.
         """
-        argv = list(argv)
         if argv and argv[0].endswith(CONFIG_FILE_SUFFIXES):
             argv = [*_read_argument_file(Path(argv[0])), *argv[1:]]
         unset = object()  # argparse sets no default where the namespace has a value
         names = [action.dest for action in self._actions]
-        parsed, rest = self.parse_known_args(argv, argparse.Namespace(**dict.fromkeys(names, unset)))
+        words = [_underscore(word) for word in argv]
+        parsed, rest = self.parse_known_args(words, argparse.Namespace(**dict.fromkeys(names, unset)))
         if rest:
             self._refuse(rest)
         return {name: value for name, value in vars(parsed).items() if value is not unset}
 
-    def parse_dataclasses(self, argv: Sequence[str]) -> tuple[Any, ...]:
-        """An instance of each of the dataclasses.
+    def parse(self, argv: Sequence[str]) -> Any:
+        """What the command's function is called with: the dataclass.
 
         Raises:
             ValueError: as `parse_given`, or a value that is out of its range.
         """
-        given = self.parse_given(argv)
-        return tuple(build_arguments(dataclass_type, given) for dataclass_type in self.dataclass_types)
+        return build_arguments(self.arguments_type, self.parse_given(argv))
 
     def _refuse(self, words: Sequence[str]) -> NoReturn:
         """Raises ValueError for words of the command line that are no arguments, with the nearest argument."""
         options = [word.partition("=")[0] for word in words if word.startswith("--")]
         if not options:
             self.error(f"unrecognized arguments: {' '.join(words)}")
-        known = [name for action in self._actions for name in action.option_strings if "-" not in name[2:]]
-        nearest = get_close_matches(options[0].replace("-", "_").replace("__", "--", 1), known, 1, 0.75)
+        known = [name for action in self._actions for name in action.option_strings]
+        nearest = get_close_matches(options[0], known, 1, 0.75)
         self.error(f"{options[0]} is not an argument" + (f"; did you mean {nearest[0]}?" if nearest else ""))
 
 
-def _add_field(group: argparse._ActionsContainer, entry: dataclasses.Field[Any], kind: Any) -> None:
+def _add_field(group: argparse._ActionsContainer, entry: dataclasses.Field[object], kind: object) -> None:
     """Adds the argument of a field of this type, with `--no_NAME` for a boolean that is true by default."""
     (kind,) = [each for each in (get_args(kind) if isinstance(kind, UnionType) else (kind,)) if each is not NoneType]
-    options = list(dict.fromkeys([f"--{entry.name}", f"--{entry.name.replace('_', '-')}"]))
     settings: dict[str, Any] = {"type": kind}
     if kind is bool:
         settings = {"type": string_to_bool, "nargs": "?", "const": True}
@@ -329,10 +352,15 @@ def _add_field(group: argparse._ActionsContainer, entry: dataclasses.Field[Any],
         settings = {"type": str, "nargs": "+"}
     shown, text = entry.metadata["shown"], entry.metadata["help"]
     settings["default"] = entry.default if shown is None else shown
-    group.add_argument(*options, help=text, metavar=entry.metadata["metavar"], **settings)
-    if entry.default is True:
-        negated = [f"--no{option[1:]}" if "-" in option[2:] else f"--no_{option[2:]}" for option in options]
-        group.add_argument(*negated, action="store_false", dest=entry.name, help=text)
+    group.add_argument(f"--{entry.name}", help=text, metavar=entry.metadata["metavar"], **settings)
+    if settings["default"] is True:
+        group.add_argument(f"--no_{entry.name}", action="store_false", dest=entry.name, help=argparse.SUPPRESS)
+
+
+def _underscore(word: str) -> str:
+    """The name of an argument may be spelled with hyphens."""
+    name, equals, value = word.partition("=")
+    return f"--{name[2:].replace('-', '_')}{equals}{value}" if name.startswith("--") else word
 
 
 def string_to_bool(value: str) -> bool:
@@ -353,7 +381,7 @@ def build_arguments(kind: type[A], given: Values) -> A:
     return kind(**select_fields(kind, given))
 
 
-def select_fields(kind: type, values: Values) -> dict[str, Any]:
+def select_fields(kind: type, values: Values) -> Values:
     """Those of the values that are fields of a dataclass."""
     names = {entry.name for entry in dataclasses.fields(kind) if entry.init}
     return {name: value for name, value in values.items() if name in names}
@@ -364,21 +392,21 @@ class Command:
     """What a file of `commands/` defines as `COMMAND`.
 
     Attributes:
-        run: is called with what the parser's `parse_dataclasses` returns; its docstring is in the help text.
+        run: is called with what the parser's `parse` returns; its docstring is in the help text.
         usage: what the usage line has between the name of the command and its other arguments.
         uses_transformers: whether Transformers has to know the package's classes.
     """
 
     run: Callable[..., None]
     usage: str
-    dataclass_types: tuple[type[Arguments], ...]
+    arguments_type: type[Arguments]
     parser_type: type[ArgumentParser] = ArgumentParser
     uses_transformers: bool = True
 
     def build_parser(self, name: str) -> ArgumentParser:
         """The parser of the command, which is called `name`."""
         return self.parser_type(
-            self.dataclass_types,
+            self.arguments_type,
             prog=f"copynet-hf {name}",
             usage=f"%(prog)s {self.usage}[ARGUMENTS]",
             description=self.run.__doc__,

@@ -43,11 +43,11 @@ def _run(importing: Callable[[], AbstractContextManager[None]], name: str, *argv
     logging.getLogger("copynet_hf").setLevel(logging.INFO)
     try:
         command: Command = import_module(f".commands.{name}", __package__).COMMAND
-        arguments = command.build_parser(name).parse_dataclasses(argv)
+        arguments = command.build_parser(name).parse(argv)
         if command.uses_transformers:
             with importing():
                 register_classes()
-        command.run(*arguments)
+        command.run(arguments)
     except BrokenPipeError:
         raise
     except (ValueError, OSError, ImportError) as error:

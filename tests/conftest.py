@@ -63,12 +63,10 @@ def pairs() -> Dataset:
 
 @pytest.fixture(scope="module")
 def tokenizer(pairs: Dataset) -> CopyNetTokenizer:
-    from copynet_hf.arguments import TokenizerArguments
-    from copynet_hf.training.defaults import choose_tokenizer_settings
+    from copynet_hf.arguments import TrainArguments
     from copynet_hf.training.tokenizer_setup import train_tokenizer
 
-    settings = choose_tokenizer_settings(TokenizerArguments(segmenter="whitespace"), pairs)
-    return train_tokenizer(pairs, settings, 64)
+    return train_tokenizer(pairs, TrainArguments(segmenter="whitespace", max_source_length=64))
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ import json
 import math
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -17,6 +17,7 @@ import numpy as np
 import torch
 
 from copynet_hf import CopyNetConfig, CopyNetForConditionalGeneration, CopyNetTokenizer
+from copynet_hf.data import quickstart_pairs
 
 # Odd, different sizes: a swapped dimension cannot go unnoticed.
 TINY = {
@@ -100,6 +101,18 @@ def save_tiny_model(folder: Path, seed: int = 0) -> Path:
 # Rows of different lengths; 13 and 14 are words outside the vocabulary, 13 stands twice in the first row.
 SOURCES = [[5, 13, 6, 14, 13, 5], [13], [7, 8, 9, 10], [4, 13, 13, 12, 14, 15, 16, 11]]
 TARGETS = [[13, 5, 14, 2], [13, 13, 2], [7, 3, 11, 6, 2], [16, 15, 2]]
+
+
+def write_rows(path: Path, rows: Iterable[Mapping[str, Any]]) -> str:
+    """Writes JSON lines; returns the path."""
+    path.write_text("".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows), encoding="utf-8")
+    return str(path)
+
+
+def write_requests(folder: Path, **sizes: int) -> dict[str, str]:
+    """Writes the quickstart's pairs, so many of each split; returns the arguments that name the files."""
+    files = {split: write_rows(folder / f"{split}.jsonl", quickstart_pairs(split, n)) for split, n in sizes.items()}
+    return {f"{split}_file": path for split, path in files.items()}
 
 
 def padded(rows: list[list[int]], value: int, side: str = "right") -> torch.Tensor:

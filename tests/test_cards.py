@@ -5,23 +5,17 @@ from __future__ import annotations
 import json
 import tomllib
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import yaml
-from datasets import Dataset
-from helpers import POINTER, VARIANTS, tiny_model, tiny_tokenizer
+from helpers import POINTER, SIZES, VARIANTS, tiny_model, write_requests
 from huggingface_hub import ModelCard
 
 from copynet_hf import write_model_card
-from copynet_hf.data import quickstart_pairs
-from copynet_hf.model.prediction import predict
 from copynet_hf.saved.cards import command_line
-from copynet_hf.training.callbacks import CopyStatistics
 from copynet_hf.training.run import train_from_arguments
 
-SIZES = {"hidden_size": 24, "encoder_hidden_size": 12, "embedding_size": 16, "attention_size": 16}
 SCORES = {"rouge1": 30.123, "rougeL": 27.456, "exact_match": 5.0, "unk_rate": 1.5, "examples": 1000}
 ROOT = Path(__file__).parents[1]
 
@@ -31,10 +25,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder that a run of the command writes."""
     folder = tmp_path_factory.mktemp("trained")
     said: dict[str, Any] = {**SIZES, "output_dir": str(folder / "model"), "num_train_epochs": 2, "language": "en"}
-    for split, rows in (("train", 40), ("validation", 70), ("test", 9)):
-        text = "".join(json.dumps(pair) + "\n" for pair in quickstart_pairs(split, rows))
-        (folder / f"{split}.jsonl").write_text(text, encoding="utf-8")
-        said[f"{split}_file"] = str(folder / f"{split}.jsonl")
+    said |= write_requests(folder, train=40, validation=70, test=9)
     pytest.importorskip("tensorboard")
     train_from_arguments(said | {"report_to": ["tensorboard"], "max_target_length": 8})
     return folder / "model"
@@ -162,28 +153,6 @@ def test_copy_statistics_are_those_of_greedy_search_on_the_first_texts(trained: 
     found = json.loads((trained / "eval_results.json").read_text(encoding="utf-8"))
     assert found["eval_copy_mode_fraction"] == pytest.approx(scores["copy_mode_fraction"])
     assert found["eval_unk_rate"] == pytest.approx(scores["unk_rate"])
-
-
-def test_copy_statistics_count_unk_although_the_model_was_saved_with_forbid_unk() -> None:
-    model, pairs = (
-        tiny_model(seed=2),
-        Dataset.from_list([{"text": text, "summary": "a"} for text in ("b Q c", "d", "X Y")]),
-    )
-    model.generation_config.update(forbid_unk=True, max_new_tokens=6)
-    model.lm_head.weight.data[3] = 3 * model.lm_head.weight.data[5:8].mean(0)  # sometimes the likeliest
-    predictions = predict(model, tiny_tokenizer(), pairs["text"], num_beams=1, forbid_unk=False)
-    words = [word.strip() for (output,) in predictions for word in output.words]
-    assert 0 < words.count("<unk>") < len(words)
-    logged: list[dict[str, float]] = []
-    statistics = CopyStatistics(SimpleNamespace(log=logged.append), pairs)  # type: ignore[arg-type]
-    given: dict[str, Any] = {"model": model, "processing_class": tiny_tokenizer()}
-    metrics = {"eval_loss": 1.0}
-    statistics.on_evaluate(None, None, None, metrics=metrics, **given)  # type: ignore[arg-type]
-    assert metrics["eval_unk_rate"] == pytest.approx(100 * words.count("<unk>") / len(words))
-    assert logged == [{name: value for name, value in metrics.items() if name != "eval_loss"}]
-    of_others = {"test_loss": 1.0}
-    statistics.on_evaluate(None, None, None, metrics=of_others, **given)  # type: ignore[arg-type]
-    assert of_others == {"test_loss": 1.0}
 
 
 def test_the_wheel_has_the_template() -> None:

@@ -7,11 +7,11 @@ import io
 import json
 import subprocess
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-from transformers import AutoModelForSeq2SeqLM, AutoTokenizer, Seq2SeqTrainingArguments
+from helpers import write_rows
+from transformers import AutoModelForSeq2SeqLM, AutoTokenizer, HfArgumentParser, Seq2SeqTrainingArguments
 
 from copynet_hf.arguments import ArgumentParser, ModelArguments, TokenizerArguments
 from copynet_hf.cli import main
@@ -23,31 +23,13 @@ from copynet_hf.training.defaults import (
     DECODER_LEARNING_RATE,
     MAX_EPOCHS,
     MIN_EPOCHS,
-    NUM_EVALUATIONS,
     SPELLED_SMOOTHING,
     TRAINING_DEFAULTS,
 )
 from copynet_hf.training.presets import DEFAULT_SIZES
 
-SMALL = [
-    "--hidden_size",
-    "32",
-    "--encoder_hidden_size",
-    "16",
-    "--embedding_size",
-    "16",
-    "--attention_size",
-    "16",
-    "--num_beams",
-    "2",
-]
-
-
-def write_pairs(path: Path, pairs: Sequence[dict[str, str]]) -> Path:
-    path.write_text(
-        "".join(json.dumps({"id": f"n{i}"} | pair) + "\n" for i, pair in enumerate(pairs)), encoding="utf-8"
-    )
-    return path
+SIZES = {"hidden_size": 32, "encoder_hidden_size": 16, "embedding_size": 16, "attention_size": 16, "num_beams": 2}
+SMALL = [f"--{name}={value}" for name, value in SIZES.items()]
 
 
 @pytest.fixture(scope="module")
@@ -55,7 +37,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Three files of pairs and a model trained on them by the command."""
     folder = tmp_path_factory.mktemp("cli")
     for split, count in {"train": 96, "validation": 24, "test": 24}.items():
-        write_pairs(folder / f"{split}.jsonl", quickstart_pairs(split, count))
+        rows = ({"id": f"n{i}"} | pair for i, pair in enumerate(quickstart_pairs(split, count)))
+        write_rows(folder / f"{split}.jsonl", rows)
     files = [f"--{split}_file={folder / split}.jsonl" for split in ("train", "validation", "test")]
     assert main(["train", *files, f"--output_dir={folder / 'model'}", "--num_train_epochs=2", *SMALL]) == 0
     return folder
@@ -100,15 +83,6 @@ def test_a_missing_package_is_named_with_the_command_that_installs_it(
     assert "pip install fugashi unidic-lite" in refused(capsys, "train", *files)
 
 
-def test_train_never_overwrites_a_finished_model(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    before = (folder / "model" / "model.safetensors").read_bytes()
-    again = ["train", f"--train_file={folder}/train.jsonl", f"--output_dir={folder}/model", "--max_steps=1", *SMALL]
-    error = refused(capsys, *again)
-    assert "already holds config.json" in error
-    assert "--overwrite_output_dir" in error
-    assert (folder / "model" / "model.safetensors").read_bytes() == before
-
-
 def test_train_names_the_checkpoint_to_resume_from_and_resumes(
     folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -127,14 +101,6 @@ def test_train_names_the_checkpoint_to_resume_from_and_resumes(
     assert "--tie_word_embeddings is True, but False in the model" in error
 
 
-def test_overwrite_output_dir_starts_again(folder: Path, tmp_path: Path) -> None:
-    out = tmp_path / "out"
-    run = ["train", f"--train_file={folder}/train.jsonl", f"--output_dir={out}", *SMALL]
-    assert main([*run, "--max_steps=3"]) == 0
-    assert main([*run, "--max_steps=1", "--overwrite_output_dir"]) == 0
-    assert [path.name for path in out.glob("checkpoint-*")] == ["checkpoint-1"]
-
-
 def test_the_model_of_another_folder_is_not_overwritten_by_resuming_there(
     folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -150,15 +116,15 @@ def test_the_model_of_another_folder_is_not_overwritten_by_resuming_there(
     assert [state["global_step"] for state in states] == [2, 2]
 
 
-def test_overwriting_removes_the_results_of_the_earlier_run(folder: Path, tmp_path: Path) -> None:
-    run = ["train", f"--train_file={folder}/train.jsonl", f"--output_dir={tmp_path}", "--max_steps=1", *SMALL]
-    assert main([*run, f"--test_file={folder}/test.jsonl"]) == 0
+def test_overwriting_starts_again_and_removes_the_results_of_the_earlier_run(folder: Path, tmp_path: Path) -> None:
+    run = ["train", f"--train_file={folder}/train.jsonl", f"--output_dir={tmp_path}", *SMALL]
+    assert main([*run, f"--test_file={folder}/test.jsonl", "--max_steps=3"]) == 0
     (tmp_path / "checkpoint-best").mkdir()  # no checkpoint of the Trainer
     (tmp_path / "checkpoint-best" / "trainer_state.json").write_text("{}")
-    assert main([*run, "--overwrite_output_dir"]) == 0
+    assert main([*run, "--overwrite_output_dir", "--max_steps=1"]) == 0
+    assert {path.name for path in tmp_path.glob("checkpoint-*")} == {"checkpoint-1", "checkpoint-best"}
     assert not (tmp_path / "test_results.json").exists()
     assert "test_exact_match" not in json.loads((tmp_path / "all_results.json").read_text())
-    assert (tmp_path / "checkpoint-best").is_dir()
 
 
 @pytest.mark.parametrize("suffix", [".json", ".yaml"])
@@ -190,19 +156,8 @@ def test_every_config_field_is_an_argument_or_follows_from_the_tokenizer() -> No
 
 def test_parsed_arguments_are_those_given_without_defaults() -> None:
     """The model card shows them as the command, which has to train again."""
-    arguments = ArgumentParser([ModelArguments]).parse_given(
-        [
-            "--dropout",
-            "0.3",
-            "--attention",
-            "False",
-            "--use-coverage",
-            "--no_forbid_unk",
-            "--readout",
-            "state",
-            "context",
-        ]
-    )
+    words = "--dropout 0.3 --attention False --use-coverage --no_forbid_unk --readout state context"
+    arguments = ArgumentParser(ModelArguments).parse_given(words.split())
     given = {"dropout": 0.3, "attention": False, "use_coverage": True, "forbid_unk": False}
     assert arguments == {**given, "readout": ["state", "context"]}
     parser = train.COMMAND.build_parser("train")
@@ -313,6 +268,7 @@ BAD_INPUT = {
     "train --train_file {folder}/empty.jsonl --output_dir {folder}/x": "empty.jsonl",
     "train --train_file {folder}/cut.jsonl --output_dir {folder}/x": "cut.jsonl",
     "train --train_file {folder}/train.jsonl --output_dir {folder}/noted": "already holds README.md",
+    "train --train_file {folder}/train.jsonl --output_dir {folder}/model": "holds config.json: use another folder, or",
     f"{TRAIN} --text_column body": "'body'",
     f"{TRAIN} --max_source_length -3": "--max_source_length is -3",
     f"{TRAIN} --num_beams 0": "--num_beams is 0",
@@ -346,13 +302,12 @@ BAD_INPUT = {
     f"{TRAIN} --encoder_name_or_path ./bert": "--encoder_name_or_path ./bert: no such folder; pass",
     f"{TRAIN} --hidden_size 0": "hidden_size=0",
     f"{TRAIN} --hiden_size 3": "--hiden_size is not an argument; did you mean --hidden_size? (see copynet-hf train",
-    "generate --num-beam=3 --model {folder}/model": "--num-beam is not an argument; did you mean --num_beams?",
+    "generate --num-beam=3 --model {folder}/model": "--num_beam is not an argument; did you mean --num_beams?",
     "generate --xyz": "--xyz is not an argument (see copynet-hf generate --help)",
     f"{TRAIN} --dropout much": "much",
     f"{TRAIN} --early_stopping_patience 2": "--early_stopping_patience is 2, but there are no validation pairs",
     f"{TRAIN} --streaming": "--max_steps",
     f"{TRAIN} --resume_from_checkpoint True": "no checkpoint",
-    f"{TRAIN} --predict_with_generate --train_sampling_strategy group_by_length": "group_by_length",
     f"{TRAIN} --push_to_hub --hub_token hf_abc": "hf auth login",
     "generate --model {folder}/model --text a --facts a|b": "is not a fact",
     "generate --model {folder}/model --text a --device gpu": "--device gpu cannot be used",
@@ -367,7 +322,7 @@ BAD_INPUT = {
     "generate --model {folder}/modle --text a": "no such folder; did you mean {folder}/model?",
     "generate --model models/mine.v2/best --text a": "no such folder",
     "generate --model {folder}/model --text a --max_target_length -1": "--max_target_length is -1",
-    "quickstart --output_dir {folder}": "did not write",
+    "quickstart --output_dir {folder}/model": "already holds config.json: use another folder, or",
     "quickstart --output_dir {folder}/x --threads 0": "--threads is 0",
 }
 
@@ -438,8 +393,7 @@ def test_train_help_is_short_and_begins_with_the_everyday_arguments(
 
 def test_train_help_shows_the_fields_of_every_dataclass(capsys: pytest.CaptureFixture[str]) -> None:
     text = help_text(capsys, "train", "--help")
-    for kind in train.COMMAND.dataclass_types:
-        assert all(f"  --{entry.name} " in text for entry in dataclasses.fields(kind))
+    assert all(f"  --{entry.name} " in text for entry in dataclasses.fields(train.COMMAND.arguments_type))
 
 
 def test_train_help_describes_computed_defaults(
@@ -493,12 +447,21 @@ def test_the_defaults_that_train_help_shows_are_those_of_a_run() -> None:
     config = {entry.name: entry.default for entry in dataclasses.fields(CopyNetConfig)} | DEFAULT_SIZES
     for name in shown.keys() & config.keys() - {"selective_read", "readout", "copies_from"}:
         assert shown[name] == (config[name] or None), name
-    ours = dict(train.TRAINER_DEFAULTS) | {name: default for name, (_, _, default) in train.TRAINER_HELP.items()}
+    ours = {entry.name: entry.metadata["shown"] for entry in dataclasses.fields(train.TrainerArguments)}
     trainer = {entry.name: entry.default for entry in dataclasses.fields(Seq2SeqTrainingArguments)} | TRAINING_DEFAULTS
     for name, default in ours.items():
-        assert isinstance(default, str) or trainer[name] == default, name
+        assert isinstance(default, str) or (trainer[name] or None) == (default or None), name
     assert ours["learning_rate"] == f"{trainer['learning_rate']:g} or {DECODER_LEARNING_RATE:g}"
     assert ours["warmup_steps"] == f"{trainer['warmup_steps']}, at most half"
     assert ours["num_train_epochs"].startswith(f"{MIN_EPOCHS} to {MAX_EPOCHS},")
     assert ours["label_smoothing_factor"].startswith(f"{SPELLED_SMOOTHING:g} for")
-    assert ours["eval_steps"].startswith(f"{1 / NUM_EVALUATIONS:g},")
+
+
+def test_arguments_of_the_trainer_have_its_types() -> None:
+    ours = {action.dest: action for action in train.COMMAND.build_parser("train")._actions}
+    theirs = HfArgumentParser(Seq2SeqTrainingArguments)._actions
+    checked = [action.dest for action in theirs if action.dest in ours and action.dest != "help"]
+    for action in theirs:
+        if action.dest in ours and isinstance(action.type, type):
+            assert ours[action.dest].type is action.type, action.dest
+    assert set(checked) == {entry.name for entry in dataclasses.fields(train.TrainerArguments)}

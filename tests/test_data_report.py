@@ -6,6 +6,7 @@ import pytest
 from datasets import Dataset
 
 from copynet_hf import CopyNetTokenizer
+from copynet_hf.arguments import TrainArguments
 from copynet_hf.training.data_report import describe_words, find_warnings
 from copynet_hf.training.dataset import encode_pairs
 
@@ -19,10 +20,11 @@ def tokenizer() -> CopyNetTokenizer:
 
 
 def warnings(tokenizer: CopyNetTokenizer, train: list[dict], validation: list[dict], **limits: int) -> list[str]:
-    limits = {"max_source_length": 512, "max_target_length": 128, **limits}
+    args = TrainArguments(**{"max_source_length": 512, "max_target_length": 128, **limits})
     pairs = {"train": Dataset.from_list(train), "validation": Dataset.from_list(validation)}
-    encoded = encode_pairs(pairs["train"], tokenizer, **limits)
-    return list(find_warnings(pairs, encoded, **limits))
+    tokenizer.model_max_length = args.max_source_length
+    encoded = encode_pairs(pairs["train"], tokenizer, args.max_target_length)
+    return list(find_warnings(pairs, encoded, args))
 
 
 def test_words_are_counted(tokenizer: CopyNetTokenizer) -> None:
@@ -30,7 +32,7 @@ def test_words_are_counted(tokenizer: CopyNetTokenizer) -> None:
         {"text": "please call zoe or kim now", "summary": "call zoe"},  # zoe, or and kim are unseen
         {"text": "call now", "summary": "call bob"},  # bob cannot be written
     ]
-    text = describe_words(encode_pairs(Dataset.from_list(rows), tokenizer, 512, 128), len(tokenizer), 3)
+    text = describe_words(encode_pairs(Dataset.from_list(rows), tokenizer), len(tokenizer), 3)
     assert text.startswith("3 words of the sources (37.5 %) are not in the vocabulary; the targets have 1 such words")
     assert ", and 1 that are not in their source either" in text
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import re
 from pathlib import Path
 
 import pytest
+from helpers import write_rows
 from transformers import Trainer
 
 from copynet_hf.training.callbacks import _format_duration
@@ -17,16 +17,13 @@ from copynet_hf.training.trainer import CopyNetTrainer
 SMALL = {"embedding_size": 4, "hidden_size": 6, "encoder_hidden_size": 3, "attention_size": 4, "report_to": "none"}
 
 
-def write_pairs(path: Path, numbers: range) -> str:
-    rows = [{"text": f"please call the man name{n} now", "summary": f"call name{n}"} for n in numbers]
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
-    return str(path)
-
-
 @pytest.fixture
 def arguments(tmp_path: Path) -> dict:
-    files = {"train_file": range(200), "validation_file": range(190, 210)}
-    return SMALL | {name: write_pairs(tmp_path / f"{name}.jsonl", numbers) for name, numbers in files.items()}
+    files = {}
+    for split, numbers in {"train": range(200), "validation": range(190, 210)}.items():
+        rows = [{"text": f"please call the man name{n} now", "summary": f"call name{n}"} for n in numbers]
+        files[f"{split}_file"] = write_rows(tmp_path / f"{split}.jsonl", rows)
+    return SMALL | files
 
 
 def test_a_dry_run_describes_the_run_and_writes_nothing(
@@ -43,6 +40,7 @@ def test_a_dry_run_describes_the_run_and_writes_nothing(
                      "have 20 such words", text)  # fmt: skip
     assert re.search(r"model: copynet, [\d,]+ parameters, a vocabulary of \d+ words \(segmenter word_punct\)", text)
     assert re.search(r"training: 200 pairs, [\d,]+ updates of \d+ pairs, [\d.]+ epochs", text)
+    assert "train_loss" not in text
     assert re.search(r"\d+ ms an update: about \d+ (seconds|minutes) for [\d,]+ updates", text)
     assert "warning: 10 of 20 validation texts are training texts too" in text
 
@@ -60,8 +58,14 @@ def test_a_training_says_the_same(arguments: dict, tmp_path: Path, caplog: pytes
     caplog.set_level(logging.INFO, logger="copynet_hf")
     train_from_arguments({**arguments, "output_dir": str(tmp_path / "model"), "max_steps": 30, "eval_steps": 15})
     assert re.search(r"training: 200 pairs, 30 updates of \d+ pairs, [\d.]+ epochs", caplog.text)
-    assert "; the checkpoint with the best accuracy on the validation pairs is kept" in caplog.text
+    assert "; the checkpoint with the best mean_accuracy on the validation pairs is kept" in caplog.text
     assert "for 8 updates, evaluations not included" in caplog.text  # after 2 + 20 of 30
+    lines = [message for message in caplog.messages if "eval_loss" in message]
+    assert len(lines) == 3  # of two evaluations, and that of the best checkpoint
+    number = r"[\d.e+-]+"
+    scores = rf"eval_loss {number}, eval_mean_accuracy {number}, .*eval_unk_rate {number}"
+    assert re.fullmatch(rf"step 15 of 30: {scores}", lines[0])
+    assert caplog.messages[-1] == lines[-1]
 
 
 @pytest.mark.parametrize(

@@ -24,7 +24,7 @@ from copynet_hf import CopyNetForConditionalGeneration
 from copynet_hf.cli import main
 from copynet_hf.model.prediction import predict
 from copynet_hf.saved.loading import load_model
-from copynet_hf.training.defaults import complete_arguments, read_arguments
+from copynet_hf.training.defaults import complete_arguments
 from copynet_hf.training.encoder_training import cached_encoder_states
 from copynet_hf.training.run import train_from_arguments
 from copynet_hf.training.word_vectors import average_piece_embeddings, read_word_vectors
@@ -191,10 +191,10 @@ def test_arguments_of_an_encoder_need_one(arguments, name):
 )
 def test_learning_rates_over_an_encoder(arguments, changes, rate, encoder_rate):
     pairs = {"train": Dataset.from_dict({"text": TEXTS, "summary": SUMMARIES})}
-    complete = complete_arguments(read_arguments(arguments | changes), pairs)
-    assert (complete.training.learning_rate, complete.encoder_learning_rate) == (rate, encoder_rate)
+    args, training_args = complete_arguments(arguments | changes, pairs)
+    assert (training_args.learning_rate, args.encoder_learning_rate) == (rate, encoder_rate)
     del arguments["learning_rate"]
-    assert complete_arguments(read_arguments(arguments | changes), pairs).training.learning_rate == 5e-4
+    assert complete_arguments(arguments | changes, pairs)[1].learning_rate == 5e-4
 
 
 def test_a_run_resumes_where_it_stopped(arguments, tmp_path):

@@ -402,7 +402,7 @@ def test_the_card_shows_how_to_give_features(tmp_path: Path) -> None:
 def test_features_for_another_tokenizer_are_refused() -> None:
     pairs = Dataset.from_list([{"text": "a", "summary": "b", "features": ["V"]}])
     with pytest.raises(ValueError, match="the pairs have features, which a PreTrainedTokenizerBase cannot encode"):
-        encode_pairs(pairs, PreTrainedTokenizerBase(), 10, 10)
+        encode_pairs(pairs, PreTrainedTokenizerBase())
 
 
 def test_the_commands_learn_from_features(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -45,14 +45,6 @@ def test_files_of_the_shared_tasks_have_lemma_form_and_features(tmp_path: Path, 
     ]
 
 
-def test_what_was_read_is_logged(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    path = tmp_path / "a.train"
-    path.write_text("go\twent\tV;PST\n", encoding="utf-8")
-    with caplog.at_level(logging.INFO, "copynet_hf"):
-        load_pairs(path, features_column="features")
-    assert "a.train: text is column 'lemma', summary is column 'form'" in caplog.text
-
-
 @BOTH
 @pytest.mark.parametrize(("suffix", "tab"), [("tsv", "\t"), ("csv", ","), ("train", "\t")])
 def test_a_table_without_a_header_has_the_given_columns(

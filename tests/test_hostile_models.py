@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from helpers import save_tiny_model, tiny_model
 
-from copynet_hf.arguments import ModelArguments
+from copynet_hf.arguments import TrainArguments
 from copynet_hf.cli import main
 from copynet_hf.saved.loading import load_model
 from copynet_hf.training.model_setup import load_given_model
@@ -205,7 +205,7 @@ def test_code_of_a_model_is_run_with_trust_remote_code(
 def test_code_of_a_tokenizer_is_not_run(evil: tuple[Path, Path]) -> None:
     model, marker = evil
     with pytest.raises(ValueError, match="--trust_remote_code"):
-        load_given_tokenizer(str(model), None, has_features=False)
+        load_given_tokenizer(str(model), TrainArguments())
     assert not marker.exists()
 
 
@@ -213,4 +213,4 @@ def test_the_code_saved_with_a_copynet_needs_no_trust(saved: Path) -> None:
     assert (saved / "modeling_copynet.py").exists()
     model, _ = load_model(str(saved), "cpu")
     assert type(model).__module__.startswith("copynet_hf.")
-    assert type(load_given_model(str(saved), ModelArguments(), is_checkpoint=False)) is type(model)
+    assert type(load_given_model(str(saved), TrainArguments(), is_checkpoint=False)) is type(model)

@@ -20,9 +20,10 @@ from typing import Any
 import pytest
 import torch
 from datasets import Dataset
+from helpers import write_requests, write_rows
 from safetensors.torch import load_file
 
-from copynet_hf.arguments import TokenizerArguments
+from copynet_hf.arguments import TrainArguments
 from copynet_hf.cli import main
 from copynet_hf.data import quickstart_pairs
 from copynet_hf.training import run as training_run
@@ -46,12 +47,7 @@ EPOCH = -(-NUM_PAIRS // BATCH)
 
 @pytest.fixture(scope="module")
 def train_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_pairs(tmp_path_factory.mktemp("data") / "train.jsonl", NUM_PAIRS)
-
-
-def write_pairs(path: Path, count: int) -> Path:
-    path.write_text("".join(json.dumps(pair) + "\n" for pair in quickstart_pairs("train", count)), encoding="utf-8")
-    return path
+    return Path(write_requests(tmp_path_factory.mktemp("data"), train=NUM_PAIRS)["train_file"])
 
 
 def command(train_file: Path, output_dir: Path, **arguments: Any) -> list[str]:
@@ -128,7 +124,7 @@ def test_a_run_resumed_in_any_epoch_sees_each_pair_once_per_epoch(
 def test_early_stopping_counts_on_in_a_resumed_run(train_file: Path, tmp_path: Path) -> None:
     def train(folder: Path, **arguments: Any) -> int:
         schedule = {"eval_steps": 2, "save_steps": 2, "early_stopping_patience": 3, "max_steps": 20}
-        metric = {"validation_file": train_file, "metric_for_best_model": "accuracy", "learning_rate": 0}
+        metric = {"validation_file": train_file, "metric_for_best_model": "mean_accuracy", "learning_rate": 0}
         assert main(command(train_file, folder, **schedule, **metric, **arguments)) == 0
         return json.loads((folder / "trainer_state.json").read_text())["global_step"]
 
@@ -285,7 +281,7 @@ def test_a_checkpoint_of_an_earlier_version_knows_fewer_arguments(
 def test_the_pairs_are_all_columns_that_are_read() -> None:
     rows = {"text": ["a"], "summary": ["b"]}
     records = [
-        make_run_record(Dataset.from_dict(rows | more), TokenizerArguments(), False)
+        make_run_record(Dataset.from_dict(rows | more), TrainArguments())
         for more in ({}, {"features": [["V"]]}, {"features": [["N"]]}, {"facts": [[["X", "b", "c"]]]}, {"id": [1]})
     ]
     fingerprints = [record[FINGERPRINT] for record in records]
@@ -421,7 +417,7 @@ def test_a_missing_tensorboard_is_an_error_before_the_data_are_read(
 def test_max_eval_samples_reads_only_the_start_of_the_files(
     train_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], full: Path
 ) -> None:
-    large = write_pairs(tmp_path / "large.jsonl", 64)
+    large = Path(write_requests(tmp_path, train=64)["train_file"])
     large.write_text(large.read_text(encoding="utf-8") * 1000, encoding="utf-8")
     lines: list[int] = []
     from copynet_hf.data import rows
@@ -445,9 +441,8 @@ def test_max_eval_samples_reads_only_the_start_of_the_files(
 def test_guessed_columns_and_segmenter_are_reported(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
 ) -> None:
-    path = tmp_path / "train.jsonl"
     rows = [{"nl": pair["text"], "cmd": pair["summary"]} for pair in quickstart_pairs("train", 8)]
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    path = Path(write_rows(tmp_path / "train.jsonl", rows))
     with caplog.at_level(logging.INFO, "copynet_hf"):
         assert main(command(path, tmp_path / "run", max_steps=1)) == 0
     assert f"{path}: text is column 'nl', summary is column 'cmd'" in caplog.text

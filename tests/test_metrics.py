@@ -93,6 +93,12 @@ def test_the_unit_follows_the_script_of_the_references(reference: str, unit: str
     assert "version:" in signature["bleu"]
 
 
+def test_full_stops_set_apart_cause_no_warning(caplog: pytest.LogCaptureFixture) -> None:
+    texts = ["please call Ann now ."] * 200
+    assert score_outputs(texts, texts)["bleu"] == 100
+    assert caplog.messages == []
+
+
 def test_the_unit_can_be_set() -> None:
     assert score_outputs(["ab"], ["ac"], tokenize="char")["rouge1"] == pytest.approx(50)
     assert score_outputs(["ab"], ["ac"], tokenize="word")["rouge1"] == 0
@@ -285,45 +291,9 @@ def test_the_module_stands_alone(tmp_path: Path) -> None:
 # The Trainer's compute_metrics
 
 
-class WordTokenizer:
-    """A minimal CopyNet tokenizer: special tokens, a vocabulary, the out-of-vocabulary words of the source."""
-
-    words = ("<pad>", "</s>", "<unk>", "met", "hello")
-    all_special_ids = (0, 1, 2)
-    pad_token_id, bos_token_id, eos_token_id = 0, None, 1
-    unk_token_id, unk_token = 2, "<unk>"
-
-    def __len__(self) -> int:
-        return len(self.words)
-
-    def __call__(self, text: list[str], **kwargs: Any) -> dict[str, list[list[int]]]:
-        tables = [[*self.words, *self.oov_words(source)] for source in text]
-        pairs = zip(tables, text, strict=True)
-        return {"input_ids": [list(map(table.index, source.split())) for table, source in pairs]}
-
-    def tokenize(self, text: str) -> list[str]:
-        return text.split()
-
-    def oov_words(self, source: str, max_source_length: int | None = None) -> list[str]:
-        return [word for word in source.split() if word not in self.words]
-
-    def get_vocab(self) -> dict[str, int]:
-        return {word: index for index, word in enumerate(self.words)}
-
-    def decode(self, ids: list[int], *, source: str, max_source_length: int | None) -> str:
-        table = [*self.words, *self.oov_words(source)]
-        return " ".join(table[i] for i in ids)
-
-    def batch_decode(self, rows: list[list[int]], source: list[str], **kwargs: Any) -> list[str]:
-        return [self.decode(ids, source=text, **kwargs) for ids, text in zip(rows, source, strict=True)]
-
-
-class PlainTokenizer(WordTokenizer):
-    def decode(self, ids: list[int]) -> str:  # type: ignore[override]
-        return " ".join(self.words[i] for i in ids)
-
-    def batch_decode(self, rows: list[list[int]]) -> list[str]:  # type: ignore[override]
-        return [self.decode(ids) for ids in rows]
+# The ids of words outside the vocabulary begin at 6.
+VOCABULARY = {"<pad>": 0, "</s>": 1, "<unk>": 2, "met": 3, "hello": 4, "<s>": 5}
+WORDS = CopyNetTokenizer(VOCABULARY, segmenter="whitespace", max_source_oov=4)
 
 
 def prediction(ids: list[list[int]], labels: list[list[int]], inputs: list[list[int]]) -> SimpleNamespace:
@@ -331,35 +301,34 @@ def prediction(ids: list[list[int]], labels: list[list[int]], inputs: list[list[
 
 
 def test_each_row_is_decoded_with_its_own_source_and_extra_rows_are_left_out() -> None:
-    compute = make_compute_metrics(WordTokenizer(), ["Zara met Quim", "Tol"])
-    ids = [[5, 3, 6, 1, -100], [4, 5, 1, 0, 0], [5, 3, 6, 1, 0]]
-    labels = [[5, 3, 6, 1], [4, 5, 1, -100], [3, 3, 3, 3]]
-    scores = compute(prediction(ids, labels, [[5, 3, 6], [5, -100, -100], [5, 3, 6]]))
+    compute = make_compute_metrics(WORDS, ["Zara met Quim", "Tol"])
+    ids = [[6, 3, 7, 1, -100], [4, 6, 1, 0, 0], [6, 3, 7, 1, 0]]
+    labels = [[6, 3, 7, 1], [4, 6, 1, -100], [3, 3, 3, 3]]
+    scores = compute(prediction(ids, labels, [[6, 3, 7], [6, -100, -100], [6, 3, 7]]))
     assert scores["examples"] == 2
     assert scores["exact_match"] == scores["oov_recall"] == 100
     assert scores["copied_fraction"] == pytest.approx(100 * 4 / 5)
 
 
 def test_an_unknown_word_never_counts_as_right() -> None:
-    compute = make_compute_metrics(WordTokenizer(), ["Zara"])
-    scores = compute(prediction([[5, 3, 2, 1]], [[5, 3, 2, 1]], [[5]]))
+    compute = make_compute_metrics(WORDS, ["Zara"])
+    scores = compute(prediction([[6, 3, 2, 1]], [[6, 3, 2, 1]], [[6]]))
     assert scores["exact_match"] == 0
     assert scores["unk_rate"] == pytest.approx(100 / 3)
-    assert compute(prediction([[5, 3, 1]], [[5, 3, 2]], [[5]]))["exact_match"] == 0
+    assert compute(prediction([[6, 3, 1]], [[6, 3, 2]], [[6]]))["exact_match"] == 0
 
 
 def test_given_references_replace_the_labels() -> None:
-    compute = make_compute_metrics(WordTokenizer(), ["Zara"], ["Zara met Bo"])
-    scores = compute(prediction([[5, 3, 1]], [[5, 3, 1]], [[5]]))
+    compute = make_compute_metrics(WORDS, ["Zara"], ["Zara met Bo"])
+    scores = compute(prediction([[6, 3, 1]], [[6, 3, 1]], [[6]]))
     assert scores["exact_match"] == 0
     assert scores["rouge1"] == pytest.approx(80)
 
 
 def test_an_ordinary_tokenizer_decodes_without_sources() -> None:
-    outputs = prediction([[3, 4, 1, 0]], [[3, 4, 1, -100]], [[3, 4]])
-    scores = make_compute_metrics(PlainTokenizer(), ["met hello"])(outputs)
-    assert scores["exact_match"] == 100
-    assert scores["copied_fraction"] == 100
+    tokenizer = subword_tokenizer()
+    scores = make_compute_metrics(tokenizer, SOURCES)(evaluated(tokenizer(SOURCES)["input_ids"], [0, 1, 2, 3]))
+    assert scores["exact_match"] == scores["copied_fraction"] == 100
     assert "oov_recall" not in scores
 
 
@@ -382,12 +351,12 @@ def test_the_copynet_tokenizer_gives_its_words_back(side: str) -> None:
 
 def test_fewer_predictions_than_sources_are_refused() -> None:
     with pytest.raises(ValueError, match="2 sources have 1 predictions"):
-        make_compute_metrics(WordTokenizer(), ["a", "b"])(prediction([[3]], [[3]], [[5]]))
+        make_compute_metrics(WORDS, ["a", "b"])(prediction([[3]], [[3]], [[6]]))
 
 
 def test_a_wrong_number_of_references_is_refused() -> None:
     with pytest.raises(ValueError, match="2 sources have 1 references"):
-        make_compute_metrics(WordTokenizer(), ["a", "b"], ["a"])
+        make_compute_metrics(WORDS, ["a", "b"], ["a"])
 
 
 # An evaluation set in another order than the sources

@@ -11,11 +11,12 @@ from transformers import Seq2SeqTrainingArguments
 from transformers.trainer_utils import EvalPrediction
 
 from copynet_hf import CopyNetConfig, CopyNetForConditionalGeneration, CopyNetTokenizer
+from copynet_hf.arguments import TrainArguments
 from copynet_hf.data import quickstart_pairs
 from copynet_hf.evaluation.teacher_forcing import make_compute_accuracy
 from copynet_hf.inference.predictor import predict_in_batches
 from copynet_hf.training.model_setup import set_decoding
-from copynet_hf.training.trainer import CopyNetTrainer, make_trainer
+from copynet_hf.training.trainer import CopyNetTrainer
 
 # Its target has a word that is neither in the vocabulary nor in the source: no output can be right.
 UNREACHABLE = {"text": "remind bob", "summary": "zzyzx zzyzx"}
@@ -61,7 +62,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> tuple[CopyNetTrainer, l
         dataloader_pin_memory=False,
     )
     pairs = {"train": Dataset.from_list(train), "validation": Dataset.from_list(validation)}
-    trainer = make_trainer(model, tokenizer, pairs, arguments)
+    trainer = CopyNetTrainer(model, tokenizer, pairs, arguments, TrainArguments(vocabulary_dropout=0.0, ema_decay=0.0))
     trainer.train()
     return trainer, validation
 
@@ -89,11 +90,11 @@ def test_unk_in_a_target_is_wrong_and_rows_without_targets_do_not_count() -> Non
     predictions = torch.tensor([[5, 3, 2], [5, 6, 2], [5, 9, 9], [7, 7, 7]]).numpy()
     labels = torch.tensor([[5, 3, 2], [5, 6, 2], [5, 2, -100], [-100, -100, -100]]).numpy()
     scores = make_compute_accuracy(unk_token_id=3)(EvalPrediction(predictions=predictions, label_ids=labels))
-    expected = {"accuracy": (100 / 3 + 75) / 2, "sequence_accuracy": 100 / 3, "token_accuracy": 75}
+    expected = {"mean_accuracy": (100 / 3 + 75) / 2, "sequence_accuracy": 100 / 3, "token_accuracy": 75}
     assert scores == pytest.approx(expected)
 
 
 def test_no_rows_have_accuracy_zero() -> None:
     empty = torch.zeros(0, 3, dtype=torch.long).numpy()
     scores = make_compute_accuracy(unk_token_id=None)(EvalPrediction(predictions=empty, label_ids=empty))
-    assert scores == {"accuracy": 0.0, "sequence_accuracy": 0.0, "token_accuracy": 0.0}
+    assert scores == {"mean_accuracy": 0.0, "sequence_accuracy": 0.0, "token_accuracy": 0.0}

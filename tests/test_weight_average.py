@@ -8,11 +8,10 @@ from typing import Any
 
 import pytest
 import torch
-from helpers import SIZES
+from helpers import SIZES, write_requests
 from safetensors.torch import load_file
 from transformers import TrainerCallback
 
-from copynet_hf.data import quickstart_pairs
 from copynet_hf.training.run import train_from_arguments
 from copynet_hf.training.trainer import CopyNetTrainer
 
@@ -36,12 +35,9 @@ class Recorder(TrainerCallback):
 
 @pytest.fixture(scope="module")
 def arguments(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    folder = tmp_path_factory.mktemp("pairs")
-    for split in ("train", "validation"):
-        lines = [json.dumps(pair) + "\n" for pair in quickstart_pairs(split, 32)]
-        (folder / f"{split}.jsonl").write_text("".join(lines), encoding="utf-8")
+    files = write_requests(tmp_path_factory.mktemp("pairs"), train=32, validation=32)
     training = {"max_steps": STEPS, "learning_rate": 0.05, "warmup_steps": 0, "dropout": 0.1, "threads": 1}
-    return {"train_file": str(folder / "train.jsonl"), **SIZES, **training, "disable_tqdm": True}
+    return {"train_file": files["train_file"], **SIZES, **training, "disable_tqdm": True}
 
 
 def train(arguments: dict[str, Any], folder: Path, **more: Any) -> list[dict[str, torch.Tensor]]:

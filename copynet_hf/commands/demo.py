@@ -35,4 +35,4 @@ def demo(args: DemoArguments) -> None:
     )
 
 
-COMMAND = Command(demo, "--model NAME ", (DemoArguments,))
+COMMAND = Command(demo, "--model NAME ", DemoArguments)

@@ -34,4 +34,4 @@ def ensemble(args: EnsembleArguments) -> None:
     print(f"saved in {folder}")
 
 
-COMMAND = Command(ensemble, "--models NAME ... --output_dir FOLDER ", (EnsembleArguments,))
+COMMAND = Command(ensemble, "--models NAME ... --output_dir FOLDER ", EnsembleArguments)

@@ -7,12 +7,12 @@ import sys
 from contextlib import redirect_stdout
 from dataclasses import dataclass
 
-from ..arguments import Arguments, Command, DecodingArguments, PairsArguments, argument, count
+from ..arguments import Command, DecodingArguments, PairsArguments, argument, count
 
 
 @dataclass
-class EvaluateArguments(Arguments):
-    """The outputs of `copynet-hf evaluate`."""
+class EvaluateArguments(PairsArguments, DecodingArguments):
+    """The arguments of `copynet-hf evaluate`."""
 
     _argument_group_name = "outputs"
 
@@ -21,7 +21,7 @@ class EvaluateArguments(Arguments):
     overwrite_output_file: bool = argument("replace output_file if it exists", False)
 
 
-def evaluate(data_args: PairsArguments, decoding_args: DecodingArguments, output_args: EvaluateArguments) -> None:
+def evaluate(args: EvaluateArguments) -> None:
     """Prints the scores of a model on pairs of texts as one JSON object. All are percentages but edit_distance,
     examples and seconds. copied_fraction is the share of the outputs' words that occur in the source, copied or
     generated; copy_mode_fraction, only for models that copy, is the share of the outputs' words that got more than
@@ -33,17 +33,16 @@ def evaluate(data_args: PairsArguments, decoding_args: DecodingArguments, output
         from ..training.dataset import read_pairs
         from ..training.run_folder import check_output_file
 
-        if data_args.test_file is None and data_args.dataset_name is None:
+        if args.test_file is None and args.dataset_name is None:
             raise ValueError("no --test_file: pass a file of pairs, or --dataset_name")
         output_file = None
-        if output_args.output_file:
-            overwrite = output_args.overwrite_output_file
-            output_file = check_output_file(output_args.output_file, overwrite, data_args.test_file)
-        model, tokenizer = load_backend(**decoding_args.model_options())
-        if model.config.feature_vocab_size and data_args.features_column is None:
-            raise ValueError(f"{decoding_args.model} reads features: name their column with --features_column")
-        pairs = read_pairs(data_args, {}, "test")["test"]
-        options = {**decoding_args.search_options(), "num_return_sequences": output_args.num_return_sequences}
+        if args.output_file:
+            output_file = check_output_file(args.output_file, args.overwrite_output_file, args.test_file)
+        model, tokenizer = load_backend(**args.model_options())
+        if model.config.feature_vocab_size and args.features_column is None:
+            raise ValueError(f"{args.model} reads features: name their column with --features_column")
+        pairs = read_pairs(args, {}, "test")["test"]
+        options = {**args.search_options(), "num_return_sequences": args.num_return_sequences}
         with explain_memory_errors():
             scores, predictions = evaluate_pairs(model, tokenizer, pairs, progress=True, **options)
         if output_file is not None:
@@ -51,4 +50,4 @@ def evaluate(data_args: PairsArguments, decoding_args: DecodingArguments, output
     print(json.dumps(scores))
 
 
-COMMAND = Command(evaluate, "--model NAME --test_file FILE ", (PairsArguments, DecodingArguments, EvaluateArguments))
+COMMAND = Command(evaluate, "--model NAME --test_file FILE ", EvaluateArguments)

@@ -66,4 +66,4 @@ def export(args: ExportArguments) -> None:
     print(f"saved in {folder}")
 
 
-COMMAND = Command(export, "--model NAME --output_dir FOLDER ", (ExportArguments,))
+COMMAND = Command(export, "--model NAME --output_dir FOLDER ", ExportArguments)

@@ -7,15 +7,15 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ..arguments import Arguments, Command, DecodingArguments, argument
+from ..arguments import Command, DecodingArguments, argument
 
 if TYPE_CHECKING:
     from ..visualization.highlighting import Style
 
 
 @dataclass
-class GenerateArguments(Arguments):
-    """The inputs and outputs of `copynet-hf generate`."""
+class GenerateArguments(DecodingArguments):
+    """The arguments of `copynet-hf generate`."""
 
     _argument_group_name = "input and output"
 
@@ -26,7 +26,7 @@ class GenerateArguments(Arguments):
     show_copies: bool = argument("mark copied words, by colour in a terminal, else by [brackets]", False)
 
 
-def generate(text_args: GenerateArguments, decoding_args: DecodingArguments) -> None:
+def generate(args: GenerateArguments) -> None:
     """Generates an output for each source: one line for each line of input; an empty line stays empty."""
     from ..data.features import split_features
     from ..inference.backends import load_backend
@@ -35,14 +35,14 @@ def generate(text_args: GenerateArguments, decoding_args: DecodingArguments) -> 
     from ..saved.model_size import explain_memory_errors
     from ..visualization.highlighting import highlight_copies
 
-    facts = None if text_args.facts is None else parse_facts("\n".join(text_args.facts))
+    facts = None if args.facts is None else parse_facts("\n".join(args.facts))
     features = None
-    if text_args.features is not None:
-        features = split_features(text_args.features, text_args.features_separator)
-    model, tokenizer = load_backend(**decoding_args.model_options())
+    if args.features is not None:
+        features = split_features(args.features, args.features_separator)
+    model, tokenizer = load_backend(**args.model_options())
     is_terminal = sys.stdout.isatty()
     style: Style = "ansi" if is_terminal else "plain"
-    for texts in _batches(text_args.text, decoding_args.batch_size):
+    for texts in _batches(args.text, args.batch_size):
         sources = [text for text in texts if text.strip()]
         with explain_memory_errors():
             predictions = iter(
@@ -52,8 +52,8 @@ def generate(text_args: GenerateArguments, decoding_args: DecodingArguments) -> 
                     sources,
                     facts=None if facts is None else [facts] * len(sources),
                     features=None if features is None else [features] * len(sources),
-                    trace=text_args.show_copies,
-                    **decoding_args.search_options(),
+                    trace=args.show_copies,
+                    **args.search_options(),
                 )
             )
         for text in texts:
@@ -61,7 +61,7 @@ def generate(text_args: GenerateArguments, decoding_args: DecodingArguments) -> 
             if text.strip():
                 output = next(predictions)[0]
                 line = escape_controls(output.text) if is_terminal else output.text
-                if text_args.show_copies:
+                if args.show_copies:
                     words = [escape_controls(word) for word in output.words] if is_terminal else output.words
                     line = highlight_copies(words, output.copied, style, separator="")
             print(" ".join(line.split("\n")).strip(), flush=True)
@@ -76,4 +76,4 @@ def _batches(texts: Sequence[str] | None, batch_size: int) -> Iterator[list[str]
     return (list(texts[start : start + batch_size]) for start in range(0, len(texts), batch_size))
 
 
-COMMAND = Command(generate, "--model NAME [--text TEXT ...] ", (GenerateArguments, DecodingArguments))
+COMMAND = Command(generate, "--model NAME [--text TEXT ...] ", GenerateArguments)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ..arguments import Arguments, Command, DecodingArguments, argument, count
+from ..arguments import Command, DecodingArguments, argument, count
 
 
 @dataclass
-class PredictArguments(Arguments):
-    """The inputs and outputs of `copynet-hf predict`."""
+class PredictArguments(DecodingArguments):
+    """The arguments of `copynet-hf predict`."""
 
     _argument_group_name = "input and output"
 
@@ -29,7 +29,7 @@ class PredictArguments(Arguments):
     window: int = count("rows sorted and written together", 1024)
 
 
-def predict(args: PredictArguments, decoding_args: DecodingArguments) -> None:
+def predict(args: PredictArguments) -> None:
     """Adds a column of outputs to files of any size. Rows keep their columns and their order; those that cannot be
     used go to OUTPUT_FILE.bad.jsonl with the reason. After a kill, the same command continues where it stopped."""
     if not args.input_file or not args.output_file:
@@ -42,8 +42,8 @@ def predict(args: PredictArguments, decoding_args: DecodingArguments) -> None:
     for input_file in args.input_file:
         path = check_output_file(args.output_file, overwrite=True, input_file=input_file)  # predict_files checks that
     columns = ("facts_column", "features_column", "features_separator", "prediction_column", "with_origins")
-    options = {**decoding_args.search_options(), **decoding_args.model_options()}
-    options["name"] = check_model_name(decoding_args.model)
+    options = {**args.search_options(), **args.model_options()}
+    options["name"] = check_model_name(args.model)
     predictor = CopyNetPredictor(**options, **{name: getattr(args, name) for name in columns})
     summary = predict_files(
         predictor,
@@ -60,4 +60,4 @@ def predict(args: PredictArguments, decoding_args: DecodingArguments) -> None:
         print(f"{summary.bad_rows} rows without a prediction in {summary.bad_file}")
 
 
-COMMAND = Command(predict, "--model NAME --input_file FILE ... ", (PredictArguments, DecodingArguments))
+COMMAND = Command(predict, "--model NAME --input_file FILE ... ", PredictArguments)

@@ -12,6 +12,7 @@ class QuickstartArguments(Arguments):
     """The arguments of `copynet-hf quickstart`."""
 
     output_dir: str = argument("folder for the model and the picture", "copynet-quickstart", "FOLDER")
+    overwrite_output_dir: bool = argument("replace the model in output_dir", False)
     seed: int = argument("random seed of the data and the model", 0)
     threads: int = count("number of PyTorch threads; more do not help so small a model", 1)
 
@@ -20,7 +21,7 @@ def quickstart(args: QuickstartArguments) -> None:
     """Trains a small model on synthetic requests and shows what it copies, in under three minutes."""
     from ..training.quickstart import run_quickstart
 
-    run_quickstart(args.output_dir, args.seed, args.threads)
+    run_quickstart(**vars(args))
 
 
-COMMAND = Command(quickstart, "", (QuickstartArguments,))
+COMMAND = Command(quickstart, "", QuickstartArguments)

@@ -56,4 +56,4 @@ def serve(args: ServeArguments) -> None:
     serve_model(args.model, args.host, args.port, limits, batches, args.threads, args.max_source_length)
 
 
-COMMAND = Command(serve, "--model FOLDER ", (ServeArguments,), uses_transformers=False)
+COMMAND = Command(serve, "--model FOLDER ", ServeArguments, uses_transformers=False)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Iterable
 
 SEPARATOR = ";"
 
 
-def split_features(value: Any, separator: str) -> list[str]:
+def split_features(value: str | Iterable[str] | None, separator: str) -> list[str]:
     """The features in a cell, without spaces around them; a missing value has none."""
     if not separator:
         raise ValueError("--features_separator is empty: pass what stands between two features")
@@ -15,7 +15,7 @@ def split_features(value: Any, separator: str) -> list[str]:
     return [feature.strip() for feature in features if feature.strip()]
 
 
-def why_not_features(value: Any) -> str | None:
+def why_not_features(value: object) -> str | None:
     """The reason why a cell holds no features, or None."""
     if value is None or isinstance(value, str):
         return None

@@ -4,57 +4,32 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from itertools import islice
 from pathlib import Path
-from typing import Any, NamedTuple
+from types import MappingProxyType
+from typing import Any
 
 import datasets
 import pyarrow as pa
+from datasets.data_files import DataFilesDict, DataFilesList
+from datasets.exceptions import DatasetGenerationError
 from datasets.info import SupervisedKeysData
-from datasets.packaged_modules.parquet.parquet import Parquet
 
+from .columns import ColumnChoice, Columns, choose_columns, choose_new_names
 from .features import SEPARATOR, split_features, why_not_features
-from .lcsts import LcstsBuilder
-from .records import (
-    AnyDataset,
-    FilePath,
-    RecordsBuilder,
-    SkippedRecords,
-    build_split,
-    data_suffix,
-    describe_missing_column,
-    name_in_errors,
-    resolve_file,
-)
-from .rows import TABLE_SUFFIXES, find_delimiter, number_rows
+from .records import AnyDataset, DataFileError, FilePath, Row, SkippedRecords, data_suffix, hash_contents, resolve_file
+from .rows import LCSTS_SUFFIX, SUFFIXES, TABLE_SUFFIXES, NumberedRow, find_delimiter, number_rows
 
 logger = logging.getLogger(__name__)
 
-# The usual names of the columns, the most likely first; case is ignored.
-# fmt: off
-TEXT_NAMES = (
-    "text", "source", "document", "article", "input", "inputs", "dialogue", "dialog", "src", "content",
-    "body", "passage", "sentence", "question", "prompt", "instruction", "query", "lemma",
-)
-SUMMARY_NAMES = (
-    "summary", "target", "highlights", "output", "outputs", "reply", "response", "tgt", "answer",
-    "completion", "abstract", "headline", "title", "form",
-)
-# fmt: on
-# Columns that identify a row; never guessed to be a text.
-KEY_NAMES = ("id", "idx", "index", "guid", "uid", "key", "split", "human_label")
-
-ROLES = ("text", "summary", "features")
-TEXT_SUFFIXES = (".jsonl", ".json", *TABLE_SUFFIXES)
 ROLE_TYPES = {
     "text": datasets.Value("string"),
     "summary": datasets.Value("string"),
     "features": datasets.List(datasets.Value("string")),
 }
-SUFFIXES = (*TEXT_SUFFIXES, ".parquet", ".txt")
 
 
 def load_pairs(
@@ -78,8 +53,9 @@ def load_pairs(
     more), or inflections as the SIGMORPHON shared tasks distribute them (.train, .dev, .test, .gold: tab-separated
     columns lemma, form and features, without a header). All but Parquet may be compressed (.gz), and in UTF-16 instead
     of UTF-8 if a byte order mark says so. Rows that cannot be read, or whose text or summary is missing, empty or not
-    a string, are skipped and reported in a warning. Other columns are kept, one with the name `text`, `summary` or
-    `features` as `original_text`, `original_summary` or `original_features`.
+    a string, are skipped and reported in a warning. Other columns are kept (objects, and values of several types, as
+    JSON), one with the name `text`, `summary` or `features` as `original_text`, `original_summary` or
+    `original_features`.
 
     Args:
         text_column, summary_column: by default guessed, and logged: a column with a usual name (`document`, `article`,
@@ -107,245 +83,207 @@ def load_pairs(
         parts = datasets.load_dataset(dataset_name, dataset_config_name, streaming=streaming)
         splits = {split: _select_pairs(part, choice, f"{dataset_name}/{split}") for split, part in parts.items()}
     else:
+        names = None if column_names is None else tuple(column_names)
         splits = {
-            split: _load_file(path, split, choice, column_names, delimiter, streaming) for split, path in given.items()
+            split: _build_split(path, split, streaming, choice=tuple(choice), column_names=names, delimiter=delimiter)
+            for split, path in given.items()
         }
     return datasets.IterableDatasetDict(splits) if streaming else datasets.DatasetDict(splits)
 
 
-class ColumnChoice(NamedTuple):
-    """The columns that were named; None for a text or summary to guess, and for no features."""
+def load_lcsts(
+    train: FilePath | None = None,
+    validation: FilePath | None = None,
+    test: FilePath | None = None,
+    *,
+    min_score: int = 3,
+    encoding: str | None = None,
+    streaming: bool = False,
+) -> datasets.DatasetDict | datasets.IterableDatasetDict:
+    """Loads LCSTS from its original files PART_I.txt, PART_II.txt and PART_III.txt, or some of them.
 
-    text: str | None = None
-    summary: str | None = None
-    features: str | None = None
-    separator: str = SEPARATOR
+    The columns are `text`, `summary`, `id` and `human_label` (1 to 5, None in PART_I). Malformed records are skipped
+    and reported in a warning, which is also kept in `info.description`.
 
-    @property
-    def guesses(self) -> bool:
-        return None in (self.text, self.summary)
+    Args:
+        min_score: pairs with a lower human_label are left out. The paper evaluates on scores of at least 3.
+        encoding: by default detected from the bytes, see `detect_encoding`.
+        streaming: read the records during iteration instead of caching them.
+
+    Raises:
+        ValueError: no file.
+        FileNotFoundError: no such file.
+        DataFileError: a file without a usable record (when streaming, raised by the first iteration).
+    """
+    named = {"train": train, "validation": validation, "test": test}
+    files = {split: path for split, path in named.items() if path is not None}
+    if not files:
+        raise ValueError("no file: pass at least one of train, validation and test")
+    options = {"choice": ("text", "summary"), "min_score": min_score, "encoding": encoding}
+    splits = {split: _build_split(path, split, streaming, LCSTS_SUFFIX, **options) for split, path in files.items()}
+    return datasets.IterableDatasetDict(splits) if streaming else datasets.DatasetDict(splits)
 
 
-def _load_file(
-    path: FilePath,
-    split: str,
-    choice: ColumnChoice,
-    column_names: Sequence[str] | None,
-    delimiter: str | None,
-    streaming: bool,
+def _build_split(
+    path: FilePath, split: str, streaming: bool, file_format: str | None = None, **options: Any
 ) -> AnyDataset:
-    suffix = data_suffix(path)
-    if column_names is not None and suffix not in TABLE_SUFFIXES:
+    """The dataset of one file, from the cache if the same contents were read before.
+
+    Args:
+        file_format: its suffix; None: the one of its name.
+        options: fields of `PairsConfig`.
+
+    Raises:
+        FileNotFoundError: no such file.
+        DataFileError: no usable record (when streaming, raised by the first iteration).
+    """
+    suffix = file_format or data_suffix(path)
+    if options.get("column_names") is not None and suffix not in TABLE_SUFFIXES:
         raise ValueError(f"{path}: column_names are for tables ({', '.join(TABLE_SUFFIXES)}): leave them out")
     if suffix not in SUFFIXES and not Path(path).is_dir():
         raise ValueError(f"{path}: the name must end in one of {', '.join(SUFFIXES)}, with .gz if it is compressed")
-    if suffix in TEXT_SUFFIXES:
-        names = None if column_names is None else tuple(column_names)
-        delimiter = find_delimiter(resolve_file(path), delimiter)
-        options = {"choice": tuple(choice), "column_names": names, "delimiter": delimiter}
-        data = build_split(PairsBuilder, path, split, streaming=streaming, **options)
-        if data.info.supervised_keys is not None:
-            _log_guess({"text": data.info.supervised_keys.input, "summary": data.info.supervised_keys.output}, path)
+    file = resolve_file(path)
+    options |= {"file_format": suffix, "delimiter": find_delimiter(file, options.get("delimiter"))}
+    # Built here because `datasets` takes "[" and "*" in a path for a pattern, and keys its cache on the modification
+    # time, which copying can preserve.
+    key = "" if streaming else hash_contents(file)
+    builder = PairsBuilder(data_files=DataFilesDict({split: DataFilesList([str(file)], [(key,)])}), **options)
+    if streaming:
+        data = builder.as_streaming_dataset(split=split)
+        _log_guess(builder.info.supervised_keys, path)
         return data
-    builder = Parquet if suffix == ".parquet" else LcstsBuilder
-    data = build_split(builder, path, split, streaming=streaming)
-    return _select_pairs(data, choice, str(path))
+    is_cached = builder.info.splits is not None
+    try:
+        builder.download_and_prepare()
+    except (DatasetGenerationError, OSError) as error:  # which do not name the file
+        if isinstance(error.__cause__, DataFileError):
+            raise error.__cause__ from None
+        raise DataFileError(f"{file}: cannot be read ({error.__cause__ or error})") from error
+    if not builder.info.splits[split].num_examples:
+        raise SkippedRecords(file).empty_error()
+    if is_cached and builder.info.description:
+        logger.warning("%s", builder.info.description)
+    _log_guess(builder.info.supervised_keys, path)
+    return builder.as_dataset(split=split)
 
 
 @dataclass
 class PairsConfig(datasets.BuilderConfig):
-    """The columns of the pairs, the fields of a `ColumnChoice`; and the names of a file without a header."""
+    """How a file is read: its format, the fields of a `ColumnChoice`, and what `number_rows` needs to know."""
 
-    choice: tuple[Any, ...] = ColumnChoice()
+    file_format: str = ".jsonl"
+    choice: tuple[str | None, ...] = ColumnChoice()
     column_names: tuple[str, ...] | None = None
     delimiter: str = ","
+    min_score: int = 3
+    encoding: str | None = None
 
 
-class PairsBuilder(RecordsBuilder):
-    """Reads JSON lines, JSON, CSV and TSV; malformed lines are skipped and reported."""
+class PairsBuilder(datasets.GeneratorBasedBuilder):
+    """A `datasets` builder of the pairs of one file.
 
+    The report of the records that were skipped is kept in `info.description`, guessed columns in
+    `info.supervised_keys`, and so in the cache.
+    """
+
+    # Part of the cache key: increase it when a change of the code changes the examples of a file.
+    VERSION = datasets.Version("1.5.0")
     BUILDER_CONFIG_CLASS = PairsConfig
-    columns: Columns | None = None
+    columns: Columns
+    roles: Mapping[str, str] = MappingProxyType({"text": "text", "summary": "summary"})
 
-    @property
-    def _choice(self) -> ColumnChoice:
-        return ColumnChoice(*self.config.choice)
+    def _info(self) -> datasets.DatasetInfo:
+        return datasets.DatasetInfo()
 
     def _split_generators(self, dl_manager: datasets.DownloadManager) -> list[datasets.SplitGenerator]:
+        ((split, (path,)),) = self.config.data_files.items()
+        # A first pass finds the types of the other columns: with types inferred from the first rows, `datasets` would
+        # fail at a later row of another type. A stream has no types, and its first rows show its columns.
+        rows = (row for _, row in self._number_rows(Path(path)) if isinstance(row, dict))
+        self.columns = Columns(islice(rows, 1000) if dl_manager.is_streaming else rows)
+        if self.columns.types:  # else `_generate_examples` reports that no row could be read
+            choice = ColumnChoice(*self.config.choice)
+            self.roles = choose_columns(list(self.columns.types), self.columns.strings, choice, path)
+            if choice.guesses:
+                self.info.supervised_keys = SupervisedKeysData(self.roles["text"], self.roles["summary"])
         if not dl_manager.is_streaming:
-            # A first pass finds the types of the other columns: with types inferred from the first rows, `datasets`
-            # would fail at a later row of another type.
-            ((path,),) = self.config.data_files.values()
-            self.columns = Columns(self._read_rows(Path(path)))
-            roles = self._choose_columns(self.columns, path)
-            names = _choose_new_names(name for name in self.columns.types if name not in roles.values())
-            kept = {new: self.columns.feature(old) for old, new in names.items()}
-            self.info.features = datasets.Features({role: ROLE_TYPES[role] for role in roles} | kept)
-            if self._choice.guesses:  # kept in the cache
-                self.info.supervised_keys = SupervisedKeysData(roles["text"], roles["summary"])
-        return super()._split_generators(dl_manager)
+            features = {name: self.columns.feature(name) for name in self.columns.types}
+            self.info.features = _select_features(features, self.roles)
+        return [datasets.SplitGenerator(name=split, gen_kwargs={"paths": [path]})]
 
-    def _read_rows(self, path: Path) -> Iterator[dict[str, Any]]:
-        rows = number_rows(path, self.config.column_names, self.config.delimiter)
-        return (row for _, row in rows if isinstance(row, dict))
+    def _number_rows(self, path: Path) -> Iterator[NumberedRow]:
+        options = {name: getattr(self.config, name) for name in ("column_names", "delimiter", "min_score", "encoding")}
+        return number_rows(path, file_format=self.config.file_format, **options)
 
-    def _choose_columns(self, columns: Columns, path: FilePath) -> dict[str, str]:
-        """The column of each role."""
-        if not columns.types:  # no row could be read: `_generate_examples` reports it
-            return {"text": "text", "summary": "summary"}
-        return choose_columns(list(columns.types), columns.strings, self._choice, str(path))
-
-    def records(self, path: Path, skipped: SkippedRecords) -> Iterator[dict[str, Any]]:
-        """The rows with a usable pair, `text` and `summary` first."""
-        columns = self.columns
-        if columns is None:  # streaming: without a pass over the whole file, from its first rows
-            columns = Columns(islice(self._read_rows(path), 1000))
-        roles = self._choose_columns(columns, path)
-        if self.columns is None and self._choice.guesses and self.info.supervised_keys is None:
-            self.info.supervised_keys = SupervisedKeysData(roles["text"], roles["summary"])  # each pass comes here
-            _log_guess(roles, path)
-        json_columns = {name for name, arrow_type in columns.types.items() if arrow_type is None}
-        new_names = _choose_new_names(name for name in columns.types if name not in roles.values())
-        for line, row in number_rows(path, self.config.column_names, self.config.delimiter):
-            if isinstance(row, str):
-                skipped.add(line, row)
-                continue
-            pair = {role: row.get(column) for role, column in roles.items()}
-            if reason := _explain_unusable_pair(pair, roles):
-                skipped.add(line, reason)
-                continue
-            others = {new: row.get(old) for old, new in new_names.items()}
-            for name in json_columns & new_names.keys():
-                if row.get(name) is not None:
-                    others[new_names[name]] = json.dumps(row[name], ensure_ascii=False)
-            yield _split_pair(pair, self._choice.separator) | others
+    def _generate_examples(self, paths: list[str]) -> Iterator[tuple[int, Row]]:
+        (path,) = map(Path, paths)
+        skipped = SkippedRecords(path)
+        separator = ColumnChoice(*self.config.choice).separator
+        pairs = _make_pairs(self._number_rows(path), self.columns.types, self.roles, separator, skipped)
+        count = 0
+        try:
+            for count, pair in enumerate(pairs, 1):
+                yield count, pair
+        finally:  # also where a stream is read only in part
+            if count and skipped.count and self.info.description != str(skipped):  # a stream is read repeatedly
+                self.info.description = str(skipped)
+                logger.warning("%s", skipped)
+        if not count:
+            raise skipped.empty_error()
 
 
-class Columns:
-    """The columns of some rows.
-
-    Attributes:
-        types: the Arrow type of each column, None for a mix of types, which is stored as JSON text.
-        strings: the columns that hold at least one string.
-    """
-
-    def __init__(self, rows: Iterable[dict[str, Any]]) -> None:
-        self.types: dict[str, pa.DataType | None] = {}
-        self.strings: list[str] = []
-        rows = iter(rows)
-        while batch := list(islice(rows, 1000)):
-            for name in dict.fromkeys(name for row in batch for name in row):
-                values = [row.get(name) for row in batch]
-                self.types[name] = _common_type(self.types.get(name, pa.null()), values)
-                if name not in self.strings and any(isinstance(value, str) for value in values):
-                    self.strings.append(name)
-
-    def feature(self, name: str) -> Any:
-        """The `datasets` feature of a column."""
-        arrow_type = self.types[name]
-        if arrow_type is None:
-            return datasets.Value("string")
-        return datasets.Features.from_arrow_schema(pa.schema([(name, arrow_type)]))[name]
-
-
-def _common_type(previous: pa.DataType | None, values: Sequence[Any]) -> pa.DataType | None:
-    """The type that holds the previous values and these, or None."""
-    if previous is None:
-        return None
-    try:
-        common = unify_types(previous, pa.array(values).type)
-    except (pa.ArrowException, TypeError, OverflowError):
-        return None
-    # The keys of JSON objects can differ between rows; Arrow writes lists of at most 64 levels.
-    return None if "struct" in str(common) or str(common).count("list<") > 32 else common
-
-
-def unify_types(first: pa.DataType | None, second: pa.DataType | None) -> pa.DataType | None:
-    """The type that holds the values of both, or None."""
-    if first is None or second is None:
-        return None
-    try:
-        schemas = [pa.schema([("", arrow_type)]) for arrow_type in (first, second)]
-        return pa.unify_schemas(schemas, promote_options="permissive").field(0).type
-    except (pa.ArrowException, TypeError):
-        return None
-
-
-def choose_columns(columns: Sequence[str], strings: Sequence[str], choice: ColumnChoice, where: str) -> dict[str, str]:
-    """The columns of `text` and `summary`, as given or guessed, and of `features`, if given.
+def _make_pairs(
+    rows: Iterable[NumberedRow],
+    columns: Mapping[str, pa.DataType | None],
+    roles: Mapping[str, str],
+    separator: str,
+    skipped: SkippedRecords,
+) -> Iterator[Row]:
+    """The rows with a usable pair, `text` and `summary` first.
 
     Args:
-        columns: all columns.
-        strings: the columns that hold strings.
-        where: the file or dataset, for messages.
-
-    Raises:
-        ValueError: a given column does not exist or has two roles, or no column or too many are left to guess.
+        columns: all columns; the values of those of None become JSON.
+        roles: the column of each role.
+        skipped: where the other rows are added.
     """
-    given = {role: column for role in ROLES if (column := getattr(choice, role)) is not None}
-    for role, column in given.items():
-        if column not in columns:
-            raise ValueError(f"{where}: {describe_missing_column(column, columns)}")
-        for other in given:
-            if other != role and given[other] == column:
-                raise ValueError(f"{where}: column {column!r} cannot be both {role} and {other}")
-    candidates = [name for name in strings if name not in given.values()]
-    text = choice.text or find_usual_name(candidates, TEXT_NAMES)
-    summary = choice.summary or find_usual_name([name for name in candidates if name != text], SUMMARY_NAMES)
-    roles: dict[str, str | None] = {"text": text, "summary": summary}
-    missing = [role for role, name in roles.items() if name is None]
-    rest = [name for name in candidates if name not in (text, summary) and name.lower() not in KEY_NAMES]
-    if len(rest) > len(missing) > 0:
-        raise ValueError(
-            f"{where}: the {' and '.join(missing)} could be any of the columns {', '.join(map(repr, rest))}: name the "
-            "right one "
-            + " and ".join(f"with {role}_column= (--{role}_column on the command line)" for role in missing)
-            + "; if the file has no header, name its columns with column_names= (--column_names)"
-        )
-    for role, name in zip(missing, rest, strict=False):
-        roles[role] = name
-    for role, column in roles.items():
-        if column is None:
-            raise ValueError(
-                f"{where}: no column of strings is left for the {role}; the columns are "
-                f"{', '.join(map(repr, columns))}: name one with {role}_column= (--{role}_column on the command line)"
-            )
-    return {role: column for role, column in roles.items() if column is not None} | given
+    new_names = choose_new_names(name for name in columns if name not in roles.values())
+    for line, row in rows:
+        if isinstance(row, str):
+            skipped.add(line, row)
+            continue
+        pair = {role: row.get(column) for role, column in roles.items()}
+        if reason := _explain_unusable_pair(pair, roles):
+            skipped.add(line, reason)
+            continue
+        if "features" in pair:
+            pair["features"] = split_features(pair["features"], separator)
+        for name, new in new_names.items():
+            pair[new] = row.get(name)
+            if columns[name] is None and pair[new] is not None:
+                pair[new] = json.dumps(pair[new], ensure_ascii=False, default=str)
+        yield pair
 
 
-def _log_guess(roles: dict[str, str], where: FilePath) -> None:
+def _select_features(features: Mapping[str, Any], roles: Mapping[str, str]) -> datasets.Features:
+    """The features of the pairs that `_make_pairs` makes of columns with these features."""
+    names = choose_new_names(name for name in features if name not in roles.values())
+    kept = {new: features[old] for old, new in names.items()}
+    return datasets.Features({role: ROLE_TYPES[role] for role in roles} | kept)
+
+
+def _log_guess(guess: SupervisedKeysData | None, where: FilePath) -> None:
     """Logs guessed columns, unless they are named `text` and `summary`."""
-    if any(role != name for role, name in roles.items()):
+    if guess is not None and (guess.input, guess.output) != ("text", "summary"):
         logger.info(
             "%s: text is column %r, summary is column %r, as guessed from their names and order "
             "(--text_column and --summary_column select others)",
             where,
-            roles["text"],
-            roles["summary"],
+            guess.input,
+            guess.output,
         )
 
 
-def find_usual_name(columns: Sequence[str], names: Sequence[str]) -> str | None:
-    """The column with the first of the names that is there, in any case."""
-    by_name = {column.lower(): column for column in columns}
-    return next((by_name[name] for name in names if name in by_name), None)
-
-
-def _choose_new_names(columns: Iterable[str]) -> dict[str, str]:
-    """The new name of each column without a role: `original_text` for `text`, and likewise for the other roles."""
-    names = {name: name for name in columns}
-    for name in names.keys() & ROLES:
-        while names[name] in ROLES or names[name] in names:
-            names[name] = f"original_{names[name]}"
-    return names
-
-
-def _split_pair(pair: dict[str, Any], separator: str) -> dict[str, Any]:
-    """A usable pair with its features, if there are any, as a list."""
-    return pair | ({"features": split_features(pair["features"], separator)} if "features" in pair else {})
-
-
-def _explain_unusable_pair(pair: dict[str, Any], roles: dict[str, str]) -> str | None:
+def _explain_unusable_pair(pair: Mapping[str, object], roles: Mapping[str, str]) -> str | None:
     """The reason why a pair cannot be used, or None."""
     for role, value in pair.items():
         if role == "features":
@@ -363,7 +301,7 @@ def _explain_unusable_pair(pair: dict[str, Any], roles: dict[str, str]) -> str |
 def _select_pairs(data: AnyDataset, choice: ColumnChoice, where: str) -> AnyDataset:
     """A loaded dataset with the columns `text` and `summary` first, without its unusable rows."""
     if data.features is None:
-        first: dict[str, Any] = next(iter(data), {})
+        first: Row = next(iter(data), {})
         columns, strings = list(first), [name for name, value in first.items() if isinstance(value, str)]
     else:
         columns = list(data.features)
@@ -371,92 +309,54 @@ def _select_pairs(data: AnyDataset, choice: ColumnChoice, where: str) -> AnyData
         strings = [name for name, dtype in dtypes.items() if dtype in ("string", "large_string", "string_view")]
     roles = choose_columns(columns, strings, choice, where)
     if choice.guesses:
-        _log_guess(roles, where)
-    new_names = _choose_new_names(name for name in columns if name not in roles.values())
-    new_names |= {column: role for role, column in roles.items()}
-    changed = {old: new for old, new in new_names.items() if old != new}
-    if changed:  # in two steps: a stream refuses a new name that is the old one of another column
-        data = data.rename_columns({old: f"new {new}" for old, new in changed.items()})
-        data = data.rename_columns({f"new {new}": new for new in changed.values()})
-    data = data.select_columns([*roles, *(new for new in new_names.values() if new not in roles)])
-    if isinstance(data, datasets.IterableDataset):
-        return _drop_unusable_from_stream(data, roles, choice.separator, where)
-    data = _drop_unusable(data, roles, where)
-    if "features" not in roles:
-        return data
-    types = datasets.Features({**data.features, "features": ROLE_TYPES["features"]})
-    return data.map(_split_pair, fn_kwargs={"separator": choice.separator}, features=types)
-
-
-def _drop_unusable(data: datasets.Dataset, roles: dict[str, str], where: str) -> datasets.Dataset:
-    skipped = SkippedRecords(Path(where))
-    usable: list[int] = []
-    for index, pair in enumerate(data.select_columns(list(roles))):
-        reason = _explain_unusable_pair(pair, roles)
-        if reason:
-            skipped.add(index + 1, reason)
-        else:
-            usable.append(index)
-    if not usable:
-        raise skipped.empty_error()
-    if not skipped.count:
-        return data
-    logger.warning("%s", skipped)
-    data = data.select(usable)
-    data.info.description = str(skipped)
-    return data
-
-
-def _drop_unusable_from_stream(
-    data: datasets.IterableDataset, roles: dict[str, str], separator: str, where: str
-) -> datasets.IterableDataset:
-    """A stream without its unusable rows, which are reported at the end of each shard (each file)."""
-    num_shards = data.num_shards
+        _log_guess(SupervisedKeysData(roles["text"], roles["summary"]), where)
+    is_stream = isinstance(data, datasets.IterableDataset)
+    shards = [data.shard(data.num_shards, index) for index in range(data.num_shards)] if is_stream else [data]
     arguments = {  # `datasets` distributes the elements of lists over the workers of a DataLoader
-        "shards": [data.shard(num_shards, index) for index in range(num_shards)],
-        "names": [f"{where} (shard {i} of {num_shards})" if num_shards > 1 else where for i in range(num_shards)],
+        "shards": shards,
+        "names": [f"{where} (shard {i} of {len(shards)})" if shards[1:] else where for i in range(len(shards))],
+        "columns": dict.fromkeys(columns, pa.null()),
         "roles": roles,
-        "separator": separator,
-        "may_be_empty": num_shards > 1,
+        "separator": choice.separator,
+        "may_be_empty": len(shards) > 1,
     }
-    types = data.features
-    if types is not None and "features" in roles:
-        types = datasets.Features({**types, "features": ROLE_TYPES["features"]})
-    return datasets.IterableDataset.from_generator(_usable_rows, types, arguments, data.split or "train")
+    features = None if data.features is None else _select_features(data.features, roles)
+    kind = datasets.IterableDataset if is_stream else datasets.Dataset
+    pairs = kind.from_generator(_usable_rows, features, gen_kwargs=arguments, split=data.split or "train")
+    if not is_stream and len(pairs) < len(data):  # also where they come from the cache
+        logger.warning("%s: %d of %d rows are skipped", where, len(data) - len(pairs), len(data))
+    return pairs
 
 
 def _usable_rows(
-    shards: list[datasets.IterableDataset],
+    shards: list[AnyDataset],
     names: list[str],
+    columns: dict[str, pa.DataType],
     roles: dict[str, str],
     separator: str,
     may_be_empty: bool,
-) -> Iterator[dict[str, Any]]:
+) -> Iterator[Row]:
+    """The pairs of each shard, whose unusable rows are reported at its end."""
     for shard, name in zip(shards, names, strict=True):
         skipped = SkippedRecords(Path(name))
-        num_usable = 0
-        for number, row in enumerate(_iterate_rows(shard, name), 1):
-            reason = _explain_unusable_pair({role: row[role] for role in roles}, roles)
-            if reason:
-                skipped.add(number, reason)
-            else:
-                num_usable += 1
-                yield _split_pair(row, separator) if "features" in roles else row
-        if not num_usable and not may_be_empty:
+        is_empty = True
+        for pair in _make_pairs(enumerate(_iterate_rows(shard), 1), columns, roles, separator, skipped):
+            is_empty = False
+            yield pair
+        if is_empty and not may_be_empty:
             raise skipped.empty_error()
         if skipped.count:
             warn_once(str(skipped))
+
+
+def _iterate_rows(shard: AnyDataset) -> Iterator[Row]:
+    """All rows of a shard. In a worker, `for row in shard` would split the shard among the workers again."""
+    for batch in shard.iter(100):
+        for values in zip(*batch.values(), strict=True):
+            yield dict(zip(batch, values, strict=True))
 
 
 @cache
 def warn_once(message: str) -> None:
     """Logs once what is found repeatedly, as in each pass through a stream."""
     logger.warning("%s", message)
-
-
-def _iterate_rows(shard: datasets.IterableDataset, name: str) -> Iterator[dict[str, Any]]:
-    """All rows of a shard. In a worker, `for row in shard` would split the shard among the workers again."""
-    with name_in_errors(name):
-        for batch in shard.iter(100):
-            for values in zip(*batch.values(), strict=True):
-                yield dict(zip(batch, values, strict=True))

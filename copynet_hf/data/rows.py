@@ -1,7 +1,7 @@
-"""The rows of JSON lines, JSON, CSV and TSV files, each with its line, or with the reason why it cannot be read.
+"""The rows of a file in any format, each with its line, or with the reason why it cannot be read.
 
-Python's own parsers read them. Arrow's and those of `datasets` fail at a row whose types differ from those before it,
-do not know the lines of the rows, and take what follows an unclosed quote for the rest of its field.
+Python's own parsers read tables and JSON. Arrow's and those of `datasets` fail at a row whose types differ from those
+before it, do not know the lines of the rows, and take what follows an unclosed quote for the rest of its field.
 """
 
 from __future__ import annotations
@@ -13,17 +13,21 @@ import logging
 from collections import deque
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any
 
-from .records import DataFileError, data_suffix, is_unicode, open_text
+import pyarrow as pa
+from pyarrow.parquet import ParquetFile
+
+from .lcsts import read_lcsts
+from .records import DataFileError, NumberedRow, Row, data_suffix, is_unicode, open_text
 
 logger = logging.getLogger(__name__)
-
-NumberedRow: TypeAlias = tuple[int, dict[str, Any] | str]  # line number, and the row or why it cannot be used
 
 # The files of the SIGMORPHON shared tasks on inflection, from 2017 on, and their columns.
 INFLECTION_SUFFIXES = (".train", ".dev", ".test", ".gold")
 TABLE_SUFFIXES = (".csv", ".tsv", *INFLECTION_SUFFIXES)
+LCSTS_SUFFIX, PARQUET_SUFFIX = ".txt", ".parquet"
+SUFFIXES = (".jsonl", ".json", *TABLE_SUFFIXES, PARQUET_SUFFIX, LCSTS_SUFFIX)
 INFLECTION_COLUMNS = ("lemma", "form", "features")
 
 DELIMITERS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "vertical bars"}  # of .csv, the most usual first
@@ -31,23 +35,49 @@ MAX_RECORD_SIZE = 1 << 24  # characters, of a CSV record that spans several line
 UNDECODABLE = "bytes that do not decode"
 
 
-def number_rows(path: Path, column_names: Sequence[str] | None = None, delimiter: str = "") -> Iterator[NumberedRow]:
+def number_rows(
+    path: Path,
+    column_names: Sequence[str] | None = None,
+    delimiter: str = "",
+    *,
+    file_format: str | None = None,
+    min_score: int = 3,
+    encoding: str | None = None,
+) -> Iterator[NumberedRow]:
     """Line number and row of every record, or why it cannot be read.
 
     Args:
         column_names: the columns of a CSV or TSV file without a header. None: it has one, unless it is a file of a
             shared task on inflection.
         delimiter: of the fields of a CSV or TSV file, by default that of `find_delimiter`.
+        file_format: its suffix; None: the one of its name.
+        min_score, encoding: of LCSTS, see `load_lcsts`.
 
     Raises:
-        DataFileError: a header or a list that is not valid, or damaged compression.
+        DataFileError: a header, a list or a Parquet file that is not valid, or damaged compression.
     """
-    suffix = data_suffix(path)
+    suffix = file_format or data_suffix(path)
+    if suffix == LCSTS_SUFFIX:
+        return read_lcsts(path, min_score, encoding)
+    if suffix == PARQUET_SUFFIX:
+        return _parquet_rows(path)
     if suffix not in TABLE_SUFFIXES:
         return _json_rows(path)
     if suffix in INFLECTION_SUFFIXES and column_names is None:
         column_names = INFLECTION_COLUMNS
     return _table_rows(path, column_names, delimiter or find_delimiter(path))
+
+
+def _parquet_rows(path: Path) -> Iterator[NumberedRow]:
+    number = 0
+    try:
+        with ParquetFile(path) as file:
+            for batch in file.iter_batches(1000):
+                for row in batch.to_pylist():
+                    number += 1
+                    yield number, row
+    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
+        raise DataFileError(f"{path}: cannot be read ({error})") from None
 
 
 def find_delimiter(path: Path, given: str | None = None) -> str:
@@ -117,7 +147,7 @@ def _parse_json(text: str) -> Any:
         raise ValueError("nested too deeply") from None
 
 
-def _check_row(row: Any) -> dict[str, Any] | str:
+def _check_row(row: object) -> Row | str:
     """The row, or the reason why it cannot be used."""
     if not isinstance(row, dict):
         return f"a {type(row).__name__} rather than an object"

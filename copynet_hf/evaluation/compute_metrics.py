@@ -60,7 +60,10 @@ def make_compute_metrics(
         decoding = {"source": list(sources), "max_source_length": max_source_length}
         if facts is not None:
             decoding["facts"] = list(facts)
-    encoded = _encode_sources(tokenizer, sources, max_source_length if copies else None, facts)
+    encoding: dict[str, Any] = {} if facts is None else {"facts": list(facts)}
+    if copies and max_source_length is not None:
+        encoding |= {"truncation": True, "max_length": max_source_length}
+    encoded = _without_special(tokenizer, tokenizer(list(sources), verbose=False, **encoding)["input_ids"])
     copyable = sources if facts is None else [with_objects(*row) for row in zip(sources, facts, strict=True)]
 
     def compute_metrics(prediction: EvalPrediction) -> dict[str, float]:
@@ -118,21 +121,6 @@ def _without_special(tokenizer: PreTrainedTokenizerBase, rows: Iterable[list[int
 def _unmatchable(text: str) -> str:
     """A reference whose unknown words match no prediction, not even `<unk>`."""
     return text.replace(UNK, "\ufffd")
-
-
-def _encode_sources(
-    tokenizer: PreTrainedTokenizerBase,
-    sources: Sequence[str],
-    max_source_length: int | None,
-    facts: Sequence[Facts] | None,
-) -> list[list[int]]:
-    """For each source its ids, without special tokens."""
-    options: dict[str, Any] = (
-        {} if max_source_length is None else {"truncation": True, "max_length": max_source_length}
-    )
-    if facts is not None:
-        options["facts"] = list(facts)
-    return _without_special(tokenizer, tokenizer(list(sources), verbose=False, **options)["input_ids"])
 
 
 def _check_order(rows: Sequence[list[int]], sources: Sequence[list[int]]) -> None:

@@ -196,7 +196,7 @@ def _check_lengths(ranked: list[list[str]], references: list[list[str]], sources
 
 
 def _exact_match(ranked: list[list[str]], references: list[list[str]], unit: Unit) -> dict[str, float]:
-    split: Callable[[str], list[str]] = _characters if unit == "char" else str.split
+    split = _SPLIT[unit]
     hits: list[list[bool]] = []
     for row, accepted in zip(ranked, references, strict=True):
         correct = [split(text) for text in accepted]
@@ -217,7 +217,8 @@ def _rouge(best: list[str], references: list[list[str]], unit: Unit) -> dict[str
 def _bleu(best: list[str], references: list[list[str]], unit: Unit) -> tuple[float, str]:
     """Corpus BLEU and its signature. sacrebleu's "zh" splits Chinese into characters, but not Latin words."""
     japanese = any(_KANA.search(text) for row in references for text in row)
-    scorer = BLEU(tokenize="13a" if unit == "word" else "char" if japanese else "zh")
+    # With force it does not warn of full stops set apart by a space.
+    scorer = BLEU(tokenize="13a" if unit == "word" else "char" if japanese else "zh", force=True)
     # One list per reference; None for examples with fewer references.
     streams: list[Any] = [
         [row[rank] if rank < len(row) else None for row in references] for rank in range(max(map(len, references)))

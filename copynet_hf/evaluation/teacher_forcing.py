@@ -15,7 +15,7 @@ from torch import Tensor
 if TYPE_CHECKING:
     from transformers import EvalPrediction, PreTrainedModel
 
-ACCURACIES = ("accuracy", "sequence_accuracy", "token_accuracy")
+ACCURACIES = ("mean_accuracy", "sequence_accuracy", "token_accuracy")
 Logits = Tensor | tuple[Tensor, ...]  # the latter with other outputs behind
 IGNORED = -100  # the label where there is no target
 
@@ -40,7 +40,7 @@ def make_compute_accuracy(unk_token_id: int | None) -> Callable[[EvalPrediction]
     """The `compute_metrics` of a Trainer with `make_argmax`, in percent.
 
     `sequence_accuracy` is the share of the targets whose words, the end symbol included, are all right, and
-    `token_accuracy` that of right words. `accuracy`, the mean of both, is a measure for choosing a checkpoint: it
+    `token_accuracy` that of right words. `mean_accuracy`, the mean of both, is a measure for choosing a checkpoint: it
     follows the first where whole targets can be right, and the second where they hardly ever are. UNK as a target
     counts as wrong, because no output holds the word that it stands for.
     """

@@ -27,9 +27,9 @@ from datasets.fingerprint import Hasher
 from filelock import FileLock, Timeout
 from tqdm.auto import tqdm  # type: ignore[import-untyped]
 
+from ..data.columns import KEY_NAMES, TEXT_NAMES, describe_missing_column, find_usual_name
 from ..data.features import why_not_features
-from ..data.pairs import KEY_NAMES, TEXT_NAMES, find_usual_name
-from ..data.records import DataFileError, data_suffix, describe_missing_column, resolve_file
+from ..data.records import DataFileError, data_suffix, resolve_file
 from ..data.rows import find_delimiter
 from ..saved.model_size import explain_memory_errors
 from .part_files import PART_SUFFIX, TRUNCATED, WRITTEN_SUFFIXES, Row, join_windows, read_windows, write_whole

@@ -23,7 +23,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from ..data.pairs import Columns, warn_once
+from ..data.columns import Columns
+from ..data.pairs import warn_once
 from ..data.records import DataFileError, data_suffix
 from ..data.rows import number_rows
 

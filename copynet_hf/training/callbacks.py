@@ -1,4 +1,4 @@
-"""Callbacks of the Trainer: a time limit and estimate, SIGTERM, and how much the model copies."""
+"""Callbacks of the Trainer: a time limit and estimate, early stopping, SIGTERM, and the log."""
 
 from __future__ import annotations
 
@@ -8,22 +8,45 @@ import threading
 import time
 from collections.abc import Callable
 from types import FrameType
-from typing import Any, cast
+from typing import cast
 
 import torch
-from datasets import Dataset
+from tqdm.auto import tqdm  # type: ignore[import-untyped]
 from transformers import (
     EarlyStoppingCallback,
-    Seq2SeqTrainer,
+    ProgressCallback,
     TrainerCallback,
     TrainerControl,
     TrainerState,
     TrainingArguments,
 )
 
-from ..evaluation.scoring import evaluate_pairs
-
 logger = logging.getLogger(__name__)
+
+
+class SilentProgress(ProgressCallback):
+    """The Trainer's progress bar alone: what it logs, `LogLine` logs."""
+
+    def on_log(self, *_: object, **__: object) -> None:
+        pass
+
+
+class LogLine(TrainerCallback):
+    """Logs the losses, or the scores of an evaluation, in one line."""
+
+    HIDDEN = ("epoch", "total_flos", "_runtime", "_per_second")  # suffixes of names
+
+    def on_log(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: object) -> None:
+        logs = cast("dict[str, float]", kwargs["logs"])
+        scores = [f"{name} {value:.4g}" for name, value in logs.items() if not name.endswith(self.HIDDEN)]
+        if state.is_world_process_zero:
+            log_line("step %s of %s: %s", f"{state.global_step:,}", f"{state.max_steps:,}", ", ".join(scores))
+
+
+def log_line(message: str, *values: object) -> None:
+    """Logs a line of its own, above the progress bar."""
+    with tqdm.external_write_mode():
+        logger.info(message, *values)
 
 
 class TimeLimit(TrainerCallback):
@@ -55,7 +78,7 @@ class EarlyStopping(EarlyStoppingCallback):
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: object
     ) -> None:
         super().on_train_begin(args, state, control)
-        saved = cast("dict[str, dict[str, Any]]", state.stateful_callbacks)  # annotated as a list
+        saved = cast("dict[str, dict[str, dict[str, int]]]", state.stateful_callbacks)  # annotated as a list
         attributes = saved.get(type(self).__name__, {}).get("attributes", {})
         self.early_stopping_patience_counter = attributes.get("early_stopping_patience_counter", 0)
         saved[type(self).__name__] = self.state()  # missing where the interrupted run had no patience
@@ -85,7 +108,7 @@ class TimeEstimate(TrainerCallback):
         if num_updates == self.WARMUP_UPDATES + self.MEASURED_UPDATES:
             seconds = (time.monotonic() - self._start) / self.MEASURED_UPDATES
             rest = state.max_steps - (0 if self.is_dry_run else state.global_step)
-            logger.info(
+            log_line(
                 "%.0f ms an update: about %s for %s updates, evaluations not included",
                 1000 * seconds,
                 _format_duration(seconds * rest),
@@ -110,7 +133,7 @@ class SigtermCheckpoint(TrainerCallback):
     def __init__(self) -> None:
         self.is_received = False
         self._saved_step: int | None = None
-        self._previous_handler: signal.Handlers | Callable[[int, FrameType | None], Any] | int | None = None
+        self._previous_handler: signal.Handlers | Callable[[int, FrameType | None], object] | int | None = None
 
     def on_train_begin(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: object
@@ -142,34 +165,3 @@ def _is_true_in_any_process(value: bool, args: TrainingArguments) -> bool:
     total = torch.tensor(float(value), device=args.device)
     torch.distributed.all_reduce(total)
     return total.item() > 0
-
-
-class CopyStatistics(TrainerCallback):
-    """At each evaluation generates outputs for a few sources and logs, in percent of the outputs' words,
-    `eval_copy_mode_fraction` (written by the copy mode) and `eval_unk_rate` (`<unk>`).
-
-    Both go wherever the Trainer logs: the console, TensorBoard, its state, and the metrics of `evaluate()`.
-
-    Args:
-        trainer: the Trainer that the callback is added to.
-        pairs: the evaluation pairs, with the columns `text` and `summary`; the first `NUM_ROWS` are used.
-        options: for `predict_in_batches`; by default greedy search, which is fast, with `<unk>` allowed.
-    """
-
-    NUM_ROWS = 64
-    LOGGED_SCORES = ("copy_mode_fraction", "unk_rate")
-
-    def __init__(self, trainer: Seq2SeqTrainer, pairs: Dataset, **options: Any) -> None:
-        self.trainer, self.pairs = trainer, pairs.select(range(min(self.NUM_ROWS, len(pairs))))
-        self.options: dict[str, Any] = {"num_beams": 1, "forbid_unk": False, **options}
-
-    def on_evaluate(
-        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
-    ) -> None:
-        metrics: dict[str, float] = kwargs["metrics"]
-        if not any(name.startswith("eval_") for name in metrics):  # predict() evaluates other pairs
-            return
-        scores, _ = evaluate_pairs(kwargs["model"], kwargs["processing_class"], self.pairs, **self.options)
-        logged = {f"eval_{name}": scores[name] for name in self.LOGGED_SCORES if name in scores}
-        self.trainer.log({name: value for name, value in logged.items() if name not in metrics})
-        metrics.update(logged | metrics)

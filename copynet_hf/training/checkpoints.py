@@ -7,15 +7,16 @@ import json
 import logging
 import shutil
 import zipfile
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from datasets import IterableDataset
 from datasets.fingerprint import Hasher
 from safetensors import SafetensorError, safe_open
 from transformers import TrainingArguments
 
-from ..arguments import TokenizerArguments
+from ..arguments import TokenizerArguments, TrainArguments
 from .dataset import PAIR_COLUMNS, Pairs
 
 logger = logging.getLogger(__name__)
@@ -23,6 +24,7 @@ logger = logging.getLogger(__name__)
 STATE_FILE = "trainer_state.json"  # of the Trainer, which writes it last
 RECORD_FILE = "run_record.json"
 FINGERPRINT, FREEZE, NUM_PROCESSES, SECONDS = "train_pairs", "freeze_encoder", "num_processes", "seconds"
+TOKENIZER = {entry.name: entry.default for entry in dataclasses.fields(TokenizerArguments)}
 
 
 def list_checkpoints(folder: Path) -> list[Path]:
@@ -86,8 +88,7 @@ def find_damage(checkpoint: Path) -> str | None:
                         raise ValueError("wrong checksum")
         except (OSError, ValueError, zipfile.BadZipFile, SafetensorError) as error:
             return f"{file.name}: {error}"
-    record = checkpoint / RECORD_FILE
-    num_processes = json.loads(record.read_text(encoding="utf-8")).get(NUM_PROCESSES, 1) if record.exists() else 1
+    num_processes = read_run_record(checkpoint).get(NUM_PROCESSES, 1)
     if num_processes > 1:  # each process writes the state of its random generators, in its own time
         names = (f"rng_state_{rank}.pth" for rank in range(num_processes))
         return next((f"{name} is missing" for name in names if not (checkpoint / name).exists()), None)
@@ -125,30 +126,36 @@ def check_unfinished(checkpoint: str, training_args: TrainingArguments) -> None:
         )
 
 
-def make_run_record(train_pairs: Pairs, tokenizer_args: TokenizerArguments, freeze_encoder: bool) -> dict[str, object]:
-    """What a resumed run must have in common with the run of its checkpoint; saved with each checkpoint."""
-    return {FINGERPRINT: _fingerprint(train_pairs), FREEZE: freeze_encoder, **dataclasses.asdict(tokenizer_args)}
-
-
-def read_trained_seconds(checkpoint: str) -> float:
-    """How long the run had trained, over all its parts, when it saved the checkpoint."""
-    path = Path(checkpoint) / RECORD_FILE
-    return float(json.loads(path.read_text(encoding="utf-8")).get(SECONDS, 0)) if path.exists() else 0.0
-
-
-def check_run_record(checkpoint: str, record: Mapping[str, object], given: Collection[str]) -> None:
-    """Checks that a resumed run continues the run of its checkpoint.
+def make_run_record(train_pairs: Pairs, args: TrainArguments) -> dict[str, object]:
+    """What a resumed run must have in common with the run of its checkpoint; saved with each checkpoint.
 
     Args:
-        given: the names of the arguments that were given; those of the tokenizer, which the checkpoint has, are
-            compared only if they are among them.
+        args: as they were given.
+    """
+    return {FINGERPRINT: _fingerprint(train_pairs), **{name: getattr(args, name) for name in (FREEZE, *TOKENIZER)}}
+
+
+def read_run_record(checkpoint: str | Path) -> dict[str, Any]:
+    """What was saved with a checkpoint; empty for one of an unmodified Trainer."""
+    path = Path(checkpoint) / RECORD_FILE
+    return dict(json.loads(path.read_text(encoding="utf-8"))) if path.exists() else {}
+
+
+def read_trained_seconds(checkpoint: str | Path) -> float:
+    """How long the run had trained, over all its parts, when it saved the checkpoint."""
+    return float(read_run_record(checkpoint).get(SECONDS, 0))
+
+
+def check_run_record(checkpoint: str, record: Mapping[str, object]) -> None:
+    """Checks that a resumed run continues the run of its checkpoint. Arguments of the tokenizer, which the checkpoint
+    has, may be left out.
 
     Raises:
         ValueError: other training pairs, other arguments of the tokenizer, or an encoder frozen in only one run.
     """
-    path = Path(checkpoint) / RECORD_FILE
-    saved = json.loads(path.read_text(encoding="utf-8")) if path.exists() else record
-    for name in record.keys() & saved.keys() & {*given, FREEZE}:
+    saved = {**record, **read_run_record(checkpoint)}
+    given = [name for name, default in TOKENIZER.items() if record[name] != default]
+    for name in (FREEZE, *given):
         if saved[name] != record[name]:
             raise ValueError(
                 f"--{name} is {record[name]}, but {saved[name]} in the run of {checkpoint}: leave --{name} as it "

@@ -9,6 +9,7 @@ from itertools import islice
 
 from transformers import TrainingArguments
 
+from ..arguments import DataArguments
 from .dataset import Pairs
 
 SAMPLE_SIZE = 5000  # pairs of each split that are looked at
@@ -31,31 +32,29 @@ def describe_words(encoded: Pairs, vocab_size: int, unk_token_id: int | None) ->
     )
 
 
-def find_warnings(
-    pairs: Mapping[str, Pairs], encoded_train: Pairs, max_source_length: int, max_target_length: int
-) -> Iterator[str]:
+def find_warnings(pairs: Mapping[str, Pairs], encoded_train: Pairs, args: DataArguments) -> Iterator[str]:
     """Sentences about training pairs that are probably not what was meant, each with what to do."""
     train = _sample(pairs["train"])
     if "validation" in pairs:
         yield from _find_overlap(train, _sample(pairs["validation"]))
-    columns = ["input_ids", "labels"]
-    rows = [
-        {name: len(row[name]) for name in columns}
-        for row in islice(encoded_train.select_columns(columns), SAMPLE_SIZE)
-    ]
-    limits = max_source_length, max_target_length
-    sources, targets = (sum(row[name] >= limit for row in rows) for name, limit in zip(columns, limits, strict=True))
-    if sources > MIN_TRUNCATED * len(rows):
-        yield (
-            f"{sources:,} of {len(rows):,} sources have {limits[0]} words or more, and what is beyond is neither read "
-            "nor copied: raise --max_source_length if it matters"
-        )
-    if targets > MIN_TRUNCATED * len(rows):
-        yield (
-            f"{targets:,} of {len(rows):,} targets have {limits[1]} words or more, the end symbol included, and what "
-            "is beyond is cut off: raise --max_target_length if outputs should be as long"
-        )
+    yield from _find_truncated(encoded_train, args)
     yield from _compare_sides(train)
+
+
+def _find_truncated(encoded: Pairs, args: DataArguments) -> Iterator[str]:
+    losses = {
+        "source": ("input_ids", "and what is beyond is neither read nor copied", "if it matters"),
+        "target": ("labels", "the end symbol included, and what is beyond is cut off", "if outputs should be as long"),
+    }
+    rows = list(islice(encoded.select_columns(["input_ids", "labels"]), SAMPLE_SIZE))
+    for side, (column, loss, where) in losses.items():
+        limit = getattr(args, f"max_{side}_length")
+        truncated = sum(len(row[column]) >= limit for row in rows)
+        if truncated > MIN_TRUNCATED * len(rows):
+            yield (
+                f"{truncated:,} of {len(rows):,} {side}s have {limit} words or more, {loss}: raise "
+                f"--max_{side}_length {where}"
+            )
 
 
 def _sample(pairs: Pairs) -> list[dict[str, str]]:

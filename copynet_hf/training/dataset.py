@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, TypeAlias
 
 from datasets import Dataset, IterableDataset
@@ -65,13 +65,10 @@ def read_pairs(
         if split in splits:
             part = _limit_rows(splits[split], limit)
             if isinstance(part, IterableDataset):  # `id` names the outputs of an evaluation
-                part = Dataset.from_list([_select(row, (*PAIR_COLUMNS, "id")) for row in part])
+                columns = (*PAIR_COLUMNS, "id")
+                part = Dataset.from_list([{name: row[name] for name in columns if name in row} for row in part])
             splits[split] = part
     return splits
-
-
-def _select(row: Mapping[str, Any], columns: Sequence[str]) -> dict[str, Any]:
-    return {name: row[name] for name in columns if name in row}
 
 
 def _limit_rows(pairs: Pairs, limit: int | None) -> Pairs:
@@ -84,15 +81,14 @@ def _limit_rows(pairs: Pairs, limit: int | None) -> Pairs:
 def encode_pairs(
     pairs: Pairs,
     tokenizer: PreTrainedTokenizerBase,
-    max_source_length: int,
-    max_target_length: int,
+    max_target_length: int | None = None,
     num_proc: int | None = None,
 ) -> Pairs:
     """Encodes each pair as `input_ids`, `attention_mask` and `labels`; with a column `facts` (lists of triples), also
-    `token_type_ids`, and with a column `features` (lists of strings) `feature_ids`.
+    `token_type_ids`, and with a column `features` (lists of strings) `feature_ids`. Sources are truncated to the
+    tokenizer's `model_max_length`.
 
     Args:
-        max_source_length: sources are truncated to this number of tokens.
         max_target_length: targets are truncated to this number of tokens, the end symbol included.
         num_proc: number of processes; ignored for an `IterableDataset`.
 
@@ -115,11 +111,10 @@ def encode_pairs(
                     facts=rows.get("facts"),
                     features=rows.get("features"),
                     truncation=True,
-                    max_length=max_source_length,
                     max_target_length=max_target_length,
                 )
             )
-        sources = tokenizer(rows["text"], truncation=True, max_length=max_source_length)
+        sources = tokenizer(rows["text"], truncation=True)
         targets = tokenizer(text_target=rows["summary"], truncation=True, max_length=max_target_length)
         return {
             "input_ids": sources["input_ids"],
@@ -131,6 +126,7 @@ def encode_pairs(
     return pairs.map(encode, batched=True, remove_columns=columns, **options)
 
 
-def _end_with_eos(ids: list[int], eos_token_id: int, max_length: int) -> list[int]:
+def _end_with_eos(ids: list[int], eos_token_id: int, max_length: int | None) -> list[int]:
     """The ids with the end symbol last, whether or not the tokenizer adds one."""
-    return [*(ids[:-1] if ids and ids[-1] == eos_token_id else ids)[: max_length - 1], eos_token_id]
+    words = ids[:-1] if ids and ids[-1] == eos_token_id else ids
+    return [*words[: None if max_length is None else max_length - 1], eos_token_id]

@@ -2,13 +2,8 @@
 
 from __future__ import annotations
 
-import dataclasses
-import logging
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
-from itertools import islice
-from typing import Any
 
 import torch
 from datasets import IterableDataset
@@ -17,11 +12,11 @@ from transformers.integrations import get_reporting_integration_callbacks
 from transformers.tokenization_utils_base import VERY_LARGE_INTEGER
 
 from ..arguments import (
-    CardArguments,
-    DataArguments,
-    ModelArguments,
-    RunArguments,
-    TokenizerArguments,
+    MAX_SOURCE_LENGTH,
+    MAX_TARGET_LENGTH,
+    NUM_BEAMS,
+    EncoderArguments,
+    TrainArguments,
     Values,
     at_least,
     build_arguments,
@@ -33,16 +28,13 @@ from ..evaluation.metrics import LOWER_IS_BETTER
 from ..evaluation.teacher_forcing import ACCURACIES
 from ..model.configuration_copynet import SOURCE_PARTS, CopyNetConfig
 from ..model.modeling_copynet import CopyNetForConditionalGeneration
-from ..saved.cards import METRICS, command_line
+from ..saved.cards import METRICS
 from .data_report import count_updates
 from .dataset import Pairs
-from .presets import find_preset, make_config, select_config_fields
-from .segmenters import are_few, choose_min_frequency, first_sources, guess_segmenter
-from .tokenizer_setup import TokenizerSettings
+from .presets import make_config, select_config_fields
+from .segmenters import choose_segmenter, first_sources
 
-logger = logging.getLogger(__name__)
-
-TRAINING_DEFAULTS: dict[str, Any] = {
+TRAINING_DEFAULTS: dict[str, object] = {
     "per_device_train_batch_size": 16,
     "per_device_eval_batch_size": 64,
     "learning_rate": 2e-3,
@@ -66,139 +58,55 @@ ENCODER_LEARNING_RATE = 2e-5
 # Of all other weights. With the 0.002 of models with a GRU encoder, the decoder learns to do without the states of a
 # Transformers encoder, which are not yet fit for it (docs/encoders.md).
 DECODER_LEARNING_RATE = 5e-4
-
-
-@dataclass(frozen=True)
-class GivenArguments:
-    """The arguments of a run as they were given.
-
-    Attributes:
-        names: of those that were given; the others have their constant defaults in the dataclasses.
-        training: the fields of `Seq2SeqTrainingArguments` among them.
-        command: the command line, for the model card.
-    """
-
-    data: DataArguments
-    tokenizer: TokenizerArguments
-    model: ModelArguments
-    run: RunArguments
-    card: CardArguments
-    training: Values
-    names: frozenset[str]
-    command: str
-
-
-def read_arguments(values: Values) -> GivenArguments:
-    """The arguments of `copynet-hf train`, by name.
-
-    Raises:
-        ValueError: a value that is out of its range.
-    """
-    return GivenArguments(
-        build_arguments(DataArguments, values),
-        build_arguments(TokenizerArguments, values),
-        build_arguments(ModelArguments, values),
-        build_arguments(RunArguments, values),
-        build_arguments(CardArguments, values),
-        select_fields(Seq2SeqTrainingArguments, values),
-        frozenset(values),
-        command_line(values),
-    )
-
-
-@dataclass(frozen=True)
-class CompleteArguments:
-    """The arguments of a run that depend on its data.
-
-    Attributes:
-        new_tokenizer: how one is trained; None: the run starts from a tokenizer.
-        early_stopping_patience: 0 in a dry run.
-        encoder_learning_rate: None: no encoder is trained with a learning rate of its own.
-    """
-
-    data: DataArguments
-    model: ModelArguments
-    training: Seq2SeqTrainingArguments
-    new_tokenizer: TokenizerSettings | None
-    early_stopping_patience: int
-    encoder_learning_rate: float | None
+# Of a new model; one that is trained further keeps its own.
+NEW_SETTINGS: dict[str, object] = {
+    "max_source_length": MAX_SOURCE_LENGTH,
+    "max_target_length": MAX_TARGET_LENGTH,
+    "num_beams": NUM_BEAMS,
+    "forbid_unk": True,
+}
 
 
 def complete_arguments(
-    given: GivenArguments,
+    values: Values,
     pairs: Mapping[str, Pairs],
     tokenizer: PreTrainedTokenizerBase | None = None,
     model: CopyNetForConditionalGeneration | None = None,
-) -> CompleteArguments:
-    """Replaces every default that depends on the data, or on the model and tokenizer that the run starts from.
+) -> tuple[TrainArguments, Seq2SeqTrainingArguments]:
+    """The arguments of `copynet-hf train` by name, with every default that depends on the data, or on the model and
+    the tokenizer that the run starts from.
 
     Args:
         pairs: the splits `train` and, where given, `validation`.
         tokenizer, model: None for new ones.
 
     Raises:
-        ValueError: arguments that contradict each other, or the model.
+        ValueError: a value that is out of its range, or arguments that contradict each other, or the model.
         ImportError: the package of a tracker is missing.
     """
-    train, has_validation = pairs["train"], "validation" in pairs
-    training = build_training_arguments(given.training, train, has_validation)
-    settings = choose_tokenizer_settings(given.tokenizer, train, given.model.preset) if tokenizer is None else None
-    segmenter = getattr(tokenizer, "segmenter", None) if settings is None else settings.segmenter
-    config = make_config(given.model.preset, select_config_fields(given.model)) if model is None else model.config
-    has_encoder = given.model.encoder_name_or_path is not None or config.encoder is not None
-    if has_encoder and "learning_rate" not in given.training:
+    args, train = build_arguments(TrainArguments, values), pairs["train"]
+    training = build_training_arguments(values, train, "validation" in pairs)
+    config = make_config(args.preset, select_config_fields(args)) if model is None else model.config
+    has_encoder = args.encoder_name_or_path is not None or config.encoder is not None
+    if has_encoder and "learning_rate" not in values:
         training.learning_rate = DECODER_LEARNING_RATE
+    if tokenizer is None:
+        args.segmenter = choose_segmenter(args, train)
+    segmenter = args.segmenter if tokenizer is None else getattr(tokenizer, "segmenter", None)
     training.label_smoothing_factor = choose_label_smoothing(
-        given.training.get("label_smoothing_factor"), config, spells_words(segmenter, first_sources(train))
+        values.get("label_smoothing_factor"), config, spells_words(segmenter, first_sources(train))
     )
-    kept = {}
-    if model is not None and tokenizer is not None:  # what is not given stays as the model has it
-        kept = {name: value for name, value in _read_settings(model, tokenizer).items() if name not in given.names}
-    return CompleteArguments(
-        dataclasses.replace(given.data, **select_fields(DataArguments, kept)),
-        dataclasses.replace(given.model, **select_fields(ModelArguments, kept)),
-        training,
-        settings,
-        _choose_patience(given.run, training, has_validation),
-        choose_encoder_learning_rate(given.run, has_encoder),
-    )
-
-
-def _choose_patience(args: RunArguments, training: Seq2SeqTrainingArguments, has_validation: bool) -> int:
-    """The evaluations without improvement before training stops; 0: it does not.
-
-    Raises:
-        ValueError: early stopping without a best checkpoint.
-    """
-    patience = 0 if args.dry_run else args.early_stopping_patience
-    if patience and not training.load_best_model_at_end:
+    args.encoder_learning_rate = choose_encoder_learning_rate(args, has_encoder)
+    if args.early_stopping_patience and not training.load_best_model_at_end:
         reason = "there are no validation pairs: pass --validation_file"
-        if has_validation:
+        if "validation" in pairs:
             reason = "no best checkpoint is kept: leave out --eval_strategy, --save_strategy, --load_best_model_at_end"
-        raise ValueError(f"--early_stopping_patience is {patience}, but {reason}")
-    return patience
-
-
-def choose_tokenizer_settings(
-    args: TokenizerArguments, train_pairs: Pairs, preset: str | None = None
-) -> TokenizerSettings:
-    """How a new tokenizer is trained: what is None or "auto" follows from the preset, else from the pairs."""
-    segmenter, vocab_size, max_source_oov = args.segmenter, args.vocab_size, args.max_source_oov
-    if preset is not None:
-        preset_config, preset_segmenter = find_preset(preset)[0](), find_preset(preset)[1]
-        segmenter = preset_segmenter if segmenter == "auto" else segmenter
-        vocab_size = preset_config.vocab_size if vocab_size is None else vocab_size
-        max_source_oov = preset_config.max_source_oov if max_source_oov is None else max_source_oov
-    if segmenter == "auto":
-        segmenter = guess_segmenter(list(islice(train_pairs, 10_000)))
-        logger.info("segmenter is %s, as guessed from the pairs (--segmenter selects another)", segmenter)
-    if vocab_size is None:
-        vocab_size = 3_000 if segmenter == "char" else 10_000
-    if args.min_frequency is not None:
-        return TokenizerSettings(segmenter, vocab_size, args.min_frequency, max_source_oov=max_source_oov)
-    min_frequency = choose_min_frequency(train_pairs, spelled=spells_words(segmenter, first_sources(train_pairs)))
-    generated_count = min_frequency if are_few(train_pairs) else 1
-    return TokenizerSettings(segmenter, vocab_size, min_frequency, generated_count, max_source_oov)
+        raise ValueError(f"--early_stopping_patience is {args.early_stopping_patience}, but {reason}")
+    saved = {} if model is None or tokenizer is None else _read_settings(model, tokenizer)
+    for name, value in (NEW_SETTINGS | saved).items():
+        if getattr(args, name) is None:
+            setattr(args, name, value)
+    return args, training
 
 
 def build_training_arguments(arguments: Values, train_pairs: Pairs, has_validation: bool) -> Seq2SeqTrainingArguments:
@@ -216,8 +124,6 @@ def build_training_arguments(arguments: Values, train_pairs: Pairs, has_validati
     _check_length(given)
     streams, generates = isinstance(train_pairs, IterableDataset), given.get("predict_with_generate", False)
     defaults = dict(TRAINING_DEFAULTS)
-    if generates:  # with which `make_compute_metrics` checks the order of the rows
-        given["include_for_metrics"] = [*given.get("include_for_metrics", ()), "inputs"]
     if streams:
         # else the first process would read for all, and accelerate would join batches of different lengths
         defaults["accelerator_config"] = {"dispatch_batches": False}
@@ -227,16 +133,11 @@ def build_training_arguments(arguments: Values, train_pairs: Pairs, has_validati
             raise ValueError(
                 "--train_sampling_strategy group_by_length needs all lengths: leave it out, or --streaming"
             )
-    if generates and given.get("train_sampling_strategy") == "group_by_length":
-        raise ValueError(
-            "--train_sampling_strategy group_by_length also reorders the evaluation, whose outputs would be scored "
-            "against other texts: leave it out, or --predict_with_generate"
-        )
-    if not generates and not streams:
+    else:
         defaults["train_sampling_strategy"] = "group_by_length"
     defaults |= _evaluation_schedule(given, has_validation)
     if has_validation:
-        metric = given.get("metric_for_best_model", "rougeL" if generates else "accuracy")
+        metric = given.get("metric_for_best_model", "rougeL" if generates else "mean_accuracy")
         _check_metric(metric, generates)
         is_better_lower = metric.removeprefix("eval_") in ("loss", *LOWER_IS_BETTER)
         defaults |= {"metric_for_best_model": metric, "greater_is_better": not is_better_lower}
@@ -257,10 +158,9 @@ def build_training_arguments(arguments: Values, train_pairs: Pairs, has_validati
 def _check_metric(metric: str, generates: bool) -> None:
     """Raises ValueError for a score that no evaluation has."""
     name = metric.removeprefix("eval_")
-    scores, others = (OUTPUT_SCORES, ACCURACIES) if generates else (ACCURACIES, OUTPUT_SCORES)
-    if name not in ("loss", *scores):
-        hint = f", or --predict_with_generate {not generates}" if name in others else ""
-        raise ValueError(f"--metric_for_best_model is {metric}: use one of loss, {', '.join(scores)}{hint}")
+    if name not in ("loss", *ACCURACIES, *(OUTPUT_SCORES if generates else ())):
+        hint = ", or --predict_with_generate" if name in OUTPUT_SCORES else ""
+        raise ValueError(f"--metric_for_best_model is {metric}: use one of loss, {', '.join(ACCURACIES)}{hint}")
 
 
 def _check_length(given: Values) -> None:
@@ -282,11 +182,11 @@ def _check_report_to(training_args: Seq2SeqTrainingArguments) -> None:
             raise ImportError(f"--report_to {name} cannot be used ({error}): {fix}, or leave it out") from None
 
 
-def _evaluation_schedule(given: Values, has_validation: bool) -> dict[str, Any]:
+def _evaluation_schedule(given: Values, has_validation: bool) -> dict[str, object]:
     """When to evaluate and save, by default together, `NUM_EVALUATIONS` times."""
     saves = given.get("save_strategy")
     strategy = given.get("eval_strategy") or (saves if saves == "epoch" else "steps")
-    schedule: dict[str, Any] = {"save_strategy": strategy}
+    schedule: dict[str, object] = {"save_strategy": strategy}
     if strategy == "steps":
         steps = given.get("eval_steps") or given.get("save_steps") or 1 / NUM_EVALUATIONS
         schedule |= {"eval_steps": steps, "save_steps": steps}
@@ -296,7 +196,7 @@ def _evaluation_schedule(given: Values, has_validation: bool) -> dict[str, Any]:
     return schedule
 
 
-def choose_encoder_learning_rate(args: RunArguments, has_encoder: bool) -> float | None:
+def choose_encoder_learning_rate(args: EncoderArguments, has_encoder: bool) -> float | None:
     """The learning rate of the model's Transformers encoder; None: it has none, or one that is not trained.
 
     Raises:
@@ -350,7 +250,7 @@ def choose_label_smoothing(given: float | None, config: CopyNetConfig, spells: b
     return given
 
 
-def _read_settings(model: CopyNetForConditionalGeneration, tokenizer: PreTrainedTokenizerBase) -> dict[str, Any]:
+def _read_settings(model: CopyNetForConditionalGeneration, tokenizer: PreTrainedTokenizerBase) -> dict[str, object]:
     """The lengths and the decoding of a trained model, by the names of the arguments that set them."""
     settings = {
         "max_source_length": tokenizer.model_max_length if tokenizer.model_max_length < VERY_LARGE_INTEGER else None,

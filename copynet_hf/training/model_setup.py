@@ -72,7 +72,7 @@ def build_model(tokenizer: PreTrainedTokenizerBase, args: ModelArguments) -> Cop
         raise ValueError(
             f"--{min(unused)} is for a Transformers encoder: pass --encoder_name_or_path, or leave it out"
         )
-    width = find_embedding_size(encoder, args.embedding_file, args.embeddings_from_encoder)
+    width = find_embedding_size(args)
     if width is not None and fields.setdefault("embedding_size", width) != width:
         raise ValueError(
             f"--embedding_size is {fields['embedding_size']}, but the given embeddings have {width} numbers: leave "
@@ -82,7 +82,7 @@ def build_model(tokenizer: PreTrainedTokenizerBase, args: ModelArguments) -> Cop
     if encoder is not None:
         model.load_encoder(encoder, tokenizer)
     if width is not None:
-        initialize_embeddings(model, tokenizer, args.embedding_file or str(encoder), args.embedding_file is not None)
+        initialize_embeddings(model, tokenizer, args)
     return model
 
 
@@ -117,9 +117,9 @@ def set_alignments(model: CopyNetForConditionalGeneration, encoded: Pairs) -> No
 
 def set_decoding(
     model: CopyNetForConditionalGeneration,
-    num_beams: int,
-    forbid_unk: bool,
-    max_new_tokens: int,
+    num_beams: int | None,
+    forbid_unk: bool | None,
+    max_new_tokens: int | None,
 ) -> None:
     """Sets the defaults of `generate()`, which are saved with the model."""
     model.generation_config.num_beams = num_beams

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import math
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
@@ -10,9 +11,13 @@ from itertools import islice
 
 from datasets import IterableDataset
 
+from ..arguments import TrainArguments
 from ..evaluation.metrics import mostly_cjk
 from ..model.segmentation import get_segmenter
 from .dataset import Pairs
+from .presets import PRESET_SEGMENTERS
+
+logger = logging.getLogger(__name__)
 
 MIN_WORD_FREQUENCY, MIN_WORD_FREQUENCY_OF_FEW, FEW_PAIRS = 5, 3, 500
 # The share of the targets' words that have to be respelled for words to be spelled (0.37 in pig Latin, 0.05 where a
@@ -21,6 +26,17 @@ RESPELLED_SHARE, MAX_SPELLED_LENGTH = 0.03, 200
 # The share of unreachable words that is enough if they need not be alike, as in another script. In few pairs the words
 # of the task itself are rare, so that there it says nothing.
 UNREACHABLE_SHARE = 0.5
+
+
+def choose_segmenter(args: TrainArguments, pairs: Pairs) -> str:
+    """The segmenter of a new tokenizer: the given one, else that of the preset, else one that suits the pairs."""
+    if args.segmenter != "auto":
+        return args.segmenter
+    if args.preset is not None:
+        return PRESET_SEGMENTERS[args.preset]
+    segmenter = guess_segmenter(list(islice(pairs, 10_000)))
+    logger.info("segmenter is %s, as guessed from the pairs (--segmenter selects another)", segmenter)
+    return segmenter
 
 
 def choose_min_frequency(pairs: Pairs | Sequence[Mapping[str, str]], *, spelled: bool) -> int:

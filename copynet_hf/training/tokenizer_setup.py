@@ -5,54 +5,35 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from datasets import IterableDataset
 from transformers import PreTrainedTokenizerBase
 
-from ..arguments import TokenizerArguments
+from ..arguments import MAX_SOURCE_LENGTH, TokenizerArguments, TrainArguments
+from ..evaluation.compute_metrics import spells_words
 from ..model.segmentation import get_segmenter
 from ..model.tokenization_copynet import CopyNetTokenizer
 from ..saved.loading import load_tokenizer
 from .dataset import Pairs
+from .presets import make_config
+from .segmenters import are_few, choose_min_frequency, choose_segmenter, first_sources
 
 STREAM_SAMPLE_SIZE = 100_000  # pairs of a stream from which vocabulary, slots and alignments are computed
 
 
-@dataclass(frozen=True)
-class TokenizerSettings:
-    """How a tokenizer is trained.
-
-    Attributes:
-        vocab_size: of which words that occur less than `min_frequency` times are no part.
-        generated_count: how often a word counts that no copy can give: with `min_frequency`, it is always frequent
-            enough.
-        max_source_oov: slots for out-of-vocabulary words; None: as many as the sources need.
-    """
-
-    segmenter: str
-    vocab_size: int
-    min_frequency: int
-    generated_count: int = 1
-    max_source_oov: int | None = None
-
-
-def load_given_tokenizer(
-    name: str, args: TokenizerArguments | None, *, has_features: bool, trust_remote_code: bool = False
-) -> PreTrainedTokenizerBase:
+def load_given_tokenizer(name: str, args: TrainArguments, *, is_checkpoint: bool = False) -> PreTrainedTokenizerBase:
     """The tokenizer that a run starts from.
 
     Args:
         name: folder or Hub name of a tokenizer, a model or a checkpoint.
-        args: those of a new tokenizer, which this one must have; None: they are not compared.
-        has_features: whether the pairs have features.
+        args: those of a new tokenizer must agree with this one, unless it is of the checkpoint that the run resumes.
 
     Raises:
         ValueError: a tokenizer without a padding or end symbol, one with features for pairs without, or arguments of a
             new tokenizer.
     """
-    tokenizer = load_tokenizer(name, trust_remote_code=trust_remote_code)
-    for field in () if args is None else dataclasses.fields(args):
+    tokenizer = load_tokenizer(name, trust_remote_code=args.trust_remote_code)
+    for field in () if is_checkpoint else dataclasses.fields(TokenizerArguments):
         value = getattr(args, field.name)
         if field.name != "tokenizer_name" and value not in (field.default, getattr(tokenizer, field.name, None)):
             raise ValueError(
@@ -64,49 +45,51 @@ def load_given_tokenizer(
                 f"{token} of the tokenizer {name} is None: set it and save the tokenizer again, for example with "
                 f"tokenizer.add_special_tokens({{{token!r}: '<{token.removesuffix('_token')}>'}})"
             )
-    if getattr(tokenizer, "feature_vocab_size", 0) and not has_features:
+    if getattr(tokenizer, "feature_vocab_size", 0) and args.features_column is None:
         raise ValueError(f"{name} reads features: name their column with --features_column")
     return tokenizer
 
 
-def train_tokenizer(
-    train_pairs: Pairs, settings: TokenizerSettings, max_source_length: int, encoder_name: str | None = None
-) -> CopyNetTokenizer:
+def train_tokenizer(train_pairs: Pairs, args: TrainArguments) -> CopyNetTokenizer:
     """A `CopyNetTokenizer` of the words in sources, targets and facts and of all features, with slots for the
-    out-of-vocabulary words of every source.
-
-    Args:
-        encoder_name: folder or Hub name of a Transformers encoder whose pieces the tokenizer returns as well.
-    """
-    max_source_oov = settings.max_source_oov
+    out-of-vocabulary words of every source. What the arguments leave open follows from the preset, else from the
+    pairs."""
+    segmenter, encoder = choose_segmenter(args, train_pairs), args.encoder_name_or_path
+    preset = None if args.preset is None else make_config(args.preset, {})
+    vocab_size = args.vocab_size or (preset and preset.vocab_size) or (3_000 if segmenter == "char" else 10_000)
+    max_source_oov = preset.max_source_oov if preset and args.max_source_oov is None else args.max_source_oov
+    min_frequency, generated_count = args.min_frequency, 1
+    if min_frequency is None:
+        is_spelled = spells_words(segmenter, first_sources(train_pairs))
+        min_frequency = choose_min_frequency(train_pairs, spelled=is_spelled)
+        generated_count = min_frequency if are_few(train_pairs) else 1
+    max_length = args.max_source_length or MAX_SOURCE_LENGTH
     sample = train_pairs.take(STREAM_SAMPLE_SIZE) if isinstance(train_pairs, IterableDataset) else train_pairs
     tokenizer = CopyNetTokenizer.train_from_iterator(
-        _list_words(sample, settings.segmenter, settings.generated_count),
-        settings.vocab_size,
-        segmenter=settings.segmenter,
-        min_frequency=settings.min_frequency,
-        max_source_oov=max_source_length if max_source_oov is None else max_source_oov,
+        _list_words(sample, segmenter, generated_count),
+        vocab_size,
+        segmenter=segmenter,
+        min_frequency=min_frequency,
+        max_source_oov=max_length if max_source_oov is None else max_source_oov,
         is_split_into_words=True,
         features=(row.get("features") for row in sample),
-        model_max_length=max_source_length,
+        model_max_length=max_length,
     )
-    if max_source_oov is not None and encoder_name is None:
+    if max_source_oov is not None and encoder is None:
         return tokenizer
-    if max_source_oov is None:
-        max_source_oov = _count_slots(tokenizer, sample, max_source_length)
     return CopyNetTokenizer(
         tokenizer.get_vocab(),
-        segmenter=tokenizer.segmenter,
-        max_source_oov=max_source_oov,
-        encoder_tokenizer=encoder_name,
-        model_max_length=tokenizer.model_max_length,
+        segmenter=segmenter,
+        max_source_oov=_count_slots(tokenizer, sample) if max_source_oov is None else max_source_oov,
+        encoder_tokenizer=encoder,
+        model_max_length=max_length,
         feature_vocab=tokenizer.feature_vocab,
     )
 
 
 def _list_words(pairs: Pairs, segmenter: str, generated_count: int) -> Iterator[list[str]]:
-    """The words of each pair, to be counted: those of its target that neither source nor facts have
-    `generated_count` times."""
+    """The words of each pair, to be counted: those of its target that neither source nor facts have, and that no copy
+    can give, `generated_count` times, with which they are always frequent enough."""
     split = get_segmenter(segmenter).split
     for row in pairs:
         source, target = split(row["text"]), split(row["summary"])
@@ -116,7 +99,8 @@ def _list_words(pairs: Pairs, segmenter: str, generated_count: int) -> Iterator[
         yield [word for word in target if word not in can_be_copied] * (generated_count - 1)
 
 
-def _count_slots(tokenizer: CopyNetTokenizer, sample: Pairs, max_source_length: int) -> int:
+def _count_slots(tokenizer: CopyNetTokenizer, sample: Pairs) -> int:
     """A quarter more slots than any source of the sample needs, because later sources may need more."""
-    most = max(len(tokenizer.oov_words(row["text"], max_source_length, facts=row.get("facts"))) for row in sample)
-    return min(max(16, math.ceil(1.25 * most)), max_source_length)
+    limit = tokenizer.model_max_length
+    most = max(len(tokenizer.oov_words(row["text"], limit, facts=row.get("facts"))) for row in sample)
+    return min(max(16, math.ceil(1.25 * most)), limit)

@@ -8,7 +8,7 @@ import time
 from collections.abc import Mapping
 from contextlib import nullcontext
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from datasets import Dataset, IterableDataset
 from torch import Tensor, nn
@@ -17,21 +17,23 @@ from torch.utils.data import Sampler
 from transformers import (
     DataCollatorForSeq2Seq,
     PreTrainedTokenizerBase,
-    Seq2SeqTrainer,
+    PrinterCallback,
+    ProgressCallback,
     Seq2SeqTrainingArguments,
+    Trainer,
     TrainingArguments,
 )
-from transformers.trainer_utils import get_last_checkpoint
+from transformers.trainer_utils import EvalLoopOutput, get_last_checkpoint
 
-from ..evaluation.compute_metrics import make_compute_metrics
-from ..evaluation.teacher_forcing import ACCURACIES, make_argmax, make_compute_accuracy
+from ..arguments import TrainArguments
+from ..evaluation.scoring import evaluate_pairs
+from ..evaluation.teacher_forcing import make_argmax, make_compute_accuracy
 from ..model.loss import shift_right
 from ..model.modeling_copynet import CopyNetForConditionalGeneration
 from ..saved.cards import CARD
-from .callbacks import CopyStatistics, EarlyStopping
+from .callbacks import EarlyStopping, LogLine, SilentProgress, TimeLimit
 from .checkpoints import NUM_PROCESSES, RECORD_FILE, SECONDS, is_complete
 from .dataset import Pairs, encode_pairs
-from .defaults import OUTPUT_SCORES
 from .encoder_training import split_parameter_groups
 from .label_smoothing import VocabularyLabelSmoother
 from .run_folder import explain_save_errors
@@ -39,43 +41,74 @@ from .sampler import EpochSampler
 from .vocabulary_dropout import drop_from_vocabulary
 from .weight_average import WeightAverage
 
+SAMPLE_SIZE = 64  # evaluation pairs for which outputs are generated
 STREAM_BUFFER = 10_000  # pairs in memory among which a stream is shuffled
 
 
-class CopyNetTrainer(Seq2SeqTrainer):
-    """A `Seq2SeqTrainer` that resumes in the order of the interrupted run (a stream in that of its first pass), and
+class CopyNetTrainer(Trainer):
+    """A `Trainer` that resumes in the order of the interrupted run (a stream in that of its first pass), and
     removes a checkpoint that it could not complete. It pushes the model card in its folder rather than one of its own.
 
+    An evaluation also generates outputs: with `predict_with_generate` for all pairs, as `evaluate_pairs` does; else
+    greedily, with `<unk>` allowed, for the first `SAMPLE_SIZE`, of which it logs `eval_copy_mode_fraction` (the words
+    written by the copy mode, in percent) and `eval_unk_rate`.
+
     Args:
+        pairs: the splits `train` and, where given, `validation`.
+        run_args: the arguments of the run.
         run_record: saved with each checkpoint, see `make_run_record`.
-        vocabulary_dropout: the probability of `drop_from_vocabulary`.
-        ema_decay: of the `WeightAverage` that is evaluated and saved; 0: the weights themselves are.
-        encoder_learning_rate: that of the Transformers encoder; None: the same as of the other weights.
         earlier_seconds: how long the run had trained when the checkpoint that it resumes from was saved.
     """
 
     def __init__(
         self,
-        *args: Any,
+        model: CopyNetForConditionalGeneration,
+        tokenizer: PreTrainedTokenizerBase,
+        pairs: Mapping[str, Pairs],
+        training_args: Seq2SeqTrainingArguments,
+        run_args: TrainArguments,
+        *,
         run_record: Mapping[str, object] | None = None,
-        vocabulary_dropout: float = 0.0,
-        ema_decay: float = 0.0,
-        encoder_learning_rate: float | None = None,
         earlier_seconds: float = 0.0,
-        **kwargs: Any,
     ) -> None:
-        super().__init__(*args, **kwargs)
-        trained: Any = self.model
-        if self.label_smoother is not None:
-            factor = self.args.label_smoothing_factor
-            self.label_smoother = VocabularyLabelSmoother(epsilon=factor, vocab_size=trained.config.vocab_size)
-        self.run_record, self.earlier_seconds = run_record, earlier_seconds
-        self.vocabulary_dropout, self.encoder_learning_rate = vocabulary_dropout, encoder_learning_rate
+        train, validation = pairs["train"], pairs.get("validation")
+        if isinstance(train, IterableDataset) and training_args.train_sampling_strategy == "random":
+            train = train.shuffle(seed=_find_data_seed(training_args), buffer_size=STREAM_BUFFER)
+        limits = (run_args.max_target_length, run_args.preprocessing_num_workers)
+        super().__init__(
+            model=model,
+            args=training_args,
+            train_dataset=encode_pairs(train, tokenizer, *limits),
+            eval_dataset=None if validation is None else encode_pairs(validation, tokenizer, *limits),
+            processing_class=tokenizer,
+            data_collator=DataCollatorForSeq2Seq(tokenizer, model=model),
+            compute_metrics=make_compute_accuracy(tokenizer.unk_token_id),
+            preprocess_logits_for_metrics=make_argmax(model),
+        )
+        self.scored_pairs, self.run_record, self.earlier_seconds = validation, run_record or {}, earlier_seconds
+        self.vocabulary_dropout = run_args.vocabulary_dropout if model.config.copies else 0.0
+        self.encoder_learning_rate = run_args.encoder_learning_rate
         self._start = time.monotonic()
-        self.weight_average: WeightAverage | None = None
-        if ema_decay:
-            self.weight_average = WeightAverage(trained, ema_decay)
-            self.add_callback(self.weight_average)
+        if self.label_smoother is not None:
+            factor = training_args.label_smoothing_factor
+            self.label_smoother = VocabularyLabelSmoother(epsilon=factor, vocab_size=model.config.vocab_size)
+        self.weight_average = WeightAverage(model, run_args.ema_decay) if run_args.ema_decay else None
+        self.remove_callback(PrinterCallback if training_args.disable_tqdm else ProgressCallback)
+        callbacks = [
+            self.weight_average,
+            None if training_args.disable_tqdm else SilentProgress(),
+            LogLine(),
+            EarlyStopping(run_args.early_stopping_patience) if run_args.early_stopping_patience else None,
+            None if run_args.max_minutes is None else TimeLimit(run_args.max_minutes),
+        ]
+        for callback in callbacks:
+            if callback is not None:
+                self.add_callback(callback)
+
+    @property
+    def copynet(self) -> CopyNetForConditionalGeneration:
+        """The model, without what distributes it over several processes."""
+        return cast(CopyNetForConditionalGeneration, self.model)
 
     def train(self, resume_from_checkpoint: str | bool | None = None, *args: Any, **kwargs: Any) -> Any:
         self._start = time.monotonic()
@@ -91,12 +124,11 @@ class CopyNetTrainer(Seq2SeqTrainer):
             average.keep()
         return output
 
-    def create_optimizer(self, model: Any = None) -> Optimizer:
+    def create_optimizer(self, model: nn.Module | None = None) -> Optimizer:
         is_new = self.optimizer is None
         optimizer = super().create_optimizer(model)
         if is_new and self.encoder_learning_rate is not None:
-            trained: Any = self.model if model is None else model
-            names = {id(weight): name for name, weight in trained.named_parameters()}
+            names = {id(weight): name for name, weight in (model or self.copynet).named_parameters()}
             split_parameter_groups(optimizer, names, self.encoder_learning_rate)
         return optimizer
 
@@ -127,6 +159,22 @@ class CopyNetTrainer(Seq2SeqTrainer):
             inputs |= {"input_ids": input_ids, "labels": labels, "decoder_input_ids": decoder_input_ids}
         return super().training_step(model, inputs, *args, **kwargs)
 
+    def evaluation_loop(self, *args: Any, **kwargs: Any) -> EvalLoopOutput:
+        output = super().evaluation_loop(*args, **kwargs)
+        model, tokenizer, pairs = self.copynet, cast(PreTrainedTokenizerBase, self.processing_class), self.scored_pairs
+        if pairs is None or not len(pairs) or kwargs.get("metric_key_prefix") != "eval":  # predict() has other pairs
+            return output
+        if getattr(self.args, "predict_with_generate", False):
+            scores, _ = evaluate_pairs(model, tokenizer, pairs)
+            del scores["seconds"]
+        else:
+            sample = pairs.select(range(min(SAMPLE_SIZE, len(pairs))))
+            scores, _ = evaluate_pairs(model, tokenizer, sample, num_beams=1, forbid_unk=False)
+            scores = {name: scores[name] for name in ("copy_mode_fraction", "unk_rate") if name in scores}
+        assert output.metrics is not None
+        output.metrics.update({f"eval_{name}": value for name, value in scores.items() if value is not None})
+        return output
+
     def _maybe_log_save_evaluate(self, *args: Any, **kwargs: Any) -> None:
         uses_weights = self.control.should_evaluate or self.control.should_save
         average = self.weight_average
@@ -134,14 +182,10 @@ class CopyNetTrainer(Seq2SeqTrainer):
             super()._maybe_log_save_evaluate(*args, **kwargs)
 
     def _determine_best_metric(self, metrics: dict[str, float], trial: object) -> bool:
-        name = f"eval_{str(self.args.metric_for_best_model).removeprefix('eval_')}"
-        if self.args.metric_for_best_model is not None and name not in metrics:
-            scores = [each for each in ("loss", *ACCURACIES, *OUTPUT_SCORES) if f"eval_{each}" in metrics]
-            raise ValueError(
-                f"--metric_for_best_model is {self.args.metric_for_best_model}, which these validation pairs have no "
-                f"score of: use one of {', '.join(scores)}"
-            )
-        return super()._determine_best_metric(metrics, trial)
+        try:
+            return super()._determine_best_metric(metrics, trial)
+        except KeyError as error:  # a score that these validation pairs lack
+            raise ValueError(error.args[0]) from None
 
     def _save_checkpoint(self, *args: Any, **kwargs: Any) -> None:
         checkpoint = Path(str(self.args.output_dir)) / f"checkpoint-{self.state.global_step}"
@@ -149,10 +193,9 @@ class CopyNetTrainer(Seq2SeqTrainer):
             with explain_save_errors(checkpoint):
                 if self.args.should_save:
                     checkpoint.mkdir(parents=True, exist_ok=True)
-                    if self.run_record is not None:
-                        seconds = self.earlier_seconds + time.monotonic() - self._start
-                        record = {**self.run_record, NUM_PROCESSES: self.args.world_size, SECONDS: seconds}
-                        (checkpoint / RECORD_FILE).write_text(json.dumps(record), encoding="utf-8")
+                    seconds = self.earlier_seconds + time.monotonic() - self._start
+                    record = {**self.run_record, NUM_PROCESSES: self.args.world_size, SECONDS: seconds}
+                    (checkpoint / RECORD_FILE).write_text(json.dumps(record), encoding="utf-8")
                     if self.weight_average is not None:
                         self.weight_average.save(checkpoint)
                 super()._save_checkpoint(*args, **kwargs)
@@ -164,54 +207,3 @@ class CopyNetTrainer(Seq2SeqTrainer):
 
 def _find_data_seed(args: TrainingArguments) -> int:
     return args.seed if args.data_seed is None else args.data_seed
-
-
-def make_trainer(
-    model: CopyNetForConditionalGeneration,
-    tokenizer: PreTrainedTokenizerBase,
-    pairs: Mapping[str, Pairs],
-    training_args: Seq2SeqTrainingArguments,
-    *,
-    max_source_length: int = 512,
-    max_target_length: int = 128,
-    num_proc: int | None = None,
-    early_stopping_patience: int = 0,
-    **options: Any,
-) -> CopyNetTrainer:
-    """A `CopyNetTrainer` for the splits `train` and, where given, `validation` of the pairs.
-
-    Args:
-        max_source_length, max_target_length: in words; what is beyond is truncated.
-        num_proc: processes for tokenization.
-        early_stopping_patience: evaluations without improvement before training stops; 0 turns early stopping off.
-        options: further arguments of `CopyNetTrainer`.
-    """
-    train, validation = pairs["train"], pairs.get("validation")
-    if isinstance(train, IterableDataset) and training_args.train_sampling_strategy == "random":
-        train = train.shuffle(seed=_find_data_seed(training_args), buffer_size=STREAM_BUFFER)
-    lengths = (max_source_length, max_target_length, num_proc)
-    generates = training_args.predict_with_generate
-    compute_metrics = make_compute_accuracy(tokenizer.unk_token_id)
-    if generates and validation is not None:
-        compute_metrics = make_compute_metrics(
-            tokenizer,
-            list(validation["text"]),
-            list(validation["summary"]),
-            max_source_length=max_source_length,
-            facts=list(validation["facts"]) if "facts" in validation.column_names else None,
-        )
-    trainer = CopyNetTrainer(
-        model=model,
-        args=training_args,
-        train_dataset=encode_pairs(train, tokenizer, *lengths),
-        eval_dataset=None if validation is None else encode_pairs(validation, tokenizer, *lengths),
-        processing_class=tokenizer,
-        data_collator=DataCollatorForSeq2Seq(tokenizer, model=model),
-        compute_metrics=compute_metrics,
-        preprocess_logits_for_metrics=None if generates else make_argmax(model),
-        callbacks=[EarlyStopping(early_stopping_patience)] if early_stopping_patience else None,
-        **options,
-    )
-    if validation is not None and len(validation):
-        trainer.add_callback(CopyStatistics(trainer, validation, max_source_length=max_source_length))
-    return trainer

@@ -5,12 +5,13 @@ from __future__ import annotations
 import logging
 from collections.abc import Collection, Sequence
 from pathlib import Path
-from typing import Any
+from typing import cast
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from transformers import PreTrainedTokenizerBase
 
+from ..arguments import EncoderArguments
 from ..model.modeling_copynet import CopyNetForConditionalGeneration
 from ..model.text_encoder import build_text_encoder, load_encoder_config
 from ..model.tokenization_copynet import CopyNetTokenizer
@@ -18,38 +19,30 @@ from ..model.tokenization_copynet import CopyNetTokenizer
 logger = logging.getLogger(__name__)
 
 
-def find_embedding_size(encoder: str | None, file: str | None, from_encoder: bool) -> int | None:
+def find_embedding_size(args: EncoderArguments) -> int | None:
     """The width of the embeddings to start from; None: of random ones.
-
-    Args:
-        encoder: folder or Hub name of the model's Transformers encoder, if it has one.
-        file: of word vectors.
-        from_encoder: whether the embeddings are those of the encoder's pieces.
 
     Raises:
         ValueError: both an encoder's and a file's, an encoder's without an encoder, or a file without vectors.
     """
-    if not from_encoder:
-        return None if file is None else _find_width(file)
-    if file is not None:
+    if not args.embeddings_from_encoder:
+        return None if args.embedding_file is None else _find_width(args.embedding_file)
+    if args.embedding_file is not None:
         raise ValueError("--embeddings_from_encoder and --embedding_file both give word embeddings: leave one out")
-    if encoder is None:
+    if args.encoder_name_or_path is None:
         raise ValueError("--embeddings_from_encoder needs an encoder: pass --encoder_name_or_path")
     with torch.device("meta"):
-        table: Any = build_text_encoder(load_encoder_config(encoder, {})).get_input_embeddings()
-    return int(table.weight.shape[1])
+        encoder = build_text_encoder(load_encoder_config(args.encoder_name_or_path, {}))
+    return int(cast(nn.Embedding, encoder.get_input_embeddings()).embedding_dim)
 
 
 def initialize_embeddings(
-    model: CopyNetForConditionalGeneration, tokenizer: PreTrainedTokenizerBase, source: str, is_file: bool
+    model: CopyNetForConditionalGeneration, tokenizer: PreTrainedTokenizerBase, args: EncoderArguments
 ) -> None:
-    """Initialises the embeddings of words, and logs how many words were found.
+    """Initialises the embeddings of words by a file or the model's Transformers encoder, and logs how many were found.
 
     Words are looked up as the segmenter joins them to a text, without its marks. A word that is not found, and a
     special token, keeps its random embedding.
-
-    Args:
-        source: a file of word vectors, or the name of the model's Transformers encoder.
 
     Raises:
         ValueError: a file that holds no vectors, or vectors of different widths; or a tokenizer without a segmenter.
@@ -59,25 +52,20 @@ def initialize_embeddings(
             f"the tokenizer is a {type(tokenizer).__name__}, and the given embeddings are of words: leave out "
             "--embedding_file and --embeddings_from_encoder"
         )
-    special = set(tokenizer.all_special_tokens)
-    words = {word: index for word, index in tokenizer.get_vocab().items() if word not in special}
-    texts = {word: tokenizer.convert_tokens_to_string([word]) for word in words}
-    if is_file:
-        vectors = read_word_vectors(source, set(texts.values()))
+    words = {word: index for word, index in tokenizer.get_vocab().items() if word not in tokenizer.all_special_tokens}
+    texts = {index: tokenizer.convert_tokens_to_string([word]) for word, index in words.items()}
+    if args.embedding_file is not None:
+        vectors = read_word_vectors(args.embedding_file, set(texts.values()))
     else:
         vectors = average_piece_embeddings(model, tokenizer, sorted(set(texts.values())))
-    found = {index: vectors[texts[word]] for word, index in words.items() if texts[word] in vectors}
-    embeddings: Any = model.get_input_embeddings()
+    found = [index for index, text in texts.items() if text in vectors]
+    embeddings = cast(nn.Embedding, model.get_input_embeddings())
     with torch.no_grad():
-        for index, vector in found.items():
-            embeddings.weight[index] = vector
-    logger.info(
-        "%s: %s of %s words found, %s missing",
-        source,
-        f"{len(found):,}",
-        f"{len(words):,}",
-        f"{len(words) - len(found):,}",
-    )
+        for index in found:
+            embeddings.weight[index] = vectors[texts[index]]
+    source = args.embedding_file or args.encoder_name_or_path
+    counts = (f"{number:,}" for number in (len(found), len(words), len(words) - len(found)))
+    logger.info("%s: %s of %s words found, %s missing", source, *counts)
 
 
 def average_piece_embeddings(
@@ -86,8 +74,7 @@ def average_piece_embeddings(
     """For each word the mean of its pieces' input embeddings in the model's Transformers encoder; words that its
     tokenizer drops, or has no other piece for than that of unknown words, are left out."""
     assert tokenizer.encoder_tokenizer is not None
-    encoder: Any = model.get_encoder()
-    table = encoder.text_encoder.get_input_embeddings().weight.detach()
+    table = model.get_encoder().text_encoder.get_input_embeddings().weight.detach()
     pieces, unknown = tokenizer.encoder_tokenizer.pieces_of(words), tokenizer.encoder_tokenizer.find_unknown()
     return {word: table[own].mean(0) for word, own in zip(words, pieces, strict=True) if {*own} - {unknown}}
 
@@ -107,7 +94,15 @@ def read_word_vectors(path: str | Path, words: Collection[str]) -> dict[str, Ten
             word, *numbers = line.rstrip().rsplit(" ", width)
             if (number == 1 and len(numbers) < width) or word not in words or word in vectors:
                 continue
-            vectors[word] = _parse_vector(numbers, width, f"{path}, line {number}")
+            try:
+                vector = torch.tensor([float(each) for each in numbers])
+            except ValueError:
+                vector = torch.empty(0)
+            if len(vector) != width or not vector.isfinite().all():
+                raise ValueError(
+                    f"{path}, line {number} does not hold {width} numbers after its word: correct or remove it"
+                )
+            vectors[word] = vector
     return vectors
 
 
@@ -119,13 +114,3 @@ def _find_width(path: str | Path) -> int:
     if len(fields) < 3:
         raise ValueError(f"{path} holds no word vectors: pass a text file with a word and its numbers in each line")
     return len(fields) - 1
-
-
-def _parse_vector(numbers: Sequence[str], width: int, place: str) -> Tensor:
-    try:
-        vector = torch.tensor([float(number) for number in numbers])
-    except ValueError:
-        vector = torch.empty(0)
-    if len(vector) != width or not vector.isfinite().all():
-        raise ValueError(f"{place} does not hold {width} numbers after its word: correct or remove it")
-    return vector

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from copynet_hf.arguments import ModelArguments
+from copynet_hf.arguments import NUM_BEAMS
 
 from ..data.inflection import COLUMNS, SIZES, list_files, read_published, read_test_rows
 from ..data.rows import Row
@@ -75,7 +75,7 @@ def collect_figures(results: dict[str, Any]) -> dict[str, Any]:
     has_ensembles = any(run["model"] == ENSEMBLE for run in results["runs"])
     return {
         "made": summarize_runs(results, 1),
-        "beams": ModelArguments().num_beams,
+        "beams": NUM_BEAMS,
         "ensemble_size": len(ENSEMBLE_SEEDS) if has_ensembles else None,
         "means": table(["", *complete], rows) if complete else "",
         "sets": {

@@ -10,7 +10,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from copynet_hf.training.callbacks import CopyStatistics
 from copynet_hf.training.defaults import SPELLED_SMOOTHING
 from copynet_hf.training.run import train_from_arguments
 from copynet_hf.training.trainer import CopyNetTrainer
@@ -126,7 +125,7 @@ def run(settings: Settings) -> ResultsFile:
 
 
 def _change_trainer(alternative: str, trainer: CopyNetTrainer) -> None:
-    trainer.remove_callback(CopyStatistics)
+    trainer.scored_pairs = None
     if alternative == EXCHANGED:
         model: Any = trainer.model
         rows: Any = trainer.train_dataset

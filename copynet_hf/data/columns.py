@@ -1,0 +1,161 @@
+"""The columns of a data set: which are the text and the summary of its pairs, and the types of the others."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Collection, Iterable, Sequence
+from itertools import islice
+from typing import Any, NamedTuple
+
+import datasets
+import pyarrow as pa
+
+from .features import SEPARATOR
+from .records import Row
+
+# The usual names of the columns, the most likely first; case is ignored.
+# fmt: off
+TEXT_NAMES = (
+    "text", "source", "document", "article", "input", "inputs", "dialogue", "dialog", "src", "content",
+    "body", "passage", "sentence", "question", "prompt", "instruction", "query", "lemma",
+)
+SUMMARY_NAMES = (
+    "summary", "target", "highlights", "output", "outputs", "reply", "response", "tgt", "answer",
+    "completion", "abstract", "headline", "title", "form",
+)
+# fmt: on
+# Columns that identify a row; never guessed to be a text.
+KEY_NAMES = ("id", "idx", "index", "guid", "uid", "key", "split", "human_label")
+
+ROLES = ("text", "summary", "features")
+
+
+class ColumnChoice(NamedTuple):
+    """The columns that were named; None for a text or summary to guess, and for no features."""
+
+    text: str | None = None
+    summary: str | None = None
+    features: str | None = None
+    separator: str = SEPARATOR
+
+    @property
+    def guesses(self) -> bool:
+        return None in (self.text, self.summary)
+
+
+class Columns:
+    """The columns of some rows.
+
+    Attributes:
+        types: the Arrow type of each column, None for a mix of types, which is stored as JSON text.
+        strings: the columns that hold at least one string.
+    """
+
+    def __init__(self, rows: Iterable[Row]) -> None:
+        self.types: dict[str, pa.DataType | None] = {}
+        self.strings: list[str] = []
+        rows = iter(rows)
+        while batch := list(islice(rows, 1000)):
+            for name in dict.fromkeys(name for row in batch for name in row):
+                values = [row.get(name) for row in batch]
+                self.types[name] = _common_type(self.types.get(name, pa.null()), values)
+                if name not in self.strings and any(isinstance(value, str) for value in values):
+                    self.strings.append(name)
+
+    def feature(self, name: str) -> Any:
+        """The `datasets` feature of a column."""
+        arrow_type = self.types[name]
+        if arrow_type is None:
+            return datasets.Value("string")
+        return datasets.Features.from_arrow_schema(pa.schema([(name, arrow_type)]))[name]
+
+
+def _common_type(previous: pa.DataType | None, values: Sequence[object]) -> pa.DataType | None:
+    """The type that holds the previous values and these, or None."""
+    if previous is None:
+        return None
+    try:
+        common = unify_types(previous, pa.array(values).type)
+    except (pa.ArrowException, TypeError, OverflowError):
+        return None
+    # The keys of JSON objects can differ between rows; Arrow writes lists of at most 64 levels.
+    return None if "struct" in str(common) or str(common).count("list<") > 32 else common
+
+
+def unify_types(first: pa.DataType | None, second: pa.DataType | None) -> pa.DataType | None:
+    """The type that holds the values of both, or None."""
+    if first is None or second is None:
+        return None
+    try:
+        schemas = [pa.schema([("", arrow_type)]) for arrow_type in (first, second)]
+        return pa.unify_schemas(schemas, promote_options="permissive").field(0).type
+    except (pa.ArrowException, TypeError):
+        return None
+
+
+def choose_columns(columns: Sequence[str], strings: Sequence[str], choice: ColumnChoice, where: str) -> dict[str, str]:
+    """The columns of `text` and `summary`, as given or guessed, and of `features`, if given.
+
+    Args:
+        columns: all columns.
+        strings: the columns that hold strings.
+        where: the file or dataset, for messages.
+
+    Raises:
+        ValueError: a given column does not exist or has two roles, or no column or too many are left to guess.
+    """
+    given = {role: column for role in ROLES if (column := getattr(choice, role)) is not None}
+    for role, column in given.items():
+        if column not in columns:
+            raise ValueError(f"{where}: {describe_missing_column(column, columns)}")
+        for other in given:
+            if other != role and given[other] == column:
+                raise ValueError(f"{where}: column {column!r} cannot be both {role} and {other}")
+    candidates = [name for name in strings if name not in given.values()]
+    text = choice.text or find_usual_name(candidates, TEXT_NAMES)
+    summary = choice.summary or find_usual_name([name for name in candidates if name != text], SUMMARY_NAMES)
+    roles: dict[str, str | None] = {"text": text, "summary": summary}
+    missing = [role for role, name in roles.items() if name is None]
+    rest = [name for name in candidates if name not in (text, summary) and name.lower() not in KEY_NAMES]
+    if len(rest) > len(missing) > 0:
+        raise ValueError(
+            f"{where}: the {' and '.join(missing)} could be any of the columns {', '.join(map(repr, rest))}: name the "
+            "right one "
+            + " and ".join(f"with {role}_column= (--{role}_column on the command line)" for role in missing)
+            + "; if the file has no header, name its columns with column_names= (--column_names)"
+        )
+    for role, name in zip(missing, rest, strict=False):
+        roles[role] = name
+    for role, column in roles.items():
+        if column is None:
+            raise ValueError(
+                f"{where}: no column of strings is left for the {role}; the columns are "
+                f"{', '.join(map(repr, columns))}: name one with {role}_column= (--{role}_column on the command line)"
+            )
+    return {role: column for role, column in roles.items() if column is not None} | given
+
+
+def find_usual_name(columns: Sequence[str], names: Sequence[str]) -> str | None:
+    """The column with the first of the names that is there, in any case."""
+    by_name = {column.lower(): column for column in columns}
+    return next((by_name[name] for name in names if name in by_name), None)
+
+
+def choose_new_names(columns: Iterable[str]) -> dict[str, str]:
+    """The new name of each column without a role: `original_text` for `text`, and likewise for the other roles."""
+    names = {name: name for name in columns}
+    for name in names.keys() & ROLES:
+        while names[name] in ROLES or names[name] in names:
+            names[name] = f"original_{names[name]}"
+    return names
+
+
+def describe_missing_column(name: str, columns: Collection[str]) -> str:
+    """The error for a name that no column has: with the nearest name, and spaces that are easily overlooked."""
+    by_key = {column.strip().lower(): column for column in columns}
+    hint = ""
+    for key in difflib.get_close_matches(name.strip().lower(), by_key, 1):
+        column = by_key[key]
+        sides = [side for side, letter in (("start", column[:1]), ("end", column[-1:])) if letter.isspace()]
+        hint = f"; did you mean {column!r}" + (f" (with a space at its {' and '.join(sides)})?" if sides else "?")
+    return f"no column {name!r}{hint}{' The' if hint else '; the'} columns are {', '.join(map(repr, columns))}"

@@ -33,7 +33,7 @@ pytest.importorskip("onnxscript")
 pytest.importorskip("onnxruntime")
 
 README = Path(__file__).parents[1] / "README.md"
-SEGMENTERS = ["char", "whitespace", "word_punct"]
+SEGMENTERS = ["char", "whitespace", "word_punct", "word_parts"]
 HOSTILE = [
     "",
     " ",

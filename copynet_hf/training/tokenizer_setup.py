@@ -88,6 +88,7 @@ def train_tokenizer(
         max_source_oov=max_source_length if max_source_oov is None else max_source_oov,
         is_split_into_words=True,
         features=(row.get("features") for row in sample),
+        chains=settings.segmenter in ("word_punct", "word_parts"),
         model_max_length=max_source_length,
     )
     if max_source_oov is not None and encoder_name is None:

@@ -83,7 +83,7 @@ def test_no_shorter_chain_exists_and_none_of_its_length_with_more_copies(
     word: str, source: list[str], known: list[str]
 ) -> None:
     """The oracle: all sequences of up to as many pieces, joined."""
-    marks = list_marks(["abA"])
+    marks = list_marks({"abA": 1})
     found = Chains({*marks, *known}).find(word, source)
     assert found is not None
     assert join(tuple(found)) == word

@@ -40,7 +40,7 @@ import logging
 import re
 import shlex
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import lru_cache
 from itertools import pairwise
 from pathlib import Path
@@ -201,10 +201,15 @@ def _is_glued_letter(word: str) -> bool:
 
 
 def _split_word_parts(text: str) -> list[str]:
-    words: list[str] = []
-    for word in _split_word_punct(text):
-        words += _cut(word) if word[0].isalnum() or word[0] == "_" else [word]
-    return words
+    return cut_words(_split_word_punct(text))
+
+
+def cut_words(words: Iterable[str]) -> list[str]:
+    """`word_parts`, from the words of `word_punct`."""
+    parts: list[str] = []
+    for word in words:
+        parts += _cut(word) if word[0].isalnum() or word[0] == "_" else [word]
+    return parts
 
 
 @lru_cache(maxsize=2**16)
@@ -320,9 +325,17 @@ def _list_copies(word: str, source: Collection[str]) -> dict[str, list[str]]:
     return pieces
 
 
-def list_marks(words: Iterable[str], max_letters: int = 1000) -> list[str]:
-    """What a vocabulary needs for chains: marks, and the letters of these words, the most frequent first."""
-    counts = Counter(letter for word in words for letter in word if letter != JOINER)
+def list_marks(words: Mapping[str, int], max_letters: int = 1000) -> list[str]:
+    """What a vocabulary needs for chains: marks, and the letters of the words, the most frequent first.
+
+    Args:
+        words: how often each occurs.
+    """
+    counts: Counter[str] = Counter()
+    for word, count in words.items():
+        for letter in word:
+            counts[letter] += count * (letter != JOINER)
+    del counts[JOINER]
     letters = [letter for letter, _ in sorted(counts.items(), key=lambda item: (-item[1], item[0]))][:max_letters]
     glued = [JOINER + letter for letter in letters if _is_glued_letter(JOINER + letter) or letter in _ZERO_WIDTH]
     return list(dict.fromkeys([JOINER, *CASES, " ", *letters, *glued]))

@@ -40,7 +40,7 @@ import logging
 import re
 import shlex
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import lru_cache
 from itertools import pairwise
 from pathlib import Path
@@ -58,6 +58,8 @@ _ZERO_WIDTH = "\u200c\u200d"  # a non-joiner and a joiner, within words
 _UNDERSCORES = (f"_{JOINER}", f"{JOINER}_{JOINER}")
 CASES: dict[str, Callable[[str], str]] = {"[lower]": str.lower, "[upper]": str.upper, "[title]": str.capitalize}
 """Marks for the case of the word that follows."""
+MARKS = frozenset([JOINER, *CASES])
+"""What is no part of a text itself."""
 
 _PUNCTUATION = re.compile(rf"({JOINER}?)(\[{JOINER}\]|[^\w\s{JOINER}])({JOINER}?)")
 
@@ -240,9 +242,11 @@ def _find_kind(character: str) -> str:
     """What a character of words is; "" for a mark, which belongs to what it follows, and for none."""
     if character == "_":
         return "_"
-    if character.isupper() or character.islower():
-        return "upper" if character.isupper() else "lower"
-    return "" if not character.isalnum() else "digit" if character.isdecimal() else "other"
+    if character.lower() != character:  # rather than its category, which depends on the version of Unicode
+        return "upper"
+    if character.upper() != character:
+        return "lower"
+    return "digit" if character.isdecimal() else "other" if character.isalnum() else ""
 
 
 # ---- words as chains of others
@@ -325,6 +329,13 @@ def _list_copies(word: str, source: Collection[str]) -> dict[str, list[str]]:
     return pieces
 
 
+def is_spelled(tokens: Sequence[str]) -> bool:
+    """Whether most letters of a chain are tokens of their own."""
+    pieces = [token.strip(JOINER) for token in tokens if token not in MARKS]
+    letters = sum(len(piece) == 1 for piece in pieces)
+    return letters > 1 and 2 * letters > sum(map(len, pieces))
+
+
 def list_marks(words: Mapping[str, int], max_letters: int = 1000) -> list[str]:
     """What a vocabulary needs for chains: marks, and the letters of the words, the most frequent first.
 
@@ -353,6 +364,10 @@ SEGMENTERS: dict[str, Segmenter] = {
     "word_punct": Segmenter(_split_word_punct, _space_word_punct),
     "word_parts": Segmenter(_split_word_parts, _space_word_punct),
 }
+
+
+CHAINED = ("word_punct", "word_parts")
+"""The segmenters whose words can be `Chains`."""
 
 
 def get_segmenter(name: str) -> Segmenter:

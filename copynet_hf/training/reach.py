@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
-from ..model.segmentation import CASES, JOINER
+from ..model.segmentation import JOINER, is_spelled
 from ..model.source import Source
 from ..model.tokenization_copynet import CopyNetTokenizer
 
@@ -50,6 +50,4 @@ def find_kind(tokenizer: CopyNetTokenizer, word: str, source: Source) -> str:
     ids = tokenizer.encode_target([word], source)
     if len(ids) == 1:
         return "unknown" if ids[0] == tokenizer.unk_token_id else "known" if ids[0] < len(tokenizer) else "copied"
-    pieces = [piece.strip(JOINER) for piece in source.spell(ids) if piece not in CASES]
-    letters = sum(len(piece) == 1 for piece in pieces)
-    return "spelled" if letters > 1 and 2 * letters > len(word) else "joined"
+    return "spelled" if is_spelled(source.spell(ids)) else "joined"

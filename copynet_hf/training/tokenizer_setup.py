@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -11,7 +12,7 @@ from datasets import IterableDataset
 from transformers import PreTrainedTokenizerBase
 
 from ..arguments import TokenizerArguments
-from ..model.segmentation import get_segmenter
+from ..model.segmentation import CHAINED, Chains, get_segmenter, is_spelled, list_marks
 from ..model.tokenization_copynet import CopyNetTokenizer
 from ..saved.loading import load_tokenizer
 from .dataset import Pairs
@@ -88,7 +89,7 @@ def train_tokenizer(
         max_source_oov=max_source_length if max_source_oov is None else max_source_oov,
         is_split_into_words=True,
         features=(row.get("features") for row in sample),
-        chains=settings.segmenter in ("word_punct", "word_parts"),
+        chains=settings.segmenter in CHAINED,
         model_max_length=max_source_length,
     )
     if max_source_oov is not None and encoder_name is None:
@@ -106,7 +107,7 @@ def train_tokenizer(
 
 
 def _list_words(pairs: Pairs, segmenter: str, generated_count: int) -> Iterator[list[str]]:
-    """The words of each pair, to be counted: those of its target that neither source nor facts have
+    """The words of each pair, to be counted: those of its target that source and facts cannot give, whole or joined,
     `generated_count` times."""
     split = get_segmenter(segmenter).split
     for row in pairs:
@@ -114,7 +115,12 @@ def _list_words(pairs: Pairs, segmenter: str, generated_count: int) -> Iterator[
         facts = [word for fact in row.get("facts") or () for word in fact]
         yield source + facts + target
         can_be_copied = {*source, *facts}
-        yield [word for word in target if word not in can_be_copied] * (generated_count - 1)
+        rare = [word for word in target if word not in can_be_copied] if generated_count > 1 else []
+        chains = Chains(list_marks(Counter(rare))) if segmenter in CHAINED else None
+        if chains is not None:
+            found = ((word, chains.find(word, can_be_copied)) for word in rare)
+            rare = [word for word, chain in found if chain is None or is_spelled(chain)]
+        yield rare * (generated_count - 1)
 
 
 def _count_slots(tokenizer: CopyNetTokenizer, sample: Pairs, max_source_length: int) -> int:

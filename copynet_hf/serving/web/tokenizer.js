@@ -40,12 +40,14 @@ const PIECES = new RegExp(
   ].join("|"),
   "gu",
 );
-/** Marks for the case of the word that follows. @type {Record<string, (word: string) => string>} */
-const CASES = {
-  "[lower]": (word) => word.toLowerCase(),
-  "[upper]": (word) => word.toUpperCase(),
-  "[title]": (word) => Array.from(word, (letter, at) => (at ? letter.toLowerCase() : letter.toUpperCase())).join(""),
-};
+/** Marks for the case of the word that follows. @type {Map<string, (word: string) => string>} */
+const CASES = new Map([
+  ["[lower]", (word) => word.toLowerCase()],
+  ["[upper]", (word) => word.toUpperCase()],
+  ["[title]", (word) => Array.from(word, (c, at) => (at ? c.toLowerCase() : c.toUpperCase())).join("")],
+]);
+/** Tokens that are no part of a text themselves. */
+export const MARKS = new Set([JOINER, ...CASES.keys()]);
 const STARTS_WORD = new RegExp(`^[${W}]`, "u");
 /** A character of words that touches what is before it; an underscore, also what is after it. */
 const GLUED_LETTER = new RegExp(`^(?:${JOINER}[${W}\\p{M}]|${JOINER}?_${JOINER})$`, "u");
@@ -99,8 +101,8 @@ function cut(word) {
 /** What a character of words is; "" for a mark, which belongs to what it follows. @param {string} character */
 function findKind(character) {
   if (character === "_") return "_";
-  if (/^\p{Uppercase}$/u.test(character)) return "upper";
-  if (/^\p{Lowercase}$/u.test(character)) return "lower";
+  if (character.toLowerCase() !== character) return "upper";
+  if (character.toUpperCase() !== character) return "lower";
   if (/^\p{Nd}$/u.test(character)) return "digit";
   return /^[\p{L}\p{N}]$/u.test(character) ? "other" : "";
 }
@@ -113,8 +115,8 @@ function spaceWordPunct(words) {
   const keep = (word) => word;
   let change = keep;
   return words.map((word) => {
-    if (word in CASES) {
-      change = CASES[word];
+    if (CASES.has(word)) {
+      change = CASES.get(word) ?? keep;
       return "";
     }
     const changed = change;

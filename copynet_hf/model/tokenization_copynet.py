@@ -185,7 +185,7 @@ class CopyNetTokenizer(ExtendedVocabulary, PreTrainedTokenizer):
         for token in special:
             counts.pop(token, None)
         frequent = sorted((-count, word) for word, count in counts.items() if count >= min_frequency)
-        marks = list_marks(counts) if chains else []
+        marks = list_marks(counts, vocab_size // 8) if chains else []
         kept = dict.fromkeys([*special, *marks, *(word for _, word in frequent)])
         words = list(kept)[:vocab_size]
         vocab = {word: index for index, word in enumerate(words)}

@@ -5,14 +5,14 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
 from datasets import IterableDataset
 from transformers import PreTrainedTokenizerBase
 
 from ..arguments import TokenizerArguments
-from ..model.segmentation import CHAINED, Chains, get_segmenter, is_spelled, list_marks
+from ..model.segmentation import CASES, CHAINED, Chains, get_segmenter, is_spelled, list_marks
 from ..model.tokenization_copynet import CopyNetTokenizer
 from ..saved.loading import load_tokenizer
 from .dataset import Pairs
@@ -107,20 +107,30 @@ def train_tokenizer(
 
 
 def _list_words(pairs: Pairs, segmenter: str, generated_count: int) -> Iterator[list[str]]:
-    """The words of each pair, to be counted: those of its target that source and facts cannot give, whole or joined,
-    `generated_count` times."""
+    """The words of each pair, to be counted: those of its target that source and facts cannot give, whole or as
+    chains, `generated_count` times; one that the case of a source word gives, not at all."""
     split = get_segmenter(segmenter).split
     for row in pairs:
         source, target = split(row["text"]), split(row["summary"])
-        facts = [word for fact in row.get("facts") or () for word in fact]
-        yield source + facts + target
-        can_be_copied = {*source, *facts}
-        rare = [word for word in target if word not in can_be_copied] if generated_count > 1 else []
-        chains = Chains(list_marks(Counter(rare))) if segmenter in CHAINED else None
-        if chains is not None:
-            found = ((word, chains.find(word, can_be_copied)) for word in rare)
-            rare = [word for word, chain in found if chain is None or is_spelled(chain)]
-        yield rare * (generated_count - 1)
+        source += [word for fact in row.get("facts") or () for word in fact]
+        yield source
+        copied = {*source}
+        others = [word for word in target if word not in copied]
+        if segmenter in CHAINED:
+            cased = {change(word) for word in copied for change in CASES.values()}
+            others = [word for word in others if word not in cased]
+        yield [word for word in target if word in copied] + others
+        if generated_count > 1:
+            yield _list_generated(others, copied, segmenter) * (generated_count - 1)
+
+
+def _list_generated(words: list[str], copied: Collection[str], segmenter: str) -> list[str]:
+    """The words that would have to be spelled."""
+    if segmenter not in CHAINED:
+        return words
+    chains = Chains(list_marks(Counter(words)))
+    found = ((word, chains.find(word, copied)) for word in words)
+    return [word for word, chain in found if chain is None or is_spelled(chain)]
 
 
 def _count_slots(tokenizer: CopyNetTokenizer, sample: Pairs, max_source_length: int) -> int:

@@ -53,6 +53,18 @@ def test_a_chain_has_whole_words_first(target: str, tokens: list[str]) -> None:
     assert read_target(tokenizer, target) == tokens
 
 
+def test_initials_are_copied_where_the_vocabulary_has_their_mark() -> None:
+    texts = ["a M A s m b ."]
+    tokenizer = CopyNetTokenizer.train_from_iterator(texts, 500, "word_punct", 3, chains=True, initials=True)
+    assert read_target(tokenizer, "amiller A.") == [
+        *("[lower]", "[initial]", "Anna", JOINER, "[lower]", "Miller"),
+        *("[initial]", "Anna", JOINER, "."),
+    ]
+    assert read_target(tokenizer, "b") == ["b"]
+    labels = tokenizer(SOURCE, text_target="aM am A ab")["labels"][:-1]
+    assert tokenizer.decode(labels, source=SOURCE) == "aM am A ab"
+
+
 def test_parts_of_a_word_are_copied_where_words_are_cut() -> None:
     tokenizer = make_tokenizer("word_parts", ("a_b a_b a_b",))
     target = read_target(tokenizer, "wex_error")

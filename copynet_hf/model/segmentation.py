@@ -30,8 +30,8 @@ between other punctuation: the tokens of `/usr/bin` are also those in `"/usr/bin
   `max ￭_￭ size`.
 
 Outputs of these two may hold more marks, which no text is split into (`find_chain`): a joiner on its own between any
-words, `￭x` for a letter that touches what precedes it, and `[lower]`, `[upper]`, `[title]` for the case of the next
-word.
+words, `￭x` for a letter that touches what precedes it, `[lower]`, `[upper]`, `[title]` for the case of the next word, and
+`[initial]` for its first letter.
 
 Nothing here needs Transformers, so that tokenizers with and without it share this file.
 """
@@ -58,7 +58,10 @@ _ZERO_WIDTH = "\u200c\u200d"  # a non-joiner and a joiner, within words
 _UNDERSCORES = (f"_{JOINER}", f"{JOINER}_{JOINER}")
 CASES: dict[str, Callable[[str], str]] = {"[lower]": str.lower, "[upper]": str.upper, "[title]": str.capitalize}
 """Marks for the case of the word that follows."""
-MARKS = frozenset([JOINER, *CASES])
+INITIAL = "[initial]"
+CHANGES = {**CASES, INITIAL: lambda word: word[:1]}
+"""Marks for what is written of the word that follows."""
+MARKS = frozenset([JOINER, *CHANGES])
 """What is no part of a text itself."""
 
 _PUNCTUATION = re.compile(rf"({JOINER}?)(\[{JOINER}\]|[^\w\s{JOINER}])({JOINER}?)")
@@ -163,15 +166,15 @@ def _space_word_punct(words: Iterable[str]) -> list[str]:
     pieces: list[str] = []
     after_word = False  # the last piece is a word
     glued = True  # a word follows the last piece without a space
-    change: Callable[[str], str] = str
+    changes: list[Callable[[str], str]] = []  # of the next word, the last one first
     for word in words:
         space, shown = "", word
-        if word == JOINER:
-            after_word, glued, shown = False, True, ""
-        elif word in CASES:
-            change = CASES[word]
+        if word in CHANGES:
+            changes.insert(0, CHANGES[word])
             pieces.append("")
             continue
+        if word == JOINER:
+            after_word, glued, shown = False, True, ""
         elif word.isspace():
             after_word, glued = False, True
         elif _is_glued_letter(word):
@@ -186,8 +189,10 @@ def _space_word_punct(words: Iterable[str]) -> list[str]:
         else:
             space = "" if glued else " "
             after_word, glued = True, False
-        pieces.append(space + change(shown))
-        change = str
+        for change in changes:
+            shown = change(shown)
+        pieces.append(space + shown)
+        changes = []
     return pieces
 
 
@@ -262,6 +267,7 @@ class Chains:
     def __init__(self, known: Collection[str]) -> None:
         self.known = known
         self.is_possible = JOINER in known
+        self.has_initials = INITIAL in known
 
     def find(self, word: str, source: Collection[str]) -> list[str] | None:
         """The tokens that are joined to the word: the shortest chain, and of these the one with the most copies.
@@ -289,7 +295,7 @@ class Chains:
         return None
 
     def _find_word(self, word: str, source: Collection[str]) -> list[str] | None:
-        pieces = _list_copies(word, source)
+        pieces = _list_copies(word, source, self.has_initials)
         # for each end: the number of pieces, minus the number of copies, and the tokens
         best: list[tuple[int, int, list[str]] | None] = [(0, 0, [])] + [None] * len(word)
         for start, found in enumerate(best[:-1]):
@@ -314,18 +320,24 @@ class Chains:
         return best[-1][2] if best[-1] is not None else None
 
 
-def _list_copies(word: str, source: Collection[str]) -> dict[str, list[str]]:
-    """The parts of the word that are words of the source, as they are or in another case, with their tokens."""
+def _list_copies(word: str, source: Collection[str], with_initials: bool) -> dict[str, list[str]]:
+    """The parts of the word that words of the source give, as they are, in another case or by their first letter, with
+    their tokens."""
     pieces: dict[str, list[str]] = {}
     folded = word.casefold()
-    for other in dict.fromkeys(source):
-        if other.casefold() not in folded or _PUNCTUATION.fullmatch(other):
+    for other in source:
+        if _PUNCTUATION.fullmatch(other) or other == JOINER:
             continue
         if other in word:
             pieces[other] = [other]
-        for mark, change in CASES.items():
-            if (changed := change(other)) != other and changed in word:
-                pieces.setdefault(changed, [mark, other])
+        if other.casefold() in folded:
+            for mark, change in CASES.items():
+                if (changed := change(other)) != other and changed in word:
+                    pieces.setdefault(changed, [mark, other])
+        if with_initials and other[0].isalpha() and len(other) > 1:
+            for initial, marks in ((other[0], []), (other[0].lower(), ["[lower]"]), (other[0].upper(), ["[upper]"])):
+                if initial in word:
+                    pieces.setdefault(initial, [*marks, INITIAL, other])
     return pieces
 
 
@@ -336,11 +348,12 @@ def is_spelled(tokens: Sequence[str]) -> bool:
     return letters > 1 and 2 * letters > sum(map(len, pieces))
 
 
-def list_marks(words: Mapping[str, int], max_letters: int = 1000) -> list[str]:
+def list_marks(words: Mapping[str, int], max_letters: int = 1000, *, initials: bool = False) -> list[str]:
     """What a vocabulary needs for chains: marks, and the letters of the words, the most frequent first.
 
     Args:
         words: how often each occurs.
+        initials: whether chains have initials.
     """
     counts: Counter[str] = Counter()
     for word, count in words.items():
@@ -349,7 +362,7 @@ def list_marks(words: Mapping[str, int], max_letters: int = 1000) -> list[str]:
     del counts[JOINER]
     letters = [letter for letter, _ in sorted(counts.items(), key=lambda item: (-item[1], item[0]))][:max_letters]
     glued = [JOINER + letter for letter in letters if _is_glued_letter(JOINER + letter) or letter in _ZERO_WIDTH]
-    return list(dict.fromkeys([JOINER, *CASES, " ", *letters, *glued]))
+    return list(dict.fromkeys([JOINER, *(CHANGES if initials else CASES), " ", *letters, *glued]))
 
 
 def _space_all(words: Iterable[str]) -> list[str]:

@@ -271,12 +271,13 @@ class ExtendedVocabulary:
         words = self._split(text)
         ids = self._find_ids(words, special, slots, 0)
         unk, chains = self.unk_token_id, self.chains
-        if source is not None and chains.is_possible and unk in ids:
+        if source is not None and chains.is_possible and (unk in ids or chains.has_initials):
             own = dict.fromkeys(source.words)
             reachable = [word for word in own if word in slots or (word in self._ids and word not in special)]
             found: list[int] = []
             for word, index in zip(words, ids, strict=True):
-                chain = chains.find(word, reachable) if index == unk else None
+                is_initial = chains.has_initials and len(word) == 1 and word.isalpha() and word not in own
+                chain = chains.find(word, reachable) if index == unk or is_initial else None
                 found += [index] if chain is None else self._find_ids(chain, frozenset(), slots, 0)
             ids = found
         return ids[:max_length]

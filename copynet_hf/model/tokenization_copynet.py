@@ -149,6 +149,7 @@ class CopyNetTokenizer(ExtendedVocabulary, PreTrainedTokenizer):
         is_split_into_words: bool = False,
         features: Iterable[Sequence[str] | None] = (),
         chains: bool = False,
+        initials: bool = False,
         **kwargs: Any,
     ) -> "CopyNetTokenizer":
         """Builds a tokenizer whose vocabulary is the most frequent words of `texts`.
@@ -161,6 +162,7 @@ class CopyNetTokenizer(ExtendedVocabulary, PreTrainedTokenizer):
             min_frequency: the minimum number of occurrences of a word.
             features: the features of each source, all of which are kept.
             chains: whether the vocabulary has the marks and letters of `Chains`, with "word_punct" and "word_parts".
+            initials: whether chains copy first letters of words, too: for targets with initials, user names or keys.
             kwargs: arguments of the tokenizer, such as `model_max_length` and special tokens.
 
         Raises:
@@ -185,7 +187,7 @@ class CopyNetTokenizer(ExtendedVocabulary, PreTrainedTokenizer):
         for token in special:
             counts.pop(token, None)
         frequent = sorted((-count, word) for word, count in counts.items() if count >= min_frequency)
-        marks = list_marks(counts, vocab_size // 8) if chains else []
+        marks = list_marks(counts, vocab_size // 8, initials=initials) if chains else []
         kept = dict.fromkeys([*special, *marks, *(word for _, word in frequent)])
         words = list(kept)[:vocab_size]
         vocab = {word: index for index, word in enumerate(words)}

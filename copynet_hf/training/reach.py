@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from ..model.segmentation import JOINER, is_spelled
+from ..model.segmentation import JOINER, MARKS, is_spelled
 from ..model.source import Source
 from ..model.tokenization_copynet import CopyNetTokenizer
 
+# Of the letters on their own: their number for each pair, and the shares that are initials in the pair's own source,
+# and in that of another pair.
+MIN_LETTERS, MIN_OWN, MAX_OTHERS = 0.1, 0.95, 0.7
 KINDS = ("known", "copied", "joined", "spelled", "unknown")
 
 
@@ -51,3 +54,37 @@ def find_kind(tokenizer: CopyNetTokenizer, word: str, source: Source) -> str:
     if len(ids) == 1:
         return "unknown" if ids[0] == tokenizer.unk_token_id else "known" if ids[0] < len(tokenizer) else "copied"
     return "spelled" if is_spelled(source.spell(ids)) else "joined"
+
+
+def has_initials(tokenizer: CopyNetTokenizer, pairs: Sequence[Mapping[str, Any]]) -> bool:
+    """Whether the letters on their own in the targets are initials of words in their sources: nearly all of them are,
+    and far fewer would be of the words of other sources.
+
+    Args:
+        tokenizer: of a segmenter with chains.
+    """
+    letters = own = others = 0
+    sources = [_list_initials(tokenizer.tokenize(row["text"])) for row in pairs]
+    for row, initials, other in zip(pairs, sources, [*sources[1:], *sources[:1]], strict=True):
+        source = tokenizer.encode_source(row["text"])
+        for letter in _list_letters(tokenizer, row["summary"], source):
+            letters += 1
+            own += letter.casefold() in initials
+            others += letter.casefold() in other
+    return letters > MIN_LETTERS * len(pairs) and own > MIN_OWN * letters and others < MAX_OTHERS * letters
+
+
+def _list_letters(tokenizer: CopyNetTokenizer, target: str, source: Source) -> Iterator[str]:
+    """The letters that are words, or pieces of chains with copies."""
+    for word in tokenizer.tokenize(target):
+        if word in source.words:
+            continue
+        ids = tokenizer.encode_target([word], source)
+        pieces = [piece.strip(JOINER) for piece in source.spell(ids) if piece not in MARKS]
+        letters = [piece for piece in pieces if len(piece) == 1 and piece.isalpha()]
+        if len(letters) < len(pieces) or len(word) == 1:
+            yield from letters
+
+
+def _list_initials(words: Iterable[str]) -> set[str]:
+    return {word[0].casefold() for word in words if len(word) > 1 and word[0].isalpha()}

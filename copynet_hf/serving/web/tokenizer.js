@@ -40,14 +40,15 @@ const PIECES = new RegExp(
   ].join("|"),
   "gu",
 );
-/** Marks for the case of the word that follows. @type {Map<string, (word: string) => string>} */
-const CASES = new Map([
+/** Marks for what is written of the word that follows. @type {Map<string, (word: string) => string>} */
+const CHANGES = new Map([
+  ["[initial]", (word) => Array.from(word)[0] ?? ""],
   ["[lower]", (word) => word.toLowerCase()],
   ["[upper]", (word) => word.toUpperCase()],
   ["[title]", (word) => Array.from(word, (c, at) => (at ? c.toLowerCase() : c.toUpperCase())).join("")],
 ]);
 /** Tokens that are no part of a text themselves. */
-export const MARKS = new Set([JOINER, ...CASES.keys()]);
+export const MARKS = new Set([JOINER, ...CHANGES.keys()]);
 const STARTS_WORD = new RegExp(`^[${W}]`, "u");
 /** A character of words that touches what is before it; an underscore, also what is after it. */
 const GLUED_LETTER = new RegExp(`^(?:${JOINER}[${W}\\p{M}]|${JOINER}?_${JOINER})$`, "u");
@@ -111,16 +112,18 @@ function findKind(character) {
 function spaceWordPunct(words) {
   let afterWord = false; // the last piece is a word
   let glued = true; // a word follows the last piece without a space
-  /** @param {string} word */
-  const keep = (word) => word;
-  let change = keep;
+  /** @type {((word: string) => string)[]} */
+  let changes = []; // of the next word, the last one first
   return words.map((word) => {
-    if (CASES.has(word)) {
-      change = CASES.get(word) ?? keep;
+    const change = CHANGES.get(word);
+    if (change) {
+      changes.unshift(change);
       return "";
     }
-    const changed = change;
-    change = keep;
+    const own = changes;
+    changes = [];
+    /** @param {string} text */
+    const changed = (text) => own.reduce((found, each) => each(found), text);
     if (word === JOINER) {
       [afterWord, glued] = [false, true];
       return "";

@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections import Counter
-from collections.abc import Collection, Iterator
 from dataclasses import dataclass
+from itertools import islice
 
 from datasets import IterableDataset
 from transformers import PreTrainedTokenizerBase
 
 from ..arguments import TokenizerArguments
-from ..model.segmentation import CASES, CHAINED, Chains, get_segmenter, is_spelled, list_marks
+from ..model.segmentation import CHAINED
 from ..model.tokenization_copynet import CopyNetTokenizer
 from ..saved.loading import load_tokenizer
 from .dataset import Pairs
+from .reach import has_initials
+from .vocabulary import list_words
 
+REACH_SAMPLE_SIZE = 1000  # pairs that show what targets are made of
 STREAM_SAMPLE_SIZE = 100_000  # pairs of a stream from which vocabulary, slots and alignments are computed
 
 
@@ -81,17 +83,24 @@ def train_tokenizer(
     """
     max_source_oov = settings.max_source_oov
     sample = train_pairs.take(STREAM_SAMPLE_SIZE) if isinstance(train_pairs, IterableDataset) else train_pairs
-    tokenizer = CopyNetTokenizer.train_from_iterator(
-        _list_words(sample, settings.segmenter, settings.generated_count),
-        settings.vocab_size,
-        segmenter=settings.segmenter,
-        min_frequency=settings.min_frequency,
-        max_source_oov=max_source_length if max_source_oov is None else max_source_oov,
-        is_split_into_words=True,
-        features=(row.get("features") for row in sample),
-        chains=settings.segmenter in CHAINED,
-        model_max_length=max_source_length,
-    )
+
+    def train(*, initials: bool) -> CopyNetTokenizer:
+        return CopyNetTokenizer.train_from_iterator(
+            list_words(sample, settings.segmenter, settings.generated_count),
+            settings.vocab_size,
+            segmenter=settings.segmenter,
+            min_frequency=settings.min_frequency,
+            max_source_oov=max_source_length if max_source_oov is None else max_source_oov,
+            is_split_into_words=True,
+            features=(row.get("features") for row in sample),
+            chains=settings.segmenter in CHAINED,
+            initials=initials,
+            model_max_length=max_source_length,
+        )
+
+    tokenizer = train(initials=False)
+    if settings.segmenter in CHAINED and has_initials(tokenizer, list(islice(sample, REACH_SAMPLE_SIZE))):
+        tokenizer = train(initials=True)
     if max_source_oov is not None and encoder_name is None:
         return tokenizer
     if max_source_oov is None:
@@ -104,33 +113,6 @@ def train_tokenizer(
         model_max_length=tokenizer.model_max_length,
         feature_vocab=tokenizer.feature_vocab,
     )
-
-
-def _list_words(pairs: Pairs, segmenter: str, generated_count: int) -> Iterator[list[str]]:
-    """The words of each pair, to be counted: those of its target that source and facts cannot give, whole or as
-    chains, `generated_count` times; one that the case of a source word gives, not at all."""
-    split = get_segmenter(segmenter).split
-    for row in pairs:
-        source, target = split(row["text"]), split(row["summary"])
-        source += [word for fact in row.get("facts") or () for word in fact]
-        yield source
-        copied = {*source}
-        others = [word for word in target if word not in copied]
-        if segmenter in CHAINED:
-            cased = {change(word) for word in copied for change in CASES.values()}
-            others = [word for word in others if word not in cased]
-        yield [word for word in target if word in copied] + others
-        if generated_count > 1:
-            yield _list_generated(others, copied, segmenter) * (generated_count - 1)
-
-
-def _list_generated(words: list[str], copied: Collection[str], segmenter: str) -> list[str]:
-    """The words that would have to be spelled."""
-    if segmenter not in CHAINED:
-        return words
-    chains = Chains(list_marks(Counter(words)))
-    found = ((word, chains.find(word, copied)) for word in words)
-    return [word for word, chain in found if chain is None or is_spelled(chain)]
 
 
 def _count_slots(tokenizer: CopyNetTokenizer, sample: Pairs, max_source_length: int) -> int:

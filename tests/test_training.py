@@ -213,7 +213,7 @@ def draw_words(draw: random.Random, count: int) -> list[str]:
     [
         (lambda word: f"{word[1:]}{word[0]}ay", 4, "char"),
         (lambda word: word, 4, "word_punct"),  # copied
-        (str.upper, 4, "char"),
+        (str.upper, 4, "word_punct"),  # copied, in upper case
         (lambda word: f"{word[1:]}{word[0]}ay", 60, "word_punct"),  # too long to be spelled
         (lambda word: "word" * len(word), 4, "word_punct"),  # frequent
     ],

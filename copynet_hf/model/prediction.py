@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from .segmentation import MARKS
 from .source import Source, add_spaces, join_words, skipped_ids, stack_sources
 
 if TYPE_CHECKING:
@@ -39,7 +40,8 @@ class Prediction:
     """An output and the origin of its words: T words of the output, S words of the source.
 
     text: the output, without spaces before and after it.
-    words: T words, each with the space that precedes it; concatenated, they are the text. A word that is only a part
+    words: T words, or the parts that a word was joined from, each with the space that precedes it; concatenated, they
+        are the text. A word that is only a part
         of a character (of a byte-level tokenizer) is "" and the last part the whole character.
     copied: T flags: whether copying accounts for more than half of the word's probability.
     copy_shares: T shares, from 0 to 1, of the word's probability that copying accounts for.
@@ -206,9 +208,11 @@ def _read_output(
     words = source.spell(ids, skipped)
     if not origins:
         return Prediction(join_words(source.tokenizer, words).strip())
-    kept = [step for step, index in enumerate(ids) if index not in skipped]
+    steps = [step for step, index in enumerate(ids) if index not in skipped]
+    kept = [step for step, word in zip(steps, words, strict=True) if word not in MARKS]
     shares, positions, probs = (each[kept] for each in origins)
-    words = add_spaces(source.tokenizer, words)
+    spaced = zip(words, add_spaces(source.tokenizer, words), strict=True)
+    words = [shown for word, shown in spaced if word not in MARKS]
     number = is_word.cumsum() - 1  # of each position that is not padding
     return Prediction(
         text="".join(words),

@@ -25,14 +25,24 @@ punctuation. Exceptions are marked:
 So a name is the same token next to a space, a quotation mark or a full stop, and so is a flag, a path or a quotation
 between other punctuation: the tokens of `/usr/bin` are also those in `"/usr/bin"`.
 
+- `word_parts`: as `word_punct`, but words are cut where the case changes, between letters with and without case, and at
+  digits and underscores. Parts that touch have a joiner between them: `WexError2` is `Wex ￭ Error ￭ 2`, `max_size` is
+  `max ￭_￭ size`.
+
+Outputs of these two may hold more marks, which no text is split into (`find_chain`): a joiner on its own between any
+words, `￭x` for a letter that touches what precedes it, `[lower]`, `[upper]`, `[title]` for the case of the next word, and
+`[initial]` for its first letter.
+
 Nothing here needs Transformers, so that tokenizers with and without it share this file.
 """
 
 import logging
 import re
 import shlex
-from collections.abc import Callable, Iterable
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import lru_cache
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 from unicodedata import category
@@ -44,6 +54,15 @@ except ImportError:
 
 JOINER = "\uffed"
 _ESCAPED_JOINER = f"[{JOINER}]"
+_ZERO_WIDTH = "\u200c\u200d"  # a non-joiner and a joiner, within words
+_UNDERSCORES = (f"_{JOINER}", f"{JOINER}_{JOINER}")
+CASES: dict[str, Callable[[str], str]] = {"[lower]": str.lower, "[upper]": str.upper, "[title]": str.capitalize}
+"""Marks for the case of the word that follows."""
+INITIAL = "[initial]"
+CHANGES = {**CASES, INITIAL: lambda word: word[:1]}
+"""Marks for what is written of the word that follows."""
+MARKS = frozenset([JOINER, *CHANGES])
+"""What is no part of a text itself."""
 
 _PUNCTUATION = re.compile(rf"({JOINER}?)(\[{JOINER}\]|[^\w\s{JOINER}])({JOINER}?)")
 
@@ -53,10 +72,14 @@ _FOR_MECAB = re.compile(r"(?P<piece>[^\s\0\ud800-\udfff]{1,2000})|.", re.DOTALL)
 
 
 class Segmenter(NamedTuple):
-    """`split` splits a text into words; `join` joins words, any words in any order, to a text."""
+    """`split` splits a text into words; `space` adds to words, any words in any order, the spaces that precede them."""
 
     split: Callable[[str], list[str]]
-    join: Callable[[Iterable[str]], str]
+    space: Callable[[Iterable[str]], list[str]] = list
+
+    def join(self, words: Iterable[str]) -> str:
+        """The text of words, any words in any order."""
+        return "".join(self.space(words))
 
 
 @lru_cache(maxsize=1)
@@ -138,35 +161,226 @@ def _split_word_punct(text: str) -> list[str]:
     return words
 
 
-def _join_word_punct(words: Iterable[str]) -> str:
+def _space_word_punct(words: Iterable[str]) -> list[str]:
+    """Each word with the space that precedes it; "" for marks on their own."""
     pieces: list[str] = []
     after_word = False  # the last piece is a word
     glued = True  # a word follows the last piece without a space
+    changes: list[Callable[[str], str]] = []  # of the next word, the last one first
     for word in words:
-        if word.isspace():
-            pieces.append(word)
+        space, shown = "", word
+        if word in CHANGES:
+            changes.insert(0, CHANGES[word])
+            pieces.append("")
+            continue
+        if word == JOINER:
+            after_word, glued, shown = False, True, ""
+        elif word.isspace():
             after_word, glued = False, True
+        elif _is_glued_letter(word):
+            shown = word.strip(JOINER)
+            space = "" if glued or word[0] == JOINER else " "
+            after_word, glued = True, word[-1] == JOINER
         elif match := _PUNCTUATION.fullmatch(word):
-            left, token, right = match.groups()
-            if after_word and not left:
-                pieces.append(" ")
-            pieces.append(JOINER if token == _ESCAPED_JOINER else token)
+            left, shown, right = match.groups()
+            space = " " if after_word and not left else ""
+            shown = JOINER if shown == _ESCAPED_JOINER else shown
             after_word, glued = False, bool(right)
         else:
-            if not glued:
-                pieces.append(" ")
-            pieces.append(word)
+            space = "" if glued else " "
             after_word, glued = True, False
-    return "".join(pieces)
+        for change in changes:
+            shown = change(shown)
+        pieces.append(space + shown)
+        changes = []
+    return pieces
+
+
+def _is_glued_letter(word: str) -> bool:
+    """Whether this is a character of words that touches what is before it; an underscore, also what is after it."""
+    letter = word[1:2]
+    if word[:1] != JOINER or len(word) != 2:
+        return word in _UNDERSCORES
+    return letter.isalnum() or letter == "_" or category(letter)[0] == "M"
+
+
+# ---- parts of words
+
+
+def _split_word_parts(text: str) -> list[str]:
+    return cut_words(_split_word_punct(text))
+
+
+def cut_words(words: Iterable[str]) -> list[str]:
+    """`word_parts`, from the words of `word_punct`."""
+    parts: list[str] = []
+    for word in words:
+        parts += _cut(word) if word[0].isalnum() or word[0] == "_" else [word]
+    return parts
+
+
+@lru_cache(maxsize=2**16)
+def _cut(word: str) -> list[str]:
+    """The parts of a word, with the marks that join them."""
+    kinds = [_find_kind(word[0])]
+    starts = [0]
+    for position, character in enumerate(word[1:], 1):
+        before, kind = kinds[-1], _find_kind(character)
+        kinds.append(kind or before)
+        if before == kind == "upper":  # WWWord: the last one begins a part
+            is_start = _find_kind(word[position + 1 : position + 2]) == "lower"
+        else:
+            is_start = kind == "_" or (kind not in ("", before) and (before, kind) != ("upper", "lower"))
+        if is_start:
+            starts.append(position)
+    parts = [word[start:end] for start, end in pairwise([*starts, len(word)])]
+    tokens: list[str] = []
+    for number, part in enumerate(parts):
+        if part == "_":
+            tokens.append(JOINER * (number > 0) + part + JOINER * (number + 1 < len(parts)))
+        else:
+            tokens += [JOINER, part] if number and parts[number - 1] != "_" else [part]
+    return tokens
+
+
+def _find_kind(character: str) -> str:
+    """What a character of words is; "" for a mark, which belongs to what it follows, and for none."""
+    if character == "_":
+        return "_"
+    if character.lower() != character:  # rather than its category, which depends on the version of Unicode
+        return "upper"
+    if character.upper() != character:
+        return "lower"
+    return "digit" if character.isdecimal() else "other" if character.isalnum() else ""
+
+
+# ---- words as chains of others
+
+
+class Chains:
+    """Words as chains of words in a source, words of a vocabulary and letters.
+
+    Args:
+        known: the words of the vocabulary. Without a joiner among them there are no chains.
+    """
+
+    def __init__(self, known: Collection[str]) -> None:
+        self.known = known
+        self.is_possible = JOINER in known
+        self.has_initials = INITIAL in known
+
+    def find(self, word: str, source: Collection[str]) -> list[str] | None:
+        """The tokens that are joined to the word: the shortest chain, and of these the one with the most copies.
+
+        Args:
+            word: of a `word_punct` or `word_parts` text.
+            source: the words of the source.
+        """
+        if not self.is_possible:
+            return None
+        if word.isspace():
+            return [word[0]] * len(word) if word[0] in self.known else None
+        if _PUNCTUATION.fullmatch(word) or word.strip(JOINER) == "_":
+            return self._find_punctuation(word, source)
+        return self._find_word(word, source)
+
+    def _find_punctuation(self, word: str, source: Collection[str]) -> list[str] | None:
+        """A character with fewer marks at its sides, and joiners for those that it lacks."""
+        for words in (source, self.known):
+            for left, right in ((False, True), (True, False), (True, True)):
+                if (left and word[0] != JOINER) or (right and word[-1] != JOINER):
+                    continue
+                if (found := word[left : len(word) - right]) in words:
+                    return [JOINER] * left + [found] + [JOINER] * right
+        return None
+
+    def _find_word(self, word: str, source: Collection[str]) -> list[str] | None:
+        pieces = _list_copies(word, source, self.has_initials)
+        # for each end: the number of pieces, minus the number of copies, and the tokens
+        best: list[tuple[int, int, list[str]] | None] = [(0, 0, [])] + [None] * len(word)
+        for start, found in enumerate(best[:-1]):
+            found = best[start]
+            if found is None:
+                continue
+            count, copies, tokens = found
+            joiner = [JOINER] if start else []
+            for end in range(len(word), start, -1):
+                part = word[start:end]
+                if part in pieces:
+                    chain = (count + 1, copies - 1, [*tokens, *joiner, *pieces[part]])
+                elif len(part) > 1 and part in self.known:
+                    chain = (count + 1, copies, [*tokens, *joiner, part])
+                elif len(part) == 1 and (letter := JOINER + part if start else part) in self.known:
+                    chain = (count + 1, copies, [*tokens, letter])
+                else:
+                    continue
+                other = best[end]
+                if other is None or chain[:2] < other[:2]:
+                    best[end] = chain
+        return best[-1][2] if best[-1] is not None else None
+
+
+def _list_copies(word: str, source: Collection[str], with_initials: bool) -> dict[str, list[str]]:
+    """The parts of the word that words of the source give, as they are, in another case or by their first letter, with
+    their tokens."""
+    pieces: dict[str, list[str]] = {}
+    folded = word.casefold()
+    for other in source:
+        if _PUNCTUATION.fullmatch(other) or other == JOINER:
+            continue
+        if other in word:
+            pieces[other] = [other]
+        if other.casefold() in folded:
+            for mark, change in CASES.items():
+                if (changed := change(other)) != other and changed in word:
+                    pieces.setdefault(changed, [mark, other])
+        if with_initials and other[0].isalpha() and len(other) > 1:
+            for initial, marks in ((other[0], []), (other[0].lower(), ["[lower]"]), (other[0].upper(), ["[upper]"])):
+                if initial in word:
+                    pieces.setdefault(initial, [*marks, INITIAL, other])
+    return pieces
+
+
+def is_spelled(tokens: Sequence[str]) -> bool:
+    """Whether most letters of a chain are tokens of their own."""
+    pieces = [token.strip(JOINER) for token in tokens if token not in MARKS]
+    letters = sum(len(piece) == 1 for piece in pieces)
+    return letters > 1 and 2 * letters > sum(map(len, pieces))
+
+
+def list_marks(words: Mapping[str, int], max_letters: int = 1000, *, initials: bool = False) -> list[str]:
+    """What a vocabulary needs for chains: marks, and the letters of the words, the most frequent first.
+
+    Args:
+        words: how often each occurs.
+        initials: whether chains have initials.
+    """
+    counts: Counter[str] = Counter()
+    for word, count in words.items():
+        for letter in word:
+            counts[letter] += count * (letter != JOINER)
+    del counts[JOINER]
+    letters = [letter for letter, _ in sorted(counts.items(), key=lambda item: (-item[1], item[0]))][:max_letters]
+    glued = [JOINER + letter for letter in letters if _is_glued_letter(JOINER + letter) or letter in _ZERO_WIDTH]
+    return list(dict.fromkeys([JOINER, *(CHANGES if initials else CASES), " ", *letters, *glued]))
+
+
+def _space_all(words: Iterable[str]) -> list[str]:
+    return [f" {word}" if number else word for number, word in enumerate(words)]
 
 
 SEGMENTERS: dict[str, Segmenter] = {
-    "char": Segmenter(list, "".join),
-    "whitespace": Segmenter(str.split, " ".join),
-    "jieba": Segmenter(_split_jieba, "".join),
-    "fugashi": Segmenter(_split_fugashi, "".join),
-    "word_punct": Segmenter(_split_word_punct, _join_word_punct),
+    "char": Segmenter(list),
+    "whitespace": Segmenter(str.split, _space_all),
+    "jieba": Segmenter(_split_jieba),
+    "fugashi": Segmenter(_split_fugashi),
+    "word_punct": Segmenter(_split_word_punct, _space_word_punct),
+    "word_parts": Segmenter(_split_word_parts, _space_word_punct),
 }
+
+
+CHAINED = ("word_punct", "word_parts")
+"""The segmenters whose words can be `Chains`."""
 
 
 def get_segmenter(name: str) -> Segmenter:

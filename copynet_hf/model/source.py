@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from itertools import accumulate, pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
-from .segmentation import SEGMENTERS
+from .segmentation import SEGMENTERS, Chains
 
 UNK = "<unk>"  # where the tokenizer has no unknown word
 NO_FEATURE, UNKNOWN_FEATURE = 0, 1  # the former is padding
@@ -106,7 +106,7 @@ class Source:
         if segmenter is None:
             return self.words
         join = SEGMENTERS[segmenter].join
-        return [join([word]).strip() or word for word in self.words]
+        return [word if word.isspace() else join([word]).strip() for word in self.words]
 
     @property
     def offsets(self) -> list[tuple[int, int] | None]:
@@ -259,6 +259,34 @@ class ExtendedVocabulary:
             sources.append(source)
         return sources
 
+    def encode_target(self, text: Text, source: Source | None = None, max_length: int | None = None) -> list[int]:
+        """The ids of a target: its words, or the chains of tokens that are joined to them (`Chains`); UNK for a word
+        that neither the vocabulary nor its source, nor a chain of them, can give.
+
+        Args:
+            source: whose words can be copied; None: UNK for every out-of-vocabulary word.
+            max_length: of the ids; what is beyond is cut off.
+        """
+        special, slots = self._special_words(), {} if source is None else source.slots
+        words = self._split(text)
+        ids = self._find_ids(words, special, slots, 0)
+        unk, chains = self.unk_token_id, self.chains
+        if source is not None and chains.is_possible and (unk in ids or chains.has_initials):
+            own = dict.fromkeys(source.words)
+            reachable = [word for word in own if word in slots or (word in self._ids and word not in special)]
+            found: list[int] = []
+            for word, index in zip(words, ids, strict=True):
+                is_initial = chains.has_initials and len(word) == 1 and word.isalpha() and word not in own
+                chain = chains.find(word, reachable) if index == unk or is_initial else None
+                found += [index] if chain is None else self._find_ids(chain, frozenset(), slots, 0)
+            ids = found
+        return ids[:max_length]
+
+    @property
+    def chains(self) -> Chains:
+        """How words are made of others; see `encode_target`."""
+        return Chains(self._ids)
+
     def oov_words(
         self,
         text: Text,
@@ -406,7 +434,11 @@ def join_words(tokenizer: Speller, words: Sequence[str]) -> str:
 
 def add_spaces(tokenizer: Speller, words: Sequence[str]) -> list[str]:
     """Each word with the space that precedes it in the text; concatenated, they are the text without outer spaces."""
-    pieces = space_words(words, tokenizer.convert_tokens_to_string)
+    segmenter = getattr(tokenizer, "segmenter", None)
+    if segmenter is None:
+        pieces = space_words(words, tokenizer.convert_tokens_to_string)
+    else:
+        pieces = SEGMENTERS[segmenter].space(words)
     text = "".join(pieces)
     before = len(text) - len(text.lstrip())
     after = max(before, len(text.rstrip()))

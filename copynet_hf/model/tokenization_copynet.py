@@ -32,7 +32,7 @@ from transformers.tokenization_utils_base import BatchEncoding, TruncationStrate
 from transformers.utils import PaddingStrategy, logging, to_py_obj
 
 from .pieces import FIELDS, PieceTokenizer
-from .segmentation import SEGMENTERS, get_segmenter
+from .segmentation import SEGMENTERS, get_segmenter, list_marks
 from .source import (
     NO_FEATURE,
     ExtendedVocabulary,
@@ -148,6 +148,8 @@ class CopyNetTokenizer(ExtendedVocabulary, PreTrainedTokenizer):
         *,
         is_split_into_words: bool = False,
         features: Iterable[Sequence[str] | None] = (),
+        chains: bool = False,
+        initials: bool = False,
         **kwargs: Any,
     ) -> "CopyNetTokenizer":
         """Builds a tokenizer whose vocabulary is the most frequent words of `texts`.
@@ -159,6 +161,8 @@ class CopyNetTokenizer(ExtendedVocabulary, PreTrainedTokenizer):
             vocab_size: the maximum size, including the four special tokens, which get the ids 0 to 3.
             min_frequency: the minimum number of occurrences of a word.
             features: the features of each source, all of which are kept.
+            chains: whether the vocabulary has the marks and letters of `Chains`, with "word_punct" and "word_parts".
+            initials: whether chains copy first letters of words, too: for targets with initials, user names or keys.
             kwargs: arguments of the tokenizer, such as `model_max_length` and special tokens.
 
         Raises:
@@ -183,7 +187,9 @@ class CopyNetTokenizer(ExtendedVocabulary, PreTrainedTokenizer):
         for token in special:
             counts.pop(token, None)
         frequent = sorted((-count, word) for word, count in counts.items() if count >= min_frequency)
-        words = special + [word for _, word in frequent[: vocab_size - len(special)]]
+        marks = list_marks(counts, vocab_size // 8, initials=initials) if chains else []
+        kept = dict.fromkeys([*special, *marks, *(word for _, word in frequent)])
+        words = list(kept)[:vocab_size]
         vocab = {word: index for index, word in enumerate(words)}
         if feature_vocab := {feature for row in features for feature in row or ()}:
             kwargs["feature_vocab"] = sorted(feature_vocab)
@@ -331,18 +337,15 @@ class CopyNetTokenizer(ExtendedVocabulary, PreTrainedTokenizer):
         target_width = max_length if target_length is None else target_length
         end = [self.eos_token_id] if add_special_tokens else []
         words_end = None if target_limit is None else max(target_limit - len(end), 0)
-        special = self._special_words()
-
-        def encode_target(row: Text, slots: dict[str, int]) -> list[int]:
-            return self._find_ids(self._split(row)[:words_end], special, slots, 0) + end
-
+        sources: list[Source] = []
         if is_target:
-            fields, slots = {"input_ids": [encode_target(row, {}) for row in rows]}, []
+            fields = {"input_ids": [self.encode_target(row, None, words_end) + end for row in rows]}
         else:
             columns = ([column] if single and column is not None else column for column in (facts, features))
             sources = self.encode_sources(rows, *columns, limit, is_split_into_words)
-            fields, slots = stack_sources(sources), [source.slots for source in sources]
-        labels = list(map(encode_target, target_rows, slots))
+            fields = stack_sources(sources)
+        pairs = zip(target_rows, sources, strict=False)
+        labels = [self.encode_target(row, source, words_end) + end for row, source in pairs]
         if return_attention_mask is None:
             return_attention_mask = "attention_mask" in self.model_input_names
         data = dict(

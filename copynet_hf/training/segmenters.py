@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import logging
 import math
-from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from difflib import SequenceMatcher
 from itertools import islice
 
@@ -13,9 +12,11 @@ from datasets import IterableDataset
 
 from ..arguments import TrainArguments
 from ..evaluation.metrics import mostly_cjk
-from ..model.segmentation import get_segmenter
+from ..model.segmentation import cut_words, get_segmenter
+from ..model.tokenization_copynet import CopyNetTokenizer
 from .dataset import Pairs
 from .presets import PRESET_SEGMENTERS
+from .reach import Reach, measure_reach
 
 logger = logging.getLogger(__name__)
 
@@ -26,6 +27,8 @@ RESPELLED_SHARE, MAX_SPELLED_LENGTH = 0.03, 200
 # The share of unreachable words that is enough if they need not be alike, as in another script. In few pairs the words
 # of the task itself are rare, so that there it says nothing.
 UNREACHABLE_SHARE = 0.5
+# Words are cut if more than this share of the targets' words have to be spelled otherwise, and half of them then not.
+MIN_HARD_SHARE = 0.003
 
 
 def choose_segmenter(args: TrainArguments, pairs: Pairs) -> str:
@@ -58,36 +61,45 @@ def first_sources(pairs: Pairs) -> list[str]:
 
 def guess_segmenter(pairs: Sequence[Mapping[str, str]]) -> str:
     """`char` if at least a third of the sources' letters are Chinese or Japanese, if most sources are single words, as
-    in inflection, or if the targets respell words; else `word_punct`."""
+    in inflection, or if the targets respell words; else `word_punct`, or `word_parts` where targets are made of parts
+    of words."""
     sources = [pair["text"] for pair in pairs]
     single_words = sum(len(source.split()) == 1 for source in sources)
-    spelled = mostly_cjk(sources[:1000]) or 2 * single_words > len(sources) or respells_words(pairs)
-    return "char" if spelled else "word_punct"
+    if mostly_cjk(sources[:1000]) or 2 * single_words > len(sources):
+        return "char"
+    words = [get_segmenter("word_punct").split(text) for pair in pairs for text in (pair["text"], pair["summary"])]
+    by_words, by_parts = _measure(pairs, words, "word_punct"), _measure(pairs, words, "word_parts")
+    is_cut = len(by_words.hard) > max(MIN_HARD_SHARE * by_words.num_words, 2 * len(by_parts.hard))
+    if _respells_words(pairs, by_parts if is_cut else by_words):
+        return "char"
+    return "word_parts" if is_cut else "word_punct"
 
 
-def respells_words(pairs: Sequence[Mapping[str, str]]) -> bool:
-    """Whether targets write words of their sources in another way, as in transliteration or the correction of typos:
-    a model of words could neither copy nor generate them.
+def _measure(pairs: Sequence[Mapping[str, str]], words: Iterable[Sequence[str]], segmenter: str) -> Reach:
+    """How a vocabulary of the frequent ones of these words reaches the targets of a thousand pairs."""
+    min_frequency = choose_min_frequency(pairs, spelled=False)
+    texts = map(cut_words, words) if segmenter == "word_parts" else words
+    tokenizer = CopyNetTokenizer.train_from_iterator(
+        texts, 10_000, segmenter, min_frequency, max_source_oov=10_000, is_split_into_words=True, chains=True
+    )
+    return measure_reach(tokenizer, pairs[:: math.ceil(len(pairs) / 1000) or 1])
 
-    Such a word is too rare for the vocabulary and not in its source. Most of them have to be much like a word there,
-    or most words of the targets have to be such words. Of rare words in other texts, a tenth is like another by
-    chance. Long texts are no candidates: a model of characters would read them slowly.
+
+def _respells_words(pairs: Sequence[Mapping[str, str]], reach: Reach) -> bool:
+    """Whether targets write words of their sources in another way, as in transliteration or the correction of typos: a
+    model of words would have to spell them from nothing.
+
+    Such a word is neither in the vocabulary nor made of words in its source. Most of them have to be much like a word
+    there, or most words of the targets have to be such words. Of rare words in other texts, a tenth is like another
+    by chance. Long texts are no candidates: a model of characters would read them slowly.
     """
     if sum(len(pair["text"]) for pair in pairs) > MAX_SPELLED_LENGTH * len(pairs):
         return False
-    split = get_segmenter("word_punct").split
-    words = [(split(pair["text"]), split(pair["summary"])) for pair in pairs]
-    frequencies = Counter(word for pair in words for text in pair for word in text)
-    min_frequency = choose_min_frequency(pairs, spelled=False)
-    num_words = num_rare = num_respelled = 0
-    for source, target in words[:: math.ceil(len(words) / 1000) or 1]:
-        rare = [word for word in target if frequencies[word] < min_frequency and word not in source]
-        num_words += len(target)
-        num_rare += len(rare)
-        num_respelled += sum(_resembles_any(word, source) for word in rare)
-    if not are_few(pairs) and num_rare > UNREACHABLE_SHARE * num_words:
+    num_hard = len(reach.hard)
+    if not are_few(pairs) and num_hard > UNREACHABLE_SHARE * reach.num_words:
         return True
-    return num_respelled > max(RESPELLED_SHARE * num_words, num_rare / 2)
+    num_respelled = sum(_resembles_any(word, source) for word, source in reach.hard)
+    return num_respelled > max(RESPELLED_SHARE * reach.num_words, num_hard / 2)
 
 
 def _resembles_any(word: str, others: Collection[str]) -> bool:

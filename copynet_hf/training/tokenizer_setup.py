@@ -4,20 +4,23 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Iterator
+from itertools import islice
 
 from datasets import IterableDataset
 from transformers import PreTrainedTokenizerBase
 
 from ..arguments import MAX_SOURCE_LENGTH, TokenizerArguments, TrainArguments
 from ..evaluation.compute_metrics import spells_words
-from ..model.segmentation import get_segmenter
+from ..model.segmentation import CHAINED
 from ..model.tokenization_copynet import CopyNetTokenizer
 from ..saved.loading import load_tokenizer
 from .dataset import Pairs
 from .presets import make_config
+from .reach import has_initials
 from .segmenters import are_few, choose_min_frequency, choose_segmenter, first_sources
+from .vocabulary import list_words
 
+REACH_SAMPLE_SIZE = 1000  # pairs that show what targets are made of
 STREAM_SAMPLE_SIZE = 100_000  # pairs of a stream from which vocabulary, slots and alignments are computed
 
 
@@ -65,16 +68,25 @@ def train_tokenizer(train_pairs: Pairs, args: TrainArguments) -> CopyNetTokenize
         generated_count = min_frequency if are_few(train_pairs) else 1
     max_length = args.max_source_length or MAX_SOURCE_LENGTH
     sample = train_pairs.take(STREAM_SAMPLE_SIZE) if isinstance(train_pairs, IterableDataset) else train_pairs
-    tokenizer = CopyNetTokenizer.train_from_iterator(
-        _list_words(sample, segmenter, generated_count),
-        vocab_size,
-        segmenter=segmenter,
-        min_frequency=min_frequency,
-        max_source_oov=max_length if max_source_oov is None else max_source_oov,
-        is_split_into_words=True,
-        features=(row.get("features") for row in sample),
-        model_max_length=max_length,
-    )
+    has_chains = args.chains and segmenter in CHAINED
+
+    def train(*, initials: bool) -> CopyNetTokenizer:
+        return CopyNetTokenizer.train_from_iterator(
+            list_words(sample, segmenter, generated_count, has_chains=has_chains),
+            vocab_size,
+            segmenter=segmenter,
+            min_frequency=min_frequency,
+            max_source_oov=max_length if max_source_oov is None else max_source_oov,
+            is_split_into_words=True,
+            features=(row.get("features") for row in sample),
+            chains=has_chains,
+            initials=initials,
+            model_max_length=max_length,
+        )
+
+    tokenizer = train(initials=False)
+    if has_chains and has_initials(tokenizer, list(islice(sample, REACH_SAMPLE_SIZE))):
+        tokenizer = train(initials=True)
     if max_source_oov is not None and encoder is None:
         return tokenizer
     return CopyNetTokenizer(
@@ -85,18 +97,6 @@ def train_tokenizer(train_pairs: Pairs, args: TrainArguments) -> CopyNetTokenize
         model_max_length=max_length,
         feature_vocab=tokenizer.feature_vocab,
     )
-
-
-def _list_words(pairs: Pairs, segmenter: str, generated_count: int) -> Iterator[list[str]]:
-    """The words of each pair, to be counted: those of its target that neither source nor facts have, and that no copy
-    can give, `generated_count` times, with which they are always frequent enough."""
-    split = get_segmenter(segmenter).split
-    for row in pairs:
-        source, target = split(row["text"]), split(row["summary"])
-        facts = [word for fact in row.get("facts") or () for word in fact]
-        yield source + facts + target
-        can_be_copied = {*source, *facts}
-        yield [word for word in target if word not in can_be_copied] * (generated_count - 1)
 
 
 def _count_slots(tokenizer: CopyNetTokenizer, sample: Pairs) -> int:

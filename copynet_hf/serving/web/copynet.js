@@ -11,7 +11,7 @@
  */
 
 import { InferenceSession, Tensor, env } from "./onnxruntime-web/ort.wasm.bundle.min.mjs";
-import { Tokenizer } from "./tokenizer.js";
+import { MARKS, Tokenizer } from "./tokenizer.js";
 
 env.wasm.numThreads = 1; // more need headers of cross-origin isolation, which static hosts do not send
 env.logLevel = "error";
@@ -128,13 +128,17 @@ export class CopyNet {
     const trace = this.copies ? await this.traceCopies(sequences, source, options) : null;
     return sequences.map((sequence, row) => {
       const steps = sequence.slice(1).map((id, step) => ({ id, step }));
-      const kept = isBlank ? [] : steps.filter(({ id }) => !this.tokenizer.skippedIds.has(id));
+      const written = isBlank ? [] : steps.filter(({ id }) => !this.tokenizer.skippedIds.has(id));
+      const tokens = this.tokenizer.decodeWords(written.map(({ id }) => id), source);
+      const spaced = this.tokenizer.addSpaces(tokens);
+      /** @param {unknown} _ @param {number} at */
+      const isShown = (_, at) => !MARKS.has(tokens[at]);
+      const [kept, words] = [written.filter(isShown), spaced.filter(isShown)];
       const ids = kept.map(({ id }) => id);
       const copyShares = kept.map(({ step }) => trace?.copied[row][step] ?? 0);
       const positions = kept.map(({ step }) => trace?.sourcePositions[row][step] ?? -1);
-      const words = this.tokenizer.addSpaces(this.tokenizer.decodeWords(ids, source));
       return {
-        text: words.join(""),
+        text: spaced.join(""),
         words,
         ids,
         oov: ids.map((id) => id >= this.tokenizer.words.length),

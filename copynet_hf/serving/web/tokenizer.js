@@ -40,6 +40,18 @@ const PIECES = new RegExp(
   ].join("|"),
   "gu",
 );
+/** Marks for what is written of the word that follows. @type {Map<string, (word: string) => string>} */
+const CHANGES = new Map([
+  ["[initial]", (word) => Array.from(word)[0] ?? ""],
+  ["[lower]", (word) => word.toLowerCase()],
+  ["[upper]", (word) => word.toUpperCase()],
+  ["[title]", (word) => Array.from(word, (c, at) => (at ? c.toLowerCase() : c.toUpperCase())).join("")],
+]);
+/** Tokens that are no part of a text themselves. */
+export const MARKS = new Set([JOINER, ...CHANGES.keys()]);
+const STARTS_WORD = new RegExp(`^[${W}]`, "u");
+/** A character of words that touches what is before it; an underscore, also what is after it. */
+const GLUED_LETTER = new RegExp(`^(?:${JOINER}[${W}\\p{M}]|${JOINER}?_${JOINER})$`, "u");
 const PUNCTUATION = new RegExp(`^(${JOINER}?)(\\[${JOINER}\\]|[^${W}${S}${JOINER}])(${JOINER}?)$`, "u");
 
 /** @param {string} text @returns {string[]} */
@@ -60,18 +72,74 @@ function splitWordPunct(text) {
   return words;
 }
 
+/** @param {string} text @returns {string[]} */
+function splitWordParts(text) {
+  return splitWordPunct(text).flatMap((word) => (STARTS_WORD.test(word) ? cut(word) : [word]));
+}
+
+/** The parts of a word, with the marks that join them. @param {string} word @returns {string[]} */
+function cut(word) {
+  const characters = Array.from(word);
+  /** @type {string[]} */
+  const parts = [];
+  let before = "";
+  characters.forEach((character, position) => {
+    const kind = findKind(character);
+    const isStart =
+      before === "upper" && kind === "upper" // WWWord: the last one begins a part
+        ? findKind(characters[position + 1] ?? "") === "lower"
+        : kind === "_" || (kind !== "" && kind !== before && !(before === "upper" && kind === "lower"));
+    if (isStart || position === 0) parts.push(character);
+    else parts[parts.length - 1] += character;
+    before = kind || before;
+  });
+  return parts.flatMap((part, number) => {
+    if (part === "_") return [(number ? JOINER : "") + part + (number + 1 < parts.length ? JOINER : "")];
+    return number && parts[number - 1] !== "_" ? [JOINER, part] : [part];
+  });
+}
+
+/** What a character of words is; "" for a mark, which belongs to what it follows. @param {string} character */
+function findKind(character) {
+  if (character === "_") return "_";
+  if (character.toLowerCase() !== character) return "upper";
+  if (character.toUpperCase() !== character) return "lower";
+  if (/^\p{Nd}$/u.test(character)) return "digit";
+  return /^[\p{L}\p{N}]$/u.test(character) ? "other" : "";
+}
+
 /** @param {string[]} words @returns {string[]} */
 function spaceWordPunct(words) {
   let afterWord = false; // the last piece is a word
   let glued = true; // a word follows the last piece without a space
+  /** @type {((word: string) => string)[]} */
+  let changes = []; // of the next word, the last one first
   return words.map((word) => {
+    const change = CHANGES.get(word);
+    if (change) {
+      changes.unshift(change);
+      return "";
+    }
+    const own = changes;
+    changes = [];
+    /** @param {string} text */
+    const changed = (text) => own.reduce((found, each) => each(found), text);
+    if (word === JOINER) {
+      [afterWord, glued] = [false, true];
+      return "";
+    }
     if (IS_SPACE.test(word)) {
       [afterWord, glued] = [false, true];
       return word;
     }
+    if (GLUED_LETTER.test(word)) {
+      const space = glued || word.startsWith(JOINER) ? "" : " ";
+      [afterWord, glued] = [true, word.endsWith(JOINER)];
+      return space + changed(word.replaceAll(JOINER, ""));
+    }
     const match = PUNCTUATION.exec(word);
     if (!match) {
-      const piece = (glued ? "" : " ") + word;
+      const piece = (glued ? "" : " ") + changed(word);
       [afterWord, glued] = [true, false];
       return piece;
     }
@@ -94,6 +162,7 @@ export const SEGMENTERS = {
     space: (words) => words.map((word, position) => (position ? ` ${word}` : word)),
   },
   word_punct: { split: splitWordPunct, space: spaceWordPunct },
+  word_parts: { split: splitWordParts, space: spaceWordPunct },
 };
 
 // ---- words and ids

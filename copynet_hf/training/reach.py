@@ -1,0 +1,90 @@
+"""How the words of targets are reached: known, copied, joined from other words, or spelled."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from ..model.segmentation import JOINER, MARKS, is_spelled
+from ..model.source import Source
+from ..model.tokenization_copynet import CopyNetTokenizer
+
+# Of the letters on their own: their number for each pair, and the shares that are initials in the pair's own source,
+# and in that of another pair.
+MIN_LETTERS, MIN_OWN, MAX_OTHERS = 0.1, 0.95, 0.7
+KINDS = ("known", "copied", "joined", "spelled", "unknown")
+
+
+class Reach(NamedTuple):
+    """How often the words of targets are reached in each way; those that are spelled or unknown, with their sources.
+
+    words: by kind. "known": in the vocabulary. "copied": whole, from the source. "joined": of words, parts or letters,
+        perhaps in another case. "spelled": mostly of letters. "unknown": UNK.
+    hard: (word, words of its source), "spelled" and "unknown".
+    """
+
+    words: Counter[str]
+    hard: list[tuple[str, list[str]]]
+
+    @property
+    def num_words(self) -> int:
+        return self.words.total()
+
+
+def measure_reach(tokenizer: CopyNetTokenizer, pairs: Iterable[Mapping[str, Any]]) -> Reach:
+    """The reach of the targets of these pairs."""
+    reach = Reach(Counter(), [])
+    known = tokenizer.get_vocab().keys() - {*tokenizer.all_special_tokens}
+    for row in pairs:
+        source = tokenizer.encode_source(row["text"], row.get("facts"))
+        for word in tokenizer.tokenize(row["summary"]):
+            if word == JOINER:
+                continue
+            kind = "known" if word in known else find_kind(tokenizer, word, source)
+            reach.words[kind] += 1
+            if kind in ("spelled", "unknown"):
+                reach.hard.append((word, source.words))
+    return reach
+
+
+def find_kind(tokenizer: CopyNetTokenizer, word: str, source: Source) -> str:
+    """One of `KINDS`, for a word of a target."""
+    ids = tokenizer.encode_target([word], source)
+    if len(ids) == 1:
+        return "unknown" if ids[0] == tokenizer.unk_token_id else "known" if ids[0] < len(tokenizer) else "copied"
+    return "spelled" if is_spelled(source.spell(ids)) else "joined"
+
+
+def has_initials(tokenizer: CopyNetTokenizer, pairs: Sequence[Mapping[str, Any]]) -> bool:
+    """Whether the letters on their own in the targets are initials of words in their sources: nearly all of them are,
+    and far fewer would be of the words of other sources.
+
+    Args:
+        tokenizer: of a segmenter with chains.
+    """
+    letters = own = others = 0
+    sources = [_list_initials(tokenizer.tokenize(row["text"])) for row in pairs]
+    for row, initials, other in zip(pairs, sources, [*sources[1:], *sources[:1]], strict=True):
+        source = tokenizer.encode_source(row["text"])
+        for letter in _list_letters(tokenizer, row["summary"], source):
+            letters += 1
+            own += letter.casefold() in initials
+            others += letter.casefold() in other
+    return letters > MIN_LETTERS * len(pairs) and own > MIN_OWN * letters and others < MAX_OTHERS * letters
+
+
+def _list_letters(tokenizer: CopyNetTokenizer, target: str, source: Source) -> Iterator[str]:
+    """The letters that are words, or pieces of chains with copies."""
+    for word in tokenizer.tokenize(target):
+        if word in source.words:
+            continue
+        ids = tokenizer.encode_target([word], source)
+        pieces = [piece.strip(JOINER) for piece in source.spell(ids) if piece not in MARKS]
+        letters = [piece for piece in pieces if len(piece) == 1 and piece.isalpha()]
+        if len(letters) < len(pieces) or len(word) == 1:
+            yield from letters
+
+
+def _list_initials(words: Iterable[str]) -> set[str]:
+    return {word[0].casefold() for word in words if len(word) > 1 and word[0].isalpha()}

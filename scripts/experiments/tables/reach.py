@@ -1,0 +1,50 @@
+"""The default command on generated tasks whose outputs are not words of their sources, with chains and without."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..data.mixed_tasks import HELD_BACK, SIZES, TASKS, make_mixed_pairs
+from ..data.rows import write_pairs
+from ..reports.markdown import model_rows, table
+from ..running.results_file import ResultsFile
+from ..running.settings import Settings
+from ..running.trained_models import evaluate_once, train_once
+
+MODELS: dict[str, dict[str, Any]] = {
+    "default": {},
+    "whole words": {"chains": False},
+    "words": {"segmenter": "word_punct"},
+    "characters": {"segmenter": "char"},
+}
+MODEL_NAMES = tuple(f"{task}, {model}" for task in TASKS for model in MODELS)
+
+
+def run(settings: Settings) -> ResultsFile:
+    """Trains the models of each task and scores them on its test pairs."""
+    results = ResultsFile("reach", settings)
+    results.add_data_facts(signature="exact match", baselines={}, sizes=SIZES, held_back=list(HELD_BACK))
+    for task in TASKS:
+        splits = {split: settings.limit(rows) for split, rows in make_mixed_pairs(task, settings.seed).items()}
+        training = {split: splits[split] for split in ("train", "validation")}
+        for name, arguments in MODELS.items():
+            if not settings.includes(f"{task}, {name}"):
+                continue
+            files = write_pairs(settings.seed_folder(task, "data"), training)
+            folder = settings.seed_folder(task, name)
+            record = train_once(folder, files | arguments, settings)
+            scores, _ = evaluate_once(folder, "test", splits["test"], settings)
+            results.add_run(task, name, scores, record)
+    return results
+
+
+def collect_figures(results: dict[str, Any]) -> dict[str, Any]:
+    """The figures of results/reach.md."""
+    rows = []
+    for task in TASKS:
+        found = {row[0]: row[1:] for row in model_rows(results, task, MODELS, ["exact_match"])}
+        held = " (held back)" if task in HELD_BACK else ""
+        if "default" in found:
+            _, seeds, minutes = found["default"]
+            rows.append([task + held, *(found[name][0] if name in found else None for name in MODELS), seeds, minutes])
+    return {"scores": table(["", *MODELS, "seeds", "minutes"], rows)}

@@ -1,0 +1,120 @@
+"""Words as chains of others: every target is restored, by the shortest chain, with the most copies among those."""
+
+from __future__ import annotations
+
+from itertools import product
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from copynet_hf import CopyNetTokenizer
+from copynet_hf.model.segmentation import CASES, JOINER, SEGMENTERS, Chains, list_marks
+
+SOURCE = "Pay 16,258.73 to Anna Miller (WexError)"
+ALPHABET = "abAB_12 .,-()\n\té\u0301ßİ文字か😀ि\u200c"
+TEXTS = st.text(ALPHABET, max_size=14)
+NAMES = ["word_punct", "word_parts"]
+
+
+def make_tokenizer(segmenter: str = "word_punct", texts: tuple[str, ...] = (ALPHABET,)) -> CopyNetTokenizer:
+    return CopyNetTokenizer.train_from_iterator(texts, 500, segmenter, 3, chains=True)
+
+
+def read_target(tokenizer: CopyNetTokenizer, target: str, source: str = SOURCE) -> list[str]:
+    labels = tokenizer(source, text_target=target)["labels"][:-1]
+    own = tokenizer.encode_source(source)
+    return own.spell(labels)
+
+
+@pytest.mark.parametrize("segmenter", NAMES)
+@settings(deadline=None, max_examples=500)
+@given(source=TEXTS, target=TEXTS)
+def test_every_target_of_known_letters_is_restored(segmenter: str, source: str, target: str) -> None:
+    tokenizer = make_tokenizer(segmenter)
+    labels = tokenizer(source, text_target=target)["labels"]
+    assert tokenizer.decode(labels[:-1], source=source) == target
+    assert labels == tokenizer(source, text_target=target)["labels"]
+
+
+@pytest.mark.parametrize(
+    ("target", "tokens"),
+    [
+        ("16258", ["16", JOINER, "258"]),
+        ("amiller", ["a", JOINER, "[lower]", "Miller"]),
+        ("MILLER", ["[upper]", "Miller"]),
+        ("Miller16", ["Miller", JOINER, "16"]),
+        ("Pays", ["Pay", f"{JOINER}s"]),
+        ("(16)", [f"({JOINER}", "16", f"{JOINER})"]),
+    ],
+)
+def test_a_chain_has_whole_words_first(target: str, tokens: list[str]) -> None:
+    tokenizer = make_tokenizer(texts=("s a (b) (b) (b)",))
+    assert read_target(tokenizer, target) == tokens
+
+
+def test_initials_are_copied_where_the_vocabulary_has_their_mark() -> None:
+    texts = ["a M A s m b ."]
+    tokenizer = CopyNetTokenizer.train_from_iterator(texts, 500, "word_punct", 3, chains=True, initials=True)
+    assert read_target(tokenizer, "amiller A.") == [
+        *("[lower]", "[initial]", "Anna", JOINER, "[lower]", "Miller"),
+        *("[initial]", "Anna", JOINER, "."),
+    ]
+    assert read_target(tokenizer, "b") == ["b"]
+    labels = tokenizer(SOURCE, text_target="aM am A ab")["labels"][:-1]
+    assert tokenizer.decode(labels, source=SOURCE) == "aM am A ab"
+
+
+def test_parts_of_a_word_are_copied_where_words_are_cut() -> None:
+    tokenizer = make_tokenizer("word_parts", ("a_b a_b a_b",))
+    target = read_target(tokenizer, "wex_error")
+    assert target == ["[lower]", "Wex", f"{JOINER}_{JOINER}", "[lower]", "Error"]
+
+
+def test_a_letter_that_neither_training_nor_the_source_shows_is_unknown() -> None:
+    tokenizer = make_tokenizer(texts=("abc",))
+    assert read_target(tokenizer, "abd Miller", "Miller") == ["<unk>", "Miller"]
+
+
+def test_without_marks_in_the_vocabulary_there_are_no_chains() -> None:
+    tokenizer = CopyNetTokenizer.train_from_iterator(["a b"], 100, "word_punct")
+    assert read_target(tokenizer, "16258") == ["<unk>"]
+
+
+def join(tokens: tuple[str, ...]) -> str:
+    return SEGMENTERS["word_punct"].join(tokens)
+
+
+@settings(deadline=None, max_examples=100)
+@given(
+    word=st.text("abA", min_size=1, max_size=4),
+    source=st.lists(st.text("abA", min_size=1, max_size=2), max_size=3),
+    known=st.lists(st.text("ab", min_size=2, max_size=3), max_size=2),
+)
+def test_no_shorter_chain_exists_and_none_of_its_length_with_more_copies(
+    word: str, source: list[str], known: list[str]
+) -> None:
+    """The oracle: all sequences of up to as many pieces, joined."""
+    marks = list_marks({"abA": 1})
+    found = Chains({*marks, *known}).find(word, source)
+    assert found is not None
+    assert join(tuple(found)) == word
+    pieces: dict[str, int] = {}  # the text of each piece, and whether it can be a copy
+    for text in [*"abA", *known]:
+        pieces.setdefault(text, 0)
+    for text in source:
+        for change in (str, *CASES.values()):
+            pieces[change(text)] = 1
+    number, copies = count_pieces(found, set(source))
+    best = 0
+    for length in range(1, number + 1):
+        for chain in product(pieces, repeat=length):
+            if "".join(chain) == word:
+                assert length == number, chain
+                best = max(best, sum(pieces[piece] for piece in chain))
+    assert copies == best
+
+
+def count_pieces(tokens: list[str], source: set[str]) -> tuple[int, int]:
+    words = [token for token in tokens if token != JOINER and token not in CASES]
+    return len(words), sum(word in source for word in words)

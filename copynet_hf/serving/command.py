@@ -17,7 +17,7 @@ from ..model.prediction import CopyModel, Prediction, predict
 from ..saved.compatibility import check_tokenizer
 from ..saved.generation_settings import check_generation_config
 from .batching import Options, Predict, Row
-from .limits import BatchSettings, Limits
+from .limits import Limits
 from .tokenizer import PlainTokenizer, read_json
 
 if TYPE_CHECKING:
@@ -92,7 +92,6 @@ def serve_model(
     host: str,
     port: int,
     limits: Limits,
-    batches: BatchSettings,
     threads: int | None = None,
     max_source_length: int | None = None,
 ) -> None:
@@ -110,7 +109,8 @@ def serve_model(
     with explain_missing_packages():
         from .server import build_app
     predict_batch, saved_options = load_predict(folder, threads, max_source_length)
-    app = build_app(predict_batch, saved_options, limits, batches)
+    max_requests = 3 * count_connections() // 4  # the other connections are for health and metrics
+    app = build_app(predict_batch, saved_options, limits, max_requests)
     run_server(app, str(folder), host, port, limits.timeout)
 
 

@@ -20,7 +20,7 @@ from starlette.requests import ClientDisconnect
 from ..model.prediction import Prediction
 from ..saved.generation_settings import MAX_EXPONENT
 from .batching import Batcher, Options, Predict, QueueFullError, Row, count_characters
-from .limits import BatchSettings, Limits
+from .limits import Limits
 from .measurements import Measurements
 
 logger = logging.getLogger(__name__)
@@ -41,7 +41,7 @@ def build_request_model(limits: Limits) -> type[BaseModel]:
     """The fields of a request, whose bounds are the server's limits. A generation option that is left out or null has
     the value saved with the model."""
     beams, words = (
-        Annotated[int, Field(ge=1, le=bound)] | None for bound in (limits.max_beams, limits.max_new_tokens)
+        Annotated[int, Field(ge=1, le=bound)] | None for bound in (limits.max_beams, limits.max_target_length)
     )
     fields: dict[str, Any] = {
         "texts": (Annotated[list[str], Field(min_length=1, max_length=limits.max_texts)], ...),
@@ -50,7 +50,7 @@ def build_request_model(limits: Limits) -> type[BaseModel]:
         "num_beams": (beams, None),
         "num_return_sequences": (beams, None),
         "max_new_tokens": (words, None),
-        "min_new_tokens": (Annotated[int, Field(ge=0, le=limits.max_new_tokens)] | None, None),
+        "min_new_tokens": (Annotated[int, Field(ge=0, le=limits.max_target_length)] | None, None),
         "length_penalty": (
             Annotated[float, Field(ge=-MAX_EXPONENT, le=MAX_EXPONENT, allow_inf_nan=False)] | None,
             None,
@@ -61,10 +61,7 @@ def build_request_model(limits: Limits) -> type[BaseModel]:
 
 
 def build_app(
-    predict: Predict,
-    saved_options: Options,
-    limits: Limits | None = None,
-    batch_settings: BatchSettings | None = None,
+    predict: Predict, saved_options: Options, limits: Limits | None = None, max_requests: int = 1024
 ) -> FastAPI:
     """The server as an ASGI application.
 
@@ -72,12 +69,13 @@ def build_app(
         predict: gives the outputs of a batch; it raises ValueError for sources and options that the model does not
             accept.
         saved_options: for requests that leave them out.
+        max_requests: how many may wait or be predicted.
     """
-    limits, settings = limits or Limits(), batch_settings or BatchSettings()
-    limits = replace(limits, max_texts=min(limits.max_texts, settings.max_waiting))
+    limits = limits or Limits()
+    limits = replace(limits, max_texts=min(limits.max_texts, limits.max_waiting))
     request_model = build_request_model(limits)
     measurements = Measurements(lambda: batcher.waiting)
-    batcher = Batcher(predict, settings, measurements.batch_texts.observe)
+    batcher = Batcher(predict, limits, max_requests, measurements.batch_texts.observe)
 
     @asynccontextmanager
     async def run_batcher(app: FastAPI) -> AsyncIterator[None]:

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from .model.pipeline import CopyText2TextPipeline
     from .model.tokenization_copynet import CopyNetTokenizer
     from .saved.cards import write_model_card
-    from .saved.compatibility import check_tokenizer
+    from .saved.checks import check_tokenizer
     from .serving.tokenizer import PlainTokenizer
     from .training.alignment import align_vocabulary
     from .visualization.heatmap import plot_copy_heatmap
@@ -46,7 +46,7 @@ _MODULES = {
     "PlainTokenizer": ".serving.tokenizer",
     "StopStrings": ".model.generation",
     "align_vocabulary": ".training.alignment",
-    "check_tokenizer": ".saved.compatibility",
+    "check_tokenizer": ".saved.checks",
     "write_model_card": ".saved.cards",
     "load_lcsts": ".data.lcsts",
     "load_pairs": ".data.pairs",

@@ -49,9 +49,7 @@ class SlowModel:
 
 
 @contextmanager
-def serve(
-    limits: Limits | None = None, max_connections: int = 100, **options: int
-) -> Iterator[tuple[int, SlowModel]]:
+def serve(limits: Limits | None = None, max_connections: int = 100, **options: int) -> Iterator[tuple[int, SlowModel]]:
     """Yields the port of a server, and its model."""
     model = SlowModel()
     protocol = partial(connections.Connection, max_connections=max_connections)

@@ -21,9 +21,14 @@ class ServeArguments(Arguments):
 
 def serve(args: ServeArguments, limits: Limits) -> None:
     """Serves an exported model over HTTP, without torch: POST /predict, GET /health, GET /metrics."""
-    from ..serving.command import serve_model
+    from ..serving.command import count_connections, explain_missing_packages, load_predict, run_server
 
-    serve_model(args.model, args.host, args.port, limits, args.threads, args.max_source_length)
+    with explain_missing_packages():
+        from ..serving.server import build_app
+    predict_batch, saved_options = load_predict(args.model, args.threads, args.max_source_length)
+    max_requests = 3 * count_connections() // 4  # the other connections are for health and metrics
+    app = build_app(predict_batch, saved_options, limits, max_requests)
+    run_server(app, str(args.model), args.host, args.port, limits.timeout)
 
 
 COMMAND = Command(serve, "--model FOLDER ", (ServeArguments, Limits), uses_transformers=False)

@@ -315,14 +315,14 @@ def _explain_unusable_row(row: Row, predictor: CopyNetPredictor) -> str | None:
     return f"{predictor.features_column!r} is {reason}" if reason else None
 
 
-def _is_triple(fact: Any) -> bool:
+def _is_triple(fact: object) -> bool:
     return isinstance(fact, list) and len(fact) == 3 and all(isinstance(part, str) for part in fact)
 
 
 # ---- the folder of windows and parts
 
 
-def _fingerprint(predictor: CopyNetPredictor, files: Sequence[Path], *settings: Any) -> str:
+def _fingerprint(predictor: CopyNetPredictor, files: Sequence[Path], *settings: object) -> str:
     """A hash of what the output depends on: a run with other files, models or settings has windows of its own."""
     stamps = [(str(file), file.stat().st_size, file.stat().st_mtime_ns) for file in files]
     model = [predictor.name, predictor.loading["backend"], predictor.loading["bf16"], stamp_files(predictor.name)]

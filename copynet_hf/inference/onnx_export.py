@@ -123,8 +123,7 @@ def _write(program: ExportedProgram, path: Path, quantize: str | None) -> None:
     (inputs,), _ = program.example_inputs
     names = {"input_names": list(inputs), "output_names": list(program.module()(inputs))}
     table = {torch.ops.aten.logsumexp.default: _translate_logsumexp}
-    options: dict[str, Any] = {"dynamo": True, "verbose": False, "custom_translation_table": table}
-    made = torch.onnx.export(program, **options, **names)  # type: ignore[arg-type]
+    made = torch.onnx.export(program, dynamo=True, verbose=False, custom_translation_table=table, **names)  # type: ignore[arg-type]
     assert made is not None
     for value in (*made.model.graph.inputs, *made.model.graph.outputs):
         sizes, axes = list(value.shape or ()), _axes(str(value.name))
@@ -181,10 +180,10 @@ class _Decoder(nn.Module):
         _agree(inputs)
         words = inputs["words"]
         memory, state = _fields(Memory, "memory", inputs), _fields(DecoderState, "state", inputs)
-        for name, kind in (("facts", Facts), ("features", FeatureMemory)):
-            part = f"memory.{name}"
-            if any(field.startswith(f"{part}.") for field in inputs):
-                memory = memory._replace(**{name: _fields(kind, part, inputs)})
+        if any(name.startswith("memory.facts.") for name in inputs):
+            memory = memory._replace(facts=_fields(Facts, "memory.facts", inputs))
+        if any(name.startswith("memory.features.") for name in inputs):
+            memory = memory._replace(features=_fields(FeatureMemory, "memory.features", inputs))
         by_row = state.map(lambda field: field.flatten(0, 1)[:, None])  # and with an axis of one step
         cache = CopyNetCache()
         cache.layer.record(by_row, memory)
@@ -206,10 +205,10 @@ class _Decoder(nn.Module):
 # ---- names and axes
 
 
-def _named(prefix: str, fields: Any) -> Tensors:
+def _named(prefix: str, fields: NamedTuple | None) -> Tensors:
     """The tensors of a NamedTuple, and of those inside it, by name."""
     tensors: Tensors = {}
-    for name, field in fields._asdict().items():
+    for name, field in (fields._asdict() if fields else {}).items():
         if isinstance(field, Tensor):
             tensors[f"{prefix}.{name}"] = field
         elif field is not None:
@@ -219,7 +218,7 @@ def _named(prefix: str, fields: Any) -> Tensors:
 
 def _fields(kind: Any, prefix: str, tensors: Mapping[str, Tensor]) -> Any:
     """The NamedTuple that `_named` took apart, but for those inside it."""
-    return kind(**{name: tensors.get(f"{prefix}.{name}") for name in kind._fields})
+    return kind._make(tensors.get(f"{prefix}.{name}") for name in kind._fields)
 
 
 def _axes(name: str) -> tuple[str, ...]:
@@ -239,7 +238,7 @@ def _axes(name: str) -> tuple[str, ...]:
 
 def _agree(inputs: Tensors) -> None:
     """Says that an axis has one size wherever it stands, or the program would ask for it case by case."""
-    sizes: dict[str, Any] = {}
+    sizes: dict[str, int] = {}
     for name, tensor in inputs.items():
         for axis, size in zip(_axes(name), tensor.shape, strict=False):
             torch._check(sizes.setdefault(axis, size) == size)
@@ -288,7 +287,7 @@ def _exported(graph: nn.Module, example: Tensors) -> ExportedProgram:
     return torch.export.export(graph, (example,), dynamic_shapes=(shapes,))
 
 
-def _check_exportable(model: Any) -> None:
+def _check_exportable(model: object) -> None:
     if isinstance(model, CopyNetEnsemble):
         raise ValueError("an ensemble cannot be exported: export one of its members.")
 
@@ -310,13 +309,14 @@ def _check_search(config: GenerationConfig) -> None:
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Without what the exporter says about packages that nothing here needs."""
-    logger = logging.getLogger("torch.onnx")
-    level = logger.level
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", FutureWarning)
-        logger.setLevel(logging.ERROR)
-        try:
+    """Without what exporter and quantiser log about packages and tensors that need nothing, and without the handler
+    that the latter adds."""
+    handlers, disabled = logging.root.handlers[:], logging.root.manager.disable
+    logging.disable(logging.WARNING)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", FutureWarning)
             yield
-        finally:
-            logger.setLevel(level)
+    finally:
+        logging.disable(disabled)
+        logging.root.handlers[:] = handlers

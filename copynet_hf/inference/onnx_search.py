@@ -10,10 +10,10 @@ from __future__ import annotations
 import json
 import math
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,6 +29,18 @@ SOURCE_FIELDS = (
 
 Array = NDArray[Any]
 Tensors = dict[str, Array]
+
+
+class _Named(Protocol):
+    name: str
+
+
+class Session(Protocol):
+    """What is used of an onnxruntime session."""
+
+    def get_inputs(self) -> Sequence[_Named]: ...
+    def get_outputs(self) -> Sequence[_Named]: ...
+    def run(self, names: None, feeds: Tensors, /) -> list[Array]: ...
 
 
 class Search(NamedTuple):
@@ -78,7 +90,11 @@ class OnnxCopyNet:
     """
 
     def __init__(
-        self, encoder: Any, decoder: Any, config: Mapping[str, Any], generation_config: Mapping[str, Any]
+        self,
+        encoder: Session,
+        decoder: Session,
+        config: Mapping[str, object],
+        generation_config: Mapping[str, Any],
     ) -> None:
         self.encoder, self.decoder = encoder, decoder
         self.generation_config = {name: value for name, value in generation_config.items() if value is not None}
@@ -90,7 +106,12 @@ class OnnxCopyNet:
 
     @classmethod
     def from_pretrained(
-        cls, folder: str | Path, threads: int = 0, providers: list[Any] | None = None, *, keep_memory: bool = True
+        cls,
+        folder: str | Path,
+        threads: int = 0,
+        providers: Sequence[object] | None = None,
+        *,
+        keep_memory: bool = True,
     ) -> OnnxCopyNet:
         """Loads the model from a folder that `export_onnx` or `copynet-hf export` wrote.
 

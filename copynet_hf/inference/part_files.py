@@ -75,14 +75,14 @@ def _build_window(file: Path, rows: Sequence[NumberedRow]) -> pa.Table:
     )
 
 
-def _read_values(array: pa.Array, where: str) -> list[Any]:
+def _read_values(array: pa.Array, where: str) -> list[object]:
     """The values, where dates, times and decimals, which JSON lacks, are the text that Arrow writes."""
     try:
         array.validate(full=True)
         return array.cast(_plain_type(array.type, pa.string())).to_pylist()
     except pa.ArrowInvalid:
         warn_once(f"{where}: strings that are not UTF-8 are read with U+FFFD for their invalid bytes")
-        return _decode(array.cast(_plain_type(array.type, pa.binary())).to_pylist())
+        return [_decode(value) for value in array.cast(_plain_type(array.type, pa.binary())).to_pylist()]
 
 
 def _plain_type(kind: pa.DataType, text: pa.DataType) -> pa.DataType:
@@ -108,7 +108,7 @@ def _is_string(kind: pa.DataType) -> bool:
     return kind in (pa.string(), pa.large_string(), pa.string_view())
 
 
-def _decode(value: Any) -> Any:
+def _decode(value: object) -> object:
     """The value with strings for bytes, U+FFFD for those that are not UTF-8."""
     if isinstance(value, dict):
         return {name: _decode(each) for name, each in value.items()}
@@ -117,7 +117,7 @@ def _decode(value: Any) -> Any:
     return value.decode("utf-8", "replace") if isinstance(value, bytes) else value
 
 
-def to_json(value: Any) -> str:
+def to_json(value: object) -> str:
     """A value as JSON: bytes in base64; null for numbers that are not finite, which JSON lacks."""
 
     def encode(data: bytes) -> str:

@@ -7,10 +7,7 @@ two computed tensors, such as those of the attention, and everything else stay i
 
 from __future__ import annotations
 
-import logging
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -39,10 +36,9 @@ def write_int8(graph: Any, path: Path) -> None:
     from onnxruntime.quantization import quantize_dynamic
 
     _make_weights_constant(graph)
-    with _quiet_root_logger():
-        # a Scan holds the recurrence of the encoder in a subgraph; onnxruntime rejects a scale per channel for the
-        # weights of both directions, which are one tensor
-        quantize_dynamic(ir.to_proto(graph), path, reduce_range=True, extra_options={"EnableSubgraph": True})
+    # a Scan holds the recurrence of the encoder in a subgraph; onnxruntime rejects a scale per channel for the weights
+    # of both directions, which are one tensor
+    quantize_dynamic(ir.to_proto(graph), path, reduce_range=True, extra_options={"EnableSubgraph": True})
 
 
 def _make_weights_constant(graph: Any) -> None:
@@ -71,16 +67,3 @@ def _make_weights_constant(graph: Any) -> None:
     CommonSubexpressionEliminationPass()(graph)  # one transpose of each weight, so that it is stored once
     fold_constants(graph, input_size_limit=sys.maxsize, output_size_limit=sys.maxsize)
     RemoveUnusedNodesPass()(graph)
-
-
-@contextmanager
-def _quiet_root_logger() -> Iterator[None]:
-    """Without the quantiser's warnings about tensors that are no numbers, and without the handler that they add."""
-    root = logging.getLogger()
-    level, handlers = root.level, root.handlers[:]
-    root.setLevel(logging.ERROR)
-    try:
-        yield
-    finally:
-        root.setLevel(level)
-        root.handlers[:] = handlers

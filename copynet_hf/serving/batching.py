@@ -10,9 +10,10 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Required, TypedDict
 
 from ..model.prediction import Prediction
+from ..model.source import Fact
 from .limits import MAX_BATCH_CHARACTERS, Limits
 
 logger = logging.getLogger(__name__)
@@ -21,8 +22,14 @@ Options = Mapping[str, Any]
 """Options of `generate()`, `num_beams` and `max_new_tokens` among them."""
 
 
-Row = Mapping[str, Any]
-"""The arguments `text`, `facts` and `features` of `encode_source`, the last two None where there are none."""
+class Row(TypedDict, total=False):
+    """Arguments of `encode_source`, the last two None where there are none."""
+
+    text: Required[str]
+    facts: Sequence[Fact] | None
+    features: Sequence[str] | None
+
+
 Predict = Callable[[Sequence[Row], Options, Callable[[], None]], list[list[Prediction]]]
 """From the rows of a batch, options of `generate()`, and a function to call before each step, to the outputs of each
 row. The function raises TimeoutError when they are no longer needed."""

@@ -6,10 +6,10 @@ import asyncio
 import json
 import logging
 import time
-from collections.abc import AsyncIterator, Coroutine, Mapping, Sequence
+from collections.abc import AsyncIterator, Coroutine, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import asdict, replace
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, TypeVar, cast
 
 from fastapi import FastAPI, Request, Response
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4, generate_latest
@@ -17,8 +17,8 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 
+from ..arguments import MAX_EXPONENT
 from ..model.prediction import Prediction
-from ..saved.generation_settings import MAX_EXPONENT
 from .batching import Batcher, Options, Predict, QueueFullError, Row, count_characters
 from .limits import Limits
 from .measurements import Measurements
@@ -141,7 +141,7 @@ def build_app(
     return app
 
 
-async def _while_connected(request: Request, task: Coroutine[Any, Any, T]) -> T:
+async def _while_connected(request: Request, task: Coroutine[object, None, T]) -> T:
     """The task's result. The task is cancelled when the client leaves, or the caller is cancelled.
 
     Raises:
@@ -180,7 +180,7 @@ async def _read_body(request: Request, limit: int) -> bytes:
     return bytes(body)
 
 
-def _read_request(model: type[BaseModel], body: bytes, limits: Limits) -> tuple[list[Row], Mapping[str, Any]]:
+def _read_request(model: type[BaseModel], body: bytes, limits: Limits) -> tuple[list[Row], Options]:
     """The sources of a request and its options of `generate()`.
 
     Raises:
@@ -194,12 +194,13 @@ def _read_request(model: type[BaseModel], body: bytes, limits: Limits) -> tuple[
         fix = ": send fewer at a time" if first["type"] == "too_long" else ""
         raise RequestError(422, f"{_name_field(first['loc'])}: {first['msg']}{fix}") from None
     texts: list[str] = fields.pop("texts")
-    columns: dict[str, Sequence[Any]] = {"text": texts}
+    columns: dict[str, Sequence[object]] = {"text": texts}
     for name in ("facts", "features"):
         columns[name] = fields.pop(name, [None] * len(texts))
         if len(columns[name]) != len(texts):
             raise RequestError(422, f"{name} has {len(columns[name])} rows, texts {len(texts)}: they must match")
-    sources: list[Row] = [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
+    rows = zip(*columns.values(), strict=True)
+    sources = [cast("Row", dict(zip(columns, row, strict=True))) for row in rows]
     for number, source in enumerate(sources):
         if (count := count_characters(source)) > limits.max_characters:
             raise RequestError(422, f"texts[{number}] has {count} characters: send at most {limits.max_characters}")
@@ -231,10 +232,10 @@ def _error(status: int, reason: str) -> Response:
     return _json({"error": reason}, status)
 
 
-def _json(content: Any, status: int = 200) -> Response:
+def _json(content: object, status: int = 200) -> Response:
     """JSON in ASCII, since a vocabulary may hold lone surrogates, which UTF-8 cannot encode."""
     return Response(json.dumps(content), status, media_type="application/json")
 
 
-def _serialize_prediction(prediction: Prediction) -> dict[str, Any]:
+def _serialize_prediction(prediction: Prediction) -> dict[str, object]:
     return {name: value for name, value in asdict(prediction).items() if name != "copy_probs"}

@@ -7,6 +7,7 @@ Where torch or Transformers is not installed, as on a server of ONNX models, not
 from __future__ import annotations
 
 import os
+import sys
 from importlib import import_module
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
@@ -94,7 +95,10 @@ def register_classes() -> None:
         import_module(".registration", __name__).register()
 
 
-if "COPYNET_REGISTER_LATER" not in os.environ:  # which `copynet-hf` sets while it parses its arguments
+# The commands register the classes once their arguments are parsed: `copynet-hf`, which sets the variable until then,
+# and `python -m copynet_hf`, whose module Python is still looking for.
+_is_run = sys.argv[:1] == ["-m"] and ("-m", __name__) in zip(sys.orig_argv, sys.orig_argv[1:], strict=False)
+if "COPYNET_REGISTER_LATER" not in os.environ and not _is_run:
     register_classes()
 
 

@@ -117,7 +117,8 @@ def test_generate_answers_a_slow_pipe_line_by_line(model: Path) -> None:
             assert process.stdout.readline()
         _, errors = process.communicate()
     assert process.returncode == 0
-    assert b"line 2 of standard input" in errors
+    (line,) = errors.splitlines()  # no progress bar of a model that loads at once
+    assert line.startswith(b"line 2 of standard input")
 
 
 # ---- standard output

@@ -18,7 +18,6 @@ size from 1 on; V words, K slots.
 from __future__ import annotations
 
 import logging
-import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -37,8 +36,9 @@ from ..model.outputs import CopyNetEncoderOutput
 from ..model.pieces import FIELDS
 from ..saved.whole_folder import replace_folder
 from .onnx_search import DECODER, ENCODER, Search
-from .quantization import check_quantization, write_int8
+from .quantization import check_quantization, quiet, write_int8
 
+logger = logging.getLogger(__name__)
 Tensors = dict[str, Tensor]
 
 
@@ -109,8 +109,12 @@ def check_export(model: CopyNetForConditionalGeneration, quantize: str | None = 
 
 def write_graphs(model: CopyNetForConditionalGeneration, folder: Path, quantize: str | None = None) -> None:
     """Writes encoder.onnx and decoder.onnx to a folder that exists."""
-    with _quiet():
-        for name, program in zip((ENCODER, DECODER), export_programs(model), strict=True):
+    logger.info("tracing encoder and decoder step")
+    with quiet():
+        programs = export_programs(model)
+    for name, program in zip((ENCODER, DECODER), programs, strict=True):
+        logger.info("writing %s%s", name, f" as {quantize}" if quantize else "")
+        with quiet():
             _write(program, folder / name, quantize)
 
 
@@ -305,18 +309,3 @@ def _check_search(config: GenerationConfig) -> None:
                 f"the generation config has {name}={value!r}, which the search over ONNX graphs does not know: set "
                 f"model.generation_config.{name} = None before the export."
             )
-
-
-@contextmanager
-def _quiet() -> Iterator[None]:
-    """Without what exporter and quantiser log about packages and tensors that need nothing, and without the handler
-    that the latter adds."""
-    handlers, disabled = logging.root.handlers[:], logging.root.manager.disable
-    logging.disable(logging.WARNING)
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", FutureWarning)
-            yield
-    finally:
-        logging.disable(disabled)
-        logging.root.handlers[:] = handlers

@@ -7,7 +7,11 @@ two computed tensors, such as those of the attention, and everything else stay i
 
 from __future__ import annotations
 
+import logging
 import sys
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -36,9 +40,10 @@ def write_int8(graph: Any, path: Path) -> None:
     from onnxruntime.quantization import quantize_dynamic
 
     _make_weights_constant(graph)
-    # a Scan holds the recurrence of the encoder in a subgraph; onnxruntime rejects a scale per channel for the weights
-    # of both directions, which are one tensor
-    quantize_dynamic(ir.to_proto(graph), path, reduce_range=True, extra_options={"EnableSubgraph": True})
+    with quiet():
+        # a Scan holds the recurrence of the encoder in a subgraph; onnxruntime rejects a scale per channel for the
+        # weights of both directions, which are one tensor
+        quantize_dynamic(ir.to_proto(graph), path, reduce_range=True, extra_options={"EnableSubgraph": True})
 
 
 def _make_weights_constant(graph: Any) -> None:
@@ -67,3 +72,18 @@ def _make_weights_constant(graph: Any) -> None:
     CommonSubexpressionEliminationPass()(graph)  # one transpose of each weight, so that it is stored once
     fold_constants(graph, input_size_limit=sys.maxsize, output_size_limit=sys.maxsize)
     RemoveUnusedNodesPass()(graph)
+
+
+@contextmanager
+def quiet() -> Iterator[None]:
+    """Without what exporter and quantiser log about packages and tensors that need nothing, and without the handler
+    that the latter adds."""
+    handlers, disabled = logging.root.handlers[:], logging.root.manager.disable
+    logging.disable(logging.WARNING)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", FutureWarning)
+            yield
+    finally:
+        logging.disable(disabled)
+        logging.root.handlers[:] = handlers

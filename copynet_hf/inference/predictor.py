@@ -211,7 +211,9 @@ def predict_in_batches(
         for start in range(0, len(order), batch_size):
             rows = order[start : start + batch_size]
             batch_texts = [texts[row] for row in rows]
-            batch_facts, batch_features = (column and [column[row] for row in rows] for column in (facts, features))
+            batch_facts, batch_features = (
+                None if column is None else [column[row] for row in rows] for column in (facts, features)
+            )
             batch = predict(model, tokenizer, batch_texts, facts=batch_facts, features=batch_features, **options)
             for row, outputs in zip(rows, batch, strict=True):
                 predictions[row] = outputs

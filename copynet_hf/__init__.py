@@ -7,6 +7,7 @@ Where torch or Transformers is not installed, as on a server of ONNX models, not
 from __future__ import annotations
 
 import os
+import sys
 from importlib import import_module
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     from .model.pipeline import CopyText2TextPipeline
     from .model.tokenization_copynet import CopyNetTokenizer
     from .saved.cards import write_model_card
-    from .saved.compatibility import check_tokenizer
+    from .saved.checks import check_tokenizer
     from .serving.tokenizer import PlainTokenizer
     from .training.alignment import align_vocabulary
     from .visualization.heatmap import plot_copy_heatmap
@@ -45,7 +46,7 @@ _MODULES = {
     "PlainTokenizer": ".serving.tokenizer",
     "StopStrings": ".model.generation",
     "align_vocabulary": ".training.alignment",
-    "check_tokenizer": ".saved.compatibility",
+    "check_tokenizer": ".saved.checks",
     "write_model_card": ".saved.cards",
     "load_lcsts": ".data.pairs",
     "load_pairs": ".data.pairs",
@@ -93,7 +94,10 @@ def register_classes() -> None:
         import_module(".registration", __name__).register()
 
 
-if "COPYNET_REGISTER_LATER" not in os.environ:  # which `copynet-hf` sets while it parses its arguments
+# The commands register the classes once their arguments are parsed: `copynet-hf`, which sets the variable until then,
+# and `python -m copynet_hf`, whose module Python is still looking for.
+_is_run = sys.argv[:1] == ["-m"] and ("-m", __name__) in zip(sys.orig_argv, sys.orig_argv[1:], strict=False)
+if "COPYNET_REGISTER_LATER" not in os.environ and not _is_run:
     register_classes()
 
 

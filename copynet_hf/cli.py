@@ -41,6 +41,7 @@ def _run(importing: Callable[[], AbstractContextManager[None]], name: str, *argv
         return 2
     logging.basicConfig(format="%(message)s", stream=sys.stderr)
     logging.getLogger("copynet_hf").setLevel(logging.INFO)
+    os.environ.setdefault("TQDM_DELAY", "2")  # seconds after which a progress bar appears
     try:
         command: Command = import_module(f".commands.{name}", __package__).COMMAND
         arguments = command.build_parser(name).parse(argv)

@@ -19,9 +19,10 @@ from helpers import tiny_model, tiny_tokenizer
 
 from copynet_hf import export_onnx
 from copynet_hf.model.prediction import Prediction
+from copynet_hf.serving import batching
 from copynet_hf.serving.batching import Batcher, QueueFullError, Row
 from copynet_hf.serving.command import load_predict
-from copynet_hf.serving.limits import BatchSettings, Limits
+from copynet_hf.serving.limits import Limits
 
 SAVED = {"num_beams": 2, "max_new_tokens": 1}
 uvicorn = pytest.importorskip("uvicorn")
@@ -48,13 +49,11 @@ class SlowModel:
 
 
 @contextmanager
-def serve(
-    limits: Limits | None = None, settings: BatchSettings | None = None, max_connections: int = 100
-) -> Iterator[tuple[int, SlowModel]]:
+def serve(limits: Limits | None = None, max_connections: int = 100, **options: int) -> Iterator[tuple[int, SlowModel]]:
     """Yields the port of a server, and its model."""
     model = SlowModel()
     protocol = partial(connections.Connection, max_connections=max_connections)
-    app = build_app(model, SAVED, limits, settings)
+    app = build_app(model, SAVED, limits, **options)
     runner = uvicorn.Server(uvicorn.Config(app, port=0, log_level="critical", http=protocol, ws="none", backlog=4))
     thread = threading.Thread(target=runner.run)
     thread.start()
@@ -92,13 +91,13 @@ def wait_until(condition: Callable[[], bool]) -> None:
 
 
 def run_batches(
-    settings: BatchSettings, requests: Sequence[Sequence[str]], options: Sequence[dict[str, Any]] = ()
+    limits: Limits, requests: Sequence[Sequence[str]], options: Sequence[dict[str, Any]] = ()
 ) -> tuple[list[Any], list[list[str]]]:
     """What simultaneous requests return or raise, and the batches."""
     model = SlowModel()
 
     async def run() -> list[Any]:
-        batcher = Batcher(model, settings, lambda count: None)
+        batcher = Batcher(model, limits, 1024, lambda count: None)
         task, deadline = asyncio.create_task(batcher.run()), time.monotonic() + 10
         rows = [
             batcher.predict([{"text": text} for text in texts], chosen, deadline)
@@ -113,43 +112,43 @@ def run_batches(
 
 
 def test_requests_share_batches_of_limited_size() -> None:
-    results, batches = run_batches(BatchSettings(batch_size=4), [["1"], ["2", "3"], ["4", "5", "6"]])
+    results, batches = run_batches(Limits(batch_size=4), [["1"], ["2", "3"], ["4", "5", "6"]])
     assert [[output.text for (output,) in result] for result in results] == [["1"], ["2", "3"], ["4", "5", "6"]]
     assert batches == [["1", "2", "3", "4"], ["5", "6"]]
 
 
-def test_characters_and_beams_bound_a_batch() -> None:
-    _, batches = run_batches(BatchSettings(max_batch_characters=20), [["0" * size for size in (4, 5, 6, 20, 1)]])
+def test_characters_and_beams_bound_a_batch(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(batching, "MAX_BATCH_CHARACTERS", 20)
+    _, batches = run_batches(Limits(), [["0" * size for size in (4, 5, 6, 20, 1)]])
     assert [[len(text) for text in batch] for batch in batches] == [[4, 5], [6], [20], [1]]
     for beams, sizes in ((1, [4]), (3, [3, 1]), (5, [2, 2]), (20, [1, 1, 1, 1])):
-        settings = BatchSettings(max_batch_characters=40)
-        _, batches = run_batches(settings, [["0000"] * 4], [{"num_beams": beams}])
+        monkeypatch.setattr(batching, "MAX_BATCH_CHARACTERS", 40)
+        _, batches = run_batches(Limits(), [["0000"] * 4], [{"num_beams": beams}])
         assert [len(batch) for batch in batches] == sizes
 
 
 def test_the_rest_of_a_large_request_waits_behind_others() -> None:
     options = [SAVED, {"num_beams": 3}, SAVED]
-    _, batches = run_batches(BatchSettings(batch_size=2), [["1"] * 5, ["2"], ["3"]], options)
+    _, batches = run_batches(Limits(batch_size=2), [["1"] * 5, ["2"], ["3"]], options)
     assert batches == [["1", "1"], ["2"], ["3", "1"], ["1", "1"]]
 
 
 def test_a_batch_that_takes_long_gives_way_to_others_only() -> None:
-    settings = BatchSettings(batch_size=1, max_batch_seconds=0.2)
-    results, batches = run_batches(settings, [["100"], ["30"]])
+    results, batches = run_batches(Limits(batch_size=1, timeout=1), [["100"], ["30"]])
     assert isinstance(results[0], TimeoutError)
     assert results[1][0][0].text == "30"
     assert batches == [["100"], ["30"]]
 
 
 def test_a_failing_text_fails_alone() -> None:
-    results, batches = run_batches(BatchSettings(), [["1"], ["no number"], ["broken", "2"], ["3"]])
+    results, batches = run_batches(Limits(), [["1"], ["no number"], ["broken", "2"], ["3"]])
     assert [result[0][0].text for result in (results[0], results[3])] == ["1", "3"]
     assert [type(result) for result in results[1:3]] == [ValueError, RuntimeError]
     assert [len(batch) for batch in batches] == [5, 1, 1, 1, 1, 1]
 
 
 def test_too_many_waiting_texts_are_refused() -> None:
-    results, _ = run_batches(BatchSettings(max_waiting=3), [["1", "2"], ["3", "4"], ["5"]])
+    results, _ = run_batches(Limits(max_waiting=3), [["1", "2"], ["3", "4"], ["5"]])
     assert isinstance(results[1], QueueFullError)
     assert [len(results[0]), len(results[2])] == [2, 1]
 
@@ -158,7 +157,7 @@ def test_too_many_waiting_texts_are_refused() -> None:
 
 
 def test_texts_of_clients_that_have_left_are_not_computed() -> None:
-    with serve(settings=BatchSettings(batch_size=1)) as (port, model):
+    with serve(Limits(batch_size=1)) as (port, model):
         clients = [send(port, ["1000", "1000"]) for _ in range(16)]
         wait_until(lambda: model.steps > 0)
         for client in clients:
@@ -177,13 +176,13 @@ def metrics_of(port: int) -> str:
 
 
 def test_a_batch_stops_at_its_deadline_and_others_follow() -> None:
-    with serve(Limits(timeout=0.5)) as (port, model):
-        reason = "the request cannot be answered within 0.5 seconds: send fewer or shorter texts"
+    with serve(Limits(timeout=1)) as (port, model):
+        reason = "the request cannot be answered within 1 seconds: send fewer or shorter texts"
         assert ask(port, ["1000"]) == (504, json.dumps({"error": reason}))
         start = time.monotonic()
         assert ask(port, ["1"])[0] == 200
         assert time.monotonic() - start < 0.4
-        assert model.steps <= 51
+        assert model.steps <= 101
 
 
 def test_the_exported_model_is_stopped_between_steps_of_the_search_and_of_the_trace(tmp_path: Path) -> None:
@@ -233,7 +232,7 @@ def test_the_exported_model_is_stopped_between_steps_of_the_search_and_of_the_tr
 def test_requests_that_can_never_be_answered_get_the_reason(
     request_fields: dict[str, Any], status: int, reason: str
 ) -> None:
-    with serve(Limits(max_work=100), BatchSettings(max_waiting=3)) as (port, _):
+    with serve(Limits(max_work=100, max_waiting=3)) as (port, _):
         found, answer = ask(port, **request_fields)
         assert found == status
         assert json.loads(answer)["error"].startswith(reason)
@@ -242,7 +241,7 @@ def test_requests_that_can_never_be_answered_get_the_reason(
 
 
 def test_further_requests_are_refused_while_health_is_answered() -> None:
-    with serve(settings=BatchSettings(batch_size=1, max_requests=2), max_connections=4) as (port, model):
+    with serve(Limits(batch_size=1), max_connections=4, max_requests=2) as (port, model):
         busy = [send(port, ["50"]) for _ in range(2)]
         wait_until(lambda: model.steps > 0 and "copynet_queue_texts 1.0" in metrics_of(port))
         assert ask(port, ["1"]) == (503, '{"error": "too many texts are waiting: try again later"}')

@@ -220,6 +220,12 @@ def test_errors_of_the_command(
     assert not (tmp_path / "new").exists()
 
 
+def test_the_export_says_its_steps(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level("INFO", "copynet_hf"):
+        onnx_export.export_onnx(tiny_model(), tmp_path / "new")
+    assert caplog.messages == ["tracing encoder and decoder step", "writing encoder.onnx", "writing decoder.onnx"]
+
+
 def test_unsupported_generation_configs_are_refused_before_the_export(tmp_path: Path) -> None:
     model = tiny_model()
     model.generation_config.no_repeat_ngram_size = 1

@@ -9,11 +9,9 @@ import json
 import multiprocessing
 import os
 import random
-import signal
-import sys
 import time
 import tracemalloc
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from itertools import product
 from pathlib import Path
@@ -551,34 +549,3 @@ def test_memory_is_that_of_a_window(model: Path, tmp_path: Path) -> None:
     finally:
         tracemalloc.stop()
     assert peak < 40 * len(note)
-
-
-def start_forked(function: Callable[[], int]) -> int:
-    pid = os.fork()
-    if pid == 0:
-        code = 70
-        try:
-            code = function()
-        finally:
-            os._exit(code)
-    return pid
-
-
-@pytest.mark.skipif(sys.platform == "win32", reason="forks and SIGKILL")
-@pytest.mark.parametrize("suffix", ["jsonl", "parquet"])
-def test_a_run_killed_at_random_moments_loses_and_doubles_no_row(
-    model: Path, source: Path, expected: dict[str, str], tmp_path: Path, suffix: str
-) -> None:
-    output, draw = tmp_path / f"out.{suffix}", random.Random(0)
-    argv = command(model, source, output, "--window=2")
-    kills = 0
-    for attempt in range(8):
-        pid = start_forked(lambda: main(argv))
-        time.sleep(draw.uniform(0, 0.1 * attempt))  # the first kill comes before a fast machine is done
-        os.kill(pid, signal.SIGKILL)
-        kills += os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == -signal.SIGKILL
-        if output.exists():
-            break
-    assert kills
-    assert main(argv) == 0 or output.exists()
-    check_output(output, expected)

@@ -10,10 +10,10 @@ import pytest
 from helpers import save_tiny_model
 
 from copynet_hf.inference.predictor import predict_in_batches
-from copynet_hf.saved.generation_settings import KINDS
+from copynet_hf.saved.checks import KINDS
 from copynet_hf.saved.loading import load_model
 
-FIELDS = [name for names in KINDS.values() for name in names]
+FIELDS = [name for kind in KINDS for name in kind.names]
 # As written by Transformers, and as users write them; together they exercise every kind of field.
 USEFUL: list[dict[str, Any]] = [
     {"stop_strings": "x"},

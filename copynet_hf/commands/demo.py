@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 
 from ..arguments import BACKEND_HELP, TRUST_HELP, Arguments, Command, argument, count
 
@@ -22,17 +23,16 @@ class DemoArguments(Arguments):
 
 def demo(args: DemoArguments) -> None:
     """Serves a web page on which a model can be tried."""
-    from ..serving.page import launch_demo
+    from ..inference.backends import load_backend
+    from ..serving.command import run_server
+    from ..serving.page import build_demo
 
-    launch_demo(
-        args.model,
-        host=args.host,
-        port=args.port,
-        backend=args.backend,
-        device=args.device,
-        trust_remote_code=args.trust_remote_code,
-        examples=args.examples or (),
+    model, tokenizer = load_backend(
+        args.model, args.backend, device=args.device, trust_remote_code=args.trust_remote_code
     )
+    name = str(args.model)
+    app = build_demo(model, tokenizer, args.examples or (), Path(name).resolve().name)
+    run_server(app, name, args.host, args.port)
 
 
 COMMAND = Command(demo, "--model NAME ", DemoArguments)

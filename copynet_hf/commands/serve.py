@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ..arguments import Arguments, Command, argument, at_least, between, count
-from ..serving.limits import BatchSettings, Limits
-
-LIMITS, BATCHES = Limits(), BatchSettings()
+from ..arguments import Command, argument, between, count
+from ..serving.limits import Limits
 
 
-@dataclass
-class ServeArguments(Arguments):
+@dataclass(frozen=True)
+class ServeArguments(Limits):
     """The arguments of `copynet-hf serve`."""
 
     model: str | None = argument("folder that copynet-hf export wrote", metavar="FOLDER")
@@ -19,41 +17,18 @@ class ServeArguments(Arguments):
     port: int = argument("port to listen on; 0 for a free one", 8000, check=between(0, 65535))
     threads: int | None = count("number of onnxruntime's threads; by default one per core")
     max_source_length: int | None = count("truncate sources to N words; by default as in training")
-    batch_size: int = count("texts of a batch, from any requests", BATCHES.batch_size)
-    batch_window: float = argument(
-        "milliseconds for which a text waits for others", 1e3 * BATCHES.window, check=at_least(0)
-    )
-    max_waiting: int = count("texts that may wait; further ones get 503", BATCHES.max_waiting)
-    max_request_bytes: int = count("bytes of a request", LIMITS.max_request_bytes)
-    max_texts: int = count("texts of a request", LIMITS.max_texts)
-    max_characters: int = count("characters of a text, with facts and features", LIMITS.max_characters)
-    max_beams: int = count("beams that a request may ask for", LIMITS.max_beams)
-    max_target_length: int = count("words of an output that a request may ask for", LIMITS.max_new_tokens)
-    max_work: int = count("characters of a request, times beams, times words of an output", LIMITS.max_work)
-    timeout: float = argument("seconds for a request; then it gets 504", LIMITS.timeout, check=at_least(1))
 
 
 def serve(args: ServeArguments) -> None:
     """Serves an exported model over HTTP, without torch: POST /predict, GET /health, GET /metrics."""
-    from ..serving.command import count_connections, serve_model
+    from ..serving.command import count_connections, explain_missing_packages, load_predict, run_server
 
-    limits = Limits(
-        args.max_request_bytes,
-        args.max_texts,
-        args.max_characters,
-        args.max_beams,
-        args.max_target_length,
-        args.max_work,
-        args.timeout,
-    )
-    batches = BatchSettings(
-        args.batch_size,
-        args.batch_window / 1e3,
-        max_waiting=args.max_waiting,
-        max_requests=3 * count_connections() // 4,  # the others are for health and metrics
-        max_batch_seconds=args.timeout / 2,
-    )
-    serve_model(args.model, args.host, args.port, limits, batches, args.threads, args.max_source_length)
+    with explain_missing_packages():
+        from ..serving.server import build_app
+    predict_batch, saved_options = load_predict(args.model, args.threads, args.max_source_length)
+    max_requests = 3 * count_connections() // 4  # the other connections are for health and metrics
+    app = build_app(predict_batch, saved_options, args, max_requests)
+    run_server(app, str(args.model), args.host, args.port, args.timeout)
 
 
 COMMAND = Command(serve, "--model FOLDER ", ServeArguments, uses_transformers=False)

@@ -5,14 +5,15 @@ from __future__ import annotations
 import multiprocessing
 import os
 import sys
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import torch
 from transformers import AutoConfig, PreTrainedTokenizerBase
 
 from ..model.configuration_ensemble import CopyNetEnsembleConfig
-from ..saved.compatibility import check_tokenizer
+from ..saved.checks import check_tokenizer
 from ..saved.loading import LoadedModel, check_model_name, load_model, load_tokenizer
 from .onnx_search import DECODER, OnnxCopyNet
 
@@ -27,7 +28,11 @@ class OnnxModel(OnnxCopyNet):
 
     @classmethod
     def from_pretrained(
-        cls, folder: str | Path, threads: int | None = None, providers: list[Any] | None = None, **kwargs: Any
+        cls,
+        folder: str | Path,
+        threads: int | None = None,
+        providers: Sequence[object] | None = None,
+        **kwargs: object,
     ) -> OnnxModel:
         """Loads the graphs, with onnxruntime's number of threads; None: `default_threads()`.
 
@@ -44,7 +49,7 @@ class OnnxModel(OnnxCopyNet):
         assert model.config.copies == copies
         return model
 
-    def to(self, device: Any) -> OnnxModel:
+    def to(self, device: object) -> OnnxModel:
         """Returns the model, which stays on the CPU."""
         return self
 

@@ -1,8 +1,8 @@
 """Predictions for files of any size: window by window, by several processes, continued after a kill.
 
 The input files are cut into windows of rows, in a folder next to the output file. Each window is predicted by one
-process, which writes the new columns as its part. A run that is started again predicts the windows without a part.
-When all parts are there, rows and new columns are written to the output file, and the folder is removed.
+process, which replaces it by its part, the same rows with the new columns. A run that is started again predicts the
+windows without a part. When all parts are there, they are written to the output file, and the folder is removed.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import json
 import logging
 import multiprocessing
 import os
+import shutil
 import signal
 import threading
 from collections.abc import Iterator, Mapping, Sequence
@@ -32,7 +33,7 @@ from ..data.features import why_not_features
 from ..data.records import DataFileError, data_suffix, resolve_file
 from ..data.rows import find_delimiter
 from ..saved.model_size import explain_memory_errors
-from .part_files import PART_SUFFIX, TRUNCATED, WRITTEN_SUFFIXES, Row, join_windows, read_windows, write_whole
+from .part_files import PART_SUFFIX, TRUNCATED, WRITTEN_SUFFIXES, Row, join_parts, read_windows, write_whole
 from .predictor import ORIGINS, CopyNetPredictor, stamp_files
 
 logger = logging.getLogger(__name__)
@@ -92,17 +93,17 @@ def predict_files(
         if written.exists() and not (overwrite or own.exists()):
             raise ValueError(f"{written} exists: use another file, or --overwrite_output_file")
     with _lock_folder(folder, own):
-        windows, columns, num_rows = _cut_files(files, own, delimiter, window)
+        parts, columns, num_rows = _cut_files(files, own, delimiter, window)
         predictor.text_column = _choose_columns(predictor, columns, text_column)
         with explain_memory_errors():
             predictor(["a"])  # errors of the settings, which would look like those of each row
-        missing = [path for path in windows if not path.with_suffix(PART_SUFFIX).exists()]
+        missing = [part.with_suffix(WINDOW_SUFFIX) for part in parts if not part.exists()]
         done = num_rows - sum(pq.read_metadata(path).num_rows for path in missing)
         with tqdm(total=num_rows, initial=done, unit=" rows") as bar:
             for size in _predict_windows(predictor, missing, num_proc):
                 bar.update(size)
         names = [*columns, *_new_types(predictor)]
-        rows, bad_rows, truncated = join_windows(windows, names, own / output_file.name, own / bad_file.name)
+        rows, bad_rows, truncated = join_parts(parts, names, own / output_file.name, own / bad_file.name)
         if bad_rows:
             (own / bad_file.name).replace(bad_file)
         else:
@@ -154,8 +155,8 @@ def _is_table(file: Path, name: Path) -> bool:
 def _cut_files(
     files: Sequence[Path], folder: Path, delimiter: str | None, size: int
 ) -> tuple[list[Path], dict[str, bool], int]:
-    """Writes the windows of all files, unless it was done before; returns their paths, the columns, with whether they
-    hold strings, and the number of rows."""
+    """Writes the windows of all files, unless it was done before; returns the paths of their parts, the columns, with
+    whether they hold strings, and the number of rows."""
     path = folder / CUT_FILE
     if not path.exists():
         columns: dict[str, bool] = {}
@@ -171,7 +172,7 @@ def _cut_files(
         with write_whole(path) as target:
             target.write(json.dumps([num_windows, columns, num_rows]).encode())
     num_windows, columns, num_rows = json.loads(path.read_bytes())
-    return [folder / f"{number:08}{WINDOW_SUFFIX}" for number in range(num_windows)], columns, num_rows
+    return [folder / f"{number:08}{PART_SUFFIX}" for number in range(num_windows)], columns, num_rows
 
 
 def _choose_columns(predictor: CopyNetPredictor, columns: Mapping[str, bool], given: str | None) -> str:
@@ -256,23 +257,22 @@ def _write_part_in_worker(window: Path) -> int:
 
 
 def _write_part(predictor: CopyNetPredictor, window: Path) -> int:
-    """Writes the new columns of a window's rows, or why they have none; returns their number."""
-    table = pq.read_table(window, columns=["reason", "row"], partitioning=None)
+    """Replaces a window by its part; returns the number of its rows."""
+    table = pq.read_table(window, partitioning=None)
     read = zip(table["reason"].to_pylist(), table["row"].to_pylist(), strict=True)
     rows: list[Row | str] = [json.loads(row) if reason is None else reason for reason, row in read]
     reasons = [row if isinstance(row, str) else _explain_unusable_row(row, predictor) for row in rows]
     usable = [row for row, reason in zip(rows, reasons, strict=True) if isinstance(row, dict) and reason is None]
     predicted = iter(_predict_rows(predictor, usable))
     outcomes = [next(predicted) if reason is None else reason for reason in reasons]
-    columns = {
-        "reason": pa.array([each if isinstance(each, str) else None for each in outcomes], pa.string()),
-        "new": pa.array(
-            [each if isinstance(each, dict) else None for each in outcomes], pa.struct(_new_types(predictor))
-        ),
-    }
+    reason = pa.array([each if isinstance(each, str) else None for each in outcomes], pa.string())
+    new = [each if isinstance(each, dict) else None for each in outcomes]
+    part = table.drop_columns("reason").append_column("reason", reason)
+    part = part.append_column("new", pa.array(new, pa.struct(_new_types(predictor))))
     num_truncated = sum(_is_truncated(row, predictor) for row in usable)
     with write_whole(window.with_suffix(PART_SUFFIX)) as file:
-        pq.write_table(pa.table(columns).replace_schema_metadata({TRUNCATED: str(num_truncated)}), file)
+        pq.write_table(part.replace_schema_metadata({TRUNCATED: str(num_truncated)}), file)
+    window.unlink()
     return len(table)
 
 
@@ -315,14 +315,14 @@ def _explain_unusable_row(row: Row, predictor: CopyNetPredictor) -> str | None:
     return f"{predictor.features_column!r} is {reason}" if reason else None
 
 
-def _is_triple(fact: Any) -> bool:
+def _is_triple(fact: object) -> bool:
     return isinstance(fact, list) and len(fact) == 3 and all(isinstance(part, str) for part in fact)
 
 
 # ---- the folder of windows and parts
 
 
-def _fingerprint(predictor: CopyNetPredictor, files: Sequence[Path], *settings: Any) -> str:
+def _fingerprint(predictor: CopyNetPredictor, files: Sequence[Path], *settings: object) -> str:
     """A hash of what the output depends on: a run with other files, models or settings has windows of its own."""
     stamps = [(str(file), file.stat().st_size, file.stat().st_mtime_ns) for file in files]
     model = [predictor.name, predictor.loading["backend"], predictor.loading["bf16"], stamp_files(predictor.name)]
@@ -354,11 +354,10 @@ def _lock_folder(folder: Path, own: Path) -> Iterator[None]:
 
 def _remove_folder(folder: Path, own: Path) -> None:
     """Removes this run's own folder last: as long as it is there, the run can be started again."""
-    for path in sorted(folder.iterdir(), key=lambda path: (path.is_dir(), path == own)):
+    (own / CUT_FILE).unlink(missing_ok=True)  # first: the windows are not whole from now on
+    for path in sorted(folder.iterdir(), key=lambda path: path == own):
         if path.is_dir():
-            for file in sorted(path.iterdir(), reverse=True):  # `CUT_FILE` before the windows
-                file.unlink()
-            path.rmdir()
+            shutil.rmtree(path)
         else:
             path.unlink()
     folder.rmdir()

@@ -18,7 +18,6 @@ size from 1 on; V words, K slots.
 from __future__ import annotations
 
 import logging
-import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -37,8 +36,9 @@ from ..model.outputs import CopyNetEncoderOutput
 from ..model.pieces import FIELDS
 from ..saved.whole_folder import replace_folder
 from .onnx_search import DECODER, ENCODER, Search
-from .quantization import check_quantization, write_int8
+from .quantization import check_quantization, quiet, write_int8
 
+logger = logging.getLogger(__name__)
 Tensors = dict[str, Tensor]
 
 
@@ -111,8 +111,12 @@ def check_export(model: CopyNetForConditionalGeneration, quantize: str | None = 
 
 def write_graphs(model: CopyNetForConditionalGeneration, folder: Path, quantize: str | None = None) -> None:
     """Writes encoder.onnx and decoder.onnx to a folder that exists."""
-    with _quiet():
-        for name, program in zip((ENCODER, DECODER), export_programs(model), strict=True):
+    logger.info("tracing encoder and decoder step")
+    with quiet():
+        programs = export_programs(model)
+    for name, program in zip((ENCODER, DECODER), programs, strict=True):
+        logger.info("writing %s%s", name, f" as {quantize}" if quantize else "")
+        with quiet():
             _write(program, folder / name, quantize)
 
 
@@ -125,8 +129,7 @@ def _write(program: ExportedProgram, path: Path, quantize: str | None) -> None:
     (inputs,), _ = program.example_inputs
     names = {"input_names": list(inputs), "output_names": list(program.module()(inputs))}
     table = {torch.ops.aten.logsumexp.default: _translate_logsumexp}
-    options: dict[str, Any] = {"dynamo": True, "verbose": False, "custom_translation_table": table}
-    made = torch.onnx.export(program, **options, **names)  # type: ignore[arg-type]
+    made = torch.onnx.export(program, dynamo=True, verbose=False, custom_translation_table=table, **names)  # type: ignore[arg-type]
     assert made is not None
     for value in (*made.model.graph.inputs, *made.model.graph.outputs):
         sizes, axes = list(value.shape or ()), _axes(str(value.name))
@@ -183,10 +186,10 @@ class _Decoder(nn.Module):
         _agree(inputs)
         words = inputs["words"]
         memory, state = _fields(Memory, "memory", inputs), _fields(DecoderState, "state", inputs)
-        for name, kind in (("facts", Facts), ("features", FeatureMemory)):
-            part = f"memory.{name}"
-            if any(field.startswith(f"{part}.") for field in inputs):
-                memory = memory._replace(**{name: _fields(kind, part, inputs)})
+        if any(name.startswith("memory.facts.") for name in inputs):
+            memory = memory._replace(facts=_fields(Facts, "memory.facts", inputs))
+        if any(name.startswith("memory.features.") for name in inputs):
+            memory = memory._replace(features=_fields(FeatureMemory, "memory.features", inputs))
         by_row = state.map(lambda field: field.flatten(0, 1)[:, None])  # and with an axis of one step
         cache = CopyNetCache()
         cache.layer.record(by_row, memory)
@@ -208,10 +211,10 @@ class _Decoder(nn.Module):
 # ---- names and axes
 
 
-def _named(prefix: str, fields: Any) -> Tensors:
+def _named(prefix: str, fields: NamedTuple | None) -> Tensors:
     """The tensors of a NamedTuple, and of those inside it, by name."""
     tensors: Tensors = {}
-    for name, field in fields._asdict().items():
+    for name, field in (fields._asdict() if fields else {}).items():
         if isinstance(field, Tensor):
             tensors[f"{prefix}.{name}"] = field
         elif field is not None:
@@ -221,7 +224,7 @@ def _named(prefix: str, fields: Any) -> Tensors:
 
 def _fields(kind: Any, prefix: str, tensors: Mapping[str, Tensor]) -> Any:
     """The NamedTuple that `_named` took apart, but for those inside it."""
-    return kind(**{name: tensors.get(f"{prefix}.{name}") for name in kind._fields})
+    return kind._make(tensors.get(f"{prefix}.{name}") for name in kind._fields)
 
 
 def _axes(name: str) -> tuple[str, ...]:
@@ -241,7 +244,7 @@ def _axes(name: str) -> tuple[str, ...]:
 
 def _agree(inputs: Tensors) -> None:
     """Says that an axis has one size wherever it stands, or the program would ask for it case by case."""
-    sizes: dict[str, Any] = {}
+    sizes: dict[str, int] = {}
     for name, tensor in inputs.items():
         for axis, size in zip(_axes(name), tensor.shape, strict=False):
             torch._check(sizes.setdefault(axis, size) == size)
@@ -290,7 +293,7 @@ def _exported(graph: nn.Module, example: Tensors) -> ExportedProgram:
     return torch.export.export(graph, (example,), dynamic_shapes=(shapes,))
 
 
-def _check_exportable(model: Any) -> None:
+def _check_exportable(model: object) -> None:
     if isinstance(model, CopyNetEnsemble):
         raise ValueError("an ensemble cannot be exported: export one of its members.")
 
@@ -308,17 +311,3 @@ def _check_search(config: GenerationConfig) -> None:
                 f"the generation config has {name}={value!r}, which the search over ONNX graphs does not know: set "
                 f"model.generation_config.{name} = None before the export."
             )
-
-
-@contextmanager
-def _quiet() -> Iterator[None]:
-    """Without what the exporter says about packages that nothing here needs."""
-    logger = logging.getLogger("torch.onnx")
-    level = logger.level
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", FutureWarning)
-        logger.setLevel(logging.ERROR)
-        try:
-            yield
-        finally:
-            logger.setLevel(level)

@@ -10,10 +10,10 @@ from __future__ import annotations
 import json
 import math
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,8 +22,25 @@ ENCODER, DECODER = "encoder.onnx", "decoder.onnx"
 _DROPPED_SHARE = 0.25  # of the sources in the batch whose search has ended; fewer are not worth the copy of the rest
 _LOWEST = np.float32(-1e9)  # the score of an impossible beam, as in Transformers
 
+SOURCE_FIELDS = (
+    *("attention_mask", "input_features", "token_type_ids", "feature_ids"),
+    *("encoder_input_ids", "encoder_attention_mask", "word_index"),
+)
+
 Array = NDArray[Any]
 Tensors = dict[str, Array]
+
+
+class _Named(Protocol):
+    name: str
+
+
+class Session(Protocol):
+    """What is used of an onnxruntime session."""
+
+    def get_inputs(self) -> Sequence[_Named]: ...
+    def get_outputs(self) -> Sequence[_Named]: ...
+    def run(self, names: None, feeds: Tensors, /) -> list[Array]: ...
 
 
 class Search(NamedTuple):
@@ -73,7 +90,11 @@ class OnnxCopyNet:
     """
 
     def __init__(
-        self, encoder: Any, decoder: Any, config: Mapping[str, Any], generation_config: Mapping[str, Any]
+        self,
+        encoder: Session,
+        decoder: Session,
+        config: Mapping[str, object],
+        generation_config: Mapping[str, Any],
     ) -> None:
         self.encoder, self.decoder = encoder, decoder
         self.generation_config = {name: value for name, value in generation_config.items() if value is not None}
@@ -85,7 +106,12 @@ class OnnxCopyNet:
 
     @classmethod
     def from_pretrained(
-        cls, folder: str | Path, threads: int = 0, providers: list[Any] | None = None, *, keep_memory: bool = True
+        cls,
+        folder: str | Path,
+        threads: int = 0,
+        providers: Sequence[object] | None = None,
+        *,
+        keep_memory: bool = True,
     ) -> OnnxCopyNet:
         """Loads the model from a folder that `export_onnx` or `copynet-hf export` wrote.
 
@@ -115,24 +141,14 @@ class OnnxCopyNet:
         files = (folder / name for name in ("config.json", "generation_config.json"))
         return cls(encoder, decoder, *(json.loads(file.read_text(encoding="utf-8")) for file in files))
 
-    def generate(
-        self,
-        input_ids: Array | None = None,
-        attention_mask: Array | None = None,
-        input_features: Array | None = None,
-        token_type_ids: Array | None = None,
-        feature_ids: Array | None = None,
-        encoder_input_ids: Array | None = None,
-        encoder_attention_mask: Array | None = None,
-        word_index: Array | None = None,
-        **options: Any,
-    ) -> Array:
+    def generate(self, input_ids: Array | None = None, **inputs: Any) -> Array:
         """`model.generate()`: greedy search, or beam search with `num_beams` above 1.
 
         Args:
-            input_ids, attention_mask, token_type_ids: (N, S), input_features: (N, S, num_features), feature_ids:
-                (N, F), encoder_input_ids, encoder_attention_mask, word_index: (N, P); as for the encoder.
-            options: fields of `Search`; by default those of the saved generation config.
+            input_ids: (N, S), as the tokenizer returns them.
+            inputs: its other arrays, attention_mask and token_type_ids (N, S), feature_ids (N, F), encoder_input_ids,
+                encoder_attention_mask and word_index (N, P), or in place of a text input_features (N, S,
+                num_features); and fields of `Search`, by default those of the saved generation config.
 
         Returns:
             (N · num_return_sequences, 1 + T) ids, starting with the start token; the outputs of a source are
@@ -141,10 +157,9 @@ class OnnxCopyNet:
         Raises:
             ValueError: an option is not supported, or the model does not accept the source.
         """
-        search = self.search_options(options)
-        source = (input_ids, attention_mask, input_features, token_type_ids, feature_ids)
-        pieces = (encoder_input_ids, encoder_attention_mask, word_index)
-        memory, state, forbidden = self._encode(*source, *pieces)
+        source = {name: inputs.pop(name) for name in SOURCE_FIELDS if name in inputs}
+        search = self.search_options(inputs)
+        memory, state, forbidden = self._encode(input_ids=input_ids, **source)
         if search.forbid_unk:
             forbidden = forbidden | (np.arange(forbidden.shape[1]) == self._token_ids["unk_token_id"])
         penalties = np.where(forbidden, np.float32(-np.inf), np.float32(0))[:, None]
@@ -204,50 +219,33 @@ class OnnxCopyNet:
             )
         return search
 
-    def _encode(
-        self,
-        input_ids: Array | None = None,
-        attention_mask: Array | None = None,
-        input_features: Array | None = None,
-        token_type_ids: Array | None = None,
-        feature_ids: Array | None = None,
-        encoder_input_ids: Array | None = None,
-        encoder_attention_mask: Array | None = None,
-        word_index: Array | None = None,
-    ) -> tuple[Tensors, Tensors, Array]:
+    def _encode(self, **source: Array | None) -> tuple[Tensors, Tensors, Array]:
         """The decoder's memory, its initial state, and `forbidden` (N, V + K) bool."""
+        given = {name: array for name, array in source.items() if array is not None}
         name = self._encoder_inputs[0]
-        source = input_ids if name == "input_ids" else input_features
-        if source is None:
+        if name not in given:
             raise ValueError(f"The source is missing: pass {name}.")
-        slots = self.config.max_source_oov
-        if name == "input_features" and source.shape[1] > slots:
+        words, slots = given[name], self.config.max_source_oov
+        if name == "input_features" and words.shape[1] > slots:
             raise ValueError(
-                f"the source has {source.shape[1]} positions, the model max_source_oov={slots}: pass fewer positions."
+                f"the source has {words.shape[1]} positions, the model max_source_oov={slots}: pass fewer positions."
             )
-        if attention_mask is None:
-            attention_mask = source != self.config.pad_token_id if source.ndim == 2 else np.ones(source.shape[:2])
-        if token_type_ids is None:
-            token_type_ids = np.zeros(source.shape[:2])
-        arrays = {name: source, "attention_mask": attention_mask, "token_type_ids": token_type_ids}
-        if source.shape[1] == 0:  # empty sources are read as one position of padding
-            arrays = {key: np.zeros((len(source), 1, *array.shape[2:])) for key, array in arrays.items()}
-        has_features = feature_ids is not None and feature_ids.shape[1] > 0
-        arrays["feature_ids"] = feature_ids if has_features else np.zeros((len(source), 1))
-        pieces = {"encoder_input_ids": encoder_input_ids, "encoder_attention_mask": encoder_attention_mask}
-        for key, array in {**pieces, "word_index": word_index}.items():
-            if key in self._encoder_inputs:
-                if array is None:
-                    raise ValueError(f"{key} is missing: pass what the tokenizer returned.")
-                arrays[key] = np.pad(array, ((0, 0), (0, int(array.shape[1] == 0))))
-        dtypes = {key: np.float32 if key == "input_features" else np.int64 for key in self._encoder_inputs}
-        outputs = self.encoder.run(None, {key: np.asarray(arrays[key], dtype) for key, dtype in dtypes.items()})
-        encoded = dict(zip(self._encoder_outputs, outputs, strict=True))
-        parts = (
+        is_word = words != self.config.pad_token_id if words.ndim == 2 else np.ones(words.shape[:2])
+        defaults = {"attention_mask": is_word, "token_type_ids": np.zeros(words.shape[:2])}
+        arrays = {**defaults, "feature_ids": np.zeros((len(words), 1)), **given}
+        feeds = {}
+        for key in self._encoder_inputs:
+            if key not in arrays:
+                raise ValueError(f"{key} is missing: pass what the tokenizer returned.")
+            array = np.asarray(arrays[key], np.float32 if key == "input_features" else np.int64)
+            # what is empty is read as one position of padding
+            feeds[key] = array if array.shape[1] else np.zeros((len(array), 1, *array.shape[2:]), array.dtype)
+        encoded = dict(zip(self._encoder_outputs, self.encoder.run(None, feeds), strict=True))
+        memory, state = (
             {name: tensor for name, tensor in encoded.items() if name.startswith(prefix)}
             for prefix in ("memory.", "state.")
         )
-        return *parts, encoded["forbidden"]
+        return memory, state, encoded["forbidden"]
 
     def _step(self, words: Array, memory: Tensors, state: Tensors) -> tuple[Tensors, Tensors]:
         """Feeds the last words (N, B): returns `log_probs` and `copy_probs` of the next words, and the next state."""

@@ -1,8 +1,8 @@
 """The files of `copynet-hf predict`: windows of rows on the disk, their parts, and the output that they become.
 
 A window is a Parquet file with the columns `file`, `line` (in a Parquet file the row's number), `reason` (why the row
-cannot be read), `row`, the row as JSON text, and for rows of a Parquet file `arrow`, the row as it is. Its part has in
-the same order the columns `reason` (why the row has no prediction) and `new`, a struct of the row's new columns.
+cannot be read), `row`, the row as JSON text, and for rows of a Parquet file `arrow`, the row as it is. The part that
+replaces it has the same rows with `new`, a struct of the row's new columns, and `reason` where it has no prediction.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import json
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
-from itertools import groupby, islice
+from itertools import count, groupby, islice
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -26,7 +26,7 @@ import pyarrow.parquet as pq
 from ..data.columns import Columns
 from ..data.pairs import warn_once
 from ..data.records import DataFileError, data_suffix
-from ..data.rows import number_rows
+from ..data.rows import NumberedRow, number_rows
 
 WRITTEN_SUFFIXES = (".jsonl", ".csv", ".tsv", ".parquet")
 PART_SUFFIX, TRUNCATED = ".part", b"truncated"  # the latter is the key of a number
@@ -46,43 +46,44 @@ def read_windows(file: Path, delimiter: str, size: int) -> Iterator[tuple[pa.Tab
         while window := list(islice(records, size)):
             cells = [cell for _, row in window if isinstance(row, dict) for cell in row.items()]
             strings = {name for name, value in cells if isinstance(value, str)}
-            columns = {
-                "file": [str(file)] * len(window),
-                "line": [line for line, _ in window],
-                "reason": pa.array([row if isinstance(row, str) else None for _, row in window], pa.string()),
-                "row": [to_json(row) if isinstance(row, dict) else None for _, row in window],
-            }
-            yield pa.table(columns), {name: name in strings for name, _ in cells}
+            yield _build_window(file, window), {name: name in strings for name, _ in cells}
         return
     try:
         with pq.ParquetFile(file) as table:
-            schema, start = table.schema_arrow, 1
+            schema, line = table.schema_arrow, count(1)
             if double := [name for name in schema.names if schema.names.count(name) > 1]:
                 raise DataFileError(f"{file}: there are two columns {double[0]!r}: rename one")
             for batch in table.iter_batches(size):
-                values = zip(
-                    *(_read_values(batch[name], f"{file}, column {name!r}") for name in schema.names), strict=True
+                columns = [_read_values(batch[name], f"{file}, column {name!r}") for name in schema.names]
+                rows = [dict(zip(schema.names, row, strict=True)) for row in zip(*columns, strict=True)]
+                window = _build_window(file, list(zip(line, rows, strict=False)))
+                yield (
+                    window.append_column("arrow", batch.to_struct_array()),
+                    {field.name: _is_string(field.type) for field in schema},
                 )
-                columns = {
-                    "file": [str(file)] * len(batch),
-                    "line": range(start, start := start + len(batch)),
-                    "reason": pa.nulls(len(batch), pa.string()),
-                    "row": [to_json(dict(zip(schema.names, row, strict=True))) for row in values],
-                    "arrow": batch.to_struct_array(),
-                }
-                yield pa.table(columns), {field.name: _is_string(field.type) for field in schema}
     except (pa.ArrowException, OSError) as error:
         raise DataFileError(f"{file}: cannot be read ({error})") from error
 
 
-def _read_values(array: pa.Array, where: str) -> list[Any]:
+def _build_window(file: Path, rows: Sequence[NumberedRow]) -> pa.Table:
+    return pa.table(
+        {
+            "file": [str(file)] * len(rows),
+            "line": [line for line, _ in rows],
+            "reason": pa.array([row if isinstance(row, str) else None for _, row in rows], pa.string()),
+            "row": pa.array([None if isinstance(row, str) else to_json(row) for _, row in rows], pa.string()),
+        }
+    )
+
+
+def _read_values(array: pa.Array, where: str) -> list[object]:
     """The values, where dates, times and decimals, which JSON lacks, are the text that Arrow writes."""
     try:
         array.validate(full=True)
         return array.cast(_plain_type(array.type, pa.string())).to_pylist()
     except pa.ArrowInvalid:
         warn_once(f"{where}: strings that are not UTF-8 are read with U+FFFD for their invalid bytes")
-        return _decode(array.cast(_plain_type(array.type, pa.binary())).to_pylist())
+        return [_decode(value) for value in array.cast(_plain_type(array.type, pa.binary())).to_pylist()]
 
 
 def _plain_type(kind: pa.DataType, text: pa.DataType) -> pa.DataType:
@@ -108,7 +109,7 @@ def _is_string(kind: pa.DataType) -> bool:
     return kind in (pa.string(), pa.large_string(), pa.string_view())
 
 
-def _decode(value: Any) -> Any:
+def _decode(value: object) -> object:
     """The value with strings for bytes, U+FFFD for those that are not UTF-8."""
     if isinstance(value, dict):
         return {name: _decode(each) for name, each in value.items()}
@@ -117,7 +118,7 @@ def _decode(value: Any) -> Any:
     return value.decode("utf-8", "replace") if isinstance(value, bytes) else value
 
 
-def to_json(value: Any) -> str:
+def to_json(value: object) -> str:
     """A value as JSON: bytes in base64; null for numbers that are not finite, which JSON lacks."""
 
     def encode(data: bytes) -> str:
@@ -133,11 +134,11 @@ def to_json(value: Any) -> str:
 # ---- the output
 
 
-def join_windows(windows: Sequence[Path], names: Sequence[str], output: Path, bad_file: Path) -> tuple[int, int, int]:
+def join_parts(parts: Sequence[Path], names: Sequence[str], output: Path, bad_file: Path) -> tuple[int, int, int]:
     """Writes the rows with predictions, and those without as JSON lines; each file as a whole.
 
     Args:
-        windows: their files, each with a part.
+        parts: those of all windows, in their order.
         names: the columns of the rows, and those that the predictor adds.
 
     Returns:
@@ -145,28 +146,26 @@ def join_windows(windows: Sequence[Path], names: Sequence[str], output: Path, ba
     """
     total = num_bad = num_truncated = 0
     with write_whole(bad_file) as file:
-        for window in windows:
-            bad = _read_part(window, is_bad=True)
+        for part in parts:
+            bad = _read_part(part, is_bad=True)
             for row in bad.select(["file", "line", "reason", "row"]).to_pylist():
                 content = row.pop("row")
                 row |= {} if content is None else {"row": json.loads(content)}
                 file.write(f"{to_json(row)}\n".encode())
-            part = pq.read_metadata(window.with_suffix(PART_SUFFIX))
-            total, num_bad = total + part.num_rows, num_bad + len(bad)
-            num_truncated += int(part.metadata[TRUNCATED])
+            metadata = pq.read_metadata(part)
+            total, num_bad = total + metadata.num_rows, num_bad + len(bad)
+            num_truncated += int(metadata.metadata[TRUNCATED])
     if data_suffix(output) == ".parquet":
-        _write_parquet(windows, names, output)
+        _write_parquet(parts, names, output)
     else:
-        _write_text(windows, names, output)
+        _write_text(parts, names, output)
     return total - num_bad, num_bad, num_truncated
 
 
-def _read_part(window: Path, is_bad: bool = False) -> pa.Table:
-    """The rows of a window that have a prediction, or those that have none, with the columns of the part."""
-    rows, outcomes = (pq.read_table(file, partitioning=None) for file in (window, window.with_suffix(PART_SUFFIX)))
-    for name in outcomes.column_names:
-        rows = (rows.drop_columns(name) if name in rows.column_names else rows).append_column(name, outcomes[name])
-    wanted = [(reason is not None) == is_bad for reason in outcomes["reason"].to_pylist()]
+def _read_part(path: Path, is_bad: bool = False) -> pa.Table:
+    """The rows of a part that have a prediction, or those that have none."""
+    rows = pq.read_table(path, partitioning=None)
+    wanted = [(reason is not None) == is_bad for reason in rows["reason"].to_pylist()]
     runs = (list(run) for is_wanted, run in groupby(range(len(rows)), wanted.__getitem__) if is_wanted)
     # slices, as Arrow cannot filter columns of some types
     return pa.concat_tables([rows.slice(0, 0), *(rows.slice(run[0], len(run)) for run in runs)])
@@ -178,7 +177,7 @@ def _read_rows(part: pa.Table) -> list[Row]:
     return [json.loads(row) | new for row, new in zip(*columns, strict=True)]
 
 
-def _write_text(windows: Sequence[Path], names: Sequence[str], output: Path) -> None:
+def _write_text(parts: Sequence[Path], names: Sequence[str], output: Path) -> None:
     suffix = data_suffix(output)
     is_compressed = output.suffix.lower() == ".gz"
     with (
@@ -187,8 +186,8 @@ def _write_text(windows: Sequence[Path], names: Sequence[str], output: Path) -> 
     ):
         if suffix != ".jsonl":
             to.write(_format_rows([dict(zip(names, names, strict=True))], names, suffix))
-        for window in windows:
-            to.write(_format_rows(_read_rows(_read_part(window)), names, suffix))
+        for part in parts:
+            to.write(_format_rows(_read_rows(_read_part(part)), names, suffix))
 
 
 def _format_rows(rows: Sequence[Row], names: Sequence[str], suffix: str) -> bytes:
@@ -208,14 +207,14 @@ def _format_rows(rows: Sequence[Row], names: Sequence[str], suffix: str) -> byte
     return text.getvalue().encode()
 
 
-def _write_parquet(windows: Sequence[Path], names: Sequence[str], output: Path) -> None:
+def _write_parquet(parts: Sequence[Path], names: Sequence[str], output: Path) -> None:
     """Writes several small windows as one row group."""
-    types = _find_types(windows, names)
+    types = _find_types(parts, names)
     schema = pa.schema([(name, kind or pa.string()) for name, kind in types.items()])
     waiting: list[pa.Table] = []
     with write_whole(output) as file, pq.ParquetWriter(file, schema) as writer:
-        for number, window in enumerate(windows, 1):
-            part = _read_part(window)
+        for number, path in enumerate(parts, 1):
+            part = _read_part(path)
             rows = _read_rows(part)
             own = {
                 field.name: pc.struct_field(part[column], field.name)
@@ -228,32 +227,32 @@ def _write_parquet(windows: Sequence[Path], names: Sequence[str], output: Path) 
             ]
             waiting.append(pa.table(columns, schema))
             is_full = sum(map(len, waiting)) >= GROUP_ROWS or sum(each.nbytes for each in waiting) >= GROUP_BYTES
-            if is_full or number == len(windows):
+            if is_full or number == len(parts):
                 writer.write_table(pa.concat_tables(waiting))
                 waiting.clear()
 
 
-def _find_types(windows: Sequence[Path], names: Sequence[str]) -> dict[str, pa.DataType | None]:
+def _find_types(parts: Sequence[Path], names: Sequence[str]) -> dict[str, pa.DataType | None]:
     """The type of each column: that of the Parquet files, where all files are and agree; else the one that holds its
     JSON values; None if only JSON text does."""
     found: dict[str, set[pa.DataType | None]] = {name: set() for name in names}
-    for window in windows:
-        arrow = [*pq.read_schema(window), *pq.read_schema(window.with_suffix(PART_SUFFIX))]
-        own = {field.name: field.type for column in arrow if column.name in ("arrow", "new") for field in column.type}
-        is_parquet = any(column.name == "arrow" for column in arrow)
+    for part in parts:
+        schema = pq.read_schema(part)
+        structs = [schema.field(column).type for column in ("arrow", "new") if column in schema.names]
+        own = {field.name: field.type for struct in structs for field in struct}
         for name in names:
-            if name in own or not is_parquet:
+            if name in own or "arrow" not in schema.names:
                 found[name].add(own.get(name))
     types: dict[str, pa.DataType | None] = {
         name: next(iter(kinds)) for name, kinds in found.items() if len(kinds) == 1
     }
     others = [name for name in names if types.get(name) is None]
     if others:
-        rows = (row for window in windows for row in _read_rows(_read_part(window)))
+        rows = (row for part in parts for row in _read_rows(_read_part(part)))
         inferred = Columns({name: row.get(name) for name in others} for row in rows).types
         types = {name: types.get(name) or inferred.get(name, pa.null()) for name in names}
-    for window in windows if others else ():  # a type that holds each batch may not hold all
-        read = _read_rows(_read_part(window))
+    for part in parts if others else ():  # a type that holds each batch may not hold all
+        read = _read_rows(_read_part(part))
         for name in others:
             try:
                 _to_arrow(read, name, types[name])

@@ -72,7 +72,7 @@ class CopyNetPredictor:
         self.with_origins, self.decoding = with_origins, decoding
         self._loaded: tuple[int, CopyModel, PreTrainedTokenizerBase] | None = None
 
-    def __getstate__(self) -> dict[str, Any]:
+    def __getstate__(self) -> dict[str, object]:
         # The files' times are for `datasets`, which reuses the results of a function whose pickle is the same.
         return vars(self) | {"_loaded": None, "_files": stamp_files(self.name)}
 
@@ -137,7 +137,7 @@ class CopyNetPredictor:
             result[f"{self.prediction_column}_{name}"] = [getattr(each, name, None) for each in predictions.values()]
         return result
 
-    def _is_text(self, text: Any, row: int) -> bool:
+    def _is_text(self, text: object, row: int) -> bool:
         """Whether a row has a text to predict; missing and empty ones have none."""
         if text is None or (isinstance(text, float) and np.isnan(text)):
             return False
@@ -146,7 +146,7 @@ class CopyNetPredictor:
         return bool(text.strip())
 
 
-def _list_values(column: Any) -> list[Any]:
+def _list_values(column: Any) -> list[object]:
     """The values of a column by position, not by its index; those that pandas has as missing are None."""
     if hasattr(column, "notna"):
         column = column.astype(object).where(column.notna(), None)
@@ -186,8 +186,8 @@ def predict_in_batches(
     tokenizer: PreTrainedTokenizerBase,
     texts: Sequence[str],
     *,
-    facts: Sequence[Any] | None = None,
-    features: Sequence[Any] | None = None,
+    facts: Sequence[object] | None = None,
+    features: Sequence[object] | None = None,
     batch_size: int = 32,
     progress: bool = False,
     **options: Any,
@@ -210,10 +210,10 @@ def predict_in_batches(
     with tqdm(total=len(texts), unit="texts", disable=not progress) as bar:
         for start in range(0, len(order), batch_size):
             rows = order[start : start + batch_size]
-            batch_texts, batch_facts, batch_features = (
-                None if column is None else [column[row] for row in rows] for column in (texts, facts, features)
+            batch_texts = [texts[row] for row in rows]
+            batch_facts, batch_features = (
+                None if column is None else [column[row] for row in rows] for column in (facts, features)
             )
-            assert batch_texts is not None
             batch = predict(model, tokenizer, batch_texts, facts=batch_facts, features=batch_features, **options)
             for row, outputs in zip(rows, batch, strict=True):
                 predictions[row] = outputs

@@ -9,10 +9,14 @@ from __future__ import annotations
 
 import logging
 import sys
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import onnx_ir as ir
 
 QUANTIZATIONS = ("int8",)
 
@@ -29,7 +33,7 @@ def check_quantization(quantize: str | None) -> None:
         raise ImportError(f"no {error.name}, which quantises ONNX graphs: pip install onnx onnxruntime") from None
 
 
-def write_int8(graph: Any, path: Path) -> None:
+def write_int8(graph: ir.Model, path: Path) -> None:
     """Writes the graph, an `onnx_ir.Model`, with 8-bit weights.
 
     Weights use 7 of the 8 bits. Processors without VNNI instructions add pairs of products in 16 bits, which overflow
@@ -39,13 +43,13 @@ def write_int8(graph: Any, path: Path) -> None:
     from onnxruntime.quantization import quantize_dynamic
 
     _make_weights_constant(graph)
-    with _quiet_root_logger():
+    with quiet():
         # a Scan holds the recurrence of the encoder in a subgraph; onnxruntime rejects a scale per channel for the
         # weights of both directions, which are one tensor
         quantize_dynamic(ir.to_proto(graph), path, reduce_range=True, extra_options={"EnableSubgraph": True})
 
 
-def _make_weights_constant(graph: Any) -> None:
+def _make_weights_constant(graph: ir.Model) -> None:
     """Turns each product with a weight into a MatMul whose second input is a constant: the quantiser passes over
     weights that the graph transposes, and a Gemm whose weight has another use becomes wrong."""
     from onnx_ir.passes.common import CommonSubexpressionEliminationPass, RemoveUnusedNodesPass
@@ -54,16 +58,16 @@ def _make_weights_constant(graph: Any) -> None:
 
     attributes = {"alpha": 1.0, "beta": 1.0, "transA": 0, "transB": 1}
 
-    def linear(op: Any, x: Any, weight: Any) -> Any:
+    def linear(op: Any, x: ir.Value, weight: ir.Value) -> ir.Value:
         return op.Gemm(x, weight, **attributes)
 
-    def product(op: Any, x: Any, weight: Any) -> Any:
+    def product(op: Any, x: ir.Value, weight: ir.Value) -> ir.Value:
         return op.MatMul(x, op.Transpose(weight, perm=[1, 0]))
 
-    def linear_with_bias(op: Any, x: Any, weight: Any, bias: Any) -> Any:
+    def linear_with_bias(op: Any, x: ir.Value, weight: ir.Value, bias: ir.Value) -> ir.Value:
         return op.Gemm(x, weight, bias, **attributes)
 
-    def product_and_sum(op: Any, x: Any, weight: Any, bias: Any) -> Any:
+    def product_and_sum(op: Any, x: ir.Value, weight: ir.Value, bias: ir.Value) -> ir.Value:
         return op.Add(product(op, x, weight), bias)
 
     rules = [RewriteRule(linear, product), RewriteRule(linear_with_bias, product_and_sum)]
@@ -74,13 +78,15 @@ def _make_weights_constant(graph: Any) -> None:
 
 
 @contextmanager
-def _quiet_root_logger() -> Iterator[None]:
-    """Without the quantiser's warnings about tensors that are no numbers, and without the handler that they add."""
-    root = logging.getLogger()
-    level, handlers = root.level, root.handlers[:]
-    root.setLevel(logging.ERROR)
+def quiet() -> Iterator[None]:
+    """Without what exporter and quantiser log about packages and tensors that need nothing, and without the handler
+    that the latter adds."""
+    handlers, disabled = logging.root.handlers[:], logging.root.manager.disable
+    logging.disable(logging.WARNING)
     try:
-        yield
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", FutureWarning)
+            yield
     finally:
-        root.setLevel(level)
-        root.handlers[:] = handlers
+        logging.disable(disabled)
+        logging.root.handlers[:] = handlers

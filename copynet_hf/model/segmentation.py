@@ -25,12 +25,12 @@ punctuation. Exceptions are marked:
 So a name is the same token next to a space, a quotation mark or a full stop, and so is a flag, a path or a quotation
 between other punctuation: the tokens of `/usr/bin` are also those in `"/usr/bin"`.
 
-- `word_parts`: as `word_punct`, but words are cut where the case changes, between letters with and without case, and at
-  digits and underscores. Parts that touch have a joiner between them: `WexError2` is `Wex ￭ Error ￭ 2`, `max_size` is
-  `max ￭_￭ size`.
+- `word_parts`: as `word_punct`, but words are cut where the case changes, between letters with and without case, and
+  at digits and underscores. Parts that touch have a joiner between them: `WexError2` is `Wex ￭ Error ￭ 2`, and
+  `max_size` is `max ￭_￭ size`.
 
-Outputs of these two may hold more marks, which no text is split into (`find_chain`): a joiner on its own between any
-words, `￭x` for a letter that touches what precedes it, `[lower]`, `[upper]`, `[title]` for the case of the next word, and
+Outputs of these two may hold more marks, which no text is split into (`Chains`): a joiner on its own between any words,
+`￭x` for a letter that touches what precedes it, `[lower]`, `[upper]` and `[title]` for the case of the next word, and
 `[initial]` for its first letter.
 
 Nothing here needs Transformers, so that tokenizers with and without it share this file.
@@ -72,7 +72,7 @@ _FOR_MECAB = re.compile(r"(?P<piece>[^\s\0\ud800-\udfff]{1,2000})|.", re.DOTALL)
 
 
 class Segmenter(NamedTuple):
-    """`split` splits a text into words; `space` adds to words, any words in any order, the spaces that precede them."""
+    """`split` splits a text into words; `space` adds to any words, in any order, the spaces that precede them."""
 
     split: Callable[[str], list[str]]
     space: Callable[[Iterable[str]], list[str]] = list

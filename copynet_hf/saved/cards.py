@@ -32,18 +32,6 @@ PIPELINE_TAG = "text-generation"
 TAGS = ("copynet", "copy-mechanism", "seq2seq")
 CARD, RESULTS = "README.md", ".eval_results/copynet-hf.yaml"
 
-IMPORT = """import copynet_hf  # registers the model; without the package, pass trust_remote_code=True
-"""
-USE = f"""from transformers import pipeline
-
-{IMPORT}
-pipe = pipeline("copy-text2text", model="{{name}}")
-print(pipe("a text")[0]["generated_text"])"""
-LOAD = f"""from transformers import {{auto}}
-
-{IMPORT}
-model = {{auto}}.from_pretrained("{{name}}")"""
-
 SETTINGS = (
     "copy_mechanism",
     "vocab_size",
@@ -114,9 +102,7 @@ def write_model_card(
     # Where one text speaks of an ensemble as a whole: a member that copies, and has the knowledge of an encoder.
     config = max(configs, key=lambda each: (each.copies, each.encoder is not None))
     is_ensemble = hasattr(model, "members")
-    mechanisms = list(dict.fromkeys(each.copy_mechanism for each in configs))
-    kind = f"an ensemble of {len(configs)} models" if is_ensemble else f"a {_kind(config)}"
-    note = "p(y) is the mean of theirs" if is_ensemble else f"`copy_mechanism` is `{config.copy_mechanism}`"
+    mechanisms, is_ensemble = [each.copy_mechanism for each in configs], hasattr(model, "members")
     name = title or folder.resolve().name
     scores = {split: row for split, row in (scores or {}).items() if set(row) & set(METRICS)}
     metrics = list(dict.fromkeys(METRICS[score][0] for row in scores.values() for score in METRICS if score in row))
@@ -133,8 +119,13 @@ def write_model_card(
             eval_results=_eval_results(scores, datasets, name) or None,
         ),
         title=name,
-        kind=f"It is {kind} {_purpose(config)} ({note}).",
-        use=_usage(model, config, name),
+        config=config,
+        encoder=config.encoder and _name_encoder(config),
+        is_ensemble=is_ensemble,
+        num_models=len(configs),
+        can_generate=model.can_generate(),
+        num_features=config.feature_vocab_size - NUM_SPECIAL_FEATURES,
+        max_length=length if (length := getattr(tokenizer, "model_max_length", 1e30)) < 1e6 else None,
         model=_description(model),
         data=data,
         training=training,
@@ -142,7 +133,6 @@ def write_model_card(
         about_scores="In percent, from a single run.",
         scores="\n\n".join(filter(None, (_score_table(scores, METRICS), _score_table(scores, COPYING)))),
         signature="\n".join(f"- {metric}: `{text}`" for metric, text in (signature or {}).items()),
-        limits=_limits(config, tokenizer),
     )
     card.save(folder / CARD)
     (folder / RESULTS).unlink(missing_ok=True)  # of an earlier model
@@ -186,38 +176,15 @@ def _format_value(name: str, value: object) -> str:
     return Path(text).name if is_path and name != "hub_model_id" else text
 
 
-def _kind(config: CopyNetConfig) -> str:
-    return "recurrent network" if config.encoder is None else f"recurrent decoder over the encoder {_encoder(config)}"
-
-
-def _encoder(config: CopyNetConfig) -> str:
+def _name_encoder(config: CopyNetConfig) -> str:
     """The name of the Transformers encoder where it has one, and its type."""
     encoder = cast("PreTrainedConfig", config.encoder)
     return f"{encoder.name_or_path} ({encoder.model_type})" if encoder.name_or_path else encoder.model_type
 
 
-def _purpose(config: CopyNetConfig) -> str:
-    if config.num_features:
-        return "that points at positions of its input, a sequence of points"
-    if not config.mechanism.generates:
-        return "from texts to texts that contain only words of its input"
-    if config.copies:
-        return "from texts to texts that copies words of its input"
-    return "from texts to texts without copying, a baseline"
-
-
 def _members(model: PublishedModel) -> list[PublishedModel]:
     """The models of an ensemble; else the model itself."""
     return getattr(model, "members", [model])
-
-
-def _usage(model: PublishedModel, config: CopyNetConfig, name: str) -> str:
-    if not model.can_generate():
-        return LOAD.format(auto="AutoModel", name=name)
-    use = (LOAD if config.num_features else USE).format(auto="AutoModelForSeq2SeqLM", name=name)
-    if config.feature_vocab_size:
-        use = use.replace('"a text"', '{"text": "a text", "features": ["a feature"]}')
-    return use
 
 
 def _description(model: PublishedModel) -> str:
@@ -238,34 +205,9 @@ def _settings(model: PublishedModel) -> dict[str, object]:
     values = {name: getattr(config, name) for name in SETTINGS}
     if config.encoder is not None:
         del values["num_hidden_layers"]
-        values |= {name: getattr(config, name) for name in ENCODER_FIELDS} | {"encoder": _encoder(config)}
+        values |= {name: getattr(config, name) for name in ENCODER_FIELDS} | {"encoder": _name_encoder(config)}
     fields = {f"`{name}`": " ".join(value) if isinstance(value, list) else value for name, value in values.items()}
     return {"parameters": f"{model.num_parameters():,}"} | fields
-
-
-def _limits(config: CopyNetConfig, tokenizer: PreTrainedTokenizerBase | None) -> str:
-    max_length = getattr(tokenizer, "model_max_length", None)
-    knowledge = "no other knowledge" if config.encoder is None else "no knowledge beyond them and its encoder's"
-    parts = [f"It was trained on examples of one task and has {knowledge}."]
-    slots = f"up to {config.max_source_oov:,} of them out-of-vocabulary"
-    if config.num_features:
-        parts.append(f"Its input has up to {config.max_source_oov:,} points of {config.num_features} numbers.")
-    elif not config.mechanism.generates:
-        parts.append(f"Its outputs consist of words of the source, {slots}.")
-    elif config.copies:
-        parts.append(
-            f"Its outputs consist of the {config.vocab_size:,} words of its vocabulary and words of the source, "
-            f"{slots}. It may copy the wrong word: names and numbers can be confused with each other."
-        )
-    else:
-        parts.append(f"Its outputs consist of the {config.vocab_size:,} words of its vocabulary.")
-    if config.feature_vocab_size:
-        parts.append(
-            f"It reads {config.feature_vocab_size - NUM_SPECIAL_FEATURES:,} features, and others as the unknown one."
-        )
-    if isinstance(max_length, int) and max_length < 1_000_000:
-        parts.append(f"Sources are truncated to {max_length:,} words.")
-    return " ".join(parts)
 
 
 def _score_table(scores: Mapping[str, Scores], titles: Mapping[str, str | tuple[str, str]]) -> str | None:

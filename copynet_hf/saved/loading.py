@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import reprlib
 from collections.abc import Iterator
@@ -24,8 +23,7 @@ from ..model.configuration_copynet import CopyNetConfig
 from ..model.configuration_ensemble import CopyNetEnsembleConfig
 from ..model.modeling_copynet import CopyNetForConditionalGeneration
 from ..model.modeling_ensemble import CopyNetEnsemble
-from .compatibility import check_tokenizer
-from .generation_settings import check_generation_config
+from .checks import LFS_POINTER, check_generation_config, check_no_lfs_pointer, check_tokenizer, read_json
 from .model_size import check_memory
 
 GENERATION_FILE = "generation_config.json"
@@ -34,7 +32,6 @@ TOKENIZER_FILES = ("tokenizer_config.json", "vocab.json", "tokenizer.json")
 LoadedModel = CopyNetForConditionalGeneration | CopyNetEnsemble
 # OWNER/NAME or NAME, without a dot in front or two together: ./model and ../model are folders.
 _HUB_NAME = re.compile(r"(?!.*\.\.)(\w[\w.-]*/)?\w[\w.-]*", re.ASCII)
-_LFS_POINTER = b"version https://git-lfs.github.com/"
 
 
 def check_model_name(name: str | None) -> str:
@@ -109,7 +106,7 @@ def load_copynet(name: str, *, trust_remote_code: bool = False, **kwargs: Any) -
             is not trusted.
     """
     folder = Path(name)
-    contents = {file: _check_json(folder / file) for file in MODEL_FILES}
+    contents = {file: read_json(folder / file) for file in MODEL_FILES}
     check_generation_config(contents[GENERATION_FILE] or {}, folder / GENERATION_FILE)
     for path in sorted(folder.glob("*.safetensors")):
         _check_weights(path)
@@ -134,7 +131,7 @@ def load_tokenizer(name: str, *, trust_remote_code: bool = False) -> PreTrainedT
         ValueError: a file is missing or damaged, or the config names code that is not trusted.
     """
     folder = Path(name)
-    contents = {file: _check_json(folder / file) for file in TOKENIZER_FILES}
+    contents = {file: read_json(folder / file) for file in TOKENIZER_FILES}
     if folder.is_dir():
         needed = {"tokenizer_config.json"}
         if "CopyNet" in str((contents["tokenizer_config.json"] or {}).get("tokenizer_class")):
@@ -180,37 +177,12 @@ def _loading(name: str) -> Iterator[None]:
         ) from error
 
 
-def _check_json(path: Path) -> dict[str, object] | None:
-    """The JSON object of a file, None if there is no such file.
-
-    Raises:
-        ValueError: the file holds something else.
-    """
-    if not path.is_file():
-        return None
-    data = path.read_bytes()
-    _check_no_lfs_pointer(path, data)
-    try:
-        content = json.loads(data.decode("utf-8"))
-    except (ValueError, RecursionError):
-        content = None
-    if not isinstance(content, dict):
-        raise ValueError(f"{path} is not a JSON object: restore the file, for example by saving the model again")
-    return content
-
-
 def _check_weights(path: Path) -> None:
     """Raises ValueError if a safetensors file is damaged; reads its header only."""
     with path.open("rb") as file:
-        _check_no_lfs_pointer(path, file.read(len(_LFS_POINTER)))
+        check_no_lfs_pointer(path, file.read(len(LFS_POINTER)))
     try:
         with safe_open(path, framework="pt"):
             pass
     except SafetensorError as error:
         raise ValueError(f"{path} is damaged ({error}): copy or download the file again") from error
-
-
-def _check_no_lfs_pointer(path: Path, start: bytes) -> None:
-    """Raises ValueError if a file that starts so is what Git leaves in place of a large file it has not fetched."""
-    if start.startswith(_LFS_POINTER):
-        raise ValueError(f"{path} is a Git LFS pointer, not the file itself: run git lfs pull in its repository")

@@ -10,10 +10,11 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Required, TypedDict
 
 from ..model.prediction import Prediction
-from .limits import BatchSettings
+from ..model.source import Fact
+from .limits import MAX_BATCH_CHARACTERS, Limits
 
 logger = logging.getLogger(__name__)
 
@@ -21,8 +22,14 @@ Options = Mapping[str, Any]
 """Options of `generate()`, `num_beams` and `max_new_tokens` among them."""
 
 
-Row = Mapping[str, Any]
-"""The arguments `text`, `facts` and `features` of `encode_source`, the last two None where there are none."""
+class Row(TypedDict, total=False):
+    """Arguments of `encode_source`, the last two None where there are none."""
+
+    text: Required[str]
+    facts: Sequence[Fact] | None
+    features: Sequence[str] | None
+
+
 Predict = Callable[[Sequence[Row], Options, Callable[[], None]], list[list[Prediction]]]
 """From the rows of a batch, options of `generate()`, and a function to call before each step, to the outputs of each
 row. The function raises TimeoutError when they are no longer needed."""
@@ -58,12 +65,13 @@ class Batcher:
 
     Args:
         predict: called in a thread of its own. It is stopped when all texts of the batch have been cancelled or are
-            past their deadlines, and after `max_batch_seconds` if further texts wait.
+            past their deadlines, and after half of `limits.timeout` if further texts wait.
+        max_requests: how many may wait or be predicted.
         on_batch: called with the number of texts of each batch.
     """
 
-    def __init__(self, predict: Predict, settings: BatchSettings, on_batch: Callable[[int], None]) -> None:
-        self._predict, self._settings, self._on_batch = predict, settings, on_batch
+    def __init__(self, predict: Predict, limits: Limits, max_requests: int, on_batch: Callable[[int], None]) -> None:
+        self._predict, self._limits, self._max_requests, self._on_batch = predict, limits, max_requests, on_batch
         self._waiting: deque[_Waiting] = deque()
         self._requests = 0
         self._numbers = itertools.count()
@@ -85,8 +93,8 @@ class Batcher:
             TimeoutError: the deadline has passed, or the batch took too long for the texts that wait.
             ValueError: the model does not accept a source or an option.
         """
-        is_full = len(self._waiting) + len(sources) > self._settings.max_waiting
-        if is_full or self._requests >= self._settings.max_requests:
+        is_full = len(self._waiting) + len(sources) > self._limits.max_waiting
+        if is_full or self._requests >= self._max_requests:
             raise QueueFullError
         loop, number = asyncio.get_running_loop(), next(self._numbers)
         rows = [_Waiting(source, options, deadline, number, loop.create_future()) for source in sources]
@@ -125,8 +133,8 @@ class Batcher:
         while not self._waiting:
             self._has_arrived.clear()
             await self._has_arrived.wait()
-        end = self._waiting[0].arrival + self._settings.window
-        while len(self._waiting) < self._settings.batch_size and (rest := end - time.monotonic()) > 0:
+        end = self._waiting[0].arrival + self._limits.batch_window / 1e3
+        while len(self._waiting) < self._limits.batch_size and (rest := end - time.monotonic()) > 0:
             self._has_arrived.clear()
             try:
                 await asyncio.wait_for(self._has_arrived.wait(), rest)
@@ -146,8 +154,8 @@ class Batcher:
                 continue
             longer = max(longest, count_characters(row.source))
             characters = (len(batch) + 1) * longer * row.options["num_beams"]
-            fits = len(batch) < self._settings.batch_size and (
-                not batch or (row.options == batch[0].options and characters <= self._settings.max_batch_characters)
+            fits = len(batch) < self._limits.batch_size and (
+                not batch or (row.options == batch[0].options and characters <= MAX_BATCH_CHARACTERS)
             )
             if fits:
                 batch.append(row)
@@ -160,7 +168,7 @@ class Batcher:
 
     def _run_batch(self, batch: Sequence[_Waiting]) -> list[list[Prediction] | Exception]:
         """The outputs of each text; where a batch fails, of each text alone, so that no request fails for another."""
-        end = time.monotonic() + self._settings.max_batch_seconds
+        end = time.monotonic() + self._limits.timeout / 2
 
         def check_wanted() -> None:
             gives_way = self._waiting and time.monotonic() > end

@@ -12,13 +12,12 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..inference.onnx_search import OnnxCopyNet
+from ..inference.onnx_search import Array, OnnxCopyNet, Session, Tensors
 from ..model.prediction import CopyModel, Prediction, predict
-from ..saved.compatibility import check_tokenizer
-from ..saved.generation_settings import check_generation_config
+from ..saved.checks import check_generation_config, check_tokenizer
 from .batching import Options, Predict, Row
-from .limits import BatchSettings, Limits
-from .tokenizer import PlainTokenizer, read_json
+from .limits import Limits
+from .tokenizer import PlainTokenizer, read_export
 
 if TYPE_CHECKING:
     from fastapi import FastAPI
@@ -30,13 +29,13 @@ GRACE_SECONDS = 5  # for sending the last answers
 class _StoppableSession:
     """A session of onnxruntime that calls `check` before it runs."""
 
-    def __init__(self, session: Any, check: Callable[[], None]) -> None:
+    def __init__(self, session: Session, check: Callable[[], None]) -> None:
         self._session, self._check = session, check
         self.get_inputs, self.get_outputs = session.get_inputs, session.get_outputs
 
-    def run(self, *arguments: Any) -> Any:
+    def run(self, names: None, feeds: Tensors) -> list[Array]:
         self._check()
-        return self._session.run(*arguments)
+        return self._session.run(names, feeds)
 
 
 def load_predict(
@@ -56,11 +55,11 @@ def load_predict(
             "downloaded first)"
         )
     generation_file = Path(folder) / "generation_config.json"
-    config = read_json(Path(folder) / "config.json")
+    config = read_export(Path(folder) / "config.json")
     if config.get("num_features"):
         raise ValueError(f"--model {folder} reads points, not words: run it in Python with OnnxCopyNet")
     tokenizer = PlainTokenizer.from_pretrained(folder)
-    check_generation_config(read_json(generation_file), generation_file, len(tokenizer))
+    check_generation_config(read_export(generation_file), generation_file, len(tokenizer))
     try:
         model = OnnxCopyNet.from_pretrained(folder, threads or 0, keep_memory=False)
     except (ImportError, ValueError):
@@ -81,37 +80,10 @@ def load_predict(
 
 def predict_rows(model: CopyModel, tokenizer: Any, rows: Sequence[Row], **options: Any) -> list[list[Prediction]]:
     """`predict` for the rows of a batch, of which some may have facts or features."""
-    columns: dict[str, Any] = {name: [row.get(name) for row in rows] for name in ("text", "facts", "features")}
-    texts = columns.pop("text")
-    given = {name: column for name, column in columns.items() if any(value is not None for value in column)}
+    texts = [row["text"] for row in rows]
+    columns = {"facts": [row.get("facts") for row in rows], "features": [row.get("features") for row in rows]}
+    given: dict[str, Any] = {name: column for name, column in columns.items() if column != [None] * len(rows)}
     return predict(model, tokenizer, texts, **given, **options)
-
-
-def serve_model(
-    folder: str | None,
-    host: str,
-    port: int,
-    limits: Limits,
-    batches: BatchSettings,
-    threads: int | None = None,
-    max_source_length: int | None = None,
-) -> None:
-    """Serves an exported model until SIGTERM or Ctrl-C, after which the accepted requests are answered.
-
-    Args:
-        threads: onnxruntime's; None: one per core.
-        max_source_length: words to which sources are truncated; None: as in training.
-
-    Raises:
-        ImportError: fastapi, uvicorn or onnxruntime is not installed.
-        OSError: the host or port is not available.
-        ValueError: the folder holds no exported model.
-    """
-    with explain_missing_packages():
-        from .server import build_app
-    predict_batch, saved_options = load_predict(folder, threads, max_source_length)
-    app = build_app(predict_batch, saved_options, limits, batches)
-    run_server(app, str(folder), host, port, limits.timeout)
 
 
 @contextmanager
@@ -125,10 +97,9 @@ def explain_missing_packages() -> Iterator[None]:
 
 
 def run_server(app: FastAPI, name: str, host: str, port: int, timeout: float = Limits().timeout) -> None:
-    """Serves until SIGTERM or Ctrl-C, after which the accepted requests are answered.
+    """Serves a model of this name until SIGTERM or Ctrl-C, after which the accepted requests are answered.
 
     Args:
-        name: of the model.
         timeout: seconds for a request.
 
     Raises:

@@ -15,9 +15,7 @@ from pathlib import Path
 from urllib.request import urlopen
 
 VERSION = "1.30.0"
-# Digests in npm's form: `npm view onnxruntime-web@1.30.0 dist.integrity`.
-PACKAGE_DIGEST = "sha512-q0y+JrrtukXSzsBWEMccVfqX25LRmosXHF+CaRJmg8pZClzcV7svNc4rKY3jL02Vb7QmRMDs1SigqR4CXAfKYQ=="
-FILE_DIGESTS = {
+FILE_DIGESTS = {  # SHA-512 in npm's form
     "ort.wasm.bundle.min.mjs": (
         "sha512-1KcF8CWAZeqtTcvLgKPtOMXIbkWeh++LDCQpDhQ5ARVxHAL1VNL5rr0OI+MxTbmNIANldE/A/q+O4gSKgSMjWQ=="
     ),
@@ -40,13 +38,20 @@ def load_runtime(folder: str | Path | None = None) -> dict[str, bytes]:
         ValueError: a file is missing in the folder, or is not that of `VERSION`.
         OSError: the registry cannot be reached.
     """
+    fix = f"pass the unpacked npm package onnxruntime-web@{VERSION}"
     if folder is not None:
-        return _read_folder(Path(folder))
+        dist = Path(folder, "dist") if Path(folder, "dist").is_dir() else Path(folder)
+        if missing := [name for name in FILE_DIGESTS if not (dist / name).is_file()]:
+            raise ValueError(f"--onnxruntime_web {folder} holds no {missing[0]}: {fix}")
+        files = {name: (dist / name).read_bytes() for name in FILE_DIGESTS}
+        if others := _find_others(files):
+            raise ValueError(f"{dist / others[0]} is not the file of onnxruntime-web {VERSION}: {fix}")
+        return files
     cache = Path(
         os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache", "copynet_hf", f"onnxruntime-web-{VERSION}"
     )
     try:
-        return _read_folder(cache)
+        return load_runtime(cache)
     except ValueError:  # missing, or damaged
         files = _download()
     cache.mkdir(parents=True, exist_ok=True)
@@ -57,38 +62,29 @@ def load_runtime(folder: str | Path | None = None) -> dict[str, bytes]:
     return files
 
 
-def _read_folder(folder: Path) -> dict[str, bytes]:
-    fix = f"pass the unpacked npm package onnxruntime-web@{VERSION}"
-    dist = folder / "dist" if (folder / "dist").is_dir() else folder
-    files = {}
-    for name, digest in FILE_DIGESTS.items():
-        path = dist / name
-        if not path.is_file():
-            raise ValueError(f"--onnxruntime_web {folder} holds no {name}: {fix}")
-        files[name] = path.read_bytes()
-        if _digest(files[name]) != digest:
-            raise ValueError(f"{path} is not the file of onnxruntime-web {VERSION}: {fix}")
-    return files
-
-
 def _download() -> dict[str, bytes]:
     registry = os.environ.get("NPM_CONFIG_REGISTRY") or PUBLIC_REGISTRY
     url = f"{registry.rstrip('/')}/onnxruntime-web/-/onnxruntime-web-{VERSION}.tgz"
     try:
-        with urlopen(url, timeout=TIMEOUT) as response:
-            package = response.read()
+        with urlopen(url, timeout=TIMEOUT) as response, tarfile.open(fileobj=BytesIO(response.read())) as archive:
+            members = {name: archive.extractfile(f"package/dist/{name}") for name in FILE_DIGESTS}
+            files = {name: member.read() for name, member in members.items() if member is not None}
     except OSError as error:
         raise OSError(
             f"{url} cannot be downloaded ({error}): check the network, or pass the unpacked npm package with "
             "--onnxruntime_web"
         ) from None
-    if _digest(package) != PACKAGE_DIGEST:
+    except (KeyError, EOFError, tarfile.TarError):
+        files = {}
+    if _find_others(files):
         raise ValueError(f"{url} is not onnxruntime-web {VERSION}, its SHA-512 differs: use another registry")
-    with tarfile.open(fileobj=BytesIO(package), mode="r:gz") as archive:
-        members = {name: archive.extractfile(f"package/dist/{name}") for name in FILE_DIGESTS}
-        return {name: member.read() for name, member in members.items() if member is not None}
+    return files
+
+
+def _find_others(files: dict[str, bytes]) -> list[str]:
+    """The files whose contents are not those of `VERSION`."""
+    return [name for name, digest in FILE_DIGESTS.items() if _digest(files.get(name, b"")) != digest]
 
 
 def _digest(content: bytes) -> str:
-    """SHA-512 as npm writes it."""
     return f"sha512-{base64.b64encode(hashlib.sha512(content).digest()).decode()}"

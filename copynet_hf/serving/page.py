@@ -7,21 +7,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
 from transformers import PreTrainedTokenizerBase
 from transformers.generation import StoppingCriteria
 
-from ..inference.backends import OnnxModel, load_backend
+from ..inference.backends import OnnxModel
 from ..model.prediction import Prediction
 from ..model.source import join_words
 from ..saved.loading import LoadedModel
 from ..saved.model_size import explain_memory_errors
 from ..visualization.highlighting import find_words
 from .batching import Options, Row
-from .command import explain_missing_packages, predict_rows, run_server
+from .command import explain_missing_packages, predict_rows
 from .limits import Limits
 from .web_export import PAGE
 
@@ -90,10 +89,10 @@ def build_demo(
 
     beams, words = max(settings["num_beams"], MAX_BEAMS), max(settings["max_new_tokens"], MAX_WORDS)
     saved_options = {name: settings[name] for name in ("num_beams", "max_new_tokens")}
-    app = build_app(predict_batch, saved_options, Limits(max_beams=beams, max_new_tokens=words))
+    app = build_app(predict_batch, saved_options, Limits(max_beams=beams, max_target_length=words))
 
     @app.get("/page.json")
-    async def get_page() -> dict[str, Any]:
+    async def get_page() -> dict[str, object]:
         """The page's title and examples, and what the model reads."""
         return {"title": title, "examples": list(examples), "model": description}
 
@@ -132,21 +131,3 @@ def _describe_output(tokenizer: Any, row: Row, output: Prediction) -> PageOutput
         is_truncated=bool(rest.strip()) if source is None else source.is_truncated,
         probabilities=output.copy_probs.astype(float).round(4).tolist(),
     )
-
-
-def launch_demo(
-    name: str | None, *, host: str = "127.0.0.1", port: int = 7860, examples: Sequence[str] = (), **loading: Any
-) -> None:
-    """Loads the model and serves its page until SIGTERM or Ctrl-C.
-
-    Args:
-        name: the model's folder or its name on the Hub.
-        loading: arguments of `load_backend`.
-
-    Raises:
-        ImportError, ValueError: see `load_backend` and `build_demo`.
-        OSError: the host or port is not available.
-    """
-    model, tokenizer = load_backend(name, **loading)
-    title = Path(str(name)).resolve().name
-    run_server(build_demo(model, tokenizer, examples, title), str(name), host, port)

@@ -6,10 +6,10 @@ import asyncio
 import json
 import logging
 import time
-from collections.abc import AsyncIterator, Coroutine, Mapping, Sequence
+from collections.abc import AsyncIterator, Coroutine, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import asdict, replace
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, TypeVar, cast
 
 from fastapi import FastAPI, Request, Response
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4, generate_latest
@@ -17,10 +17,10 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 
+from ..arguments import MAX_EXPONENT
 from ..model.prediction import Prediction
-from ..saved.generation_settings import MAX_EXPONENT
 from .batching import Batcher, Options, Predict, QueueFullError, Row, count_characters
-from .limits import BatchSettings, Limits
+from .limits import Limits
 from .measurements import Measurements
 
 logger = logging.getLogger(__name__)
@@ -41,7 +41,7 @@ def build_request_model(limits: Limits) -> type[BaseModel]:
     """The fields of a request, whose bounds are the server's limits. A generation option that is left out or null has
     the value saved with the model."""
     beams, words = (
-        Annotated[int, Field(ge=1, le=bound)] | None for bound in (limits.max_beams, limits.max_new_tokens)
+        Annotated[int, Field(ge=1, le=bound)] | None for bound in (limits.max_beams, limits.max_target_length)
     )
     fields: dict[str, Any] = {
         "texts": (Annotated[list[str], Field(min_length=1, max_length=limits.max_texts)], ...),
@@ -50,7 +50,7 @@ def build_request_model(limits: Limits) -> type[BaseModel]:
         "num_beams": (beams, None),
         "num_return_sequences": (beams, None),
         "max_new_tokens": (words, None),
-        "min_new_tokens": (Annotated[int, Field(ge=0, le=limits.max_new_tokens)] | None, None),
+        "min_new_tokens": (Annotated[int, Field(ge=0, le=limits.max_target_length)] | None, None),
         "length_penalty": (
             Annotated[float, Field(ge=-MAX_EXPONENT, le=MAX_EXPONENT, allow_inf_nan=False)] | None,
             None,
@@ -61,10 +61,7 @@ def build_request_model(limits: Limits) -> type[BaseModel]:
 
 
 def build_app(
-    predict: Predict,
-    saved_options: Options,
-    limits: Limits | None = None,
-    batch_settings: BatchSettings | None = None,
+    predict: Predict, saved_options: Options, limits: Limits | None = None, max_requests: int = 1024
 ) -> FastAPI:
     """The server as an ASGI application.
 
@@ -72,12 +69,13 @@ def build_app(
         predict: gives the outputs of a batch; it raises ValueError for sources and options that the model does not
             accept.
         saved_options: for requests that leave them out.
+        max_requests: how many may wait or be predicted.
     """
-    limits, settings = limits or Limits(), batch_settings or BatchSettings()
-    limits = replace(limits, max_texts=min(limits.max_texts, settings.max_waiting))
+    limits = limits or Limits()
+    limits = replace(limits, max_texts=min(limits.max_texts, limits.max_waiting))
     request_model = build_request_model(limits)
     measurements = Measurements(lambda: batcher.waiting)
-    batcher = Batcher(predict, settings, measurements.batch_texts.observe)
+    batcher = Batcher(predict, limits, max_requests, measurements.batch_texts.observe)
 
     @asynccontextmanager
     async def run_batcher(app: FastAPI) -> AsyncIterator[None]:
@@ -143,7 +141,7 @@ def build_app(
     return app
 
 
-async def _while_connected(request: Request, task: Coroutine[Any, Any, T]) -> T:
+async def _while_connected(request: Request, task: Coroutine[object, None, T]) -> T:
     """The task's result. The task is cancelled when the client leaves, or the caller is cancelled.
 
     Raises:
@@ -182,7 +180,7 @@ async def _read_body(request: Request, limit: int) -> bytes:
     return bytes(body)
 
 
-def _read_request(model: type[BaseModel], body: bytes, limits: Limits) -> tuple[list[Row], Mapping[str, Any]]:
+def _read_request(model: type[BaseModel], body: bytes, limits: Limits) -> tuple[list[Row], Options]:
     """The sources of a request and its options of `generate()`.
 
     Raises:
@@ -196,12 +194,13 @@ def _read_request(model: type[BaseModel], body: bytes, limits: Limits) -> tuple[
         fix = ": send fewer at a time" if first["type"] == "too_long" else ""
         raise RequestError(422, f"{_name_field(first['loc'])}: {first['msg']}{fix}") from None
     texts: list[str] = fields.pop("texts")
-    columns: dict[str, Sequence[Any]] = {"text": texts}
+    columns: dict[str, Sequence[object]] = {"text": texts}
     for name in ("facts", "features"):
         columns[name] = fields.pop(name, [None] * len(texts))
         if len(columns[name]) != len(texts):
             raise RequestError(422, f"{name} has {len(columns[name])} rows, texts {len(texts)}: they must match")
-    sources: list[Row] = [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
+    rows = zip(*columns.values(), strict=True)
+    sources = [cast("Row", dict(zip(columns, row, strict=True))) for row in rows]
     for number, source in enumerate(sources):
         if (count := count_characters(source)) > limits.max_characters:
             raise RequestError(422, f"texts[{number}] has {count} characters: send at most {limits.max_characters}")
@@ -233,10 +232,10 @@ def _error(status: int, reason: str) -> Response:
     return _json({"error": reason}, status)
 
 
-def _json(content: Any, status: int = 200) -> Response:
+def _json(content: object, status: int = 200) -> Response:
     """JSON in ASCII, since a vocabulary may hold lone surrogates, which UTF-8 cannot encode."""
     return Response(json.dumps(content), status, media_type="application/json")
 
 
-def _serialize_prediction(prediction: Prediction) -> dict[str, Any]:
+def _serialize_prediction(prediction: Prediction) -> dict[str, object]:
     return {name: value for name, value in asdict(prediction).items() if name != "copy_probs"}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -11,11 +10,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..model.segmentation import get_segmenter
-from ..model.source import NO_FEATURE, ExtendedVocabulary, check_vocab, number_features, stack_sources
+from ..model.source import NO_FEATURE, ExtendedVocabulary, Fact, check_vocab, number_features, stack_sources
+from ..saved.checks import read_json
 
 CONFIG_FILE, VOCAB_FILE, PIECES_FILE = "tokenizer_config.json", "vocab.json", "encoder_tokenizer.json"
 _NAMED_TOKENS = ("bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token")
-_OPTIONS = {"padding": True, "truncation": True, "return_tensors": "np"}
+
+Arrays = dict[str, NDArray[np.int64]]
 
 
 class PlainTokenizer(ExtendedVocabulary):
@@ -72,9 +73,9 @@ class PlainTokenizer(ExtendedVocabulary):
                 f"{folder} is over a Transformers encoder, whose pieces need Transformers: load the tokenizer with "
                 "AutoTokenizer"
             )
-        config, vocab = (read_json(folder / name) for name in (CONFIG_FILE, VOCAB_FILE))
+        config, vocab = (read_export(folder / name) for name in (CONFIG_FILE, VOCAB_FILE))
         try:
-            return cls(config, vocab)
+            return cls(config, vocab)  # type: ignore[arg-type]  # whose values `check_vocab` checks
         except KeyError as error:
             raise ValueError(f"{folder / CONFIG_FILE} has no field {error}: save the tokenizer again") from None
         except (TypeError, AttributeError) as error:  # a field of another type
@@ -92,37 +93,23 @@ class PlainTokenizer(ExtendedVocabulary):
         self,
         texts: Sequence[str],
         *,
-        facts: Sequence[Any] | None = None,
-        features: Sequence[Any] | None = None,
+        facts: Sequence[Sequence[Fact] | None] | None = None,
+        features: Sequence[Sequence[str] | None] | None = None,
         max_length: int | None = None,
-        **options: Any,
-    ) -> dict[str, NDArray[np.int64]]:
+    ) -> Arrays:
         """Encodes sources, truncated and padded to one length.
 
         Args:
-            facts, features: for each text, or None; see `CopyNetTokenizer`.
-            max_length: the number of words to which a source is truncated; None: `model_max_length`.
-            options: `padding=True`, `truncation=True`, `return_tensors="np"`; no other values are supported.
+            facts, features, max_length: see `encode_sources`; None: `model_max_length`.
 
         Returns:
             `input_ids` and `attention_mask`, (batch, source length), with facts `token_type_ids`, with features
             `feature_ids`, (batch, features), all int64.
-
-        Raises:
-            TypeError: a text is not a string.
-            ValueError: an option is not supported, the number of facts or features differs from that of the texts,
-                facts are not triples or exceed `max_length`, or there are features although the tokenizer has none.
         """
-        if unsupported := sorted(name for name, value in options.items() if _OPTIONS.get(name) != value):
-            raise ValueError(
-                f"PlainTokenizer does not support these values of {', '.join(unsupported)}: leave them out"
-            )
         limit = self.model_max_length if max_length is None else max_length
         return self.pad(stack_sources(self.encode_sources(texts, facts, features, limit)))
 
-    def pad(
-        self, fields: Mapping[str, Sequence[Sequence[int]]], return_tensors: str = "np"
-    ) -> dict[str, NDArray[np.int64]]:
+    def pad(self, fields: Mapping[str, Sequence[Sequence[int]]], return_tensors: str = "np") -> Arrays:
         """Pads what `stack_sources` returned to one length, and adds `attention_mask`."""
         rows = {**fields, "attention_mask": [[1] * len(row) for row in fields["input_ids"]]}
         padding = {"input_ids": self.pad_token_id, "attention_mask": 0, "token_type_ids": 0}
@@ -141,23 +128,17 @@ def _pad(rows: Sequence[Sequence[int]], value: int, side: str) -> NDArray[np.int
     return padded
 
 
-def read_json(path: Path) -> dict[str, Any]:
-    """The JSON object of a file.
+def read_export(path: Path) -> dict[str, object]:
+    """The JSON object of a file of an exported model.
 
     Raises:
         ValueError: the file is missing or holds something else.
     """
-    try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise ValueError(f"{path} is missing: pass a folder that copynet-hf export wrote") from None
-    except (ValueError, RecursionError):
-        content = None
-    if not isinstance(content, dict):
-        raise ValueError(f"{path} is not a JSON object: restore the file, for example by exporting the model again")
+    if (content := read_json(path)) is None:
+        raise ValueError(f"{path} is missing: pass a folder that copynet-hf export wrote")
     return content
 
 
-def _text(token: Any) -> str:
+def _text(token: object) -> str:
     """A special token as saved: its text, or an object with its "content"."""
     return str(token["content"] if isinstance(token, Mapping) else token)

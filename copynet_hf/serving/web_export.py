@@ -10,6 +10,7 @@ import json
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
+from string import Template
 from typing import Any
 
 from transformers import PreTrainedTokenizerBase
@@ -23,35 +24,6 @@ from .onnxruntime_web import VERSION, load_runtime
 PAGE = Path(__file__).with_name("web")
 RUNTIME_FOLDER = "onnxruntime-web"
 SEGMENTERS = ("char", "whitespace", "word_punct", "word_parts")  # those of web/tokenizer.js
-README = """---
-title: {title}
-sdk: static
----
-
-# {name}
-
-A [CopyNet](https://aclanthology.org/P16-1154) that runs in the browser: `index.html` is the page, `copynet.js` the
-module behind it.
-
-```js
-import {{ CopyNet }} from "./copynet.js";
-
-const model = await CopyNet.fromPretrained("./model/");
-const [output] = await model.predict("the text", {{ num_beams: 4 }});
-console.log(output.text, output.words, output.copied, output.sourcePositions);
-```
-
-Browsers load modules only from a server: `python -m http.server`, then http://localhost:8000. As a Space:
-
-```bash
-hf repos create USER/NAME --type space --sdk static
-hf upload USER/NAME . . --repo-type space
-```
-
-`onnxruntime-web/` holds {runtime_size:.1f} MB of
-[onnxruntime-web](https://www.npmjs.com/package/onnxruntime-web) {runtime_version} under the MIT licence. No request
-leaves this folder.
-"""
 
 
 def export_web(
@@ -83,17 +55,17 @@ def export_web(
     check_export(model, quantize)
     check_web_support(model.config, tokenizer)
     runtime = load_runtime(onnxruntime_web)
-    readme = README.format(
-        title=json.dumps(name, ensure_ascii=False),
-        name=name,
-        runtime_size=sum(map(len, runtime.values())) / 1e6,
-        runtime_version=VERSION,
-    )
     with replace_folder(folder) as unfinished:
         shutil.copytree(PAGE, unfinished, ignore=shutil.ignore_patterns("remote.js"), dirs_exist_ok=True)
         for file, content in runtime.items():
             (unfinished / RUNTIME_FOLDER / file).write_bytes(content)
         _write_json(unfinished / "page.json", {"title": name, "examples": list(examples)})
+        readme = Template((PAGE / "README.md").read_text(encoding="utf-8")).substitute(
+            title=json.dumps(name, ensure_ascii=False),
+            name=name,
+            runtime_size=f"{sum(map(len, runtime.values())) / 1e6:.1f}",
+            runtime_version=VERSION,
+        )
         (unfinished / "README.md").write_text(readme, encoding="utf-8")
         model_folder = unfinished / "model"
         model_folder.mkdir()
@@ -120,7 +92,7 @@ def check_web_support(config: Any, tokenizer: PreTrainedTokenizerBase) -> None:
         raise ValueError(f"split_special_tokens is False, and the page reads special tokens as text: {fix}")
 
 
-def describe_tokenizer(tokenizer: Any) -> dict[str, Any]:
+def describe_tokenizer(tokenizer: Any) -> dict[str, object]:
     """What vocabulary.json holds: the fields that the class `Tokenizer` of web/tokenizer.js reads."""
     length = tokenizer.model_max_length
     return {
@@ -137,7 +109,7 @@ def describe_tokenizer(tokenizer: Any) -> dict[str, Any]:
     }
 
 
-def _write_json(path: Path, content: Any) -> None:
+def _write_json(path: Path, content: object) -> None:
     text = json.dumps(content, ensure_ascii=False, indent=0) + "\n"
     # UTF-8 cannot encode a lone surrogate; backslashreplace writes it as a valid JSON escape.
     path.write_bytes(text.encode("utf-8", errors="backslashreplace"))

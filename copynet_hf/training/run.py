@@ -25,7 +25,7 @@ from ..evaluation.metrics import metric_signature
 from ..evaluation.scoring import Scores, evaluate_pairs, write_predictions
 from ..model.modeling_copynet import CopyNetForConditionalGeneration
 from ..saved.cards import command_line, write_model_card
-from ..saved.compatibility import check_tokenizer
+from ..saved.checks import check_tokenizer
 from ..saved.loading import check_name
 from ..saved.model_size import explain_memory_errors
 from .callbacks import LogLine, SigtermCheckpoint, TimeEstimate

@@ -60,12 +60,14 @@ def plot_copy_heatmap(
     source_labels, target_labels = (
         [shorten(word, _MAX_LABEL) for word in words] for words in (source_words, target_words)
     )
-    text: dict[str, Any] = {"family": list_fonts(), "parse_math": False}
-    axes.set_xticks(range(positions), source_labels, rotation=60, ha="right", rotation_mode="anchor", **text)
+    axes.set_xticks(range(positions), source_labels, rotation=60, ha="right", rotation_mode="anchor")
+    axes.set_yticks(range(steps), [word.strip() for word in target_labels])
+    fonts = list_fonts()
+    for label in (*axes.get_xticklabels(), *axes.get_yticklabels()):
+        label.set(family=fonts, parse_math=False)
     for word, label in zip(source_labels, axes.get_xticklabels(), strict=True):
         if len(word.strip()) == 1:
             label.set(rotation=0, ha="center", rotation_mode="default")
-    axes.set_yticks(range(steps), [word.strip() for word in target_labels], **text)
     axes.set_xticks(np.arange(0.5, positions - 1), minor=True)
     axes.set_yticks(np.arange(0.5, steps - 1), minor=True)
     axes.grid(which="minor", color="0.9", linewidth=0.5)

@@ -16,8 +16,17 @@ from argparse import Namespace
 from collections.abc import Sequence
 from pathlib import Path
 
-from harness import UNCAUGHT, Check, kill_and_wait, parse_arguments, start_forked, temporary_folder, wait_until_ended
-from kills import newest_checkpoint, training_command, write_pairs
+from harness import (
+    UNCAUGHT,
+    Check,
+    kill_and_wait,
+    last_line,
+    parse_arguments,
+    start_forked,
+    temporary_folder,
+    wait_until_ended,
+)
+from kills import training_command, write_pairs
 
 import torch  # isort: skip - after harness, which sets the number of threads
 from helpers import tiny_model, tiny_tokenizer
@@ -108,7 +117,7 @@ class LimitedTraining:
         self.weights = load_file(whole / "model.safetensors")
         self.largest = max(path.stat().st_size for path in (whole / "checkpoint-6").iterdir())
         pid = self.start(self.begun)
-        while newest_checkpoint(self.begun) is None:
+        while not (self.begun / "checkpoint-3" / "trainer_state.json").exists():
             time.sleep(0.002)
         kill_and_wait(pid)
         for later in set(self.begun.glob("checkpoint-*")) - {self.begun / "checkpoint-3"}:
@@ -126,34 +135,29 @@ class LimitedTraining:
         return start_forked(run, self.log)
 
     def resume_under_limit(self, limit: int) -> tuple[str, str]:
-        """Resumes from checkpoint-3 under the limit, and without it if it stopped the training.
+        """Resumes from the newest checkpoint under the limit, and without it if it stopped the training.
 
         Returns what was wrong with the message, and what was wrong with the weights in the end.
         """
         output, message = self.folder / "limited", ""
         shutil.rmtree(output, ignore_errors=True)
         shutil.copytree(self.begun, output)
-        code = self._resume(output, output / "checkpoint-3", limit)
+        code = self._resume(output, limit)
         self.is_stopped = code != 0
         if self.is_stopped:
             if code != 2 or "Traceback" in self.log.read_text(errors="replace"):
-                message = f"{'a traceback' if code == UNCAUGHT else f'exit code {code}'}: {self._last_line()}"
-            checkpoint = newest_checkpoint(output)
-            if (code := self._resume(output, checkpoint)) != 0:
-                name = checkpoint.name if checkpoint else None
-                return message, f"resuming from {name} ended with exit code {code}: {self._last_line()}"
+                message = f"{'a traceback' if code == UNCAUGHT else f'exit code {code}'}: {last_line(self.log)}"
+            if (code := self._resume(output)) != 0:
+                return message, f"resuming ended with exit code {code}: {last_line(self.log)}"
         final = load_file(output / "model.safetensors")
         is_same = all(torch.equal(weight, final[name]) for name, weight in self.weights.items())
         return message, "" if is_same else "the final weights differ"
 
-    def _resume(self, output: Path, checkpoint: Path | None, limit: int = resource.RLIM_INFINITY) -> int | None:
-        pid = self.start(output, f"--resume_from_checkpoint={checkpoint}", limit=limit)
+    def _resume(self, output: Path, limit: int = resource.RLIM_INFINITY) -> int | None:
+        pid = self.start(output, "--resume_from_checkpoint=auto", limit=limit)
         if (code := wait_until_ended(pid, TIME_LIMIT)) is None:
             kill_and_wait(pid)
         return code
-
-    def _last_line(self) -> str:
-        return (self.log.read_text(errors="replace").strip().splitlines() or [""])[-1]
 
 
 def check_checkpoints(arguments: Namespace, folder: Path) -> bool:

@@ -9,10 +9,9 @@ from __future__ import annotations
 import argparse
 import atexit
 import ctypes
-import json
-import multiprocessing
-import multiprocessing.connection
 import os
+import pickle
+import random
 import re
 import shutil
 import signal
@@ -24,6 +23,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from operator import itemgetter
 from pathlib import Path
 from typing import Any
@@ -48,7 +48,6 @@ RESULTS = ROOT / "results" / "reliability.json"
 MAX_SHOWN_KINDS, MAX_SHOWN_EXAMPLES = 12, 3
 UNCAUGHT = 70  # exit code of a forked function that raised
 PR_SET_PDEATHSIG = 1  # Linux: the signal that a process receives when its parent ends
-_fork = multiprocessing.get_context("fork")
 
 
 # ---- arguments
@@ -76,34 +75,6 @@ def parse_arguments(
 # ---- tasks in processes of their own
 
 
-def run_tasks(
-    task: Callable[[int], Any], rounds: Sequence[int], processes: int, time_limit: float, minutes: float
-) -> Iterator[tuple[int, Any]]:
-    """Yields each round's number and what `task` returned, or a `Crash`: a signal, an exit or no end within the limit.
-
-    The rounds are run by forked processes, which are replaced after a crash.
-
-    Args:
-        time_limit: seconds that one round may take.
-        minutes: no further round begins after this time.
-    """
-    end = time.monotonic() + 60 * minutes
-    remaining = iter(rounds)
-    workers = [_Worker(task) for _ in range(processes)]
-    try:
-        busy = [worker for worker in workers if worker.start_next(remaining, end)]
-        while busy:
-            multiprocessing.connection.wait([worker.pipe for worker in busy], timeout=0.5)
-            for worker in list(busy):
-                if (outcome := worker.poll_outcome(time_limit)) is not None:
-                    yield worker.number, outcome[0]
-                    if not worker.start_next(remaining, end):
-                        busy.remove(worker)
-    finally:
-        for worker in workers:
-            worker.stop()
-
-
 @dataclass(frozen=True)
 class Crash:
     """A round that ended its process or exceeded its time limit."""
@@ -111,58 +82,43 @@ class Crash:
     reason: str
 
 
-class _Worker:
-    def __init__(self, task: Callable[[int], Any]) -> None:
-        self.task = task
-        self._start_process()
+def run_tasks(
+    task: Callable[[int], Any], rounds: Sequence[int], processes: int, time_limit: float, minutes: float
+) -> Iterator[tuple[int, Any]]:
+    """Yields each round's number and what `task` returned, in a process of its own, or a `Crash`: a signal, an exit or
+    no end within the limit.
 
-    def _start_process(self) -> None:
-        self.pipe, theirs = _fork.Pipe()
-        self.process = _fork.Process(target=_serve, args=(self.task, theirs, self.pipe), daemon=True)
-        self.process.start()
-        theirs.close()
-
-    def start_next(self, remaining: Iterator[int], end: float) -> bool:
-        """Starts the next round; returns whether there is one."""
-        number = next(remaining, None) if time.monotonic() < end else None
-        if number is None:
-            return False
-        self.number, self.started = number, time.monotonic()
-        self.pipe.send(number)
-        return True
-
-    def poll_outcome(self, time_limit: float) -> tuple[Any] | None:
-        """The outcome of the current round in a tuple; None while it runs."""
-        try:
-            if self.pipe.poll():
-                return (self.pipe.recv(),)
-        except (EOFError, ConnectionResetError):
-            self.process.join()
-            crash = Crash(f"the process ended with exit code {self.process.exitcode}")
-        else:
-            if time.monotonic() - self.started < time_limit:
-                return None
-            crash = Crash(f"no end within {time_limit:g} seconds")
-        self.stop()
-        self._start_process()
-        return (crash,)
-
-    def stop(self) -> None:
-        self.process.kill()
-        self.process.join()
-        self.pipe.close()
+    Args:
+        time_limit: seconds that one round may take.
+        minutes: no further round begins after this time.
+    """
+    end, remaining = time.monotonic() + 60 * minutes, iter(rounds)
+    running: dict[int, tuple[int, float]] = {}
+    with tempfile.TemporaryDirectory() as folder:
+        while True:
+            may_start = len(running) < processes and time.monotonic() < end
+            if may_start and (number := next(remaining, None)) is not None:
+                save = partial(_save_result, task, number, Path(folder, str(number)))
+                running[number] = start_forked(save, Path(os.devnull)), time.monotonic()
+            elif not running:
+                return
+            for number, (pid, started) in list(running.items()):
+                code, result = wait_until_ended(pid, 0), Path(folder, str(number))
+                if code is None and time.monotonic() - started < time_limit:
+                    continue
+                del running[number]
+                if code is None:
+                    kill_and_wait(pid)
+                    yield number, Crash(f"no end within {time_limit:g} seconds")
+                else:
+                    is_done = code == 0 and result.exists()
+                    yield number, pickle.loads(result.read_bytes()) if is_done else Crash(f"exit code {code}")
+            time.sleep(0.002)
 
 
-def _serve(task: Callable[[int], Any], pipe: Any, parents_end: Any) -> None:
-    """Runs the rounds whose numbers arrive, without a standard input and without output."""
-    parents_end.close()
-    _silence(Path(os.devnull))
-    while True:
-        try:
-            number = pipe.recv()
-        except EOFError:
-            return
-        pipe.send(task(number))
+def _save_result(task: Callable[[int], Any], number: int, path: Path) -> int:
+    path.write_bytes(pickle.dumps(task(number)))
+    return 0
 
 
 def _silence(log: Path) -> None:
@@ -214,6 +170,15 @@ def wait_until_ended(pid: int, seconds: float) -> int | None:
 def kill_and_wait(pid: int) -> None:
     os.kill(pid, signal.SIGKILL)
     os.waitpid(pid, 0)
+
+
+def last_line(log: Path) -> str:
+    return (log.read_text(errors="replace").strip().splitlines() or [""])[-1]
+
+
+def has_ended(pid: int) -> bool:
+    """Whether a child has ended, without reaping it."""
+    return os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
 
 
 # ---- memory
@@ -274,14 +239,18 @@ class Check:
         self.figure = ""
         self.kinds: Counter[str] = Counter()
         self.examples: list[str] = []
-        self.earlier_minutes = 0.0
 
-    def add_earlier_row(self) -> None:
-        """Adds the counts of the check's stored row, which this run continues."""
-        rows = json.loads(self.arguments.results.read_text(encoding="utf-8"))
-        (row,) = (each for each in rows if each["check"] == self.name and each["seed"] == self.arguments.seed)
-        self.rounds, self.failed, self.earlier_minutes = row["rounds"], row["failed"], row["minutes"]
-        self.kinds, self.examples = Counter(row["kinds"]), row["examples"]
+    def run_rounds(self, run_round: Callable[[int, random.Random], str]) -> Iterator[int]:
+        """Yields after each round, of which `run_round` returns what went wrong, or an empty text."""
+        end = time.monotonic() + 60 * self.arguments.minutes
+        for number in range(self.arguments.rounds):
+            if time.monotonic() > end:
+                break
+            if problem := run_round(number, random.Random(f"{self.arguments.seed}-{number}")):
+                self.fail(f"round {number}: {problem}", problem)
+            else:
+                self.passed()
+            yield number
 
     def __enter__(self) -> Check:
         self.started = time.monotonic()
@@ -305,7 +274,7 @@ class Check:
         print(f"{self.name}: FAILED {_without_folders(example)}", flush=True)
 
     def __exit__(self, error_type: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
-        minutes = (time.monotonic() - self.started) / 60 + self.earlier_minutes
+        minutes = (time.monotonic() - self.started) / 60
         row = Row(
             self.name,
             self.what,
@@ -326,7 +295,7 @@ class Check:
 
 def _command(arguments: argparse.Namespace) -> str:
     script = arguments.script
-    hidden = ("script", "results", "minutes", "first", "only", "only_folder")
+    hidden = ("script", "results", "minutes", "only", "only_folder")
     given = {name: value for name, value in vars(arguments).items() if name not in hidden and value is not None}
     return " ".join([f"python tests/soak/{script}", *(f"--{name} {value}" for name, value in given.items())])
 

@@ -15,7 +15,7 @@ from contextlib import redirect_stdout
 from io import StringIO
 from pathlib import Path
 
-from harness import Check, parse_arguments, start_forked, temporary_folder, wait_until_ended
+from harness import Check, has_ended, parse_arguments, start_forked, temporary_folder, wait_until_ended
 
 import torch  # isort: skip - after harness, which sets the number of threads
 from helpers import save_tiny_model
@@ -58,7 +58,7 @@ def kill_export(kind: str, models: Sequence[Path], folder: Path, draw: random.Ra
     else:
         count = draw.randint(1, len(new) - 1)
         while time.monotonic() < started + TIME_LIMIT and len(list(unfinished.rglob("*"))) < count:
-            if os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT):
+            if has_ended(pid):
                 break
             time.sleep(0.001)
         time.sleep(draw.uniform(0, 0.02))

@@ -14,7 +14,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from harness import Check, parse_arguments, start_forked, temporary_folder, wait_until_ended
+from harness import Check, last_line, parse_arguments, start_forked, temporary_folder, wait_until_ended
 
 import torch  # isort: skip - after harness, which sets the number of threads
 from helpers import tiny_model, tiny_tokenizer
@@ -42,7 +42,7 @@ class Prediction:
     """How the command is started, and what it writes uninterrupted."""
 
     def __init__(self, folder: Path) -> None:
-        self.folder, self.log = folder, folder / "log.txt"
+        self.folder, self.log, self.kills = folder, folder / "log.txt", 0
         self.model, self.rows = folder / "model", folder / "in.jsonl"
         tiny_model(copy_mechanism="pointer", max_source_oov=4).save_pretrained(self.model)
         tiny_tokenizer().save_pretrained(self.model)
@@ -53,26 +53,23 @@ class Prediction:
         argv = ["predict", *files, f"--window={window}", "--batch_size=8", "--max_target_length=4", "--threads=1"]
         return start_forked(lambda: run_command(argv), self.log)
 
-    def kill_and_restart(self, number: int, draw: random.Random) -> tuple[int, str]:
-        """Returns the number of kills, and what went wrong."""
+    def kill_and_restart(self, number: int, draw: random.Random) -> str:
+        """Returns what went wrong."""
         window, suffix = draw.randint(1, 40), SUFFIXES[number % len(SUFFIXES)]
         whole, output = (self.folder / f"{name}{number}" / f"out.{suffix}" for name in ("whole", "killed"))
         started = time.monotonic()
         if (code := wait_until_ended(self.start(whole, window), TIME_LIMIT)) != 0:
-            return 0, f"the uninterrupted run ended with {code}: {self._last_line()}"
-        seconds, kills = time.monotonic() - started, 0
+            return f"the uninterrupted run ended with {code}: {last_line(self.log)}"
+        seconds = time.monotonic() - started
         for _ in range(3):
             pid = self.start(output, window)
             time.sleep(draw.uniform(0, 0.7 * seconds))
             os.kill(pid, signal.SIGKILL)
-            kills += wait_until_ended(pid, TIME_LIMIT) == -signal.SIGKILL
+            self.kills += wait_until_ended(pid, TIME_LIMIT) == -signal.SIGKILL
         is_done = output.exists() and not list(output.parent.glob("*.parts/*"))
         if not is_done and (code := wait_until_ended(self.start(output, window), TIME_LIMIT)) != 0:
-            return kills, f"exit code {code}: {self._last_line()}"
-        return kills, _compare(whole, output)
-
-    def _last_line(self) -> str:
-        return (self.log.read_text(errors="replace").strip().splitlines() or [""])[-1]
+            return f"exit code {code}: {last_line(self.log)}"
+        return _compare(whole, output)
 
 
 def _compare(whole: Path, output: Path) -> str:
@@ -91,19 +88,11 @@ def _compare(whole: Path, output: Path) -> str:
 def main(argv: Sequence[str] | None = None) -> int:
     arguments = parse_arguments("killed_predictions.py", __doc__, 50, argv)
     torch.set_num_threads(1)
-    end = time.monotonic() + 60 * arguments.minutes
     with temporary_folder() as folder, Check("kills, predictions", WHAT, arguments) as check:
-        prediction, total = Prediction(folder), 0
-        for number in range(arguments.rounds):
-            if time.monotonic() > end:
-                break
-            kills, problem = prediction.kill_and_restart(number, random.Random(f"{arguments.seed}-{number}"))
-            total += kills
-            if problem:
-                check.fail(f"round {number}: {problem}")
-            else:
-                check.passed()
-            check.figure = f"{check.rounds - check.failed} of {check.rounds} with every row once; {total} kills"
+        prediction = Prediction(folder)
+        for _ in check.run_rounds(prediction.kill_and_restart):
+            passed = check.rounds - check.failed
+            check.figure = f"{passed} of {check.rounds} with every row once; {prediction.kills} kills"
     return check.failed > 0
 
 

@@ -2,7 +2,6 @@
 
 python tests/soak/kills.py --rounds 50                  # one process
 python tests/soak/kills.py --rounds 10 --processes 2    # torchrun, of whose processes one is killed
-python tests/soak/kills.py --resume auto                # --resume_from_checkpoint auto chooses the checkpoint
 """
 
 from __future__ import annotations
@@ -17,7 +16,17 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from harness import ROOT, Check, parse_arguments, start_forked, temporary_folder, wait_until_ended
+from harness import (
+    ROOT,
+    Check,
+    has_ended,
+    kill_and_wait,
+    last_line,
+    parse_arguments,
+    start_forked,
+    temporary_folder,
+    wait_until_ended,
+)
 
 import torch  # isort: skip - after harness, which sets the number of threads
 from safetensors.torch import load_file
@@ -28,8 +37,8 @@ from copynet_hf.cli import main as run_command
 WHAT = {
     1: """`copynet-hf train` with dropout and a checkpoint every 3 steps is killed by SIGKILL: half of the times at a
 random moment, the other half within 20 ms after the folder of a checkpoint has appeared, while it is being written. It
-is resumed from the newest complete checkpoint, or started again where there is none, and every third run is killed a
-second time. The weights must be bit for bit those of the uninterrupted training.""",
+is continued by `--resume_from_checkpoint auto`, and every third run is killed a second time. The weights must be bit
+for bit those of the uninterrupted training.""",
     2: """The same under `torchrun --nproc_per_node 2`: SIGKILL ends one of the two processes, torchrun the other.""",
 }
 SAVE_STEPS, TIME_LIMIT = 3, 240
@@ -78,26 +87,6 @@ def training_command(train_file: Path, folder: Path, epochs: int, sampling: str)
     return ["train", *(f"--{name}={value}" for name, value in arguments.items())]
 
 
-def newest_checkpoint(folder: Path) -> Path | None:
-    """The newest checkpoint whose last file has been written, as a user would choose it."""
-    checkpoints = []
-    for state in folder.glob("checkpoint-*/trainer_state.json"):
-        try:
-            json.loads(state.read_text(encoding="utf-8"))
-        except ValueError:
-            continue
-        checkpoints.append(state.parent)
-    return max(checkpoints, key=lambda path: int(path.name.rpartition("-")[2]), default=None)
-
-
-def resuming_arguments(folder: Path, resume: str) -> list[str]:
-    """The arguments that continue the training in `folder`, or start it again."""
-    if resume == "auto":
-        return ["--resume_from_checkpoint=auto"]
-    checkpoint = newest_checkpoint(folder)
-    return ["--overwrite_output_dir"] if checkpoint is None else [f"--resume_from_checkpoint={checkpoint}"]
-
-
 # ---- starting and killing
 
 
@@ -139,8 +128,9 @@ def kill_one_rank(pid: int, draw: random.Random) -> None:
 class Training:
     """How the training is started and killed, and what it gives uninterrupted."""
 
-    def __init__(self, folder: Path, processes: int, epochs: int, sampling: str, resume: str) -> None:
-        self.folder, self.resume, self.epochs, self.sampling = folder, resume, epochs, sampling
+    def __init__(self, folder: Path, processes: int, epochs: int, sampling: str) -> None:
+        self.folder, self.epochs, self.sampling = folder, epochs, sampling
+        self.kills = self.incomplete = 0  # the latter left an incomplete checkpoint
         self.start: Callable[[list[str], Path], int] = start_alone if processes == 1 else start_distributed
         self.kill = kill_alone if processes == 1 else kill_one_rank
         self.train_file, self.log = folder / "train.jsonl", folder / "log.txt"
@@ -156,22 +146,22 @@ class Training:
     def _command(self, folder: Path) -> list[str]:
         return training_command(self.train_file, folder, self.epochs, self.sampling)
 
-    def kill_and_resume(self, number: int, draw: random.Random) -> tuple[int, int, str]:
-        """Returns the number of kills, of those that left an incomplete checkpoint, and what went wrong."""
-        folder = self.folder / f"round{number}"
-        planned, kills, incomplete, arguments = 1 + (number % 3 == 2), 0, 0, []
+    def kill_and_resume(self, number: int, draw: random.Random) -> str:
+        """Returns what went wrong."""
+        folder, arguments = self.folder / f"round{number}", list[str]()
+        planned, kills = 1 + (number % 3 == 2), 0
         for attempt in range(20):
             if attempt:
-                arguments = resuming_arguments(folder, self.resume)
+                arguments = ["--resume_from_checkpoint=auto"]
             self.log.unlink(missing_ok=True)
             pid = self.start([*self._command(folder), *arguments], self.log)
             if kills < planned:
                 is_killed = self._kill_at_random(pid, folder, draw, 0.8**attempt * self.seconds)
                 code = wait_until_ended(pid, TIME_LIMIT)
                 if is_killed and code != 0:
-                    kills += 1
+                    kills, self.kills = kills + 1, self.kills + 1
                     states = [path / "trainer_state.json" for path in folder.glob("*checkpoint-*")]
-                    incomplete += not all(state.exists() for state in states)
+                    self.incomplete += not all(state.exists() for state in states)
                     continue
                 if not kills:  # it had ended before the kill: again
                     folder.rename(self.folder / f"unused{number}-{attempt}")
@@ -179,11 +169,10 @@ class Training:
             else:
                 code = wait_until_ended(pid, TIME_LIMIT)
             if code is None:
-                os.kill(pid, signal.SIGKILL)
-                os.waitpid(pid, 0)
-                return kills, incomplete, f"no end within {TIME_LIMIT} seconds"
-            return kills, incomplete, self._compare(folder, code, arguments)
-        return kills, incomplete, "20 attempts without an end"
+                kill_and_wait(pid)
+                return f"no end within {TIME_LIMIT} seconds"
+            return self._compare(folder, code, arguments)
+        return "20 attempts without an end"
 
     def _kill_at_random(self, pid: int, folder: Path, draw: random.Random, seconds: float) -> bool:
         """Kills the training within about so many seconds unless it ends before; returns whether it was killed."""
@@ -191,7 +180,7 @@ class Training:
         awaits_checkpoint, end = draw.random() < 0.5, time.monotonic() + seconds * 3
         before = set(folder.glob("*checkpoint-*"))
         while time.monotonic() < (end if awaits_checkpoint else moment):
-            if _has_ended(pid):
+            if has_ended(pid):
                 return False
             if awaits_checkpoint and time.monotonic() > moment:
                 now = set(folder.glob("*checkpoint-*"))
@@ -200,7 +189,7 @@ class Training:
                     break
                 before = now
             time.sleep(0.0005)
-        if _has_ended(pid):
+        if has_ended(pid):
             return False
         self.kill(pid, draw)
         return True
@@ -208,19 +197,13 @@ class Training:
     def _compare(self, folder: Path, code: int, arguments: list[str]) -> str:
         """What is wrong with a training that has ended, or an empty text."""
         if code != 0:
-            last = (self.log.read_text(errors="replace").strip().splitlines() or [""])[-1]
-            return f"exit code {code} with {arguments}: {last}"
+            return f"exit code {code} with {arguments}: {last_line(self.log)}"
         weights = load_file(folder / "model.safetensors")
         different = [name for name, weight in self.weights.items() if not torch.equal(weight, weights[name])]
         if not different:
             return ""
         largest = max((self.weights[name] - weights[name]).abs().max().item() for name in different)
         return f"{len(different)} of {len(weights)} tensors differ by up to {largest:.2g} with {arguments}"
-
-
-def _has_ended(pid: int) -> bool:
-    """Whether the child has ended, without reaping it."""
-    return os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -232,29 +215,17 @@ def main(argv: Sequence[str] | None = None) -> int:
         processes={"type": int, "default": 1, "choices": [1, 2]},
         epochs={"type": int, "default": 1},
         sampling={"default": "random", "help": "train_sampling_strategy"},
-        resume={"default": "newest", "choices": ["newest", "auto"]},
     )
     torch.set_num_threads(1)
     name = "kills" if arguments.processes == 1 else "kills under torchrun"
     if arguments.epochs > 1:
         name += f", {arguments.epochs} epochs"
-    end = time.monotonic() + 60 * arguments.minutes
     with temporary_folder() as folder, Check(name, WHAT[arguments.processes], arguments) as check:
-        training = Training(folder, arguments.processes, arguments.epochs, arguments.sampling, arguments.resume)
-        total = while_writing = 0
-        for number in range(arguments.rounds):
-            if time.monotonic() > end:
-                break
-            draw = random.Random(f"{arguments.seed}-{number}")
-            kills, incomplete, problem = training.kill_and_resume(number, draw)
-            total, while_writing = total + kills, while_writing + incomplete
-            if problem:
-                check.fail(f"round {number}: {problem}")
-            else:
-                check.passed()
+        training = Training(folder, arguments.processes, arguments.epochs, arguments.sampling)
+        for _ in check.run_rounds(training.kill_and_resume):
             check.figure = (
-                f"{check.rounds - check.failed} of {check.rounds} bit for bit the same; {total} kills, "
-                f"{while_writing} of them while a checkpoint was being written"
+                f"{check.rounds - check.failed} of {check.rounds} bit for bit the same; {training.kills} kills, "
+                f"{training.incomplete} of them while a checkpoint was being written"
             )
     return check.failed > 0
 

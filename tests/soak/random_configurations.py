@@ -288,7 +288,6 @@ def main(argv: Sequence[str] | None = None) -> int:
         __doc__,
         10_000,
         argv,
-        first={"type": int, "default": 0, "help": "continues an earlier run from this configuration on"},
         processes={"type": int, "default": 2},
         only={"type": int, "default": None},
     )
@@ -298,10 +297,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return len(problems) > 0
     with Check("random configurations", WHAT, arguments) as check:
         task = partial(check_safely, arguments.seed)
-        if arguments.first:
-            check.add_earlier_row()
-        rounds = range(arguments.first, arguments.rounds)
-        for number, problems in run_tasks(task, rounds, arguments.processes, 120, arguments.minutes):
+        for number, problems in run_tasks(task, range(arguments.rounds), arguments.processes, 120, arguments.minutes):
             if isinstance(problems, Crash):
                 problems = ["", problems.reason]
             if problems:

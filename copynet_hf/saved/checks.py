@@ -1,0 +1,192 @@
+"""What the files of a saved model may hold: JSON objects, generation settings, a tokenizer that belongs to it."""
+
+from __future__ import annotations
+
+import json
+import math
+import reprlib
+import sys
+from collections.abc import Callable, Mapping, Sized
+from pathlib import Path
+from typing import NamedTuple, TypeGuard
+
+from ..arguments import MAX_EXPONENT
+
+MAX_COUNT, MAX_BEAMS = 10**6, 10**4
+LFS_POINTER = b"version https://git-lfs.github.com/"
+
+
+# ---- files
+
+
+def read_json(path: Path) -> dict[str, object] | None:
+    """The JSON object of a file, None if there is no such file.
+
+    Raises:
+        ValueError: the file holds something else.
+    """
+    if not path.is_file():
+        return None
+    data = path.read_bytes()
+    check_no_lfs_pointer(path, data)
+    try:
+        content = json.loads(data.decode("utf-8"))
+    except (ValueError, RecursionError):
+        content = None
+    if not isinstance(content, dict):
+        raise ValueError(f"{path} is not a JSON object: restore the file, for example by saving the model again")
+    return content
+
+
+def check_no_lfs_pointer(path: Path, start: bytes) -> None:
+    """Raises ValueError if a file that starts so is what Git leaves in place of a large file it has not fetched."""
+    if start.startswith(LFS_POINTER):
+        raise ValueError(f"{path} is a Git LFS pointer, not the file itself: run git lfs pull in its repository")
+
+
+# ---- the tokenizer
+
+
+def check_tokenizer(config: object, tokenizer: Sized) -> None:
+    """Checks that model and tokenizer agree on the vocabulary size, the number of slots, the special tokens and the
+    pieces of a Transformers encoder.
+
+    Raises:
+        ValueError: they do not.
+    """
+    fix = "load the tokenizer that was saved with the model"
+    size = getattr(config, "vocab_size", 0)
+    if len(tokenizer) != size:
+        raise ValueError(
+            f"the tokenizer has {len(tokenizer)} words, the model vocab_size={size}: {fix}, or call "
+            "model.resize_token_embeddings(len(tokenizer)) and train again"
+        )
+    for name, other_fix in (("max_source_oov", ", or use the same number for both"), ("feature_vocab_size", "")):
+        in_tokenizer, in_model = getattr(tokenizer, name, 0), getattr(config, name, 0)
+        if in_tokenizer != in_model:
+            raise ValueError(f"the tokenizer has {name}={in_tokenizer}, the model {name}={in_model}: {fix}{other_fix}")
+    for name in ("pad_token_id", "bos_token_id", "eos_token_id", "unk_token_id"):
+        in_tokenizer, in_model = getattr(tokenizer, name, None), getattr(config, name, None)
+        accepted = in_model if isinstance(in_model, list) else [in_model]
+        if in_tokenizer is not None and in_tokenizer not in accepted:
+            raise ValueError(f"{name} is {in_tokenizer} for the tokenizer and {in_model} for the model: {fix}")
+    pieces, encoder = getattr(tokenizer, "encoder_tokenizer", None), getattr(config, "encoder", None)
+    if encoder is not None and (pieces is None or len(pieces) > encoder.vocab_size):
+        has = "no encoder_tokenizer" if pieces is None else f"{len(pieces)} pieces"
+        raise ValueError(f"the tokenizer has {has}, the model's encoder {encoder.vocab_size} pieces: {fix}")
+
+
+# ---- generation settings, whose values `generate()` would use without a check of their types
+
+
+def _is_int(value: object, low: int, high: int) -> bool:
+    return type(value) is int and low <= value <= high  # True and False are instances of int
+
+
+def _is_number(value: object, limit: float = math.inf) -> bool:
+    is_bool = isinstance(value, bool)
+    return isinstance(value, int | float) and not is_bool and math.isfinite(value) and abs(value) <= limit
+
+
+def _are_ids(value: object, vocab_size: int) -> bool:
+    return isinstance(value, list) and bool(value) and all(_is_int(each, 0, vocab_size - 1) for each in value)
+
+
+def _are_texts(value: object) -> bool:
+    return all(isinstance(text, str) and text for text in (value if isinstance(value, list) else [value]))
+
+
+def _is_pair(value: object) -> TypeGuard[list[object]]:
+    return isinstance(value, list) and len(value) == 2 and _is_number(value[1])
+
+
+class Kind(NamedTuple):
+    """What some fields may hold, in words and as `accepts(value, vocab_size)`."""
+
+    description: str
+    accepts: Callable[[object, int], bool]
+    names: tuple[str, ...]
+
+
+def _kind(description: str, names: str, accepts: Callable[[object, int], bool]) -> Kind:
+    return Kind(description, accepts, tuple(names.split()))
+
+
+KINDS = (
+    _kind(
+        f"a whole number from 1 to {MAX_BEAMS}",
+        "num_beams num_return_sequences num_beam_groups",
+        lambda value, _: _is_int(value, 1, MAX_BEAMS),
+    ),
+    _kind(
+        f"a whole number from 1 to {MAX_COUNT}",
+        "max_new_tokens max_length",
+        lambda value, _: _is_int(value, 1, MAX_COUNT),
+    ),
+    _kind(
+        f"a whole number from 0 to {MAX_COUNT}",
+        "min_length min_new_tokens no_repeat_ngram_size encoder_no_repeat_ngram_size top_k",
+        lambda value, _: _is_int(value, 0, MAX_COUNT),
+    ),
+    _kind(
+        "a number",
+        "temperature top_p min_p top_h typical_p epsilon_cutoff eta_cutoff max_time repetition_penalty "
+        "encoder_repetition_penalty guidance_scale diversity_penalty penalty_alpha",
+        lambda value, _: _is_number(value),
+    ),
+    _kind(
+        f"a number between -{MAX_EXPONENT} and {MAX_EXPONENT}",
+        "length_penalty",
+        lambda value, _: _is_number(value, MAX_EXPONENT),
+    ),
+    _kind(
+        "true or false",
+        "do_sample use_cache forbid_unk renormalize_logits remove_invalid_values token_healing "
+        "return_dict_in_generate output_scores output_logits output_attentions output_hidden_states",
+        lambda value, _: isinstance(value, bool),
+    ),
+    _kind(
+        "an id of the vocabulary",
+        "pad_token_id bos_token_id decoder_start_token_id forced_bos_token_id",
+        lambda value, size: _is_int(value, 0, size - 1),
+    ),
+    _kind(
+        "ids of the vocabulary",
+        "eos_token_id forced_eos_token_id",
+        lambda value, size: _is_int(value, 0, size - 1) or _are_ids(value, size),
+    ),
+    _kind("a list of ids of the vocabulary", "suppress_tokens begin_suppress_tokens", _are_ids),
+    _kind("a text or a list of texts", "stop_strings", lambda value, _: _are_texts(value)),
+    _kind(
+        "a list of a whole number and a factor",
+        "exponential_decay_length_penalty",
+        lambda value, _: _is_pair(value) and _is_int(value[0], 0, MAX_COUNT),
+    ),
+    _kind(
+        "a list of pairs of a list of ids and a number",
+        "sequence_bias",
+        lambda value, size: (
+            isinstance(value, list) and all(_is_pair(pair) and _are_ids(pair[0], size) for pair in value)
+        ),
+    ),
+    _kind("false", "is_assistant", lambda value, _: value is False),
+    _kind("null", "prompt_lookup_num_tokens prefill_chunk_size", lambda *_: False),
+)
+
+
+def check_generation_config(config: Mapping[str, object], path: Path, vocab_size: int = sys.maxsize) -> None:
+    """Checks the types and ranges of the fields with which `generate()` searches.
+
+    Args:
+        config: the fields.
+        path: their file, for the message.
+
+    Raises:
+        ValueError: a field holds something that no search can use.
+    """
+    for kind in KINDS:
+        for name in kind.names:
+            if (value := config.get(name)) is not None and not kind.accepts(value, vocab_size):
+                raise ValueError(
+                    f"{path}: {name} is {reprlib.repr(value)}: write {kind.description}, or remove the field"
+                )

@@ -27,14 +27,19 @@ def warnings(tokenizer: CopyNetTokenizer, train: list[dict], validation: list[di
     return list(find_warnings(pairs, encoded, args))
 
 
-def test_words_are_counted(tokenizer: CopyNetTokenizer) -> None:
+def test_words_are_counted_by_how_they_are_reached() -> None:
+    texts = ["call now a b c d e f g h o s z . , file"] * 3
+    tokenizer = CopyNetTokenizer.train_from_iterator(texts, 500, "word_punct", min_frequency=3, chains=True)
     rows = [
-        {"text": "please call zoe or kim now", "summary": "call zoe"},  # zoe, or and kim are unseen
-        {"text": "call now", "summary": "call bob"},  # bob cannot be written
+        {"text": "please call Zoe now", "summary": "call Zoe, ZOE"},  # known, copied, joined to it, in another case
+        {"text": "16,258 now", "summary": "16258 files facade bad Kim"},  # joined, joined, spelled, spelled, unknown
     ]
-    text = describe_words(encode_pairs(Dataset.from_list(rows), tokenizer), len(tokenizer), 3)
-    assert text.startswith("3 words of the sources (37.5 %) are not in the vocabulary; the targets have 1 such words")
-    assert ", and 1 that are not in their source either" in text
+    text = describe_words(Dataset.from_list(rows), tokenizer)
+    assert text.startswith(
+        "of 9 words of the targets, 11.1 % known, 11.1 % copied, 44.4 % joined, 22.2 % spelled, 11.1 % unknown; "
+        "spelled or unknown are 'facade', 'bad', 'Kim': "
+    )
+    assert "spelled" not in describe_words(Dataset.from_list(rows[:1]), tokenizer).split("unknown", 1)[1]
 
 
 def test_good_pairs_have_no_warnings(tokenizer: CopyNetTokenizer) -> None:

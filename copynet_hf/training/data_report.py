@@ -4,31 +4,35 @@ from __future__ import annotations
 
 import math
 import statistics
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 
 from transformers import TrainingArguments
 
 from ..arguments import DataArguments
+from ..model.tokenization_copynet import CopyNetTokenizer
 from .dataset import Pairs
+from .reach import KINDS, measure_reach
 
 SAMPLE_SIZE = 5000  # pairs of each split that are looked at
 # From these shares of the pairs on, what is found is reported.
 MIN_TRUNCATED, MIN_LONGER, MIN_CONTAINED = 0.01, 0.9, 0.9
+# Words that are spelled or unknown are named if they are more than this share, the most frequent ones.
+MIN_HARD, NUM_SHOWN = 0.005, 20
 
 
-def describe_words(encoded: Pairs, vocab_size: int, unk_token_id: int | None) -> str:
-    """How many out-of-vocabulary words the sources of encoded pairs have, and how many of them the targets need."""
-    sources = targets = num_words = unreachable = 0
-    for row in islice(encoded.select_columns(["input_ids", "labels"]), SAMPLE_SIZE):
-        num_words += len(row["input_ids"])
-        sources += sum(index >= vocab_size for index in row["input_ids"])
-        targets += sum(index >= vocab_size for index in row["labels"])
-        unreachable += sum(index == unk_token_id for index in row["labels"])
-    share = 100 * sources / max(num_words, 1)
+def describe_words(pairs: Pairs, tokenizer: CopyNetTokenizer) -> str:
+    """How the words of the targets are reached, and which ones are hard to."""
+    reach = measure_reach(tokenizer, islice(pairs, SAMPLE_SIZE))
+    shares = [f"{100 * reach.words[kind] / reach.num_words:.1f} % {kind}" for kind in KINDS if reach.words[kind]]
+    text = f"of {reach.num_words:,} words of the targets, {', '.join(shares)}"
+    if len(reach.hard) <= MIN_HARD * reach.num_words:
+        return text
+    frequent = ", ".join(repr(word) for word, _ in Counter(word for word, _ in reach.hard).most_common(NUM_SHOWN))
     return (
-        f"{sources:,} words of the sources ({share:.1f} %) are not in the vocabulary; the targets have {targets:,} "
-        f"such words to copy, and {unreachable:,} that are not in their source either, which cannot be learned"
+        f"{text}; spelled or unknown are {frequent}: more pairs with such words, or a lower --min_frequency, make them "
+        "known; --segmenter char learns to change letters"
     )
 
 

@@ -24,6 +24,7 @@ from ..arguments import TrainArguments, Values, build_arguments
 from ..evaluation.metrics import metric_signature
 from ..evaluation.scoring import Scores, evaluate_pairs, write_predictions
 from ..model.modeling_copynet import CopyNetForConditionalGeneration
+from ..model.tokenization_copynet import CopyNetTokenizer
 from ..saved.cards import command_line, write_model_card
 from ..saved.checks import check_tokenizer
 from ..saved.loading import check_name
@@ -209,12 +210,9 @@ class TrainingRun:
     def log_plan(self) -> None:
         """Logs what is trained on what, and what looks wrong with the data."""
         trainer, model = self.trainer, self.model
-        encoded: dict[str, Pairs] = {"train": trainer.train_dataset, "validation": trainer.eval_dataset}
-        for split in ("validation", "train"):
-            if encoded[split] is not None:
-                words = describe_words(encoded[split], len(self.tokenizer), self.tokenizer.unk_token_id)
-                logger.info("%s pairs: %s", "training" if split == "train" else split, words)
-                break
+        if isinstance(self.tokenizer, CopyNetTokenizer):
+            split, name = ("validation",) * 2 if "validation" in self.pairs else ("train", "training")
+            logger.info("%s pairs: %s", name, describe_words(self.pairs[split], self.tokenizer))
         num_features = len(getattr(self.tokenizer, "feature_vocab", ()))
         logger.info(
             "model: %s, %s parameters, a vocabulary of %s words (segmenter %s), %s%s slots for others",
@@ -227,7 +225,7 @@ class TrainingRun:
         )
         num_pairs = None if isinstance(self.pairs["train"], IterableDataset) else len(self.pairs["train"])
         logger.info("training: %s", describe_training(num_pairs, trainer.args, trainer.eval_dataset is not None))
-        for warning in find_warnings(self.pairs, encoded["train"], self.args):
+        for warning in find_warnings(self.pairs, trainer.train_dataset, self.args):
             logger.warning("warning: %s", warning)
 
     def finish(self, metrics: Scores) -> Scores:

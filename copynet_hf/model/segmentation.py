@@ -29,9 +29,9 @@ between other punctuation: the tokens of `/usr/bin` are also those in `"/usr/bin
   at digits and underscores. Parts that touch have a joiner between them: `WexError2` is `Wex ￭ Error ￭ 2`, and
   `max_size` is `max ￭_￭ size`.
 
-Outputs of these two may hold more marks, which no text is split into (`Chains`): a joiner on its own between any words,
-`￭x` for a letter that touches what precedes it, `[lower]`, `[upper]` and `[title]` for the case of the next word, and
-`[initial]` for its first letter.
+Outputs of these two may hold more marks, which no text is split into (`Chains`): a joiner on its own between any
+words, `￭x` for a letter that touches what precedes it, `[lower]`, `[upper]` and `[title]` for the case of the next
+word, and `[initial]` for its first letter.
 
 Nothing here needs Transformers, so that tokenizers with and without it share this file.
 """

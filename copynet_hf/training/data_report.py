@@ -29,7 +29,8 @@ def describe_words(pairs: Pairs, tokenizer: CopyNetTokenizer) -> str:
     text = f"of {reach.num_words:,} words of the targets, {', '.join(shares)}"
     if len(reach.hard) <= MIN_HARD * reach.num_words:
         return text
-    frequent = ", ".join(repr(word) for word, _ in Counter(word for word, _ in reach.hard).most_common(NUM_SHOWN))
+    counts = Counter(word for word, _ in reach.hard)
+    frequent = ", ".join(repr(word) for word, _ in counts.most_common(NUM_SHOWN))
     return (
         f"{text}; spelled or unknown are {frequent}: more pairs with such words, or a lower --min_frequency, make them "
         "known; --segmenter char learns to change letters"

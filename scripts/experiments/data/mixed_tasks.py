@@ -21,8 +21,8 @@ SIZES = {"train": 800, "validation": 100, "test": 300}
 
 FIRST_NAMES = _words(
     "Anna Ben Carla David Elena Felix Greta Hugo Ines Jonas Katja Leon Mara Nico Olga Paul Rita Simon Tara Uwe Vera "
-    "Walter Yara Zoe Amir Bianca Cyril Dora Emil Fiona Georg Hanna Ivan Julia Karim Laura Milan Nora Oscar Petra Quentin "
-    "Rosa Stefan Tom Ursula Viktor Wanda Xenia Yusuf Zora Alice Bruno Chiara Dario Edith Frank Gina Henry Ida Jakob"
+    "Walter Yara Zoe Amir Bianca Cyril Dora Emil Fiona Georg Hanna Ivan Julia Karim Laura Milan Nora Oscar Petra "
+    "Quentin Rosa Stefan Tom Ursula Viktor Wanda Xenia Yusuf Zora Alice Bruno Chiara Dario Edith Frank Gina Henry Ida Jakob"
 )
 ONSETS = _words("B Br Ch D Dr F Fl G Gr H J K Kl Kr L M N P Pr R S Sch St T Tr V W Z")
 MIDDLES = _words("a e i o u ar er il an en or au ei ol un")
@@ -39,6 +39,8 @@ TEAMS = _words("sales support finance legal research logistics marketing hosting
 STREETS = _words("Mill Church Station Park Lake Hill Garden Bridge Market School")
 VERBS, NOUNS = _words("Copying Reading Parsing Learning Searching"), _words("Words Graphs Trees Sounds Images")
 VENUES = _words("ACL EMNLP NAACL Nature Science ICML")
+COUNTRIES = {"Austria": "AT", "Spain": "ES", "Norway": "NO", "Japan": "JP", "Chile": "CL", "Poland": "PL"}
+STATUS = {"was sent": "SENT", "has arrived": "DONE", "is at customs": "HELD", "could not be delivered": "FAIL"}
 MONTHS = _words("January February March April May June July August September October November December")
 
 
@@ -252,6 +254,41 @@ def make_citation(draw: random.Random) -> Row:
     return {"text": text, "summary": f"@{author.lower()}{year}{verb.lower()} {fields}"}
 
 
+def make_event(draw: random.Random) -> Row:
+    """Invitations to calendar lines: 24 hours, ISO dates, a key of the title."""
+    (first, last), day, city = draw_person(draw), draw_day(draw), draw.choice(CITIES)
+    hour, minute, half = draw.randrange(1, 12), draw.choice((0, 15, 30, 45)), draw.choice(("am", "pm"))
+    title = f"{draw.choice(VERBS)} {draw_surname(draw)} {draw.choice(NOUNS)}"
+    time, clock = f"{hour}:{minute:02} {half}", f"{hour + 12 * (half == 'pm'):02}:{minute:02}"
+    text = draw.choice(
+        (
+            f"{first} {last} invites you to {title} in {city}, {write_day(draw, day)}, {time}.",
+            f"{title.upper()} - {write_day(draw, day)} at {time} - {city} - hosted by {first} {last}",
+            f"Join us on {write_day(draw, day)} at {time} in {city} for {title} with {first} {last}!",
+        )
+    )
+    key = "-".join(title.lower().split())
+    return {"text": text, "summary": f"{day.isoformat()}T{clock} {key} @{city.lower()} host={first[0]}. {last}"}
+
+
+def make_parcel(draw: random.Random) -> Row:
+    """Tracking messages to records: numbers without spaces, weights in grams, countries as codes."""
+    groups = [str(draw.randrange(1000, 9999)) for _ in range(3)]
+    place, code = draw.choice(tuple(COUNTRIES.items()))
+    grams, sender = draw.randrange(100, 20000), f"{draw_surname(draw)} {draw.choice(COMPANIES)}"
+    status, short = draw.choice(tuple(STATUS.items()))
+    weight = f"{grams // 1000}.{grams % 1000:03} kg" if grams >= 1000 else f"{grams} g"
+    text = draw.choice(
+        (
+            f"Parcel {' '.join(groups)} from {sender} ({place}) {status}, weight {weight}",
+            f"{sender}: your parcel no. {'-'.join(groups)}, {weight}, {status} in {place}.",
+            f"{place} / {' '.join(groups)} / {weight} / {sender} / {status}",
+        )
+    )
+    total = f"{grams // 1000}{grams % 1000:03}" if grams >= 1000 else str(grams)
+    return {"text": text, "summary": f"{code}{''.join(groups)} {short} {total} {sender.lower().replace(' ', '_')}"}
+
+
 TASKS: dict[str, Callable[[random.Random], Row]] = {
     "bills": make_bill,
     "people": make_person,
@@ -260,8 +297,10 @@ TASKS: dict[str, Callable[[random.Random], Row]] = {
     "orders": make_order,
     "addresses": make_address,
     "citations": make_citation,
+    "events": make_event,
+    "parcels": make_parcel,
 }
-HELD_BACK = ("orders", "addresses", "citations")
+HELD_BACK = ("citations", "events", "parcels")
 """On which no default was chosen."""
 
 

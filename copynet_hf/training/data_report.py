@@ -32,8 +32,8 @@ def describe_words(pairs: Pairs, tokenizer: CopyNetTokenizer) -> str:
     counts = Counter(word for word, _ in reach.hard)
     frequent = ", ".join(repr(word) for word, _ in counts.most_common(NUM_SHOWN))
     return (
-        f"{text}; spelled or unknown are {frequent}: more pairs with such words, or a lower --min_frequency, make them "
-        "known; --segmenter char learns to change letters"
+        f"{text}; spelled or unknown are {frequent}: more pairs with such words, or a lower --min_frequency, make "
+        "them known; --segmenter char learns to change letters"
     )
 
 

@@ -22,7 +22,8 @@ SIZES = {"train": 800, "validation": 100, "test": 300}
 FIRST_NAMES = _words(
     "Anna Ben Carla David Elena Felix Greta Hugo Ines Jonas Katja Leon Mara Nico Olga Paul Rita Simon Tara Uwe Vera "
     "Walter Yara Zoe Amir Bianca Cyril Dora Emil Fiona Georg Hanna Ivan Julia Karim Laura Milan Nora Oscar Petra "
-    "Quentin Rosa Stefan Tom Ursula Viktor Wanda Xenia Yusuf Zora Alice Bruno Chiara Dario Edith Frank Gina Henry Ida Jakob"
+    "Quentin Rosa Stefan Tom Ursula Viktor Wanda Xenia Yusuf Zora Alice Bruno Chiara Dario Edith Frank Gina Henry Ida "
+    "Jakob"
 )
 ONSETS = _words("B Br Ch D Dr F Fl G Gr H J K Kl Kr L M N P Pr R S Sch St T Tr V W Z")
 MIDDLES = _words("a e i o u ar er il an en or au ei ol un")

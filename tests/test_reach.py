@@ -1,0 +1,108 @@
+"""How targets are reached: which words a vocabulary holds, which segmenter suits, whether initials are copied."""
+
+from __future__ import annotations
+
+from collections import Counter
+from itertools import chain
+from pathlib import Path
+
+import pytest
+from datasets import Dataset
+from helpers import tiny_model
+
+from copynet_hf import CopyNetConfig, CopyNetTokenizer, PlainTokenizer
+from copynet_hf.arguments import TrainArguments
+from copynet_hf.inference.onnx_export import export_onnx
+from copynet_hf.inference.onnx_search import OnnxCopyNet
+from copynet_hf.model.prediction import predict
+from copynet_hf.model.segmentation import INITIAL, JOINER, MARKS
+from copynet_hf.training.reach import has_initials
+from copynet_hf.training.segmenters import guess_segmenter
+from copynet_hf.training.tokenizer_setup import train_tokenizer
+from copynet_hf.training.vocabulary import list_words
+
+NAMES = ["Anna", "Ben", "Carla", "David", "Elena", "Felix", "Greta", "Hugo", "Ines", "Jonas"]
+
+
+def pair(text: str, summary: str) -> dict[str, str]:
+    return {"text": text, "summary": summary}
+
+
+def count(pairs: list[dict[str, str]], generated_count: int = 1) -> Counter[str]:
+    return Counter(chain.from_iterable(list_words(pairs, "word_punct", generated_count, has_chains=True)))
+
+
+def test_a_word_that_is_always_copied_and_sometimes_in_another_case_is_left_to_copying() -> None:
+    counts = count([pair("ask Viktor", "Viktor"), pair("ask viktor", "Viktor")])
+    assert counts == {"ask": 2, "viktor": 1}
+
+
+def test_a_word_that_targets_also_generate_is_in_the_vocabulary() -> None:
+    counts = count([pair("Find it", "find it"), pair("look for it", "find it")])
+    assert counts["find"] == 1  # where no copy gives it
+
+
+def test_only_words_that_would_be_spelled_count_more_in_few_pairs() -> None:
+    counts = count([pair("pay 16,258 to Ann Lee", "16258 alee MRS")], generated_count=3)
+    assert (counts["16258"], counts["alee"], counts["MRS"]) == (1, 1, 3)
+
+
+def test_without_chains_all_words_count() -> None:
+    pairs = [pair("ask viktor", "Viktor 12"), pair("1 2", "12")]
+    words = Counter(chain.from_iterable(list_words(pairs, "whitespace", 2, has_chains=False)))
+    assert (words["Viktor"], words["12"]) == (2, 4)
+
+
+def make_users(change: str) -> list[dict[str, str]]:
+    pairs = [(first, f"{last}son") for first in NAMES for last in NAMES]
+    letters = {"initial": lambda first: first[0].lower(), "other": lambda first: first[-1], "same": lambda first: "s"}
+    return [pair(f"{a} {b} is new", f"{letters[change](a)}{b.lower()}") for a, b in pairs]
+
+
+@pytest.mark.parametrize(("change", "expected"), [("initial", True), ("other", False), ("same", False)])
+def test_initials_are_found_in_the_pairs(change: str, expected: bool) -> None:
+    pairs = make_users(change)
+    tokenizer = train_tokenizer(Dataset.from_list(pairs), TrainArguments(segmenter="word_punct"))
+    assert (INITIAL in tokenizer.get_vocab()) is expected
+    if not expected:
+        assert not has_initials(tokenizer, pairs)
+    source = tokenizer.encode_source("Zoe Oquist is new")
+    spelled = source.spell(tokenizer.encode_target("zoquist", source))
+    if expected:
+        assert spelled == ["[lower]", INITIAL, "Zoe", JOINER, "[lower]", "Oquist"]
+
+
+def test_words_are_cut_where_targets_are_made_of_their_parts() -> None:
+    names = [(a, b) for a in NAMES for b in NAMES]
+    cut = [pair(f"raised {a}{b}Error", f"{a}_{b}_error".lower()) for a, b in names]
+    assert guess_segmenter(cut) == "word_parts"
+    assert guess_segmenter([pair(f"raised {a}{b}Error", f"{a}{b}Error") for a, b in names]) == "word_punct"
+
+
+@pytest.mark.parametrize("arguments", [{"chains": False}, {"segmenter": "whitespace"}, {"segmenter": "char"}])
+def test_other_vocabularies_have_no_marks(arguments: dict) -> None:
+    args = TrainArguments(**{"segmenter": "word_punct", **arguments})
+    assert not MARKS & train_tokenizer(Dataset.from_list(make_users("initial")), args).get_vocab().keys()
+
+
+def test_torch_and_onnx_write_the_same_chains_with_either_tokenizer(tmp_path: Path) -> None:
+    tokenizer = CopyNetTokenizer.train_from_iterator(["aZé_ 1,-"], 60, "word_parts", max_source_oov=6, chains=True)
+    model = tiny_model(**CopyNetConfig.tokenizer_fields(tokenizer))
+    tokenizer.save_pretrained(tmp_path)
+    export_onnx(model, tmp_path)
+    texts = ["Anna MillerZ owes 16,258.73", "max_size WexError", "été_ ÉCOLE a-1"]
+    options = {"num_beams": 3, "max_new_tokens": 12, "num_return_sequences": 3}
+    expected = predict(model, tokenizer, texts, **options)
+    onnx = OnnxCopyNet.from_pretrained(tmp_path, threads=1)
+    for other in (tokenizer, PlainTokenizer.from_pretrained(tmp_path)):
+        found = predict(onnx, other, texts, **options)
+        for ours, theirs in zip(chain(*expected), chain(*found), strict=True):
+            assert (ours.text, ours.words, ours.source_positions) == (
+                theirs.text,
+                theirs.words,
+                theirs.source_positions,
+            )
+    for output in chain(*expected):
+        assert "".join(output.words) == output.text
+        assert not MARKS & {*output.words}
+    assert any(len(output.text.split()) < len(output.words) for output in chain(*expected))

@@ -47,7 +47,7 @@ class Prediction:
     copy_shares: T shares, from 0 to 1, of the word's probability that copying accounts for.
     source_positions: T positions in `source_words`, the likeliest from which the word was copied; None where the
         source does not contain the word.
-    source_words: the S words of the source, as they are in the text; "" for special tokens.
+    source_words: the S words of the source, as they are in the text; "" for special tokens and marks.
     copy_probs: (T, S) probability of copying from each position at each step, whatever the word; None unless
         requested.
 

@@ -65,6 +65,12 @@ def test_initials_are_copied_where_the_vocabulary_has_their_mark() -> None:
     assert tokenizer.decode(labels, source=SOURCE) == "aM am A ab"
 
 
+def test_of_several_words_with_an_initial_the_neighbour_of_a_copy_is_meant() -> None:
+    tokenizer = CopyNetTokenizer.train_from_iterator(["n"], 500, "word_punct", 3, chains=True, initials=True)
+    source = "New names: Nora Miller, Nice"
+    assert read_target(tokenizer, "nmiller Miller", source)[:3] == ["[lower]", "[initial]", "Nora"]
+
+
 def test_parts_of_a_word_are_copied_where_words_are_cut() -> None:
     tokenizer = make_tokenizer("word_parts", ("a_b a_b a_b",))
     target = read_target(tokenizer, "wex_error")

@@ -274,6 +274,8 @@ class ExtendedVocabulary:
         if source is not None and chains.is_possible and (unk in ids or chains.has_initials):
             own = dict.fromkeys(source.words)
             reachable = [word for word in own if word in slots or (word in self._ids and word not in special)]
+            if chains.has_initials:
+                reachable = order_by_copies(reachable, source.words, words)
             found: list[int] = []
             for word, index in zip(words, ids, strict=True):
                 is_initial = chains.has_initials and len(word) == 1 and word.isalpha() and word not in own
@@ -333,6 +335,18 @@ class ExtendedVocabulary:
                         slots[word] = first + len(slots)
                     ids[position] = slots.get(word, unk)
         return ids
+
+
+def order_by_copies(words: Sequence[str], source: Sequence[str], target: Sequence[str]) -> list[str]:
+    """Words of a source, those next to words that the target has, too, first: of several words with one initial, the
+    one that is meant is mostly a neighbour of what is copied."""
+    written = {word.casefold() for word in target}
+    copied = [position for position, word in enumerate(source) if word.casefold() in written]
+    distances: dict[str, int] = {}
+    for position, word in enumerate(source):
+        distance = min((abs(position - other) for other in copied), default=0)
+        distances[word] = min(distance, distances.get(word, distance))
+    return sorted(words, key=distances.__getitem__)
 
 
 # ---- facts and features

@@ -67,8 +67,9 @@ def test_initials_are_copied_where_the_vocabulary_has_their_mark() -> None:
 
 def test_of_several_words_with_an_initial_the_neighbour_of_a_copy_is_meant() -> None:
     tokenizer = CopyNetTokenizer.train_from_iterator(["n"], 500, "word_punct", 3, chains=True, initials=True)
-    source = "New names: Nora Miller, Nice"
-    assert read_target(tokenizer, "nmiller Miller", source)[:3] == ["[lower]", "[initial]", "Nora"]
+    source = "New names: Nora Miller, N7, Nice"
+    assert read_target(tokenizer, "nmiller N7", source)[:3] == ["[lower]", "[initial]", "Nora"]
+    assert read_target(tokenizer, "N7: Miller, N", source)[-2:] == ["[initial]", "Nora"]
 
 
 def test_parts_of_a_word_are_copied_where_words_are_cut() -> None:

@@ -274,12 +274,14 @@ class ExtendedVocabulary:
         if source is not None and chains.is_possible and (unk in ids or chains.has_initials):
             own = dict.fromkeys(source.words)
             reachable = [word for word in own if word in slots or (word in self._ids and word not in special)]
-            if chains.has_initials:
-                reachable = order_by_copies(reachable, source.words, words)
             found: list[int] = []
-            for word, index in zip(words, ids, strict=True):
+            for place, (word, index) in enumerate(zip(words, ids, strict=True)):
                 is_initial = chains.has_initials and len(word) == 1 and word.isalpha() and word not in own
-                chain = chains.find(word, reachable) if index == unk or is_initial else None
+                chain = None
+                if index == unk or is_initial:
+                    if chains.has_initials:
+                        reachable = order_by_distance(reachable, source.words, words, place)
+                    chain = chains.find(word, reachable)
                 found += [index] if chain is None else self._find_ids(chain, frozenset(), slots, 0)
             ids = found
         return ids[:max_length]
@@ -337,14 +339,21 @@ class ExtendedVocabulary:
         return ids
 
 
-def order_by_copies(words: Sequence[str], source: Sequence[str], target: Sequence[str]) -> list[str]:
-    """Words of a source, those next to words that the target has, too, first: of several words with one initial, the
-    one that is meant is mostly a neighbour of what is copied."""
-    written = {word.casefold() for word in target}
-    copied = [position for position, word in enumerate(source) if word.casefold() in written]
+def order_by_distance(words: Sequence[str], source: Sequence[str], target: Sequence[str], index: int) -> list[str]:
+    """Words of a source, those first that are near what the word `index` of the target copies, or else what the nearest
+    word of the target does: of several words with one initial, the one that is meant is mostly there."""
+    folded = [word.casefold() for word in source]
+    own = target[index].casefold()
+    places = [place for place, word in enumerate(folded) if len(word) > 1 and word in own]
+    neighbours = sorted(range(len(target)), key=lambda other: abs(other - index))
+    for other in neighbours[1:]:
+        if places:
+            break
+        word = target[other].casefold()
+        places = [place for place, each in enumerate(folded) if each == word and each.isalnum()]
     distances: dict[str, int] = {}
-    for position, word in enumerate(source):
-        distance = min((abs(position - other) for other in copied), default=0)
+    for place, word in enumerate(source):
+        distance = min((abs(place - other) for other in places), default=0)
         distances[word] = min(distance, distances.get(word, distance))
     return sorted(words, key=distances.__getitem__)
 

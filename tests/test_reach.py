@@ -79,6 +79,12 @@ def test_words_are_cut_where_targets_are_made_of_their_parts() -> None:
     assert guess_segmenter([pair(f"raised {a}{b}Error", f"{a}{b}Error") for a, b in names]) == "word_punct"
 
 
+def test_words_are_cut_where_targets_copy_their_parts_though_the_vocabulary_has_them() -> None:
+    counts = [pair(f"{name} wants {number}x lamps", f"lamps {number}") for name in NAMES for number in range(10, 20)]
+    assert guess_segmenter(counts) == "word_parts"
+    assert guess_segmenter([pair(row["text"].replace("x", " x"), row["summary"]) for row in counts]) == "word_punct"
+
+
 @pytest.mark.parametrize("arguments", [{"chains": False}, {"segmenter": "whitespace"}, {"segmenter": "char"}])
 def test_other_vocabularies_have_no_marks(arguments: dict) -> None:
     args = TrainArguments(**{"segmenter": "word_punct", **arguments})

@@ -27,8 +27,9 @@ RESPELLED_SHARE, MAX_SPELLED_LENGTH = 0.03, 200
 # The share of unreachable words that is enough if they need not be alike, as in another script. In few pairs the words
 # of the task itself are rare, so that there it says nothing.
 UNREACHABLE_SHARE = 0.5
-# Words are cut if more than this share of the targets' words have to be spelled otherwise, and half of them then not.
-MIN_HARD_SHARE = 0.003
+# Words are cut if more than this share of the targets' words have to be spelled otherwise, and half of them then not;
+# or if they are parts of source words (0.008 where `38x` gives 38, 0.0004 in NL2Bash).
+MIN_PARTS_SHARE = 0.003
 
 
 def choose_segmenter(args: TrainArguments, pairs: Pairs) -> str:
@@ -69,10 +70,25 @@ def guess_segmenter(pairs: Sequence[Mapping[str, str]]) -> str:
         return "char"
     words = [get_segmenter("word_punct").split(text) for pair in pairs for text in (pair["text"], pair["summary"])]
     by_words, by_parts = _measure(pairs, words, "word_punct"), _measure(pairs, words, "word_parts")
-    is_cut = len(by_words.hard) > max(MIN_HARD_SHARE * by_words.num_words, 2 * len(by_parts.hard))
+    is_cut = len(by_words.hard) > max(MIN_PARTS_SHARE * by_words.num_words, 2 * len(by_parts.hard))
+    is_cut |= _count_parts(words) > MIN_PARTS_SHARE * sum(map(len, words[1::2]))
     if _respells_words(pairs, by_parts if is_cut else by_words):
         return "char"
     return "word_parts" if is_cut else "word_punct"
+
+
+def _count_parts(words: Sequence[Sequence[str]]) -> int:
+    """How many words of targets are parts of words in their source, more than are in another pair's.
+
+    Args:
+        words: of each source, followed by those of its target.
+    """
+    parts = [{*cut_words(source)} - {*source} for source in words[::2]]
+    half = len(parts) // 2
+    count = 0
+    for target, own, other in zip(words[1::2], parts, [*parts[half:], *parts[:half]], strict=True):
+        count += sum((word in own) - (word in other) for word in target)
+    return count
 
 
 def _measure(pairs: Sequence[Mapping[str, str]], words: Iterable[Sequence[str]], segmenter: str) -> Reach:

@@ -138,7 +138,7 @@ class TokenizerArguments(Arguments):
     segmenter: str = argument("char, whitespace, jieba, fugashi, word_punct, word_parts, or auto", "auto")
     vocab_size: int | None = count("size", shown="3000 characters or 10000 words")
     min_frequency: int | None = count("rarer words are copied", shown="5, 3 or 1")
-    chains: bool = argument("join target words from others; word_punct and word_parts", True)
+    chains: bool = argument("join target words from others", True)
     max_source_oov: int | None = argument("slots", shown="computed from the sources")
 
 

@@ -88,6 +88,11 @@ def test_without_marks_in_the_vocabulary_there_are_no_chains() -> None:
     assert read_target(tokenizer, "16258") == ["<unk>"]
 
 
+def test_other_segmenters_have_none_even_if_the_vocabulary_has_a_joiner() -> None:
+    tokenizer = CopyNetTokenizer.train_from_iterator([f"a {JOINER} b"], 100, "whitespace")
+    assert read_target(tokenizer, "ab", "c") == ["<unk>"]
+
+
 def join(tokens: tuple[str, ...]) -> str:
     return SEGMENTERS["word_punct"].join(tokens)
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from itertools import accumulate, pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
-from .segmentation import SEGMENTERS, Chains
+from .segmentation import CHAINED, SEGMENTERS, Chains
 
 UNK = "<unk>"  # where the tokenizer has no unknown word
 NO_FEATURE, UNKNOWN_FEATURE = 0, 1  # the former is padding
@@ -289,7 +289,7 @@ class ExtendedVocabulary:
     @property
     def chains(self) -> Chains:
         """How words are made of others; see `encode_target`."""
-        return Chains(self._ids)
+        return Chains(self._ids if self.segmenter in CHAINED else ())
 
     def oov_words(
         self,
@@ -340,8 +340,8 @@ class ExtendedVocabulary:
 
 
 def order_by_distance(words: Sequence[str], source: Sequence[str], target: Sequence[str], index: int) -> list[str]:
-    """Words of a source, those first that are near what the word `index` of the target copies, or else what the nearest
-    word of the target does: of several words with one initial, the one that is meant is mostly there."""
+    """Words of a source, those first that are near what the word `index` of the target copies, or else what the
+    nearest word of the target does: of several words with one initial, the one that is meant is mostly there."""
     folded = [word.casefold() for word in source]
     own = target[index].casefold()
     places = [place for place, word in enumerate(folded) if len(word) > 1 and word in own]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from random import Random
 from typing import Any, NamedTuple
 
 from ..model.segmentation import JOINER, MARKS, is_spelled
@@ -65,8 +66,8 @@ def has_initials(tokenizer: CopyNetTokenizer, pairs: Sequence[Mapping[str, Any]]
     """
     letters = own = others = 0
     sources = [_list_initials(tokenizer.tokenize(row["text"])) for row in pairs]
-    half = len(sources) // 2  # neighbours may be alike
-    for row, initials, other in zip(pairs, sources, [*sources[half:], *sources[:half]], strict=True):
+    shuffled = Random(0).sample(sources, len(sources))
+    for row, initials, other in zip(pairs, sources, shuffled, strict=True):
         source = tokenizer.encode_source(row["text"])
         for letter in _list_letters(tokenizer, row["summary"], source):
             letters += 1

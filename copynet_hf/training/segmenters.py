@@ -7,6 +7,7 @@ import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from difflib import SequenceMatcher
 from itertools import islice
+from random import Random
 
 from datasets import IterableDataset
 
@@ -84,9 +85,9 @@ def _count_parts(words: Sequence[Sequence[str]]) -> int:
         words: of each source, followed by those of its target.
     """
     parts = [{*cut_words(source)} - {*source} for source in words[::2]]
-    half = len(parts) // 2
+    others = Random(0).sample(parts, len(parts))
     count = 0
-    for target, own, other in zip(words[1::2], parts, [*parts[half:], *parts[:half]], strict=True):
+    for target, own, other in zip(words[1::2], parts, others, strict=True):
         count += sum((word in own) - (word in other) for word in target)
     return count
 

@@ -54,7 +54,8 @@ def serve(limits: Limits | None = None, max_connections: int = 100, **options: i
     model = SlowModel()
     protocol = partial(connections.Connection, max_connections=max_connections)
     app = build_app(model, SAVED, limits, **options)
-    runner = uvicorn.Server(uvicorn.Config(app, port=0, log_level="critical", http=protocol, ws="none", backlog=4))
+    config: dict[str, Any] = {"log_config": None, "log_level": "critical", "http": protocol, "ws": "none", "backlog": 4}
+    runner = uvicorn.Server(uvicorn.Config(app, port=0, **config))
     thread = threading.Thread(target=runner.run)
     thread.start()
     while not runner.started and thread.is_alive():

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import http.client
 import json
+import logging
 import os
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -318,6 +320,23 @@ def test_errors_of_the_command(
         )
     monkeypatch.setitem(sys.modules, "uvicorn", None)
     assert "pip install fastapi uvicorn onnxruntime prometheus-client" in refused(capsys, model)
+
+
+def test_handlers_of_logging_stay_open(folders: dict[str, Path], capsys: pytest.CaptureFixture[str]) -> None:
+    """Those of other packages, some of which close their stream as well: absl's closed sys.stderr."""
+
+    class Handler(logging.Handler):
+        is_open = True
+
+        def close(self) -> None:
+            self.is_open = False
+            super().close()
+
+    handler = Handler()
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        error = refused(capsys, f"--model={folders['features']}", f"--port={other.getsockname()[1]}")
+    assert "cannot be used" in error
+    assert handler.is_open
 
 
 @pytest.mark.parametrize(

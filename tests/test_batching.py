@@ -11,17 +11,13 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import pytest
-from helpers import tiny_model, tiny_tokenizer
 
-from copynet_hf import export_onnx
 from copynet_hf.model.prediction import Prediction
 from copynet_hf.serving import batching
 from copynet_hf.serving.batching import Batcher, QueueFullError, Row
-from copynet_hf.serving.command import load_predict
 from copynet_hf.serving.limits import Limits
 
 SAVED = {"num_beams": 2, "max_new_tokens": 1}
@@ -184,28 +180,6 @@ def test_a_batch_stops_at_its_deadline_and_others_follow() -> None:
         assert ask(port, ["1"])[0] == 200
         assert time.monotonic() - start < 0.4
         assert model.steps <= 101
-
-
-def test_the_exported_model_is_stopped_between_steps_of_the_search_and_of_the_trace(tmp_path: Path) -> None:
-    pytest.importorskip("onnxscript")
-    export_onnx(tiny_model(), tmp_path, tiny_tokenizer())
-    (predict, saved), options = (
-        load_predict(str(tmp_path), threads=1),
-        {"num_beams": 1, "min_new_tokens": 5, "max_new_tokens": 5},
-    )
-    assert saved == {"num_beams": 1, "max_new_tokens": 20}
-    calls: list[None] = []
-    predict([{"text": "a b"}], options, lambda: calls.append(None))
-    assert len(calls) == 2 * (1 + 5)  # the encoder and five steps, for the search and for the trace
-    for allowed in (0, 3, 8):
-        steps = iter(range(allowed))
-
-        def check() -> None:
-            if next(steps, None) is None:  # noqa: B023 - called in this round only
-                raise TimeoutError
-
-        with pytest.raises(TimeoutError):
-            predict([{"text": "a b"}], options, check)
 
 
 # ---- too much

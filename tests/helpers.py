@@ -175,7 +175,7 @@ def serve_app(app: Any) -> Iterator[str]:
     """Serves an ASGI application by a thread; yields its address."""
     import uvicorn
 
-    server = uvicorn.Server(uvicorn.Config(app, port=0, log_level="error"))
+    server = uvicorn.Server(uvicorn.Config(app, port=0, log_config=None, log_level="error"))
     thread = threading.Thread(target=server.run)
     thread.start()
     try:

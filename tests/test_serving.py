@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import http.client
 import json
+import logging
 import os
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -26,6 +28,7 @@ from copynet_hf.cli import main
 from copynet_hf.inference.onnx_export import export_onnx
 from copynet_hf.inference.onnx_search import OnnxCopyNet
 from copynet_hf.model.prediction import Prediction, predict
+from copynet_hf.serving.command import load_predict
 
 pytest.importorskip("fastapi")
 pytest.importorskip("uvicorn")
@@ -204,6 +207,24 @@ def test_requests_at_once_get_their_own_answers_in_common_batches(served: tuple[
     assert not any("errors" in sample and count for sample, count in rise.items())
 
 
+def test_the_search_and_the_trace_are_stopped_between_steps(folders: dict[str, Path]) -> None:
+    predict_batch, saved = load_predict(str(folders["features"]), threads=1)
+    assert saved == {"num_beams": 3, "max_new_tokens": 5}
+    options = {"num_beams": 1, "min_new_tokens": 5}
+    calls: list[None] = []
+    predict_batch([{"text": "a b"}], options, lambda: calls.append(None))
+    assert len(calls) == 2 * (1 + 5)  # the encoder and five steps, for the search and for the trace
+    for allowed in (0, 3, 8):
+        steps = iter(range(allowed))
+
+        def check() -> None:
+            if next(steps, None) is None:  # noqa: B023 - called in this round only
+                raise TimeoutError
+
+        with pytest.raises(TimeoutError):
+            predict_batch([{"text": "a b"}], options, check)
+
+
 # ---- bad input
 
 
@@ -318,6 +339,23 @@ def test_errors_of_the_command(
         )
     monkeypatch.setitem(sys.modules, "uvicorn", None)
     assert "pip install fastapi uvicorn onnxruntime prometheus-client" in refused(capsys, model)
+
+
+def test_handlers_of_logging_stay_open(folders: dict[str, Path], capsys: pytest.CaptureFixture[str]) -> None:
+    """Those of other packages, some of which close their stream as well: absl's closed sys.stderr."""
+
+    class Handler(logging.Handler):
+        is_open = True
+
+        def close(self) -> None:
+            self.is_open = False
+            super().close()
+
+    handler = Handler()
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        error = refused(capsys, f"--model={folders['features']}", f"--port={other.getsockname()[1]}")
+    assert "cannot be used" in error
+    assert handler.is_open
 
 
 @pytest.mark.parametrize(

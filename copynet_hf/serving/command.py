@@ -113,6 +113,7 @@ def run_server(app: FastAPI, name: str, host: str, port: int, timeout: float = L
     connections = count_connections()
     config = uvicorn.Config(
         app,
+        log_config=None,  # uvicorn's would close the handlers of the process, and absl's handler its stream, stderr
         log_level="warning",
         access_log=False,
         server_header=False,

@@ -11,6 +11,7 @@ from typing import Any
 from datasets import Dataset
 from transformers import PreTrainedTokenizerBase
 
+from ..inference.part_files import write_whole
 from ..inference.predictor import predict_in_batches
 from ..model.prediction import CopyModel
 from .compute_metrics import normalize_unknown, spells_words, with_objects
@@ -73,8 +74,8 @@ def evaluate_pairs(
 
 
 def write_predictions(path: Path, records: Iterable[Mapping[str, object]]) -> None:
-    """Writes the records of `evaluate_pairs`, one JSON object per line."""
+    """Writes the records of `evaluate_pairs`, one JSON object per line; the file is there once it is whole."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("w", encoding="utf-8") as file:
+    with write_whole(path) as file:
         for record in records:
-            file.write(json.dumps(record, ensure_ascii=False) + "\n")
+            file.write((json.dumps(record, ensure_ascii=False) + "\n").encode())

@@ -29,7 +29,7 @@ from filelock import FileLock, Timeout
 from tqdm.auto import tqdm  # type: ignore[import-untyped]
 
 from ..data.columns import KEY_NAMES, TEXT_NAMES, describe_missing_column, find_usual_name
-from ..data.features import why_not_features
+from ..data.features import are_facts, why_not_features
 from ..data.records import DataFileError, data_suffix, resolve_file
 from ..data.rows import find_delimiter
 from ..saved.model_size import explain_memory_errors
@@ -309,14 +309,10 @@ def _explain_unusable_row(row: Row, predictor: CopyNetPredictor) -> str | None:
         return f"no {predictor.text_column!r}"
     if not isinstance(text, str):
         return f"{predictor.text_column!r} is a {type(text).__name__}, not a string"
-    if not isinstance(facts, list | None) or not all(map(_is_triple, facts or ())):
+    if not are_facts(facts):
         return f"{predictor.facts_column!r} are not triples of strings"
     reason = _reads_features(predictor) and why_not_features(row.get(predictor.features_column))
     return f"{predictor.features_column!r} is {reason}" if reason else None
-
-
-def _is_triple(fact: object) -> bool:
-    return isinstance(fact, list) and len(fact) == 3 and all(isinstance(part, str) for part in fact)
 
 
 # ---- the folder of windows and parts

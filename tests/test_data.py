@@ -401,9 +401,22 @@ def test_the_delimiter_of_csv_is_recognised_and_logged(
 
 def test_a_missing_column_is_named_with_the_nearest(tmp_path: Path) -> None:
     path = write(tmp_path / "a.csv", "Raw Text ,Summary\na,b\n")
-    hint = "no column 'Raw Text'; did you mean 'Raw Text ' (with a space at its end)? The columns are 'Raw Text ', "
+    hint = "no column 'RawText'; did you mean 'Raw Text ' (with a space at its end)? The columns are 'Raw Text ', "
     with pytest.raises(ValueError, match=re.escape(f"{hint}'Summary'")):
-        load_pairs(train_file=path, text_column="Raw Text")
+        load_pairs(train_file=path, text_column="RawText")
+
+
+def test_capitals_and_spaces_around_a_column_name_do_not_matter(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = write(tmp_path / "a.csv", "Raw Text ,Cmd\na,b\n")
+    with caplog.at_level(logging.INFO, "copynet_hf"):
+        pairs = load_pairs(train_file=path, text_column="raw text", summary_column="cmd")["train"]
+    assert pairs[:] == {"text": ["a"], "summary": ["b"]}
+    assert f"{path}: column 'Raw Text ' is taken for 'raw text'" in caplog.text
+    ambiguous = write(tmp_path / "b.csv", "Text,TEXT,cmd\na,b,c\n")
+    with pytest.raises(ValueError, match="no column 'text'; did you mean"):
+        load_pairs(train_file=ambiguous, text_column="text")
 
 
 @pytest.mark.parametrize("suffix", ["csv", "tsv"])

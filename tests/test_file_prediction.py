@@ -330,7 +330,7 @@ def test_truncated_texts_are_counted_in_one_warning(
     source = write_rows(tmp_path / "in.jsonl", [{"text": text} for text in ["a b c", "a b", "a b c d", None] * 4])
     assert main(command(model, source, tmp_path / "out.jsonl", "--max_source_length=2")) == 0
     (message,) = [message for message in caplog.messages if "truncated" in message]
-    assert message == "8 of 12 texts were truncated (--max_source_length: the number of words)"
+    assert message == "8 of 12 texts were truncated: --max_source_length sets the number of words that are read"
 
 
 def test_the_words_of_facts_count_as_the_texts_own(
@@ -374,7 +374,7 @@ BAD_INPUT = {
     "--input_file {folder}/none.jsonl --output_file {folder}/o.jsonl": "no such file",
     "--input_file {folder}/a.txt --output_file {folder}/o.jsonl": "the name must end in .jsonl",
     "--input_file {folder}/in.jsonl --output_file {folder}/o.jsonl --text_column body": "no column 'body'",
-    "--input_file {folder}/in.jsonl --output_file {folder}/o.jsonl --text_column Text": "'Text'; did you mean 'text'?",
+    "--input_file {folder}/in.jsonl --output_file {folder}/o.jsonl --text_column tex": "'tex'; did you mean 'text'?",
     "--input_file {folder}/in.jsonl --output_file {folder}/o.jsonl --text_column n": "column 'n' holds no strings",
     "--input_file {folder}/in.jsonl --output_file {folder}/o.jsonl --delimiter ab": "--delimiter is 'ab'",
     "--input_file {folder}/in.jsonl --output_file {folder}/o.jsonl --prediction_column n": "has a column 'n'",
@@ -425,17 +425,16 @@ def killed_after(num_windows: int | None) -> Iterator[list[str]]:
     """Ends what runs in it like a kill after some windows, if it does not end before (None); yields a list to which
     the texts that are predicted are added."""
     texts: list[str] = []
-    call, left = CopyNetPredictor.__call__, iter(range(99 if num_windows is None else num_windows))
+    predict_rows, left = CopyNetPredictor.predict_rows, iter(range(99 if num_windows is None else num_windows))
 
-    def predict(self: CopyNetPredictor, inputs: Any) -> Any:
-        if isinstance(inputs, dict):
-            if next(left, None) is None:
-                raise Killed
-            texts.extend(inputs["text"])
-        return call(self, inputs)
+    def predict(self: CopyNetPredictor, columns: Any) -> Any:
+        if next(left, None) is None:
+            raise Killed
+        texts.extend(columns["text"])
+        return predict_rows(self, columns)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(CopyNetPredictor, "__call__", predict)
+        patch.setattr(CopyNetPredictor, "predict_rows", predict)
         with nullcontext() if num_windows is None else pytest.raises(Killed):
             yield texts
 

@@ -130,15 +130,18 @@ def choose_columns(
         ValueError: a given column does not exist or has two roles, or no column or too many are left to guess.
     """
     given = {role: column for role, column in choice.columns.items() if column is not None}
-    for role, column in given.items():
-        if column not in columns:
-            raise ValueError(f"{where}: {describe_missing_column(column, columns)}")
+    for role, name in given.items():
+        try:
+            given[role] = find_column(name, columns, where)
+        except ValueError as error:
+            raise ValueError(f"{where}: {error}") from None
+    for role, name in given.items():
         for other in given:
-            if other != role and given[other] == column:
-                raise ValueError(f"{where}: column {column!r} cannot be both {role} and {other}")
+            if other != role and given[other] == name:
+                raise ValueError(f"{where}: column {name!r} cannot be both {role} and {other}")
     candidates = [name for name in strings if name not in given.values()]
-    text = choice.text or find_usual_name(candidates, TEXT_NAMES)
-    summary = choice.summary or find_usual_name([name for name in candidates if name != text], SUMMARY_NAMES)
+    text = given.get("text") or find_usual_name(candidates, TEXT_NAMES)
+    summary = given.get("summary") or find_usual_name([name for name in candidates if name != text], SUMMARY_NAMES)
     roles: dict[str, str | None] = {"text": text, "summary": summary}
     missing = [role for role, name in roles.items() if name is None]
     rest = [name for name in candidates if name not in (text, summary) and name.lower() not in KEY_NAMES]
@@ -178,6 +181,25 @@ def choose_new_names(columns: Iterable[str]) -> dict[str, str]:
         while names[name] in ROLES or names[name] in names:
             names[name] = f"original_{names[name]}"
     return names
+
+
+def find_column(name: str, columns: Collection[str], where: object) -> str:
+    """The column of this name, else the only one that differs in nothing but capitals and spaces around it, which is
+    logged.
+
+    Args:
+        where: the file or dataset, for the log.
+
+    Raises:
+        ValueError: there is none.
+    """
+    if name in columns:
+        return name
+    alike = [column for column in columns if column.strip().lower() == name.strip().lower()]
+    if len(alike) != 1:
+        raise ValueError(describe_missing_column(name, columns))
+    logger.info("%s: column %r is taken for %r", where, alike[0], name)
+    return alike[0]
 
 
 def describe_missing_column(name: str, columns: Collection[str]) -> str:

@@ -20,6 +20,7 @@ from datasets import IterableDataset
 from transformers import PreTrainedTokenizerBase, Seq2SeqTrainingArguments, set_seed
 
 from ..arguments import TrainArguments, Values, build_arguments
+from ..data.remembered import remember_options
 from ..evaluation.metrics import metric_signature
 from ..evaluation.scoring import Scores, evaluate_pairs, write_predictions
 from ..model.modeling_copynet import CopyNetForConditionalGeneration
@@ -164,6 +165,7 @@ class TrainingRun:
             tokenizer = train_tokenizer(pairs["train"], args)
         self.tokenizer, self.model = tokenizer, build_model(tokenizer, args) if model is None else model
         check_tokenizer(self.model.config, tokenizer)
+        remember_options(tokenizer, vars(args))
         if args.freeze_encoder:
             self.model.freeze_encoder()
         tokenizer.model_max_length = args.max_source_length

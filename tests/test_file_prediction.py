@@ -6,9 +6,11 @@ import csv
 import datetime
 import gzip
 import json
+import logging
 import multiprocessing
 import os
 import random
+import shutil
 import time
 import tracemalloc
 from collections.abc import Iterator
@@ -25,6 +27,7 @@ from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
 
 from copynet_hf.cli import main
 from copynet_hf.data import load_pairs
+from copynet_hf.data.remembered import remember_options
 from copynet_hf.data.rows import number_rows
 from copynet_hf.inference import file_prediction
 from copynet_hf.inference.file_prediction import find_files
@@ -322,6 +325,53 @@ def test_delimiters_are_recognised_or_given(
     more = [] if argument is None else [f"--delimiter={argument}"]
     assert main(command(model, tmp_path / "in.csv", tmp_path / "out.jsonl", *more)) == 0
     assert [list(row.values())[:2] for row in read_rows(tmp_path / "out.jsonl")] == lines[1:]
+
+
+@pytest.mark.parametrize("separator", [",", ";", "\t"])
+def test_a_csv_file_gets_the_delimiter_of_those_that_are_read(model: Path, tmp_path: Path, separator: str) -> None:
+    source, outputs = tmp_path / "in.csv", [tmp_path / "out.csv", tmp_path / "out.tsv"]
+    source.write_text(f"id{separator}text\n7{separator}a b\n8{separator}a, b; c\n".replace("a, b; c", "c d"))
+    for output, used in zip(outputs, (separator, "\t"), strict=True):
+        assert main(command(model, source, output)) == 0
+        with output.open(newline="") as file:
+            assert next(csv.reader(file, delimiter=used)) == ["id", "text", "prediction"]
+
+
+@pytest.mark.parametrize("name", ["a.csv", "a.jsonl", "a.parquet"])
+def test_columns_and_delimiter_of_the_training_are_used(
+    model: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture, name: str
+) -> None:
+    folder = tmp_path / "model"
+    shutil.copytree(model, folder)
+    tokenizer = AutoTokenizer.from_pretrained(folder)
+    remember_options(tokenizer, {"text_column": "nl", "delimiter": "#", "summary_column": None})
+    tokenizer.save_pretrained(folder)
+    rows = [{"nl": text, "other, one": "c c"} for text in ("a b", "b a")]
+    source = write_rows(tmp_path / name, rows)
+    if name == "a.csv":
+        source.write_text("nl#other, one\na b#c c\nb a#c c\n")
+    with caplog.at_level(logging.INFO, "copynet_hf"):
+        assert main(command(folder, source, tmp_path / "out.jsonl")) == 0
+    assert "text_column is 'nl', as in the training of the model (--text_column sets another)" in caplog.messages
+    predicted = [row["prediction"] for row in read_rows(tmp_path / "out.jsonl")]
+    predict = CopyNetPredictor(folder, num_beams=1, max_new_tokens=4)
+    assert predict({"nl": ["a b", "b a"], "text": ["c", "c"]})["prediction"] == predicted
+    assert main(command(folder, source, tmp_path / "other.jsonl", "--text_column=other, one")) == 0
+    assert [row["prediction"] for row in read_rows(tmp_path / "other.jsonl")] != predicted
+    plain = write_rows(tmp_path / "plain.jsonl", [{"text": "a b"}])  # without the column of the training
+    assert main(command(folder, plain, tmp_path / "third.jsonl")) == 0
+    assert [row["prediction"] for row in read_rows(tmp_path / "third.jsonl")] == predicted[:1]
+
+
+@pytest.mark.parametrize("cells", [[1, 2], ["a", "b"], [["a"], ["b"]]])
+def test_a_column_called_facts_that_holds_something_else_is_not_read(
+    model: Path, tmp_path: Path, cells: list[Any]
+) -> None:
+    source = write_rows(tmp_path / "in.jsonl", [{"text": "a b", "facts": cell} for cell in cells])
+    assert main(command(model, source, tmp_path / "out.jsonl")) == 0
+    assert [row["facts"] for row in read_rows(tmp_path / "out.jsonl")] == cells
+    predict = CopyNetPredictor(model, num_beams=1, max_new_tokens=4)
+    assert predict({"text": ["a b"] * 2, "facts": cells})["prediction"] == predict({"text": ["a b"] * 2})["prediction"]
 
 
 def test_truncated_texts_are_counted_in_one_warning(

@@ -20,7 +20,7 @@ class PredictArguments(DecodingArguments):
     overwrite_output_file: bool = argument("replace output_file if it exists", False)
     text_column: str | None = argument("column of the sources; guessed by default", metavar="NAME")
     delimiter: str | None = argument("of CSV and TSV files; guessed by default", metavar="TEXT")
-    facts_column: str = argument("column of the facts, if any", "facts", "NAME")
+    facts_column: str | None = argument("column of the facts, if any", metavar="NAME", shown="facts")
     features_column: str | None = argument("column of the features", metavar="NAME", shown="features")
     features_separator: str | None = argument("between features", metavar="TEXT", shown=";")
     prediction_column: str = argument("column of the outputs", "prediction", "NAME")

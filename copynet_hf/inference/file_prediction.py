@@ -64,7 +64,8 @@ def predict_files(
     window: int = 1024,
     overwrite: bool = False,
 ) -> Summary:
-    """Writes the rows of the input files with a column of predictions, in their order, in constant memory.
+    """Writes the rows of the input files with a column of predictions, in their order, in constant memory. A CSV file
+    gets the delimiter of those that are read.
 
     Rows that cannot be used (malformed, or whose text, facts or features are missing or of another type) go to
     `bad_rows_path(output_file)`, as JSON lines with file, line and reason.
@@ -73,8 +74,8 @@ def predict_files(
         predictor: its columns are set to the chosen ones.
         inputs: files, folders and patterns; see `find_files`.
         output_file: .jsonl, .csv, .tsv or .parquet; all but the last may be compressed (.gz).
-        text_column: the column of the sources; None: guessed.
-        delimiter: of CSV and TSV files; None: see `find_delimiter`.
+        text_column: the column of the sources; None: that of the training, if it was given there, else guessed.
+        delimiter: of CSV and TSV files; None: likewise.
         num_proc: the number of processes; above 1 with one thread each unless the predictor has its own number.
         window: the number of rows that are sorted by length together, and written together.
         overwrite: whether the output file and that of the bad rows may be replaced.
@@ -97,7 +98,10 @@ def predict_files(
     with _lock_folder(folder, own):
         tokenizer = predictor.load()[1]
         delimiters = [find_delimiter(file, recall_delimiter(tokenizer, delimiter, file)) for file in files]
-        parts, columns, num_rows = _cut_files(files, own, delimiters, window)
+        facts_column = predictor.facts_column or "facts"
+        parts, columns, num_rows, has_facts = _cut_files(files, own, delimiters, window, facts_column)
+        if has_facts:
+            predictor.facts_column = facts_column
         _choose_columns(predictor, columns, text_column)
         with explain_memory_errors():
             predictor(["a"])  # errors of the settings, which would look like those of each row
@@ -107,7 +111,11 @@ def predict_files(
             for size in _predict_windows(predictor, missing, num_proc):
                 bar.update(size)
         names = [*columns, *_new_types(predictor)]
-        rows, bad_rows, truncated = join_parts(parts, names, own / output_file.name, own / bad_file.name)
+        of_csv = {each for file, each in zip(files, delimiters, strict=True) if data_suffix(file) == ".csv"}
+        csv_delimiter = of_csv.pop() if len(of_csv) == 1 else ","
+        rows, bad_rows, truncated = join_parts(
+            parts, names, own / output_file.name, own / bad_file.name, csv_delimiter
+        )
         if bad_rows:
             (own / bad_file.name).replace(bad_file)
         else:
@@ -157,26 +165,26 @@ def _is_table(file: Path, name: Path) -> bool:
 
 
 def _cut_files(
-    files: Sequence[Path], folder: Path, delimiters: Sequence[str], size: int
-) -> tuple[list[Path], dict[str, bool], int]:
+    files: Sequence[Path], folder: Path, delimiters: Sequence[str], size: int, facts_column: str
+) -> tuple[list[Path], dict[str, bool], int, bool]:
     """Writes the windows of all files, unless it was done before; returns the paths of their parts, the columns, with
-    whether they hold strings, and the number of rows."""
+    whether they hold strings, the number of rows, and whether the column of the facts holds some."""
     path = folder / CUT_FILE
     if not path.exists():
         columns: dict[str, bool] = {}
-        num_windows = num_rows = 0
+        num_windows, num_rows, has_facts = 0, 0, False
         for file, delimiter in zip(files, delimiters, strict=True):
-            for window, own in read_windows(file, delimiter, size):
+            for window, own, own_facts in read_windows(file, delimiter, size, facts_column):
                 with write_whole(folder / f"{num_windows:08}{WINDOW_SUFFIX}") as target:
                     pq.write_table(window, target)
                 columns |= {name: columns.get(name, False) or is_string for name, is_string in own.items()}
-                num_windows, num_rows = num_windows + 1, num_rows + len(window)
+                num_windows, num_rows, has_facts = num_windows + 1, num_rows + len(window), has_facts or own_facts
         if not num_rows:
             raise DataFileError(f"{', '.join(map(str, files))}: no record: use a file with rows")
         with write_whole(path) as target:
-            target.write(json.dumps([num_windows, columns, num_rows]).encode())
-    num_windows, columns, num_rows = json.loads(path.read_bytes())
-    return [folder / f"{number:08}{PART_SUFFIX}" for number in range(num_windows)], columns, num_rows
+            target.write(json.dumps([num_windows, columns, num_rows, has_facts]).encode())
+    num_windows, columns, num_rows, has_facts = json.loads(path.read_bytes())
+    return [folder / f"{number:08}{PART_SUFFIX}" for number in range(num_windows)], columns, num_rows, has_facts
 
 
 def _choose_columns(predictor: CopyNetPredictor, columns: Mapping[str, bool], given: str | None) -> None:
@@ -287,16 +295,19 @@ def _write_part(predictor: CopyNetPredictor, window: Path) -> int:
     return len(table)
 
 
-def _columns_read(predictor: CopyNetPredictor) -> tuple[str, str, str]:
-    """The columns of the texts, facts and features, which `_choose_columns` has set where the model reads them."""
-    return str(predictor.text_column), predictor.facts_column, str(predictor.features_column)
+def _columns_read(predictor: CopyNetPredictor) -> dict[str, str]:
+    """The column of each role that is read."""
+    columns = {"text": predictor.text_column, "facts": predictor.facts_column}
+    if _reads_features(predictor):
+        columns["features"] = predictor.features_column
+    return {role: column for role, column in columns.items() if column is not None}
 
 
 def _predict_rows(predictor: CopyNetPredictor, rows: Sequence[Row]) -> list[Prediction | str]:
     """The prediction of each row, or why it has none. If rows are refused, each half of them is predicted."""
     if not rows:
         return []
-    names = [name for name in _columns_read(predictor) if any(name in row for row in rows)]
+    names = [name for name in _columns_read(predictor).values() if any(name in row for row in rows)]
     try:
         with explain_memory_errors():
             predictions = predictor.predict_rows({name: [row.get(name) for row in rows] for name in names})
@@ -309,16 +320,15 @@ def _predict_rows(predictor: CopyNetPredictor, rows: Sequence[Row]) -> list[Pred
 
 def _explain_unusable_row(row: Row, predictor: CopyNetPredictor) -> str | None:
     """The reason why a row cannot be predicted, or None."""
-    text_column, facts_column, features_column = _columns_read(predictor)
-    text = row.get(text_column)
-    if text is None:
-        return f"no {text_column!r}"
-    if not isinstance(text, str):
-        return f"{text_column!r} is a {type(text).__name__}, not a string"
-    if not are_facts(row.get(facts_column)):
-        return f"{facts_column!r} are not triples of strings"
-    reason = _reads_features(predictor) and why_not_features(row.get(features_column))
-    return f"{features_column!r} is {reason}" if reason else None
+    for role, column in _columns_read(predictor).items():
+        value = row.get(column)
+        if role == "text" and not isinstance(value, str):
+            return f"no {column!r}" if value is None else f"{column!r} is a {type(value).__name__}, not a string"
+        if role == "facts" and not are_facts(value):
+            return f"{column!r} are not triples of strings"
+        if role == "features" and (reason := why_not_features(value)):
+            return f"{column!r} is {reason}"
+    return None
 
 
 # ---- the folder of windows and parts

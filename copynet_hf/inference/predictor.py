@@ -13,7 +13,7 @@ from tqdm.auto import tqdm  # type: ignore[import-untyped]
 from transformers import PreTrainedTokenizerBase
 
 from ..data.columns import find_column
-from ..data.features import split_features
+from ..data.features import resemble_facts, split_features
 from ..data.remembered import find_separator, read_options
 from ..model.prediction import CopyModel, Prediction, predict
 from .backends import load_backend
@@ -36,7 +36,7 @@ class CopyNetPredictor:
         device, bf16, trust_remote_code, threads: see `load_backend`.
         text_column: the column of the sources in a call with columns; None: that of the training, if it was given
             there and there is one of this name, else "text".
-        facts_column: the column of the facts, read where it is there.
+        facts_column: the column of the facts, read where it is there; None: "facts", if it holds facts.
         features_column: the column of the features, read where the model reads features: lists of strings, or strings;
             None: as for the sources, else "features".
         features_separator: what separates the features in a string; None: as in the training.
@@ -56,7 +56,7 @@ class CopyNetPredictor:
         trust_remote_code: bool = False,
         threads: int | None = None,
         text_column: str | None = None,
-        facts_column: str = "facts",
+        facts_column: str | None = None,
         features_column: str | None = None,
         features_separator: str | None = None,
         prediction_column: str = "prediction",
@@ -139,9 +139,11 @@ class CopyNetPredictor:
         texts = _list_values(columns[text_column])
         rows = [row for row, text in enumerate(texts) if _is_text(text, f"row {row} of the column {text_column!r}")]
         options: dict[str, Any] = {}
-        if self.facts_column in columns:
-            facts = _list_values(columns[self.facts_column])
-            options["facts"] = [_to_lists(facts[row]) for row in rows]
+        facts_column = self.facts_column or "facts"
+        if facts_column in columns:
+            facts = list(map(_to_lists, _list_values(columns[facts_column])))
+            if self.facts_column is not None or any(map(resemble_facts, facts)):
+                options["facts"] = [facts[row] for row in rows]
         if getattr(model.config, "feature_vocab_size", 0):
             separator = find_separator(tokenizer, self.features_separator)
             features = _list_values(columns[self.find_column("features", columns)])

@@ -195,11 +195,20 @@ def find_column(name: str, columns: Collection[str], where: object) -> str:
     """
     if name in columns:
         return name
-    alike = [column for column in columns if column.strip().lower() == name.strip().lower()]
-    if len(alike) != 1:
+    if not has_column(name, columns):
         raise ValueError(describe_missing_column(name, columns))
-    logger.info("%s: column %r is taken for %r", where, alike[0], name)
-    return alike[0]
+    (column,) = _find_alike(name, columns)
+    logger.info("%s: column %r is taken for %r", where, column, name)
+    return column
+
+
+def has_column(name: str, columns: Collection[str]) -> bool:
+    """Whether `find_column` finds the column."""
+    return name in columns or len(_find_alike(name, columns)) == 1
+
+
+def _find_alike(name: str, columns: Collection[str]) -> list[str]:
+    return [column for column in columns if column.strip().lower() == name.strip().lower()]
 
 
 def describe_missing_column(name: str, columns: Collection[str]) -> str:

@@ -10,6 +10,7 @@ from collections.abc import Collection, Mapping, Sequence
 from itertools import islice
 from typing import Any, Protocol
 
+from .columns import has_column
 from .features import SEPARATOR
 from .records import FilePath, data_suffix, open_text, resolve_file
 from .rows import SUFFIXES, TABLE_SUFFIXES, find_delimiter, number_rows
@@ -58,7 +59,7 @@ def recall_options(
     """
     options = dict(given)
     for name, value in read_options(tokenizer).items():
-        is_there = columns is None or not name.endswith("_column") or value in columns
+        is_there = columns is None or not name.endswith("_column") or has_column(value, columns)
         if name in given and given[name] is None and is_there:
             options[name] = value
             logger.info("%s is %r, as in the training of the model (--%s sets another)", name, value, name)
@@ -91,4 +92,7 @@ def recall_delimiter(tokenizer: object, given: str | None, path: FilePath) -> st
     if given is not None or saved is None or data_suffix(path) not in TABLE_SUFFIXES:
         return given
     with open_text(resolve_file(path)) as file:
-        return saved if saved.replace("\\t", "\t") in file.readline() else None
+        if saved.replace("\\t", "\t") not in file.readline():
+            return None
+    logger.info("%s: delimiter is %r, as in the training of the model (--delimiter sets another)", path, saved)
+    return saved

@@ -12,7 +12,7 @@ import numpy as np
 from tqdm.auto import tqdm  # type: ignore[import-untyped]
 from transformers import PreTrainedTokenizerBase
 
-from ..data.columns import find_column
+from ..data.columns import find_column, has_column
 from ..data.features import resemble_facts, split_features
 from ..data.remembered import find_separator, read_options
 from ..model.prediction import CopyModel, Prediction, predict
@@ -163,7 +163,7 @@ class CopyNetPredictor:
         given = getattr(self, f"{role}_column")
         if given is None:
             saved = read_options(self.load()[1]).get(f"{role}_column", role)
-            given = saved if saved in columns else role
+            given = saved if has_column(saved, list(columns)) else role
         try:
             return find_column(given, list(columns), "the input")
         except ValueError as error:

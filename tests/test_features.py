@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 from pathlib import Path
 from typing import Any
+from urllib.request import urlopen
 
 import numpy as np
 import pytest
 import torch
 from datasets import Dataset
 from elsewhere import OPTIONAL, answers, run_elsewhere
-from helpers import SOURCES, TARGETS, ask_app, check_gradients, padded, tiny_model, tiny_tokenizer
+from helpers import SOURCES, TARGETS, ask_app, check_gradients, padded, serve_app, tiny_model, tiny_tokenizer
 from oracle import Oracle
 from tiny_encoders import copynet_over, save_encoder, word_tokenizer
 from torch import Tensor
@@ -19,6 +20,7 @@ from transformers import PreTrainedTokenizerBase
 
 from copynet_hf import CopyNetForConditionalGeneration, CopyNetTokenizer
 from copynet_hf.cli import main
+from copynet_hf.data.remembered import remember_options
 from copynet_hf.inference.onnx_search import OnnxCopyNet
 from copynet_hf.inference.predictor import predict_in_batches
 from copynet_hf.model.fast_copynet import FusedDecoder, RecurrentWeights
@@ -261,6 +263,18 @@ def test_the_page_reads_features() -> None:
     shown, expected, without = (answer["outputs"][0][0]["probabilities"] for _, answer in answers)
     np.testing.assert_allclose(shown, expected, atol=1e-3)
     assert shown != without
+
+
+def test_the_page_separates_features_as_the_training_did() -> None:
+    pytest.importorskip("fastapi")
+    from copynet_hf.serving.page import build_demo
+
+    tokenizer, separators = make_tokenizer(), []
+    for options in ({}, {"features_separator": "|"}):
+        remember_options(tokenizer, options)
+        with serve_app(build_demo(make(), tokenizer)) as url, urlopen(f"{url}page.json") as answer:
+            separators.append(json.load(answer)["model"]["features_separator"])
+    assert separators == [";", "|"]
 
 
 def test_the_trace_has_the_positions_of_the_words() -> None:

@@ -13,6 +13,7 @@ import torch
 from transformers import PreTrainedTokenizerBase
 from transformers.generation import StoppingCriteria
 
+from ..data.remembered import find_separator
 from ..inference.backends import OnnxModel
 from ..model.prediction import Prediction
 from ..model.source import join_words
@@ -73,6 +74,7 @@ def build_demo(
         "copies": config.copies,
         "reads_facts": config.retrieves,
         "reads_features": config.feature_vocab_size > 0,
+        "features_separator": find_separator(tokenizer, None),
         "generation_config": settings,
     }
 

@@ -103,7 +103,7 @@ class PairsArguments(Arguments):
     text_column: str | None = argument("column of the sources; guessed by default", metavar="NAME")
     summary_column: str | None = argument("column of the targets; guessed by default", metavar="NAME")
     features_column: str | None = argument("column of the features: read, never copied", metavar="NAME")
-    features_separator: str = argument("between features", ";", "TEXT")
+    features_separator: str | None = argument("between features", metavar="TEXT", shown=";")
     column_names: list[str] | None = argument("columns of CSV or TSV files without a header", metavar="NAME")
     delimiter: str | None = argument("of CSV and TSV files; guessed by default", metavar="TEXT")
     max_eval_samples: int | None = count("use at most N validation and N test pairs")
@@ -112,7 +112,8 @@ class PairsArguments(Arguments):
         """The arguments of `load_pairs` other than its files."""
         names = ("dataset_name", "dataset_config_name", "text_column", "summary_column")
         more = ("features_column", "features_separator", "column_names", "delimiter")
-        return {name: getattr(self, name) for name in names + more}
+        options = {name: getattr(self, name) for name in names + more}
+        return {name: value for name, value in options.items() if value is not None}
 
 
 @dataclass

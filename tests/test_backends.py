@@ -236,7 +236,7 @@ def test_worker_processes_use_one_thread_unless_told_otherwise(folders: Folders,
     ("inputs", "message"),
     [
         ("a b", "is the text 'a b': pass a list of texts"),
-        ({"body": ["a"]}, "no column 'text'; the columns are body"),
+        ({"body": ["a"]}, "no column 'text'; the columns are 'body'"),
         ({"text": "a b"}, r"holds one text: pass lists \(map with batched=True\)"),
         ({"text": ["a", 3]}, "row 1 of the column 'text' is a int: pass texts"),
     ],

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import io
 import json
+import logging
 import subprocess
 import sys
 from pathlib import Path
@@ -64,6 +65,42 @@ def test_train_writes_a_model_that_the_auto_classes_load(folder: Path) -> None:
     assert tokenizer.max_source_oov == model.config.max_source_oov
     assert (model.generation_config.num_beams, model.generation_config.forbid_unk) == (2, True)
     assert tokenizer.segmenter == "word_punct"
+
+
+def test_columns_and_delimiter_are_remembered_by_the_model(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    path, model = tmp_path / "a.csv", tmp_path / "model"
+    rows = [(pair["text"], pair["summary"]) for pair in quickstart_pairs("train", 16)]
+    path.write_text("".join(f"{'#'.join((text, 'x', summary))}\n" for text, summary in [("nl", "cmd"), *rows]))
+    options = ["--delimiter=#", "--text_column=NL", "--summary_column=cmd"]
+    assert main(["train", f"--train_file={path}", f"--output_dir={model}", "--max_steps=1", *options, *SMALL]) == 0
+    capsys.readouterr()
+    scores = []
+    evaluate = ["evaluate", f"--model={model}", f"--test_file={path}", "--max_target_length=5"]
+    with caplog.at_level(logging.INFO, "copynet_hf"):
+        for more in ([], options, ["--summary_column=nl", "--text_column=cmd"]):
+            caplog.clear()
+            assert main([*evaluate, *more]) == 0
+            scores.append(json.loads(capsys.readouterr().out) | {"seconds": None})
+            taken = [
+                message.split(" is")[0].removeprefix(f"{path}: ") for message in caplog.messages if "as in" in message
+            ]
+            columns = [] if more else ["text_column", "summary_column"]
+            assert taken == ([] if more == options else ["delimiter", *columns])
+    assert scores[0] == scores[1] != scores[2]
+    plain = tmp_path / "plain.jsonl"  # without these columns
+    write_rows(plain, quickstart_pairs("test", 4))
+    assert main([*evaluate[:2], f"--test_file={plain}"]) == 0
+
+
+def test_truncated_texts_are_counted_in_one_warning_of_evaluate(
+    folder: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    argv = [f"--model={folder / 'model'}", f"--test_file={folder / 'test.jsonl'}", "--max_target_length=3"]
+    assert main(["evaluate", *argv, "--max_source_length=1"]) == 0
+    (message,) = [message for message in caplog.messages if "truncated" in message]
+    assert message == "24 of 24 texts were truncated: --max_source_length sets the number of words that are read"
 
 
 def test_train_writes_its_metrics(folder: Path) -> None:

@@ -283,6 +283,42 @@ def test_bad_lines_are_named_and_skipped(tmp_path: Path, caplog: pytest.LogCaptu
         assert part in message
 
 
+@pytest.mark.parametrize("streaming", [False, True], ids=["cached", "streaming"])
+@pytest.mark.parametrize("malformed", [[["s", "p"]], "s p o", [["s", "p", 3]], 7, ["s", "p", "o"]])
+def test_rows_with_malformed_facts_are_named_and_skipped(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, streaming: bool, malformed: object
+) -> None:
+    facts = [[["s", "p", "o"]], None, malformed, []]
+    rows = [{"text": "a", "summary": str(number), "facts": cell} for number, cell in enumerate(facts)]
+    path = write(tmp_path / "a.jsonl", "".join(f"{json.dumps(row)}\n" for row in rows).encode())
+    with caplog.at_level(logging.WARNING, "copynet_hf"):
+        pairs = list(load_pairs(train_file=path, streaming=streaming)["train"])
+    assert [(pair["summary"], pair["facts"]) for pair in pairs] == [("0", [["s", "p", "o"]]), ("1", None), ("3", [])]
+    assert caplog.messages == [f"{path}: skipped 1 malformed record (line 3: 'facts' are not triples of strings)"]
+
+
+@pytest.mark.parametrize("streaming", [False, True], ids=["cached", "streaming"])
+@pytest.mark.parametrize("cells", [[7, 8], ["a, b", "c"], [["a", "b"], ["c"]], [[[1, 2]], [[3]]], [{"a": "b"}, 1]])
+def test_a_column_called_facts_that_holds_something_else_is_another_column(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, streaming: bool, cells: list[object]
+) -> None:
+    rows = [{"text": "a", "summary": "b", "facts": cell} for cell in cells]
+    path = write(tmp_path / "a.jsonl", "".join(f"{json.dumps(row)}\n" for row in rows).encode())
+    with caplog.at_level(logging.INFO, "copynet_hf"):
+        pairs = list(load_pairs(train_file=path, streaming=streaming)["train"])
+    assert [list(pair) for pair in pairs] == [["text", "summary", "original_facts"]] * 2
+    assert f"{path}: the column 'facts' holds no triples (subject, property, object), and is not read" in caplog.text
+
+
+@pytest.mark.parametrize(("cells", "name"), [([[["s", "p", "o"]], []], "facts"), ([1, 2], "original_facts")])
+def test_the_facts_of_a_data_set_are_read_where_they_are_triples(
+    cells: list[object], name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data = datasets.Dataset.from_dict({"text": ["a", "c"], "summary": ["b", "d"], "facts": cells})
+    monkeypatch.setattr(datasets, "load_dataset", lambda *_, **__: {"train": data})
+    assert load_pairs(dataset_name="someone/news")["train"][name] == cells
+
+
 def test_bad_csv_rows_are_named_and_skipped(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     path = write(tmp_path / "a.csv", b'text,summary\n"a\nb",c\nonly\na,b,c\n,x\n\xff,x\nd,e\n')
     with caplog.at_level(logging.WARNING, "copynet_hf"):
@@ -365,9 +401,22 @@ def test_the_delimiter_of_csv_is_recognised_and_logged(
 
 def test_a_missing_column_is_named_with_the_nearest(tmp_path: Path) -> None:
     path = write(tmp_path / "a.csv", "Raw Text ,Summary\na,b\n")
-    hint = "no column 'Raw Text'; did you mean 'Raw Text ' (with a space at its end)? The columns are 'Raw Text ', "
+    hint = "no column 'RawText'; did you mean 'Raw Text ' (with a space at its end)? The columns are 'Raw Text ', "
     with pytest.raises(ValueError, match=re.escape(f"{hint}'Summary'")):
-        load_pairs(train_file=path, text_column="Raw Text")
+        load_pairs(train_file=path, text_column="RawText")
+
+
+def test_capitals_and_spaces_around_a_column_name_do_not_matter(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = write(tmp_path / "a.csv", "Raw Text ,Cmd\na,b\n")
+    with caplog.at_level(logging.INFO, "copynet_hf"):
+        pairs = load_pairs(train_file=path, text_column="raw text", summary_column="cmd")["train"]
+    assert pairs[:] == {"text": ["a"], "summary": ["b"]}
+    assert f"{path}: column 'Raw Text ' is taken for 'raw text'" in caplog.text
+    ambiguous = write(tmp_path / "b.csv", "Text,TEXT,cmd\na,b,c\n")
+    with pytest.raises(ValueError, match="no column 'text'; did you mean"):
+        load_pairs(train_file=ambiguous, text_column="text")
 
 
 @pytest.mark.parametrize("suffix", ["csv", "tsv"])

@@ -6,9 +6,11 @@ import csv
 import datetime
 import gzip
 import json
+import logging
 import multiprocessing
 import os
 import random
+import shutil
 import time
 import tracemalloc
 from collections.abc import Iterator
@@ -25,6 +27,7 @@ from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
 
 from copynet_hf.cli import main
 from copynet_hf.data import load_pairs
+from copynet_hf.data.remembered import remember_options
 from copynet_hf.data.rows import number_rows
 from copynet_hf.inference import file_prediction
 from copynet_hf.inference.file_prediction import find_files
@@ -324,13 +327,60 @@ def test_delimiters_are_recognised_or_given(
     assert [list(row.values())[:2] for row in read_rows(tmp_path / "out.jsonl")] == lines[1:]
 
 
+@pytest.mark.parametrize("separator", [",", ";", "\t"])
+def test_a_csv_file_gets_the_delimiter_of_those_that_are_read(model: Path, tmp_path: Path, separator: str) -> None:
+    source, outputs = tmp_path / "in.csv", [tmp_path / "out.csv", tmp_path / "out.tsv"]
+    source.write_text(f"id{separator}text\n7{separator}a b\n8{separator}a, b; c\n".replace("a, b; c", "c d"))
+    for output, used in zip(outputs, (separator, "\t"), strict=True):
+        assert main(command(model, source, output)) == 0
+        with output.open(newline="") as file:
+            assert next(csv.reader(file, delimiter=used)) == ["id", "text", "prediction"]
+
+
+@pytest.mark.parametrize("name", ["a.csv", "a.jsonl", "a.parquet"])
+def test_columns_and_delimiter_of_the_training_are_used(
+    model: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture, name: str
+) -> None:
+    folder = tmp_path / "model"
+    shutil.copytree(model, folder)
+    tokenizer = AutoTokenizer.from_pretrained(folder)
+    remember_options(tokenizer, {"text_column": "nl", "delimiter": "#", "summary_column": None})
+    tokenizer.save_pretrained(folder)
+    rows = [{"nl": text, "other, one": "c c"} for text in ("a b", "b a")]
+    source = write_rows(tmp_path / name, rows)
+    if name == "a.csv":
+        source.write_text("nl#other, one\na b#c c\nb a#c c\n")
+    with caplog.at_level(logging.INFO, "copynet_hf"):
+        assert main(command(folder, source, tmp_path / "out.jsonl")) == 0
+    assert "text_column is 'nl', as in the training of the model (--text_column sets another)" in caplog.messages
+    predicted = [row["prediction"] for row in read_rows(tmp_path / "out.jsonl")]
+    predict = CopyNetPredictor(folder, num_beams=1, max_new_tokens=4)
+    assert predict({"nl": ["a b", "b a"], "text": ["c", "c"]})["prediction"] == predicted
+    assert main(command(folder, source, tmp_path / "other.jsonl", "--text_column=other, one")) == 0
+    assert [row["prediction"] for row in read_rows(tmp_path / "other.jsonl")] != predicted
+    plain = write_rows(tmp_path / "plain.jsonl", [{"text": "a b"}])  # without the column of the training
+    assert main(command(folder, plain, tmp_path / "third.jsonl")) == 0
+    assert [row["prediction"] for row in read_rows(tmp_path / "third.jsonl")] == predicted[:1]
+
+
+@pytest.mark.parametrize("cells", [[1, 2], ["a", "b"], [["a"], ["b"]]])
+def test_a_column_called_facts_that_holds_something_else_is_not_read(
+    model: Path, tmp_path: Path, cells: list[Any]
+) -> None:
+    source = write_rows(tmp_path / "in.jsonl", [{"text": "a b", "facts": cell} for cell in cells])
+    assert main(command(model, source, tmp_path / "out.jsonl")) == 0
+    assert [row["facts"] for row in read_rows(tmp_path / "out.jsonl")] == cells
+    predict = CopyNetPredictor(model, num_beams=1, max_new_tokens=4)
+    assert predict({"text": ["a b"] * 2, "facts": cells})["prediction"] == predict({"text": ["a b"] * 2})["prediction"]
+
+
 def test_truncated_texts_are_counted_in_one_warning(
     model: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     source = write_rows(tmp_path / "in.jsonl", [{"text": text} for text in ["a b c", "a b", "a b c d", None] * 4])
     assert main(command(model, source, tmp_path / "out.jsonl", "--max_source_length=2")) == 0
     (message,) = [message for message in caplog.messages if "truncated" in message]
-    assert message == "8 of 12 texts were truncated (--max_source_length: the number of words)"
+    assert message == "8 of 12 texts were truncated: --max_source_length sets the number of words that are read"
 
 
 def test_the_words_of_facts_count_as_the_texts_own(
@@ -374,7 +424,7 @@ BAD_INPUT = {
     "--input_file {folder}/none.jsonl --output_file {folder}/o.jsonl": "no such file",
     "--input_file {folder}/a.txt --output_file {folder}/o.jsonl": "the name must end in .jsonl",
     "--input_file {folder}/in.jsonl --output_file {folder}/o.jsonl --text_column body": "no column 'body'",
-    "--input_file {folder}/in.jsonl --output_file {folder}/o.jsonl --text_column Text": "'Text'; did you mean 'text'?",
+    "--input_file {folder}/in.jsonl --output_file {folder}/o.jsonl --text_column tex": "'tex'; did you mean 'text'?",
     "--input_file {folder}/in.jsonl --output_file {folder}/o.jsonl --text_column n": "column 'n' holds no strings",
     "--input_file {folder}/in.jsonl --output_file {folder}/o.jsonl --delimiter ab": "--delimiter is 'ab'",
     "--input_file {folder}/in.jsonl --output_file {folder}/o.jsonl --prediction_column n": "has a column 'n'",
@@ -425,17 +475,16 @@ def killed_after(num_windows: int | None) -> Iterator[list[str]]:
     """Ends what runs in it like a kill after some windows, if it does not end before (None); yields a list to which
     the texts that are predicted are added."""
     texts: list[str] = []
-    call, left = CopyNetPredictor.__call__, iter(range(99 if num_windows is None else num_windows))
+    predict_rows, left = CopyNetPredictor.predict_rows, iter(range(99 if num_windows is None else num_windows))
 
-    def predict(self: CopyNetPredictor, inputs: Any) -> Any:
-        if isinstance(inputs, dict):
-            if next(left, None) is None:
-                raise Killed
-            texts.extend(inputs["text"])
-        return call(self, inputs)
+    def predict(self: CopyNetPredictor, columns: Any) -> Any:
+        if next(left, None) is None:
+            raise Killed
+        texts.extend(columns["text"])
+        return predict_rows(self, columns)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(CopyNetPredictor, "__call__", predict)
+        patch.setattr(CopyNetPredictor, "predict_rows", predict)
         with nullcontext() if num_windows is None else pytest.raises(Killed):
             yield texts
 

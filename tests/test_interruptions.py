@@ -241,6 +241,65 @@ def test_a_run_killed_before_its_model_was_saved_is_completed(train_file: Path, 
     assert (folder / "README.md").exists()
 
 
+class Killed(BaseException):
+    """What no code of the run handles, as SIGKILL."""
+
+
+def kill(*_: object, **__: object) -> None:
+    raise Killed
+
+
+@pytest.mark.parametrize("scored", ["validation", "test"])
+def test_a_run_killed_while_it_scores_pairs_is_completed_without_training(
+    train_file: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    seen: list[tuple[int, ...]],
+    scored: str,
+) -> None:
+    files = {"validation_file": train_file, "test_file": train_file, "max_eval_samples": 4, "eval_strategy": "no"}
+    options = {**files, "load_best_model_at_end": False, "max_steps": 4}
+    assert main(command(train_file, tmp_path / "full", **options)) == 0
+
+    folder = tmp_path / "run"
+    with monkeypatch.context() as patch:
+        where = (CopyNetTrainer, "evaluate") if scored == "validation" else (training_run, "evaluate_pairs")
+        patch.setattr(*where, kill)
+        with pytest.raises(Killed):
+            main(command(train_file, folder, **options))
+    before = json.loads((folder / "train_results.json").read_text())
+    seen.clear()
+    resume = command(train_file, folder, **options, resume_from_checkpoint="auto")
+    assert main(resume) == 0
+    assert not seen
+    assert json.loads((folder / "train_results.json").read_text()) == before
+    assert have_same_weights(folder, tmp_path / "full")
+    names = {path.name for path in (tmp_path / "full").iterdir()}
+    assert {path.name for path in folder.iterdir()} == names >= {"README.md", "all_results.json"}
+    for name in ("eval_results.json", "test_results.json"):
+        one, other = (json.loads((each / name).read_text()) for each in (folder, tmp_path / "full"))
+        assert all(one[key] == other[key] for key in other if "second" not in key and "runtime" not in key)
+    predictions = [(each / "test_predictions.jsonl").read_text() for each in (folder, tmp_path / "full")]
+    assert predictions[0] == predictions[1]
+    assert "is finished, with 4 of 4 steps" in refused(capsys, resume)
+
+
+def test_a_continued_run_killed_while_it_scores_pairs_leaves_no_results_of_its_first_part(
+    train_file: Path, full: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "run"
+    shutil.copytree(full, folder)
+    options = {"max_steps": 28, "resume_from_checkpoint": "auto", "test_file": train_file, "max_eval_samples": 4}
+    with monkeypatch.context() as patch:
+        patch.setattr(training_run, "evaluate_pairs", kill)
+        with pytest.raises(Killed):
+            main(command(train_file, folder, **options))
+    assert not (folder / "all_results.json").exists()
+    assert main(command(train_file, folder, **options)) == 0
+    assert "4 of test" in (folder / "README.md").read_text()
+
+
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
@@ -367,6 +426,27 @@ def test_a_process_ended_by_sigterm_returns_143(train_file: Path, tmp_path: Path
     assert process.returncode == 143
     assert error.strip().splitlines()[-1] == "stopped by SIGTERM: continue with --resume_from_checkpoint auto"
     assert find_damage(list_checkpoints(folder)[-1]) is None
+
+
+def test_sigterm_after_the_training_ends_the_run_with_143(
+    train_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def send(*_: object) -> None:
+        os.kill(os.getpid(), signal.SIGTERM)
+        pytest.fail("went on")
+
+    handler = signal.getsignal(signal.SIGTERM)
+    options = {"test_file": train_file, "max_eval_samples": 4, "max_steps": 4}
+    with monkeypatch.context() as patch, caplog.at_level(logging.INFO, "copynet_hf"):
+        patch.setattr(training_run, "evaluate_pairs", send)
+        signal.signal(signal.SIGTERM, lambda *_: pytest.fail("the signal was not handled"))
+        with pytest.raises(SystemExit) as exit_info:
+            main(command(train_file, tmp_path / "run", **options))
+    signal.signal(signal.SIGTERM, handler)
+    assert exit_info.value.code == 143
+    assert caplog.messages[-1] == "stopped by SIGTERM: continue with --resume_from_checkpoint auto"
+    assert main(command(train_file, tmp_path / "run", **options, resume_from_checkpoint="auto")) == 0
+    assert (tmp_path / "run" / "test_predictions.jsonl").exists()
 
 
 # ---- full disk

@@ -10,6 +10,7 @@ import torch
 from helpers import tiny_model
 from tokenizers import Tokenizer, models, pre_tokenizers, processors
 from transformers import PreTrainedTokenizerFast, pipeline
+from transformers.utils import logging
 
 from copynet_hf import CopyNetForConditionalGeneration, CopyNetTokenizer, CopyText2TextPipeline
 from copynet_hf.model.prediction import predict
@@ -73,6 +74,23 @@ def test_words_shares_and_positions_are_those_of_the_model(options: dict[str, An
                 assert place is None or word.strip() == output["source_words"][place]
                 copied_unseen += place is not None and word.strip().isupper()
     assert copied_unseen  # or the test would prove little
+
+
+@pytest.mark.parametrize("batch_size", [1, 3])
+def test_truncated_texts_are_counted_in_one_warning(batch_size: int, caplog: pytest.LogCaptureFixture) -> None:
+    pipe = make(max_new_tokens=2, batch_size=batch_size)
+    texts = ["a b c", "a b", "", "a b c d"]
+    logger = logging.get_logger("copynet_hf.model.pipeline")
+    logger.addHandler(caplog.handler)
+    try:
+        outputs = pipe(texts, max_source_length=2)
+        pipe("a b", max_source_length=2)
+    finally:
+        logger.removeHandler(caplog.handler)
+    assert [output[0]["is_truncated"] for output in outputs] == [True, False, False, True]
+    assert {message for message in caplog.messages if "truncated" in message} == {
+        "2 of 4 texts were truncated: max_source_length sets the number of words that are read"
+    }
 
 
 @pytest.mark.parametrize("side", ["right", "left"])

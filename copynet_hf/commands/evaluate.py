@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from contextlib import redirect_stdout
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ..arguments import Command, DecodingArguments, PairsArguments, argument, count
 
@@ -27,6 +27,7 @@ def evaluate(args: EvaluateArguments) -> None:
     generated; copy_mode_fraction, only for models that copy, is the share of the outputs' words that got more than
     half of their probability from the copy mode."""
     with redirect_stdout(sys.stderr):  # only the scores go to stdout
+        from ..data.remembered import NAMES, recall_file_options, recall_options
         from ..evaluation.scoring import evaluate_pairs, write_predictions
         from ..inference.backends import load_backend
         from ..saved.model_size import explain_memory_errors
@@ -39,6 +40,12 @@ def evaluate(args: EvaluateArguments) -> None:
         if args.output_file:
             output_file = check_output_file(args.output_file, args.overwrite_output_file, args.test_file)
         model, tokenizer = load_backend(**args.model_options())
+        columns = {name: getattr(args, name) for name in NAMES}
+        if args.test_file is not None:
+            columns = recall_file_options(tokenizer, columns, args.test_file, args.column_names)
+        else:
+            columns = recall_options(tokenizer, columns)
+        args = replace(args, **columns)
         if model.config.feature_vocab_size and args.features_column is None:
             raise ValueError(f"{args.model} reads features: name their column with --features_column")
         pairs = read_pairs(args, {}, "test")["test"]

@@ -22,13 +22,14 @@ class GenerateArguments(DecodingArguments):
     text: list[str] | None = argument("sources; by default the lines of standard input", metavar="TEXT")
     facts: list[str] | None = argument("facts for all sources, each 'subject | property | object'", metavar="FACT")
     features: str | None = argument("features of all sources, such as 'V;PST'", metavar="TEXT")
-    features_separator: str = argument("what separates the features", ";", "TEXT")
+    features_separator: str | None = argument("what separates the features", metavar="TEXT", shown=";")
     show_copies: bool = argument("mark copied words, by colour in a terminal, else by [brackets]", False)
 
 
 def generate(args: GenerateArguments) -> None:
     """Generates an output for each source: one line for each line of input; an empty line stays empty."""
     from ..data.features import split_features
+    from ..data.remembered import find_separator
     from ..inference.backends import load_backend
     from ..inference.console import escape_controls
     from ..inference.predictor import parse_facts, predict_in_batches
@@ -36,10 +37,10 @@ def generate(args: GenerateArguments) -> None:
     from ..visualization.highlighting import highlight_copies
 
     facts = None if args.facts is None else parse_facts("\n".join(args.facts))
+    model, tokenizer = load_backend(**args.model_options())
     features = None
     if args.features is not None:
-        features = split_features(args.features, args.features_separator)
-    model, tokenizer = load_backend(**args.model_options())
+        features = split_features(args.features, find_separator(tokenizer, args.features_separator))
     is_terminal = sys.stdout.isatty()
     style: Style = "ansi" if is_terminal else "plain"
     for texts in _batches(args.text, args.batch_size):

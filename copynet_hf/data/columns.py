@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import logging
 from collections.abc import Collection, Iterable, Sequence
 from itertools import islice
 from typing import Any, NamedTuple
@@ -10,8 +11,10 @@ from typing import Any, NamedTuple
 import datasets
 import pyarrow as pa
 
-from .features import SEPARATOR
+from .features import SEPARATOR, resemble_facts
 from .records import Row
+
+logger = logging.getLogger(__name__)
 
 # The usual names of the columns, the most likely first; case is ignored.
 # fmt: off
@@ -27,7 +30,7 @@ SUMMARY_NAMES = (
 # Columns that identify a row; never guessed to be a text.
 KEY_NAMES = ("id", "idx", "index", "guid", "uid", "key", "split", "human_label")
 
-ROLES = ("text", "summary", "features")
+ROLES = ("text", "summary", "features", "facts")
 
 
 class ColumnChoice(NamedTuple):
@@ -37,6 +40,11 @@ class ColumnChoice(NamedTuple):
     summary: str | None = None
     features: str | None = None
     separator: str = SEPARATOR
+
+    @property
+    def columns(self) -> dict[str, str | None]:
+        """The named column of each role."""
+        return {"text": self.text, "summary": self.summary, "features": self.features}
 
     @property
     def guesses(self) -> bool:
@@ -49,11 +57,13 @@ class Columns:
     Attributes:
         types: the Arrow type of each column, None for a mix of types, which is stored as JSON text.
         strings: the columns that hold at least one string.
+        has_facts: whether the column `facts` holds facts, of which some may be malformed, or nothing.
     """
 
     def __init__(self, rows: Iterable[Row]) -> None:
         self.types: dict[str, pa.DataType | None] = {}
         self.strings: list[str] = []
+        has_facts = False
         rows = iter(rows)
         while batch := list(islice(rows, 1000)):
             for name in dict.fromkeys(name for row in batch for name in row):
@@ -61,6 +71,8 @@ class Columns:
                 self.types[name] = _common_type(self.types.get(name, pa.null()), values)
                 if name not in self.strings and any(isinstance(value, str) for value in values):
                     self.strings.append(name)
+                has_facts |= name == "facts" and any(map(resemble_facts, values))
+        self.has_facts = has_facts or can_hold_facts(self.types.get("facts"))
 
     def feature(self, name: str) -> Any:
         """The `datasets` feature of a column."""
@@ -82,6 +94,16 @@ def _common_type(previous: pa.DataType | None, values: Sequence[object]) -> pa.D
     return None if "struct" in str(common) or str(common).count("list<") > 32 else common
 
 
+def can_hold_facts(kind: pa.DataType | None) -> bool:
+    """Whether a column of this type holds lists of lists of strings, or nothing."""
+    depth = 0
+    while kind is not None and (pa.types.is_list(kind) or pa.types.is_large_list(kind)):
+        kind, depth = kind.value_type, depth + 1
+    if kind is None or depth > 2:
+        return False
+    return pa.types.is_null(kind) or (depth == 2 and pa.types.is_string(kind))
+
+
 def unify_types(first: pa.DataType | None, second: pa.DataType | None) -> pa.DataType | None:
     """The type that holds the values of both, or None."""
     if first is None or second is None:
@@ -93,27 +115,33 @@ def unify_types(first: pa.DataType | None, second: pa.DataType | None) -> pa.Dat
         return None
 
 
-def choose_columns(columns: Sequence[str], strings: Sequence[str], choice: ColumnChoice, where: str) -> dict[str, str]:
-    """The columns of `text` and `summary`, as given or guessed, and of `features`, if given.
+def choose_columns(
+    columns: Sequence[str], strings: Sequence[str], choice: ColumnChoice, where: str, has_facts: bool = False
+) -> dict[str, str]:
+    """The columns of `text` and `summary`, as given or guessed, of `features`, if given, and of `facts`.
 
     Args:
         columns: all columns.
         strings: the columns that hold strings.
+        has_facts: whether a column `facts` holds facts.
         where: the file or dataset, for messages.
 
     Raises:
         ValueError: a given column does not exist or has two roles, or no column or too many are left to guess.
     """
-    given = {role: column for role in ROLES if (column := getattr(choice, role)) is not None}
-    for role, column in given.items():
-        if column not in columns:
-            raise ValueError(f"{where}: {describe_missing_column(column, columns)}")
+    given = {role: column for role, column in choice.columns.items() if column is not None}
+    for role, name in given.items():
+        try:
+            given[role] = find_column(name, columns, where)
+        except ValueError as error:
+            raise ValueError(f"{where}: {error}") from None
+    for role, name in given.items():
         for other in given:
-            if other != role and given[other] == column:
-                raise ValueError(f"{where}: column {column!r} cannot be both {role} and {other}")
+            if other != role and given[other] == name:
+                raise ValueError(f"{where}: column {name!r} cannot be both {role} and {other}")
     candidates = [name for name in strings if name not in given.values()]
-    text = choice.text or find_usual_name(candidates, TEXT_NAMES)
-    summary = choice.summary or find_usual_name([name for name in candidates if name != text], SUMMARY_NAMES)
+    text = given.get("text") or find_usual_name(candidates, TEXT_NAMES)
+    summary = given.get("summary") or find_usual_name([name for name in candidates if name != text], SUMMARY_NAMES)
     roles: dict[str, str | None] = {"text": text, "summary": summary}
     missing = [role for role, name in roles.items() if name is None]
     rest = [name for name in candidates if name not in (text, summary) and name.lower() not in KEY_NAMES]
@@ -132,7 +160,12 @@ def choose_columns(columns: Sequence[str], strings: Sequence[str], choice: Colum
                 f"{where}: no column of strings is left for the {role}; the columns are "
                 f"{', '.join(map(repr, columns))}: name one with {role}_column= (--{role}_column on the command line)"
             )
-    return {role: column for role, column in roles.items() if column is not None} | given
+    chosen = {role: column for role, column in roles.items() if column is not None} | given
+    if "facts" in columns and "facts" not in chosen.values():
+        if has_facts:
+            return chosen | {"facts": "facts"}
+        logger.info("%s: the column 'facts' holds no triples (subject, property, object), and is not read", where)
+    return chosen
 
 
 def find_usual_name(columns: Sequence[str], names: Sequence[str]) -> str | None:
@@ -148,6 +181,34 @@ def choose_new_names(columns: Iterable[str]) -> dict[str, str]:
         while names[name] in ROLES or names[name] in names:
             names[name] = f"original_{names[name]}"
     return names
+
+
+def find_column(name: str, columns: Collection[str], where: object) -> str:
+    """The column of this name, else the only one that differs in nothing but capitals and spaces around it, which is
+    logged.
+
+    Args:
+        where: the file or dataset, for the log.
+
+    Raises:
+        ValueError: there is none.
+    """
+    if name in columns:
+        return name
+    if not has_column(name, columns):
+        raise ValueError(describe_missing_column(name, columns))
+    (column,) = _find_alike(name, columns)
+    logger.info("%s: column %r is taken for %r", where, column, name)
+    return column
+
+
+def has_column(name: str, columns: Collection[str]) -> bool:
+    """Whether `find_column` finds the column."""
+    return name in columns or len(_find_alike(name, columns)) == 1
+
+
+def _find_alike(name: str, columns: Collection[str]) -> list[str]:
+    return [column for column in columns if column.strip().lower() == name.strip().lower()]
 
 
 def describe_missing_column(name: str, columns: Collection[str]) -> str:

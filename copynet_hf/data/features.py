@@ -1,4 +1,5 @@
-"""The features of a source as a column holds them: a list of strings, or one string with a separator."""
+"""The features of a source as a column holds them, a list of strings or one string with a separator; and its facts, a
+list of triples of strings."""
 
 from __future__ import annotations
 
@@ -22,3 +23,18 @@ def why_not_features(value: object) -> str | None:
     if isinstance(value, list) and all(isinstance(feature, str) for feature in value):
         return None
     return f"a {type(value).__name__}, neither a string nor a list of strings"
+
+
+def resemble_facts(value: object) -> bool:
+    """Whether a cell holds lists of strings in a list, as facts are."""
+    lists = [each for each in value if isinstance(each, list)] if isinstance(value, list) else []
+    return any(isinstance(part, str) for each in lists for part in each)
+
+
+def are_facts(value: object) -> bool:
+    """Whether a cell holds facts, or none."""
+    return value is None or (isinstance(value, list) and all(map(_is_triple, value)))
+
+
+def _is_triple(fact: object) -> bool:
+    return isinstance(fact, list) and len(fact) == 3 and all(isinstance(part, str) for part in fact)

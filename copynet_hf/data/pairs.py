@@ -18,8 +18,8 @@ from datasets.data_files import DataFilesDict, DataFilesList
 from datasets.exceptions import DatasetGenerationError
 from datasets.info import SupervisedKeysData
 
-from .columns import ColumnChoice, Columns, choose_columns, choose_new_names
-from .features import SEPARATOR, split_features, why_not_features
+from .columns import ColumnChoice, Columns, can_hold_facts, choose_columns, choose_new_names
+from .features import SEPARATOR, are_facts, resemble_facts, split_features, why_not_features
 from .records import AnyDataset, DataFileError, FilePath, Row, SkippedRecords, data_suffix, hash_contents, resolve_file
 from .rows import LCSTS_SUFFIX, SUFFIXES, TABLE_SUFFIXES, NumberedRow, find_delimiter, number_rows
 
@@ -29,6 +29,7 @@ ROLE_TYPES = {
     "text": datasets.Value("string"),
     "summary": datasets.Value("string"),
     "features": datasets.List(datasets.Value("string")),
+    "facts": datasets.List(datasets.List(datasets.Value("string"))),
 }
 
 
@@ -52,10 +53,10 @@ def load_pairs(
     A file is JSON lines (or one JSON list), CSV or TSV with a header, Parquet, LCSTS (.txt, pairs with a score of 3 or
     more), or inflections as the SIGMORPHON shared tasks distribute them (.train, .dev, .test, .gold: tab-separated
     columns lemma, form and features, without a header). All but Parquet may be compressed (.gz), and in UTF-16 instead
-    of UTF-8 if a byte order mark says so. Rows that cannot be read, or whose text or summary is missing, empty or not
-    a string, are skipped and reported in a warning. Other columns are kept (objects, and values of several types, as
-    JSON), one with the name `text`, `summary` or `features` as `original_text`, `original_summary` or
-    `original_features`.
+    of UTF-8 if a byte order mark says so. A column `facts` of triples is read as well. Rows that cannot be read, whose
+    text or summary is missing, empty or not a string, or whose facts are no triples of strings, are skipped and
+    reported in a warning. Other columns are kept (objects, and values of several types, as JSON), one with the name
+    `text`, `summary`, `features` or `facts` as `original_text`, and so on.
 
     Args:
         text_column, summary_column: by default guessed, and logged: a column with a usual name (`document`, `article`,
@@ -187,7 +188,7 @@ class PairsBuilder(datasets.GeneratorBasedBuilder):
     """
 
     # Part of the cache key: increase it when a change of the code changes the examples of a file.
-    VERSION = datasets.Version("1.5.0")
+    VERSION = datasets.Version("1.6.0")
     BUILDER_CONFIG_CLASS = PairsConfig
     columns: Columns
     roles: Mapping[str, str] = MappingProxyType({"text": "text", "summary": "summary"})
@@ -203,7 +204,9 @@ class PairsBuilder(datasets.GeneratorBasedBuilder):
         self.columns = Columns(islice(rows, 1000) if dl_manager.is_streaming else rows)
         if self.columns.types:  # else `_generate_examples` reports that no row could be read
             choice = ColumnChoice(*self.config.choice)
-            self.roles = choose_columns(list(self.columns.types), self.columns.strings, choice, path)
+            self.roles = choose_columns(
+                list(self.columns.types), self.columns.strings, choice, path, self.columns.has_facts
+            )
             if choice.guesses:
                 self.info.supervised_keys = SupervisedKeysData(self.roles["text"], self.roles["summary"])
         if not dl_manager.is_streaming:
@@ -286,7 +289,10 @@ def _log_guess(guess: SupervisedKeysData | None, where: FilePath) -> None:
 def _explain_unusable_pair(pair: Mapping[str, object], roles: Mapping[str, str]) -> str | None:
     """The reason why a pair cannot be used, or None."""
     for role, value in pair.items():
-        if role == "features":
+        if role == "facts":
+            if not are_facts(value):
+                return f"{roles[role]!r} are not triples of strings"
+        elif role == "features":
             if reason := why_not_features(value):
                 return f"{roles[role]!r} is {reason}"
         elif value is None:
@@ -303,11 +309,13 @@ def _select_pairs(data: AnyDataset, choice: ColumnChoice, where: str) -> AnyData
     if data.features is None:
         first: Row = next(iter(data), {})
         columns, strings = list(first), [name for name, value in first.items() if isinstance(value, str)]
+        has_facts = not first.get("facts") or resemble_facts(first["facts"])
     else:
         columns = list(data.features)
         dtypes = {name: str(getattr(feature, "dtype", "")) for name, feature in data.features.items()}
         strings = [name for name, dtype in dtypes.items() if dtype in ("string", "large_string", "string_view")]
-    roles = choose_columns(columns, strings, choice, where)
+        has_facts = "facts" in columns and can_hold_facts(data.features.arrow_schema.field("facts").type)
+    roles = choose_columns(columns, strings, choice, where, has_facts)
     if choice.guesses:
         _log_guess(SupervisedKeysData(roles["text"], roles["summary"]), where)
     is_stream = isinstance(data, datasets.IterableDataset)

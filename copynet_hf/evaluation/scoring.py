@@ -11,7 +11,9 @@ from typing import Any
 from datasets import Dataset
 from transformers import PreTrainedTokenizerBase
 
-from ..inference.predictor import predict_in_batches
+from ..data.pairs import warn_once
+from ..inference.part_files import write_whole
+from ..inference.predictor import describe_truncated, predict_in_batches
 from ..model.prediction import CopyModel
 from .compute_metrics import normalize_unknown, spells_words, with_objects
 from .metrics import score_outputs
@@ -41,6 +43,8 @@ def evaluate_pairs(
     start = time.perf_counter()
     predictions = predict_in_batches(model, tokenizer, sources, **options)
     seconds = time.perf_counter() - start
+    if num_truncated := sum(outputs[0].is_truncated for outputs in predictions):
+        warn_once(describe_truncated(num_truncated, len(sources)))
     texts = [[output.text for output in outputs] for outputs in predictions]
     facts = options.get("facts") or [None] * len(sources)
     scores: Scores = {"oov_recall": None} | score_outputs(
@@ -73,8 +77,8 @@ def evaluate_pairs(
 
 
 def write_predictions(path: Path, records: Iterable[Mapping[str, object]]) -> None:
-    """Writes the records of `evaluate_pairs`, one JSON object per line."""
+    """Writes the records of `evaluate_pairs`, one JSON object per line; the file is there once it is whole."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("w", encoding="utf-8") as file:
+    with write_whole(path) as file:
         for record in records:
-            file.write(json.dumps(record, ensure_ascii=False) + "\n")
+            file.write((json.dumps(record, ensure_ascii=False) + "\n").encode())

@@ -20,7 +20,7 @@ from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -28,13 +28,15 @@ from datasets.fingerprint import Hasher
 from filelock import FileLock, Timeout
 from tqdm.auto import tqdm  # type: ignore[import-untyped]
 
-from ..data.columns import KEY_NAMES, TEXT_NAMES, describe_missing_column, find_usual_name
-from ..data.features import why_not_features
+from ..data.columns import KEY_NAMES, TEXT_NAMES, find_column, find_usual_name
+from ..data.features import are_facts, why_not_features
 from ..data.records import DataFileError, data_suffix, resolve_file
+from ..data.remembered import recall_delimiter, recall_options
 from ..data.rows import find_delimiter
+from ..model.prediction import Prediction
 from ..saved.model_size import explain_memory_errors
 from .part_files import PART_SUFFIX, TRUNCATED, WRITTEN_SUFFIXES, Row, join_parts, read_windows, write_whole
-from .predictor import ORIGINS, CopyNetPredictor, stamp_files
+from .predictor import CopyNetPredictor, describe_truncated, stamp_files
 
 logger = logging.getLogger(__name__)
 
@@ -62,17 +64,18 @@ def predict_files(
     window: int = 1024,
     overwrite: bool = False,
 ) -> Summary:
-    """Writes the rows of the input files with a column of predictions, in their order, in constant memory.
+    """Writes the rows of the input files with a column of predictions, in their order, in constant memory. A CSV file
+    gets the delimiter of those that are read.
 
     Rows that cannot be used (malformed, or whose text, facts or features are missing or of another type) go to
     `bad_rows_path(output_file)`, as JSON lines with file, line and reason.
 
     Args:
-        predictor: its `text_column` is set to the chosen one.
+        predictor: its columns are set to the chosen ones.
         inputs: files, folders and patterns; see `find_files`.
         output_file: .jsonl, .csv, .tsv or .parquet; all but the last may be compressed (.gz).
-        text_column: the column of the sources; None: guessed.
-        delimiter: of CSV and TSV files; None: see `find_delimiter`.
+        text_column: the column of the sources; None: that of the training, if it was given there, else guessed.
+        delimiter: of CSV and TSV files; None: likewise.
         num_proc: the number of processes; above 1 with one thread each unless the predictor has its own number.
         window: the number of rows that are sorted by length together, and written together.
         overwrite: whether the output file and that of the bad rows may be replaced.
@@ -93,8 +96,13 @@ def predict_files(
         if written.exists() and not (overwrite or own.exists()):
             raise ValueError(f"{written} exists: use another file, or --overwrite_output_file")
     with _lock_folder(folder, own):
-        parts, columns, num_rows = _cut_files(files, own, delimiter, window)
-        predictor.text_column = _choose_columns(predictor, columns, text_column)
+        tokenizer = predictor.load()[1]
+        delimiters = [find_delimiter(file, recall_delimiter(tokenizer, delimiter, file)) for file in files]
+        facts_column = predictor.facts_column or "facts"
+        parts, columns, num_rows, has_facts = _cut_files(files, own, delimiters, window, facts_column)
+        if has_facts:
+            predictor.facts_column = facts_column
+        _choose_columns(predictor, columns, text_column)
         with explain_memory_errors():
             predictor(["a"])  # errors of the settings, which would look like those of each row
         missing = [part.with_suffix(WINDOW_SUFFIX) for part in parts if not part.exists()]
@@ -103,7 +111,11 @@ def predict_files(
             for size in _predict_windows(predictor, missing, num_proc):
                 bar.update(size)
         names = [*columns, *_new_types(predictor)]
-        rows, bad_rows, truncated = join_parts(parts, names, own / output_file.name, own / bad_file.name)
+        of_csv = {each for file, each in zip(files, delimiters, strict=True) if data_suffix(file) == ".csv"}
+        csv_delimiter = of_csv.pop() if len(of_csv) == 1 else ","
+        rows, bad_rows, truncated = join_parts(
+            parts, names, own / output_file.name, own / bad_file.name, csv_delimiter
+        )
         if bad_rows:
             (own / bad_file.name).replace(bad_file)
         else:
@@ -111,7 +123,7 @@ def predict_files(
         (own / output_file.name).replace(output_file)
         _remove_folder(folder, own)
     if truncated:
-        logger.warning("%d of %d texts were truncated (--max_source_length: the number of words)", truncated, rows)
+        logger.warning("%s", describe_truncated(truncated, rows))
     return Summary(rows, bad_rows, bad_file)
 
 
@@ -153,49 +165,55 @@ def _is_table(file: Path, name: Path) -> bool:
 
 
 def _cut_files(
-    files: Sequence[Path], folder: Path, delimiter: str | None, size: int
-) -> tuple[list[Path], dict[str, bool], int]:
+    files: Sequence[Path], folder: Path, delimiters: Sequence[str], size: int, facts_column: str
+) -> tuple[list[Path], dict[str, bool], int, bool]:
     """Writes the windows of all files, unless it was done before; returns the paths of their parts, the columns, with
-    whether they hold strings, and the number of rows."""
+    whether they hold strings, the number of rows, and whether the column of the facts holds some."""
     path = folder / CUT_FILE
     if not path.exists():
         columns: dict[str, bool] = {}
-        num_windows = num_rows = 0
-        for file in files:
-            for window, own in read_windows(file, find_delimiter(file, delimiter), size):
+        num_windows, num_rows, has_facts = 0, 0, False
+        for file, delimiter in zip(files, delimiters, strict=True):
+            for window, own, own_facts in read_windows(file, delimiter, size, facts_column):
                 with write_whole(folder / f"{num_windows:08}{WINDOW_SUFFIX}") as target:
                     pq.write_table(window, target)
                 columns |= {name: columns.get(name, False) or is_string for name, is_string in own.items()}
-                num_windows, num_rows = num_windows + 1, num_rows + len(window)
+                num_windows, num_rows, has_facts = num_windows + 1, num_rows + len(window), has_facts or own_facts
         if not num_rows:
             raise DataFileError(f"{', '.join(map(str, files))}: no record: use a file with rows")
         with write_whole(path) as target:
-            target.write(json.dumps([num_windows, columns, num_rows]).encode())
-    num_windows, columns, num_rows = json.loads(path.read_bytes())
-    return [folder / f"{number:08}{PART_SUFFIX}" for number in range(num_windows)], columns, num_rows
+            target.write(json.dumps([num_windows, columns, num_rows, has_facts]).encode())
+    num_windows, columns, num_rows, has_facts = json.loads(path.read_bytes())
+    return [folder / f"{number:08}{PART_SUFFIX}" for number in range(num_windows)], columns, num_rows, has_facts
 
 
-def _choose_columns(predictor: CopyNetPredictor, columns: Mapping[str, bool], given: str | None) -> str:
-    """The column of the sources: the given one, else one with a usual name, else the only column of strings.
+def _choose_columns(predictor: CopyNetPredictor, columns: Mapping[str, bool], given: str | None) -> None:
+    """Sets the predictor's column of the sources, to the given one, else that of the training, else one with a usual
+    name, else the only column of strings; and likewise that of the features.
 
     Raises:
         ValueError: a column is missing or cannot be guessed, or one that the predictor adds is there.
     """
+    options = {"text_column": given}
+    if _reads_features(predictor):
+        options["features_column"] = predictor.features_column
+    options = recall_options(predictor.load()[1], options, columns)
     strings = [name for name, is_string in columns.items() if is_string and name.lower() not in KEY_NAMES]
-    text = given or find_usual_name(strings, TEXT_NAMES) or (strings[0] if len(strings) == 1 else None)
-    if text is None:
+    guess = find_usual_name(strings, TEXT_NAMES) or (strings[0] if len(strings) == 1 else None)
+    if (options["text_column"] or guess) is None:
         found = f"could be any of the columns {', '.join(map(repr, strings))}" if strings else "is in no column"
         raise ValueError(f"the text {found} of strings: name the right one with --text_column")
-    needed = {"text": text} | ({"features": predictor.features_column} if _reads_features(predictor) else {})
-    for role, name in needed.items():
-        if name not in columns:
-            raise ValueError(f"{describe_missing_column(name, columns)} (--{role}_column)")
-    if not columns[text]:
-        raise ValueError(f"the column {text!r} holds no strings: name another with --text_column")
+    for name, value in options.items():
+        default = guess if name == "text_column" else "features"
+        try:
+            setattr(predictor, name, find_column(value or str(default), columns, "the input"))
+        except ValueError as error:
+            raise ValueError(f"{error} (--{name})") from None
+    if not columns[str(predictor.text_column)]:
+        raise ValueError(f"the column {predictor.text_column!r} holds no strings: name another with --text_column")
     for name in _new_types(predictor):
         if name in columns:
             raise ValueError(f"the input has a column {name!r}: use another --prediction_column")
-    return text
 
 
 def _reads_features(predictor: CopyNetPredictor) -> bool:
@@ -204,9 +222,7 @@ def _reads_features(predictor: CopyNetPredictor) -> bool:
 
 def _new_types(predictor: CopyNetPredictor) -> dict[str, pa.DataType]:
     """The columns that the predictor adds, and their types."""
-    name = predictor.prediction_column
-    origins = {f"{name}_{field}": kind for field, kind in zip(ORIGINS, ORIGIN_TYPES, strict=True)}
-    return {name: pa.string()} | (origins if predictor.with_origins else {})
+    return dict(zip(predictor.new_columns(), (pa.string(), *ORIGIN_TYPES), strict=False))
 
 
 # ---- predictions
@@ -266,57 +282,53 @@ def _write_part(predictor: CopyNetPredictor, window: Path) -> int:
     predicted = iter(_predict_rows(predictor, usable))
     outcomes = [next(predicted) if reason is None else reason for reason in reasons]
     reason = pa.array([each if isinstance(each, str) else None for each in outcomes], pa.string())
-    new = [each if isinstance(each, dict) else None for each in outcomes]
+    fields = predictor.new_columns().items()
+    new = [
+        None if isinstance(each, str) else {name: getattr(each, field) for name, field in fields} for each in outcomes
+    ]
+    num_truncated = sum(not isinstance(each, str) and each.is_truncated for each in outcomes)
     part = table.drop_columns("reason").append_column("reason", reason)
     part = part.append_column("new", pa.array(new, pa.struct(_new_types(predictor))))
-    num_truncated = sum(_is_truncated(row, predictor) for row in usable)
     with write_whole(window.with_suffix(PART_SUFFIX)) as file:
         pq.write_table(part.replace_schema_metadata({TRUNCATED: str(num_truncated)}), file)
     window.unlink()
     return len(table)
 
 
-def _is_truncated(row: Row, predictor: CopyNetPredictor) -> bool:
-    """Whether a row has more words, with those of its facts, than the predictor reads."""
-    _, tokenizer = predictor.load()
-    limit = predictor.decoding.get("max_source_length") or tokenizer.model_max_length
-    text, num_fact_words = row[predictor.text_column], 3 * len(row.get(predictor.facts_column) or ())
-    room = limit - num_fact_words
-    return len(text) > room and len(tokenizer.tokenize(text)) > room
+def _columns_read(predictor: CopyNetPredictor) -> dict[str, str]:
+    """The column of each role that is read."""
+    columns = {"text": predictor.text_column, "facts": predictor.facts_column}
+    if _reads_features(predictor):
+        columns["features"] = predictor.features_column
+    return {role: column for role, column in columns.items() if column is not None}
 
 
-def _predict_rows(predictor: CopyNetPredictor, rows: Sequence[Row]) -> list[Row | str]:
-    """The new columns of each row, or why it has none. If rows are refused, each half of them is predicted."""
+def _predict_rows(predictor: CopyNetPredictor, rows: Sequence[Row]) -> list[Prediction | str]:
+    """The prediction of each row, or why it has none. If rows are refused, each half of them is predicted."""
     if not rows:
         return []
-    columns_read = (predictor.text_column, predictor.facts_column, predictor.features_column)
-    names = [name for name in columns_read if any(name in row for row in rows)]
+    names = [name for name in _columns_read(predictor).values() if any(name in row for row in rows)]
     try:
         with explain_memory_errors():
-            columns: Any = predictor({name: [row.get(name) for row in rows] for name in names})
+            predictions = predictor.predict_rows({name: [row.get(name) for row in rows] for name in names})
     except ValueError as error:
         middle = len(rows) // 2
         halves = (rows[:middle], rows[middle:])
         return [new for half in halves for new in _predict_rows(predictor, half)] if middle else [str(error)]
-    new = list(_new_types(predictor))
-    return [dict(zip(new, values, strict=True)) for values in zip(*(columns[name] for name in new), strict=True)]
+    return [each for each in predictions if each is not None]  # None only for a missing text, which is not usable
 
 
 def _explain_unusable_row(row: Row, predictor: CopyNetPredictor) -> str | None:
     """The reason why a row cannot be predicted, or None."""
-    text, facts = row.get(predictor.text_column), row.get(predictor.facts_column)
-    if text is None:
-        return f"no {predictor.text_column!r}"
-    if not isinstance(text, str):
-        return f"{predictor.text_column!r} is a {type(text).__name__}, not a string"
-    if not isinstance(facts, list | None) or not all(map(_is_triple, facts or ())):
-        return f"{predictor.facts_column!r} are not triples of strings"
-    reason = _reads_features(predictor) and why_not_features(row.get(predictor.features_column))
-    return f"{predictor.features_column!r} is {reason}" if reason else None
-
-
-def _is_triple(fact: object) -> bool:
-    return isinstance(fact, list) and len(fact) == 3 and all(isinstance(part, str) for part in fact)
+    for role, column in _columns_read(predictor).items():
+        value = row.get(column)
+        if role == "text" and not isinstance(value, str):
+            return f"no {column!r}" if value is None else f"{column!r} is a {type(value).__name__}, not a string"
+        if role == "facts" and not are_facts(value):
+            return f"{column!r} are not triples of strings"
+        if role == "features" and (reason := why_not_features(value)):
+            return f"{column!r} is {reason}"
+    return None
 
 
 # ---- the folder of windows and parts

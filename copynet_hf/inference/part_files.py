@@ -24,6 +24,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from ..data.columns import Columns
+from ..data.features import resemble_facts
 from ..data.pairs import warn_once
 from ..data.records import DataFileError, data_suffix
 from ..data.rows import NumberedRow, number_rows
@@ -35,8 +36,11 @@ GROUP_ROWS, GROUP_BYTES = 65_536, 1 << 26  # of a row group, into which small wi
 Row = dict[str, Any]
 
 
-def read_windows(file: Path, delimiter: str, size: int) -> Iterator[tuple[pa.Table, dict[str, bool]]]:
-    """Windows of at most `size` rows, and of each of their columns whether it holds strings.
+def read_windows(
+    file: Path, delimiter: str, size: int, facts_column: str
+) -> Iterator[tuple[pa.Table, dict[str, bool], bool]]:
+    """Windows of at most `size` rows, of each of their columns whether it holds strings, and whether that of the facts
+    holds some.
 
     Raises:
         DataFileError: the file cannot be read at all, or two of its columns have one name.
@@ -46,7 +50,8 @@ def read_windows(file: Path, delimiter: str, size: int) -> Iterator[tuple[pa.Tab
         while window := list(islice(records, size)):
             cells = [cell for _, row in window if isinstance(row, dict) for cell in row.items()]
             strings = {name for name, value in cells if isinstance(value, str)}
-            yield _build_window(file, window), {name: name in strings for name, _ in cells}
+            has_facts = any(name == facts_column and resemble_facts(value) for name, value in cells)
+            yield _build_window(file, window), {name: name in strings for name, _ in cells}, has_facts
         return
     try:
         with pq.ParquetFile(file) as table:
@@ -60,6 +65,7 @@ def read_windows(file: Path, delimiter: str, size: int) -> Iterator[tuple[pa.Tab
                 yield (
                     window.append_column("arrow", batch.to_struct_array()),
                     {field.name: _is_string(field.type) for field in schema},
+                    any(resemble_facts(row.get(facts_column)) for row in rows),
                 )
     except (pa.ArrowException, OSError) as error:
         raise DataFileError(f"{file}: cannot be read ({error})") from error
@@ -134,12 +140,15 @@ def to_json(value: object) -> str:
 # ---- the output
 
 
-def join_parts(parts: Sequence[Path], names: Sequence[str], output: Path, bad_file: Path) -> tuple[int, int, int]:
+def join_parts(
+    parts: Sequence[Path], names: Sequence[str], output: Path, bad_file: Path, delimiter: str = ","
+) -> tuple[int, int, int]:
     """Writes the rows with predictions, and those without as JSON lines; each file as a whole.
 
     Args:
         parts: those of all windows, in their order.
         names: the columns of the rows, and those that the predictor adds.
+        delimiter: of the fields of a CSV file.
 
     Returns:
         The numbers of rows with predictions, of those without, and of truncated sources.
@@ -158,7 +167,7 @@ def join_parts(parts: Sequence[Path], names: Sequence[str], output: Path, bad_fi
     if data_suffix(output) == ".parquet":
         _write_parquet(parts, names, output)
     else:
-        _write_text(parts, names, output)
+        _write_text(parts, names, output, delimiter)
     return total - num_bad, num_bad, num_truncated
 
 
@@ -177,26 +186,27 @@ def _read_rows(part: pa.Table) -> list[Row]:
     return [json.loads(row) | new for row, new in zip(*columns, strict=True)]
 
 
-def _write_text(parts: Sequence[Path], names: Sequence[str], output: Path) -> None:
+def _write_text(parts: Sequence[Path], names: Sequence[str], output: Path, csv_delimiter: str) -> None:
     suffix = data_suffix(output)
+    delimiter = {".csv": csv_delimiter, ".tsv": "\t"}.get(suffix)
     is_compressed = output.suffix.lower() == ".gz"
     with (
         write_whole(output) as file,
         gzip.GzipFile("", "wb", 9, file, 0) if is_compressed else nullcontext(file) as to,
     ):
-        if suffix != ".jsonl":
-            to.write(_format_rows([dict(zip(names, names, strict=True))], names, suffix))
+        if delimiter is not None:
+            to.write(_format_rows([dict(zip(names, names, strict=True))], names, delimiter))
         for part in parts:
-            to.write(_format_rows(_read_rows(_read_part(part)), names, suffix))
+            to.write(_format_rows(_read_rows(_read_part(part)), names, delimiter))
 
 
-def _format_rows(rows: Sequence[Row], names: Sequence[str], suffix: str) -> bytes:
-    """The rows as JSON lines, or as CSV or TSV with JSON in the fields of lists and objects."""
-    if suffix == ".jsonl":
+def _format_rows(rows: Sequence[Row], names: Sequence[str], delimiter: str | None) -> bytes:
+    """The rows with this delimiter and JSON in the fields of lists and objects; None: as JSON lines."""
+    if delimiter is None:
         return "".join(f"{to_json(row)}\n" for row in rows).encode()
     text = io.StringIO(newline="")
     plain, quoted = (
-        csv.writer(text, delimiter="," if suffix == ".csv" else "\t", lineterminator="\n", quoting=quoting)
+        csv.writer(text, delimiter=delimiter, lineterminator="\n", quoting=quoting)
         for quoting in (csv.QUOTE_MINIMAL, csv.QUOTE_ALL)
     )
     for row in rows:  # a carriage return is not quoted by itself, and would end the record for every reader

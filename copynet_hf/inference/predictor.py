@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import copy
 import os
-from collections.abc import Iterable, Mapping, MutableMapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, MutableMapping, Sequence
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 from tqdm.auto import tqdm  # type: ignore[import-untyped]
 from transformers import PreTrainedTokenizerBase
 
-from ..data.features import SEPARATOR, split_features
+from ..data.columns import find_column, has_column
+from ..data.features import resemble_facts, split_features
+from ..data.remembered import find_separator, read_options
 from ..model.prediction import CopyModel, Prediction, predict
 from .backends import load_backend
 
@@ -32,10 +34,12 @@ class CopyNetPredictor:
         name: the model's folder, or its name on the Hub.
         backend: "torch", or "onnx" for a folder that `copynet-hf export` wrote.
         device, bf16, trust_remote_code, threads: see `load_backend`.
-        text_column: the column of the sources in a call with columns.
-        facts_column: the column of the facts, read where it is there.
-        features_column: the column of the features, read where the model reads features: lists of strings, or strings.
-        features_separator: what separates the features in a string.
+        text_column: the column of the sources in a call with columns; None: that of the training, if it was given
+            there and there is one of this name, else "text".
+        facts_column: the column of the facts, read where it is there; None: "facts", if it holds facts.
+        features_column: the column of the features, read where the model reads features: lists of strings, or strings;
+            None: as for the sources, else "features".
+        features_separator: what separates the features in a string; None: as in the training.
         prediction_column: the column that a call with columns adds.
         with_origins: whether it also adds the words of the prediction and where they were copied from.
         decoding: arguments of `predict_in_batches`, `predict` and `generate()`, such as `batch_size`, `num_beams`
@@ -51,10 +55,10 @@ class CopyNetPredictor:
         bf16: bool = False,
         trust_remote_code: bool = False,
         threads: int | None = None,
-        text_column: str = "text",
-        facts_column: str = "facts",
-        features_column: str = "features",
-        features_separator: str = SEPARATOR,
+        text_column: str | None = None,
+        facts_column: str | None = None,
+        features_column: str | None = None,
+        features_separator: str | None = None,
         prediction_column: str = "prediction",
         with_origins: bool = False,
         **decoding: Any,
@@ -111,39 +115,71 @@ class CopyNetPredictor:
         return [outputs[0] for outputs in predict_in_batches(model, tokenizer, list(inputs), **self.decoding)]
 
     def _predict_columns(self, columns: Any) -> Columns:
+        predictions = self.predict_rows(columns)
+        result: Any = copy.copy(columns)  # a dict, or the lazy columns of `datasets`, in which only new ones are set
+        for name, field in self.new_columns().items():
+            result[name] = [getattr(each, field, None) for each in predictions]
+        return result
+
+    def new_columns(self) -> dict[str, str]:
+        """The columns that a call with columns adds, each with its field of `Prediction`."""
+        origins = {f"{self.prediction_column}_{field}": field for field in ORIGINS} if self.with_origins else {}
+        return {self.prediction_column: "text"} | origins
+
+    def predict_rows(self, columns: Any) -> list[Prediction | None]:
+        """The best output of each row of the columns, "" for an empty text and None for a missing one.
+
+        Raises:
+            ImportError, ValueError: as for a call.
+        """
         model, tokenizer = self.load()
-        if self.text_column not in columns:
-            raise ValueError(f"no column {self.text_column!r}; the columns are {', '.join(columns)}")
-        if isinstance(columns[self.text_column], str):
-            raise ValueError(f"the column {self.text_column!r} holds one text: pass lists (map with batched=True)")
-        texts = _list_values(columns[self.text_column])
-        rows = [row for row, text in enumerate(texts) if self._is_text(text, row)]
+        text_column = self.find_column("text", columns)
+        if isinstance(columns[text_column], str):
+            raise ValueError(f"the column {text_column!r} holds one text: pass lists (map with batched=True)")
+        texts = _list_values(columns[text_column])
+        rows = [row for row, text in enumerate(texts) if _is_text(text, f"row {row} of the column {text_column!r}")]
         options: dict[str, Any] = {}
-        if self.facts_column in columns:
-            facts = _list_values(columns[self.facts_column])
-            options["facts"] = [_to_lists(facts[row]) for row in rows]
+        facts_column = self.facts_column or "facts"
+        if facts_column in columns:
+            facts = list(map(_to_lists, _list_values(columns[facts_column])))
+            if self.facts_column is not None or any(map(resemble_facts, facts)):
+                options["facts"] = [facts[row] for row in rows]
         if getattr(model.config, "feature_vocab_size", 0):
-            if self.features_column not in columns:
-                raise ValueError(f"{self.name} reads features: name their column with features_column")
-            features = _list_values(columns[self.features_column])
-            options["features"] = [split_features(_to_lists(features[row]), self.features_separator) for row in rows]
+            separator = find_separator(tokenizer, self.features_separator)
+            features = _list_values(columns[self.find_column("features", columns)])
+            options["features"] = [split_features(_to_lists(features[row]), separator) for row in rows]
         sources = [str(texts[row]) for row in rows]
         outputs = predict_in_batches(model, tokenizer, sources, **options, trace=self.with_origins, **self.decoding)
         empty = [Prediction("") if isinstance(text, str) else None for text in texts]
         predictions = dict(enumerate(empty)) | {row: best for row, (best, *_) in zip(rows, outputs, strict=True)}
-        result: Any = copy.copy(columns)  # a dict, or the lazy columns of `datasets`, in which only new ones are set
-        result[self.prediction_column] = [None if each is None else each.text for each in predictions.values()]
-        for name in ORIGINS if self.with_origins else ():
-            result[f"{self.prediction_column}_{name}"] = [getattr(each, name, None) for each in predictions.values()]
-        return result
+        return list(predictions.values())
 
-    def _is_text(self, text: object, row: int) -> bool:
-        """Whether a row has a text to predict; missing and empty ones have none."""
-        if text is None or (isinstance(text, float) and np.isnan(text)):
-            return False
-        if not isinstance(text, str):
-            raise ValueError(f"row {row} of the column {self.text_column!r} is a {type(text).__name__}: pass texts")
-        return bool(text.strip())
+    def find_column(self, role: Literal["text", "features"], columns: Collection[str]) -> str:
+        """The column of the sources, or of the features.
+
+        Raises:
+            ValueError: it is missing.
+        """
+        given = getattr(self, f"{role}_column")
+        if given is None:
+            saved = read_options(self.load()[1]).get(f"{role}_column", role)
+            given = saved if has_column(saved, list(columns)) else role
+        try:
+            return find_column(given, list(columns), "the input")
+        except ValueError as error:
+            needs = (
+                f"{self.name} reads features: name their column with features_column; " if role == "features" else ""
+            )
+            raise ValueError(f"{needs}{error}") from None
+
+
+def _is_text(text: object, where: str) -> bool:
+    """Whether a cell has a text to predict; missing and empty ones have none."""
+    if text is None or (isinstance(text, float) and np.isnan(text)):
+        return False
+    if not isinstance(text, str):
+        raise ValueError(f"{where} is a {type(text).__name__}: pass texts")
+    return bool(text.strip())
 
 
 def _list_values(column: Any) -> list[object]:
@@ -164,6 +200,11 @@ def stamp_files(folder: str) -> list[tuple[str, int, int]]:
     """Name, size in bytes and time of change in nanoseconds of the files of a model's folder."""
     files = sorted(path for path in Path(folder).glob("*") if path.is_file())
     return [(path.name, (status := path.stat()).st_size, status.st_mtime_ns) for path in files]
+
+
+def describe_truncated(count: int, total: int) -> str:
+    """The warning of sources of which only a part was read."""
+    return f"{count} of {total} texts were truncated: --max_source_length sets the number of words that are read"
 
 
 def parse_facts(lines: str) -> list[list[str]]:

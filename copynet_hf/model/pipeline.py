@@ -6,8 +6,11 @@ from collections.abc import Mapping
 from typing import Any
 
 from transformers import Pipeline
+from transformers.utils import logging
 
 from .prediction import Prediction, predict
+
+logger = logging.get_logger(__name__)
 
 TASK = "copy-text2text"
 
@@ -28,6 +31,8 @@ class CopyText2TextPipeline(Pipeline):
     - source_positions: for each word, the likeliest position from which it was copied, counted from 0 in
       `source_words`; None where the source does not contain it.
     - source_words: the words of the source; "" for special tokens.
+    - is_truncated: whether the source has more words than were read; a call with a text or a list of them also warns
+      of their number.
     - copy_probs: for each word, the probability of copying from each source position, whatever the word; only with
       `return_copy_probs=True`.
 
@@ -51,6 +56,16 @@ class CopyText2TextPipeline(Pipeline):
 
     model: Any
     tokenizer: Any
+
+    def __call__(self, inputs: Any, *args: Any, **kwargs: Any) -> Any:
+        outputs = super().__call__(inputs, *args, **kwargs)
+        if isinstance(outputs, list):  # else an iterator
+            texts = outputs if isinstance(inputs, list) else [outputs]
+            count = sum(text[0]["is_truncated"] for text in texts)
+            if count:
+                limit = "max_source_length sets the number of words that are read"
+                logger.warning(f"{count} of {len(texts)} texts were truncated: {limit}")
+        return outputs
 
     def _sanitize_parameters(self, **options: Any) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
         return {}, options, {}

@@ -50,8 +50,10 @@ class Prediction:
     source_words: the S words of the source, as they are in the text; "" for special tokens and marks.
     copy_probs: (T, S) probability of copying from each position at each step, whatever the word; None unless
         requested.
+    is_truncated: whether the source has more words than were read.
 
-    Without a trace, all fields but the text are empty. The output of a source without words is empty.
+    Without a trace, all fields but the text and `is_truncated` are empty. The output of a source without words is
+    empty.
     """
 
     text: str
@@ -61,6 +63,7 @@ class Prediction:
     source_positions: list[int | None] = field(default_factory=list)
     source_words: list[str] = field(default_factory=list)
     copy_probs: NDArray[Any] | None = field(default=None, compare=False, repr=False)
+    is_truncated: bool = False
 
 
 def predict(
@@ -84,8 +87,8 @@ def predict(
         max_source_length: the number of words to which a source is truncated; None: the tokenizer's
             `model_max_length`.
         return_copy_probs: whether to fill `Prediction.copy_probs`.
-        trace: whether to fill the fields of `Prediction` other than its text, which takes a second pass over the
-            outputs.
+        trace: whether to fill the fields of `Prediction` that say where its text comes from, which takes a second pass
+            over the outputs.
         generation: arguments of `generate()`, such as `num_beams`, `num_return_sequences` and `max_new_tokens`;
             `stop_strings`, here or in the generation config, may hold words of the sources.
 
@@ -195,8 +198,9 @@ def _drop_filling(ids: NDArray[Any], eos_token_id: int | list[int] | None, pad_t
 
 def _predict_nothing(source: Source, trace: bool) -> Prediction:
     if not trace:
-        return Prediction("")
-    return Prediction("", source_words=source.surfaces, copy_probs=np.zeros((0, len(source.words))))
+        return Prediction("", is_truncated=source.is_truncated)
+    nowhere = np.zeros((0, len(source.words)))
+    return Prediction("", source_words=source.surfaces, copy_probs=nowhere, is_truncated=source.is_truncated)
 
 
 def _read_output(
@@ -207,7 +211,7 @@ def _read_output(
     skipped = skipped_ids(source.tokenizer)
     words = source.spell(ids, skipped)
     if not origins:
-        return Prediction(join_words(source.tokenizer, words).strip())
+        return Prediction(join_words(source.tokenizer, words).strip(), is_truncated=source.is_truncated)
     steps = [step for step, index in enumerate(ids) if index not in skipped]
     kept = [step for step, word in zip(steps, words, strict=True) if word not in MARKS]
     shares, positions, probs = (each[kept] for each in origins)
@@ -222,6 +226,7 @@ def _read_output(
         source_positions=[None if position < 0 else int(number[position]) for position in positions],
         source_words=source.surfaces,
         copy_probs=probs[:, is_word],
+        is_truncated=source.is_truncated,
     )
 
 

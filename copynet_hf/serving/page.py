@@ -13,6 +13,7 @@ import torch
 from transformers import PreTrainedTokenizerBase
 from transformers.generation import StoppingCriteria
 
+from ..data.remembered import find_separator
 from ..inference.backends import OnnxModel
 from ..model.prediction import Prediction
 from ..model.source import join_words
@@ -38,14 +39,12 @@ class PageOutput(Prediction):
     oov: T flags: whether the word is out-of-vocabulary.
     spaced_source: the S words of the source, each behind the text that precedes it. Facts follow the text, one a line.
     source_oov: S flags: whether the word is out-of-vocabulary.
-    is_truncated: whether the model has read only a part of the source.
     probabilities: (T, S) probability of copying from each position at each step.
     """
 
     oov: list[bool]
     spaced_source: list[str]
     source_oov: list[bool]
-    is_truncated: bool
     probabilities: list[list[float]]
 
 
@@ -75,6 +74,7 @@ def build_demo(
         "copies": config.copies,
         "reads_facts": config.retrieves,
         "reads_features": config.feature_vocab_size > 0,
+        "features_separator": find_separator(tokenizer, None),
         "generation_config": settings,
     }
 
@@ -120,14 +120,14 @@ def _describe_output(tokenizer: Any, row: Row, output: Prediction) -> PageOutput
         source = tokenizer.encode_source(row["text"], facts, max_length=tokenizer.model_max_length)
         oov = {join_words(tokenizer, [word]) for word in source.oov_words}
         starts = [span[0] for span in source.offsets if span is not None]
-        text = text[starts[0] if source.is_truncated and starts else 0 :]  # what left truncation has left
+        text = text[starts[0] if output.is_truncated and starts else 0 :]  # what left truncation has left
     found, rest = find_words(text, output.source_words)
+    is_cut = source is None and bool(rest.strip())  # a tokenizer of Python does not say whether it truncated
     assert output.copy_probs is not None
     return PageOutput(
-        **vars(output) | {"copy_probs": None},
+        **vars(output) | {"copy_probs": None, "is_truncated": output.is_truncated or is_cut},
         oov=[word.strip() in oov for word in output.words],
         spaced_source=[before + word for before, word in found],
         source_oov=[word in oov for word in output.source_words],
-        is_truncated=bool(rest.strip()) if source is None else source.is_truncated,
         probabilities=output.copy_probs.astype(float).round(4).tolist(),
     )

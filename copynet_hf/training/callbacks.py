@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import logging
 import signal
+import sys
 import threading
 import time
-from collections.abc import Callable
-from types import FrameType
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from typing import cast
 
 import torch
@@ -23,12 +24,21 @@ from transformers import (
 
 logger = logging.getLogger(__name__)
 
+SIGTERM_CODE = 128 + signal.SIGTERM  # as shells have it
+
 
 class SilentProgress(ProgressCallback):
     """The Trainer's progress bar alone: what it logs, `LogLine` logs."""
 
     def on_log(self, *_: object, **__: object) -> None:
         pass
+
+    def on_train_end(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: object
+    ) -> None:
+        if self.training_bar is not None:
+            self.training_bar.delay = 0  # else a bar that `log_line` has shown earlier would not end its line
+        super().on_train_end(args, state, control, **kwargs)
 
 
 class LogLine(TrainerCallback):
@@ -133,13 +143,12 @@ class SigtermCheckpoint(TrainerCallback):
     def __init__(self) -> None:
         self.is_received = False
         self._saved_step: int | None = None
-        self._previous_handler: signal.Handlers | Callable[[int, FrameType | None], object] | int | None = None
+        self._handling = ExitStack()
 
     def on_train_begin(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: object
     ) -> None:
-        if threading.current_thread() is threading.main_thread():  # others cannot handle signals
-            self._previous_handler = signal.signal(signal.SIGTERM, self._receive)
+        self._handling.enter_context(_handle_sigterm(self._receive))
 
     def on_step_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: object) -> None:
         if _is_true_in_any_process(self.is_received, args):
@@ -151,11 +160,34 @@ class SigtermCheckpoint(TrainerCallback):
     on_epoch_end = on_step_end
 
     def on_train_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: object) -> None:
-        if self._previous_handler is not None:
-            signal.signal(signal.SIGTERM, self._previous_handler)
+        self._handling.close()
 
     def _receive(self, *_: object) -> None:
         self.is_received = True
+
+
+@contextmanager
+def exit_at_sigterm() -> Iterator[None]:
+    """Exits at SIGTERM with `SIGTERM_CODE` wherever there is no `SigtermCheckpoint`, before and after the training."""
+
+    def leave(*_: object) -> None:
+        sys.exit(SIGTERM_CODE)
+
+    with _handle_sigterm(leave):
+        yield
+
+
+@contextmanager
+def _handle_sigterm(handler: Callable[..., None]) -> Iterator[None]:
+    """Handles SIGTERM in this way within the context, in the main thread; others cannot handle signals."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    previous = signal.signal(signal.SIGTERM, handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, previous)
 
 
 def _is_true_in_any_process(value: bool, args: TrainingArguments) -> bool:

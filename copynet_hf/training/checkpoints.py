@@ -7,7 +7,8 @@ import json
 import logging
 import shutil
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ from .dataset import PAIR_COLUMNS, Pairs
 logger = logging.getLogger(__name__)
 
 STATE_FILE = "trainer_state.json"  # of the Trainer, which writes it last
+METRICS_FILE = "{}_results.json"  # of a split; of the Trainer as well
 RECORD_FILE = "run_record.json"
 FINGERPRINT, FREEZE, NUM_PROCESSES, SECONDS = "train_pairs", "freeze_encoder", "num_processes", "seconds"
 TOKENIZER = {entry.name: entry.default for entry in dataclasses.fields(TokenizerArguments)}
@@ -100,30 +102,48 @@ def is_complete(checkpoint: Path) -> bool:
     return (checkpoint / STATE_FILE).exists() and find_damage(checkpoint) is None
 
 
-def remove_earlier_run(folder: Path) -> None:
-    """Deletes the Trainer's checkpoints and results in a folder, so that they are not taken for those of a new run."""
+def remove_checkpoints(folder: Path) -> None:
+    """Deletes the Trainer's checkpoints in a folder, so that they are not taken for those of a new run."""
     for checkpoint in list_checkpoints(folder):
         shutil.rmtree(checkpoint)
-    for split in ("train", "eval", "test", "all"):
-        (folder / f"{split}_results.json").unlink(missing_ok=True)
-    (folder / STATE_FILE).unlink(missing_ok=True)
 
 
-def check_unfinished(checkpoint: str, training_args: TrainingArguments) -> None:
-    """Checks that there is something left to train.
+def remove_results(folder: Path) -> None:
+    """Deletes the metrics and the Trainer's state of an earlier run in a folder."""
+    for name in (*map(METRICS_FILE.format, ("train", "eval", "test", "all")), STATE_FILE):
+        (folder / name).unlink(missing_ok=True)
+
+
+def read_metrics(folder: Path) -> dict[str, dict[str, Any]]:
+    """The metrics of training and validation, by split, that the Trainer has saved whole."""
+    metrics = {}
+    for split in ("train", "eval"):
+        with suppress(FileNotFoundError, json.JSONDecodeError):
+            metrics[split] = dict(json.loads((folder / METRICS_FILE.format(split)).read_text(encoding="utf-8")))
+    return metrics
+
+
+def is_trained(checkpoint: str, training_args: TrainingArguments, results: Iterable[str]) -> bool:
+    """Whether nothing is left to train; then the run goes on with what follows the training.
+
+    Args:
+        results: the names of the files that are written last.
 
     Raises:
-        ValueError: the checkpoint is from the end of a run, whose results are beside it.
+        ValueError: nothing is left at all: these files are beside the checkpoint.
     """
     folder = Path(checkpoint).parent
     state = json.loads((Path(checkpoint) / STATE_FILE).read_text(encoding="utf-8"))
     by_steps = training_args.max_steps > 0
     name, done = ("max_steps", state["global_step"]) if by_steps else ("num_train_epochs", state["epoch"])
-    if done >= getattr(training_args, name) and (folder / "train_results.json").exists():
+    if done < getattr(training_args, name):
+        return False
+    if all((folder / result).exists() for result in results):
         raise ValueError(
             f"the run in {folder} is finished, with {done:g} of {getattr(training_args, name):g} "
             f"{'steps' if by_steps else 'epochs'}: use a larger --{name} to continue it"
         )
+    return True
 
 
 def make_run_record(train_pairs: Pairs, args: TrainArguments) -> dict[str, object]:

@@ -8,7 +8,6 @@ Trainer.
 from __future__ import annotations
 
 import logging
-import signal
 import sys
 import tempfile
 from collections.abc import Callable, Mapping
@@ -21,6 +20,7 @@ from datasets import IterableDataset
 from transformers import PreTrainedTokenizerBase, Seq2SeqTrainingArguments, set_seed
 
 from ..arguments import TrainArguments, Values, build_arguments
+from ..data.remembered import remember_options
 from ..evaluation.metrics import metric_signature
 from ..evaluation.scoring import Scores, evaluate_pairs, write_predictions
 from ..model.modeling_copynet import CopyNetForConditionalGeneration
@@ -29,15 +29,19 @@ from ..saved.cards import command_line, write_model_card
 from ..saved.checks import check_tokenizer
 from ..saved.loading import check_name
 from ..saved.model_size import explain_memory_errors
-from .callbacks import LogLine, SigtermCheckpoint, TimeEstimate
+from .callbacks import SIGTERM_CODE, LogLine, SigtermCheckpoint, TimeEstimate, exit_at_sigterm
 from .checkpoints import (
+    METRICS_FILE,
     check_run_record,
-    check_unfinished,
     find_resume_checkpoint,
     is_checkpoint_in,
+    is_trained,
+    list_checkpoints,
     make_run_record,
+    read_metrics,
     read_trained_seconds,
-    remove_earlier_run,
+    remove_checkpoints,
+    remove_results,
 )
 from .data_report import describe_training, describe_words, find_warnings
 from .dataset import Pairs, read_training_pairs
@@ -67,7 +71,8 @@ def train_from_arguments(arguments: Values, change_trainer: Callable[[CopyNetTra
 
     With `dry_run` describes the run, measures a few updates, writes nothing and returns no metrics. Otherwise
     writes model, tokenizer, generation config, card, trainer state and train_results.json to `output_dir`; with
-    validation pairs also eval_results.json, with test pairs test_results.json and test_predictions.jsonl.
+    validation pairs also eval_results.json, with test pairs test_results.json and test_predictions.jsonl; then
+    all_results.json.
 
     Args:
         arguments: by name, without those that keep their defaults.
@@ -76,7 +81,7 @@ def train_from_arguments(arguments: Values, change_trainer: Callable[[CopyNetTra
     Raises:
         ValueError: arguments or data that cannot be used, and nothing has been written; or the memory is full.
         OSError: model or checkpoint could not be saved; earlier checkpoints are whole.
-        SystemExit: with code 143, after SIGTERM, once a checkpoint is saved.
+        SystemExit: with code 143, after SIGTERM; during the training once a checkpoint is saved.
     """
     if arguments.get("dry_run"):
         with tempfile.TemporaryDirectory() as folder, explain_memory_errors():
@@ -88,13 +93,18 @@ def train_from_arguments(arguments: Values, change_trainer: Callable[[CopyNetTra
             run.trainer.train()
         return {}
     run = TrainingRun(arguments)
-    with lock_output_dir(run.check_output_dir()), explain_memory_errors():
-        run.set_up()
-        if change_trainer is not None:
-            change_trainer(run.trainer)
-        metrics = run.train()
-        metrics |= run.finish(metrics)
-        run.leave_process_group()
+    with lock_output_dir(run.check_output_dir()), explain_memory_errors(), exit_at_sigterm():
+        try:
+            run.set_up()
+            if change_trainer is not None:
+                change_trainer(run.trainer)
+            metrics = run.train()
+            metrics |= run.finish(metrics)
+            run.leave_process_group()
+        except SystemExit:
+            fix = ": continue with --resume_from_checkpoint auto" if list_checkpoints(run.output_dir) else ""
+            logger.info("stopped by SIGTERM%s", fix)
+            raise
     return metrics
 
 
@@ -106,6 +116,8 @@ class TrainingRun:
         args: those that are not the Trainer's; complete once the run is set up, as is what follows.
         pairs: the splits `train` and, where given, `validation` and `test`.
         checkpoint: the checkpoint that it resumes from, if any.
+        earlier: the metrics, by split, of a run in the same folder that was stopped after its training, before all
+            results were written.
     """
 
     pairs: Mapping[str, Pairs]
@@ -117,6 +129,7 @@ class TrainingRun:
         """Raises ValueError for a value that is out of its range."""
         self.values, self.args = values, build_arguments(TrainArguments, values)
         self.checkpoint: str | None = None
+        self.earlier: dict[str, Scores] = {}
 
     @property
     def output_dir(self) -> Path:
@@ -144,12 +157,15 @@ class TrainingRun:
         args, training_args = complete_arguments(self.values, pairs, tokenizer, model)
         self.args = args
         if checkpoint is not None:
-            check_unfinished(checkpoint, training_args)
+            results = [METRICS_FILE.format("all"), *([PREDICTIONS_FILE] if "test" in pairs else [])]
+            if is_trained(checkpoint, training_args, results) and is_checkpoint_in(self.output_dir, checkpoint):
+                self.earlier = read_metrics(self.output_dir)
             check_run_record(checkpoint, record)
         if tokenizer is None:
             tokenizer = train_tokenizer(pairs["train"], args)
         self.tokenizer, self.model = tokenizer, build_model(tokenizer, args) if model is None else model
         check_tokenizer(self.model.config, tokenizer)
+        remember_options(tokenizer, vars(args))
         if args.freeze_encoder:
             self.model.freeze_encoder()
         tokenizer.model_max_length = args.max_source_length
@@ -185,25 +201,29 @@ class TrainingRun:
         trainer.accelerator.wait_for_everyone()  # until all processes have loaded what may be deleted here
         if trainer.is_world_process_zero():
             if args.overwrite_output_dir and not is_checkpoint_in(self.output_dir, self.checkpoint):
-                remove_earlier_run(self.output_dir)
-            (self.output_dir / PREDICTIONS_FILE).unlink(missing_ok=True)  # of the model that is overwritten
+                remove_checkpoints(self.output_dir)
+            if not self.earlier:
+                remove_results(self.output_dir)  # of the model that is overwritten
+                (self.output_dir / PREDICTIONS_FILE).unlink(missing_ok=True)
         sigterm = SigtermCheckpoint()
         trainer.add_callback(sigterm)  # after the callbacks whose decisions it overrules
         with cached_encoder_states(self.model, self.output_dir) if args.cache_encoder_states else nullcontext():
             metrics: Scores = trainer.train(resume_from_checkpoint=self.checkpoint).metrics
         if sigterm.is_received:
-            logger.info("stopped by SIGTERM: continue with --resume_from_checkpoint auto")
             self.leave_process_group()
-            sys.exit(128 + signal.SIGTERM)
+            sys.exit(SIGTERM_CODE)
         with explain_save_errors(self.output_dir):
             trainer.save_model(_internal_call=True)  # without a push, which waits for the card
             if trainer.state.best_model_checkpoint is not None:  # the state is pushed as well: no local paths in it
                 trainer.state.best_model_checkpoint = Path(trainer.state.best_model_checkpoint).name
             trainer.save_state()
-            trainer.save_metrics("train", metrics)
+            if "train" in self.earlier:  # this part of the run has trained nothing
+                metrics = {**self.earlier["train"], "train_runtime": metrics["train_runtime"]}
+            else:
+                trainer.save_metrics("train", metrics, combined=False)
         if trainer.eval_dataset is not None:
-            eval_metrics = trainer.evaluate()
-            trainer.save_metrics("eval", eval_metrics)
+            eval_metrics = self.earlier.get("eval") or trainer.evaluate()
+            trainer.save_metrics("eval", eval_metrics, combined=False)
             metrics |= eval_metrics
         return metrics
 
@@ -240,9 +260,10 @@ class TrainingRun:
         if "test" in self.pairs:
             scores, predictions = evaluate_pairs(self.model, self.tokenizer, self.pairs["test"])
             test_metrics = {f"test_{name}": value for name, value in scores.items()}
-            self.trainer.save_metrics("test", test_metrics)
+            self.trainer.save_metrics("test", test_metrics, combined=False)
         if is_main:
             self._write_card({**metrics, **test_metrics})
+        self.trainer.save_metrics("all", {**metrics, **test_metrics}, combined=False)  # shows that the run is finished
         try:
             if self.trainer.args.push_to_hub:
                 self.trainer.push_to_hub()

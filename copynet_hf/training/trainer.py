@@ -175,6 +175,12 @@ class CopyNetTrainer(Trainer):
         output.metrics.update({f"eval_{name}": value for name, value in scores.items() if value is not None})
         return output
 
+    def _run_epoch(self, *args: Any, **kwargs: Any) -> None:
+        if self.state.global_step < self.state.max_steps:
+            super()._run_epoch(*args, **kwargs)
+        else:  # resumed at its end, where the Trainer would take one more step unless an epoch ends there
+            self.control.should_training_stop = True
+
     def _maybe_log_save_evaluate(self, *args: Any, **kwargs: Any) -> None:
         uses_weights = self.control.should_evaluate or self.control.should_save
         average = self.weight_average

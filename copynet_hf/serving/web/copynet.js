@@ -90,6 +90,8 @@ export class CopyNet {
     this.readsFacts = false;
     /** Whether it reads features. */
     this.readsFeatures = encoder.inputNames.includes("feature_ids");
+    /** What separates them where they are typed. */
+    this.featuresSeparator = ";";
     this.tokenIds = { ...config, ...this.generationConfig };
     this.lastPause = 0;
   }

@@ -10,7 +10,6 @@ const MAX_SECONDS = 20; // of a search
 const MAX_COLUMNS = 60; // of the heatmap
 const MAX_ROWS = 256;
 const MAX_LABEL = 100; // characters of a word in the line that states its origin
-const SEPARATOR = ";"; // of features
 const HAS_KEYBOARD = matchMedia("(hover: hover) and (pointer: fine)").matches;
 const HINT = `${HAS_KEYBOARD ? "Point at a word, or press Tab," : "Tap a word"} to see where it came from.`;
 
@@ -56,6 +55,7 @@ async function start() {
   find("forbid-unk").checked = saved.forbid_unk;
   find("facts-field").hidden = !model.readsFacts;
   find("features-field").hidden = !model.readsFeatures;
+  find("separator").textContent = model.featuresSeparator;
   for (const name of ["copies", "legend", "heatmap"]) find(name).hidden = !model.copies;
 
   find("form").addEventListener("submit", (/** @type {Event} */ event) => {
@@ -108,7 +108,7 @@ async function generate(model) {
       max_new_tokens: find("words").valueAsNumber,
       forbid_unk: find("forbid-unk").checked,
       ...(model.readsFacts ? { facts } : {}),
-      features: find("features").value.split(SEPARATOR).map(trim).filter(Boolean),
+      features: find("features").value.split(model.featuresSeparator).map(trim).filter(Boolean),
       signal: AbortSignal.timeout(MAX_SECONDS * 1000),
     });
     const milliseconds = Math.round(performance.now() - started);

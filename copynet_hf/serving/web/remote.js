@@ -20,6 +20,8 @@ export class RemoteCopyNet {
     this.readsFacts = description.reads_facts;
     /** Whether it reads features. */
     this.readsFeatures = description.reads_features;
+    /** What separates them where they are typed. */
+    this.featuresSeparator = description.features_separator;
   }
 
   /**

@@ -1,0 +1,98 @@
+"""How the files of a training were read, kept in the config of the model's tokenizer.
+
+Later commands read other files in the same way, unless they are told another one.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Collection, Mapping, Sequence
+from itertools import islice
+from typing import Any, Protocol
+
+from .columns import has_column
+from .features import SEPARATOR
+from .records import FilePath, data_suffix, open_text, resolve_file
+from .rows import SUFFIXES, TABLE_SUFFIXES, find_delimiter, number_rows
+
+logger = logging.getLogger(__name__)
+
+KEY = "file_options"  # of tokenizer_config.json
+NAMES = ("text_column", "summary_column", "features_column", "features_separator", "delimiter")
+
+
+class Configured(Protocol):
+    """A tokenizer of Transformers."""
+
+    init_kwargs: dict[str, Any]
+
+
+def remember_options(tokenizer: Configured, options: Mapping[str, object]) -> None:
+    """Adds those of the options `NAMES` that were given to what is saved with the tokenizer."""
+    tokenizer.init_kwargs.pop(KEY, None)  # of an earlier training
+    given = {name: options[name] for name in NAMES if options.get(name) is not None}
+    if given:
+        tokenizer.init_kwargs[KEY] = given
+
+
+def read_options(tokenizer: object) -> dict[str, str]:
+    """The options that are saved with the tokenizer."""
+    saved = getattr(tokenizer, "init_kwargs", {}).get(KEY)
+    saved = saved if isinstance(saved, dict) else {}
+    return {name: saved[name] for name in NAMES if isinstance(saved.get(name), str) and saved[name]}
+
+
+def find_separator(tokenizer: object, given: str | None) -> str:
+    """What separates features: as given, else as in the training."""
+    return read_options(tokenizer).get("features_separator", SEPARATOR) if given is None else given
+
+
+def recall_options(
+    tokenizer: object,
+    given: Mapping[str, Any],
+    columns: Collection[str] | None = None,
+) -> dict[str, Any]:
+    """The given options, those that are None completed by those of the training, which is logged.
+
+    Args:
+        columns: those that there are; others are not taken. None: unknown.
+    """
+    options = dict(given)
+    for name, value in read_options(tokenizer).items():
+        is_there = columns is None or not name.endswith("_column") or has_column(value, columns)
+        if name in given and given[name] is None and is_there:
+            options[name] = value
+            logger.info("%s is %r, as in the training of the model (--%s sets another)", name, value, name)
+    return options
+
+
+def recall_file_options(
+    tokenizer: object, given: Mapping[str, Any], path: FilePath, column_names: Sequence[str] | None = None
+) -> dict[str, Any]:
+    """As `recall_options`, for a file: a delimiter and columns that it does not have are not taken.
+
+    Raises:
+        DataFileError, FileNotFoundError: the file cannot be read.
+    """
+    suffix = data_suffix(path)
+    if suffix not in SUFFIXES:  # refused by what reads it
+        return dict(given)
+    file = resolve_file(path)
+    options = {**given, "delimiter": recall_delimiter(tokenizer, given["delimiter"], path)}
+    delimiter = find_delimiter(file, options["delimiter"]) if suffix in TABLE_SUFFIXES else ""
+    rows = (row for _, row in islice(number_rows(file, column_names, delimiter), 100) if isinstance(row, dict))
+    return recall_options(
+        tokenizer, options | {"delimiter": delimiter or None}, {name for row in rows for name in row}
+    )
+
+
+def recall_delimiter(tokenizer: object, given: str | None, path: FilePath) -> str | None:
+    """The given delimiter, else that of the training if the first line of the file has it, else None."""
+    saved = read_options(tokenizer).get("delimiter")
+    if given is not None or saved is None or data_suffix(path) not in TABLE_SUFFIXES:
+        return given
+    with open_text(resolve_file(path)) as file:
+        if saved.replace("\\t", "\t") not in file.readline():
+            return None
+    logger.info("%s: delimiter is %r, as in the training of the model (--delimiter sets another)", path, saved)
+    return saved

@@ -22,7 +22,7 @@ ROOT = Path(__file__).parents[1]
 RUN = {
     "README.md": 1,
     "docs/tutorial.md": 6,
-    "docs/extended-ids.md": 2,
+    "docs/extended-ids.md": 3,
     "docs/predict.md": 6,
     "docs/evaluate.md": 1,
     "docs/demo.md": 0,

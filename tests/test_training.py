@@ -148,6 +148,7 @@ def test_early_stopping_needs_a_best_checkpoint(files: dict[str, Any], tmp_path:
 
 def test_early_stopping_may_begin_in_a_resumed_run(files: dict[str, Any], tmp_path: Path) -> None:
     arguments = {**files, **SIZES, "output_dir": str(tmp_path / "a"), "eval_steps": 1, "learning_rate": 1e-12}
+    arguments |= {"save_total_limit": 2}
     train_from_arguments({**arguments, "max_steps": 2})
     more = {"resume_from_checkpoint": "auto", "max_steps": 20, "early_stopping_patience": 3}
     train_from_arguments(arguments | more)
@@ -426,11 +427,20 @@ def test_targets_of_a_tokenizer_without_end_symbols_get_one(tmp_path: Path, pair
             assert len(labels) <= length
 
 
+@pytest.mark.parametrize(("asked", "left"), [({}, 0), ({"save_steps": 1}, 2), ({"save_total_limit": 1}, 1)])
+def test_checkpoints_of_a_finished_run_stay_where_they_were_asked_for(
+    files: dict[str, Any], tmp_path: Path, asked: dict[str, Any], left: int
+) -> None:
+    train_from_arguments(files | SIZES | asked | {"max_steps": 3, "eval_steps": 1, "output_dir": str(tmp_path / "m")})
+    assert len(list((tmp_path / "m").glob("checkpoint-*"))) == left
+    assert (tmp_path / "m" / "model.safetensors").exists()
+
+
 @pytest.mark.parametrize("schedule", [{}, {"eval_strategy": "steps", "eval_steps": 50}], ids=["epochs", "steps"])
 def test_a_training_with_a_time_limit_ends_evaluated_and_saved(
     files: dict[str, Any], tmp_path: Path, schedule: dict[str, Any]
 ) -> None:
-    limits = {"num_train_epochs": 500, "max_minutes": 0.02, "output_dir": str(tmp_path / "m")}
+    limits = {"num_train_epochs": 500, "max_minutes": 0.02, "output_dir": str(tmp_path / "m"), "save_total_limit": 2}
     arguments = files | schedule | SIZES | limits
     metrics = train_from_arguments(arguments)
     assert 0 < metrics["epoch"] < 500

@@ -54,6 +54,7 @@ from .trainer import CopyNetTrainer
 
 logger = logging.getLogger(__name__)
 
+SAVING = {"save_strategy", "save_steps", "save_total_limit"}  # with one of them, checkpoints stay after the run
 PREDICTIONS_FILE = "test_predictions.jsonl"
 # Of a dry run, for which the Trainer would otherwise create a repository, and a run of a tracker.
 UNSEEN = {
@@ -270,6 +271,8 @@ class TrainingRun:
         finally:  # after the push: the predictions hold the test texts, which may not be public
             if is_main and predictions:
                 write_predictions(self.output_dir / PREDICTIONS_FILE, predictions)
+        if is_main and not SAVING & self.values.keys():
+            remove_checkpoints(self.output_dir)
         return test_metrics
 
     def leave_process_group(self) -> None:

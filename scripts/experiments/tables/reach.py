@@ -40,11 +40,12 @@ def run(settings: Settings) -> ResultsFile:
 
 def collect_figures(results: dict[str, Any]) -> dict[str, Any]:
     """The figures of results/reach.md."""
-    rows = []
-    for task in TASKS:
-        found = {row[0]: row[1:] for row in model_rows(results, task, MODELS, ["exact_match"])}
-        held = " (held back)" if task in HELD_BACK else ""
-        if "default" in found:
-            _, seeds, minutes = found["default"]
-            rows.append([task + held, *(found[name][0] if name in found else None for name in MODELS), seeds, minutes])
-    return {"scores": table(["", *MODELS, "seeds", "minutes"], rows)}
+    found = {task: {row[0]: row[1:] for row in model_rows(results, task, MODELS, ["exact_match"])} for task in TASKS}
+    models = [name for name in MODELS if any(name in rows for rows in found.values())]
+    lines = []
+    for task, rows in found.items():
+        if "default" in rows:
+            _, seeds, minutes = rows["default"]
+            held = " (held back)" if task in HELD_BACK else ""
+            lines.append([task + held, *(rows[name][0] if name in rows else None for name in models), seeds, minutes])
+    return {"scores": table(["", *models, "seeds", "minutes"], lines), "models": models}

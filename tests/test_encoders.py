@@ -451,9 +451,10 @@ def pickle_attributes(encoder):
 
 @families
 def test_a_forward_leaves_the_encoder_as_it_is(folders, family):
-    """A text has the same probabilities whatever was read before, and whatever is read with it."""
+    """A text has the same states whatever was read before, and whatever is read with it; in float64, since the random
+    weights of some encoders magnify the rounding of other batch sizes."""
     tokenizer = word_tokenizer(folders[family])
-    model = copynet_over(folders[family], tokenizer)
+    model = copynet_over(folders[family], tokenizer).double()
     encoder = model.get_encoder()
     long, short = tokenizer(" ".join(TEXTS * 2), return_tensors="pt"), tokenizer(TEXTS[1], return_tensors="pt")
     assert long["encoder_input_ids"].shape[1] > 30

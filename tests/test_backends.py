@@ -13,13 +13,12 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 from datasets import Dataset
-from helpers import ask_app, tiny_model, tiny_tokenizer
+from helpers import tiny_model, tiny_tokenizer
 from transformers import AutoModelForSeq2SeqLM, AutoTokenizer, pipeline
 
 from copynet_hf import CopyNetPredictor
 from copynet_hf.cli import main
 from copynet_hf.inference.predictor import stamp_files
-from copynet_hf.serving.page import build_demo
 
 pytest.importorskip("onnxscript")
 pytest.importorskip("onnxruntime")
@@ -90,19 +89,6 @@ def test_columns_get_a_column_of_predictions(folders: Folders, backend: str) -> 
     arrays = {"id": np.arange(len(TEXTS)), "body": np.array(TEXTS, dtype=object)}
     assert list(predict(arrays)["prediction"]) == expected
     assert list(predict({"body": np.array(TEXTS)})["prediction"]) == expected
-
-
-def test_columns_of_origins_are_those_of_the_texts(folders: Folders, backend: str) -> None:
-    predict = CopyNetPredictor(getattr(folders, backend), backend, with_origins=True, **OPTIONS)
-    outputs, columns = predict(TEXTS), predict({"text": TEXTS})
-    for name in ("words", "copied", "source_positions", "source_words"):
-        assert columns[f"prediction_{name}"] == [getattr(output, name) for output in outputs]
-
-
-def test_texts_without_words_have_empty_outputs(folders: Folders, backend: str) -> None:
-    predict = CopyNetPredictor(getattr(folders, backend), backend, num_beams=2, min_new_tokens=2, max_new_tokens=4)
-    assert [output.text == "" for output in predict(["", TEXTS[0], " ", "\t\n"])] == [True, False, True, True]
-    assert [output.words for output in predict([""])] == [[]]
 
 
 def test_empty_and_missing_texts_keep_their_rows(folders: Folders, backend: str) -> None:
@@ -219,6 +205,7 @@ if __name__ == "__main__":
 """
 
 
+@pytest.mark.parametrize("backend", ["onnx", pytest.param("torch", marks=pytest.mark.slow)])
 def test_worker_processes_use_one_thread_unless_told_otherwise(folders: Folders, backend: str, tmp_path: Path) -> None:
     script = tmp_path / "script.py"
     script.write_text(SPAWNED, encoding="utf-8")
@@ -286,19 +273,6 @@ def test_the_pipeline_takes_the_exported_folder(folders: Folders) -> None:
     ]
 
 
-def test_the_page_takes_the_exported_folder(folders: Folders) -> None:
-    pytest.importorskip("fastapi")
-    shown = []
-    for backend in BACKENDS:
-        page = build_demo(*CopyNetPredictor(getattr(folders, backend), backend).load())
-        status, answer = ask_app(page, texts=[TEXTS[0]], num_beams=3, max_new_tokens=6, forbid_unk=True)
-        assert status == 200
-        shown.append(answer["outputs"][0][0])
-    for name in ("words", "oov", "copied", "source_positions", "spaced_source", "source_oov"):
-        assert shown[0][name] == shown[1][name]
-    np.testing.assert_allclose(shown[0]["probabilities"], shown[1]["probabilities"], atol=1e-3)
-
-
 def test_generate_and_evaluate_by_onnx_print_what_they_print_by_pytorch(
     folders: Folders, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -320,8 +294,3 @@ def test_generate_and_evaluate_by_onnx_print_what_they_print_by_pytorch(
         else:
             assert printed[0] == printed[1]
             assert printed[0].splitlines() == loop_over_generate(folders.torch, TEXTS, **OPTIONS)
-
-
-def test_generate_by_onnx_names_the_export(folders: Folders, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["generate", "--text", "a", f"--model={folders.torch}", "--backend=onnx"]) == 2
-    assert "copynet-hf export --model" in capsys.readouterr().err

@@ -8,7 +8,7 @@ import pickle
 import numpy as np
 import pytest
 import torch
-from helpers import TINY, ask_app, tiny_model
+from helpers import TINY, tiny_model
 from oracle import Oracle
 from tiny_encoders import FAMILIES, SUMMARIES, TEXTS, batch_of, copynet_over, save_encoder, word_tokenizer
 from torch import nn
@@ -370,20 +370,6 @@ def test_over_a_table_the_probabilities_equal_the_oracles(mechanism):
 
 
 @families
-def test_rows_do_not_depend_on_each_other(folders, family):
-    tokenizer = word_tokenizer(folders[family])
-    model = copynet_over(folders[family], tokenizer).double()
-    batch = batch_of(tokenizer)
-    order = torch.tensor([2, 0, 3, 1])
-    with torch.no_grad():
-        logits = model(**batch).logits
-        permuted = model(**{name: tensor[order] for name, tensor in batch.items()}).logits
-        alone = model(**tokenizer(TEXTS[1:2], text_target=SUMMARIES[1:2], return_tensors="pt")).logits
-    torch.testing.assert_close(permuted, logits[order])
-    torch.testing.assert_close(logits[1:2, : alone.shape[1]], alone)
-
-
-@families
 def test_padding_on_either_side_changes_nothing(folders, family):
     tokenizer = word_tokenizer(folders[family])
     model = copynet_over(folders[family], tokenizer).double()
@@ -580,17 +566,6 @@ def test_a_model_without_such_an_encoder_is_what_it_was(tmp_path):
     assert "encoder" not in (tmp_path / "tokenizer_config.json").read_text(encoding="utf-8")
 
 
-def test_a_model_without_such_an_encoder_ignores_pieces(folders):
-    tokenizer = word_tokenizer(folders["bert"])
-    model = CopyNetForConditionalGeneration(CopyNetConfig.for_tokenizer(tokenizer, hidden_size=8)).eval()
-    batch = batch_of(tokenizer)
-    plain = {name: batch[name] for name in ("input_ids", "attention_mask", "labels")}
-    with torch.no_grad():
-        assert torch.equal(model(**batch).loss, model(**plain).loss)
-    del plain["labels"]
-    assert torch.equal(model.generate(**sources(batch), max_new_tokens=4), model.generate(**plain, max_new_tokens=4))
-
-
 def test_positions_are_counted_where_an_encoder_has_a_table_of_them():
     sizes = {"vocab_size": 9, "d_model": 4, "encoder_layers": 1, "encoder_attention_heads": 1, "encoder_ffn_dim": 4}
     sizes |= {"decoder_layers": 1, "decoder_attention_heads": 1}
@@ -616,15 +591,6 @@ def test_an_encoder_in_half_precision_is_read(folders):
         full, half = (model.get_encoder()(**batch).last_hidden_state for model in models)
     assert half.dtype == torch.float32
     torch.testing.assert_close(half, full, rtol=0, atol=0.1)
-
-
-def test_inputs_may_be_of_32_bits(bert):
-    model, tokenizer = bert
-    batch = sources(batch_of(tokenizer))
-    short = {name: tensor.int() for name, tensor in batch.items()}
-    with torch.no_grad():
-        states = [model.get_encoder()(**each).last_hidden_state for each in (batch, short)]
-    assert torch.equal(*states)
 
 
 def test_the_first_of_two_base_models_is_the_encoder():
@@ -739,13 +705,3 @@ def test_new_words_move_the_slots_and_leave_the_encoder(folders):
     assert model.config.vocab_size == len(tokenizer)
     assert model.config.encoder.vocab_size == len(tokenizer.encoder_tokenizer)
     assert model(**batch_of(tokenizer)).logits.shape[-1] == len(tokenizer) + 12
-
-
-def test_the_page_shows_words_not_pieces(bert):
-    from copynet_hf.serving.page import build_demo
-
-    status, answer = ask_app(build_demo(*bert), texts=TEXTS[:1], num_beams=2, max_new_tokens=6)
-    assert status == 200
-    ((output,),) = answer["outputs"]
-    assert [word.strip() for word in output["spaced_source"]] == TEXTS[0].split()
-    assert not any("##" in word for word in output["words"])

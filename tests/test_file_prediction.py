@@ -15,7 +15,6 @@ import time
 import tracemalloc
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
-from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -223,58 +222,6 @@ def test_bad_rows_go_to_a_file_of_their_own_with_the_reason(
     assert bad[2]["row"] == {"id": 5}
 
 
-NUMBERS = [pa.int8(), pa.int32(), pa.int64(), pa.uint8(), pa.uint64(), pa.float16(), pa.float32(), pa.float64()]
-CENTURY_100 = 253_402_300_800  # seconds from 1970 to the year 10000, which Python's dates lack
-COLUMNS = [
-    pa.nulls(2),
-    pa.array([True, None]),
-    *(pa.array([3, None], kind) for kind in NUMBERS),
-    pa.array([2**53 + 1, None], pa.uint64()),  # not a float64
-    pa.array(["1.20", None]).cast(pa.decimal128(10, 2)),
-    *(pa.array(["ä", None], kind) for kind in (pa.string(), pa.large_string(), pa.string_view())),
-    pa.array([b"\xff", None]),
-    pa.array([b"\xff", None]).view(pa.string()),
-    pa.array([CENTURY_100 // 86400, None], pa.date32()),
-    pa.array([1, None], pa.time64("ns")),
-    pa.array([CENTURY_100 - 1, None], pa.timestamp("s", "Asia/Tokyo")),
-    pa.array([1, None], pa.timestamp("ns")),
-    pa.array([1, None], pa.duration("ns")),
-    pa.array([[1], None]),
-    pa.array([{"a": b"\xff"}, None]),
-    pa.array([[("a", 1)], None], pa.map_(pa.string(), pa.int64())),
-    pa.array(["a", None]).dictionary_encode(),
-]
-
-
-@pytest.mark.parametrize("suffix", ["parquet", "jsonl", "csv"])
-def test_columns_that_are_not_predicted_are_of_any_types_in_two_files(
-    model: Path, tmp_path: Path, suffix: str
-) -> None:
-    """Each ordered pair of types is a column, of the first type in one file and of the second in the other."""
-    pairs = {f"{i} {j}": pair for (i, one), (j, two) in product(enumerate(COLUMNS), repeat=2) for pair in [(one, two)]}
-    files = [tmp_path / "0.parquet", tmp_path / "1.parquet"]
-    for number, file in enumerate(files):
-        pq.write_table(pa.table({"text": ["a", "b"]} | {name: pair[number] for name, pair in pairs.items()}), file)
-    output = tmp_path / f"out.{suffix}"
-    assert main(command(model, files, output)) == 0
-    if suffix == "parquet":
-        found, read = pq.read_table(output), pq.read_table(files[0])
-        for name, (one, two) in pairs.items():
-            assert found[name].is_valid().to_pylist() == [*one.is_valid().to_pylist(), *two.is_valid().to_pylist()]
-            if one is two:
-                assert found[name].type == read[name].type
-                assert found[name].slice(0, 2).equals(read[name])
-            elif {one.type, two.type} <= set(NUMBERS):
-                values = found[name].to_pylist()
-                assert [json.loads(str(values[row])) for row in (0, 2)] == [one[0].as_py(), two[0].as_py()]
-    elif suffix == "jsonl":
-        row = read_rows(output)[0]
-        found = [row[f"{number} {number}"] for number in range(len(COLUMNS))]
-        day = "10000-01-01"
-        times = [day, "00:00:00.000000001", f"{day} 08:59:59.000+0900", "1970-01-01 00:00:00.000000001", "1"]
-        assert found[11:] == ["1.20", "ä", "ä", "ä", "/w==", "\ufffd", *times, [1], {"a": "/w=="}, [["a", 1]], "a"]
-
-
 def test_two_columns_of_one_name_are_refused(model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     table = pa.Table.from_arrays([pa.array(["a"]), pa.array(["b"])], ["text", "text"])
     pq.write_table(table, tmp_path / "in.parquet")
@@ -363,17 +310,6 @@ def test_columns_and_delimiter_of_the_training_are_used(
     assert [row["prediction"] for row in read_rows(tmp_path / "third.jsonl")] == predicted[:1]
 
 
-@pytest.mark.parametrize("cells", [[1, 2], ["a", "b"], [["a"], ["b"]]])
-def test_a_column_called_facts_that_holds_something_else_is_not_read(
-    model: Path, tmp_path: Path, cells: list[Any]
-) -> None:
-    source = write_rows(tmp_path / "in.jsonl", [{"text": "a b", "facts": cell} for cell in cells])
-    assert main(command(model, source, tmp_path / "out.jsonl")) == 0
-    assert [row["facts"] for row in read_rows(tmp_path / "out.jsonl")] == cells
-    predict = CopyNetPredictor(model, num_beams=1, max_new_tokens=4)
-    assert predict({"text": ["a b"] * 2, "facts": cells})["prediction"] == predict({"text": ["a b"] * 2})["prediction"]
-
-
 def test_truncated_texts_are_counted_in_one_warning(
     model: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -381,16 +317,6 @@ def test_truncated_texts_are_counted_in_one_warning(
     assert main(command(model, source, tmp_path / "out.jsonl", "--max_source_length=2")) == 0
     (message,) = [message for message in caplog.messages if "truncated" in message]
     assert message == "8 of 12 texts were truncated: --max_source_length sets the number of words that are read"
-
-
-def test_the_words_of_facts_count_as_the_texts_own(
-    model: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    rows: list[dict[str, Any]] = [{"text": text, "facts": [["a", "b", "c"]]} for text in ("a b", "a b c")]
-    source = write_rows(tmp_path / "in.jsonl", [*rows, {"text": "a b c", "facts": []}])
-    assert main(command(model, source, tmp_path / "out.jsonl", "--max_source_length=5")) == 0
-    (message,) = [message for message in caplog.messages if "truncated" in message]
-    assert message.startswith("1 of 3 texts were truncated")
 
 
 def test_an_interrupted_run_ends_its_workers_and_no_other_process(

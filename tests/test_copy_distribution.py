@@ -129,19 +129,6 @@ def test_gradients_match_finite_differences():
     assert torch.autograd.gradcheck(lambda g, c: copynet_log_likelihood(g, c, targets, source, mask), (generate, copy))
 
 
-def test_rows_do_not_see_each_other():
-    torch.manual_seed(1)
-    generate, copy = torch.randn(3, 2, V), torch.randn(3, 2, 4)
-    source = torch.tensor([[1, 4, 5, 4], [4, 4, 4, 4], [2, 2, 0, 0]])
-    mask = torch.tensor([[True] * 4, [True] * 4, [True, True, False, False]])
-    batch = copynet_mixture(generate, copy, source, mask, K)
-    for row in range(3):
-        one = slice(row, row + 1)
-        alone = copynet_mixture(generate[one], copy[one], source[one], mask[one], K)
-        assert torch.equal(batch.log_probs[one], alone.log_probs)
-        assert torch.allclose(batch.log_probs[one].exp().sum(-1), torch.ones(1, 2))
-
-
 def test_half_precision_scores_are_summed_in_float32():
     generate, copy = GENERATE.bfloat16(), COPY.bfloat16()
     made = copynet_mixture(generate, copy, SOURCE, MASK, K)

@@ -85,15 +85,6 @@ def test_a_truncated_source_is_shown_as_far_as_it_was_read() -> None:
     assert [output["is_truncated"] for output in shown] == [False, True]
 
 
-def test_of_a_source_truncated_on_the_left_the_end_is_shown() -> None:
-    app = build_demo(tiny_model(), word_tokenizer(4, model_max_length=3, truncation_side="left"))
-    _, answer = ask_app(app, texts=["a  X b", "c a a  X b"])
-    shown = [outputs[0] for outputs in answer["outputs"]]
-    assert [output["source_words"] for output in shown] == [["a", "X", "b"]] * 2
-    assert [output["spaced_source"] for output in shown] == [["a", "  X", " b"]] * 2
-    assert [output["is_truncated"] for output in shown] == [False, True]
-
-
 def test_a_model_over_a_transformers_encoder_is_shown(tmp_path: Path) -> None:
     tokenizer = tokenizer_over(name := save_encoder(tmp_path))
     status, answer = ask_app(build_demo(copynet_over(name, tokenizer), tokenizer), texts=["call  Krahn"])
@@ -119,15 +110,6 @@ def test_texts_have_a_limit_and_only_the_files_of_the_page_are_served() -> None:
         for path in ("model/config.json", "../page.py", "%2e%2e/page.py", "..%2fpage.py", "/etc/passwd", "nothing"):
             with pytest.raises(HTTPError, match="404"):
                 urlopen(f"{address}{path}")
-
-
-def test_an_error_about_a_missing_package_names_the_extra(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    for part in (tiny_model(), tiny_tokenizer()):
-        part.save_pretrained(tmp_path)
-    monkeypatch.setitem(sys.modules, "uvicorn", None)
-    assert "uvicorn is not installed: pip install fastapi uvicorn" in refused(capsys, f"--model={tmp_path}")
 
 
 def refused(capsys: pytest.CaptureFixture[str], *argv: str) -> str:
@@ -160,11 +142,6 @@ EXAMPLE = "please call Mira at noon"
 def english(generator: random.Random) -> tuple[str, str]:
     name, hour = ("".join(generator.choices("abcdefghijklm", k=6)) for _ in range(2))
     return f"please call {name} at {hour}", f"called {name} at {hour}"
-
-
-def chinese(generator: random.Random) -> tuple[str, str]:
-    place = "".join(map(chr, generator.sample(range(0x4E00, 0x9000), 2)))
-    return f"请问{place}在哪里？", f"{place}在这里。"
 
 
 @pytest.fixture
@@ -223,16 +200,6 @@ def test_the_command_serves_a_page_that_opens_with_the_output_of_an_example(tab:
     finally:
         server.terminate()
         assert server.wait(20) == 0
-
-
-def test_chinese_is_shown_in_its_language(tab: Any) -> None:
-    generator = random.Random(0)
-    with serve_app(build_demo(*trained([chinese(generator) for _ in range(960)], "char"))) as address:
-        tab.goto(address)
-        assert generate(tab, "请问华為在哪里？") == "华為在这里。"
-        assert tab.locator("#output").get_attribute("lang") == "zh"
-        tab.locator('[data-from="3"]').hover()
-        assert tab.locator(".words .linked").all_inner_texts() == ["為"]
 
 
 def test_facts_and_features_have_boxes_where_the_model_reads_them(tab: Any) -> None:

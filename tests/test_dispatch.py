@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import io
-
 import pytest
 import torch
 from helpers import POINTER, SOURCES, TARGETS, padded, tiny_model
@@ -165,24 +163,3 @@ def test_a_changed_module_trains_as_in_the_readable_form(name, change):
             loss.backward()
         losses.append(loss)
     assert torch.allclose(*losses, rtol=1e-12)
-
-
-@pytest.mark.parametrize("changes", [{}, {"copy_mechanism": "pointer_generator"}, POINTER], ids=str)
-def test_a_torchscript_trace_can_be_saved_and_gives_the_models_numbers(changes):
-    model = tiny_model(**changes)
-
-    class LogProbs(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.model = model
-
-        def forward(self, ids, words):
-            return self.model(input_ids=ids, decoder_input_ids=words, use_cache=False, return_dict=True).logits
-
-    ids, words = padded(SOURCES, 0), torch.tensor([[1, 13, 5], [1, 13, 13], [1, 7, 8], [1, 4, 13]])
-    file = io.BytesIO()
-    torch.jit.save(torch.jit.trace(LogProbs(), (ids, words)), file)
-    file.seek(0)
-    traced = torch.jit.load(file)
-    for rows in ([0, 1, 2, 3], [3, 0]):
-        assert torch.allclose(traced(ids[rows], words[rows]), LogProbs()(ids[rows], words[rows]), atol=1e-5)

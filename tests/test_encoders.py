@@ -30,7 +30,7 @@ from transformers import (
 )
 from transformers.modeling_outputs import BaseModelOutput
 
-from copynet_hf import CopyNetConfig, CopyNetForConditionalGeneration, CopyNetModel, CopyNetTokenizer
+from copynet_hf import CopyNetConfig, CopyNetForConditionalGeneration, CopyNetTokenizer
 from copynet_hf.model.text_encoder import build_text_encoder, find_max_pieces
 from copynet_hf.model.transformer_encoder import pool_pieces
 
@@ -524,17 +524,6 @@ def test_a_saved_model_is_the_same_when_loaded(folders, family, tmp_path):
     words.save_pretrained(again)
     for name in ("vocab.json", "encoder_tokenizer.json"):
         assert (again / name).read_bytes() == (tmp_path / name).read_bytes()
-
-
-def test_the_base_model_loads_the_same_weights(bert, tmp_path):
-    model, tokenizer = bert
-    model.save_pretrained(tmp_path)
-    base, info = AutoModel.from_pretrained(tmp_path, output_loading_info=True)
-    assert type(base) is CopyNetModel
-    assert not info["missing_keys"]
-    batch = sources(batch_of(tokenizer)) | {"decoder_input_ids": torch.tensor([[1, 5]] * 4)}
-    with torch.no_grad():
-        assert torch.equal(base(**batch).last_hidden_state, model.model(**batch).last_hidden_state)
 
 
 def test_an_encoder_without_weights_is_given_by_its_config(folders, tmp_path):

@@ -180,16 +180,6 @@ def test_a_target_that_the_source_lacks_is_unk() -> None:
         assert losses[0] == losses[1] < 30
 
 
-def test_hidden_states_are_those_of_all_members() -> None:
-    ensemble = make_ensemble()
-    words = torch.full((len(SOURCES), 1), START)
-    output = ensemble(**sources(), decoder_input_ids=words, output_hidden_states=True)
-    expected = [member(**sources(), decoder_input_ids=words, output_hidden_states=True) for member in ensemble.members]
-    for name in ("decoder_hidden_states", "encoder_hidden_states"):
-        states = [state for each in expected for state in each[name]]
-        assert all(torch.equal(*pair) for pair in zip(output[name], states, strict=True))
-
-
 # ---- search
 
 
@@ -215,23 +205,6 @@ def test_the_mean_finds_other_outputs_than_each_model() -> None:
     assert len({len(until_end(row)) for row in outputs[0].tolist()}) > 2  # rows end at different steps
 
 
-@pytest.mark.parametrize("num_beams", [1, 4])
-def test_decoding_without_a_cache_gives_the_same(num_beams: int) -> None:
-    ensemble = make_ensemble()
-    with_cache, without = (
-        ensemble.generate(**sources(), num_beams=num_beams, max_new_tokens=6, use_cache=use) for use in (True, False)
-    )
-    assert torch.equal(with_cache, without)
-
-
-def test_given_encoder_outputs_replace_the_source() -> None:
-    ensemble = make_ensemble()
-    encoded = ensemble.get_encoder()(**sources())
-    for options in ({}, {"num_beams": 3}):
-        expected = ensemble.generate(**sources(), max_new_tokens=5, **options)
-        assert torch.equal(ensemble.generate(encoder_outputs=encoded, max_new_tokens=5, **options), expected)
-
-
 def test_assisted_decoding_gives_the_greedy_output() -> None:
     ensemble = make_ensemble()
     for source in SOURCES:
@@ -239,20 +212,6 @@ def test_assisted_decoding_gives_the_greedy_output() -> None:
         expected = ensemble.generate(input_ids=ids, max_new_tokens=10)
         for options in ({"assistant_model": ensemble.members[0]}, {"prompt_lookup_num_tokens": 3}):
             assert torch.equal(ensemble.generate(input_ids=ids, max_new_tokens=10, **options), expected)
-
-
-def test_transition_scores_are_the_logarithms_of_the_mean() -> None:
-    ensemble = make_ensemble()
-    options = {"return_dict_in_generate": True, "output_scores": True, "output_attentions": True, "max_new_tokens": 5}
-    for num_beams in (1, 3):
-        output = ensemble.generate(**sources(), num_beams=num_beams, **options)
-        beams = output.beam_indices if num_beams > 1 else None
-        scores = ensemble.compute_transition_scores(output.sequences, output.scores, beams)
-        log_probs = ensemble(**sources(), decoder_input_ids=output.sequences[:, :-1]).logits
-        expected = log_probs.gather(-1, output.sequences[:, 1:, None])[..., 0]
-        for row, found in zip(expected, scores, strict=True):
-            steps = int((found != 0).sum())
-            assert found[:steps].tolist() == pytest.approx(row[:steps].tolist(), abs=1e-5)
 
 
 def test_a_model_with_fewer_words_for_each_source_allows_what_another_one_does() -> None:
@@ -419,13 +378,6 @@ def test_a_new_ensemble_leaves_its_models_as_they_were() -> None:
     for model, config, values in zip(models, configs, weights, strict=True):
         assert model.config.to_dict() == config
         assert all(torch.equal(value, values[name]) for name, value in model.state_dict().items())
-
-
-def test_an_ensemble_from_a_config_has_random_members() -> None:
-    ensemble = AutoModelForSeq2SeqLM.from_config(make_ensemble().config)
-    assert type(ensemble) is CopyNetEnsemble
-    assert [member.config.hidden_size for member in ensemble.members] == [7, 9, 7]
-    assert ensemble.generation_config.eos_token_id == EOS
 
 
 def test_without_the_package_the_saved_code_gives_the_same(saved: Path, tmp_path: Path) -> None:

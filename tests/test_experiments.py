@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import importlib
 import json
 from pathlib import Path
@@ -123,7 +122,11 @@ def small(monkeypatch):
     return shrink
 
 
-@pytest.mark.parametrize("name", sorted(reproduce.EXPERIMENTS.keys() - {"recipe", "inflection"}))
+LONG = ("mechanisms", "encoders")  # of many models
+EXPERIMENTS = sorted(reproduce.EXPERIMENTS.keys() - {"recipe", "inflection", *LONG})
+
+
+@pytest.mark.parametrize("name", [*EXPERIMENTS, *(pytest.param(name, marks=pytest.mark.slow) for name in LONG)])
 def test_every_experiment_goes_from_its_command_to_its_page(name, data, small, capsys):
     small(name)
     results, text = reproduce_table(name, data, "--max_samples", "4")
@@ -374,25 +377,3 @@ def test_each_repetition_of_an_ngram_counts():
     assert score_repetition([list("abcabc"), list("ab"), list("xyz")]) == pytest.approx(100 * 1 / 5)
     assert score_repetition([list("aaaaa")]) == pytest.approx(100 * 2 / 3)
     assert score_repetition([["a"]]) == 0.0
-
-
-# Each folder, and the folders that it may import from besides itself.
-IMPORTS = {
-    "data": set(),
-    "scores": {"data"},
-    "reports": {"data"},
-    "running": {"data"},
-    "tables": {"running", "reports", "scores", "data"},
-}
-
-
-@pytest.mark.parametrize("folder", IMPORTS)
-def test_imports_run_from_tables_to_data(folder):
-    files = sorted((reproduce.ROOT / "scripts" / "experiments" / folder).glob("*.py"))
-    assert files
-    for file in files:
-        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
-            if isinstance(node, ast.ImportFrom) and node.level:
-                assert node.level <= 2
-                if node.level == 2:
-                    assert node.module.split(".")[0] in IMPORTS[folder], f"{file}, line {node.lineno}"

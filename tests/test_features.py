@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 from urllib.request import urlopen
@@ -131,8 +132,7 @@ def test_gradient_checkpointing_changes_no_gradient(changes: dict[str, Any], use
         assert torch.allclose(gradients[1][name], gradient, rtol=0, atol=1e-12), name
 
 
-@pytest.mark.parametrize("starts_blind", [False, True])
-def test_the_decoders_gradients_match_finite_differences(starts_blind: bool) -> None:
+def test_the_decoders_gradients_match_finite_differences() -> None:
     torch.manual_seed(0)
     steps, batch_size, positions, count, size, width, attention = 3, 2, 4, 3, 3, 4, 2
     sizes = {
@@ -156,7 +156,7 @@ def test_the_decoders_gradients_match_finite_differences(starts_blind: bool) -> 
         weights = RecurrentWeights(state, bias, score, None, context, None, None)
         features = (feature_keys, feature_contents, feature_mask)
         source = (mask, states, keys, None, *features)
-        return FusedDecoder.apply(inputs, None, None, initial, starts_blind, *source, *weights)
+        return FusedDecoder.apply(inputs, None, None, initial, True, *source, *weights)
 
     assert torch.autograd.gradcheck(run, tensors)
 
@@ -293,14 +293,12 @@ def test_a_model_without_features_has_no_weights_for_them() -> None:
     assert not any("feature" in name for name in tiny_model().state_dict())
 
 
-def test_graphs_read_features(tmp_path: Path) -> None:
+def test_graphs_read_features(exported_once: Callable[..., Path]) -> None:
     pytest.importorskip("onnxscript")
     pytest.importorskip("onnxruntime")
-    model, tokenizer = make(), make_tokenizer()
-    model.save_pretrained(tmp_path / "model")
-    tokenizer.save_pretrained(tmp_path / "model")
-    assert main(["export", f"--model={tmp_path / 'model'}", f"--output_dir={tmp_path / 'graphs'}"]) == 0
-    onnx = OnnxCopyNet.from_pretrained(tmp_path / "graphs", threads=1)
+    fields = {"copy_mechanism": "pointer_generator", "feature_vocab_size": 5}
+    model, tokenizer = tiny_model(**fields), make_tokenizer()
+    onnx = OnnxCopyNet.from_pretrained(exported_once(**fields), threads=1)
     inputs = batch()
     arrays = {name: value.numpy() for name, value in inputs.items()}
     for num_beams in (1, 3):
@@ -381,15 +379,6 @@ def test_pointer_networks_have_no_features() -> None:
 
 
 # cards and commands
-
-
-def test_the_card_shows_how_to_give_features(tmp_path: Path) -> None:
-    make().save_pretrained(tmp_path)
-    card = (tmp_path / "README.md").read_text(encoding="utf-8")
-    assert 'pipe({"text": "a text", "features": ["a feature"]})' in card
-    assert "It reads 3 features, and others as the unknown one." in card
-    tiny_model().save_pretrained(tmp_path / "other")
-    assert "feature" not in (tmp_path / "other" / "README.md").read_text(encoding="utf-8")
 
 
 def test_features_for_another_tokenizer_are_refused() -> None:

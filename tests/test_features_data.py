@@ -165,13 +165,6 @@ def test_they_are_saved_with_the_tokenizer(tokenizer: CopyNetTokenizer, tmp_path
     assert loaded("go", features=["V", "X"])["feature_ids"] == [4, 1]
 
 
-def test_a_tokenizer_without_features_is_saved_as_before(tmp_path: Path) -> None:
-    tokenizer = tiny_tokenizer()
-    tokenizer.save_pretrained(tmp_path)
-    assert "feature" not in (tmp_path / "tokenizer_config.json").read_text(encoding="utf-8")
-    assert tokenizer.feature_vocab_size == 0
-
-
 @pytest.mark.parametrize(
     ("features", "message"),
     [

@@ -441,7 +441,8 @@ def test_a_run_killed_while_it_tidies_up_is_finished_by_the_next(
 ) -> None:
     """Each call that moves or removes a file is once the last of its process."""
     output = tmp_path / "out.jsonl"
-    assert main(command(model, source, output)) == 0
+    run = command(model, source, output, "--window=20")
+    assert main(run) == 0
     for count in range(1, 40):
         output.unlink(missing_ok=True)
         (tmp_path / "out.jsonl.bad.jsonl").unlink(missing_ok=True)
@@ -455,12 +456,12 @@ def test_a_run_killed_while_it_tidies_up_is_finished_by_the_next(
         with monkeypatch.context() as patch:
             patch.setattr(Path, step, fail)
             try:
-                assert main(command(model, source, output)) == 0
+                assert main(run) == 0
                 check_output(output, expected)
                 return
             except Killed:
                 pass
-        code = main(command(model, source, output))
+        code = main(run)
         assert code == 0 or (output.exists() and not list(tmp_path.glob("*.parts/*")))
         for left in tmp_path.glob("*.parts"):
             left.rmdir()

@@ -240,12 +240,6 @@ def test_an_assistant_with_another_tokenizer_is_refused():
         )
 
 
-def test_an_assistants_tokenizer_without_an_assistant_does_not_reach_the_model():
-    model = tiny_model()
-    expected = model.generate(**sources(), max_new_tokens=3)
-    assert torch.equal(model.generate(**sources(), max_new_tokens=3, assistant_tokenizer=tiny_tokenizer()), expected)
-
-
 # --- what may be emitted --------------------------------------------------------------------------------------------
 
 

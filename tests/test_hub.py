@@ -16,7 +16,6 @@ from huggingface_hub import ModelCard
 from local_hub import CARD, load, push, push_over_encoder
 from tiny_encoders import save_encoder
 
-import copynet_hf
 from copynet_hf.data import quickstart_pairs
 from copynet_hf.training.model_setup import set_decoding
 
@@ -80,16 +79,6 @@ def test_a_repository_holds_what_is_saved(pushed: Pushed) -> None:
     assert card.data.library_name == "transformers"
     assert "copy-mechanism" in card.data.tags
     assert "# me/tiny\n" in card.text
-
-
-def test_the_code_is_the_package_s_own_and_flat(pushed: Pushed) -> None:
-    package = Path(copynet_hf.__file__).parent / "model"
-    for name in ("tiny", "carded", "my-copynet", "my-second-copynet"):
-        files = pushed.files(name)
-        code = {path for path in files if path.endswith(".py")}
-        assert {"modeling_copynet.py", "tokenization_copynet.py", "configuration_copynet.py"} <= code
-        assert not any("/" in path for path in files)
-        assert all(files[path] == (package / path).read_bytes() for path in code)
 
 
 def test_saving_and_pushing_in_one_call_keeps_the_card_of_the_folder(pushed: Pushed) -> None:

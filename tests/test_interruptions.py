@@ -20,12 +20,11 @@ from typing import Any
 import pytest
 import torch
 from datasets import Dataset
-from helpers import write_requests, write_rows
+from helpers import write_requests
 from safetensors.torch import load_file
 
 from copynet_hf.arguments import TrainArguments
 from copynet_hf.cli import main
-from copynet_hf.data import quickstart_pairs
 from copynet_hf.training import run as training_run
 from copynet_hf.training.callbacks import SigtermCheckpoint
 from copynet_hf.training.checkpoints import (
@@ -522,17 +521,6 @@ def test_max_eval_samples_reads_only_the_start_of_the_files(
     assert main(argv) == 0
     assert len((folder / "test_predictions.jsonl").read_text(encoding="utf-8").splitlines()) == 5
     assert len(lines) < 6_000
-
-
-def test_guessed_columns_and_segmenter_are_reported(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
-) -> None:
-    rows = [{"nl": pair["text"], "cmd": pair["summary"]} for pair in quickstart_pairs("train", 8)]
-    path = Path(write_rows(tmp_path / "train.jsonl", rows))
-    with caplog.at_level(logging.INFO, "copynet_hf"):
-        assert main(command(path, tmp_path / "run", max_steps=1)) == 0
-    assert f"{path}: text is column 'nl', summary is column 'cmd'" in caplog.text
-    assert "segmenter is word_punct" in caplog.text
 
 
 def test_a_checkpoint_of_several_processes_is_whole_with_the_states_of_all(tmp_path: Path) -> None:

@@ -125,10 +125,6 @@ def test_forbid_unk_prevents_unk() -> None:
     assert not any("<unk>" in row["generated_text"] for row in pipe("Z c", forbid_unk=True))
 
 
-def test_source_words_include_words_without_a_slot() -> None:
-    assert make(max_new_tokens=2)("A B a C D E")[0]["source_words"] == ["A", "B", "a", "C", "D", "E"]  # four slots
-
-
 def test_inputs_may_have_facts() -> None:
     pipe = make(tiny_model(seed=8, copy_mechanism="retrieval"), max_new_tokens=6, batch_size=2)
     (output,), (without,) = pipe([{"text": "a X", "facts": FACTS}, "a X"])

@@ -74,13 +74,6 @@ def test_both_configs_name_the_classes_to_load(saved: tuple[Path, Any]) -> None:
     assert tokenizer["auto_map"]["AutoTokenizer"] == ["tokenization_copynet.CopyNetTokenizer", None]
 
 
-def test_importing_the_package_is_enough_to_load_by_the_auto_classes(saved: tuple[Path, Any], tmp_path: Path) -> None:
-    folder, expected = saved
-    result = run_elsewhere(answers, tmp_path, folder, TEXTS)
-    assert {name: result[name] for name in expected} == expected
-    assert result["modules"] == ["copynet_hf"]
-
-
 def test_without_the_package_the_saved_code_gives_the_same_and_can_be_saved_again(
     saved: tuple[Path, Any], tmp_path: Path
 ) -> None:

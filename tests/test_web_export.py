@@ -342,6 +342,7 @@ def test_outputs_have_the_same_ids_and_positions(tab: Any, exported: Page, beams
     assert sum(copied) > count  # the comparison is about copying
 
 
+@pytest.mark.slow  # an export
 @pytest.mark.parametrize("beams", [1, 4])
 def test_int8_weights_give_the_outputs_of_python(tab: Any, int8: Page, beams: int) -> None:
     # a difference in float32's last digit can move an input of a product by one of its 256 steps

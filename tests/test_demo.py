@@ -15,13 +15,12 @@ from urllib.request import urlopen
 import numpy as np
 import pytest
 import torch
-from helpers import POINTER, ask_app, serve_app, tiny_model, tiny_tokenizer, trained
+from helpers import POINTER, ask_app, refused, serve_app, tiny_model, tiny_tokenizer, trained
 from tiny_encoders import copynet_over, save_encoder
 from tiny_encoders import word_tokenizer as tokenizer_over
 from transformers import pipeline
 
 from copynet_hf import CopyNetForConditionalGeneration, CopyNetTokenizer
-from copynet_hf.cli import main
 from copynet_hf.serving.page import build_demo
 
 pytest.importorskip("fastapi")
@@ -112,15 +111,9 @@ def test_texts_have_a_limit_and_only_the_files_of_the_page_are_served() -> None:
                 urlopen(f"{address}{path}")
 
 
-def refused(capsys: pytest.CaptureFixture[str], *argv: str) -> str:
-    """The error message of the command."""
-    assert main(["demo", *argv]) == 2
-    return capsys.readouterr().err.strip().splitlines()[-1]
-
-
 def test_models_over_points_are_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     tiny_model(**POINTER | {"num_features": 2}).save_pretrained(tmp_path)
-    assert "reads points, not words" in refused(capsys, f"--model={tmp_path}")
+    assert "reads points, not words" in refused(capsys, "demo", f"--model={tmp_path}")
 
 
 def test_the_error_names_an_occupied_port(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -130,8 +123,8 @@ def test_the_error_names_an_occupied_port(tmp_path: Path, capsys: pytest.Capture
         other.bind(("127.0.0.1", 0))
         other.listen()
         port = other.getsockname()[1]
-        assert f"--port {port} cannot be used" in refused(capsys, f"--model={tmp_path}", f"--port={port}")
-    assert "--port is 0" in refused(capsys, f"--model={tmp_path}", "--port=0")
+        assert f"--port {port} cannot be used" in refused(capsys, "demo", f"--model={tmp_path}", f"--port={port}")
+    assert "--port is 0" in refused(capsys, "demo", f"--model={tmp_path}", "--port=0")
 
 
 # ---- in a browser

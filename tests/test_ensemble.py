@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import torch
 from elsewhere import OPTIONAL, answers, run_elsewhere
-from helpers import SOURCES, TARGETS, padded, tiny_model, tiny_tokenizer
+from helpers import SOURCES, TARGETS, padded, refused, sources, tiny_model, tiny_tokenizer, until_end
 from huggingface_hub import ModelCard
 from oracle import Oracle
 from tiny_encoders import TEXTS as ENCODER_TEXTS
@@ -45,11 +45,6 @@ mixtures = pytest.mark.parametrize("members", MIXTURES.values(), ids=MIXTURES)
 
 def make_ensemble(members: list[dict[str, Any]] = MEMBERS, **changes: Any) -> CopyNetEnsemble:
     return CopyNetEnsemble.from_models([tiny_model(**changes | member) for member in members])
-
-
-def sources(rows: list[list[int]] = SOURCES, side: str = "right") -> dict[str, torch.Tensor]:
-    ids = padded(rows, PAD, side)
-    return {"input_ids": ids, "attention_mask": (ids != PAD).long()}
 
 
 class MeanOracle:
@@ -103,11 +98,6 @@ def search_by_hand(oracle: MeanOracle, source: list[int], num_beams: int, steps:
         live = [each for each in longer[: 2 * num_beams] if each[1][-1] != EOS][:num_beams]
     finished += [(score / len(words), words) for score, words in live]
     return max(finished, key=lambda each: each[0])[1]
-
-
-def until_end(row: list[int]) -> list[int]:
-    row = row[1:]
-    return row[: row.index(EOS) + 1] if EOS in row else row
 
 
 def near(output: Prediction) -> dict[str, Any]:
@@ -203,15 +193,6 @@ def test_the_mean_finds_other_outputs_than_each_model() -> None:
     assert len({str(output.tolist()) for output in outputs}) == 4
     assert (outputs[0] >= V).any()  # unseen words are copied
     assert len({len(until_end(row)) for row in outputs[0].tolist()}) > 2  # rows end at different steps
-
-
-def test_assisted_decoding_gives_the_greedy_output() -> None:
-    ensemble = make_ensemble()
-    for source in SOURCES:
-        ids = torch.tensor([source])
-        expected = ensemble.generate(input_ids=ids, max_new_tokens=10)
-        for options in ({"assistant_model": ensemble.members[0]}, {"prompt_lookup_num_tokens": 3}):
-            assert torch.equal(ensemble.generate(input_ids=ids, max_new_tokens=10, **options), expected)
 
 
 def test_a_model_with_fewer_words_for_each_source_allows_what_another_one_does() -> None:
@@ -418,15 +399,6 @@ def run_ensemble(models: list[Path], output: Path, *more: str) -> int:
     return main(["ensemble", "--models", *map(str, models), "--output_dir", str(output), *more])
 
 
-def refused(capsys: pytest.CaptureFixture[str], *argv: Any) -> str:
-    """The one line of error with which a command ends."""
-    capsys.readouterr()
-    assert main([str(each) for each in argv]) == 2
-    captured = capsys.readouterr()
-    assert "Traceback" not in captured.err
-    return captured.err.strip().splitlines()[-1]
-
-
 def test_the_command_writes_a_folder_that_the_others_read(
     folders: list[Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -596,19 +568,6 @@ def test_what_is_no_ensemble_is_refused() -> None:
         CopyNetEnsembleConfig(members=[tiny_model().config], vocab_size=14)
     with pytest.raises(ValueError, match=r"members\[1\] has copy_mechanism='pointer', which has no vocabulary"):
         make_ensemble([{}, {"copy_mechanism": "pointer"}])
-
-
-def test_the_state_of_other_models_is_refused() -> None:
-    ensemble, words = make_ensemble(), torch.full((len(SOURCES), 1), START)
-    cache = ensemble.members[0](**sources(), decoder_input_ids=words, use_cache=True).past_key_values
-    with pytest.raises(ValueError, match="past_key_values has 1 layers, not 3: pass the CopyNetCache of an earlier"):
-        ensemble(**sources(), decoder_input_ids=words, past_key_values=cache)
-    cache = ensemble(**sources(), decoder_input_ids=words, use_cache=True).past_key_values
-    with pytest.raises(ValueError, match="past_key_values has 3 layers, not 1: pass the CopyNetCache of an earlier"):
-        ensemble.members[0](**sources(), decoder_input_ids=words, past_key_values=cache)
-    encoded = ensemble.members[0].get_encoder()(**sources())
-    with pytest.raises(ValueError, match="encoder_outputs is a CopyNetEncoderOutput: pass what the ensemble"):
-        ensemble(encoder_outputs=encoded, decoder_input_ids=words)
 
 
 def test_the_vocabulary_of_an_ensemble_is_not_resized() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import importlib
 import json
 from pathlib import Path
@@ -377,3 +378,25 @@ def test_each_repetition_of_an_ngram_counts():
     assert score_repetition([list("abcabc"), list("ab"), list("xyz")]) == pytest.approx(100 * 1 / 5)
     assert score_repetition([list("aaaaa")]) == pytest.approx(100 * 2 / 3)
     assert score_repetition([["a"]]) == 0.0
+
+
+# Each folder, and the folders that it may import from besides itself.
+IMPORTS = {
+    "data": set(),
+    "scores": {"data"},
+    "reports": {"data"},
+    "running": {"data"},
+    "tables": {"running", "reports", "scores", "data"},
+}
+
+
+@pytest.mark.parametrize("folder", IMPORTS)
+def test_imports_run_from_tables_to_data(folder):
+    files = sorted((reproduce.ROOT / "scripts" / "experiments" / folder).glob("*.py"))
+    assert files
+    for file in files:
+        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.ImportFrom) and node.level:
+                assert node.level <= 2
+                if node.level == 2:
+                    assert node.module.split(".")[0] in IMPORTS[folder], f"{file}, line {node.lineno}"

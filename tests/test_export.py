@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 import torch
-from helpers import POINTER, SOURCES, VARIANTS, padded, tiny_model
+from helpers import POINTER, SOURCES, VARIANTS, padded, refused, tiny_model
 from helpers import SEARCHES as ALL_SEARCHES
 from torch import Tensor
 
@@ -53,6 +53,7 @@ def exported(
     if request.param == "retrieval":
         folders = tmp_path_factory.mktemp("saved"), exported_once(**CASES["retrieval"])
         model.save_pretrained(folders[0])
+        tokenizer_of(model).save_pretrained(folders[0])
         onnx = OnnxCopyNet.from_pretrained(folders[1], threads=1)
         return Exported(model, folders, onnx, {"onnx": (called(onnx.encoder), called(onnx.decoder))}, [])
     if model.alignments is not None:
@@ -212,22 +213,18 @@ def test_graphs_contain_no_paths_of_the_machine(exported: Exported) -> None:
         assert str(Path(onnx_export.__file__).parent).encode() not in (exported.folders[1] / name).read_bytes()
 
 
-def refused(capsys: pytest.CaptureFixture[str], *argv: str) -> str:
-    capsys.readouterr()
-    assert main(["export", *argv]) == 2
-    return capsys.readouterr().err.strip().splitlines()[-1]
-
-
 def test_errors_of_the_command(
     exported: Exported, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     model, graphs = (
         f"--{name}={folder}" for name, folder in zip(("model", "output_dir"), exported.folders, strict=True)
     )
-    assert "no --output_dir" in refused(capsys, model)
-    assert "--overwrite_output_dir" in refused(capsys, model, graphs)
+    assert "no --output_dir" in refused(capsys, "export", model)
+    assert "--overwrite_output_dir" in refused(capsys, "export", model, graphs)
     monkeypatch.setitem(sys.modules, "onnxscript", None)
-    assert "pip install onnx onnxruntime onnxscript" in refused(capsys, model, f"--output_dir={tmp_path / 'new'}")
+    assert "pip install onnx onnxruntime onnxscript" in refused(
+        capsys, "export", model, f"--output_dir={tmp_path / 'new'}"
+    )
     assert not (tmp_path / "new").exists()
 
 

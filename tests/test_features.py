@@ -175,7 +175,7 @@ def test_coreqa_reads_features_with_question_and_facts() -> None:
 
 @all_cases
 def test_features_are_a_set_and_neither_padding_nor_other_rows_matter(changes: dict[str, Any]) -> None:
-    model = make(**changes)
+    model = make(**changes).double()
     words = padded([[1, *target[:-1]] for target in TARGETS], 0)
     logits = model(**batch(), decoder_input_ids=words).logits
     for features in ([[3, 0, 0, 2], [0, 1, 0, 0], [0] * 4, [0, 2, 3, 4]], [[3, 2, 0], [9, 0, 0], [0] * 3, [2, 3, 4]]):
@@ -289,10 +289,6 @@ def test_saved_features_keep_their_ids_in_whatever_order_they_were_given(tmp_pat
     assert CopyNetTokenizer.from_pretrained(tmp_path)(**rows)["feature_ids"] == tokenizer(**rows)["feature_ids"]
 
 
-def test_a_model_without_features_has_no_weights_for_them() -> None:
-    assert not any("feature" in name for name in tiny_model().state_dict())
-
-
 def test_graphs_read_features(exported_once: Callable[..., Path]) -> None:
     pytest.importorskip("onnxscript")
     pytest.importorskip("onnxruntime")
@@ -361,21 +357,11 @@ def test_feature_ids_are_checked(changes: dict[str, Any], features: Any, message
         make(**changes)(input_ids=words, feature_ids=torch.tensor(features), decoder_input_ids=words)
 
 
-def test_features_need_an_attention() -> None:
-    with pytest.raises(ValueError, match="feature_vocab_size=5 needs the attention"):
-        make(copy_mechanism="none", attention=False)
-
-
 def test_an_encoders_output_as_a_tuple_would_lose_the_features() -> None:
     model = make()
     encoded = model.get_encoder()(**batch(), return_dict=False)
     with pytest.raises(ValueError, match="encoder_outputs is a tuple, which cannot hold facts or features"):
         model(encoder_outputs=encoded, decoder_input_ids=torch.tensor([[1]] * 4))
-
-
-def test_pointer_networks_have_no_features() -> None:
-    with pytest.raises(ValueError, match="feature_vocab_size=5 has no effect with copy_mechanism='pointer'"):
-        make(copy_mechanism="pointer")
 
 
 # cards and commands

@@ -6,10 +6,9 @@ import itertools
 
 import pytest
 import torch
-from helpers import POINTER, SOURCES, VARIANTS, padded, tiny_model, tiny_tokenizer
+from helpers import POINTER, SOURCES, VARIANTS, sources, tiny_model, tiny_tokenizer, until_end
 from transformers import GenerationConfig
 from transformers.generation import StoppingCriteria
-from transformers.generation.streamers import BaseStreamer
 
 from copynet_hf import CopyNetForConditionalGeneration
 from copynet_hf.model.cache import CopyNetCache
@@ -19,20 +18,10 @@ EOS = 2
 variants = pytest.mark.parametrize("changes", [*VARIANTS.values(), POINTER], ids=[*VARIANTS, "pointer"])
 
 
-def sources(rows=SOURCES, side="right"):
-    ids = padded(rows, 0, side)
-    return {"input_ids": ids, "attention_mask": (ids != 0).long()}
-
-
 def log_prob(model, source, words):
     """log p(words | source), by one teacher-forced pass."""
     output = model(input_ids=torch.tensor([source]), decoder_input_ids=torch.tensor([[1, *words[:-1]]]))
     return sum(output.logits[0, t, word].item() for t, word in enumerate(words))
-
-
-def until_end(row):
-    row = row[1:]
-    return row[: row.index(EOS) + 1] if EOS in row else row
 
 
 # --- search ---------------------------------------------------------------------------------------------------------
@@ -376,18 +365,6 @@ def test_transition_scores_are_zero_after_any_end(ends_by, num_beams):
         assert row.sum().item() == pytest.approx(log_prob(model, source, kept), rel=1e-4)
 
 
-def test_transition_scores_go_on_after_an_end_symbol_that_is_none_in_this_call():
-    model = tiny_model(seed=4)
-    model.lm_head.weight.data[EOS] *= 3
-    output = model.generate(
-        **sources(), eos_token_id=9, max_new_tokens=5, return_dict_in_generate=True, output_scores=True
-    )
-    goes_on = (output.sequences[:, 1:-1] == EOS) & (output.sequences[:, 2:] > EOS)
-    assert goes_on.any()
-    scores = model.compute_transition_scores(output.sequences, output.scores)
-    assert (scores[:, 1:][goes_on] < 0).all()
-
-
 def test_transition_scores_are_zero_on_end_symbols_that_serve_as_padding():
     model = tiny_model(seed=11)
     output = model.generate(
@@ -399,23 +376,6 @@ def test_transition_scores_are_zero_on_end_symbols_that_serve_as_padding():
     for row, length in zip(scores, lengths, strict=True):
         assert (row[:length] < 0).all()
         assert (row[length:] == 0).all()
-
-
-def test_a_streamer_sees_every_word_in_order():
-    class Collect(BaseStreamer):
-        def __init__(self):
-            self.seen, self.ended = [], False
-
-        def put(self, value):
-            self.seen.extend(value.flatten().tolist())
-
-        def end(self):
-            self.ended = True
-
-    streamer, model = Collect(), tiny_model(seed=5)
-    row = model.generate(input_ids=torch.tensor([SOURCES[0]]), max_new_tokens=6, streamer=streamer)
-    assert streamer.seen == row[0].tolist()
-    assert streamer.ended
 
 
 @pytest.mark.parametrize("num_beams", [1, 3])

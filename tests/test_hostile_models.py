@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from helpers import save_tiny_model, tiny_model
+from helpers import refused, save_tiny_model, tiny_model
 
 from copynet_hf.arguments import TrainArguments
-from copynet_hf.cli import main
 from copynet_hf.saved.loading import load_model
 from copynet_hf.training.model_setup import load_given_model
 from copynet_hf.training.tokenizer_setup import load_given_tokenizer
@@ -28,16 +27,6 @@ def saved(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def copy(saved: Path, tmp_path: Path) -> Path:
     return shutil.copytree(saved, tmp_path / "model")
-
-
-def error_line(capsys: pytest.CaptureFixture[str], argv: Sequence[str]) -> str:
-    """The last line on stderr of a command that is refused."""
-    capsys.readouterr()
-    assert main(argv) == 2
-    captured = capsys.readouterr()
-    assert captured.out == ""
-    assert "Traceback" not in captured.err
-    return captured.err.strip().splitlines()[-1]
 
 
 # ---- damaged files
@@ -93,7 +82,7 @@ def test_the_error_names_the_damaged_file_and_the_fault(
     copy: Path, capsys: pytest.CaptureFixture[str], name: str, damage: Callable[[Path], Any], fault: str
 ) -> None:
     damage(copy / name)
-    line = error_line(capsys, ["generate", f"--model={copy}", "--text", "a b X"])
+    line = refused(capsys, "generate", f"--model={copy}", "--text", "a b X")
     assert line.startswith(f"copynet-hf generate: {copy}")
     assert name in line or "cannot be loaded" in fault
     assert fault in line
@@ -102,7 +91,7 @@ def test_the_error_names_the_damaged_file_and_the_fault(
 def test_a_folder_without_a_tokenizer_is_refused(copy: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for name in ("vocab.json", "tokenizer_config.json"):
         (copy / name).unlink()
-    assert "tokenizer.save_pretrained" in error_line(capsys, ["generate", f"--model={copy}", "--text", "a"])
+    assert "tokenizer.save_pretrained" in refused(capsys, "generate", f"--model={copy}", "--text", "a")
 
 
 def test_a_damaged_shard_is_named(copy: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -110,7 +99,7 @@ def test_a_damaged_shard_is_named(copy: Path, capsys: pytest.CaptureFixture[str]
     tiny_model().save_pretrained(copy, max_shard_size=1000)
     shard = sorted(copy.glob("model-*.safetensors"))[1]
     cut(-8)(shard)
-    assert str(shard) in error_line(capsys, ["generate", f"--model={copy}", "--text", "a"])
+    assert str(shard) in refused(capsys, "generate", f"--model={copy}", "--text", "a")
 
 
 def test_training_and_export_name_a_damaged_file_too(
@@ -121,7 +110,7 @@ def test_training_and_export_name_a_damaged_file_too(
     pairs.write_text('{"text": "a b", "summary": "a"}\n' * 8)
     train = ["train", f"--train_file={pairs}", f"--model_name_or_path={copy}", f"--output_dir={tmp_path / 'out'}"]
     for argv in (train, ["export", f"--model={copy}", f"--output_dir={tmp_path / 'graphs'}"]):
-        assert "model.safetensors is damaged" in error_line(capsys, argv)
+        assert "model.safetensors is damaged" in refused(capsys, *argv)
 
 
 # ---- code of a model's own
@@ -175,7 +164,7 @@ def test_code_of_a_model_is_not_run_and_nobody_asked(
     monkeypatch.setattr("builtins.input", lambda *_: "y")
     if command == "generate":
         argv.append("--text=a")
-    line = error_line(capsys, argv)
+    line = refused(capsys, *argv)
     assert not marker.exists()
     assert not out.exists()
     assert str(model) in line
@@ -186,7 +175,7 @@ def test_code_of_a_model_is_run_with_trust_remote_code(
     evil: tuple[Path, Path], capsys: pytest.CaptureFixture[str]
 ) -> None:
     model, marker = evil
-    error_line(capsys, ["generate", f"--model={model}", "--text=a", "--trust_remote_code"])  # it is not a CopyNet
+    refused(capsys, "generate", f"--model={model}", "--text=a", "--trust_remote_code")  # it is not a CopyNet
     assert marker.exists()
 
 

@@ -15,6 +15,8 @@ from pathlib import Path
 from typing import Any
 
 import datasets
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 import torch
 
@@ -536,6 +538,28 @@ def test_parquet_rows_without_a_pair_are_named_and_skipped(tmp_path: Path, caplo
         assert list(streamed) == [{"text": "a", "summary": "x"}]
         (message,) = caplog.messages
         assert f"{path}: skipped 2 malformed records (line 2: no 'text'; line 3: empty 'summary')" in message
+
+
+@pytest.mark.parametrize("streaming", [False, True], ids=["cached", "streaming"])
+def test_parquet_columns_may_hold_what_python_cannot(tmp_path: Path, streaming: bool) -> None:
+    path = tmp_path / "a.parquet"
+    columns = {
+        "text": pa.array([b"a\xff"]).view(pa.string()),
+        "summary": ["b"],
+        "day": pa.array([2_932_897], pa.date32()),  # in the year 10000
+        "time": pa.array([1], pa.time64("ns")),
+    }
+    pq.write_table(pa.table(columns), path)
+    (row,) = load_pairs(train_file=path, streaming=streaming)["train"]
+    assert row == {"text": "a\ufffd", "summary": "b", "day": "10000-01-01", "time": "00:00:00.000000001"}
+
+
+@pytest.mark.parametrize("streaming", [False, True], ids=["cached", "streaming"])
+def test_two_parquet_columns_of_one_name_are_refused(tmp_path: Path, streaming: bool) -> None:
+    path = tmp_path / "a.parquet"
+    pq.write_table(pa.Table.from_arrays([pa.array(["a"])] * 3, ["text", "text", "summary"]), path)
+    with pytest.raises(DataFileError, match=r"a\.parquet: there are two columns 'text': rename one"):
+        list(load_pairs(train_file=path, streaming=streaming)["train"])
 
 
 def test_workers_read_all_shards_of_a_stream_and_report_each_shard(

@@ -25,8 +25,8 @@ import pyarrow.parquet as pq
 
 from ..data.columns import Columns
 from ..data.features import resemble_facts
-from ..data.pairs import warn_once
-from ..data.records import DataFileError, data_suffix
+from ..data.parquet import is_string, read_batches
+from ..data.records import data_suffix
 from ..data.rows import NumberedRow, number_rows
 
 WRITTEN_SUFFIXES = (".jsonl", ".csv", ".tsv", ".parquet")
@@ -53,22 +53,13 @@ def read_windows(
             has_facts = any(name == facts_column and resemble_facts(value) for name, value in cells)
             yield _build_window(file, window), {name: name in strings for name, _ in cells}, has_facts
         return
-    try:
-        with pq.ParquetFile(file) as table:
-            schema, line = table.schema_arrow, count(1)
-            if double := [name for name in schema.names if schema.names.count(name) > 1]:
-                raise DataFileError(f"{file}: there are two columns {double[0]!r}: rename one")
-            for batch in table.iter_batches(size):
-                columns = [_read_values(batch[name], f"{file}, column {name!r}") for name in schema.names]
-                rows = [dict(zip(schema.names, row, strict=True)) for row in zip(*columns, strict=True)]
-                window = _build_window(file, list(zip(line, rows, strict=False)))
-                yield (
-                    window.append_column("arrow", batch.to_struct_array()),
-                    {field.name: _is_string(field.type) for field in schema},
-                    any(resemble_facts(row.get(facts_column)) for row in rows),
-                )
-    except (pa.ArrowException, OSError) as error:
-        raise DataFileError(f"{file}: cannot be read ({error})") from error
+    line = count(1)
+    for batch, rows in read_batches(file, size):
+        yield (
+            _build_window(file, list(zip(line, rows, strict=False))).append_column("arrow", batch.to_struct_array()),
+            {field.name: is_string(field.type) for field in batch.schema},
+            any(resemble_facts(row.get(facts_column)) for row in rows),
+        )
 
 
 def _build_window(file: Path, rows: Sequence[NumberedRow]) -> pa.Table:
@@ -80,48 +71,6 @@ def _build_window(file: Path, rows: Sequence[NumberedRow]) -> pa.Table:
             "row": pa.array([None if isinstance(row, str) else to_json(row) for _, row in rows], pa.string()),
         }
     )
-
-
-def _read_values(array: pa.Array, where: str) -> list[object]:
-    """The values, where dates, times and decimals, which JSON lacks, are the text that Arrow writes."""
-    try:
-        array.validate(full=True)
-        return array.cast(_plain_type(array.type, pa.string())).to_pylist()
-    except pa.ArrowInvalid:
-        warn_once(f"{where}: strings that are not UTF-8 are read with U+FFFD for their invalid bytes")
-        return [_decode(value) for value in array.cast(_plain_type(array.type, pa.binary())).to_pylist()]
-
-
-def _plain_type(kind: pa.DataType, text: pa.DataType) -> pa.DataType:
-    """The type with `text` for strings, and strings for what only Arrow can write."""
-    if isinstance(kind, pa.BaseExtensionType):
-        return _plain_type(kind.storage_type, text)
-    if pa.types.is_dictionary(kind):
-        return _plain_type(kind.value_type, text)
-    if pa.types.is_struct(kind):
-        return pa.struct([(field.name, _plain_type(field.type, text)) for field in kind])
-    if pa.types.is_map(kind):
-        return pa.map_(_plain_type(kind.key_type, text), _plain_type(kind.item_type, text))
-    if pa.types.is_nested(kind):
-        return pa.list_(_plain_type(kind.value_type, text))
-    if pa.types.is_temporal(kind) or pa.types.is_decimal(kind):
-        return pa.string()
-    return text if _is_string(kind) else kind
-
-
-def _is_string(kind: pa.DataType) -> bool:
-    """Whether values are strings, also those of pandas' categories."""
-    kind = kind.value_type if pa.types.is_dictionary(kind) else kind
-    return kind in (pa.string(), pa.large_string(), pa.string_view())
-
-
-def _decode(value: object) -> object:
-    """The value with strings for bytes, U+FFFD for those that are not UTF-8."""
-    if isinstance(value, dict):
-        return {name: _decode(each) for name, each in value.items()}
-    if isinstance(value, list | tuple):
-        return [_decode(each) for each in value]
-    return value.decode("utf-8", "replace") if isinstance(value, bytes) else value
 
 
 def to_json(value: object) -> str:

@@ -25,6 +25,7 @@ COPYNET = "CopyNet"
 ENSEMBLE_SEEDS = range(5)
 ENSEMBLE = f"ensemble of {len(ENSEMBLE_SEEDS)}"
 TRAINING: dict[str, Any] = {}  # the defaults
+SIZES_OF_SET = ("train_pairs", "test_words")  # the columns of the published accuracies that are none
 PUBLISHED = {"nonneural": "non-neural", "neural": "neural", "cluzh": "CLUZH", "ubc": "UBC"}
 
 
@@ -66,20 +67,27 @@ def collect_figures(results: dict[str, Any]) -> dict[str, Any]:
     }
     scores = {size: _read_scores(results, published, names) for size, names in found.items() if names}
     means = {size: _average_by_word(of_sets, results) for size, of_sets in scores.items()}
+    means_of_sets = {size: _average_over_sets(of_sets) for size, of_sets in scores.items()}
     complete = [size for size in scores if len(found[size]) == len(SIZES[size])]
     for size in complete:
         of_size = published[f"all {size} (by word)"]
         means[size] |= {title: of_size[system] for system, title in PUBLISHED.items() if of_size[system]}
     systems = dict.fromkeys(system for size in complete for system in means[size])
-    rows = [[system, *(_format(means[size].get(system)) for size in complete)] for system in systems]
+    columns = [means[size] for size in complete] + [means_of_sets[size] for size in complete]
+    rows = [[system, *(_format(column.get(system)) for column in columns)] for system in systems]
     has_ensembles = any(run["model"] == ENSEMBLE for run in results["runs"])
     return {
         "made": summarize_runs(results, 1),
         "beams": NUM_BEAMS,
         "ensemble_size": len(ENSEMBLE_SEEDS) if has_ensembles else None,
-        "means": table(["", *complete], rows) if complete else "",
+        "means": table(["", *complete, *(f"{size}, mean of sets" for size in complete)], rows) if complete else "",
         "sets": {
-            size: {"number": len(of_sets), "scores": _size_table(results, published, of_sets, means[size])}
+            size: {
+                "number": len(of_sets),
+                "scores": _size_table(results, published, of_sets, means[size], means_of_sets[size]),
+                "won": _count_best(of_sets, published),
+                "means_of_sets": means_of_sets[size],
+            }
             for size, of_sets in scores.items()
         },
     }
@@ -111,20 +119,44 @@ def _average_by_word(scores: Mapping[str, Mapping[str, float | None]], results: 
     return means
 
 
+def _average_over_sets(scores: Mapping[str, Mapping[str, float | None]]) -> dict[str, float]:
+    """The mean of each system over the sets, without systems that have no score for one of them."""
+    columns = {system: [of_set[system] for of_set in scores.values()] for system in next(iter(scores.values()))}
+    return {
+        system: statistics.mean(value for value in values if value is not None)
+        for system, values in columns.items()
+        if None not in values
+    }
+
+
+def _count_best(
+    scores: Mapping[str, Mapping[str, float | None]], published: Mapping[str, Mapping[str, float | None]]
+) -> int:
+    """The number of sets on which one CopyNet scores higher than every published system, also those without a
+    column."""
+    return sum((of_set[COPYNET] or 0.0) > max(_list_published(published[name])) for name, of_set in scores.items())
+
+
+def _list_published(of_set: Mapping[str, float | None]) -> list[float]:
+    return [value for name, value in of_set.items() if name not in SIZES_OF_SET and value is not None]
+
+
 def _size_table(
     results: dict[str, Any],
     published: Mapping[str, Mapping[str, Any]],
     scores: Mapping[str, Mapping[str, float | None]],
     means: Mapping[str, float],
+    means_of_sets: Mapping[str, float],
 ) -> str:
-    """A row for each set, then the means over the words of these sets."""
+    """A row for each set, then the means over the words of these sets, and over the sets."""
     rows: list[list[Any]] = []
     for name, of_set in scores.items():
         minutes = statistics.mean(run["minutes"] for run in find_runs(results, name, COPYNET))
         language, triples = name.split("_")[0], round(published[name]["train_pairs"])
         rows.append([language, triples, *of_set.values(), f"{minutes:.1f}"])
     systems = list(next(iter(scores.values())))
-    rows.append(["all, by word", "", *(_format(means.get(system)) for system in systems), ""])
+    for title, of_systems in {"all, by word": means, "all, mean of sets": means_of_sets}.items():
+        rows.append([title, "", *(_format(of_systems.get(system)) for system in systems), ""])
     return table(["", "training triples", *systems, "minutes"], rows)
 
 

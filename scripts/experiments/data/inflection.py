@@ -90,8 +90,8 @@ def _read_rows(path: Path, order: Sequence[str]) -> list[Row]:
     if not path.is_file():
         raise _missing(path)
     rows: list[Row] = []
-    for line in path.read_text(encoding="utf-8").splitlines():
-        cells = dict.fromkeys(order, "") | dict(zip(order, unicodedata.normalize("NFC", line).split("\t"), strict=False))
+    for line in unicodedata.normalize("NFC", path.read_text(encoding="utf-8")).splitlines():
+        cells = dict.fromkeys(order, "") | dict(zip(order, line.split("\t"), strict=False))
         rows.append({"text": cells["lemma"], "summary": cells["form"], "features": cells["features"].split(";")})
     return rows
 

@@ -23,7 +23,6 @@ SETS = {f"{language}_{size}": (language, size) for size, languages in SIZES.item
 MODEL_NAMES = tuple(SETS)
 COPYNET = "CopyNet"
 ENSEMBLE_SEEDS = range(5)
-ENSEMBLE = f"ensemble of {len(ENSEMBLE_SEEDS)}"
 TRAINING: dict[str, Any] = {}  # the defaults
 SIZES_OF_SET = ("train_pairs", "test_words")  # the columns of the published accuracies that are none
 PUBLISHED = {"nonneural": "non-neural", "neural": "neural", "cluzh": "CLUZH", "ubc": "UBC"}
@@ -39,18 +38,39 @@ def run(settings: Settings) -> ResultsFile:
         if settings.includes(name):
             rows = settings.limit(read_test_rows(settings.data_dir, language))
             arguments = {**list_files(settings.data_dir, language, size), **COLUMNS, **TRAINING}
-            folder = settings.seed_folder(name)
-            record = train_once(folder, arguments, settings)
-            _, outputs = evaluate_once(folder, "test", rows, settings, batch_size=128)
-            results.add_run(name, COPYNET, _score(rows, outputs), record)
-            members = [replace(settings, seed=seed).seed_folder(name) for seed in ENSEMBLE_SEEDS]
-            if all((member / "training.json").exists() for member in members):
-                ensemble = settings.output_dir / "ensemble" / name
-                record = join_once(ensemble, members)
-                _, outputs = evaluate_once(ensemble, "test", rows, settings, batch_size=128)
-                shared = ResultsFile("inflection", replace(settings, seed=ENSEMBLE_SEEDS[0]))
-                shared.add_run(name, ENSEMBLE, _score(rows, outputs), record)
+            add_set(results, name, arguments, rows, settings, ENSEMBLE_SEEDS)
     return results
+
+
+def add_set(
+    results: ResultsFile,
+    name: str,
+    arguments: Mapping[str, Any],
+    rows: Sequence[Row],
+    settings: Settings,
+    seeds: Sequence[int],
+) -> None:
+    """Trains and scores the model of a set, and joins the models of `seeds` once all of them are there.
+
+    Args:
+        arguments: of `copynet-hf train`.
+        rows: the test triples.
+    """
+    folder = settings.seed_folder(name)
+    record = train_once(folder, arguments, settings)
+    _, outputs = evaluate_once(folder, "test", rows, settings, batch_size=128)
+    results.add_run(name, COPYNET, _score(rows, outputs), record)
+    members = [replace(settings, seed=seed).seed_folder(name) for seed in seeds]
+    if all((member / "training.json").exists() for member in members):
+        ensemble = settings.output_dir / "ensemble" / name
+        record = join_once(ensemble, members)
+        _, outputs = evaluate_once(ensemble, "test", rows, settings, batch_size=128)
+        shared = ResultsFile(results.path.stem, replace(settings, seed=seeds[0]))
+        shared.add_run(name, name_ensemble(seeds), _score(rows, outputs), record)
+
+
+def name_ensemble(seeds: Sequence[int]) -> str:
+    return f"ensemble of {len(seeds)}"
 
 
 def _score(rows: Sequence[Row], outputs: Sequence[Row]) -> dict[str, Any]:
@@ -74,8 +94,8 @@ def collect_figures(results: dict[str, Any]) -> dict[str, Any]:
         means[size] |= {title: of_size[system] for system, title in PUBLISHED.items() if of_size[system]}
     systems = dict.fromkeys(system for size in complete for system in means[size])
     columns = [means[size] for size in complete] + [means_of_sets[size] for size in complete]
-    rows = [[system, *(_format(column.get(system)) for column in columns)] for system in systems]
-    has_ensembles = any(run["model"] == ENSEMBLE for run in results["runs"])
+    rows = [[system, *(format_mean(column.get(system)) for column in columns)] for system in systems]
+    has_ensembles = any(run["model"] == name_ensemble(ENSEMBLE_SEEDS) for run in results["runs"])
     return {
         "made": summarize_runs(results, 1),
         "beams": NUM_BEAMS,
@@ -97,8 +117,9 @@ def _read_scores(
     results: dict[str, Any], published: Mapping[str, Mapping[str, Any]], names: Sequence[str]
 ) -> dict[str, dict[str, float | None]]:
     """Of each set the scores of our models and of the published systems; of the ensembles where every set has one."""
-    has_ensembles = all(find_runs(results, name, ENSEMBLE) for name in names)
-    models = [COPYNET, *([ENSEMBLE] if has_ensembles else [])]
+    ensemble = name_ensemble(ENSEMBLE_SEEDS)
+    has_ensembles = all(find_runs(results, name, ensemble) for name in names)
+    models = [COPYNET, *([ensemble] if has_ensembles else [])]
     scores: dict[str, dict[str, float | None]] = {}
     for name in names:
         runs = {model: find_runs(results, name, model) for model in models}
@@ -156,9 +177,9 @@ def _size_table(
         rows.append([language, triples, *of_set.values(), f"{minutes:.1f}"])
     systems = list(next(iter(scores.values())))
     for title, of_systems in {"all, by word": means, "all, mean of sets": means_of_sets}.items():
-        rows.append([title, "", *(_format(of_systems.get(system)) for system in systems), ""])
+        rows.append([title, "", *(format_mean(of_systems.get(system)) for system in systems), ""])
     return table(["", "training triples", *systems, "minutes"], rows)
 
 
-def _format(mean: float | None) -> str:
+def format_mean(mean: float | None) -> str:
     return "" if mean is None else f"{mean:.2f}"

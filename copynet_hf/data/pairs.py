@@ -206,7 +206,7 @@ class PairsBuilder(datasets.GeneratorBasedBuilder):
         if self.columns.types:  # else `_generate_examples` reports that no row could be read
             choice = ColumnChoice(*self.config.choice)
             self.roles = choose_columns(
-                list(self.columns.types), self.columns.strings, choice, path, self.columns.has_facts
+                list(self.columns.types), self.columns.strings, choice, path, self.columns.can_hold_facts
             )
             if choice.guesses:
                 self.info.supervised_keys = SupervisedKeysData(self.roles["text"], self.roles["summary"])

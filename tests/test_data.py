@@ -636,16 +636,11 @@ def test_where_several_columns_could_be_meant_an_error_names_them(
     path = tmp_path / f"a.{suffix}"
     data = datasets.Dataset.from_list([{"category": "files", "difficulty": "easy", "nl": "list", "cmd": "ls"}])
     {"jsonl": data.to_json, "csv": data.to_csv, "parquet": data.to_parquet}[suffix](path)
-    message = (
-        "the text and summary could be any of the columns 'category', 'difficulty', 'nl', 'cmd': name the right one "
-        "with "
-    )
-    with pytest.raises(ValueError, match=re.escape(f"{path}: {message}text_column=")):
+    message = "the text and summary could be any of the columns 'category', 'difficulty', 'nl', 'cmd': pass "
+    options = "text_column (--text_column) and summary_column (--summary_column)"
+    with pytest.raises(ValueError, match=re.escape(f"{path}: {message}{options}")):
         list(load_pairs(train_file=path, streaming=streaming)["train"])
-    message = (
-        "the summary could be any of the columns 'category', 'difficulty', 'cmd': name the right one with "
-        "summary_column="
-    )
+    message = "the summary could be any of the columns 'category', 'difficulty', 'cmd': pass summary_column "
     with pytest.raises(ValueError, match=message):
         list(load_pairs(train_file=path, text_column="nl", streaming=streaming)["train"])
     pairs = load_pairs(train_file=path, text_column="nl", summary_column="cmd", streaming=streaming)["train"]
@@ -665,8 +660,8 @@ def test_a_missing_column_is_named_with_the_file_and_its_columns(tmp_path: Path,
 
 def test_columns_that_cannot_be_guessed_are_listed(tmp_path: Path) -> None:
     path = write_rows(tmp_path / "a.jsonl", {"text": "a", "n": 1})
-    left = "no column of strings is left for the summary; the columns are 'text', 'n': name one with "
-    with pytest.raises(ValueError, match=re.escape(f"{left}summary_column= (--summary_column on the command line)")):
+    left = "no column of strings is left for the summary; the columns are 'text', 'n': pass "
+    with pytest.raises(ValueError, match=re.escape(f"{left}summary_column (--summary_column)")):
         load_pairs(train_file=path)
 
 

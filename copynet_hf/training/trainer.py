@@ -175,7 +175,7 @@ class CopyNetTrainer(Trainer):
         output.metrics.update({f"eval_{name}": value for name, value in scores.items() if value is not None})
         return output
 
-    def _run_epoch(self, *args: Any, **kwargs: Any) -> None:
+    def _run_epoch(self, *args: object, **kwargs: object) -> None:
         if self.state.global_step < self.state.max_steps:
             super()._run_epoch(*args, **kwargs)
         else:  # resumed at its end, where the Trainer would take one more step unless an epoch ends there

@@ -6,7 +6,7 @@ import difflib
 import logging
 from collections.abc import Collection, Iterable, Sequence
 from itertools import islice
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import datasets
 import pyarrow as pa
@@ -79,7 +79,7 @@ class Columns:
                 self.has_facts |= name == facts_column and any(map(resemble_facts, values))
         self.can_hold_facts = self.has_facts or can_hold_facts(self.types.get(facts_column))
 
-    def feature(self, name: str) -> Any:
+    def feature(self, name: str) -> object:
         """The `datasets` feature of a column."""
         arrow_type = self.types[name]
         if arrow_type is None:

@@ -99,6 +99,9 @@ def test_empty_and_missing_texts_keep_their_rows(folders: Folders, backend: str)
     assert columns["prediction"] == ["", *loop_over_generate(folders.torch, TEXTS[:1], **OPTIONS), None, "", None]
     assert columns["prediction_words"][2] is None
     assert columns["prediction_words"][3] == []
+    assert [output and output.text for output in predict(["", None, float("nan")])] == ["", None, None]
+    with pytest.raises(ValueError, match="row 1 of the texts is a int: pass texts"):
+        predict(["a", 1])
 
 
 def test_columns_of_pandas_are_read_by_position_whatever_their_index(folders: Folders, backend: str) -> None:

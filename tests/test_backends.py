@@ -209,7 +209,8 @@ if __name__ == "__main__":
 """
 
 
-@pytest.mark.parametrize("backend", ["onnx", pytest.param("torch", marks=pytest.mark.slow)])
+@pytest.mark.slow  # two processes each
+@pytest.mark.parametrize("backend", BACKENDS)
 def test_worker_processes_use_one_thread_unless_told_otherwise(folders: Folders, backend: str, tmp_path: Path) -> None:
     script = tmp_path / "script.py"
     script.write_text(SPAWNED, encoding="utf-8")

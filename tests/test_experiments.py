@@ -123,7 +123,7 @@ def small(monkeypatch):
     return shrink
 
 
-LONG = ("mechanisms", "encoders")  # of many models
+LONG = ("mechanisms", "encoders", "reach")  # of many models
 EXPERIMENTS = sorted(reproduce.EXPERIMENTS.keys() - {"recipe", "inflection", *LONG})
 
 

@@ -142,10 +142,9 @@ def choose_columns(
     rest = [name for name in candidates if name not in (text, summary) and name.lower() not in KEY_NAMES]
     if len(rest) > len(missing) > 0:
         raise ValueError(
-            f"{where}: the {' and '.join(missing)} could be any of the columns {', '.join(map(repr, rest))}: name the "
-            "right one "
-            + " and ".join(f"with {role}_column= (--{role}_column on the command line)" for role in missing)
-            + "; if the file has no header, name its columns with column_names= (--column_names)"
+            f"{where}: the {' and '.join(missing)} could be any of the columns {', '.join(map(repr, rest))}: pass "
+            + " and ".join(f"{role}_column (--{role}_column)" for role in missing)
+            + ", or column_names (--column_names) if the first line is no header"
         )
     for role, name in zip(missing, rest, strict=False):
         roles[role] = name
@@ -153,7 +152,7 @@ def choose_columns(
         if column is None:
             raise ValueError(
                 f"{where}: no column of strings is left for the {role}; the columns are "
-                f"{', '.join(map(repr, columns))}: name one with {role}_column= (--{role}_column on the command line)"
+                f"{', '.join(map(repr, columns))}: pass {role}_column (--{role}_column)"
             )
     chosen = {role: column for role, column in roles.items() if column is not None} | given
     if "facts" in columns and "facts" not in chosen.values():

@@ -6,7 +6,6 @@ import json
 import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
 from itertools import islice
 from pathlib import Path
 from types import MappingProxyType
@@ -20,7 +19,17 @@ from datasets.info import SupervisedKeysData
 
 from .columns import ColumnChoice, Columns, can_hold_facts, choose_columns, choose_new_names
 from .features import SEPARATOR, are_facts, resemble_facts, split_features, why_not_features
-from .records import AnyDataset, DataFileError, FilePath, Row, SkippedRecords, data_suffix, hash_contents, resolve_file
+from .records import (
+    AnyDataset,
+    DataFileError,
+    FilePath,
+    Row,
+    SkippedRecords,
+    data_suffix,
+    hash_contents,
+    resolve_file,
+    warn_once,
+)
 from .rows import LCSTS_SUFFIX, SUFFIXES, TABLE_SUFFIXES, NumberedRow, find_delimiter, number_rows
 
 logger = logging.getLogger(__name__)
@@ -189,7 +198,7 @@ class PairsBuilder(datasets.GeneratorBasedBuilder):
     """
 
     # Part of the cache key: increase it when a change of the code changes the examples of a file.
-    VERSION = datasets.Version("1.6.0")
+    VERSION = datasets.Version("1.7.0")
     BUILDER_CONFIG_CLASS = PairsConfig
     columns: Columns
     roles: Mapping[str, str] = MappingProxyType({"text": "text", "summary": "summary"})
@@ -337,9 +346,3 @@ def _select_pairs(data: AnyDataset, choice: ColumnChoice, where: str) -> AnyData
             raise DataFileError(f"{where}: none of its {len(data)} rows has a text and a summary")
         logger.warning("%s: %d of %d rows are skipped", where, len(data) - len(pairs), len(data))
     return pairs
-
-
-@cache
-def warn_once(message: str) -> None:
-    """Logs once what is found repeatedly, as in each pass through a stream."""
-    logger.warning("%s", message)

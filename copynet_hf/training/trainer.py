@@ -31,7 +31,7 @@ from ..evaluation.teacher_forcing import make_argmax, make_compute_accuracy
 from ..model.loss import shift_right
 from ..model.modeling_copynet import CopyNetForConditionalGeneration
 from ..saved.cards import CARD
-from .callbacks import EarlyStopping, LogLine, SilentProgress, TimeLimit
+from .callbacks import EarlyStopping, FullAccuracy, LogLine, SilentProgress, TimeLimit, has_full_accuracy
 from .checkpoints import NUM_PROCESSES, RECORD_FILE, SECONDS, is_complete
 from .dataset import Pairs, encode_pairs
 from .encoder_training import split_parameter_groups
@@ -99,6 +99,7 @@ class CopyNetTrainer(Trainer):
             None if training_args.disable_tqdm else SilentProgress(),
             LogLine(),
             EarlyStopping(run_args.early_stopping_patience) if run_args.early_stopping_patience else None,
+            FullAccuracy(),
             None if run_args.max_minutes is None else TimeLimit(run_args.max_minutes),
         ]
         for callback in callbacks:
@@ -191,9 +192,12 @@ class CopyNetTrainer(Trainer):
 
     def _determine_best_metric(self, metrics: dict[str, float], trial: object) -> bool:
         try:
-            return super()._determine_best_metric(metrics, trial)
+            is_best = super()._determine_best_metric(metrics, trial)
         except KeyError as error:  # a score that these validation pairs lack
             raise ValueError(error.args[0]) from None
+        if not is_best and has_full_accuracy(self.args, metrics):  # of several, the last one has the lowest loss
+            self.state.best_global_step, is_best = self.state.global_step, True
+        return is_best
 
     def _save_checkpoint(self, model: nn.Module, trial: object) -> None:
         checkpoint = Path(str(self.args.output_dir)) / f"checkpoint-{self.state.global_step}"

@@ -1,9 +1,7 @@
 """A word tokenizer that gives every out-of-vocabulary source word an id of its own.
 
-The out-of-vocabulary words that survive a source's truncation own slots (source.py). A row has `max_source_oov` slots;
-further out-of-vocabulary words are UNK. A target word is its vocabulary id, else the slot it owns in the source of its
-row, else UNK. Nothing is stored between calls: decoding splits the source text again and finds the same words in the
-same slots.
+Nothing is stored between calls: decoding splits the source text again and finds the same words in the same slots
+(source.py).
 
 Two choices differ from most Transformers tokenizers:
 
@@ -179,11 +177,10 @@ class CopyNetTokenizer(ExtendedVocabulary, PreTrainedTokenizer):
             raise TypeError("texts is one text: pass an iterable of texts")
         split = get_segmenter(segmenter).split
         counts: Counter[str] = Counter()
-        row = -1
         for row, text in enumerate(texts):
             check_text(text, f"texts[{row}]", is_split_into_words)
             counts.update(split(text) if isinstance(text, str) else text)
-        if row < 0:
+        if not counts:
             raise ValueError("texts is empty: pass at least one text")
         for token in special:
             counts.pop(token, None)
@@ -233,7 +230,7 @@ class CopyNetTokenizer(ExtendedVocabulary, PreTrainedTokenizer):
         self.encoder_tokenizer.save(encoder_path)
         return str(path), str(encoder_path)
 
-    def _tokenize(self, text: str, **kwargs: object) -> list[str]:
+    def _tokenize(self, text: str, **_: object) -> list[str]:
         return SEGMENTERS[self.segmenter].split(text)
 
     def _split(self, text: Text) -> list[str]:
@@ -345,22 +342,24 @@ class CopyNetTokenizer(ExtendedVocabulary, PreTrainedTokenizer):
             columns = ([column] if single and column is not None else column for column in (facts, features))
             sources = self.encode_sources(rows, *columns, limit, is_split_into_words)
             fields = stack_sources(sources)
-        pairs = zip(target_rows, sources, strict=False)
-        labels = [self.encode_target(row, source, words_end) + end for row, source in pairs]
+        targeted = zip(target_rows, sources, strict=False)
+        labels = [self.encode_target(row, source, words_end) + end for row, source in targeted]
         if return_attention_mask is None:
             return_attention_mask = "attention_mask" in self.model_input_names
         data = dict(
             self.pad(
                 fields,
-                padding=padding_strategy,
-                max_length=target_width if is_target else max_length,
-                pad_to_multiple_of=pad_to_multiple_of,
+                padding_strategy,
+                target_width if is_target else max_length,
+                pad_to_multiple_of,
                 padding_side=padding_side,
                 return_attention_mask=return_attention_mask,
             )
         )
         if targets is not None:
-            data["labels"] = _pad_labels(labels, padding_strategy, target_width, pad_to_multiple_of)
+            padded = super().pad({"input_ids": labels}, padding_strategy, target_width, pad_to_multiple_of)
+            pairs = zip(labels, padded["input_ids"], strict=True)
+            data["labels"] = [row + [IGNORED_LABEL] * (len(to) - len(row)) for row, to in pairs]
         if single and return_tensors is None:
             data = {key: value[0] for key, value in data.items()}
         return BatchEncoding(data, tensor_type=return_tensors)
@@ -472,26 +471,8 @@ class CopyNetTokenizer(ExtendedVocabulary, PreTrainedTokenizer):
         return super().batch_decode(sequences, *args, **kwargs) if len(sequences) else []
 
 
-def _pad_labels(
-    labels: list[list[int]], strategy: PaddingStrategy, max_length: int | None, multiple: int | None
-) -> list[list[int]]:
-    """Pads labels with -100 on the right, as the padding strategy requires."""
-    if strategy == PaddingStrategy.DO_NOT_PAD or not labels:
-        return labels
-    width = max(map(len, labels))
-    if strategy == PaddingStrategy.MAX_LENGTH and max_length is not None:
-        width = max(width, max_length)
-    if multiple is not None:
-        width = -(-width // multiple) * multiple
-    return pad_right(labels, IGNORED_LABEL, width)
-
-
 def _batch_rows(texts: Text | Sequence[Text], name: str, is_split_into_words: bool) -> tuple[list[Text], bool]:
-    """Returns the rows of a batch, and whether `texts` is a single row.
-
-    Raises:
-        TypeError: a row is not a text, or with `is_split_into_words` not a sequence of words.
-    """
+    """The rows of a batch, and whether `texts` is a single row."""
     if not isinstance(texts, Sequence):
         raise TypeError(f"{name} is {type(texts).__name__}: pass a text or a list of texts")
     if isinstance(texts, str) or (is_split_into_words and (not texts or isinstance(texts[0], str))):
@@ -506,11 +487,7 @@ def _batch_rows(texts: Text | Sequence[Text], name: str, is_split_into_words: bo
 def _batch_targets(
     targets: Text | Sequence[Text], rows: Sequence[Text], single: bool, is_split_into_words: bool
 ) -> list[Text]:
-    """The rows of the targets, as many as the sources have.
-
-    Raises:
-        ValueError: they have more or fewer.
-    """
+    """The rows of the targets, as many as the sources have."""
     target_rows, single_target = _batch_rows(targets, "text_target", is_split_into_words)
     if len(target_rows) != len(rows) or single_target != single:
         counts = [

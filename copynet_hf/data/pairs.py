@@ -284,7 +284,7 @@ def _make_pairs(
         yield pair
 
 
-def _select_features(features: Mapping[str, Any], roles: Mapping[str, str]) -> datasets.Features:
+def _select_features(features: Mapping[str, object], roles: Mapping[str, str]) -> datasets.Features:
     """The features of the pairs that `_make_pairs` makes of columns with these features."""
     names = choose_new_names(name for name in features if name not in roles.values())
     kept = {new: features[old] for old, new in names.items()}

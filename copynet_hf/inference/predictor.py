@@ -115,7 +115,7 @@ class CopyNetPredictor:
 
     def _predict_columns(self, columns: Any) -> Columns:
         predictions = self.predict_rows(columns)
-        result: Any = copy.copy(columns)  # a dict, or the lazy columns of `datasets`, in which only new ones are set
+        result = copy.copy(columns)  # a dict, or the lazy columns of `datasets`, in which only new ones are set
         for name, field in self.new_columns().items():
             result[name] = [getattr(each, field, None) for each in predictions]
         return result
@@ -125,7 +125,7 @@ class CopyNetPredictor:
         origins = {f"{self.prediction_column}_{field}": field for field in ORIGINS} if self.with_origins else {}
         return {self.prediction_column: "text"} | origins
 
-    def predict_rows(self, columns: Any) -> list[Prediction | None]:
+    def predict_rows(self, columns: Mapping[str, Any]) -> list[Prediction | None]:
         """The best output of each row of the columns, "" for an empty text and None for a missing one.
 
         Raises:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import math
+import shlex
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -130,7 +131,9 @@ class OnnxCopyNet:
             raise ImportError("onnxruntime is not installed: pip install onnxruntime") from None
         folder = Path(folder)
         if not (folder / DECODER).is_file():
-            raise ValueError(f"{folder} holds no {DECODER}: pass a folder that copynet-hf export wrote")
+            saved, exported = shlex.quote(str(folder)), shlex.quote(f"{folder.name}-onnx")
+            export = f"copynet-hf export --model {saved} --output_dir {exported}"
+            raise ValueError(f"{folder} holds no {DECODER}: run {export}, and use {exported}")
         options = onnxruntime.SessionOptions()
         options.intra_op_num_threads = threads
         options.enable_cpu_mem_arena = keep_memory

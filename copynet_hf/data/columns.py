@@ -54,25 +54,30 @@ class ColumnChoice(NamedTuple):
 class Columns:
     """The columns of some rows.
 
+    Args:
+        facts_column: that of the facts, if there are any.
+        size: the number of rows that are in memory at a time.
+
     Attributes:
         types: the Arrow type of each column, None for a mix of types, which is stored as JSON text.
         strings: the columns that hold at least one string.
-        has_facts: whether the column `facts` holds facts, of which some may be malformed, or nothing.
+        has_facts: whether some cells of that column are facts, perhaps malformed ones.
+        can_hold_facts: whether it holds facts, or nothing.
     """
 
-    def __init__(self, rows: Iterable[Row]) -> None:
+    def __init__(self, rows: Iterable[Row], facts_column: str = "facts", size: int = 1000) -> None:
         self.types: dict[str, pa.DataType | None] = {}
         self.strings: list[str] = []
-        has_facts = False
+        self.has_facts = False
         rows = iter(rows)
-        while batch := list(islice(rows, 1000)):
+        while batch := list(islice(rows, size)):
             for name in dict.fromkeys(name for row in batch for name in row):
                 values = [row.get(name) for row in batch]
                 self.types[name] = _common_type(self.types.get(name, pa.null()), values)
                 if name not in self.strings and any(isinstance(value, str) for value in values):
                     self.strings.append(name)
-                has_facts |= name == "facts" and any(map(resemble_facts, values))
-        self.has_facts = has_facts or can_hold_facts(self.types.get("facts"))
+                self.has_facts |= name == facts_column and any(map(resemble_facts, values))
+        self.can_hold_facts = self.has_facts or can_hold_facts(self.types.get(facts_column))
 
     def feature(self, name: str) -> Any:
         """The `datasets` feature of a column."""

@@ -51,12 +51,13 @@ def load_pairs(
     """Loads pairs from files, or from a dataset on the Hub, with the columns `text` and `summary`.
 
     A file is JSON lines (or one JSON list), CSV or TSV with a header, Parquet, LCSTS (.txt, pairs with a score of 3 or
-    more), or inflections as the SIGMORPHON shared tasks distribute them (.train, .dev, .test, .gold: tab-separated
-    columns lemma, form and features, without a header). All but Parquet may be compressed (.gz), and in UTF-16 instead
-    of UTF-8 if a byte order mark says so. A column `facts` of triples is read as well. Rows that cannot be read, whose
-    text or summary is missing, empty or not a string, or whose facts are no triples of strings, are skipped and
-    reported in a warning. Other columns are kept (objects, and values of several types, as JSON), one with the name
-    `text`, `summary`, `features` or `facts` as `original_text`, and so on.
+    more), or inflections as the SIGMORPHON shared tasks distribute them (.train, .trn, .dev, .test, .tst, .gold:
+    tab-separated columns lemma, form and features, without a header; other columns by `column_names`). All but
+    Parquet may be compressed (.gz), and in UTF-16 instead of UTF-8 if a byte order mark says so. A column `facts`
+    of triples is read as well. Rows that cannot be read, whose text or summary is missing, empty or not a string,
+    or whose facts are no triples of strings, are skipped and reported in a warning. Other columns are kept
+    (objects, and values of several types, as JSON), one with the name `text`, `summary`, `features` or `facts` as
+    `original_text`, and so on.
 
     Args:
         text_column, summary_column: by default guessed, and logged: a column with a usual name (`document`, `article`,
@@ -205,7 +206,7 @@ class PairsBuilder(datasets.GeneratorBasedBuilder):
         if self.columns.types:  # else `_generate_examples` reports that no row could be read
             choice = ColumnChoice(*self.config.choice)
             self.roles = choose_columns(
-                list(self.columns.types), self.columns.strings, choice, path, self.columns.has_facts
+                list(self.columns.types), self.columns.strings, choice, path, self.columns.can_hold_facts
             )
             if choice.guesses:
                 self.info.supervised_keys = SupervisedKeysData(self.roles["text"], self.roles["summary"])

@@ -23,8 +23,8 @@ from .records import DataFileError, NumberedRow, Row, data_suffix, is_unicode, o
 
 logger = logging.getLogger(__name__)
 
-# The files of the SIGMORPHON shared tasks on inflection, from 2017 on, and their columns.
-INFLECTION_SUFFIXES = (".train", ".dev", ".test", ".gold")
+# The files of the SIGMORPHON shared tasks on inflection, from 2017 on, and their columns in all years but 2023.
+INFLECTION_SUFFIXES = (".train", ".trn", ".dev", ".test", ".tst", ".gold")
 TABLE_SUFFIXES = (".csv", ".tsv", *INFLECTION_SUFFIXES)
 LCSTS_SUFFIX, PARQUET_SUFFIX = ".txt", ".parquet"
 SUFFIXES = (".jsonl", ".json", *TABLE_SUFFIXES, PARQUET_SUFFIX, LCSTS_SUFFIX)

@@ -1,4 +1,4 @@
-"""The letters of words outside the vocabulary: against the oracle, in searches, saved models, ONNX graphs, training."""
+"""Letters of words outside the vocabulary: against the oracle, in searches, saved models, ONNX graphs, training."""
 
 from __future__ import annotations
 
@@ -16,7 +16,13 @@ from tiny_encoders import copynet_over, save_encoder, word_tokenizer
 from torch import Tensor
 from transformers import DataCollatorForSeq2Seq
 
-from copynet_hf import CopyNetConfig, CopyNetEnsemble, CopyNetForConditionalGeneration, CopyNetTokenizer, PlainTokenizer
+from copynet_hf import (
+    CopyNetConfig,
+    CopyNetEnsemble,
+    CopyNetForConditionalGeneration,
+    CopyNetTokenizer,
+    PlainTokenizer,
+)
 from copynet_hf.arguments import TrainArguments
 from copynet_hf.cli import main
 from copynet_hf.inference.onnx_export import export_onnx
@@ -201,7 +207,9 @@ def test_without_letters_all_words_have_the_embedding_of_unk(changes: dict[str, 
         assert torch.equal(model(**inputs, letter_ids=none, decoder_input_ids=TARGET).logits, expected)
     ignored = plain(**inputs, letter_ids=letters, decoder_input_ids=TARGET).logits  # as by a member of an ensemble
     assert torch.equal(ignored, expected)
-    assert not torch.allclose(model(**inputs, letter_ids=letters, decoder_input_ids=TARGET).logits, expected, atol=0.01)
+    assert not torch.allclose(
+        model(**inputs, letter_ids=letters, decoder_input_ids=TARGET).logits, expected, atol=0.01
+    )
 
 
 def test_a_batch_without_letters_has_all_gradients() -> None:
@@ -406,7 +414,9 @@ def test_words_dropped_from_the_vocabulary_have_their_letters() -> None:
         changed, _ = drop_from_vocabulary(source, padded(targets, -100), 1.0, config)
         found = append_letters(padded([flat(words) for words in own], 0), source, changed, letters, 13)
         assert changed[0][changed[0] > 0].tolist() == [14, 13, 6, 14, 15]
-        assert found.tolist() == [row + [0] * (8 - len(row)) for row in ([0, 2, 3, 0, 5, 0, 7], [0, 6, 0, 7], flat(own[2]))]
+        assert found.tolist() == [
+            row + [0] * (8 - len(row)) for row in ([0, 2, 3, 0, 5, 0, 7], [0, 6, 0, 7], flat(own[2]))
+        ]
 
 
 @pytest.mark.parametrize(

@@ -147,8 +147,8 @@ class OnnxCopyNet:
         Args:
             input_ids: (N, S), as the tokenizer returns them.
             inputs: its other arrays, attention_mask and token_type_ids (N, S), feature_ids (N, F), letter_ids (N, L),
-                encoder_input_ids, encoder_attention_mask and word_index (N, P), or in place of a text input_features (N, S,
-                num_features); and fields of `Search`, by default those of the saved generation config.
+                encoder_input_ids, encoder_attention_mask and word_index (N, P), or in place of a text input_features
+                (N, S, num_features); and fields of `Search`, by default those of the saved generation config.
 
         Returns:
             (N · num_return_sequences, 1 + T) ids, starting with the start token; the outputs of a source are

@@ -143,9 +143,9 @@ class CopyNetConfig(CopyNetBaseConfig):
         max_source_oov: K, the number of slots for unseen source words; logits are `vocab_size + K` wide.
         feature_vocab_size: how many feature ids there are, with those of padding and the unknown feature; 0: sources
             have no features. Must equal `tokenizer.feature_vocab_size`, and needs `attention`.
-        letter_vocab_size: how many letter ids there are, with those of boundaries and the unknown letter: a word outside
-            the vocabulary has the embedding of UNK plus what `LetterEncoder` makes of its letters. 0: all such words
-            have UNK's. Must equal `tokenizer.letter_vocab_size`.
+        letter_vocab_size: how many letter ids there are, with those of boundaries and the unknown letter, for the
+            embeddings of words outside the vocabulary (`LetterEncoder`); 0: all have that of UNK. Must equal
+            `tokenizer.letter_vocab_size`.
         dropout: of embeddings, encoder states and the readout, in training.
         copy_mechanism: "copynet"; "pointer_generator" (See et al. 2017) or "gated" (CoRe, Cao et al. 2016), which copy
             by the attention; "pointer" (Pointer Networks, Vinyals et al. 2015), which only copies; "retrieval"

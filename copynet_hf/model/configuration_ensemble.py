@@ -117,8 +117,8 @@ class CopyNetEnsembleConfig(CopyNetBaseConfig):
         letters = {member.letter_vocab_size for member in self.members} - {0}
         if len(letters) > 1:
             raise ValueError(
-                f"letter_vocab_size is {' and '.join(map(str, sorted(letters)))} in the members: train the members with "
-                "one tokenizer."
+                f"letter_vocab_size is {' and '.join(map(str, sorted(letters)))} in the members: train the members "
+                "with one tokenizer."
             )
         self.letter_vocab_size = max(letters, default=0)
         sizes = {member.encoder.vocab_size for member in self.members if member.encoder is not None}

@@ -112,8 +112,8 @@ class SourceEncoder(CopyNetPreTrainedModel):
             token_type_ids: (B, S) with "retrieval": 0 on the question, then for each fact 1, 2, 3 on its subject,
                 property and object, side by side. Other models read all of it as one text.
             feature_ids: (B, F) of a model with `feature_vocab_size`, 0 on padding; None: no features.
-            letter_ids: (B, L) of a model with `letter_vocab_size`, else ignored: the letters of the words that own slots,
-                each word after a 0 (`letters.py`); None: these words have the embedding of UNK.
+            letter_ids: (B, L) of a model with `letter_vocab_size`, else ignored: the letters of the words that own
+                slots, each word after a 0 (`letters.py`); None: these words have the embedding of UNK.
             encoder_input_ids: (B, P) pieces, as the Transformers encoder's own tokenizer numbers them; ignored, as the
                 next two, by a model without such an encoder. Pieces of facts are not read.
             encoder_attention_mask: (B, P) 1 on pieces, 0 on padding.
@@ -175,18 +175,14 @@ class SourceEncoder(CopyNetPreTrainedModel):
         slot_embeddings: Tensor = unknown + self.letter_encoder(letter_ids)
         return slot_embeddings
 
-    def embed_slots_again(self, letter_ids: Tensor | None, input_ids: Tensor, slot_embeddings: Tensor | None) -> Tensor | None:
-        """The same for the decoder; None for one that copies nothing, whose y_{t-1} is never such a word."""
+    def feed_back(self, slot_embeddings: Tensor | None, letter_ids: Tensor | None, input_ids: Tensor) -> Tensor | None:
+        """What `embed_slots` returned, as the decoder gets it for e(y_{t-1}): None where nothing is copied, and no
+        y_{t-1} is outside the vocabulary."""
         if not self.config.copies:
             return None
-        # Reentrant checkpointing needs a graph of its own for what is fed back.
-        if slot_embeddings is None or not (self.training and self._is_checkpointed):
-            return slot_embeddings
-        return self.embed_slots(letter_ids, input_ids)
-
-    @property
-    def _is_checkpointed(self) -> bool:
-        return any(getattr(module, "gradient_checkpointing", False) for module in self.modules())
+        if self.training and any(getattr(module, "gradient_checkpointing", False) for module in self.modules()):
+            return self.embed_slots(letter_ids, input_ids)  # reentrant checkpointing needs a graph of its own for it
+        return slot_embeddings
 
     def embed_features(self, feature_ids: Tensor | None, input_ids: Tensor) -> tuple[Tensor | None, Tensor | None]:
         """e(f_k) (B, F, E) of features (B, F), zero for those that are not known, and (B, F) bool: which are."""
@@ -297,7 +293,7 @@ class CopyNetEncoder(SourceEncoder):
         slots = self.embed_slots(source.letter_ids, input_ids)
         states = self.embed(input_ids, slots) if inputs_embeds is None else inputs_embeds
         if fed_back is None:
-            fed_back = self.embed_slots_again(source.letter_ids, input_ids, slots)
+            fed_back = self.feed_back(slots, source.letter_ids, input_ids)
         features, feature_mask = self.embed_features(source.feature_ids, input_ids)
         states = self.dropout(states)
         facts, is_object, copyable = None, None, mask

@@ -168,8 +168,8 @@ class CopyNetModel(CopyNetPreTrainedModel):
         has_more = config.num_features or config.feature_vocab_size or config.letter_vocab_size
         if has_more or config.mechanism.retrieves:
             raise ValueError(
-                "encoder_outputs is a tuple, which cannot hold facts, features or letters: pass what get_encoder() returns "
-                "with return_dict=True."
+                "encoder_outputs is a tuple, which cannot hold facts, features or letters: pass what get_encoder() "
+                "returns with return_dict=True."
             )
         return CopyNetEncoderOutput(*encoder_outputs or ())
 

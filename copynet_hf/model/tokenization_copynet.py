@@ -63,8 +63,8 @@ class CopyNetTokenizer(ExtendedVocabulary, PreTrainedTokenizer):
         max_source_oov: K, the number of slots; the same as in the model's config.
         feature_vocab: the features that sources may have, such as "PST"; another one is the unknown feature. They are
             no words: a feature and a word of the same letters have nothing in common. None: sources have no features.
-        letter_vocab: the letters that words outside the vocabulary are embedded by, others being one unknown letter; None:
-            they have no letters. `CopyNetForConditionalGeneration` says what it makes of them.
+        letter_vocab: the letters by which words outside the vocabulary are embedded; others are one unknown letter.
+            None: such words have no letters.
         split_special_tokens: whether special tokens spelled out in a text are ordinary text.
         encoder_tokenizer: the fast tokenizer of a Transformers encoder (`CopyNetConfig.encoder`), or the folder or Hub
             name of the encoder. The words of a source are then also returned as its pieces. `from_pretrained` passes
@@ -293,9 +293,10 @@ class CopyNetTokenizer(ExtendedVocabulary, PreTrainedTokenizer):
 
         Returns:
             `input_ids` and `attention_mask`, (batch, source length), with facts `token_type_ids`, with features
-            `feature_ids`, (batch, features), with a `letter_vocab` `letter_ids`, (batch, letters), and with targets `labels`, (batch, target length), as lists of lists or
-            tensors; flat lists for one text without `return_tensors`. Targets without sources are returned as
-            `input_ids`, as in Transformers, with UNK for every out-of-vocabulary word.
+            `feature_ids`, (batch, features), with a `letter_vocab` `letter_ids`, (batch, letters), and with targets
+            `labels`, (batch, target length), as lists of lists or tensors; flat lists for one text without
+            `return_tensors`. Targets without sources are returned as `input_ids`, as in Transformers, with UNK for
+            every out-of-vocabulary word.
 
         Raises:
             TypeError: a text is not a string or list of words.
@@ -388,12 +389,15 @@ class CopyNetTokenizer(ExtendedVocabulary, PreTrainedTokenizer):
         pad_to_multiple_of: int | None = None,
         **kwargs: Any,
     ) -> BatchEncoding:
-        """As in the library; also pads features and letters, to the longest row of the batch, and pieces, to one length that the
-        encoder reads, both on the right."""
+        """As in the library; also pads features and letters, to the longest row of the batch, and pieces, to one
+        length that the encoder reads, all on the right."""
         if padding not in (False, PaddingStrategy.DO_NOT_PAD):
             if isinstance(encoded_inputs, list | tuple) and encoded_inputs and isinstance(encoded_inputs[0], Mapping):
                 encoded_inputs = {name: [row[name] for row in encoded_inputs] for name in encoded_inputs[0]}
-            fills, to_limit = {"feature_ids": NO_FEATURE, "letter_ids": BOUNDARY}, padding == PaddingStrategy.MAX_LENGTH
+            fills, to_limit = (
+                {"feature_ids": NO_FEATURE, "letter_ids": BOUNDARY},
+                padding == PaddingStrategy.MAX_LENGTH,
+            )
             if self.encoder_tokenizer is not None:
                 fills |= self.encoder_tokenizer.fills
             for name in fills.keys() & encoded_inputs.keys():

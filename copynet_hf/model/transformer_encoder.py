@@ -167,7 +167,7 @@ class CopyNetTransformerEncoder(SourceEncoder):
             final_state=self.dropout(self.states_proj(text_state[:, 0])),
             source_ids=input_ids,
             source_mask=copyable,
-            slot_embeddings=self.embed_slots_again(source.letter_ids, input_ids, slots),
+            slot_embeddings=self.feed_back(slots, source.letter_ids, input_ids),
             facts=facts,
             is_object=is_object,
             is_question=None if is_object is None else mask,

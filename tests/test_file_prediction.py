@@ -149,7 +149,7 @@ def test_types_of_parquet_are_kept(model: Path, expected: dict[str, str], tmp_pa
     assert result["new"].to_pylist() == [expected[text] for text in TEXTS]
     assert main(command(model, tmp_path / "in.parquet", tmp_path / "out.jsonl", "--text_column=body")) == 0
     row = read_rows(tmp_path / "out.jsonl")[0]
-    assert (row["when"], row["data"], row["place"]) == ("2031-01-02 03:04:05.000006", "AP8=", {"x": 1.5, "y": None})
+    assert (row["when"], row["data"], row["place"]) == ("2031-01-02 03:04:05.000006000", "AP8=", {"x": 1.5, "y": None})
 
 
 def test_json_keeps_its_values_and_parquet_gets_a_type_for_each_column(
@@ -199,6 +199,22 @@ def test_processes_give_the_rows_of_one(model: Path, expected: dict[str, str], t
         assert words == row["prediction"].split()
 
 
+def test_the_line_of_a_parquet_row_is_its_number(model: Path, tmp_path: Path) -> None:
+    pq.write_table(pa.table({"text": ["a", "b", None, "c", None]}), tmp_path / "in.parquet")
+    assert main(command(model, tmp_path / "in.parquet", tmp_path / "out.csv", "--window=2")) == 0
+    bad = (tmp_path / "out.csv.bad.jsonl").read_text().splitlines()
+    assert [json.loads(row)["line"] for row in bad] == [3, 5]
+
+
+def test_a_file_of_malformed_rows_is_refused_with_the_first_reasons(
+    model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "in.jsonl").write_text('{"text"\n[1]\n')
+    message = refused(capsys, command(model, tmp_path / "in.jsonl", tmp_path / "out.jsonl"))
+    assert "(line 1: not valid JSON (Expecting ':' delimiter); line 2: a list rather than an object)" in message
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["in.jsonl"]
+
+
 @pytest.mark.parametrize("suffix", ["jsonl", "parquet"])
 def test_bad_rows_go_to_a_file_of_their_own_with_the_reason(
     model: Path, expected: dict[str, str], tmp_path: Path, suffix: str
@@ -224,16 +240,19 @@ def test_bad_rows_go_to_a_file_of_their_own_with_the_reason(
 
 
 NUMBERS = [pa.int8(), pa.int32(), pa.int64(), pa.uint8(), pa.uint64(), pa.float16(), pa.float32(), pa.float64()]
+CENTURY_100 = 253_402_300_800  # seconds from 1970 to the year 10000, which Python's dates lack
 COLUMNS = [
     pa.nulls(2),
     pa.array([True, None]),
     *(pa.array([3, None], kind) for kind in NUMBERS),
+    pa.array([2**53 + 1, None], pa.uint64()),  # not a float64
     pa.array(["1.20", None]).cast(pa.decimal128(10, 2)),
     *(pa.array(["ä", None], kind) for kind in (pa.string(), pa.large_string(), pa.string_view())),
     pa.array([b"\xff", None]),
-    pa.array([1, None], pa.date32()),
-    pa.array([1, None], pa.time64("us")),
-    pa.array([1, None], pa.timestamp("s", "Asia/Tokyo")),
+    pa.array([b"\xff", None]).view(pa.string()),
+    pa.array([CENTURY_100 // 86400, None], pa.date32()),
+    pa.array([1, None], pa.time64("ns")),
+    pa.array([CENTURY_100 - 1, None], pa.timestamp("s", "Asia/Tokyo")),
     pa.array([1, None], pa.timestamp("ns")),
     pa.array([1, None], pa.duration("ns")),
     pa.array([[1], None]),
@@ -267,10 +286,9 @@ def test_columns_that_are_not_predicted_are_of_any_types_in_two_files(
     elif suffix == "jsonl":
         row = read_rows(output)[0]
         found = [row[f"{number} {number}"] for number in range(len(COLUMNS))]
-        day = "1970-01-01"
-        times = ["1970-01-02", "00:00:00.000001", f"{day} 09:00:01+09:00", f"{day} 00:00:00.000000001"]
-        others = ["0 days 00:00:00.000000001", [1], {"a": "/w=="}, [["a", 1]], "a"]
-        assert found[10:] == ["1.20", "ä", "ä", "ä", "/w==", *times, *others]
+        day = "10000-01-01"
+        times = [day, "00:00:00.000000001", f"{day} 08:59:59.000+0900", "1970-01-01 00:00:00.000000001", "1"]
+        assert found[11:] == ["1.20", "ä", "ä", "ä", "/w==", "\ufffd", *times, [1], {"a": "/w=="}, [["a", 1]], "a"]
 
 
 def test_two_columns_of_one_name_are_refused(model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -577,7 +595,7 @@ def test_a_run_that_failed_before_any_row_leaves_nothing(
 ) -> None:
     source = write_rows(tmp_path / "in.jsonl", [{"one": "a", "two": "b"}])
     argv = command(model, source, tmp_path / "out.jsonl")
-    assert "could be any of the columns 'one', 'two' of strings: name the right one" in refused(capsys, argv)
+    assert "could be any of the columns 'one', 'two' of strings: pass --text_column" in refused(capsys, argv)
     assert [path.name for path in tmp_path.iterdir()] == ["in.jsonl"]
     with killed_after(0):
         main([*argv, "--text_column=two"])

@@ -6,7 +6,7 @@ import difflib
 import logging
 from collections.abc import Collection, Iterable, Sequence
 from itertools import islice
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import datasets
 import pyarrow as pa
@@ -79,7 +79,7 @@ class Columns:
                 self.has_facts |= name == facts_column and any(map(resemble_facts, values))
         self.can_hold_facts = self.has_facts or can_hold_facts(self.types.get(facts_column))
 
-    def feature(self, name: str) -> Any:
+    def feature(self, name: str) -> object:
         """The `datasets` feature of a column."""
         arrow_type = self.types[name]
         if arrow_type is None:
@@ -152,10 +152,9 @@ def choose_columns(
     rest = [name for name in candidates if name not in (text, summary) and name.lower() not in KEY_NAMES]
     if len(rest) > len(missing) > 0:
         raise ValueError(
-            f"{where}: the {' and '.join(missing)} could be any of the columns {', '.join(map(repr, rest))}: name the "
-            "right one "
-            + " and ".join(f"with {role}_column= (--{role}_column on the command line)" for role in missing)
-            + "; if the file has no header, name its columns with column_names= (--column_names)"
+            f"{where}: the {' and '.join(missing)} could be any of the columns {', '.join(map(repr, rest))}: pass "
+            + " and ".join(f"{role}_column (--{role}_column)" for role in missing)
+            + ", or column_names (--column_names) if the first line is no header"
         )
     for role, name in zip(missing, rest, strict=False):
         roles[role] = name
@@ -163,7 +162,7 @@ def choose_columns(
         if column is None:
             raise ValueError(
                 f"{where}: no column of strings is left for the {role}; the columns are "
-                f"{', '.join(map(repr, columns))}: name one with {role}_column= (--{role}_column on the command line)"
+                f"{', '.join(map(repr, columns))}: pass {role}_column (--{role}_column)"
             )
     chosen = {role: column for role, column in roles.items() if column is not None} | given
     if "facts" in columns and "facts" not in chosen.values():

@@ -6,7 +6,6 @@ import json
 import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
 from itertools import islice
 from pathlib import Path
 from types import MappingProxyType
@@ -20,7 +19,17 @@ from datasets.info import SupervisedKeysData
 
 from .columns import ColumnChoice, Columns, can_hold_facts, choose_columns, choose_new_names
 from .features import SEPARATOR, are_facts, resemble_facts, split_features, why_not_features
-from .records import AnyDataset, DataFileError, FilePath, Row, SkippedRecords, data_suffix, hash_contents, resolve_file
+from .records import (
+    AnyDataset,
+    DataFileError,
+    FilePath,
+    Row,
+    SkippedRecords,
+    data_suffix,
+    hash_contents,
+    resolve_file,
+    warn_once,
+)
 from .rows import LCSTS_SUFFIX, SUFFIXES, TABLE_SUFFIXES, NumberedRow, find_delimiter, number_rows
 
 logger = logging.getLogger(__name__)
@@ -189,7 +198,7 @@ class PairsBuilder(datasets.GeneratorBasedBuilder):
     """
 
     # Part of the cache key: increase it when a change of the code changes the examples of a file.
-    VERSION = datasets.Version("1.6.0")
+    VERSION = datasets.Version("1.7.0")
     BUILDER_CONFIG_CLASS = PairsConfig
     columns: Columns
     roles: Mapping[str, str] = MappingProxyType({"text": "text", "summary": "summary"})
@@ -268,7 +277,7 @@ def _make_pairs(
         yield pair
 
 
-def _select_features(features: Mapping[str, Any], roles: Mapping[str, str]) -> datasets.Features:
+def _select_features(features: Mapping[str, object], roles: Mapping[str, str]) -> datasets.Features:
     """The features of the pairs that `_make_pairs` makes of columns with these features."""
     names = choose_new_names(name for name in features if name not in roles.values())
     kept = {new: features[old] for old, new in names.items()}
@@ -363,9 +372,3 @@ def _iterate_rows(shard: AnyDataset) -> Iterator[Row]:
     for batch in shard.iter(100):
         for values in zip(*batch.values(), strict=True):
             yield dict(zip(batch, values, strict=True))
-
-
-@cache
-def warn_once(message: str) -> None:
-    """Logs once what is found repeatedly, as in each pass through a stream."""
-    logger.warning("%s", message)

@@ -29,7 +29,7 @@ from tqdm.auto import tqdm  # type: ignore[import-untyped]
 
 from ..data.columns import KEY_NAMES, TEXT_NAMES, Columns, find_column, find_usual_name
 from ..data.features import are_facts, why_not_features
-from ..data.records import DataFileError, Row, data_suffix, resolve_file
+from ..data.records import DataFileError, Row, SkippedRecords, data_suffix, resolve_file
 from ..data.remembered import recall_delimiter, recall_options
 from ..data.rows import NumberedRow, find_delimiter
 from ..model.prediction import Prediction
@@ -98,15 +98,20 @@ def predict_files(
         tokenizer = predictor.load()[1]
         delimiters = [find_delimiter(file, recall_delimiter(tokenizer, delimiter, file)) for file in files]
         sizes: list[int] = []
+        skipped = SkippedRecords(files[0])
 
         def iterate_rows() -> Iterator[Row]:
             for each in read_windows(files, delimiters, window):
                 sizes.append(len(each.rows))
-                yield from (row for _, row in each.rows if isinstance(row, dict))
+                for line, row in each.rows:
+                    if isinstance(row, dict):
+                        yield row
+                    elif each.file == files[0]:
+                        skipped.add(line, row)
 
         columns = Columns(iterate_rows(), predictor.facts_column or "facts", window)
-        if not sizes:
-            raise DataFileError(f"{', '.join(map(str, files))}: no record: use a file with rows")
+        if not columns.types:
+            raise skipped.empty_error()
         if columns.has_facts:
             predictor.facts_column = predictor.facts_column or "facts"
         _choose_columns(predictor, columns, text_column)
@@ -193,7 +198,7 @@ def _choose_columns(predictor: CopyNetPredictor, columns: Columns, given: str | 
     guess = find_usual_name(strings, TEXT_NAMES) or (strings[0] if len(strings) == 1 else None)
     if (options["text_column"] or guess) is None:
         found = f"could be any of the columns {', '.join(map(repr, strings))}" if strings else "is in no column"
-        raise ValueError(f"the text {found} of strings: name the right one with --text_column")
+        raise ValueError(f"the text {found} of strings: pass --text_column")
     for name, value in options.items():
         default = guess if name == "text_column" else "features"
         try:

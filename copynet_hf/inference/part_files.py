@@ -22,11 +22,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from ..data.columns import Columns
-from ..data.records import DataFileError, Row, data_suffix
+from ..data.parquet import read_batches
+from ..data.records import Row, data_suffix
 from ..data.rows import PARQUET_SUFFIX, NumberedRow, number_rows
 
 WRITTEN_SUFFIXES = (".jsonl", ".csv", ".tsv", PARQUET_SUFFIX)
 GROUP_BYTES = 1 << 26  # of a row group, into which small windows are joined
+MAX_EXACT = 2**53  # up to which a float64 holds every integer
 
 Types = Mapping[str, pa.DataType | None]  # of columns; None: JSON text
 Write = Callable[[Sequence[Row], pa.Table | None], object]  # rows, and the same as they are in a Parquet file
@@ -56,33 +58,28 @@ def read_windows(files: Sequence[Path], delimiters: Sequence[str], size: int) ->
     """
     for file, delimiter in zip(files, delimiters, strict=True):
         if data_suffix(file) == PARQUET_SUFFIX:
-            yield from _read_tables(file, size)
-            continue
-        records = number_rows(file, delimiter=delimiter)
-        while rows := list(islice(records, size)):
-            yield Window(file, rows)
-
-
-def _read_tables(file: Path, size: int) -> Iterator[Window]:
-    line = 1
-    try:
-        with pq.ParquetFile(file) as table:
-            names = table.schema_arrow.names
-            if double := [name for name in names if names.count(name) > 1]:
-                raise DataFileError(f"{file}: there are two columns {double[0]!r}: rename one")
-            for batch in table.iter_batches(size):
-                yield Window(file, list(enumerate(batch.to_pylist(), line)), pa.Table.from_batches([batch]))
-                line += len(batch)
-    except (pa.ArrowException, OSError, ValueError, OverflowError) as error:
-        if isinstance(error, DataFileError):
-            raise
-        raise DataFileError(f"{file}: cannot be read ({error})") from error
+            line = 1
+            for batch, rows in read_batches(file, size):
+                yield Window(file, list(enumerate(rows, line)), pa.Table.from_batches([batch]))
+                line += len(rows)
+        else:
+            records = number_rows(file, delimiter=delimiter)
+            while window := list(islice(records, size)):
+                yield Window(file, window)
 
 
 def find_types(files: Sequence[Path], rows: Iterable[Row], size: int) -> Types:
     """The type of each column in a Parquet file: that of the files that are read, where all are Parquet and agree;
     else one that holds the values of these rows, of which `size` are in memory."""
-    inferred = Columns(rows, size=size).types
+    large: set[str] = set()  # columns with integers that floats would round
+
+    def note_large(rows: Iterable[Row]) -> Iterator[Row]:
+        for row in rows:
+            large.update(name for name, value in row.items() if isinstance(value, int) and abs(value) > MAX_EXACT)
+            yield row
+
+    inferred = dict(Columns(note_large(rows), size=size).types)
+    inferred |= {name: None for name in large if (kind := inferred[name]) and pa.types.is_floating(kind)}
     if any(data_suffix(file) != PARQUET_SUFFIX for file in files):
         return inferred
     fields = [field for file in files for field in pq.read_schema(file)]
@@ -194,16 +191,14 @@ def _to_arrow(rows: Sequence[Row], name: str, kind: pa.DataType | None) -> pa.Ar
     values = [row.get(name) for row in rows]
     if kind is None:
         return pa.array([None if value is None else to_json(value) for value in values], pa.string())
-    if pa.types.is_floating(kind):  # Arrow refuses integers that are rounded
-        values = [None if value is None else float(value) for value in values]
     return pa.array(values, kind)
 
 
 def to_json(value: object) -> str:
-    """A value as JSON: bytes in base64, what else JSON lacks as text; null for numbers that are not finite."""
+    """A value as JSON: bytes in base64; null for numbers that are not finite, which JSON lacks."""
 
-    def encode(value: object) -> str:
-        return base64.b64encode(value).decode() if isinstance(value, bytes) else str(value)
+    def encode(data: bytes) -> str:
+        return base64.b64encode(data).decode()
 
     try:
         return json.dumps(value, ensure_ascii=False, allow_nan=False, default=encode)

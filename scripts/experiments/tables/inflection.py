@@ -24,7 +24,7 @@ MODEL_NAMES = tuple(SETS)
 COPYNET = "CopyNet"
 ENSEMBLE_SEEDS = range(5)
 TRAINING: dict[str, Any] = {}  # the defaults
-SIZES_OF_SET = ("train_pairs", "test_words")  # the columns of the published accuracies that are none
+COUNTS = ("train_pairs", "test_words")  # the columns of the published accuracies that are none
 PUBLISHED = {"nonneural": "non-neural", "neural": "neural", "cluzh": "CLUZH", "ubc": "UBC"}
 
 
@@ -159,7 +159,7 @@ def _count_best(
 
 
 def _list_published(of_set: Mapping[str, float | None]) -> list[float]:
-    return [value for name, value in of_set.items() if name not in SIZES_OF_SET and value is not None]
+    return [value for name, value in of_set.items() if name not in COUNTS and value is not None]
 
 
 def _size_table(

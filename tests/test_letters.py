@@ -345,7 +345,10 @@ def test_models_with_letters_and_without_join_an_ensemble(tmp_path: Path) -> Non
     assert predict(loaded, tokenizer, TEXTS) == predict(expected, make_tokenizer(), TEXTS)
 
 
-@all_cases
+@pytest.mark.parametrize(
+    "changes",
+    [pytest.param(WITH_OTHERS[name], id=name, marks=[pytest.mark.slow] * (name != "copynet")) for name in WITH_OTHERS],
+)
 def test_graphs_read_letters(changes: dict[str, Any], tmp_path: Path) -> None:
     pytest.importorskip("onnxscript")
     pytest.importorskip("onnxruntime")

@@ -320,7 +320,9 @@ def test_errors_of_the_command(
     assert "--model is missing" in refused(capsys, "serve")
     assert "no such folder" in refused(capsys, "serve", "--model=user/name")
     assert "config.json is missing" in refused(capsys, "serve", f"--model={tmp_path}")
-    assert "holds no decoder.onnx" in refused(capsys, "serve", f"--model={save_tiny_model(tmp_path / 'saved')}")
+    saved = save_tiny_model(tmp_path / "my model")
+    run_export = f"run copynet-hf export --model '{saved}' --output_dir 'my model-onnx', and use"
+    assert f"holds no decoder.onnx: {run_export}" in refused(capsys, "serve", f"--model={saved}")
     assert "--timeout is nan: use 1 or more" in refused(capsys, "serve", model, "--timeout=nan")
     assert "--batch_size is 0: use 1 or more" in refused(capsys, "serve", model, "--batch_size=0")
     assert "--port is 70000" in refused(capsys, "serve", model, "--port=70000")

@@ -122,7 +122,8 @@ class Source:
         if not isinstance(self.text, str):
             return [None] * len(self.words)
         if self.found is not None:
-            return [trim_span(self.text, *span) for span in self.found]
+            words_found = zip(self.words, self.found, strict=True)
+            return [_trim_span(self.text, *span) if word else None for word, span in words_found]
         words = self.surfaces[: self.text_length]
         if not (self.is_truncated and getattr(self.tokenizer, "truncation_side", "right") == "left"):
             spans = find_spans(self.text, words)
@@ -492,11 +493,10 @@ def find_spans(text: str, words: Sequence[str]) -> list[Span | None]:
     return spans
 
 
-def trim_span(text: str, start: int, end: int) -> Span | None:
-    """The span without the spaces that precede a word; None for an empty one."""
+def _trim_span(text: str, start: int, end: int) -> Span:
+    """The span without the spaces that precede a word."""
     part = text[start:end]
-    start += 0 if part.isspace() else len(part) - len(part.lstrip())
-    return (start, end) if start < end else None
+    return (start if part.isspace() else end - len(part.lstrip())), end
 
 
 def space_words(words: Sequence[str], join: Callable[[list[str]], str]) -> list[str]:

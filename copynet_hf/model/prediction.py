@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .segmentation import INITIAL, JOINER
-from .source import Source, Span, add_spaces, find_marks, join_words, skipped_ids, stack_sources
+from .source import Source, Span, add_spaces, find_marks, find_matching_ids, join_words, skipped_ids, stack_sources
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -98,6 +98,7 @@ def predict(
     max_source_length: int | None = None,
     return_copy_probs: bool = False,
     trace: bool = True,
+    copied_only: str | None = None,
     **generation: Any,
 ) -> list[list[Prediction]]:
     """Encodes the texts as one batch, generates, and traces each output word to the source.
@@ -111,6 +112,8 @@ def predict(
         return_copy_probs: whether to fill `Prediction.copy_probs`.
         trace: whether to fill the fields of `Prediction` that say where its text comes from, which takes a second pass
             over the outputs.
+        copied_only: a regular expression, such as r"\\d": a word in which it finds something may only be written if
+            the source has it; see `find_matching_ids`.
         generation: arguments of `generate()`, such as `num_beams`, `num_return_sequences` and `max_new_tokens`;
             `stop_strings`, here or in the generation config, may hold words of the sources.
 
@@ -119,6 +122,8 @@ def predict(
     """
     if not texts:
         return []
+    if copied_only:
+        generation["copied_only"] = find_matching_ids(tokenizer, copied_only)
     saved = generation.get("generation_config") or getattr(model, "generation_config", {})
     settings = dict(saved if isinstance(saved, Mapping) else vars(saved))
     settings |= {name: value for name, value in generation.items() if value is not None}

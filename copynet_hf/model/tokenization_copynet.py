@@ -280,7 +280,7 @@ class CopyNetTokenizer(ExtendedVocabulary, PreTrainedTokenizer):
         Returns:
             `input_ids` and `attention_mask`, (batch, source length), with facts `token_type_ids`, with features
             `feature_ids`, (batch, features), and with targets `labels`, (batch, target length), as lists of lists or
-            tensors; with `return_offsets_mapping` also `offset_mapping`, (batch, source length, 2), the `Source.offsets`
+            tensors; with `return_offsets_mapping` also `offset_mapping`, (batch, source length, 2), `Source.offsets`
             of the words, (0, 0) for what has no place in the text. Flat lists for one text without `return_tensors`.
             Targets without sources are returned as `input_ids`, as in Transformers, with UNK for every
             out-of-vocabulary word.

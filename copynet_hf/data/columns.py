@@ -6,9 +6,8 @@ import difflib
 import logging
 from collections.abc import Collection, Iterable, Sequence
 from itertools import islice
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-import datasets
 import pyarrow as pa
 
 from .features import SEPARATOR, resemble_facts
@@ -54,32 +53,30 @@ class ColumnChoice(NamedTuple):
 class Columns:
     """The columns of some rows.
 
+    Args:
+        facts_column: that of the facts, if there are any.
+        size: the number of rows that are in memory at a time.
+
     Attributes:
         types: the Arrow type of each column, None for a mix of types, which is stored as JSON text.
         strings: the columns that hold at least one string.
-        has_facts: whether the column `facts` holds facts, of which some may be malformed, or nothing.
+        has_facts: whether some cells of that column are facts, perhaps malformed ones.
+        can_hold_facts: whether it holds facts, or nothing.
     """
 
-    def __init__(self, rows: Iterable[Row]) -> None:
+    def __init__(self, rows: Iterable[Row], facts_column: str = "facts", size: int = 1000) -> None:
         self.types: dict[str, pa.DataType | None] = {}
         self.strings: list[str] = []
-        has_facts = False
+        self.has_facts = False
         rows = iter(rows)
-        while batch := list(islice(rows, 1000)):
+        while batch := list(islice(rows, size)):
             for name in dict.fromkeys(name for row in batch for name in row):
                 values = [row.get(name) for row in batch]
                 self.types[name] = _common_type(self.types.get(name, pa.null()), values)
                 if name not in self.strings and any(isinstance(value, str) for value in values):
                     self.strings.append(name)
-                has_facts |= name == "facts" and any(map(resemble_facts, values))
-        self.has_facts = has_facts or can_hold_facts(self.types.get("facts"))
-
-    def feature(self, name: str) -> Any:
-        """The `datasets` feature of a column."""
-        arrow_type = self.types[name]
-        if arrow_type is None:
-            return datasets.Value("string")
-        return datasets.Features.from_arrow_schema(pa.schema([(name, arrow_type)]))[name]
+                self.has_facts |= name == facts_column and any(map(resemble_facts, values))
+        self.can_hold_facts = self.has_facts or can_hold_facts(self.types.get(facts_column))
 
 
 def _common_type(previous: pa.DataType | None, values: Sequence[object]) -> pa.DataType | None:
@@ -87,7 +84,8 @@ def _common_type(previous: pa.DataType | None, values: Sequence[object]) -> pa.D
     if previous is None:
         return None
     try:
-        common = unify_types(previous, pa.array(values).type)
+        schemas = [pa.schema([("", kind)]) for kind in (previous, pa.array(values).type)]
+        common = pa.unify_schemas(schemas, promote_options="permissive").field(0).type
     except (pa.ArrowException, TypeError, OverflowError):
         return None
     # The keys of JSON objects can differ between rows; Arrow writes lists of at most 64 levels.
@@ -102,17 +100,6 @@ def can_hold_facts(kind: pa.DataType | None) -> bool:
     if kind is None or depth > 2:
         return False
     return pa.types.is_null(kind) or (depth == 2 and pa.types.is_string(kind))
-
-
-def unify_types(first: pa.DataType | None, second: pa.DataType | None) -> pa.DataType | None:
-    """The type that holds the values of both, or None."""
-    if first is None or second is None:
-        return None
-    try:
-        schemas = [pa.schema([("", arrow_type)]) for arrow_type in (first, second)]
-        return pa.unify_schemas(schemas, promote_options="permissive").field(0).type
-    except (pa.ArrowException, TypeError):
-        return None
 
 
 def choose_columns(
@@ -147,10 +134,9 @@ def choose_columns(
     rest = [name for name in candidates if name not in (text, summary) and name.lower() not in KEY_NAMES]
     if len(rest) > len(missing) > 0:
         raise ValueError(
-            f"{where}: the {' and '.join(missing)} could be any of the columns {', '.join(map(repr, rest))}: name the "
-            "right one "
-            + " and ".join(f"with {role}_column= (--{role}_column on the command line)" for role in missing)
-            + "; if the file has no header, name its columns with column_names= (--column_names)"
+            f"{where}: the {' and '.join(missing)} could be any of the columns {', '.join(map(repr, rest))}: pass "
+            + " and ".join(f"{role}_column (--{role}_column)" for role in missing)
+            + ", or column_names (--column_names) if the first line is no header"
         )
     for role, name in zip(missing, rest, strict=False):
         roles[role] = name
@@ -158,7 +144,7 @@ def choose_columns(
         if column is None:
             raise ValueError(
                 f"{where}: no column of strings is left for the {role}; the columns are "
-                f"{', '.join(map(repr, columns))}: name one with {role}_column= (--{role}_column on the command line)"
+                f"{', '.join(map(repr, columns))}: pass {role}_column (--{role}_column)"
             )
     chosen = {role: column for role, column in roles.items() if column is not None} | given
     if "facts" in columns and "facts" not in chosen.values():

@@ -23,22 +23,23 @@ from transformers import (
     Trainer,
     TrainingArguments,
 )
-from transformers.trainer_utils import EvalLoopOutput, get_last_checkpoint
+from transformers.trainer_utils import EvalLoopOutput, TrainOutput, get_last_checkpoint
 
 from ..arguments import TrainArguments
 from ..evaluation.scoring import evaluate_pairs
 from ..evaluation.teacher_forcing import make_argmax, make_compute_accuracy
+from ..model.letters import find_letter_ids
 from ..model.loss import shift_right
 from ..model.modeling_copynet import CopyNetForConditionalGeneration
 from ..saved.cards import CARD
-from .callbacks import EarlyStopping, LogLine, SilentProgress, TimeLimit
+from .callbacks import EarlyStopping, FullAccuracy, LogLine, SilentProgress, TimeLimit, has_full_accuracy
 from .checkpoints import NUM_PROCESSES, RECORD_FILE, SECONDS, is_complete
 from .dataset import Pairs, encode_pairs
 from .encoder_training import split_parameter_groups
 from .label_smoothing import VocabularyLabelSmoother
 from .run_folder import explain_save_errors
 from .sampler import EpochSampler
-from .vocabulary_dropout import drop_from_vocabulary
+from .vocabulary_dropout import append_letters, drop_from_vocabulary
 from .weight_average import WeightAverage
 
 SAMPLE_SIZE = 64  # evaluation pairs for which outputs are generated
@@ -88,6 +89,10 @@ class CopyNetTrainer(Trainer):
         self.scored_pairs, self.run_record, self.earlier_seconds = validation, run_record or {}, earlier_seconds
         self.vocabulary_dropout = run_args.vocabulary_dropout if model.config.copies else 0.0
         self.encoder_learning_rate = run_args.encoder_learning_rate
+        self.letters: list[list[int]] = []  # of each word of the vocabulary, if the model reads letters
+        if letter_vocab := getattr(tokenizer, "letter_vocab", None):
+            words = tokenizer.convert_ids_to_tokens(list(range(len(tokenizer))))
+            self.letters = [find_letter_ids([word], letter_vocab) for word in words]
         self._start = time.monotonic()
         if self.label_smoother is not None:
             factor = training_args.label_smoothing_factor
@@ -99,6 +104,7 @@ class CopyNetTrainer(Trainer):
             None if training_args.disable_tqdm else SilentProgress(),
             LogLine(),
             EarlyStopping(run_args.early_stopping_patience) if run_args.early_stopping_patience else None,
+            FullAccuracy(),
             None if run_args.max_minutes is None else TimeLimit(run_args.max_minutes),
         ]
         for callback in callbacks:
@@ -110,7 +116,7 @@ class CopyNetTrainer(Trainer):
         """The model, without what distributes it over several processes."""
         return cast(CopyNetForConditionalGeneration, self.model)
 
-    def train(self, resume_from_checkpoint: str | bool | None = None, *args: Any, **kwargs: Any) -> Any:
+    def train(self, resume_from_checkpoint: str | bool | None = None, *args: Any, **kwargs: Any) -> TrainOutput:
         self._start = time.monotonic()
         average = self.weight_average
         if average is None:
@@ -149,15 +155,20 @@ class CopyNetTrainer(Trainer):
             self.args.train_batch_size * self.args.gradient_accumulation_steps,
         )
 
-    def training_step(self, model: nn.Module, inputs: dict[str, Any], *args: Any, **kwargs: Any) -> Tensor:
+    def training_step(
+        self, model: nn.Module, inputs: dict[str, Tensor], num_items_in_batch: Tensor | int | None = None
+    ) -> Tensor:
         if self.vocabulary_dropout:
             # Here rather than in the collator, whose random numbers a resumed run would not repeat.
             config = self.accelerator.unwrap_model(model).config
-            dropped = drop_from_vocabulary(inputs["input_ids"], inputs["labels"], self.vocabulary_dropout, config)
-            input_ids, labels = dropped
+            source, labels = inputs["input_ids"], inputs["labels"]
+            input_ids, labels = drop_from_vocabulary(source, labels, self.vocabulary_dropout, config)
+            if self.letters:
+                letters = (inputs["letter_ids"], source, input_ids, self.letters, config.vocab_size)
+                inputs["letter_ids"] = append_letters(*letters)
             decoder_input_ids = shift_right(labels, config)
             inputs |= {"input_ids": input_ids, "labels": labels, "decoder_input_ids": decoder_input_ids}
-        return super().training_step(model, inputs, *args, **kwargs)
+        return super().training_step(model, inputs, num_items_in_batch)
 
     def evaluation_loop(self, *args: Any, **kwargs: Any) -> EvalLoopOutput:
         output = super().evaluation_loop(*args, **kwargs)
@@ -175,7 +186,7 @@ class CopyNetTrainer(Trainer):
         output.metrics.update({f"eval_{name}": value for name, value in scores.items() if value is not None})
         return output
 
-    def _run_epoch(self, *args: Any, **kwargs: Any) -> None:
+    def _run_epoch(self, *args: object, **kwargs: object) -> None:
         if self.state.global_step < self.state.max_steps:
             super()._run_epoch(*args, **kwargs)
         else:  # resumed at its end, where the Trainer would take one more step unless an epoch ends there
@@ -189,11 +200,14 @@ class CopyNetTrainer(Trainer):
 
     def _determine_best_metric(self, metrics: dict[str, float], trial: object) -> bool:
         try:
-            return super()._determine_best_metric(metrics, trial)
+            is_best = super()._determine_best_metric(metrics, trial)
         except KeyError as error:  # a score that these validation pairs lack
             raise ValueError(error.args[0]) from None
+        if not is_best and has_full_accuracy(self.args, metrics):  # of several, the last one has the lowest loss
+            self.state.best_global_step, is_best = self.state.global_step, True
+        return is_best
 
-    def _save_checkpoint(self, *args: Any, **kwargs: Any) -> None:
+    def _save_checkpoint(self, model: nn.Module, trial: object) -> None:
         checkpoint = Path(str(self.args.output_dir)) / f"checkpoint-{self.state.global_step}"
         try:
             with explain_save_errors(checkpoint):
@@ -204,7 +218,7 @@ class CopyNetTrainer(Trainer):
                     (checkpoint / RECORD_FILE).write_text(json.dumps(record), encoding="utf-8")
                     if self.weight_average is not None:
                         self.weight_average.save(checkpoint)
-                super()._save_checkpoint(*args, **kwargs)
+                super()._save_checkpoint(model, trial)
         except OSError:
             if not is_complete(checkpoint):  # older ones are deleted only after this one is saved
                 shutil.rmtree(checkpoint, ignore_errors=True)

@@ -177,8 +177,15 @@ def collect_figures(results: dict[str, Any]) -> dict[str, Any]:
         "groups": {title: _score_table(results, of_group) for title, of_group in groups.items() if of_group},
         "label_smoothing": _seeds_table(facts["label_smoothing"]) if "label_smoothing" in facts else "",
         "minutes": table(["", *tasks], [row for row in minutes if any(row[1:])]),
+        "ends": _ends_table(facts["ends"]) if "ends" in facts else "",
         **tables,
     }
+
+
+def _ends_table(tasks: Mapping[str, Mapping[str, Any]]) -> str:
+    """For each task where a training ends by each rule, from the log of one that went on."""
+    titles = ("updates", "minutes", "all right", "minutes then", "patience 10")
+    return table(["", *titles], [[task, *map(of_task.get, titles)] for task, of_task in tasks.items()])
 
 
 def _score_table(results: dict[str, Any], tasks: list[str]) -> str:

@@ -20,7 +20,7 @@ from transformers import AutoModelForSeq2SeqLM, AutoTokenizer, pipeline
 
 from copynet_hf import CopyNetPredictor
 from copynet_hf.cli import main
-from copynet_hf.inference.predictor import stamp_files
+from copynet_hf.inference.predictor import ORIGINS, stamp_files
 
 pytest.importorskip("onnxscript")
 pytest.importorskip("onnxruntime")
@@ -93,6 +93,14 @@ def test_columns_get_a_column_of_predictions(folders: Folders, backend: str) -> 
     assert list(predict({"body": np.array(TEXTS)})["prediction"]) == expected
 
 
+def test_columns_of_origins_are_those_of_the_texts(folders: Folders, backend: str) -> None:
+    predict = CopyNetPredictor(getattr(folders, backend), backend, with_origins=True, **OPTIONS)
+    outputs, columns = predict(TEXTS), predict({"text": TEXTS})
+    assert outputs[0].score
+    for name in ORIGINS:
+        assert columns[f"prediction_{name}"] == [getattr(output, name) for output in outputs]
+
+
 def test_texts_without_words_have_empty_outputs(folders: Folders, backend: str) -> None:
     predict = CopyNetPredictor(getattr(folders, backend), backend, num_beams=2, min_new_tokens=2, max_new_tokens=4)
     assert [output.text == "" for output in predict(["", TEXTS[0], " ", "\t\n"])] == [True, False, True, True]
@@ -108,6 +116,7 @@ def test_empty_and_missing_texts_keep_their_rows(folders: Folders, backend: str)
     assert columns["prediction"] == ["", *loop_over_generate(folders.torch, TEXTS[:1], **OPTIONS), None, "", None]
     assert columns["prediction_words"][2] is None
     assert columns["prediction_words"][3] == []
+    assert columns["prediction_is_empty"] == [True, False, None, True, None]
     assert [output and output.text for output in predict(["", None, float("nan")])] == ["", None, None]
     with pytest.raises(ValueError, match="row 1 of the texts is a int: pass texts"):
         predict(["a", 1])

@@ -65,7 +65,8 @@ def main(argv: Sequence[str] | None = None) -> int:
             return f"{family}: {problem}" if problem else ""
 
         for _ in check.run_rounds(run_round):
-            check.figure = f"{len(models)} families, {check.rounds - check.failed} of {check.rounds} texts the same"
+            same = check.rounds - check.failed
+            check.figure = f"{len(models)} families, {same:,} of {check.rounds:,} texts the same"
     return check.failed > 0
 
 

@@ -10,8 +10,6 @@ from ..arguments import TRUST_HELP, Arguments, Command, argument
 
 @dataclass
 class ExportArguments(Arguments):
-    """The arguments of `copynet-hf export`."""
-
     model: str | None = argument("folder or Hub name of the model", metavar="NAME")
     trust_remote_code: bool = argument(TRUST_HELP, False)
     output_dir: str | None = argument("folder for the graphs, the config and the tokenizer", metavar="FOLDER")

@@ -335,47 +335,21 @@ def _select_pairs(data: AnyDataset, choice: ColumnChoice, where: str) -> AnyData
     roles = choose_columns(columns, strings, choice, where, has_facts)
     if choice.guesses:
         _log_guess(SupervisedKeysData(roles["text"], roles["summary"]), where)
-    is_stream = isinstance(data, datasets.IterableDataset)
-    shards = [data.shard(data.num_shards, index) for index in range(data.num_shards)] if is_stream else [data]
-    arguments = {  # `datasets` distributes the elements of lists over the workers of a DataLoader
-        "shards": shards,
-        "names": [f"{where} (shard {i} of {len(shards)})" if shards[1:] else where for i in range(len(shards))],
-        "columns": dict.fromkeys(columns, pa.null()),
-        "roles": roles,
-        "separator": choice.separator,
-        "may_be_empty": len(shards) > 1,
-    }
+    is_stream, types = isinstance(data, datasets.IterableDataset), dict.fromkeys(columns, pa.null())
+    kept = [*roles, *choose_new_names(name for name in columns if name not in roles.values()).values()]
+
+    def select(batch: dict[str, list[object]]) -> dict[str, list[object]]:
+        skipped = SkippedRecords(Path(where))
+        rows = (dict(zip(batch, values, strict=True)) for values in zip(*batch.values(), strict=True))
+        pairs = list(_make_pairs(enumerate(rows), types, roles, choice.separator, skipped))
+        for _, reason in skipped.first if is_stream else ():
+            warn_once(f"{where}: unusable rows are skipped ({reason})")
+        return {name: [pair[name] for pair in pairs] for name in kept}
+
     features = None if data.features is None else _select_features(data.features, roles)
-    kind = datasets.IterableDataset if is_stream else datasets.Dataset
-    pairs = kind.from_generator(_usable_rows, features, gen_kwargs=arguments, split=data.split or "train")
+    pairs = data.map(select, batched=True, remove_columns=columns, features=features)
     if not is_stream and len(pairs) < len(data):  # also where they come from the cache
+        if not len(pairs):
+            raise DataFileError(f"{where}: none of its {len(data)} rows has a text and a summary")
         logger.warning("%s: %d of %d rows are skipped", where, len(data) - len(pairs), len(data))
     return pairs
-
-
-def _usable_rows(
-    shards: list[AnyDataset],
-    names: list[str],
-    columns: dict[str, pa.DataType],
-    roles: dict[str, str],
-    separator: str,
-    may_be_empty: bool,
-) -> Iterator[Row]:
-    """The pairs of each shard, whose unusable rows are reported at its end."""
-    for shard, name in zip(shards, names, strict=True):
-        skipped = SkippedRecords(Path(name))
-        is_empty = True
-        for pair in _make_pairs(enumerate(_iterate_rows(shard), 1), columns, roles, separator, skipped):
-            is_empty = False
-            yield pair
-        if is_empty and not may_be_empty:
-            raise skipped.empty_error()
-        if skipped.count:
-            warn_once(str(skipped))
-
-
-def _iterate_rows(shard: AnyDataset) -> Iterator[Row]:
-    """All rows of a shard. In a worker, `for row in shard` would split the shard among the workers again."""
-    for batch in shard.iter(100):
-        for values in zip(*batch.values(), strict=True):
-            yield dict(zip(batch, values, strict=True))

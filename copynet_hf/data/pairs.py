@@ -20,6 +20,7 @@ from datasets.info import SupervisedKeysData
 
 from .columns import ColumnChoice, Columns, can_hold_facts, choose_columns, choose_new_names
 from .features import SEPARATOR, are_facts, resemble_facts, split_features, why_not_features
+from .fields import format_record
 from .records import AnyDataset, DataFileError, FilePath, Row, SkippedRecords, data_suffix, hash_contents, resolve_file
 from .rows import LCSTS_SUFFIX, SUFFIXES, TABLE_SUFFIXES, NumberedRow, find_delimiter, number_rows
 
@@ -53,10 +54,11 @@ def load_pairs(
     A file is JSON lines (or one JSON list), CSV or TSV with a header, Parquet, LCSTS (.txt, pairs with a score of 3 or
     more), or inflections as the SIGMORPHON shared tasks distribute them (.train, .dev, .test, .gold: tab-separated
     columns lemma, form and features, without a header). All but Parquet may be compressed (.gz), and in UTF-16 instead
-    of UTF-8 if a byte order mark says so. A column `facts` of triples is read as well. Rows that cannot be read, whose
-    text or summary is missing, empty or not a string, or whose facts are no triples of strings, are skipped and
-    reported in a warning. Other columns are kept (objects, and values of several types, as JSON), one with the name
-    `text`, `summary`, `features` or `facts` as `original_text`, and so on.
+    of UTF-8 if a byte order mark says so. A column `facts` of triples is read as well. A summary that is an
+    object of named values, or a list of them, becomes the text of `data.fields.format_record`. Rows that cannot be
+    read, whose text or summary is missing, empty or of another type, or whose facts are no triples of strings, are
+    skipped and reported in a warning. Other columns are kept (objects, and values of several types, as JSON), one with
+    the name `text`, `summary`, `features` or `facts` as `original_text`, and so on.
 
     Args:
         text_column, summary_column: by default guessed, and logged: a column with a usual name (`document`, `article`,
@@ -188,7 +190,7 @@ class PairsBuilder(datasets.GeneratorBasedBuilder):
     """
 
     # Part of the cache key: increase it when a change of the code changes the examples of a file.
-    VERSION = datasets.Version("1.6.0")
+    VERSION = datasets.Version("1.7.0")
     BUILDER_CONFIG_CLASS = PairsConfig
     columns: Columns
     roles: Mapping[str, str] = MappingProxyType({"text": "text", "summary": "summary"})
@@ -255,7 +257,7 @@ def _make_pairs(
             skipped.add(line, row)
             continue
         pair = {role: row.get(column) for role, column in roles.items()}
-        if reason := _explain_unusable_pair(pair, roles):
+        if reason := _write_record(pair, roles) or _explain_unusable_pair(pair, roles):
             skipped.add(line, reason)
             continue
         if "features" in pair:
@@ -284,6 +286,16 @@ def _log_guess(guess: SupervisedKeysData | None, where: FilePath) -> None:
             guess.input,
             guess.output,
         )
+
+
+def _write_record(pair: Row, roles: Mapping[str, str]) -> str | None:
+    """Replaces a summary of named values by its text; returns the reason why that cannot be done, or None."""
+    if isinstance(pair["summary"], dict | list):
+        try:
+            pair["summary"] = format_record(pair["summary"])
+        except ValueError as error:
+            return f"{roles['summary']!r}: {error}"
+    return None
 
 
 def _explain_unusable_pair(pair: Mapping[str, object], roles: Mapping[str, str]) -> str | None:

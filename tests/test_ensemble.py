@@ -313,11 +313,14 @@ def test_attention_is_the_mean_where_all_members_attend() -> None:
     assert mixed.trace_copies(words, **sources()).cross_attentions is None
 
 
-def test_models_that_do_not_copy_have_nothing_to_trace() -> None:
+def test_of_models_that_do_not_copy_the_probabilities_are_traced() -> None:
     ensemble = make_ensemble([{"seed": 1, "copy_mechanism": "none"}, {"seed": 2, "copy_mechanism": "none"}])
     assert not ensemble.config.copies
-    with pytest.raises(ValueError, match="copies nothing"):
-        ensemble.trace_copies(torch.tensor([[START, 5, EOS]]), input_ids=torch.tensor([[5]]))
+    words = torch.tensor([[START, 5, EOS]])
+    trace = ensemble.trace_copies(words, input_ids=torch.tensor([[5]]))
+    parts = [member.trace_copies(words, input_ids=torch.tensor([[5]])) for member in ensemble.members]
+    assert torch.allclose(trace.token_probs, sum(part.token_probs for part in parts) / 2)
+    assert not trace.copied.any()
     (outputs,) = predict(ensemble, tiny_tokenizer(), TEXTS[:1], max_new_tokens=4)
     assert not any(outputs[0].copied)
 

@@ -166,22 +166,16 @@ def test_traces_are_those_of_the_model(exported: Exported) -> None:
     model, inputs = exported.model, source(exported.model, SOURCES, "left")
     arrays = {name: tensor.numpy() for name, tensor in inputs.items()}
     sequences = exported.onnx.generate(**arrays, num_beams=3, num_return_sequences=2, max_new_tokens=6)
-    if not model.config.copies:
-        with pytest.raises(ValueError, match="copies nothing"):
-            exported.onnx.trace_copies(sequences, **arrays)
-        return
     traced = exported.onnx.trace_copies(sequences, **arrays)
     expected: Any = model.trace_copies(torch.tensor(sequences), **inputs)
     for name, field in traced._asdict().items():
         np.testing.assert_allclose(field, expected[name].numpy(), atol=1e-5, err_msg=name)
-    assert (traced.source_positions >= 0).any()
+    assert (traced.source_positions >= 0).any() == model.config.copies
     with pytest.raises(ValueError, match="7 sequences cannot belong to 4 sources"):
         exported.onnx.trace_copies(sequences[:7], **arrays)
 
 
 def test_traces_are_zero_after_the_end_token_of_the_call(exported: Exported) -> None:
-    if not exported.model.config.copies:
-        pytest.skip("nothing to trace")
     inputs = source(exported.model, SOURCES, "left")
     arrays = {name: tensor.numpy() for name, tensor in inputs.items()}
     first = int(exported.onnx.generate(**arrays, max_new_tokens=6)[0, 1])

@@ -503,10 +503,14 @@ def test_a_trace_is_zero_after_any_end(ends_by, num_beams):
     assert ended
 
 
-def test_a_model_that_does_not_copy_has_nothing_to_trace():
+def test_the_trace_of_a_model_that_does_not_copy_has_probabilities_alone():
     model = tiny_model(copy_mechanism="none")
-    with pytest.raises(ValueError, match="copies nothing"):
-        model.trace_copies(torch.tensor([[1, 5]]), **sources())
+    trace = model.trace_copies(torch.tensor([[1, 5, EOS]] * len(SOURCES)), **sources())
+    for source, probs in zip(SOURCES, trace.token_probs, strict=True):
+        assert probs.log().sum().item() == pytest.approx(log_prob(model, source, [5, EOS]), rel=1e-3)
+    assert not trace.copied.any()
+    assert not trace.copy_probs.any()
+    assert (trace.source_positions == -1).all()
 
 
 def test_sequences_that_do_not_fit_the_sources_are_refused():

@@ -174,13 +174,12 @@ class OnnxCopyNet:
             eos_token_id: the end tokens that were passed to `generate`, if any.
             source: the arguments of `generate` with the sources.
 
+        Returns:
+            The trace; of a model that does not copy, all copy shares and probabilities are 0.
+
         Raises:
-            ValueError: the model does not copy, or the number of sequences is not a multiple of that of the sources.
+            ValueError: the number of sequences is not a multiple of that of the sources.
         """
-        if not self.config.copies:
-            raise ValueError(
-                f"copy_mechanism={self.config.copy_mechanism!r} copies nothing: there is nothing to trace."
-            )
         memory, state, _ = self._encode(**source)
         ids, mask = memory["memory.ids"][:, None, None], memory["memory.mask"][:, None, None]
         if len(sequences) % len(ids):
@@ -188,12 +187,13 @@ class OnnxCopyNet:
         rows = sequences.reshape(len(ids), -1, sequences.shape[1])
         words, state = rows[..., 1:], _repeat(state, rows.shape[1])
         log_probs, copy_probs = [], []
+        nothing = np.zeros((*words.shape[:2], ids.shape[-1]), np.float32)
         for step in range(words.shape[2]):
             outputs, state = self._step(rows[..., step], memory, state)
             log_probs.append(np.take_along_axis(outputs["log_probs"], words[..., step, None], axis=-1)[..., 0])
-            copy_probs.append(outputs["copy_probs"])
+            copy_probs.append(outputs.get("copy_probs", nothing))
         probs, copied = np.exp(np.stack(log_probs, axis=2)), np.stack(copy_probs, axis=2)
-        matches = (words[..., None] == ids) & mask
+        matches = (words[..., None] == ids) & mask & self.config.copies
         from_positions = copied * matches
         options = {} if eos_token_id is None else {"eos_token_id": eos_token_id}
         is_end = np.isin(words, self.search_options(options).end_token_ids)

@@ -395,11 +395,12 @@ class CopyNetGenerationMixin(_Base):
             eos_token_id: the end symbols that were passed to `generate`, if any.
             source: the encoder's other inputs, such as `token_type_ids`.
 
+        Returns:
+            The trace; of a model that does not copy, all copy shares and probabilities are 0.
+
         Raises:
-            ValueError: the model does not copy, or N is no multiple of B.
+            ValueError: N is no multiple of B.
         """
-        if not self.config.copies:
-            raise ValueError("the model copies nothing (config.copies is False): there is nothing to trace.")
         if encoder_outputs is None:
             encoder_outputs = self.get_encoder()(input_ids=input_ids, attention_mask=attention_mask, **source)
         sources = encoder_outputs.source_ids.shape[0]
@@ -415,7 +416,10 @@ class CopyNetGenerationMixin(_Base):
         words = sequences[:, 1:]
         is_output = ~self._find_filling(words, eos_token_id)
         matches = find_matches(words, encoder_outputs.source_ids, encoder_outputs.source_mask)
-        from_positions = output.copy_probs * matches  # (N, T, S) mass that y_t itself got from each position
+        copy_probs = output.copy_probs
+        if copy_probs is None:
+            copy_probs, matches = output.logits.new_zeros(matches.shape), torch.zeros_like(matches)
+        from_positions = copy_probs * matches  # (N, T, S) mass that y_t itself got from each position
         token_probs = output.logits.gather(-1, words[..., None])[..., 0].exp()
         shares = from_positions.sum(-1) / token_probs.clamp(min=torch.finfo(token_probs.dtype).tiny)
         best = from_positions.argmax(-1).masked_fill(~matches.any(-1) | ~is_output, -1)
@@ -423,7 +427,7 @@ class CopyNetGenerationMixin(_Base):
             sequences=words,
             token_probs=token_probs * is_output,
             copied=shares.clamp(max=1.0) * is_output,
-            copy_probs=output.copy_probs,
+            copy_probs=copy_probs,
             source_positions=best,
             cross_attentions=None if output.cross_attentions is None else output.cross_attentions[0][:, 0],
         )

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from itertools import accumulate, pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
-from .segmentation import CHAINED, SEGMENTERS, Chains
+from .segmentation import CHAINED, MARKS, SEGMENTERS, Chains
 
 UNK = "<unk>"  # where the tokenizer has no unknown word
 NO_FEATURE, UNKNOWN_FEATURE = 0, 1  # the former is padding
@@ -23,6 +23,8 @@ NUM_SPECIAL_FEATURES = 2  # the ids of the features follow
 
 Text = str | Sequence[str]
 """A text, or the words of one."""
+Span = tuple[int, int]
+"""Start and end, in characters of a text."""
 Fact = Sequence[str]
 """Subject, property and object, a word each."""
 
@@ -64,6 +66,7 @@ class Source:
     feature_ids: F ids; None: encoded without features.
     pieces: for a Transformers encoder.
     is_truncated: whether the text has more words.
+    found: where a fast tokenizer of Transformers found each word; None: of another tokenizer.
     """
 
     tokenizer: Speller
@@ -75,11 +78,12 @@ class Source:
     feature_ids: list[int] | None = None
     pieces: Pieces | None = None
     is_truncated: bool = False
+    found: Sequence[Span] | None = None
 
     @classmethod
-    def of_ids(cls, tokenizer: Speller, text: str, ids: list[int]) -> Source:
-        """The source that another tokenizer encoded."""
-        source, skipped = cls(tokenizer, text, [], ids), skipped_ids(tokenizer)
+    def of_ids(cls, tokenizer: Speller, text: str, ids: list[int], found: Sequence[Span] | None = None) -> Source:
+        """The source that another tokenizer encoded, with its `offset_mapping` if it has one."""
+        source, skipped = cls(tokenizer, text, [], ids, found=found), skipped_ids(tokenizer)
         words = iter(add_spaces(tokenizer, source.spell(ids, skipped)))
         source.words = ["" if index in skipped else next(words).strip() for index in ids]
         return source
@@ -109,25 +113,24 @@ class Source:
         return [word if word.isspace() else join([word]).strip() for word in self.words]
 
     @property
-    def offsets(self) -> list[tuple[int, int] | None]:
-        """Start and end of each of the S words in the text, in characters.
+    def offsets(self) -> list[Span | None]:
+        """Start and end of each of the S words in the text, in characters, without the spaces before a word.
 
-        None for the words of facts, for special tokens, and where the tokenizer changed the word or got the text as a
-        list of words.
+        None for the words of facts, for marks and special tokens, and where the tokenizer got the text as a list of
+        words or, if it is not a fast one, changed the word.
         """
-        spans: list[tuple[int, int] | None] = [None] * len(self.words)
         if not isinstance(self.text, str):
-            return spans
-        positions, surfaces = range(self.text_length), self.surfaces
-        is_suffix = self.is_truncated and getattr(self.tokenizer, "truncation_side", "right") == "left"
-        start, end = 0, len(self.text)  # of the part in which the other words are
-        for position in reversed(positions) if is_suffix else positions:
-            word = surfaces[position]
-            found = (self.text.rfind if is_suffix else self.text.find)(word, start, end)
-            if word and found >= 0:
-                span = spans[position] = found, found + len(word)
-                start, end = (start, span[0]) if is_suffix else (span[1], end)
-        return spans
+            return [None] * len(self.words)
+        if self.found is not None:
+            return [trim_span(self.text, *span) for span in self.found]
+        words = self.surfaces[: self.text_length]
+        if not (self.is_truncated and getattr(self.tokenizer, "truncation_side", "right") == "left"):
+            spans = find_spans(self.text, words)
+        else:  # the words of the end are found from the end
+            length = len(self.text)
+            backwards = find_spans(self.text[::-1], [word[::-1] for word in reversed(words)])
+            spans = [span and (length - span[1], length - span[0]) for span in reversed(backwards)]
+        return [*spans, *[None] * (len(self.words) - len(words))]
 
     def spell(self, ids: Iterable[int], skipped: Collection[int] = ()) -> list[str]:
         """The word of each id that is not skipped; the unknown word for an id that has none in this source."""
@@ -450,6 +453,11 @@ def skipped_ids(tokenizer: Speller) -> frozenset[int]:
     return frozenset(tokenizer.all_special_ids) - ({tokenizer.unk_token_id} - others)
 
 
+def find_marks(tokenizer: Speller) -> frozenset[str]:
+    """The words that are not shown as such, because joining applies them to others."""
+    return MARKS if getattr(tokenizer, "segmenter", None) in CHAINED else frozenset()
+
+
 def join_words(tokenizer: Speller, words: Sequence[str]) -> str:
     """The text of the words, spaced as the tokenizer does."""
     return tokenizer.convert_tokens_to_string(list(words)) if words else ""
@@ -467,6 +475,28 @@ def add_spaces(tokenizer: Speller, words: Sequence[str]) -> list[str]:
     after = max(before, len(text.rstrip()))
     ends = [min(max(end, before), after) for end in accumulate(map(len, pieces))]
     return [text[start:end] for start, end in zip([before, *ends], ends, strict=False)]
+
+
+def find_spans(text: str, words: Sequence[str]) -> list[Span | None]:
+    """Where each word is in the text. Only spaces are passed over, and what may be words that are not found."""
+    spans: list[Span | None] = []
+    end, is_lost = 0, False
+    for word in words:
+        start = text.find(word, end) if word else -1
+        if start < 0 or (not is_lost and text[end:start].strip()):
+            spans.append(None)
+            is_lost = is_lost or bool(word)
+            continue
+        end, is_lost = start + len(word), False
+        spans.append((start, end))
+    return spans
+
+
+def trim_span(text: str, start: int, end: int) -> Span | None:
+    """The span without the spaces that precede a word; None for an empty one."""
+    part = text[start:end]
+    start += 0 if part.isspace() else len(part) - len(part.lstrip())
+    return (start, end) if start < end else None
 
 
 def space_words(words: Sequence[str], join: Callable[[list[str]], str]) -> list[str]:

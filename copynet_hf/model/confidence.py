@@ -45,7 +45,5 @@ def read_calibration(config: object) -> Calibration | None:
         and all(isinstance(value, int | float) and math.isfinite(value) for value in saved)
         and saved[0] > 0
     ):
-        raise ValueError(
-            f"calibration={saved!r:.80} must be two numbers, the first above 0: remove it from the config."
-        )
+        raise ValueError(f"calibration={saved!r:.80} must be two numbers, the first above 0: leave it out.")
     return Calibration(*map(float, saved))

@@ -180,8 +180,8 @@ class CopyNetConfig(CopyNetBaseConfig):
             "last".
         initial_state: with `encoder`, what s_0 is computed from: the state of the "first" piece ([CLS] in BERT), the
             "last", or the "mean" of all.
-        calibration: a and b of `confidence.calibrate`, which `copynet-hf train` fits on the validation pairs. None: the
-            confidence of an output is its score.
+        calibration: a and b of `confidence.calibrate`, which `copynet-hf train` fits on the validation pairs. None:
+            the confidence of an output is its score.
         pad_token_id, bos_token_id, eos_token_id, unk_token_id, decoder_start_token_id: special ids, all inside the
             vocabulary.
 

@@ -40,14 +40,19 @@ def test_the_surest_are_those_of_the_highest_scores(count):
     ranked = [flag for _, flag in sorted(zip(scores, right, strict=True), reverse=True)]
     expected = [sum(ranked[:k]) / k for k in range(1, count + 1)]
     assert measure_coverage(scores, right).tolist() == pytest.approx(expected)
-    assert measure_surest(scores, right)["100"] == pytest.approx(100 * sum(right) / count)
+    assert measure_surest(scores, right, [1.0])["100"] == pytest.approx(100 * sum(right) / count)
 
 
 def test_outputs_of_one_score_count_as_their_mean():
     assert measure_coverage([0.5, 0.9, 0.5, 0.5], [True, True, False, False]).tolist() == pytest.approx(
         [1, (1 + 1 / 3) / 2, (1 + 2 / 3) / 3, 2 / 4]
     )
-    assert measure_surest([0.1, 0.9], [False, True]) == {"50": 100.0, "70": 100.0, "90": 50.0, "100": 50.0}
+    assert measure_surest([0.1, 0.9], [False, True], (0.5, 0.7, 0.9, 1.0)) == {
+        "50": 100.0,
+        "70": 100.0,
+        "90": 50.0,
+        "100": 50.0,
+    }
 
 
 @pytest.mark.parametrize("count", [1, 7, 65])

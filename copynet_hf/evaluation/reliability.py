@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-SHARES = (0.5, 0.7, 0.9, 1.0)
 NUM_BINS = 15  # as in Guo et al. 2017
 
 Array = NDArray[Any]
@@ -32,7 +31,7 @@ def measure_coverage(scores: Sequence[float] | Array, right: Sequence[bool] | Ar
 
 
 def measure_surest(
-    scores: Sequence[float] | Array, right: Sequence[bool] | Array, shares: Sequence[float] = SHARES
+    scores: Sequence[float] | Array, right: Sequence[bool] | Array, shares: Sequence[float]
 ) -> dict[str, float]:
     """For each share of the outputs, as a percentage such as "70", how many percent of the surest ones are right."""
     curve = measure_coverage(scores, right)

@@ -67,6 +67,13 @@ def test_where_all_outputs_are_alike_no_certainty_follows(flag, count):
     assert calibrate(0.2, calibration) < surest
 
 
+def test_outputs_without_an_end_do_not_make_others_sure():
+    """Of an untrained model, whose outputs are long, wrong and improbable."""
+    calibration = fit_calibration([10.0 ** -(3 * n) for n in range(1, 61)] + [0.0], [False] * 61)
+    assert calibrate(0.5, calibration) < 0.5
+    assert calibrate(1e-9, calibration) < 0.2
+
+
 def test_the_order_of_the_scores_is_kept_even_where_they_are_misleading():
     scores = [n / 41 for n in range(1, 41)]
     calibration = fit_calibration(scores, [score < 0.5 for score in scores])

@@ -18,7 +18,7 @@ from datasets.data_files import DataFilesDict, DataFilesList
 from datasets.exceptions import DatasetGenerationError
 from datasets.info import SupervisedKeysData
 
-from .columns import ColumnChoice, Columns, can_hold_facts, choose_columns, choose_new_names
+from .columns import ColumnChoice, Columns, can_hold_facts, choose_columns, choose_new_names, holds_records
 from .features import SEPARATOR, are_facts, resemble_facts, split_features, why_not_features
 from .fields import format_record
 from .records import AnyDataset, DataFileError, FilePath, Row, SkippedRecords, data_suffix, hash_contents, resolve_file
@@ -206,9 +206,8 @@ class PairsBuilder(datasets.GeneratorBasedBuilder):
         self.columns = Columns(islice(rows, 1000) if dl_manager.is_streaming else rows)
         if self.columns.types:  # else `_generate_examples` reports that no row could be read
             choice = ColumnChoice(*self.config.choice)
-            self.roles = choose_columns(
-                list(self.columns.types), self.columns.strings, choice, path, self.columns.has_facts
-            )
+            found = self.columns
+            self.roles = choose_columns(list(found.types), found.strings, choice, path, found.has_facts, found.records)
             if choice.guesses:
                 self.info.supervised_keys = SupervisedKeysData(self.roles["text"], self.roles["summary"])
         if not dl_manager.is_streaming:
@@ -322,12 +321,15 @@ def _select_pairs(data: AnyDataset, choice: ColumnChoice, where: str) -> AnyData
         first: Row = next(iter(data), {})
         columns, strings = list(first), [name for name, value in first.items() if isinstance(value, str)]
         has_facts = not first.get("facts") or resemble_facts(first["facts"])
+        records = Columns([first]).records
     else:
         columns = list(data.features)
         dtypes = {name: str(getattr(feature, "dtype", "")) for name, feature in data.features.items()}
         strings = [name for name, dtype in dtypes.items() if dtype in ("string", "large_string", "string_view")]
-        has_facts = "facts" in columns and can_hold_facts(data.features.arrow_schema.field("facts").type)
-    roles = choose_columns(columns, strings, choice, where, has_facts)
+        schema = data.features.arrow_schema
+        has_facts = "facts" in columns and can_hold_facts(schema.field("facts").type)
+        records = [field.name for field in schema if holds_records(field.type)]
+    roles = choose_columns(columns, strings, choice, where, has_facts, records)
     if choice.guesses:
         _log_guess(SupervisedKeysData(roles["text"], roles["summary"]), where)
     is_stream = isinstance(data, datasets.IterableDataset)

@@ -42,7 +42,8 @@ def fit_calibration(scores: Sequence[float], right: Sequence[bool]) -> Calibrati
 def _fit(inputs: Array, targets: Array, prior: Array, is_free: Array) -> Array:
     """The weights (2) of the lowest loss by Newton's method, in which `is_free` are fitted and the others those of the
     prior."""
-    weights = prior.copy()
+    mean = targets.mean()
+    weights = np.where(is_free, [0.0, np.log(mean / (1 - mean))], prior)  # the curvature is high there
     for _ in range(MAX_STEPS):
         probs = 1 / (1 + np.exp(-np.clip(inputs @ weights, -700, 700)))
         gradient = inputs.T @ (probs - targets) + PRIOR * (weights - prior)

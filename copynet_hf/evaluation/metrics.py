@@ -196,8 +196,7 @@ def _check_lengths(ranked: list[list[str]], references: list[list[str]], sources
 
 
 def find_exact_matches(predictions: Texts, references: Texts, tokenize: Tokenization = "auto") -> list[list[bool]]:
-    """For each text of each prediction, whether it is right by the `exact_match` of `score_outputs`, which has the same
-    arguments."""
+    """For each text of each prediction, whether it is right by `exact_match`; see `score_outputs`."""
     ranked = [[row] if isinstance(row, str) else list(row) for row in predictions]
     accepted = [[row] if isinstance(row, str) else list(row) for row in references]
     return _find_hits(ranked, accepted, _unit(accepted, tokenize))

@@ -108,11 +108,5 @@ def test_without_a_trace_and_without_a_source_there_is_no_score() -> None:
     assert full.score
     assert not full.is_empty
     (full,), (empty,) = predict(model, tokenizer, ["a X", " "], max_new_tokens=4, trace=False)
-    assert (full.score, full.word_scores, full.source_spans, full.copied_spans, full.is_empty) == (
-        None,
-        None,
-        [],
-        [],
-        False,
-    )
-    assert (empty.score, empty.word_scores, empty.is_empty) == (None, None, True)
+    assert full == Prediction(full.text)
+    assert empty == Prediction("", is_empty=True)

@@ -218,7 +218,7 @@ def test_encode_gives_the_ids_of_a_source(tok: CopyNetTokenizer) -> None:
         ({"text": "a", "text_target": ["a"]}, ValueError, "text has one text"),
         ({"text": ["a"], "text_pair": ["b"]}, ValueError, "text_pair is not supported"),
         ({"text": "a", "max_lenght": 3}, ValueError, "max_lenght"),
-        ({"text": "a", "return_offsets_mapping": True}, ValueError, "return_offsets_mapping"),
+        ({"text_target": "a", "return_offsets_mapping": True}, ValueError, "return_offsets_mapping"),
         ({"text": "a", "truncation": True, "max_length": 0}, ValueError, "1 or more"),
         ({"text": "a", "text_target": "a", "max_target_length": 0}, ValueError, "max_target_length"),
     ],

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from .confidence import Calibration, calibrate, read_calibration
 from .segmentation import INITIAL, JOINER
-from .source import Source, Span, add_spaces, find_marks, join_words, skipped_ids, stack_sources
+from .source import Source, Span, add_spaces, find_marks, find_matching_ids, join_words, skipped_ids, stack_sources
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -106,6 +106,7 @@ def predict(
     min_confidence: float | None = None,
     return_copy_probs: bool = False,
     trace: bool = True,
+    copied_only: str | None = None,
     **generation: Any,
 ) -> list[list[Prediction]]:
     """Encodes the texts as one batch, generates, and traces each output word to the source.
@@ -120,6 +121,8 @@ def predict(
         return_copy_probs: whether to fill `Prediction.copy_probs`.
         trace: whether to fill the fields of `Prediction` that say where its text comes from, which takes a second pass
             over the outputs.
+        copied_only: a regular expression, such as r"\\d": a word in which it finds something may only be written if
+            the source has it; see `find_matching_ids`.
         generation: arguments of `generate()`, such as `num_beams`, `num_return_sequences` and `max_new_tokens`;
             `stop_strings`, here or in the generation config, may hold words of the sources.
 
@@ -134,6 +137,8 @@ def predict(
     calibration, trace = read_calibration(model.config), trace or min_confidence is not None
     if not texts:
         return []
+    if copied_only:
+        generation["copied_only"] = find_matching_ids(tokenizer, copied_only)
     saved = generation.get("generation_config") or getattr(model, "generation_config", {})
     settings = dict(saved if isinstance(saved, Mapping) else vars(saved))
     settings |= {name: value for name, value in generation.items() if value is not None}

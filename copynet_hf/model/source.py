@@ -10,8 +10,10 @@ Shapes: S positions of a source, F features, P pieces.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from itertools import accumulate, pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
@@ -40,6 +42,7 @@ class Speller(Protocol):
     eos_token_id: Any
     unk_token_id: Any
 
+    def __hash__(self) -> int: ...
     def __len__(self) -> int: ...
     def convert_ids_to_tokens(self, index: int, /) -> Any: ...
     def convert_tokens_to_string(self, tokens: list[str], /) -> str: ...
@@ -122,7 +125,8 @@ class Source:
         if not isinstance(self.text, str):
             return [None] * len(self.words)
         if self.found is not None:
-            return [trim_span(self.text, *span) for span in self.found]
+            words_found = zip(self.words, self.found, strict=True)
+            return [_trim_span(self.text, *span) if word else None for word, span in words_found]
         words = self.surfaces[: self.text_length]
         if not (self.is_truncated and getattr(self.tokenizer, "truncation_side", "right") == "left"):
             spans = find_spans(self.text, words)
@@ -131,6 +135,16 @@ class Source:
             backwards = find_spans(self.text[::-1], [word[::-1] for word in reversed(words)])
             spans = [span and (length - span[1], length - span[0]) for span in reversed(backwards)]
         return [*spans, *[None] * (len(self.words) - len(words))]
+
+    def ids_of(self, words: Iterable[str]) -> list[list[int]]:
+        """The ids of each word or text, as the outputs of this source can hold it: for `bad_words_ids`, or for the ids
+        that a `prefix_allowed_tokens_fn` returns. A slot holds another word in another source.
+
+        What neither vocabulary nor source have is left out.
+        """
+        assert isinstance(self.tokenizer, ExtendedVocabulary)
+        found = (self.tokenizer.encode_target(word, self) for word in words)
+        return [ids for ids in found if ids and self.tokenizer.unk_token_id not in ids]
 
     def spell(self, ids: Iterable[int], skipped: Collection[int] = ()) -> list[str]:
         """The word of each id that is not skipped; the unknown word for an id that has none in this source."""
@@ -444,6 +458,31 @@ def check_vocab(vocab: Any, special_tokens: list[Any], added: set[str]) -> dict[
 # ---- words to texts, for any tokenizer
 
 
+def find_matching_ids(tokenizer: Speller, pattern: str) -> Sequence[int]:
+    """The ids of the words of a vocabulary in which a regular expression finds something, as they are in a text.
+
+    Of a tokenizer of pieces, the pieces. Neither marks nor special tokens match, except for the unknown word.
+
+    Raises:
+        ValueError: it is no regular expression.
+    """
+    try:
+        expression = re.compile(pattern)
+    except re.error as error:
+        raise ValueError(f"copied_only is {pattern!r}, no regular expression ({error}): correct it") from None
+    return _find_matching_ids(tokenizer, expression, len(tokenizer)) if pattern else ()
+
+
+@lru_cache(maxsize=4)
+def _find_matching_ids(tokenizer: Speller, expression: re.Pattern[str], size: int) -> tuple[int, ...]:
+    """`size` is that of the vocabulary, which may grow."""
+    segmenter, skipped = getattr(tokenizer, "segmenter", None), skipped_ids(tokenizer)
+    join = tokenizer.convert_tokens_to_string if segmenter is None else SEGMENTERS[segmenter].join
+    words = ((index, str(tokenizer.convert_ids_to_tokens(index))) for index in range(size) if index not in skipped)
+    shown = ((index, join([word])) for index, word in words)
+    return tuple(index for index, word in shown if word and expression.search(word))
+
+
 def skipped_ids(tokenizer: Speller) -> frozenset[int]:
     """The special tokens that are left out of outputs: all but the unknown word.
 
@@ -492,11 +531,10 @@ def find_spans(text: str, words: Sequence[str]) -> list[Span | None]:
     return spans
 
 
-def trim_span(text: str, start: int, end: int) -> Span | None:
-    """The span without the spaces that precede a word; None for an empty one."""
+def _trim_span(text: str, start: int, end: int) -> Span:
+    """The span without the spaces that precede a word."""
     part = text[start:end]
-    start += 0 if part.isspace() else len(part) - len(part.lstrip())
-    return (start, end) if start < end else None
+    return (start if part.isspace() else end - len(part.lstrip())), end
 
 
 def space_words(words: Sequence[str], join: Callable[[list[str]], str]) -> list[str]:

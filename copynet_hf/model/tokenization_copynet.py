@@ -37,6 +37,7 @@ from .source import (
     NO_FEATURE,
     ExtendedVocabulary,
     Source,
+    Span,
     Text,
     check_length,
     check_text,
@@ -49,6 +50,7 @@ from .source import (
 logger = logging.get_logger(__name__)
 
 SPECIAL_TOKENS = {"pad_token": "<pad>", "bos_token": "<s>", "eos_token": "</s>", "unk_token": "<unk>"}
+NO_SPAN = (0, 0)  # as fast tokenizers have it for special tokens and padding
 IGNORED_LABEL = -100  # the default ignore_index of torch's cross-entropy
 
 
@@ -272,14 +274,16 @@ class CopyNetTokenizer(ExtendedVocabulary, PreTrainedTokenizer):
             max_target_length: the maximum length of labels with the final </s>, whatever `truncation` is; by default
                 they are truncated like the sources.
             kwargs: `padding`, `truncation`, `max_length`, `is_split_into_words`, `add_special_tokens`,
-                `pad_to_multiple_of`, `padding_side`, `return_tensors`, `return_attention_mask`, as in other
-                Transformers tokenizers.
+                `pad_to_multiple_of`, `padding_side`, `return_tensors`, `return_attention_mask`,
+                `return_offsets_mapping`, as in other Transformers tokenizers.
 
         Returns:
             `input_ids` and `attention_mask`, (batch, source length), with facts `token_type_ids`, with features
             `feature_ids`, (batch, features), and with targets `labels`, (batch, target length), as lists of lists or
-            tensors; flat lists for one text without `return_tensors`. Targets without sources are returned as
-            `input_ids`, as in Transformers, with UNK for every out-of-vocabulary word.
+            tensors; with `return_offsets_mapping` also `offset_mapping`, (batch, source length, 2), `Source.offsets`
+            of the words, (0, 0) for what has no place in the text. Flat lists for one text without `return_tensors`.
+            Targets without sources are returned as `input_ids`, as in Transformers, with UNK for every
+            out-of-vocabulary word.
 
         Raises:
             TypeError: a text is not a string or list of words.
@@ -310,6 +314,7 @@ class CopyNetTokenizer(ExtendedVocabulary, PreTrainedTokenizer):
         padding_side: str | None = None,
         return_tensors: str | None = None,
         return_attention_mask: bool | None = None,
+        return_offsets_mapping: bool = False,
         verbose: bool = True,
         split_special_tokens: bool | None = None,
         targets: Any = None,
@@ -322,6 +327,8 @@ class CopyNetTokenizer(ExtendedVocabulary, PreTrainedTokenizer):
         """Implements `__call__` and `encode`. With `is_target`, `text` holds targets without sources."""
         if text_pair is not None:
             raise ValueError("text_pair is not supported: join the two texts, or pass the second as text_target")
+        if is_target and return_offsets_mapping:
+            raise ValueError("return_offsets_mapping is for sources: pass the texts as text")
         if unsupported := sorted(name for name, value in kwargs.items() if value):
             raise ValueError(f"CopyNetTokenizer does not support {', '.join(unsupported)}: leave it out")
         if split_special_tokens not in (None, self.split_special_tokens):
@@ -358,6 +365,9 @@ class CopyNetTokenizer(ExtendedVocabulary, PreTrainedTokenizer):
                 return_attention_mask=return_attention_mask,
             )
         )
+        if return_offsets_mapping:
+            is_left = (padding_side or self.padding_side) == "left"
+            data["offset_mapping"] = _pad_offsets(sources, [len(row) for row in data["input_ids"]], is_left)
         if targets is not None:
             data["labels"] = _pad_labels(labels, padding_strategy, target_width, pad_to_multiple_of)
         if single and return_tensors is None:
@@ -483,6 +493,16 @@ def _pad_labels(
     if multiple is not None:
         width = -(-width // multiple) * multiple
     return pad_right(labels, IGNORED_LABEL, width)
+
+
+def _pad_offsets(sources: Sequence[Source], widths: Sequence[int], is_left: bool) -> list[list[Span]]:
+    """The offsets of each source's words, filled up to the width of its row."""
+    rows = []
+    for source, width in zip(sources, widths, strict=True):
+        spans = [span or NO_SPAN for span in source.offsets]
+        padding = [NO_SPAN] * (width - len(spans))
+        rows.append([*padding, *spans] if is_left else [*spans, *padding])
+    return rows
 
 
 def _batch_rows(texts: Any, name: str, is_split_into_words: bool) -> tuple[Sequence[Any], bool]:

@@ -18,7 +18,7 @@ from transformers import AutoModelForSeq2SeqLM, AutoTokenizer, pipeline
 
 from copynet_hf import CopyNetPredictor
 from copynet_hf.cli import main
-from copynet_hf.inference.predictor import stamp_files
+from copynet_hf.inference.predictor import ORIGINS, stamp_files
 from copynet_hf.serving.page import build_demo
 
 pytest.importorskip("onnxscript")
@@ -95,7 +95,8 @@ def test_columns_get_a_column_of_predictions(folders: Folders, backend: str) -> 
 def test_columns_of_origins_are_those_of_the_texts(folders: Folders, backend: str) -> None:
     predict = CopyNetPredictor(getattr(folders, backend), backend, with_origins=True, **OPTIONS)
     outputs, columns = predict(TEXTS), predict({"text": TEXTS})
-    for name in ("words", "copied", "source_positions", "source_words"):
+    assert outputs[0].score
+    for name in ORIGINS:
         assert columns[f"prediction_{name}"] == [getattr(output, name) for output in outputs]
 
 
@@ -111,6 +112,7 @@ def test_empty_and_missing_texts_keep_their_rows(folders: Folders, backend: str)
     assert columns["prediction"] == ["", *loop_over_generate(folders.torch, TEXTS[:1], **OPTIONS), None, "", None]
     assert columns["prediction_words"][2] is None
     assert columns["prediction_words"][3] == []
+    assert columns["prediction_is_empty"] == [True, False, None, True, None]
 
 
 def test_columns_of_pandas_are_read_by_position_whatever_their_index(folders: Folders, backend: str) -> None:

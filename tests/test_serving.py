@@ -282,6 +282,12 @@ def test_health_and_description(server: Server) -> None:
     _, description = server.request("GET", "/openapi.json")
     schema = description["paths"]["/predict"]["post"]["requestBody"]["content"]["application/json"]["schema"]
     assert schema["properties"]["texts"]["maxItems"] == 3
+    answers = description["paths"]["/predict"]["post"]["responses"]["200"]["content"]["application/json"]["schema"]
+    fields = answers["properties"]["outputs"]["items"]["items"]["properties"]
+    _, answer = server.predict(texts=["a b X"])
+    assert list(fields) == list(answer["outputs"][0][0])
+    assert fields["score"]["description"].startswith("p(y | x)")
+    assert all(field["description"] for field in fields.values())
 
 
 # ---- the end

@@ -50,7 +50,7 @@ class Prediction:
         are the text. A word that is only a part
         of a character (of a byte-level tokenizer) is "" and the last part the whole character.
     word_scores: T probabilities. That of a mark, such as a joiner, is a factor of the word that it changes; those of
-        special tokens are in the score only, whose product with these is `score`. None without a trace.
+        special tokens are in the score only. None without a trace and for an empty source.
     copied: T flags: whether copying accounts for more than half of the word's probability.
     copy_shares: T shares, from 0 to 1, of the word's probability that copying accounts for.
     source_positions: T positions in `source_words`, the likeliest from which the word was copied; None where the
@@ -84,6 +84,10 @@ class Prediction:
     copy_probs: NDArray[Any] | None = field(default=None, compare=False, repr=False)
     is_truncated: bool = False
     is_empty: bool = False
+
+    def to_dict(self) -> dict[str, Any]:
+        """The fields but `copy_probs`."""
+        return {name: value for name, value in vars(self).items() if name != "copy_probs"}
 
 
 class _Trace(NamedTuple):
@@ -267,14 +271,8 @@ def _count_tokens(
 def _predict_nothing(source: Source, trace: bool) -> Prediction:
     if not trace:
         return Prediction("", is_truncated=source.is_truncated, is_empty=True)
-    return Prediction(
-        "",
-        word_scores=[],
-        source_words=source.surfaces,
-        copy_probs=np.zeros((0, len(source.words))),
-        is_truncated=source.is_truncated,
-        is_empty=True,
-    )
+    nowhere, is_truncated = np.zeros((0, len(source.words))), source.is_truncated
+    return Prediction("", source_words=source.surfaces, copy_probs=nowhere, is_truncated=is_truncated, is_empty=True)
 
 
 def _read_output(

@@ -35,6 +35,7 @@ def test_an_object_and_a_list_of_records_have_one_text():
     [
         ("vendor=Lorsen & Co; total=745.60;due=1", [("vendor", "Lorsen & Co"), ("total", "745.60"), ("due", "1")]),
         ("a=1 | b=2 3 | c=", [("a", "1"), ("b", "2 3"), ("c", "")]),
+        ("a =東京 | b =", [("a", "東京"), ("b", "")]),
         ("a = 1, b.c = x\nd = 2", [("a", "1"), ("b.c", "x"), ("d", "2")]),
         ('{"a": "b \\"c", "d": [1, 2.5], "e": {"f": null}, "g": []}',
          [("a", 'b "c'), ("d", "1"), ("d", "2.5"), ("e.f", "null")]),

@@ -10,7 +10,7 @@ import torch
 from helpers import VARIANTS, tiny_model, tiny_tokenizer
 
 from copynet_hf import CopyNetConfig, CopyNetEnsemble, CopyNetTokenizer, StopStrings
-from copynet_hf.model.prediction import predict
+from copynet_hf.model.prediction import Prediction, predict
 from copynet_hf.model.segmentation import JOINER
 
 TEXTS = ["a b c X", "b", "X Y a X Z d e f", "Q i h", "a a X b", "c d"]

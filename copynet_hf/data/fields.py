@@ -15,7 +15,7 @@ EQUALS, SEPARATOR = " = ", " | "
 NAME_KEY, VALUE_KEY = "slot", "value"  # of a record in a list of records
 
 _NAME = r"(\w[\w.\-/]*)"
-_SPACED = re.compile(rf"(?:^|\s*[|;,\n]\s*){_NAME} =(?: |$)")
+_SPACED = re.compile(rf"(?:^|\s*[|;,\n]\s*){_NAME} =(?!=) ?")
 _UNSPACED = re.compile(rf"(?:^|[\s|;,&]+){_NAME}=(?!=)")
 _SPACE = re.compile(r"\s*")
 _DECODER = JSONDecoder()

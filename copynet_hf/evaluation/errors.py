@@ -63,9 +63,7 @@ def find_wrong_outputs(records: Iterable[Mapping[str, Any]]) -> list[WrongOutput
     for record in wrong:
         references = [record["reference"]] if isinstance(record["reference"], str) else record["reference"]
         reference = max(references, key=lambda text: _match(record["prediction"], text)[2].ratio())
-        outputs.append(
-            {"record": record, "reference": reference, "differences": find_differences(record, reference)}
-        )
+        outputs.append({"record": record, "reference": reference, "differences": find_differences(record, reference)})
     return outputs
 
 
@@ -128,9 +126,7 @@ def _split(text: str) -> list[tuple[str, Span]]:
     return [(match[0], match.span()) for match in _UNITS.finditer(text)]
 
 
-def _match(
-    output: str, reference: str
-) -> tuple[list[tuple[str, Span]], list[tuple[str, Span]], SequenceMatcher[str]]:
+def _match(output: str, reference: str) -> tuple[list[tuple[str, Span]], list[tuple[str, Span]], SequenceMatcher[str]]:
     found, expected = _split(output), _split(reference)
     texts = ([text for text, _ in units] for units in (found, expected))
     return found, expected, SequenceMatcher(None, *texts, autojunk=False)

@@ -29,7 +29,7 @@ Scores = dict[str, Any]  # floats, or None
 
 def evaluate_pairs(
     model: CopyModel, tokenizer: PreTrainedTokenizerBase, pairs: Dataset, **options: Any
-) -> tuple[Scores, list[dict[str, object]]]:
+) -> tuple[Scores, list[dict[str, Any]]]:
     """Generates an output for each pair's text and scores it against the pair's summary.
 
     Args:
@@ -66,7 +66,7 @@ def evaluate_pairs(
     if model.config.copies:
         flags = [flag for output in best for flag in output.copied]
         scores["copy_mode_fraction"] = 100 * sum(flags) / len(flags) if flags else 0.0
-    records: list[dict[str, object]] = [
+    records: list[dict[str, Any]] = [
         ({"id": read["id"][row]} if "id" in read else {})
         | {"text": sources[row], "reference": references[row], "prediction": output.text, "right": right[row]}
         | {name: getattr(output, name) for name in ("score", "confidence", *WORD_FIELDS)}

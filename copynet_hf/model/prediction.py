@@ -166,6 +166,11 @@ def predict(
     return predictions
 
 
+def predict_nothing(min_confidence: float | None = None) -> Prediction:
+    """The prediction for an empty text, without a trace."""
+    return Prediction("", accepted=None if min_confidence is None else False, is_empty=True)
+
+
 def _judge(prediction: Prediction, calibration: Calibration | None, min_confidence: float | None) -> None:
     """Sets how sure the prediction is, and whether that is enough."""
     score = prediction.score

@@ -13,6 +13,7 @@ import tempfile
 from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 from pathlib import Path
+from typing import Any
 
 import torch
 import transformers
@@ -271,7 +272,7 @@ class TrainingRun:
         """
         is_main = self.trainer.is_world_process_zero()
         test_metrics: Scores = {}
-        predictions: list[dict[str, object]] = []
+        predictions: list[dict[str, Any]] = []
         if "test" in self.pairs:
             scores, predictions = evaluate_pairs(self.model, self.tokenizer, self.pairs["test"])
             test_metrics = {f"test_{name}": value for name, value in scores.items()}

@@ -3,22 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from pathlib import Path
+from os import PathLike
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 
-def plot_coverage(curves: Mapping[str, Sequence[float]], path: str | Path) -> None:
-    """Draws the exact match of the surest outputs over their share, and saves the picture.
+def plot_coverage(curves: Mapping[str, Sequence[float] | NDArray[Any]], path: str | PathLike[str]) -> None:
+    """Draws how many percent of the surest outputs are right, over their share, and saves the picture.
 
     Args:
-        curves: by name, percentages for shares of equal distance, the last of them all outputs.
-        path: of the picture, in a format that matplotlib writes, such as .png.
+        curves: by name, percentages for k of N outputs, k = 1 … N, or for as many shares of equal distance.
+        path: of the picture, in the format of the file extension.
     """
-    from matplotlib.figure import Figure  # here: slow to import
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
 
+    # No pyplot: it would change global state and need a display.
     figure = Figure(figsize=(5, 3.5), layout="constrained")
-    axes = figure.subplots()
+    FigureCanvasAgg(figure)
+    axes = figure.add_subplot()
     for name, values in curves.items():
         axes.plot(100 * np.arange(1, len(values) + 1) / len(values), values, label=name)
     axes.set(xlabel="surest outputs, %", ylabel="right, %", xlim=(0, 100), ylim=(0, 102))

@@ -89,10 +89,19 @@ def folder(tmp_path_factory):
     train = folder / "train.jsonl"
     train.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
     arguments = {
-        **{name: value for name, value in SIZES.items()},
-        **{"train_file": str(train), "output_dir": str(folder / "model"), "summary_column": "slots"},
-        **{"num_train_epochs": 150, "learning_rate": 0.02, "min_frequency": 1, "num_beams": 2, "ema_decay": 0.0},
-        **{"per_device_train_batch_size": 8, "vocabulary_dropout": 0.0, "dropout": 0.0, "save_strategy": "no"},
+        **SIZES,
+        "train_file": str(train),
+        "output_dir": str(folder / "model"),
+        "summary_column": "slots",
+        "num_train_epochs": 150,
+        "learning_rate": 0.02,
+        "min_frequency": 1,
+        "num_beams": 2,
+        "ema_decay": 0.0,
+        "per_device_train_batch_size": 8,
+        "vocabulary_dropout": 0.0,
+        "dropout": 0.0,
+        "save_strategy": "no",
     }
     torch.manual_seed(0)
     train_from_arguments(arguments)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html
 import json
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
@@ -137,10 +138,13 @@ def _format_output(output: WrongOutput) -> str:
 
 
 def _light_spans(text: str, spans: Iterable[Sequence[int]]) -> str:
-    """The text as HTML, with these characters marked as copied."""
+    """The text as HTML, with these characters marked as copied, and the spaces between them."""
     is_copied = [False] * len(text)
     for start, end in spans:
         is_copied[start:end] = [True] * (end - start)
+    for match in re.finditer(r"(?<=\S)\s+(?=\S)", text):
+        start, end = match.span()
+        is_copied[start:end] = [is_copied[start - 1] and is_copied[end]] * (end - start)
     cuts = [0, *(n for n in range(1, len(text)) if is_copied[n] != is_copied[n - 1]), len(text)]
     pieces = [text[start:end] for start, end in pairwise(cuts)]
     return highlight_copies(pieces, [is_copied[start] for start in cuts[:-1]], "html", separator="") if text else ""

@@ -22,7 +22,7 @@ from helpers import serve_app, tiny_model, tiny_tokenizer, trained
 from copynet_hf import CopyNetConfig, CopyNetForConditionalGeneration, CopyNetTokenizer
 from copynet_hf.cli import main
 from copynet_hf.inference.onnx_search import OnnxCopyNet
-from copynet_hf.model.prediction import predict
+from copynet_hf.model.prediction import Prediction, predict
 from copynet_hf.model.segmentation import get_segmenter
 from copynet_hf.model.source import add_spaces, skipped_ids
 from copynet_hf.serving import onnxruntime_web, web_export
@@ -267,10 +267,17 @@ def test_sources_get_the_same_ids_and_outputs_the_same_words(tab: Any, exported:
             "oovWords": known.oov_words,
             "featureIds": encoded["feature_ids"][0] if features else [],
             "isTruncated": known.is_truncated,
+            "text": text,
+            "spans": [None if span is None else count_units(text, span) for span in known.offsets],
             "decoded": decoded,
             "spaced": add_spaces(tokenizer, decoded),
         }
         assert source == expected, text
+
+
+def count_units(text: str, span: tuple[int, int]) -> list[int]:
+    """A span in the units of UTF-16."""
+    return [len(text[:place].encode("utf-16-le", "surrogatepass")) // 2 for place in span]
 
 
 # ---- searches
@@ -286,21 +293,41 @@ SEARCH = """async ([texts, options, features]) => {
     for (const text of texts) {
         const source = model.tokenizer.encode(text, features);
         const sequences = await model.generate(source, options);
-        const trace = model.copies ? await model.traceCopies(sequences, source, options) : null;
+        const trace = await model.traceCopies(sequences, source, options);
         const outputs = await model.predict(text, { ...options, features });
         found.push({
             sequences,
-            positions: trace?.sourcePositions,
-            probs: trace?.tokenProbs.map((row) => Array.from(row)),
-            shares: trace?.copied.map((row) => Array.from(row)),
-            copyProbs: trace?.copyProbs.map((rows) => rows.map((row) => Array.from(row))),
+            positions: trace.sourcePositions,
+            probs: trace.tokenProbs.map((row) => Array.from(row)),
+            shares: trace.copied.map((row) => Array.from(row)),
+            copyProbs: trace.copyProbs.map((rows) => rows.map((row) => Array.from(row))),
             outputs: outputs.map(({ text, words, copied, sourcePositions, source }) => {
                 return [text, words, copied, sourcePositions, source.words];
             }),
+            proofs: outputs.map((output) => [output.score, output.wordScores, output.sourceSpans, output.copiedSpans]),
         });
     }
     return found;
 }"""
+
+
+def check_proof(proof: list[Any], text: str, expected: Prediction, tolerance: float) -> None:
+    """Compares score, word scores and spans; those of JavaScript count the units of UTF-16."""
+    score, word_scores, source_spans, copied_spans = proof
+    assert (score is None) == (word_scores is None) == (expected.score is None) == expected.is_empty
+    if not expected.is_empty:
+        assert score == pytest.approx(expected.score, abs=tolerance)
+        assert word_scores == pytest.approx(expected.word_scores, abs=tolerance)
+
+    def count_characters(text: str, *units: int) -> list[int]:
+        encoded = text.encode("utf-16-le", "surrogatepass")
+        return [len(encoded[: 2 * unit].decode("utf-16-le", "surrogatepass")) for unit in units]
+
+    spans = [None if span is None else tuple(count_characters(text, *span)) for span in source_spans]
+    assert spans == expected.source_spans
+    assert [
+        (*count_characters(expected.text, *span[:2]), *count_characters(text, *span[2:])) for span in copied_spans
+    ] == expected.copied_spans
 
 
 def check_searches(
@@ -315,17 +342,18 @@ def check_searches(
         inputs = page.tokenizer([text], truncation=True, return_tensors="np", return_token_type_ids=False, **more)
         sequences = page.onnx.generate(**inputs, **options)
         assert result["sequences"] == sequences.tolist(), text
-        if page.onnx.config.copies:
-            trace = page.onnx.trace_copies(sequences, eos_token_id=options.get("eos_token_id"), **inputs)
-            assert result["positions"] == trace.source_positions.tolist(), text
-            expected = (trace.token_probs, trace.copied, trace.copy_probs)
-            for values, array in zip((result["probs"], result["shares"], result["copyProbs"]), expected, strict=True):
-                np.testing.assert_allclose(np.array(values), array, atol=tolerance, rtol=1e-3)
+        trace = page.onnx.trace_copies(sequences, eos_token_id=options.get("eos_token_id"), **inputs)
+        assert result["positions"] == trace.source_positions.tolist(), text
+        expected = (trace.token_probs, trace.copied, trace.copy_probs)
+        for values, array in zip((result["probs"], result["shares"], result["copyProbs"]), expected, strict=True):
+            np.testing.assert_allclose(np.array(values), array, atol=tolerance, rtol=1e-3)
         predictions = predict(page.onnx, page.tokenizer, [text], **more, **options)[0]
         source_words = page.tokenizer.encode_source(text, max_length=page.tokenizer.model_max_length).words
         assert result["outputs"] == [
             [each.text, each.words, each.copied, each.source_positions, source_words] for each in predictions
         ]
+        for proof, each in zip(result["proofs"], predictions, strict=True):
+            check_proof(proof, text, each, tolerance)
     return [result["outputs"] for result in found]
 
 
@@ -362,6 +390,25 @@ def test_joined_words_are_written_and_traced_as_in_python(tab: Any, with_chains:
     assert any("" not in words and len("".join(words).split()) < len(words) for words in written)  # joined
 
 
+@pytest.mark.parametrize("beams", [1, 4])
+def test_words_for_copying_only_are_those_of_python(tab: Any, with_chains: Page, beams: int) -> None:
+    open_page(tab, with_chains)
+    script = """async ([texts, options]) => {
+        const model = await (await import("./copynet.js")).CopyNet.fromPretrained("./model/");
+        const found = [];
+        for (const text of texts) found.push((await model.predict(text, options))[0].text);
+        return found;
+    }"""
+    sources = ["Anna MillerZ owes 16,258.73", "no number", "a 1 a", *texts(20)]
+    search: dict[str, Any] = {"num_beams": beams, "max_new_tokens": 12}
+    free = run_script(tab, script, [sources, search])
+    for pattern in ("\u00e9", r"^\W$|[aZ]|\d", r"\\d"):
+        outputs = predict(with_chains.onnx, with_chains.tokenizer, sources, copied_only=pattern, **search)
+        found = run_script(tab, script, [sources, {**search, "copied_only": pattern}])
+        assert found == [output.text for (output,) in outputs]
+        assert (found != free) == (pattern == "\u00e9") or pattern.startswith("^")
+
+
 def test_unknown_options_are_refused_and_a_signal_stops_the_search(tab: Any, exported: Page) -> None:
     open_page(tab, exported)
     script = """async () => {
@@ -385,8 +432,8 @@ def test_the_demos_server_gives_the_page_the_same_outputs(browser: Any, tab: Any
         const model = await (page.model ? new found(page.model) : found.fromPretrained("./model/"));
         const outputs = [];
         for (const text of texts) outputs.push(...(await model.predict(text, options)));
-        return outputs.map(({ ids, copyShares, copyProbs, source, ...output }) => ({
-            ...output,
+        return outputs.map(({ text, score, words, wordScores, oov, copied, sourcePositions, copyProbs, source }) => ({
+            ...{ text, words, oov, copied, sourcePositions, scores: [score, ...wordScores] },
             copyProbs: copyProbs.map((row) => Array.from(row)),
             source: source.spacedWords.map((word, position) => [word.trim(), source.oov[position]]),
         }));
@@ -401,7 +448,8 @@ def test_the_demos_server_gives_the_page_the_same_outputs(browser: Any, tab: Any
         remote = run_script(other, script, ["./remote.js", "RemoteCopyNet", sources, options])
         other.close()
     for one, two in zip(remote, local, strict=True):
-        np.testing.assert_allclose(one.pop("copyProbs"), two.pop("copyProbs"), atol=1e-3)
+        for name in ("copyProbs", "scores"):
+            np.testing.assert_allclose(one.pop(name), two.pop(name), atol=1e-3)
         assert one == two
     assert len(local) == 6
     assert any(any(output["copied"]) for output in local)

@@ -43,8 +43,10 @@ def predict(args: PredictArguments) -> None:
 
     for input_file in args.input_file:
         path = check_output_file(args.output_file, overwrite=True, input_file=input_file)  # predict_files checks that
-    columns = ("facts_column", "features_column", "features_separator", "prediction_column", "with_origins")
-    columns += ("min_confidence", "output_format")
+    columns = (
+        *("facts_column", "features_column", "features_separator", "prediction_column", "with_origins"),
+        *("min_confidence", "output_format"),
+    )
     options = {**args.search_options(), **args.model_options()}
     options["name"] = check_model_name(args.model)
     predictor = CopyNetPredictor(**options, **{name: getattr(args, name) for name in columns})

@@ -128,8 +128,8 @@ def _split(text: str) -> list[tuple[str, Span]]:
 
 def _match(output: str, reference: str) -> tuple[list[tuple[str, Span]], list[tuple[str, Span]], SequenceMatcher[str]]:
     found, expected = _split(output), _split(reference)
-    texts = ([text for text, _ in units] for units in (found, expected))
-    return found, expected, SequenceMatcher(None, *texts, autojunk=False)
+    first, second = ([text for text, _ in units] for units in (found, expected))
+    return found, expected, SequenceMatcher(None, first, second, autojunk=False)
 
 
 def _join(units: Sequence[tuple[str, Span]], start: int, end: int, text: str) -> Span:

@@ -104,7 +104,7 @@ def test_a_mark_is_a_factor_of_the_word_that_it_changes() -> None:
 def test_without_a_trace_and_without_a_source_there_is_no_score() -> None:
     model, tokenizer = tiny_model(), tiny_tokenizer()
     (full,), (empty,) = predict(model, tokenizer, ["a X", " "], max_new_tokens=4)
-    assert (empty.text, empty.score, empty.word_scores, empty.is_empty) == ("", None, [], True)
+    assert (empty.text, empty.score, empty.word_scores, empty.is_empty) == ("", None, None, True)
     assert full.score
     assert not full.is_empty
     (full,), (empty,) = predict(model, tokenizer, ["a X", " "], max_new_tokens=4, trace=False)

@@ -171,8 +171,28 @@ export const SEGMENTERS = {
 /** The segmenters whose words can be joined by marks. */
 const CHAINED = ["word_punct", "word_parts"];
 
-/** Python's classes of regular expressions whose JavaScript namesakes are ASCII. */
-const PYTHON_CLASSES = new Map([["\\d", "\\p{Nd}"], ["\\D", "\\P{Nd}"]]);
+/** What Python's classes of characters hold, and others do not. */
+const CLASSES = new Map([["\\d", "\\p{Nd}"], ["\\w", W], ["\\s", S]]);
+
+/**
+ * A regular expression of Python as one of JavaScript, whose \d, \w and \s are those of all scripts.
+ *
+ * @param {string} pattern in which brackets hold neither \D, \W nor \S
+ */
+function compilePattern(pattern) {
+  let isInBrackets = false;
+  const source = pattern.replace(/\\.|[[\]]/gsu, (token) => {
+    if (token === "[" || token === "]") {
+      isInBrackets = token === "[";
+      return token;
+    }
+    const characters = CLASSES.get(token.toLowerCase());
+    if (characters === undefined) return token;
+    if (isInBrackets) return token === token.toLowerCase() ? characters : token;
+    return `[${token === token.toLowerCase() ? "" : "^"}${characters}]`;
+  });
+  return new RegExp(source, "u");
+}
 
 // ---- words and ids
 
@@ -245,13 +265,12 @@ export class Tokenizer {
    * The ids of the words in which a regular expression finds something; neither marks nor special tokens match, except
    * for the unknown word.
    *
-   * @param {string} pattern of Python or JavaScript; `\\d` are the digits of all scripts
+   * @param {string} pattern see `compilePattern`
    */
   matchingIds(pattern) {
     let found = this.matching.get(pattern);
     if (!found) {
-      const source = pattern.replace(/\\./gsu, (escaped) => PYTHON_CLASSES.get(escaped) ?? escaped);
-      const expression = new RegExp(source, "u");
+      const expression = compilePattern(pattern);
       const shown = this.words.map((word, id) => ({ id, word: this.skippedIds.has(id) ? "" : this.showWord(word) }));
       found = shown.filter(({ word }) => word !== "" && expression.test(word)).map(({ id }) => id);
       this.matching.set(pattern, found);

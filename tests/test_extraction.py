@@ -6,14 +6,12 @@ import json
 
 import pyarrow.parquet as pq
 import pytest
-import torch
-from helpers import SIZES
+from helpers import train_slots
 
 from copynet_hf import CopyNetForConditionalGeneration, CopyNetPredictor
 from copynet_hf.cli import main
 from copynet_hf.inference.extraction import extract_records
 from copynet_hf.model.prediction import Prediction
-from copynet_hf.training.run import train_from_arguments
 
 TEXT = "play new york by sinatra and new york by moby"
 
@@ -80,31 +78,7 @@ def test_json_has_records_and_other_outputs_have_none():
 def folder(tmp_path_factory):
     """A model that writes the record of each request it has seen."""
     folder = tmp_path_factory.mktemp("slots")
-    names = ["westbam", "bjork", "moby", "nas"]
-    rows = [
-        {"text": f"play {name} on {place}", "slots": {"intent": "Music", "artist": name, "service": place}}
-        for name in names
-        for place in ("deezer", "napster")
-    ]
-    train = folder / "train.jsonl"
-    train.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
-    arguments = {
-        **SIZES,
-        "train_file": str(train),
-        "output_dir": str(folder / "model"),
-        "summary_column": "slots",
-        "num_train_epochs": 150,
-        "learning_rate": 0.02,
-        "min_frequency": 1,
-        "num_beams": 2,
-        "ema_decay": 0.0,
-        "per_device_train_batch_size": 8,
-        "vocabulary_dropout": 0.0,
-        "dropout": 0.0,
-        "save_strategy": "no",
-    }
-    torch.manual_seed(0)
-    train_from_arguments(arguments)
+    train_slots(folder)
     return folder
 
 
@@ -132,7 +106,7 @@ def test_predict_writes_records_whose_values_are_in_the_text(folder, tmp_path, s
 def test_the_predictor_gives_a_column_of_records(folder):
     predict = CopyNetPredictor(folder / "model", output_format="records", text_column="request")
     columns = predict({"request": ["play moby on deezer", "", None]})
-    assert [each["value"] for each in columns["prediction"][0]] == ["Music", "moby", "deezer"]
+    assert [each["value"] for each in columns["prediction"][0]] == ["PlayMusic", "moby", "deezer"]
     assert columns["prediction"][1:] == [None, None]
     assert list(columns) == ["request", "prediction"]
     with pytest.raises(ValueError, match="output_format is 'xml'"):

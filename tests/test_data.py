@@ -258,12 +258,6 @@ def test_every_format_gives_the_same_pairs(tmp_path: Path, suffix: str, streamin
     assert list(data) == [{"text": row["Article"], "summary": row["Highlights"], "key": row["key"]} for row in rows]
 
 
-def test_lcsts_is_recognised_by_its_suffix(tmp_path: Path) -> None:
-    path = write(tmp_path / "PART_II.txt", record(0, label=2) + record(1, label=4))
-    data = load_pairs(test_file=path)["test"]
-    assert data[:] == {"text": ["雅虎发布财报"], "summary": ["雅虎剥离股份"], "id": ["1"], "human_label": [4]}
-
-
 def test_splits_can_be_files_of_different_formats(tmp_path: Path) -> None:
     train = write_rows(tmp_path / "a.jsonl", {"source": "a b", "target": "a"})
     test = write(tmp_path / "b.csv", "text,summary\nc d,c\n")
@@ -581,7 +575,7 @@ def test_two_parquet_columns_of_one_name_are_refused(tmp_path: Path, streaming: 
         list(load_pairs(train_file=path, streaming=streaming)["train"])
 
 
-def test_workers_read_all_shards_of_a_stream_and_report_each_shard(
+def test_workers_read_all_shards_of_a_stream_and_report_what_is_skipped(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     texts = [None if number in (2, 6, 7, 8) else f"t{number}" for number in range(9)]
@@ -591,9 +585,7 @@ def test_workers_read_all_shards_of_a_stream_and_report_each_shard(
     assert data.num_shards == 3
     kept = [text for text in texts if text]
     assert [row["text"] for row in data] == kept
-    where = "someone/news/train (shard {} of 3): skipped {} malformed record"
-    assert [where.format(0, 1) in caplog.messages[0], where.format(2, 3) in caplog.messages[1]] == [True, True]
-    assert len(caplog.messages) == 2
+    assert caplog.messages == ["someone/news/train: unusable rows are skipped (no 'text')"]
     loader = torch.utils.data.DataLoader(data, num_workers=2, batch_size=None)
     assert sorted(row["text"] for row in loader) == kept
 
@@ -727,13 +719,6 @@ def test_a_file_of_malformed_records_is_an_error_with_line_and_reason(
         list(load_pairs(train_file=path, streaming=streaming)["train"])
 
 
-def test_a_parquet_file_without_rows_is_an_error_that_names_it(tmp_path: Path) -> None:
-    path = tmp_path / "a.parquet"
-    datasets.Dataset.from_list([PAIR]).select([]).to_parquet(path)
-    with pytest.raises(DataFileError, match=r"a\.parquet"):
-        load_pairs(train_file=path)
-
-
 def test_an_unknown_suffix_and_a_missing_file_are_named(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"a\.docx: the name must end in one of \.jsonl"):
         load_pairs(train_file=write(tmp_path / "a.docx", "x"))
@@ -838,8 +823,3 @@ def test_a_source_has_one_target(task: datasets.DatasetDict) -> None:
 def test_pairs_are_deterministic_and_a_larger_number_extends_them() -> None:
     assert quickstart_pairs("test", 5, 1) == quickstart_pairs("test", 20, 1)[:5]
     assert quickstart_pairs("test", 20, 1) != quickstart_pairs("test", 20, 2)
-
-
-def test_an_unknown_split_is_refused() -> None:
-    with pytest.raises(ValueError, match="the split is 'dev': use one of train, validation, test"):
-        quickstart_pairs("dev", 1)

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 from helpers import SEARCHES as ALL_SEARCHES
-from helpers import serve_app, tiny_model, tiny_tokenizer, trained
+from helpers import refused, serve_app, tiny_model, tiny_tokenizer, trained
 
 from copynet_hf import CopyNetConfig, CopyNetForConditionalGeneration, CopyNetTokenizer
 from copynet_hf.cli import main
@@ -143,8 +143,11 @@ def with_features(runtime: Path, tmp_path_factory: pytest.TempPathFactory) -> It
 
 @pytest.fixture(scope="module")
 def with_chains(runtime: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Page]:
-    """A random model whose vocabulary is mostly marks and letters."""
-    tokenizer = CopyNetTokenizer.train_from_iterator(["aZé_ 1,-"], 60, "word_parts", max_source_oov=6, chains=True)
+    """A random model whose vocabulary is mostly marks and letters, and which reads features and the letters of other
+    words."""
+    texts, features = ["aZé_ 1,-", "aZé_ 1,-"], [["PST", "V", "constructor"], []]
+    options: dict[str, Any] = {"chains": True, "letters": True, "features": features}
+    tokenizer = CopyNetTokenizer.train_from_iterator(texts, 60, "word_parts", max_source_oov=6, **options)
     model = tiny_model(**CopyNetConfig.tokenizer_fields(tokenizer))
     yield from export_page(tmp_path_factory.mktemp("chains"), runtime, model, tokenizer)
 
@@ -376,6 +379,7 @@ def test_outputs_have_the_same_ids_and_positions(tab: Any, exported: Page, beams
     assert sum(copied) > count  # the comparison is about copying
 
 
+@pytest.mark.slow  # an export
 @pytest.mark.parametrize("beams", [1, 4])
 def test_int8_weights_give_the_outputs_of_python(tab: Any, int8: Page, beams: int) -> None:
     # a difference in float32's last digit can move an input of a product by one of its 256 steps
@@ -383,6 +387,7 @@ def test_int8_weights_give_the_outputs_of_python(tab: Any, int8: Page, beams: in
     assert sum(sum(flags) for ((_, _, flags, _, _),) in outputs) > 40
 
 
+@pytest.mark.slow  # an export
 @pytest.mark.parametrize("beams", [1, 3])
 def test_features_are_read_and_a_model_need_not_copy(tab: Any, with_features: Page, beams: int) -> None:
     check_searches(tab, with_features, ["a b zebra", "", *HOSTILE[4:7]], {"num_beams": beams})
@@ -572,6 +577,7 @@ def test_a_narrow_page_does_not_scroll_sideways(tab: Any, exported: Page) -> Non
     assert tab.evaluate("document.documentElement.scrollWidth <= innerWidth")
 
 
+@pytest.mark.slow  # an export
 def test_features_have_a_box_and_a_model_that_copies_nothing_no_heatmap(tab: Any, with_features: Page) -> None:
     open_page(tab, with_features)
     tab.get_by_label("Features").fill("V; PST")
@@ -590,12 +596,6 @@ def test_the_folder_is_a_space_and_names_the_licence(exported: Page) -> None:
 
 
 # ---- models that are refused
-
-
-def refused(capsys: pytest.CaptureFixture[str], *argv: str) -> str:
-    """The error message of the command."""
-    assert main(["export", *argv]) == 2
-    return capsys.readouterr().err.strip().splitlines()[-1]
 
 
 def test_what_the_page_cannot_run_is_refused() -> None:
@@ -617,9 +617,9 @@ def test_what_the_page_cannot_run_is_refused() -> None:
 
 def test_the_command_refuses_wrong_targets(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     argv = [f"--model={tmp_path}", f"--output_dir={tmp_path / 'out'}"]
-    assert refused(capsys, *argv, "--target=wasm").endswith("--target is wasm: choose onnx or web")
+    assert refused(capsys, "export", *argv, "--target=wasm").endswith("--target is wasm: choose onnx or web")
     (tmp_path / "config.json").write_text("{}")
-    message = refused(capsys, *argv, "--examples", "a")
+    message = refused(capsys, "export", *argv, "--examples", "a")
     assert message.endswith("--examples belongs to the page: use --target web, or leave it out")
 
 

@@ -14,8 +14,6 @@ PICTURES = (".png", ".svg", ".pdf")
 
 @dataclass
 class EvaluateArguments(PairsArguments, DecodingArguments):
-    """The arguments of `copynet-hf evaluate`."""
-
     _argument_group_name = "outputs"
 
     num_return_sequences: int = count("outputs per source, for exact_match_top_N", 1)

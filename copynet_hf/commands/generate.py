@@ -19,8 +19,6 @@ logger = logging.getLogger(__name__)
 
 @dataclass
 class GenerateArguments(DecodingArguments):
-    """The arguments of `copynet-hf generate`."""
-
     _argument_group_name = "input and output"
 
     text: list[str] | None = argument("sources; by default the lines of standard input", metavar="TEXT")

@@ -9,8 +9,6 @@ from ..arguments import MIN_CONFIDENCE_HELP, Command, DecodingArguments, argumen
 
 @dataclass
 class PredictArguments(DecodingArguments):
-    """The arguments of `copynet-hf predict`."""
-
     _argument_group_name = "input and output"
 
     input_file: list[str] | None = argument(

@@ -198,10 +198,8 @@ class CopyNetPredictor:
         """
         rows = [row for row, text in enumerate(texts) if _is_text(text, f"row {row} of {where}")]
         sources = [str(texts[row]) for row in rows]
-        options: dict[str, Any] = {name: [column[row] for row in rows] for name, column in columns.items()} | {
-            "trace": trace
-        }
-        options |= {"min_confidence": self.min_confidence, **self.decoding}
+        options: dict[str, Any] = {name: [column[row] for row in rows] for name, column in columns.items()}
+        options |= {"trace": trace, "min_confidence": self.min_confidence, **self.decoding}
         outputs = predict_in_batches(*self.load(), sources, **options)
         empty = [predict_nothing(self.min_confidence) if isinstance(text, str) else None for text in texts]
         predictions = dict(enumerate(empty)) | {row: best for row, (best, *_) in zip(rows, outputs, strict=True)}

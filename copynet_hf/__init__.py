@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from .data.pairs import load_lcsts, load_pairs
     from .evaluation.compute_metrics import make_compute_metrics
     from .evaluation.metrics import CopyMetrics
+    from .inference.extraction import extract_records
     from .inference.onnx_export import export_onnx, export_programs
     from .inference.onnx_search import OnnxCopyNet
     from .inference.predictor import CopyNetPredictor
@@ -54,6 +55,7 @@ _MODULES = {
     "export_programs": ".inference.onnx_export",
     "CopyMetrics": ".evaluation.metrics",
     "CopyNetPredictor": ".inference.predictor",
+    "extract_records": ".inference.extraction",
     "make_compute_metrics": ".evaluation.compute_metrics",
     "OnnxCopyNet": ".inference.onnx_search",
     "copies_html": ".visualization.highlighting",
@@ -79,6 +81,7 @@ __all__ = [
     "copies_html",
     "export_onnx",
     "export_programs",
+    "extract_records",
     "highlight_copies",
     "load_lcsts",
     "load_pairs",

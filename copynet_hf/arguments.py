@@ -24,6 +24,7 @@ MAX_EXPONENT = 100  # of the length: larger ones overflow
 MAX_SOURCE_LENGTH, MAX_TARGET_LENGTH, NUM_BEAMS = 512, 128, 5
 BACKEND_HELP = "torch; onnx if exported"
 COPIED_ONLY_HELP = "write words that match only if the source has them"
+MIN_CONFIDENCE_HELP = "mark outputs that are right with a lower probability"
 TRUST_HELP = "run code from the model's folder"
 
 Values = Mapping[str, Any]  # arguments by name

@@ -46,6 +46,25 @@ def write_rows(path: Path, *rows: Any) -> Path:
 PAIR = {"text": "a b", "summary": "a"}
 
 
+@pytest.mark.parametrize("suffix", ["jsonl", "parquet"])
+def test_a_summary_of_named_values_becomes_a_line_of_text(tmp_path: Path, suffix: str, caplog: Any) -> None:
+    rows = [
+        {"text": "play westbam", "slots": {"intent": "PlayMusic", "artist": "westbam", "year": None}},
+        {"text": "rain in mt", "slots": {"intent": "GetWeather", "artist": None, "year": None}},
+        {"text": "nothing", "slots": {"intent": None, "artist": None, "year": None}},
+    ]
+    path = tmp_path / f"train.{suffix}"
+    if suffix == "parquet":
+        datasets.Dataset.from_list(rows).to_parquet(path)
+    else:
+        write_rows(path, *rows, {"text": "a", "slots": {"a": {"b": "c"}}}, {"text": "b", "slots": ["c"]})
+    pairs = load_pairs(path, text_column="text", summary_column="slots")["train"]
+    assert pairs["summary"] == ["intent = PlayMusic | artist = westbam", "intent = GetWeather"]
+    assert "empty 'slots'" in caplog.text
+    if suffix == "jsonl":
+        assert "'a' holds a dict" in caplog.text
+
+
 # LCSTS
 
 

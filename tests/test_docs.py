@@ -13,6 +13,7 @@ from types import ModuleType
 
 import pytest
 import yaml
+from helpers import train_slots
 
 import copynet_hf
 from copynet_hf.data import quickstart_pairs
@@ -25,6 +26,7 @@ RUN = {
     "docs/extended-ids.md": 3,
     "docs/predict.md": 8,
     "docs/evaluate.md": 1,
+    "docs/extraction.md": 1,
     "docs/demo.md": 0,
 }
 """The documents whose blocks are run, and how many outputs each shows."""
@@ -47,11 +49,12 @@ def quickstart_model(tmp_path_factory):
 
 
 @pytest.mark.parametrize("document", RUN)
-def test_every_python_block_runs_and_prints_the_output_shown_below_it(
-    document, quickstart_model, tmp_path, monkeypatch
-):
+def test_every_python_block_runs_and_prints_the_output_shown_below_it(document, request, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    Path("copynet-quickstart").symlink_to(quickstart_model)
+    if document == "docs/extraction.md":
+        Path("slots-model").symlink_to(train_slots(tmp_path))
+    else:
+        Path("copynet-quickstart").symlink_to(request.getfixturevalue("quickstart_model"))
     pairs = (json.dumps(pair) + "\n" for pair in quickstart_pairs("train", 200))
     Path("train.jsonl").write_text("".join(pairs), encoding="utf-8")
     names: dict[str, object] = {}

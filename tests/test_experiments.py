@@ -62,6 +62,11 @@ def data(tmp_path):
         for name in ("copynet_subtoken", "tellina"):
             outputs = [{"source": row["source"], "predictions": [judged(row["target"]), judged("ls")]} for row in rows]
             write(folder / "nl2bash" / f"published_predictions_{name}.jsonl", outputs)
+    request = {"text": "play westbam on spotify", "intent": "PlayMusic"}
+    slots = [{"slot": "artist", "start": 1, "end": 2}, {"slot": "service", "start": 3, "end": 4}]
+    for name in ("slots_snips", "slots_atis"):
+        for split in ("train", "validation", "test"):
+            write(folder / name / f"{split}.jsonl", [request | {"slots": slots}] * 4)
     systems = [system for system in ("DCM", "DIT", "IRS") for _ in range(17)]
     write(
         folder / "dbdc3_ja" / "test.jsonl",

@@ -159,7 +159,7 @@ def check_outputs(found: list[Any], expected: list[Any]) -> None:
     for one, other in zip(found, expected, strict=True):
         assert len(one) == len(other)
         for output, known in zip(one, other, strict=True):
-            for name in ("score", "word_scores", "copy_shares"):
+            for name in ("score", "confidence", "word_scores", "copy_shares"):
                 assert output.pop(name) == pytest.approx(known.pop(name), abs=1e-5)
             assert output == known
 
@@ -181,6 +181,17 @@ def test_answers_are_the_outputs_of_predict(served: tuple[str, Path, Server], se
         assert columns.get("facts") or {output["text"] for output in answer["outputs"][1]} == {""}  # TEXTS[1] is ""
         copied = [word for outputs in expected for output in outputs for word in output["words"]]
         assert copied
+
+
+def test_a_request_names_the_confidence_from_which_outputs_are_accepted(server: Server) -> None:
+    texts = ["a b X", ""]
+    _, answer = server.predict(texts=texts)
+    sure, empty = (outputs[0]["confidence"] for outputs in answer["outputs"])
+    assert empty is None
+    assert {outputs[0]["accepted"] for outputs in answer["outputs"]} == {None}
+    for threshold, expected in ((sure - 1e-4, [True, False]), (sure + 1e-4, [False, False])):
+        _, answer = server.predict(texts=texts, min_confidence=threshold)
+        assert [outputs[0]["accepted"] for outputs in answer["outputs"]] == expected
 
 
 def test_requests_at_once_get_their_own_answers_in_common_batches(served: tuple[str, Path, Server]) -> None:

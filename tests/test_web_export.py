@@ -128,6 +128,7 @@ def exported(runtime: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterato
     """A model trained for two seconds to copy words and punctuation."""
     generator = random.Random(0)
     model, tokenizer = trained([request_pair(generator) for _ in range(960)], "word_punct")
+    model.config.calibration = [0.6, 0.4]
     yield from export_page(tmp_path_factory.mktemp("exported"), runtime, model, tokenizer)
 
 
@@ -308,6 +309,7 @@ SEARCH = """async ([texts, options, features]) => {
                 return [text, words, copied, sourcePositions, source.words];
             }),
             proofs: outputs.map((output) => [output.score, output.wordScores, output.sourceSpans, output.copiedSpans]),
+            doubts: outputs.map((output) => [output.confidence, output.accepted]),
         });
     }
     return found;
@@ -357,6 +359,10 @@ def check_searches(
         ]
         for proof, each in zip(result["proofs"], predictions, strict=True):
             check_proof(proof, text, each, tolerance)
+        for (confidence, accepted), each in zip(result["doubts"], predictions, strict=True):
+            assert accepted is None
+            assert (confidence is None) == (each.confidence is None)
+            assert (confidence or 0.0) == pytest.approx(each.confidence or 0.0, abs=tolerance, rel=1e-2)
     return [result["outputs"] for result in found]
 
 
@@ -393,6 +399,23 @@ def test_joined_words_are_written_and_traced_as_in_python(tab: Any, with_chains:
     outputs = check_searches(tab, with_chains, sources, {"num_beams": beams, "max_new_tokens": 12})
     written = [words for ((_, words, _, _, _),) in outputs]
     assert any("" not in words and len("".join(words).split()) < len(words) for words in written)  # joined
+
+
+def test_outputs_below_a_confidence_are_marked_as_in_python(tab: Any, exported: Page) -> None:
+    open_page(tab, exported)
+    script = """async ([texts, options]) => {
+        const model = await (await import("./copynet.js")).CopyNet.fromPretrained("./model/");
+        const found = [];
+        for (const text of texts) found.push((await model.predict(text, options))[0].accepted);
+        return found;
+    }"""
+    sources, options = [*texts(12), ""], {"num_beams": 1, "max_new_tokens": 12}
+    scored = [row[0].confidence for row in predict(exported.onnx, exported.tokenizer, sources, **options)]
+    known = [each for each in scored if each is not None]
+    middle = (max(known) + min(known)) / 2
+    found = run_script(tab, script, [sources, options | {"min_confidence": middle}])
+    assert found == [each is not None and each >= middle for each in scored]
+    assert 0 < sum(found) < 12
 
 
 @pytest.mark.parametrize("beams", [1, 4])

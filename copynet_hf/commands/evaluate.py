@@ -9,6 +9,8 @@ from dataclasses import dataclass, replace
 
 from ..arguments import Command, DecodingArguments, PairsArguments, argument, count
 
+PICTURES = (".png", ".svg", ".pdf")
+
 
 @dataclass
 class EvaluateArguments(PairsArguments, DecodingArguments):
@@ -16,27 +18,41 @@ class EvaluateArguments(PairsArguments, DecodingArguments):
 
     num_return_sequences: int = count("outputs per source, for exact_match_top_N", 1)
     output_file: str | None = argument("write the predictions to this file, as JSON lines", metavar="FILE")
-    overwrite_output_file: bool = argument("replace output_file if it exists", False)
+    errors_file: str | None = argument("the wrong outputs and why, as .html or .jsonl", metavar="FILE")
+    curve_file: str | None = argument("picture of how right the surest outputs are", metavar="FILE")
+    overwrite_output_file: bool = argument("replace these files if they exist", False)
 
 
 def evaluate(args: EvaluateArguments) -> None:
     """Prints the scores of a model on pairs of texts as one JSON object. All are percentages but edit_distance,
     examples and seconds. copied_fraction is the share of the outputs' words that occur in the source, copied or
     generated; copy_mode_fraction, only for models that copy, is the share of the outputs' words that got more than
-    half of their probability from the copy mode."""
+    half of their probability from the copy mode. exact_match_surest_50 is the exact match of the surest half of the
+    outputs; auroc, how often a right output has a higher confidence than a wrong one; calibration_error, how far
+    confidence and exact match are apart. Of outputs of named values, field_accuracy has a score for each name."""
     with redirect_stdout(sys.stderr):  # only the scores go to stdout
         from ..data.remembered import NAMES, recall_file_options, recall_options
+        from ..evaluation.error_report import SUFFIXES, write_errors
+        from ..evaluation.errors import score_fields
+        from ..evaluation.reliability import measure_coverage
         from ..evaluation.scoring import evaluate_pairs, write_predictions
         from ..inference.backends import load_backend
         from ..saved.model_size import explain_memory_errors
         from ..training.dataset import read_pairs
         from ..training.run_folder import check_output_file
+        from ..visualization.curves import plot_coverage
 
         if args.test_file is None and args.dataset_name is None:
             raise ValueError("no --test_file: pass a file of pairs, or --dataset_name")
-        output_file = None
-        if args.output_file:
-            output_file = check_output_file(args.output_file, args.overwrite_output_file, args.test_file)
+        files = {name: getattr(args, name) for name in ("output_file", "errors_file", "curve_file")}
+        output_file, errors_file, curve_file = (
+            check_output_file(path, args.overwrite_output_file, args.test_file, name) if path else None
+            for name, path in files.items()
+        )
+        if errors_file is not None and errors_file.suffix.lower() not in SUFFIXES:
+            raise ValueError(f"--errors_file {errors_file}: the name must end in {' or '.join(SUFFIXES)}")
+        if curve_file is not None and curve_file.suffix.lower() not in PICTURES:
+            raise ValueError(f"--curve_file {curve_file}: the name must end in {', '.join(PICTURES)}")
         model, tokenizer = load_backend(**args.model_options())
         columns = {name: getattr(args, name) for name in NAMES}
         if args.test_file is not None:
@@ -50,8 +66,17 @@ def evaluate(args: EvaluateArguments) -> None:
         options = {**args.search_options(), "num_return_sequences": args.num_return_sequences}
         with explain_memory_errors():
             scores, predictions = evaluate_pairs(model, tokenizer, pairs, progress=True, **options)
+        if fields := score_fields(predictions):
+            scores["field_accuracy"] = {name: round(field["accuracy"], 2) for name, field in fields.items()}
         if output_file is not None:
             write_predictions(output_file, predictions)
+        if errors_file is not None:
+            write_errors(errors_file, predictions, f"{args.model} on {args.test_file or args.dataset_name}")
+        if curve_file is not None:
+            right = [bool(each["right"]) for each in predictions]
+            confidences = [float(each["confidence"] or 0.0) for each in predictions]
+            curve_file.parent.mkdir(parents=True, exist_ok=True)
+            plot_coverage({"": 100 * measure_coverage(confidences, right)}, curve_file)
     print(json.dumps(scores))
 
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ..arguments import Command, DecodingArguments, argument
+from ..arguments import MIN_CONFIDENCE_HELP, Command, DecodingArguments, argument, between
 
 if TYPE_CHECKING:
     from ..visualization.highlighting import Style
@@ -26,17 +26,19 @@ class GenerateArguments(DecodingArguments):
     features: str | None = argument("features of all sources, such as 'V;PST'", metavar="TEXT")
     features_separator: str | None = argument("what separates the features", metavar="TEXT", shown=";")
     show_copies: bool = argument("mark copied words, by colour in a terminal, else by [brackets]", False)
+    min_confidence: float | None = argument(MIN_CONFIDENCE_HELP, check=between(0, 1))
     json: bool = argument("print JSON: text, scores, and where words were copied from", False)
 
 
 def generate(args: GenerateArguments) -> None:
-    """Generates an output for each source: one line for each line of input; an empty line stays empty."""
+    """Generates an output for each source: one line for each line of input; an empty line stays empty. With
+    --min_confidence two columns follow, separated by tabs: the confidence, and `accepted` or `doubtful`."""
     from ..data.features import split_features
     from ..data.remembered import find_separator
     from ..inference.backends import load_backend
     from ..inference.console import escape_controls
     from ..inference.predictor import describe_truncated, parse_facts, predict_in_batches
-    from ..model.prediction import Prediction
+    from ..model.prediction import predict_nothing
     from ..saved.model_size import explain_memory_errors
     from ..visualization.highlighting import highlight_copies
 
@@ -59,11 +61,12 @@ def generate(args: GenerateArguments) -> None:
                     facts=None if facts is None else [facts] * len(sources),
                     features=None if features is None else [features] * len(sources),
                     trace=args.show_copies or args.json,
+                    min_confidence=args.min_confidence,
                     **args.search_options(),
                 )
             )
         for text in texts:
-            output = next(predictions)[0] if text.strip() else Prediction("", is_empty=True)
+            output = next(predictions)[0] if text.strip() else predict_nothing(args.min_confidence)
             num_texts, num_truncated = num_texts + 1, num_truncated + output.is_truncated
             if args.json:
                 line = json.dumps(output.to_dict())
@@ -72,7 +75,11 @@ def generate(args: GenerateArguments) -> None:
                 line = highlight_copies(words, output.copied, style, separator="")
             else:
                 line = escape_controls(output.text) if is_terminal else output.text
-            print(" ".join(line.split("\n")).strip(), flush=True)
+            line = " ".join(line.split("\n")).strip()
+            if output.accepted is not None and not args.json:
+                confidence = "" if output.confidence is None else f"{output.confidence:.4f}"
+                line = f"{line}\t{confidence}\t{'accepted' if output.accepted else 'doubtful'}"
+            print(line, flush=True)
     if num_truncated:
         logger.warning("%s", describe_truncated(num_truncated, num_texts))
 

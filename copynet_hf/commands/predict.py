@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ..arguments import Command, DecodingArguments, argument, count
+from ..arguments import MIN_CONFIDENCE_HELP, Command, DecodingArguments, argument, between, count
 
 
 @dataclass
@@ -23,6 +23,8 @@ class PredictArguments(DecodingArguments):
     features_separator: str | None = argument("between features", metavar="TEXT", shown=";")
     prediction_column: str = argument("column of the outputs", "prediction", "NAME")
     with_origins: bool = argument("add scores, words, and where they were copied from", False)
+    min_confidence: float | None = argument(MIN_CONFIDENCE_HELP, check=between(0, 1))
+    output_format: str = argument("text, or records of named values with their places", "text", "NAME")
     num_proc: int = count("processes, one thread each", 1)
     window: int = count("rows sorted and written together", 1024)
 
@@ -39,7 +41,10 @@ def predict(args: PredictArguments) -> None:
 
     for input_file in args.input_file:
         path = check_output_file(args.output_file, overwrite=True, input_file=input_file)  # predict_files checks that
-    columns = ("facts_column", "features_column", "features_separator", "prediction_column", "with_origins")
+    columns = (
+        *("facts_column", "features_column", "features_separator", "prediction_column", "with_origins"),
+        *("min_confidence", "output_format"),
+    )
     options = {**args.search_options(), **args.model_options()}
     options["name"] = check_model_name(args.model)
     predictor = CopyNetPredictor(**options, **{name: getattr(args, name) for name in columns})

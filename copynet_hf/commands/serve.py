@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ..arguments import COPIED_ONLY_HELP, Command, argument, between, count
+from ..arguments import COPIED_ONLY_HELP, MIN_CONFIDENCE_HELP, Command, argument, between, count
 from ..serving.limits import Limits
 
 
@@ -16,6 +16,7 @@ class ServeArguments(Limits):
     threads: int | None = count("number of onnxruntime's threads; by default one per core")
     max_source_length: int | None = count("truncate sources to N words; by default as in training")
     copied_only: str | None = argument(COPIED_ONLY_HELP, metavar="REGEX")
+    min_confidence: float | None = argument(MIN_CONFIDENCE_HELP, check=between(0, 1))
 
 
 def serve(args: ServeArguments) -> None:
@@ -24,7 +25,8 @@ def serve(args: ServeArguments) -> None:
 
     with explain_missing_packages():
         from ..serving.server import build_app
-    options = {"max_source_length": args.max_source_length, "copied_only": args.copied_only}
+    names = ("max_source_length", "copied_only", "min_confidence")
+    options = {name: getattr(args, name) for name in names}
     predict_batch, saved_options = load_predict(args.model, args.threads, options)
     max_requests = 3 * count_connections() // 4  # the other connections are for health and metrics
     app = build_app(predict_batch, saved_options, args, max_requests)

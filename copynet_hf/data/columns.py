@@ -60,6 +60,7 @@ class Columns:
     Attributes:
         types: the Arrow type of each column, None for a mix of types, which is stored as JSON text.
         strings: the columns that hold at least one string.
+        records: the columns that hold an object, or a list that begins with one.
         has_facts: whether some cells of that column are facts, perhaps malformed ones.
         can_hold_facts: whether it holds facts, or nothing.
     """
@@ -67,6 +68,7 @@ class Columns:
     def __init__(self, rows: Iterable[Row], facts_column: str = "facts", size: int = 1000) -> None:
         self.types: dict[str, pa.DataType | None] = {}
         self.strings: list[str] = []
+        self.records: list[str] = []
         self.has_facts = False
         rows = iter(rows)
         while batch := list(islice(rows, size)):
@@ -75,8 +77,14 @@ class Columns:
                 self.types[name] = _common_type(self.types.get(name, pa.null()), values)
                 if name not in self.strings and any(isinstance(value, str) for value in values):
                     self.strings.append(name)
+                if name not in self.records and any(isinstance(_first(value), dict) for value in values):
+                    self.records.append(name)
                 self.has_facts |= name == facts_column and any(map(resemble_facts, values))
         self.can_hold_facts = self.has_facts or can_hold_facts(self.types.get(facts_column))
+
+
+def _first(value: object) -> object:
+    return value[0] if isinstance(value, list) and value else value
 
 
 def _common_type(previous: pa.DataType | None, values: Sequence[object]) -> pa.DataType | None:
@@ -102,8 +110,19 @@ def can_hold_facts(kind: pa.DataType | None) -> bool:
     return pa.types.is_null(kind) or (depth == 2 and pa.types.is_string(kind))
 
 
+def holds_records(kind: pa.DataType) -> bool:
+    """Whether a column of this type holds objects, or lists of them."""
+    is_list = pa.types.is_list(kind) or pa.types.is_large_list(kind)
+    return pa.types.is_struct(kind.value_type if is_list else kind)
+
+
 def choose_columns(
-    columns: Sequence[str], strings: Sequence[str], choice: ColumnChoice, where: str, has_facts: bool = False
+    columns: Sequence[str],
+    strings: Sequence[str],
+    choice: ColumnChoice,
+    where: str,
+    has_facts: bool = False,
+    records: Sequence[str] = (),
 ) -> dict[str, str]:
     """The columns of `text` and `summary`, as given or guessed, of `features`, if given, and of `facts`.
 
@@ -111,6 +130,7 @@ def choose_columns(
         columns: all columns.
         strings: the columns that hold strings.
         has_facts: whether a column `facts` holds facts.
+        records: the columns that hold objects of named values, which a summary may be where no strings are left.
         where: the file or dataset, for messages.
 
     Raises:
@@ -130,6 +150,8 @@ def choose_columns(
     text = given.get("text") or find_usual_name(candidates, TEXT_NAMES)
     summary = given.get("summary") or find_usual_name([name for name in candidates if name != text], SUMMARY_NAMES)
     roles: dict[str, str | None] = {"text": text, "summary": summary}
+    if summary is None and not [name for name in candidates if name != text]:
+        roles["summary"] = find_usual_name(records, SUMMARY_NAMES) or (records[0] if len(records) == 1 else None)
     missing = [role for role, name in roles.items() if name is None]
     rest = [name for name in candidates if name not in (text, summary) and name.lower() not in KEY_NAMES]
     if len(rest) > len(missing) > 0:

@@ -18,8 +18,9 @@ from datasets.exceptions import DatasetGenerationError
 from datasets.fingerprint import Hasher
 from datasets.info import SupervisedKeysData
 
-from .columns import ColumnChoice, Columns, can_hold_facts, choose_columns, choose_new_names
+from .columns import ColumnChoice, Columns, can_hold_facts, choose_columns, choose_new_names, holds_records
 from .features import SEPARATOR, are_facts, resemble_facts, split_features, why_not_features
+from .fields import format_record
 from .records import (
     DataFileError,
     FilePath,
@@ -63,7 +64,8 @@ def load_pairs(
     more), or inflections as the SIGMORPHON shared tasks distribute them (.train, .trn, .dev, .test, .tst, .gold:
     tab-separated columns lemma, form and features, without a header; other columns by `column_names`). All but
     Parquet may be compressed (.gz), and in UTF-16 instead of UTF-8 if a byte order mark says so. A column `facts`
-    of triples is read as well. Rows that cannot be read, whose text or summary is missing, empty or not a string,
+    of triples is read as well. A summary that is an object of named values, or a list of them, becomes the text of
+    `data.fields.format_record`. Rows that cannot be read, whose text or summary is missing, empty or of another type,
     or whose facts are no triples of strings, are skipped and reported in a warning. Other columns are kept
     (objects, and values of several types, as JSON), one with the name `text`, `summary`, `features` or `facts` as
     `original_text`, and so on.
@@ -221,8 +223,9 @@ class PairsBuilder(datasets.GeneratorBasedBuilder):
         self.columns = Columns(islice(rows, 1000) if dl_manager.is_streaming else rows)
         if self.columns.types:  # else `_generate_examples` reports that no row could be read
             choice = ColumnChoice(*self.config.choice)
+            found = self.columns
             self.roles = choose_columns(
-                list(self.columns.types), self.columns.strings, choice, path, self.columns.can_hold_facts
+                list(found.types), found.strings, choice, path, found.can_hold_facts, found.records
             )
             if choice.guesses:
                 self.info.supervised_keys = SupervisedKeysData(self.roles["text"], self.roles["summary"])
@@ -272,7 +275,7 @@ def _make_pairs(
             skipped.add(line, row)
             continue
         pair = {role: row.get(column) for role, column in roles.items()}
-        if reason := _explain_unusable_pair(pair, roles):
+        if reason := _write_record(pair, roles) or _explain_unusable_pair(pair, roles):
             skipped.add(line, reason)
             continue
         if "features" in pair:
@@ -303,6 +306,16 @@ def _log_guess(guess: SupervisedKeysData | None, where: FilePath) -> None:
         )
 
 
+def _write_record(pair: Row, roles: Mapping[str, str]) -> str | None:
+    """Replaces a summary of named values by its text; returns the reason why that cannot be done, or None."""
+    if isinstance(pair["summary"], dict | list):
+        try:
+            pair["summary"] = format_record(pair["summary"])
+        except ValueError as error:
+            return f"{roles['summary']!r}: {error}"
+    return None
+
+
 def _explain_unusable_pair(pair: Mapping[str, object], roles: Mapping[str, str]) -> str | None:
     """The reason why a pair cannot be used, or None."""
     for role, value in pair.items():
@@ -327,12 +340,15 @@ def _select_pairs(data: AnyDataset, choice: ColumnChoice, where: str) -> AnyData
         first: Row = next(iter(data), {})
         columns, strings = list(first), [name for name, value in first.items() if isinstance(value, str)]
         has_facts = not first.get("facts") or resemble_facts(first["facts"])
+        records = Columns([first]).records
     else:
         columns = list(data.features)
         dtypes = {name: str(getattr(feature, "dtype", "")) for name, feature in data.features.items()}
         strings = [name for name, dtype in dtypes.items() if dtype in ("string", "large_string", "string_view")]
-        has_facts = "facts" in columns and can_hold_facts(data.features.arrow_schema.field("facts").type)
-    roles = choose_columns(columns, strings, choice, where, has_facts)
+        schema = data.features.arrow_schema
+        has_facts = "facts" in columns and can_hold_facts(schema.field("facts").type)
+        records = [field.name for field in schema if holds_records(field.type)]
+    roles = choose_columns(columns, strings, choice, where, has_facts, records)
     if choice.guesses:
         _log_guess(SupervisedKeysData(roles["text"], roles["summary"]), where)
     is_stream, types = isinstance(data, datasets.IterableDataset), dict.fromkeys(columns, pa.null())

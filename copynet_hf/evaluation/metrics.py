@@ -195,12 +195,24 @@ def _check_lengths(ranked: list[list[str]], references: list[list[str]], sources
         raise ValueError(f"row {[bool(row) for row in references].index(False)} has no reference: pass at least one")
 
 
-def _exact_match(ranked: list[list[str]], references: list[list[str]], unit: Unit) -> dict[str, float]:
+def find_exact_matches(predictions: Texts, references: Texts, tokenize: Tokenization = "auto") -> list[list[bool]]:
+    """For each text of each prediction, whether it is right by `exact_match`; see `score_outputs`."""
+    ranked = [[row] if isinstance(row, str) else list(row) for row in predictions]
+    accepted = [[row] if isinstance(row, str) else list(row) for row in references]
+    return _find_hits(ranked, accepted, _unit(accepted, tokenize))
+
+
+def _find_hits(ranked: list[list[str]], references: list[list[str]], unit: Unit) -> list[list[bool]]:
     split = _SPLIT[unit]
     hits: list[list[bool]] = []
     for row, accepted in zip(ranked, references, strict=True):
         correct = [split(text) for text in accepted]
         hits.append([split(text) in correct for text in row])
+    return hits
+
+
+def _exact_match(ranked: list[list[str]], references: list[list[str]], unit: Unit) -> dict[str, float]:
+    hits = _find_hits(ranked, references, unit)
     scores = {"exact_match": _percent(sum(row[0] for row in hits), len(hits))}
     k = max(map(len, ranked))
     if k > 1:

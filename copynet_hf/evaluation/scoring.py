@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,16 +14,22 @@ from transformers import PreTrainedTokenizerBase
 from ..data.records import warn_once
 from ..inference.part_files import write_whole
 from ..inference.predictor import describe_truncated, predict_in_batches
-from ..model.prediction import CopyModel
+from ..model.confidence import Calibration
+from ..model.prediction import CopyModel, Prediction
+from .calibration import fit_calibration
 from .compute_metrics import normalize_unknown, spells_words, with_objects
-from .metrics import score_outputs
+from .metrics import Texts, find_exact_matches, score_outputs
+from .reliability import measure_auroc, measure_calibration_error, measure_surest
 
+WORD_FIELDS = ("words", "word_scores", "copied", "source_spans")  # of `Prediction`
+SHARES = (0.5, 0.7, 0.9)  # the exact match of all outputs is a score anyway
+CALIBRATION_PAIRS = 1000
 Scores = dict[str, Any]  # floats, or None
 
 
 def evaluate_pairs(
     model: CopyModel, tokenizer: PreTrainedTokenizerBase, pairs: Dataset, **options: Any
-) -> tuple[Scores, list[dict[str, object]]]:
+) -> tuple[Scores, list[dict[str, Any]]]:
     """Generates an output for each pair's text and scores it against the pair's summary.
 
     Args:
@@ -32,48 +38,87 @@ def evaluate_pairs(
 
     Returns:
         The scores: those of `score_outputs`, edit distances only where words are spelled in characters, with
-        `oov_recall` None where no reference contains an out-of-vocabulary word of its source; `seconds`; and for a
-        model that copies `copy_mode_fraction`, the percentage of the words of the best outputs for which copying
-        accounts for more than half of the probability.
-        For each pair a record of its text, reference and prediction, and what was copied.
+        `oov_recall` None where no reference contains an out-of-vocabulary word of its source; those of
+        `score_confidence`; `seconds`; and for a model that copies `copy_mode_fraction`, the percentage of the words of
+        the best outputs for which copying accounts for more than half of the probability.
+        For each pair a record of its text, reference and prediction, whether that is right, its score and confidence,
+        and the fields of `WORD_FIELDS`.
     """
     sources, references = list(pairs["text"]), list(pairs["summary"])
-    more = {name: list(pairs[name]) for name in ("facts", "features") if name in pairs.column_names}
-    options = {**more, **options}
     start = time.perf_counter()
-    predictions = predict_in_batches(model, tokenizer, sources, **options)
+    predictions = predict_pairs(model, tokenizer, pairs, **options)
     seconds = time.perf_counter() - start
     if num_truncated := sum(outputs[0].is_truncated for outputs in predictions):
         warn_once(describe_truncated(num_truncated, len(sources)))
     texts = [[output.text for output in outputs] for outputs in predictions]
-    facts = options.get("facts") or [None] * len(sources)
+    read = {name: list(pairs[name]) for name in ("id", "facts", "features") if name in pairs.column_names}
     scores: Scores = {"oov_recall": None} | score_outputs(
         [[normalize_unknown(tokenizer, text) for text in row] for row in texts],
         references,
-        [with_objects(*row) for row in zip(sources, facts, strict=True)],
+        [with_objects(*row) for row in zip(sources, read.get("facts", [None] * len(sources)), strict=True)],
         words=tokenizer.tokenize,
         vocabulary=tokenizer.get_vocab(),
         edit_distance=spells_words(getattr(tokenizer, "segmenter", None), sources),
     )
     best = [outputs[0] for outputs in predictions]
+    right = find_right(tokenizer, best, references)
+    scores |= score_confidence(best, right)
     if model.config.copies:
         flags = [flag for output in best for flag in output.copied]
         scores["copy_mode_fraction"] = 100 * sum(flags) / len(flags) if flags else 0.0
-    ids = list(pairs["id"]) if "id" in pairs.column_names else None
-    records = [
-        ({} if ids is None else {"id": ids[row]})
-        | {
-            "text": sources[row],
-            "reference": references[row],
-            "prediction": output.text,
-            "words": output.words,
-            "copied": output.copied,
-        }
-        | {name: options[name][row] for name in ("facts", "features") if name in options}
+    records: list[dict[str, Any]] = [
+        ({"id": read["id"][row]} if "id" in read else {})
+        | {"text": sources[row], "reference": references[row], "prediction": output.text, "right": right[row]}
+        | {name: getattr(output, name) for name in ("score", "confidence", *WORD_FIELDS)}
+        | {name: read[name][row] for name in ("facts", "features") if name in read}
         | ({"predictions": texts[row]} if len(texts[row]) > 1 else {})
         for row, output in enumerate(best)
     ]
     return scores | {"seconds": round(seconds, 2)}, records
+
+
+def predict_pairs(
+    model: CopyModel, tokenizer: PreTrainedTokenizerBase, pairs: Dataset, **options: Any
+) -> list[list[Prediction]]:
+    """The outputs of `predict_in_batches` for the texts of the pairs, with their facts and features."""
+    columns = {name: list(pairs[name]) for name in ("facts", "features") if name in pairs.column_names}
+    return predict_in_batches(model, tokenizer, list(pairs["text"]), **{**columns, **options})
+
+
+def find_right(tokenizer: PreTrainedTokenizerBase, outputs: Sequence[Prediction], references: Texts) -> list[bool]:
+    """Whether each output is right, by exact match."""
+    texts = [normalize_unknown(tokenizer, output.text) for output in outputs]
+    return [row[0] for row in find_exact_matches(texts, references)]
+
+
+def score_confidence(outputs: Sequence[Prediction], right: Sequence[bool]) -> Scores:
+    """How well the outputs' probabilities say which of them are right, in percent.
+
+    Returns:
+        `exact_match_surest_50`, and so on: the exact match of the surest 50 %, 70 % and 90 % of the outputs; `auroc`,
+        None if all are right, or none is; `calibration_error` of the confidence and `calibration_error_of_score`,
+        without its calibration.
+    """
+    scores, confidences = ([getattr(output, name) or 0.0 for output in outputs] for name in ("score", "confidence"))
+    auroc = measure_auroc(confidences, right)
+    surest = measure_surest(confidences, right, SHARES)
+    return {f"exact_match_surest_{share}": value for share, value in surest.items()} | {
+        "auroc": None if auroc is None else 100 * auroc,
+        "calibration_error": 100 * measure_calibration_error(confidences, right),
+        "calibration_error_of_score": 100 * measure_calibration_error(scores, right),
+    }
+
+
+def calibrate_model(model: CopyModel, tokenizer: PreTrainedTokenizerBase, pairs: Dataset) -> Calibration | None:
+    """Sets the calibration in the model's config to that of its outputs for the pairs, of at most `CALIBRATION_PAIRS`
+    of them; to None, which is returned then, if they are too few."""
+    if len(pairs) > CALIBRATION_PAIRS:
+        pairs = pairs.shuffle(seed=0).select(range(CALIBRATION_PAIRS))
+    best = [outputs[0] for outputs in predict_pairs(model, tokenizer, pairs)]
+    right = find_right(tokenizer, best, list(pairs["summary"]))
+    calibration = fit_calibration([output.score or 0.0 for output in best], right)
+    model.config.calibration = None if calibration is None else list(calibration)
+    return calibration
 
 
 def write_predictions(path: Path, records: Iterable[Mapping[str, object]]) -> None:

@@ -41,8 +41,17 @@ logger = logging.getLogger(__name__)
 
 READ_SUFFIXES = (*WRITTEN_SUFFIXES, ".json")
 PARTS_SUFFIX, PART_SUFFIX, LOCK_FILE = ".parts", ".part", "lock"
-ORIGIN_TYPES = {
+RECORD_TYPES = {
+    "slot": pa.string(),
+    "value": pa.string(),
+    "start": pa.int64(),
+    "end": pa.int64(),
+    "confidence": pa.float64(),
+}
+FIELD_TYPES = {
     "score": pa.float64(),
+    "confidence": pa.float64(),
+    "accepted": pa.bool_(),
     "words": pa.list_(pa.string()),
     "word_scores": pa.list_(pa.float64()),
     "copied": pa.list_(pa.bool_()),
@@ -52,7 +61,8 @@ ORIGIN_TYPES = {
     "source_words": pa.list_(pa.string()),
     "is_truncated": pa.bool_(),
     "is_empty": pa.bool_(),
-}  # of `ORIGINS`
+    "records": pa.list_(pa.struct(RECORD_TYPES)),
+}  # of what is not a string
 
 
 class Summary(NamedTuple):
@@ -229,7 +239,7 @@ def _reads_features(predictor: CopyNetPredictor) -> bool:
 
 def _new_types(predictor: CopyNetPredictor) -> dict[str, pa.DataType]:
     """The columns that the predictor adds, and their types."""
-    return {name: ORIGIN_TYPES.get(field, pa.string()) for name, field in predictor.new_columns().items()}
+    return {name: FIELD_TYPES.get(field, pa.string()) for name, field in predictor.new_columns().items()}
 
 
 # ---- predictions
@@ -292,9 +302,10 @@ def _write_part(predictor: CopyNetPredictor, rows: Sequence[NumberedRow], path: 
     usable = [row for (_, row), reason in zip(rows, reasons, strict=True) if isinstance(row, dict) and reason is None]
     predicted = iter(_predict_rows(predictor, usable))
     outcomes = [next(predicted) if reason is None else reason for reason in reasons]
-    fields = predictor.new_columns().items()
+    texts = [str(row.get(str(predictor.text_column))) if isinstance(row, dict) else "" for _, row in rows]
     new = [
-        None if isinstance(each, str) else {name: getattr(each, field) for name, field in fields} for each in outcomes
+        None if isinstance(each, str) else predictor.fill_columns(each, text)
+        for each, text in zip(outcomes, texts, strict=True)
     ]
     columns = {
         "reason": pa.array([each if isinstance(each, str) else None for each in outcomes], pa.string()),
@@ -349,7 +360,13 @@ def _fingerprint(predictor: CopyNetPredictor, files: Sequence[Path], *settings: 
     """A hash of what the output depends on: a run with other files, models or settings has parts of its own."""
     stamps = [(str(file), file.stat().st_size, file.stat().st_mtime_ns) for file in files]
     model = [predictor.name, predictor.loading["backend"], predictor.loading["bf16"], stamp_files(predictor.name)]
-    columns = [*_new_types(predictor), predictor.facts_column, predictor.features_column, predictor.features_separator]
+    columns = [
+        *predictor.new_columns().items(),
+        predictor.min_confidence,
+        predictor.facts_column,
+        predictor.features_column,
+        predictor.features_separator,
+    ]
     decoding = sorted((name, repr(value)) for name, value in predictor.decoding.items() if name != "batch_size")
     return Hasher.hash([stamps, model, columns, decoding, settings])
 

@@ -15,13 +15,25 @@ from transformers import PreTrainedTokenizerBase
 from ..data.columns import find_column, has_column
 from ..data.features import resemble_facts, split_features
 from ..data.remembered import find_separator, read_options
-from ..model.prediction import CopyModel, Prediction, predict
+from ..model.prediction import CopyModel, Prediction, predict, predict_nothing
 from .backends import load_backend
+from .extraction import extract_records
 
 Columns: TypeAlias = MutableMapping[str, Any]
 
+OUTPUT_FORMATS = ("text", "records")
 ORIGINS = (
-    *("score", "words", "word_scores", "copied", "source_positions", "source_spans", "copied_spans", "source_words"),
+    *(
+        "score",
+        "confidence",
+        "words",
+        "word_scores",
+        "copied",
+        "source_positions",
+        "source_spans",
+        "copied_spans",
+        "source_words",
+    ),
     *("is_truncated", "is_empty"),
 )
 
@@ -44,6 +56,10 @@ class CopyNetPredictor:
             None: as for the sources, else "features".
         features_separator: what separates the features in a string; None: as in the training.
         prediction_column: the column that a call with columns adds.
+        output_format: "text", or "records": the column holds the records of `extract_records`, None for an output that
+            has no fields.
+        min_confidence: outputs that are less surely right are marked; a call with columns adds `prediction_confidence`
+            and `prediction_accepted`.
         with_origins: whether it also adds the score of the prediction, its words and where they were copied from.
         decoding: arguments of `predict_in_batches`, `predict` and `generate()`, such as `batch_size`, `num_beams`
             and `max_new_tokens`.
@@ -63,6 +79,8 @@ class CopyNetPredictor:
         features_column: str | None = None,
         features_separator: str | None = None,
         prediction_column: str = "prediction",
+        output_format: str = "text",
+        min_confidence: float | None = None,
         with_origins: bool = False,
         **decoding: Any,
     ) -> None:
@@ -76,6 +94,9 @@ class CopyNetPredictor:
         }
         self.text_column, self.facts_column, self.features_column = text_column, facts_column, features_column
         self.features_separator, self.prediction_column = features_separator, prediction_column
+        if output_format not in OUTPUT_FORMATS:
+            raise ValueError(f"output_format is {output_format!r}: use {' or '.join(OUTPUT_FORMATS)}")
+        self.output_format, self.min_confidence = output_format, min_confidence
         self.with_origins, self.decoding = with_origins, decoding
         self._loaded: tuple[int, CopyModel, PreTrainedTokenizerBase] | None = None
 
@@ -118,14 +139,29 @@ class CopyNetPredictor:
     def _predict_columns(self, columns: Any) -> Columns:
         predictions = self.predict_rows(columns)
         result = copy.copy(columns)  # a dict, or the lazy columns of `datasets`, in which only new ones are set
-        for name, field in self.new_columns().items():
-            result[name] = [getattr(each, field, None) for each in predictions]
+        texts = _list_values(columns[self.find_column("text", columns)])
+        rows = [
+            {} if each is None else self.fill_columns(each, str(text))
+            for each, text in zip(predictions, texts, strict=True)
+        ]
+        for name in self.new_columns():
+            result[name] = [row.get(name) for row in rows]
         return result
 
     def new_columns(self) -> dict[str, str]:
-        """The columns that a call with columns adds, each with its field of `Prediction`."""
-        origins = {f"{self.prediction_column}_{field}": field for field in ORIGINS} if self.with_origins else {}
-        return {self.prediction_column: "text"} | origins
+        """The columns that a call with columns adds, each with its field of `Prediction`, or "records"."""
+        fields = dict.fromkeys(ORIGINS) if self.with_origins else {}
+        if self.min_confidence is not None:
+            fields |= dict.fromkeys(("confidence", "accepted"))
+        column = self.prediction_column
+        return {column: self.output_format} | {f"{column}_{field}": field for field in fields}
+
+    def fill_columns(self, prediction: Prediction, text: str) -> dict[str, Any]:
+        """The values of the new columns for a text."""
+        return {
+            name: extract_records(prediction, text) if field == "records" else getattr(prediction, field)
+            for name, field in self.new_columns().items()
+        }
 
     def predict_rows(self, columns: Mapping[str, Any]) -> list[Prediction | None]:
         """The best output of each row of the columns, "" for an empty text and None for a missing one.
@@ -148,7 +184,8 @@ class CopyNetPredictor:
             separator = find_separator(tokenizer, self.features_separator)
             features = _list_values(columns[self.find_column("features", columns)])
             options["features"] = [split_features(_to_lists(each), separator) for each in features]
-        return self._predict_texts(texts, f"the column {text_column!r}", trace=self.with_origins, **options)
+        trace = self.with_origins or self.output_format == "records"
+        return self._predict_texts(texts, f"the column {text_column!r}", trace=trace, **options)
 
     def _predict_texts(
         self, texts: Sequence[object], where: str, trace: bool = True, **columns: Sequence[Any]
@@ -161,9 +198,10 @@ class CopyNetPredictor:
         """
         rows = [row for row, text in enumerate(texts) if _is_text(text, f"row {row} of {where}")]
         sources = [str(texts[row]) for row in rows]
-        options = {name: [column[row] for row in rows] for name, column in columns.items()} | {"trace": trace}
-        outputs = predict_in_batches(*self.load(), sources, **options | self.decoding)
-        empty = [Prediction("", is_empty=True) if isinstance(text, str) else None for text in texts]
+        options: dict[str, Any] = {name: [column[row] for row in rows] for name, column in columns.items()}
+        options |= {"trace": trace, "min_confidence": self.min_confidence, **self.decoding}
+        outputs = predict_in_batches(*self.load(), sources, **options)
+        empty = [predict_nothing(self.min_confidence) if isinstance(text, str) else None for text in texts]
         predictions = dict(enumerate(empty)) | {row: best for row, (best, *_) in zip(rows, outputs, strict=True)}
         return list(predictions.values())
 

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from transformers import AutoConfig, PreTrainedConfig
 from transformers.configuration_utils import SubConfigSpec
 
+from .confidence import read_calibration
+
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
@@ -181,6 +183,8 @@ class CopyNetConfig(CopyNetBaseConfig):
             "last".
         initial_state: with `encoder`, what s_0 is computed from: the state of the "first" piece ([CLS] in BERT), the
             "last", or the "mean" of all.
+        calibration: a and b of `confidence.calibrate`, which `copynet-hf train` fits on the validation pairs. None:
+            the confidence of an output is its score.
         pad_token_id, bos_token_id, eos_token_id, unk_token_id, decoder_start_token_id: special ids, all inside the
             vocabulary.
 
@@ -222,6 +226,7 @@ class CopyNetConfig(CopyNetBaseConfig):
     encoder: PreTrainedConfig | dict[str, Any] | None = None
     encoder_pooling: str = "mean"
     initial_state: str = "first"
+    calibration: list[float] | tuple[float, float] | None = None
     is_encoder_decoder: bool = True
     pad_token_id: int = 0
     bos_token_id: int | None = 1
@@ -237,6 +242,7 @@ class CopyNetConfig(CopyNetBaseConfig):
             )
         self._check_options()
         self._check_encoder()
+        read_calibration(self)
         super().__post_init__(**kwargs)
         self._check_special_ids()
 

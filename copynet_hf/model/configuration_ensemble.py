@@ -7,6 +7,7 @@ from typing import Any
 
 from transformers import PreTrainedConfig
 
+from .confidence import read_calibration
 from .configuration_copynet import CopyNetBaseConfig, CopyNetConfig
 
 # What all members share, because they read the same ids and their probabilities are averaged word by word.
@@ -31,6 +32,7 @@ class CopyNetEnsembleConfig(CopyNetBaseConfig):
         members: the configs of the members, as objects or dicts. They may differ in sizes and mechanism.
         vocab_size, max_source_oov, feature_vocab_size: see `CopyNetConfig`; these and the special ids are the
             members'. None: taken from them.
+        calibration: see `CopyNetConfig`; that of a member says nothing of the ensemble.
         letter_vocab_size: that of the members that read letters, 0 if none does; set from them.
 
     Raises:
@@ -52,6 +54,7 @@ class CopyNetEnsembleConfig(CopyNetBaseConfig):
     unk_token_id: int = None  # type: ignore[assignment]
     decoder_start_token_id: int = None  # type: ignore[assignment]
 
+    calibration: list[float] | tuple[float, float] | None = None
     use_cache: bool = True
     is_encoder_decoder: bool = True
 
@@ -63,6 +66,7 @@ class CopyNetEnsembleConfig(CopyNetBaseConfig):
         self.members = [_read_member(number, member) for number, member in enumerate(self.members)]
         self._share_fields()
         self._check_members()
+        read_calibration(self)
         super().__post_init__(**kwargs)
 
     def to_dict(self) -> dict[str, Any]:

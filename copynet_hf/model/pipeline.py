@@ -27,6 +27,8 @@ class CopyText2TextPipeline(Pipeline):
 
     - generated_text: the output.
     - score: its probability, the product over its tokens, the end symbol included; None for an empty source.
+    - confidence: the probability that it is right, by the calibration saved with the model, without one the score.
+    - accepted: with `min_confidence`, whether the confidence is at least that; else None.
     - words: its words, each with the space that precedes it; concatenated, they are the text.
     - word_scores: for each word, its probability; None for an empty source.
     - copied: for each word, whether copying accounts for more than half of its probability.
@@ -47,6 +49,7 @@ class CopyText2TextPipeline(Pipeline):
 
         max_source_length: the number of words to which a source is truncated; None: the tokenizer's
             `model_max_length`.
+        min_confidence: the confidence from which outputs are accepted.
         return_copy_probs: whether to return `copy_probs`.
         batch_size: the number of texts in a batch.
         copied_only: a regular expression, such as r"\\d", for words that may be written only if the source has them.

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from .confidence import Calibration, calibrate, read_calibration
 from .segmentation import INITIAL, JOINER
 from .source import Source, Span, add_spaces, find_marks, find_matching_ids, join_words, skipped_ids, stack_sources
 
@@ -41,6 +42,10 @@ class Prediction:
     text: the output, without spaces before and after it.
     score: p(y | x) as the model gives it, whatever the search: the product over the tokens, with the end symbol where
         the output reached it. None without a trace and for an empty source.
+    confidence: the probability that the output is right, by the calibration in the model's config, without one the
+        score; None where there is no score.
+    accepted: whether the confidence is at least `min_confidence`, which it is not where there is none; None if no
+        `min_confidence` was passed.
     words: T words, or the parts that a word was joined from, each with the space that precedes it; concatenated, they
         are the text. A word that is only a part
         of a character (of a byte-level tokenizer) is "" and the last part the whole character.
@@ -66,6 +71,8 @@ class Prediction:
 
     text: str
     score: float | None = None
+    confidence: float | None = None
+    accepted: bool | None = None
     words: list[str] = field(default_factory=list)
     word_scores: list[float] | None = None
     copied: list[bool] = field(default_factory=list)
@@ -100,6 +107,7 @@ def predict(
     facts: Sequence[Any] | None = None,
     features: Sequence[Any] | None = None,
     max_source_length: int | None = None,
+    min_confidence: float | None = None,
     return_copy_probs: bool = False,
     trace: bool = True,
     copied_only: str | None = None,
@@ -113,6 +121,7 @@ def predict(
         features: for each text its features or None; see `CopyNetTokenizer`.
         max_source_length: the number of words to which a source is truncated; None: the tokenizer's
             `model_max_length`.
+        min_confidence: sets `Prediction.accepted`, which needs the trace.
         return_copy_probs: whether to fill `Prediction.copy_probs`.
         trace: whether to fill the fields of `Prediction` that say where its text comes from, which takes a second pass
             over the outputs.
@@ -123,7 +132,13 @@ def predict(
 
     Returns:
         For each text its outputs, best first. Of a model that does not copy, all copy shares are 0.
+
+    Raises:
+        ValueError: `min_confidence` is not between 0 and 1, or the model's config has a damaged calibration.
     """
+    if min_confidence is not None and not 0 <= min_confidence <= 1:
+        raise ValueError(f"min_confidence is {min_confidence:g}: use a number between 0 and 1")
+    calibration, trace = read_calibration(model.config), trace or min_confidence is not None
     if not texts:
         return []
     if copied_only:
@@ -144,10 +159,24 @@ def predict(
     predictions = [[_predict_nothing(source, trace) for _ in range(count)] for source in sources]
     for row, outputs in zip(rows, found, strict=True):
         predictions[row] = outputs
-    if not return_copy_probs:
-        for prediction in chain.from_iterable(predictions):
+    for prediction in chain.from_iterable(predictions):
+        _judge(prediction, calibration, min_confidence)
+        if not return_copy_probs:
             prediction.copy_probs = None
     return predictions
+
+
+def predict_nothing(min_confidence: float | None = None) -> Prediction:
+    """The prediction for an empty text, without a trace."""
+    return Prediction("", accepted=None if min_confidence is None else False, is_empty=True)
+
+
+def _judge(prediction: Prediction, calibration: Calibration | None, min_confidence: float | None) -> None:
+    """Sets how sure the prediction is, and whether that is enough."""
+    score = prediction.score
+    prediction.confidence = score if score is None or calibration is None else calibrate(score, calibration)
+    if min_confidence is not None:
+        prediction.accepted = prediction.confidence is not None and prediction.confidence >= min_confidence
 
 
 def _encode(

@@ -89,6 +89,7 @@ def build_request_model(limits: Limits) -> type[BaseModel]:
             None,
         ),
         "forbid_unk": (bool | None, None),
+        "min_confidence": (Annotated[float, Field(ge=0, le=1)] | None, None),
     }
     return create_model("PredictRequest", __config__=ConfigDict(extra="forbid", strict=True), **fields)
 

@@ -13,6 +13,7 @@ import tempfile
 from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 from pathlib import Path
+from typing import Any
 
 import torch
 import transformers
@@ -22,7 +23,8 @@ from transformers import PreTrainedTokenizerBase, Seq2SeqTrainingArguments, set_
 from ..arguments import TrainArguments, Values, build_arguments
 from ..data.remembered import remember_options
 from ..evaluation.metrics import metric_signature
-from ..evaluation.scoring import Scores, evaluate_pairs, write_predictions
+from ..evaluation.scoring import Scores, calibrate_model, evaluate_pairs, write_predictions
+from ..model.confidence import calibrate
 from ..model.modeling_copynet import CopyNetForConditionalGeneration
 from ..model.tokenization_copynet import CopyNetTokenizer
 from ..saved.cards import command_line, write_model_card
@@ -166,6 +168,7 @@ class TrainingRun:
             tokenizer = train_tokenizer(pairs["train"], args)
         self.tokenizer, self.model = tokenizer, build_model(tokenizer, args) if model is None else model
         check_tokenizer(self.model.config, tokenizer)
+        self.model.config.calibration = None  # that of another training
         remember_options(tokenizer, vars(args))
         if args.freeze_encoder:
             self.model.freeze_encoder()
@@ -213,6 +216,8 @@ class TrainingRun:
         if sigterm.is_received:
             self.leave_process_group()
             sys.exit(SIGTERM_CODE)
+        if "validation" in self.pairs:
+            self._calibrate()
         with explain_save_errors(self.output_dir):
             trainer.save_model(_internal_call=True)  # without a push, which waits for the card
             if trainer.state.best_model_checkpoint is not None:  # the state is pushed as well: no local paths in it
@@ -227,6 +232,16 @@ class TrainingRun:
             trainer.save_metrics("eval", eval_metrics, combined=False)
             metrics |= eval_metrics
         return metrics
+
+    def _calibrate(self) -> None:
+        """Fits how sure the model is of its outputs on those for the validation pairs."""
+        pairs = self.pairs["validation"]
+        calibration = calibrate_model(self.model, self.tokenizer, pairs)
+        if calibration is None:
+            logger.info("confidence: the score, as %d validation pairs are too few to calibrate it", len(pairs))
+            return
+        examples = (f"{calibrate(score, calibration):.2f} for a score of {score:g}" for score in (0.5, 0.9, 0.99))
+        logger.info("confidence: calibrated on validation pairs: %s", ", ".join(examples))
 
     def log_plan(self) -> None:
         """Logs what is trained on what, and what looks wrong with the data."""
@@ -257,7 +272,7 @@ class TrainingRun:
         """
         is_main = self.trainer.is_world_process_zero()
         test_metrics: Scores = {}
-        predictions: list[dict[str, object]] = []
+        predictions: list[dict[str, Any]] = []
         if "test" in self.pairs:
             scores, predictions = evaluate_pairs(self.model, self.tokenizer, self.pairs["test"])
             test_metrics = {f"test_{name}": value for name, value in scores.items()}

@@ -55,31 +55,34 @@ def check_output_dir(output_dir: str | None, overwrite: bool, checkpoint: str | 
     return folder
 
 
-def check_output_file(output_file: str, overwrite: bool, input_file: str | None = None) -> Path:
+def check_output_file(
+    output_file: str, overwrite: bool, input_file: str | None = None, argument: str = "output_file"
+) -> Path:
     """The path of `output_file`, after checking that it can be written and that writing it destroys nothing.
 
     Args:
         overwrite: whether the file may exist.
         input_file: a file that the same run reads, which is never overwritten.
+        argument: that named the file, for messages.
 
     Raises:
         ValueError: a folder, the input file, an existing file, or a path that cannot be written.
     """
     path = Path(output_file)
     if path.is_dir():
-        raise ValueError(f"--output_file {path} is a folder: pass a file")
+        raise ValueError(f"--{argument} {path} is a folder: pass a file")
     if path.exists():
         read = None if input_file is None else Path(input_file).expanduser()
         if read is not None and read.exists() and path.samefile(read):
-            raise ValueError(f"--output_file {path} is the input file: use another one")
+            raise ValueError(f"--{argument} {path} is the input file: use another one")
         if not overwrite:
-            raise ValueError(f"--output_file {path} exists: use another file, or --overwrite_output_file")
+            raise ValueError(f"--{argument} {path} exists: use another file, or --overwrite_output_file")
     folder = next(parent for parent in path.absolute().parents if parent.exists())
     try:
         with path.open("r+b") if path.exists() else tempfile.TemporaryFile(dir=folder):
             return path
     except OSError as error:
-        raise ValueError(f"--output_file {path} cannot be written ({error.strerror}): use another file") from None
+        raise ValueError(f"--{argument} {path} cannot be written ({error.strerror}): use another file") from None
 
 
 @contextmanager

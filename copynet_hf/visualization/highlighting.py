@@ -127,7 +127,7 @@ def copies_html(text: str, output: Mapping[str, Any], oov: Container[str] = ()) 
         target.append(piece[: len(piece) - len(word)] + _span(word, origin, word in oov, attributes))
     links = "".join(_LINK.format(position) for position in sorted(copied_from))
     return (
-        f'<div class="copynet-copies"{_lang(text)} data-hint="{_HINT}"><style>{_STYLE}{links}</style>'
+        f'<div class="copynet-copies"{lang_attribute(text)} data-hint="{_HINT}"><style>{_STYLE}{links}</style>'
         f'<p data-name="source">{"".join(source)}{html.escape(rest)}</p>'
         f'<p data-name="output">{"".join(target)}</p></div>'
     )
@@ -162,7 +162,7 @@ def find_words(text: str, words: Sequence[str]) -> tuple[list[tuple[str, str]], 
     return found, text[end:]
 
 
-def _lang(text: str) -> str:
+def lang_attribute(text: str) -> str:
     """The `lang` attribute, by which browsers choose between the Chinese and the Japanese forms of characters."""
     language = "ja" if re.search("[\u3040-\u30ff]", text) else "zh" if re.search("[\u4e00-\u9fff]", text) else None
     return f' lang="{language}"' if language else ""

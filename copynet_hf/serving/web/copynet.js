@@ -36,7 +36,7 @@ const MAX_BLOCKED_MS = 50; // the longest time for which a search keeps the page
  *     source has it; "" for none
  * @property {AbortSignal} [signal] stops the search
  *
- * @typedef {Partial<Search> & {features?: string[]}} Options
+ * @typedef {Partial<Search> & {features?: string[], min_confidence?: number | null}} Options
  *
  * @typedef {object} CopyTrace the origin of each word of R outputs
  * @property {Float32Array[]} tokenProbs (R, T) p(y_t); 0 after the end
@@ -49,6 +49,9 @@ const MAX_BLOCKED_MS = 50; // the longest time for which a search keeps the page
  * @property {string} text the output, without spaces before and after it
  * @property {number | null} score its probability, the product over its tokens, the end symbol included; null for an
  *     empty source
+ * @property {number | null} confidence the probability that it is right, by the calibration saved with the model,
+ *     without one the score; null for an empty source
+ * @property {boolean | null} accepted whether the confidence is at least the option min_confidence; null without it
  * @property {string[]} words (T) each with the space that precedes it; concatenated, they are the text
  * @property {number[] | null} wordScores (T) the probability of each word, with those of the marks before it; null for
  *     an empty source
@@ -106,6 +109,8 @@ export class CopyNet {
     this.readsLetters = encoder.inputNames.includes("letter_ids");
     /** What separates them where they are typed. */
     this.featuresSeparator = ";";
+    /** @type {[number, number] | null} */
+    this.calibration = config.calibration ?? null;
     this.tokenIds = { ...config, ...this.generationConfig };
     this.lastPause = 0;
   }
@@ -161,9 +166,14 @@ export class CopyNet {
         const span = copyShares[at] > 0.5 && position >= 0 && words[at] !== "" ? source.spans[position] : null;
         return span && initials[at] ? firstCharacter(source.text, span) : span;
       });
+      const score = isEmpty ? null : steps.reduce((product, { step }) => product * probs[step], 1);
+      const confidence = score === null ? null : calibrate(score, this.calibration);
+      const threshold = options.min_confidence ?? null;
       return {
         text: spaced.join(""),
-        score: isEmpty ? null : steps.reduce((product, { step }) => product * probs[step], 1),
+        score,
+        confidence,
+        accepted: threshold === null ? null : confidence !== null && confidence >= threshold,
         words,
         wordScores: isEmpty ? null : scoreWords(tokens, written.map(({ step }) => probs[step]), this.tokenizer.marks),
         ids,
@@ -252,7 +262,7 @@ export class CopyNet {
    * @returns {Search}
    */
   #searchOptions(options) {
-    const names = [...Object.keys(CopyNet.defaults), "signal", "features"];
+    const names = [...Object.keys(CopyNet.defaults), "signal", "features", "min_confidence"];
     const unsupported = Object.keys(options).filter((name) => !names.includes(name));
     if (unsupported.length) {
       throw new TypeError(`${unsupported.join(", ")} is not supported: use ${names.join(", ")}.`);
@@ -395,6 +405,19 @@ export class CopyNet {
     const padding = this.tokenIds.pad_token_id || (ends[0] ?? 0);
     return returned.map((ids) => [...ids, ...new Array(longest - ids.length).fill(padding)]);
   }
+}
+
+/**
+ * The probability that an output is right, as `calibrate` in model/confidence.py.
+ *
+ * @param {number} score
+ * @param {[number, number] | null} calibration slope and intercept; null: the score is the confidence
+ */
+function calibrate(score, calibration) {
+  if (calibration === null) return score;
+  const [slope, intercept] = calibration;
+  const kept = Math.min(Math.max(score, 1e-300), 1 - 1e-6);
+  return 1 / (1 + Math.exp(-slope * (Math.log(kept) - Math.log1p(-kept)) - intercept));
 }
 
 /**

@@ -115,8 +115,8 @@ async function generate(model) {
     show(model, output);
     const { isTruncated, spacedWords } = output.source;
     const truncated = isTruncated ? ` The model read only ${spacedWords.length} words.` : "";
-    const probability = output.score === null ? "" : ` with probability ${output.score.toFixed(2)}`;
-    report(`Generated in ${milliseconds} ms${probability}.${truncated}`);
+    const confidence = output.confidence === null ? "" : ` with confidence ${output.confidence.toFixed(2)}`;
+    report(`Generated in ${milliseconds} ms${confidence}.${truncated}`);
   } catch (error) {
     const isTimeout = error instanceof DOMException && error.name === "TimeoutError";
     const { message } = /** @type {Error} */ (error);

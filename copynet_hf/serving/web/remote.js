@@ -4,7 +4,10 @@
  * @typedef {import("./copynet.js").Prediction} Prediction
  * @typedef {import("./tokenizer.js").Source} Source
  *
- * @typedef {Pick<Prediction, "text" | "score" | "words" | "wordScores" | "oov" | "copied" | "sourcePositions"> & {
+ * @typedef {Pick<
+ *   Prediction,
+ *   "text" | "score" | "confidence" | "words" | "wordScores" | "oov" | "copied" | "sourcePositions"
+ * > & {
  *   copyProbs: ArrayLike<number>[],
  *   source: Pick<Source, "spacedWords" | "oov" | "isTruncated">,
  * }} Output what the page reads of a prediction
@@ -40,6 +43,7 @@ export class RemoteCopyNet {
     return answer.outputs[0].map((/** @type {any} */ output) => ({
       text: output.text,
       score: output.score,
+      confidence: output.confidence,
       words: output.words,
       wordScores: output.word_scores,
       oov: output.oov,

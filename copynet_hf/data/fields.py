@@ -1,0 +1,129 @@
+"""Named values as one line of text, which models learn: `intent = PlayMusic | artist = westbam`, and back.
+
+Read are also parts such as `vendor=Lorsen; total=745.60`, and JSON objects.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from json.decoder import JSONDecoder, scanstring  # type: ignore[attr-defined]
+from typing import NamedTuple
+
+EQUALS, SEPARATOR = " = ", " | "
+NAME_KEY, VALUE_KEY = "slot", "value"  # of a record in a list of records
+
+_NAME = r"(\w[\w.\-/]*)"
+_SPACED = re.compile(rf"(?:^|\s*[|;,\n]\s*){_NAME} =(?!=) ?")
+_UNSPACED = re.compile(rf"(?:^|[\s|;,&]+){_NAME}=(?!=)")
+_SPACE = re.compile(r"\s*")
+_DECODER = JSONDecoder()
+
+
+class Field(NamedTuple):
+    """A named value, the characters [start, end) of a text; for JSON text a string without its quotes."""
+
+    name: str
+    value: str
+    start: int
+    end: int
+
+
+def format_record(record: object) -> str:
+    """The text of a JSON object, or of a list of objects `{"slot": ..., "value": ...}`, whose other keys are ignored.
+
+    A value is a string, a number or a boolean, or in an object a list of these, each written with the name. Null and
+    empty values are left out, as in the rows of a Parquet file. A space in a name becomes an underscore.
+
+    Raises:
+        ValueError: another value, or one that could not be read again.
+    """
+    fields = [(re.sub(r"\s+", "_", name.strip()), " ".join(value.split())) for name, value in _list_values(record)]
+    fields = [(name, value) for name, value in fields if value]
+    text = SEPARATOR.join(f"{name}{EQUALS}{value}" for name, value in fields)
+    if [(field.name, field.value) for field in parse_fields(text) or ()] != fields:
+        raise ValueError(f"{text!r:.80} could not be read again: write the values in another form")
+    return text
+
+
+def _list_values(record: object) -> Iterator[tuple[str, str]]:
+    if isinstance(record, Mapping):
+        for name, value in record.items():
+            for each in value if isinstance(value, list | tuple) else [value]:
+                yield str(name), _to_text(each, name)
+    elif isinstance(record, Sequence) and not isinstance(record, str):
+        for each in record:
+            if not isinstance(each, Mapping) or not {NAME_KEY, VALUE_KEY} <= each.keys():
+                raise ValueError(f"a list must hold objects with {NAME_KEY!r} and {VALUE_KEY!r}, not {each!r:.80}")
+            yield str(each[NAME_KEY]), _to_text(each[VALUE_KEY], each[NAME_KEY])
+    else:
+        raise ValueError(f"{record!r:.80} is neither an object nor a list of objects")
+
+
+def _to_text(value: object, name: object) -> str:
+    if value is None or isinstance(value, str):
+        return value or ""
+    if isinstance(value, bool | int | float):
+        return json.dumps(value)
+    raise ValueError(f"{name!r} holds a {type(value).__name__}: use texts, numbers or lists of them")
+
+
+def parse_fields(text: str) -> list[Field] | None:
+    """The fields of a text in their order; None if it has another form. Items of a JSON list share a name, those of a
+    nested object have the names of both, joined by a dot."""
+    if text.lstrip()[:1] == "{":
+        try:
+            return list(_read_object(text, len(text) - len(text.lstrip()), ""))
+        except (ValueError, IndexError, RecursionError):
+            return None
+    for pattern in (_SPACED, _UNSPACED):
+        if pattern.match(text):
+            return list(_split_fields(text, pattern))
+    return None
+
+
+def _split_fields(text: str, pattern: re.Pattern[str]) -> Iterator[Field]:
+    matches = list(pattern.finditer(text))
+    for match, end in zip(matches, [*(match.start() for match in matches[1:]), len(text)], strict=True):
+        value = text[match.end() : end].strip()
+        start = text.index(value, match.end())
+        yield Field(match[1], value, start, start + len(value))
+
+
+def _read_object(text: str, start: int, prefix: str) -> Iterator[Field]:
+    """The fields of the JSON object that begins at `start`, and is the whole rest of the text if it has no prefix."""
+    _DECODER.raw_decode(text, start)  # raises ValueError for what is not JSON
+    position = _skip(text, start + 1)
+    while text[position] != "}":
+        name, position = scanstring(text, _skip(text, position) + 1)
+        position = _skip(text, _skip(text, position) + 1)  # the colon
+        end = _DECODER.raw_decode(text, position)[1]
+        yield from _read_value(text, position, end, f"{prefix}{name}")
+        position = _skip(text, end)
+        position = _skip(text, position + 1) if text[position] == "," else position
+    if not prefix and text[position + 1 :].strip():
+        raise ValueError("there is text after the object")
+
+
+def _read_value(text: str, start: int, end: int, name: str) -> Iterator[Field]:
+    if text[start] == "{":
+        yield from _read_object(text, start, f"{name}.")
+    elif text[start] == "[":
+        position = _skip(text, start + 1)
+        while text[position] != "]":
+            item_end = _DECODER.raw_decode(text, position)[1]
+            yield from _read_value(text, position, item_end, name)
+            position = _skip(text, item_end)
+            position = _skip(text, position + 1) if text[position] == "," else position
+    elif text[start] == '"':
+        yield Field(name, str(_DECODER.raw_decode(text, start)[0]), start + 1, end - 1)
+    else:
+        yield Field(name, text[start:end], start, end)
+
+
+def _skip(text: str, position: int) -> int:
+    """The position after whitespace."""
+    match = _SPACE.match(text, position)
+    assert match is not None
+    return match.end()

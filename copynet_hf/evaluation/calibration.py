@@ -1,0 +1,64 @@
+"""Fits what turns the score of an output into the probability that it is right (Platt 1999)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..model.confidence import Calibration, logit
+
+Array = NDArray[Any]
+
+MIN_PAIRS = 20  # fewer say nothing
+MIN_SLOPE = 0.05
+# The weight of (a − 1)² + b², which decides where the pairs do not, as when all outputs are right.
+PRIOR = 0.1
+MAX_STEPS = 100
+
+
+def fit_calibration(scores: Sequence[float], right: Sequence[bool]) -> Calibration | None:
+    """The calibration of the highest likelihood, with Platt's targets (n₊ + 1) / (n₊ + 2) and 1 / (n₋ + 2) for the n₊
+    right and the n₋ wrong outputs; None for fewer than `MIN_PAIRS`.
+
+    Args:
+        scores: N probabilities of outputs.
+        right: N flags.
+    """
+    if len(scores) < MIN_PAIRS:
+        return None
+    flags = np.asarray(right, bool)
+    num_right, num_wrong = int(flags.sum()), int((~flags).sum())
+    targets = np.where(flags, (num_right + 1) / (num_right + 2), 1 / (num_wrong + 2))
+    inputs = np.stack([np.array([logit(score) for score in scores]), np.ones(len(scores))], axis=1)
+    weights = _fit(inputs, targets, np.array([1.0, 0.0]), np.array([True, True]))
+    if weights[0] < MIN_SLOPE:
+        weights = _fit(inputs, targets, np.array([MIN_SLOPE, 0.0]), np.array([False, True]))
+    return Calibration(*map(float, weights))
+
+
+def _fit(inputs: Array, targets: Array, prior: Array, is_free: Array) -> Array:
+    """The weights (2) of the lowest loss by Newton's method, in which `is_free` are fitted and the others those of the
+    prior."""
+    mean = targets.mean()
+    weights = np.where(is_free, [0.0, np.log(mean / (1 - mean))], prior)  # the curvature is high there
+    for _ in range(MAX_STEPS):
+        probs = 1 / (1 + np.exp(-np.clip(inputs @ weights, -700, 700)))
+        gradient = inputs.T @ (probs - targets) + PRIOR * (weights - prior)
+        curvature = (inputs.T * (probs * (1 - probs))) @ inputs + PRIOR * np.eye(len(prior))
+        step = np.zeros_like(weights)
+        step[is_free] = np.linalg.solve(curvature[np.ix_(is_free, is_free)], gradient[is_free])
+        while _loss(inputs, targets, prior, weights - step) > _loss(inputs, targets, prior, weights) + 1e-9:
+            step /= 2
+        weights = weights - step
+        if np.abs(step).max() < 1e-9:
+            break
+    return weights
+
+
+def _loss(inputs: Array, targets: Array, prior: Array, weights: Array) -> float:
+    """The cross-entropy of the targets, plus that of the prior."""
+    logits = inputs @ weights
+    return float((np.logaddexp(0, logits) - targets * logits).sum() + PRIOR / 2 * ((weights - prior) ** 2).sum())

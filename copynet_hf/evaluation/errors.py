@@ -1,0 +1,148 @@
+"""The wrong outputs of an evaluation: where they differ from their references, and why; named values one by one."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from difflib import SequenceMatcher
+from itertools import accumulate
+from typing import Any, Literal, NamedTuple, TypedDict
+
+from ..data.fields import parse_fields
+
+Reason = Literal["word not in source", "wrong copy", "generated instead of copied", "missing", "added"]
+REASONS: dict[Reason, str] = {
+    "word not in source": "the source does not have the reference's words, which had to be generated",
+    "wrong copy": "the reference's words are in the source; others were copied",
+    "generated instead of copied": "the reference's words are in the source; others were generated",
+    "missing": "the output leaves words of the reference out",
+    "added": "the reference does not have these words of the output",
+}
+# Chinese and Japanese characters one by one, other words and marks as a whole.
+_UNITS = re.compile(r"<unk>|[\u3005-\u30ff\u3400-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]|[^\W\u3005-\u9fff]+|\S")
+FIELDS_SHARE = 0.9  # of the references that have to be named values
+
+Span = tuple[int, int]
+
+
+class Difference(NamedTuple):
+    """Where an output differs from its reference: a reason, and the characters [start, end) in both texts."""
+
+    reason: Reason
+    output: Span
+    reference: Span
+
+
+class WrongOutput(TypedDict):
+    """A record of `evaluate_pairs` whose output is wrong, and how."""
+
+    record: Mapping[str, Any]
+    reference: str
+    differences: list[Difference]
+
+
+class FieldScore(TypedDict):
+    """Of a named value: how many references have it, how many percent of these outputs have the same values, and how
+    many outputs have it where the reference does not."""
+
+    count: int
+    accuracy: float
+    added: int
+
+
+def find_wrong_outputs(records: Iterable[Mapping[str, Any]]) -> list[WrongOutput]:
+    """The wrong outputs, surest first.
+
+    Args:
+        records: of `evaluate_pairs`. Of several references, the output is compared with the most similar one.
+    """
+    wrong = [record for record in records if not record["right"]]
+    wrong.sort(key=lambda record: -(record["confidence"] or 0.0))
+    outputs: list[WrongOutput] = []
+    for record in wrong:
+        references = [record["reference"]] if isinstance(record["reference"], str) else record["reference"]
+        reference = max(references, key=lambda text: _match(record["prediction"], text)[2].ratio())
+        outputs.append({"record": record, "reference": reference, "differences": find_differences(record, reference)})
+    return outputs
+
+
+def find_differences(record: Mapping[str, Any], reference: str) -> list[Difference]:
+    """The differences between a record's output and a reference, in their order."""
+    output, in_source = record["prediction"], {text for text, _ in _split(record["text"])}
+    found, expected, matcher = _match(output, reference)
+    copied = list(_find_copied(record))
+    differences = []
+    for tag, start, end, other_start, other_end in matcher.get_opcodes():
+        if tag == "equal":
+            continue
+        here, there = _join(found, start, end, output), _join(expected, other_start, other_end, reference)
+        reason: Reason = "missing" if tag == "insert" else "added"
+        if tag == "replace":
+            words = {text for text, _ in expected[other_start:other_end]}
+            was_copied = any(a < here[1] and here[0] < b for a, b in copied)
+            reason = "wrong copy" if was_copied else "generated instead of copied"
+            reason = reason if words <= in_source else "word not in source"
+        differences.append(Difference(reason, here, there))
+    return differences
+
+
+def count_reasons(outputs: Iterable[WrongOutput]) -> dict[Reason, int]:
+    """How many outputs are wrong for each reason, the most frequent first; an output can have several."""
+    counts = Counter(reason for output in outputs for reason in {each.reason for each in output["differences"]})
+    return dict(counts.most_common())
+
+
+def score_fields(records: Iterable[Mapping[str, Any]]) -> dict[str, FieldScore]:
+    """The score of each named value, in the order of the references; empty unless the references are named values, in
+    the forms that `data.fields.parse_fields` reads."""
+    rows = [record for record in records if isinstance(record["reference"], str)]
+    parsed = [(_group(row["reference"]), _group(row["prediction"]) or {}) for row in rows]
+    pairs = [(expected, found) for expected, found in parsed if expected is not None]
+    if not rows or len(pairs) < FIELDS_SHARE * len(rows):
+        return {}
+    names = dict.fromkeys(name for expected, _ in pairs for name in expected)
+    scores: dict[str, FieldScore] = {}
+    for name in names:
+        hits = [found.get(name) == expected[name] for expected, found in pairs if name in expected]
+        added = sum(name in found and name not in expected for expected, found in pairs)
+        scores[name] = {"count": len(hits), "accuracy": 100 * sum(hits) / len(hits), "added": added}
+    return scores
+
+
+def _group(text: str) -> dict[str, list[str]] | None:
+    """The values of each name, without regard to spacing."""
+    fields = parse_fields(text)
+    if fields is None:
+        return None
+    values: dict[str, list[str]] = {}
+    for field in fields:
+        values.setdefault(field.name, []).append(" ".join(field.value.split()))
+    return values
+
+
+def _split(text: str) -> list[tuple[str, Span]]:
+    """The units that are compared, with their characters."""
+    return [(match[0], match.span()) for match in _UNITS.finditer(text)]
+
+
+def _match(output: str, reference: str) -> tuple[list[tuple[str, Span]], list[tuple[str, Span]], SequenceMatcher[str]]:
+    found, expected = _split(output), _split(reference)
+    first, second = ([text for text, _ in units] for units in (found, expected))
+    return found, expected, SequenceMatcher(None, first, second, autojunk=False)
+
+
+def _join(units: Sequence[tuple[str, Span]], start: int, end: int, text: str) -> Span:
+    """The characters of units[start:end]; of none, the place before units[start]."""
+    if start == end:
+        place = units[start][1][0] if start < len(units) else len(text)
+        return place, place
+    return units[start][1][0], units[end - 1][1][1]
+
+
+def _find_copied(record: Mapping[str, Any]) -> Iterator[Span]:
+    """The characters of the copied words in the output."""
+    words = record["words"]
+    for word, flag, end in zip(words, record["copied"], accumulate(map(len, words)), strict=True):
+        if flag:
+            yield end - len(word.lstrip()), end

@@ -1,0 +1,120 @@
+"""Outputs of named values as records: what each value is, where it is in the text, and how sure it is."""
+
+from __future__ import annotations
+
+import math
+import re
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from itertools import accumulate
+from typing import TypedDict
+
+from ..data.fields import Field, parse_fields
+from ..model.prediction import Prediction
+
+Span = tuple[int, int]
+
+
+class Record(TypedDict):
+    """A value of an output.
+
+    slot: its name.
+    value: the value as the output has it.
+    start, end: the characters [start, end) of the text that hold the value; None where no part of the text does.
+    confidence: the product of the probabilities of its words and those of its name, None without a trace.
+    """
+
+    slot: str
+    value: str
+    start: int | None
+    end: int | None
+    confidence: float | None
+
+
+def extract_records(prediction: Prediction, text: str) -> list[Record] | None:
+    """The records of an output in one of the forms that `data.fields.parse_fields` reads, in its order; None for
+    another output.
+
+    A value that was copied is where its words were copied from, if that is one place. Another value is where it occurs
+    in the text, if it does: where one of its words was copied from, else where no other value is, else at the first
+    place. Case and spaces may differ.
+
+    Args:
+        prediction: an output for this text.
+    """
+    fields = parse_fields(prediction.text)
+    if fields is None:
+        return None
+    steps = _assign_words(prediction.words, fields)
+    copied = [_find_copied(prediction, field, own) for field, own in zip(fields, steps, strict=True)]
+    places = [_join_copied(field, spans, text) for field, spans in zip(fields, copied, strict=True)]
+    for number, field in enumerate(fields):
+        if places[number] is None:
+            places[number] = _choose_place(_find_occurrences(field.value, text), copied[number], places)
+    scores = prediction.word_scores
+    return [
+        Record(
+            slot=field.name,
+            value=field.value,
+            start=None if place is None else place[0],
+            end=None if place is None else place[1],
+            confidence=None if scores is None else math.prod(scores[step] for step in own),
+        )
+        for field, own, place in zip(fields, steps, places, strict=True)
+    ]
+
+
+def _assign_words(words: Sequence[str], fields: Sequence[Field]) -> list[list[int]]:
+    """The words of each field: those that begin after the previous field, and of the last also those after it."""
+    ends = [field.end for field in fields[:-1]]
+    steps: list[list[int]] = [[] for _ in fields]
+    for step, (start, _) in enumerate(_locate_words(words)) if fields else ():
+        steps[bisect_right(ends, start)].append(step)
+    return steps
+
+
+def _locate_words(words: Sequence[str]) -> Iterator[Span]:
+    """The characters of each word in the output, without the spaces before it."""
+    for word, end in zip(words, accumulate(map(len, words)), strict=True):
+        yield end - len(word.lstrip()), end
+
+
+def _find_copied(prediction: Prediction, field: Field, steps: Sequence[int]) -> list[Span | None]:
+    """Where each word of the value was copied from."""
+    located = list(_locate_words(prediction.words))
+    inside = [step for step in steps if located[step][0] < field.end and located[step][1] > field.start]
+    return [prediction.source_spans[step] for step in inside if located[step][0] < located[step][1]]
+
+
+def _join_copied(field: Field, spans: Sequence[Span | None], text: str) -> Span | None:
+    """The place that holds the value, if all of its words were copied from there."""
+    found = [span for span in spans if span is not None]
+    if not found or len(found) < len(spans):
+        return None
+    start, end = min(start for start, _ in found), max(end for _, end in found)
+    return (start, end) if _normalize(text[start:end]) == _normalize(field.value) else None
+
+
+def _normalize(text: str) -> str:
+    return "".join(text.split()).casefold()
+
+
+def _find_occurrences(value: str, text: str) -> list[Span]:
+    """Where the value occurs in the text, not within a word."""
+    words = r"\s+".join(map(re.escape, value.split()))
+    before = r"(?<!\w)" if _is_in_spaced_word(value[:1]) else ""
+    after = r"(?!\w)" if _is_in_spaced_word(value[-1:]) else ""
+    return [match.span() for match in re.finditer(f"{before}{words}{after}", text, re.IGNORECASE)] if words else []
+
+
+def _is_in_spaced_word(letter: str) -> bool:
+    """Whether spaces separate the words that have this letter, as they do not in Chinese and Japanese."""
+    return letter.isalnum() and letter < "\N{CJK RADICAL REPEAT}"
+
+
+def _choose_place(found: Sequence[Span], copied: Sequence[Span | None], places: Sequence[Span | None]) -> Span | None:
+    def overlaps(span: Span, others: Sequence[Span | None]) -> bool:
+        return any(other is not None and span[0] < other[1] and other[0] < span[1] for other in others)
+
+    ranked = sorted(found, key=lambda span: (not overlaps(span, copied), overlaps(span, places)))
+    return ranked[0] if ranked else None

@@ -1,0 +1,77 @@
+"""Records as one line of text, and back, with the places of the values."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from copynet_hf.data.fields import format_record, parse_fields
+
+RECORD = {"intent": "PlayMusic", "artist": ["westbam", "bjork"], "year": 1999, "album": "a = b, c | d", "sort": None}
+TEXT = "intent = PlayMusic | artist = westbam | artist = bjork | year = 1999 | album = a = b, c | d"
+
+
+def pairs(text):
+    fields = parse_fields(text)
+    if fields is None:
+        return None
+    for field in fields:
+        if "\\" not in text:
+            assert text[field.start : field.end] == field.value
+    return [(field.name, field.value) for field in fields]
+
+
+def test_an_object_and_a_list_of_records_have_one_text():
+    slots = [("intent", "PlayMusic"), ("artist", "westbam"), ("artist", "bjork"), ("year", "1999")]
+    slots.append(("album", "a = b, c | d"))
+    assert format_record(RECORD) == TEXT
+    assert format_record([{"slot": name, "value": value, "start": None} for name, value in slots]) == TEXT
+    assert pairs(TEXT) == slots
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("vendor=Lorsen & Co; total=745.60;due=1", [("vendor", "Lorsen & Co"), ("total", "745.60"), ("due", "1")]),
+        ("a=1 | b=2 3 | c=", [("a", "1"), ("b", "2 3"), ("c", "")]),
+        ("a =東京 | b =", [("a", "東京"), ("b", "")]),
+        ("a = 1, b.c = x\nd = 2", [("a", "1"), ("b.c", "x"), ("d", "2")]),
+        ('{"a": "b \\"c", "d": [1, 2.5], "e": {"f": null}, "g": []}',
+         [("a", 'b "c'), ("d", "1"), ("d", "2.5"), ("e.f", "null")]),
+        (' {"a":"b"} ', [("a", "b")]),
+        ("{}", []),
+        ('{"a": "b"', None),
+        ('{"a": "b"} c', None),
+        ('{"a" "b"}', None),
+        ("SELECT a FROM b WHERE c = 3", None),
+        ("sent a to b", None),
+        ("a == b", None),
+        ("", None),
+    ],
+)  # fmt: skip
+def test_fields_are_read_with_their_places(text, expected):
+    assert pairs(text) == expected
+
+
+def test_what_is_written_is_read():
+    for name in ("a", "to.city", "first name"):
+        for value in ("x", "x | y", "a = b", "x; y=2", "1,5"):
+            text = format_record({name: value, "z": "1"})
+            assert pairs(text) == [(name.replace(" ", "_"), value), ("z", "1")]
+    assert format_record({}) == format_record({"a": None, "b": []}) == ""
+
+
+@pytest.mark.parametrize(
+    ("record", "reason"),
+    [
+        ({"a": {"b": 1}}, "'a' holds a dict"),
+        ({"a": "x | b = 2"}, "could not be read again"),
+        ({"a=b": "1"}, "could not be read again"),
+        ([{"name": "a"}], "'slot' and 'value'"),
+        (json.dumps(RECORD), "neither"),
+    ],
+)
+def test_what_cannot_be_read_again_is_refused(record, reason):
+    with pytest.raises(ValueError, match=reason):
+        format_record(record)

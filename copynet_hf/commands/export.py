@@ -61,7 +61,8 @@ def export(args: ExportArguments) -> None:
         load_tokenizer(name, trust_remote_code=args.trust_remote_code) if reads_words else None,
         quantize=args.quantize,
     )
-    print(f"saved in {folder}")
+    can_be_served = reads_words and exported.config.encoder is None
+    print(f"saved in {folder}" + (f"; to serve it: copynet-hf serve --model {folder}" if can_be_served else ""))
 
 
 COMMAND = Command(export, "--model NAME --output_dir FOLDER ", ExportArguments)

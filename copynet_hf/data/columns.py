@@ -8,7 +8,6 @@ from collections.abc import Collection, Iterable, Sequence
 from itertools import islice
 from typing import NamedTuple
 
-import datasets
 import pyarrow as pa
 
 from .features import SEPARATOR, resemble_facts
@@ -78,13 +77,6 @@ class Columns:
                     self.strings.append(name)
                 self.has_facts |= name == facts_column and any(map(resemble_facts, values))
         self.can_hold_facts = self.has_facts or can_hold_facts(self.types.get(facts_column))
-
-    def feature(self, name: str) -> object:
-        """The `datasets` feature of a column."""
-        arrow_type = self.types[name]
-        if arrow_type is None:
-            return datasets.Value("string")
-        return datasets.Features.from_arrow_schema(pa.schema([(name, arrow_type)]))[name]
 
 
 def _common_type(previous: pa.DataType | None, values: Sequence[object]) -> pa.DataType | None:

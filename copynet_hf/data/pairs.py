@@ -9,24 +9,23 @@ from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
+from typing import Any, TypeAlias
 
 import datasets
 import pyarrow as pa
 from datasets.data_files import DataFilesDict, DataFilesList
 from datasets.exceptions import DatasetGenerationError
+from datasets.fingerprint import Hasher
 from datasets.info import SupervisedKeysData
 
 from .columns import ColumnChoice, Columns, can_hold_facts, choose_columns, choose_new_names
 from .features import SEPARATOR, are_facts, resemble_facts, split_features, why_not_features
 from .records import (
-    AnyDataset,
     DataFileError,
     FilePath,
     Row,
     SkippedRecords,
     data_suffix,
-    hash_contents,
     resolve_file,
     warn_once,
 )
@@ -34,6 +33,7 @@ from .rows import LCSTS_SUFFIX, SUFFIXES, TABLE_SUFFIXES, NumberedRow, find_deli
 
 logger = logging.getLogger(__name__)
 
+AnyDataset: TypeAlias = datasets.Dataset | datasets.IterableDataset
 ROLE_TYPES = {
     "text": datasets.Value("string"),
     "summary": datasets.Value("string"),
@@ -157,7 +157,7 @@ def _build_split(
     options |= {"file_format": suffix, "delimiter": find_delimiter(file, options.get("delimiter"))}
     # Built here because `datasets` takes "[" and "*" in a path for a pattern, and keys its cache on the modification
     # time, which copying can preserve.
-    key = "" if streaming else hash_contents(file)
+    key = "" if streaming else _hash_contents(file)
     builder = PairsBuilder(data_files=DataFilesDict({split: DataFilesList([str(file)], [(key,)])}), **options)
     if streaming:
         data = builder.as_streaming_dataset(split=split)
@@ -176,6 +176,13 @@ def _build_split(
         logger.warning("%s", builder.info.description)
     _log_guess(builder.info.supervised_keys, path)
     return builder.as_dataset(split=split)
+
+
+def _hash_contents(path: Path) -> str:
+    """A hash of the file's bytes, which are read in chunks of 1 MiB."""
+    with path.open("rb") as file:
+        chunks = iter(lambda: file.read(1 << 20), b"")
+        return Hasher.hash_bytes(chunks)
 
 
 @dataclass
@@ -220,8 +227,8 @@ class PairsBuilder(datasets.GeneratorBasedBuilder):
             if choice.guesses:
                 self.info.supervised_keys = SupervisedKeysData(self.roles["text"], self.roles["summary"])
         if not dl_manager.is_streaming:
-            features = {name: self.columns.feature(name) for name in self.columns.types}
-            self.info.features = _select_features(features, self.roles)
+            schema = pa.schema([(name, kind or pa.string()) for name, kind in self.columns.types.items()])
+            self.info.features = _select_features(datasets.Features.from_arrow_schema(schema), self.roles)
         return [datasets.SplitGenerator(name=split, gen_kwargs={"paths": [path]})]
 
     def _number_rows(self, path: Path) -> Iterator[NumberedRow]:

@@ -29,6 +29,7 @@ from transformers import AddedToken, PreTrainedTokenizer, PreTrainedTokenizerBas
 from transformers.tokenization_utils_base import BatchEncoding, TruncationStrategy
 from transformers.utils import PaddingStrategy, logging, to_py_obj
 
+from .letters import BOUNDARY, list_letters, number_letters
 from .pieces import FIELDS, PieceTokenizer
 from .segmentation import SEGMENTERS, get_segmenter, list_marks
 from .source import (
@@ -61,6 +62,8 @@ class CopyNetTokenizer(ExtendedVocabulary, PreTrainedTokenizer):
         max_source_oov: K, the number of slots; the same as in the model's config.
         feature_vocab: the features that sources may have, such as "PST"; another one is the unknown feature. They are
             no words: a feature and a word of the same letters have nothing in common. None: sources have no features.
+        letter_vocab: the letters by which words outside the vocabulary are embedded; others are one unknown letter.
+            None: such words have no letters.
         split_special_tokens: whether special tokens spelled out in a text are ordinary text.
         encoder_tokenizer: the fast tokenizer of a Transformers encoder (`CopyNetConfig.encoder`), or the folder or Hub
             name of the encoder. The words of a source are then also returned as its pieces. `from_pretrained` passes
@@ -89,6 +92,7 @@ class CopyNetTokenizer(ExtendedVocabulary, PreTrainedTokenizer):
         max_source_oov: int = 32,
         *,
         feature_vocab: Iterable[str] | None = None,
+        letter_vocab: Iterable[str] | None = None,
         vocab_file: str | PathLike[str] | None = None,
         encoder_tokenizer: PreTrainedTokenizerBase | str | PathLike[str] | None = None,
         encoder_tokenizer_file: str | PathLike[str] | None = None,
@@ -114,6 +118,9 @@ class CopyNetTokenizer(ExtendedVocabulary, PreTrainedTokenizer):
         self.feature_vocab = number_features(feature_vocab or ())
         if self.feature_vocab:  # else the tokenizer is saved without the field
             kwargs["feature_vocab"] = list(self.feature_vocab)
+        self.letter_vocab = number_letters(letter_vocab or ())
+        if self.letter_vocab:
+            kwargs["letter_vocab"] = list(self.letter_vocab)
         self._vocab = check_vocab(vocab, [pad_token, bos_token, eos_token, unk_token], added)
         self.encoder_tokenizer: PieceTokenizer | None = None
         if encoder_tokenizer is not None:
@@ -149,6 +156,7 @@ class CopyNetTokenizer(ExtendedVocabulary, PreTrainedTokenizer):
         features: Iterable[Sequence[str] | None] = (),
         chains: bool = False,
         initials: bool = False,
+        letters: bool = False,
         **kwargs: Any,
     ) -> "CopyNetTokenizer":
         """Builds a tokenizer whose vocabulary is the most frequent words of `texts`.
@@ -162,6 +170,7 @@ class CopyNetTokenizer(ExtendedVocabulary, PreTrainedTokenizer):
             features: the features of each source, all of which are kept.
             chains: whether the vocabulary has the marks and letters of `Chains`, with "word_punct" and "word_parts".
             initials: whether chains copy first letters of words, too: for targets with initials, user names or keys.
+            letters: whether the letters of the words become the `letter_vocab`.
             kwargs: arguments of the tokenizer, such as `model_max_length` and special tokens.
 
         Raises:
@@ -191,7 +200,14 @@ class CopyNetTokenizer(ExtendedVocabulary, PreTrainedTokenizer):
         vocab = {word: index for index, word in enumerate(words)}
         if feature_vocab := {feature for row in features for feature in row or ()}:
             kwargs["feature_vocab"] = sorted(feature_vocab)
+        if letters:
+            kwargs["letter_vocab"] = list_letters(counts)
         return cls(vocab, segmenter=segmenter, max_source_oov=max_source_oov, **kwargs)
+
+    def set_letter_vocab(self, letters: Iterable[str]) -> None:
+        """Encodes sources with these letters from now on; see the class."""
+        self.letter_vocab = number_letters(letters)
+        self.init_kwargs["letter_vocab"] = list(self.letter_vocab)  # which names what is saved
 
     @property
     def vocab_size(self) -> int:
@@ -275,9 +291,10 @@ class CopyNetTokenizer(ExtendedVocabulary, PreTrainedTokenizer):
 
         Returns:
             `input_ids` and `attention_mask`, (batch, source length), with facts `token_type_ids`, with features
-            `feature_ids`, (batch, features), and with targets `labels`, (batch, target length), as lists of lists or
-            tensors; flat lists for one text without `return_tensors`. Targets without sources are returned as
-            `input_ids`, as in Transformers, with UNK for every out-of-vocabulary word.
+            `feature_ids`, (batch, features), with a `letter_vocab` `letter_ids`, (batch, letters), and with targets
+            `labels`, (batch, target length), as lists of lists or tensors; flat lists for one text without
+            `return_tensors`. Targets without sources are returned as `input_ids`, as in Transformers, with UNK for
+            every out-of-vocabulary word.
 
         Raises:
             TypeError: a text is not a string or list of words.
@@ -372,12 +389,15 @@ class CopyNetTokenizer(ExtendedVocabulary, PreTrainedTokenizer):
         pad_to_multiple_of: int | None = None,
         **kwargs: Any,
     ) -> BatchEncoding:
-        """As in the library; also pads features, to the longest row of the batch, and pieces, to one length that the
-        encoder reads, both on the right."""
+        """As in the library; also pads features and letters, to the longest row of the batch, and pieces, to one
+        length that the encoder reads, all on the right."""
         if padding not in (False, PaddingStrategy.DO_NOT_PAD):
             if isinstance(encoded_inputs, list | tuple) and encoded_inputs and isinstance(encoded_inputs[0], Mapping):
                 encoded_inputs = {name: [row[name] for row in encoded_inputs] for name in encoded_inputs[0]}
-            fills, to_limit = {"feature_ids": NO_FEATURE}, padding == PaddingStrategy.MAX_LENGTH
+            fills, to_limit = (
+                {"feature_ids": NO_FEATURE, "letter_ids": BOUNDARY},
+                padding == PaddingStrategy.MAX_LENGTH,
+            )
             if self.encoder_tokenizer is not None:
                 fills |= self.encoder_tokenizer.fills
             for name in fills.keys() & encoded_inputs.keys():

@@ -61,9 +61,10 @@ def check_tokenizer(config: object, tokenizer: Sized) -> None:
             f"the tokenizer has {len(tokenizer)} words, the model vocab_size={size}: {fix}, or call "
             "model.resize_token_embeddings(len(tokenizer)) and train again"
         )
-    for name, other_fix in (("max_source_oov", ", or use the same number for both"), ("feature_vocab_size", "")):
+    for name in ("max_source_oov", "feature_vocab_size", "letter_vocab_size"):
         in_tokenizer, in_model = getattr(tokenizer, name, 0), getattr(config, name, 0)
         if in_tokenizer != in_model:
+            other_fix = ", or use the same number for both" if name == "max_source_oov" else ""
             raise ValueError(f"the tokenizer has {name}={in_tokenizer}, the model {name}={in_model}: {fix}{other_fix}")
     for name in ("pad_token_id", "bos_token_id", "eos_token_id", "unk_token_id"):
         in_tokenizer, in_model = getattr(tokenizer, name, None), getattr(config, name, None)

@@ -23,6 +23,7 @@ MAX_EXPONENT = 100  # of the length: larger ones overflow
 # Of a new model, unless other values are given.
 MAX_SOURCE_LENGTH, MAX_TARGET_LENGTH, NUM_BEAMS = 512, 128, 5
 BACKEND_HELP = "torch; onnx if exported"
+COPIED_ONLY_HELP = "write words that match only if the source has them"
 TRUST_HELP = "run code from the model's folder"
 
 Values = Mapping[str, Any]  # arguments by name
@@ -244,6 +245,7 @@ class DecodingArguments(Arguments):
     max_source_length: int | None = count("truncate sources to N words")
     max_target_length: int | None = count("generate at most N words, the end symbol included")
     forbid_unk: bool | None = argument("never generate <unk>")
+    copied_only: str | None = argument(COPIED_ONLY_HELP, metavar="REGEX")
     bf16: bool = argument("compute in bfloat16", False)
     device: str | None = argument("cpu, cuda, ...; by default a GPU if there is one", metavar="NAME")
     threads: int | None = count("number of threads")
@@ -255,7 +257,7 @@ class DecodingArguments(Arguments):
 
     def search_options(self) -> Values:
         """The keyword arguments of `predict_in_batches`."""
-        names = ("batch_size", "num_beams", "length_penalty", "max_source_length", "forbid_unk")
+        names = ("batch_size", "num_beams", "length_penalty", "max_source_length", "forbid_unk", "copied_only")
         return {"max_new_tokens": self.max_target_length, **{name: getattr(self, name) for name in names}}
 
 

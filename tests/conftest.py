@@ -7,7 +7,7 @@ import os
 import shutil
 import signal
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -79,6 +79,29 @@ def model(tokenizer: CopyNetTokenizer) -> CopyNetForConditionalGeneration:
 
     torch.manual_seed(0)
     return CopyNetForConditionalGeneration(build_config(tokenizer, fields=SIZES)).eval()
+
+
+@pytest.fixture(scope="session")
+def exported_once(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
+    """Exports `tiny_model(**fields)` once for all files and processes of a run; returns the folder, which is copied by
+    who writes to it."""
+    folder = tmp_path_factory.getbasetemp()
+    shared = (folder.parent if "PYTEST_XDIST_WORKER" in os.environ else folder) / "exported"
+    shared.mkdir(exist_ok=True)
+
+    def export(**fields: Any) -> Path:
+        from filelock import FileLock
+        from helpers import tiny_model
+
+        from copynet_hf import export_onnx
+
+        graphs = shared / "-".join(f"{name}={fields[name]}" for name in sorted(fields))
+        with FileLock(f"{graphs}.lock"):
+            if not graphs.exists():
+                export_onnx(tiny_model(**fields), graphs)
+        return graphs
+
+    return export
 
 
 @pytest.fixture(scope="session")

@@ -14,9 +14,11 @@ from urllib.error import HTTPError
 from urllib.request import urlopen
 
 import numpy as np
+import pytest
 import torch
 
 from copynet_hf import CopyNetConfig, CopyNetForConditionalGeneration, CopyNetTokenizer
+from copynet_hf.cli import main
 from copynet_hf.data import quickstart_pairs
 
 # Odd, different sizes: a swapped dimension cannot go unnoticed.
@@ -103,6 +105,15 @@ SOURCES = [[5, 13, 6, 14, 13, 5], [13], [7, 8, 9, 10], [4, 13, 13, 12, 14, 15, 1
 TARGETS = [[13, 5, 14, 2], [13, 13, 2], [7, 3, 11, 6, 2], [16, 15, 2]]
 
 
+def refused(capsys: pytest.CaptureFixture[str], *argv: Any) -> str:
+    """The last line on stderr of a command that ends with 2."""
+    capsys.readouterr()
+    assert main([str(each) for each in argv]) == 2
+    error = capsys.readouterr().err
+    assert "Traceback" not in error
+    return error.strip().splitlines()[-1]
+
+
 def write_rows(path: Path, rows: Iterable[Mapping[str, Any]]) -> str:
     """Writes JSON lines; returns the path."""
     path.write_text("".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows), encoding="utf-8")
@@ -120,6 +131,18 @@ def padded(rows: list[list[int]], value: int, side: str = "right") -> torch.Tens
     fill = [[value] * (width - len(row)) for row in rows]
     pairs = zip(rows, fill, strict=True)
     return torch.tensor([row + extra if side == "right" else extra + row for row, extra in pairs])
+
+
+def sources(rows: list[list[int]] = SOURCES, side: str = "right") -> dict[str, torch.Tensor]:
+    """A batch of sources."""
+    ids = padded(rows, 0, side)
+    return {"input_ids": ids, "attention_mask": (ids != 0).long()}
+
+
+def until_end(row: list[int]) -> list[int]:
+    """The words of an output up to its end symbol."""
+    row = row[1:]
+    return row[: row.index(2) + 1] if 2 in row else row
 
 
 def pad_facts(

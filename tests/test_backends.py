@@ -5,21 +5,22 @@ from __future__ import annotations
 import json
 import os
 import pickle
+import shutil
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
 from datasets import Dataset
-from helpers import ask_app, tiny_model, tiny_tokenizer
+from helpers import tiny_model, tiny_tokenizer
 from transformers import AutoModelForSeq2SeqLM, AutoTokenizer, pipeline
 
 from copynet_hf import CopyNetPredictor
 from copynet_hf.cli import main
-from copynet_hf.inference.predictor import stamp_files
-from copynet_hf.serving.page import build_demo
+from copynet_hf.inference.predictor import ORIGINS, stamp_files
 
 pytest.importorskip("onnxscript")
 pytest.importorskip("onnxruntime")
@@ -34,18 +35,18 @@ class Folders(NamedTuple):
     onnx: Path
 
 
-def save_and_export(folder: Path, **fields: Any) -> Folders:
+def save_both(folder: Path, exported_once: Callable[..., Path], **fields: Any) -> Folders:
     folders = Folders(folder / "torch", folder / "onnx")
-    model, tokenizer = tiny_model(**fields), tiny_tokenizer()
-    model.save_pretrained(folders.torch)
-    tokenizer.save_pretrained(folders.torch)
-    assert main(["export", f"--model={folders.torch}", f"--output_dir={folders.onnx}"]) == 0
+    tiny_model(**fields).save_pretrained(folders.torch)
+    shutil.copytree(exported_once(**fields), folders.onnx)
+    for each in folders:
+        tiny_tokenizer().save_pretrained(each)
     return folders
 
 
 @pytest.fixture(scope="module")
-def folders(tmp_path_factory: pytest.TempPathFactory) -> Folders:
-    return save_and_export(tmp_path_factory.mktemp("models"), seed=4)
+def folders(tmp_path_factory: pytest.TempPathFactory, exported_once: Callable[..., Path]) -> Folders:
+    return save_both(tmp_path_factory.mktemp("models"), exported_once, copy_mechanism="retrieval", seed=1)
 
 
 @pytest.fixture(scope="module", params=BACKENDS)
@@ -95,7 +96,8 @@ def test_columns_get_a_column_of_predictions(folders: Folders, backend: str) -> 
 def test_columns_of_origins_are_those_of_the_texts(folders: Folders, backend: str) -> None:
     predict = CopyNetPredictor(getattr(folders, backend), backend, with_origins=True, **OPTIONS)
     outputs, columns = predict(TEXTS), predict({"text": TEXTS})
-    for name in ("words", "copied", "source_positions", "source_words"):
+    assert outputs[0].score
+    for name in ORIGINS:
         assert columns[f"prediction_{name}"] == [getattr(output, name) for output in outputs]
 
 
@@ -114,6 +116,10 @@ def test_empty_and_missing_texts_keep_their_rows(folders: Folders, backend: str)
     assert columns["prediction"] == ["", *loop_over_generate(folders.torch, TEXTS[:1], **OPTIONS), None, "", None]
     assert columns["prediction_words"][2] is None
     assert columns["prediction_words"][3] == []
+    assert columns["prediction_is_empty"] == [True, False, None, True, None]
+    assert [output and output.text for output in predict(["", None, float("nan")])] == ["", None, None]
+    with pytest.raises(ValueError, match="row 1 of the texts is a int: pass texts"):
+        predict(["a", 1])
 
 
 def test_columns_of_pandas_are_read_by_position_whatever_their_index(folders: Folders, backend: str) -> None:
@@ -136,8 +142,7 @@ def test_columns_of_pandas_are_read_by_position_whatever_their_index(folders: Fo
         assert predict({"text": column})["prediction"] == [expected[TEXTS[0]], None, None, None, ""]
 
 
-def test_facts_are_read_from_their_column(tmp_path: Path) -> None:
-    folders = save_and_export(tmp_path, copy_mechanism="retrieval", seed=1)
+def test_facts_are_read_from_their_column(folders: Folders) -> None:
     texts = ["a X", "b c", "a Y d"]
     options: dict[str, Any] = {"max_new_tokens": 5, "forbid_unk": True}
     facts: list[Any] = [[["X", "b", "1931"], ["X", "c", "Y"]], [], [["Y", "e", "Z"]]]
@@ -222,6 +227,8 @@ if __name__ == "__main__":
 """
 
 
+@pytest.mark.slow  # two processes each
+@pytest.mark.parametrize("backend", BACKENDS)
 def test_worker_processes_use_one_thread_unless_told_otherwise(folders: Folders, backend: str, tmp_path: Path) -> None:
     script = tmp_path / "script.py"
     script.write_text(SPAWNED, encoding="utf-8")
@@ -289,19 +296,6 @@ def test_the_pipeline_takes_the_exported_folder(folders: Folders) -> None:
     ]
 
 
-def test_the_page_takes_the_exported_folder(folders: Folders) -> None:
-    pytest.importorskip("fastapi")
-    shown = []
-    for backend in BACKENDS:
-        page = build_demo(*CopyNetPredictor(getattr(folders, backend), backend).load())
-        status, answer = ask_app(page, texts=[TEXTS[0]], num_beams=3, max_new_tokens=6, forbid_unk=True)
-        assert status == 200
-        shown.append(answer["outputs"][0][0])
-    for name in ("words", "oov", "copied", "source_positions", "spaced_source", "source_oov"):
-        assert shown[0][name] == shown[1][name]
-    np.testing.assert_allclose(shown[0]["probabilities"], shown[1]["probabilities"], atol=1e-3)
-
-
 def test_generate_and_evaluate_by_onnx_print_what_they_print_by_pytorch(
     folders: Folders, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -323,8 +317,3 @@ def test_generate_and_evaluate_by_onnx_print_what_they_print_by_pytorch(
         else:
             assert printed[0] == printed[1]
             assert printed[0].splitlines() == loop_over_generate(folders.torch, TEXTS, **OPTIONS)
-
-
-def test_generate_by_onnx_names_the_export(folders: Folders, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["generate", "--text", "a", f"--model={folders.torch}", "--backend=onnx"]) == 2
-    assert "copynet-hf export --model" in capsys.readouterr().err

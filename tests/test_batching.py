@@ -178,7 +178,7 @@ def test_a_batch_stops_at_its_deadline_and_others_follow() -> None:
         assert ask(port, ["1000"]) == (504, json.dumps({"error": reason}))
         start = time.monotonic()
         assert ask(port, ["1"])[0] == 200
-        assert time.monotonic() - start < 0.4
+        assert time.monotonic() - start < 5  # not the 10 seconds of the first
         assert model.steps <= 101
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib
 import json
 import re
-import sys
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -48,14 +47,6 @@ def test_ratios_are_taken_round_by_round(load: Any) -> None:
     assert measure.median_ratio({"ours": [2.0, 30.0, 200.0], "plain": [1.0, 10.0, 200.0]}, "ours", "plain") == 2.0
     with pytest.raises(ValueError, match="shorter"):
         measure.median_ratio({"ours": [1.0, 2.0], "plain": [1.0]}, "ours", "plain")
-
-
-def test_calls_take_turns(load: Any) -> None:
-    order: list[str] = []
-    calls = {name: lambda name=name: order.append(name) for name in "ab"}
-    seconds = load("measure").time_side_by_side(calls, rounds=3, warmup=1)
-    assert "".join(order) == "ab" + "ab" + "ba" + "ab"  # a warmup, then each is first in turn
-    assert {name: len(rounds) for name, rounds in seconds.items()} == {"a": 3, "b": 3}
 
 
 def test_a_section_replaces_itself_and_nothing_else(render: Any) -> None:
@@ -109,15 +100,6 @@ def test_the_page_names_what_grows_faster_than_linearly(load: Any, render: Any) 
     page = render("Scaling", "scaling", **scaling.collect_figures([fine], [], threads=1, rounds=2))
     assert "\n\nNothing grows faster than linearly: no exponent is above 1.05.\n\n| of a" in page
     assert "MALLOC_" not in page
-
-
-def test_the_picture_of_growth_is_small(load: Any, tmp_path: Path) -> None:
-    scaling, path = load("scaling"), tmp_path / "scaling.png"
-    step = growth(scaling, 1.0)
-    search = scaling.Growth(scaling.Sweep(scaling.SEARCH, "beams", 2), step.seconds, step.mebibytes)
-    scaling.plot_growths([step, search], path)
-    assert path.read_bytes().startswith(b"\x89PNG")
-    assert path.stat().st_size < 300_000
 
 
 # ---- the models and batches that are measured
@@ -199,33 +181,6 @@ def test_both_models_have_the_default_sizes(load: Any, tmp_path: Path) -> None:
     assert (config["data"]["train"], config["data"]["val"], config["data"]["batch_size"]) == ("x.train", "x.dev", 16)
     assert config["trainer"]["max_epochs"] == 3
     assert config["checkpoint"]["monitor"] == "val_accuracy"
-
-
-WORKER = """
-import sys
-from multiprocessing.connection import Connection
-parent = Connection(int(sys.argv[1]))
-task, options = parent.recv()
-if task == "fail":
-    raise ValueError("no such task")
-parent.send([task, options, parent.recv()])
-"""
-
-
-def test_a_worker_answers_and_its_failure_names_the_log(
-    load: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    peers, log = load("peers"), tmp_path / "worker.log"
-    monkeypatch.setattr(peers, "FOLDER", tmp_path)
-    (tmp_path / "worker.py").write_text(WORKER)
-    with peers.start_worker(sys.executable, "worker.py", "echo", log, batch_size=2) as worker:
-        assert peers.ask(worker, "hello") == ["echo", {"batch_size": 2}, "hello"]
-    with (
-        pytest.raises(RuntimeError, match=rf"worker\.py failed: see {re.escape(str(log))}"),
-        peers.start_worker(sys.executable, "worker.py", "fail", log) as worker,
-    ):
-        peers.ask(worker, "hello")
-    assert "no such task" in log.read_text()
 
 
 def test_the_page_of_the_comparison_is_what_the_results_give(load: Any) -> None:

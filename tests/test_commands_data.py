@@ -82,11 +82,6 @@ def test_the_real_pairs_have_nothing_held_out(pairs, groups):
         assert len(group_by_description(rows)) == len(descriptions) == number
 
 
-def test_grouped_keeps_the_order_and_every_command():
-    rows = [{"text": text, "summary": command} for text, command in (("b", "2"), ("a", "1"), ("b", "0"))]
-    assert group_by_description(rows) == [{"text": "b", "answers": ["2", "0"]}, {"text": "a", "answers": ["1"]}]
-
-
 # ---- words
 
 
@@ -221,11 +216,3 @@ def test_the_nearest_description_answers_and_rare_words_count_more():
     texts = ("list all files", "list all folders", "list all files there", "open one")
     nearest = NearestDescriptions([{"text": text, "summary": text} for text in texts])
     assert nearest("list all files to open", 2) == ["open one", "list all files"]
-
-
-def test_commands_of_training_are_no_answers(pairs):
-    validation = group_by_description(pairs["validation"])
-    answers = [group["answers"] for group in validation]
-    assert score_exact_match([find_frequent_commands(pairs["train"])] * len(validation), answers, 3) == 0
-    nearest = NearestDescriptions(pairs["train"])
-    assert score_exact_match([nearest(group["text"]) for group in validation], answers, 3) == 0

@@ -69,7 +69,9 @@ REFUSALS = {
         "gated_loss='sum' is unknown: use one of",
     ),
     "aligned_words": ({"aligned_words": 5}, "leave aligned_words out .it is for 'gated'."),
-    "features": ({"num_features": 2}, "leave num_features out .it is for 'pointer'."),
+    "points": ({"num_features": 2}, "leave num_features out .it is for 'pointer'."),
+    "features": ({"copy_mechanism": "pointer", "feature_vocab_size": 5}, "feature_vocab_size=5 has no effect with"),
+    "features_without_attention": ({"attention": False, "feature_vocab_size": 5}, "=5 needs the attention"),
     "pointer": ({"copy_mechanism": "pointer", "tie_word_embeddings": True}, "tie_word_embeddings=True has no effect"),
     "retrieval": (
         {"copy_mechanism": "retrieval", "use_coverage": True},

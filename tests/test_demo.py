@@ -15,13 +15,12 @@ from urllib.request import urlopen
 import numpy as np
 import pytest
 import torch
-from helpers import POINTER, ask_app, serve_app, tiny_model, tiny_tokenizer, trained
+from helpers import POINTER, ask_app, refused, serve_app, tiny_model, tiny_tokenizer, trained
 from tiny_encoders import copynet_over, save_encoder
 from tiny_encoders import word_tokenizer as tokenizer_over
 from transformers import pipeline
 
 from copynet_hf import CopyNetForConditionalGeneration, CopyNetTokenizer
-from copynet_hf.cli import main
 from copynet_hf.serving.page import build_demo
 
 pytest.importorskip("fastapi")
@@ -121,24 +120,9 @@ def test_texts_have_a_limit_and_only_the_files_of_the_page_are_served() -> None:
                 urlopen(f"{address}{path}")
 
 
-def test_an_error_about_a_missing_package_names_the_extra(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    for part in (tiny_model(), tiny_tokenizer()):
-        part.save_pretrained(tmp_path)
-    monkeypatch.setitem(sys.modules, "uvicorn", None)
-    assert "uvicorn is not installed: pip install fastapi uvicorn" in refused(capsys, f"--model={tmp_path}")
-
-
-def refused(capsys: pytest.CaptureFixture[str], *argv: str) -> str:
-    """The error message of the command."""
-    assert main(["demo", *argv]) == 2
-    return capsys.readouterr().err.strip().splitlines()[-1]
-
-
 def test_models_over_points_are_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     tiny_model(**POINTER | {"num_features": 2}).save_pretrained(tmp_path)
-    assert "reads points, not words" in refused(capsys, f"--model={tmp_path}")
+    assert "reads points, not words" in refused(capsys, "demo", f"--model={tmp_path}")
 
 
 def test_the_error_names_an_occupied_port(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -148,8 +132,8 @@ def test_the_error_names_an_occupied_port(tmp_path: Path, capsys: pytest.Capture
         other.bind(("127.0.0.1", 0))
         other.listen()
         port = other.getsockname()[1]
-        assert f"--port {port} cannot be used" in refused(capsys, f"--model={tmp_path}", f"--port={port}")
-    assert "--port is 0" in refused(capsys, f"--model={tmp_path}", "--port=0")
+        assert f"--port {port} cannot be used" in refused(capsys, "demo", f"--model={tmp_path}", f"--port={port}")
+    assert "--port is 0" in refused(capsys, "demo", f"--model={tmp_path}", "--port=0")
 
 
 # ---- in a browser
@@ -160,11 +144,6 @@ EXAMPLE = "please call Mira at noon"
 def english(generator: random.Random) -> tuple[str, str]:
     name, hour = ("".join(generator.choices("abcdefghijklm", k=6)) for _ in range(2))
     return f"please call {name} at {hour}", f"called {name} at {hour}"
-
-
-def chinese(generator: random.Random) -> tuple[str, str]:
-    place = "".join(map(chr, generator.sample(range(0x4E00, 0x9000), 2)))
-    return f"请问{place}在哪里？", f"{place}在这里。"
 
 
 @pytest.fixture
@@ -223,16 +202,6 @@ def test_the_command_serves_a_page_that_opens_with_the_output_of_an_example(tab:
     finally:
         server.terminate()
         assert server.wait(20) == 0
-
-
-def test_chinese_is_shown_in_its_language(tab: Any) -> None:
-    generator = random.Random(0)
-    with serve_app(build_demo(*trained([chinese(generator) for _ in range(960)], "char"))) as address:
-        tab.goto(address)
-        assert generate(tab, "请问华為在哪里？") == "华為在这里。"
-        assert tab.locator("#output").get_attribute("lang") == "zh"
-        tab.locator('[data-from="3"]').hover()
-        assert tab.locator(".words .linked").all_inner_texts() == ["為"]
 
 
 def test_facts_and_features_have_boxes_where_the_model_reads_them(tab: Any) -> None:

@@ -65,7 +65,11 @@ COVERAGE = {"copy_mechanism": "pointer_generator", "use_coverage": True, "covera
 MECHANISMS = [
     pytest.param({}, id="copynet"),
     # The other mechanisms share this code. Each process reads the whole stream, in the same order.
-    pytest.param(COVERAGE | {"streaming": True, "train_sampling_strategy": "random", "data_seed": 1}, id="stream"),
+    pytest.param(
+        COVERAGE | {"streaming": True, "train_sampling_strategy": "random", "data_seed": 1},
+        id="stream",
+        marks=pytest.mark.slow,
+    ),
     pytest.param({"copy_mechanism": "gated", "aligned_words": 2}, id="gate loss", marks=pytest.mark.slow),
     pytest.param({"copy_mechanism": "pointer"}, id="pointer", marks=pytest.mark.slow),
     pytest.param({"copy_mechanism": "retrieval"}, id="retrieval", marks=pytest.mark.slow),
@@ -119,6 +123,7 @@ def test_two_processes_train_the_weights_of_one_with_twice_the_batch(
 
 
 @NEEDS_GLOO
+@pytest.mark.slow
 def test_two_processes_train_a_transformers_encoder_as_one_does(train_file: Path, tmp_path: Path) -> None:
     """BERT has a pooler, whose weights would get no gradients and which is left out."""
     no_dropout = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
@@ -136,7 +141,8 @@ def test_two_processes_train_a_transformers_encoder_as_one_does(train_file: Path
 
 
 @NEEDS_GLOO
-@pytest.mark.parametrize("strategy", ["group_by_length", pytest.param("random", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("strategy", ["group_by_length", "random"])
 def test_two_processes_resumed_in_a_later_epoch_train_the_weights_of_an_uninterrupted_run(
     strategy: str, train_file: Path, tmp_path: Path
 ) -> None:

@@ -23,7 +23,7 @@ RUN = {
     "README.md": 1,
     "docs/tutorial.md": 6,
     "docs/extended-ids.md": 3,
-    "docs/predict.md": 6,
+    "docs/predict.md": 8,
     "docs/evaluate.md": 1,
     "docs/demo.md": 0,
 }

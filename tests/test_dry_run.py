@@ -59,12 +59,13 @@ def test_a_training_says_the_same(arguments: dict, tmp_path: Path, caplog: pytes
     assert re.search(r"training: 200 pairs, 30 updates of \d+ pairs, [\d.]+ epochs", caplog.text)
     assert "; the checkpoint with the best mean_accuracy on the validation pairs is kept" in caplog.text
     assert "for 8 updates, evaluations not included" in caplog.text  # after 2 + 20 of 30
-    lines = [message for message in caplog.messages if "eval_loss" in message]
-    assert len(lines) == 3  # of two evaluations, and that of the best checkpoint
-    number = r"[\d.e+-]+"
-    scores = rf"eval_loss {number}, eval_mean_accuracy {number}, .*eval_unk_rate {number}"
-    assert re.fullmatch(rf"step 15 of 30: {scores}", lines[0])
-    assert caplog.messages[-1] == lines[-1]
+    (header,) = (message for message in caplog.messages if "eval_loss" in message)
+    names = "step loss eval_loss mean_accuracy sequence_accuracy token_accuracy copy_mode_fraction unk_rate"
+    assert " ".join(header.split()) == names
+    rows = [message for message in caplog.messages if re.fullmatch(r"( *[\d.e+-]+){8}", message)]
+    assert [row.split()[0] for row in rows] == ["15", "30", "30"]  # two evaluations, and that of the best checkpoint
+    assert {len(row) for row in rows} == {len(header)}
+    assert caplog.messages[-1] == rows[-1]
 
 
 @pytest.mark.parametrize(

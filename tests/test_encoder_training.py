@@ -21,7 +21,6 @@ from tiny_encoders import (
 from transformers import AutoModel
 
 from copynet_hf import CopyNetForConditionalGeneration
-from copynet_hf.cli import main
 from copynet_hf.model.prediction import predict
 from copynet_hf.saved.loading import load_model
 from copynet_hf.training.defaults import complete_arguments
@@ -231,7 +230,7 @@ def test_gradient_checkpointing_gives_the_same_gradients(bert):
     batch = batch_of(tokenizer)
     gradients = []
     for checkpoints in (False, True):
-        model = copynet_over(bert, tokenizer)
+        model = copynet_over(bert, tokenizer).double()
         if checkpoints:
             model.gradient_checkpointing_enable({"use_reentrant": False})
             layers = model.get_encoder().text_encoder.encoder.layer
@@ -259,7 +258,7 @@ def test_adapters_at_the_encoder_alone_are_trained_and_merged(bert):
     peft = pytest.importorskip("peft")
     tokenizer = word_tokenizer(bert)
     config = peft.LoraConfig(target_modules=r".*text_encoder.*\.(query|value)", r=2, modules_to_save=["decoder"])
-    model = peft.get_peft_model(copynet_over(bert, tokenizer), config)
+    model = peft.get_peft_model(copynet_over(bert, tokenizer), config).double()
     batch = batch_of(tokenizer)
     for name, parameter in model.named_parameters():
         if "lora_B" in name:
@@ -271,7 +270,7 @@ def test_adapters_at_the_encoder_alone_are_trained_and_merged(bert):
     assert not model.base_model.model.get_encoder().is_frozen  # its dropout stays on
     model.eval()
     logits = model(**batch).logits
-    torch.testing.assert_close(model.merge_and_unload()(**batch).logits, logits, rtol=1e-4, atol=1e-4)
+    torch.testing.assert_close(model.merge_and_unload()(**batch).logits, logits)
 
 
 # --- embeddings -----------------------------------------------------------------------------------------------------
@@ -359,16 +358,3 @@ def test_the_pages_python_runs(tmp_path, monkeypatch):
 
 
 # --- the commands ---------------------------------------------------------------------------------------------------
-
-
-def test_the_commands_train_evaluate_and_generate(arguments, capsys, tmp_path):
-    argv = [f"--{name}={value}" for name, value in arguments.items()]
-    assert main(["train", *argv, "--freeze_encoder", "--initial_state", "mean"]) == 0
-    files = ["--model", arguments["output_dir"], "--device", "cpu"]
-    capsys.readouterr()
-    assert main(["evaluate", *files, "--test_file", arguments["train_file"]]) == 0
-    assert json.loads(capsys.readouterr().out)["examples"] == len(TEXTS)
-    assert main(["generate", *files, "--text", *TEXTS]) == 0
-    assert len(capsys.readouterr().out.splitlines()) == len(TEXTS)
-    config = json.loads((Path(arguments["output_dir"]) / "config.json").read_text(encoding="utf-8"))
-    assert (config["encoder"]["model_type"], config["initial_state"]) == ("bert", "mean")

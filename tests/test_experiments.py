@@ -123,7 +123,11 @@ def small(monkeypatch):
     return shrink
 
 
-@pytest.mark.parametrize("name", sorted(reproduce.EXPERIMENTS.keys() - {"recipe", "inflection"}))
+LONG = ("mechanisms", "encoders", "reach")  # of many models
+EXPERIMENTS = sorted(reproduce.EXPERIMENTS.keys() - {"recipe", "inflection", *LONG})
+
+
+@pytest.mark.parametrize("name", [*EXPERIMENTS, *(pytest.param(name, marks=pytest.mark.slow) for name in LONG)])
 def test_every_experiment_goes_from_its_command_to_its_page(name, data, small, capsys):
     small(name)
     results, text = reproduce_table(name, data, "--max_samples", "4")

@@ -242,7 +242,7 @@ def test_the_loss_is_the_cross_entropy_of_the_logits(changes, use_fused):
     ids, labels = padded(SOURCES, 0), padded(TARGETS, -100)
     if changes.get("copy_mechanism") == "none":
         labels = torch.where(labels < 13, labels, 3)
-    output = tiny_model(use_fused=use_fused, **changes)(input_ids=ids, labels=labels)
+    output = tiny_model(use_fused=use_fused, **changes).double()(input_ids=ids, labels=labels)
     expected = torch.nn.functional.cross_entropy(output.logits.flatten(0, 1), labels.flatten())
     assert torch.allclose(output.loss, expected)
     gradients = [torch.autograd.grad(loss, output.logits, retain_graph=True)[0] for loss in (output.loss, expected)]
@@ -340,7 +340,7 @@ def test_autocast_trains_and_searches(changes):
     assert words.shape[0] == len(SOURCES)
 
 
-@pytest.mark.parametrize("changes", VARIANTS.values(), ids=VARIANTS)
+@pytest.mark.parametrize("changes", [{}, {"use_coverage": True}, {"copy_mechanism": "none"}], ids=str)
 def test_autocast_may_begin_behind_the_encoder(changes):
     """As in a Trainer that trains in bf16 and generates: it patches the model's forward alone."""
     source = padded(SOURCES, 0)

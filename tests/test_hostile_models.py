@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import json
 import shutil
-import subprocess
-import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from helpers import save_tiny_model, tiny_model
+from helpers import refused, save_tiny_model, tiny_model
 
 from copynet_hf.arguments import TrainArguments
-from copynet_hf.cli import main
 from copynet_hf.saved.loading import load_model
 from copynet_hf.training.model_setup import load_given_model
 from copynet_hf.training.tokenizer_setup import load_given_tokenizer
@@ -30,16 +27,6 @@ def saved(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def copy(saved: Path, tmp_path: Path) -> Path:
     return shutil.copytree(saved, tmp_path / "model")
-
-
-def error_line(capsys: pytest.CaptureFixture[str], argv: Sequence[str]) -> str:
-    """The last line on stderr of a command that is refused."""
-    capsys.readouterr()
-    assert main(argv) == 2
-    captured = capsys.readouterr()
-    assert captured.out == ""
-    assert "Traceback" not in captured.err
-    return captured.err.strip().splitlines()[-1]
 
 
 # ---- damaged files
@@ -71,7 +58,6 @@ DAMAGE: dict[str, tuple[str, Callable[[Path], Any], str]] = {
     ),
     "absurd sizes": ("config.json", set_fields(hidden_size=10**8), "cannot be loaded (a model of "),
     "null as config": ("config.json", write(b"null"), "JSON object"),
-    "list as config": ("config.json", write(b"[]"), "JSON object"),
     "config cut": ("config.json", cut(50), "JSON object"),
     "config in another encoding": ("config.json", write(b"\xff\xfe{\x00}\x00"), "JSON object"),
     "deeply nested config": ("config.json", write(b"[" * 100_000), "JSON object"),
@@ -81,15 +67,7 @@ DAMAGE: dict[str, tuple[str, Callable[[Path], Any], str]] = {
     "null as generation config": ("generation_config.json", write(b"null"), "JSON object"),
     "generation config cut": ("generation_config.json", cut(20), "JSON object"),
     "no beams": ("generation_config.json", set_fields(num_beams=0), "num_beams is 0"),
-    "beams in words": ("generation_config.json", set_fields(num_beams="four"), "num_beams is 'four'"),
     "no length": ("generation_config.json", set_fields(max_length=0), "max_length is 0"),
-    "no new words": ("generation_config.json", set_fields(max_new_tokens=0), "max_new_tokens is 0"),
-    "a word as length penalty": ("generation_config.json", set_fields(length_penalty="x"), "length_penalty is 'x'"),
-    "a start token in words": (
-        "generation_config.json",
-        set_fields(decoder_start_token_id="x"),
-        "decoder_start_token_id is 'x': write an id of the vocabulary",
-    ),
     "no vocabulary": ("vocab.json", Path.unlink, "tokenizer.save_pretrained"),
     "vocabulary cut": ("vocab.json", cut(50), "JSON object"),
     "null as vocabulary": ("vocab.json", write(b"null"), "JSON object"),
@@ -104,7 +82,7 @@ def test_the_error_names_the_damaged_file_and_the_fault(
     copy: Path, capsys: pytest.CaptureFixture[str], name: str, damage: Callable[[Path], Any], fault: str
 ) -> None:
     damage(copy / name)
-    line = error_line(capsys, ["generate", f"--model={copy}", "--text", "a b X"])
+    line = refused(capsys, "generate", f"--model={copy}", "--text", "a b X")
     assert line.startswith(f"copynet-hf generate: {copy}")
     assert name in line or "cannot be loaded" in fault
     assert fault in line
@@ -113,7 +91,7 @@ def test_the_error_names_the_damaged_file_and_the_fault(
 def test_a_folder_without_a_tokenizer_is_refused(copy: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for name in ("vocab.json", "tokenizer_config.json"):
         (copy / name).unlink()
-    assert "tokenizer.save_pretrained" in error_line(capsys, ["generate", f"--model={copy}", "--text", "a"])
+    assert "tokenizer.save_pretrained" in refused(capsys, "generate", f"--model={copy}", "--text", "a")
 
 
 def test_a_damaged_shard_is_named(copy: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -121,7 +99,7 @@ def test_a_damaged_shard_is_named(copy: Path, capsys: pytest.CaptureFixture[str]
     tiny_model().save_pretrained(copy, max_shard_size=1000)
     shard = sorted(copy.glob("model-*.safetensors"))[1]
     cut(-8)(shard)
-    assert str(shard) in error_line(capsys, ["generate", f"--model={copy}", "--text", "a"])
+    assert str(shard) in refused(capsys, "generate", f"--model={copy}", "--text", "a")
 
 
 def test_training_and_export_name_a_damaged_file_too(
@@ -132,7 +110,7 @@ def test_training_and_export_name_a_damaged_file_too(
     pairs.write_text('{"text": "a b", "summary": "a"}\n' * 8)
     train = ["train", f"--train_file={pairs}", f"--model_name_or_path={copy}", f"--output_dir={tmp_path / 'out'}"]
     for argv in (train, ["export", f"--model={copy}", f"--output_dir={tmp_path / 'graphs'}"]):
-        assert "model.safetensors is damaged" in error_line(capsys, argv)
+        assert "model.safetensors is damaged" in refused(capsys, *argv)
 
 
 # ---- code of a model's own
@@ -169,8 +147,12 @@ COMMANDS = {
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_code_of_a_model_is_not_run_and_standard_input_not_read(
-    evil: tuple[Path, Path], tmp_path: Path, command: str
+def test_code_of_a_model_is_not_run_and_nobody_asked(
+    evil: tuple[Path, Path],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    command: str,
 ) -> None:
     model, marker = evil
     pairs, out = tmp_path / "pairs.jsonl", tmp_path / "out"
@@ -179,26 +161,21 @@ def test_code_of_a_model_is_not_run_and_standard_input_not_read(
     argv = [command, *(argument.format(**places) for argument in COMMANDS[command])]
     if command != "train":
         argv.append(f"--model={model}")
-    done = subprocess.run(
-        [sys.executable, "-m", "copynet_hf", *argv],
-        input="y\ny\ny\ny\n",
-        capture_output=True,
-        text=True,
-        timeout=100,
-    )
-    assert done.returncode == 2
+    monkeypatch.setattr("builtins.input", lambda *_: "y")
+    if command == "generate":
+        argv.append("--text=a")
+    line = refused(capsys, *argv)
     assert not marker.exists()
     assert not out.exists()
-    assert done.stdout == ""
-    assert str(model) in done.stderr.splitlines()[-1]
-    assert "--trust_remote_code" in done.stderr.splitlines()[-1]
+    assert str(model) in line
+    assert "--trust_remote_code" in line
 
 
 def test_code_of_a_model_is_run_with_trust_remote_code(
     evil: tuple[Path, Path], capsys: pytest.CaptureFixture[str]
 ) -> None:
     model, marker = evil
-    error_line(capsys, ["generate", f"--model={model}", "--text=a", "--trust_remote_code"])  # it is not a CopyNet
+    refused(capsys, "generate", f"--model={model}", "--text=a", "--trust_remote_code")  # it is not a CopyNet
     assert marker.exists()
 
 

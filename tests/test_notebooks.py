@@ -26,6 +26,8 @@ def test_stored_outputs_are_of_one_run_and_name_no_machine(path: Path) -> None:
     counts = [cell["execution_count"] for cell in notebook["cells"] if cell["cell_type"] == "code"]
     assert counts == list(range(1, len(counts) + 1))
     text = path.read_text(encoding="utf-8")
+    assert "validation pairs: of " in read_outputs(notebook)  # as a run says it
+    assert "checkpoint-" not in read_outputs(notebook)
     assert [name for name in ("/tmp/", "/home/", "/work/", "/root/", "Traceback") if name in text] == []
 
 

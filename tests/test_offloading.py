@@ -81,17 +81,3 @@ def test_dynamic_quantization(changes, kinds):
     quantized = torch.ao.quantization.quantize_dynamic(copy.deepcopy(plain), kinds, dtype=torch.qint8)
     assert sum("quantized" in type(module).__module__ for module in quantized.modules()) >= 2
     check(quantized, plain, changes, tolerance=0.1)
-
-
-@mechanisms
-def test_int8_weights_of_torchao(changes):
-    quantization = pytest.importorskip("torchao.quantization")
-    plain = tiny_model(**changes, scale=0.5)
-    quantized = copy.deepcopy(plain)
-    # It cannot quantise a weight of one column, such as that of the coverage.
-    quantization.quantize_(
-        quantized,
-        quantization.Int8WeightOnlyConfig(),
-        filter_fn=lambda module, name: isinstance(module, nn.Linear) and module.in_features > 1,
-    )
-    check(quantized, plain, changes, tolerance=0.1)

@@ -125,10 +125,6 @@ def test_forbid_unk_prevents_unk() -> None:
     assert not any("<unk>" in row["generated_text"] for row in pipe("Z c", forbid_unk=True))
 
 
-def test_source_words_include_words_without_a_slot() -> None:
-    assert make(max_new_tokens=2)("A B a C D E")[0]["source_words"] == ["A", "B", "a", "C", "D", "E"]  # four slots
-
-
 def test_inputs_may_have_facts() -> None:
     pipe = make(tiny_model(seed=8, copy_mechanism="retrieval"), max_new_tokens=6, batch_size=2)
     (output,), (without,) = pipe([{"text": "a X", "facts": FACTS}, "a X"])
@@ -149,15 +145,6 @@ def test_a_model_without_retrieval_reads_text_and_facts_as_one_source() -> None:
     beside = pipe(["b c", {"text": "a X", "facts": FACTS}], batch_size=2)
     alone = [pipe("b c")[0]["generated_text"], expected.text]
     assert [outputs[0]["generated_text"] for outputs in beside] == alone
-
-
-def test_a_model_without_copying_copies_nothing() -> None:
-    pipe = make(tiny_model(copy_mechanism="none"), max_new_tokens=4, return_copy_probs=True)
-    output = pipe(["a X b", "c"], batch_size=2)[0][0]
-    assert output["words"]
-    assert not any(output["copied"])
-    assert set(output["source_positions"]) <= {None}
-    assert output["copy_probs"] == [[0.0] * 3] * len(output["words"])
 
 
 def test_special_tokens_of_the_source_have_a_position_but_no_word() -> None:

@@ -82,20 +82,6 @@ def test_outputs_end_at_an_end_symbol_that_is_a_word(end: int, trace: bool) -> N
         assert words_and_origins(together) == words_and_origins(alone)
 
 
-def test_copy_probs_have_a_row_for_each_output_word_and_a_column_for_each_source_word(
-    pairs: Dataset, tokenizer: CopyNetTokenizer, model: CopyNetForConditionalGeneration
-) -> None:
-    text = pairs["text"][0]
-    ((output,),) = predict(model, tokenizer, [text], return_copy_probs=True, max_new_tokens=5)
-    assert output.source_words == text.split()
-    assert output.copy_probs is not None
-    assert output.copy_probs.shape == (len(output.words), len(output.source_words))
-    assert [word.strip() for word in output.words] == output.text.split()
-    ((without,),) = predict(model, tokenizer, [text], max_new_tokens=5)
-    assert without == output
-    assert without.copy_probs is None
-
-
 @pytest.mark.parametrize("side", ["right", "left"])
 @pytest.mark.parametrize("fields", [{}, {"copy_mechanism": "retrieval"}, POINTER, {"copy_mechanism": "none"}], ids=str)
 def test_facts_no_facts_and_no_words_share_a_batch(fields: dict[str, Any], side: str) -> None:

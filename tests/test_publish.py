@@ -72,13 +72,19 @@ class Hub:
 def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Hub:
     hub = Hub(tmp_path / "uploaded", ["README.md", "onnx-int8/encoder.onnx", "model-00001.safetensors", "notes.txt"])
     monkeypatch.setattr(publishing, "HfApi", lambda: hub)
-    monkeypatch.setattr(publishing, "EXPORTS", {"onnx": None})  # each export takes seconds; a slow test writes all
+    monkeypatch.setattr(publishing, "EXPORTS", {})  # each takes 20 seconds: a slow test writes them
     return hub
 
 
 def test_a_model_is_uploaded_as_one_commit_and_nothing_else_of_its_folder(
-    tmp_path: Path, hub: Hub, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, hub: Hub, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    def write_graph(model: Any, target: Path, tokenizer: Any, quantize: str | None) -> None:
+        target.mkdir()
+        (target / "encoder.onnx").write_text("a graph")
+
+    monkeypatch.setattr(publishing, "EXPORTS", {"onnx": None})
+    monkeypatch.setattr(publishing, "export_onnx", write_graph)
     folder, arguments = make_runs(tmp_path, "nl2bash")
     model = tiny_model(seed=6)
     model.generation_config.update(num_beams=2, max_new_tokens=6, forbid_unk=True)

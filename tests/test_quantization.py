@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import random
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -28,11 +28,10 @@ onnxruntime = pytest.importorskip("onnxruntime")
 FILES = ("encoder.onnx", "decoder.onnx")
 
 
-class Folders(NamedTuple):
+class Quantized(NamedTuple):
     model: CopyNetForConditionalGeneration
     tokenizer: CopyNetTokenizer
-    float32: Path
-    int8: Path
+    folder: Path
 
 
 def pairs(count: int, seed: int) -> list[tuple[str, str]]:
@@ -43,17 +42,15 @@ def pairs(count: int, seed: int) -> list[tuple[str, str]]:
 
 
 @pytest.fixture(scope="module")
-def folders(tmp_path_factory: pytest.TempPathFactory) -> Folders:
-    """A model trained for two seconds, exported by the command with and without the option."""
+def quantized(tmp_path_factory: pytest.TempPathFactory) -> Quantized:
+    """A model trained for two seconds, exported by the command."""
     folder = tmp_path_factory.mktemp("quantized")
     model, tokenizer = trained(pairs(960, seed=0), "whitespace")
     for part in (model, tokenizer):
         part.save_pretrained(folder / "saved")
-    made = Folders(model, tokenizer, folder / "float32", folder / "int8")
-    argv = ["export", f"--model={folder / 'saved'}"]
-    assert main([*argv, f"--output_dir={made.float32}"]) == 0
-    assert main([*argv, f"--output_dir={made.int8}", "--quantize=int8"]) == 0
-    return made
+    argv = ["export", f"--model={folder / 'saved'}", f"--output_dir={folder / 'int8'}", "--quantize=int8"]
+    assert main(argv) == 0
+    return Quantized(model, tokenizer, folder / "int8")
 
 
 # ---- graphs
@@ -81,25 +78,19 @@ def find_float_products(path: Path) -> list[str]:
     return [node.name for node in products if constants.intersection(node.input[:2])]
 
 
-def test_no_weight_is_left_in_float32(folders: Folders) -> None:
+def test_no_weight_is_left_in_float32(quantized: Quantized, exported_once: Callable[..., Path]) -> None:
+    float32 = exported_once(copy_mechanism="retrieval", seed=1)
     for name in FILES:
-        assert find_float_products(folders.float32 / name)
-        assert find_float_products(folders.int8 / name) == []
+        assert find_float_products(float32 / name)
+        assert find_float_products(quantized.folder / name) == []
     sizes = [
         np.prod(tensor.dims)
         for name in FILES
-        for graph in walk(onnx.load(folders.int8 / name).graph)
+        for graph in walk(onnx.load(quantized.folder / name).graph)
         for tensor in graph.initializer
         if tensor.data_type == onnx.TensorProto.FLOAT
     ]
     assert max(sizes) <= 3 * 32 * 2  # the GRU's biases
-
-
-def test_other_files_are_the_same(folders: Folders) -> None:
-    names = {path.name for path in folders.float32.iterdir()}
-    assert names == {path.name for path in folders.int8.iterdir()}
-    for name in names - set(FILES):
-        assert (folders.float32 / name).read_bytes() == (folders.int8 / name).read_bytes(), name
 
 
 def test_a_weight_with_two_uses_keeps_both(tmp_path: Path) -> None:
@@ -130,11 +121,11 @@ TEXTS = [source for source, _ in pairs(200, seed=1)]
 
 
 @pytest.mark.parametrize("beams", [1, 4])
-def test_outputs_are_mostly_those_of_the_model(folders: Folders, beams: int) -> None:
-    int8 = OnnxCopyNet.from_pretrained(folders.int8, threads=1)
+def test_outputs_are_mostly_those_of_the_model(quantized: Quantized, beams: int) -> None:
+    int8 = OnnxCopyNet.from_pretrained(quantized.folder, threads=1)
     found, expected = (
-        [outputs[0] for outputs in predict(model, folders.tokenizer, TEXTS, num_beams=beams)]
-        for model in (int8, folders.model)
+        [outputs[0] for outputs in predict(model, quantized.tokenizer, TEXTS, num_beams=beams)]
+        for model in (int8, quantized.model)
     )
     same = [
         (one.words, one.copied, one.source_positions) == (other.words, other.copied, other.source_positions)
@@ -146,13 +137,13 @@ def test_outputs_are_mostly_those_of_the_model(folders: Folders, beams: int) -> 
     )
 
 
-def test_traces_are_probabilities_near_those_of_the_model(folders: Folders) -> None:
-    int8 = OnnxCopyNet.from_pretrained(folders.int8, threads=1)
-    inputs = folders.tokenizer(TEXTS[:40], padding=True, return_tensors="np")
+def test_traces_are_probabilities_near_those_of_the_model(quantized: Quantized) -> None:
+    int8 = OnnxCopyNet.from_pretrained(quantized.folder, threads=1)
+    inputs = quantized.tokenizer(TEXTS[:40], padding=True, return_tensors="np")
     sequences = int8.generate(**inputs, num_beams=4, num_return_sequences=2)
     traced = int8.trace_copies(sequences, **inputs)
     tensors = {name: torch.from_numpy(array) for name, array in inputs.items()}
-    expected: Any = folders.model.trace_copies(torch.from_numpy(sequences), **tensors)
+    expected: Any = quantized.model.trace_copies(torch.from_numpy(sequences), **tensors)
     for name in ("token_probs", "copied", "copy_probs"):
         found, other = getattr(traced, name), expected[name].numpy()
         assert ((found >= 0) & (found <= 1 + 1e-5)).all(), name
@@ -167,9 +158,8 @@ MODELS: dict[str, dict[str, Any]] = VARIANTS | {
 }
 
 
-@pytest.mark.parametrize(
-    "name", ["retrieval", *(pytest.param(name, marks=pytest.mark.slow) for name in MODELS if name != "retrieval")]
-)
+@pytest.mark.slow  # an export each
+@pytest.mark.parametrize("name", MODELS)
 @torch.no_grad()
 def test_every_mechanism_has_nearly_the_models_probabilities(name: str, tmp_path: Path) -> None:
     torch.manual_seed(0)
@@ -215,12 +205,13 @@ def test_without_onnxruntime_the_extra_is_named(
 
 
 def test_the_quantiser_leaves_logging_as_it_was(
-    folders: Folders, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    exported_once: Callable[..., Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    float32 = exported_once(copy_mechanism="retrieval", seed=1)
     root = logging.getLogger()
     before = root.level, list(root.handlers)
     capsys.readouterr()
-    write_int8(ir.load(folders.float32 / "encoder.onnx"), tmp_path / "encoder.onnx")
+    write_int8(ir.load(float32 / "encoder.onnx"), tmp_path / "encoder.onnx")
     assert (root.level, list(root.handlers)) == before
     assert "quantiz" not in capsys.readouterr().err
     assert find_float_products(tmp_path / "encoder.onnx") == []

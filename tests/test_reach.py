@@ -91,6 +91,7 @@ def test_other_vocabularies_have_no_marks(arguments: dict) -> None:
     assert not MARKS & train_tokenizer(Dataset.from_list(make_users("initial")), args).get_vocab().keys()
 
 
+@pytest.mark.slow  # an export; the page's test of chains has one too
 def test_torch_and_onnx_write_the_same_chains_with_either_tokenizer(tmp_path: Path) -> None:
     tokenizer = CopyNetTokenizer.train_from_iterator(["aZé_ 1,-"], 60, "word_parts", max_source_oov=6, chains=True)
     model = tiny_model(**CopyNetConfig.tokenizer_fields(tokenizer))

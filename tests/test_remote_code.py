@@ -74,13 +74,6 @@ def test_both_configs_name_the_classes_to_load(saved: tuple[Path, Any]) -> None:
     assert tokenizer["auto_map"]["AutoTokenizer"] == ["tokenization_copynet.CopyNetTokenizer", None]
 
 
-def test_importing_the_package_is_enough_to_load_by_the_auto_classes(saved: tuple[Path, Any], tmp_path: Path) -> None:
-    folder, expected = saved
-    result = run_elsewhere(answers, tmp_path, folder, TEXTS)
-    assert {name: result[name] for name in expected} == expected
-    assert result["modules"] == ["copynet_hf"]
-
-
 def test_without_the_package_the_saved_code_gives_the_same_and_can_be_saved_again(
     saved: tuple[Path, Any], tmp_path: Path
 ) -> None:
@@ -114,8 +107,6 @@ def test_a_model_over_a_transformers_encoder_loads_without_the_package(tmp_path:
         part.save_pretrained(tmp_path / "saved")
     inputs = tokenizer(ENCODER_TEXTS, padding=True, return_tensors="pt")
     sequences = model.generate(**inputs).tolist()
-    again = tmp_path / "again"
-    for source, target in ((tmp_path / "saved", again), (again, None)):
-        result = run_elsewhere(answers, tmp_path / "elsewhere", source, ENCODER_TEXTS, target, without=OPTIONAL)
-        assert result["sequences"] == sequences
-        assert result["modules"] == ["transformers_modules"]
+    result = run_elsewhere(answers, tmp_path / "elsewhere", tmp_path / "saved", ENCODER_TEXTS, without=OPTIONAL)
+    assert result["sequences"] == sequences
+    assert result["modules"] == ["transformers_modules"]

@@ -123,21 +123,6 @@ def test_an_item_has_the_same_tokens_next_to_spaces_and_punctuation(item: str, a
     assert contains(split(around.format(item, item)), split(item))
 
 
-@pytest.mark.parametrize(
-    ("text", "most"),
-    [
-        ("one two three", 3),
-        ("-flag", 2),
-        ("file_name.txt", 3),
-        ('"quoted string"', 4),
-        ("3.14", 3),
-        ("/usr/bin", 4),
-    ],
-)
-def test_word_punct_needs_few_tokens(text: str, most: int) -> None:
-    assert len(split(text)) <= most
-
-
 def test_the_error_for_an_unknown_segmenter_lists_all() -> None:
     with pytest.raises(ValueError, match=r"'chars'.*char, whitespace, jieba, fugashi, word_punct"):
         get_segmenter("chars")

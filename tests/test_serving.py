@@ -6,26 +6,25 @@ import http.client
 import json
 import logging
 import os
+import shutil
 import signal
 import socket
 import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
-from helpers import TINY, save_tiny_model, tiny_model
+from helpers import TINY, refused, save_tiny_model
+from transformers import GenerationConfig
 
 from copynet_hf import CopyNetTokenizer
-from copynet_hf.cli import main
-from copynet_hf.inference.onnx_export import export_onnx
 from copynet_hf.inference.onnx_search import OnnxCopyNet
 from copynet_hf.model.prediction import Prediction, predict
 from copynet_hf.serving.command import load_predict
@@ -118,20 +117,22 @@ def run_command(*argv: str) -> Iterator[Server]:
 
 
 @pytest.fixture(scope="module")
-def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+def folders(tmp_path_factory: pytest.TempPathFactory, exported_once: Callable[..., Path]) -> dict[str, Path]:
     """Exported models with their tokenizers."""
     folders = {}
     for name, fields in MODELS.items():
-        folders[name] = tmp_path_factory.mktemp(name)
-        model = tiny_model(**fields)
-        model.generation_config.update(num_beams=3, max_new_tokens=5)
+        folders[name] = tmp_path_factory.mktemp("served") / name
+        shutil.copytree(exported_once(**fields), folders[name])
+        saved = GenerationConfig.from_pretrained(folders[name])
+        saved.update(num_beams=3, max_new_tokens=5)
+        saved.save_pretrained(folders[name])
         vocab = {word: index for index, word in enumerate(["<pad>", "<s>", "</s>", "<unk>", *"abcdefghi"])}
         features = {"feature_vocab": ["N", "PST", "V"]} if name == "features" else {}
         slots = TINY["max_source_oov"]
         tokenizer = CopyNetTokenizer(
             vocab, segmenter="whitespace", max_source_oov=slots, model_max_length=12, **features
         )
-        export_onnx(model, folders[name], tokenizer)
+        tokenizer.save_pretrained(folders[name])
     return folders
 
 
@@ -149,18 +150,18 @@ def server(folders: dict[str, Path]) -> Iterator[Server]:
 
 
 def to_json(outputs: Sequence[Sequence[Prediction]]) -> list[list[dict[str, Any]]]:
-    fields = [[asdict(prediction) for prediction in each] for each in outputs]
-    return [[{name: value for name, value in each.items() if name != "copy_probs"} for each in row] for row in fields]
+    return json.loads(json.dumps([[prediction.to_dict() for prediction in each] for each in outputs]))
 
 
 def check_outputs(found: list[Any], expected: list[Any]) -> None:
-    """Shares differ by rounding, since batches are padded to different lengths."""
+    """Probabilities differ by rounding, since batches are padded to different lengths."""
     assert len(found) == len(expected)
     for one, other in zip(found, expected, strict=True):
         assert len(one) == len(other)
         for output, known in zip(one, other, strict=True):
-            np.testing.assert_allclose(output.pop("copy_shares"), known["copy_shares"], atol=1e-5)
-            assert output == {name: value for name, value in known.items() if name != "copy_shares"}
+            for name in ("score", "word_scores", "copy_shares"):
+                assert output.pop(name) == pytest.approx(known.pop(name), abs=1e-5)
+            assert output == known
 
 
 # ---- outputs
@@ -282,6 +283,12 @@ def test_health_and_description(server: Server) -> None:
     _, description = server.request("GET", "/openapi.json")
     schema = description["paths"]["/predict"]["post"]["requestBody"]["content"]["application/json"]["schema"]
     assert schema["properties"]["texts"]["maxItems"] == 3
+    answers = description["paths"]["/predict"]["post"]["responses"]["200"]["content"]["application/json"]["schema"]
+    fields = answers["properties"]["outputs"]["items"]["items"]["properties"]
+    _, answer = server.predict(texts=["a b X"])
+    assert list(fields) == list(answer["outputs"][0][0])
+    assert fields["score"]["description"].startswith("p(y | x)")
+    assert all(field["description"] for field in fields.values())
 
 
 # ---- the end
@@ -313,34 +320,29 @@ def test_sigterm_answers_what_was_accepted(folders: dict[str, Path]) -> None:
 # ---- errors of the command, and of the package without torch
 
 
-def refused(capsys: pytest.CaptureFixture[str], *argv: str) -> str:
-    capsys.readouterr()
-    assert main(["serve", *argv]) == 2
-    (line,) = capsys.readouterr().err.strip().splitlines()
-    return line
-
-
 def test_errors_of_the_command(
     folders: dict[str, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     model = f"--model={folders['features']}"
-    assert "--model is missing" in refused(capsys)
-    assert "no such folder" in refused(capsys, "--model=user/name")
-    assert "config.json is missing" in refused(capsys, f"--model={tmp_path}")
+    assert "--model is missing" in refused(capsys, "serve")
+    assert "no such folder" in refused(capsys, "serve", "--model=user/name")
+    assert "config.json is missing" in refused(capsys, "serve", f"--model={tmp_path}")
     saved = save_tiny_model(tmp_path / "my model")
     run_export = f"run copynet-hf export --model '{saved}' --output_dir 'my model-onnx', and use"
-    assert f"holds no decoder.onnx: {run_export}" in refused(capsys, f"--model={saved}")
-    assert "--timeout is nan: use 1 or more" in refused(capsys, model, "--timeout=nan")
-    assert "--batch_size is 0: use 1 or more" in refused(capsys, model, "--batch_size=0")
-    assert "--port is 70000" in refused(capsys, model, "--port=70000")
-    assert "--port: invalid int value: 'x'" in refused(capsys, model, "--port=x")
-    assert "--threds is not an argument; did you mean --threads? (see " in refused(capsys, model, "--threds=2")
+    assert f"holds no decoder.onnx: {run_export}" in refused(capsys, "serve", f"--model={saved}")
+    assert "--timeout is nan: use 1 or more" in refused(capsys, "serve", model, "--timeout=nan")
+    assert "--batch_size is 0: use 1 or more" in refused(capsys, "serve", model, "--batch_size=0")
+    assert "--port is 70000" in refused(capsys, "serve", model, "--port=70000")
+    assert "--port: invalid int value: 'x'" in refused(capsys, "serve", model, "--port=x")
+    assert "--threds is not an argument; did you mean --threads? (see " in refused(
+        capsys, "serve", model, "--threds=2"
+    )
     with run_command(model) as server:
         assert f"--host 127.0.0.1 --port {server.port} cannot be used" in refused(
-            capsys, model, f"--port={server.port}"
+            capsys, "serve", model, f"--port={server.port}"
         )
     monkeypatch.setitem(sys.modules, "uvicorn", None)
-    assert "pip install fastapi uvicorn onnxruntime prometheus-client" in refused(capsys, model)
+    assert "pip install fastapi uvicorn onnxruntime prometheus-client" in refused(capsys, "serve", model)
 
 
 def test_handlers_of_logging_stay_open(folders: dict[str, Path], capsys: pytest.CaptureFixture[str]) -> None:
@@ -376,7 +378,7 @@ def test_folders_that_do_not_fit_together_are_refused(
         (tmp_path / path.name).write_bytes(path.read_bytes())
     content = b"damaged" if change is None else json.dumps(json.loads((tmp_path / file).read_text()) | change).encode()
     (tmp_path / file).write_bytes(content)
-    assert said in refused(capsys, f"--model={tmp_path}")
+    assert said in refused(capsys, "serve", f"--model={tmp_path}")
 
 
 WITHOUT_TORCH = """

@@ -16,6 +16,7 @@ RESULTS = Path(__file__).parents[1] / "results"
 # Checks that fail for known reasons are named by the page; here each only has to run.
 CHECKS = {
     *("random configurations", "memory, searches", "memory, training steps", "eight threads"),
+    "encoders, twice",
     *("mutated files", "damaged model folders", "kills", "kills, predictions", "kills, exports"),
     *("server, gone clients", "server, silent connections", "server, large requests"),
     *("full disk, saving", "full disk, checkpoints", "full disk, messages"),

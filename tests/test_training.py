@@ -63,12 +63,6 @@ def test_the_number_of_epochs_falls_with_the_number_of_pairs(num_pairs: int, epo
     assert build_training_arguments({"output_dir": "x"}, train, False).num_train_epochs == epochs
 
 
-def test_given_arguments_override_defaults(pairs: Dataset) -> None:
-    arguments = {"output_dir": "x", "num_train_epochs": 2.0, "learning_rate": 0.5, "hidden_size": 3}
-    training_args = build_training_arguments(arguments, pairs, True)
-    assert (training_args.num_train_epochs, training_args.learning_rate, training_args.report_to) == (2.0, 0.5, [])
-
-
 def test_validation_pairs_select_the_checkpoint(pairs: Dataset) -> None:
     training_args = build_training_arguments({"output_dir": "x"}, pairs, True)
     assert training_args.load_best_model_at_end

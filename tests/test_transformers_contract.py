@@ -7,16 +7,13 @@ and a loss that is a function of the returned logits (ours is computed without t
 
 from __future__ import annotations
 
-import copy
-import inspect
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
-from helpers import SOURCES, TARGETS, VARIANTS, padded, tiny_model
+from helpers import SOURCES, TARGETS, VARIANTS, padded, sources, tiny_model
 from safetensors.torch import load_file, save_file
-from transformers import AutoConfig, AutoModel, AutoModelForSeq2SeqLM, GenerationConfig
+from transformers import AutoConfig, AutoModel, AutoModelForSeq2SeqLM
 
 from copynet_hf import CopyNetConfig, CopyNetForConditionalGeneration, CopyNetModel
 
@@ -28,12 +25,6 @@ def batch() -> dict[str, torch.Tensor]:
     return {"input_ids": source, "attention_mask": (source != 0).long(), "labels": padded(TARGETS, -100)}
 
 
-def sources() -> dict[str, torch.Tensor]:
-    inputs = batch()
-    del inputs["labels"]
-    return inputs
-
-
 # --- the model ------------------------------------------------------------------------------------------------------
 
 
@@ -42,47 +33,6 @@ def test_the_auto_classes_make_the_right_classes() -> None:
     assert type(config) is CopyNetConfig
     assert type(AutoModel.from_config(config)) is CopyNetModel
     assert type(AutoModelForSeq2SeqLM.from_config(config)) is CopyNetForConditionalGeneration
-
-
-def test_the_config_comes_back_as_it_was_and_with_the_common_names(tmp_path: Path) -> None:
-    config = tiny_model(readout=["state", "context"], use_coverage=True).config
-    config.save_pretrained(tmp_path)
-    loaded = CopyNetConfig.from_pretrained(tmp_path)
-    assert loaded.to_dict() == config.to_dict()
-    assert CopyNetConfig.from_dict(config.to_dict()).to_dict() == config.to_dict()
-    assert copy.deepcopy(config).to_dict() == config.to_dict()
-    assert (config.hidden_size, config.vocab_size, config.num_hidden_layers) == (7, 13, 1)
-    for flag in ("return_dict", "output_hidden_states", "output_attentions"):
-        assert getattr(CopyNetConfig(**{flag: True}), flag) is True
-
-
-def test_forward_takes_its_inputs_in_the_librarys_order() -> None:
-    names = list(inspect.signature(CopyNetForConditionalGeneration.forward).parameters)
-    assert names[1:5] == ["input_ids", "attention_mask", "decoder_input_ids", "decoder_attention_mask"]
-    assert CopyNetForConditionalGeneration.main_input_name == "input_ids"
-
-
-def test_there_is_an_encoder_of_texts_alone() -> None:
-    model = tiny_model()
-    assert model.get_encoder() is model.model.get_encoder() is model.model.encoder
-    assert model.get_encoder(modality="image") is model
-
-
-@pytest.mark.parametrize("source", ["config", "argument"])
-def test_extra_outputs_can_be_asked_for_in_the_config_or_in_the_call(source: str) -> None:
-    model = tiny_model()
-    plain = model(**batch())
-    assert plain.decoder_hidden_states is plain.encoder_hidden_states is plain.cross_attentions is None
-    asked: dict[str, Any] = {"output_hidden_states": True, "output_attentions": True}
-    if source == "config":
-        for name, value in asked.items():
-            setattr(model.config, name, value)
-        asked = {}
-    output = model(**batch(), **asked)
-    assert output.decoder_hidden_states is not None
-    assert output.encoder_hidden_states is not None
-    assert output.cross_attentions is not None
-    assert torch.equal(output.logits, plain.logits)
 
 
 @variants
@@ -97,11 +47,6 @@ def test_outputs_can_be_compared_by_their_differences(changes: dict) -> None:
         for a, b in zip(found, expected, strict=True):
             if isinstance(a, torch.Tensor):
                 assert (a - b).abs().max() == 0
-
-
-def test_the_same_input_twice_gives_the_same_output() -> None:
-    model = tiny_model(dropout=0.5)
-    assert torch.equal(model(**batch()).logits, model(**batch()).logits)
 
 
 def test_gradients_can_be_kept_at_hidden_states_and_attention() -> None:
@@ -123,7 +68,7 @@ def test_gradients_can_be_kept_at_hidden_states_and_attention() -> None:
 def test_both_kinds_of_gradient_checkpointing_give_the_plain_gradients(changes: dict, use_reentrant: bool) -> None:
     gradients = []
     for checkpointing in (False, True):
-        model = tiny_model(**changes).train()
+        model = tiny_model(**changes).double().train()
         if checkpointing:
             model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": use_reentrant})
         torch.manual_seed(0)
@@ -131,7 +76,7 @@ def test_both_kinds_of_gradient_checkpointing_give_the_plain_gradients(changes: 
         gradients.append({name: parameter.grad for name, parameter in model.named_parameters()})
     for name, expected in gradients[0].items():
         assert gradients[1][name] is not None, name
-        assert torch.allclose(gradients[1][name], expected, atol=1e-6), name
+        assert torch.allclose(gradients[1][name], expected, rtol=0, atol=1e-12), name
     model.gradient_checkpointing_disable()
     assert not model.is_gradient_checkpointing
 
@@ -237,8 +182,8 @@ SEARCHES = {
 }
 
 
-@variants
 @pytest.mark.parametrize("search", SEARCHES.values(), ids=SEARCHES)
+@pytest.mark.parametrize("changes", [{}, {"use_coverage": True}, VARIANTS["gated"], VARIANTS["enc_dec"]], ids=str)
 def test_every_search_returns_all_it_is_asked_for(search: dict, changes: dict) -> None:
     model = tiny_model(**changes)
     output = model.generate(
@@ -263,13 +208,6 @@ def test_every_search_returns_all_it_is_asked_for(search: dict, changes: dict) -
     assert output.encoder_hidden_states[0].shape == (4, 8, 5)
     if model.config.attention:
         assert [tuple(step[0].shape) for step in output.cross_attentions] == [(rows, 1, 1, 8)] * 3
-
-
-def test_greedy_equals_a_beam_of_one_and_sampling_the_single_best() -> None:
-    model = tiny_model(seed=4)
-    greedy = model.generate(**sources(), max_new_tokens=6)
-    assert torch.equal(model.generate(**sources(), max_new_tokens=6, do_sample=True, top_k=1), greedy)
-    assert torch.equal(model.generate(**sources(), max_new_tokens=6, num_beams=1), greedy)
 
 
 def test_a_left_padded_prefix_continues_as_it_does_alone() -> None:
@@ -308,16 +246,3 @@ def test_bad_words_and_forced_ends_may_be_slots() -> None:
     assert (output >= 13).any()
     forced = model.generate(**sources(), max_new_tokens=4, min_new_tokens=4, forced_eos_token_id=2)
     assert (forced[:, -1] == 2).all()
-
-
-def test_the_generation_config_is_saved_with_the_model(tmp_path: Path) -> None:
-    model = tiny_model(seed=4)
-    model.generation_config.num_beams = 3
-    model.generation_config.max_new_tokens = 5
-    expected = model.generate(**sources())
-    assert torch.equal(expected, model.generate(**sources(), num_beams=3, max_new_tokens=5))
-    model.save_pretrained(tmp_path)
-    loaded = AutoModelForSeq2SeqLM.from_pretrained(tmp_path)
-    assert loaded.generation_config.num_beams == 3
-    assert torch.equal(loaded.generate(**sources()), expected)
-    assert GenerationConfig.from_pretrained(tmp_path).decoder_start_token_id == 1

@@ -17,12 +17,12 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 from helpers import SEARCHES as ALL_SEARCHES
-from helpers import serve_app, tiny_model, tiny_tokenizer, trained
+from helpers import refused, serve_app, tiny_model, tiny_tokenizer, trained
 
 from copynet_hf import CopyNetConfig, CopyNetForConditionalGeneration, CopyNetTokenizer
 from copynet_hf.cli import main
 from copynet_hf.inference.onnx_search import OnnxCopyNet
-from copynet_hf.model.prediction import predict
+from copynet_hf.model.prediction import Prediction, predict
 from copynet_hf.model.segmentation import get_segmenter
 from copynet_hf.model.source import add_spaces, skipped_ids
 from copynet_hf.serving import onnxruntime_web, web_export
@@ -142,8 +142,10 @@ def with_features(runtime: Path, tmp_path_factory: pytest.TempPathFactory) -> It
 
 @pytest.fixture(scope="module")
 def with_chains(runtime: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Page]:
-    """A random model whose vocabulary is mostly marks and letters, and which reads the letters of other words."""
-    texts, options = ["aZé_ 1,-", "aZé_ 1,-"], {"chains": True, "letters": True}
+    """A random model whose vocabulary is mostly marks and letters, and which reads features and the letters of other
+    words."""
+    texts, features = ["aZé_ 1,-", "aZé_ 1,-"], [["PST", "V", "constructor"], []]
+    options: dict[str, Any] = {"chains": True, "letters": True, "features": features}
     tokenizer = CopyNetTokenizer.train_from_iterator(texts, 60, "word_parts", max_source_oov=6, **options)
     model = tiny_model(**CopyNetConfig.tokenizer_fields(tokenizer))
     yield from export_page(tmp_path_factory.mktemp("chains"), runtime, model, tokenizer)
@@ -268,10 +270,17 @@ def test_sources_get_the_same_ids_and_outputs_the_same_words(tab: Any, exported:
             "oovWords": known.oov_words,
             "featureIds": encoded["feature_ids"][0] if features else [],
             "isTruncated": known.is_truncated,
+            "text": text,
+            "spans": [None if span is None else count_units(text, span) for span in known.offsets],
             "decoded": decoded,
             "spaced": add_spaces(tokenizer, decoded),
         }
         assert source == expected, text
+
+
+def count_units(text: str, span: tuple[int, int]) -> list[int]:
+    """A span in the units of UTF-16."""
+    return [len(text[:place].encode("utf-16-le", "surrogatepass")) // 2 for place in span]
 
 
 # ---- searches
@@ -287,21 +296,41 @@ SEARCH = """async ([texts, options, features]) => {
     for (const text of texts) {
         const source = model.tokenizer.encode(text, features);
         const sequences = await model.generate(source, options);
-        const trace = model.copies ? await model.traceCopies(sequences, source, options) : null;
+        const trace = await model.traceCopies(sequences, source, options);
         const outputs = await model.predict(text, { ...options, features });
         found.push({
             sequences,
-            positions: trace?.sourcePositions,
-            probs: trace?.tokenProbs.map((row) => Array.from(row)),
-            shares: trace?.copied.map((row) => Array.from(row)),
-            copyProbs: trace?.copyProbs.map((rows) => rows.map((row) => Array.from(row))),
+            positions: trace.sourcePositions,
+            probs: trace.tokenProbs.map((row) => Array.from(row)),
+            shares: trace.copied.map((row) => Array.from(row)),
+            copyProbs: trace.copyProbs.map((rows) => rows.map((row) => Array.from(row))),
             outputs: outputs.map(({ text, words, copied, sourcePositions, source }) => {
                 return [text, words, copied, sourcePositions, source.words];
             }),
+            proofs: outputs.map((output) => [output.score, output.wordScores, output.sourceSpans, output.copiedSpans]),
         });
     }
     return found;
 }"""
+
+
+def check_proof(proof: list[Any], text: str, expected: Prediction, tolerance: float) -> None:
+    """Compares score, word scores and spans; those of JavaScript count the units of UTF-16."""
+    score, word_scores, source_spans, copied_spans = proof
+    assert (score is None) == (word_scores is None) == (expected.score is None) == expected.is_empty
+    if not expected.is_empty:
+        assert score == pytest.approx(expected.score, abs=tolerance)
+        assert word_scores == pytest.approx(expected.word_scores, abs=tolerance)
+
+    def count_characters(text: str, *units: int) -> list[int]:
+        encoded = text.encode("utf-16-le", "surrogatepass")
+        return [len(encoded[: 2 * unit].decode("utf-16-le", "surrogatepass")) for unit in units]
+
+    spans = [None if span is None else tuple(count_characters(text, *span)) for span in source_spans]
+    assert spans == expected.source_spans
+    assert [
+        (*count_characters(expected.text, *span[:2]), *count_characters(text, *span[2:])) for span in copied_spans
+    ] == expected.copied_spans
 
 
 def check_searches(
@@ -316,17 +345,18 @@ def check_searches(
         inputs = page.tokenizer([text], truncation=True, return_tensors="np", return_token_type_ids=False, **more)
         sequences = page.onnx.generate(**inputs, **options)
         assert result["sequences"] == sequences.tolist(), text
-        if page.onnx.config.copies:
-            trace = page.onnx.trace_copies(sequences, eos_token_id=options.get("eos_token_id"), **inputs)
-            assert result["positions"] == trace.source_positions.tolist(), text
-            expected = (trace.token_probs, trace.copied, trace.copy_probs)
-            for values, array in zip((result["probs"], result["shares"], result["copyProbs"]), expected, strict=True):
-                np.testing.assert_allclose(np.array(values), array, atol=tolerance, rtol=1e-3)
+        trace = page.onnx.trace_copies(sequences, eos_token_id=options.get("eos_token_id"), **inputs)
+        assert result["positions"] == trace.source_positions.tolist(), text
+        expected = (trace.token_probs, trace.copied, trace.copy_probs)
+        for values, array in zip((result["probs"], result["shares"], result["copyProbs"]), expected, strict=True):
+            np.testing.assert_allclose(np.array(values), array, atol=tolerance, rtol=1e-3)
         predictions = predict(page.onnx, page.tokenizer, [text], **more, **options)[0]
         source_words = page.tokenizer.encode_source(text, max_length=page.tokenizer.model_max_length).words
         assert result["outputs"] == [
             [each.text, each.words, each.copied, each.source_positions, source_words] for each in predictions
         ]
+        for proof, each in zip(result["proofs"], predictions, strict=True):
+            check_proof(proof, text, each, tolerance)
     return [result["outputs"] for result in found]
 
 
@@ -335,7 +365,7 @@ def test_every_option_has_the_same_effect(tab: Any, exported: Page, options: dic
     check_searches(tab, exported, HOSTILE[:8], options)
 
 
-@pytest.mark.parametrize("count", [40, pytest.param(200, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("count", [40, pytest.param(1000, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("beams", [1, 4])
 def test_outputs_have_the_same_ids_and_positions(tab: Any, exported: Page, beams: int, count: int) -> None:
     outputs = check_searches(tab, exported, texts(count), {"num_beams": beams, "max_new_tokens": 16})
@@ -343,6 +373,7 @@ def test_outputs_have_the_same_ids_and_positions(tab: Any, exported: Page, beams
     assert sum(copied) > count  # the comparison is about copying
 
 
+@pytest.mark.slow  # an export
 @pytest.mark.parametrize("beams", [1, 4])
 def test_int8_weights_give_the_outputs_of_python(tab: Any, int8: Page, beams: int) -> None:
     # a difference in float32's last digit can move an input of a product by one of its 256 steps
@@ -350,6 +381,7 @@ def test_int8_weights_give_the_outputs_of_python(tab: Any, int8: Page, beams: in
     assert sum(sum(flags) for ((_, _, flags, _, _),) in outputs) > 40
 
 
+@pytest.mark.slow  # an export
 @pytest.mark.parametrize("beams", [1, 3])
 def test_features_are_read_and_a_model_need_not_copy(tab: Any, with_features: Page, beams: int) -> None:
     check_searches(tab, with_features, ["a b zebra", "", *HOSTILE[4:7]], {"num_beams": beams})
@@ -361,6 +393,25 @@ def test_joined_words_are_written_and_traced_as_in_python(tab: Any, with_chains:
     outputs = check_searches(tab, with_chains, sources, {"num_beams": beams, "max_new_tokens": 12})
     written = [words for ((_, words, _, _, _),) in outputs]
     assert any("" not in words and len("".join(words).split()) < len(words) for words in written)  # joined
+
+
+@pytest.mark.parametrize("beams", [1, 4])
+def test_words_for_copying_only_are_those_of_python(tab: Any, with_chains: Page, beams: int) -> None:
+    open_page(tab, with_chains)
+    script = """async ([texts, options]) => {
+        const model = await (await import("./copynet.js")).CopyNet.fromPretrained("./model/");
+        const found = [];
+        for (const text of texts) found.push((await model.predict(text, options))[0].text);
+        return found;
+    }"""
+    sources = ["Anna MillerZ owes 16,258.73", "no number", "a 1 a", *texts(20)]
+    search: dict[str, Any] = {"num_beams": beams, "max_new_tokens": 12}
+    free = run_script(tab, script, [sources, search])
+    for pattern in ("\u00e9", r"^\W$|[aZ\d]|\d", r"^[\w]$", r"\s|\D\D", r"\\d"):
+        outputs = predict(with_chains.onnx, with_chains.tokenizer, sources, copied_only=pattern, **search)
+        found = run_script(tab, script, [sources, {**search, "copied_only": pattern}])
+        assert found == [output.text for (output,) in outputs]
+        assert found != free or pattern in (r"^\W$|[aZ\d]|\d", r"\s|\D\D", r"\\d")
 
 
 def test_unknown_options_are_refused_and_a_signal_stops_the_search(tab: Any, exported: Page) -> None:
@@ -386,8 +437,8 @@ def test_the_demos_server_gives_the_page_the_same_outputs(browser: Any, tab: Any
         const model = await (page.model ? new found(page.model) : found.fromPretrained("./model/"));
         const outputs = [];
         for (const text of texts) outputs.push(...(await model.predict(text, options)));
-        return outputs.map(({ ids, copyShares, copyProbs, source, ...output }) => ({
-            ...output,
+        return outputs.map(({ text, score, words, wordScores, oov, copied, sourcePositions, copyProbs, source }) => ({
+            ...{ text, words, oov, copied, sourcePositions, scores: [score, ...wordScores] },
             copyProbs: copyProbs.map((row) => Array.from(row)),
             source: source.spacedWords.map((word, position) => [word.trim(), source.oov[position]]),
         }));
@@ -402,7 +453,8 @@ def test_the_demos_server_gives_the_page_the_same_outputs(browser: Any, tab: Any
         remote = run_script(other, script, ["./remote.js", "RemoteCopyNet", sources, options])
         other.close()
     for one, two in zip(remote, local, strict=True):
-        np.testing.assert_allclose(one.pop("copyProbs"), two.pop("copyProbs"), atol=1e-3)
+        for name in ("copyProbs", "scores"):
+            np.testing.assert_allclose(one.pop(name), two.pop(name), atol=1e-3)
         assert one == two
     assert len(local) == 6
     assert any(any(output["copied"]) for output in local)
@@ -502,6 +554,7 @@ def test_a_narrow_page_does_not_scroll_sideways(tab: Any, exported: Page) -> Non
     assert tab.evaluate("document.documentElement.scrollWidth <= innerWidth")
 
 
+@pytest.mark.slow  # an export
 def test_features_have_a_box_and_a_model_that_copies_nothing_no_heatmap(tab: Any, with_features: Page) -> None:
     open_page(tab, with_features)
     tab.get_by_label("Features").fill("V; PST")
@@ -520,12 +573,6 @@ def test_the_folder_is_a_space_and_names_the_licence(exported: Page) -> None:
 
 
 # ---- models that are refused
-
-
-def refused(capsys: pytest.CaptureFixture[str], *argv: str) -> str:
-    """The error message of the command."""
-    assert main(["export", *argv]) == 2
-    return capsys.readouterr().err.strip().splitlines()[-1]
 
 
 def test_what_the_page_cannot_run_is_refused() -> None:
@@ -547,9 +594,9 @@ def test_what_the_page_cannot_run_is_refused() -> None:
 
 def test_the_command_refuses_wrong_targets(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     argv = [f"--model={tmp_path}", f"--output_dir={tmp_path / 'out'}"]
-    assert refused(capsys, *argv, "--target=wasm").endswith("--target is wasm: choose onnx or web")
+    assert refused(capsys, "export", *argv, "--target=wasm").endswith("--target is wasm: choose onnx or web")
     (tmp_path / "config.json").write_text("{}")
-    message = refused(capsys, *argv, "--examples", "a")
+    message = refused(capsys, "export", *argv, "--examples", "a")
     assert message.endswith("--examples belongs to the page: use --target web, or leave it out")
 
 

@@ -155,7 +155,9 @@ def watch_writes(check: Callable[[str], None]) -> Iterator[None]:
         active = False
 
 
-@pytest.mark.parametrize("target", ["onnx", "web, int8", "ensemble"])
+@pytest.mark.parametrize(
+    "target", ["ensemble", *(pytest.param(name, marks=pytest.mark.slow) for name in ("onnx", "web, int8"))]
+)
 def test_an_export_is_the_old_one_until_it_is_the_new_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, target: str
 ) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from ..arguments import BACKEND_HELP, TRUST_HELP, Arguments, Command, argument, count
+from ..arguments import BACKEND_HELP, COPIED_ONLY_HELP, TRUST_HELP, Arguments, Command, argument, count
 
 
 @dataclass
@@ -17,6 +17,7 @@ class DemoArguments(Arguments):
     port: int = count("port to listen on", 7860)
     examples: list[str] | None = argument("example texts on the page", metavar="TEXT")
     device: str | None = argument("cpu, cuda, ...; by default a GPU if there is one", metavar="NAME")
+    copied_only: str | None = argument(COPIED_ONLY_HELP, metavar="REGEX")
 
 
 def demo(args: DemoArguments) -> None:
@@ -29,7 +30,7 @@ def demo(args: DemoArguments) -> None:
         args.model, args.backend, device=args.device, trust_remote_code=args.trust_remote_code
     )
     name = str(args.model)
-    app = build_demo(model, tokenizer, args.examples or (), Path(name).resolve().name)
+    app = build_demo(model, tokenizer, args.examples or (), Path(name).resolve().name, args.copied_only)
     run_server(app, name, args.host, args.port)
 
 

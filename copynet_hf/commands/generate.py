@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import logging
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -11,6 +13,8 @@ from ..arguments import Command, DecodingArguments, argument
 
 if TYPE_CHECKING:
     from ..visualization.highlighting import Style
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass
@@ -22,6 +26,7 @@ class GenerateArguments(DecodingArguments):
     features: str | None = argument("features of all sources, such as 'V;PST'", metavar="TEXT")
     features_separator: str | None = argument("what separates the features", metavar="TEXT", shown=";")
     show_copies: bool = argument("mark copied words, by colour in a terminal, else by [brackets]", False)
+    json: bool = argument("print JSON: text, scores, and where words were copied from", False)
 
 
 def generate(args: GenerateArguments) -> None:
@@ -30,7 +35,8 @@ def generate(args: GenerateArguments) -> None:
     from ..data.remembered import find_separator
     from ..inference.backends import load_backend
     from ..inference.console import escape_controls
-    from ..inference.predictor import parse_facts, predict_in_batches
+    from ..inference.predictor import describe_truncated, parse_facts, predict_in_batches
+    from ..model.prediction import Prediction
     from ..saved.model_size import explain_memory_errors
     from ..visualization.highlighting import highlight_copies
 
@@ -41,6 +47,7 @@ def generate(args: GenerateArguments) -> None:
         features = split_features(args.features, find_separator(tokenizer, args.features_separator))
     is_terminal = sys.stdout.isatty()
     style: Style = "ansi" if is_terminal else "plain"
+    num_texts = num_truncated = 0
     for texts in _batches(args.text, args.batch_size):
         sources = [text for text in texts if text.strip()]
         with explain_memory_errors():
@@ -51,19 +58,23 @@ def generate(args: GenerateArguments) -> None:
                     sources,
                     facts=None if facts is None else [facts] * len(sources),
                     features=None if features is None else [features] * len(sources),
-                    trace=args.show_copies,
+                    trace=args.show_copies or args.json,
                     **args.search_options(),
                 )
             )
         for text in texts:
-            line = ""
-            if text.strip():
-                output = next(predictions)[0]
+            output = next(predictions)[0] if text.strip() else Prediction("", is_empty=True)
+            num_texts, num_truncated = num_texts + 1, num_truncated + output.is_truncated
+            if args.json:
+                line = json.dumps(output.to_dict())
+            elif args.show_copies:
+                words = [escape_controls(word) for word in output.words] if is_terminal else output.words
+                line = highlight_copies(words, output.copied, style, separator="")
+            else:
                 line = escape_controls(output.text) if is_terminal else output.text
-                if args.show_copies:
-                    words = [escape_controls(word) for word in output.words] if is_terminal else output.words
-                    line = highlight_copies(words, output.copied, style, separator="")
             print(" ".join(line.split("\n")).strip(), flush=True)
+    if num_truncated:
+        logger.warning("%s", describe_truncated(num_truncated, num_texts))
 
 
 def _batches(texts: Sequence[str] | None, batch_size: int) -> Iterator[list[str]]:

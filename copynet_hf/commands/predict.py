@@ -22,7 +22,7 @@ class PredictArguments(DecodingArguments):
     features_column: str | None = argument("column of the features", metavar="NAME", shown="features")
     features_separator: str | None = argument("between features", metavar="TEXT", shown=";")
     prediction_column: str = argument("column of the outputs", "prediction", "NAME")
-    with_origins: bool = argument("add the words and where they were copied from", False)
+    with_origins: bool = argument("add scores, words, and where they were copied from", False)
     num_proc: int = count("processes, one thread each", 1)
     window: int = count("rows sorted and written together", 1024)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ..arguments import Command, argument, between, count
+from ..arguments import COPIED_ONLY_HELP, Command, argument, between, count
 from ..serving.limits import Limits
 
 
@@ -15,6 +15,7 @@ class ServeArguments(Limits):
     port: int = argument("port to listen on; 0 for a free one", 8000, check=between(0, 65535))
     threads: int | None = count("number of onnxruntime's threads; by default one per core")
     max_source_length: int | None = count("truncate sources to N words; by default as in training")
+    copied_only: str | None = argument(COPIED_ONLY_HELP, metavar="REGEX")
 
 
 def serve(args: ServeArguments) -> None:
@@ -23,7 +24,8 @@ def serve(args: ServeArguments) -> None:
 
     with explain_missing_packages():
         from ..serving.server import build_app
-    predict_batch, saved_options = load_predict(args.model, args.threads, args.max_source_length)
+    options = {"max_source_length": args.max_source_length, "copied_only": args.copied_only}
+    predict_batch, saved_options = load_predict(args.model, args.threads, options)
     max_requests = 3 * count_connections() // 4  # the other connections are for health and metrics
     app = build_app(predict_batch, saved_options, args, max_requests)
     run_server(app, str(args.model), args.host, args.port, args.timeout)

@@ -107,6 +107,8 @@ def train(arguments: Values) -> None:
 
     metrics = train_from_arguments(arguments)
     for name, value in metrics.items():
+        if name.endswith(("total_flos", "_per_second")):
+            continue  # in all_results.json
         print(f"{name} = {value:.4g}" if isinstance(value, float) else f"{name} = {value}")
     if not arguments.get("dry_run"):
         print(f"saved in {arguments['output_dir']}")

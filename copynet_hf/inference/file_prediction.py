@@ -41,7 +41,18 @@ logger = logging.getLogger(__name__)
 
 READ_SUFFIXES = (*WRITTEN_SUFFIXES, ".json")
 PARTS_SUFFIX, PART_SUFFIX, LOCK_FILE = ".parts", ".part", "lock"
-ORIGIN_TYPES = (pa.list_(pa.string()), pa.list_(pa.bool_()), pa.list_(pa.int64()), pa.list_(pa.string()))
+ORIGIN_TYPES = {
+    "score": pa.float64(),
+    "words": pa.list_(pa.string()),
+    "word_scores": pa.list_(pa.float64()),
+    "copied": pa.list_(pa.bool_()),
+    "source_positions": pa.list_(pa.int64()),
+    "source_spans": pa.list_(pa.list_(pa.int64())),
+    "copied_spans": pa.list_(pa.list_(pa.int64())),
+    "source_words": pa.list_(pa.string()),
+    "is_truncated": pa.bool_(),
+    "is_empty": pa.bool_(),
+}  # of `ORIGINS`
 
 
 class Summary(NamedTuple):
@@ -218,7 +229,7 @@ def _reads_features(predictor: CopyNetPredictor) -> bool:
 
 def _new_types(predictor: CopyNetPredictor) -> dict[str, pa.DataType]:
     """The columns that the predictor adds, and their types."""
-    return dict(zip(predictor.new_columns(), (pa.string(), *ORIGIN_TYPES), strict=False))
+    return {name: ORIGIN_TYPES.get(field, pa.string()) for name, field in predictor.new_columns().items()}
 
 
 # ---- predictions

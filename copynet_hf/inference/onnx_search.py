@@ -45,7 +45,10 @@ class Session(Protocol):
 
 
 class Search(NamedTuple):
-    """The supported fields of Transformers' generation config, and `forbid_unk`, with the same defaults."""
+    """The supported fields of Transformers' generation config, and `forbid_unk`, with the same defaults.
+
+    copied_only: ids of words that no output may hold whose source does not; saved with no model.
+    """
 
     num_beams: int = 1
     num_return_sequences: int = 1
@@ -56,6 +59,7 @@ class Search(NamedTuple):
     max_time: float | None = None
     forbid_unk: bool = False
     eos_token_id: int | list[int] | None = None
+    copied_only: Sequence[int] = ()
 
     @property
     def end_token_ids(self) -> list[int]:
@@ -165,6 +169,8 @@ class OnnxCopyNet:
         memory, state, forbidden = self._encode(input_ids=input_ids, **source)
         if search.forbid_unk:
             forbidden = forbidden | (np.arange(forbidden.shape[1]) == self._token_ids["unk_token_id"])
+        if search.copied_only:
+            forbidden = forbidden | _find_ungrounded(memory, forbidden.shape[1], search.copied_only)
         penalties = np.where(forbidden, np.float32(-np.inf), np.float32(0))[:, None]
         return (self._greedy if search.num_beams == 1 else self._beams)(memory, state, penalties, search)
 
@@ -177,13 +183,12 @@ class OnnxCopyNet:
             eos_token_id: the end tokens that were passed to `generate`, if any.
             source: the arguments of `generate` with the sources.
 
+        Returns:
+            The trace; of a model that does not copy, all copy shares and probabilities are 0.
+
         Raises:
-            ValueError: the model does not copy, or the number of sequences is not a multiple of that of the sources.
+            ValueError: the number of sequences is not a multiple of that of the sources.
         """
-        if not self.config.copies:
-            raise ValueError(
-                f"copy_mechanism={self.config.copy_mechanism!r} copies nothing: there is nothing to trace."
-            )
         memory, state, _ = self._encode(**source)
         ids, mask = memory["memory.ids"][:, None, None], memory["memory.mask"][:, None, None]
         if len(sequences) % len(ids):
@@ -191,12 +196,13 @@ class OnnxCopyNet:
         rows = sequences.reshape(len(ids), -1, sequences.shape[1])
         words, state = rows[..., 1:], _repeat(state, rows.shape[1])
         log_probs, copy_probs = [], []
+        nothing = np.zeros((*words.shape[:2], ids.shape[-1]), np.float32)
         for step in range(words.shape[2]):
             outputs, state = self._step(rows[..., step], memory, state)
             log_probs.append(np.take_along_axis(outputs["log_probs"], words[..., step, None], axis=-1)[..., 0])
-            copy_probs.append(outputs["copy_probs"])
+            copy_probs.append(outputs.get("copy_probs", nothing))
         probs, copied = np.exp(np.stack(log_probs, axis=2)), np.stack(copy_probs, axis=2)
-        matches = (words[..., None] == ids) & mask
+        matches = (words[..., None] == ids) & mask & self.config.copies
         from_positions = copied * matches
         options = {} if eos_token_id is None else {"eos_token_id": eos_token_id}
         is_end = np.isin(words, self.search_options(options).end_token_ids)
@@ -210,7 +216,7 @@ class OnnxCopyNet:
         """The options, completed by the saved generation config."""
         if unsupported := options.keys() - set(Search._fields):
             raise ValueError(f"generate() does not support {', '.join(unsupported)}: use {', '.join(Search._fields)}.")
-        saved = dict(self.generation_config)
+        saved = {name: value for name, value in self.generation_config.items() if name != "copied_only"}
         for bound in ("max", "min"):  # max_length and min_length count the start token
             if f"{bound}_length" in saved:
                 saved.setdefault(f"{bound}_new_tokens", saved[f"{bound}_length"] - 1)
@@ -337,6 +343,15 @@ class OnnxCopyNet:
         # As in Transformers, a padding id of 0 counts as none.
         padding = self._token_ids["pad_token_id"] or (search.end_token_ids or [0])[0]
         return np.where(found < 0, padding, found)
+
+
+def _find_ungrounded(memory: Tensors, width: int, copied_only: Sequence[int]) -> Array:
+    """(N, V + K) bool: the words of `copied_only` that a source does not have."""
+    ungrounded = np.zeros((len(memory["memory.ids"]), width), bool)
+    ungrounded[:, list(copied_only)] = True
+    rows, positions = np.nonzero(memory["memory.mask"])
+    ungrounded[rows, memory["memory.ids"][rows, positions]] = False
+    return ungrounded
 
 
 def _end_time(search: Search) -> float:

@@ -20,7 +20,10 @@ from .backends import load_backend
 
 Columns: TypeAlias = MutableMapping[str, Any]
 
-ORIGINS = ("words", "copied", "source_positions", "source_words")
+ORIGINS = (
+    *("score", "words", "word_scores", "copied", "source_positions", "source_spans", "copied_spans", "source_words"),
+    *("is_truncated", "is_empty"),
+)
 
 
 class CopyNetPredictor:
@@ -41,7 +44,7 @@ class CopyNetPredictor:
             None: as for the sources, else "features".
         features_separator: what separates the features in a string; None: as in the training.
         prediction_column: the column that a call with columns adds.
-        with_origins: whether it also adds the words of the prediction and where they were copied from.
+        with_origins: whether it also adds the score of the prediction, its words and where they were copied from.
         decoding: arguments of `predict_in_batches`, `predict` and `generate()`, such as `batch_size`, `num_beams`
             and `max_new_tokens`.
     """
@@ -99,9 +102,8 @@ class CopyNetPredictor:
 
         Returns:
             For texts the best output of each, with its trace. For columns a copy of them with `prediction`, the best
-            output of each text; with `with_origins` also the fields of `Prediction` as `prediction_words`,
-            `prediction_copied`, `prediction_source_positions` and `prediction_source_words`. The output of an empty
-            text is "", that of a missing one None.
+            output of each text; with `with_origins` also the fields of `Prediction` in `ORIGINS`, as
+            `prediction_score` and so on. The output of an empty text is "", that of a missing one None.
 
         Raises:
             ImportError, ValueError: see `load_backend`.
@@ -161,7 +163,7 @@ class CopyNetPredictor:
         sources = [str(texts[row]) for row in rows]
         options = {name: [column[row] for row in rows] for name, column in columns.items()} | {"trace": trace}
         outputs = predict_in_batches(*self.load(), sources, **options | self.decoding)
-        empty = [Prediction("") if isinstance(text, str) else None for text in texts]
+        empty = [Prediction("", is_empty=True) if isinstance(text, str) else None for text in texts]
         predictions = dict(enumerate(empty)) | {row: best for row, (best, *_) in zip(rows, outputs, strict=True)}
         return list(predictions.values())
 

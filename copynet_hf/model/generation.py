@@ -21,7 +21,7 @@ from transformers.utils import ModelOutput
 
 from .cache import CopyNetCache, start_cache
 from .copy_distribution import find_matches
-from .source import Source
+from .source import Source, find_matching_ids
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
@@ -38,8 +38,9 @@ else:
 
 
 class ExtendedVocabularyLogitsProcessor(LogitsProcessor):
-    """Forbids slots that the row's source does not own, words that the mechanism does not allow, padding, the start
-    symbol, UNK where the generation config forbids it, and all but the end where the source has no words.
+    """Forbids slots that the row's source does not own, words that the mechanism does not allow or that are for
+    copying only and not in the source, padding, the start symbol, UNK where the generation config forbids it, and all
+    but the end where the source has no words.
 
     Args:
         source_ids: (N, S) extended ids; each source has the same number of rows of scores, side by side.
@@ -48,6 +49,7 @@ class ExtendedVocabularyLogitsProcessor(LogitsProcessor):
         forbidden_ids: ids that no row may generate.
         end_ids: ids that end an output, all that a source without words may have; none: it is like others.
         allowed: (N, V) bool, the words that may be generated; a source's own may be copied as well. None: all.
+        copied_only: ids of words that no row may hold whose source does not.
     """
 
     supports_continuous_batching = False
@@ -61,11 +63,14 @@ class ExtendedVocabularyLogitsProcessor(LogitsProcessor):
         forbidden_ids: list[int],
         end_ids: Sequence[int] = (),
         allowed: Tensor | None = None,
+        copied_only: Sequence[int] = (),
     ) -> None:
         sources, width = source_ids.shape[0], vocab_size + max_source_oov
         owned = torch.zeros(sources, width + 1, dtype=torch.bool, device=source_ids.device)
         owned = owned.scatter_(1, source_ids.masked_fill(~source_mask, width), True)[:, :width]
-        owned[:, :vocab_size] |= True if allowed is None else allowed
+        may_write = torch.ones_like(owned[:, :vocab_size]) if allowed is None else allowed.clone()
+        may_write[:, list(copied_only)] = False
+        owned[:, :vocab_size] |= may_write
         owned[:, forbidden_ids] = False
         if end_ids:
             is_end = torch.zeros(width, dtype=torch.bool, device=owned.device)
@@ -205,6 +210,39 @@ class CopyNetGenerationMixin(_Base):
         self.generation_config.forbid_unk = False  # type: ignore[attr-defined]
         self.generation_config._from_model_config = False
 
+    def generate(
+        self,
+        *args: Any,
+        copied_only: str | Sequence[int] | None = None,
+        tokenizer: PreTrainedTokenizerBase | None = None,
+        **kwargs: Any,
+    ) -> Any:
+        """As in the library, over the extended vocabulary.
+
+        Args:
+            copied_only: a regular expression, such as r"\\d": a word in which it finds something may only be written
+                if the row's source has it. Or the ids of these words, as `find_matching_ids` returns them. Joiners and
+                marks for case still apply to words that were copied.
+            tokenizer: for a regular expression, and for `stop_strings`.
+
+        Raises:
+            ValueError: there is no tokenizer for the regular expression, or it is none.
+        """
+        if isinstance(copied_only, str):
+            if tokenizer is None:
+                raise ValueError("copied_only needs the words of the vocabulary: pass tokenizer=")
+            copied_only = find_matching_ids(tokenizer, copied_only)
+        library: Any = super()
+        return library.generate(*args, tokenizer=tokenizer, copied_only=copied_only, **kwargs)
+
+    def _prepare_generation_config(
+        self, generation_config: GenerationConfig | None, copied_only: Sequence[int] | None = None, **kwargs: Any
+    ) -> tuple[GenerationConfig, dict[str, Any]]:
+        library: Any = super()
+        prepared, model_kwargs = library._prepare_generation_config(generation_config, **kwargs)
+        prepared.copied_only = copied_only  # of this call: no model brings it along
+        return prepared, model_kwargs
+
     def _prepare_cache_for_generation(
         self, generation_config: GenerationConfig, model_kwargs: dict[str, Any], *args: Any, **kwargs: Any
     ) -> Any:
@@ -322,6 +360,7 @@ class CopyNetGenerationMixin(_Base):
             forbidden,
             config.end_token_ids,
             self.find_allowed_words(encoder_outputs),
+            getattr(generation_config, "copied_only", None) or (),
         )
 
     def compute_transition_scores(
@@ -395,11 +434,12 @@ class CopyNetGenerationMixin(_Base):
             eos_token_id: the end symbols that were passed to `generate`, if any.
             source: the encoder's other inputs, such as `token_type_ids`.
 
+        Returns:
+            The trace; of a model that does not copy, all copy shares and probabilities are 0.
+
         Raises:
-            ValueError: the model does not copy, or N is no multiple of B.
+            ValueError: N is no multiple of B.
         """
-        if not self.config.copies:
-            raise ValueError("the model copies nothing (config.copies is False): there is nothing to trace.")
         if encoder_outputs is None:
             encoder_outputs = self.get_encoder()(input_ids=input_ids, attention_mask=attention_mask, **source)
         sources = encoder_outputs.source_ids.shape[0]
@@ -415,7 +455,10 @@ class CopyNetGenerationMixin(_Base):
         words = sequences[:, 1:]
         is_output = ~self._find_filling(words, eos_token_id)
         matches = find_matches(words, encoder_outputs.source_ids, encoder_outputs.source_mask)
-        from_positions = output.copy_probs * matches  # (N, T, S) mass that y_t itself got from each position
+        copy_probs = output.copy_probs
+        if copy_probs is None:
+            copy_probs, matches = output.logits.new_zeros(matches.shape), torch.zeros_like(matches)
+        from_positions = copy_probs * matches  # (N, T, S) mass that y_t itself got from each position
         token_probs = output.logits.gather(-1, words[..., None])[..., 0].exp()
         shares = from_positions.sum(-1) / token_probs.clamp(min=torch.finfo(token_probs.dtype).tiny)
         best = from_positions.argmax(-1).masked_fill(~matches.any(-1) | ~is_output, -1)
@@ -423,7 +466,7 @@ class CopyNetGenerationMixin(_Base):
             sequences=words,
             token_probs=token_probs * is_output,
             copied=shares.clamp(max=1.0) * is_output,
-            copy_probs=output.copy_probs,
+            copy_probs=copy_probs,
             source_positions=best,
             cross_attentions=None if output.cross_attentions is None else output.cross_attentions[0][:, 0],
         )

@@ -26,14 +26,20 @@ class CopyText2TextPipeline(Pipeline):
     train`. The result for an input is a list of dicts, one for each returned output, best first:
 
     - generated_text: the output.
+    - score: its probability, the product over its tokens, the end symbol included; None for an empty source.
     - words: its words, each with the space that precedes it; concatenated, they are the text.
+    - word_scores: for each word, its probability; None for an empty source.
     - copied: for each word, whether copying accounts for more than half of its probability.
     - copy_shares: for each word, the share of its probability that copying accounts for, from 0 to 1.
     - source_positions: for each word, the likeliest position from which it was copied, counted from 0 in
       `source_words`; None where the source does not contain it.
+    - source_spans: for each word, the start and end, in characters of the text, of the word that it was copied from;
+      None where it was generated.
+    - copied_spans: what was copied, as (start in the output, its end, start in the text, its end).
     - source_words: the words of the source; "" for special tokens.
     - is_truncated: whether the source has more words than were read; a call with a text or a list of them also warns
       of their number.
+    - is_empty: whether the source has no words; its output is empty, too.
     - copy_probs: for each word, the probability of copying from each source position, whatever the word; only with
       `return_copy_probs=True`.
 
@@ -43,6 +49,7 @@ class CopyText2TextPipeline(Pipeline):
             `model_max_length`.
         return_copy_probs: whether to return `copy_probs`.
         batch_size: the number of texts in a batch.
+        copied_only: a regular expression, such as r"\\d", for words that may be written only if the source has them.
         Others: arguments of `generate()`, such as `num_beams`, `num_return_sequences`, `max_new_tokens` and
             `forbid_unk`.
 
@@ -98,8 +105,7 @@ class CopyText2TextPipeline(Pipeline):
 
 
 def _describe_prediction(prediction: Prediction) -> dict[str, object]:
-    fields = dict(vars(prediction))
-    probs = fields.pop("copy_probs")
+    fields, probs = prediction.to_dict(), prediction.copy_probs
     return {"generated_text": fields.pop("text"), **fields} | ({} if probs is None else {"copy_probs": probs.tolist()})
 
 

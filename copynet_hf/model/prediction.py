@@ -5,17 +5,17 @@ With an ONNX model and a tokenizer that returns NumPy arrays, neither torch nor 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import chain
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from .segmentation import MARKS
-from .source import Source, add_spaces, join_words, skipped_ids, stack_sources
+from .segmentation import INITIAL, JOINER
+from .source import Source, Span, add_spaces, find_marks, find_matching_ids, join_words, skipped_ids, stack_sources
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -26,7 +26,6 @@ class CopyModel(Protocol):
     NumPy arrays."""
 
     config: Any
-    """`config.copies`: whether the model copies."""
 
     def generate(self, **inputs: Any) -> Any:
         """(N · R, 1 + T) ids, the R outputs of each of N sources in consecutive rows, best first."""
@@ -37,33 +36,60 @@ class CopyModel(Protocol):
 
 @dataclass
 class Prediction:
-    """An output and the origin of its words: T words of the output, S words of the source.
+    """An output, its probability, and the origin of its words: T words of the output, S words of the source.
 
     text: the output, without spaces before and after it.
+    score: p(y | x) as the model gives it, whatever the search: the product over the tokens, with the end symbol where
+        the output reached it. None without a trace and for an empty source.
     words: T words, or the parts that a word was joined from, each with the space that precedes it; concatenated, they
         are the text. A word that is only a part
         of a character (of a byte-level tokenizer) is "" and the last part the whole character.
+    word_scores: T probabilities. That of a mark, such as a joiner, is a factor of the word that it changes; those of
+        special tokens are in the score only. None without a trace and for an empty source.
     copied: T flags: whether copying accounts for more than half of the word's probability.
     copy_shares: T shares, from 0 to 1, of the word's probability that copying accounts for.
     source_positions: T positions in `source_words`, the likeliest from which the word was copied; None where the
         source does not contain the word.
+    source_spans: T pairs of start and end, in characters of the text as it was passed in, of the word that was copied,
+        of a first letter that was; None where the word was generated or copied from a fact.
+    copied_spans: what was copied, as (start in the output, its end, start in the source, its end) in characters.
+        Copies that follow each other in both texts are one; the two parts are the same but for case and the width of
+        spaces.
     source_words: the S words of the source, as they are in the text; "" for special tokens and marks.
     copy_probs: (T, S) probability of copying from each position at each step, whatever the word; None unless
         requested.
     is_truncated: whether the source has more words than were read.
+    is_empty: whether the source has no words; its output is empty, too.
 
-    Without a trace, all fields but the text and `is_truncated` are empty. The output of a source without words is
-    empty.
+    Without a trace, all fields but the text and the last two are empty or None.
     """
 
     text: str
+    score: float | None = None
     words: list[str] = field(default_factory=list)
+    word_scores: list[float] | None = None
     copied: list[bool] = field(default_factory=list)
     copy_shares: list[float] = field(default_factory=list)
     source_positions: list[int | None] = field(default_factory=list)
+    source_spans: list[Span | None] = field(default_factory=list)
+    copied_spans: list[tuple[int, int, int, int]] = field(default_factory=list)
     source_words: list[str] = field(default_factory=list)
     copy_probs: NDArray[Any] | None = field(default=None, compare=False, repr=False)
     is_truncated: bool = False
+    is_empty: bool = False
+
+    def to_dict(self) -> dict[str, Any]:
+        """The fields but `copy_probs`."""
+        return {name: value for name, value in vars(self).items() if name != "copy_probs"}
+
+
+class _Trace(NamedTuple):
+    """The fields of a `CopyTrace` that are read, as NumPy arrays; of one output without the axis of rows."""
+
+    token_probs: NDArray[Any]
+    copied: NDArray[Any]
+    source_positions: NDArray[Any]
+    copy_probs: NDArray[Any]
 
 
 def predict(
@@ -76,6 +102,7 @@ def predict(
     max_source_length: int | None = None,
     return_copy_probs: bool = False,
     trace: bool = True,
+    copied_only: str | None = None,
     **generation: Any,
 ) -> list[list[Prediction]]:
     """Encodes the texts as one batch, generates, and traces each output word to the source.
@@ -89,6 +116,8 @@ def predict(
         return_copy_probs: whether to fill `Prediction.copy_probs`.
         trace: whether to fill the fields of `Prediction` that say where its text comes from, which takes a second pass
             over the outputs.
+        copied_only: a regular expression, such as r"\\d": a word in which it finds something may only be written if
+            the source has it; see `find_matching_ids`.
         generation: arguments of `generate()`, such as `num_beams`, `num_return_sequences` and `max_new_tokens`;
             `stop_strings`, here or in the generation config, may hold words of the sources.
 
@@ -97,6 +126,8 @@ def predict(
     """
     if not texts:
         return []
+    if copied_only:
+        generation["copied_only"] = find_matching_ids(tokenizer, copied_only)
     saved = generation.get("generation_config") or getattr(model, "generation_config", {})
     settings = dict(saved if isinstance(saved, Mapping) else vars(saved))
     settings |= {name: value for name, value in generation.items() if value is not None}
@@ -131,9 +162,14 @@ def _encode(
     options = {"padding": True, "truncation": True, "max_length": max_length, "return_tensors": tensors}
     if "facts" not in columns:  # which token types mark; those of other tokenizers mean nothing to these models
         options["return_token_type_ids"] = False
-    inputs = tokenizer(list(texts), **columns, **options)
+    is_fast = getattr(tokenizer, "is_fast", False)
+    inputs = tokenizer(list(texts), **columns, **options, **({"return_offsets_mapping": True} if is_fast else {}))
+    found = _to_numpy(inputs.pop("offset_mapping")) if is_fast else None
     ids, is_word = map(_to_numpy, (inputs["input_ids"], inputs["attention_mask"] > 0))
-    sources = [Source.of_ids(tokenizer, text, ids[row, is_word[row]].tolist()) for row, text in enumerate(texts)]
+    sources = []
+    for row, text in enumerate(texts):
+        spans = None if found is None else found[row, is_word[row]].tolist()
+        sources.append(Source.of_ids(tokenizer, text, ids[row, is_word[row]].tolist(), spans))
     for source, encoding in zip(sources, getattr(inputs, "encodings", None) or (), strict=False):
         source.is_truncated = bool(encoding.overflowing)
     if hasattr(tokenizer, "oov_words"):  # a CopyNetTokenizer whose code was saved before it had encode_sources
@@ -161,18 +197,22 @@ def _generate(
         criterion = StopStrings(tokenizer, settings["stop_strings"], sources)
         generation = {name: value for name, value in generation.items() if name != "stop_strings"}
         generation["stopping_criteria"] = [*(generation.get("stopping_criteria") or ()), criterion]
+    if hasattr(model, "eval"):
+        generation = {"return_dict_in_generate": True, **generation}  # which says where beams end
     output = model.generate(**inputs, **generation)
-    sequences = getattr(output, "sequences", output)  # with return_dict_in_generate, a ModelOutput
-    eos_token_id = settings.get("eos_token_id")
-    ids = _drop_filling(_to_numpy(sequences)[:, 1:], eos_token_id, tokenizer.pad_token_id)
-    origins = _trace(model, sequences, inputs, eos_token_id) if trace else ()
+    sequences = getattr(output, "sequences", output)
+    ids, end_ids = _to_numpy(sequences)[:, 1:], settings.get("eos_token_id")
+    lengths = _count_tokens(ids, end_ids, tokenizer.pad_token_id, getattr(output, "beam_indices", None))
+    traced = _trace(model, sequences, inputs, end_ids) if trace else None
     is_word = _to_numpy(inputs["attention_mask"] > 0)
+    spans = [source.offsets if trace else [] for source in sources]
     repeats = len(ids) // len(sources)
     predictions: list[list[Prediction]] = [[] for _ in sources]
-    for row, own_ids in enumerate(ids.tolist()):
+    for row, length in enumerate(lengths):
         number = row // repeats
-        own_origins = [origin[row] for origin in origins]
-        predictions[number].append(_read_output(sources[number], is_word[number], own_ids, own_origins))
+        own = None if traced is None else _Trace(*(each[row, :length] for each in traced))
+        own_ids = ids[row, :length].tolist()
+        predictions[number].append(_read_output(sources[number], spans[number], is_word[number], own_ids, own))
     return predictions
 
 
@@ -189,56 +229,125 @@ def _inference_mode(model: CopyModel) -> Iterator[str]:
         yield "pt"
 
 
-def _drop_filling(ids: NDArray[Any], eos_token_id: int | list[int] | None, pad_token_id: int) -> NDArray[Any]:
-    """Outputs (N, T) with padding after their first end symbol: beam search fills up ended rows with an end symbol,
-    which may be a word."""
+def _count_tokens(
+    ids: NDArray[Any], eos_token_id: int | list[int] | None, pad_token_id: int, beam_indices: Any
+) -> NDArray[Any]:
+    """The number of tokens of each output (N, T), its end symbol included. What follows is padding, or in beam search
+    an end symbol, which may be a word, and which ended no output that a stop string has ended.
+
+    Args:
+        beam_indices: of Transformers' beam search, (N, at least T), negative after the end.
+    """
     is_end = np.isin(ids, [] if eos_token_id is None else eos_token_id)
-    return np.where(is_end.cumsum(-1) > is_end, pad_token_id, ids)
+    is_filling = (is_end.cumsum(-1) > is_end) | ((ids == pad_token_id) & ~is_end)
+    lengths = (~is_filling).cumprod(-1).sum(-1)
+    return lengths if beam_indices is None else np.minimum(lengths, _to_numpy(beam_indices >= 0).sum(-1))
 
 
 def _predict_nothing(source: Source, trace: bool) -> Prediction:
     if not trace:
-        return Prediction("", is_truncated=source.is_truncated)
-    nowhere = np.zeros((0, len(source.words)))
-    return Prediction("", source_words=source.surfaces, copy_probs=nowhere, is_truncated=source.is_truncated)
+        return Prediction("", is_truncated=source.is_truncated, is_empty=True)
+    nowhere, is_truncated = np.zeros((0, len(source.words))), source.is_truncated
+    return Prediction("", source_words=source.surfaces, copy_probs=nowhere, is_truncated=is_truncated, is_empty=True)
 
 
 def _read_output(
-    source: Source, is_word: NDArray[Any], ids: Sequence[int], origins: Sequence[NDArray[Any]]
+    source: Source, spans: Sequence[Span | None], is_word: NDArray[Any], ids: Sequence[int], trace: _Trace | None
 ) -> Prediction:
     """The prediction of a row without special tokens, its positions without padding, where `is_word` is false.
-    `origins` is of `_trace`, or empty."""
-    skipped = skipped_ids(source.tokenizer)
+
+    Args:
+        spans: those of the source's words.
+    """
+    skipped, marks = skipped_ids(source.tokenizer), find_marks(source.tokenizer)
     words = source.spell(ids, skipped)
-    if not origins:
+    if trace is None:
         return Prediction(join_words(source.tokenizer, words).strip(), is_truncated=source.is_truncated)
     steps = [step for step, index in enumerate(ids) if index not in skipped]
-    kept = [step for step, word in zip(steps, words, strict=True) if word not in MARKS]
-    shares, positions, probs = (each[kept] for each in origins)
-    spaced = zip(words, add_spaces(source.tokenizer, words), strict=True)
-    words = [shown for word, shown in spaced if word not in MARKS]
+    kept = [step for step, word in zip(steps, words, strict=True) if word not in marks]
+    shares, probs = trace.copied[kept], trace.copy_probs[kept]
     number = is_word.cumsum() - 1  # of each position that is not padding
+    positions = [None if position < 0 else int(number[position]) for position in trace.source_positions[kept]]
+    spaced = zip(words, add_spaces(source.tokenizer, words), strict=True)
+    shown = [piece for word, piece in spaced if word not in marks]
+    copied_from = [
+        spans[position] if share > 0.5 and position is not None and piece else None
+        for share, position, piece in zip(shares, positions, shown, strict=True)
+    ]
+    is_initial = _find_initials(words, marks)
+    copied_from = [
+        (span[0], span[0] + 1) if span is not None and initial else span
+        for span, initial in zip(copied_from, is_initial, strict=True)
+    ]
     return Prediction(
-        text="".join(words),
-        words=words,
+        text="".join(shown),
+        score=float(np.prod(trace.token_probs, dtype=float)),
+        words=shown,
+        word_scores=_score_words(words, trace.token_probs[steps], marks),
         copied=(shares > 0.5).tolist(),
         copy_shares=shares.tolist(),
-        source_positions=[None if position < 0 else int(number[position]) for position in positions],
+        source_positions=positions,
+        source_spans=copied_from,
+        copied_spans=_merge_spans(shown, copied_from, str(source.text)),
         source_words=source.surfaces,
         copy_probs=probs[:, is_word],
         is_truncated=source.is_truncated,
     )
 
 
+def _score_words(words: Sequence[str], probs: NDArray[Any], marks: Collection[str]) -> list[float]:
+    """The probability of each word that is no mark, times those of the marks before it, and of the last one times
+    those of the marks after it."""
+    scores: list[float] = []
+    factor = 1.0
+    for word, prob in zip(words, probs.tolist(), strict=True):
+        factor *= prob
+        if word not in marks:
+            scores.append(factor)
+            factor = 1.0
+    if scores:
+        scores[-1] *= factor
+    return scores
+
+
+def _find_initials(words: Sequence[str], marks: Collection[str]) -> list[bool]:
+    """For each word that is no mark, whether only its first letter is written."""
+    flags: list[bool] = []
+    is_initial = False
+    for word in words:
+        if word not in marks:
+            flags.append(is_initial)
+        is_initial = word in marks and word != JOINER and (is_initial or word == INITIAL)
+    return flags
+
+
+def _merge_spans(words: Sequence[str], spans: Sequence[Span | None], source: str) -> list[tuple[int, int, int, int]]:
+    """`Prediction.copied_spans`, from the words of an output with their spaces."""
+    text, end = "".join(words), 0
+    merged: list[tuple[int, int, int, int]] = []
+    for word, span in zip(words, spans, strict=True):
+        start = end if word.isspace() else end + len(word) - len(word.lstrip())
+        end += len(word)
+        if span is None:
+            continue
+        piece = (start, end, *span)
+        if merged:
+            last = merged[-1]
+            gap, source_gap = text[last[1] : start], source[last[3] : span[0]]
+            is_next = last[3] <= span[0] and bool(gap) == bool(source_gap)
+            if is_next and not gap.strip() and not source_gap.strip():
+                piece = (last[0], end, last[2], span[1])
+                merged.pop()
+        merged.append(piece)
+    return merged
+
+
 def _trace(
     model: CopyModel, sequences: Any, inputs: Mapping[str, Any], eos_token_id: int | list[int] | None
-) -> tuple[NDArray[Any], ...]:
-    """Copy shares (N · R, T), source positions (N · R, T), −1 for none, and copy probabilities (N · R, T, S)."""
-    if not model.config.copies:
-        steps, positions = (len(sequences), sequences.shape[1] - 1), inputs["input_ids"].shape[1]
-        return np.zeros(steps), np.full(steps, -1), np.zeros((*steps, positions))
+) -> _Trace:
+    """The trace of N · R outputs."""
     trace = model.trace_copies(sequences, **inputs, eos_token_id=eos_token_id)
-    return tuple(map(_to_numpy, (trace.copied, trace.source_positions, trace.copy_probs)))
+    return _Trace(*(_to_numpy(getattr(trace, name)) for name in _Trace._fields))
 
 
 def _to_numpy(array: Any) -> NDArray[Any]:

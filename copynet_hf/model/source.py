@@ -10,13 +10,15 @@ Shapes: S positions of a source, F features, P pieces.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from itertools import accumulate, pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from .letters import NUM_SPECIAL_LETTERS, find_letter_ids
-from .segmentation import CHAINED, SEGMENTERS, Chains
+from .segmentation import CHAINED, MARKS, SEGMENTERS, Chains
 
 UNK = "<unk>"  # where the tokenizer has no unknown word
 NO_FEATURE, UNKNOWN_FEATURE = 0, 1  # the former is padding
@@ -24,6 +26,8 @@ NUM_SPECIAL_FEATURES = 2  # the ids of the features follow
 
 Text = str | Sequence[str]
 """A text, or the words of one."""
+Span = tuple[int, int]
+"""Start and end, in characters of a text."""
 Fact = Sequence[str]
 """Subject, property and object, a word each."""
 
@@ -39,6 +43,7 @@ class Speller(Protocol):
     eos_token_id: Any
     unk_token_id: Any
 
+    def __hash__(self) -> int: ...
     def __len__(self) -> int: ...
     def convert_ids_to_tokens(self, index: int, /) -> Any: ...
     def convert_tokens_to_string(self, tokens: list[str], /) -> str: ...
@@ -66,6 +71,7 @@ class Source:
     letter_ids: of the words that own slots (`letters.py`); None: encoded without letters.
     pieces: for a Transformers encoder.
     is_truncated: whether the text has more words.
+    found: where a fast tokenizer of Transformers found each word; None: of another tokenizer.
     """
 
     tokenizer: Speller
@@ -78,11 +84,12 @@ class Source:
     letter_ids: list[int] | None = None
     pieces: Pieces | None = None
     is_truncated: bool = False
+    found: Sequence[Span] | None = None
 
     @classmethod
-    def of_ids(cls, tokenizer: Speller, text: str, ids: list[int]) -> Source:
-        """The source that another tokenizer encoded."""
-        source, skipped = cls(tokenizer, text, [], ids), skipped_ids(tokenizer)
+    def of_ids(cls, tokenizer: Speller, text: str, ids: list[int], found: Sequence[Span] | None = None) -> Source:
+        """The source that another tokenizer encoded, with its `offset_mapping` if it has one."""
+        source, skipped = cls(tokenizer, text, [], ids, found=found), skipped_ids(tokenizer)
         words = iter(add_spaces(tokenizer, source.spell(ids, skipped)))
         source.words = ["" if index in skipped else next(words).strip() for index in ids]
         return source
@@ -112,25 +119,35 @@ class Source:
         return [word if word.isspace() else join([word]).strip() for word in self.words]
 
     @property
-    def offsets(self) -> list[tuple[int, int] | None]:
-        """Start and end of each of the S words in the text, in characters.
+    def offsets(self) -> list[Span | None]:
+        """Start and end of each of the S words in the text, in characters, without the spaces before a word.
 
-        None for the words of facts, for special tokens, and where the tokenizer changed the word or got the text as a
-        list of words.
+        None for the words of facts, for marks and special tokens, and where the tokenizer got the text as a list of
+        words or, if it is not a fast one, changed the word.
         """
-        spans: list[tuple[int, int] | None] = [None] * len(self.words)
         if not isinstance(self.text, str):
-            return spans
-        positions, surfaces = range(self.text_length), self.surfaces
-        is_suffix = self.is_truncated and getattr(self.tokenizer, "truncation_side", "right") == "left"
-        start, end = 0, len(self.text)  # of the part in which the other words are
-        for position in reversed(positions) if is_suffix else positions:
-            word = surfaces[position]
-            found = (self.text.rfind if is_suffix else self.text.find)(word, start, end)
-            if word and found >= 0:
-                span = spans[position] = found, found + len(word)
-                start, end = (start, span[0]) if is_suffix else (span[1], end)
-        return spans
+            return [None] * len(self.words)
+        if self.found is not None:
+            words_found = zip(self.words, self.found, strict=True)
+            return [_trim_span(self.text, *span) if word else None for word, span in words_found]
+        words = self.surfaces[: self.text_length]
+        if not (self.is_truncated and getattr(self.tokenizer, "truncation_side", "right") == "left"):
+            spans = find_spans(self.text, words)
+        else:  # the words of the end are found from the end
+            length = len(self.text)
+            backwards = find_spans(self.text[::-1], [word[::-1] for word in reversed(words)])
+            spans = [span and (length - span[1], length - span[0]) for span in reversed(backwards)]
+        return [*spans, *[None] * (len(self.words) - len(words))]
+
+    def ids_of(self, words: Iterable[str]) -> list[list[int]]:
+        """The ids of each word or text, as the outputs of this source can hold it: for `bad_words_ids`, or for the ids
+        that a `prefix_allowed_tokens_fn` returns. A slot holds another word in another source.
+
+        What neither vocabulary nor source have is left out.
+        """
+        assert isinstance(self.tokenizer, ExtendedVocabulary)
+        found = (self.tokenizer.encode_target(word, self) for word in words)
+        return [ids for ids in found if ids and self.tokenizer.unk_token_id not in ids]
 
     def spell(self, ids: Iterable[int], skipped: Collection[int] = ()) -> list[str]:
         """The word of each id that is not skipped; the unknown word for an id that has none in this source."""
@@ -454,6 +471,31 @@ def check_vocab(vocab: Any, special_tokens: list[Any], added: set[str]) -> dict[
 # ---- words to texts, for any tokenizer
 
 
+def find_matching_ids(tokenizer: Speller, pattern: str) -> Sequence[int]:
+    """The ids of the words of a vocabulary in which a regular expression finds something, as they are in a text.
+
+    Of a tokenizer of pieces, the pieces. Neither marks nor special tokens match, except for the unknown word.
+
+    Raises:
+        ValueError: it is no regular expression.
+    """
+    try:
+        expression = re.compile(pattern)
+    except re.error as error:
+        raise ValueError(f"copied_only is {pattern!r}, no regular expression ({error}): correct it") from None
+    return _find_matching_ids(tokenizer, expression, len(tokenizer)) if pattern else ()
+
+
+@lru_cache(maxsize=4)
+def _find_matching_ids(tokenizer: Speller, expression: re.Pattern[str], size: int) -> tuple[int, ...]:
+    """`size` is that of the vocabulary, which may grow."""
+    segmenter, skipped = getattr(tokenizer, "segmenter", None), skipped_ids(tokenizer)
+    join = tokenizer.convert_tokens_to_string if segmenter is None else SEGMENTERS[segmenter].join
+    words = ((index, str(tokenizer.convert_ids_to_tokens(index))) for index in range(size) if index not in skipped)
+    shown = ((index, join([word])) for index, word in words)
+    return tuple(index for index, word in shown if word and expression.search(word))
+
+
 def skipped_ids(tokenizer: Speller) -> frozenset[int]:
     """The special tokens that are left out of outputs: all but the unknown word.
 
@@ -461,6 +503,11 @@ def skipped_ids(tokenizer: Speller) -> frozenset[int]:
     """
     others = {tokenizer.pad_token_id, tokenizer.bos_token_id, tokenizer.eos_token_id}
     return frozenset(tokenizer.all_special_ids) - ({tokenizer.unk_token_id} - others)
+
+
+def find_marks(tokenizer: Speller) -> frozenset[str]:
+    """The words that are not shown as such, because joining applies them to others."""
+    return MARKS if getattr(tokenizer, "segmenter", None) in CHAINED else frozenset()
 
 
 def join_words(tokenizer: Speller, words: Sequence[str]) -> str:
@@ -480,6 +527,27 @@ def add_spaces(tokenizer: Speller, words: Sequence[str]) -> list[str]:
     after = max(before, len(text.rstrip()))
     ends = [min(max(end, before), after) for end in accumulate(map(len, pieces))]
     return [text[start:end] for start, end in zip([before, *ends], ends, strict=False)]
+
+
+def find_spans(text: str, words: Sequence[str]) -> list[Span | None]:
+    """Where each word is in the text. Only spaces are passed over, and what may be words that are not found."""
+    spans: list[Span | None] = []
+    end, is_lost = 0, False
+    for word in words:
+        start = text.find(word, end) if word else -1
+        if start < 0 or (not is_lost and text[end:start].strip()):
+            spans.append(None)
+            is_lost = is_lost or bool(word)
+            continue
+        end, is_lost = start + len(word), False
+        spans.append((start, end))
+    return spans
+
+
+def _trim_span(text: str, start: int, end: int) -> Span:
+    """The span without the spaces that precede a word."""
+    part = text[start:end]
+    return (start if part.isspace() else end - len(part.lstrip())), end
 
 
 def space_words(words: Sequence[str], join: Callable[[list[str]], str]) -> list[str]:

@@ -37,6 +37,7 @@ from .source import (
     ExtendedVocabulary,
     Fact,
     Source,
+    Span,
     Text,
     check_length,
     check_text,
@@ -49,6 +50,7 @@ from .source import (
 logger = logging.get_logger(__name__)
 
 SPECIAL_TOKENS = {"pad_token": "<pad>", "bos_token": "<s>", "eos_token": "</s>", "unk_token": "<unk>"}
+NO_SPAN = (0, 0)  # as fast tokenizers have it for special tokens and padding
 IGNORED_LABEL = -100  # the default ignore_index of torch's cross-entropy
 
 
@@ -286,15 +288,16 @@ class CopyNetTokenizer(ExtendedVocabulary, PreTrainedTokenizer):
             max_target_length: the maximum length of labels with the final </s>, whatever `truncation` is; by default
                 they are truncated like the sources.
             kwargs: `padding`, `truncation`, `max_length`, `is_split_into_words`, `add_special_tokens`,
-                `pad_to_multiple_of`, `padding_side`, `return_tensors`, `return_attention_mask`, as in other
-                Transformers tokenizers.
+                `pad_to_multiple_of`, `padding_side`, `return_tensors`, `return_attention_mask`,
+                `return_offsets_mapping`, as in other Transformers tokenizers.
 
         Returns:
             `input_ids` and `attention_mask`, (batch, source length), with facts `token_type_ids`, with features
-            `feature_ids`, (batch, features), with a `letter_vocab` `letter_ids`, (batch, letters), and with targets
-            `labels`, (batch, target length), as lists of lists or tensors; flat lists for one text without
-            `return_tensors`. Targets without sources are returned as `input_ids`, as in Transformers, with UNK for
-            every out-of-vocabulary word.
+            `feature_ids`, (batch, features), with a `letter_vocab` `letter_ids`, (batch, letters), with
+            `return_offsets_mapping` `offset_mapping`, (batch, source length, 2), the `Source.offsets` of the words and
+            (0, 0) for what has no place in the text, and with targets `labels`, (batch, target length), as lists of
+            lists or tensors; flat lists for one text without `return_tensors`. Targets without sources are returned as
+            `input_ids`, as in Transformers, with UNK for every out-of-vocabulary word.
 
         Raises:
             TypeError: a text is not a string or list of words.
@@ -325,6 +328,7 @@ class CopyNetTokenizer(ExtendedVocabulary, PreTrainedTokenizer):
         padding_side: str | None = None,
         return_tensors: str | None = None,
         return_attention_mask: bool | None = None,
+        return_offsets_mapping: bool = False,
         verbose: bool = True,
         split_special_tokens: bool | None = None,
         targets: Text | Sequence[Text] | None = None,
@@ -337,6 +341,8 @@ class CopyNetTokenizer(ExtendedVocabulary, PreTrainedTokenizer):
         """Implements `__call__` and `encode`. With `is_target`, `text` holds targets without sources."""
         if text_pair is not None:
             raise ValueError("text_pair is not supported: join the two texts, or pass the second as text_target")
+        if is_target and return_offsets_mapping:
+            raise ValueError("return_offsets_mapping is for sources: pass the texts as text")
         if unsupported := sorted(name for name, value in kwargs.items() if value):
             raise ValueError(f"CopyNetTokenizer does not support {', '.join(unsupported)}: leave it out")
         if split_special_tokens not in (None, self.split_special_tokens):
@@ -373,6 +379,9 @@ class CopyNetTokenizer(ExtendedVocabulary, PreTrainedTokenizer):
                 return_attention_mask=return_attention_mask,
             )
         )
+        if return_offsets_mapping:
+            is_left = (padding_side or self.padding_side) == "left"
+            data["offset_mapping"] = _pad_offsets(sources, [len(row) for row in data["input_ids"]], is_left)
         if targets is not None:
             padded = super().pad({"input_ids": labels}, padding_strategy, target_width, pad_to_multiple_of)
             pairs = zip(labels, padded["input_ids"], strict=True)
@@ -489,6 +498,16 @@ class CopyNetTokenizer(ExtendedVocabulary, PreTrainedTokenizer):
     def batch_decode(self, sequences: Any, *args: Any, **kwargs: Any) -> list[str]:
         """`decode`, which documents the arguments, always returning a list of strings."""
         return super().batch_decode(sequences, *args, **kwargs) if len(sequences) else []
+
+
+def _pad_offsets(sources: Sequence[Source], widths: Sequence[int], is_left: bool) -> list[list[Span]]:
+    """The offsets of each source's words, filled up to the width of its row."""
+    rows = []
+    for source, width in zip(sources, widths, strict=True):
+        spans = [span or NO_SPAN for span in source.offsets]
+        padding = [NO_SPAN] * (width - len(spans))
+        rows.append([*padding, *spans] if is_left else [*spans, *padding])
+    return rows
 
 
 def _batch_rows(texts: Text | Sequence[Text], name: str, is_split_into_words: bool) -> tuple[list[Text], bool]:

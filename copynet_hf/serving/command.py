@@ -39,9 +39,12 @@ class _StoppableSession:
 
 
 def load_predict(
-    folder: str | None, threads: int | None = None, max_source_length: int | None = None
+    folder: str | None, threads: int | None = None, options: Options | None = None
 ) -> tuple[Predict, Options]:
     """The function that predicts batches with an exported model, after a first one; and the saved options.
+
+    Args:
+        options: of `predict`, for every batch.
 
     Raises:
         ImportError: onnxruntime, or a package of the segmenter, is not installed.
@@ -67,11 +70,12 @@ def load_predict(
     except Exception as error:  # onnxruntime's errors have no common class
         raise ValueError(f"--model {folder} cannot be loaded ({error}): export the model again") from error
     check_tokenizer(model.config, tokenizer)
+    fixed = {} if options is None else options
 
     def predict_batch(rows: Sequence[Row], options: Options, check: Callable[[], None]) -> list[list[Prediction]]:
         encoder, decoder = (_StoppableSession(session, check) for session in (model.encoder, model.decoder))
         stoppable = OnnxCopyNet(encoder, decoder, vars(model.config), model.generation_config)
-        return predict_rows(stoppable, tokenizer, rows, **{"max_source_length": max_source_length, **options})
+        return predict_rows(stoppable, tokenizer, rows, **{**fixed, **options})
 
     predict_batch([{"text": "a"}], {"max_new_tokens": 1}, lambda: None)
     search = model.search_options({})

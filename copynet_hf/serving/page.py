@@ -16,7 +16,7 @@ from transformers.generation import StoppingCriteria
 from ..data.remembered import find_separator
 from ..inference.backends import OnnxModel
 from ..model.prediction import Prediction
-from ..model.source import join_words
+from ..model.source import find_matching_ids, join_words
 from ..model.tokenization_copynet import CopyNetTokenizer
 from ..saved.loading import LoadedModel
 from ..saved.model_size import explain_memory_errors
@@ -54,20 +54,24 @@ def build_demo(
     tokenizer: PreTrainedTokenizerBase,
     examples: Sequence[str] = (),
     title: str = "CopyNet",
+    copied_only: str | None = None,
 ) -> FastAPI:
     """Builds the page as an ASGI application. Its initial settings are those of the saved generation config.
 
     Args:
         model: with PyTorch or ONNX, as `load_backend` returns it.
         examples: texts to offer; the output of the first is shown when the page opens.
+        copied_only: as for `predict`.
 
     Raises:
         ImportError: fastapi is not installed.
+        ValueError: `copied_only` is no regular expression.
     """
     with explain_missing_packages():
         from fastapi.staticfiles import StaticFiles
 
         from .server import build_app
+    find_matching_ids(tokenizer, copied_only or "")
     config, saved = model.config, model.generation_config
     saved = saved if isinstance(saved, dict) else saved.to_dict()  # a dict of ONNX graphs
     settings = {name: saved.get(name) or default for name, default in DEFAULTS.items()}
@@ -84,7 +88,7 @@ def build_demo(
         if hasattr(model, "eval"):  # with PyTorch
             options = {**options, "stopping_criteria": [_CheckEachStep(check)]}
         with explain_memory_errors():
-            batch = predict_rows(model, tokenizer, rows, return_copy_probs=True, **options)
+            batch = predict_rows(model, tokenizer, rows, return_copy_probs=True, copied_only=copied_only, **options)
         with_outputs = zip(rows, batch, strict=True)
         return [[_describe_output(tokenizer, row, each) for each in outputs] for row, outputs in with_outputs]
 

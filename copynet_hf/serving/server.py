@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import re
 import time
 from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import asdict, replace
-from typing import Annotated, Any, TypeVar, cast
+from dataclasses import replace
+from typing import Annotated, Any, TypeVar, cast, get_type_hints
 
 from fastapi import FastAPI, Request, Response
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
@@ -92,6 +93,19 @@ def build_request_model(limits: Limits) -> type[BaseModel]:
     return create_model("PredictRequest", __config__=ConfigDict(extra="forbid", strict=True), **fields)
 
 
+def describe_answer() -> dict[str, Any]:
+    """The JSON schema of an answer: for each text its outputs, with the fields of `Prediction` and what it says of
+    them."""
+    described = dict(re.findall(r"^    (\w+): ((?:.|\n {8})+)", Prediction.__doc__ or "", re.MULTILINE))
+    fields: dict[str, Any] = {
+        name: (hint, Field(description=" ".join(described.get(name, "").split())))
+        for name, hint in get_type_hints(Prediction).items()
+        if name != "copy_probs"
+    }
+    outputs = {"type": "array", "items": create_model("Prediction", **fields).model_json_schema()}
+    return {"type": "object", "properties": {"outputs": {"type": "array", "items": outputs}}, "required": ["outputs"]}
+
+
 def build_app(
     predict: Predict, saved_options: Options, limits: Limits | None = None, max_requests: int = 1024
 ) -> FastAPI:
@@ -126,13 +140,15 @@ def build_app(
             options = {**saved_options, **options}
             _check_work(sources, options, limits)
             outputs = await _while_connected(request, batcher.predict(sources, options, deadline))
-        return _json({"outputs": [list(map(_serialize_prediction, each)) for each in outputs]})
+        return _json({"outputs": [[output.to_dict() for output in each] for each in outputs]})
 
     schema = {"content": {"application/json": {"schema": request_model.model_json_schema()}}, "required": True}
 
-    @app.post("/predict", openapi_extra={"requestBody": schema})
+    answers: dict[int | str, Any] = {200: {"content": {"application/json": {"schema": describe_answer()}}}}
+
+    @app.post("/predict", openapi_extra={"requestBody": schema}, responses=answers)
     async def post_predict(request: Request) -> Response:
-        """The outputs of each text, best first, with the origin of each word."""
+        """The outputs of each text, best first, with their probability and the origin of each word."""
         start = time.monotonic()
         try:
             response = await answer(request)
@@ -267,7 +283,3 @@ def _error(status: int, reason: str) -> Response:
 def _json(content: object, status: int = 200) -> Response:
     """JSON in ASCII, since a vocabulary may hold lone surrogates, which UTF-8 cannot encode."""
     return Response(json.dumps(content), status, media_type="application/json")
-
-
-def _serialize_prediction(prediction: Prediction) -> dict[str, object]:
-    return {name: value for name, value in asdict(prediction).items() if name != "copy_probs"}

@@ -30,7 +30,7 @@ SIGTERM_CODE = 128 + signal.SIGTERM  # as shells have it
 
 
 class SilentProgress(ProgressCallback):
-    """The Trainer's progress bar alone: what it logs, `LogLine` logs."""
+    """The Trainer's progress bar alone: what it logs, `LogTable` logs."""
 
     def on_log(self, *_: object, **__: object) -> None:
         pass
@@ -43,16 +43,39 @@ class SilentProgress(ProgressCallback):
         super().on_train_end(args, state, control, **kwargs)
 
 
-class LogLine(TrainerCallback):
-    """Logs the losses, or the scores of an evaluation, in one line."""
+class LogTable(TrainerCallback):
+    """Logs each evaluation as a row of a table, with the training loss before it; without evaluations, the losses."""
 
     HIDDEN = ("epoch", "total_flos", "_runtime", "_per_second")  # suffixes of names
 
+    def __init__(self) -> None:
+        self._widths: dict[str, int] = {}
+        self._loss: float | None = None
+
     def on_log(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: object) -> None:
         logs = cast("dict[str, float]", kwargs["logs"])
-        scores = [f"{name} {value:.4g}" for name, value in logs.items() if not name.endswith(self.HIDDEN)]
-        if state.is_world_process_zero:
-            log_line("step %s of %s: %s", f"{state.global_step:,}", f"{state.max_steps:,}", ", ".join(scores))
+        shown = {name: value for name, value in logs.items() if not name.endswith(self.HIDDEN)}
+        if not state.is_world_process_zero:
+            return
+        if "eval_loss" in shown:
+            scores = {name.removeprefix("eval_"): value for name, value in shown.items() if name != "eval_loss"}
+            losses = {"loss": self._loss, "eval_loss": shown["eval_loss"]}
+            self._log_row({"step": f"{state.global_step:,}"} | _format({**losses, **scores}))
+        elif "loss" in shown and args.eval_strategy != "no":
+            self._loss = shown["loss"]
+        else:
+            values = ", ".join(f"{name} {value}" for name, value in _format(shown).items())
+            log_line("step %s of %s: %s", f"{state.global_step:,}", f"{state.max_steps:,}", values)
+
+    def _log_row(self, cells: dict[str, str]) -> None:
+        if cells.keys() != self._widths.keys():
+            self._widths = {name: max(len(name), 6) for name in cells}
+            log_line("%s", "  ".join(name.rjust(width) for name, width in self._widths.items()))
+        log_line("%s", "  ".join(cell.rjust(self._widths[name]) for name, cell in cells.items()))
+
+
+def _format(values: Mapping[str, float | None]) -> dict[str, str]:
+    return {name: "-" if value is None else f"{value:.4g}" for name, value in values.items()}
 
 
 def log_line(message: str, *values: object) -> None:

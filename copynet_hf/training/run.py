@@ -29,7 +29,7 @@ from ..saved.cards import command_line, write_model_card
 from ..saved.checks import check_tokenizer
 from ..saved.loading import check_name
 from ..saved.model_size import explain_memory_errors
-from .callbacks import SIGTERM_CODE, LogLine, SigtermCheckpoint, TimeEstimate, exit_at_sigterm
+from .callbacks import SIGTERM_CODE, LogTable, SigtermCheckpoint, TimeEstimate, exit_at_sigterm
 from .checkpoints import (
     METRICS_FILE,
     check_run_record,
@@ -90,7 +90,7 @@ def train_from_arguments(arguments: Values, change_trainer: Callable[[CopyNetTra
             run.set_up()
             run.log_plan()
             run.trainer.add_callback(TimeEstimate(is_dry_run=True))
-            run.trainer.remove_callback(LogLine)
+            run.trainer.remove_callback(LogTable)
             run.trainer.train()
         return {}
     run = TrainingRun(arguments)

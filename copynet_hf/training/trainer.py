@@ -32,7 +32,7 @@ from ..model.letters import find_letter_ids
 from ..model.loss import shift_right
 from ..model.modeling_copynet import CopyNetForConditionalGeneration
 from ..saved.cards import CARD
-from .callbacks import EarlyStopping, FullAccuracy, LogLine, SilentProgress, TimeLimit, has_full_accuracy
+from .callbacks import EarlyStopping, FullAccuracy, LogTable, SilentProgress, TimeLimit, has_full_accuracy
 from .checkpoints import NUM_PROCESSES, RECORD_FILE, SECONDS, is_complete
 from .dataset import Pairs, encode_pairs
 from .encoder_training import split_parameter_groups
@@ -102,7 +102,7 @@ class CopyNetTrainer(Trainer):
         callbacks = [
             self.weight_average,
             None if training_args.disable_tqdm else SilentProgress(),
-            LogLine(),
+            LogTable(),
             EarlyStopping(run_args.early_stopping_patience) if run_args.early_stopping_patience else None,
             FullAccuracy(),
             None if run_args.max_minutes is None else TimeLimit(run_args.max_minutes),

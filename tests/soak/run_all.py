@@ -11,6 +11,7 @@ import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+import encoders_twice
 import full_disk
 import hostile_clients
 import killed_exports
@@ -25,6 +26,7 @@ from harness import RESULTS, start_forked, wait_until_ended
 SCRIPTS: tuple[tuple[Callable[[Sequence[str]], int], list[str]], ...] = (
     (random_configurations.main, ["--rounds=10000"]),
     (memory.main, ["--rounds=2000"]),
+    (encoders_twice.main, ["--rounds=1200"]),
     (mutated_files.main, ["--rounds=5000", "--folders=500"]),
     (kills.main, ["--rounds=50"]),
     (kills.main, ["--rounds=50", "--epochs=3"]),

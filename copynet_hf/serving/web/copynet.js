@@ -11,7 +11,7 @@
  */
 
 import { InferenceSession, Tensor, env } from "./onnxruntime-web/ort.wasm.bundle.min.mjs";
-import { MARKS, Tokenizer } from "./tokenizer.js";
+import { INITIAL, JOINER, Tokenizer, countLeadingSpaces, isBlank } from "./tokenizer.js";
 
 env.wasm.numThreads = 1; // more need headers of cross-origin isolation, which static hosts do not send
 env.logLevel = "error";
@@ -32,6 +32,8 @@ const MAX_BLOCKED_MS = 50; // the longest time for which a search keeps the page
  * @property {boolean | "never"} early_stopping
  * @property {boolean} forbid_unk
  * @property {number | number[] | null} eos_token_id
+ * @property {string} copied_only a regular expression: a word in which it finds something may only be written if the
+ *     source has it; "" for none
  * @property {AbortSignal} [signal] stops the search
  *
  * @typedef {Partial<Search> & {features?: string[]}} Options
@@ -45,14 +47,23 @@ const MAX_BLOCKED_MS = 50; // the longest time for which a search keeps the page
  *
  * @typedef {object} Prediction an output and the origin of its words
  * @property {string} text the output, without spaces before and after it
+ * @property {number | null} score its probability, the product over its tokens, the end symbol included; null for an
+ *     empty source
  * @property {string[]} words (T) each with the space that precedes it; concatenated, they are the text
+ * @property {number[] | null} wordScores (T) the probability of each word, with those of the marks before it; null for
+ *     an empty source
  * @property {number[]} ids (T) their ids
  * @property {boolean[]} oov (T) whether the word is out-of-vocabulary
  * @property {boolean[]} copied (T) whether copying accounts for more than half of the word's probability
  * @property {number[]} copyShares (T) the share, from 0 to 1, of the word's probability that copying accounts for
  * @property {(number | null)[]} sourcePositions (T) positions in `source.words`; null where the source does not
  *     contain the word
+ * @property {([number, number] | null)[]} sourceSpans (T) start and end of the word that was copied, in `source.text`;
+ *     null where the word was generated
+ * @property {[number, number, number, number][]} copiedSpans what was copied: start in the output, its end, start in
+ *     the source, its end. Spans are in the units of JavaScript's strings (UTF-16), not in characters as in Python
  * @property {Float32Array[]} copyProbs (T, S) probability of copying from each position at each step
+ * @property {boolean} isEmpty whether the source has no words; the output is empty, too
  * @property {Source} source
  */
 
@@ -70,6 +81,7 @@ export class CopyNet {
     early_stopping: false,
     forbid_unk: false,
     eos_token_id: null,
+    copied_only: "",
   };
 
   /**
@@ -127,29 +139,42 @@ export class CopyNet {
    */
   async predict(text, options = {}) {
     const source = this.tokenizer.encode(text, options.features);
-    const isBlank = this.tokenizer.isBlank(source);
+    const isEmpty = this.tokenizer.isBlank(source);
     const sequences = await this.generate(source, options);
-    const trace = this.copies ? await this.traceCopies(sequences, source, options) : null;
+    const trace = await this.traceCopies(sequences, source, options);
+    const ends = endTokenIds(this.#searchOptions(withoutNulls(options)));
     return sequences.map((sequence, row) => {
-      const steps = sequence.slice(1).map((id, step) => ({ id, step }));
-      const written = isBlank ? [] : steps.filter(({ id }) => !this.tokenizer.skippedIds.has(id));
+      const end = sequence.findIndex((id, step) => step > 0 && ends.includes(id));
+      const steps = sequence.slice(1, end < 0 ? undefined : end + 1).map((id, step) => ({ id, step }));
+      const written = isEmpty ? [] : steps.filter(({ id }) => !this.tokenizer.skippedIds.has(id));
       const tokens = this.tokenizer.decodeWords(written.map(({ id }) => id), source);
       const spaced = this.tokenizer.addSpaces(tokens);
       /** @param {unknown} _ @param {number} at */
-      const isShown = (_, at) => !MARKS.has(tokens[at]);
+      const isShown = (_, at) => !this.tokenizer.marks.has(tokens[at]);
       const [kept, words] = [written.filter(isShown), spaced.filter(isShown)];
       const ids = kept.map(({ id }) => id);
-      const copyShares = kept.map(({ step }) => trace?.copied[row][step] ?? 0);
-      const positions = kept.map(({ step }) => trace?.sourcePositions[row][step] ?? -1);
+      const copyShares = kept.map(({ step }) => trace.copied[row][step]);
+      const positions = kept.map(({ step }) => trace.sourcePositions[row][step]);
+      const probs = trace.tokenProbs[row];
+      const initials = findInitials(tokens, this.tokenizer.marks);
+      const sourceSpans = positions.map((position, at) => {
+        const span = copyShares[at] > 0.5 && position >= 0 && words[at] !== "" ? source.spans[position] : null;
+        return span && initials[at] ? firstCharacter(source.text, span) : span;
+      });
       return {
         text: spaced.join(""),
+        score: isEmpty ? null : steps.reduce((product, { step }) => product * probs[step], 1),
         words,
+        wordScores: isEmpty ? null : scoreWords(tokens, written.map(({ step }) => probs[step]), this.tokenizer.marks),
         ids,
         oov: ids.map((id) => id >= this.tokenizer.words.length),
         copied: copyShares.map((share) => share > 0.5),
         copyShares,
         sourcePositions: positions.map((position) => (position < 0 ? null : position)),
-        copyProbs: kept.map(({ step }) => trace?.copyProbs[row][step] ?? new Float32Array(source.ids.length)),
+        sourceSpans,
+        copiedSpans: mergeSpans(words, sourceSpans, source.text),
+        copyProbs: kept.map(({ step }) => trace.copyProbs[row][step]),
+        isEmpty,
         source,
       };
     });
@@ -166,13 +191,18 @@ export class CopyNet {
     const search = this.#searchOptions(options);
     const { memory, state, forbidden } = await this.#encode(source);
     if (search.forbid_unk) forbidden[this.tokenIds.unk_token_id] = 1;
+    if (search.copied_only) {
+      const grounded = new Set(source.ids);
+      for (const id of this.tokenizer.matchingIds(search.copied_only)) if (!grounded.has(id)) forbidden[id] = 1;
+    }
     return search.num_beams === 1
       ? [await this.#greedy(memory, state, forbidden, search)]
       : this.#beams(memory, state, forbidden, search);
   }
 
   /**
-   * The origin of each word of `sequences`, which `generate` returned for this source.
+   * The origin of each word of `sequences`, which `generate` returned for this source; of a model that does not copy,
+   * all copy shares and probabilities are 0.
    *
    * @param {number[][]} sequences (R, 1 + T)
    * @param {Source} source
@@ -199,10 +229,11 @@ export class CopyNet {
       state = outputs.state;
       sequences.forEach((row, number) => {
         const word = row[step + 1];
-        const copyProbs = outputs.copyProbs[number];
+        const copyProbs = outputs.copyProbs[number] ?? new Float32Array(sourceIds.length);
         trace.copyProbs[number].push(copyProbs);
         if (row.slice(1, step + 1).some((id) => ends.includes(id))) return; // behind the first end token
-        const positions = sourceIds.flatMap((id, position) => (id === word && isWord[position] ? [position] : []));
+        const isMatch = (/** @type {number} */ id, /** @type {number} */ at) => this.copies && id === word && isWord[at];
+        const positions = sourceIds.flatMap((id, position) => (isMatch(id, position) ? [position] : []));
         const prob = Math.exp(outputs.logProbs[number][word]);
         const copied = positions.reduce((sum, position) => sum + copyProbs[position], 0);
         trace.tokenProbs[number][step] = prob;
@@ -227,6 +258,7 @@ export class CopyNet {
       throw new TypeError(`${unsupported.join(", ")} is not supported: use ${names.join(", ")}.`);
     }
     const saved = { ...this.generationConfig };
+    delete saved.copied_only; // an option of the call
     for (const bound of ["max", "min"]) {
       // max_length and min_length count the start token
       if (`${bound}_length` in saved) saved[`${bound}_new_tokens`] ??= saved[`${bound}_length`] - 1;
@@ -363,6 +395,74 @@ export class CopyNet {
     const padding = this.tokenIds.pad_token_id || (ends[0] ?? 0);
     return returned.map((ids) => [...ids, ...new Array(longest - ids.length).fill(padding)]);
   }
+}
+
+/**
+ * The probability of each token that is no mark, times those of the marks before it; of the last one, also of those
+ * after it.
+ *
+ * @param {string[]} tokens
+ * @param {number[]} probs
+ * @param {Set<string>} marks
+ */
+function scoreWords(tokens, probs, marks) {
+  /** @type {number[]} */
+  const scores = [];
+  let factor = 1;
+  tokens.forEach((token, at) => {
+    factor *= probs[at];
+    if (marks.has(token)) return;
+    scores.push(factor);
+    factor = 1;
+  });
+  if (scores.length) scores[scores.length - 1] *= factor;
+  return scores;
+}
+
+/**
+ * For each token that is no mark, whether only its first letter is written.
+ *
+ * @param {string[]} tokens
+ * @param {Set<string>} marks
+ */
+function findInitials(tokens, marks) {
+  /** @type {boolean[]} */
+  const flags = [];
+  let isInitial = false;
+  for (const token of tokens) {
+    if (!marks.has(token)) flags.push(isInitial);
+    isInitial = marks.has(token) && token !== JOINER && (isInitial || token === INITIAL);
+  }
+  return flags;
+}
+
+/** @param {string} text @param {[number, number]} span @returns {[number, number]} */
+const firstCharacter = (text, [start]) => [start, start + ((text.codePointAt(start) ?? 0) > 0xffff ? 2 : 1)];
+
+/**
+ * What was copied, from the words of an output with their spaces; copies that follow each other in both texts are one.
+ *
+ * @param {string[]} words
+ * @param {([number, number] | null)[]} spans
+ * @param {string} source
+ */
+function mergeSpans(words, spans, source) {
+  const text = words.join("");
+  /** @type {[number, number, number, number][]} */
+  const merged = [];
+  let end = 0;
+  words.forEach((word, at) => {
+    const start = isBlank(word) ? end : end + countLeadingSpaces(word);
+    end += word.length;
+    const span = spans[at];
+    if (!span) return;
+    const last = merged[merged.length - 1] ?? [0, 0, 0, Infinity];
+    const [gap, sourceGap] = [text.slice(last[1], start), source.slice(last[3], span[0])];
+    const isNext = last[3] <= span[0] && (gap === "") === (sourceGap === "") && isBlank(gap) && isBlank(sourceGap);
+    if (isNext) [last[1], last[3]] = [end, span[1]];
+    else merged.push([start, end, ...span]);
+  });
+  return merged;
 }
 
 /** None, one or several. @param {Search} search @returns {number[]} */

@@ -115,7 +115,8 @@ async function generate(model) {
     show(model, output);
     const { isTruncated, spacedWords } = output.source;
     const truncated = isTruncated ? ` The model read only ${spacedWords.length} words.` : "";
-    report(`Generated in ${milliseconds} ms.${truncated}`);
+    const probability = output.score === null ? "" : ` with probability ${output.score.toFixed(2)}`;
+    report(`Generated in ${milliseconds} ms${probability}.${truncated}`);
   } catch (error) {
     const isTimeout = error instanceof DOMException && error.name === "TimeoutError";
     const { message } = /** @type {Error} */ (error);
@@ -170,6 +171,7 @@ function show(model, output) {
       const probability = output.copyProbs[step][position].toFixed(2);
       origin = `copied from word ${position + 1} of the source with probability ${probability}`;
     }
+    if (output.wordScores) origin += `; probability of the word ${output.wordScores[step].toFixed(2)}`;
     span.tabIndex = 0;
     span.setAttribute("role", "note");
     span.dataset.origin = `${shorten(word.trim(), MAX_LABEL)}: ${origin}`;

@@ -4,7 +4,7 @@
  * @typedef {import("./copynet.js").Prediction} Prediction
  * @typedef {import("./tokenizer.js").Source} Source
  *
- * @typedef {Pick<Prediction, "text" | "words" | "oov" | "copied" | "sourcePositions"> & {
+ * @typedef {Pick<Prediction, "text" | "score" | "words" | "wordScores" | "oov" | "copied" | "sourcePositions"> & {
  *   copyProbs: ArrayLike<number>[],
  *   source: Pick<Source, "spacedWords" | "oov" | "isTruncated">,
  * }} Output what the page reads of a prediction
@@ -39,7 +39,9 @@ export class RemoteCopyNet {
     if (!response.ok) throw new Error(answer.error);
     return answer.outputs[0].map((/** @type {any} */ output) => ({
       text: output.text,
+      score: output.score,
       words: output.words,
+      wordScores: output.word_scores,
       oov: output.oov,
       copied: output.copied,
       sourcePositions: output.source_positions,

@@ -10,6 +10,9 @@
  * @typedef {object} Source a source as the model reads it
  * @property {string[]} words (S) its words, truncated to the model's maximum length
  * @property {string[]} spacedWords (S) each with the space that precedes it
+ * @property {string} text as it was passed in
+ * @property {([number, number] | null)[]} spans (S) start and end of each word in the text, in the units of JavaScript's
+ *     strings (UTF-16), not in characters as in Python; null for marks
  * @property {boolean[]} oov (S) whether the word is out-of-vocabulary and owns a slot
  * @property {number[]} ids (S) their ids; an out-of-vocabulary word has the id V + k of its slot k, or that of `<unk>`
  * @property {string[]} oovWords the words that own slots, at most K
@@ -27,7 +30,7 @@ const SPACES = new RegExp(`[${S}]+`, "u");
 const IS_SPACE = new RegExp(`^[${S}]+$`, "u");
 const LEADING_SPACE = new RegExp(`^[${S}]*`, "u");
 
-const JOINER = "\uffed";
+export const JOINER = "\uffed";
 const ESCAPED_JOINER = `[${JOINER}]`;
 // A zero-width joiner or non-joiner belongs to the word that it is in.
 const WORD = `[${W}]+(?:(?:\\p{M}|[\\u200c\\u200d](?=[${W}\\p{M}]))[${W}]*)*`;
@@ -41,15 +44,15 @@ const PIECES = new RegExp(
   ].join("|"),
   "gu",
 );
+export const INITIAL = "[initial]";
 /** Marks for what is written of the word that follows. @type {Map<string, (word: string) => string>} */
 const CHANGES = new Map([
-  ["[initial]", (word) => Array.from(word)[0] ?? ""],
+  [INITIAL, (word) => Array.from(word)[0] ?? ""],
   ["[lower]", (word) => word.toLowerCase()],
   ["[upper]", (word) => word.toUpperCase()],
   ["[title]", (word) => Array.from(word, (c, at) => (at ? c.toLowerCase() : c.toUpperCase())).join("")],
 ]);
-/** Tokens that are no part of a text themselves. */
-export const MARKS = new Set([JOINER, ...CHANGES.keys()]);
+const MARKS = new Set([JOINER, ...CHANGES.keys()]);
 const STARTS_WORD = new RegExp(`^[${W}]`, "u");
 /** A character of words that touches what is before it; an underscore, also what is after it. */
 const GLUED_LETTER = new RegExp(`^(?:${JOINER}[${W}\\p{M}]|${JOINER}?_${JOINER})$`, "u");
@@ -166,6 +169,32 @@ export const SEGMENTERS = {
   word_parts: { split: splitWordParts, space: spaceWordPunct },
 };
 
+/** The segmenters whose words can be joined by marks. */
+const CHAINED = ["word_punct", "word_parts"];
+
+/** What Python's classes of characters hold, and others do not. */
+const CLASSES = new Map([["\\d", "\\p{Nd}"], ["\\w", W], ["\\s", S]]);
+
+/**
+ * A regular expression of Python as one of JavaScript, whose \d, \w and \s are those of all scripts.
+ *
+ * @param {string} pattern in which brackets hold neither \D, \W nor \S
+ */
+function compilePattern(pattern) {
+  let isInBrackets = false;
+  const source = pattern.replace(/\\.|[[\]]/gsu, (token) => {
+    if (token === "[" || token === "]") {
+      isInBrackets = token === "[";
+      return token;
+    }
+    const characters = CLASSES.get(token.toLowerCase());
+    if (characters === undefined) return token;
+    if (isInBrackets) return token === token.toLowerCase() ? characters : token;
+    return `[${token === token.toLowerCase() ? "" : "^"}${characters}]`;
+  });
+  return new RegExp(source, "u");
+}
+
 // ---- words and ids
 
 /** A segmenter, a vocabulary of words, and slots for the out-of-vocabulary words of a source. */
@@ -173,6 +202,8 @@ export class Tokenizer {
   /** @param {any} vocabulary the contents of vocabulary.json, which `copynet-hf export --target web` writes */
   constructor(vocabulary) {
     this.segmenter = SEGMENTERS[vocabulary.segmenter];
+    /** Tokens that are no part of a text themselves. @type {Set<string>} */
+    this.marks = CHAINED.includes(vocabulary.segmenter) ? MARKS : new Set();
     /** @type {string[]} */
     this.words = vocabulary.words;
     this.ids = new Map(this.words.map((word, index) => [word, index]));
@@ -192,6 +223,8 @@ export class Tokenizer {
     this.featureIds = new Map(Object.entries(vocabulary.feature_ids));
     /** @type {number} */
     this.unknownFeatureId = vocabulary.unknown_feature_id;
+    /** @type {Map<string, number[]>} */
+    this.matching = new Map();
     /** @type {Map<string, number>} */
     this.letterIds = new Map(Object.entries(vocabulary.letter_ids));
     /** @type {{boundary_id: number, unknown_id: number, most_of_word: number}} */
@@ -207,11 +240,12 @@ export class Tokenizer {
    * @returns {Source}
    */
   encode(text, features = []) {
-    let words = this.segmenter.split(text);
-    const isTruncated = words.length > this.maxLength;
-    if (isTruncated) {
-      words = this.truncationSide === "left" ? words.slice(-this.maxLength) : words.slice(0, this.maxLength);
-    }
+    const all = this.segmenter.split(text);
+    const isTruncated = all.length > this.maxLength;
+    const start = isTruncated && this.truncationSide === "left" ? all.length - this.maxLength : 0;
+    const end = Math.min(all.length, start + this.maxLength);
+    const words = all.slice(start, end);
+    const spans = findSpans(text, all.map((word) => this.showWord(word))).slice(start, end);
     const first = this.words.length;
     const slots = new Map();
     const ids = words.map((word) => {
@@ -225,7 +259,30 @@ export class Tokenizer {
     const featureIds = [...new Set(features)].map((feature) => this.featureIds.get(feature) ?? this.unknownFeatureId);
     const oov = ids.map((id) => id >= first);
     const letterIds = oovWords.flatMap((word) => this.findLetterIds(word));
-    return { words, spacedWords: this.addSpaces(words), oov, ids, oovWords, featureIds, letterIds, isTruncated };
+    const spacedWords = this.addSpaces(words);
+    return { text, words, spans, spacedWords, oov, ids, oovWords, featureIds, letterIds, isTruncated };
+  }
+
+  /** A word as it is in a text, without marks. @param {string} word */
+  showWord(word) {
+    return this.segmenter.space([word]).join("");
+  }
+
+  /**
+   * The ids of the words in which a regular expression finds something; neither marks nor special tokens match, except
+   * for the unknown word.
+   *
+   * @param {string} pattern see `compilePattern`
+   */
+  matchingIds(pattern) {
+    let found = this.matching.get(pattern);
+    if (!found) {
+      const expression = compilePattern(pattern);
+      const shown = this.words.map((word, id) => ({ id, word: this.skippedIds.has(id) ? "" : this.showWord(word) }));
+      found = shown.filter(({ word }) => word !== "" && expression.test(word)).map(({ id }) => id);
+      this.matching.set(pattern, found);
+    }
+    return found;
   }
 
   /** The letters of a word after a boundary; of a long word, the first and the last ones. @param {string} word */
@@ -272,6 +329,29 @@ export class Tokenizer {
     });
   }
 }
+
+/**
+ * Where each word is in the text; null for an empty one.
+ *
+ * @param {string} text
+ * @param {string[]} words in their order, all that are in the text
+ * @returns {([number, number] | null)[]}
+ */
+function findSpans(text, words) {
+  let end = 0;
+  return words.map((word) => {
+    if (word === "") return null;
+    const start = text.indexOf(word, end);
+    end = start + word.length;
+    return [start, end];
+  });
+}
+
+/** Whether there is nothing but spaces. @param {string} text */
+export const isBlank = (text) => text === "" || IS_SPACE.test(text);
+
+/** The number of spaces at the start. @param {string} text */
+export const countLeadingSpaces = (text) => LEADING_SPACE.exec(text)?.[0].length ?? 0;
 
 /** The length without spaces at the end. A loop, because a regular expression would take quadratic time.
  *

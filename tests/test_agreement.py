@@ -1,0 +1,154 @@
+"""Every door gives the same outputs, scores and spans: those of `predict` with PyTorch.
+
+The browser is compared with `predict` over ONNX in test_web_export.py.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+from helpers import ask_app, tiny_model, write_rows
+from test_predictor import byte_level_tokenizer
+from transformers import pipeline
+
+from copynet_hf import CopyNetConfig, CopyNetForConditionalGeneration, CopyNetPredictor, CopyNetTokenizer
+from copynet_hf.cli import main
+from copynet_hf.inference.backends import load_backend
+from copynet_hf.inference.onnx_export import export_onnx
+from copynet_hf.inference.predictor import ORIGINS, predict_in_batches
+from copynet_hf.model.prediction import Prediction
+from copynet_hf.serving.command import load_predict
+from copynet_hf.serving.limits import Limits
+from copynet_hf.serving.server import build_app
+
+pytest.importorskip("onnxscript")
+pytest.importorskip("onnxruntime")
+
+WORDS = [*"ab7", "Ottilie", "Krahn", "14:35,", "budget_2031.xlsx", "Zo\u00eb", "\U0001f600", "x\u0308", "\u5317"]
+SEARCH: dict[str, Any] = {"num_beams": 2, "max_new_tokens": 7, "copied_only": r"\d", "max_source_length": 9}
+PROBABILITIES = ("score", "word_scores", "copy_shares")
+
+
+def make_texts(count: int) -> list[str]:
+    generator, gaps = random.Random(0), [" ", " ", "  ", "\t", "\r\t", ""]
+    texts = ["", " \t", " a  Krahn "]
+    while len(texts) < count:
+        words = generator.choices(WORDS, k=generator.randint(1, 9))
+        texts.append("".join(word + generator.choice(gaps) for word in words))
+    return texts[:count]
+
+
+def make_tokenizer(kind: str) -> Any:
+    if kind == "pieces":
+        return byte_level_tokenizer()
+    segmenter, chains = ("word_punct", True) if kind == "words" else ("char", False)
+    texts = ["a b to 7 16 Krahn", "x y \u4eac"]
+    return CopyNetTokenizer.train_from_iterator(texts, 60, segmenter, max_source_oov=12, chains=chains)
+
+
+@pytest.fixture(scope="module", params=["words", "letters", "pieces"])
+def folder(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A random model, and its export in the folder `onnx`."""
+    folder, tokenizer = tmp_path_factory.mktemp(request.param), make_tokenizer(request.param)
+    fields = CopyNetConfig.tokenizer_fields(tokenizer)
+    mechanism = "pointer_generator" if request.param == "pieces" else "copynet"
+    model = tiny_model(seed=2, scale=3.0, **fields, copy_mechanism=mechanism)
+    for part in (model, tokenizer):
+        part.save_pretrained(folder)
+    export_onnx(CopyNetForConditionalGeneration.from_pretrained(folder), folder / "onnx", tokenizer)
+    return folder
+
+
+def describe(outputs: list[list[Prediction]]) -> list[dict[str, Any]]:
+    return json.loads(json.dumps([best.to_dict() for best, *_ in outputs]))
+
+
+def by_predict(folder: Path, texts: list[str], backend: str = "torch") -> list[dict[str, Any]]:
+    loaded = load_backend(str(folder if backend == "torch" else folder / "onnx"), backend)
+    return describe(predict_in_batches(*loaded, texts, **SEARCH))
+
+
+def by_predictor(folder: Path, texts: list[str]) -> list[dict[str, Any]]:
+    return describe([[output] for output in CopyNetPredictor(folder, **SEARCH)(texts)])
+
+
+def by_pipeline(folder: Path, texts: list[str]) -> list[dict[str, Any]]:
+    outputs = pipeline("copy-text2text", model=str(folder))(texts, **SEARCH)
+    return json.loads(json.dumps([{"text": output.pop("generated_text"), **output} for (output,) in outputs]))
+
+
+def name_options() -> list[str]:
+    names = {"max_new_tokens": "max_target_length"}
+    return [f"--{names.get(name, name)}={value}" for name, value in SEARCH.items()]
+
+
+def by_generate(folder: Path, texts: list[str], capsys: pytest.CaptureFixture[str]) -> list[dict[str, Any]]:
+    capsys.readouterr()
+    assert main(["generate", f"--model={folder}", "--json", *name_options(), "--text", *texts]) == 0
+    return [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+
+
+def by_files(folder: Path, texts: list[str], tmp_path: Path, suffix: str) -> list[dict[str, Any]]:
+    source, output = write_rows(tmp_path / "in.jsonl", [{"text": text} for text in texts]), tmp_path / f"out{suffix}"
+    argv = [f"--model={folder}", f"--input_file={source}", f"--output_file={output}", "--with_origins"]
+    assert main(["predict", *argv, *name_options()]) == 0
+    if suffix == ".parquet":
+        import pyarrow.parquet as pq
+
+        rows = pq.read_table(output).to_pylist()
+    else:
+        rows = [json.loads(line) for line in output.read_text(encoding="utf-8").splitlines()]
+    return [{"text": row["prediction"], **{name: row[f"prediction_{name}"] for name in ORIGINS}} for row in rows]
+
+
+def by_server(folder: Path, texts: list[str]) -> list[dict[str, Any]]:
+    options = {name: SEARCH[name] for name in ("copied_only", "max_source_length")}
+    predict_batch, saved = load_predict(str(folder / "onnx"), 1, options)
+    app = build_app(predict_batch, saved, Limits(max_texts=len(texts), max_work=10**9, timeout=500))
+    search = {name: value for name, value in SEARCH.items() if name not in options}
+    status, answer = ask_app(app, texts=texts, **search)
+    assert status == 200, answer
+    return [best for best, *_ in answer["outputs"]]
+
+
+def check_same(found: list[dict[str, Any]], expected: list[dict[str, Any]]) -> None:
+    assert len(found) == len(expected)
+    for one, other in zip(found, expected, strict=True):
+        for name, value in one.items():
+            if name == "source_words" and one["is_empty"]:
+                continue  # rows of files without words are not read
+            if name in PROBABILITIES:
+                assert value == pytest.approx(other[name], abs=1e-4), name
+            else:
+                assert value == other[name], name
+
+
+@pytest.mark.parametrize("count", [20, pytest.param(1000, marks=pytest.mark.slow)])
+def test_all_doors_agree(folder: Path, count: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    texts = make_texts(count)
+    expected = by_predict(folder, texts)
+    doors: dict[str, Callable[[], list[dict[str, Any]]]] = {
+        "onnx": partial(by_predict, folder, texts, "onnx"),
+        "predictor": partial(by_predictor, folder, texts),
+        "pipeline": partial(by_pipeline, folder, texts),
+        "generate": partial(by_generate, folder, texts, capsys),
+        "predict": partial(by_files, folder, texts, tmp_path, ".jsonl"),
+        "predict parquet": partial(by_files, folder, texts, tmp_path, ".parquet"),
+    }
+    if not folder.name.startswith("pieces"):  # whose tokenizer the server does not have
+        doors["server"] = partial(by_server, folder, texts)
+    for door, ask in doors.items():
+        found = ask()
+        check_same(found, expected)
+        assert found, door
+    assert [row["is_empty"] for row in expected[:3]] == [True, True, False]
+    assert any(row["copied_spans"] for row in expected)
+    assert any(row["is_truncated"] for row in expected)
+    for text, row in zip(texts, expected, strict=True):
+        assert {each for each in row["text"] if each.isdecimal()} <= set(text)

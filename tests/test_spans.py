@@ -1,0 +1,141 @@
+"""The text at the span of a copied word is that word, whatever the segmenter, in the text as it was passed in."""
+
+from __future__ import annotations
+
+import math
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+from helpers import tiny_model
+
+from copynet_hf import CopyNetConfig, CopyNetTokenizer
+from copynet_hf.model.prediction import Prediction, predict
+from copynet_hf.model.segmentation import SEGMENTERS
+
+TEXTS = [
+    "Ottilie Krahn called\r\n\r\nMira 14:35 (Mira)",
+    "\tsend  a_b\tto\u00a0Jo\u0308rg\u3000at 16,258.73 ",
+    "\U0001f600\U0001f468\u200d\U0001f469 Zo\u00eb \ud83d x WexError2 maxSize",
+    "\u4eca\u5929\u5317\u4eac\u4e0b\u96e8\u4e86\u3002Kim \u6771\u4eac\u3078\u884c\u304d\u307e\u3059",
+    '"/usr/bin" --flag=[x] don\'t \uffed a\uffedb [lower] [initial] \uffed',
+    "<pad> </s> x</s> a a a",
+]
+
+SEARCH: dict[str, Any] = {"do_sample": True, "temperature": 4.0, "num_return_sequences": 8, "max_new_tokens": 9}
+
+
+def check(text: str, output: Prediction) -> int:
+    """Checks the spans of an output; returns the number of copied words."""
+    assert "".join(output.words) == output.text
+    assert len(output.source_spans) == len(output.words)
+    for word, copied, position, span in zip(
+        output.words, output.copied, output.source_positions, output.source_spans, strict=True
+    ):
+        if span is None:
+            continue
+        start, end = span
+        assert copied
+        assert position is not None
+        assert text[start:end] in output.source_words[position]
+        shown = word if word.isspace() else word.lstrip()
+        assert text[start:end] == shown or text[start:end].casefold() == shown.casefold()
+    for start, end, source_start, source_end in output.copied_spans:
+        assert start < end
+        assert output.text[start:end].split() == text[source_start:source_end].split() or (
+            output.text[start:end].casefold().split() == text[source_start:source_end].casefold().split()
+        )
+    covered = {place for start, end, *_ in output.copied_spans for place in range(start, end)}
+    ends = np.cumsum([0, *map(len, output.words)]).tolist()
+    for word, span, start, end in zip(output.words, output.source_spans, ends, ends[1:], strict=False):
+        start = start if word.isspace() else end - len(word.lstrip())
+        assert set(range(start, end)) <= covered or span is None
+        assert covered.isdisjoint(range(start, end)) or span is not None or word.isspace()
+    return len(output.source_spans) - output.source_spans.count(None)
+
+
+@pytest.mark.parametrize("side", ["right", "left"])
+@pytest.mark.parametrize("segmenter", SEGMENTERS)
+def test_the_text_at_the_span_is_the_copied_word(segmenter: str, side: str) -> None:
+    chains = segmenter in ("word_punct", "word_parts")
+    options = {"max_source_oov": 40, "chains": chains, "initials": chains, "truncation_side": side}
+    tokenizer = CopyNetTokenizer.train_from_iterator(["send a to x"], 30, segmenter, **options)
+    model, copies = tiny_model(**CopyNetConfig.tokenizer_fields(tokenizer)), 0
+    for length in (None, 7):
+        found = predict(model, tokenizer, TEXTS, max_source_length=length, **SEARCH)
+        copies += sum(check(text, output) for text, outputs in zip(TEXTS, found, strict=True) for output in outputs)
+    assert copies > 50
+
+
+class Scripted:
+    """Writes the given tokens, all copied where the source has them."""
+
+    def __init__(self, tokenizer: CopyNetTokenizer, text: str, tokens: list[str], facts: Any = None) -> None:
+        self.config = SimpleNamespace(copies=True)
+        self.source = tokenizer.encode_source(text, facts)
+        ids = {**tokenizer.get_vocab(), **self.source.slots}
+        self.ids = [ids[token] for token in tokens]
+
+    def generate(self, **inputs: Any) -> Any:
+        return np.array([[1, *self.ids, 2]])
+
+    def trace_copies(self, sequences: Any, **inputs: Any) -> Any:
+        ids = self.source.ids
+        positions = [[ids.index(index) if index in ids else -1 for index in (*self.ids, 2)]]
+        shape = (*np.shape(positions), len(ids))
+        return SimpleNamespace(
+            token_probs=np.full(shape[:2], 0.5),
+            copied=np.array(positions) >= 0,
+            copy_probs=np.zeros(shape),
+            source_positions=np.array(positions),
+        )
+
+
+@pytest.mark.parametrize(
+    ("segmenter", "text", "tokens", "copied"),
+    [
+        ("word_punct", "call Ottilie Krahn now", ["Ottilie", "Krahn"], [("Ottilie Krahn", "Ottilie Krahn")]),
+        ("word_punct", "call Ottilie, Krahn", ["Ottilie", "Krahn"], [("Ottilie", "Ottilie"), ("Krahn", "Krahn")]),
+        ("word_punct", "Krahn Ottilie", ["Ottilie", "Krahn"], [("Ottilie", "Ottilie"), ("Krahn", "Krahn")]),
+        ("word_punct", "at 14:35.", ["a", "14", "\uffed:\uffed", "35"], [("14:35", "14:35")]),
+        ("word_punct", "16,258", ["16", "\uffed", "258"], [("16", "16"), ("258", "258")]),
+        ("word_punct", "16 258", ["16", "\uffed", "258"], [("16", "16"), ("258", "258")]),
+        ("word_punct", "to Jo Miller", ["[lower]", "Jo", "[upper]", "Miller"], [("jo MILLER", "Jo Miller")]),
+        ("word_punct", "Jo Miller", ["[initial]", "Jo", "Miller"], [("J", "J"), ("Miller", "Miller")]),
+        ("word_punct", "Jo Miller", ["[lower]", "[initial]", "Miller"], [("m", "M")]),
+        ("word_punct", "Jo Miller", ["[initial]", "\uffed", "Miller"], [("Miller", "Miller")]),
+        ("word_punct", "a\r\n\tJo", ["\r", "\n", "\t", "Jo"], [("Jo", "Jo")]),
+        ("word_punct", "x\r\n\tJo", ["x", "\r", "\n", "\t", "Jo"], [("x\r\n\tJo", "x\r\n\tJo")]),
+        ("word_parts", "WexError2 x", ["Wex", "\uffed", "Error", "\uffed", "2"], [("WexError2", "WexError2")]),
+        ("word_parts", "Wex Error", ["Wex", "\uffed", "Error"], [("Wex", "Wex"), ("Error", "Error")]),
+        ("whitespace", "\u3000Jo \t Kim", ["Jo", "Kim", "a"], [("Jo Kim", "Jo \t Kim")]),
+        ("whitespace", "x [lower] \uffed", ["[lower]", "\uffed"], [("[lower] \uffed", "[lower] \uffed")]),
+        (
+            "char",
+            "\U0001f600\u0308e\ud83d",
+            ["\U0001f600", "\u0308", "e", "\ud83d"],
+            [("\U0001f600\u0308e\ud83d",) * 2],
+        ),
+    ],
+)
+def test_copies_that_follow_each_other_are_one(
+    segmenter: str, text: str, tokens: list[str], copied: list[tuple[str, str]]
+) -> None:
+    chains = segmenter in ("word_punct", "word_parts")
+    tokenizer = CopyNetTokenizer.train_from_iterator(["a"], 30, segmenter, chains=chains, initials=chains)
+    ((output,),) = predict(Scripted(tokenizer, text, tokens), tokenizer, [text])
+    spans = output.copied_spans
+    assert [(output.text[start:end], text[first:last]) for start, end, first, last in spans] == copied
+    assert output.score == pytest.approx(math.prod(output.word_scores or []) * 0.5)
+    assert output.score == 0.5 ** (len(tokens) + 1)
+
+
+def test_words_of_facts_have_no_place_in_the_text() -> None:
+    tokenizer = CopyNetTokenizer.train_from_iterator(["a"], 30, "whitespace")
+    facts = [("Kim", "born", "1931")]
+    model = Scripted(tokenizer, "when Kim", ["Kim", "1931"], facts)
+    ((output,),) = predict(model, tokenizer, ["when Kim"], facts=[facts])
+    assert output.copied == [True, True]
+    assert output.source_spans == [(5, 8), None]
+    assert output.copied_spans == [(0, 3, 5, 8)]

@@ -368,7 +368,7 @@ def test_handlers_of_logging_stay_open(folders: dict[str, Path], capsys: pytest.
 
     handler = Handler()
     with socket.create_server(("127.0.0.1", 0)) as other:
-        error = refused(capsys, f"--model={folders['features']}", f"--port={other.getsockname()[1]}")
+        error = refused(capsys, "serve", f"--model={folders['features']}", f"--port={other.getsockname()[1]}")
     assert "cannot be used" in error
     assert handler.is_open
 
@@ -421,4 +421,4 @@ def test_without_torch_the_package_says_what_a_name_needs(folders: dict[str, Pat
     assert lines[0] == "1"
     assert "copynet_hf.CopyNetForConditionalGeneration needs torch, which is not installed: install" in lines[1]
     assert lines[-1] == "2"
-    assert "copynet-hf generate: datasets is not installed: install copynet-hf again, without --no-deps" in done.stderr
+    assert "copynet-hf generate: torch is not installed: install copynet-hf again, without --no-deps" in done.stderr

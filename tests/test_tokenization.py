@@ -438,6 +438,7 @@ def test_a_saved_folder_with_its_code_loads_without_the_package(
     folder = tmp_path / "model"
     tok.save_pretrained(folder)
     assert {path.name for path in folder.glob("*.py")} == {
+        "letters.py",
         "pieces.py",
         "segmentation.py",
         "source.py",

@@ -238,6 +238,7 @@ TOKENIZERS: dict[str, dict[str, Any]] = {
     "truncated left": {"max_source_oov": 4, "model_max_length": 5, "truncation_side": "left"},
     "unk ends": {"max_source_oov": 4, "unk_token": "</s>"},
     "features": {"max_source_oov": 4, "feature_vocab": ["V", "PST", "constructor"]},
+    "letters": {"max_source_oov": 9, "letter_vocab": "aeo东￭\u0301👩"},
 }
 
 
@@ -270,6 +271,7 @@ def test_sources_get_the_same_ids_and_outputs_the_same_words(tab: Any, exported:
             "oov": [index >= len(tokenizer) for index in known.ids],
             "oovWords": known.oov_words,
             "featureIds": encoded["feature_ids"][0] if features else [],
+            "letterIds": known.letter_ids or [],
             "isTruncated": known.is_truncated,
             "text": text,
             "spans": [None if span is None else count_units(text, span) for span in known.offsets],

@@ -33,8 +33,7 @@ def resemble_facts(value: object) -> bool:
 
 def are_facts(value: object) -> bool:
     """Whether a cell holds facts, or none."""
-    return value is None or (isinstance(value, list) and all(map(_is_triple, value)))
-
-
-def _is_triple(fact: object) -> bool:
-    return isinstance(fact, list) and len(fact) == 3 and all(isinstance(part, str) for part in fact)
+    if not isinstance(value, list):
+        return value is None
+    triples = [fact for fact in value if isinstance(fact, list) and len(fact) == 3]
+    return len(triples) == len(value) and all(isinstance(part, str) for fact in triples for part in fact)

@@ -77,7 +77,8 @@ def make_compute_metrics(
         outputs, labels, inputs = (_first_rows(ids, len(sources)) for ids in columns)
         _check_order(_without_special(tokenizer, inputs.tolist()), encoded)
         texts = _decode(tokenizer, outputs, decoding)
-        accepted: Texts = references or [_unmatchable(text) for text in _decode(tokenizer, labels, decoding)]
+        # The unknown words of labels match no prediction, not even `<unk>`.
+        accepted: Texts = references or [text.replace(UNK, "\ufffd") for text in _decode(tokenizer, labels, decoding)]
         return score_outputs(texts, accepted, copyable, **options)
 
     return compute_metrics
@@ -117,11 +118,6 @@ def _without_special(tokenizer: PreTrainedTokenizerBase, rows: Iterable[list[int
     """The rows without padding and special tokens other than `<unk>`."""
     skipped = skipped_ids(tokenizer) | {-100}
     return [[index for index in row if index not in skipped] for row in rows]
-
-
-def _unmatchable(text: str) -> str:
-    """A reference whose unknown words match no prediction, not even `<unk>`."""
-    return text.replace(UNK, "\ufffd")
 
 
 def _check_order(rows: Sequence[list[int]], sources: Sequence[list[int]]) -> None:

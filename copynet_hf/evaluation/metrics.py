@@ -11,6 +11,7 @@ import re
 import unicodedata
 from collections import Counter
 from collections.abc import Callable, Container, Iterable, Sequence
+from types import SimpleNamespace
 from typing import Any, Literal
 
 import datasets
@@ -165,10 +166,6 @@ def _characters(text: str) -> list[str]:
     return re.findall(rf"{UNK}|\S", text)
 
 
-def _lowered_characters(text: str) -> list[str]:
-    return _characters(text.lower())
-
-
 def _lowered_words(text: str) -> list[str]:
     """The words of rouge_score's tokenizer, which knows the letters a to z only, for all alphabets."""
     kept = (c if c.isalnum() or unicodedata.category(c).startswith("M") else " " for c in text.lower())
@@ -176,13 +173,6 @@ def _lowered_words(text: str) -> list[str]:
 
 
 _SPLIT: dict[str, Callable[[str], list[str]]] = {"char": _characters, "word": str.split}
-
-
-class _RougeTokenizer:
-    """The tokenizer for rouge_score, whose default finds no tokens in Chinese and scores 0."""
-
-    def __init__(self, unit: Unit) -> None:
-        self.tokenize = _lowered_characters if unit == "char" else _lowered_words
 
 
 def _check_lengths(ranked: list[list[str]], references: list[list[str]], sources: Sequence[str] | None) -> None:
@@ -221,7 +211,9 @@ def _exact_match(ranked: list[list[str]], references: list[list[str]], unit: Uni
 
 
 def _rouge(best: list[str], references: list[list[str]], unit: Unit) -> dict[str, float]:
-    scorer = rouge_scorer.RougeScorer(ROUGE_TYPES, tokenizer=_RougeTokenizer(unit))
+    # The default tokenizer of rouge_score finds no tokens in Chinese, and scores 0.
+    tokenize = _lowered_words if unit == "word" else lambda text: _characters(text.lower())
+    scorer = rouge_scorer.RougeScorer(ROUGE_TYPES, tokenizer=SimpleNamespace(tokenize=tokenize))
     rows = [scorer.score_multi(accepted, text) for text, accepted in zip(best, references, strict=True)]
     return {kind: _round(100 * sum(row[kind].fmeasure for row in rows) / len(rows)) for kind in ROUGE_TYPES}
 
@@ -285,8 +277,10 @@ def _copying(
         in_source = set(words(source))
         copied += sum(word in in_source for word in row)
         if vocabulary is not None:
-            oov = [_oov_words(words(text), in_source, vocabulary) for text in accepted]
-            hits, count = max((((Counter(row) & each).total(), each.total()) for each in oov), key=_recall)
+            known = [[word for word in words(text) if word in in_source] for text in accepted]
+            oov = [Counter(word for word in each if word not in vocabulary) for each in known]
+            counts = [((Counter(row) & each).total(), each.total()) for each in oov]
+            hits, count = max(counts, key=lambda pair: pair[0] / pair[1] if pair[1] else -1.0)
             recalled, recallable = recalled + hits, recallable + count
     scores["copied_fraction"] = _percent(copied, total)
     if recallable:
@@ -294,18 +288,10 @@ def _copying(
     return scores
 
 
-def _oov_words(reference: list[str], in_source: set[str], vocabulary: Container[str]) -> Counter[str]:
-    return Counter(word for word in reference if word in in_source and word not in vocabulary)
-
-
 def _split_around_unk(text: str, words: Callable[[str], list[str]]) -> list[str]:
     """The words of a prediction, in which `words` alone might split `<unk>`."""
     first, *others = text.split(UNK)
     return words(first) + [word for part in others for word in (UNK, *words(part))]
-
-
-def _recall(counts: tuple[int, int]) -> float:
-    return counts[0] / counts[1] if counts[1] else -1.0
 
 
 def _percent(part: int, whole: int) -> float:

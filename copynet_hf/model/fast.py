@@ -24,7 +24,6 @@ from .fast_copynet import (
     stack_weights,
     update_state,
 )
-from .gru import FusedGRU
 from .memory import (
     DecoderState,
     DecoderStep,
@@ -36,24 +35,20 @@ from .memory import (
     read_memory,
     select_sources,
 )
-from .pointer_decoder import PointerDecoder
 
 # The expected length of outputs, and the number of rows up to which a product takes as long as with one: they decide
 # whether projecting the memory pays.
 _EXPECTED_WORDS = 16
 _FEWEST_ROWS = 8
 # The modules whose weights the fast form reads instead of calling them.
-_MODULES: dict[type[Decoder], tuple[str, ...]] = {
-    CopyNetDecoder: (
-        "cell",
-        "readout_proj",
-        "attention",
-        "attention.query_proj",
-        "attention.score_proj",
-        "attention.coverage_proj",
-    ),
-    PointerDecoder: ("cell",),
-}
+_MODULES = (
+    "cell",
+    "readout_proj",
+    "attention",
+    "attention.query_proj",
+    "attention.score_proj",
+    "attention.coverage_proj",
+)
 
 
 def find_runner(
@@ -76,8 +71,6 @@ def find_runner(
         return begun
     if find_obstacles(decoder, memory, rows, state, keep, cache is not None):
         return None
-    if isinstance(decoder, PointerDecoder):
-        return PointerRunner(decoder)
     assert isinstance(decoder, CopyNetDecoder)
     return TeacherForcing(decoder) if cache is None else SearchPlan.precompute(decoder, memory, rows)
 
@@ -91,12 +84,10 @@ def find_obstacles(
     is_search: bool = False,
 ) -> list[str]:
     """Why the decoder's own steps have to run; empty: a runner may. Arguments as in `find_runner`."""
-    if type(decoder) not in _MODULES:
+    if type(decoder) is not CopyNetDecoder:
         return [f"a {type(decoder).__name__} has no fast form"]
-    modules = {name: _find_module(decoder, name) for name in _MODULES[type(decoder)]}
+    modules = {name: _find_module(decoder, name) for name in _MODULES}
     reasons = find_fast_form_obstacles(decoder.config, modules, memory.mask.device)
-    if not isinstance(decoder, CopyNetDecoder):
-        return reasons
     if decoder.attention is None:
         reasons.append("attention=False: there is nothing to speed up")
     if is_search and torch.is_grad_enabled():
@@ -114,27 +105,6 @@ def _find_module(module: nn.Module, path: str) -> nn.Module | None:
     for name in path.split("."):
         found = None if found is None else getattr(found, name)
     return found
-
-
-class PointerRunner(NamedTuple):
-    """`PointerDecoder` reads nothing between its steps, so one product serves all inputs."""
-
-    decoder: PointerDecoder
-
-    def __call__(
-        self, embeddings: Tensor, matches: Tensor, memory: Memory, state: DecoderState | None, keep: Tensor | None
-    ) -> DecoderSteps:
-        state = self.decoder.initial_state(memory, embeddings.shape[0]) if state is None else state
-        keep = torch.ones_like(embeddings[..., 0], dtype=torch.bool) if keep is None else keep
-        cell = self.decoder.cell
-        gates = nn.functional.linear(embeddings.transpose(0, 1), cell.weight_ih, cell.bias_ih)  # (T, R, 3H)
-        recurrent = (cell.weight_hh.t(), cell.bias_hh[None], state.hidden.to(gates.dtype))
-        states = FusedGRU.apply(*(part[None] for part in (gates, keep.t()[..., None], *recurrent)))
-        hidden = states[0].transpose(0, 1)
-        return DecoderSteps(hidden, None, None, hidden, None, None)
-
-    def select_sources(self, sources: Tensor) -> PointerRunner:
-        return self
 
 
 class TeacherForcing(NamedTuple):

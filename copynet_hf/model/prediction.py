@@ -21,6 +21,8 @@ from .source import Source, Span, add_spaces, find_marks, find_matching_ids, joi
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
+Array = NDArray[Any]
+
 
 class CopyModel(Protocol):
     """What `predict` uses of a model. `CopyNetForConditionalGeneration` takes and returns torch tensors, `OnnxCopyNet`
@@ -81,7 +83,7 @@ class Prediction:
     source_spans: list[Span | None] = field(default_factory=list)
     copied_spans: list[tuple[int, int, int, int]] = field(default_factory=list)
     source_words: list[str] = field(default_factory=list)
-    copy_probs: NDArray[Any] | None = field(default=None, compare=False, repr=False)
+    copy_probs: Array | None = field(default=None, compare=False, repr=False)
     is_truncated: bool = False
     is_empty: bool = False
 
@@ -93,10 +95,10 @@ class Prediction:
 class _Trace(NamedTuple):
     """The fields of a `CopyTrace` that are read, as NumPy arrays; of one output without the axis of rows."""
 
-    token_probs: NDArray[Any]
-    copied: NDArray[Any]
-    source_positions: NDArray[Any]
-    copy_probs: NDArray[Any]
+    token_probs: Array
+    copied: Array
+    source_positions: Array
+    copy_probs: Array
 
 
 def predict(
@@ -258,9 +260,7 @@ def _inference_mode(model: CopyModel) -> Iterator[str]:
         yield "pt"
 
 
-def _count_tokens(
-    ids: NDArray[Any], eos_token_id: int | list[int] | None, pad_token_id: int, beam_indices: Any
-) -> NDArray[Any]:
+def _count_tokens(ids: Array, eos_token_id: int | list[int] | None, pad_token_id: int, beam_indices: Any) -> Array:
     """The number of tokens of each output (N, T), its end symbol included. What follows is padding, or in beam search
     an end symbol, which may be a word, and which ended no output that a stop string has ended.
 
@@ -281,7 +281,7 @@ def _predict_nothing(source: Source, trace: bool) -> Prediction:
 
 
 def _read_output(
-    source: Source, spans: Sequence[Span | None], is_word: NDArray[Any], ids: Sequence[int], trace: _Trace | None
+    source: Source, spans: Sequence[Span | None], is_word: Array, ids: Sequence[int], trace: _Trace | None
 ) -> Prediction:
     """The prediction of a row without special tokens, its positions without padding, where `is_word` is false.
 
@@ -324,7 +324,7 @@ def _read_output(
     )
 
 
-def _score_words(words: Sequence[str], probs: NDArray[Any], marks: Collection[str]) -> list[float]:
+def _score_words(words: Sequence[str], probs: Array, marks: Collection[str]) -> list[float]:
     """The probability of each word that is no mark, times those of the marks before it, and of the last one times
     those of the marks after it."""
     scores: list[float] = []
@@ -379,7 +379,7 @@ def _trace(
     return _Trace(*(_to_numpy(getattr(trace, name)) for name in _Trace._fields))
 
 
-def _to_numpy(array: Any) -> NDArray[Any]:
+def _to_numpy(array: Any) -> Array:
     if not hasattr(array, "cpu"):
         return np.asarray(array)
     return (array.float() if array.is_floating_point() else array).cpu().numpy()  # NumPy has no bfloat16

@@ -258,7 +258,7 @@ export class Tokenizer {
     const oovWords = [...slots.keys()].slice(0, this.maxSourceOov);
     const featureIds = [...new Set(features)].map((feature) => this.featureIds.get(feature) ?? this.unknownFeatureId);
     const oov = ids.map((id) => id >= first);
-    const letterIds = oovWords.flatMap((word) => this.findLetterIds(word));
+    const letterIds = this.letterIds.size ? oovWords.flatMap((word) => this.findLetterIds(word)) : [];
     const spacedWords = this.addSpaces(words);
     return { text, words, spans, spacedWords, oov, ids, oovWords, featureIds, letterIds, isTruncated };
   }

@@ -32,7 +32,7 @@ pytest.importorskip("onnxruntime")
 
 WORDS = [*"ab7", "Ottilie", "Krahn", "14:35,", "budget_2031.xlsx", "Zo\u00eb", "\U0001f600", "x\u0308", "\u5317"]
 SEARCH: dict[str, Any] = {"num_beams": 2, "max_new_tokens": 7, "copied_only": r"\d", "max_source_length": 9}
-PROBABILITIES = ("score", "word_scores", "copy_shares")
+PROBABILITIES = ("score", "confidence", "word_scores", "copy_shares")
 
 
 def make_texts(count: int) -> list[str]:

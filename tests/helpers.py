@@ -33,6 +33,20 @@ TINY = {
 # Small enough to train in a test.
 SIZES = {"hidden_size": 24, "encoder_hidden_size": 12, "embedding_size": 16, "attention_size": 16}
 
+BART: dict[str, Any] = {
+    "model_type": "bart",
+    "vocab_size": 13,
+    "d_model": 6,
+    "encoder_layers": 1,
+    "encoder_attention_heads": 2,
+    "encoder_ffn_dim": 5,
+    "decoder_layers": 2,
+    "decoder_attention_heads": 2,
+    "decoder_ffn_dim": 9,
+    "max_position_embeddings": 40,
+    "dropout": 0.0,
+}
+
 VARIANTS = {
     "defaults": {},
     "paper": {"readout": ["state"]},
@@ -58,6 +72,11 @@ VARIANTS = {
     "rnnsearch": {"copy_mechanism": "none"},
     "rnnsearch_coverage": {"copy_mechanism": "none", "use_coverage": True, "coverage_loss_weight": 1.0},
     "enc_dec": {"copy_mechanism": "none", "attention": False},
+    "transformer": {"decoder": BART},
+    "transformer_tied": {"decoder": BART, "tie_word_embeddings": True, "unk_token_id": 8},
+    "transformer_pointer_generator": {"decoder": BART, "copy_mechanism": "pointer_generator"},
+    "transformer_gated": {"decoder": BART | {"d_model": 8}, "copy_mechanism": "gated", "embedding_size": 8},
+    "transformer_alone": {"decoder": BART | {"attn_implementation": "eager"}, "copy_mechanism": "none"},
 }
 
 

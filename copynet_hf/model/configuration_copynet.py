@@ -47,6 +47,13 @@ SOURCE_PARTS = ("question", "facts")
 GATED_LOSSES = ("mixture", "summed")
 POOLINGS = ("mean", "first", "last")
 ENCODER_FIELDS = ("encoder", "encoder_pooling", "initial_state")
+# What a Transformers decoder cannot have, and why.
+RECURRENT_OPTIONS = {
+    "selective_read": "the copy scores of each step are inputs of the next",
+    "use_coverage": "the attention of each step is an input of the next",
+    "attention": "its layers attend to the source",
+    "readout": "its layers have read context and embedding, so that scores are computed from the state alone",
+}
 # Fields that some mechanisms do not use, and their value there.
 OPTIONS: dict[str, Any] = {
     "attention": True,
@@ -176,6 +183,12 @@ class CopyNetConfig(CopyNetBaseConfig):
             and reads pieces of words (`CopyNetTransformerEncoder`). None: GRU layers.
         encoder_pooling: with `encoder`, the state of a word: the "mean" of its pieces' states, the "first" or the
             "last".
+        decoder: the config of a Transformers decoder, as an object or a dict, which takes the place of the GRU and
+            computes all steps of training at once (`TransformerDecoder`): that of an encoder-decoder such as BART or
+            T5, or of a model such as BERT, which is given cross-attention. Then `hidden_size` is its own, the readout
+            is the state, and there is no selective read and no coverage. None: the GRU.
+        copy_layer: with `decoder`, the layer whose attention to the source is copied by, from 0, or −1 for the last.
+        copy_head: with `decoder`, the head of that layer; None: the average of all heads.
         initial_state: with `encoder`, what s_0 is computed from: the state of the "first" piece ([CLS] in BERT), the
             "last", or the "mean" of all.
         pad_token_id, bos_token_id, eos_token_id, unk_token_id, decoder_start_token_id: special ids, all inside the
@@ -187,7 +200,8 @@ class CopyNetConfig(CopyNetBaseConfig):
 
     model_type = "copynet"
     sub_configs_defaults = {  # noqa: RUF012 - the base class's own type
-        "encoder": SubConfigSpec(AutoConfig, model_type="bert", optional=True)
+        "encoder": SubConfigSpec(AutoConfig, model_type="bert", optional=True),
+        "decoder": SubConfigSpec(AutoConfig, model_type="bart", optional=True),
     }
 
     vocab_size: int = 10_000
@@ -218,6 +232,9 @@ class CopyNetConfig(CopyNetBaseConfig):
     encoder: PreTrainedConfig | dict[str, Any] | None = None
     encoder_pooling: str = "mean"
     initial_state: str = "first"
+    decoder: PreTrainedConfig | dict[str, Any] | None = None
+    copy_layer: int = -1
+    copy_head: int | None = None
     is_encoder_decoder: bool = True
     pad_token_id: int = 0
     bos_token_id: int | None = 1
@@ -231,10 +248,17 @@ class CopyNetConfig(CopyNetBaseConfig):
             raise ValueError(
                 f"copy_mechanism={self.copy_mechanism!r} is unknown: use one of {', '.join(COPY_MECHANISMS)}."
             )
+        self._check_decoder()
         self._check_options()
         self._check_encoder()
         super().__post_init__(**kwargs)
         self._check_special_ids()
+        if self.decoder is not None:
+            self.hidden_size = self.decoder.hidden_size  # type: ignore[union-attr]
+
+    def get_text_config(self, *args: Any, **kwargs: Any) -> CopyNetConfig:
+        """This config; the library would take `decoder` for it."""
+        return self
 
     @classmethod
     def for_tokenizer(cls, tokenizer: PreTrainedTokenizerBase, **kwargs: Any) -> CopyNetConfig:
@@ -357,6 +381,28 @@ class CopyNetConfig(CopyNetBaseConfig):
                 f"coverage_loss_weight={self.coverage_loss_weight!r} needs coverage: set use_coverage=True, or leave "
                 "coverage_loss_weight out."
             )
+
+    def _check_decoder(self) -> None:
+        """Refuses what a Transformers decoder cannot have, and options of such a decoder without one."""
+        if self.decoder is None:
+            for name, absent in (("copy_layer", -1), ("copy_head", None)):
+                if (value := getattr(self, name)) != absent:
+                    raise ValueError(f"{name}={value!r} is for a Transformers decoder: set decoder, or leave it out.")
+            return
+        if self.mechanism.retrieves or not self.mechanism.generates:
+            raise ValueError(
+                f"copy_mechanism={self.copy_mechanism!r} has a decoder of its own: leave decoder out, or use another "
+                "mechanism."
+            )
+        absent = {"selective_read": (None, False), "use_coverage": (False,), "attention": (True,)}
+        absent["readout"] = (None, ["state"], ("state",), "state")
+        for name, values in absent.items():
+            if (value := getattr(self, name)) not in values:
+                raise ValueError(
+                    f"{name}={value!r} is not for a Transformers decoder, which computes all steps at once: "
+                    f"{RECURRENT_OPTIONS[name]}. Leave {name} out, or decoder."
+                )
+        self.selective_read, self.readout = False, ["state"]
 
     def _check_encoder(self) -> None:
         for name in ("encoder_pooling", "initial_state"):

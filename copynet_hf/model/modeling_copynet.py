@@ -38,10 +38,18 @@ from .outputs import CopyNetEncoderOutput, CopyNetModelOutput, CopyNetSeq2SeqLMO
 from .pointer_decoder import PointerDecoder
 from .pretrained import CopyNetPreTrainedModel
 from .retrieval_decoder import RetrievalDecoder
+from .transformer_decoder import TransformerDecoder
 from .transformer_encoder import CopyNetTransformerEncoder
 
-# Decoders other than CopyNet's.
+# The recurrent decoders of mechanisms that read the source in another way than CopyNet.
 DECODERS: dict[str, Callable[[CopyNetConfig], Decoder]] = {"pointer": PointerDecoder, "retrieval": RetrievalDecoder}
+
+
+def build_decoder(config: CopyNetConfig) -> Decoder:
+    """A new decoder: the Transformers decoder of the config, or else the mechanism's."""
+    if config.decoder is not None:
+        return TransformerDecoder(config)
+    return DECODERS.get(config.copy_mechanism, CopyNetDecoder)(config)
 
 
 class CopyNetModel(CopyNetPreTrainedModel):
@@ -50,7 +58,7 @@ class CopyNetModel(CopyNetPreTrainedModel):
     def __init__(self, config: CopyNetConfig) -> None:
         super().__init__(config)
         self.encoder: SourceEncoder = (CopyNetTransformerEncoder if config.encoder else CopyNetEncoder)(config)
-        self.decoder: Decoder = DECODERS.get(config.copy_mechanism, CopyNetDecoder)(config)
+        self.decoder: Decoder = build_decoder(config)
         self.dropout = Dropout(config.dropout)
         self.main_input_name = self.encoder.main_input_name
         self.post_init()
@@ -184,7 +192,7 @@ class CopyNetModel(CopyNetPreTrainedModel):
     def _start_decoding(
         self, encoder_outputs: CopyNetEncoderOutput, cache: CopyNetCache | None, rows: int
     ) -> tuple[Memory, DecoderState | None]:
-        """The memory and the state to continue from (None: s_0), from the cache if it has them."""
+        """The memory and the state to continue from, those of the cache if it has them; without a cache no state."""
         if cache is not None and cache.layer.memory is not None:
             state = cache.layer.last()
             if state is not None and state.hidden.shape[0] != rows:
@@ -196,7 +204,8 @@ class CopyNetModel(CopyNetPreTrainedModel):
                 f"{rows} rows of target words do not match {encoder_outputs.source_ids.shape[0]} sources: pass as "
                 "many, or a multiple, with those of one source side by side."
             )
-        return self.decoder.build_memory(encoder_outputs), None
+        memory = self.decoder.build_memory(encoder_outputs)
+        return memory, None if cache is None else self.decoder.initial_state(memory, rows)
 
 
 class AlignedWords(nn.Module):

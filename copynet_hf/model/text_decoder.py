@@ -1,0 +1,64 @@
+"""The Transformers decoder below a CopyNet: the layers of BERT's, BART's or T5's kind, with attention to the source."""
+
+from __future__ import annotations
+
+import inspect
+from copy import deepcopy
+from typing import Any
+
+import torch
+from torch import nn
+from transformers import PreTrainedConfig, PreTrainedModel
+from transformers.models.auto.modeling_auto import MODEL_MAPPING
+
+from .text_encoder import POSITIONS
+
+# What a decoder must take: embeddings of its words, and the source that its layers attend to.
+_INPUTS = {"inputs_embeds", "encoder_hidden_states", "encoder_attention_mask", "past_key_values"}
+
+# Their attention keeps or returns its tensors in forms of their own.
+_UNFIT = ("big_bird", "prophetnet")
+
+
+def build_text_decoder(config: PreTrainedConfig, returns_attention: bool = False) -> PreTrainedModel:
+    """A new decoder in the default dtype, without embeddings of words of its own: it is given embeddings.
+
+    Args:
+        config: of an encoder-decoder such as BART or T5, whose decoder is taken, or of a model such as BERT, which
+            is made a decoder with cross-attention.
+        returns_attention: whether its attentions are read, which only the implementation "eager" returns.
+
+    Raises:
+        ValueError: Transformers has no decoder with cross-attention for the config.
+    """
+    if type(config) not in MODEL_MAPPING or config.model_type in _UNFIT:
+        raise ValueError(_refusal(config))
+    config, model_class = deepcopy(config), MODEL_MAPPING[type(config)]
+    options: dict[str, Any] = {"attn_implementation": "eager"} if returns_attention else {}
+    if not config.is_encoder_decoder:
+        config.is_decoder = config.add_cross_attention = True
+        if "add_pooling_layer" in inspect.signature(model_class).parameters:
+            options["add_pooling_layer"] = False
+    model = model_class._from_config(config, dtype=torch.get_default_dtype(), **options)
+    decoder: PreTrainedModel = model.get_decoder() if config.is_encoder_decoder else model
+    if not inspect.signature(decoder.forward).parameters.keys() >= _INPUTS:
+        raise ValueError(_refusal(config))
+    decoder.set_input_embeddings(nn.Identity())
+    return decoder
+
+
+def find_first_position(decoder: PreTrainedModel) -> int | None:
+    """The id of the first word's position: after that of padding in RoBERTa. None: the decoder takes no such ids."""
+    if "position_ids" not in inspect.signature(decoder.forward).parameters:
+        return None
+    for name, module in decoder.named_modules():
+        if isinstance(module, nn.Embedding) and name.rpartition(".")[2] in POSITIONS:
+            return 0 if module.padding_idx is None else module.padding_idx + 1
+    return 0
+
+
+def _refusal(config: PreTrainedConfig) -> str:
+    return (
+        f"decoder has model_type {config.model_type!r}, for which Transformers has no decoder with attention to a "
+        "source: use another, such as bert, bart or t5"
+    )

@@ -166,7 +166,7 @@ class Oracle:
         return steps
 
     def read_with_bart(self, h, words):
-        """s_t after each given word, and a_t of the last layer: a BART decoder over e(y_{t-1}), layers after their sum.
+        """s_t after each given word, and a_t of the last layer: a BART decoder over e(y_{t-1}), norms after the sums.
 
         It attends to what features are projected to after the words; a_t is scaled to sum to one over the words.
         """

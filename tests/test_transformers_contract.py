@@ -261,9 +261,11 @@ def test_every_search_returns_all_it_is_asked_for(search: dict, changes: dict) -
     assert [tuple(step.shape) for step in output.logits] == [(rows, width)] * 3
     # Unlike the scores, the logits are as the model gave them, with nothing forbidden.
     assert all(torch.isfinite(step).all() for step in output.logits)
-    assert [tuple(step[-1].shape) for step in output.decoder_hidden_states] == [(rows, 1, model.config.hidden_size)] * 3
-    assert output.encoder_hidden_states[0].shape == (4, 8, 5)
-    if model.config.attention and ("decoder" not in changes or output.cross_attentions):  # sdpa returns none
+    assert [tuple(step[-1].shape) for step in output.decoder_hidden_states] == [
+        (rows, 1, model.config.hidden_size)
+    ] * 3
+    assert output.encoder_hidden_states[0].shape == (4, 8, model.config.embedding_size)
+    if model.config.attention and ("decoder" not in changes or all(output.cross_attentions)):  # sdpa returns none
         assert [tuple(step[0].shape) for step in output.cross_attentions] == [(rows, 1, 1, 8)] * 3
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from copy import deepcopy
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from transformers import AutoConfig, PreTrainedConfig
@@ -47,12 +48,15 @@ SOURCE_PARTS = ("question", "facts")
 GATED_LOSSES = ("mixture", "summed")
 POOLINGS = ("mean", "first", "last")
 ENCODER_FIELDS = ("encoder", "encoder_pooling", "initial_state")
-# What a Transformers decoder cannot have, and why.
-RECURRENT_OPTIONS = {
-    "selective_read": "the copy scores of each step are inputs of the next",
-    "use_coverage": "the attention of each step is an input of the next",
-    "attention": "its layers attend to the source",
-    "readout": "its layers have read context and embedding, so that scores are computed from the state alone",
+# Fields that only a recurrent decoder has other values of than these, and why.
+RECURRENT_OPTIONS: dict[str, tuple[tuple[Any, ...], str]] = {
+    "selective_read": ((None, False), "the copy scores of each step are inputs of the next"),
+    "use_coverage": ((False,), "the attention of each step is an input of the next"),
+    "attention": ((True,), "its layers attend to the source"),
+    "readout": (
+        (None, ["state"], ("state",), "state"),
+        "its layers have read context and embedding, so that scores are computed from the state alone",
+    ),
 }
 # Fields that some mechanisms do not use, and their value there.
 OPTIONS: dict[str, Any] = {
@@ -254,7 +258,10 @@ class CopyNetConfig(CopyNetBaseConfig):
         super().__post_init__(**kwargs)
         self._check_special_ids()
         if self.decoder is not None:
-            self.hidden_size = self.decoder.hidden_size  # type: ignore[union-attr]
+            decoder: Any = deepcopy(self.decoder)
+            if not decoder.is_encoder_decoder:
+                decoder.is_decoder = decoder.add_cross_attention = True
+            self.decoder, self.hidden_size = decoder, getattr(decoder, "hidden_size", self.hidden_size)
 
     def get_text_config(self, *args: Any, **kwargs: Any) -> CopyNetConfig:
         """This config; the library would take `decoder` for it."""
@@ -384,23 +391,26 @@ class CopyNetConfig(CopyNetBaseConfig):
 
     def _check_decoder(self) -> None:
         """Refuses what a Transformers decoder cannot have, and options of such a decoder without one."""
+        chosen = {name: getattr(self, name) for name in ("copy_layer", "copy_head")}
+        is_chosen = chosen != {"copy_layer": -1, "copy_head": None}
+        if is_chosen and (self.decoder is None or not self.mechanism.copies_by_attention):
+            raise ValueError(
+                f"copy_layer={self.copy_layer!r} and copy_head={self.copy_head!r} are for a Transformers decoder "
+                "whose attention is copied by: set decoder, and copy_mechanism='pointer_generator' or 'gated', or "
+                "leave both out."
+            )
         if self.decoder is None:
-            for name, absent in (("copy_layer", -1), ("copy_head", None)):
-                if (value := getattr(self, name)) != absent:
-                    raise ValueError(f"{name}={value!r} is for a Transformers decoder: set decoder, or leave it out.")
             return
         if self.mechanism.retrieves or not self.mechanism.generates:
             raise ValueError(
                 f"copy_mechanism={self.copy_mechanism!r} has a decoder of its own: leave decoder out, or use another "
                 "mechanism."
             )
-        absent = {"selective_read": (None, False), "use_coverage": (False,), "attention": (True,)}
-        absent["readout"] = (None, ["state"], ("state",), "state")
-        for name, values in absent.items():
+        for name, (values, reason) in RECURRENT_OPTIONS.items():
             if (value := getattr(self, name)) not in values:
                 raise ValueError(
-                    f"{name}={value!r} is not for a Transformers decoder, which computes all steps at once: "
-                    f"{RECURRENT_OPTIONS[name]}. Leave {name} out, or decoder."
+                    f"{name}={value!r} is not for a Transformers decoder, which computes all steps at once: {reason}. "
+                    f"Leave {name} out, or decoder."
                 )
         self.selective_read, self.readout = False, ["state"]
 

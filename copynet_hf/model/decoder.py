@@ -84,7 +84,7 @@ class Decoder(nn.Module):
 
 
 class RecurrentDecoder(Decoder, GradientCheckpointingLayer):
-    """What recurrent decoders share: s_0, and the loop from word to word. A new one defines `build_memory` and `step`."""
+    """What recurrent decoders share: s_0 and the loop over t. A new one defines `build_memory` and `step`."""
 
     init_proj: nn.Linear
 

@@ -97,7 +97,7 @@ class PastWords(EncoderDecoderCache):
 
     def reorder_cache(self, beam_idx: Tensor) -> None:
         """Reorders the words by beam. Beams stay within their source, whose keys and padding do not move."""
-        self.self_attention_cache.reorder_cache(beam_idx)
+        self.self_attention_cache.reorder_cache(beam_idx)  # type: ignore[arg-type]
 
     def crop(self, tokens_to_remove: int) -> None:
         super().crop(tokens_to_remove)
@@ -137,7 +137,7 @@ def join_states(states: Sequence[DecoderState], join: Callable[[Sequence[Tensor]
     are the last state's: there is one `PastWords` for all."""
     *fields, pasts = zip(*states, strict=True)
     joined = (None if field[0] is None else join(field) for field in fields)
-    return DecoderState(*joined, past=pasts[-1])  # type: ignore[arg-type]
+    return DecoderState(*joined)._replace(past=pasts[-1])  # type: ignore[arg-type]
 
 
 def choose_rows(condition: Tensor, state: DecoderState, other: DecoderState) -> DecoderState:

@@ -1,9 +1,8 @@
-"""The Transformers decoder below a CopyNet: the layers of BERT's, BART's or T5's kind, with attention to the source."""
+"""The Transformers decoder inside a CopyNet: the layers of BERT's, BART's or T5's kind, which attend to the source."""
 
 from __future__ import annotations
 
 import inspect
-from copy import deepcopy
 from typing import Any
 
 import torch
@@ -21,11 +20,11 @@ _UNFIT = ("big_bird", "prophetnet")
 
 
 def build_text_decoder(config: PreTrainedConfig, returns_attention: bool = False) -> PreTrainedModel:
-    """A new decoder in the default dtype, without embeddings of words of its own: it is given embeddings.
+    """A new decoder, in the default dtype.
 
     Args:
-        config: of an encoder-decoder such as BART or T5, whose decoder is taken, or of a model such as BERT, which
-            is made a decoder with cross-attention.
+        config: of an encoder-decoder such as BART or T5, whose decoder is taken, or of a model such as BERT that is a
+            decoder with cross-attention.
         returns_attention: whether its attentions are read, which only the implementation "eager" returns.
 
     Raises:
@@ -33,17 +32,14 @@ def build_text_decoder(config: PreTrainedConfig, returns_attention: bool = False
     """
     if type(config) not in MODEL_MAPPING or config.model_type in _UNFIT:
         raise ValueError(_refusal(config))
-    config, model_class = deepcopy(config), MODEL_MAPPING[type(config)]
+    model_class: Any = MODEL_MAPPING[type(config)]
     options: dict[str, Any] = {"attn_implementation": "eager"} if returns_attention else {}
-    if not config.is_encoder_decoder:
-        config.is_decoder = config.add_cross_attention = True
-        if "add_pooling_layer" in inspect.signature(model_class).parameters:
-            options["add_pooling_layer"] = False
+    if "add_pooling_layer" in inspect.signature(model_class).parameters:
+        options["add_pooling_layer"] = False
     model = model_class._from_config(config, dtype=torch.get_default_dtype(), **options)
     decoder: PreTrainedModel = model.get_decoder() if config.is_encoder_decoder else model
     if not inspect.signature(decoder.forward).parameters.keys() >= _INPUTS:
         raise ValueError(_refusal(config))
-    decoder.set_input_embeddings(nn.Identity())
     return decoder
 
 

@@ -36,9 +36,12 @@ class TransformerDecoder(Decoder):
         width, mechanism = config.hidden_size, config.mechanism
         decoder_config: Any = config.decoder  # the base class of configs makes an object of a dict
         self.text_decoder = build_text_decoder(decoder_config, returns_attention=mechanism.copies_by_attention)
+        own_embeddings = self.text_decoder.get_input_embeddings()
+        assert isinstance(own_embeddings, nn.Embedding)
+        self.text_decoder.set_input_embeddings(nn.Identity())  # it is given embeddings
         self.max_words = find_max_pieces(self.text_decoder)
         self.first_position = find_first_position(self.text_decoder)
-        self.input_proj = _projection(config.embedding_size, width)
+        self.input_proj = _projection(config.embedding_size, own_embeddings.embedding_dim)
         self.memory_proj = _projection(config.memory_size, width)
         self.feature_proj = nn.Linear(config.embedding_size, width, bias=False) if config.feature_vocab_size else None
         self.copy_proj = None
@@ -52,7 +55,7 @@ class TransformerDecoder(Decoder):
 
     def build_memory(self, encoded: CopyNetEncoderOutput) -> Memory:
         """M with what the layers attend to, h_j projected to their width, and tanh(h_j W_c) of Eq. 8."""
-        hidden_states, features = encoded.last_hidden_state, None
+        hidden_states, features = encoded.last_hidden_state.contiguous(), None
         if self.feature_proj is not None and encoded.features is not None and encoded.feature_mask is not None:
             contents = self.feature_proj(encoded.features)
             features = FeatureMemory(contents, contents, encoded.feature_mask)
@@ -106,7 +109,9 @@ class TransformerDecoder(Decoder):
         readout, scores = self.dropout(hidden), None
         if memory.copy_keys is not None:  # ψ_c(j) = tanh(h_j W_c)·s_t, Eq. 8
             scores = copy_scores(memory.copy_keys, group_by_source(readout, memory.copy_keys)).view(matches.shape)
-        attention = self._select_attention(output.cross_attentions, memory) if returns_attention else None
+        attention = self.select_attention(output.cross_attentions, memory) if returns_attention else None
+        if self.config.mechanism.copies_by_attention:
+            self._check_gradient(hidden, attention)
         return DecoderSteps(readout, attention, None, hidden, scores, None, past=past)
 
     def finish_steps(self, steps: DecoderSteps, embeddings: Tensor, memory: Memory) -> DecoderSteps:
@@ -125,6 +130,15 @@ class TransformerDecoder(Decoder):
             raise ValueError(
                 f"the decoder is given {words} words, and its config has {self.max_words} positions: pass fewer, or a "
                 "smaller max_new_tokens."
+            )
+
+    def _check_gradient(self, hidden: Tensor, attention: Tensor | None) -> None:
+        """Raises ValueError where reentrant checkpoints have cut the attention, no output of theirs, off its graph."""
+        is_cut_off = attention is not None and hidden.requires_grad and not attention.requires_grad
+        if is_cut_off and any(getattr(each, "gradient_checkpointing", False) for each in self.text_decoder.modules()):
+            raise ValueError(
+                f"copy_mechanism={self.config.copy_mechanism!r} copies by an attention inside the decoder, to which "
+                "reentrant checkpoints pass no gradient: enable them with use_reentrant=False."
             )
 
     def _number_positions(self, words: Tensor | None, past: PastWords | None, embeddings: Tensor) -> dict[str, Tensor]:
@@ -154,13 +168,26 @@ class TransformerDecoder(Decoder):
         mask = mask | (is_first & ~mask.any(-1, keepdim=True))
         return expand_to_rows(states, rows), expand_to_rows(mask, rows)
 
-    def _select_attention(self, attentions: tuple[Tensor, ...], memory: Memory) -> Tensor:
+    def select_attention(self, attentions: tuple[Tensor, ...], memory: Memory) -> Tensor:
         """a_t (R, T, S) of the layer and head that are copied by, out of a tensor (R, heads, T, S + F) for each layer.
 
         What went to features is left out, and the rest scaled to sum to one.
+
+        Raises:
+            ValueError: there is no such layer or head.
         """
-        heads = attentions[self.config.copy_layer]
-        head = self.config.copy_head
+        layer, head = self.config.copy_layer, self.config.copy_head
+        if not -1 <= layer < len(attentions):
+            raise ValueError(
+                f"copy_layer={layer}, and the decoder has {len(attentions)} layers: use one from 0 to "
+                f"{len(attentions) - 1}, or -1 for the last."
+            )
+        heads = attentions[layer]
+        if head is not None and head >= heads.shape[1]:
+            raise ValueError(
+                f"copy_head={head}, and the decoder has {heads.shape[1]} heads: use one from 0 to "
+                f"{heads.shape[1] - 1}, or None for their average."
+            )
         attention = heads.mean(1) if head is None else heads[:, head]
         size = memory.mask.shape[1]
         attention = attention[..., :size] * expand_to_rows(memory.mask, attention.shape[0])[:, None]

@@ -55,7 +55,7 @@ def _above_zero(value: float) -> str | None:
 
 
 def argument(
-    help: str, default: Any = None, metavar: str | None = None, *, shown: object = None, check: Check | None = None
+    help: str, default: object = None, metavar: str | None = None, *, shown: object = None, check: Check | None = None
 ) -> Any:
     """A field of a dataclass of arguments.
 
@@ -308,7 +308,7 @@ class ArgumentParser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         raise ValueError(f"{message} (see {self.prog} --help)")
 
-    def parse_given(self, argv: Sequence[str]) -> dict[str, Any]:
+    def parse_given(self, argv: Sequence[str]) -> Values:
         """The arguments that `argv` gives, by name and with the types of the fields, without any defaults.
 
         The first argument may be a JSON or YAML file of arguments, which those after it override.

@@ -56,11 +56,11 @@ def _run(importing: Callable[[], AbstractContextManager[None]], name: str, *argv
             traceback.print_exc()
         from .inference.console import escape_controls
 
-        message = str(error)
+        message = " ".join(line.strip() for line in str(error).splitlines())
         if isinstance(error, ModuleNotFoundError):
             message = f"{error.name} is not installed: install copynet-hf again, without --no-deps"
         with suppress(OSError):  # of a full disk that holds the log as well
-            print(f"copynet-hf {name}: {escape_controls(' '.join(message.split()))}", file=sys.stderr)
+            print(f"copynet-hf {name}: {escape_controls(message)}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
         print(f"copynet-hf {name}: interrupted", file=sys.stderr)

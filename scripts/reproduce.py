@@ -32,13 +32,15 @@ EXPERIMENTS = {
     "tsp": "short tours, Pointer Networks; 20 and 45 minutes, 2 models",
     "coreqa": "answers about birthdays from facts, CoreQA; about 5 minutes a model, 5 models",
     "mechanisms": "all copy mechanisms on four tasks, 1,000 updates each; 4 minutes a model, 32 models",
-    "inflection": "word forms from lemmas and features, SIGMORPHON 2022; 5 to 15 minutes a model, 53 models",
+    "inflection": "word forms from lemmas and features, SIGMORPHON 2022 (or 2023); 5 to 15 minutes a model, 53 models",
     "reach": "outputs that are not words of their sources, generated tasks; 2 to 5 minutes a model, 28 models",
     "defaults": "the default command on four tasks of other tables; 10 to 30 minutes a model, 4 models",
     "recipe": "alternatives to the defaults on 16 tasks; 2 to 30 minutes a model, 240 models",
     "encoders": "GRU and Transformer encoders, pre-trained or not; 15 to 60 minutes a model, 2 encoders and 8 models",
     "japanese": "Japanese replies, copied words marked; 5 minutes a model, 2 models; needs the extra ja",
 }
+# The tables of the years of a shared task, the default first.
+YEARS = {"inflection": {2022: "inflection", 2023: "inflection_2023"}}
 MAX_NAMED = 12  # of the models that an error names
 
 
@@ -49,6 +51,12 @@ def main(argv: list[str] | None = None) -> None:
     from experiments.reports.markdown import render_page
     from experiments.reports.model_cards import write_cards  # slow to import, and not needed for --help
 
+    if args.year is not None:
+        years = YEARS.get(args.name, {})
+        if args.year not in years:
+            choices = f"use {' or '.join(map(str, years))}" if years else f"leave it out: {args.name} has no years"
+            parser.error(f"--year is {args.year}: {choices}")
+        args.name = years[args.year]
     experiment: Any = importlib.import_module(f"experiments.tables.{args.name}")
     if unknown := [pattern for pattern in args.models if not fnmatch.filter(experiment.MODEL_NAMES, pattern)]:
         near = difflib.get_close_matches(unknown[0], experiment.MODEL_NAMES, MAX_NAMED, cutoff=0)
@@ -73,6 +81,7 @@ def make_parser() -> argparse.ArgumentParser:
     )
     data = os.environ.get("COPYNET_DATA", "../shared/data")
     parser.add_argument("name", choices=EXPERIMENTS, metavar="NAME")
+    parser.add_argument("--year", type=int, help="of the shared task, for inflection: 2022 or 2023 (2022)")
     parser.add_argument("--seed", type=int, default=0, help="seed of data and models (%(default)s)")
     parser.add_argument("--max_minutes", type=float, help="limit of each training")
     parser.add_argument("--max_samples", type=int, help="limit of the pairs of each split, to try the command")

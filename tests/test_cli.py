@@ -377,6 +377,11 @@ def test_bad_input_ends_in_one_line_that_names_it(
     assert sorted(folder.rglob("*")) == before
 
 
+def test_errors_keep_the_spaces_of_names(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    options = (f"--model={folder}/model", f"--test_file={folder}/test.jsonl", "--text_column=two  spaces")
+    assert "no column 'two  spaces'" in refused(capsys, "evaluate", *options)
+
+
 def test_a_tokenizer_of_another_model_is_refused(
     folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -15,6 +15,8 @@ from pathlib import Path
 from typing import Any
 
 import datasets
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 import torch
 
@@ -538,6 +540,28 @@ def test_parquet_rows_without_a_pair_are_named_and_skipped(tmp_path: Path, caplo
         assert f"{path}: skipped 2 malformed records (line 2: no 'text'; line 3: empty 'summary')" in message
 
 
+@pytest.mark.parametrize("streaming", [False, True], ids=["cached", "streaming"])
+def test_parquet_columns_may_hold_what_python_cannot(tmp_path: Path, streaming: bool) -> None:
+    path = tmp_path / "a.parquet"
+    columns = {
+        "text": pa.array([b"a\xff"]).view(pa.string()),
+        "summary": ["b"],
+        "day": pa.array([2_932_897], pa.date32()),  # in the year 10000
+        "time": pa.array([1], pa.time64("ns")),
+    }
+    pq.write_table(pa.table(columns), path)
+    (row,) = load_pairs(train_file=path, streaming=streaming)["train"]
+    assert row == {"text": "a\ufffd", "summary": "b", "day": "10000-01-01", "time": "00:00:00.000000001"}
+
+
+@pytest.mark.parametrize("streaming", [False, True], ids=["cached", "streaming"])
+def test_two_parquet_columns_of_one_name_are_refused(tmp_path: Path, streaming: bool) -> None:
+    path = tmp_path / "a.parquet"
+    pq.write_table(pa.Table.from_arrays([pa.array(["a"])] * 3, ["text", "text", "summary"]), path)
+    with pytest.raises(DataFileError, match=r"a\.parquet: there are two columns 'text': rename one"):
+        list(load_pairs(train_file=path, streaming=streaming)["train"])
+
+
 def test_workers_read_all_shards_of_a_stream_and_report_each_shard(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -612,16 +636,11 @@ def test_where_several_columns_could_be_meant_an_error_names_them(
     path = tmp_path / f"a.{suffix}"
     data = datasets.Dataset.from_list([{"category": "files", "difficulty": "easy", "nl": "list", "cmd": "ls"}])
     {"jsonl": data.to_json, "csv": data.to_csv, "parquet": data.to_parquet}[suffix](path)
-    message = (
-        "the text and summary could be any of the columns 'category', 'difficulty', 'nl', 'cmd': name the right one "
-        "with "
-    )
-    with pytest.raises(ValueError, match=re.escape(f"{path}: {message}text_column=")):
+    message = "the text and summary could be any of the columns 'category', 'difficulty', 'nl', 'cmd': pass "
+    options = "text_column (--text_column) and summary_column (--summary_column)"
+    with pytest.raises(ValueError, match=re.escape(f"{path}: {message}{options}")):
         list(load_pairs(train_file=path, streaming=streaming)["train"])
-    message = (
-        "the summary could be any of the columns 'category', 'difficulty', 'cmd': name the right one with "
-        "summary_column="
-    )
+    message = "the summary could be any of the columns 'category', 'difficulty', 'cmd': pass summary_column "
     with pytest.raises(ValueError, match=message):
         list(load_pairs(train_file=path, text_column="nl", streaming=streaming)["train"])
     pairs = load_pairs(train_file=path, text_column="nl", summary_column="cmd", streaming=streaming)["train"]
@@ -641,8 +660,8 @@ def test_a_missing_column_is_named_with_the_file_and_its_columns(tmp_path: Path,
 
 def test_columns_that_cannot_be_guessed_are_listed(tmp_path: Path) -> None:
     path = write_rows(tmp_path / "a.jsonl", {"text": "a", "n": 1})
-    left = "no column of strings is left for the summary; the columns are 'text', 'n': name one with "
-    with pytest.raises(ValueError, match=re.escape(f"{left}summary_column= (--summary_column on the command line)")):
+    left = "no column of strings is left for the summary; the columns are 'text', 'n': pass "
+    with pytest.raises(ValueError, match=re.escape(f"{left}summary_column (--summary_column)")):
         load_pairs(train_file=path)
 
 

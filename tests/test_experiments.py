@@ -93,13 +93,13 @@ def format_raw_lcsts(label: str) -> str:
     )
 
 
-def reproduce_table(name: str, data: Path, *arguments: str) -> tuple[dict, str]:
-    """Runs the command; returns its JSON and its page."""
+def reproduce_table(name: str, data: Path, *arguments: str, page: str | None = None) -> tuple[dict, str]:
+    """Runs the command; returns its JSON and its page, by default that of its name."""
     folder = data.parent
     folders = ["--data_dir", data, "--output_dir", folder / "runs", "--results_dir", folder / "results"]
     reproduce.main([name, *map(str, folders), "--threads", "1", "--fp32", *arguments])
-    results = json.loads((folder / "results" / f"{name}.json").read_text(encoding="utf-8"))
-    return results, (folder / "results" / f"{name}.md").read_text(encoding="utf-8")
+    results = json.loads((folder / "results" / f"{page or name}.json").read_text(encoding="utf-8"))
+    return results, (folder / "results" / f"{page or name}.md").read_text(encoding="utf-8")
 
 
 def import_table(name: str) -> ModuleType:
@@ -166,6 +166,30 @@ def test_inflection_goes_from_its_command_to_its_page(data, small):
     assert small_row.startswith(f"| got | 700 | {ours:.1f} | 38.8 | 60.6 | 51.2 | 61.4 |")
     assert large_row.split("|")[7] == "  "  # UBC has no large sets
     assert "| all, by word |" in text
+
+
+def test_inflection_of_2023_reads_its_own_order_and_the_sets_that_are_complete(data, small, capsys):
+    small("inflection_2023")
+    folder = data / "sigmorphon2023"
+    folder.mkdir()
+    rows = "walk\tV;PST\twalked\ngo\tV;NOM(3,SG)\tgoes\n"
+    for name in ("eng.trn", "eng.dev", "eng.tst", "deu.trn", "deu.dev", "fra.trn", "fra.dev"):
+        (folder / name).write_text(rows, encoding="utf-8")
+    (folder / "fra.tst").write_text("aller\tV;PST\n", encoding="utf-8")  # answers held back
+    for seed in range(3):
+        arguments = ("--year", "2023", "--seed", str(seed))
+        results, text = reproduce_table("inflection", data, *arguments, page="inflection_2023")
+    assert [run["data"] for run in results["runs"]] == ["eng"] * 4  # three seeds and their ensemble
+    (ensemble,) = [run for run in results["runs"] if run["model"] == "ensemble of 3"]
+    assert ensemble["scores"]["words"] == 2
+    assert "1 of the 27 sets" in text
+    assert "| mean of sets |" in text
+    assert "recalled" not in text  # published means are of all sets
+    config = load_copynet(str(data.parent / "runs" / "seed_0" / "eng")).config
+    assert config.feature_vocab_size == 2 + 3  # padding, the unknown feature; V, PST, NOM(3,SG)
+    with pytest.raises(SystemExit):
+        reproduce.main(["inflection", "--year", "2021"])
+    assert "--year is 2021: use 2022 or 2023" in capsys.readouterr().err
 
 
 def test_the_models_of_five_seeds_make_an_ensemble(data, small):

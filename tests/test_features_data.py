@@ -32,7 +32,7 @@ def tokenizer() -> CopyNetTokenizer:
 
 
 @BOTH
-@pytest.mark.parametrize("suffix", ["train", "dev", "gold", "test", "dev.gz"])
+@pytest.mark.parametrize("suffix", ["train", "trn", "dev", "gold", "test", "tst", "dev.gz"])
 def test_files_of_the_shared_tasks_have_lemma_form_and_features(tmp_path: Path, suffix: str, streaming: bool) -> None:
     import gzip
 

@@ -199,6 +199,22 @@ def test_processes_give_the_rows_of_one(model: Path, expected: dict[str, str], t
         assert words == row["prediction"].split()
 
 
+def test_the_line_of_a_parquet_row_is_its_number(model: Path, tmp_path: Path) -> None:
+    pq.write_table(pa.table({"text": ["a", "b", None, "c", None]}), tmp_path / "in.parquet")
+    assert main(command(model, tmp_path / "in.parquet", tmp_path / "out.csv", "--window=2")) == 0
+    bad = (tmp_path / "out.csv.bad.jsonl").read_text().splitlines()
+    assert [json.loads(row)["line"] for row in bad] == [3, 5]
+
+
+def test_a_file_of_malformed_rows_is_refused_with_the_first_reasons(
+    model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "in.jsonl").write_text('{"text"\n[1]\n')
+    message = refused(capsys, command(model, tmp_path / "in.jsonl", tmp_path / "out.jsonl"))
+    assert "(line 1: not valid JSON (Expecting ':' delimiter); line 2: a list rather than an object)" in message
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["in.jsonl"]
+
+
 @pytest.mark.parametrize("suffix", ["jsonl", "parquet"])
 def test_bad_rows_go_to_a_file_of_their_own_with_the_reason(
     model: Path, expected: dict[str, str], tmp_path: Path, suffix: str
@@ -579,7 +595,7 @@ def test_a_run_that_failed_before_any_row_leaves_nothing(
 ) -> None:
     source = write_rows(tmp_path / "in.jsonl", [{"one": "a", "two": "b"}])
     argv = command(model, source, tmp_path / "out.jsonl")
-    assert "could be any of the columns 'one', 'two' of strings: name the right one" in refused(capsys, argv)
+    assert "could be any of the columns 'one', 'two' of strings: pass --text_column" in refused(capsys, argv)
     assert [path.name for path in tmp_path.iterdir()] == ["in.jsonl"]
     with killed_after(0):
         main([*argv, "--text_column=two"])

@@ -20,11 +20,21 @@ def read_results(name):
     return json.loads((ROOT / "results" / f"{name}.json").read_text(encoding="utf-8"))
 
 
-@pytest.mark.parametrize("name", reproduce.EXPERIMENTS)
+PAGES = [*reproduce.EXPERIMENTS, *(path.stem for path in (ROOT / "results").glob("*_20??.json"))]
+"""The pages of all experiments; of other years of a shared task those that were run."""
+
+
+@pytest.mark.parametrize("name", PAGES)
 def test_the_page_is_what_the_results_give(name):
     results = read_results(name)
     figures = importlib.import_module(f"experiments.tables.{name}").collect_figures(results)
     assert (ROOT / "results" / f"{name}.md").read_text(encoding="utf-8") == render_page(name, results, figures)
+
+
+@pytest.mark.parametrize("name", [*PAGES, "peers"])
+def test_each_page_says_what_scores_higher(name):
+    page = (ROOT / "results" / f"{name}.md").read_text(encoding="utf-8")
+    assert "\n## Better than this\n" in page
 
 
 def test_figure_4_is_what_the_results_give():

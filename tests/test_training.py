@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import shutil
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ from typing import Any
 import pytest
 import torch
 from datasets import Dataset
-from helpers import SIZES, write_requests
+from helpers import SIZES, write_requests, write_rows
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import PreTrainedTokenizerFast, Seq2SeqTrainingArguments
 
@@ -153,6 +154,53 @@ def test_early_stopping_may_begin_in_a_resumed_run(files: dict[str, Any], tmp_pa
     more = {"resume_from_checkpoint": "auto", "max_steps": 20, "early_stopping_patience": 3}
     train_from_arguments(arguments | more)
     assert [path.name for path in sorted((tmp_path / "a").glob("checkpoint-?"))][-1] < "checkpoint-9"
+
+
+@pytest.fixture
+def easy(tmp_path: Path) -> dict[str, Any]:
+    """A run that soon has all validation targets right, and its folder."""
+    rows = [{"text": text, "summary": "yes"} for text in ("is it on", "are we in", "do you so", "am i up")]
+    files = {f"{split}_file": write_rows(tmp_path / f"{split}.jsonl", rows) for split in ("train", "validation")}
+    folder = {"output_dir": str(tmp_path / "model"), "save_total_limit": 9, "segmenter": "whitespace"}
+    return {**files, **SIZES, **folder, "max_steps": 60, "eval_steps": 5, "save_steps": 5, "learning_rate": 0.05}
+
+
+def read_state(arguments: dict[str, Any]) -> dict[str, Any]:
+    state: dict[str, Any] = json.loads((Path(arguments["output_dir"]) / "trainer_state.json").read_text("utf-8"))
+    return state
+
+
+def find_full_accuracy(state: dict[str, Any]) -> list[int]:
+    """The steps of the evaluations in which all targets were right."""
+    return [logs["step"] for logs in state["log_history"] if logs.get("eval_sequence_accuracy") == 100]
+
+
+def test_a_training_ends_when_all_targets_were_right_three_times(easy: dict[str, Any]) -> None:
+    train_from_arguments(easy)
+    state = read_state(easy)
+    full = find_full_accuracy(state)
+    assert len(full) == 3
+    assert full[-1] == state["global_step"] < 60
+    assert state["best_global_step"] == full[-1]  # with the lowest loss of the three
+    model, tokenizer = load_model(easy["output_dir"])
+    assert predict(model, tokenizer, ["is it on"])[0][0].text == "yes"
+
+
+@pytest.mark.parametrize("more", [{"load_best_model_at_end": False}, {"metric_for_best_model": "loss"}])
+def test_a_training_goes_to_its_end_where_accuracy_does_not_select(easy: dict[str, Any], more: dict[str, Any]) -> None:
+    train_from_arguments(easy | more)
+    assert read_state(easy)["global_step"] == 60
+    assert len(find_full_accuracy(read_state(easy))) > 3
+
+
+def test_a_resumed_training_counts_on_until_all_targets_were_right_three_times(easy: dict[str, Any]) -> None:
+    train_from_arguments(easy)
+    first, _, third = find_full_accuracy(read_state(easy))
+    for step in range(first + 5, third + 5, 5):
+        shutil.rmtree(Path(easy["output_dir"]) / f"checkpoint-{step}")
+    (Path(easy["output_dir"]) / "all_results.json").unlink()
+    train_from_arguments(easy | {"resume_from_checkpoint": "auto"})
+    assert find_full_accuracy(read_state(easy)) == [first, first + 5, third]
 
 
 @pytest.mark.parametrize("processes", [1, 2, 8])

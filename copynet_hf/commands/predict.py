@@ -55,9 +55,13 @@ def predict(args: PredictArguments) -> None:
         window=args.window,
         overwrite=args.overwrite_output_file,
     )
-    print(f"{summary.rows} rows in {path}")
+    print(f"{_count_rows(summary.rows)} in {path}")
     if summary.bad_rows:
-        print(f"{summary.bad_rows} rows without a prediction in {summary.bad_file}")
+        print(f"{_count_rows(summary.bad_rows)} without a prediction in {summary.bad_file}")
+
+
+def _count_rows(number: int) -> str:
+    return f"{number:,} {'row' if number == 1 else 'rows'}"
 
 
 COMMAND = Command(predict, "--model NAME --input_file FILE ... ", PredictArguments)

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
-from ..arguments import ArgumentParser, Arguments, Command, TrainArguments, argument
+from ..arguments import ArgumentParser, Arguments, Command, TrainArguments, Values, argument
 
 # The arguments that --help lists first.
 EVERYDAY_ARGUMENTS = (
@@ -68,13 +67,13 @@ class TrainArgumentParser(ArgumentParser):
     """The parser of `copynet-hf train`. Its `--help` has the everyday arguments first, and does not import
     Transformers; `--help_all` has every argument."""
 
-    def __init__(self, arguments_type: type[Arguments], **kwargs: Any) -> None:
+    def __init__(self, arguments_type: type[Arguments], **kwargs: object) -> None:
         super().__init__(arguments_type, EVERYDAY_ARGUMENTS, add_help=False, **kwargs)
         group = self.add_argument_group("help")
         group.add_argument("-h", "--help", action="help", help="show this help message and exit")
         group.add_argument("--help_all", action="store_true", help="list every argument, and exit")
 
-    def parse_given(self, argv: Sequence[str]) -> dict[str, Any]:
+    def parse_given(self, argv: Sequence[str]) -> Values:
         if not {"-h", "--help"} & {*argv}:
             self._add_trainer_arguments()
         if "--help_all" in argv:
@@ -82,7 +81,7 @@ class TrainArgumentParser(ArgumentParser):
             self.exit()
         return super().parse_given(argv)
 
-    def parse(self, argv: Sequence[str]) -> dict[str, Any]:
+    def parse(self, argv: Sequence[str]) -> Values:
         """The arguments that were given, since defaults depend on the data."""
         return self.parse_given(argv)
 
@@ -101,7 +100,7 @@ class TrainArgumentParser(ArgumentParser):
                 group._add_action(action)
 
 
-def train(arguments: dict[str, Any]) -> None:
+def train(arguments: Values) -> None:
     """Trains a model on pairs of texts. A JSON or YAML file of arguments may come first; the arguments after it
     override it. Any argument of Seq2SeqTrainingArguments can be given too, see --help_all."""
     from ..training.run import train_from_arguments

@@ -6,7 +6,7 @@ import difflib
 import logging
 from collections.abc import Collection, Iterable, Sequence
 from itertools import islice
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import datasets
 import pyarrow as pa
@@ -54,27 +54,32 @@ class ColumnChoice(NamedTuple):
 class Columns:
     """The columns of some rows.
 
+    Args:
+        facts_column: that of the facts, if there are any.
+        size: the number of rows that are in memory at a time.
+
     Attributes:
         types: the Arrow type of each column, None for a mix of types, which is stored as JSON text.
         strings: the columns that hold at least one string.
-        has_facts: whether the column `facts` holds facts, of which some may be malformed, or nothing.
+        has_facts: whether some cells of that column are facts, perhaps malformed ones.
+        can_hold_facts: whether it holds facts, or nothing.
     """
 
-    def __init__(self, rows: Iterable[Row]) -> None:
+    def __init__(self, rows: Iterable[Row], facts_column: str = "facts", size: int = 1000) -> None:
         self.types: dict[str, pa.DataType | None] = {}
         self.strings: list[str] = []
-        has_facts = False
+        self.has_facts = False
         rows = iter(rows)
-        while batch := list(islice(rows, 1000)):
+        while batch := list(islice(rows, size)):
             for name in dict.fromkeys(name for row in batch for name in row):
                 values = [row.get(name) for row in batch]
                 self.types[name] = _common_type(self.types.get(name, pa.null()), values)
                 if name not in self.strings and any(isinstance(value, str) for value in values):
                     self.strings.append(name)
-                has_facts |= name == "facts" and any(map(resemble_facts, values))
-        self.has_facts = has_facts or can_hold_facts(self.types.get("facts"))
+                self.has_facts |= name == facts_column and any(map(resemble_facts, values))
+        self.can_hold_facts = self.has_facts or can_hold_facts(self.types.get(facts_column))
 
-    def feature(self, name: str) -> Any:
+    def feature(self, name: str) -> object:
         """The `datasets` feature of a column."""
         arrow_type = self.types[name]
         if arrow_type is None:
@@ -147,10 +152,9 @@ def choose_columns(
     rest = [name for name in candidates if name not in (text, summary) and name.lower() not in KEY_NAMES]
     if len(rest) > len(missing) > 0:
         raise ValueError(
-            f"{where}: the {' and '.join(missing)} could be any of the columns {', '.join(map(repr, rest))}: name the "
-            "right one "
-            + " and ".join(f"with {role}_column= (--{role}_column on the command line)" for role in missing)
-            + "; if the file has no header, name its columns with column_names= (--column_names)"
+            f"{where}: the {' and '.join(missing)} could be any of the columns {', '.join(map(repr, rest))}: pass "
+            + " and ".join(f"{role}_column (--{role}_column)" for role in missing)
+            + ", or column_names (--column_names) if the first line is no header"
         )
     for role, name in zip(missing, rest, strict=False):
         roles[role] = name
@@ -158,7 +162,7 @@ def choose_columns(
         if column is None:
             raise ValueError(
                 f"{where}: no column of strings is left for the {role}; the columns are "
-                f"{', '.join(map(repr, columns))}: name one with {role}_column= (--{role}_column on the command line)"
+                f"{', '.join(map(repr, columns))}: pass {role}_column (--{role}_column)"
             )
     chosen = {role: column for role, column in roles.items() if column is not None} | given
     if "facts" in columns and "facts" not in chosen.values():

@@ -6,7 +6,6 @@ import json
 import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
 from itertools import islice
 from pathlib import Path
 from types import MappingProxyType
@@ -20,7 +19,17 @@ from datasets.info import SupervisedKeysData
 
 from .columns import ColumnChoice, Columns, can_hold_facts, choose_columns, choose_new_names
 from .features import SEPARATOR, are_facts, resemble_facts, split_features, why_not_features
-from .records import AnyDataset, DataFileError, FilePath, Row, SkippedRecords, data_suffix, hash_contents, resolve_file
+from .records import (
+    AnyDataset,
+    DataFileError,
+    FilePath,
+    Row,
+    SkippedRecords,
+    data_suffix,
+    hash_contents,
+    resolve_file,
+    warn_once,
+)
 from .rows import LCSTS_SUFFIX, SUFFIXES, TABLE_SUFFIXES, NumberedRow, find_delimiter, number_rows
 
 logger = logging.getLogger(__name__)
@@ -51,12 +60,13 @@ def load_pairs(
     """Loads pairs from files, or from a dataset on the Hub, with the columns `text` and `summary`.
 
     A file is JSON lines (or one JSON list), CSV or TSV with a header, Parquet, LCSTS (.txt, pairs with a score of 3 or
-    more), or inflections as the SIGMORPHON shared tasks distribute them (.train, .dev, .test, .gold: tab-separated
-    columns lemma, form and features, without a header). All but Parquet may be compressed (.gz), and in UTF-16 instead
-    of UTF-8 if a byte order mark says so. A column `facts` of triples is read as well. Rows that cannot be read, whose
-    text or summary is missing, empty or not a string, or whose facts are no triples of strings, are skipped and
-    reported in a warning. Other columns are kept (objects, and values of several types, as JSON), one with the name
-    `text`, `summary`, `features` or `facts` as `original_text`, and so on.
+    more), or inflections as the SIGMORPHON shared tasks distribute them (.train, .trn, .dev, .test, .tst, .gold:
+    tab-separated columns lemma, form and features, without a header; other columns by `column_names`). All but
+    Parquet may be compressed (.gz), and in UTF-16 instead of UTF-8 if a byte order mark says so. A column `facts`
+    of triples is read as well. Rows that cannot be read, whose text or summary is missing, empty or not a string,
+    or whose facts are no triples of strings, are skipped and reported in a warning. Other columns are kept
+    (objects, and values of several types, as JSON), one with the name `text`, `summary`, `features` or `facts` as
+    `original_text`, and so on.
 
     Args:
         text_column, summary_column: by default guessed, and logged: a column with a usual name (`document`, `article`,
@@ -188,7 +198,7 @@ class PairsBuilder(datasets.GeneratorBasedBuilder):
     """
 
     # Part of the cache key: increase it when a change of the code changes the examples of a file.
-    VERSION = datasets.Version("1.6.0")
+    VERSION = datasets.Version("1.7.0")
     BUILDER_CONFIG_CLASS = PairsConfig
     columns: Columns
     roles: Mapping[str, str] = MappingProxyType({"text": "text", "summary": "summary"})
@@ -205,7 +215,7 @@ class PairsBuilder(datasets.GeneratorBasedBuilder):
         if self.columns.types:  # else `_generate_examples` reports that no row could be read
             choice = ColumnChoice(*self.config.choice)
             self.roles = choose_columns(
-                list(self.columns.types), self.columns.strings, choice, path, self.columns.has_facts
+                list(self.columns.types), self.columns.strings, choice, path, self.columns.can_hold_facts
             )
             if choice.guesses:
                 self.info.supervised_keys = SupervisedKeysData(self.roles["text"], self.roles["summary"])
@@ -267,7 +277,7 @@ def _make_pairs(
         yield pair
 
 
-def _select_features(features: Mapping[str, Any], roles: Mapping[str, str]) -> datasets.Features:
+def _select_features(features: Mapping[str, object], roles: Mapping[str, str]) -> datasets.Features:
     """The features of the pairs that `_make_pairs` makes of columns with these features."""
     names = choose_new_names(name for name in features if name not in roles.values())
     kept = {new: features[old] for old, new in names.items()}
@@ -362,9 +372,3 @@ def _iterate_rows(shard: AnyDataset) -> Iterator[Row]:
     for batch in shard.iter(100):
         for values in zip(*batch.values(), strict=True):
             yield dict(zip(batch, values, strict=True))
-
-
-@cache
-def warn_once(message: str) -> None:
-    """Logs once what is found repeatedly, as in each pass through a stream."""
-    logger.warning("%s", message)

@@ -5,16 +5,20 @@ from __future__ import annotations
 import codecs
 import gzip
 import io
+import logging
 import os
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Any, BinaryIO, TextIO, TypeAlias
 
 import datasets
 from datasets.fingerprint import Hasher
+
+logger = logging.getLogger(__name__)
 
 FilePath: TypeAlias = str | os.PathLike[str]
 AnyDataset: TypeAlias = datasets.Dataset | datasets.IterableDataset
@@ -129,3 +133,9 @@ def is_unicode(text: str) -> bool:
     except UnicodeEncodeError:
         return False
     return True
+
+
+@cache
+def warn_once(message: str) -> None:
+    """Logs once what is found repeatedly, as in each pass through a stream."""
+    logger.warning("%s", message)

@@ -10,6 +10,7 @@ from collections.abc import Collection, Mapping, Sequence
 from itertools import islice
 from typing import Any, Protocol
 
+from ..arguments import Values
 from .columns import has_column
 from .features import SEPARATOR
 from .records import FilePath, data_suffix, open_text, resolve_file
@@ -24,7 +25,7 @@ NAMES = ("text_column", "summary_column", "features_column", "features_separator
 class Configured(Protocol):
     """A tokenizer of Transformers."""
 
-    init_kwargs: dict[str, Any]
+    init_kwargs: dict[str, object]
 
 
 def remember_options(tokenizer: Configured, options: Mapping[str, object]) -> None:
@@ -49,7 +50,7 @@ def find_separator(tokenizer: object, given: str | None) -> str:
 
 def recall_options(
     tokenizer: object,
-    given: Mapping[str, Any],
+    given: Values,
     columns: Collection[str] | None = None,
 ) -> dict[str, Any]:
     """The given options, those that are None completed by those of the training, which is logged.
@@ -67,7 +68,7 @@ def recall_options(
 
 
 def recall_file_options(
-    tokenizer: object, given: Mapping[str, Any], path: FilePath, column_names: Sequence[str] | None = None
+    tokenizer: object, given: Values, path: FilePath, column_names: Sequence[str] | None = None
 ) -> dict[str, Any]:
     """As `recall_options`, for a file: a delimiter and columns that it does not have are not taken.
 

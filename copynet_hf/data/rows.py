@@ -12,19 +12,18 @@ import json
 import logging
 from collections import deque
 from collections.abc import Iterator, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
-from pyarrow.parquet import ParquetFile
-
 from .lcsts import read_lcsts
+from .parquet import read_batches
 from .records import DataFileError, NumberedRow, Row, data_suffix, is_unicode, open_text
 
 logger = logging.getLogger(__name__)
 
-# The files of the SIGMORPHON shared tasks on inflection, from 2017 on, and their columns.
-INFLECTION_SUFFIXES = (".train", ".dev", ".test", ".gold")
+# The files of the SIGMORPHON shared tasks on inflection, from 2017 on, and their columns in all years but 2023.
+INFLECTION_SUFFIXES = (".train", ".trn", ".dev", ".test", ".tst", ".gold")
 TABLE_SUFFIXES = (".csv", ".tsv", *INFLECTION_SUFFIXES)
 LCSTS_SUFFIX, PARQUET_SUFFIX = ".txt", ".parquet"
 SUFFIXES = (".jsonl", ".json", *TABLE_SUFFIXES, PARQUET_SUFFIX, LCSTS_SUFFIX)
@@ -60,24 +59,12 @@ def number_rows(
     if suffix == LCSTS_SUFFIX:
         return read_lcsts(path, min_score, encoding)
     if suffix == PARQUET_SUFFIX:
-        return _parquet_rows(path)
+        return enumerate(chain.from_iterable(rows for _, rows in read_batches(path, 1000)), 1)
     if suffix not in TABLE_SUFFIXES:
         return _json_rows(path)
     if suffix in INFLECTION_SUFFIXES and column_names is None:
         column_names = INFLECTION_COLUMNS
     return _table_rows(path, column_names, delimiter or find_delimiter(path))
-
-
-def _parquet_rows(path: Path) -> Iterator[NumberedRow]:
-    number = 0
-    try:
-        with ParquetFile(path) as file:
-            for batch in file.iter_batches(1000):
-                for row in batch.to_pylist():
-                    number += 1
-                    yield number, row
-    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
-        raise DataFileError(f"{path}: cannot be read ({error})") from None
 
 
 def find_delimiter(path: Path, given: str | None = None) -> str:

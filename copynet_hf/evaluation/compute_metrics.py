@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from transformers import EvalPrediction, PreTrainedTokenizerBase
 
 Facts = Sequence[Sequence[str]]
+Options = dict[str, Any]
 
 
 def make_compute_metrics(
@@ -50,17 +51,17 @@ def make_compute_metrics(
         raise ValueError(f"{len(sources)} sources have {len(references)} references: pass one for each source")
     methods = (tokenizer.decode, tokenizer.batch_decode)  # of which one may pass `source` on to the other as **kwargs
     copies = any("source" in inspect.signature(method).parameters for method in methods)
-    options: dict[str, Any] = {
+    options: Options = {
         "tokenize": tokenize,
         "edit_distance": spells_words(getattr(tokenizer, "segmenter", None), sources),
     }
-    decoding: dict[str, Any] = {}
+    decoding: Options = {}
     if copies:
         options |= {"words": tokenizer.tokenize, "vocabulary": tokenizer.get_vocab()}
         decoding = {"source": list(sources), "max_source_length": max_source_length}
         if facts is not None:
             decoding["facts"] = list(facts)
-    encoding: dict[str, Any] = {} if facts is None else {"facts": list(facts)}
+    encoding: Options = {} if facts is None else {"facts": list(facts)}
     if copies and max_source_length is not None:
         encoding |= {"truncation": True, "max_length": max_source_length}
     encoded = _without_special(tokenizer, tokenizer(list(sources), verbose=False, **encoding)["input_ids"])
@@ -100,7 +101,7 @@ def _first_rows(ids: np.ndarray | tuple[np.ndarray, ...], count: int) -> np.ndar
     return rows[:count]
 
 
-def _decode(tokenizer: PreTrainedTokenizerBase, rows: np.ndarray, options: dict[str, Any]) -> list[str]:
+def _decode(tokenizer: PreTrainedTokenizerBase, rows: np.ndarray, options: Options) -> list[str]:
     """The texts of the rows, with `<unk>` kept: `skip_special_tokens` would drop it and could turn a wrong output into
     a right one."""
     texts = tokenizer.batch_decode(_without_special(tokenizer, rows.tolist()), **options)

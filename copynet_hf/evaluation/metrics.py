@@ -116,11 +116,11 @@ class CopyMetrics(evaluate.Metric):
 
     def __init__(
         self,
-        *args: Any,
+        *args: object,
         tokenize: Tokenization = "auto",
         words: Callable[[str], list[str]] | None = None,
         vocabulary: Container[str] | None = None,
-        **kwargs: Any,
+        **kwargs: object,
     ) -> None:
         super().__init__(*args, **kwargs)
         self.options = {"tokenize": tokenize, "words": words, "vocabulary": vocabulary}

@@ -11,7 +11,7 @@ from typing import Any
 from datasets import Dataset
 from transformers import PreTrainedTokenizerBase
 
-from ..data.pairs import warn_once
+from ..data.records import warn_once
 from ..inference.part_files import write_whole
 from ..inference.predictor import describe_truncated, predict_in_batches
 from ..model.prediction import CopyModel

@@ -1,22 +1,21 @@
 """Predictions for files of any size: window by window, by several processes, continued after a kill.
 
-The input files are cut into windows of rows, in a folder next to the output file. Each window is predicted by one
-process, which replaces it by its part, the same rows with the new columns. A run that is started again predicts the
-windows without a part. When all parts are there, they are written to the output file, and the folder is removed.
+The rows are read in windows, each of which one process predicts and writes to a part, in a folder next to the output
+file. A run that is started again predicts the windows without a part. When all parts are there, the rows are read once
+more, and written to the output file with what is in the parts; then the folder is removed.
 """
 
 from __future__ import annotations
 
 import glob
-import json
 import logging
 import multiprocessing
 import os
 import shutil
 import signal
 import threading
-from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
+from collections.abc import Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, as_completed, wait
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from pathlib import Path
@@ -28,20 +27,20 @@ from datasets.fingerprint import Hasher
 from filelock import FileLock, Timeout
 from tqdm.auto import tqdm  # type: ignore[import-untyped]
 
-from ..data.columns import KEY_NAMES, TEXT_NAMES, find_column, find_usual_name
+from ..data.columns import KEY_NAMES, TEXT_NAMES, Columns, find_column, find_usual_name
 from ..data.features import are_facts, why_not_features
-from ..data.records import DataFileError, data_suffix, resolve_file
+from ..data.records import DataFileError, Row, SkippedRecords, data_suffix, resolve_file
 from ..data.remembered import recall_delimiter, recall_options
-from ..data.rows import find_delimiter
+from ..data.rows import NumberedRow, find_delimiter
 from ..model.prediction import Prediction
 from ..saved.model_size import explain_memory_errors
-from .part_files import PART_SUFFIX, TRUNCATED, WRITTEN_SUFFIXES, Row, join_parts, read_windows, write_whole
+from .part_files import WRITTEN_SUFFIXES, Types, find_types, pair_parts, read_windows, write_output, write_whole
 from .predictor import CopyNetPredictor, describe_truncated, stamp_files
 
 logger = logging.getLogger(__name__)
 
 READ_SUFFIXES = (*WRITTEN_SUFFIXES, ".json")
-PARTS_SUFFIX, WINDOW_SUFFIX, CUT_FILE, LOCK_FILE = ".parts", ".rows", "cut.json", "lock"
+PARTS_SUFFIX, PART_SUFFIX, LOCK_FILE = ".parts", ".part", "lock"
 ORIGIN_TYPES = (pa.list_(pa.string()), pa.list_(pa.bool_()), pa.list_(pa.int64()), pa.list_(pa.string()))
 
 
@@ -98,33 +97,56 @@ def predict_files(
     with _lock_folder(folder, own):
         tokenizer = predictor.load()[1]
         delimiters = [find_delimiter(file, recall_delimiter(tokenizer, delimiter, file)) for file in files]
-        facts_column = predictor.facts_column or "facts"
-        parts, columns, num_rows, has_facts = _cut_files(files, own, delimiters, window, facts_column)
-        if has_facts:
-            predictor.facts_column = facts_column
+        sizes: list[int] = []
+        skipped = SkippedRecords(files[0])
+
+        def iterate_rows() -> Iterator[Row]:
+            for each in read_windows(files, delimiters, window):
+                sizes.append(len(each.rows))
+                for line, row in each.rows:
+                    if isinstance(row, dict):
+                        yield row
+                    elif each.file == files[0]:
+                        skipped.add(line, row)
+
+        columns = Columns(iterate_rows(), predictor.facts_column or "facts", window)
+        if not columns.types:
+            raise skipped.empty_error()
+        if columns.has_facts:
+            predictor.facts_column = predictor.facts_column or "facts"
         _choose_columns(predictor, columns, text_column)
         with explain_memory_errors():
             predictor(["a"])  # errors of the settings, which would look like those of each row
-        missing = [part.with_suffix(WINDOW_SUFFIX) for part in parts if not part.exists()]
-        done = num_rows - sum(pq.read_metadata(path).num_rows for path in missing)
-        with tqdm(total=num_rows, initial=done, unit=" rows") as bar:
-            for size in _predict_windows(predictor, missing, num_proc):
+        parts = [own / f"{number:08}{PART_SUFFIX}" for number in range(len(sizes))]
+        missing = [not part.exists() for part in parts]
+        done = sum(size for size, is_missing in zip(sizes, missing, strict=True) if not is_missing)
+        read = zip(read_windows(files, delimiters, window), parts, missing, strict=True)
+        tasks = ((each.rows, part) for each, part, is_missing in read if is_missing)
+        with tqdm(total=sum(sizes), initial=done, unit=" rows") as bar:
+            for size in _predict_windows(predictor, tasks, num_proc):
                 bar.update(size)
-        names = [*columns, *_new_types(predictor)]
+        types: Types = columns.types
+        if data_suffix(output_file) == ".parquet":
+            pairs = pair_parts(read_windows(files, delimiters, window), parts)
+            types = find_types(files, (row for _, rows, _ in pairs for row in rows if row is not None), window)
         of_csv = {each for file, each in zip(files, delimiters, strict=True) if data_suffix(file) == ".csv"}
-        csv_delimiter = of_csv.pop() if len(of_csv) == 1 else ","
-        rows, bad_rows, truncated = join_parts(
-            parts, names, own / output_file.name, own / bad_file.name, csv_delimiter
+        counts = write_output(
+            read_windows(files, delimiters, window),
+            parts,
+            own / output_file.name,
+            own / bad_file.name,
+            {**types, **_new_types(predictor)},
+            of_csv.pop() if len(of_csv) == 1 else ",",
         )
-        if bad_rows:
+        if counts.bad_rows:
             (own / bad_file.name).replace(bad_file)
         else:
             bad_file.unlink(missing_ok=True)  # of the run that is overwritten
         (own / output_file.name).replace(output_file)
         _remove_folder(folder, own)
-    if truncated:
-        logger.warning("%s", describe_truncated(truncated, rows))
-    return Summary(rows, bad_rows, bad_file)
+    if counts.truncated:
+        logger.warning("%s", describe_truncated(counts.truncated, counts.rows))
+    return Summary(counts.rows, counts.bad_rows, bad_file)
 
 
 def find_files(paths: Sequence[str]) -> list[Path]:
@@ -161,33 +183,7 @@ def _is_table(file: Path, name: Path) -> bool:
     return not is_hidden and file.is_file() and data_suffix(file) in READ_SUFFIXES and file.stat().st_size > 0
 
 
-# ---- windows
-
-
-def _cut_files(
-    files: Sequence[Path], folder: Path, delimiters: Sequence[str], size: int, facts_column: str
-) -> tuple[list[Path], dict[str, bool], int, bool]:
-    """Writes the windows of all files, unless it was done before; returns the paths of their parts, the columns, with
-    whether they hold strings, the number of rows, and whether the column of the facts holds some."""
-    path = folder / CUT_FILE
-    if not path.exists():
-        columns: dict[str, bool] = {}
-        num_windows, num_rows, has_facts = 0, 0, False
-        for file, delimiter in zip(files, delimiters, strict=True):
-            for window, own, own_facts in read_windows(file, delimiter, size, facts_column):
-                with write_whole(folder / f"{num_windows:08}{WINDOW_SUFFIX}") as target:
-                    pq.write_table(window, target)
-                columns |= {name: columns.get(name, False) or is_string for name, is_string in own.items()}
-                num_windows, num_rows, has_facts = num_windows + 1, num_rows + len(window), has_facts or own_facts
-        if not num_rows:
-            raise DataFileError(f"{', '.join(map(str, files))}: no record: use a file with rows")
-        with write_whole(path) as target:
-            target.write(json.dumps([num_windows, columns, num_rows, has_facts]).encode())
-    num_windows, columns, num_rows, has_facts = json.loads(path.read_bytes())
-    return [folder / f"{number:08}{PART_SUFFIX}" for number in range(num_windows)], columns, num_rows, has_facts
-
-
-def _choose_columns(predictor: CopyNetPredictor, columns: Mapping[str, bool], given: str | None) -> None:
+def _choose_columns(predictor: CopyNetPredictor, columns: Columns, given: str | None) -> None:
     """Sets the predictor's column of the sources, to the given one, else that of the training, else one with a usual
     name, else the only column of strings; and likewise that of the features.
 
@@ -197,22 +193,22 @@ def _choose_columns(predictor: CopyNetPredictor, columns: Mapping[str, bool], gi
     options = {"text_column": given}
     if _reads_features(predictor):
         options["features_column"] = predictor.features_column
-    options = recall_options(predictor.load()[1], options, columns)
-    strings = [name for name, is_string in columns.items() if is_string and name.lower() not in KEY_NAMES]
+    options = recall_options(predictor.load()[1], options, columns.types)
+    strings = [name for name in columns.strings if name.lower() not in KEY_NAMES]
     guess = find_usual_name(strings, TEXT_NAMES) or (strings[0] if len(strings) == 1 else None)
     if (options["text_column"] or guess) is None:
         found = f"could be any of the columns {', '.join(map(repr, strings))}" if strings else "is in no column"
-        raise ValueError(f"the text {found} of strings: name the right one with --text_column")
+        raise ValueError(f"the text {found} of strings: pass --text_column")
     for name, value in options.items():
         default = guess if name == "text_column" else "features"
         try:
-            setattr(predictor, name, find_column(value or str(default), columns, "the input"))
+            setattr(predictor, name, find_column(value or str(default), columns.types, "the input"))
         except ValueError as error:
             raise ValueError(f"{error} (--{name})") from None
-    if not columns[str(predictor.text_column)]:
+    if predictor.text_column not in columns.strings:
         raise ValueError(f"the column {predictor.text_column!r} holds no strings: name another with --text_column")
     for name in _new_types(predictor):
-        if name in columns:
+        if name in columns.types:
             raise ValueError(f"the input has a column {name!r}: use another --prediction_column")
 
 
@@ -228,17 +224,24 @@ def _new_types(predictor: CopyNetPredictor) -> dict[str, pa.DataType]:
 # ---- predictions
 
 
-def _predict_windows(predictor: CopyNetPredictor, windows: Sequence[Path], num_proc: int) -> Iterator[int]:
-    """Writes the parts of the windows; yields the number of rows of each."""
+def _predict_windows(
+    predictor: CopyNetPredictor, tasks: Iterator[tuple[list[NumberedRow], Path]], num_proc: int
+) -> Iterator[int]:
+    """Writes the part of each window; yields the number of rows of each. As many windows as processes wait."""
     if num_proc == 1:
-        yield from (_write_part(predictor, window) for window in windows)
+        yield from (_write_part(predictor, *task) for task in tasks)
         return
     context = multiprocessing.get_context("spawn")  # threads of the parent do not survive a fork
     others = set(multiprocessing.active_children())  # of the program that calls this
     with ProcessPoolExecutor(num_proc, context, _set_up_worker, (predictor,)) as executor:
+        running: set[Future[int]] = set()
         try:
-            for part in as_completed([executor.submit(_write_part_in_worker, window) for window in windows]):
-                yield part.result()
+            for task in tasks:
+                running.add(executor.submit(_write_part_in_worker, *task))
+                while len(running) >= 2 * num_proc:
+                    done, running = wait(running, return_when=FIRST_COMPLETED)
+                    yield from (part.result() for part in done)
+            yield from (part.result() for part in as_completed(running))
         except BrokenProcessPool:
             raise ValueError(
                 "a worker process ended, perhaps for lack of memory: start the command again to continue, with a "
@@ -268,31 +271,28 @@ def _end_with_parent() -> None:
     os._exit(1)
 
 
-def _write_part_in_worker(window: Path) -> int:
-    return _write_part(_worker_predictor, window)
+def _write_part_in_worker(rows: Sequence[NumberedRow], path: Path) -> int:
+    return _write_part(_worker_predictor, rows, path)
 
 
-def _write_part(predictor: CopyNetPredictor, window: Path) -> int:
-    """Replaces a window by its part; returns the number of its rows."""
-    table = pq.read_table(window, partitioning=None)
-    read = zip(table["reason"].to_pylist(), table["row"].to_pylist(), strict=True)
-    rows: list[Row | str] = [json.loads(row) if reason is None else reason for reason, row in read]
-    reasons = [row if isinstance(row, str) else _explain_unusable_row(row, predictor) for row in rows]
-    usable = [row for row, reason in zip(rows, reasons, strict=True) if isinstance(row, dict) and reason is None]
+def _write_part(predictor: CopyNetPredictor, rows: Sequence[NumberedRow], path: Path) -> int:
+    """Predicts the rows of a window and writes its part; returns their number."""
+    reasons = [row if isinstance(row, str) else _explain_unusable_row(row, predictor) for _, row in rows]
+    usable = [row for (_, row), reason in zip(rows, reasons, strict=True) if isinstance(row, dict) and reason is None]
     predicted = iter(_predict_rows(predictor, usable))
     outcomes = [next(predicted) if reason is None else reason for reason in reasons]
-    reason = pa.array([each if isinstance(each, str) else None for each in outcomes], pa.string())
     fields = predictor.new_columns().items()
     new = [
         None if isinstance(each, str) else {name: getattr(each, field) for name, field in fields} for each in outcomes
     ]
-    num_truncated = sum(not isinstance(each, str) and each.is_truncated for each in outcomes)
-    part = table.drop_columns("reason").append_column("reason", reason)
-    part = part.append_column("new", pa.array(new, pa.struct(_new_types(predictor))))
-    with write_whole(window.with_suffix(PART_SUFFIX)) as file:
-        pq.write_table(part.replace_schema_metadata({TRUNCATED: str(num_truncated)}), file)
-    window.unlink()
-    return len(table)
+    columns = {
+        "reason": pa.array([each if isinstance(each, str) else None for each in outcomes], pa.string()),
+        "new": pa.array(new, pa.struct(_new_types(predictor))),
+        "is_truncated": pa.array([not isinstance(each, str) and each.is_truncated for each in outcomes]),
+    }
+    with write_whole(path) as file:
+        pq.write_table(pa.table(columns), file)
+    return len(rows)
 
 
 def _columns_read(predictor: CopyNetPredictor) -> dict[str, str]:
@@ -331,11 +331,11 @@ def _explain_unusable_row(row: Row, predictor: CopyNetPredictor) -> str | None:
     return None
 
 
-# ---- the folder of windows and parts
+# ---- the folder of parts
 
 
 def _fingerprint(predictor: CopyNetPredictor, files: Sequence[Path], *settings: object) -> str:
-    """A hash of what the output depends on: a run with other files, models or settings has windows of its own."""
+    """A hash of what the output depends on: a run with other files, models or settings has parts of its own."""
     stamps = [(str(file), file.stat().st_size, file.stat().st_mtime_ns) for file in files]
     model = [predictor.name, predictor.loading["backend"], predictor.loading["bf16"], stamp_files(predictor.name)]
     columns = [*_new_types(predictor), predictor.facts_column, predictor.features_column, predictor.features_separator]
@@ -366,7 +366,6 @@ def _lock_folder(folder: Path, own: Path) -> Iterator[None]:
 
 def _remove_folder(folder: Path, own: Path) -> None:
     """Removes this run's own folder last: as long as it is there, the run can be started again."""
-    (own / CUT_FILE).unlink(missing_ok=True)  # first: the windows are not whole from now on
     for path in sorted(folder.iterdir(), key=lambda path: path == own):
         if path.is_dir():
             shutil.rmtree(path)

@@ -21,7 +21,7 @@ import logging
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -40,6 +40,7 @@ from .quantization import check_quantization, quiet, write_int8
 
 logger = logging.getLogger(__name__)
 Tensors = dict[str, Tensor]
+Fields = TypeVar("Fields", Memory, DecoderState, Facts, FeatureMemory)
 
 
 class Programs(NamedTuple):
@@ -222,7 +223,7 @@ def _named(prefix: str, fields: NamedTuple | None) -> Tensors:
     return tensors
 
 
-def _fields(kind: Any, prefix: str, tensors: Mapping[str, Tensor]) -> Any:
+def _fields(kind: type[Fields], prefix: str, tensors: Mapping[str, Tensor]) -> Fields:
     """The NamedTuple that `_named` took apart, but for those inside it."""
     return kind._make(tensors.get(f"{prefix}.{name}") for name in kind._fields)
 

@@ -1,8 +1,7 @@
-"""The files of `copynet-hf predict`: windows of rows on the disk, their parts, and the output that they become.
+"""The files of `copynet-hf predict`: windows of the rows that are read, and the output that they become.
 
-A window is a Parquet file with the columns `file`, `line` (in a Parquet file the row's number), `reason` (why the row
-cannot be read), `row`, the row as JSON text, and for rows of a Parquet file `arrow`, the row as it is. The part that
-replaces it has the same rows with `new`, a struct of the row's new columns, and `reason` where it has no prediction.
+A part is a Parquet file of what was predicted for a window, a row each: `reason`, why it has no prediction, or `new`,
+a struct of its new columns, and whether its text was truncated.
 """
 
 from __future__ import annotations
@@ -13,182 +12,127 @@ import gzip
 import io
 import json
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
-from itertools import count, groupby, islice
+from itertools import groupby, islice
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import BinaryIO, NamedTuple
 
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from ..data.columns import Columns
-from ..data.features import resemble_facts
-from ..data.pairs import warn_once
-from ..data.records import DataFileError, data_suffix
-from ..data.rows import NumberedRow, number_rows
+from ..data.parquet import read_batches
+from ..data.records import Row, data_suffix
+from ..data.rows import PARQUET_SUFFIX, NumberedRow, number_rows
 
-WRITTEN_SUFFIXES = (".jsonl", ".csv", ".tsv", ".parquet")
-PART_SUFFIX, TRUNCATED = ".part", b"truncated"  # the latter is the key of a number
-GROUP_ROWS, GROUP_BYTES = 65_536, 1 << 26  # of a row group, into which small windows are joined
+WRITTEN_SUFFIXES = (".jsonl", ".csv", ".tsv", PARQUET_SUFFIX)
+GROUP_BYTES = 1 << 26  # of a row group, into which small windows are joined
+MAX_EXACT = 2**53  # up to which a float64 holds every integer
 
-Row = dict[str, Any]
+Types = Mapping[str, pa.DataType | None]  # of columns; None: JSON text
+Write = Callable[[Sequence[Row], pa.Table | None], object]  # rows, and the same as they are in a Parquet file
 
 
-def read_windows(
-    file: Path, delimiter: str, size: int, facts_column: str
-) -> Iterator[tuple[pa.Table, dict[str, bool], bool]]:
-    """Windows of at most `size` rows, of each of their columns whether it holds strings, and whether that of the facts
-    holds some.
+class Window(NamedTuple):
+    """Rows of one file that are predicted together; those of a Parquet file also as Arrow reads them."""
+
+    file: Path
+    rows: list[NumberedRow]
+    table: pa.Table | None = None
+
+
+class Counts(NamedTuple):
+    """The numbers of rows with a prediction, of those without, and of truncated texts."""
+
+    rows: int
+    bad_rows: int
+    truncated: int
+
+
+def read_windows(files: Sequence[Path], delimiters: Sequence[str], size: int) -> Iterator[Window]:
+    """The rows of all files, at most `size` at a time; in a Parquet file, the line of a row is its number.
 
     Raises:
-        DataFileError: the file cannot be read at all, or two of its columns have one name.
+        DataFileError: a file cannot be read at all, or two of its columns have one name.
     """
-    if data_suffix(file) != ".parquet":
-        records = number_rows(file, delimiter=delimiter)
-        while window := list(islice(records, size)):
-            cells = [cell for _, row in window if isinstance(row, dict) for cell in row.items()]
-            strings = {name for name, value in cells if isinstance(value, str)}
-            has_facts = any(name == facts_column and resemble_facts(value) for name, value in cells)
-            yield _build_window(file, window), {name: name in strings for name, _ in cells}, has_facts
-        return
-    try:
-        with pq.ParquetFile(file) as table:
-            schema, line = table.schema_arrow, count(1)
-            if double := [name for name in schema.names if schema.names.count(name) > 1]:
-                raise DataFileError(f"{file}: there are two columns {double[0]!r}: rename one")
-            for batch in table.iter_batches(size):
-                columns = [_read_values(batch[name], f"{file}, column {name!r}") for name in schema.names]
-                rows = [dict(zip(schema.names, row, strict=True)) for row in zip(*columns, strict=True)]
-                window = _build_window(file, list(zip(line, rows, strict=False)))
-                yield (
-                    window.append_column("arrow", batch.to_struct_array()),
-                    {field.name: _is_string(field.type) for field in schema},
-                    any(resemble_facts(row.get(facts_column)) for row in rows),
-                )
-    except (pa.ArrowException, OSError) as error:
-        raise DataFileError(f"{file}: cannot be read ({error})") from error
+    for file, delimiter in zip(files, delimiters, strict=True):
+        if data_suffix(file) == PARQUET_SUFFIX:
+            line = 1
+            for batch, rows in read_batches(file, size):
+                yield Window(file, list(enumerate(rows, line)), pa.Table.from_batches([batch]))
+                line += len(rows)
+        else:
+            records = number_rows(file, delimiter=delimiter)
+            while window := list(islice(records, size)):
+                yield Window(file, window)
 
 
-def _build_window(file: Path, rows: Sequence[NumberedRow]) -> pa.Table:
-    return pa.table(
-        {
-            "file": [str(file)] * len(rows),
-            "line": [line for line, _ in rows],
-            "reason": pa.array([row if isinstance(row, str) else None for _, row in rows], pa.string()),
-            "row": pa.array([None if isinstance(row, str) else to_json(row) for _, row in rows], pa.string()),
-        }
-    )
+def find_types(files: Sequence[Path], rows: Iterable[Row], size: int) -> Types:
+    """The type of each column in a Parquet file: that of the files that are read, where all are Parquet and agree;
+    else one that holds the values of these rows, of which `size` are in memory."""
+    large: set[str] = set()  # columns with integers that floats would round
+
+    def note_large(rows: Iterable[Row]) -> Iterator[Row]:
+        for row in rows:
+            large.update(name for name, value in row.items() if isinstance(value, int) and abs(value) > MAX_EXACT)
+            yield row
+
+    inferred = dict(Columns(note_large(rows), size=size).types)
+    inferred |= {name: None for name in large if (kind := inferred[name]) and pa.types.is_floating(kind)}
+    if any(data_suffix(file) != PARQUET_SUFFIX for file in files):
+        return inferred
+    fields = [field for file in files for field in pq.read_schema(file)]
+    found = {name: {field.type for field in fields if field.name == name} for name in inferred}
+    return {name: kinds.pop() if len(kinds) == 1 else inferred[name] for name, kinds in found.items()}
 
 
-def _read_values(array: pa.Array, where: str) -> list[object]:
-    """The values, where dates, times and decimals, which JSON lacks, are the text that Arrow writes."""
-    try:
-        array.validate(full=True)
-        return array.cast(_plain_type(array.type, pa.string())).to_pylist()
-    except pa.ArrowInvalid:
-        warn_once(f"{where}: strings that are not UTF-8 are read with U+FFFD for their invalid bytes")
-        return [_decode(value) for value in array.cast(_plain_type(array.type, pa.binary())).to_pylist()]
+def pair_parts(
+    windows: Iterable[Window], parts: Sequence[Path]
+) -> Iterator[tuple[Window, list[Row | None], pa.Table]]:
+    """Each window, its rows with their new columns (None: without a prediction), and its part."""
+    for window, path in zip(windows, parts, strict=True):
+        part = pq.read_table(path, partitioning=None)
+        pairs = zip(window.rows, part["new"].to_pylist(), strict=True)
+        yield window, [None if new is None or isinstance(row, str) else row | new for (_, row), new in pairs], part
 
 
-def _plain_type(kind: pa.DataType, text: pa.DataType) -> pa.DataType:
-    """The type with `text` for strings, and strings for what only Arrow can write."""
-    if isinstance(kind, pa.BaseExtensionType):
-        return _plain_type(kind.storage_type, text)
-    if pa.types.is_dictionary(kind):
-        return _plain_type(kind.value_type, text)
-    if pa.types.is_struct(kind):
-        return pa.struct([(field.name, _plain_type(field.type, text)) for field in kind])
-    if pa.types.is_map(kind):
-        return pa.map_(_plain_type(kind.key_type, text), _plain_type(kind.item_type, text))
-    if pa.types.is_nested(kind):
-        return pa.list_(_plain_type(kind.value_type, text))
-    if pa.types.is_temporal(kind) or pa.types.is_decimal(kind):
-        return pa.string()
-    return text if _is_string(kind) else kind
-
-
-def _is_string(kind: pa.DataType) -> bool:
-    """Whether values are strings, also those of pandas' categories."""
-    kind = kind.value_type if pa.types.is_dictionary(kind) else kind
-    return kind in (pa.string(), pa.large_string(), pa.string_view())
-
-
-def _decode(value: object) -> object:
-    """The value with strings for bytes, U+FFFD for those that are not UTF-8."""
-    if isinstance(value, dict):
-        return {name: _decode(each) for name, each in value.items()}
-    if isinstance(value, list | tuple):
-        return [_decode(each) for each in value]
-    return value.decode("utf-8", "replace") if isinstance(value, bytes) else value
-
-
-def to_json(value: object) -> str:
-    """A value as JSON: bytes in base64; null for numbers that are not finite, which JSON lacks."""
-
-    def encode(data: bytes) -> str:
-        return base64.b64encode(data).decode()
-
-    try:
-        return json.dumps(value, ensure_ascii=False, allow_nan=False, default=encode)
-    except ValueError:
-        finite = json.loads(json.dumps(value, default=encode), parse_constant=lambda name: None)
-        return json.dumps(finite, ensure_ascii=False)
-
-
-# ---- the output
-
-
-def join_parts(
-    parts: Sequence[Path], names: Sequence[str], output: Path, bad_file: Path, delimiter: str = ","
-) -> tuple[int, int, int]:
+def write_output(
+    windows: Iterable[Window], parts: Sequence[Path], output: Path, bad_file: Path, types: Types, delimiter: str
+) -> Counts:
     """Writes the rows with predictions, and those without as JSON lines; each file as a whole.
 
     Args:
         parts: those of all windows, in their order.
-        names: the columns of the rows, and those that the predictor adds.
+        types: of all columns, the new ones last.
         delimiter: of the fields of a CSV file.
-
-    Returns:
-        The numbers of rows with predictions, of those without, and of truncated sources.
     """
     total = num_bad = num_truncated = 0
-    with write_whole(bad_file) as file:
-        for part in parts:
-            bad = _read_part(part, is_bad=True)
-            for row in bad.select(["file", "line", "reason", "row"]).to_pylist():
-                content = row.pop("row")
-                row |= {} if content is None else {"row": json.loads(content)}
-                file.write(f"{to_json(row)}\n".encode())
-            metadata = pq.read_metadata(part)
-            total, num_bad = total + metadata.num_rows, num_bad + len(bad)
-            num_truncated += int(metadata.metadata[TRUNCATED])
-    if data_suffix(output) == ".parquet":
-        _write_parquet(parts, names, output)
-    else:
-        _write_text(parts, names, output, delimiter)
-    return total - num_bad, num_bad, num_truncated
+    open_output = _open_parquet if data_suffix(output) == PARQUET_SUFFIX else _open_text
+    with write_whole(bad_file) as bad, open_output(output, types, delimiter) as write:
+        for window, outcomes, part in pair_parts(windows, parts):
+            for (line, row), outcome, reason in zip(window.rows, outcomes, part["reason"].to_pylist(), strict=True):
+                if outcome is None:
+                    place = {"file": str(window.file), "line": line, "reason": reason}
+                    bad.write(f"{to_json(place if isinstance(row, str) else place | {'row': row})}\n".encode())
+            rows = [row for row in outcomes if row is not None]
+            write(rows, _select(window.table, [row is not None for row in outcomes]))
+            total, num_bad = total + len(rows), num_bad + len(outcomes) - len(rows)
+            num_truncated += sum(part["is_truncated"].to_pylist())
+    return Counts(total, num_bad, num_truncated)
 
 
-def _read_part(path: Path, is_bad: bool = False) -> pa.Table:
-    """The rows of a part that have a prediction, or those that have none."""
-    rows = pq.read_table(path, partitioning=None)
-    wanted = [(reason is not None) == is_bad for reason in rows["reason"].to_pylist()]
-    runs = (list(run) for is_wanted, run in groupby(range(len(rows)), wanted.__getitem__) if is_wanted)
-    # slices, as Arrow cannot filter columns of some types
-    return pa.concat_tables([rows.slice(0, 0), *(rows.slice(run[0], len(run)) for run in runs)])
+def _select(table: pa.Table | None, is_wanted: Sequence[bool]) -> pa.Table | None:
+    """The wanted rows; in slices, as Arrow cannot filter columns of some types."""
+    if table is None:
+        return None
+    runs = [list(run) for wanted, run in groupby(range(len(table)), is_wanted.__getitem__) if wanted]
+    return pa.concat_tables([table.slice(0, 0), *(table.slice(run[0], len(run)) for run in runs)])
 
 
-def _read_rows(part: pa.Table) -> list[Row]:
-    """The rows of a part with their new columns."""
-    columns = (part[name].to_pylist() for name in ("row", "new"))
-    return [json.loads(row) | new for row, new in zip(*columns, strict=True)]
-
-
-def _write_text(parts: Sequence[Path], names: Sequence[str], output: Path, csv_delimiter: str) -> None:
-    suffix = data_suffix(output)
-    delimiter = {".csv": csv_delimiter, ".tsv": "\t"}.get(suffix)
+@contextmanager
+def _open_text(output: Path, types: Types, csv_delimiter: str) -> Iterator[Write]:
+    names, delimiter = list(types), {".csv": csv_delimiter, ".tsv": "\t"}.get(data_suffix(output))
     is_compressed = output.suffix.lower() == ".gz"
     with (
         write_whole(output) as file,
@@ -196,8 +140,7 @@ def _write_text(parts: Sequence[Path], names: Sequence[str], output: Path, csv_d
     ):
         if delimiter is not None:
             to.write(_format_rows([dict(zip(names, names, strict=True))], names, delimiter))
-        for part in parts:
-            to.write(_format_rows(_read_rows(_read_part(part)), names, delimiter))
+        yield lambda rows, _: to.write(_format_rows(rows, names, delimiter))
 
 
 def _format_rows(rows: Sequence[Row], names: Sequence[str], delimiter: str | None) -> bytes:
@@ -211,72 +154,57 @@ def _format_rows(rows: Sequence[Row], names: Sequence[str], delimiter: str | Non
     )
     for row in rows:  # a carriage return is not quoted by itself, and would end the record for every reader
         cells = [row.get(name) for name in names]
-        fields = [to_json(cell) if isinstance(cell, list | dict) else cell for cell in cells]
+        fields = [to_json(cell) if isinstance(cell, list | dict | bytes) else cell for cell in cells]
         has_return = any(isinstance(field, str) and "\r" in field for field in fields)
         (quoted if has_return else plain).writerow(fields)
     return text.getvalue().encode()
 
 
-def _write_parquet(parts: Sequence[Path], names: Sequence[str], output: Path) -> None:
+@contextmanager
+def _open_parquet(output: Path, types: Types, _: str) -> Iterator[Write]:
     """Writes several small windows as one row group."""
-    types = _find_types(parts, names)
     schema = pa.schema([(name, kind or pa.string()) for name, kind in types.items()])
     waiting: list[pa.Table] = []
+
+    def write(rows: Sequence[Row], table: pa.Table | None) -> None:
+        known = {} if table is None else dict(zip(table.column_names, table.columns, strict=True))
+        columns = [
+            known[name] if name in known and known[name].type == kind else _to_arrow(rows, name, kind)
+            for name, kind in types.items()
+        ]
+        waiting.append(pa.table(columns, schema))
+        if sum(each.nbytes for each in waiting) >= GROUP_BYTES:
+            flush()
+
+    def flush() -> None:
+        writer.write_table(pa.concat_tables(waiting))
+        waiting.clear()
+
     with write_whole(output) as file, pq.ParquetWriter(file, schema) as writer:
-        for number, path in enumerate(parts, 1):
-            part = _read_part(path)
-            rows = _read_rows(part)
-            own = {
-                field.name: pc.struct_field(part[column], field.name)
-                for column in ("arrow", "new")
-                for field in (part.schema.field(column).type if column in part.column_names else ())
-            }
-            columns = [
-                own[name] if name in own and own[name].type == kind else _to_arrow(rows, name, kind)
-                for name, kind in types.items()
-            ]
-            waiting.append(pa.table(columns, schema))
-            is_full = sum(map(len, waiting)) >= GROUP_ROWS or sum(each.nbytes for each in waiting) >= GROUP_BYTES
-            if is_full or number == len(parts):
-                writer.write_table(pa.concat_tables(waiting))
-                waiting.clear()
-
-
-def _find_types(parts: Sequence[Path], names: Sequence[str]) -> dict[str, pa.DataType | None]:
-    """The type of each column: that of the Parquet files, where all files are and agree; else the one that holds its
-    JSON values; None if only JSON text does."""
-    found: dict[str, set[pa.DataType | None]] = {name: set() for name in names}
-    for part in parts:
-        schema = pq.read_schema(part)
-        structs = [schema.field(column).type for column in ("arrow", "new") if column in schema.names]
-        own = {field.name: field.type for struct in structs for field in struct}
-        for name in names:
-            if name in own or "arrow" not in schema.names:
-                found[name].add(own.get(name))
-    types: dict[str, pa.DataType | None] = {
-        name: next(iter(kinds)) for name, kinds in found.items() if len(kinds) == 1
-    }
-    others = [name for name in names if types.get(name) is None]
-    if others:
-        rows = (row for part in parts for row in _read_rows(_read_part(part)))
-        inferred = Columns({name: row.get(name) for name in others} for row in rows).types
-        types = {name: types.get(name) or inferred.get(name, pa.null()) for name in names}
-    for part in parts if others else ():  # a type that holds each batch may not hold all
-        read = _read_rows(_read_part(part))
-        for name in others:
-            try:
-                _to_arrow(read, name, types[name])
-            except (pa.ArrowException, TypeError, OverflowError):
-                types[name] = None
-    return types
+        yield write
+        if waiting:
+            flush()
 
 
 def _to_arrow(rows: Sequence[Row], name: str, kind: pa.DataType | None) -> pa.Array:
-    """A column of JSON values, as JSON text if there is no type for them."""
+    """A column of values; as JSON text if there is no type for them."""
     values = [row.get(name) for row in rows]
     if kind is None:
         return pa.array([None if value is None else to_json(value) for value in values], pa.string())
     return pa.array(values, kind)
+
+
+def to_json(value: object) -> str:
+    """A value as JSON: bytes in base64; null for numbers that are not finite, which JSON lacks."""
+
+    def encode(data: bytes) -> str:
+        return base64.b64encode(data).decode()
+
+    try:
+        return json.dumps(value, ensure_ascii=False, allow_nan=False, default=encode)
+    except ValueError:
+        finite = json.loads(json.dumps(value, default=encode), parse_constant=lambda name: None)
+        return json.dumps(finite, ensure_ascii=False)
 
 
 @contextmanager

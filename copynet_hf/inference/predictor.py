@@ -90,7 +90,7 @@ class CopyNetPredictor:
             self._loaded = (os.getpid(), *load_backend(self.name, **self.loading))
         return self._loaded[1:]
 
-    def __call__(self, inputs: Iterable[str] | Mapping[str, Any]) -> list[Prediction] | Columns:
+    def __call__(self, inputs: Iterable[str | None] | Mapping[str, Any]) -> list[Prediction | None] | Columns:
         """Predicts a list of texts, or the text column of a batch of columns.
 
         Args:
@@ -99,9 +99,9 @@ class CopyNetPredictor:
 
         Returns:
             For texts the best output of each, with its trace. For columns a copy of them with `prediction`, the best
-            output of each text: "" for an empty text, None for a missing one; with `with_origins` also the fields of
-            `Prediction` as `prediction_words`, `prediction_copied`, `prediction_source_positions` and
-            `prediction_source_words`.
+            output of each text; with `with_origins` also the fields of `Prediction` as `prediction_words`,
+            `prediction_copied`, `prediction_source_positions` and `prediction_source_words`. The output of an empty
+            text is "", that of a missing one None.
 
         Raises:
             ImportError, ValueError: see `load_backend`.
@@ -111,12 +111,11 @@ class CopyNetPredictor:
             return self._predict_columns(inputs)
         if isinstance(inputs, str):
             raise ValueError(f"the input is the text {inputs!r:.80}: pass a list of texts")
-        model, tokenizer = self.load()
-        return [outputs[0] for outputs in predict_in_batches(model, tokenizer, list(inputs), **self.decoding)]
+        return self._predict_texts(_list_values(inputs), "the texts")
 
     def _predict_columns(self, columns: Any) -> Columns:
         predictions = self.predict_rows(columns)
-        result: Any = copy.copy(columns)  # a dict, or the lazy columns of `datasets`, in which only new ones are set
+        result = copy.copy(columns)  # a dict, or the lazy columns of `datasets`, in which only new ones are set
         for name, field in self.new_columns().items():
             result[name] = [getattr(each, field, None) for each in predictions]
         return result
@@ -126,7 +125,7 @@ class CopyNetPredictor:
         origins = {f"{self.prediction_column}_{field}": field for field in ORIGINS} if self.with_origins else {}
         return {self.prediction_column: "text"} | origins
 
-    def predict_rows(self, columns: Any) -> list[Prediction | None]:
+    def predict_rows(self, columns: Mapping[str, Any]) -> list[Prediction | None]:
         """The best output of each row of the columns, "" for an empty text and None for a missing one.
 
         Raises:
@@ -137,19 +136,31 @@ class CopyNetPredictor:
         if isinstance(columns[text_column], str):
             raise ValueError(f"the column {text_column!r} holds one text: pass lists (map with batched=True)")
         texts = _list_values(columns[text_column])
-        rows = [row for row, text in enumerate(texts) if _is_text(text, f"row {row} of the column {text_column!r}")]
         options: dict[str, Any] = {}
         facts_column = self.facts_column or "facts"
         if facts_column in columns:
             facts = list(map(_to_lists, _list_values(columns[facts_column])))
             if self.facts_column is not None or any(map(resemble_facts, facts)):
-                options["facts"] = [facts[row] for row in rows]
+                options["facts"] = facts
         if getattr(model.config, "feature_vocab_size", 0):
             separator = find_separator(tokenizer, self.features_separator)
             features = _list_values(columns[self.find_column("features", columns)])
-            options["features"] = [split_features(_to_lists(features[row]), separator) for row in rows]
+            options["features"] = [split_features(_to_lists(each), separator) for each in features]
+        return self._predict_texts(texts, f"the column {text_column!r}", trace=self.with_origins, **options)
+
+    def _predict_texts(
+        self, texts: Sequence[object], where: str, trace: bool = True, **columns: Sequence[Any]
+    ) -> list[Prediction | None]:
+        """The best output of each text, "" for an empty text and None for a missing one.
+
+        Args:
+            where: what holds the texts, for errors.
+            columns: `facts` and `features`, one for each text.
+        """
+        rows = [row for row, text in enumerate(texts) if _is_text(text, f"row {row} of {where}")]
         sources = [str(texts[row]) for row in rows]
-        outputs = predict_in_batches(model, tokenizer, sources, **options, trace=self.with_origins, **self.decoding)
+        options = {name: [column[row] for row in rows] for name, column in columns.items()} | {"trace": trace}
+        outputs = predict_in_batches(*self.load(), sources, **options | self.decoding)
         empty = [Prediction("") if isinstance(text, str) else None for text in texts]
         predictions = dict(enumerate(empty)) | {row: best for row, (best, *_) in zip(rows, outputs, strict=True)}
         return list(predictions.values())

@@ -26,7 +26,7 @@ def check_quantization(quantize: str | None) -> None:
     if quantize is None:
         return
     if quantize not in QUANTIZATIONS:
-        raise ValueError(f"quantize is {quantize!r}: give {' or '.join(QUANTIZATIONS)}, or leave it out for float32")
+        raise ValueError(f"quantize is {quantize!r}: use {' or '.join(QUANTIZATIONS)}, or leave it out for float32")
     try:
         import onnxruntime.quantization  # noqa: F401 - only the commands of this extra need it
     except ImportError as error:

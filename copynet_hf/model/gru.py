@@ -25,14 +25,14 @@ from torch import Tensor
 tanh_backward, sigmoid_backward = torch.ops.aten.tanh_backward.grad_input, torch.ops.aten.sigmoid_backward.grad_input
 
 
-def first_order_only(backward: Callable[..., Any]) -> Callable[..., Any]:
+def first_order_only(backward: Callable[..., object]) -> Callable[..., object]:
     """A backward by hand, which has no gradient of its own, and says so where one would be recorded.
 
     torch's `once_differentiable` says nothing where the incoming gradient needs no gradient.
     """
 
     @wraps(backward)
-    def checked(ctx: Any, *gradients: Tensor) -> Any:
+    def checked(ctx: object, *gradients: Tensor) -> object:
         if torch.is_grad_enabled():  # as with create_graph=True
             raise RuntimeError(
                 "the fast form has no second-order gradients: set use_fused=False in the model's config to compute "

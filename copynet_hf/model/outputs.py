@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from torch import Tensor
 from transformers.modeling_outputs import Seq2SeqLMOutput, Seq2SeqModelOutput
@@ -68,7 +68,7 @@ class _FastAssignment:
         if isinstance(next(iter(self.__dict__.values())), dict):  # all fields as one dict, as accelerate passes them
             super().__post_init__()  # type: ignore[misc]
 
-    def __setattr__(self, name: str, value: Any) -> None:
+    def __setattr__(self, name: str, value: object) -> None:
         if value is not None and name in self.__dataclass_fields__:  # type: ignore[attr-defined]
             OrderedDict.__setitem__(self, name, value)  # type: ignore[index]
         object.__setattr__(self, name, value)

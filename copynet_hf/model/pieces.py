@@ -6,9 +6,9 @@ Shapes: B rows, P pieces.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from os import PathLike
-from typing import Any
+from typing import Any, TypeVar
 
 from tokenizers import Encoding, Tokenizer, normalizers, pre_tokenizers
 from transformers import AutoTokenizer, PreTrainedTokenizerBase
@@ -16,10 +16,12 @@ from transformers.tokenization_utils_base import VERY_LARGE_INTEGER
 
 from .source import Pieces, Source, space_words
 
+AnyComponent = TypeVar("AnyComponent", pre_tokenizers.Sequence, normalizers.Sequence)
 NO_WORD = -1  # word_index of special pieces and of padding
 FIELDS = ("encoder_input_ids", "encoder_attention_mask", "word_index")
 
 Join = Callable[[Sequence[str]], str]
+Component = dict[str, Any]  # a pre-tokenizer or normalizer of the tokenizers library, as a JSON object
 
 
 class PieceTokenizer:
@@ -132,7 +134,7 @@ class PieceTokenizer:
         """
         if self.backend.truncation is not None and self.backend.truncation["direction"] != truncation_side:
             self.backend.enable_truncation(**self.backend.truncation | {"direction": truncation_side})
-        texts: list[Any] = []
+        texts: list[list[str] | tuple[list[str], list[str]]] = []
         for source in sources:  # the facts are the second text of a pair
             parts = source.words[: source.text_length], source.words[source.text_length :]
             text, facts = (self._spell_row(words, join) for words in parts)
@@ -145,7 +147,9 @@ class PieceTokenizer:
         texts = [[self._spell(f" {word}", True)] for word in words]
         return [encoding.ids for encoding in self._encode_batch(texts, add_special_tokens=False)]
 
-    def _encode_batch(self, texts: list[Any], **options: bool) -> list[Encoding]:
+    def _encode_batch(
+        self, texts: Sequence[list[str] | tuple[list[str], list[str]]], **options: bool
+    ) -> list[Encoding]:
         self.backend.encode_special_tokens = True  # here, because a pickled backend forgets it
         return self.backend.encode_batch(texts, is_pretokenized=True, **options)
 
@@ -156,7 +160,7 @@ class PieceTokenizer:
         width = -(-longest // (multiple or 1)) * (multiple or 1)
         return width if self.max_length is None else max(longest, min(width, self.max_length))
 
-    def _set_components(self, pre_tokenizer: dict[str, Any], normalizer: dict[str, Any]) -> None:
+    def _set_components(self, pre_tokenizer: Component, normalizer: Component) -> None:
         if pre_tokenizer:
             self.backend.pre_tokenizer = _from_json(pre_tokenizer, pre_tokenizers.Sequence([]))
         if normalizer:
@@ -185,16 +189,16 @@ def _index_words(encoding: Encoding, num_words: int) -> list[int]:
 # ---- components, which are pre-tokenizers and normalizers, as JSON objects
 
 
-def _to_json(part: Any) -> dict[str, Any]:
+def _to_json(part: pre_tokenizers.PreTokenizer | normalizers.Normalizer | None) -> Component:
     return {} if part is None else json.loads(part.__getstate__())
 
 
-def _from_json(component: Mapping[str, Any], empty: Any) -> Any:
+def _from_json(component: Component, empty: AnyComponent) -> AnyComponent:
     empty.__setstate__(json.dumps(component).encode())
     return empty
 
 
-def _parts(component: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+def _parts(component: Component) -> Iterator[Component]:
     """A pre-tokenizer or normalizer, and those in it."""
     if component:
         yield component
@@ -202,7 +206,7 @@ def _parts(component: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
         yield from _parts(part)
 
 
-def _without_prefix_space(component: dict[str, Any]) -> dict[str, Any]:
+def _without_prefix_space(component: Component) -> Component:
     """The same pre-tokenizer or normalizer without the space that it puts before a text."""
     if component.get("type") == "Prepend":
         return {"type": "Sequence", "normalizers": []}

@@ -14,7 +14,8 @@ logger = logging.get_logger(__name__)
 
 TASK = "copy-text2text"
 
-Source = str | Mapping[str, Any]
+Fields = dict[str, Any]  # "text", and perhaps "facts" and "features"
+Source = str | Fields
 
 
 class CopyText2TextPipeline(Pipeline):
@@ -57,7 +58,7 @@ class CopyText2TextPipeline(Pipeline):
     model: Any
     tokenizer: Any
 
-    def __call__(self, inputs: Any, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, inputs: object, *args: object, **kwargs: object) -> object:
         outputs = super().__call__(inputs, *args, **kwargs)
         if isinstance(outputs, list):  # else an iterator
             texts = outputs if isinstance(inputs, list) else [outputs]
@@ -67,34 +68,36 @@ class CopyText2TextPipeline(Pipeline):
                 logger.warning(f"{count} of {len(texts)} texts were truncated: {limit}")
         return outputs
 
-    def _sanitize_parameters(self, **options: Any) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
+    def _sanitize_parameters(
+        self, **options: object
+    ) -> tuple[dict[str, object], dict[str, object], dict[str, object]]:
         return {}, options, {}
 
-    def preprocess(self, input_: Source) -> dict[str, Any]:  # type: ignore[override]
-        row: Mapping[str, Any] = {"text": input_} if isinstance(input_, str) else input_
+    def preprocess(self, input_: Source) -> Fields:  # type: ignore[override]
+        row = {"text": input_} if isinstance(input_, str) else input_
         if not isinstance(row, Mapping) or not isinstance(row.get("text"), str):
             raise ValueError(
                 f"the input is {input_!r:.200}: pass a text, or a dict with a 'text' (and 'facts' or 'features')"
             )
-        inputs: dict[str, Any] = {"text": row["text"]}
+        inputs: Fields = {"text": row["text"]}
         for name in ("facts", "features"):
             value = row.get(name) or ()
             inputs[name] = value if isinstance(value, str) else list(value)  # the tokenizer refuses a string
         return inputs
 
-    def _forward(self, inputs: dict[str, Any], **options: Any) -> dict[str, Any]:  # type: ignore[override]
+    def _forward(self, inputs: Fields, **options: Any) -> dict[str, object]:  # type: ignore[override]
         """One row, or with `batch_size` above 1 a list of rows for each field, which Transformers unbatches again."""
         is_batch = isinstance(inputs["text"], list)
         columns = {name: values if is_batch else [values] for name, values in inputs.items()}
-        more: dict[str, Any] = {name: columns[name] for name in ("facts", "features") if any(columns[name])}
+        more: Fields = {name: columns[name] for name in ("facts", "features") if any(columns[name])}
         predictions = predict(self.model, self.tokenizer, columns["text"], **more, **options)
         return {"predictions": predictions if is_batch else predictions[0]}
 
-    def postprocess(self, outputs: dict[str, list[Prediction]]) -> list[dict[str, Any]]:  # type: ignore[override]
+    def postprocess(self, outputs: dict[str, list[Prediction]]) -> list[dict[str, object]]:  # type: ignore[override]
         return [_describe_prediction(prediction) for prediction in outputs["predictions"]]
 
 
-def _describe_prediction(prediction: Prediction) -> dict[str, Any]:
+def _describe_prediction(prediction: Prediction) -> dict[str, object]:
     fields = dict(vars(prediction))
     probs = fields.pop("copy_probs")
     return {"generated_text": fields.pop("text"), **fields} | ({} if probs is None else {"copy_probs": probs.tolist()})

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from copy import deepcopy
+from os import PathLike
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import torch
 from huggingface_hub import ModelCard, ModelCardData
@@ -29,7 +30,9 @@ class PublishedModel(PreTrainedModel):
     _card_to_keep: bytes | None = None
     """A folder's card while `save_pretrained` runs, which with `push_to_hub=True` writes over it before it uploads."""
 
-    def save_pretrained(self, save_directory: Any, is_main_process: bool = True, *args: Any, **kwargs: Any) -> None:
+    def save_pretrained(
+        self, save_directory: str | PathLike[str], is_main_process: bool = True, *args: Any, **kwargs: Any
+    ) -> None:
         """As in the library; the config also names all classes that load the weights, and the pipeline.
 
         Writes a model card if the folder has none.
@@ -53,7 +56,7 @@ class PublishedModel(PreTrainedModel):
         if self.write_card is not None and is_main_process and folder.is_dir() and not card.exists():
             self.write_card(self, folder)
 
-    def _upload_modified_files(self, working_dir: Any, repo_id: str, *args: Any, **kwargs: Any) -> Any:
+    def _upload_modified_files(self, working_dir: str | PathLike[str], repo_id: str, *args: Any, **kwargs: Any) -> Any:
         """As in the library, but with the folder's own card, or ours, where the library would upload its blank one."""
         path = Path(working_dir) / "README.md"
         card = ModelCard(path.read_text(encoding="utf-8")) if path.exists() else None
@@ -103,9 +106,9 @@ class CopyNetPreTrainedModel(PublishedModel):
         name: str,
         *,
         tokenizer: PreTrainedTokenizerBase,
-        encoder_options: Mapping[str, Any] | None = None,
-        **fields: Any,
-    ) -> Any:
+        encoder_options: Mapping[str, object] | None = None,
+        **fields: object,
+    ) -> Self:
         """A new decoder over a Transformers encoder with its weights, in evaluation mode.
 
         Args:
@@ -124,7 +127,7 @@ class CopyNetPreTrainedModel(PublishedModel):
         model.load_encoder(name, tokenizer, **options)
         return model.eval()
 
-    def load_encoder(self, name: str, tokenizer: PreTrainedTokenizerBase, **options: Any) -> None:
+    def load_encoder(self, name: str, tokenizer: PreTrainedTokenizerBase, **options: object) -> None:
         """Gives the Transformers encoder the weights of a folder or Hub name.
 
         Args:
@@ -190,7 +193,7 @@ def _check_piece_tokenizer(encoder: PreTrainedModel, tokenizer: PieceTokenizer |
         )
 
 
-def _gate_by_gate(parameter: Tensor, make: Any) -> Tensor:
+def _gate_by_gate(parameter: Tensor, make: Callable[[Tensor], Tensor]) -> Tensor:
     """A float32 tensor like `parameter`, each of a GRU's three gates initialised on its own."""
     gates = [make(torch.empty_like(gate, dtype=torch.float32)) for gate in parameter.chunk(3)]
     return torch.cat(gates).to(parameter.dtype)

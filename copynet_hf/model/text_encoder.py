@@ -26,7 +26,7 @@ def build_text_encoder(config: PreTrainedConfig) -> PreTrainedModel:
     return _encoder_of(encoder_class._from_config(config, dtype=torch.get_default_dtype(), **options))
 
 
-def load_encoder_config(name: str, options: Mapping[str, Any]) -> PreTrainedConfig:
+def load_encoder_config(name: str, options: Mapping[str, object]) -> PreTrainedConfig:
     """The config of the encoder of a folder or Hub name; `options` as for `load_text_encoder`."""
     hub = {key: options[key] for key in ("revision", "token", "cache_dir", "subfolder") if key in options}
     return AutoConfig.from_pretrained(name, **hub)

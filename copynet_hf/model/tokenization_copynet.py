@@ -24,10 +24,10 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from os import PathLike
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from tokenizers import Tokenizer
-from transformers import PreTrainedTokenizer
+from transformers import AddedToken, PreTrainedTokenizer, PreTrainedTokenizerBase
 from transformers.tokenization_utils_base import BatchEncoding, TruncationStrategy
 from transformers.utils import PaddingStrategy, logging, to_py_obj
 
@@ -36,6 +36,7 @@ from .segmentation import SEGMENTERS, get_segmenter, list_marks
 from .source import (
     NO_FEATURE,
     ExtendedVocabulary,
+    Fact,
     Source,
     Text,
     check_length,
@@ -91,13 +92,13 @@ class CopyNetTokenizer(ExtendedVocabulary, PreTrainedTokenizer):
         *,
         feature_vocab: Iterable[str] | None = None,
         vocab_file: str | PathLike[str] | None = None,
-        encoder_tokenizer: Any = None,
+        encoder_tokenizer: PreTrainedTokenizerBase | str | PathLike[str] | None = None,
         encoder_tokenizer_file: str | PathLike[str] | None = None,
         encoder_max_length: int | None = None,
-        pad_token: Any = SPECIAL_TOKENS["pad_token"],
-        bos_token: Any = SPECIAL_TOKENS["bos_token"],
-        eos_token: Any = SPECIAL_TOKENS["eos_token"],
-        unk_token: Any = SPECIAL_TOKENS["unk_token"],
+        pad_token: str | AddedToken = SPECIAL_TOKENS["pad_token"],
+        bos_token: str | AddedToken = SPECIAL_TOKENS["bos_token"],
+        eos_token: str | AddedToken = SPECIAL_TOKENS["eos_token"],
+        unk_token: str | AddedToken = SPECIAL_TOKENS["unk_token"],
         split_special_tokens: bool = True,
         **kwargs: Any,
     ) -> None:
@@ -232,7 +233,7 @@ class CopyNetTokenizer(ExtendedVocabulary, PreTrainedTokenizer):
         self.encoder_tokenizer.save(encoder_path)
         return str(path), str(encoder_path)
 
-    def _tokenize(self, text: str, **kwargs: Any) -> list[str]:
+    def _tokenize(self, text: str, **kwargs: object) -> list[str]:
         return SEGMENTERS[self.segmenter].split(text)
 
     def _split(self, text: Text) -> list[str]:
@@ -253,10 +254,10 @@ class CopyNetTokenizer(ExtendedVocabulary, PreTrainedTokenizer):
         text_pair: None = None,
         text_target: Text | Sequence[Text] | None = None,
         *,
-        facts: Sequence[Any] | None = None,
-        features: Sequence[Any] | None = None,
+        facts: Sequence[Sequence[Fact] | None] | None = None,
+        features: Sequence[Sequence[str] | None] | None = None,
         max_target_length: int | None = None,
-        **kwargs: Any,
+        **kwargs: object,
     ) -> BatchEncoding:
         """Encodes sources, and targets together with their sources.
 
@@ -299,7 +300,7 @@ class CopyNetTokenizer(ExtendedVocabulary, PreTrainedTokenizer):
 
     def _encode_plus(  # type: ignore[override]  # unsupported arguments stay in kwargs
         self,
-        text: Any,
+        text: Text | Sequence[Text],
         text_pair: None = None,
         add_special_tokens: bool = True,
         padding_strategy: PaddingStrategy = PaddingStrategy.DO_NOT_PAD,
@@ -312,9 +313,9 @@ class CopyNetTokenizer(ExtendedVocabulary, PreTrainedTokenizer):
         return_attention_mask: bool | None = None,
         verbose: bool = True,
         split_special_tokens: bool | None = None,
-        targets: Any = None,
-        facts: Any = None,
-        features: Any = None,
+        targets: Text | Sequence[Text] | None = None,
+        facts: Sequence[Sequence[Fact] | None] | None = None,
+        features: Sequence[Sequence[str] | None] | None = None,
         target_length: int | None = None,
         is_target: bool = False,
         **kwargs: Any,
@@ -392,11 +393,11 @@ class CopyNetTokenizer(ExtendedVocabulary, PreTrainedTokenizer):
 
     def decode(  # type: ignore[override]  # no **kwargs: an unknown argument is an error
         self,
-        token_ids: Any,
+        token_ids: object,
         skip_special_tokens: bool = False,
         *,
         source: Text | Sequence[Text] | None = None,
-        facts: Sequence[Any] | None = None,
+        facts: Sequence[Sequence[Fact] | None] | None = None,
         is_split_into_words: bool = False,
         max_source_length: int | None = None,
         clean_up_tokenization_spaces: bool | None = None,
@@ -451,7 +452,7 @@ class CopyNetTokenizer(ExtendedVocabulary, PreTrainedTokenizer):
                 text if max(map(max, filter(None, rows[start : start + repeats])), default=0) >= first else text[:0]
                 for start, text in zip(range(0, len(rows), repeats), texts, strict=True)
             ]
-            facts = [facts] if single and facts is not None else facts
+            facts = cast("list[Sequence[Fact] | None]", [facts]) if single and facts is not None else facts
             sources = super().encode_sources(texts, facts, None, max_source_length, is_split_into_words)
         skipped = frozenset(self.all_special_ids if skip_special_tokens else ())
         if clean_up_tokenization_spaces is None:
@@ -485,7 +486,7 @@ def _pad_labels(
     return pad_right(labels, IGNORED_LABEL, width)
 
 
-def _batch_rows(texts: Any, name: str, is_split_into_words: bool) -> tuple[Sequence[Any], bool]:
+def _batch_rows(texts: Text | Sequence[Text], name: str, is_split_into_words: bool) -> tuple[list[Text], bool]:
     """Returns the rows of a batch, and whether `texts` is a single row.
 
     Raises:
@@ -495,14 +496,16 @@ def _batch_rows(texts: Any, name: str, is_split_into_words: bool) -> tuple[Seque
         raise TypeError(f"{name} is {type(texts).__name__}: pass a text or a list of texts")
     if isinstance(texts, str) or (is_split_into_words and (not texts or isinstance(texts[0], str))):
         check_text(texts, name, is_split_into_words)
-        return [texts], True
+        return [cast(Text, texts)], True
     rows = list(texts)
     for number, row in enumerate(rows):
         check_text(row, f"{name}[{number}]", is_split_into_words)
     return rows, False
 
 
-def _batch_targets(targets: Any, rows: Sequence[Any], single: bool, is_split_into_words: bool) -> Sequence[Any]:
+def _batch_targets(
+    targets: Text | Sequence[Text], rows: Sequence[Text], single: bool, is_split_into_words: bool
+) -> list[Text]:
     """The rows of the targets, as many as the sources have.
 
     Raises:

@@ -181,7 +181,7 @@ class CopyNetTransformerEncoder(SourceEncoder):
         # A row without pieces reads its padding: softmax over nothing is not a number.
         is_first = torch.arange(mask.shape[1], device=mask.device) == 0
         attended = mask | (is_first & ~mask.any(-1, keepdim=True))
-        options: dict[str, Any] = {"output_hidden_states": True} if output_hidden_states else {}
+        options: dict[str, object] = {"output_hidden_states": True} if output_hidden_states else {}
         output = self.text_encoder(input_ids=pieces, attention_mask=attended.long(), return_dict=True, **options)
         return output.last_hidden_state, output.hidden_states if output_hidden_states else None
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from transformers import PreTrainedTokenizerBase
 
 from ..model.modeling_ensemble import CopyNetEnsemble
+from ..model.pieces import PieceTokenizer
 from .loading import load_model
 
 
@@ -83,7 +83,7 @@ def _list_by_kind(tokenizer: PreTrainedTokenizerBase) -> dict[str, list[str]]:
     return lists | {"piece": _sort_words(pieces.backend.get_vocab()), **settings, "merge": merges}
 
 
-def _encoder_tokenizer(tokenizer: PreTrainedTokenizerBase) -> Any:
+def _encoder_tokenizer(tokenizer: PreTrainedTokenizerBase) -> PieceTokenizer | None:
     return getattr(tokenizer, "encoder_tokenizer", None)
 
 

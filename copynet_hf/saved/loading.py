@@ -94,7 +94,7 @@ def load_model(
         raise ValueError(f"--device {target} cannot be used ({error}): use cpu, or leave it out") from None
 
 
-def load_copynet(name: str, *, trust_remote_code: bool = False, **kwargs: Any) -> LoadedModel:
+def load_copynet(name: str, *, trust_remote_code: bool = False, **kwargs: object) -> LoadedModel:
     """Loads a model, which may be an ensemble, with `AutoModelForSeq2SeqLM`.
 
     Args:

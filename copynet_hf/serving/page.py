@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import torch
 from transformers import PreTrainedTokenizerBase
@@ -17,6 +17,7 @@ from ..data.remembered import find_separator
 from ..inference.backends import OnnxModel
 from ..model.prediction import Prediction
 from ..model.source import join_words
+from ..model.tokenization_copynet import CopyNetTokenizer
 from ..saved.loading import LoadedModel
 from ..saved.model_size import explain_memory_errors
 from ..visualization.highlighting import find_words
@@ -111,12 +112,12 @@ class _CheckEachStep(StoppingCriteria):
         return torch.zeros(input_ids.shape[0], dtype=torch.bool, device=input_ids.device)
 
 
-def _describe_output(tokenizer: Any, row: Row, output: Prediction) -> PageOutput:
+def _describe_output(tokenizer: PreTrainedTokenizerBase, row: Row, output: Prediction) -> PageOutput:
     facts = row.get("facts") or []
     text = "\n".join([row["text"], *("\t".join(fact) for fact in facts)])
     oov: set[str] = set()
     source = None
-    if hasattr(tokenizer, "encode_source"):
+    if isinstance(tokenizer, CopyNetTokenizer):
         source = tokenizer.encode_source(row["text"], facts, max_length=tokenizer.model_max_length)
         oov = {join_words(tokenizer, [word]) for word in source.oov_words}
         starts = [span[0] for span in source.offsets if span is not None]

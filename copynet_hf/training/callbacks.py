@@ -7,7 +7,7 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from typing import cast
 
@@ -21,6 +21,8 @@ from transformers import (
     TrainerState,
     TrainingArguments,
 )
+
+from ..evaluation.teacher_forcing import ACCURACIES
 
 logger = logging.getLogger(__name__)
 
@@ -92,6 +94,27 @@ class EarlyStopping(EarlyStoppingCallback):
         attributes = saved.get(type(self).__name__, {}).get("attributes", {})
         self.early_stopping_patience_counter = attributes.get("early_stopping_patience_counter", 0)
         saved[type(self).__name__] = self.state()  # missing where the interrupted run had no patience
+
+
+class FullAccuracy(TrainerCallback):
+    """Ends the training after the third evaluation in which all validation targets are right, where the checkpoint is
+    selected by accuracy: no later one can score higher. The Trainer keeps the last of the three, whose loss is the
+    lowest. Counted in the log of the run, which a resumed run continues."""
+
+    NUM_EVALUATIONS = 3
+
+    def on_evaluate(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: object) -> None:
+        is_full = [has_full_accuracy(args, logs) for logs in state.log_history]
+        goes_on = state.global_step < state.max_steps and not control.should_training_stop
+        if goes_on and is_full[-1] and sum(is_full) >= self.NUM_EVALUATIONS:
+            log_line("all validation targets were right in %s evaluations: the training ends", self.NUM_EVALUATIONS)
+            control.should_training_stop = True
+
+
+def has_full_accuracy(args: TrainingArguments, logs: Mapping[str, float]) -> bool:
+    """Whether the accuracy that selects the checkpoint is 100 % in these logs of an evaluation."""
+    name = (args.metric_for_best_model or "").removeprefix("eval_")
+    return bool(args.load_best_model_at_end) and name in ACCURACIES and logs.get(f"eval_{name}") == 100.0
 
 
 class TimeEstimate(TrainerCallback):

@@ -10,14 +10,13 @@ import zipfile
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
 from datasets import IterableDataset
 from datasets.fingerprint import Hasher
 from safetensors import SafetensorError, safe_open
 from transformers import TrainingArguments
 
-from ..arguments import TokenizerArguments, TrainArguments
+from ..arguments import TokenizerArguments, TrainArguments, Values
 from .dataset import PAIR_COLUMNS, Pairs
 
 logger = logging.getLogger(__name__)
@@ -114,7 +113,7 @@ def remove_results(folder: Path) -> None:
         (folder / name).unlink(missing_ok=True)
 
 
-def read_metrics(folder: Path) -> dict[str, dict[str, Any]]:
+def read_metrics(folder: Path) -> dict[str, dict[str, float]]:
     """The metrics of training and validation, by split, that the Trainer has saved whole."""
     metrics = {}
     for split in ("train", "eval"):
@@ -155,7 +154,7 @@ def make_run_record(train_pairs: Pairs, args: TrainArguments) -> dict[str, objec
     return {FINGERPRINT: _fingerprint(train_pairs), **{name: getattr(args, name) for name in (FREEZE, *TOKENIZER)}}
 
 
-def read_run_record(checkpoint: str | Path) -> dict[str, Any]:
+def read_run_record(checkpoint: str | Path) -> Values:
     """What was saved with a checkpoint; empty for one of an unmodified Trainer."""
     path = Path(checkpoint) / RECORD_FILE
     return dict(json.loads(path.read_text(encoding="utf-8"))) if path.exists() else {}

@@ -8,11 +8,11 @@ import tempfile
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from transformers import PreTrainedTokenizerBase
 
 from ..data import quickstart_pairs
+from ..data.records import Row
 from ..evaluation.scoring import Scores
 from ..inference.predictor import predict_in_batches
 from ..model.prediction import CopyModel, predict
@@ -91,7 +91,7 @@ def run_quickstart(
     return scores
 
 
-def _show_outputs(records: Sequence[Any], scores: Scores) -> None:
+def _show_outputs(records: Sequence[Row], scores: Scores) -> None:
     unseen = scores["fewest_unseen_words"]
     print(f"\nOn {len(records)} test requests, each with at least {unseen} word(s) outside the vocabulary:")
     print(f"  exact match  {scores['exact_match']:5.1f} %")

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from random import Random
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
+from ..data.records import Row
 from ..model.segmentation import JOINER, MARKS, is_spelled
 from ..model.source import Source
 from ..model.tokenization_copynet import CopyNetTokenizer
@@ -33,7 +34,7 @@ class Reach(NamedTuple):
         return self.words.total()
 
 
-def measure_reach(tokenizer: CopyNetTokenizer, pairs: Iterable[Mapping[str, Any]]) -> Reach:
+def measure_reach(tokenizer: CopyNetTokenizer, pairs: Iterable[Row]) -> Reach:
     """The reach of the targets of these pairs."""
     reach = Reach(Counter(), [])
     known = tokenizer.get_vocab().keys() - {*tokenizer.all_special_tokens}
@@ -57,7 +58,7 @@ def find_kind(tokenizer: CopyNetTokenizer, word: str, source: Source) -> str:
     return "spelled" if is_spelled(source.spell(ids)) else "joined"
 
 
-def has_initials(tokenizer: CopyNetTokenizer, pairs: Sequence[Mapping[str, Any]]) -> bool:
+def has_initials(tokenizer: CopyNetTokenizer, pairs: Sequence[Row]) -> bool:
     """Whether the letters on their own in the targets are initials of words in their sources: nearly all of them are,
     and far fewer would be of the words of other sources.
 

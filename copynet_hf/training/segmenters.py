@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from difflib import SequenceMatcher
 from itertools import islice
 from random import Random
@@ -12,6 +12,7 @@ from random import Random
 from datasets import IterableDataset
 
 from ..arguments import TrainArguments
+from ..data.records import Row
 from ..evaluation.metrics import mostly_cjk
 from ..model.segmentation import cut_words, get_segmenter
 from ..model.tokenization_copynet import CopyNetTokenizer
@@ -44,7 +45,7 @@ def choose_segmenter(args: TrainArguments, pairs: Pairs) -> str:
     return segmenter
 
 
-def choose_min_frequency(pairs: Pairs | Sequence[Mapping[str, str]], *, spelled: bool) -> int:
+def choose_min_frequency(pairs: Pairs | Sequence[Row], *, spelled: bool) -> int:
     """A rare letter is worth an embedding, a rare word is better copied. In few pairs the words of the task are rare
     as well; 3 because a word that is copied in one pair occurs twice."""
     if spelled:
@@ -52,7 +53,7 @@ def choose_min_frequency(pairs: Pairs | Sequence[Mapping[str, str]], *, spelled:
     return MIN_WORD_FREQUENCY_OF_FEW if are_few(pairs) else MIN_WORD_FREQUENCY
 
 
-def are_few(pairs: Pairs | Sequence[Mapping[str, str]]) -> bool:
+def are_few(pairs: Pairs | Sequence[Row]) -> bool:
     return not isinstance(pairs, IterableDataset) and len(pairs) < FEW_PAIRS
 
 
@@ -61,7 +62,7 @@ def first_sources(pairs: Pairs) -> list[str]:
     return [row["text"] for row in islice(pairs, 1000)]
 
 
-def guess_segmenter(pairs: Sequence[Mapping[str, str]]) -> str:
+def guess_segmenter(pairs: Sequence[Row]) -> str:
     """`char` if at least a third of the sources' letters are Chinese or Japanese, if most sources are single words, as
     in inflection, or if the targets respell words; else `word_punct`, or `word_parts` where targets are made of parts
     of words."""
@@ -92,7 +93,7 @@ def _count_parts(words: Sequence[Sequence[str]]) -> int:
     return count
 
 
-def _measure(pairs: Sequence[Mapping[str, str]], words: Iterable[Sequence[str]], segmenter: str) -> Reach:
+def _measure(pairs: Sequence[Row], words: Iterable[Sequence[str]], segmenter: str) -> Reach:
     """How a vocabulary of the frequent ones of these words reaches the targets of a thousand pairs."""
     min_frequency = choose_min_frequency(pairs, spelled=False)
     texts = map(cut_words, words) if segmenter == "word_parts" else words
@@ -102,7 +103,7 @@ def _measure(pairs: Sequence[Mapping[str, str]], words: Iterable[Sequence[str]],
     return measure_reach(tokenizer, pairs[:: math.ceil(len(pairs) / 1000) or 1])
 
 
-def _respells_words(pairs: Sequence[Mapping[str, str]], reach: Reach) -> bool:
+def _respells_words(pairs: Sequence[Row], reach: Reach) -> bool:
     """Whether targets write words of their sources in another way, as in transliteration or the correction of typos: a
     model of words would have to spell them from nothing.
 

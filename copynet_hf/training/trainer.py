@@ -23,7 +23,7 @@ from transformers import (
     Trainer,
     TrainingArguments,
 )
-from transformers.trainer_utils import EvalLoopOutput, get_last_checkpoint
+from transformers.trainer_utils import EvalLoopOutput, TrainOutput, get_last_checkpoint
 
 from ..arguments import TrainArguments
 from ..evaluation.scoring import evaluate_pairs
@@ -31,7 +31,7 @@ from ..evaluation.teacher_forcing import make_argmax, make_compute_accuracy
 from ..model.loss import shift_right
 from ..model.modeling_copynet import CopyNetForConditionalGeneration
 from ..saved.cards import CARD
-from .callbacks import EarlyStopping, LogLine, SilentProgress, TimeLimit
+from .callbacks import EarlyStopping, FullAccuracy, LogLine, SilentProgress, TimeLimit, has_full_accuracy
 from .checkpoints import NUM_PROCESSES, RECORD_FILE, SECONDS, is_complete
 from .dataset import Pairs, encode_pairs
 from .encoder_training import split_parameter_groups
@@ -99,6 +99,7 @@ class CopyNetTrainer(Trainer):
             None if training_args.disable_tqdm else SilentProgress(),
             LogLine(),
             EarlyStopping(run_args.early_stopping_patience) if run_args.early_stopping_patience else None,
+            FullAccuracy(),
             None if run_args.max_minutes is None else TimeLimit(run_args.max_minutes),
         ]
         for callback in callbacks:
@@ -110,7 +111,7 @@ class CopyNetTrainer(Trainer):
         """The model, without what distributes it over several processes."""
         return cast(CopyNetForConditionalGeneration, self.model)
 
-    def train(self, resume_from_checkpoint: str | bool | None = None, *args: Any, **kwargs: Any) -> Any:
+    def train(self, resume_from_checkpoint: str | bool | None = None, *args: Any, **kwargs: Any) -> TrainOutput:
         self._start = time.monotonic()
         average = self.weight_average
         if average is None:
@@ -149,7 +150,9 @@ class CopyNetTrainer(Trainer):
             self.args.train_batch_size * self.args.gradient_accumulation_steps,
         )
 
-    def training_step(self, model: nn.Module, inputs: dict[str, Any], *args: Any, **kwargs: Any) -> Tensor:
+    def training_step(
+        self, model: nn.Module, inputs: dict[str, Tensor], num_items_in_batch: Tensor | int | None = None
+    ) -> Tensor:
         if self.vocabulary_dropout:
             # Here rather than in the collator, whose random numbers a resumed run would not repeat.
             config = self.accelerator.unwrap_model(model).config
@@ -157,7 +160,7 @@ class CopyNetTrainer(Trainer):
             input_ids, labels = dropped
             decoder_input_ids = shift_right(labels, config)
             inputs |= {"input_ids": input_ids, "labels": labels, "decoder_input_ids": decoder_input_ids}
-        return super().training_step(model, inputs, *args, **kwargs)
+        return super().training_step(model, inputs, num_items_in_batch)
 
     def evaluation_loop(self, *args: Any, **kwargs: Any) -> EvalLoopOutput:
         output = super().evaluation_loop(*args, **kwargs)
@@ -175,7 +178,7 @@ class CopyNetTrainer(Trainer):
         output.metrics.update({f"eval_{name}": value for name, value in scores.items() if value is not None})
         return output
 
-    def _run_epoch(self, *args: Any, **kwargs: Any) -> None:
+    def _run_epoch(self, *args: object, **kwargs: object) -> None:
         if self.state.global_step < self.state.max_steps:
             super()._run_epoch(*args, **kwargs)
         else:  # resumed at its end, where the Trainer would take one more step unless an epoch ends there
@@ -189,11 +192,14 @@ class CopyNetTrainer(Trainer):
 
     def _determine_best_metric(self, metrics: dict[str, float], trial: object) -> bool:
         try:
-            return super()._determine_best_metric(metrics, trial)
+            is_best = super()._determine_best_metric(metrics, trial)
         except KeyError as error:  # a score that these validation pairs lack
             raise ValueError(error.args[0]) from None
+        if not is_best and has_full_accuracy(self.args, metrics):  # of several, the last one has the lowest loss
+            self.state.best_global_step, is_best = self.state.global_step, True
+        return is_best
 
-    def _save_checkpoint(self, *args: Any, **kwargs: Any) -> None:
+    def _save_checkpoint(self, model: nn.Module, trial: object) -> None:
         checkpoint = Path(str(self.args.output_dir)) / f"checkpoint-{self.state.global_step}"
         try:
             with explain_save_errors(checkpoint):
@@ -204,7 +210,7 @@ class CopyNetTrainer(Trainer):
                     (checkpoint / RECORD_FILE).write_text(json.dumps(record), encoding="utf-8")
                     if self.weight_average is not None:
                         self.weight_average.save(checkpoint)
-                super()._save_checkpoint(*args, **kwargs)
+                super()._save_checkpoint(model, trial)
         except OSError:
             if not is_complete(checkpoint):  # older ones are deleted only after this one is saved
                 shutil.rmtree(checkpoint, ignore_errors=True)

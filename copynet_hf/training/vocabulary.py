@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping
-from typing import Any
+from collections.abc import Collection, Iterable, Iterator
 
+from ..data.records import Row
 from ..model.segmentation import CASES, Chains, get_segmenter, is_spelled, list_marks
 
 MAX_GENERATED = 0.02
 """The share of a word's targets whose sources may lack it, for a word that sources often have in another case."""
 
 
-def list_words(
-    pairs: Iterable[Mapping[str, Any]], segmenter: str, generated_count: int, *, has_chains: bool
-) -> Iterator[list[str]]:
+def list_words(pairs: Iterable[Row], segmenter: str, generated_count: int, *, has_chains: bool) -> Iterator[list[str]]:
     """The words of sources, facts and targets, each as often as it counts.
 
     Without chains, all count. With them, a word of a target counts where its source has it, or where neither the case

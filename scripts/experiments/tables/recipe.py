@@ -177,8 +177,24 @@ def collect_figures(results: dict[str, Any]) -> dict[str, Any]:
         "groups": {title: _score_table(results, of_group) for title, of_group in groups.items() if of_group},
         "label_smoothing": _seeds_table(facts["label_smoothing"]) if "label_smoothing" in facts else "",
         "minutes": table(["", *tasks], [row for row in minutes if any(row[1:])]),
+        "ends": _ends_table(facts["ends"]) if "ends" in facts else "",
         **tables,
     }
+
+
+def _ends_table(tasks: Mapping[str, Mapping[str, float]]) -> str:
+    """For each task where a training ends, from the log of one that went on, and the scores of what either keeps."""
+    titles = {
+        "updates": "updates",
+        "ends_after": "ends after",
+        "minutes": "minutes, all",
+        "ends_after_minutes": "to the end",
+        "first_loss": "loss, first",
+        "third_loss": "loss, third",
+        "first_exact_match": "test, first",
+        "third_exact_match": "test, third",
+    }
+    return table(["", *titles.values()], [[task, *map(scores.get, titles)] for task, scores in tasks.items()])
 
 
 def _score_table(results: dict[str, Any], tasks: list[str]) -> str:

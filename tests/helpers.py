@@ -78,7 +78,8 @@ VARIANTS = {
     "transformer_gated": {"decoder": BART | {"d_model": 8}, "copy_mechanism": "gated", "embedding_size": 8},
     "transformer_alone": {"decoder": BART, "copy_mechanism": "none"},
 }
-
+# Those with the GRU: what is not for Transformers decoders is tested with these.
+RECURRENT = {name: changes for name, changes in VARIANTS.items() if "decoder" not in changes}
 
 # Searches whose every option matters to their outputs.
 SEARCHES: dict[str, dict[str, Any]] = {

@@ -12,13 +12,14 @@ from typing import Any
 
 import pytest
 import torch
-from helpers import BART, SOURCES, TARGETS, check_gradients, padded, tiny_model, trained
+from helpers import BART, SOURCES, TARGETS, check_gradients, padded, tiny_model, tiny_tokenizer, trained
 from oracle import Oracle
 from tiny_encoders import batch_of, save_encoder, word_tokenizer
 from torch import Tensor
 from transformers import AutoModelForSeq2SeqLM, BertConfig
 
 from copynet_hf import CopyNetConfig, CopyNetEnsemble, CopyNetForConditionalGeneration
+from copynet_hf.cli import main
 from copynet_hf.model.prediction import predict
 
 # Families by the names of their sizes; every width is small, and layers of encoders are never run.
@@ -264,6 +265,15 @@ def test_an_ensemble_has_members_of_both_kinds() -> None:
     ensemble = CopyNetEnsemble.from_models([tiny_model(), tiny_model(decoder=BART)])
     found = ensemble.generate(**source(), num_beams=3, max_new_tokens=6)
     assert torch.equal(found, ensemble.generate(**source(), num_beams=3, max_new_tokens=6, use_cache=False))
+
+
+@pytest.mark.parametrize("target", ["onnx", "web"])
+def test_it_is_not_exported(target: str, tmp_path: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    tiny_model(decoder=BART).save_pretrained(tmp_path)
+    tiny_tokenizer().save_pretrained(tmp_path)
+    command = ["export", f"--model={tmp_path}", f"--output_dir={tmp_path / 'graphs'}", f"--target={target}"]
+    assert main(command) != 0
+    assert "the decoder is a bart, whose cache of keys and values grows" in capsys.readouterr().err
 
 
 def test_probabilities_sum_to_one_in_half_precision() -> None:

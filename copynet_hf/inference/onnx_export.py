@@ -294,9 +294,15 @@ def _exported(graph: nn.Module, example: Tensors) -> ExportedProgram:
     return torch.export.export(graph, (example,), dynamic_shapes=(shapes,))
 
 
-def _check_exportable(model: object) -> None:
+def _check_exportable(model: CopyNetForConditionalGeneration | CopyNetEnsemble) -> None:
     if isinstance(model, CopyNetEnsemble):
         raise ValueError("an ensemble cannot be exported: export one of its members.")
+    decoder: Any = model.config.decoder
+    if decoder is not None:
+        raise ValueError(
+            f"the decoder is a {decoder.model_type}, whose cache of keys and values grows from step to "
+            "step, and a graph's state has a fixed size: export a model with the GRU, or use --backend torch."
+        )
 
 
 def _check_search(config: GenerationConfig) -> None:

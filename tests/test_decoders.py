@@ -21,6 +21,7 @@ from transformers import AutoModelForSeq2SeqLM, BertConfig
 from copynet_hf import CopyNetConfig, CopyNetEnsemble, CopyNetForConditionalGeneration
 from copynet_hf.cli import main
 from copynet_hf.model.prediction import predict
+from copynet_hf.saved.loading import load_model
 
 # Families by the names of their sizes; every width is small, and layers of encoders are never run.
 BERT = {
@@ -342,3 +343,50 @@ def test_its_own_attention_is_returned_by_the_implementation_that_has_it() -> No
     output = model(**inputs)
     assert torch.allclose(output.logits, fast, atol=1e-5)
     assert torch.allclose(output.cross_attentions[0].sum(-1), torch.ones(4, 1, 6), atol=1e-5)
+
+
+# --- an encoder over words ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("family", ["bert", "roberta", "bart", "t5"])
+def test_an_encoder_over_words_reads_their_embeddings(family: str) -> None:
+    fields = {"encoder": decoder(family), "encoder_reads": "words", "encoder_hidden_size": 4, "initial_state": "mean"}
+    model = tiny_model(**fields, scale=1.0)
+    encoder = model.get_encoder()
+    encoded = encoder(**source())
+    for row, words_of_row in enumerate(SOURCES):
+        folded = [word if word < 17 else 3 for word in words_of_row]
+        own = encoder.text_encoder(inputs_embeds=encoder.input_proj(encoder.embed(torch.tensor([folded]))))
+        expected = encoder.states_proj(own.last_hidden_state)[0]
+        assert torch.allclose(encoded.last_hidden_state[row, : len(folded)], expected, atol=1e-5)
+        assert (encoded.last_hidden_state[row, len(folded) :] == 0).all()
+        assert torch.allclose(encoded.final_state[row], expected.mean(0), atol=1e-5)
+    if family in ("bert", "roberta", "t5"):  # BART counts padding
+        left = model(**source(side="left"), labels=padded(TARGETS, -100)).logits
+        assert torch.allclose(left, model(**source(), labels=padded(TARGETS, -100)).logits, atol=1e-4)
+
+
+@pytest.mark.parametrize("changes", [{}, {"decoder": BART}, {"copy_mechanism": "retrieval"}], ids=str)
+def test_an_encoder_over_words_is_trained_searched_and_saved(changes: dict[str, Any], tmp_path: Any) -> None:
+    model = tiny_model(encoder=decoder("t5", num_decoder_layers=1), encoder_reads="words", **changes)
+    model.save_pretrained(tmp_path)
+    tiny_tokenizer().save_pretrained(tmp_path)
+    loaded, tokenizer = load_model(str(tmp_path))
+    assert torch.equal(
+        loaded(**source(), labels=padded(TARGETS, -100)).logits, model(**source(), labels=padded(TARGETS, -100)).logits
+    )
+    found = model.generate(**source(), num_beams=3, max_new_tokens=5)
+    assert torch.equal(found, model.generate(**source(), num_beams=3, max_new_tokens=5, use_cache=False))
+    assert len(predict(loaded, tokenizer, ["a X b", ""], max_new_tokens=4)) == 2
+    model(**source(), labels=padded(TARGETS, -100)).loss.backward()
+    assert all(weight.grad is not None for weight in model.parameters())
+
+
+def test_an_encoder_over_words_has_limits() -> None:
+    with pytest.raises(ValueError, match="encoder_reads='words' is for a Transformers encoder"):
+        CopyNetConfig(encoder_reads="words")
+    with pytest.raises(ValueError, match="encoder_reads='bytes' is unknown: use pieces or words"):
+        CopyNetConfig(encoder_reads="bytes")
+    model = tiny_model(encoder=decoder("bert", max_position_embeddings=4), encoder_reads="words")
+    with pytest.raises(ValueError, match="source has 8 words, and the encoder's config has 4 positions"):
+        model(**source(), decoder_input_ids=words())

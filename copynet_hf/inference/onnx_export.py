@@ -267,7 +267,7 @@ def _example(model: CopyNetForConditionalGeneration) -> Tensors:
         example["feature_ids"] = ones.new_ones(2, 3)
     if config.mechanism.retrieves:
         example["token_type_ids"] = torch.zeros_like(ones)
-    if config.encoder is not None:
+    if config.piece_encoder is not None:
         pieces = torch.ones(2, 3, dtype=torch.long, device=model.device)
         # a special piece and two words; the exporter takes a tensor that is given twice for one input
         example |= dict(zip(FIELDS, (pieces, pieces.clone(), pieces.cumsum(1) - 2), strict=True))

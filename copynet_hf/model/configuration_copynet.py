@@ -47,7 +47,8 @@ class Mechanism(NamedTuple):
 SOURCE_PARTS = ("question", "facts")
 GATED_LOSSES = ("mixture", "summed")
 POOLINGS = ("mean", "first", "last")
-ENCODER_FIELDS = ("encoder", "encoder_pooling", "initial_state")
+ENCODER_FIELDS = ("encoder", "encoder_reads", "encoder_pooling", "initial_state")
+ENCODER_INPUTS = ("pieces", "words")
 # Fields that only a recurrent decoder has other values of than these, and why.
 RECURRENT_OPTIONS: dict[str, tuple[tuple[Any, ...], str]] = {
     "selective_read": ((None, False), "the copy scores of each step are inputs of the next"),
@@ -185,8 +186,10 @@ class CopyNetConfig(CopyNetBaseConfig):
         tie_word_embeddings: whether generate scores use the embedding table, after a projection to its width.
         encoder: the config of a Transformers encoder, as an object or a dict, which takes the place of the GRU layers
             and reads pieces of words (`CopyNetTransformerEncoder`). None: GRU layers.
-        encoder_pooling: with `encoder`, the state of a word: the "mean" of its pieces' states, the "first" or the
-            "last".
+        encoder_reads: with `encoder`, "pieces" of words, with a tokenizer of its own, or "words", whose embeddings
+            are the decoder's (`WordEncoder`).
+        encoder_pooling: with `encoder` and pieces, the state of a word: the "mean" of its pieces' states, the "first"
+            or the "last".
         decoder: the config of a Transformers decoder, as an object or a dict, which takes the place of the GRU and
             computes all steps of training at once (`TransformerDecoder`): that of an encoder-decoder such as BART or
             T5, or of a model such as BERT, which is given cross-attention. Then `hidden_size` is its own, the readout
@@ -234,6 +237,7 @@ class CopyNetConfig(CopyNetBaseConfig):
     use_cache: bool = True
     tie_word_embeddings: bool = False
     encoder: PreTrainedConfig | dict[str, Any] | None = None
+    encoder_reads: str = "pieces"
     encoder_pooling: str = "mean"
     initial_state: str = "first"
     decoder: PreTrainedConfig | dict[str, Any] | None = None
@@ -337,6 +341,11 @@ class CopyNetConfig(CopyNetBaseConfig):
         return COPY_MECHANISMS[self.copy_mechanism]
 
     @property
+    def piece_encoder(self) -> PreTrainedConfig | None:
+        """The config of the encoder that reads pieces of words, with a tokenizer of its own. None: words are read."""
+        return self.encoder if self.encoder_reads == "pieces" else None  # type: ignore[return-value]
+
+    @property
     def memory_size(self) -> int:
         """Width of h_j: both directions of the encoder, or what a Transformers encoder is projected to."""
         return 2 * self.encoder_hidden_size
@@ -418,6 +427,10 @@ class CopyNetConfig(CopyNetBaseConfig):
         for name in ("encoder_pooling", "initial_state"):
             if getattr(self, name) not in POOLINGS:
                 raise ValueError(f"{name}={getattr(self, name)!r} is unknown: use one of {', '.join(POOLINGS)}.")
+        if self.encoder_reads not in ENCODER_INPUTS:
+            raise ValueError(f"encoder_reads={self.encoder_reads!r} is unknown: use {' or '.join(ENCODER_INPUTS)}.")
+        if self.encoder is None and self.encoder_reads == "words":
+            raise ValueError("encoder_reads='words' is for a Transformers encoder: set encoder, or leave it out.")
         if self.encoder is not None and self.num_features:
             raise ValueError(
                 f"encoder is set, but num_features={self.num_features} gives numbers in place of words: leave one out."

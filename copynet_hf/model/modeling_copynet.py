@@ -40,9 +40,17 @@ from .pretrained import CopyNetPreTrainedModel
 from .retrieval_decoder import RetrievalDecoder
 from .transformer_decoder import TransformerDecoder
 from .transformer_encoder import CopyNetTransformerEncoder
+from .word_encoder import WordEncoder
 
 # The recurrent decoders of mechanisms that read the source in another way than CopyNet.
 DECODERS: dict[str, Callable[[CopyNetConfig], Decoder]] = {"pointer": PointerDecoder, "retrieval": RetrievalDecoder}
+
+
+def build_encoder(config: CopyNetConfig) -> SourceEncoder:
+    """A new encoder: the Transformers encoder of the config, over pieces or words, or else GRU layers."""
+    if config.encoder is None:
+        return CopyNetEncoder(config)
+    return (CopyNetTransformerEncoder if config.encoder_reads == "pieces" else WordEncoder)(config)
 
 
 def build_decoder(config: CopyNetConfig) -> Decoder:
@@ -57,7 +65,7 @@ class CopyNetModel(CopyNetPreTrainedModel):
 
     def __init__(self, config: CopyNetConfig) -> None:
         super().__init__(config)
-        self.encoder: SourceEncoder = (CopyNetTransformerEncoder if config.encoder else CopyNetEncoder)(config)
+        self.encoder: SourceEncoder = build_encoder(config)
         self.decoder: Decoder = build_decoder(config)
         self.dropout = Dropout(config.dropout)
         self.main_input_name = self.encoder.main_input_name

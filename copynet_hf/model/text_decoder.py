@@ -6,7 +6,7 @@ import inspect
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 from transformers import PreTrainedConfig, PreTrainedModel
 from transformers.models.auto.modeling_auto import MODEL_MAPPING
 
@@ -43,14 +43,35 @@ def build_text_decoder(config: PreTrainedConfig, returns_attention: bool = False
     return decoder
 
 
-def find_first_position(decoder: PreTrainedModel) -> int | None:
-    """The id of the first word's position: after that of padding in RoBERTa. None: the decoder takes no such ids."""
-    if "position_ids" not in inspect.signature(decoder.forward).parameters:
+def detach_embeddings(model: PreTrainedModel) -> int:
+    """Takes the embeddings of words away from an encoder or decoder that is given embeddings; returns their width."""
+    embeddings = model.get_input_embeddings()
+    assert isinstance(embeddings, nn.Embedding)
+    model.set_input_embeddings(nn.Identity())
+    model._tied_weights_keys, model.all_tied_weights_keys = {}, {}  # T5's encoder ties two names of them
+    return embeddings.embedding_dim
+
+
+def build_projection(size: int, width: int) -> nn.Module:
+    """A linear layer where two widths differ, else nothing."""
+    return nn.Identity() if size == width else nn.Linear(size, width)
+
+
+def find_first_position(model: PreTrainedModel) -> int | None:
+    """The id of the first word's position: after that of padding in RoBERTa. None: `position_ids` are not taken."""
+    if "position_ids" not in inspect.signature(model.forward).parameters:
         return None
-    for name, module in decoder.named_modules():
+    for name, module in model.named_modules():
         if isinstance(module, nn.Embedding) and name.rpartition(".")[2] in POSITIONS:
             return 0 if module.padding_idx is None else module.padding_idx + 1
     return 0
+
+
+def number_positions(first: int | None, words: Tensor, steps: int) -> dict[str, Tensor]:
+    """`position_ids` (R or 1, steps) of the last steps out of words (R or 1, t + steps), bool and false on padding:
+    their numbers among those that are no padding. Models that do not take them (`find_first_position`) count padding.
+    """
+    return {} if first is None else {"position_ids": (words.cumsum(-1) - 1).clamp(min=0)[:, -steps:] + first}
 
 
 def _refusal(config: PreTrainedConfig) -> str:

@@ -17,7 +17,13 @@ from .decoder import Decoder
 from .dropout import Dropout
 from .memory import DecoderState, DecoderSteps, FeatureMemory, Memory, PastWords, group_by_source, read_memory
 from .outputs import CopyNetEncoderOutput
-from .text_decoder import build_text_decoder, find_first_position
+from .text_decoder import (
+    build_projection,
+    build_text_decoder,
+    detach_embeddings,
+    find_first_position,
+    number_positions,
+)
 from .text_encoder import find_max_pieces
 
 
@@ -36,13 +42,10 @@ class TransformerDecoder(Decoder):
         width, mechanism = config.hidden_size, config.mechanism
         decoder_config: Any = config.decoder  # the base class of configs makes an object of a dict
         self.text_decoder = build_text_decoder(decoder_config, returns_attention=mechanism.copies_by_attention)
-        own_embeddings = self.text_decoder.get_input_embeddings()
-        assert isinstance(own_embeddings, nn.Embedding)
-        self.text_decoder.set_input_embeddings(nn.Identity())  # it is given embeddings
         self.max_words = find_max_pieces(self.text_decoder)
         self.first_position = find_first_position(self.text_decoder)
-        self.input_proj = _projection(config.embedding_size, own_embeddings.embedding_dim)
-        self.memory_proj = _projection(config.memory_size, width)
+        self.input_proj = build_projection(config.embedding_size, detach_embeddings(self.text_decoder))
+        self.memory_proj = build_projection(config.memory_size, width)
         self.feature_proj = nn.Linear(config.embedding_size, width, bias=False) if config.feature_vocab_size else None
         self.copy_proj = None
         if mechanism.has_copy_projection:
@@ -91,7 +94,8 @@ class TransformerDecoder(Decoder):
         """
         rows, steps = embeddings.shape[:2]
         past = None if state is None else state.past
-        self._check_length(steps if past is None else past.get_seq_length() + steps)
+        num_words = steps if past is None else past.get_seq_length() + steps
+        self._check_length(num_words)
         states, mask = self._collect_read(memory, rows)
         words = keep if past is None else past.extend_mask(keep, rows, steps)  # (R, t + T), None without padding
         returns_attention = self.text_decoder.config._attn_implementation == "eager"
@@ -102,7 +106,7 @@ class TransformerDecoder(Decoder):
             encoder_attention_mask=mask.long(),
             past_key_values=past,
             use_cache=past is not None,
-            **self._number_positions(words, past, embeddings),
+            **number_positions(self.first_position, mask.new_ones(1, num_words) if words is None else words, steps),
             **({"output_attentions": True} if returns_attention else {}),
         )
         hidden = output.last_hidden_state  # s_t: (R, T, H)
@@ -140,19 +144,6 @@ class TransformerDecoder(Decoder):
                 f"copy_mechanism={self.config.copy_mechanism!r} copies by an attention inside the decoder, to which "
                 "reentrant checkpoints pass no gradient: enable them with use_reentrant=False."
             )
-
-    def _number_positions(self, words: Tensor | None, past: PastWords | None, embeddings: Tensor) -> dict[str, Tensor]:
-        """`position_ids` (R, T) or (1, T), for decoders that take them: of each word among those that are no padding.
-
-        RoBERTa would count from the first word of each call.
-        """
-        if self.first_position is None:
-            return {}
-        steps = embeddings.shape[1]
-        if words is not None:
-            return {"position_ids": (words.cumsum(-1) - 1).clamp(min=0)[:, -steps:] + self.first_position}
-        start = self.first_position + (0 if past is None else past.get_seq_length())
-        return {"position_ids": torch.arange(start, start + steps, device=embeddings.device)[None]}
 
     def _collect_read(self, memory: Memory, rows: int) -> tuple[Tensor, Tensor]:
         """What the layers attend to, for each row: states (R, S + F, H) of words and features, and which there are.
@@ -193,8 +184,3 @@ class TransformerDecoder(Decoder):
         attention = attention[..., :size] * expand_to_rows(memory.mask, attention.shape[0])[:, None]
         total = attention.sum(-1, keepdim=True)
         return attention / total.clamp(min=torch.finfo(total.dtype).tiny)
-
-
-def _projection(size: int, width: int) -> nn.Module:
-    """A linear layer where two widths differ."""
-    return nn.Identity() if size == width else nn.Linear(size, width)

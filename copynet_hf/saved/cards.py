@@ -208,7 +208,7 @@ def _settings(model: PublishedModel) -> dict[str, object]:
         values |= {name: getattr(config, name) for name in ENCODER_FIELDS} | {"encoder": _name_encoder(config)}
     if config.decoder is not None:
         values |= {
-            "decoder": config.decoder.model_type,
+            "decoder": cast("PreTrainedConfig", config.decoder).model_type,
             "copy_layer": config.copy_layer,
             "copy_head": config.copy_head,
         }

@@ -70,7 +70,7 @@ def check_tokenizer(config: object, tokenizer: Sized) -> None:
         accepted = in_model if isinstance(in_model, list) else [in_model]
         if in_tokenizer is not None and in_tokenizer not in accepted:
             raise ValueError(f"{name} is {in_tokenizer} for the tokenizer and {in_model} for the model: {fix}")
-    pieces, encoder = getattr(tokenizer, "encoder_tokenizer", None), getattr(config, "encoder", None)
+    pieces, encoder = getattr(tokenizer, "encoder_tokenizer", None), getattr(config, "piece_encoder", None)
     if encoder is not None and (pieces is None or len(pieces) > encoder.vocab_size):
         has = "no encoder_tokenizer" if pieces is None else f"{len(pieces)} pieces"
         raise ValueError(f"the tokenizer has {has}, the model's encoder {encoder.vocab_size} pieces: {fix}")

@@ -87,7 +87,7 @@ def complete_arguments(
     args, train = build_arguments(TrainArguments, values), pairs["train"]
     training = build_training_arguments(values, train, "validation" in pairs)
     config = make_config(args.preset, select_config_fields(args)) if model is None else model.config
-    has_encoder = args.encoder_name_or_path is not None or config.encoder is not None
+    has_encoder = args.encoder_name_or_path is not None or config.piece_encoder is not None
     if has_encoder and "learning_rate" not in values:
         training.learning_rate = DECODER_LEARNING_RATE
     if tokenizer is None:

@@ -196,6 +196,9 @@ class CopyNetConfig(CopyNetBaseConfig):
             is the state, and there is no selective read and no coverage. None: the GRU.
         copy_layer: with `decoder`, the layer whose attention to the source is copied by, from 0, or −1 for the last.
         copy_head: with `decoder`, the head of that layer; None: the average of all heads.
+        seq2seq: whether encoder, decoder and output layer are those of a pretrained encoder-decoder, as
+            `CopyNetForConditionalGeneration.from_seq2seq_pretrained` makes them. Then `logits_scale` multiplies s_t
+            before the output layer, and `logits_bias` says whether that has a bias.
         initial_state: with `encoder`, what s_0 is computed from: the state of the "first" piece ([CLS] in BERT), the
             "last", or the "mean" of all.
         pad_token_id, bos_token_id, eos_token_id, unk_token_id, decoder_start_token_id: special ids, all inside the
@@ -243,6 +246,9 @@ class CopyNetConfig(CopyNetBaseConfig):
     decoder: PreTrainedConfig | dict[str, Any] | None = None
     copy_layer: int = -1
     copy_head: int | None = None
+    seq2seq: bool = False
+    logits_scale: float = 1.0
+    logits_bias: bool = False
     is_encoder_decoder: bool = True
     pad_token_id: int = 0
     bos_token_id: int | None = 1

@@ -141,7 +141,7 @@ class SourceEncoder(CopyNetPreTrainedModel):
 
     def embed(self, ids: Tensor) -> Tensor:
         """e(y) (…, E) of extended ids: a word outside the vocabulary has the embedding of UNK."""
-        return self.embed_tokens(replace_by_unk(ids, self.config.vocab_size, self.config.unk_token_id))
+        return self.get_input_embeddings()(replace_by_unk(ids, self.config.vocab_size, self.config.unk_token_id))
 
     def embed_features(self, feature_ids: Tensor | None, input_ids: Tensor) -> tuple[Tensor | None, Tensor | None]:
         """e(f_k) (B, F, E) of features (B, F), zero for those that are not known, and (B, F) bool: which are."""

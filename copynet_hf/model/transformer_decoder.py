@@ -26,6 +26,10 @@ from .text_decoder import (
 )
 from .text_encoder import find_max_pieces
 
+COPY_LOGIT = -12.0
+"""The score of copying, relative to that of generating, with which a pretrained encoder-decoder begins: with 1,000
+source positions it copies with a probability below 0.01."""
+
 
 class TransformerDecoder(Decoder):
     """The layers of `config.decoder` over e(y_{t-1}), with cross-attention to h_j and to the source's features.
@@ -54,7 +58,19 @@ class TransformerDecoder(Decoder):
         self.switch_proj = None
         if mechanism.switch:
             self.switch_proj = nn.Linear(sum(widths[part] for part in mechanism.switch), 1)
+        self.copy_bias = nn.Parameter(torch.zeros(1)) if config.seq2seq and self.copy_proj is not None else None
         self.dropout = Dropout(config.dropout)
+
+    def reset_copy_mode(self) -> None:
+        """Initialises the copy mode of a pretrained encoder-decoder, so that it writes what it wrote without one: W_c
+        and the switch are zero, and biases keep copying improbable, yet probable enough to be learned."""
+        if self.copy_proj is not None and self.copy_bias is not None:
+            nn.init.zeros_(self.copy_proj.weight)
+            nn.init.constant_(self.copy_bias, COPY_LOGIT)
+        if self.switch_proj is not None:
+            logit = COPY_LOGIT / 2  # of all positions together
+            nn.init.zeros_(self.switch_proj.weight)
+            nn.init.constant_(self.switch_proj.bias, logit if self.config.copy_mechanism == "gated" else -logit)
 
     def build_memory(self, encoded: CopyNetEncoderOutput) -> Memory:
         """M with what the layers attend to, h_j projected to their width, and tanh(h_j W_c) of Eq. 8."""
@@ -113,6 +129,7 @@ class TransformerDecoder(Decoder):
         readout, scores = self.dropout(hidden), None
         if memory.copy_keys is not None:  # ψ_c(j) = tanh(h_j W_c)·s_t, Eq. 8
             scores = copy_scores(memory.copy_keys, group_by_source(readout, memory.copy_keys)).view(matches.shape)
+            scores = scores if self.copy_bias is None else scores + self.copy_bias
         attention = self.select_attention(output.cross_attentions, memory) if returns_attention else None
         if self.config.mechanism.copies_by_attention:
             self._check_gradient(hidden, attention)

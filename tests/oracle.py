@@ -41,6 +41,7 @@ class Oracle:
         self.w = {name: value.detach().double().numpy() for name, value in model.state_dict().items()}
         self.c = model.config
         self.features = []  # the feature ids of the source
+        self.letters = []  # of each word that owns a slot, the ids of its letters
 
     def read_features(self, s):
         """What the state s reads of the source's features, by the attention's W and v: added to the context."""
@@ -58,7 +59,22 @@ class Oracle:
         return [self.w["model.encoder.feature_embeddings.weight"][feature] for feature in known]
 
     def embed(self, word):
-        return self.w["model.encoder.embed_tokens.weight"][word if word < self.c.vocab_size else self.c.unk_token_id]
+        """e(y), of a word outside the vocabulary e(UNK) and what its letters say."""
+        slot = word - self.c.vocab_size
+        e = self.w["model.encoder.embed_tokens.weight"][word if slot < 0 else self.c.unk_token_id]
+        return e + self.compose(self.letters[slot]) if 0 <= slot < len(self.letters) else e
+
+    def compose(self, letters):
+        """Kim et al. 2016: filters over three letters, their largest values over the word, projected."""
+        w, p = self.w, "model.encoder.letter_encoder."
+        table = w[p + "embed_letters.weight"]
+        nothing = np.zeros(table.shape[1])
+        vectors = [nothing, *(table[x if x < self.c.letter_vocab_size else 1] for x in letters), nothing]
+        largest = np.zeros(self.c.embedding_size)
+        for i in range(len(letters)):
+            value = w[p + "filters.weight"] @ np.concatenate(vectors[i : i + 3]) + w[p + "filters.bias"]
+            largest = np.maximum(largest, value)
+        return w[p + "output_proj.weight"] @ largest
 
     def encode(self, source, inputs=None):
         """h_j of every position, and the last states of both directions in the top layer."""
@@ -196,7 +212,8 @@ class Oracle:
 
         memory = [project("model.decoder.memory_proj", x) for x in h]
         memory += [w["model.decoder.feature_proj.weight"] @ e for e in self.embed_features()]
-        xs = [project("model.decoder.input_proj", self.embed(word)) for word in words]
+        known = [word if self.c.copies or word < self.c.vocab_size else self.c.unk_token_id for word in words]
+        xs = [project("model.decoder.input_proj", self.embed(word)) for word in known]
         xs = [x + w[p + "embed_positions.weight"][2 + t] for t, x in enumerate(xs)]
         xs = [normalize(p + "layernorm_embedding", x) for x in xs]
         for number in range(self.c.decoder.decoder_layers):
@@ -228,7 +245,7 @@ class Oracle:
             for j in same:
                 rho[j] = math.exp(previous_scores[j]) / sum(math.exp(previous_scores[i]) for i in same)
             zeta = sum((rho[j] * h[j] for j in range(len(source))), np.zeros_like(h[0]))
-            context, e = last, self.embed(word)
+            context, e = last, self.embed(word if c.copies or word < c.vocab_size else c.unk_token_id)
             if c.decoder is not None:
                 s, a = states[t], attentions[t]
                 context = sum(a[j] * h[j] for j in range(len(source)))

@@ -252,7 +252,7 @@ def test_inputs_that_are_no_texts_are_named(folders: Folders, inputs: Any, messa
 @pytest.mark.parametrize(
     ("folder", "options", "message"),
     [
-        ("torch", {"backend": "onnx"}, "write one with copynet-hf export --model .*torch --output_dir FOLDER"),
+        ("torch", {"backend": "onnx"}, r"run copynet-hf export --model .*torch --output_dir torch-onnx, and pass"),
         ("onnx", {}, "holds ONNX graphs: use --backend onnx"),
         ("torch", {"backend": "jax"}, "--backend is 'jax': use torch or onnx"),
         ("onnx", {"backend": "onnx", "bf16": True}, "--bf16 is for --backend torch"),

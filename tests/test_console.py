@@ -244,6 +244,14 @@ def test_the_help_of_a_command_imports_neither_torch_nor_transformers(name: str)
     assert not imported & {"torch", "transformers", "datasets"}
 
 
+def test_generate_reads_no_files_and_imports_no_package_for_that() -> None:
+    modules = ["data.remembered", "inference.backends", "inference.predictor", "visualization.highlighting"]
+    code = f"import sys, {', '.join(f'copynet_hf.{name}' for name in modules)}; "
+    code += "sys.exit(str({'datasets', 'pandas'} & {*sys.modules} or ''))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.stderr.strip() == ""
+
+
 def test_help_into_a_closed_pipe_is_silent() -> None:
     reader, writer = os.pipe()
     os.close(reader)

@@ -109,7 +109,8 @@ def test_nothing_sends_a_user_to_a_release_that_does_not_exist():
             path for path in (ROOT / folder).rglob("*") if path.suffix in (".py", ".md", ".html", ".js", ".yaml")
         ]
     for path in places:
-        found = re.search(r"pip\s+install\s+\S*copynet-hf(?! @)", path.read_text(encoding="utf-8"))
+        text = path.read_text(encoding="utf-8")
+        found = re.search(r"pip\s+install\s+\S*copynet-hf(?! @)|pypi\.org/project/copynet-hf", text)
         assert found is None, path
 
 

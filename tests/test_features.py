@@ -392,7 +392,7 @@ def test_features_need_an_attention() -> None:
 def test_an_encoders_output_as_a_tuple_would_lose_the_features() -> None:
     model = make()
     encoded = model.get_encoder()(**batch(), return_dict=False)
-    with pytest.raises(ValueError, match="encoder_outputs is a tuple, which cannot hold facts or features"):
+    with pytest.raises(ValueError, match="encoder_outputs is a tuple, which cannot hold facts, features or letters"):
         model(encoder_outputs=encoded, decoder_input_ids=torch.tensor([[1]] * 4))
 
 

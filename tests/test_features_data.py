@@ -60,7 +60,7 @@ def test_a_table_without_a_header_has_the_given_columns(
 def test_a_table_without_a_header_whose_columns_are_not_given_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "a.tsv"
     path.write_text("go\twent\tV;PST\nrun\tran\tV;PST\n", encoding="utf-8")
-    with pytest.raises(ValueError, match=r"if the file has no header, name its columns with column_names="):
+    with pytest.raises(ValueError, match=r"or column_names \(--column_names\) if the first line is no header"):
         load_pairs(path)
 
 

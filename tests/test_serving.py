@@ -327,7 +327,9 @@ def test_errors_of_the_command(
     assert "--model is missing" in refused(capsys)
     assert "no such folder" in refused(capsys, "--model=user/name")
     assert "config.json is missing" in refused(capsys, f"--model={tmp_path}")
-    assert "holds no decoder.onnx" in refused(capsys, f"--model={save_tiny_model(tmp_path / 'saved')}")
+    saved = save_tiny_model(tmp_path / "my model")
+    run_export = f"run copynet-hf export --model '{saved}' --output_dir 'my model-onnx', and use"
+    assert f"holds no decoder.onnx: {run_export}" in refused(capsys, f"--model={saved}")
     assert "--timeout is nan: use 1 or more" in refused(capsys, model, "--timeout=nan")
     assert "--batch_size is 0: use 1 or more" in refused(capsys, model, "--batch_size=0")
     assert "--port is 70000" in refused(capsys, model, "--port=70000")

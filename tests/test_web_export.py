@@ -142,8 +142,9 @@ def with_features(runtime: Path, tmp_path_factory: pytest.TempPathFactory) -> It
 
 @pytest.fixture(scope="module")
 def with_chains(runtime: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Page]:
-    """A random model whose vocabulary is mostly marks and letters."""
-    tokenizer = CopyNetTokenizer.train_from_iterator(["aZé_ 1,-"], 60, "word_parts", max_source_oov=6, chains=True)
+    """A random model whose vocabulary is mostly marks and letters, and which reads the letters of other words."""
+    texts, options = ["aZé_ 1,-", "aZé_ 1,-"], {"chains": True, "letters": True}
+    tokenizer = CopyNetTokenizer.train_from_iterator(texts, 60, "word_parts", max_source_oov=6, **options)
     model = tiny_model(**CopyNetConfig.tokenizer_fields(tokenizer))
     yield from export_page(tmp_path_factory.mktemp("chains"), runtime, model, tokenizer)
 

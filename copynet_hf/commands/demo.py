@@ -10,8 +10,6 @@ from ..arguments import BACKEND_HELP, TRUST_HELP, Arguments, Command, argument, 
 
 @dataclass
 class DemoArguments(Arguments):
-    """The arguments of `copynet-hf demo`."""
-
     model: str | None = argument("folder or Hub name of the model", metavar="NAME")
     backend: str = argument(BACKEND_HELP, "torch", "NAME")
     trust_remote_code: bool = argument(TRUST_HELP, False)

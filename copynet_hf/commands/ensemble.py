@@ -9,8 +9,6 @@ from ..arguments import TRUST_HELP, Arguments, Command, argument
 
 @dataclass
 class EnsembleArguments(Arguments):
-    """The arguments of `copynet-hf ensemble`."""
-
     models: list[str] | None = argument("folders or Hub names of two or more models", metavar="NAME")
     trust_remote_code: bool = argument(TRUST_HELP, False)
     output_dir: str | None = argument("folder for the ensemble and its tokenizer", metavar="FOLDER")

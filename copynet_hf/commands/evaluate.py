@@ -12,8 +12,6 @@ from ..arguments import Command, DecodingArguments, PairsArguments, argument, co
 
 @dataclass
 class EvaluateArguments(PairsArguments, DecodingArguments):
-    """The arguments of `copynet-hf evaluate`."""
-
     _argument_group_name = "outputs"
 
     num_return_sequences: int = count("outputs per source, for exact_match_top_N", 1)

@@ -10,8 +10,6 @@ from ..arguments import TRUST_HELP, Arguments, Command, argument
 
 @dataclass
 class ExportArguments(Arguments):
-    """The arguments of `copynet-hf export`."""
-
     model: str | None = argument("folder or Hub name of the model", metavar="NAME")
     trust_remote_code: bool = argument(TRUST_HELP, False)
     output_dir: str | None = argument("folder for the graphs, the config and the tokenizer", metavar="FOLDER")
@@ -63,7 +61,8 @@ def export(args: ExportArguments) -> None:
         load_tokenizer(name, trust_remote_code=args.trust_remote_code) if reads_words else None,
         quantize=args.quantize,
     )
-    print(f"saved in {folder}")
+    can_be_served = reads_words and exported.config.encoder is None
+    print(f"saved in {folder}" + (f"; to serve it: copynet-hf serve --model {folder}" if can_be_served else ""))
 
 
 COMMAND = Command(export, "--model NAME --output_dir FOLDER ", ExportArguments)

@@ -15,8 +15,6 @@ if TYPE_CHECKING:
 
 @dataclass
 class GenerateArguments(DecodingArguments):
-    """The arguments of `copynet-hf generate`."""
-
     _argument_group_name = "input and output"
 
     text: list[str] | None = argument("sources; by default the lines of standard input", metavar="TEXT")

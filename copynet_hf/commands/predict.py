@@ -9,8 +9,6 @@ from ..arguments import Command, DecodingArguments, argument, count
 
 @dataclass
 class PredictArguments(DecodingArguments):
-    """The arguments of `copynet-hf predict`."""
-
     _argument_group_name = "input and output"
 
     input_file: list[str] | None = argument(

@@ -9,8 +9,6 @@ from ..arguments import Arguments, Command, argument, count
 
 @dataclass
 class QuickstartArguments(Arguments):
-    """The arguments of `copynet-hf quickstart`."""
-
     output_dir: str = argument("folder for the model and the picture", "copynet-quickstart", "FOLDER")
     overwrite_output_dir: bool = argument("replace the model in output_dir", False)
     seed: int = argument("random seed of the data and the model", 0)

@@ -10,8 +10,6 @@ from ..serving.limits import Limits
 
 @dataclass(frozen=True)
 class ServeArguments(Limits):
-    """The arguments of `copynet-hf serve`."""
-
     model: str | None = argument("folder that copynet-hf export wrote", metavar="FOLDER")
     host: str = argument("address to listen on; 0.0.0.0 accepts other machines", "127.0.0.1", "ADDRESS")
     port: int = argument("port to listen on; 0 for a free one", 8000, check=between(0, 65535))

@@ -8,7 +8,6 @@ from collections.abc import Collection, Iterable, Sequence
 from itertools import islice
 from typing import NamedTuple
 
-import datasets
 import pyarrow as pa
 
 from .features import SEPARATOR, resemble_facts
@@ -79,20 +78,14 @@ class Columns:
                 self.has_facts |= name == facts_column and any(map(resemble_facts, values))
         self.can_hold_facts = self.has_facts or can_hold_facts(self.types.get(facts_column))
 
-    def feature(self, name: str) -> object:
-        """The `datasets` feature of a column."""
-        arrow_type = self.types[name]
-        if arrow_type is None:
-            return datasets.Value("string")
-        return datasets.Features.from_arrow_schema(pa.schema([(name, arrow_type)]))[name]
-
 
 def _common_type(previous: pa.DataType | None, values: Sequence[object]) -> pa.DataType | None:
     """The type that holds the previous values and these, or None."""
     if previous is None:
         return None
     try:
-        common = unify_types(previous, pa.array(values).type)
+        schemas = [pa.schema([("", kind)]) for kind in (previous, pa.array(values).type)]
+        common = pa.unify_schemas(schemas, promote_options="permissive").field(0).type
     except (pa.ArrowException, TypeError, OverflowError):
         return None
     # The keys of JSON objects can differ between rows; Arrow writes lists of at most 64 levels.
@@ -107,17 +100,6 @@ def can_hold_facts(kind: pa.DataType | None) -> bool:
     if kind is None or depth > 2:
         return False
     return pa.types.is_null(kind) or (depth == 2 and pa.types.is_string(kind))
-
-
-def unify_types(first: pa.DataType | None, second: pa.DataType | None) -> pa.DataType | None:
-    """The type that holds the values of both, or None."""
-    if first is None or second is None:
-        return None
-    try:
-        schemas = [pa.schema([("", arrow_type)]) for arrow_type in (first, second)]
-        return pa.unify_schemas(schemas, promote_options="permissive").field(0).type
-    except (pa.ArrowException, TypeError):
-        return None
 
 
 def choose_columns(

@@ -9,24 +9,23 @@ from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
+from typing import Any, TypeAlias
 
 import datasets
 import pyarrow as pa
 from datasets.data_files import DataFilesDict, DataFilesList
 from datasets.exceptions import DatasetGenerationError
+from datasets.fingerprint import Hasher
 from datasets.info import SupervisedKeysData
 
 from .columns import ColumnChoice, Columns, can_hold_facts, choose_columns, choose_new_names
 from .features import SEPARATOR, are_facts, resemble_facts, split_features, why_not_features
 from .records import (
-    AnyDataset,
     DataFileError,
     FilePath,
     Row,
     SkippedRecords,
     data_suffix,
-    hash_contents,
     resolve_file,
     warn_once,
 )
@@ -34,6 +33,7 @@ from .rows import LCSTS_SUFFIX, SUFFIXES, TABLE_SUFFIXES, NumberedRow, find_deli
 
 logger = logging.getLogger(__name__)
 
+AnyDataset: TypeAlias = datasets.Dataset | datasets.IterableDataset
 ROLE_TYPES = {
     "text": datasets.Value("string"),
     "summary": datasets.Value("string"),
@@ -157,7 +157,7 @@ def _build_split(
     options |= {"file_format": suffix, "delimiter": find_delimiter(file, options.get("delimiter"))}
     # Built here because `datasets` takes "[" and "*" in a path for a pattern, and keys its cache on the modification
     # time, which copying can preserve.
-    key = "" if streaming else hash_contents(file)
+    key = "" if streaming else _hash_contents(file)
     builder = PairsBuilder(data_files=DataFilesDict({split: DataFilesList([str(file)], [(key,)])}), **options)
     if streaming:
         data = builder.as_streaming_dataset(split=split)
@@ -176,6 +176,13 @@ def _build_split(
         logger.warning("%s", builder.info.description)
     _log_guess(builder.info.supervised_keys, path)
     return builder.as_dataset(split=split)
+
+
+def _hash_contents(path: Path) -> str:
+    """A hash of the file's bytes, which are read in chunks of 1 MiB."""
+    with path.open("rb") as file:
+        chunks = iter(lambda: file.read(1 << 20), b"")
+        return Hasher.hash_bytes(chunks)
 
 
 @dataclass
@@ -220,8 +227,8 @@ class PairsBuilder(datasets.GeneratorBasedBuilder):
             if choice.guesses:
                 self.info.supervised_keys = SupervisedKeysData(self.roles["text"], self.roles["summary"])
         if not dl_manager.is_streaming:
-            features = {name: self.columns.feature(name) for name in self.columns.types}
-            self.info.features = _select_features(features, self.roles)
+            schema = pa.schema([(name, kind or pa.string()) for name, kind in self.columns.types.items()])
+            self.info.features = _select_features(datasets.Features.from_arrow_schema(schema), self.roles)
         return [datasets.SplitGenerator(name=split, gen_kwargs={"paths": [path]})]
 
     def _number_rows(self, path: Path) -> Iterator[NumberedRow]:
@@ -328,47 +335,21 @@ def _select_pairs(data: AnyDataset, choice: ColumnChoice, where: str) -> AnyData
     roles = choose_columns(columns, strings, choice, where, has_facts)
     if choice.guesses:
         _log_guess(SupervisedKeysData(roles["text"], roles["summary"]), where)
-    is_stream = isinstance(data, datasets.IterableDataset)
-    shards = [data.shard(data.num_shards, index) for index in range(data.num_shards)] if is_stream else [data]
-    arguments = {  # `datasets` distributes the elements of lists over the workers of a DataLoader
-        "shards": shards,
-        "names": [f"{where} (shard {i} of {len(shards)})" if shards[1:] else where for i in range(len(shards))],
-        "columns": dict.fromkeys(columns, pa.null()),
-        "roles": roles,
-        "separator": choice.separator,
-        "may_be_empty": len(shards) > 1,
-    }
+    is_stream, types = isinstance(data, datasets.IterableDataset), dict.fromkeys(columns, pa.null())
+    kept = [*roles, *choose_new_names(name for name in columns if name not in roles.values()).values()]
+
+    def select(batch: dict[str, list[object]]) -> dict[str, list[object]]:
+        skipped = SkippedRecords(Path(where))
+        rows = (dict(zip(batch, values, strict=True)) for values in zip(*batch.values(), strict=True))
+        pairs = list(_make_pairs(enumerate(rows), types, roles, choice.separator, skipped))
+        for _, reason in skipped.first if is_stream else ():
+            warn_once(f"{where}: unusable rows are skipped ({reason})")
+        return {name: [pair[name] for pair in pairs] for name in kept}
+
     features = None if data.features is None else _select_features(data.features, roles)
-    kind = datasets.IterableDataset if is_stream else datasets.Dataset
-    pairs = kind.from_generator(_usable_rows, features, gen_kwargs=arguments, split=data.split or "train")
+    pairs = data.map(select, batched=True, remove_columns=columns, features=features)
     if not is_stream and len(pairs) < len(data):  # also where they come from the cache
+        if not len(pairs):
+            raise DataFileError(f"{where}: none of its {len(data)} rows has a text and a summary")
         logger.warning("%s: %d of %d rows are skipped", where, len(data) - len(pairs), len(data))
     return pairs
-
-
-def _usable_rows(
-    shards: list[AnyDataset],
-    names: list[str],
-    columns: dict[str, pa.DataType],
-    roles: dict[str, str],
-    separator: str,
-    may_be_empty: bool,
-) -> Iterator[Row]:
-    """The pairs of each shard, whose unusable rows are reported at its end."""
-    for shard, name in zip(shards, names, strict=True):
-        skipped = SkippedRecords(Path(name))
-        is_empty = True
-        for pair in _make_pairs(enumerate(_iterate_rows(shard), 1), columns, roles, separator, skipped):
-            is_empty = False
-            yield pair
-        if is_empty and not may_be_empty:
-            raise skipped.empty_error()
-        if skipped.count:
-            warn_once(str(skipped))
-
-
-def _iterate_rows(shard: AnyDataset) -> Iterator[Row]:
-    """All rows of a shard. In a worker, `for row in shard` would split the shard among the workers again."""
-    for batch in shard.iter(100):
-        for values in zip(*batch.values(), strict=True):
-            yield dict(zip(batch, values, strict=True))

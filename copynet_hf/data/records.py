@@ -15,13 +15,9 @@ from functools import cache
 from pathlib import Path
 from typing import Any, BinaryIO, TextIO, TypeAlias
 
-import datasets
-from datasets.fingerprint import Hasher
-
 logger = logging.getLogger(__name__)
 
 FilePath: TypeAlias = str | os.PathLike[str]
-AnyDataset: TypeAlias = datasets.Dataset | datasets.IterableDataset
 Row: TypeAlias = dict[str, Any]
 NumberedRow: TypeAlias = tuple[int, Row | str]  # line number, and the row or why it cannot be used
 
@@ -71,13 +67,6 @@ def resolve_file(path: FilePath) -> Path:
     if file.stat().st_size == 0:
         raise DataFileError(f"{file}: the file is empty")
     return file
-
-
-def hash_contents(path: Path) -> str:
-    """A hash of the file's bytes, which are read in chunks of 1 MiB."""
-    with path.open("rb") as file:
-        chunks = iter(lambda: file.read(1 << 20), b"")
-        return Hasher.hash_bytes(chunks)
 
 
 def data_suffix(path: FilePath) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import shlex
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -93,8 +94,8 @@ def load_backend(
         if Path(name).is_dir() and isinstance(AutoConfig.from_pretrained(name), CopyNetEnsembleConfig):
             raise ValueError(f"--model {name} is an ensemble, which --backend onnx does not read: use --backend torch")
         raise ValueError(
-            f"--model {name} holds no {DECODER}, which --backend onnx needs: write one with copynet-hf export --model "
-            f"{name} --output_dir FOLDER, and pass that folder"
+            f"--model {name} holds no {DECODER}, which --backend onnx needs: run copynet-hf export --model "
+            f"{shlex.quote(name)} --output_dir {shlex.quote(Path(name).name + '-onnx')}, and pass that folder"
         )
     for option, value in (("device", None if device == "cpu" else device), ("bf16", bf16)):
         if value:

@@ -4,15 +4,15 @@ Both graphs map named tensors to named tensors. Which there are follows from wha
 `DecoderState` hold; what is None there is left out:
 
 encoder: input_ids (N, S) int64, or input_features (N, S, num_features); attention_mask (N, S) int64; token_type_ids
-    (N, S) int64 where the model reads facts; feature_ids (N, F) int64 where it reads features; over a Transformers
-    encoder also encoder_input_ids, encoder_attention_mask and word_index, (N, P) int64. To `memory.…`, the
-    fields of `Memory`; `state.…` (N, 1, …), those of `DecoderState` before the first word; and `forbidden` (N, V + K)
-    bool, the words that no output of the source may hold.
+    (N, S) int64 where the model reads facts; feature_ids (N, F) int64 where it reads features; letter_ids (N, L)
+    int64 where it reads letters; over a Transformers encoder also encoder_input_ids, encoder_attention_mask and
+    word_index, (N, P) int64. To `memory.…`, the fields of `Memory`; `state.…` (N, 1, …), those of `DecoderState`
+    before the first word; and `forbidden` (N, V + K) bool, the words that no output of the source may hold.
 decoder: words (N, B) int64, the last word of each output, `memory.…` as they are, and `state.…` (N, B, …). To
     `log_probs` (N, B, V + K), `next_state.…`, and `copy_probs` (N, B, S) where the model copies.
 
-Shapes: N sources, S source positions, F features of a source, P pieces, B outputs of each source (beams), all of any
-size from 1 on; V words, K slots.
+Shapes: N sources, S source positions, F features of a source, L letters, P pieces, B outputs of each source (beams),
+all of any size from 1 on; V words, K slots.
 """
 
 from __future__ import annotations
@@ -234,6 +234,10 @@ def _axes(name: str) -> tuple[str, ...]:
         return ("batch", "source_features")
     if name in FIELDS:
         return ("batch", "num_pieces")
+    if name == "letter_ids":
+        return ("batch", "num_letters")
+    if name == "memory.slot_embeddings":
+        return ("batch", "num_slots")
     part, _, field = name.partition(".")
     axes = ["batch"]
     if part in ("words", "state", "next_state", "log_probs", "copy_probs"):
@@ -265,6 +269,8 @@ def _example(model: CopyNetForConditionalGeneration) -> Tensors:
     example["attention_mask"] = ones
     if config.feature_vocab_size:
         example["feature_ids"] = ones.new_ones(2, 3)
+    if config.letter_vocab_size:
+        example["letter_ids"] = ones.new_zeros(2, 3)
     if config.mechanism.retrieves:
         example["token_type_ids"] = torch.zeros_like(ones)
     if config.piece_encoder is not None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import math
+import shlex
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -23,7 +24,7 @@ _DROPPED_SHARE = 0.25  # of the sources in the batch whose search has ended; few
 _LOWEST = np.float32(-1e9)  # the score of an impossible beam, as in Transformers
 
 SOURCE_FIELDS = (
-    *("attention_mask", "input_features", "token_type_ids", "feature_ids"),
+    *("attention_mask", "input_features", "token_type_ids", "feature_ids", "letter_ids"),
     *("encoder_input_ids", "encoder_attention_mask", "word_index"),
 )
 
@@ -130,7 +131,9 @@ class OnnxCopyNet:
             raise ImportError("onnxruntime is not installed: pip install onnxruntime") from None
         folder = Path(folder)
         if not (folder / DECODER).is_file():
-            raise ValueError(f"{folder} holds no {DECODER}: pass a folder that copynet-hf export wrote")
+            saved, exported = shlex.quote(str(folder)), shlex.quote(f"{folder.name}-onnx")
+            export = f"copynet-hf export --model {saved} --output_dir {exported}"
+            raise ValueError(f"{folder} holds no {DECODER}: run {export}, and use {exported}")
         options = onnxruntime.SessionOptions()
         options.intra_op_num_threads = threads
         options.enable_cpu_mem_arena = keep_memory
@@ -146,9 +149,9 @@ class OnnxCopyNet:
 
         Args:
             input_ids: (N, S), as the tokenizer returns them.
-            inputs: its other arrays, attention_mask and token_type_ids (N, S), feature_ids (N, F), encoder_input_ids,
-                encoder_attention_mask and word_index (N, P), or in place of a text input_features (N, S,
-                num_features); and fields of `Search`, by default those of the saved generation config.
+            inputs: its other arrays, attention_mask and token_type_ids (N, S), feature_ids (N, F), letter_ids (N, L),
+                encoder_input_ids, encoder_attention_mask and word_index (N, P), or in place of a text input_features
+                (N, S, num_features); and fields of `Search`, by default those of the saved generation config.
 
         Returns:
             (N · num_return_sequences, 1 + T) ids, starting with the start token; the outputs of a source are
@@ -232,7 +235,8 @@ class OnnxCopyNet:
             )
         is_word = words != self.config.pad_token_id if words.ndim == 2 else np.ones(words.shape[:2])
         defaults = {"attention_mask": is_word, "token_type_ids": np.zeros(words.shape[:2])}
-        arrays = {**defaults, "feature_ids": np.zeros((len(words), 1)), **given}
+        defaults |= {name: np.zeros((len(words), 1)) for name in ("feature_ids", "letter_ids")}
+        arrays = {**defaults, **given}
         feeds = {}
         for key in self._encoder_inputs:
             if key not in arrays:

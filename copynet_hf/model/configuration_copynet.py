@@ -155,6 +155,9 @@ class CopyNetConfig(CopyNetBaseConfig):
         max_source_oov: K, the number of slots for unseen source words; logits are `vocab_size + K` wide.
         feature_vocab_size: how many feature ids there are, with those of padding and the unknown feature; 0: sources
             have no features. Must equal `tokenizer.feature_vocab_size`, and needs `attention`.
+        letter_vocab_size: how many letter ids there are, with those of boundaries and the unknown letter, for the
+            embeddings of words outside the vocabulary (`LetterEncoder`); 0: all have that of UNK. Must equal
+            `tokenizer.letter_vocab_size`.
         dropout: of embeddings, encoder states and the readout, in training.
         copy_mechanism: "copynet"; "pointer_generator" (See et al. 2017) or "gated" (CoRe, Cao et al. 2016), which copy
             by the attention; "pointer" (Pointer Networks, Vinyals et al. 2015), which only copies; "retrieval"
@@ -222,6 +225,7 @@ class CopyNetConfig(CopyNetBaseConfig):
     attention_size: int = 500
     max_source_oov: int = 32
     feature_vocab_size: int = 0
+    letter_vocab_size: int = 0
     dropout: float = 0.1
     copy_mechanism: str = "copynet"
     attention: bool = True
@@ -306,6 +310,7 @@ class CopyNetConfig(CopyNetBaseConfig):
             "vocab_size": len(tokenizer),
             "max_source_oov": getattr(tokenizer, "max_source_oov", 0),
             "feature_vocab_size": getattr(tokenizer, "feature_vocab_size", 0),
+            "letter_vocab_size": getattr(tokenizer, "letter_vocab_size", 0),
             "pad_token_id": pad,
             "bos_token_id": start,
             "decoder_start_token_id": start,
@@ -358,7 +363,8 @@ class CopyNetConfig(CopyNetBaseConfig):
 
     def _check_sizes(self) -> None:
         names = "vocab_size embedding_size hidden_size encoder_hidden_size num_hidden_layers attention_size"
-        may_be_zero = ("max_source_oov", "feature_vocab_size", "num_features", "aligned_words", "frequent_words")
+        may_be_zero = ["max_source_oov", "feature_vocab_size", "letter_vocab_size", "num_features"]
+        may_be_zero += ["aligned_words", "frequent_words"]
         for name in [*names.split(), *may_be_zero]:
             value, least = getattr(self, name), 0 if name in may_be_zero else 1
             if not isinstance(value, int) or isinstance(value, bool) or value < least:
@@ -397,6 +403,11 @@ class CopyNetConfig(CopyNetBaseConfig):
             raise ValueError(
                 f"feature_vocab_size={self.feature_vocab_size} needs the attention, which reads the features: set "
                 "attention=True, or put the features into the text."
+            )
+        if self.letter_vocab_size and self.num_features:
+            raise ValueError(
+                f"letter_vocab_size={self.letter_vocab_size} is for words, but num_features={self.num_features} gives "
+                "numbers in place of words: leave one out."
             )
         if self.coverage_loss_weight and not self.use_coverage:
             raise ValueError(

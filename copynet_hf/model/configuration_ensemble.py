@@ -31,10 +31,11 @@ class CopyNetEnsembleConfig(CopyNetBaseConfig):
         members: the configs of the members, as objects or dicts. They may differ in sizes and mechanism.
         vocab_size, max_source_oov, feature_vocab_size: see `CopyNetConfig`; these and the special ids are the
             members'. None: taken from them.
+        letter_vocab_size: that of the members that read letters, 0 if none does; set from them.
 
     Raises:
         ValueError: there are no members, they disagree in what they have to share, one of them writes only words of
-            its source, or their Transformers encoders read different pieces.
+            its source, or they read different letters or pieces.
     """
 
     model_type = "copynet_ensemble"
@@ -44,6 +45,7 @@ class CopyNetEnsembleConfig(CopyNetBaseConfig):
     vocab_size: int = None  # type: ignore[assignment]
     max_source_oov: int = None  # type: ignore[assignment]
     feature_vocab_size: int = None  # type: ignore[assignment]
+    letter_vocab_size: int = 0
     pad_token_id: int = None  # type: ignore[assignment]
     bos_token_id: int | None = None
     eos_token_id: int | list[int] | None = None
@@ -105,13 +107,20 @@ class CopyNetEnsembleConfig(CopyNetBaseConfig):
             setattr(self, name, shared)
 
     def _check_members(self) -> None:
-        """Refuses members without a vocabulary, and encoders that read different pieces."""
+        """Refuses members without a vocabulary, and those that read different letters or pieces."""
         for number, member in enumerate(self.members):
             if not member.mechanism.generates:
                 raise ValueError(
                     f"members[{number}] has copy_mechanism={member.copy_mechanism!r}, which has no vocabulary: leave "
                     "it out of the ensemble."
                 )
+        letters = {member.letter_vocab_size for member in self.members} - {0}
+        if len(letters) > 1:
+            raise ValueError(
+                f"letter_vocab_size is {' and '.join(map(str, sorted(letters)))} in the members: train the members "
+                "with one tokenizer."
+            )
+        self.letter_vocab_size = max(letters, default=0)
         sizes = {member.piece_encoder.vocab_size for member in self.members if member.piece_encoder is not None}
         if len(sizes) > 1:
             raise ValueError(

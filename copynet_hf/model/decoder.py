@@ -178,7 +178,9 @@ class CopyNetDecoder(RecurrentDecoder):
         hidden_states = hidden_states.contiguous()  # every step reads them, in bfloat16 from a copy if they are not
         features = None if self.feature_proj is None else self.feature_proj(encoded)
         source = (encoded.final_state, encoded.source_mask, encoded.source_ids)
-        return Memory(hidden_states, keys, copy_keys, *source, features=features)
+        return Memory(
+            hidden_states, keys, copy_keys, *source, slot_embeddings=encoded.slot_embeddings, features=features
+        )
 
     def step(self, embedding: Tensor, matches: Tensor, memory: Memory, state: DecoderState) -> DecoderStep:
         """One word by the paper's equations; see `Decoder.step`."""

@@ -16,6 +16,7 @@ from .copy_distribution import replace_by_unk
 from .dispatch import find_fast_form_obstacles, has_values
 from .dropout import Dropout
 from .gru import FusedGRU, gru_states
+from .letter_encoder import LetterEncoder
 from .outputs import CopyNetEncoderOutput, SourceInputs
 from .pretrained import CopyNetPreTrainedModel
 from .source import UNKNOWN_FEATURE
@@ -75,6 +76,7 @@ class SourceEncoder(CopyNetPreTrainedModel):
         if config.feature_vocab_size:
             self.feature_embeddings = nn.Embedding(config.feature_vocab_size, config.embedding_size)
             self.feature_state_proj = nn.Linear(config.embedding_size, config.memory_size, bias=False)  # W_h
+        self.letter_encoder = LetterEncoder(config) if config.letter_vocab_size else None
         self.dropout = Dropout(config.dropout)
 
     def get_input_embeddings(self) -> nn.Module:
@@ -91,6 +93,7 @@ class SourceEncoder(CopyNetPreTrainedModel):
         input_features: Tensor | None = None,
         token_type_ids: Tensor | None = None,
         feature_ids: Tensor | None = None,
+        letter_ids: Tensor | None = None,
         encoder_input_ids: Tensor | None = None,
         encoder_attention_mask: Tensor | None = None,
         word_index: Tensor | None = None,
@@ -109,6 +112,8 @@ class SourceEncoder(CopyNetPreTrainedModel):
             token_type_ids: (B, S) with "retrieval": 0 on the question, then for each fact 1, 2, 3 on its subject,
                 property and object, side by side. Other models read all of it as one text.
             feature_ids: (B, F) of a model with `feature_vocab_size`, 0 on padding; None: no features.
+            letter_ids: (B, L) of a model with `letter_vocab_size`, else ignored: the letters of the words that own
+                slots, each word after a 0 (`letters.py`); None: these words have the embedding of UNK.
             encoder_input_ids: (B, P) pieces, as the Transformers encoder's own tokenizer numbers them; ignored, as the
                 next two, by a model without such an encoder. Pieces of facts are not read.
             encoder_attention_mask: (B, P) 1 on pieces, 0 on padding.
@@ -128,6 +133,7 @@ class SourceEncoder(CopyNetPreTrainedModel):
             input_features,
             token_type_ids,
             feature_ids,
+            letter_ids,
             encoder_input_ids,
             encoder_attention_mask,
             word_index,
@@ -139,9 +145,46 @@ class SourceEncoder(CopyNetPreTrainedModel):
         """The encoder's own part of `forward`."""
         raise NotImplementedError
 
-    def embed(self, ids: Tensor) -> Tensor:
-        """e(y) (…, E) of extended ids: a word outside the vocabulary has the embedding of UNK."""
-        return self.get_input_embeddings()(replace_by_unk(ids, self.config.vocab_size, self.config.unk_token_id))
+    def embed(self, ids: Tensor, slot_embeddings: Tensor | None = None) -> Tensor:
+        """e(y) (B, T, E) of extended ids (B, T): a word outside the vocabulary has the embedding of UNK, unless its
+        slot has one of its own.
+
+        Args:
+            slot_embeddings: (N, W, E) those of the first W slots of N sources, B / N rows side by side for each.
+        """
+        embeddings: Tensor = self.get_input_embeddings()(
+            replace_by_unk(ids, self.config.vocab_size, self.config.unk_token_id)
+        )
+        if slot_embeddings is None:
+            return embeddings
+        slots, (sources, width, size) = ids - self.config.vocab_size, slot_embeddings.shape
+        rows = torch.arange(ids.shape[0], device=ids.device) // (ids.shape[0] // sources)
+        owned = rows[:, None] * width + slots.clamp(0, width - 1)
+        own = slot_embeddings.reshape(-1, size).index_select(0, owned.flatten()).view_as(embeddings)
+        return torch.where(((slots >= 0) & (slots < width))[..., None], own.to(embeddings.dtype), embeddings)
+
+    def embed_slots(self, letter_ids: Tensor | None, input_ids: Tensor) -> Tensor | None:
+        """e(UNK) + the letters' part (B, W, E), for the words that own the first W slots; None without letters."""
+        if self.letter_encoder is None or letter_ids is None:
+            return None
+        if letter_ids.dim() != 2 or letter_ids.shape[0] != input_ids.shape[0]:
+            raise ValueError(
+                f"letter_ids has shape {tuple(letter_ids.shape)}, the source {tuple(input_ids.shape)}: pass both as "
+                "the tokenizer returned them."
+            )
+        check_not_negative("letter_ids", letter_ids)
+        unknown = self.get_input_embeddings()(letter_ids.new_full((1, 1), self.config.unk_token_id))
+        slot_embeddings: Tensor = unknown + self.letter_encoder(letter_ids)
+        return slot_embeddings
+
+    def feed_back(self, slot_embeddings: Tensor | None, letter_ids: Tensor | None, input_ids: Tensor) -> Tensor | None:
+        """What `embed_slots` returned, as the decoder gets it for e(y_{t-1}): None where nothing is copied, and no
+        y_{t-1} is outside the vocabulary."""
+        if not self.config.copies:
+            return None
+        if self.training and any(getattr(module, "gradient_checkpointing", False) for module in self.modules()):
+            return self.embed_slots(letter_ids, input_ids)  # reentrant checkpointing needs a graph of its own for it
+        return slot_embeddings
 
     def embed_features(self, feature_ids: Tensor | None, input_ids: Tensor) -> tuple[Tensor | None, Tensor | None]:
         """e(f_k) (B, F, E) of features (B, F), zero for those that are not known, and (B, F) bool: which are."""
@@ -239,17 +282,20 @@ class CopyNetEncoder(SourceEncoder):
         """See `SourceEncoder.forward`."""
         config, input_features = self.config, source.input_features
         input_ids, inputs_embeds = source.input_ids, source.inputs_embeds
-        inputs = self._project_features(input_features)
+        fed_back = self._project_features(input_features)
         if input_features is not None:
             if input_ids is not None or inputs_embeds is not None:
                 raise ValueError("input_features replaces words: leave input_ids and inputs_embeds out.")
-            input_ids, inputs_embeds = self._slot_ids(input_features, source.attention_mask), inputs
+            input_ids, inputs_embeds = self._slot_ids(input_features, source.attention_mask), fed_back
             # A second projection for what is fed back: reentrant checkpointing needs a graph of its own for it.
-            inputs = self._project_features(input_features)
+            fed_back = self._project_features(input_features)
         input_ids, mask = self._check_source(input_ids, source.attention_mask, inputs_embeds)
         if inputs_embeds is not None:
             check_shape("inputs_embeds", inputs_embeds, (*input_ids.shape, config.embedding_size))
-        states = self.embed(input_ids) if inputs_embeds is None else inputs_embeds
+        slots = self.embed_slots(source.letter_ids, input_ids)
+        states = self.embed(input_ids, slots) if inputs_embeds is None else inputs_embeds
+        if fed_back is None:
+            fed_back = self.feed_back(slots, source.letter_ids, input_ids)
         features, feature_mask = self.embed_features(source.feature_ids, input_ids)
         states = self.dropout(states)
         facts, is_object, copyable = None, None, mask
@@ -271,7 +317,7 @@ class CopyNetEncoder(SourceEncoder):
             final_state=self.dropout(final_state),
             source_ids=input_ids,
             source_mask=copyable,
-            inputs=inputs,
+            slot_embeddings=fed_back,
             facts=facts,
             is_object=is_object,
             is_question=None if is_object is None else mask,

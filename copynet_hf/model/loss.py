@@ -99,10 +99,8 @@ def compute_loss(
         _check_pointed_at(is_target & ~can_generate & ~matches.any(-1), labels)
     if log_probs is None or config.gated_loss == "summed":  # the latter is no function of p(y)
         losses = _score_targets(config, generate_scores, output, targets, can_generate, matches, reuse_scores)
-    elif find_fast_form_obstacles(config):
-        losses = cross_entropy(log_probs.flatten(0, 1), targets.flatten(), reduction="none").view(targets.shape)
     else:
-        losses = FusedCrossEntropy.apply(log_probs, targets)
+        losses = cross_entropy(log_probs.flatten(0, 1), targets.flatten(), reduction="none").view(targets.shape)
     if config.coverage_loss_weight and output.cross_attentions:
         attention = output.cross_attentions[0][:, 0]
         attention = attention if keep is None else attention * keep[..., None]
@@ -214,28 +212,6 @@ class FusedVocabularyTerms(torch.autograd.Function):
             softmax = torch.sub(piece.to(log_z.dtype), log_z[:, None]).exp_()
             d_piece.copy_(softmax.mul_(d_log_z[:, None]).scatter_add_(-1, word[:, None], d_word[:, None]))
         return d_scores, None, None
-
-
-class FusedCrossEntropy(torch.autograd.Function):
-    """Cross-entropy (B, T) of words (B, T), from logits (B, T, W) that are log-probabilities, normalised already.
-
-    So the loss is −log p(y), and its gradient is cross-entropy's, p − [y], computed in pieces of the rows.
-    """
-
-    @staticmethod
-    def forward(ctx: Any, log_probs: Tensor, words: Tensor) -> Tensor:
-        ctx.save_for_backward(log_probs, words)
-        return -log_probs.gather(-1, words[..., None])[..., 0]
-
-    @staticmethod
-    @first_order_only
-    def backward(ctx: Any, d_losses: Tensor) -> tuple[Tensor, None]:
-        log_probs, words = ctx.saved_tensors
-        d_log_probs = torch.empty_like(log_probs)
-        tensors = (d_log_probs, log_probs, words[..., None], d_losses[..., None])
-        for d_piece, piece, word, d_loss in zip(*(_pieces(x, log_probs) for x in tensors), strict=True):
-            torch.exp(piece, out=d_piece).mul_(d_loss).scatter_add_(-1, word, -d_loss)
-        return d_log_probs, None
 
 
 def _pieces(tensor: Tensor, scores: Tensor) -> tuple[Tensor, ...]:

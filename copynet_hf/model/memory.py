@@ -47,7 +47,7 @@ class Memory(NamedTuple):
     final_state: (N, D) both directions' last states.
     mask: (N, S) bool, positions that can be copied; false on padding.
     ids: (N, S) extended ids x_j.
-    inputs: (N, S, E) projected points, for sources that are not words: fed back as e(y_{t-1}).
+    slot_embeddings: (N, W, E) of the first W slots, where they have embeddings of their own: fed back as e(y_{t-1}).
     facts: set where the source has facts.
     features: set where the source has features.
     """
@@ -58,7 +58,7 @@ class Memory(NamedTuple):
     final_state: Tensor
     mask: Tensor
     ids: Tensor
-    inputs: Tensor | None = None
+    slot_embeddings: Tensor | None = None
     facts: Facts | None = None
     features: FeatureMemory | None = None
 

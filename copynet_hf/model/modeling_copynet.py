@@ -173,29 +173,21 @@ class CopyNetModel(CopyNetPreTrainedModel):
             check_shape("decoder_inputs_embeds", decoder_inputs_embeds, shape)
         is_known, unk = decoder_input_ids < self.config.vocab_size, self.config.unk_token_id
         words, matches = replace_unreachable_words(decoder_input_ids, memory.ids, memory.mask, is_known, unk)
-        embeddings = self._embed_words(words, memory) if decoder_inputs_embeds is None else decoder_inputs_embeds
+        embeddings = decoder_inputs_embeds
+        if embeddings is None:
+            embeddings = self.encoder.embed(words, memory.slot_embeddings)
         return self.dropout(embeddings), matches
-
-    def _embed_words(self, words: Tensor, memory: Memory) -> Tensor:
-        """e(y_{t-1}) (B, T, E): UNK's for a word outside the vocabulary. If the source is features, not words,
-        the embedding of a position's slot is the projected features at that position."""
-        embeddings = self.encoder.embed(words)
-        if memory.inputs is None:
-            return embeddings
-        positions = words - self.config.vocab_size
-        rows = torch.arange(words.shape[0], device=words.device) // (words.shape[0] // memory.inputs.shape[0])
-        inputs = memory.inputs[rows[:, None], positions.clamp(min=0)]
-        return torch.where((positions >= 0)[..., None], inputs.to(embeddings.dtype), embeddings)
 
     def _check_encoder_outputs(self, encoder_outputs: CopyNetEncoderOutput | tuple | None) -> CopyNetEncoderOutput:
         """The encoder's output, also if it is a plain tuple."""
         if isinstance(encoder_outputs, CopyNetEncoderOutput):
             return encoder_outputs
         config = self.config
-        if config.num_features or config.feature_vocab_size or config.mechanism.retrieves:
+        has_more = config.num_features or config.feature_vocab_size or config.letter_vocab_size
+        if has_more or config.mechanism.retrieves:
             raise ValueError(
-                "encoder_outputs is a tuple, which cannot hold facts or features: pass what get_encoder() returns "
-                "with return_dict=True."
+                "encoder_outputs is a tuple, which cannot hold facts, features or letters: pass what get_encoder() "
+                "returns with return_dict=True."
             )
         return CopyNetEncoderOutput(*encoder_outputs or ())
 
@@ -345,6 +337,7 @@ class CopyNetForConditionalGeneration(CopyNetPreTrainedModel, CopyNetGenerationM
         input_features: Tensor | None = None,
         token_type_ids: Tensor | None = None,
         feature_ids: Tensor | None = None,
+        letter_ids: Tensor | None = None,
         encoder_input_ids: Tensor | None = None,
         encoder_attention_mask: Tensor | None = None,
         word_index: Tensor | None = None,
@@ -389,6 +382,7 @@ class CopyNetForConditionalGeneration(CopyNetPreTrainedModel, CopyNetGenerationM
             input_features,
             token_type_ids,
             feature_ids,
+            letter_ids,
             encoder_input_ids,
             encoder_attention_mask,
             word_index,

@@ -32,31 +32,9 @@ class CopyNetEnsembleEncoder(nn.Module):
         super().__init__()
         self.encoders = nn.ModuleList(encoders)
 
-    def forward(
-        self,
-        input_ids: Tensor | None = None,
-        attention_mask: Tensor | None = None,
-        token_type_ids: Tensor | None = None,
-        feature_ids: Tensor | None = None,
-        encoder_input_ids: Tensor | None = None,
-        encoder_attention_mask: Tensor | None = None,
-        word_index: Tensor | None = None,
-        output_hidden_states: bool | None = None,
-        output_attentions: bool | None = None,
-        return_dict: bool | None = None,
-    ) -> CopyNetEnsembleEncoderOutput:
+    def forward(self, **kwargs: Tensor | bool | None) -> CopyNetEnsembleEncoderOutput:
         """See `SourceEncoder.forward`; each encoder ignores what only others read."""
-        inputs = {
-            "input_ids": input_ids,
-            "attention_mask": attention_mask,
-            "token_type_ids": token_type_ids,
-            "feature_ids": feature_ids,
-            "encoder_input_ids": encoder_input_ids,
-            "encoder_attention_mask": encoder_attention_mask,
-            "word_index": word_index,
-            "output_hidden_states": output_hidden_states,
-        }
-        outputs = [encoder(**inputs, return_dict=True) for encoder in self.encoders]
+        outputs = [encoder(**{**kwargs, "return_dict": True}) for encoder in self.encoders]
         return CopyNetEnsembleEncoderOutput(
             last_hidden_state=torch.cat([output.last_hidden_state for output in outputs], dim=-1),
             source_ids=outputs[0].source_ids,
@@ -146,6 +124,7 @@ class CopyNetEnsemble(PublishedModel, CopyNetGenerationMixin):
         past_key_values: CopyNetCache | None = None,
         token_type_ids: Tensor | None = None,
         feature_ids: Tensor | None = None,
+        letter_ids: Tensor | None = None,
         encoder_input_ids: Tensor | None = None,
         encoder_attention_mask: Tensor | None = None,
         word_index: Tensor | None = None,
@@ -177,14 +156,15 @@ class CopyNetEnsemble(PublishedModel, CopyNetGenerationMixin):
             use_cache = False
         if encoder_outputs is None:
             encoder_outputs = self.get_encoder()(
-                input_ids,
-                attention_mask,
-                token_type_ids,
-                feature_ids,
-                encoder_input_ids,
-                encoder_attention_mask,
-                word_index,
-                output_hidden_states,
+                input_ids=input_ids,
+                attention_mask=attention_mask,
+                token_type_ids=token_type_ids,
+                feature_ids=feature_ids,
+                letter_ids=letter_ids,
+                encoder_input_ids=encoder_input_ids,
+                encoder_attention_mask=encoder_attention_mask,
+                word_index=word_index,
+                output_hidden_states=output_hidden_states,
             )
         if not isinstance(encoder_outputs, CopyNetEnsembleEncoderOutput):
             kind = type(encoder_outputs).__name__

@@ -1,7 +1,7 @@
 """What the models return.
 
-Shapes: B rows, S source positions, F features of a source, T target steps, E embedding_size, H hidden_size,
-D = 2 · encoder_hidden_size, V words, K slots.
+Shapes: B rows, S source positions, F features of a source, T target steps, W words that own slots, E embedding_size,
+H hidden_size, D = 2 · encoder_hidden_size, V words, K slots.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ class SourceInputs(NamedTuple):
     input_features: Tensor | None = None
     token_type_ids: Tensor | None = None
     feature_ids: Tensor | None = None
+    letter_ids: Tensor | None = None
     encoder_input_ids: Tensor | None = None
     encoder_attention_mask: Tensor | None = None
     word_index: Tensor | None = None
@@ -38,7 +39,8 @@ class CopyNetEncoderOutput(ModelOutput):
     source_ids: (B, S) extended ids x_j, those beyond the last slot made UNK.
     source_mask: (B, S) bool, what can be copied: false on padding, and in a fact true only on its object.
     facts: (B, S, 3E) f_j at the position of each fact's object, zero elsewhere; is_object, is_question: (B, S) bool.
-    inputs: (B, S, E) projected points, if the source is not words.
+    slot_embeddings: (B, W, E) e(y) of the words that own the first W slots, if it is not UNK's: composed of their
+        letters, or of a source that is not words the projected points, of which position j owns slot j.
     features: (B, F, E) e(f_k) of the source's features; feature_mask: (B, F) bool, false on padding and unknown
         features.
     hidden_states: embeddings (B, S, E), then each layer's states (B, S, D), before features are added; with
@@ -52,7 +54,7 @@ class CopyNetEncoderOutput(ModelOutput):
     source_ids: Tensor = None  # type: ignore[assignment]
     source_mask: Tensor = None  # type: ignore[assignment]
     hidden_states: tuple[Tensor, ...] | None = None
-    inputs: Tensor | None = None
+    slot_embeddings: Tensor | None = None
     facts: Tensor | None = None
     is_object: Tensor | None = None
     is_question: Tensor | None = None

@@ -36,7 +36,7 @@ class PointerDecoder(RecurrentDecoder):
         """The source with the keys W_1 e_j."""
         keys = self.attention.keys(encoded.last_hidden_state)
         source = (encoded.final_state, encoded.source_mask, encoded.source_ids)
-        return Memory(encoded.last_hidden_state, keys, None, *source, inputs=encoded.inputs)
+        return Memory(encoded.last_hidden_state, keys, None, *source, slot_embeddings=encoded.slot_embeddings)
 
     def step(self, embedding: Tensor, matches: Tensor, memory: Memory, state: DecoderState) -> DecoderStep:
         """d_i, which is also the readout; u^i follows for all steps at once."""

@@ -72,6 +72,7 @@ class RetrievalDecoder(RecurrentDecoder):
             encoded.final_state,
             encoded.source_mask,
             encoded.source_ids,
+            slot_embeddings=encoded.slot_embeddings,
             facts=Facts(is_object, encoded.is_question),
             features=None if self.feature_proj is None else self.feature_proj(encoded),
         )

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from itertools import accumulate, pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
+from .letters import NUM_SPECIAL_LETTERS, find_letter_ids
 from .segmentation import CHAINED, SEGMENTERS, Chains
 
 UNK = "<unk>"  # where the tokenizer has no unknown word
@@ -62,6 +63,7 @@ class Source:
     slots: the extended id of each word that owns a slot, in the order of the slots.
     token_types: S times 0 for a word of the text, 1, 2, 3 for the parts of each fact; None: encoded without facts.
     feature_ids: F ids; None: encoded without features.
+    letter_ids: of the words that own slots (`letters.py`); None: encoded without letters.
     pieces: for a Transformers encoder.
     is_truncated: whether the text has more words.
     """
@@ -73,6 +75,7 @@ class Source:
     slots: dict[str, int] = field(default_factory=dict)
     token_types: list[int] | None = None
     feature_ids: list[int] | None = None
+    letter_ids: list[int] | None = None
     pieces: Pieces | None = None
     is_truncated: bool = False
 
@@ -152,6 +155,8 @@ def stack_sources(sources: Sequence[Source]) -> dict[str, list[list[int]]]:
         fields["token_type_ids"] = [source.token_types or [] for source in sources]
     if sources[0].feature_ids is not None:
         fields["feature_ids"] = [source.feature_ids or [] for source in sources]
+    if sources[0].letter_ids is not None:
+        fields["letter_ids"] = [source.letter_ids or [] for source in sources]
     if sources[0].pieces is not None:
         pieces = [source.pieces for source in sources if source.pieces is not None]
         fields["encoder_input_ids"] = [each.ids for each in pieces]
@@ -180,6 +185,7 @@ class ExtendedVocabulary:
     unk_token_id: Any
     all_special_tokens: list[str]
     feature_vocab: dict[str, int]
+    letter_vocab: dict[str, int]
     _ids: dict[str, int]
     _words: dict[int, str]
 
@@ -191,6 +197,11 @@ class ExtendedVocabulary:
     def feature_vocab_size(self) -> int:
         """The number of feature ids, with those of padding and the unknown feature; 0 without features."""
         return len(self.feature_vocab) + NUM_SPECIAL_FEATURES if self.feature_vocab else 0
+
+    @property
+    def letter_vocab_size(self) -> int:
+        """The number of letter ids, with those of boundaries and the unknown letter; 0 without letters."""
+        return len(self.letter_vocab) + NUM_SPECIAL_LETTERS if self.letter_vocab else 0
 
     def encode_source(
         self,
@@ -256,6 +267,8 @@ class ExtendedVocabulary:
                 source.token_types = [0] * len(words) + [1, 2, 3] * (len(fact_words) // 3)
             if features is not None:
                 source.feature_ids = find_feature_ids(features[row], f"features[{row}]", self.feature_vocab)
+            if self.letter_vocab:
+                source.letter_ids = find_letter_ids(slots, self.letter_vocab)
             sources.append(source)
         return sources
 

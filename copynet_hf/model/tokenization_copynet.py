@@ -1,9 +1,7 @@
 """A word tokenizer that gives every out-of-vocabulary source word an id of its own.
 
-The out-of-vocabulary words that survive a source's truncation own slots (source.py). A row has `max_source_oov` slots;
-further out-of-vocabulary words are UNK. A target word is its vocabulary id, else the slot it owns in the source of its
-row, else UNK. Nothing is stored between calls: decoding splits the source text again and finds the same words in the
-same slots.
+Nothing is stored between calls: decoding splits the source text again and finds the same words in the same slots
+(source.py).
 
 Two choices differ from most Transformers tokenizers:
 
@@ -31,6 +29,7 @@ from transformers import AddedToken, PreTrainedTokenizer, PreTrainedTokenizerBas
 from transformers.tokenization_utils_base import BatchEncoding, TruncationStrategy
 from transformers.utils import PaddingStrategy, logging, to_py_obj
 
+from .letters import BOUNDARY, list_letters, number_letters
 from .pieces import FIELDS, PieceTokenizer
 from .segmentation import SEGMENTERS, get_segmenter, list_marks
 from .source import (
@@ -63,6 +62,8 @@ class CopyNetTokenizer(ExtendedVocabulary, PreTrainedTokenizer):
         max_source_oov: K, the number of slots; the same as in the model's config.
         feature_vocab: the features that sources may have, such as "PST"; another one is the unknown feature. They are
             no words: a feature and a word of the same letters have nothing in common. None: sources have no features.
+        letter_vocab: the letters by which words outside the vocabulary are embedded; others are one unknown letter.
+            None: such words have no letters.
         split_special_tokens: whether special tokens spelled out in a text are ordinary text.
         encoder_tokenizer: the fast tokenizer of a Transformers encoder (`CopyNetConfig.encoder`), or the folder or Hub
             name of the encoder. The words of a source are then also returned as its pieces. `from_pretrained` passes
@@ -91,6 +92,7 @@ class CopyNetTokenizer(ExtendedVocabulary, PreTrainedTokenizer):
         max_source_oov: int = 32,
         *,
         feature_vocab: Iterable[str] | None = None,
+        letter_vocab: Iterable[str] | None = None,
         vocab_file: str | PathLike[str] | None = None,
         encoder_tokenizer: PreTrainedTokenizerBase | str | PathLike[str] | None = None,
         encoder_tokenizer_file: str | PathLike[str] | None = None,
@@ -116,6 +118,9 @@ class CopyNetTokenizer(ExtendedVocabulary, PreTrainedTokenizer):
         self.feature_vocab = number_features(feature_vocab or ())
         if self.feature_vocab:  # else the tokenizer is saved without the field
             kwargs["feature_vocab"] = list(self.feature_vocab)
+        self.letter_vocab = number_letters(letter_vocab or ())
+        if self.letter_vocab:
+            kwargs["letter_vocab"] = list(self.letter_vocab)
         self._vocab = check_vocab(vocab, [pad_token, bos_token, eos_token, unk_token], added)
         self.encoder_tokenizer: PieceTokenizer | None = None
         if encoder_tokenizer is not None:
@@ -151,6 +156,7 @@ class CopyNetTokenizer(ExtendedVocabulary, PreTrainedTokenizer):
         features: Iterable[Sequence[str] | None] = (),
         chains: bool = False,
         initials: bool = False,
+        letters: bool = False,
         **kwargs: Any,
     ) -> "CopyNetTokenizer":
         """Builds a tokenizer whose vocabulary is the most frequent words of `texts`.
@@ -164,6 +170,7 @@ class CopyNetTokenizer(ExtendedVocabulary, PreTrainedTokenizer):
             features: the features of each source, all of which are kept.
             chains: whether the vocabulary has the marks and letters of `Chains`, with "word_punct" and "word_parts".
             initials: whether chains copy first letters of words, too: for targets with initials, user names or keys.
+            letters: whether the letters of the words become the `letter_vocab`.
             kwargs: arguments of the tokenizer, such as `model_max_length` and special tokens.
 
         Raises:
@@ -179,11 +186,10 @@ class CopyNetTokenizer(ExtendedVocabulary, PreTrainedTokenizer):
             raise TypeError("texts is one text: pass an iterable of texts")
         split = get_segmenter(segmenter).split
         counts: Counter[str] = Counter()
-        row = -1
         for row, text in enumerate(texts):
             check_text(text, f"texts[{row}]", is_split_into_words)
             counts.update(split(text) if isinstance(text, str) else text)
-        if row < 0:
+        if not counts:
             raise ValueError("texts is empty: pass at least one text")
         for token in special:
             counts.pop(token, None)
@@ -194,7 +200,14 @@ class CopyNetTokenizer(ExtendedVocabulary, PreTrainedTokenizer):
         vocab = {word: index for index, word in enumerate(words)}
         if feature_vocab := {feature for row in features for feature in row or ()}:
             kwargs["feature_vocab"] = sorted(feature_vocab)
+        if letters:
+            kwargs["letter_vocab"] = list_letters(counts)
         return cls(vocab, segmenter=segmenter, max_source_oov=max_source_oov, **kwargs)
+
+    def set_letter_vocab(self, letters: Iterable[str]) -> None:
+        """Encodes sources with these letters from now on; see the class."""
+        self.letter_vocab = number_letters(letters)
+        self.init_kwargs["letter_vocab"] = list(self.letter_vocab)  # which names what is saved
 
     @property
     def vocab_size(self) -> int:
@@ -233,7 +246,7 @@ class CopyNetTokenizer(ExtendedVocabulary, PreTrainedTokenizer):
         self.encoder_tokenizer.save(encoder_path)
         return str(path), str(encoder_path)
 
-    def _tokenize(self, text: str, **kwargs: object) -> list[str]:
+    def _tokenize(self, text: str, **_: object) -> list[str]:
         return SEGMENTERS[self.segmenter].split(text)
 
     def _split(self, text: Text) -> list[str]:
@@ -278,9 +291,10 @@ class CopyNetTokenizer(ExtendedVocabulary, PreTrainedTokenizer):
 
         Returns:
             `input_ids` and `attention_mask`, (batch, source length), with facts `token_type_ids`, with features
-            `feature_ids`, (batch, features), and with targets `labels`, (batch, target length), as lists of lists or
-            tensors; flat lists for one text without `return_tensors`. Targets without sources are returned as
-            `input_ids`, as in Transformers, with UNK for every out-of-vocabulary word.
+            `feature_ids`, (batch, features), with a `letter_vocab` `letter_ids`, (batch, letters), and with targets
+            `labels`, (batch, target length), as lists of lists or tensors; flat lists for one text without
+            `return_tensors`. Targets without sources are returned as `input_ids`, as in Transformers, with UNK for
+            every out-of-vocabulary word.
 
         Raises:
             TypeError: a text is not a string or list of words.
@@ -345,22 +359,24 @@ class CopyNetTokenizer(ExtendedVocabulary, PreTrainedTokenizer):
             columns = ([column] if single and column is not None else column for column in (facts, features))
             sources = self.encode_sources(rows, *columns, limit, is_split_into_words)
             fields = stack_sources(sources)
-        pairs = zip(target_rows, sources, strict=False)
-        labels = [self.encode_target(row, source, words_end) + end for row, source in pairs]
+        targeted = zip(target_rows, sources, strict=False)
+        labels = [self.encode_target(row, source, words_end) + end for row, source in targeted]
         if return_attention_mask is None:
             return_attention_mask = "attention_mask" in self.model_input_names
         data = dict(
             self.pad(
                 fields,
-                padding=padding_strategy,
-                max_length=target_width if is_target else max_length,
-                pad_to_multiple_of=pad_to_multiple_of,
+                padding_strategy,
+                target_width if is_target else max_length,
+                pad_to_multiple_of,
                 padding_side=padding_side,
                 return_attention_mask=return_attention_mask,
             )
         )
         if targets is not None:
-            data["labels"] = _pad_labels(labels, padding_strategy, target_width, pad_to_multiple_of)
+            padded = super().pad({"input_ids": labels}, padding_strategy, target_width, pad_to_multiple_of)
+            pairs = zip(labels, padded["input_ids"], strict=True)
+            data["labels"] = [row + [IGNORED_LABEL] * (len(to) - len(row)) for row, to in pairs]
         if single and return_tensors is None:
             data = {key: value[0] for key, value in data.items()}
         return BatchEncoding(data, tensor_type=return_tensors)
@@ -373,12 +389,15 @@ class CopyNetTokenizer(ExtendedVocabulary, PreTrainedTokenizer):
         pad_to_multiple_of: int | None = None,
         **kwargs: Any,
     ) -> BatchEncoding:
-        """As in the library; also pads features, to the longest row of the batch, and pieces, to one length that the
-        encoder reads, both on the right."""
+        """As in the library; also pads features and letters, to the longest row of the batch, and pieces, to one
+        length that the encoder reads, all on the right."""
         if padding not in (False, PaddingStrategy.DO_NOT_PAD):
             if isinstance(encoded_inputs, list | tuple) and encoded_inputs and isinstance(encoded_inputs[0], Mapping):
                 encoded_inputs = {name: [row[name] for row in encoded_inputs] for name in encoded_inputs[0]}
-            fills, to_limit = {"feature_ids": NO_FEATURE}, padding == PaddingStrategy.MAX_LENGTH
+            fills, to_limit = (
+                {"feature_ids": NO_FEATURE, "letter_ids": BOUNDARY},
+                padding == PaddingStrategy.MAX_LENGTH,
+            )
             if self.encoder_tokenizer is not None:
                 fills |= self.encoder_tokenizer.fills
             for name in fills.keys() & encoded_inputs.keys():
@@ -472,26 +491,8 @@ class CopyNetTokenizer(ExtendedVocabulary, PreTrainedTokenizer):
         return super().batch_decode(sequences, *args, **kwargs) if len(sequences) else []
 
 
-def _pad_labels(
-    labels: list[list[int]], strategy: PaddingStrategy, max_length: int | None, multiple: int | None
-) -> list[list[int]]:
-    """Pads labels with -100 on the right, as the padding strategy requires."""
-    if strategy == PaddingStrategy.DO_NOT_PAD or not labels:
-        return labels
-    width = max(map(len, labels))
-    if strategy == PaddingStrategy.MAX_LENGTH and max_length is not None:
-        width = max(width, max_length)
-    if multiple is not None:
-        width = -(-width // multiple) * multiple
-    return pad_right(labels, IGNORED_LABEL, width)
-
-
 def _batch_rows(texts: Text | Sequence[Text], name: str, is_split_into_words: bool) -> tuple[list[Text], bool]:
-    """Returns the rows of a batch, and whether `texts` is a single row.
-
-    Raises:
-        TypeError: a row is not a text, or with `is_split_into_words` not a sequence of words.
-    """
+    """The rows of a batch, and whether `texts` is a single row."""
     if not isinstance(texts, Sequence):
         raise TypeError(f"{name} is {type(texts).__name__}: pass a text or a list of texts")
     if isinstance(texts, str) or (is_split_into_words and (not texts or isinstance(texts[0], str))):
@@ -506,11 +507,7 @@ def _batch_rows(texts: Text | Sequence[Text], name: str, is_split_into_words: bo
 def _batch_targets(
     targets: Text | Sequence[Text], rows: Sequence[Text], single: bool, is_split_into_words: bool
 ) -> list[Text]:
-    """The rows of the targets, as many as the sources have.
-
-    Raises:
-        ValueError: they have more or fewer.
-    """
+    """The rows of the targets, as many as the sources have."""
     target_rows, single_target = _batch_rows(targets, "text_target", is_split_into_words)
     if len(target_rows) != len(rows) or single_target != single:
         counts = [

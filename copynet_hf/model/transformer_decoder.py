@@ -85,6 +85,7 @@ class TransformerDecoder(Decoder):
             encoded.final_state,
             encoded.source_mask,
             encoded.source_ids,
+            slot_embeddings=encoded.slot_embeddings,
             features=features,
         )
 

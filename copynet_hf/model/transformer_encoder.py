@@ -153,11 +153,12 @@ class CopyNetTransformerEncoder(SourceEncoder):
         states, has_pieces = pool_pieces(piece_states, positions, mask.shape[1], config.encoder_pooling)
         text_state, _ = pool_pieces(piece_states, piece_mask.long() - 1, 1, config.initial_state)
 
+        slots = self.embed_slots(source.letter_ids, input_ids)
         copyable = mask = mask & has_pieces
         facts, is_object = None, None
         if token_types is not None:
             mask, is_object, copyable = self.split_facts(mask | (token_types > 0), token_types)
-            facts = embed_facts(self.dropout(self.embed(input_ids)), is_object)
+            facts = embed_facts(self.dropout(self.embed(input_ids, slots)), is_object)
         states = self.states_proj(states)
         features, feature_mask = self.embed_features(source.feature_ids, input_ids)
         states = self.add_features(self.dropout(states) * mask[..., None], mask, features)
@@ -166,6 +167,7 @@ class CopyNetTransformerEncoder(SourceEncoder):
             final_state=self.dropout(self.states_proj(text_state[:, 0])),
             source_ids=input_ids,
             source_mask=copyable,
+            slot_embeddings=self.feed_back(slots, source.letter_ids, input_ids),
             facts=facts,
             is_object=is_object,
             is_question=None if is_object is None else mask,

@@ -57,7 +57,8 @@ class WordEncoder(SourceEncoder):
         """See `SourceEncoder.forward`."""
         config = self.config
         input_ids, mask = self._check_source(source.input_ids, source.attention_mask, source.inputs_embeds)
-        embeddings = self.embed(input_ids) if source.inputs_embeds is None else source.inputs_embeds
+        slots = self.embed_slots(source.letter_ids, input_ids)
+        embeddings = self.embed(input_ids, slots) if source.inputs_embeds is None else source.inputs_embeds
         check_shape("inputs_embeds", embeddings, (*input_ids.shape, config.embedding_size))
         embeddings = self.dropout(embeddings)
         copyable, facts, is_object = mask, None, None
@@ -77,6 +78,7 @@ class WordEncoder(SourceEncoder):
             final_state=self.dropout(self.states_proj(text_state[:, 0])),
             source_ids=input_ids,
             source_mask=copyable,
+            slot_embeddings=self.feed_back(slots, source.letter_ids, input_ids),
             facts=facts,
             is_object=is_object,
             is_question=None if is_object is None else mask,

@@ -8,7 +8,7 @@ import reprlib
 import sys
 from collections.abc import Callable, Mapping, Sized
 from pathlib import Path
-from typing import NamedTuple, TypeGuard
+from typing import NamedTuple
 
 from ..arguments import MAX_EXPONENT
 
@@ -62,9 +62,10 @@ def check_tokenizer(config: object, tokenizer: Sized) -> None:
             f"the tokenizer has {len(tokenizer)} words, the model vocab_size={size}: {fix}, or call "
             "model.resize_token_embeddings(len(tokenizer)) and train again"
         )
-    for name, other_fix in (("max_source_oov", ", or use the same number for both"), ("feature_vocab_size", "")):
+    for name in ("max_source_oov", "feature_vocab_size", "letter_vocab_size"):
         in_tokenizer, in_model = getattr(tokenizer, name, 0), getattr(config, name, 0)
         if in_tokenizer != in_model:
+            other_fix = ", or use the same number for both" if name == "max_source_oov" else ""
             raise ValueError(f"the tokenizer has {name}={in_tokenizer}, the model {name}={in_model}: {fix}{other_fix}")
     for name in ("pad_token_id", "bos_token_id", "eos_token_id", "unk_token_id"):
         in_tokenizer, in_model = getattr(tokenizer, name, None), getattr(config, name, None)
@@ -89,89 +90,59 @@ def _is_number(value: object, limit: float = math.inf) -> bool:
     return isinstance(value, int | float) and not is_bool and math.isfinite(value) and abs(value) <= limit
 
 
-def _are_ids(value: object, vocab_size: int) -> bool:
-    return isinstance(value, list) and bool(value) and all(_is_int(each, 0, vocab_size - 1) for each in value)
-
-
-def _are_texts(value: object) -> bool:
-    return all(isinstance(text, str) and text for text in (value if isinstance(value, list) else [value]))
-
-
-def _is_pair(value: object) -> TypeGuard[list[object]]:
-    return isinstance(value, list) and len(value) == 2 and _is_number(value[1])
-
-
 class Kind(NamedTuple):
     """What some fields may hold, in words and as `accepts(value, vocab_size)`."""
 
     description: str
     accepts: Callable[[object, int], bool]
-    names: tuple[str, ...]
-
-
-def _kind(description: str, names: str, accepts: Callable[[object, int], bool]) -> Kind:
-    return Kind(description, accepts, tuple(names.split()))
+    names: str
 
 
 KINDS = (
-    _kind(
+    Kind(
         f"a whole number from 1 to {MAX_BEAMS}",
-        "num_beams num_return_sequences num_beam_groups",
         lambda value, _: _is_int(value, 1, MAX_BEAMS),
+        "num_beams num_return_sequences num_beam_groups",
     ),
-    _kind(
+    Kind(
         f"a whole number from 1 to {MAX_COUNT}",
-        "max_new_tokens max_length",
         lambda value, _: _is_int(value, 1, MAX_COUNT),
+        "max_new_tokens max_length",
     ),
-    _kind(
+    Kind(
         f"a whole number from 0 to {MAX_COUNT}",
-        "min_length min_new_tokens no_repeat_ngram_size encoder_no_repeat_ngram_size top_k",
         lambda value, _: _is_int(value, 0, MAX_COUNT),
+        "min_length min_new_tokens no_repeat_ngram_size encoder_no_repeat_ngram_size top_k",
     ),
-    _kind(
+    Kind(
         "a number",
+        lambda value, _: _is_number(value),
         "temperature top_p min_p top_h typical_p epsilon_cutoff eta_cutoff max_time repetition_penalty "
         "encoder_repetition_penalty guidance_scale diversity_penalty penalty_alpha",
-        lambda value, _: _is_number(value),
     ),
-    _kind(
+    Kind(
         f"a number between -{MAX_EXPONENT} and {MAX_EXPONENT}",
-        "length_penalty",
         lambda value, _: _is_number(value, MAX_EXPONENT),
+        "length_penalty",
     ),
-    _kind(
+    Kind(
         "true or false",
+        lambda value, _: isinstance(value, bool),
         "do_sample use_cache forbid_unk renormalize_logits remove_invalid_values token_healing "
         "return_dict_in_generate output_scores output_logits output_attentions output_hidden_states",
-        lambda value, _: isinstance(value, bool),
     ),
-    _kind(
+    Kind(
         "an id of the vocabulary",
-        "pad_token_id bos_token_id decoder_start_token_id forced_bos_token_id",
         lambda value, size: _is_int(value, 0, size - 1),
+        "pad_token_id bos_token_id decoder_start_token_id forced_bos_token_id",
     ),
-    _kind(
+    Kind(
         "ids of the vocabulary",
-        "eos_token_id forced_eos_token_id",
-        lambda value, size: _is_int(value, 0, size - 1) or _are_ids(value, size),
-    ),
-    _kind("a list of ids of the vocabulary", "suppress_tokens begin_suppress_tokens", _are_ids),
-    _kind("a text or a list of texts", "stop_strings", lambda value, _: _are_texts(value)),
-    _kind(
-        "a list of a whole number and a factor",
-        "exponential_decay_length_penalty",
-        lambda value, _: _is_pair(value) and _is_int(value[0], 0, MAX_COUNT),
-    ),
-    _kind(
-        "a list of pairs of a list of ids and a number",
-        "sequence_bias",
-        lambda value, size: (
-            isinstance(value, list) and all(_is_pair(pair) and _are_ids(pair[0], size) for pair in value)
+        lambda value, size: all(
+            _is_int(each, 0, size - 1) for each in (value if isinstance(value, list) else [value])
         ),
+        "eos_token_id forced_eos_token_id suppress_tokens begin_suppress_tokens",
     ),
-    _kind("false", "is_assistant", lambda value, _: value is False),
-    _kind("null", "prompt_lookup_num_tokens prefill_chunk_size", lambda *_: False),
 )
 
 
@@ -186,7 +157,7 @@ def check_generation_config(config: Mapping[str, object], path: Path, vocab_size
         ValueError: a field holds something that no search can use.
     """
     for kind in KINDS:
-        for name in kind.names:
+        for name in kind.names.split():
             if (value := config.get(name)) is not None and not kind.accepts(value, vocab_size):
                 raise ValueError(
                     f"{path}: {name} is {reprlib.repr(value)}: write {kind.description}, or remove the field"

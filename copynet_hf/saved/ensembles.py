@@ -23,7 +23,7 @@ def join_models(
 
     Returns:
         The ensemble, and a tokenizer for it: the first one, or the first one with the pieces of a Transformers encoder
-        if a model has such an encoder.
+        if a model has such an encoder; with letters if a model reads them.
 
     Raises:
         ValueError: fewer than two names, a model that cannot be loaded, tokenizers that differ in their words, or what
@@ -39,6 +39,9 @@ def join_models(
     pieces = [each for each in map(_encoder_tokenizer, tokenizers) if each is not None]
     if limits := [each.max_length for each in pieces if each.max_length is not None]:
         pieces[0].set_max_length(min(limits))
+    letters = next((vocab for vocab in map(_letter_vocab, tokenizers) if vocab), {})
+    if letters and not _letter_vocab(tokenizers[first]):
+        tokenizers[first].set_letter_vocab(letters)
     return CopyNetEnsemble.from_models(models), tokenizers[first]
 
 
@@ -57,6 +60,8 @@ def check_same_tokenizer(
     fix = f"train the models with one tokenizer, by --tokenizer_name {expected_name}"
     found, wanted = _list_by_kind(tokenizer), _list_by_kind(expected)
     for kind in found:
+        if kind == "letter" and not (found[kind] and wanted[kind]):  # a model that reads none
+            continue
         if len(found[kind]) != len(wanted[kind]):
             raise ValueError(f"{name} has {len(found[kind])} {kind}s, {expected_name} {len(wanted[kind])}: {fix}")
         for word, other in zip(found[kind], wanted[kind], strict=True):
@@ -73,6 +78,7 @@ def _list_by_kind(tokenizer: PreTrainedTokenizerBase) -> dict[str, list[str]]:
         "truncation_side": [tokenizer.truncation_side],
         "split_special_tokens": [str(tokenizer.split_special_tokens)],
         "feature": _sort_words(getattr(tokenizer, "feature_vocab", {})),
+        "letter": _sort_words(_letter_vocab(tokenizer)),
     }
     pieces = _encoder_tokenizer(tokenizer)
     if pieces is None:
@@ -85,6 +91,10 @@ def _list_by_kind(tokenizer: PreTrainedTokenizerBase) -> dict[str, list[str]]:
 
 def _encoder_tokenizer(tokenizer: PreTrainedTokenizerBase) -> PieceTokenizer | None:
     return getattr(tokenizer, "encoder_tokenizer", None)
+
+
+def _letter_vocab(tokenizer: PreTrainedTokenizerBase) -> Mapping[str, int]:
+    return getattr(tokenizer, "letter_vocab", {})
 
 
 def _sort_words(vocab: Mapping[str, int]) -> list[str]:

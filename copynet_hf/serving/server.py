@@ -6,12 +6,13 @@ import asyncio
 import json
 import logging
 import time
-from collections.abc import AsyncIterator, Coroutine, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import asdict, replace
 from typing import Annotated, Any, TypeVar, cast
 
 from fastapi import FastAPI, Request, Response
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4, generate_latest
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
 from starlette.exceptions import HTTPException
@@ -21,12 +22,43 @@ from ..arguments import MAX_EXPONENT
 from ..model.prediction import Prediction
 from .batching import Batcher, Options, Predict, QueueFullError, Row, count_characters
 from .limits import Limits
-from .measurements import Measurements
 
 logger = logging.getLogger(__name__)
 T = TypeVar("T")
 
+REQUEST_SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
+BATCH_TEXTS = (1, 2, 4, 8, 16, 32, 64, 128)
 CLOSED_BY_CLIENT = 499  # nginx's status for a client that has gone; it appears in the metrics only
+
+
+class Measurements:
+    """What /metrics says: what one server has done since its start.
+
+    Args:
+        count_waiting: gives the number of texts that wait for a batch.
+    """
+
+    def __init__(self, count_waiting: Callable[[], int]) -> None:
+        self.registry = registry = CollectorRegistry()
+        self.requests = Counter("copynet_requests", "Answered requests.", registry=registry)
+        self.errors = Counter(
+            "copynet_request_errors", "Requests answered with an error.", ["status"], registry=registry
+        )
+        self.request_seconds = Histogram(
+            "copynet_request_seconds", "Time from a request to its answer.", registry=registry, buckets=REQUEST_SECONDS
+        )
+        self.batch_texts = Histogram(
+            "copynet_batch_texts", "Texts in a batch.", registry=registry, buckets=BATCH_TEXTS
+        )
+        waiting = Gauge("copynet_queue_texts", "Texts that wait for a batch.", registry=registry)
+        waiting.set_function(count_waiting)
+
+    def record_request(self, status: int, seconds: float) -> None:
+        """Counts an answered request."""
+        self.requests.inc()
+        self.request_seconds.observe(seconds)
+        if status >= 400:
+            self.errors.labels(status).inc()
 
 
 class RequestError(Exception):

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ..model.letters import BOUNDARY, number_letters
 from ..model.segmentation import get_segmenter
 from ..model.source import NO_FEATURE, ExtendedVocabulary, Fact, check_vocab, number_features, stack_sources
 from ..saved.checks import read_json
@@ -48,6 +49,7 @@ class PlainTokenizer(ExtendedVocabulary):
         self.model_max_length = int(config["model_max_length"])
         self.padding_side, self.truncation_side = config["padding_side"], config["truncation_side"]
         self.feature_vocab = number_features(config.get("feature_vocab") or ())
+        self.letter_vocab = number_letters(config.get("letter_vocab") or ())
         added = {_text(token): int(index) for index, token in config.get("added_tokens_decoder", {}).items()}
         named = {name: _text(config[name]) for name in _NAMED_TOKENS if config.get(name) is not None}
         extra = [_text(token) for token in config.get("extra_special_tokens") or ()]
@@ -104,7 +106,7 @@ class PlainTokenizer(ExtendedVocabulary):
 
         Returns:
             `input_ids` and `attention_mask`, (batch, source length), with facts `token_type_ids`, with features
-            `feature_ids`, (batch, features), all int64.
+            `feature_ids`, (batch, features), with letters `letter_ids`, (batch, letters), all int64.
         """
         limit = self.model_max_length if max_length is None else max_length
         return self.pad(stack_sources(self.encode_sources(texts, facts, features, limit)))
@@ -116,6 +118,8 @@ class PlainTokenizer(ExtendedVocabulary):
         padded = {name: _pad(rows[name], padding[name], self.padding_side) for name in padding.keys() & rows.keys()}
         if "feature_ids" in rows:
             padded["feature_ids"] = _pad([row or [NO_FEATURE] for row in rows["feature_ids"]], NO_FEATURE, "right")
+        if "letter_ids" in rows:
+            padded["letter_ids"] = _pad([row or [BOUNDARY] for row in rows["letter_ids"]], BOUNDARY, "right")
         return padded
 
 

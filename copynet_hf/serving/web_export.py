@@ -16,6 +16,7 @@ from typing import Any
 from transformers import PreTrainedTokenizerBase
 
 from ..inference.onnx_export import check_export, write_graphs
+from ..model.letters import BOUNDARY, MAX_LETTERS_OF_WORD, UNKNOWN_LETTER
 from ..model.modeling_copynet import CopyNetForConditionalGeneration
 from ..model.source import UNKNOWN_FEATURE, skipped_ids
 from ..saved.whole_folder import replace_folder
@@ -95,6 +96,7 @@ def check_web_support(config: Any, tokenizer: PreTrainedTokenizerBase) -> None:
 def describe_tokenizer(tokenizer: Any) -> dict[str, object]:
     """What vocabulary.json holds: the fields that the class `Tokenizer` of web/tokenizer.js reads."""
     length = tokenizer.model_max_length
+    letters = {"boundary_id": BOUNDARY, "unknown_id": UNKNOWN_LETTER, "most_of_word": MAX_LETTERS_OF_WORD}
     return {
         "segmenter": tokenizer.segmenter,
         "words": tokenizer.convert_ids_to_tokens(list(range(len(tokenizer)))),  # in the order of their ids
@@ -106,6 +108,8 @@ def describe_tokenizer(tokenizer: Any) -> dict[str, object]:
         "truncation_side": tokenizer.truncation_side,
         "feature_ids": tokenizer.feature_vocab,
         "unknown_feature_id": UNKNOWN_FEATURE,
+        "letter_ids": tokenizer.letter_vocab,
+        "letters": letters,
     }
 
 

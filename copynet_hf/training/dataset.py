@@ -10,7 +10,7 @@ from transformers import PreTrainedTokenizerBase
 
 from ..arguments import DataArguments, PairsArguments
 from ..data import load_pairs
-from ..data.records import AnyDataset
+from ..data.pairs import AnyDataset
 from ..model.tokenization_copynet import CopyNetTokenizer
 
 Pairs: TypeAlias = AnyDataset  # with the columns `text` and `summary`

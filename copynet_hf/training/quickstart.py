@@ -23,9 +23,10 @@ from .run import PREDICTIONS_FILE, train_from_arguments
 
 PICTURE = "copies.png"
 # The requests are easier than most tasks, and a quarter of their words is outside the vocabulary anyway: fewer updates
-# and less dropout than by default are enough.
+# and less dropout than by default are enough, and letters say nothing about them.
 ARGUMENTS = {
     "segmenter": "whitespace",
+    "letters": False,
     "dropout": 0.2,
     "vocabulary_dropout": 0.0,
     "per_device_train_batch_size": 32,

@@ -69,6 +69,8 @@ def train_tokenizer(train_pairs: Pairs, args: TrainArguments) -> CopyNetTokenize
     max_length = args.max_source_length or MAX_SOURCE_LENGTH
     sample = train_pairs.take(STREAM_SAMPLE_SIZE) if isinstance(train_pairs, IterableDataset) else train_pairs
     has_chains = args.chains and segmenter in CHAINED
+    # not with the sizes of the paper, and not over an encoder whose pieces tell words apart
+    has_letters = args.letters and segmenter != "char" and preset is None and encoder is None
 
     def train(*, initials: bool) -> CopyNetTokenizer:
         return CopyNetTokenizer.train_from_iterator(
@@ -81,6 +83,7 @@ def train_tokenizer(train_pairs: Pairs, args: TrainArguments) -> CopyNetTokenize
             features=(row.get("features") for row in sample),
             chains=has_chains,
             initials=initials,
+            letters=has_letters,
             model_max_length=max_length,
         )
 
@@ -96,6 +99,7 @@ def train_tokenizer(train_pairs: Pairs, args: TrainArguments) -> CopyNetTokenize
         encoder_tokenizer=encoder,
         model_max_length=max_length,
         feature_vocab=tokenizer.feature_vocab,
+        letter_vocab=tokenizer.letter_vocab,
     )
 
 

@@ -28,6 +28,7 @@ from transformers.trainer_utils import EvalLoopOutput, TrainOutput, get_last_che
 from ..arguments import TrainArguments
 from ..evaluation.scoring import evaluate_pairs
 from ..evaluation.teacher_forcing import make_argmax, make_compute_accuracy
+from ..model.letters import find_letter_ids
 from ..model.loss import shift_right
 from ..model.modeling_copynet import CopyNetForConditionalGeneration
 from ..saved.cards import CARD
@@ -38,7 +39,7 @@ from .encoder_training import split_parameter_groups
 from .label_smoothing import VocabularyLabelSmoother
 from .run_folder import explain_save_errors
 from .sampler import EpochSampler
-from .vocabulary_dropout import drop_from_vocabulary
+from .vocabulary_dropout import append_letters, drop_from_vocabulary
 from .weight_average import WeightAverage
 
 SAMPLE_SIZE = 64  # evaluation pairs for which outputs are generated
@@ -88,6 +89,10 @@ class CopyNetTrainer(Trainer):
         self.scored_pairs, self.run_record, self.earlier_seconds = validation, run_record or {}, earlier_seconds
         self.vocabulary_dropout = run_args.vocabulary_dropout if model.config.copies else 0.0
         self.encoder_learning_rate = run_args.encoder_learning_rate
+        self.letters: list[list[int]] = []  # of each word of the vocabulary, if the model reads letters
+        if letter_vocab := getattr(tokenizer, "letter_vocab", None):
+            words = tokenizer.convert_ids_to_tokens(list(range(len(tokenizer))))
+            self.letters = [find_letter_ids([word], letter_vocab) for word in words]
         self._start = time.monotonic()
         if self.label_smoother is not None:
             factor = training_args.label_smoothing_factor
@@ -156,8 +161,11 @@ class CopyNetTrainer(Trainer):
         if self.vocabulary_dropout:
             # Here rather than in the collator, whose random numbers a resumed run would not repeat.
             config = self.accelerator.unwrap_model(model).config
-            dropped = drop_from_vocabulary(inputs["input_ids"], inputs["labels"], self.vocabulary_dropout, config)
-            input_ids, labels = dropped
+            source, labels = inputs["input_ids"], inputs["labels"]
+            input_ids, labels = drop_from_vocabulary(source, labels, self.vocabulary_dropout, config)
+            if self.letters:
+                letters = (inputs["letter_ids"], source, input_ids, self.letters, config.vocab_size)
+                inputs["letter_ids"] = append_letters(*letters)
             decoder_input_ids = shift_right(labels, config)
             inputs |= {"input_ids": input_ids, "labels": labels, "decoder_input_ids": decoder_input_ids}
         return super().training_step(model, inputs, num_items_in_batch)

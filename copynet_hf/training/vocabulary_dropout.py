@@ -5,11 +5,15 @@ The model then learns to copy words whatever they are, even from pairs that have
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor
 
 from ..model.configuration_copynet import CopyNetConfig
 from ..model.copy_distribution import find_first_positions
+from ..model.letters import BOUNDARY
+from ..model.source import pad_right
 
 
 def drop_from_vocabulary(
@@ -40,3 +44,23 @@ def drop_from_vocabulary(
     changed = torch.where(is_dropped, slots, input_ids).gather(1, first_positions)
     new_labels = (slots[:, :, None] * (is_label & is_dropped[:, :, None])).amax(1)
     return changed, torch.where(new_labels > 0, new_labels, labels)
+
+
+def append_letters(
+    letter_ids: Tensor, input_ids: Tensor, changed: Tensor, letters: Sequence[Sequence[int]], vocab_size: int
+) -> Tensor:
+    """The letters of all words that own slots, after `drop_from_vocabulary`: (B, L').
+
+    Args:
+        letter_ids: (B, L) those of the words that owned slots before.
+        input_ids, changed: (B, S) the ids before and after.
+        letters: of each word of the vocabulary.
+    """
+    rows = []
+    for own, before, after in zip(letter_ids.tolist(), input_ids.tolist(), changed.tolist(), strict=True):
+        dropped = {slot: word for slot, word in zip(after, before, strict=True) if slot != word}
+        starts = [place for place, letter in enumerate(own) if letter == BOUNDARY]
+        num_owned = max(0, max(before) + 1 - vocab_size)
+        end = starts[num_owned] if num_owned < len(starts) else len(own)  # what follows is padding
+        rows.append(own[:end] + [letter for slot in sorted(dropped) for letter in letters[dropped[slot]]])
+    return torch.tensor(pad_right(rows, BOUNDARY), device=letter_ids.device)

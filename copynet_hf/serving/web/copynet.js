@@ -90,6 +90,8 @@ export class CopyNet {
     this.readsFacts = false;
     /** Whether it reads features. */
     this.readsFeatures = encoder.inputNames.includes("feature_ids");
+    /** Whether it reads the letters of out-of-vocabulary words. */
+    this.readsLetters = encoder.inputNames.includes("letter_ids");
     /** What separates them where they are typed. */
     this.featuresSeparator = ";";
     this.tokenIds = { ...config, ...this.generationConfig };
@@ -244,7 +246,7 @@ export class CopyNet {
    *
    * @param {Source} source
    */
-  async #encode({ ids, featureIds }) {
+  async #encode({ ids, featureIds, letterIds }) {
     const length = Math.max(ids.length, 1); // an empty source is read as one position of padding
     /** @type {Tensors} */
     const inputs = {
@@ -252,6 +254,7 @@ export class CopyNet {
       attention_mask: int64([1, length], ids.map(() => 1)),
     };
     if (this.readsFeatures) inputs.feature_ids = int64([1, Math.max(featureIds.length, 1)], featureIds);
+    if (this.readsLetters) inputs.letter_ids = int64([1, Math.max(letterIds.length, 1)], letterIds);
     const outputs = await this.encoder.run(inputs);
     const starting = (/** @type {string} */ prefix) =>
       Object.fromEntries(Object.entries(outputs).filter(([name]) => name.startsWith(prefix)));

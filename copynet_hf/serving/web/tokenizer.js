@@ -1,9 +1,9 @@
 /**
- * Texts to the ids that the model reads, and ids to words and texts again: a port of `segmentation.py` and `source.py` of
- * the Python package copynet_hf, for one source at a time.
+ * Texts to the ids that the model reads, and ids to words and texts again: a port of `segmentation.py`, `source.py` and
+ * `letters.py` of the Python package copynet_hf, for one source at a time.
  *
  * Strings are read by code points, as in Python. `SEGMENTERS` is described in `segmentation.py`, extended ids in
- * `source.py`. Shapes: S source positions, F features, V words, K slots.
+ * `source.py`. Shapes: S source positions, F features, L letters, V words, K slots.
  */
 
 /**
@@ -14,6 +14,7 @@
  * @property {number[]} ids (S) their ids; an out-of-vocabulary word has the id V + k of its slot k, or that of `<unk>`
  * @property {string[]} oovWords the words that own slots, at most K
  * @property {number[]} featureIds (F)
+ * @property {number[]} letterIds (L) the letters of the words that own slots, each word after a boundary
  * @property {boolean} isTruncated
  */
 
@@ -191,6 +192,10 @@ export class Tokenizer {
     this.featureIds = new Map(Object.entries(vocabulary.feature_ids));
     /** @type {number} */
     this.unknownFeatureId = vocabulary.unknown_feature_id;
+    /** @type {Map<string, number>} */
+    this.letterIds = new Map(Object.entries(vocabulary.letter_ids));
+    /** @type {{boundary_id: number, unknown_id: number, most_of_word: number}} */
+    this.letters = vocabulary.letters;
   }
 
   /**
@@ -219,7 +224,16 @@ export class Tokenizer {
     const oovWords = [...slots.keys()].slice(0, this.maxSourceOov);
     const featureIds = [...new Set(features)].map((feature) => this.featureIds.get(feature) ?? this.unknownFeatureId);
     const oov = ids.map((id) => id >= first);
-    return { words, spacedWords: this.addSpaces(words), oov, ids, oovWords, featureIds, isTruncated };
+    const letterIds = oovWords.flatMap((word) => this.findLetterIds(word));
+    return { words, spacedWords: this.addSpaces(words), oov, ids, oovWords, featureIds, letterIds, isTruncated };
+  }
+
+  /** The letters of a word after a boundary; of a long word, the first and the last ones. @param {string} word */
+  findLetterIds(word) {
+    const all = Array.from(word);
+    const half = this.letters.most_of_word / 2;
+    const letters = all.length > 2 * half ? [...all.slice(0, half), ...all.slice(-half)] : all;
+    return [this.letters.boundary_id, ...letters.map((letter) => this.letterIds.get(letter) ?? this.letters.unknown_id)];
   }
 
   /** Whether there is no word, or only spaces. @param {Source} source */

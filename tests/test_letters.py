@@ -1,0 +1,447 @@
+"""Letters of words outside the vocabulary: against the oracle, in searches, saved models, ONNX graphs, training."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from datasets import Dataset
+from elsewhere import OPTIONAL, answers, run_elsewhere
+from helpers import SOURCES, TARGETS, check_gradients, padded, tiny_model, tiny_tokenizer
+from oracle import Oracle
+from tiny_encoders import copynet_over, save_encoder, word_tokenizer
+from torch import Tensor
+from transformers import DataCollatorForSeq2Seq
+
+from copynet_hf import (
+    CopyNetConfig,
+    CopyNetEnsemble,
+    CopyNetForConditionalGeneration,
+    CopyNetTokenizer,
+    PlainTokenizer,
+)
+from copynet_hf.arguments import TrainArguments
+from copynet_hf.cli import main
+from copynet_hf.inference.onnx_export import export_onnx
+from copynet_hf.inference.onnx_search import OnnxCopyNet
+from copynet_hf.model.letters import MAX_LETTERS_OF_WORD, find_letter_ids, list_letters, number_letters
+from copynet_hf.model.prediction import predict
+from copynet_hf.saved.ensembles import join_models
+from copynet_hf.saved.loading import load_model
+from copynet_hf.training.dataset import encode_pairs
+from copynet_hf.training.tokenizer_setup import train_tokenizer
+from copynet_hf.training.vocabulary_dropout import append_letters, drop_from_vocabulary
+
+# Of the words 13, 14, … of each source in SOURCES; 1 is the unknown letter, as is 9, and one word has none.
+LETTERS = [[[2, 3, 4], [5]], [[4, 3, 2]], [], [[2], [2, 1, 3, 9], [], [6, 6, 6, 6, 5]]]
+CASES: dict[str, dict[str, Any]] = {
+    "copynet": {},
+    "readable": {"use_fused": False},
+    "two_layers": {"num_hidden_layers": 2},
+    "features": {"feature_vocab_size": 5},
+    "pointer_generator": {"copy_mechanism": "pointer_generator"},
+    "gated": {"copy_mechanism": "gated"},
+    "tied": {"tie_word_embeddings": True},
+    "rnnsearch": {"copy_mechanism": "none"},
+}
+cases = pytest.mark.parametrize("changes", CASES.values(), ids=CASES)
+WITH_COREQA = CASES | {"coreqa": {"copy_mechanism": "retrieval"}}
+WITH_OTHERS = WITH_COREQA | {"pointer": {"copy_mechanism": "pointer"}}
+all_cases = pytest.mark.parametrize("changes", WITH_OTHERS.values(), ids=WITH_OTHERS)
+TEXTS = ["a xyz b zyx xyz", "zz c", "a b c d", "", "abcdefgh"]
+TARGET = padded([[1, *target[:-1]] for target in TARGETS], 0)
+
+
+def make(**changes: Any) -> CopyNetForConditionalGeneration:
+    return tiny_model(**{"letter_vocab_size": 7, "seed": 1, **changes})
+
+
+def make_tokenizer() -> CopyNetTokenizer:
+    return CopyNetTokenizer(tiny_tokenizer().get_vocab(), "whitespace", max_source_oov=4, letter_vocab="xyzab")
+
+
+def flat(words: list[list[int]]) -> list[int]:
+    return [letter for word in words for letter in (0, *word)]
+
+
+def batch(side: str = "right", rows: slice = slice(None)) -> dict[str, Tensor]:
+    source = padded(SOURCES[rows], 0, side)
+    letters = padded([flat(words) or [0] for words in LETTERS[rows]], 0)
+    return {"input_ids": source, "attention_mask": (source != 0).long(), "letter_ids": letters}
+
+
+# equations
+
+
+@cases
+@pytest.mark.parametrize("side", ["right", "left"])
+def test_probabilities_and_loss_equal_the_oracles(changes: dict[str, Any], side: str) -> None:
+    model = make(**changes).double()
+    oracle, total = Oracle(model), 0.0
+    output = model(**batch(side), labels=padded(TARGETS, -100))
+    for row, (source, target) in enumerate(zip(SOURCES, TARGETS, strict=True)):
+        oracle.letters = LETTERS[row]
+        for t, probs in enumerate(oracle.run(source, [1, *target[:-1]]).probs):
+            for word, probability in probs.items():
+                assert output.logits[row, t, word].exp().item() == pytest.approx(probability, rel=1e-9)
+        total += oracle.loss(source, target) * len(target)
+    assert output.loss.item() == pytest.approx(total / sum(map(len, TARGETS)), rel=1e-9)
+
+
+@pytest.mark.parametrize("copy_mechanism", ["copynet", "pointer_generator"])
+def test_gradients_equal_finite_differences_of_the_oracle(copy_mechanism: str) -> None:
+    model = make(scale=1.0, copy_mechanism=copy_mechanism).double()
+    model(**batch(rows=slice(0, 1)), labels=torch.tensor(TARGETS[:1])).loss.backward()
+    oracle = Oracle(model)
+    oracle.letters = LETTERS[0]
+    check_gradients(model, oracle, lambda: oracle.loss(SOURCES[0], TARGETS[0]))
+
+
+def test_facts_have_letters() -> None:
+    model = make(copy_mechanism="retrieval").double()
+    source, kinds, words = [5, 13, 6, 14, 13, 15], [0, 0, 0, 1, 2, 3], [1, 15, 13, 5]
+    inputs = {"input_ids": torch.tensor([source]), "token_type_ids": torch.tensor([kinds])}
+    oracle = Oracle(model)
+    oracle.letters = [[2, 3, 4], [5], [6, 2]]
+    letters = torch.tensor([flat(oracle.letters)])
+    output = model(**inputs, letter_ids=letters, decoder_input_ids=torch.tensor([words]))
+    for t, (probs, _) in enumerate(oracle.retrieve(source, kinds, words)):
+        for word, probability in probs.items():
+            assert output.logits[0, t, word].exp().item() == pytest.approx(probability, rel=1e-9)
+
+
+def test_pointers_have_letters() -> None:
+    model = make(copy_mechanism="pointer").double()
+    oracle, source, words = Oracle(model), SOURCES[0], [1, 14, 13]
+    oracle.letters = LETTERS[0]
+    output = model(**batch(rows=slice(0, 1)), decoder_input_ids=torch.tensor([words]))
+    for t, shares in enumerate(oracle.point(source, words)):
+        for word in {*source}:
+            expected = sum(shares[j] for j, x in enumerate(source) if x == word)
+            assert output.logits[0, t, word].exp().item() == pytest.approx(expected, rel=1e-9)
+
+
+@pytest.mark.parametrize("changes", WITH_COREQA.values(), ids=WITH_COREQA)
+@pytest.mark.parametrize("use_reentrant", [False, True])
+def test_neither_the_fast_form_nor_checkpointing_changes_a_gradient(
+    changes: dict[str, Any], use_reentrant: bool
+) -> None:
+    gradients = []
+    for use_fused, checkpointing in ((False, False), (True, False), (True, True)):
+        model = make(**{"use_fused": use_fused, **changes}, scale=1.0).double().train()
+        if checkpointing:
+            model.gradient_checkpointing_enable({"use_reentrant": use_reentrant})
+        model(**batch(), labels=padded(TARGETS, -100)).loss.backward()
+        gradients.append({name: weight.grad for name, weight in model.named_parameters()})
+    for name, gradient in gradients[0].items():
+        for other in gradients[1:]:
+            if gradient is None:  # of features
+                assert other[name] is None
+            else:
+                tolerance = 1e-10 * max(gradient.abs().max().item(), 1e-6)
+                assert torch.allclose(other[name], gradient, rtol=0, atol=tolerance), name
+
+
+@all_cases
+def test_words_differ_by_their_letters_alone(changes: dict[str, Any]) -> None:
+    model = make(**changes)
+    source = torch.tensor([[13, 14, 15]])
+    letters = torch.tensor([flat([[2, 3], [3, 2], [2, 3]])])
+    encoder = model.get_encoder()
+    slots = encoder.embed_slots(letters, source)
+    first, second, third = encoder.embed(source, slots)[0]
+    assert torch.allclose(first, third, atol=1e-5)
+    assert not torch.allclose(first, second, atol=1e-2)
+    assert torch.equal(encoder.embed(source + 3, slots)[0, 1], encoder.embed(torch.tensor([[3]]))[0, 0])
+    states = [encoder(torch.tensor([[5, word, 6]]), letter_ids=letters).last_hidden_state for word in (13, 14, 15)]
+    assert torch.allclose(states[0], states[2], atol=1e-5)
+    assert not torch.allclose(states[0], states[1], atol=1e-3)
+
+
+@all_cases
+def test_slots_can_be_exchanged_with_their_letters(changes: dict[str, Any]) -> None:
+    model, inputs = make(**changes), batch()
+    exchanged = dict(zip(range(13, 17), (15, 13, 16, 14), strict=True))
+
+    def exchange(ids: Tensor) -> Tensor:
+        return torch.tensor([[exchanged.get(word, word) for word in row] for row in ids.tolist()])
+
+    def reorder(words: list[list[int]]) -> list[list[int]]:
+        words = [*words, *[[]] * (4 - len(words))]
+        return [words[slot] for slot in np.argsort(list(exchanged.values()))]
+
+    other = {
+        "input_ids": exchange(inputs["input_ids"]),
+        "attention_mask": inputs["attention_mask"],
+        "letter_ids": padded([flat(reorder(words)) for words in LETTERS], 0),
+    }
+    logits = model(**inputs, decoder_input_ids=TARGET).logits
+    found = model(**other, decoder_input_ids=exchange(TARGET)).logits
+    order = [*range(13), *(exchanged[word] for word in range(13, 17))]
+    assert torch.allclose(found[..., order], logits, atol=1e-4)
+
+
+@all_cases
+def test_neither_padding_nor_other_rows_matter(changes: dict[str, Any]) -> None:
+    model, inputs = make(**changes), batch()
+    logits = model(**inputs, decoder_input_ids=TARGET).logits
+    wider = inputs | {"letter_ids": torch.nn.functional.pad(inputs["letter_ids"], (0, 40))}
+    assert torch.allclose(model(**wider, decoder_input_ids=TARGET).logits, logits, atol=1e-5)
+    for row in range(4):
+        alone = model(**batch(rows=slice(row, row + 1)), decoder_input_ids=TARGET[row : row + 1]).logits
+        assert torch.allclose(alone[0], logits[row], atol=1e-5)
+
+
+@all_cases
+def test_without_letters_all_words_have_the_embedding_of_unk(changes: dict[str, Any]) -> None:
+    model, plain = make(**changes), tiny_model(**changes)
+    plain.load_state_dict({name: weight for name, weight in model.state_dict().items() if "letter" not in name})
+    inputs = batch()
+    letters = inputs.pop("letter_ids")
+    expected = plain(**inputs, decoder_input_ids=TARGET).logits
+    nothing = [None, letters[:, :0], torch.zeros_like(letters)]
+    for none in nothing:
+        assert torch.equal(model(**inputs, letter_ids=none, decoder_input_ids=TARGET).logits, expected)
+    ignored = plain(**inputs, letter_ids=letters, decoder_input_ids=TARGET).logits  # as by a member of an ensemble
+    assert torch.equal(ignored, expected)
+    assert not torch.allclose(
+        model(**inputs, letter_ids=letters, decoder_input_ids=TARGET).logits, expected, atol=0.01
+    )
+
+
+def test_a_batch_without_letters_has_all_gradients() -> None:
+    model = make()  # as distributed training requires
+    inputs = batch(rows=slice(2, 3))
+    model(**inputs, labels=torch.tensor(TARGETS[2:3])).loss.backward()
+    assert all(weight.grad is not None for weight in model.parameters())
+
+
+def test_a_model_without_letters_has_no_weights_for_them() -> None:
+    assert not any("letter" in name for name in tiny_model().state_dict())
+
+
+# searches
+
+
+@all_cases
+@pytest.mark.parametrize("num_beams", [1, 3])
+def test_searches_read_the_letters_and_rows_do_not_see_each_other(changes: dict[str, Any], num_beams: int) -> None:
+    model = make(**changes)
+    options = {"num_beams": num_beams, "max_new_tokens": 5}
+    found = model.generate(**batch(), **options)
+    assert torch.equal(found, model.generate(**batch(), **options, use_cache=False)[:, : found.shape[1]])
+    for row in range(4):
+        alone = model.generate(**batch(rows=slice(row, row + 1)), **options)[0]
+        assert torch.equal(alone, found[row, : len(alone)])
+
+
+def test_ensembles_read_letters_of_the_members_that_have_them() -> None:
+    members = [make(), make(seed=2), tiny_model()]
+    ensemble = CopyNetEnsemble.from_models(members)
+    assert ensemble.config.letter_vocab_size == 7
+    logits = ensemble(**batch(), decoder_input_ids=TARGET).logits
+    means = torch.stack([model(**batch(), decoder_input_ids=TARGET).logits.exp() for model in members]).mean(0)
+    assert torch.allclose(logits.exp(), means, atol=1e-5)
+    found = ensemble.generate(**batch(), num_beams=2, max_new_tokens=5)
+    assert torch.equal(found, ensemble.generate(**batch(), num_beams=2, max_new_tokens=5, use_cache=False))
+    with pytest.raises(ValueError, match="letter_vocab_size is 7 and 8 in the members"):
+        CopyNetEnsemble.from_models([make(), make(letter_vocab_size=8)])
+
+
+# tokenizers
+
+
+def test_the_tokenizer_returns_the_letters_of_words_that_own_slots() -> None:
+    tokenizer = make_tokenizer()
+    encoded = tokenizer(["a xyz b q xyz", "a"], facts=[[("b", "x", "yy")], None])
+    assert encoded["letter_ids"] == [flat([[2], [3, 3], [2, 3, 4], [1]]), []]  # those of facts first
+    assert [len(tokenizer), tokenizer.letter_vocab_size] == [13, 7]
+    many = tokenizer("j k l m n o")  # four slots
+    assert many["letter_ids"] == flat([[1]] * 4)
+    long = "x" * 20 + "y" * 40
+    assert tokenizer(long)["letter_ids"] == [0, *[2] * 16, *[3] * 16]
+    assert len(find_letter_ids(["x" * MAX_LETTERS_OF_WORD], tokenizer.letter_vocab)) == 1 + MAX_LETTERS_OF_WORD
+    assert "letter_ids" not in tiny_tokenizer()("a xyz")
+
+
+def test_collators_pad_letters_on_the_right() -> None:
+    tokenizer = make_tokenizer()
+    tokenizer.padding_side = "left"
+    rows = [tokenizer(text, text_target="a") for text in ("a xyz", "b", "x zz a")]
+    padded_rows = DataCollatorForSeq2Seq(tokenizer)(rows)["letter_ids"]
+    assert padded_rows.tolist() == [[0, 2, 3, 4, 0], [0] * 5, [0, 2, 0, 4, 4]]
+    pairs = Dataset.from_list([{"text": text, "summary": "a"} for text in TEXTS])
+    encoded = encode_pairs(pairs, tokenizer)
+    assert encoded["letter_ids"][:] == [tokenizer(text)["letter_ids"] for text in TEXTS]
+
+
+def test_trained_letters_are_the_frequent_ones() -> None:
+    texts = ["abb aé", "é日\ud800\ud800 b"]
+    tokenizer = CopyNetTokenizer.train_from_iterator(texts, 5, "whitespace", letters=True)
+    assert list(tokenizer.letter_vocab) == ["b", "a", "é"]  # 日 occurs once, and no file can hold a surrogate
+    assert list_letters({"ab": 2, "b": 3}) == "ba"
+    assert not CopyNetTokenizer.train_from_iterator(texts, 5, "whitespace").letter_vocab
+
+
+@pytest.mark.parametrize(("letters", "message"), [(["ab"], "one character"), ("aa", "'a' twice"), ([1], "contains 1")])
+def test_letters_are_checked(letters: Any, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        number_letters(letters)
+
+
+@pytest.mark.parametrize(
+    ("changes", "letters", "message"),
+    [
+        ({}, [[0, 2], [0, 3]], r"letter_ids has shape \(2, 2\), the source \(1, 2\)"),
+        ({}, [0, 2], r"letter_ids has shape \(2,\)"),
+        ({}, [[-1]], "letter_ids holds -1, and ids start at 0"),
+    ],
+)
+def test_letter_ids_are_checked(changes: dict[str, Any], letters: Any, message: str) -> None:
+    words = torch.tensor([[5, 6]])
+    with pytest.raises(ValueError, match=message):
+        make(**changes)(input_ids=words, letter_ids=torch.tensor(letters), decoder_input_ids=words)
+
+
+def test_points_have_no_letters() -> None:
+    with pytest.raises(ValueError, match="letter_vocab_size=7 is for words, but num_features=2"):
+        make(copy_mechanism="pointer", num_features=2)
+
+
+# saving
+
+
+def test_saved_models_read_letters_with_the_package_and_without(tmp_path: Path) -> None:
+    model, tokenizer, folder = make(), make_tokenizer(), tmp_path / "saved"
+    model.generation_config.update(num_beams=2, max_new_tokens=6)
+    for part in (model, tokenizer):
+        part.save_pretrained(folder)
+    loaded = load_model(str(folder))
+    assert loaded[1].letter_vocab == tokenizer.letter_vocab
+    expected = predict(model, tokenizer, TEXTS)
+    assert predict(*loaded, TEXTS) == expected
+    assert [row[0].text for row in predict(model, tiny_tokenizer(), TEXTS)] != [row[0].text for row in expected]
+    for options in ({}, {"without": OPTIONAL}):
+        found = run_elsewhere(answers, tmp_path, folder, TEXTS, None, None, **options)
+        assert found["pipeline"] == [row[0].text for row in expected]
+    tiny_tokenizer().save_pretrained(folder)
+    with pytest.raises(ValueError, match="the tokenizer has letter_vocab_size=0, the model letter_vocab_size=7"):
+        load_model(str(folder))
+
+
+def test_models_with_letters_and_without_join_an_ensemble(tmp_path: Path) -> None:
+    for name, model, tokenizer in (("a", tiny_model(), tiny_tokenizer()), ("b", make(), make_tokenizer())):
+        model.save_pretrained(tmp_path / name)
+        tokenizer.save_pretrained(tmp_path / name)
+    ensemble, tokenizer = join_models([str(tmp_path / "a"), str(tmp_path / "b")])
+    ensemble.save_pretrained(tmp_path / "both")
+    tokenizer.save_pretrained(tmp_path / "both")
+    loaded, tokenizer = load_model(str(tmp_path / "both"))
+    assert tokenizer("xyz")["letter_ids"] == [0, 2, 3, 4]
+    expected = CopyNetEnsemble.from_models([tiny_model(), make()])
+    assert predict(loaded, tokenizer, TEXTS) == predict(expected, make_tokenizer(), TEXTS)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [pytest.param(WITH_OTHERS[name], id=name, marks=[pytest.mark.slow] * (name != "copynet")) for name in WITH_OTHERS],
+)
+def test_graphs_read_letters(changes: dict[str, Any], tmp_path: Path) -> None:
+    pytest.importorskip("onnxscript")
+    pytest.importorskip("onnxruntime")
+    model, tokenizer = make(**changes), make_tokenizer()
+    export_onnx(model, tmp_path, tokenizer)
+    onnx, plain = OnnxCopyNet.from_pretrained(tmp_path, threads=1), PlainTokenizer.from_pretrained(tmp_path)
+    inputs = batch()
+    for none in (False, True):  # letters left out
+        if none:
+            del inputs["letter_ids"]
+        arrays = {name: value.numpy() for name, value in inputs.items()}
+        for num_beams in (1, 3):
+            options = {"num_beams": num_beams, "max_new_tokens": 6}
+            assert np.array_equal(onnx.generate(**arrays, **options), model.generate(**inputs, **options).numpy())
+    expected = predict(model, tokenizer, TEXTS, num_beams=2, max_new_tokens=6)
+    for found in (predict(onnx, each, TEXTS, num_beams=2, max_new_tokens=6) for each in (tokenizer, plain)):
+        assert [row[0].text for row in found] == [row[0].text for row in expected]
+        assert [row[0].source_positions for row in found] == [row[0].source_positions for row in expected]
+
+
+def test_graphs_of_8_bits_read_letters(tmp_path: Path) -> None:
+    pytest.importorskip("onnxscript")
+    pytest.importorskip("onnxruntime")
+    model, tokenizer = make(embedding_size=16, scale=0.7), make_tokenizer()
+    export_onnx(model, tmp_path, tokenizer, quantize="int8")
+    onnx = OnnxCopyNet.from_pretrained(tmp_path, threads=1)
+    source = {name: value.numpy() for name, value in batch().items()}
+    sequences = model.generate(**batch(), max_new_tokens=5)
+    exact = model.trace_copies(sequences, **batch()).token_probs.numpy()
+    without = dict(source, letter_ids=np.zeros_like(source["letter_ids"]))
+    near, far = (onnx.trace_copies(sequences.numpy(), **each).token_probs for each in (source, without))
+    assert np.abs(near - exact).max() < 0.1
+    assert np.abs(far - exact).max() > 2 * np.abs(near - exact).max()
+
+
+# a Transformers encoder
+
+
+def test_over_a_transformers_encoder_letters_are_fed_back(tmp_path: Path) -> None:
+    encoder = save_encoder(tmp_path / "bert")
+    tokenizer = word_tokenizer(encoder, letter_vocab="Bendikta")
+    model = copynet_over(encoder, tokenizer)
+    inputs = tokenizer(["call Benedikta", "today"], padding=True, return_tensors="pt")
+    first = len(tokenizer)
+    words = torch.tensor([[1, first, 6], [1, 5, 6]])
+    logits = model(**inputs, decoder_input_ids=words).logits
+    without = model(**inputs | {"letter_ids": None}, decoder_input_ids=words).logits
+    assert torch.equal(logits[:, 0], without[:, 0])
+    assert torch.equal(logits[1], without[1])
+    assert not torch.allclose(logits[0, 1], without[0, 1], atol=1e-4)
+    model(**inputs, labels=words).loss.backward()
+    assert all(weight.grad.abs().max() > 0 for weight in model.get_encoder().letter_encoder.parameters())
+
+
+# training
+
+
+def test_words_dropped_from_the_vocabulary_have_their_letters() -> None:
+    torch.manual_seed(0)
+    config = CopyNetConfig(vocab_size=13, max_source_oov=4)
+    sources, targets = [[5, 13, 6, 5, 7], [6, 7], [13, 14, 15, 16, 5]], [[7, 5, 13, 2], [7, 6, 2], [5, 2]]
+    own = [[[2, 3]], [], [[2], [3], [4], [5]]]
+    letters = [[0, word] for word in range(13)]
+    for side in ("right", "left"):
+        source = padded(sources, 0, side)
+        changed, _ = drop_from_vocabulary(source, padded(targets, -100), 1.0, config)
+        found = append_letters(padded([flat(words) for words in own], 0), source, changed, letters, 13)
+        assert changed[0][changed[0] > 0].tolist() == [14, 13, 6, 14, 15]
+        assert found.tolist() == [
+            row + [0] * (8 - len(row)) for row in ([0, 2, 3, 0, 5, 0, 7], [0, 6, 0, 7], flat(own[2]))
+        ]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "has_letters"),
+    [({}, True), ({"letters": False}, False), ({"segmenter": "char"}, False), ({"segmenter": "whitespace"}, True)],
+)
+def test_word_vocabularies_have_letters(arguments: dict[str, Any], has_letters: bool) -> None:
+    pairs = Dataset.from_list([{"text": "call Ada", "summary": "called Ada"}] * 9)
+    tokenizer = train_tokenizer(pairs, TrainArguments(**{"segmenter": "word_punct", **arguments}))
+    assert bool(tokenizer.letter_vocab) is has_letters
+
+
+def test_the_command_trains_with_letters(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    kinds = {"7": "number", "ov": "name"}  # told by the last letters alone
+    rows = [f"{a}{b}{c}{end}\t{kind}" for a in "kpt" for b in "aei" for c in "lmn" for end, kind in kinds.items()]
+    for name, part in (("train.tsv", rows[12:]), ("test.tsv", rows[:12])):
+        (tmp_path / name).write_text("\n".join(part) + "\n", encoding="utf-8")
+    sizes = "--embedding_size 24 --hidden_size 24 --encoder_hidden_size 24 --attention_size 24 --dropout 0"
+    rates = "--max_steps 80 --learning_rate 0.01 --per_device_train_batch_size 8 --segmenter word_punct"
+    files = f"--train_file {tmp_path}/train.tsv --test_file {tmp_path}/test.tsv --column_names text summary"
+    arguments = f"{files} {sizes} {rates} --min_frequency 2 --max_source_oov 4".split()
+    assert main(["train", *arguments, f"--output_dir={tmp_path / 'model'}"]) == 0
+    capsys.readouterr()
+    assert main(["generate", f"--model={tmp_path / 'model'}", "--text", "zaro7", "zarov"]) == 0
+    assert capsys.readouterr().out.split() == ["number", "name"]

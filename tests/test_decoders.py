@@ -8,11 +8,22 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from helpers import BART, SOURCES, TARGETS, check_gradients, padded, tiny_model, tiny_tokenizer, trained
+from helpers import (
+    BART,
+    SOURCES,
+    TARGETS,
+    check_gradients,
+    padded,
+    tiny_model,
+    tiny_tokenizer,
+    trained,
+    write_requests,
+)
 from oracle import Oracle
 from tiny_encoders import batch_of, save_encoder, word_tokenizer
 from torch import Tensor
@@ -22,6 +33,7 @@ from copynet_hf import CopyNetConfig, CopyNetEnsemble, CopyNetForConditionalGene
 from copynet_hf.cli import main
 from copynet_hf.model.prediction import predict
 from copynet_hf.saved.loading import load_model
+from copynet_hf.training.presets import make_config
 
 # Families by the names of their sizes; every width is small, and layers of encoders are never run.
 BERT = {
@@ -390,3 +402,32 @@ def test_an_encoder_over_words_has_limits() -> None:
     model = tiny_model(encoder=decoder("bert", max_position_embeddings=4), encoder_reads="words")
     with pytest.raises(ValueError, match="source has 8 words, and the encoder's config has 4 positions"):
         model(**source(), decoder_input_ids=words())
+
+
+# --- the command ----------------------------------------------------------------------------------------------------
+
+
+def test_the_command_trains_a_transformer_and_continues_it(tmp_path: Path) -> None:
+    files = write_requests(tmp_path, train=24, validation=6)
+    options = ["--decoder=transformer", "--hidden_size=16", "--num_hidden_layers=1", "--use_cpu", "--max_steps=2"]
+    train = ["train", *(f"--{name}={path}" for name, path in files.items()), *options]
+    assert main([*train, f"--output_dir={tmp_path / 'one'}"]) == 0
+    model, tokenizer = load_model(str(tmp_path / "one"))
+    assert (model.config.decoder.model_type, model.config.encoder_reads) == ("t5", "words")
+    assert model.config.hidden_size == model.config.embedding_size == model.config.memory_size == 16
+    assert predict(model, tokenizer, ["send it to Ottilie"], max_new_tokens=4)
+    again = ["--model_name_or_path", str(tmp_path / "one"), f"--output_dir={tmp_path / 'two'}"]
+    assert main([*train, *again]) == 0
+
+
+def test_the_recipe_of_a_transformer_needs_no_more_options() -> None:
+    config = make_config(None, {"decoder": "transformer", "vocab_size": 1000})
+    weights = sum(weight.numel() for weight in CopyNetForConditionalGeneration(config).parameters())
+    assert 2e6 < weights - 2 * 1000 * 256 < 5e6
+    for fields, reason in (
+        ({"decoder": "lstm"}, "--decoder is 'lstm': use gru or transformer"),
+        ({"decoder": "transformer", "hidden_size": 30}, "--hidden_size is 30: use a multiple of 4"),
+    ):
+        with pytest.raises(ValueError, match=reason):
+            make_config(None, fields)
+    assert make_config(None, {"decoder": "gru"}).decoder is None

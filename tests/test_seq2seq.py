@@ -7,13 +7,14 @@ from typing import Any
 
 import pytest
 import torch
-from helpers import padded
+from helpers import padded, write_rows
 from tiny_encoders import CORPUS, SUMMARIES, TEXTS
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 from torch import Tensor
 from transformers import AutoConfig, AutoModelForSeq2SeqLM, PreTrainedTokenizerFast
 
 from copynet_hf import CopyNetForConditionalGeneration
+from copynet_hf.cli import main
 from copynet_hf.model.prediction import predict
 from copynet_hf.saved.loading import load_model
 
@@ -158,3 +159,19 @@ def test_what_no_copy_head_can_be_added_to_is_refused(tokenizer: PreTrainedToken
     )
     with pytest.raises(ValueError, match="has other embeddings in its encoder than in its decoder"):
         CopyNetForConditionalGeneration.from_seq2seq_pretrained(name, tokenizer=tokenizer)
+
+
+def test_the_command_trains_and_evaluates_it(tokenizer: PreTrainedTokenizerFast, tmp_path: Path) -> None:
+    name = save_seq2seq(tmp_path / "own", "bart", len(tokenizer))
+    tokenizer.save_pretrained(name)
+    file = write_rows(
+        tmp_path / "pairs.jsonl",
+        [{"text": text, "summary": summary} for text, summary in zip(TEXTS, SUMMARIES, strict=True)],
+    )
+    train = ["train", f"--train_file={file}", f"--seq2seq_name_or_path={name}", "--max_steps=2", "--use_cpu"]
+    assert main([*train, f"--output_dir={tmp_path / 'out'}", "--copy_mechanism=pointer_generator"]) == 0
+    model, _ = load_model(str(tmp_path / "out"))
+    assert model.config.seq2seq
+    assert model.config.copy_mechanism == "pointer_generator"
+    assert main(["evaluate", f"--model={tmp_path / 'out'}", f"--test_file={file}", "--device=cpu"]) == 0
+    assert main([*train, f"--output_dir={tmp_path / 'no'}", "--hidden_size=8"]) != 0

@@ -169,12 +169,16 @@ class ModelArguments(EncoderArguments):
     _argument_group_name = "model (by default the fields of the preset, or those shown)"
 
     model_name_or_path: str | None = argument("folder or Hub name of a model to continue from", metavar="NAME")
+    seq2seq_name_or_path: str | None = argument("add a copy head to this encoder-decoder", metavar="NAME")
     trust_remote_code: bool = argument(TRUST_HELP, False)
     preset: str | None = argument("the paper's synthetic, lcsts_char, lcsts_word", metavar="NAME")
     embedding_size: int | None = argument("embedding size", shown=128)
     hidden_size: int | None = argument("size of the decoder state", shown=256)
     encoder_hidden_size: int | None = argument("encoder state, per direction", shown=128)
     num_hidden_layers: int | None = argument("number of encoder layers", shown=1)
+    decoder: str | None = argument("gru, or transformer, with an encoder of its kind", metavar="NAME", shown="gru")
+    copy_layer: int | None = argument("transformer: layer whose attention is copied by", shown="the last")
+    copy_head: int | None = argument("transformer: head of that layer", shown="the average")
     attention_size: int | None = argument("hidden size of the attention", shown=128)
     dropout: float | None = argument("dropout probability", shown=0.3)
     copy_mechanism: str | None = argument(

@@ -35,6 +35,20 @@ TINY = {
 # Small enough to train in a test.
 SIZES = {"hidden_size": 24, "encoder_hidden_size": 12, "embedding_size": 16, "attention_size": 16}
 
+BART: dict[str, Any] = {
+    "model_type": "bart",
+    "vocab_size": 13,
+    "d_model": 6,
+    "encoder_layers": 1,
+    "encoder_attention_heads": 2,
+    "encoder_ffn_dim": 5,
+    "decoder_layers": 2,
+    "decoder_attention_heads": 2,
+    "decoder_ffn_dim": 9,
+    "max_position_embeddings": 40,
+    "dropout": 0.0,
+}
+
 VARIANTS = {
     "defaults": {},
     "paper": {"readout": ["state"]},
@@ -60,8 +74,14 @@ VARIANTS = {
     "rnnsearch": {"copy_mechanism": "none"},
     "rnnsearch_coverage": {"copy_mechanism": "none", "use_coverage": True, "coverage_loss_weight": 1.0},
     "enc_dec": {"copy_mechanism": "none", "attention": False},
+    "transformer": {"decoder": BART},
+    "transformer_tied": {"decoder": BART, "tie_word_embeddings": True, "unk_token_id": 8},
+    "transformer_pointer_generator": {"decoder": BART, "copy_mechanism": "pointer_generator"},
+    "transformer_gated": {"decoder": BART | {"d_model": 8}, "copy_mechanism": "gated", "embedding_size": 8},
+    "transformer_alone": {"decoder": BART, "copy_mechanism": "none"},
 }
-
+# Those with the GRU: what is not for Transformers decoders is tested with these.
+RECURRENT = {name: changes for name, changes in VARIANTS.items() if "decoder" not in changes}
 
 # Searches whose every option matters to their outputs.
 SEARCHES: dict[str, dict[str, Any]] = {
@@ -194,13 +214,15 @@ def check_gradients(model: CopyNetForConditionalGeneration, oracle: Any, loss: C
             assert math.isclose(found, expected, rel_tol=1e-5, abs_tol=1e-8), (name, index, found, expected)
 
 
-def trained(pairs: list[tuple[str, str]], segmenter: str) -> tuple[CopyNetForConditionalGeneration, CopyNetTokenizer]:
+def trained(
+    pairs: list[tuple[str, str]], segmenter: str, **fields: Any
+) -> tuple[CopyNetForConditionalGeneration, CopyNetTokenizer]:
     """A model trained for two seconds to copy out-of-vocabulary words."""
     torch.manual_seed(0)
     texts = (text for pair in pairs for text in pair)
     tokenizer = CopyNetTokenizer.train_from_iterator(texts, 40, segmenter=segmenter, min_frequency=len(pairs))
     sizes = {"embedding_size": 16, "hidden_size": 32, "encoder_hidden_size": 16, "attention_size": 16, "dropout": 0.0}
-    model = CopyNetForConditionalGeneration(CopyNetConfig.for_tokenizer(tokenizer, **sizes))
+    model = CopyNetForConditionalGeneration(CopyNetConfig.for_tokenizer(tokenizer, **sizes | fields))
     optimizer = torch.optim.Adam(model.parameters(), lr=0.02)
     for start in range(0, len(pairs), 16):
         sources, targets = zip(*pairs[start : start + 16], strict=True)

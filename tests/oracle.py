@@ -181,28 +181,82 @@ class Oracle:
             history = {j: history[j] + attended[j] for j in memory}
         return steps
 
+    def read_with_bart(self, h, words):
+        """s_t after each given word, and a_t of the last layer: a BART decoder over e(y_{t-1}), norms after the sums.
+
+        It attends to what features are projected to after the words; a_t is scaled to sum to one over the words.
+        """
+        w, p, heads = self.w, "model.decoder.text_decoder.", self.c.decoder.decoder_attention_heads
+
+        def linear(name, x):
+            return w[name + ".weight"] @ x + w[name + ".bias"]
+
+        def project(name, x):  # only where widths differ
+            return linear(name, x) if name + ".weight" in w else x
+
+        def normalize(name, x):
+            deviation = x - x.mean()
+            return w[name + ".weight"] * deviation / math.sqrt((deviation**2).mean() + 1e-5) + w[name + ".bias"]
+
+        def attend(name, x, others):
+            """What x reads of the others, and for each head how much of each."""
+            size, parts, shares = len(x) // heads, [], []
+            for head in (slice(i * size, (i + 1) * size) for i in range(heads)):
+                query = linear(name + ".q_proj", x)[head]
+                scores = [float(query @ linear(name + ".k_proj", y)[head]) / math.sqrt(size) for y in others]
+                exps = [math.exp(score - max(scores)) for score in scores]
+                shares.append([each / sum(exps) for each in exps])
+                values = [linear(name + ".v_proj", y)[head] for y in others]
+                parts.append(sum(share * value for share, value in zip(shares[-1], values, strict=True)))
+            return linear(name + ".out_proj", np.concatenate(parts)), shares
+
+        memory = [project("model.decoder.memory_proj", x) for x in h]
+        memory += [w["model.decoder.feature_proj.weight"] @ e for e in self.embed_features()]
+        known = [word if self.c.copies or word < self.c.vocab_size else self.c.unk_token_id for word in words]
+        xs = [project("model.decoder.input_proj", self.embed(word)) for word in known]
+        xs = [x + w[p + "embed_positions.weight"][2 + t] for t, x in enumerate(xs)]
+        xs = [normalize(p + "layernorm_embedding", x) for x in xs]
+        for number in range(self.c.decoder.decoder_layers):
+            name = f"{p}layers.{number}."
+            reads = [attend(name + "self_attn", x, xs[: t + 1])[0] for t, x in enumerate(xs)]
+            xs = [normalize(name + "self_attn_layer_norm", x + read) for x, read in zip(xs, reads, strict=True)]
+            reads, shares = zip(*(attend(name + "encoder_attn", x, memory) for x in xs), strict=True)
+            xs = [normalize(name + "encoder_attn_layer_norm", x + read) for x, read in zip(xs, reads, strict=True)]
+            inner = [linear(name + "fc1", x) for x in xs]
+            inner = [np.array([0.5 * v * (1 + math.erf(v / math.sqrt(2))) for v in x]) for x in inner]  # GELU
+            outer = [linear(name + "fc2", x) for x in inner]
+            xs = [normalize(name + "final_layer_norm", x + y) for x, y in zip(xs, outer, strict=True)]
+        attentions = [np.mean(of_step, axis=0)[: len(h)] for of_step in shares]
+        return xs, [attention / attention.sum() for attention in attentions]
+
     def run(self, source, words):
         """Decodes with the words y_0 … y_{T-1} given: a `Trace` with p(· | y_<t) for t = 1 … T."""
         w, c = self.w, self.c
         h, last = self.encode(source)
-        s = np.tanh(w["model.decoder.init_proj.weight"] @ last + w["model.decoder.init_proj.bias"])
+        if c.decoder is None:
+            s = np.tanh(w["model.decoder.init_proj.weight"] @ last + w["model.decoder.init_proj.bias"])
+        else:
+            states, attentions = self.read_with_bart(h, words)
         coverage, previous_scores, trace = np.zeros(len(source)), np.zeros(len(source)), Trace()
         after, a = c.copy_mechanism == "pointer_generator", np.zeros(len(source))
-        for word in words:
+        for t, word in enumerate(words):
             rho = np.zeros(len(source))
             same = [j for j, x in enumerate(source) if x == word]
             for j in same:
                 rho[j] = math.exp(previous_scores[j]) / sum(math.exp(previous_scores[i]) for i in same)
             zeta = sum((rho[j] * h[j] for j in range(len(source))), np.zeros_like(h[0]))
-            context = last
-            if c.attention:
+            context, e = last, self.embed(word if c.copies or word < c.vocab_size else c.unk_token_id)
+            if c.decoder is not None:
+                s, a = states[t], attentions[t]
+                context = sum(a[j] * h[j] for j in range(len(source)))
+            elif c.attention:
                 a = a if after else self.attend(s, h, coverage)
                 context = sum((a[j] * h[j] for j in range(len(source))), np.zeros_like(h[0]))
                 context = context + self.read_features(s)
-            e = self.embed(word if c.copies or word < c.vocab_size else c.unk_token_id)
-            cell = [w[f"model.decoder.cell.{n}"] for n in ("weight_ih", "weight_hh", "bias_ih", "bias_hh")]
-            s = gru(np.concatenate([e, zeta, context] if c.selective_read else [e, context]), s, *cell)
-            if after:  # See et al. 2017, Eq. 1: by the state that has read the word
+            if c.decoder is None:
+                cell = [w[f"model.decoder.cell.{n}"] for n in ("weight_ih", "weight_hh", "bias_ih", "bias_hh")]
+                s = gru(np.concatenate([e, zeta, context] if c.selective_read else [e, context]), s, *cell)
+            if c.decoder is None and after:  # See et al. 2017, Eq. 1: by the state that has read the word
                 a = self.attend(s, h, coverage)
                 context = sum(a[j] * h[j] for j in range(len(source))) + self.read_features(s)
             if c.attention:

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 import torch
-from helpers import POINTER, SOURCES, VARIANTS, padded, refused, tiny_model
+from helpers import POINTER, RECURRENT, SOURCES, padded, refused, tiny_model
 from helpers import SEARCHES as ALL_SEARCHES
 from torch import Tensor
 
@@ -31,7 +31,7 @@ CASES: dict[str, dict[str, Any]] = {
     "retrieval": {"copy_mechanism": "retrieval", "seed": 1},  # a seed with which out-of-vocabulary words are copied
 }
 ALIGNED = {"copy_mechanism": "gated", "aligned_words": 2, "frequent_words": 6}
-SLOW: dict[str, dict[str, Any]] = VARIANTS | {"aligned_words": ALIGNED, "pointer": POINTER}
+SLOW: dict[str, dict[str, Any]] = RECURRENT | {"aligned_words": ALIGNED, "pointer": POINTER}
 SLOW["points"] = POINTER | {"num_features": 2}
 COMMANDS = [*CASES, *(pytest.param(name, marks=pytest.mark.slow) for name in SLOW)]
 

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 import torch
-from helpers import POINTER, SOURCES, VARIANTS, padded, tiny_model, trained
+from helpers import POINTER, RECURRENT, SOURCES, padded, tiny_model, trained
 
 from copynet_hf import CopyNetForConditionalGeneration, CopyNetTokenizer, export_onnx
 from copynet_hf.cli import main
@@ -152,7 +152,7 @@ def test_traces_are_probabilities_near_those_of_the_model(quantized: Quantized) 
     assert (traced.source_positions >= 0).any()
 
 
-MODELS: dict[str, dict[str, Any]] = VARIANTS | {
+MODELS: dict[str, dict[str, Any]] = RECURRENT | {
     "points": POINTER | {"num_features": 2},
     "retrieval": {"copy_mechanism": "retrieval", "seed": 1},
 }

@@ -273,7 +273,7 @@ def _example(model: CopyNetForConditionalGeneration) -> Tensors:
         example["letter_ids"] = ones.new_zeros(2, 3)
     if config.mechanism.retrieves:
         example["token_type_ids"] = torch.zeros_like(ones)
-    if config.encoder is not None:
+    if config.piece_encoder is not None:
         pieces = torch.ones(2, 3, dtype=torch.long, device=model.device)
         # a special piece and two words; the exporter takes a tensor that is given twice for one input
         example |= dict(zip(FIELDS, (pieces, pieces.clone(), pieces.cumsum(1) - 2), strict=True))
@@ -300,9 +300,15 @@ def _exported(graph: nn.Module, example: Tensors) -> ExportedProgram:
     return torch.export.export(graph, (example,), dynamic_shapes=(shapes,))
 
 
-def _check_exportable(model: object) -> None:
+def _check_exportable(model: CopyNetForConditionalGeneration | CopyNetEnsemble) -> None:
     if isinstance(model, CopyNetEnsemble):
         raise ValueError("an ensemble cannot be exported: export one of its members.")
+    decoder: Any = model.config.decoder
+    if decoder is not None:
+        raise ValueError(
+            f"the decoder is a {decoder.model_type}, whose cache of keys and values grows from step to "
+            "step, and a graph's state has a fixed size: export a model with the GRU, or use --backend torch."
+        )
 
 
 def _check_search(config: GenerationConfig) -> None:

@@ -1,4 +1,4 @@
-"""`past_key_values` of a recurrent decoder."""
+"""`past_key_values` of the decoders."""
 
 from __future__ import annotations
 
@@ -71,6 +71,8 @@ class CopyNetCacheLayer(CacheLayerMixin):
                 "a negative number, and call activate_past_recording() before decoding."
             )
         kept = recorded - steps
+        if self.states.past is not None:
+            self.states.past.crop(tokens_to_remove)
         self.states = self.states.map(lambda field: field[:, :kept])
         self.seen_tokens -= steps
         if kept == 0:  # the next call may decode from other sources
@@ -78,8 +80,11 @@ class CopyNetCacheLayer(CacheLayerMixin):
 
     def reorder_cache(self, beam_idx: Tensor) -> None:
         """Reorders the states by beam. Beams stay within their source, so the memory does not move."""
-        if self.states is not None:
-            self.states = self.states.map(lambda field: field.index_select(0, beam_idx.to(field.device)))
+        if self.states is None:
+            return
+        self.states = self.states.map(lambda field: field.index_select(0, beam_idx.to(field.device)))
+        if self.states.past is not None:
+            self.states.past.reorder_cache(beam_idx)
 
     def batch_repeat_interleave(self, repeats: int) -> None:
         if self.states is not None:
@@ -92,6 +97,8 @@ class CopyNetCacheLayer(CacheLayerMixin):
         rows_per_source = self.states.hidden.shape[0] // self.memory.ids.shape[0]
         sources = indices // rows_per_source  # each row has a source of its own from here on
         self.states = self.states.map(lambda field: field[indices])
+        if self.states.past is not None:
+            self.states.past.batch_select_indices(indices)
         self.memory = select_sources(self.memory, sources)
         if self.runner is not None:
             self.runner = self.runner.select_sources(sources)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from copy import deepcopy
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from transformers import AutoConfig, PreTrainedConfig
@@ -48,7 +49,18 @@ class Mechanism(NamedTuple):
 SOURCE_PARTS = ("question", "facts")
 GATED_LOSSES = ("mixture", "summed")
 POOLINGS = ("mean", "first", "last")
-ENCODER_FIELDS = ("encoder", "encoder_pooling", "initial_state")
+ENCODER_FIELDS = ("encoder", "encoder_reads", "encoder_pooling", "initial_state")
+ENCODER_INPUTS = ("pieces", "words")
+# Fields that only a recurrent decoder has other values of than these, and why.
+RECURRENT_OPTIONS: dict[str, tuple[tuple[Any, ...], str]] = {
+    "selective_read": ((None, False), "the copy scores of each step are inputs of the next"),
+    "use_coverage": ((False,), "the attention of each step is an input of the next"),
+    "attention": ((True,), "its layers attend to the source"),
+    "readout": (
+        (None, ["state"], ("state",), "state"),
+        "its layers have read context and embedding, so that scores are computed from the state alone",
+    ),
+}
 # Fields that some mechanisms do not use, and their value there.
 OPTIONS: dict[str, Any] = {
     "attention": True,
@@ -179,8 +191,19 @@ class CopyNetConfig(CopyNetBaseConfig):
         tie_word_embeddings: whether generate scores use the embedding table, after a projection to its width.
         encoder: the config of a Transformers encoder, as an object or a dict, which takes the place of the GRU layers
             and reads pieces of words (`CopyNetTransformerEncoder`). None: GRU layers.
-        encoder_pooling: with `encoder`, the state of a word: the "mean" of its pieces' states, the "first" or the
-            "last".
+        encoder_reads: with `encoder`, "pieces" of words, with a tokenizer of its own, or "words", whose embeddings
+            are the decoder's (`WordEncoder`).
+        encoder_pooling: with `encoder` and pieces, the state of a word: the "mean" of its pieces' states, the "first"
+            or the "last".
+        decoder: the config of a Transformers decoder, as an object or a dict, which takes the place of the GRU and
+            computes all steps of training at once (`TransformerDecoder`): that of an encoder-decoder such as BART or
+            T5, or of a model such as BERT, which is given cross-attention. Then `hidden_size` is its own, the readout
+            is the state, and there is no selective read and no coverage. None: the GRU.
+        copy_layer: with `decoder`, the layer whose attention to the source is copied by, from 0, or −1 for the last.
+        copy_head: with `decoder`, the head of that layer; None: the average of all heads.
+        seq2seq: whether encoder, decoder and output layer are those of a pretrained encoder-decoder, as
+            `CopyNetForConditionalGeneration.from_seq2seq_pretrained` makes them. Then `logits_scale` multiplies s_t
+            before the output layer, and `logits_bias` says whether that has a bias.
         initial_state: with `encoder`, what s_0 is computed from: the state of the "first" piece ([CLS] in BERT), the
             "last", or the "mean" of all.
         calibration: a and b of `confidence.calibrate`, which `copynet-hf train` fits on the validation pairs. None:
@@ -194,7 +217,8 @@ class CopyNetConfig(CopyNetBaseConfig):
 
     model_type = "copynet"
     sub_configs_defaults = {  # noqa: RUF012 - the base class's own type
-        "encoder": SubConfigSpec(AutoConfig, model_type="bert", optional=True)
+        "encoder": SubConfigSpec(AutoConfig, model_type="bert", optional=True),
+        "decoder": SubConfigSpec(AutoConfig, model_type="bart", optional=True),
     }
 
     vocab_size: int = 10_000
@@ -224,8 +248,15 @@ class CopyNetConfig(CopyNetBaseConfig):
     use_cache: bool = True
     tie_word_embeddings: bool = False
     encoder: PreTrainedConfig | dict[str, Any] | None = None
+    encoder_reads: str = "pieces"
     encoder_pooling: str = "mean"
     initial_state: str = "first"
+    decoder: PreTrainedConfig | dict[str, Any] | None = None
+    copy_layer: int = -1
+    copy_head: int | None = None
+    seq2seq: bool = False
+    logits_scale: float = 1.0
+    logits_bias: bool = False
     calibration: list[float] | tuple[float, float] | None = None
     is_encoder_decoder: bool = True
     pad_token_id: int = 0
@@ -240,11 +271,21 @@ class CopyNetConfig(CopyNetBaseConfig):
             raise ValueError(
                 f"copy_mechanism={self.copy_mechanism!r} is unknown: use one of {', '.join(COPY_MECHANISMS)}."
             )
+        self._check_decoder()
         self._check_options()
         self._check_encoder()
         read_calibration(self)
         super().__post_init__(**kwargs)
         self._check_special_ids()
+        if self.decoder is not None:
+            decoder: Any = deepcopy(self.decoder)
+            if not decoder.is_encoder_decoder:
+                decoder.is_decoder = decoder.add_cross_attention = True
+            self.decoder, self.hidden_size = decoder, getattr(decoder, "hidden_size", self.hidden_size)
+
+    def get_text_config(self, *args: Any, **kwargs: Any) -> CopyNetConfig:
+        """This config; the library would take `decoder` for it."""
+        return self
 
     @classmethod
     def for_tokenizer(cls, tokenizer: PreTrainedTokenizerBase, **kwargs: Any) -> CopyNetConfig:
@@ -317,6 +358,11 @@ class CopyNetConfig(CopyNetBaseConfig):
         return COPY_MECHANISMS[self.copy_mechanism]
 
     @property
+    def piece_encoder(self) -> PreTrainedConfig | None:
+        """The config of the encoder that reads pieces of words, with a tokenizer of its own. None: words are read."""
+        return self.encoder if self.encoder_reads == "pieces" else None  # type: ignore[return-value]
+
+    @property
     def memory_size(self) -> int:
         """Width of h_j: both directions of the encoder, or what a Transformers encoder is projected to."""
         return 2 * self.encoder_hidden_size
@@ -375,10 +421,39 @@ class CopyNetConfig(CopyNetBaseConfig):
                 "coverage_loss_weight out."
             )
 
+    def _check_decoder(self) -> None:
+        """Refuses what a Transformers decoder cannot have, and options of such a decoder without one."""
+        chosen = {name: getattr(self, name) for name in ("copy_layer", "copy_head")}
+        is_chosen = chosen != {"copy_layer": -1, "copy_head": None}
+        if is_chosen and (self.decoder is None or not self.mechanism.copies_by_attention):
+            raise ValueError(
+                f"copy_layer={self.copy_layer!r} and copy_head={self.copy_head!r} are for a Transformers decoder "
+                "whose attention is copied by: set decoder, and copy_mechanism='pointer_generator' or 'gated', or "
+                "leave both out."
+            )
+        if self.decoder is None:
+            return
+        if self.mechanism.retrieves or not self.mechanism.generates:
+            raise ValueError(
+                f"copy_mechanism={self.copy_mechanism!r} has a decoder of its own: leave decoder out, or use another "
+                "mechanism."
+            )
+        for name, (values, reason) in RECURRENT_OPTIONS.items():
+            if (value := getattr(self, name)) not in values:
+                raise ValueError(
+                    f"{name}={value!r} is not for a Transformers decoder, which computes all steps at once: {reason}. "
+                    f"Leave {name} out, or decoder."
+                )
+        self.selective_read, self.readout = False, ["state"]
+
     def _check_encoder(self) -> None:
         for name in ("encoder_pooling", "initial_state"):
             if getattr(self, name) not in POOLINGS:
                 raise ValueError(f"{name}={getattr(self, name)!r} is unknown: use one of {', '.join(POOLINGS)}.")
+        if self.encoder_reads not in ENCODER_INPUTS:
+            raise ValueError(f"encoder_reads={self.encoder_reads!r} is unknown: use {' or '.join(ENCODER_INPUTS)}.")
+        if self.encoder is None and self.encoder_reads == "words":
+            raise ValueError("encoder_reads='words' is for a Transformers encoder: set encoder, or leave it out.")
         if self.encoder is not None and self.num_features:
             raise ValueError(
                 f"encoder is set, but num_features={self.num_features} gives numbers in place of words: leave one out."

@@ -91,9 +91,9 @@ class CopyNetEnsembleConfig(CopyNetBaseConfig):
         return 0
 
     @property
-    def encoder(self) -> PreTrainedConfig | None:
-        """The config of a member's Transformers encoder, None if no member has one."""
-        return next((member.encoder for member in self.members if member.encoder is not None), None)
+    def piece_encoder(self) -> PreTrainedConfig | None:
+        """The config of a member's Transformers encoder that reads pieces, None if no member has one."""
+        return next((member.piece_encoder for member in self.members if member.piece_encoder is not None), None)
 
     def _share_fields(self) -> None:
         """Sets the fields that the members share; refuses members that differ in them."""
@@ -125,7 +125,7 @@ class CopyNetEnsembleConfig(CopyNetBaseConfig):
                 "with one tokenizer."
             )
         self.letter_vocab_size = max(letters, default=0)
-        sizes = {member.encoder.vocab_size for member in self.members if member.encoder is not None}
+        sizes = {member.piece_encoder.vocab_size for member in self.members if member.piece_encoder is not None}
         if len(sizes) > 1:
             raise ValueError(
                 f"the members' Transformers encoders have {' and '.join(map(str, sorted(sizes)))} pieces: train the "

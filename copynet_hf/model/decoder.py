@@ -32,11 +32,10 @@ from .memory import (
 from .outputs import CopyNetEncoderOutput
 
 
-class Decoder(GradientCheckpointingLayer):
-    """What all decoders share: s_0, and the loop from word to word. A new one defines `build_memory` and `step`."""
+class Decoder(nn.Module):
+    """What all decoders share. A new one defines `build_memory`, `initial_state` and `run_steps`."""
 
     config: CopyNetConfig
-    init_proj: nn.Linear
     dropout: nn.Dropout
 
     def build_memory(self, encoded: CopyNetEncoderOutput) -> Memory:
@@ -44,27 +43,21 @@ class Decoder(GradientCheckpointingLayer):
         raise NotImplementedError
 
     def initial_state(self, memory: Memory, rows: int) -> DecoderState:
-        """s_0 = tanh(W [last forward state; last backward state]), with nothing copied or attended to yet.
+        """The state before the first word.
 
         Args:
             rows: R, a multiple of N.
         """
-        mechanism = self.config.mechanism
-        hidden = expand_to_rows(torch.tanh(self.init_proj(memory.final_state)), rows)  # (R, H)
-        zeros = expand_to_rows(torch.zeros_like(memory.mask, dtype=hidden.dtype), rows)  # (R, S)
-        return DecoderState(
-            hidden=hidden,
-            copy_scores=zeros if mechanism.has_copy_projection or mechanism.retrieves else None,
-            coverage=at_least_float32(zeros) if self.config.use_coverage or mechanism.retrieves else None,
-            attention=zeros if mechanism.attends_after else None,
-        )
+        raise NotImplementedError
 
-    def step(self, embedding: Tensor, matches: Tensor, memory: Memory, state: DecoderState) -> DecoderStep:
-        """One word: `embedding` is e(y_{t-1}) (R, E), and `matches` (R, S) bool where x_j = y_{t-1}."""
+    def run_steps(
+        self, embeddings: Tensor, matches: Tensor, memory: Memory, state: DecoderState | None, keep: Tensor | None
+    ) -> DecoderSteps:
+        """T steps, arguments as in `forward`."""
         raise NotImplementedError
 
     def finish_steps(self, steps: DecoderSteps, embeddings: Tensor, memory: Memory) -> DecoderSteps:
-        """Computes what the recurrence does not need, for all steps at once."""
+        """Computes what the steps do not pass on, for all of them at once."""
         return steps
 
     def forward(
@@ -81,12 +74,35 @@ class Decoder(GradientCheckpointingLayer):
         Args:
             embeddings: (R, T, E) e(y_{t-1}).
             matches: (R, T, S) bool, x_j = y_{t-1}.
-            state: what the steps before left; None: there were none.
-            keep: (R, T) bool; where false, the word is padding and the state stays as it was.
+            state: what the steps before left, in a search; None: there were none, and none will continue.
+            keep: (R, T) bool; where false, the word is padding: a recurrent state stays as it was, and a Transformers
+                decoder does not attend to it.
             runner: computes the steps in place of `run_steps`.
         """
         steps = (runner or self.run_steps)(embeddings, matches, memory, state, keep)
         return self.finish_steps(steps, embeddings, memory)
+
+
+class RecurrentDecoder(Decoder, GradientCheckpointingLayer):
+    """What recurrent decoders share: s_0 and the loop over t. A new one defines `build_memory` and `step`."""
+
+    init_proj: nn.Linear
+
+    def initial_state(self, memory: Memory, rows: int) -> DecoderState:
+        """s_0 = tanh(W [last forward state; last backward state]), with nothing copied or attended to yet."""
+        mechanism = self.config.mechanism
+        hidden = expand_to_rows(torch.tanh(self.init_proj(memory.final_state)), rows)  # (R, H)
+        zeros = expand_to_rows(torch.zeros_like(memory.mask, dtype=hidden.dtype), rows)  # (R, S)
+        return DecoderState(
+            hidden=hidden,
+            copy_scores=zeros if mechanism.has_copy_projection or mechanism.retrieves else None,
+            coverage=at_least_float32(zeros) if self.config.use_coverage or mechanism.retrieves else None,
+            attention=zeros if mechanism.attends_after else None,
+        )
+
+    def step(self, embedding: Tensor, matches: Tensor, memory: Memory, state: DecoderState) -> DecoderStep:
+        """One word: `embedding` is e(y_{t-1}) (R, E), and `matches` (R, S) bool where x_j = y_{t-1}."""
+        raise NotImplementedError
 
     def run_steps(
         self,
@@ -108,7 +124,7 @@ class Decoder(GradientCheckpointingLayer):
         return stack_steps(steps)
 
 
-class CopyNetDecoder(Decoder):
+class CopyNetDecoder(RecurrentDecoder):
     """s_t = GRU([e(y_{t-1}); ζ(y_{t-1}); c_t], s_{t-1}), sections 2 and 3.3, and the readout that both modes score.
 
     Where the mechanism attends after the state (See et al. 2017), s_t = GRU([e(y_{t-1}); c_{t-1}], s_{t-1}) with

@@ -152,7 +152,9 @@ class SourceEncoder(CopyNetPreTrainedModel):
         Args:
             slot_embeddings: (N, W, E) those of the first W slots of N sources, B / N rows side by side for each.
         """
-        embeddings: Tensor = self.embed_tokens(replace_by_unk(ids, self.config.vocab_size, self.config.unk_token_id))
+        embeddings: Tensor = self.get_input_embeddings()(
+            replace_by_unk(ids, self.config.vocab_size, self.config.unk_token_id)
+        )
         if slot_embeddings is None:
             return embeddings
         slots, (sources, width, size) = ids - self.config.vocab_size, slot_embeddings.shape
@@ -171,7 +173,7 @@ class SourceEncoder(CopyNetPreTrainedModel):
                 "the tokenizer returned them."
             )
         check_not_negative("letter_ids", letter_ids)
-        unknown = self.embed_tokens(letter_ids.new_full((1, 1), self.config.unk_token_id))
+        unknown = self.get_input_embeddings()(letter_ids.new_full((1, 1), self.config.unk_token_id))
         slot_embeddings: Tensor = unknown + self.letter_encoder(letter_ids)
         return slot_embeddings
 

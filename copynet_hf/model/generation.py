@@ -349,7 +349,8 @@ class CopyNetGenerationMixin(_Base):
     ) -> ExtendedVocabularyLogitsProcessor:
         config, encoder_outputs = self.config, model_kwargs["encoder_outputs"]
         symbols = (config.pad_token_id, config.decoder_start_token_id)
-        forbidden = [word for word in symbols if word not in config.end_token_ids]
+        # a pretrained encoder-decoder may generate all that it did
+        forbidden = [word for word in symbols if word not in config.end_token_ids and not config.seq2seq]
         if getattr(generation_config, "forbid_unk", False):
             forbidden.append(config.unk_token_id)
         return ExtendedVocabularyLogitsProcessor(

@@ -47,11 +47,17 @@ def mask_left_padding(decoder_input_ids: Tensor, config: CopyNetBaseConfig) -> T
     return ~is_padding if has_values(is_padding) and bool(is_padding.any()) else None
 
 
-def collect_mode_scores(generate_log_sum: Tensor, output: CopyNetModelOutput) -> ModeScores:
-    """What the mechanism's equation reads, from log Σ_v e^ψ_g(v) (B, T) and the decoder's output."""
+def collect_mode_scores(config: CopyNetConfig, generate_log_sum: Tensor, output: CopyNetModelOutput) -> ModeScores:
+    """What the mechanism's equation reads, from log Σ_v e^ψ_g(v) (B, T) and the decoder's output.
+
+    The copy scores of a pretrained encoder-decoder, whose ψ_g may be of any size, are relative to this sum.
+    """
     attention = output.cross_attentions[0][:, 0] if output.cross_attentions else None
     mask = expand_to_rows(output.source_mask.bool(), generate_log_sum.shape[0])
-    return ModeScores(generate_log_sum, mask, output.copy_scores, attention, output.switch)
+    copy_scores = output.copy_scores
+    if config.seq2seq and copy_scores is not None:
+        copy_scores = copy_scores + generate_log_sum[..., None]
+    return ModeScores(generate_log_sum, mask, copy_scores, attention, output.switch)
 
 
 def compute_loss(
@@ -141,7 +147,7 @@ def _score_targets(
         word_scores, log_sum = vocabulary_terms(generate_scores, words)
     else:
         word_scores, log_sum = FusedVocabularyTerms.apply(generate_scores, words, reuse_scores)
-    scores = collect_mode_scores(log_sum, output)
+    scores = collect_mode_scores(config, log_sum, output)
     if config.gated_loss == "summed" and matches is not None:
         return -summed_likelihood(word_scores, scores, can_generate, matches)
     return -log_likelihood(word_scores, MODES[config.copy_mechanism](scores), can_generate, matches)

@@ -12,6 +12,7 @@ from typing import NamedTuple, Protocol, TypeVar
 
 import torch
 from torch import Tensor
+from transformers.cache_utils import DynamicCache, EncoderDecoderCache
 
 Fields = TypeVar("Fields", bound=tuple)
 
@@ -40,7 +41,8 @@ class Memory(NamedTuple):
     """The N sources as every decoding step reads them (M of the paper), computed once for all steps and rows.
 
     hidden_states: (N, S, D) h_j; where the source has facts, (N, S, D + 3E) [h_j; f_j].
-    attention_keys: (N, S, A) U h_j of Eq. 3; None without attention.
+    attention_keys: (N, S, A) U h_j of Eq. 3, or (N, S, H) what the layers of a Transformers decoder attend to; None
+        without attention.
     copy_keys: (N, S, H) tanh(h_j W_c) of Eq. 8; None without copy scores.
     final_state: (N, D) both directions' last states.
     mask: (N, S) bool, positions that can be copied; false on padding.
@@ -70,6 +72,44 @@ def select_sources(fields: Fields, sources: Tensor) -> Fields:
     return type(fields)(*selected)  # type: ignore[arg-type]
 
 
+class PastWords(EncoderDecoderCache):
+    """What the layers of a Transformers decoder keep of the t words before: keys and values of words and source, and
+    which words are padding. Steps change it in place.
+
+    The source's keys and values are there once for each row, not for each source as in `Memory`: the library's
+    attention has no rows that share them.
+    """
+
+    def __init__(self) -> None:
+        super().__init__(DynamicCache(), DynamicCache())
+        self.mask: Tensor | None = None
+        """(R, t) bool, false on padding; None: there is none."""
+
+    def extend_mask(self, keep: Tensor | None, rows: int, steps: int) -> Tensor | None:
+        """The mask (R, t + steps) with that of new words, (R, steps) or None; call it before they are added."""
+        if keep is None and self.mask is None:
+            return None
+        device = keep.device if keep is not None else self.mask.device  # type: ignore[union-attr]
+        no_padding = torch.ones(rows, self.get_seq_length() + steps, dtype=torch.bool, device=device)
+        before = no_padding[:, steps:] if self.mask is None else self.mask
+        self.mask = torch.cat([before, no_padding[:, :steps] if keep is None else keep], dim=1)
+        return self.mask
+
+    def reorder_cache(self, beam_idx: Tensor) -> None:
+        """Reorders the words by beam. Beams stay within their source, whose keys and padding do not move."""
+        self.self_attention_cache.reorder_cache(beam_idx)  # type: ignore[arg-type]
+
+    def crop(self, tokens_to_remove: int) -> None:
+        super().crop(tokens_to_remove)
+        if self.mask is not None:
+            self.mask = self.mask[:, : self.get_seq_length()]
+
+    def batch_select_indices(self, indices: Tensor) -> None:
+        super().batch_select_indices(indices)
+        if self.mask is not None:
+            self.mask = self.mask[indices]
+
+
 class DecoderState(NamedTuple):
     """What one step passes to the next.
 
@@ -78,22 +118,26 @@ class DecoderState(NamedTuple):
     coverage: (R, S) sum of the attention so far, in float32 at least: narrower sums stop growing near one. None
         without coverage.
     attention: (R, S) a_{t-1}, for c_{t-1}; zeros before the first step. None where a_t is computed before s_t.
+    past: of a Transformers decoder, the words before.
     """
 
     hidden: Tensor
     copy_scores: Tensor | None
     coverage: Tensor | None
     attention: Tensor | None = None
+    past: PastWords | None = None
 
     def map(self, change: Callable[[Tensor], Tensor]) -> DecoderState:
-        """The state with every field changed; a field that is None stays None."""
+        """The state with every tensor changed; a field that is None stays None."""
         return join_states([self], lambda fields: change(fields[0]))
 
 
 def join_states(states: Sequence[DecoderState], join: Callable[[Sequence[Tensor]], Tensor]) -> DecoderState:
-    """One state whose fields are the given states' fields, joined; a field that is None stays None."""
-    fields = (None if field[0] is None else join(field) for field in zip(*states, strict=True))
-    return DecoderState(*fields)  # type: ignore[arg-type]
+    """One state whose tensors are the given states' tensors, joined; a field that is None stays None. The words before
+    are the last state's: there is one `PastWords` for all."""
+    *fields, pasts = zip(*states, strict=True)
+    joined = (None if field[0] is None else join(field) for field in fields)
+    return DecoderState(*joined)._replace(past=pasts[-1])  # type: ignore[arg-type]
 
 
 def choose_rows(condition: Tensor, state: DecoderState, other: DecoderState) -> DecoderState:
@@ -110,7 +154,7 @@ class DecoderStep(NamedTuple):
 
 
 class DecoderSteps(NamedTuple):
-    """What the decoder computed at each of T steps; the last four are those of `DecoderState`, with a steps axis.
+    """What the decoder computed at each of T steps; the last five are those of `DecoderState`, with a steps axis.
 
     readout: (R, T, H) r_t. attention: (R, T, S) a_tj or None. switch: (R, T) the logit of p_gen or λ, or None.
 
@@ -124,10 +168,11 @@ class DecoderSteps(NamedTuple):
     copy_scores: Tensor | None
     coverage: Tensor | None
     last_attention: Tensor | None = None
+    past: PastWords | None = None
 
     @property
     def states(self) -> DecoderState:
-        return DecoderState(self.hidden, self.copy_scores, self.coverage, self.last_attention)
+        return DecoderState(self.hidden, self.copy_scores, self.coverage, self.last_attention, self.past)
 
 
 def stack_steps(steps: Sequence[DecoderStep]) -> DecoderSteps:

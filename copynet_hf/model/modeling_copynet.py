@@ -7,11 +7,12 @@ E embedding_size, H hidden_size, D = 2 · encoder_hidden_size, A attention_size,
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
 from torch import Tensor, nn
+from transformers import PreTrainedTokenizerBase
 from transformers import initialization as init
 
 from .cache import CopyNetCache, start_cache
@@ -38,10 +39,27 @@ from .outputs import CopyNetEncoderOutput, CopyNetModelOutput, CopyNetSeq2SeqLMO
 from .pointer_decoder import PointerDecoder
 from .pretrained import CopyNetPreTrainedModel
 from .retrieval_decoder import RetrievalDecoder
+from .seq2seq import load_seq2seq, make_config, take_weights
+from .transformer_decoder import TransformerDecoder
 from .transformer_encoder import CopyNetTransformerEncoder
+from .word_encoder import WordEncoder
 
-# Decoders other than CopyNet's.
+# The recurrent decoders of mechanisms that read the source in another way than CopyNet.
 DECODERS: dict[str, Callable[[CopyNetConfig], Decoder]] = {"pointer": PointerDecoder, "retrieval": RetrievalDecoder}
+
+
+def build_encoder(config: CopyNetConfig) -> SourceEncoder:
+    """A new encoder: the Transformers encoder of the config, over pieces or words, or else GRU layers."""
+    if config.encoder is None:
+        return CopyNetEncoder(config)
+    return (CopyNetTransformerEncoder if config.encoder_reads == "pieces" else WordEncoder)(config)
+
+
+def build_decoder(config: CopyNetConfig) -> Decoder:
+    """A new decoder: the Transformers decoder of the config, or else the mechanism's."""
+    if config.decoder is not None:
+        return TransformerDecoder(config)
+    return DECODERS.get(config.copy_mechanism, CopyNetDecoder)(config)
 
 
 class CopyNetModel(CopyNetPreTrainedModel):
@@ -49,14 +67,14 @@ class CopyNetModel(CopyNetPreTrainedModel):
 
     def __init__(self, config: CopyNetConfig) -> None:
         super().__init__(config)
-        self.encoder: SourceEncoder = (CopyNetTransformerEncoder if config.encoder else CopyNetEncoder)(config)
-        self.decoder: Decoder = DECODERS.get(config.copy_mechanism, CopyNetDecoder)(config)
+        self.encoder: SourceEncoder = build_encoder(config)
+        self.decoder: Decoder = build_decoder(config)
         self.dropout = Dropout(config.dropout)
         self.main_input_name = self.encoder.main_input_name
         self.post_init()
 
     def get_input_embeddings(self) -> nn.Module:
-        return self.encoder.embed_tokens
+        return self.encoder.get_input_embeddings()
 
     def set_input_embeddings(self, value: nn.Module) -> None:
         self.encoder.set_input_embeddings(value)
@@ -176,7 +194,7 @@ class CopyNetModel(CopyNetPreTrainedModel):
     def _start_decoding(
         self, encoder_outputs: CopyNetEncoderOutput, cache: CopyNetCache | None, rows: int
     ) -> tuple[Memory, DecoderState | None]:
-        """The memory and the state to continue from (None: s_0), from the cache if it has them."""
+        """The memory and the state to continue from, those of the cache if it has them; without a cache no state."""
         if cache is not None and cache.layer.memory is not None:
             state = cache.layer.last()
             if state is not None and state.hidden.shape[0] != rows:
@@ -188,7 +206,8 @@ class CopyNetModel(CopyNetPreTrainedModel):
                 f"{rows} rows of target words do not match {encoder_outputs.source_ids.shape[0]} sources: pass as "
                 "many, or a multiple, with those of one source side by side."
             )
-        return self.decoder.build_memory(encoder_outputs), None
+        memory = self.decoder.build_memory(encoder_outputs)
+        return memory, None if cache is None else self.decoder.initial_state(memory, rows)
 
 
 class AlignedWords(nn.Module):
@@ -226,16 +245,51 @@ class CopyNetForConditionalGeneration(CopyNetPreTrainedModel, CopyNetGenerationM
     def __init__(self, config: CopyNetConfig) -> None:
         super().__init__(config)
         self.model = CopyNetModel(config)
-        tied = config.tie_word_embeddings
+        tied = config.tie_word_embeddings and not config.seq2seq  # whose states are as wide as its embeddings
         self.lm_head_proj = nn.Linear(config.hidden_size, config.embedding_size, bias=False) if tied else None
         self.lm_head = None
         if config.mechanism.generates:
             width = config.embedding_size if tied else config.hidden_size
-            self.lm_head = nn.Linear(width, config.vocab_size, bias=not config.mechanism.tanh_readout)
+            has_bias = config.logits_bias if config.seq2seq else not config.mechanism.tanh_readout
+            self.lm_head = nn.Linear(width, config.vocab_size, bias=has_bias)
+        if config.seq2seq:
+            self._tied_weights_keys = {
+                "lm_head.weight": f"model.encoder.{self.model.encoder.name_embeddings()}.weight"
+            }
         self.alignments = AlignedWords(config) if config.aligned_words else None
         self.main_input_name = self.model.main_input_name
         self.post_init()
         self.init_generation_config()
+
+    @classmethod
+    def from_seq2seq_pretrained(
+        cls,
+        name: str,
+        *,
+        tokenizer: PreTrainedTokenizerBase,
+        seq2seq_options: Mapping[str, Any] | None = None,
+        **fields: Any,
+    ) -> CopyNetForConditionalGeneration:
+        """A pretrained encoder-decoder such as T5, BART or Marian with a copy head, in evaluation mode.
+
+        Its weights, tokenizer and generation config are its own, pieces are the words. Untrained, it copies with a
+        probability below 0.01, and so generates what the encoder-decoder generates.
+
+        Args:
+            name: its folder or Hub name.
+            tokenizer: its own tokenizer.
+            seq2seq_options: arguments of its `from_pretrained`, such as `revision`.
+            fields: of the config, such as `copy_mechanism`.
+
+        Raises:
+            ValueError: it is no encoder-decoder that a copy head can be added to.
+        """
+        own = load_seq2seq(name, **seq2seq_options or {})
+        model: CopyNetForConditionalGeneration = cls._from_config(
+            make_config(own, tokenizer, **fields), dtype=own.dtype
+        )
+        take_weights(model, own)
+        return model.eval()
 
     def _init_weights(self, module: nn.Module) -> None:
         super()._init_weights(module)
@@ -381,8 +435,10 @@ class CopyNetForConditionalGeneration(CopyNetPreTrainedModel, CopyNetGenerationM
     def compute_generate_scores(self, output: CopyNetModelOutput) -> Tensor | None:
         """ψ_g = W_o r_t, Eq. 7: (B, T, V); None where only an end symbol is generated, whose score is the switch."""
         readout = output.last_hidden_state
-        if self.lm_head is None:
+        if self.lm_head is None or readout is None:
             return None
+        if self.config.seq2seq:
+            readout = readout * self.config.logits_scale
         scores: Tensor = self.lm_head(readout if self.lm_head_proj is None else self.lm_head_proj(readout))
         return scores
 
@@ -420,7 +476,7 @@ class CopyNetForConditionalGeneration(CopyNetPreTrainedModel, CopyNetGenerationM
             generate_scores = output.switch.new_full((*output.switch.shape, config.vocab_size), low)
             generate_scores[..., config.end_token_ids[0]] = output.switch
         log_sum = torch.logsumexp(at_least_float32(generate_scores), dim=-1)
-        modes = MODES[config.copy_mechanism](collect_mode_scores(log_sum, output))
+        modes = MODES[config.copy_mechanism](collect_mode_scores(config, log_sum, output))
         source = (output.source_ids, output.source_mask.bool(), config.max_source_oov)
         return mixture(generate_scores, modes, *source, allowed)
 

@@ -11,13 +11,13 @@ from torch import Tensor, nn
 
 from .attention import CopyNetAttention
 from .configuration_copynet import CopyNetConfig
-from .decoder import Decoder
+from .decoder import RecurrentDecoder
 from .dropout import Dropout
 from .memory import DecoderState, DecoderStep, DecoderSteps, Memory
 from .outputs import CopyNetEncoderOutput
 
 
-class PointerDecoder(Decoder):
+class PointerDecoder(RecurrentDecoder):
     """d_i = GRU(e(y_{i-1}), d_{i-1}) and u^i_j = v·tanh(W_1 e_j + W_2 d_i), section 2.3, without a context vector.
 
     The paper does not say how the end symbol is pointed at: here it has a learned state e_⇐.

@@ -23,14 +23,14 @@ from torch import Tensor, nn
 from .attention import CopyNetAttention, FeatureProjection
 from .configuration_copynet import CopyNetConfig
 from .copy_distribution import expand_to_rows, selective_read_weights
-from .decoder import Decoder
+from .decoder import RecurrentDecoder
 from .dispatch import has_values
 from .dropout import Dropout
 from .memory import DecoderState, DecoderStep, Facts, Memory, read_memory
 from .outputs import CopyNetEncoderOutput
 
 
-class RetrievalDecoder(Decoder):
+class RetrievalDecoder(RecurrentDecoder):
     """s_t = GRU([e(y_{t-1}); r_q; r_kb; c_q; c_kb], s_{t-1}), and the scores of the three modes.
 
     c_q and c_kb are attentive reads of the question's states h_j and of the facts f_j, the latter by DNN1(q, s, f)

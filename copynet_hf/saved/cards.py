@@ -206,6 +206,12 @@ def _settings(model: PublishedModel) -> dict[str, object]:
     if config.encoder is not None:
         del values["num_hidden_layers"]
         values |= {name: getattr(config, name) for name in ENCODER_FIELDS} | {"encoder": _name_encoder(config)}
+    if config.decoder is not None:
+        values |= {
+            "decoder": cast("PreTrainedConfig", config.decoder).model_type,
+            "copy_layer": config.copy_layer,
+            "copy_head": config.copy_head,
+        }
     fields = {f"`{name}`": " ".join(value) if isinstance(value, list) else value for name, value in values.items()}
     return {"parameters": f"{model.num_parameters():,}"} | fields
 

@@ -56,7 +56,8 @@ def check_tokenizer(config: object, tokenizer: Sized) -> None:
     """
     fix = "load the tokenizer that was saved with the model"
     size = getattr(config, "vocab_size", 0)
-    if len(tokenizer) != size:
+    has_spare_words = getattr(config, "seq2seq", False) and len(tokenizer) < size  # as T5's, for faster products
+    if len(tokenizer) != size and not has_spare_words:
         raise ValueError(
             f"the tokenizer has {len(tokenizer)} words, the model vocab_size={size}: {fix}, or call "
             "model.resize_token_embeddings(len(tokenizer)) and train again"
@@ -71,7 +72,7 @@ def check_tokenizer(config: object, tokenizer: Sized) -> None:
         accepted = in_model if isinstance(in_model, list) else [in_model]
         if in_tokenizer is not None and in_tokenizer not in accepted:
             raise ValueError(f"{name} is {in_tokenizer} for the tokenizer and {in_model} for the model: {fix}")
-    pieces, encoder = getattr(tokenizer, "encoder_tokenizer", None), getattr(config, "encoder", None)
+    pieces, encoder = getattr(tokenizer, "encoder_tokenizer", None), getattr(config, "piece_encoder", None)
     if encoder is not None and (pieces is None or len(pieces) > encoder.vocab_size):
         has = "no encoder_tokenizer" if pieces is None else f"{len(pieces)} pieces"
         raise ValueError(f"the tokenizer has {has}, the model's encoder {encoder.vocab_size} pieces: {fix}")

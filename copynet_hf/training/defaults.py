@@ -58,6 +58,10 @@ ENCODER_LEARNING_RATE = 2e-5
 # Of all other weights. With the 0.002 of models with a GRU encoder, the decoder learns to do without the states of a
 # Transformers encoder, which are not yet fit for it (docs/encoders.md).
 DECODER_LEARNING_RATE = 5e-4
+# Of a Transformer that is trained from scratch, whose warm-up takes several times that of a GRU; of a pretrained
+# encoder-decoder with a copy head.
+TRANSFORMER_LEARNING_RATE, TRANSFORMER_WARMUP_FACTOR = 5e-4, 4
+SEQ2SEQ_LEARNING_RATE = 1e-4
 # Of a new model; one that is trained further keeps its own.
 NEW_SETTINGS: dict[str, object] = {
     "max_source_length": MAX_SOURCE_LENGTH,
@@ -87,9 +91,12 @@ def complete_arguments(
     args, train = build_arguments(TrainArguments, values), pairs["train"]
     training = build_training_arguments(values, train, "validation" in pairs)
     config = make_config(args.preset, select_config_fields(args)) if model is None else model.config
-    has_encoder = args.encoder_name_or_path is not None or config.encoder is not None
-    if has_encoder and "learning_rate" not in values:
-        training.learning_rate = DECODER_LEARNING_RATE
+    has_encoder = args.encoder_name_or_path is not None or config.piece_encoder is not None
+    if "learning_rate" not in values:
+        is_pretrained = args.seq2seq_name_or_path is not None or config.seq2seq
+        training.learning_rate = choose_learning_rate(training, config, has_encoder, is_pretrained)
+    if config.decoder is not None and "warmup_steps" not in values:
+        training.warmup_steps *= TRANSFORMER_WARMUP_FACTOR
     if tokenizer is None:
         args.segmenter = choose_segmenter(args, train)
     segmenter = args.segmenter if tokenizer is None else getattr(tokenizer, "segmenter", None)
@@ -220,6 +227,17 @@ def choose_encoder_learning_rate(args: EncoderArguments, has_encoder: bool) -> f
     if args.freeze_encoder:
         return None
     return ENCODER_LEARNING_RATE if rate is None else rate
+
+
+def choose_learning_rate(
+    training: Seq2SeqTrainingArguments, config: CopyNetConfig, has_encoder: bool, is_pretrained: bool
+) -> float:
+    """The default learning rate of all weights but those of a pretrained encoder."""
+    if is_pretrained:
+        return SEQ2SEQ_LEARNING_RATE
+    if config.decoder is not None:
+        return TRANSFORMER_LEARNING_RATE
+    return DECODER_LEARNING_RATE if has_encoder else training.learning_rate
 
 
 def choose_label_smoothing(given: float | None, config: CopyNetConfig, spells: bool) -> float:

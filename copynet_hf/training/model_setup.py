@@ -23,6 +23,9 @@ from .word_vectors import find_embedding_size, initialize_embeddings
 # initialised to zero (See et al. 2017 train with coverage in a second stage).
 CHANGEABLE_FIELDS = ("dropout", "use_fused", "use_coverage", "coverage_loss_weight", "gate_loss_weight", "gated_loss")
 
+# Config fields of the copy head that is added to a pretrained encoder-decoder.
+COPY_HEAD_FIELDS = {"copy_mechanism", "copy_layer", "copy_head", "gate_loss_weight", "gated_loss", "use_fused"}
+
 
 def load_given_model(name: str, args: ModelArguments, *, is_checkpoint: bool) -> CopyNetForConditionalGeneration:
     """The model that a run starts from.
@@ -36,6 +39,7 @@ def load_given_model(name: str, args: ModelArguments, *, is_checkpoint: bool) ->
     """
     gives = {
         "encoder_name_or_path": "the whole model",
+        "seq2seq_name_or_path": "the whole model",
         "preset": "the sizes",
         "embedding_file": "the embeddings",
         "embeddings_from_encoder": "the embeddings",
@@ -51,6 +55,8 @@ def load_given_model(name: str, args: ModelArguments, *, is_checkpoint: bool) ->
         raise ValueError(f"{name} is an ensemble: train each model by itself, and join them with copynet-hf ensemble")
     for field, value in fields.items():
         loaded = getattr(model.config, field, None)
+        if field == "decoder":
+            loaded = "gru" if loaded is None else "transformer"
         if loaded != value and not (isinstance(loaded, list) and set(loaded) == set(value)):
             raise ValueError(
                 f"--{field} is {value}, but {loaded} in the model {name}: leave --{field} out, or train a new model"
@@ -65,6 +71,8 @@ def build_model(tokenizer: PreTrainedTokenizerBase, args: ModelArguments) -> Cop
         ValueError: arguments that contradict each other, or a model that is too large for the memory.
     """
     encoder, fields = args.encoder_name_or_path, select_config_fields(args)
+    if args.seq2seq_name_or_path is not None:
+        return add_copy_head(tokenizer, args, fields)
     if encoder is not None:
         config = load_encoder_config(encoder, {})
         fields = {"encoder": config, "encoder_hidden_size": -(-config.hidden_size // 2)} | fields
@@ -84,6 +92,23 @@ def build_model(tokenizer: PreTrainedTokenizerBase, args: ModelArguments) -> Cop
     if width is not None:
         initialize_embeddings(model, tokenizer, args)
     return model
+
+
+def add_copy_head(
+    tokenizer: PreTrainedTokenizerBase, args: ModelArguments, fields: Values
+) -> CopyNetForConditionalGeneration:
+    """The encoder-decoder of `--seq2seq_name_or_path` with a copy head.
+
+    Raises:
+        ValueError: an argument about what the encoder-decoder has already.
+    """
+    name = str(args.seq2seq_name_or_path)
+    others = fields.keys() - COPY_HEAD_FIELDS | {
+        option for option in ("encoder_name_or_path", "preset", "embedding_file") if getattr(args, option) is not None
+    }
+    if others:
+        raise ValueError(f"--{min(others)} is for a new model, and {name} has all but the copy head: leave it out")
+    return CopyNetForConditionalGeneration.from_seq2seq_pretrained(name, tokenizer=tokenizer, **fields)
 
 
 def build_config(

@@ -5,6 +5,8 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
+from transformers import T5Config
+
 from ..arguments import ModelArguments, Values
 from ..model.configuration_copynet import CopyNetConfig
 
@@ -19,19 +21,55 @@ DEFAULT_SIZES: dict[str, float] = {
     "dropout": 0.3,
 }
 
+# Of `--decoder transformer`: about 4 million weights without embeddings and output layer.
+TRANSFORMER_SIZES: dict[str, Any] = {"hidden_size": 256, "num_hidden_layers": 3, "dropout": 0.1}
+HEADS, FEED_FORWARD_FACTOR = 4, 2
+
 
 def make_config(preset: str | None, fields: Values) -> CopyNetConfig:
-    """The config of a preset, or of `DEFAULT_SIZES`, overridden by `fields`.
+    """The config of a preset, or of `DEFAULT_SIZES`, overridden by `fields`, of which `decoder` may be a name.
 
     Raises:
-        ValueError: no preset has this name.
+        ValueError: no preset or decoder has this name, or a width that the heads cannot share.
     """
+    fields = name_decoder(fields)
     if preset is None:
         return CopyNetConfig(**{**DEFAULT_SIZES, **fields})
     if preset not in PRESET_SEGMENTERS:
         raise ValueError(f"--preset is {preset!r}: use one of {', '.join(PRESET_SEGMENTERS)}")
     config: CopyNetConfig = getattr(CopyNetConfig, preset)(**fields)
     return config
+
+
+def name_decoder(fields: Values) -> Values:
+    """The fields with the config of a Transformers decoder where `decoder` is "transformer", and of an encoder of its
+    kind over words unless there is one already. T5's layers: they norm their inputs, and have no limit of length.
+    """
+    name = fields.get("decoder")
+    if not isinstance(name, str):
+        return fields
+    rest = {field: value for field, value in fields.items() if field != "decoder"}
+    if name == "gru":
+        return rest
+    if name != "transformer":
+        raise ValueError(f"--decoder is {name!r}: use gru or transformer")
+    sizes = {field: rest.get(field, size) for field, size in TRANSFORMER_SIZES.items()}
+    width, layers, dropout = sizes.values()
+    if width % HEADS:
+        raise ValueError(f"--hidden_size is {width}: use a multiple of {HEADS}, the number of heads")
+    layer_config = T5Config(
+        vocab_size=2,  # it is given embeddings
+        d_model=width,
+        d_kv=width // HEADS,
+        d_ff=FEED_FORWARD_FACTOR * width,
+        num_heads=HEADS,
+        num_layers=layers,
+        num_decoder_layers=layers,
+        dropout_rate=dropout,
+    )
+    encoder = {"encoder": layer_config, "encoder_reads": "words", "encoder_hidden_size": width // 2}
+    own = {"embedding_size": width, "decoder": layer_config} | ({} if "encoder" in rest else encoder)
+    return {**sizes, **own, **rest}
 
 
 def select_config_fields(args: ModelArguments) -> dict[str, Any]:

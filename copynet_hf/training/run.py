@@ -184,11 +184,11 @@ class TrainingRun:
     def _load_start(self) -> tuple[PreTrainedTokenizerBase | None, CopyNetForConditionalGeneration | None]:
         """The tokenizer and the model that the run starts from; None for new ones."""
         args, is_resumed = self.args, self.checkpoint is not None
-        for argument in ("model_name_or_path", "encoder_name_or_path", "tokenizer_name"):
+        for argument in ("model_name_or_path", "encoder_name_or_path", "seq2seq_name_or_path", "tokenizer_name"):
             if getattr(args, argument) is not None:
                 check_name(argument, getattr(args, argument))
         model_name = self.checkpoint or args.model_name_or_path
-        tokenizer_name = self.checkpoint or args.tokenizer_name or model_name
+        tokenizer_name = self.checkpoint or args.tokenizer_name or model_name or args.seq2seq_name_or_path
         tokenizer = model = None
         if tokenizer_name is not None:
             tokenizer = load_given_tokenizer(tokenizer_name, args, is_checkpoint=is_resumed)

@@ -1,0 +1,204 @@
+"""A Transformers decoder: s_t is its last state, and Eq. 4 to 8 follow as from the GRU's.
+
+Shapes: R rows decode from N sources. S source positions, F features of a source, T target steps, t words before them,
+E embedding_size, H hidden_size, D = 2 · encoder_hidden_size.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from .configuration_copynet import CopyNetConfig
+from .copy_distribution import copy_scores, expand_to_rows
+from .decoder import Decoder
+from .dropout import Dropout
+from .memory import DecoderState, DecoderSteps, FeatureMemory, Memory, PastWords, group_by_source, read_memory
+from .outputs import CopyNetEncoderOutput
+from .text_decoder import (
+    build_projection,
+    build_text_decoder,
+    detach_embeddings,
+    find_first_position,
+    number_positions,
+)
+from .text_encoder import find_max_pieces
+
+COPY_LOGIT = -12.0
+"""The score of copying, relative to that of generating, with which a pretrained encoder-decoder begins: with 1,000
+source positions it copies with a probability below 0.01."""
+
+
+class TransformerDecoder(Decoder):
+    """The layers of `config.decoder` over e(y_{t-1}), with cross-attention to h_j and to the source's features.
+
+    All steps run at once; in a search, `PastWords` keeps what the layers computed of the words before. The layers read
+    h_j, so the readout is s_t alone, and there is neither a selective read nor coverage: their weights at step t are
+    functions of step t − 1. Where the mechanism copies by the attention, a_t is that of `config.copy_layer` and
+    `config.copy_head` (See et al. 2017 have one attention), and the context of its switch is Σ_j a_tj h_j.
+    """
+
+    def __init__(self, config: CopyNetConfig) -> None:
+        super().__init__()
+        self.config = config
+        width, mechanism = config.hidden_size, config.mechanism
+        decoder_config: Any = config.decoder  # the base class of configs makes an object of a dict
+        self.text_decoder = build_text_decoder(decoder_config, returns_attention=mechanism.copies_by_attention)
+        self.max_words = find_max_pieces(self.text_decoder)
+        self.first_position = find_first_position(self.text_decoder)
+        self.input_proj = build_projection(config.embedding_size, detach_embeddings(self.text_decoder))
+        self.memory_proj = build_projection(config.memory_size, width)
+        self.feature_proj = nn.Linear(config.embedding_size, width, bias=False) if config.feature_vocab_size else None
+        self.copy_proj = None
+        if mechanism.has_copy_projection:
+            self.copy_proj = nn.Linear(config.memory_size, width, bias=False)  # W_c
+        widths = {"context": config.memory_size, "state": width, "embedding": config.embedding_size}
+        self.switch_proj = None
+        if mechanism.switch:
+            self.switch_proj = nn.Linear(sum(widths[part] for part in mechanism.switch), 1)
+        self.copy_bias = nn.Parameter(torch.zeros(1)) if config.seq2seq and self.copy_proj is not None else None
+        self.dropout = Dropout(config.dropout)
+
+    def reset_copy_mode(self) -> None:
+        """Initialises the copy mode of a pretrained encoder-decoder, so that it writes what it wrote without one: W_c
+        and the switch are zero, and biases keep copying improbable, yet probable enough to be learned."""
+        if self.copy_proj is not None and self.copy_bias is not None:
+            nn.init.zeros_(self.copy_proj.weight)
+            nn.init.constant_(self.copy_bias, COPY_LOGIT)
+        if self.switch_proj is not None:
+            logit = COPY_LOGIT / 2  # of all positions together
+            nn.init.zeros_(self.switch_proj.weight)
+            nn.init.constant_(self.switch_proj.bias, logit if self.config.copy_mechanism == "gated" else -logit)
+
+    def build_memory(self, encoded: CopyNetEncoderOutput) -> Memory:
+        """M with what the layers attend to, h_j projected to their width, and tanh(h_j W_c) of Eq. 8."""
+        hidden_states, features = encoded.last_hidden_state.contiguous(), None
+        if self.feature_proj is not None and encoded.features is not None and encoded.feature_mask is not None:
+            contents = self.feature_proj(encoded.features)
+            features = FeatureMemory(contents, contents, encoded.feature_mask)
+        return Memory(
+            hidden_states,
+            self.memory_proj(hidden_states),
+            None if self.copy_proj is None else torch.tanh(self.copy_proj(hidden_states)),
+            encoded.final_state,
+            encoded.source_mask,
+            encoded.source_ids,
+            slot_embeddings=encoded.slot_embeddings,
+            features=features,
+        )
+
+    def initial_state(self, memory: Memory, rows: int) -> DecoderState:
+        """No words before the first."""
+        hidden = memory.hidden_states.new_zeros(rows, self.config.hidden_size)
+        return DecoderState(hidden, None, None, past=PastWords())
+
+    def run_steps(
+        self,
+        embeddings: Tensor,
+        matches: Tensor,
+        memory: Memory,
+        state: DecoderState | None,
+        keep: Tensor | None,
+    ) -> DecoderSteps:
+        """All steps at once.
+
+        Padding before a word counts as a position in decoders such as BART's, which do not take `position_ids`.
+
+        Raises:
+            ValueError: more words than the decoder has positions.
+        """
+        rows, steps = embeddings.shape[:2]
+        past = None if state is None else state.past
+        num_words = steps if past is None else past.get_seq_length() + steps
+        self._check_length(num_words)
+        states, mask = self._collect_read(memory, rows)
+        words = keep if past is None else past.extend_mask(keep, rows, steps)  # (R, t + T), None without padding
+        returns_attention = self.text_decoder.config._attn_implementation == "eager"
+        output = self.text_decoder(
+            inputs_embeds=self.input_proj(embeddings),
+            attention_mask=None if words is None else words.long(),
+            encoder_hidden_states=states,
+            encoder_attention_mask=mask.long(),
+            past_key_values=past,
+            use_cache=past is not None,
+            **number_positions(self.first_position, mask.new_ones(1, num_words) if words is None else words, steps),
+            **({"output_attentions": True} if returns_attention else {}),
+        )
+        hidden = output.last_hidden_state  # s_t: (R, T, H)
+        readout, scores = self.dropout(hidden), None
+        if memory.copy_keys is not None:  # ψ_c(j) = tanh(h_j W_c)·s_t, Eq. 8
+            scores = copy_scores(memory.copy_keys, group_by_source(readout, memory.copy_keys)).view(matches.shape)
+            scores = scores if self.copy_bias is None else scores + self.copy_bias
+        attention = self.select_attention(output.cross_attentions, memory) if returns_attention else None
+        if self.config.mechanism.copies_by_attention:
+            self._check_gradient(hidden, attention)
+        return DecoderSteps(readout, attention, None, hidden, scores, None, past=past)
+
+    def finish_steps(self, steps: DecoderSteps, embeddings: Tensor, memory: Memory) -> DecoderSteps:
+        """Adds the switch w·[c_t; s_t; …] + b, with c_t = Σ_j a_tj h_j."""
+        if self.switch_proj is None:
+            return steps
+        assert steps.attention is not None
+        parts = {"state": steps.hidden, "embedding": embeddings}
+        if "context" in self.config.mechanism.switch:
+            parts["context"] = read_memory(steps.attention, memory.hidden_states)
+        switch = self.switch_proj(torch.cat([parts[name] for name in self.config.mechanism.switch], dim=-1))
+        return steps._replace(switch=switch[..., 0])
+
+    def _check_length(self, words: int) -> None:
+        if self.max_words is not None and words > self.max_words:
+            raise ValueError(
+                f"the decoder is given {words} words, and its config has {self.max_words} positions: pass fewer, or a "
+                "smaller max_new_tokens."
+            )
+
+    def _check_gradient(self, hidden: Tensor, attention: Tensor | None) -> None:
+        """Raises ValueError where reentrant checkpoints have cut the attention, no output of theirs, off its graph."""
+        is_cut_off = attention is not None and hidden.requires_grad and not attention.requires_grad
+        if is_cut_off and any(getattr(each, "gradient_checkpointing", False) for each in self.text_decoder.modules()):
+            raise ValueError(
+                f"copy_mechanism={self.config.copy_mechanism!r} copies by an attention inside the decoder, to which "
+                "reentrant checkpoints pass no gradient: enable them with use_reentrant=False."
+            )
+
+    def _collect_read(self, memory: Memory, rows: int) -> tuple[Tensor, Tensor]:
+        """What the layers attend to, for each row: states (R, S + F, H) of words and features, and which there are.
+
+        A row without any attends to its first position: softmax over nothing is not a number.
+        """
+        assert memory.attention_keys is not None
+        states, mask = memory.attention_keys, memory.mask
+        if memory.features is not None:
+            states = torch.cat([states, memory.features.contents], dim=1)
+            mask = torch.cat([mask, memory.features.mask], dim=1)
+        is_first = torch.arange(mask.shape[1], device=mask.device) == 0
+        mask = mask | (is_first & ~mask.any(-1, keepdim=True))
+        return expand_to_rows(states, rows), expand_to_rows(mask, rows)
+
+    def select_attention(self, attentions: tuple[Tensor, ...], memory: Memory) -> Tensor:
+        """a_t (R, T, S) of the layer and head that are copied by, out of a tensor (R, heads, T, S + F) for each layer.
+
+        What went to features is left out, and the rest scaled to sum to one.
+
+        Raises:
+            ValueError: there is no such layer or head.
+        """
+        layer, head = self.config.copy_layer, self.config.copy_head
+        if not -1 <= layer < len(attentions):
+            raise ValueError(
+                f"copy_layer={layer}, and the decoder has {len(attentions)} layers: use one from 0 to "
+                f"{len(attentions) - 1}, or -1 for the last."
+            )
+        heads = attentions[layer]
+        if head is not None and head >= heads.shape[1]:
+            raise ValueError(
+                f"copy_head={head}, and the decoder has {heads.shape[1]} heads: use one from 0 to "
+                f"{heads.shape[1] - 1}, or None for their average."
+            )
+        attention = heads.mean(1) if head is None else heads[:, head]
+        size = memory.mask.shape[1]
+        attention = attention[..., :size] * expand_to_rows(memory.mask, attention.shape[0])[:, None]
+        total = attention.sum(-1, keepdim=True)
+        return attention / total.clamp(min=torch.finfo(total.dtype).tiny)

@@ -1,0 +1,177 @@
+"""Pretrained encoder-decoders with a copy head: untrained, each family writes what it wrote; trained, it copies."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from helpers import padded, write_rows
+from tiny_encoders import CORPUS, SUMMARIES, TEXTS
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
+from torch import Tensor
+from transformers import AutoConfig, AutoModelForSeq2SeqLM, PreTrainedTokenizerFast
+
+from copynet_hf import CopyNetForConditionalGeneration
+from copynet_hf.cli import main
+from copynet_hf.model.prediction import predict
+from copynet_hf.saved.loading import load_model
+
+BART = {
+    "d_model": 16,
+    "encoder_layers": 2,
+    "decoder_layers": 2,
+    "encoder_attention_heads": 2,
+    "decoder_attention_heads": 2,
+    "encoder_ffn_dim": 24,
+    "decoder_ffn_dim": 24,
+    "max_position_embeddings": 64,
+    "bos_token_id": 1,
+    "decoder_start_token_id": 2,
+    "forced_eos_token_id": None,
+}
+T5 = {"d_model": 16, "d_kv": 8, "d_ff": 24, "num_layers": 2, "num_heads": 2, "decoder_start_token_id": 0}
+LED = {"max_encoder_position_embeddings": 64, "max_decoder_position_embeddings": 64, "attention_window": 4}
+GATED = {"feed_forward_proj": "gated-gelu", "tie_word_embeddings": False}
+FAMILIES: dict[str, dict[str, Any]] = {
+    "t5": T5,
+    "t5 v1.1": T5 | GATED | {"model_type": "t5"},
+    "mt5": T5 | GATED,
+    "umt5": T5 | GATED,
+    "longt5": T5,
+    **dict.fromkeys(("bart", "blenderbot-small", "blenderbot"), BART),
+    **dict.fromkeys(("mbart", "pegasus", "marian", "m2m_100", "plbart"), BART | {"scale_embedding": True}),
+    "led": BART | LED,
+}
+families = pytest.mark.parametrize("family", FAMILIES)
+mechanisms = pytest.mark.parametrize("mechanism", ["copynet", "pointer_generator", "gated", "none"])
+
+
+@pytest.fixture(scope="module")
+def tokenizer() -> PreTrainedTokenizerFast:
+    backend = Tokenizer(models.BPE(unk_token="<unk>"))
+    backend.pre_tokenizer, backend.decoder = pre_tokenizers.Metaspace(), decoders.Metaspace()
+    special = ["<pad>", "<s>", "</s>", "<unk>"]
+    backend.train_from_iterator(CORPUS, trainers.BpeTrainer(vocab_size=120, special_tokens=special))
+    names = {"pad_token": "<pad>", "eos_token": "</s>", "unk_token": "<unk>", "bos_token": "<s>"}
+    return PreTrainedTokenizerFast(tokenizer_object=backend, **names)
+
+
+def save_seq2seq(folder: Path, family: str, size: int, **changes: Any) -> str:
+    """Saves a random encoder-decoder, with weights large enough for sharp distributions; returns the folder."""
+    fields = {"model_type": family, "vocab_size": size, "pad_token_id": 0, "eos_token_id": 2} | FAMILIES[family]
+    torch.manual_seed(0)
+    kind = fields.pop("model_type")
+    model = AutoModelForSeq2SeqLM.from_config(AutoConfig.for_model(kind, **fields | changes))
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            if "norm" not in name and "embed_positions" not in name:
+                parameter.mul_(4.0 if "t5" not in kind else 1.5)
+        if hasattr(model, "final_logits_bias"):
+            model.final_logits_bias.normal_()
+    model.generation_config.decoder_start_token_id = model.config.decoder_start_token_id
+    model.save_pretrained(folder)
+    return str(folder)
+
+
+def sources(tokenizer: PreTrainedTokenizerFast) -> dict[str, Tensor]:
+    rows = tokenizer([*TEXTS, "hello"], padding=True, return_tensors="pt")
+    return {name: rows[name] for name in ("input_ids", "attention_mask")}
+
+
+@families
+@mechanisms
+def test_untrained_it_writes_what_the_encoder_decoder_writes(
+    family: str, mechanism: str, tokenizer: PreTrainedTokenizerFast, tmp_path: Path
+) -> None:
+    name = save_seq2seq(tmp_path, family, len(tokenizer))
+    own = AutoModelForSeq2SeqLM.from_pretrained(name).eval()
+    model = CopyNetForConditionalGeneration.from_seq2seq_pretrained(
+        name, tokenizer=tokenizer, copy_mechanism=mechanism
+    )
+    inputs = sources(tokenizer)
+    words = torch.randint(4, len(tokenizer), (len(inputs["input_ids"]), 7))
+    words[:, 0] = own.config.decoder_start_token_id
+    expected = own(**inputs, decoder_input_ids=words).logits.softmax(-1)
+    output = model(**inputs, decoder_input_ids=words)
+    assert (output.logits.exp() - expected).abs().max() < 0.01
+    if mechanism != "none":
+        assert 0 < output.copy_mass.max() < 0.01
+    for search in ({}, {"num_beams": 4}):
+        options = search | {"max_new_tokens": 8}
+        assert torch.equal(model.generate(**inputs, **options), own.generate(**inputs, **options))
+
+
+@families
+def test_it_is_saved_with_the_weights_it_shares(
+    family: str, tokenizer: PreTrainedTokenizerFast, tmp_path: Path
+) -> None:
+    name = save_seq2seq(tmp_path / "own", family, len(tokenizer))
+    model = CopyNetForConditionalGeneration.from_seq2seq_pretrained(name, tokenizer=tokenizer)
+    own = AutoModelForSeq2SeqLM.from_pretrained(name)
+    is_tied = own.get_output_embeddings().weight is own.get_input_embeddings().weight
+    assert (model.lm_head.weight is model.get_input_embeddings().weight) == is_tied
+    added = model.model.decoder.copy_proj.weight.numel() + 1
+    bias = model.lm_head.weight.shape[0] if hasattr(own, "final_logits_bias") else 0
+    assert model.num_parameters() == own.num_parameters() + added + bias
+    model.save_pretrained(tmp_path / "saved")
+    tokenizer.save_pretrained(tmp_path / "saved")
+    loaded, _ = load_model(str(tmp_path / "saved"))
+    assert (loaded.lm_head.weight is loaded.get_input_embeddings().weight) == is_tied
+    inputs = sources(tokenizer) | {"labels": padded([[5, 6, 2]] * 5, -100)}
+    assert torch.equal(loaded(**inputs).logits, model(**inputs).logits)
+
+
+@pytest.mark.parametrize("mechanism", ["copynet", "gated"])
+def test_it_learns_to_copy_pieces(mechanism: str, tokenizer: PreTrainedTokenizerFast, tmp_path: Path) -> None:
+    name = save_seq2seq(tmp_path, "t5", len(tokenizer), d_model=32, dropout_rate=0.0)
+    model = CopyNetForConditionalGeneration.from_seq2seq_pretrained(
+        name, tokenizer=tokenizer, copy_mechanism=mechanism
+    )
+    batch = tokenizer(TEXTS, padding=True, return_tensors="pt")
+    labels = tokenizer([f"{summary}</s>" for summary in SUMMARIES], padding=True, return_tensors="pt").input_ids
+    inputs = {name: batch[name] for name in ("input_ids", "attention_mask")} | {
+        "labels": labels.masked_fill(labels == 0, -100)
+    }
+    optimizer = torch.optim.Adam(model.train().parameters(), lr=0.004)
+    for _ in range(120):
+        model(**inputs).loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+    outputs = predict(model.eval(), tokenizer, TEXTS, max_new_tokens=40)
+    assert [row[0].text for row in outputs] == SUMMARIES
+    assert model(**inputs).copy_mass.max() > 0.1
+
+
+def test_a_vocabulary_is_resized_with_the_output_layer(tokenizer: PreTrainedTokenizerFast, tmp_path: Path) -> None:
+    model = CopyNetForConditionalGeneration.from_seq2seq_pretrained(
+        save_seq2seq(tmp_path, "bart", len(tokenizer)), tokenizer=tokenizer
+    )
+    model.resize_token_embeddings(len(tokenizer) + 3)
+    assert model.lm_head.weight is model.get_input_embeddings().weight
+    assert model(**sources(tokenizer), labels=padded([[5, 2]] * 5, -100)).logits.shape[-1] == len(tokenizer) + 3
+
+
+def test_what_no_copy_head_can_be_added_to_is_refused(tokenizer: PreTrainedTokenizerFast, tmp_path: Path) -> None:
+    name = save_seq2seq(
+        tmp_path, "marian", len(tokenizer), share_encoder_decoder_embeddings=False, decoder_vocab_size=len(tokenizer)
+    )
+    with pytest.raises(ValueError, match="has other embeddings in its encoder than in its decoder"):
+        CopyNetForConditionalGeneration.from_seq2seq_pretrained(name, tokenizer=tokenizer)
+
+
+def test_the_command_trains_and_evaluates_it(tokenizer: PreTrainedTokenizerFast, tmp_path: Path) -> None:
+    name = save_seq2seq(tmp_path / "own", "bart", len(tokenizer))
+    tokenizer.save_pretrained(name)
+    file = write_rows(
+        tmp_path / "pairs.jsonl",
+        [{"text": text, "summary": summary} for text, summary in zip(TEXTS, SUMMARIES, strict=True)],
+    )
+    train = ["train", f"--train_file={file}", f"--seq2seq_name_or_path={name}", "--max_steps=2", "--use_cpu"]
+    assert main([*train, f"--output_dir={tmp_path / 'out'}", "--copy_mechanism=pointer_generator"]) == 0
+    model, _ = load_model(str(tmp_path / "out"))
+    assert model.config.seq2seq
+    assert model.config.copy_mechanism == "pointer_generator"
+    assert main(["evaluate", f"--model={tmp_path / 'out'}", f"--test_file={file}", "--device=cpu"]) == 0
+    assert main([*train, f"--output_dir={tmp_path / 'no'}", "--hidden_size=8"]) != 0

@@ -373,6 +373,8 @@ def test_graphs_of_8_bits_read_letters(tmp_path: Path) -> None:
     pytest.importorskip("onnxscript")
     pytest.importorskip("onnxruntime")
     model, tokenizer = make(embedding_size=16, scale=0.7), make_tokenizer()
+    with torch.no_grad():  # letters change p(y) by more than 8 bits do
+        model.get_encoder().letter_encoder.output_proj.weight *= 8
     export_onnx(model, tmp_path, tokenizer, quantize="int8")
     onnx = OnnxCopyNet.from_pretrained(tmp_path, threads=1)
     source = {name: value.numpy() for name, value in batch().items()}

@@ -95,6 +95,11 @@ class CopyNetEnsembleConfig(CopyNetBaseConfig):
         """The config of a member's Transformers encoder that reads pieces, None if no member has one."""
         return next((member.piece_encoder for member in self.members if member.piece_encoder is not None), None)
 
+    @property
+    def seq2seq(self) -> bool:
+        """Whether a member is a pretrained encoder-decoder; see `CopyNetConfig`."""
+        return any(member.seq2seq for member in self.members)
+
     def _share_fields(self) -> None:
         """Sets the fields that the members share; refuses members that differ in them."""
         first: CopyNetConfig = self.members[0]

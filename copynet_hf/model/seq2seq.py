@@ -7,16 +7,13 @@ Nothing is outside the vocabulary, K = 0. Its encoder gives h_j, its decoder s_t
 from __future__ import annotations
 
 from copy import deepcopy
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 from transformers import AutoModelForSeq2SeqLM, PreTrainedModel, PreTrainedTokenizerBase
 
 from .configuration_copynet import CopyNetConfig
-
-if TYPE_CHECKING:
-    from .modeling_copynet import CopyNetForConditionalGeneration
 
 _TOLERANCE = 1e-3  # of logits, relative to the largest
 
@@ -65,8 +62,12 @@ def make_config(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, **fi
 
 
 @torch.no_grad()
-def take_weights(model: CopyNetForConditionalGeneration, own: PreTrainedModel) -> None:
-    """Gives a model that was made by `make_config` the weights and the generation config of the encoder-decoder."""
+def take_weights(model: Any, own: PreTrainedModel) -> None:
+    """Gives a model of a config by `make_config` the weights and the generation config of the encoder-decoder.
+
+    Args:
+        model: a `CopyNetForConditionalGeneration`, whose module is above this one.
+    """
     encoder: Any = model.get_encoder().text_encoder
     stack = own.get_encoder()
     _load(encoder if type(encoder) is type(stack) else encoder.get_encoder(), stack)  # T5's is inside another

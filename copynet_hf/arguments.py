@@ -248,7 +248,7 @@ class DecodingArguments(Arguments):
         "exponent of the length; above 0 favours longer outputs", check=between(-MAX_EXPONENT, MAX_EXPONENT)
     )
     max_source_length: int | None = count("truncate sources to N words")
-    max_target_length: int | None = count("generate at most N words, the end symbol included")
+    max_target_length: int | None = count("generate at most N words, with the end symbol")
     forbid_unk: bool | None = argument("never generate <unk>")
     copied_only: str | None = argument(COPIED_ONLY_HELP, metavar="REGEX")
     bf16: bool = argument("compute in bfloat16", False)

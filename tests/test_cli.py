@@ -156,9 +156,11 @@ def test_a_file_can_hold_the_arguments(folder: Path, tmp_path: Path, suffix: str
 def test_every_config_field_is_an_argument_or_follows_from_the_tokenizer() -> None:
     arguments = {entry.name for kind in (ModelArguments, TokenizerArguments) for entry in dataclasses.fields(kind)}
     own = {name for name in CopyNetConfig.__annotations__ if not name.endswith("token_id")}
-    of_tokenizer, without_texts = {"feature_vocab_size"}, {"num_features"}
-    assert "encoder_name_or_path" in arguments  # from which `encoder` is read
-    assert own - arguments == {"use_cache", "is_encoder_decoder", "encoder"} | of_tokenizer | without_texts
+    of_tokenizer, without_texts = {"feature_vocab_size", "letter_vocab_size"}, {"num_features"}
+    # read from `encoder_name_or_path`, `decoder` and `seq2seq_name_or_path`
+    of_others = {"encoder", "encoder_reads", "seq2seq", "logits_scale", "logits_bias"}
+    fitted = {"calibration"}
+    assert own - arguments == {"use_cache", "is_encoder_decoder"} | of_others | of_tokenizer | without_texts | fitted
 
 
 def test_parsed_arguments_are_those_given_without_defaults() -> None:
@@ -370,7 +372,7 @@ def test_train_help_is_short_and_begins_with_the_everyday_arguments(
 ) -> None:
     monkeypatch.setenv("COLUMNS", "80")
     lines = help_text(capsys, "train", "--help").splitlines()
-    assert len(lines) <= 136
+    assert len(lines) <= 145
     titles = [line for line in lines if line.endswith(":") and not line.startswith(" ")]
     assert titles[0] == "everyday arguments:"
     first = lines[lines.index(titles[0]) + 1 : lines.index(titles[1])]
@@ -405,7 +407,14 @@ def test_help_of_a_command_fits_a_screen(
 def test_the_defaults_that_train_help_shows_are_those_of_a_run() -> None:
     shown = {entry.name: entry.metadata["shown"] for entry in dataclasses.fields(ModelArguments)}
     config = {entry.name: entry.default for entry in dataclasses.fields(CopyNetConfig)} | DEFAULT_SIZES
-    for name in shown.keys() & config.keys() - {"selective_read", "readout", "copies_from"}:
+    for name in shown.keys() & config.keys() - {
+        "selective_read",
+        "readout",
+        "copies_from",
+        "decoder",
+        "copy_layer",
+        "copy_head",
+    }:
         assert shown[name] == (config[name] or None), name
     ours = {entry.name: entry.metadata["shown"] for entry in dataclasses.fields(train.TrainerArguments)}
     trainer = {entry.name: entry.default for entry in dataclasses.fields(Seq2SeqTrainingArguments)} | TRAINING_DEFAULTS

@@ -502,7 +502,7 @@ def test_max_eval_samples_reads_only_the_start_of_the_files(
     check_row = rows._check_row
     monkeypatch.setattr(rows, "_check_row", lambda row: lines.append(1) or check_row(row))
     monkeypatch.setattr(
-        "copynet_hf.data.records.hash_contents", lambda path: "x" if path == train_file else pytest.fail("read")
+        "copynet_hf.data.pairs._hash_contents", lambda path: "x" if path == train_file else pytest.fail("read")
     )
     capsys.readouterr()
     assert main(["evaluate", f"--model={full}", f"--test_file={large}", "--max_eval_samples=5", "--num_beams=1"]) == 0

@@ -190,8 +190,8 @@ def test_every_mechanism_has_nearly_the_models_probabilities(name: str, tmp_path
 def test_an_unknown_quantisation_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str], target: str) -> None:
     argv = ["export", "--model=none", f"--output_dir={tmp_path / 'new'}", f"--target={target}", "--quantize=int4"]
     assert main(argv) == 2
-    assert "quantize is 'int4': give int8, or leave it out for float32" in capsys.readouterr().err
-    with pytest.raises(ValueError, match="quantize is 'INT8': give int8"):
+    assert "quantize is 'int4': use int8, or leave it out for float32" in capsys.readouterr().err
+    with pytest.raises(ValueError, match="quantize is 'INT8': use int8"):
         export_onnx(tiny_model(), tmp_path / "new", quantize="INT8")
     assert not (tmp_path / "new").exists()
 

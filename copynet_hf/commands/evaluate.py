@@ -25,11 +25,8 @@ class EvaluateArguments(PairsArguments, DecodingArguments):
 
 def evaluate(args: EvaluateArguments) -> None:
     """Prints the scores of a model on pairs of texts as one JSON object. All are percentages but edit_distance,
-    examples and seconds. copied_fraction is the share of the outputs' words that occur in the source, copied or
-    generated; copy_mode_fraction, only for models that copy, is the share of the outputs' words that got more than
-    half of their probability from the copy mode. exact_match_surest_50 is the exact match of the surest half of the
-    outputs; auroc, how often a right output has a higher confidence than a wrong one; calibration_error, how far
-    confidence and exact match are apart. Of outputs of named values, field_accuracy has a score for each name."""
+    examples and seconds. exact_match_surest_50 is the exact match of the surest half of the outputs; auroc, how often
+    a right output has a higher confidence than a wrong one. docs/evaluate.md explains every score."""
     with redirect_stdout(sys.stderr):  # only the scores go to stdout
         from ..data.remembered import NAMES, recall_file_options, recall_options
         from ..evaluation.error_report import SUFFIXES, write_errors

@@ -102,7 +102,8 @@ def search_by_hand(oracle: MeanOracle, source: list[int], num_beams: int, steps:
 
 def near(output: Prediction) -> dict[str, Any]:
     """The fields of a prediction up to rounding."""
-    return vars(output) | {"copy_shares": pytest.approx(output.copy_shares, abs=1e-5)}
+    rounded = ("copy_shares", "score", "confidence", "word_scores")
+    return vars(output) | {name: pytest.approx(getattr(output, name), abs=1e-5) for name in rounded}
 
 
 # ---- p(y)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 from transformers import AutoConfig, PreTrainedConfig, PreTrainedModel
 from transformers.models.auto.modeling_auto import MODEL_FOR_TEXT_ENCODING_MAPPING, MODEL_MAPPING
 
@@ -96,3 +96,9 @@ def _encoder_of(model: PreTrainedModel) -> PreTrainedModel:
     if getattr(encoder, "attention_type", None) == "block_sparse":
         encoder.set_attention_type("original_full")
     return encoder
+
+
+def attend_to_some(mask: Tensor) -> Tensor:
+    """The mask (B, S) bool, true at the first position of rows without any: softmax over nothing is not a number."""
+    is_first = torch.arange(mask.shape[1], device=mask.device) == 0
+    return mask | (is_first & ~mask.any(-1, keepdim=True))

@@ -24,7 +24,7 @@ from .text_decoder import (
     find_first_position,
     number_positions,
 )
-from .text_encoder import find_max_pieces
+from .text_encoder import attend_to_some, find_max_pieces
 
 COPY_LOGIT = -12.0
 """The score of copying, relative to that of generating, with which a pretrained encoder-decoder begins: with 1,000
@@ -164,18 +164,13 @@ class TransformerDecoder(Decoder):
             )
 
     def _collect_read(self, memory: Memory, rows: int) -> tuple[Tensor, Tensor]:
-        """What the layers attend to, for each row: states (R, S + F, H) of words and features, and which there are.
-
-        A row without any attends to its first position: softmax over nothing is not a number.
-        """
+        """What the layers attend to, for each row: states (R, S + F, H) of words and features, and which there are."""
         assert memory.attention_keys is not None
         states, mask = memory.attention_keys, memory.mask
         if memory.features is not None:
             states = torch.cat([states, memory.features.contents], dim=1)
             mask = torch.cat([mask, memory.features.mask], dim=1)
-        is_first = torch.arange(mask.shape[1], device=mask.device) == 0
-        mask = mask | (is_first & ~mask.any(-1, keepdim=True))
-        return expand_to_rows(states, rows), expand_to_rows(mask, rows)
+        return expand_to_rows(states, rows), expand_to_rows(attend_to_some(mask), rows)
 
     def select_attention(self, attentions: tuple[Tensor, ...], memory: Memory) -> Tensor:
         """a_t (R, T, S) of the layer and head that are copied by, out of a tensor (R, heads, T, S + F) for each layer.

@@ -15,7 +15,7 @@ from transformers import PreTrainedModel
 from .configuration_copynet import CopyNetConfig
 from .encoder import SourceEncoder, embed_facts
 from .outputs import CopyNetEncoderOutput, SourceInputs
-from .text_encoder import build_text_encoder, find_max_pieces
+from .text_encoder import attend_to_some, build_text_encoder, find_max_pieces
 
 
 def find_word_positions(word_index: Tensor, mask: Tensor) -> Tensor:
@@ -180,9 +180,7 @@ class CopyNetTransformerEncoder(SourceEncoder):
         self, pieces: Tensor, mask: Tensor, output_hidden_states: bool = False
     ) -> tuple[Tensor, tuple[Tensor, ...] | None]:
         """The encoder's states (B, P, W) of pieces (B, P) with the mask (B, P) bool, and those of its layers."""
-        # A row without pieces reads its padding: softmax over nothing is not a number.
-        is_first = torch.arange(mask.shape[1], device=mask.device) == 0
-        attended = mask | (is_first & ~mask.any(-1, keepdim=True))
+        attended = attend_to_some(mask)
         options: dict[str, object] = {"output_hidden_states": True} if output_hidden_states else {}
         output = self.text_encoder(input_ids=pieces, attention_mask=attended.long(), return_dict=True, **options)
         return output.last_hidden_state, output.hidden_states if output_hidden_states else None

@@ -7,14 +7,13 @@ from __future__ import annotations
 
 from typing import Any
 
-import torch
 from torch import Tensor, nn
 
 from .configuration_copynet import CopyNetConfig
 from .encoder import SourceEncoder, check_shape, embed_facts
 from .outputs import CopyNetEncoderOutput, SourceInputs
 from .text_decoder import build_projection, detach_embeddings, find_first_position, number_positions
-from .text_encoder import build_text_encoder, find_max_pieces
+from .text_encoder import attend_to_some, build_text_encoder, find_max_pieces
 from .transformer_encoder import pool_pieces
 
 
@@ -103,9 +102,7 @@ class WordEncoder(SourceEncoder):
                 f"the source has {mask.shape[1]} words, and the encoder's config has {self.max_words} positions: pass "
                 "shorter sources, or a smaller max_source_length."
             )
-        # A row without words reads its padding: softmax over nothing is not a number.
-        is_first = torch.arange(mask.shape[1], device=mask.device) == 0
-        attended = mask | (is_first & ~mask.any(-1, keepdim=True))
+        attended = attend_to_some(mask)
         options: dict[str, Any] = {"output_hidden_states": True} if output_hidden_states else {}
         output = self.text_encoder(
             **words,

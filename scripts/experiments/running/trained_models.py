@@ -128,11 +128,16 @@ def _train(
 def _read_contents(arguments: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
     """The arguments without names of files and folders, and hashes of what those contain."""
     paths = {name: Path(str(value)) for name, value in arguments.items() if name.endswith(("_file", "_name_or_path"))}
-    files = [path / "training.json" if path.is_dir() else path for path in paths.values()]
+    files = [_find_contents(path) if path.is_dir() else path for path in paths.values()]
     return (
         {name: value for name, value in arguments.items() if name not in paths},
         [hashlib.sha256(path.read_bytes()).hexdigest() for path in files],
     )
+
+
+def _find_contents(folder: Path) -> Path:
+    """The file that stands for a model's folder: the record of its training, or the weights of a published one."""
+    return next(file for name in ("training.json", "model.safetensors") if (file := folder / name).is_file())
 
 
 def _format_command(arguments: Mapping[str, Any], folder: Path) -> str:

@@ -96,12 +96,12 @@ def run(settings: Settings) -> ResultsFile:
         folder = settings.seed_folder(name, "model")
         record = train_once(folder, files | TRAINING, settings)
         for test in task.tests:
-            scores = _score(name, folder, test, splits[test], settings)
+            scores = score(name, folder, test, splits[test], settings)
             results.add_run(test, name, scores, record)
     return results
 
 
-def _score(name: str, folder: Path, test: str, rows: Sequence[Row], settings: Settings) -> dict[str, Any]:
+def score(name: str, folder: Path, test: str, rows: Sequence[Row], settings: Settings) -> dict[str, Any]:
     if name != "NL2Bash":
         return evaluate_once(folder, test, rows, settings)[0]
     _, outputs = evaluate_once(folder, test, rows, settings, num_return_sequences=NUM_COMMANDS)

@@ -74,8 +74,8 @@ def run(settings: Settings) -> ResultsFile:
         )
         folder = settings.seed_folder(name, "model")
         record = train_once(folder, files | TRAINING, settings)
-        scores, outputs = evaluate_once(folder, "test", _format_targets(splits["test"]), settings)
-        _, of_validation = evaluate_once(folder, "validation", _format_targets(splits["validation"]), settings)
+        scores, outputs = evaluate_once(folder, "test", format_targets(splits["test"]), settings)
+        _, of_validation = evaluate_once(folder, "validation", format_targets(splits["validation"]), settings)
         confidences = [output["confidence"] or 0.0 for output in outputs]
         curve = measure_coverage(confidences, [output["right"] for output in outputs])
         more: dict[str, Any] = {
@@ -97,7 +97,7 @@ def run(settings: Settings) -> ResultsFile:
     return results
 
 
-def _format_targets(rows: Sequence[Row]) -> list[Row]:
+def format_targets(rows: Sequence[Row]) -> list[Row]:
     """The rows with texts for records, as `load_pairs` reads them."""
     return [
         row if isinstance(row["summary"], str) else {**row, "summary": format_record(row["summary"])} for row in rows

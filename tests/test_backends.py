@@ -86,7 +86,7 @@ def test_columns_get_a_column_of_predictions(folders: Folders, backend: str) -> 
     predict = CopyNetPredictor(getattr(folders, backend), backend, text_column="body", batch_size=2, **OPTIONS)
     columns = {"id": list(range(len(TEXTS))), "body": TEXTS}
     expected = loop_over_generate(folders.torch, TEXTS, **OPTIONS)
-    assert predict(columns) == {**columns, "prediction": expected}
+    assert predict(columns) == {**columns, "prediction": expected, "prediction_is_truncated": [False] * len(TEXTS)}
     assert list(columns) == ["id", "body"]
     arrays = {"id": np.arange(len(TEXTS)), "body": np.array(TEXTS, dtype=object)}
     assert list(predict(arrays)["prediction"]) == expected
@@ -201,7 +201,7 @@ def test_datasets_maps_a_predictor(folders: Folders, backend: str, num_proc: int
         predict(TEXTS[:1])  # a loaded model must not be shared with the workers
     data = Dataset.from_dict({"id": range(len(TEXTS)), "text": TEXTS})
     mapped = data.map(predict, batched=True, batch_size=2, num_proc=num_proc)
-    assert mapped.column_names == ["id", "text", "prediction"]
+    assert mapped.column_names == ["id", "text", "prediction", "prediction_is_truncated"]
     assert list(mapped["prediction"]) == loop_over_generate(folders.torch, TEXTS, **OPTIONS)
     assert list(mapped["id"]) == list(range(len(TEXTS)))
 

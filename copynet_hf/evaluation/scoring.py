@@ -24,7 +24,7 @@ from .reliability import measure_auroc, measure_calibration_error, measure_sures
 
 logger = logging.getLogger(__name__)
 
-WORD_FIELDS = ("words", "word_scores", "copied", "source_spans")  # of `Prediction`
+FIELDS = ("score", "confidence", "words", "word_scores", "copied", "source_spans", "is_truncated")  # of `Prediction`
 SHARES = (0.5, 0.7, 0.9)  # the exact match of all outputs is a score anyway
 CALIBRATION_PAIRS = 1000
 Scores = dict[str, Any]  # floats, or None
@@ -44,8 +44,7 @@ def evaluate_pairs(
         `oov_recall` None where no reference contains an out-of-vocabulary word of its source; those of
         `score_confidence`; `seconds`; and for a model that copies `copy_mode_fraction`, the percentage of the words of
         the best outputs for which copying accounts for more than half of the probability.
-        For each pair a record of its text, reference and prediction, whether that is right, its score and confidence,
-        and the fields of `WORD_FIELDS`.
+        For each pair a record of its text, reference and prediction, whether that is right, and `FIELDS` of it.
     """
     sources, references = list(pairs["text"]), list(pairs["summary"])
     start = time.perf_counter()
@@ -72,7 +71,7 @@ def evaluate_pairs(
     records: list[dict[str, Any]] = [
         ({"id": read["id"][row]} if "id" in read else {})
         | {"text": sources[row], "reference": references[row], "prediction": output.text, "right": right[row]}
-        | {name: getattr(output, name) for name in ("score", "confidence", *WORD_FIELDS)}
+        | {name: getattr(output, name) for name in FIELDS}
         | {name: read[name][row] for name in ("facts", "features") if name in read}
         | ({"predictions": texts[row]} if len(texts[row]) > 1 else {})
         for row, output in enumerate(best)

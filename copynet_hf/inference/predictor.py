@@ -55,7 +55,8 @@ class CopyNetPredictor:
         features_column: the column of the features, read where the model reads features: lists of strings, or strings;
             None: as for the sources, else "features".
         features_separator: what separates the features in a string; None: as in the training.
-        prediction_column: the column that a call with columns adds.
+        prediction_column: the column that a call with columns adds, and before `_is_truncated`, the column that says
+            whether a text has more words than were read.
         output_format: "text", or "records": the column holds the records of `extract_records`, None for an output that
             has no fields.
         min_confidence: outputs that are less surely right are marked; a call with columns adds `prediction_confidence`
@@ -123,8 +124,9 @@ class CopyNetPredictor:
 
         Returns:
             For texts the best output of each, with its trace. For columns a copy of them with `prediction`, the best
-            output of each text; with `with_origins` also the fields of `Prediction` in `ORIGINS`, as
-            `prediction_score` and so on. The output of an empty text is "", that of a missing one None.
+            output of each text, and `prediction_is_truncated`; with `with_origins` also the other fields of
+            `Prediction` in `ORIGINS`, as `prediction_score` and so on. The output of an empty text is "", that of a
+            missing one None.
 
         Raises:
             ImportError, ValueError: see `load_backend`.
@@ -150,7 +152,7 @@ class CopyNetPredictor:
 
     def new_columns(self) -> dict[str, str]:
         """The columns that a call with columns adds, each with its field of `Prediction`, or "records"."""
-        fields = dict.fromkeys(ORIGINS) if self.with_origins else {}
+        fields = dict.fromkeys(ORIGINS if self.with_origins else ("is_truncated",))
         if self.min_confidence is not None:
             fields |= dict.fromkeys(("confidence", "accepted"))
         column = self.prediction_column

@@ -1,6 +1,6 @@
 """Times `predict` with scores and spans, and at the last commit that traced outputs without them.
 
-    python benchmarks/origins.py [--rounds 21]
+    python benchmarks/origins.py [--rounds 15]
 
 32 synthetic requests of about 20 words, a model of the default sizes with random weights, 20 words of output. The two
 checkouts run in processes of their own, in turns, one thread each. Writes its section of results/benchmarks.md.
@@ -77,7 +77,7 @@ def save_model(folder: Path, texts: list[str]) -> None:
 def main() -> None:
     from copynet_hf.data import quickstart_pairs
 
-    args = parse_arguments(__doc__, rounds=21)
+    args = parse_arguments(__doc__, rounds=15)
     texts = [f"{row['text']} {row['text']}" for row in quickstart_pairs("train", COUNT)]
     with TemporaryDirectory() as name:
         folder = Path(name)

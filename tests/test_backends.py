@@ -21,6 +21,8 @@ from transformers import AutoModelForSeq2SeqLM, AutoTokenizer, pipeline
 from copynet_hf import CopyNetPredictor
 from copynet_hf.cli import main
 from copynet_hf.inference.predictor import ORIGINS, stamp_files
+from copynet_hf.saved.loading import load_model
+from copynet_hf.training.defaults import build_training_arguments
 
 pytest.importorskip("onnxscript")
 pytest.importorskip("onnxruntime")
@@ -271,6 +273,22 @@ def test_a_folder_of_the_other_backend_is_named_with_the_fix(
 ) -> None:
     with pytest.raises(ValueError, match=message):
         CopyNetPredictor(getattr(folders, folder), **options)(TEXTS)
+
+
+@pytest.mark.parametrize(("instruction", "warnings"), [("avx512_bf16", 0), ("bf16", 0), ("avx2", 1)])
+def test_bfloat16_without_its_instructions_is_slower_and_said_so(
+    folders: Folders,
+    instruction: str,
+    warnings: int,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    monkeypatch.setattr("torch.cpu.get_capabilities", lambda: {instruction: True, "architecture": "x86_64"})
+    load_model(str(folders.torch), "cpu", bf16=True)
+    load_model(str(folders.torch), "cpu")
+    build_training_arguments({"bf16": True, "output_dir": "unused"}, Dataset.from_dict({"text": ["a"]}), False)
+    build_training_arguments({"output_dir": "unused"}, Dataset.from_dict({"text": ["a"]}), False)
+    assert caplog.text.count("no bfloat16 instructions; leave it out") == 2 * warnings
 
 
 @pytest.mark.parametrize("num_beams", [1, 3])

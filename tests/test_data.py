@@ -344,6 +344,14 @@ def test_bad_csv_rows_are_named_and_skipped(tmp_path: Path, caplog: pytest.LogCa
     assert "line 6: empty 'text'; line 7: bytes that do not decode" in message
 
 
+def test_empty_rows_of_a_table_are_not_reported(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    path = write(tmp_path / "a.csv", b"text,summary,note\na,b,c\n\n,,\n,,,,,\n,\nd,e,\n,,\n")
+    with caplog.at_level(logging.WARNING, "copynet_hf"):
+        rows = load_pairs(train_file=path)["train"]
+    assert rows["text"] == ["a", "d"]
+    assert caplog.messages == []
+
+
 @pytest.mark.parametrize("streaming", [False, True], ids=["cached", "streaming"])
 def test_a_quote_in_an_unquoted_tsv_is_a_character_of_the_text(tmp_path: Path, streaming: bool) -> None:
     rows = [(f"a {n}", f"b {n}") for n in range(200)]

@@ -66,9 +66,9 @@ def load_pairs(
     Parquet may be compressed (.gz), and in UTF-16 instead of UTF-8 if a byte order mark says so. A column `facts`
     of triples is read as well. A summary that is an object of named values, or a list of them, becomes the text of
     `data.fields.format_record`. Rows that cannot be read, whose text or summary is missing, empty or of another type,
-    or whose facts are no triples of strings, are skipped and reported in a warning. Other columns are kept
-    (objects, and values of several types, as JSON), one with the name `text`, `summary`, `features` or `facts` as
-    `original_text`, and so on.
+    or whose facts are no triples of strings, are skipped and reported in a warning, those whose columns are all empty
+    without one. Other columns are kept (objects, and values of several types, as JSON), one with the name `text`,
+    `summary`, `features` or `facts` as `original_text`, and so on.
 
     Args:
         text_column, summary_column: by default guessed, and logged: a column with a usual name (`document`, `article`,
@@ -207,7 +207,7 @@ class PairsBuilder(datasets.GeneratorBasedBuilder):
     """
 
     # Part of the cache key: increase it when a change of the code changes the examples of a file.
-    VERSION = datasets.Version("1.7.0")
+    VERSION = datasets.Version("1.8.0")
     BUILDER_CONFIG_CLASS = PairsConfig
     columns: Columns
     roles: Mapping[str, str] = MappingProxyType({"text": "text", "summary": "summary"})
@@ -273,6 +273,8 @@ def _make_pairs(
     for line, row in rows:
         if isinstance(row, str):
             skipped.add(line, row)
+            continue
+        if row and all(value == "" for value in row.values()):  # an empty row of a table, which is no mistake
             continue
         pair = {role: row.get(column) for role, column in roles.items()}
         if reason := _write_record(pair, roles) or _explain_unusable_pair(pair, roles):

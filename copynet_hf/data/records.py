@@ -110,6 +110,12 @@ def has_utf16_mark(file: BinaryIO) -> bool:
     return start in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 
 
+def has_mark(path: Path) -> bool:
+    """Whether a file starts with a byte order mark, without which Excel takes UTF-8 for another encoding."""
+    with open_binary(path) as file:
+        return has_utf16_mark(file) or file.read(3) == codecs.BOM_UTF8
+
+
 # As `surrogateescape`, which does not work for the ASCII bytes of a damaged UTF-16 character.
 _LONE_SURROGATES = "copynet_hf.lone_surrogates"
 codecs.register_error(_LONE_SURROGATES, lambda error: ("\udcff", error.end))  # type: ignore[attr-defined]

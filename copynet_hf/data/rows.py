@@ -165,7 +165,7 @@ def _table_rows(path: Path, column_names: Sequence[str] | None, delimiter: str) 
             elif len(fields) == len(header):
                 is_valid = all(map(is_unicode, fields))
                 yield line, dict(zip(header, fields, strict=True)) if is_valid else UNDECODABLE
-            elif fields:
+            elif any(fields):  # else an empty line, or delimiters alone, as spreadsheets write them
                 yield line, f"{len(fields)} fields, {of_header} {len(header)}{' columns' if column_names else ''}"
 
 

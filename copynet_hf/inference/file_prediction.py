@@ -34,7 +34,16 @@ from ..data.remembered import recall_delimiter, recall_options
 from ..data.rows import NumberedRow, find_delimiter
 from ..model.prediction import Prediction
 from ..saved.model_size import explain_memory_errors
-from .part_files import WRITTEN_SUFFIXES, Types, find_types, pair_parts, read_windows, write_output, write_whole
+from .part_files import (
+    WRITTEN_SUFFIXES,
+    Types,
+    find_csv_style,
+    find_types,
+    pair_parts,
+    read_windows,
+    write_output,
+    write_whole,
+)
 from .predictor import CopyNetPredictor, describe_truncated, stamp_files
 
 logger = logging.getLogger(__name__)
@@ -85,7 +94,7 @@ def predict_files(
     overwrite: bool = False,
 ) -> Summary:
     """Writes the rows of the input files with a column of predictions, in their order, in constant memory. A CSV file
-    gets the delimiter of those that are read.
+    gets the delimiter and the byte order mark of those that are read.
 
     Rows that cannot be used (malformed, or whose text, facts or features are missing or of another type) go to
     `bad_rows_path(output_file)`, as JSON lines with file, line and reason.
@@ -150,14 +159,13 @@ def predict_files(
         if data_suffix(output_file) == ".parquet":
             pairs = pair_parts(read_windows(files, delimiters, window), parts)
             types = find_types(files, (row for _, rows, _ in pairs for row in rows if row is not None), window)
-        of_csv = {each for file, each in zip(files, delimiters, strict=True) if data_suffix(file) == ".csv"}
         counts = write_output(
             read_windows(files, delimiters, window),
             parts,
             own / output_file.name,
             own / bad_file.name,
             {**types, **_new_types(predictor)},
-            of_csv.pop() if len(of_csv) == 1 else ",",
+            find_csv_style(files, delimiters),
         )
         if counts.bad_rows:
             (own / bad_file.name).replace(bad_file)

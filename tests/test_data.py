@@ -186,7 +186,7 @@ def test_skipped_records_are_reported_again_from_the_cache(tmp_path: Path, caplo
     assert again.info.description == first.info.description
     assert "skipped 7 malformed records (line 9: empty <summary>; line 17" in first.info.description
     assert first.info.description.endswith("line 41: empty <summary>; ...)")
-    assert caplog.messages == [first.info.description]
+    assert caplog.messages == [f"{path}: {first.info.description}"]
 
 
 def test_a_min_score_that_no_record_reaches_is_an_error(tmp_path: Path) -> None:
@@ -429,14 +429,22 @@ def test_a_missing_column_is_named_with_the_nearest(tmp_path: Path) -> None:
         load_pairs(train_file=path, text_column="RawText")
 
 
-def test_capitals_and_spaces_around_a_column_name_do_not_matter(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
+@pytest.mark.parametrize("streaming", [False, True], ids=["cached", "streaming"])
+def test_capitals_and_spaces_of_a_column_name_do_not_matter(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch, streaming: bool
 ) -> None:
-    path = write(tmp_path / "a.csv", "Raw Text ,Cmd\na,b\n")
-    with caplog.at_level(logging.INFO, "copynet_hf"):
-        pairs = load_pairs(train_file=path, text_column="raw text", summary_column="cmd")["train"]
-    assert pairs[:] == {"text": ["a"], "summary": ["b"]}
-    assert f"{path}: column 'Raw Text ' is taken for 'raw text'" in caplog.text
+    monkeypatch.chdir(tmp_path)  # messages name files relative to it
+    files = {
+        f"{split}_file": write(tmp_path / f"{split}.csv", "Raw  Text ,Re\u0301su\u00a0me\na,b\n")
+        for split in ("train", "test")
+    }
+    for _ in range(2):  # the second time from the cache
+        caplog.clear()
+        with caplog.at_level(logging.INFO, "copynet_hf"):
+            pairs = load_pairs(**files, text_column="raw text", summary_column="r\u00e9su me", streaming=streaming)
+        assert [*pairs["train"]] == [{"text": "a", "summary": "b"}]
+        columns = "text is column 'Raw  Text ', summary is column 'Re\u0301su\\xa0me'"
+        assert caplog.messages == [f"train.csv, test.csv: {columns}"]
     ambiguous = write(tmp_path / "b.csv", "Text,TEXT,cmd\na,b,c\n")
     with pytest.raises(ValueError, match="no column 'text'; did you mean"):
         load_pairs(train_file=ambiguous, text_column="text")

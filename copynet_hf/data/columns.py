@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import logging
+import unicodedata
 from collections.abc import Collection, Iterable, Sequence
 from itertools import islice
 from typing import NamedTuple
@@ -139,7 +140,7 @@ def choose_columns(
     given = {role: column for role, column in choice.columns.items() if column is not None}
     for role, name in given.items():
         try:
-            given[role] = find_column(name, columns, where)
+            given[role] = find_column(name, columns)
         except ValueError as error:
             raise ValueError(f"{where}: {error}") from None
     for role, name in given.items():
@@ -191,23 +192,15 @@ def choose_new_names(columns: Iterable[str]) -> dict[str, str]:
     return names
 
 
-def find_column(name: str, columns: Collection[str], where: object) -> str:
-    """The column of this name, else the only one that differs in nothing but capitals and spaces around it, which is
-    logged.
-
-    Args:
-        where: the file or dataset, for the log.
+def find_column(name: str, columns: Collection[str]) -> str:
+    """The column of this name, else the only one that differs in nothing but capitals and spaces.
 
     Raises:
         ValueError: there is none.
     """
-    if name in columns:
-        return name
     if not has_column(name, columns):
         raise ValueError(describe_missing_column(name, columns))
-    (column,) = _find_alike(name, columns)
-    logger.info("%s: column %r is taken for %r", where, column, name)
-    return column
+    return name if name in columns else _find_alike(name, columns)[0]
 
 
 def has_column(name: str, columns: Collection[str]) -> bool:
@@ -216,14 +209,19 @@ def has_column(name: str, columns: Collection[str]) -> bool:
 
 
 def _find_alike(name: str, columns: Collection[str]) -> list[str]:
-    return [column for column in columns if column.strip().lower() == name.strip().lower()]
+    return [column for column in columns if _simplify(column) == _simplify(name)]
+
+
+def _simplify(name: str) -> str:
+    """The name in lower case, with single spaces; spreadsheets also write no-break spaces and line breaks."""
+    return " ".join(unicodedata.normalize("NFC", name).lower().split())
 
 
 def describe_missing_column(name: str, columns: Collection[str]) -> str:
     """The error for a name that no column has: with the nearest name, and spaces that are easily overlooked."""
-    by_key = {column.strip().lower(): column for column in columns}
+    by_key = {_simplify(column): column for column in columns}
     hint = ""
-    for key in difflib.get_close_matches(name.strip().lower(), by_key, 1):
+    for key in difflib.get_close_matches(_simplify(name), by_key, 1):
         column = by_key[key]
         sides = [side for side, letter in (("start", column[:1]), ("end", column[-1:])) if letter.isspace()]
         hint = f"; did you mean {column!r}" + (f" (with a space at its {' and '.join(sides)})?" if sides else "?")

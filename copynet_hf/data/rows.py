@@ -18,7 +18,7 @@ from typing import Any
 
 from .lcsts import read_lcsts
 from .parquet import read_batches
-from .records import DataFileError, NumberedRow, Row, data_suffix, is_unicode, open_text
+from .records import DataFileError, NumberedRow, Row, data_suffix, is_unicode, open_text, show_path
 
 logger = logging.getLogger(__name__)
 
@@ -90,7 +90,7 @@ def find_delimiter(path: Path, given: str | None = None) -> str:
         if header > 1 and score > best:
             best, found = score, delimiter
     if found != ",":
-        logger.info("%s: fields are separated by %s (--delimiter sets another)", path, DELIMITERS[found])
+        logger.info("%s: fields are separated by %s (--delimiter sets another)", show_path(path), DELIMITERS[found])
     return found
 
 
@@ -103,7 +103,7 @@ def _json_rows(path: Path) -> Iterator[NumberedRow]:
             try:
                 elements = _parse_json(file.read())
             except ValueError as error:
-                raise DataFileError(f"{path}: {error}") from None
+                raise DataFileError(f"{show_path(path)}: {error}") from None
             yield from ((number, _check_row(element)) for number, element in enumerate(elements, 1))
             return
         for number, line in enumerate(file, 1):
@@ -153,12 +153,12 @@ def _table_rows(path: Path, column_names: Sequence[str] | None, delimiter: str) 
         header = column_names or next(records, (1, []))[1]
         of_header = "there are" if column_names else "the header has"
         if header is None or not all(map(is_unicode, header)):
-            raise DataFileError(f"{path}: the header is {invalid if header is None else UNDECODABLE}")
+            raise DataFileError(f"{show_path(path)}: the header is {invalid if header is None else UNDECODABLE}")
         if len(set(header)) < len(header):
-            names = "--column_names" if column_names else f"{path}: the header"
+            names = "--column_names" if column_names else f"{show_path(path)}: the header"
             raise DataFileError(f"{names} names a column twice: {', '.join(header)}")
         if not header:
-            raise DataFileError(f"{path}: the first line is empty: begin the file with its header, or rows")
+            raise DataFileError(f"{show_path(path)}: the first line is empty: begin the file with its header, or rows")
         for line, fields in records:
             if fields is None:
                 yield line, invalid

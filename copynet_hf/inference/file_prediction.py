@@ -231,9 +231,12 @@ def _choose_columns(predictor: CopyNetPredictor, columns: Columns, given: str | 
     for name, value in options.items():
         default = guess if name == "text_column" else "features"
         try:
-            setattr(predictor, name, find_column(value or str(default), columns.types, "the input"))
+            column = find_column(value or str(default), columns.types)
         except ValueError as error:
             raise ValueError(f"{error} (--{name})") from None
+        if value and value != column:
+            logger.info("%s is column %r", name.removesuffix("_column"), column)
+        setattr(predictor, name, column)
     if predictor.text_column not in columns.strings:
         raise ValueError(f"the column {predictor.text_column!r} holds no strings: name another with --text_column")
     for name in _new_types(predictor):

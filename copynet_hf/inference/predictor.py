@@ -216,7 +216,7 @@ class CopyNetPredictor:
             saved = read_options(self.load()[1]).get(f"{role}_column", role)
             given = saved if has_column(saved, list(columns)) else role
         try:
-            return find_column(given, list(columns), "the input")
+            return find_column(given, list(columns))
         except ValueError as error:
             needs = (
                 f"{self.name} reads features: name their column with features_column; " if role == "features" else ""

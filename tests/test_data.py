@@ -344,6 +344,35 @@ def test_bad_csv_rows_are_named_and_skipped(tmp_path: Path, caplog: pytest.LogCa
     assert "line 6: empty 'text'; line 7: bytes that do not decode" in message
 
 
+TABLES = {
+    "wider than its header": "text;summary;;\na b;c;;\n",
+    "a line for Excel": "sep=;\r\ntext;summary\r\na b;c\r\n",
+    "a quoted line for Excel": '"sep=;"\ntext;summary\na b;c\n',
+    "an index without a name": ";body;reply\n0;a b;c\n",
+    "unnamed columns": "Unnamed: 0;body;reply;;\n0;a b;c;;\n",
+}
+
+
+@pytest.mark.parametrize("table", TABLES.values(), ids=TABLES)
+def test_tables_of_spreadsheets_are_read(tmp_path: Path, table: str) -> None:
+    (row,) = load_pairs(train_file=write(tmp_path / "a.csv", table))["train"]
+    assert (row.pop("text"), row.pop("summary")) == ("a b", "c")
+    assert row.keys() <= {"", "Unnamed: 0", "Unnamed: 2", "Unnamed: 3", "Unnamed: 4"}
+
+
+REFUSED_TABLES = {
+    "text,summary\na,b\n".encode("utf-16-le"): "the header holds NUL characters: save the file as UTF-8",
+    b"text~summary\na~b\n": "pass summary_column (--summary_column), or delimiter (--delimiter) if it is several",
+    "gr\u00f6\u00dfe,text\na,b\n".encode("latin-1"): "the header is bytes that do not decode as UTF-8",
+}
+
+
+@pytest.mark.parametrize(("table", "message"), REFUSED_TABLES.items(), ids=["utf-16", "tilde", "latin-1"])
+def test_tables_of_another_form_are_refused_with_what_to_do(tmp_path: Path, table: bytes, message: str) -> None:
+    with pytest.raises(ValueError, match=rf"a\.csv.*{re.escape(message)}"):
+        load_pairs(train_file=write(tmp_path / "a.csv", table))
+
+
 def test_empty_rows_of_a_table_are_not_reported(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     path = write(tmp_path / "a.csv", b"text,summary,note\na,b,c\n\n,,\n,,,,,\n,\nd,e,\n,,\n")
     with caplog.at_level(logging.WARNING, "copynet_hf"):

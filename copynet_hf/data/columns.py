@@ -27,8 +27,8 @@ SUMMARY_NAMES = (
     "completion", "abstract", "headline", "title", "form",
 )
 # fmt: on
-# Columns that identify a row; never guessed to be a text.
-KEY_NAMES = ("id", "idx", "index", "guid", "uid", "key", "split", "human_label")
+# Columns that identify a row; never guessed to be a text, as those without a name are not.
+KEY_NAMES = ("", "id", "idx", "index", "guid", "uid", "key", "split", "human_label")
 
 ROLES = ("text", "summary", "features", "facts")
 
@@ -154,7 +154,7 @@ def choose_columns(
     if summary is None and not [name for name in candidates if name != text]:
         roles["summary"] = find_usual_name(records, SUMMARY_NAMES) or (records[0] if len(records) == 1 else None)
     missing = [role for role, name in roles.items() if name is None]
-    rest = [name for name in candidates if name not in (text, summary) and name.lower() not in KEY_NAMES]
+    rest = [name for name in candidates if name not in (text, summary) and not is_key(name)]
     if len(rest) > len(missing) > 0:
         raise ValueError(
             f"{where}: the {' and '.join(missing)} could be any of the columns {', '.join(map(repr, rest))}: pass "
@@ -168,6 +168,7 @@ def choose_columns(
             raise ValueError(
                 f"{where}: no column of strings is left for the {role}; the columns are "
                 f"{', '.join(map(repr, columns))}: pass {role}_column (--{role}_column)"
+                + (", or delimiter (--delimiter) if it is several" if len(columns) == 1 else "")
             )
     chosen = {role: column for role, column in roles.items() if column is not None} | given
     if "facts" in columns and "facts" not in chosen.values():
@@ -175,6 +176,11 @@ def choose_columns(
             return chosen | {"facts": "facts"}
         logger.info("%s: the column 'facts' holds no triples (subject, property, object), and is not read", where)
     return chosen
+
+
+def is_key(column: str) -> bool:
+    """Whether the column identifies a row, or has no name (pandas and `rows.number_rows` call it `Unnamed: 3`)."""
+    return column.strip().lower() in KEY_NAMES or column.startswith("Unnamed: ")
 
 
 def find_usual_name(columns: Sequence[str], names: Sequence[str]) -> str | None:

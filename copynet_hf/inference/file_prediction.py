@@ -27,7 +27,7 @@ from datasets.fingerprint import Hasher
 from filelock import FileLock, Timeout
 from tqdm.auto import tqdm  # type: ignore[import-untyped]
 
-from ..data.columns import KEY_NAMES, TEXT_NAMES, Columns, find_column, find_usual_name
+from ..data.columns import TEXT_NAMES, Columns, find_column, find_usual_name, is_key
 from ..data.features import are_facts, why_not_features
 from ..data.records import DataFileError, Row, SkippedRecords, data_suffix, resolve_file
 from ..data.remembered import recall_delimiter, recall_options
@@ -223,7 +223,7 @@ def _choose_columns(predictor: CopyNetPredictor, columns: Columns, given: str | 
     if _reads_features(predictor):
         options["features_column"] = predictor.features_column
     options = recall_options(predictor.load()[1], options, columns.types)
-    strings = [name for name in columns.strings if name.lower() not in KEY_NAMES]
+    strings = [name for name in columns.strings if not is_key(name)]
     guess = find_usual_name(strings, TEXT_NAMES) or (strings[0] if len(strings) == 1 else None)
     if (options["text_column"] or guess) is None:
         found = f"could be any of the columns {', '.join(map(repr, strings))}" if strings else "is in no column"

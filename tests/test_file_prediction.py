@@ -353,6 +353,19 @@ def test_a_csv_file_gets_the_delimiter_of_those_that_are_read(model: Path, tmp_p
             assert next(csv.reader(file, delimiter=used)) == ["id", "text", "prediction", "prediction_is_truncated"]
 
 
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16"])
+def test_a_csv_file_starts_with_a_byte_order_mark_if_those_that_are_read_do(
+    model: Path, tmp_path: Path, encoding: str
+) -> None:
+    (tmp_path / "in.csv").write_text("Größe,text\n7,a b\n", encoding=encoding)
+    for name in ("out.csv", "out.csv.gz", "out.jsonl"):
+        assert main(command(model, tmp_path / "in.csv", tmp_path / name)) == 0
+        contents = (tmp_path / name).read_bytes()
+        contents = gzip.decompress(contents) if name.endswith(".gz") else contents
+        assert contents.startswith(b"\xef\xbb\xbf") == (encoding != "utf-8" and ".csv" in name)
+        assert "Größe" in contents.decode()
+
+
 @pytest.mark.parametrize("name", ["a.csv", "a.parquet"])
 def test_columns_and_delimiter_of_the_training_are_used(
     model: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture, name: str

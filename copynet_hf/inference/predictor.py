@@ -119,8 +119,8 @@ class CopyNetPredictor:
         """Predicts a list of texts, or the text column of a batch of columns.
 
         Args:
-            inputs: texts; or the columns: a DataFrame, or a dict from their names to lists, arrays or Series of one
-                length, whatever their index.
+            inputs: texts; or the columns: a DataFrame of pandas, or a dict from their names to lists, arrays (of NumPy
+                or Arrow) or Series of one length, whatever their index.
 
         Returns:
             For texts the best output of each, with its trace. For columns a copy of them with `prediction`, the best
@@ -139,6 +139,10 @@ class CopyNetPredictor:
         return self._predict_texts(_list_values(inputs), "the texts")
 
     def _predict_columns(self, columns: Any) -> Columns:
+        if not isinstance(columns, Mapping) and not hasattr(columns, "iloc"):
+            raise ValueError(
+                f"the input is a {type(columns).__name__}: pass a DataFrame of pandas, or a dict of its columns"
+            )
         predictions = self.predict_rows(columns)
         result = copy.copy(columns)  # a dict, or the lazy columns of `datasets`, in which only new ones are set
         texts = _list_values(columns[self.find_column("text", columns)])
@@ -175,6 +179,8 @@ class CopyNetPredictor:
         text_column = self.find_column("text", columns)
         if isinstance(columns[text_column], str):
             raise ValueError(f"the column {text_column!r} holds one text: pass lists (map with batched=True)")
+        if not hasattr(columns[text_column], "__len__"):
+            raise ValueError(f"the column {text_column!r} is a {type(columns[text_column]).__name__}: pass a list")
         texts = _list_values(columns[text_column])
         options: dict[str, Any] = {}
         facts_column = self.facts_column or "facts"
@@ -218,12 +224,15 @@ class CopyNetPredictor:
             saved = read_options(self.load()[1]).get(f"{role}_column", role)
             given = saved if has_column(saved, list(columns)) else role
         try:
-            return find_column(given, list(columns), "the input")
+            column = find_column(given, list(columns))
         except ValueError as error:
             needs = (
                 f"{self.name} reads features: name their column with features_column; " if role == "features" else ""
             )
             raise ValueError(f"{needs}{error}") from None
+        if list(columns).count(column) > 1:
+            raise ValueError(f"there are two columns {column!r}: rename one")
+        return column
 
 
 def _is_text(text: object, where: str) -> bool:
@@ -236,7 +245,9 @@ def _is_text(text: object, where: str) -> bool:
 
 
 def _list_values(column: Any) -> list[object]:
-    """The values of a column by position, not by its index; those that pandas has as missing are None."""
+    """The values of a column by position, not by its index; missing ones of pandas and Arrow are None."""
+    if hasattr(column, "to_pylist"):  # Arrow's
+        return list(column.to_pylist())
     if hasattr(column, "notna"):
         column = column.astype(object).where(column.notna(), None)
     return list(column)

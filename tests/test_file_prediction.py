@@ -31,6 +31,7 @@ from copynet_hf.data.remembered import remember_options
 from copynet_hf.data.rows import number_rows
 from copynet_hf.inference import file_prediction
 from copynet_hf.inference.file_prediction import find_files
+from copynet_hf.inference.part_files import write_whole
 from copynet_hf.inference.predictor import CopyNetPredictor
 
 DECODING = ["--num_beams=1", "--max_target_length=4"]
@@ -87,6 +88,21 @@ def read_rows(path: Path) -> list[dict[str, Any]]:
         if ".jsonl" in path.name:
             return [json.loads(line) for line in file]
         return list(csv.DictReader(file, delimiter="," if ".csv" in path.name else "\t"))
+
+
+def test_a_full_disk_is_an_error_that_names_the_file(tmp_path: Path) -> None:
+    resource = pytest.importorskip("resource")
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, limits[1]))
+    try:
+        with (
+            pytest.raises(OSError, match=r"out\.jsonl cannot be written \(File too large\)"),
+            write_whole(tmp_path / "out.jsonl") as file,
+        ):
+            file.write(bytes(1 << 21))
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert list(tmp_path.iterdir()) == []
 
 
 # ---- formats and columns

@@ -26,6 +26,7 @@ from ..data.columns import Columns
 from ..data.parquet import read_batches
 from ..data.records import Row, data_suffix, has_mark
 from ..data.rows import PARQUET_SUFFIX, NumberedRow, number_rows
+from ..saved.whole_folder import name_full_disk
 
 WRITTEN_SUFFIXES = (".jsonl", ".csv", ".tsv", PARQUET_SUFFIX)
 GROUP_BYTES = 1 << 26  # of a row group, into which small windows are joined
@@ -225,10 +226,17 @@ def to_json(value: object) -> str:
 
 @contextmanager
 def write_whole(path: Path) -> Iterator[BinaryIO]:
-    """A file that gets its name when the block has ended and its contents are on the disk."""
+    """A file that gets its name when the block has ended and its contents are on the disk.
+
+    Raises:
+        OSError: it cannot be written, and what was is removed.
+    """
     unfinished = path.with_name(f"{path.name}.unfinished")
-    with unfinished.open("wb") as file:
-        yield file
-        file.flush()
-        os.fsync(file.fileno())
-    unfinished.replace(path)
+    try:
+        with name_full_disk(path), unfinished.open("wb") as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        unfinished.replace(path)
+    finally:
+        unfinished.unlink(missing_ok=True)  # of an error

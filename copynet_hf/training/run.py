@@ -227,6 +227,9 @@ class TrainingRun:
             else:
                 trainer.save_metrics("train", metrics, combined=False)
         if trainer.eval_dataset is not None:
+            if best_step := trainer.state.best_global_step:
+                logger.info("the checkpoint of step %s is kept", f"{best_step:,}")
+            trainer.remove_callback(LogTable)  # a row would have the number of the last step
             eval_metrics = self.earlier.get("eval") or trainer.evaluate()
             trainer.save_metrics("eval", eval_metrics, combined=False)
             metrics |= eval_metrics

@@ -33,7 +33,7 @@ def build_text_decoder(config: PreTrainedConfig, returns_attention: bool = False
     if type(config) not in MODEL_MAPPING or config.model_type in _UNFIT:
         raise ValueError(_refusal(config))
     model_class: Any = MODEL_MAPPING[type(config)]
-    options: dict[str, Any] = {"attn_implementation": "eager"} if returns_attention else {}
+    options: dict[str, object] = {"attn_implementation": "eager"} if returns_attention else {}
     if "add_pooling_layer" in inspect.signature(model_class).parameters:
         options["add_pooling_layer"] = False
     model = model_class._from_config(config, dtype=torch.get_default_dtype(), **options)

@@ -68,7 +68,7 @@ def load_max_pieces(name: str) -> int | None:
     return getattr(config, "max_position_embeddings", None) if positions is None else positions
 
 
-def _find_class(config: PreTrainedConfig) -> tuple[type[PreTrainedModel], dict[str, Any]]:
+def _find_class(config: PreTrainedConfig) -> tuple[type[PreTrainedModel], dict[str, bool]]:
     """The model's class, and the arguments that leave out its pooler, whose weights would get no gradients."""
     is_text = None not in (getattr(config, name, None) for name in ("hidden_size", "vocab_size"))
     for mapping in (MODEL_FOR_TEXT_ENCODING_MAPPING, MODEL_MAPPING):

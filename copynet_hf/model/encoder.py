@@ -6,6 +6,8 @@ F features of a source, E embedding_size, D = 2 · encoder_hidden_size.
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import torch
 from torch import Tensor, nn
 from transformers import PreTrainedConfig
@@ -52,8 +54,23 @@ class CopyNetEncoderLayer(nn.GRU, GradientCheckpointingLayer):
         return last_hidden_state * mask[..., None], torch.cat([forward_states[-1], backward_states[-1]], dim=-1)
 
 
-def embed_facts(embeddings: Tensor, is_object: Tensor) -> Tensor:
+class Positions(NamedTuple):
+    """What the positions of the sources hold, (B, S) bool each.
+
+    read: words that the encoder reads: all, or with facts those of the question.
+    copyable: what can be copied.
+    is_object: the objects of facts; None: facts are not told apart.
+    """
+
+    read: Tensor
+    copyable: Tensor
+    is_object: Tensor | None = None
+
+
+def embed_facts(embeddings: Tensor, is_object: Tensor | None) -> Tensor | None:
     """f_j = [e(subject); e(property); e(object)] at each object's position, zero elsewhere: (B, S, 3E)."""
+    if is_object is None:
+        return None
     triples = torch.cat([embeddings.roll(2, dims=1), embeddings.roll(1, dims=1), embeddings], dim=-1)
     return triples * is_object[..., None]
 
@@ -215,21 +232,60 @@ class SourceEncoder(CopyNetPreTrainedModel):
             return states
         return states + self.feature_state_proj(features.sum(1, keepdim=True)) * mask[..., None]
 
-    def split_facts(self, mask: Tensor, token_types: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """(B, S) bool each: the question, the objects of facts, and which of both can be copied.
+    def split_facts(self, mask: Tensor, token_types: Tensor | None) -> Positions:
+        """The positions of the question and of the facts.
 
         Args:
             mask: (B, S) bool, false where there is nothing to read.
             token_types: (B, S) of `_check_token_types`.
         """
+        if token_types is None:
+            return Positions(mask, mask)
         is_question, is_object = mask & (token_types == 0), token_types == OBJECT
         copyable = torch.zeros_like(mask)
         for memory, is_position in (("question", is_question), ("facts", is_object)):
             copyable = copyable | is_position if memory in self.config.copies_from else copyable
-        return is_question, is_object, copyable
+        return Positions(is_question, copyable, is_object)
 
-    def _check_token_types(self, token_type_ids: Tensor | None, mask: Tensor) -> Tensor:
-        """(B, S) token types, 0 on padding."""
+    def _make_output(
+        self,
+        source: SourceInputs,
+        ids: Tensor,
+        positions: Positions,
+        states: Tensor,
+        final_state: Tensor,
+        *,
+        slots: Tensor | None,
+        facts: Tensor | None,
+        hidden_states: tuple[Tensor, ...] | None,
+    ) -> CopyNetEncoderOutput:
+        """What `encode` returns: h_j (B, S, D), `states`, with the source's features, and what else is read of it.
+
+        Args:
+            ids: (B, S) of `_check_source`.
+            final_state: (B, D), without dropout.
+            slots: e(y) (B, W, E) of the words that own slots, as it is fed back.
+            facts: f_j (B, S, 3E).
+        """
+        features, feature_mask = self.embed_features(source.feature_ids, ids)
+        return CopyNetEncoderOutput(
+            last_hidden_state=self.add_features(states, positions.read, features),
+            final_state=self.dropout(final_state),
+            source_ids=ids,
+            source_mask=positions.copyable,
+            slot_embeddings=slots,
+            facts=facts,
+            is_object=positions.is_object,
+            is_question=None if positions.is_object is None else positions.read,
+            features=None if features is None else self.dropout(features),
+            feature_mask=feature_mask,
+            hidden_states=hidden_states,
+        )
+
+    def _check_token_types(self, token_type_ids: Tensor | None, mask: Tensor) -> Tensor | None:
+        """(B, S) token types, 0 on padding; None: the model does not tell facts apart."""
+        if not self.config.mechanism.retrieves:
+            return None
         if token_type_ids is None or not token_type_ids.shape[1]:  # all sources are empty
             return torch.zeros_like(mask, dtype=torch.long)
         if token_type_ids.shape != mask.shape:
@@ -296,33 +352,27 @@ class CopyNetEncoder(SourceEncoder):
         states = self.embed(input_ids, slots) if inputs_embeds is None else inputs_embeds
         if fed_back is None:
             fed_back = self.feed_back(slots, source.letter_ids, input_ids)
-        features, feature_mask = self.embed_features(source.feature_ids, input_ids)
         states = self.dropout(states)
-        facts, is_object, copyable = None, None, mask
-        if config.mechanism.retrieves:
-            mask, is_object, copyable = self.split_facts(mask, self._check_token_types(source.token_type_ids, mask))
-            facts = embed_facts(states, is_object)
+        positions = self.split_facts(mask, self._check_token_types(source.token_type_ids, mask))
+        facts, read = embed_facts(states, positions.is_object), positions.read
         hidden_states: tuple[Tensor, ...] = (states,)
         final_state = states
-        length = states.shape[1] if is_object is None else count_positions(mask)  # facts follow the question
+        # facts follow the question
+        length = states.shape[1] if positions.is_object is None else count_positions(read)
         for layer in self.layers:
-            states, final_state = layer(states[:, :length], mask[:, :length])
+            states, final_state = layer(states[:, :length], read[:, :length])
             states = self.dropout(states)
-            if length < mask.shape[1]:
-                states = nn.functional.pad(states, (0, 0, 0, mask.shape[1] - length))
+            if length < read.shape[1]:
+                states = nn.functional.pad(states, (0, 0, 0, read.shape[1] - length))
             hidden_states += (states,)
-        states = self.add_features(states, mask, features)
-        return CopyNetEncoderOutput(
-            last_hidden_state=states,
-            final_state=self.dropout(final_state),
-            source_ids=input_ids,
-            source_mask=copyable,
-            slot_embeddings=fed_back,
+        return self._make_output(
+            source,
+            input_ids,
+            positions,
+            states,
+            final_state,
+            slots=fed_back,
             facts=facts,
-            is_object=is_object,
-            is_question=None if is_object is None else mask,
-            features=None if features is None else self.dropout(features),
-            feature_mask=feature_mask,
             hidden_states=hidden_states if output_hidden_states else None,
         )
 

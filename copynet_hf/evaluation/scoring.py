@@ -16,7 +16,7 @@ from ..inference.part_files import write_whole
 from ..inference.predictor import describe_truncated, predict_in_batches
 from ..model.confidence import Calibration
 from ..model.prediction import CopyModel, Prediction
-from .calibration import fit_calibration
+from .calibration import MIN_PAIRS, fit_calibration
 from .compute_metrics import normalize_unknown, spells_words, with_objects
 from .metrics import Texts, find_exact_matches, score_outputs
 from .reliability import measure_auroc, measure_calibration_error, measure_surest
@@ -112,6 +112,9 @@ def score_confidence(outputs: Sequence[Prediction], right: Sequence[bool]) -> Sc
 def calibrate_model(model: CopyModel, tokenizer: PreTrainedTokenizerBase, pairs: Dataset) -> Calibration | None:
     """Sets the calibration in the model's config to that of its outputs for the pairs, of at most `CALIBRATION_PAIRS`
     of them; to None, which is returned then, if they are too few."""
+    if len(pairs) < MIN_PAIRS:
+        model.config.calibration = None
+        return None
     if len(pairs) > CALIBRATION_PAIRS:
         pairs = pairs.shuffle(seed=0).select(range(CALIBRATION_PAIRS))
     best = [outputs[0] for outputs in predict_pairs(model, tokenizer, pairs)]

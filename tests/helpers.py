@@ -96,8 +96,8 @@ SEARCHES: dict[str, dict[str, Any]] = {
 POINTER = {"copy_mechanism": "pointer", "max_source_oov": 8}  # writes what its source has, not all of TARGETS
 
 
-def train_slots(folder: Path) -> Path:
-    """Trains a model that writes the record of each of its eight requests; the pairs are in train.jsonl beside it."""
+def train_slots(folder: Path) -> None:
+    """Trains a model, in `model`, that writes the record of each of its eight requests, in train.jsonl beside it."""
     from copynet_hf.training.run import train_from_arguments
 
     rows = [
@@ -105,13 +105,13 @@ def train_slots(folder: Path) -> Path:
         for name in ("westbam", "bjork", "moby", "nas")
         for place in ("deezer", "napster")
     ]
+    folder.mkdir()
     train = folder / "train.jsonl"
     train.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
     arguments: dict[str, Any] = {"train_file": str(train), "output_dir": str(folder / "model"), **SIZES}
     arguments |= {"summary_column": "slots", "num_train_epochs": 150, "learning_rate": 0.02, "min_frequency": 1}
     arguments |= {"per_device_train_batch_size": 8, "vocabulary_dropout": 0.0, "dropout": 0.0, "ema_decay": 0.0}
     train_from_arguments(arguments | {"num_beams": 2, "save_strategy": "no"})
-    return folder / "model"
 
 
 def tiny_model(seed: int = 0, scale: float = 2.0, **changes) -> CopyNetForConditionalGeneration:

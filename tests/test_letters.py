@@ -12,7 +12,7 @@ import pytest
 import torch
 from datasets import Dataset
 from elsewhere import OPTIONAL, answers, run_elsewhere
-from helpers import SOURCES, TARGETS, check_gradients, padded, tiny_model, tiny_tokenizer
+from helpers import SOURCES, TARGETS, check_gradients, check_oracle, padded, tiny_model, tiny_tokenizer
 from oracle import Oracle
 from tiny_encoders import copynet_over, save_encoder, word_tokenizer
 from torch import Tensor
@@ -83,15 +83,7 @@ def batch(side: str = "right", rows: slice = slice(None)) -> dict[str, Tensor]:
 @pytest.mark.parametrize("side", ["right", "left"])
 def test_probabilities_and_loss_equal_the_oracles(changes: dict[str, Any], side: str) -> None:
     model = make(**changes).double()
-    oracle, total = Oracle(model), 0.0
-    output = model(**batch(side), labels=padded(TARGETS, -100))
-    for row, (source, target) in enumerate(zip(SOURCES, TARGETS, strict=True)):
-        oracle.letters = LETTERS[row]
-        for t, probs in enumerate(oracle.run(source, [1, *target[:-1]]).probs):
-            for word, probability in probs.items():
-                assert output.logits[row, t, word].exp().item() == pytest.approx(probability, rel=1e-9)
-        total += oracle.loss(source, target) * len(target)
-    assert output.loss.item() == pytest.approx(total / sum(map(len, TARGETS)), rel=1e-9)
+    check_oracle(model, Oracle(model), batch(side), SOURCES, TARGETS, letters=LETTERS)
 
 
 @pytest.mark.parametrize("copy_mechanism", ["copynet", "pointer_generator"])

@@ -214,8 +214,8 @@ def test_segmenters_find_and_join_the_same_words(tab: Any, exported: Page, name:
         return [texts.map(split), rows.map((words) => space(words).join(""))];
     }"""
     sources = texts(200)
-    # every character, with and without a letter and a space next to it; of the large blocks of ideographs and syllables,
-    # every fiftieth one
+    # every character, with and without a letter and a space next to it; of the large blocks of ideographs and
+    # syllables, every fiftieth one
     large = [*range(0x3400, 0xA000), *range(0xAC00, 0xD7A4), *range(0x17000, 0x18D00), *range(0x20000, 0x32000)]
     codes = {*range(0x110000)} - {*large} | {*large[::50]}
     assigned = [chr(code) for code in sorted(codes) if unicodedata.category(chr(code)) not in ("Cn", "Co", "Cs")]

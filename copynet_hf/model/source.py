@@ -17,8 +17,8 @@ from functools import lru_cache
 from itertools import accumulate, pairwise, repeat
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
-from .letters import NUM_SPECIAL_LETTERS, find_letter_ids
-from .segmentation import CHAINED, MARKS, SEGMENTERS, Chains
+from .letters import NUM_SPECIAL_LETTERS, find_letter_ids, number_entries
+from .segmentation import CHAINED, MARKS, SEGMENTERS, Chains, order_by_distance
 
 UNK = "<unk>"  # where the tokenizer has no unknown word
 NO_FEATURE, UNKNOWN_FEATURE = 0, 1  # the former is padding
@@ -372,25 +372,6 @@ class ExtendedVocabulary:
         return ids
 
 
-def order_by_distance(words: Sequence[str], source: Sequence[str], target: Sequence[str], index: int) -> list[str]:
-    """Words of a source, those first that are near what the word `index` of the target copies, or else what the
-    nearest word of the target does: of several words with one initial, the one that is meant is mostly there."""
-    folded = [word.casefold() for word in source]
-    own = target[index].casefold()
-    places = [place for place, word in enumerate(folded) if len(word) > 1 and word in own]
-    neighbours = sorted(range(len(target)), key=lambda other: abs(other - index))
-    for other in neighbours[1:]:
-        if places:
-            break
-        word = target[other].casefold()
-        places = [place for place, each in enumerate(folded) if each == word and each.isalnum()]
-    distances: dict[str, int] = {}
-    for place, word in enumerate(source):
-        distance = min((abs(place - other) for other in places), default=0)
-        distances[word] = min(distance, distances.get(word, distance))
-    return sorted(words, key=distances.__getitem__)
-
-
 # ---- facts and features
 
 
@@ -407,19 +388,12 @@ def flatten_facts(facts: Sequence[Fact] | None, name: str) -> list[str]:
 
 
 def number_features(features: Iterable[str] | Mapping[str, int]) -> dict[str, int]:
-    """The id of each feature, in their order or, for a mapping as the tokenizer saves it, that of their ids.
+    """The id of each feature; see `number_entries`.
 
     Raises:
         ValueError: a feature is no string, empty, or given twice.
     """
-    features = sorted(features, key=features.__getitem__) if isinstance(features, Mapping) else list(features)
-    for feature in features:
-        if not isinstance(feature, str) or not feature:
-            raise ValueError(f"feature_vocab contains {feature!r}: pass strings that are not empty")
-    if len(set(features)) < len(features):
-        twice = next(feature for feature in features if features.count(feature) > 1)
-        raise ValueError(f"feature_vocab contains {twice!r} twice: list each feature once")
-    return {feature: index for index, feature in enumerate(features, NUM_SPECIAL_FEATURES)}
+    return number_entries("feature", features, NUM_SPECIAL_FEATURES, bool, "strings that are not empty")
 
 
 def find_feature_ids(features: Sequence[str] | None, name: str, vocab: Mapping[str, int]) -> list[int]:

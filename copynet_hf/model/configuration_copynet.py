@@ -328,20 +328,17 @@ class CopyNetConfig(CopyNetBaseConfig):
     @classmethod
     def synthetic(cls, **kwargs: Any) -> CopyNetConfig:
         """The paper's sizes for the synthetic rules (section 5.1): 1,000 symbols, GRU 300, embeddings 150."""
-        sizes = {"vocab_size": 1_004, "embedding_size": 150, "max_source_oov": 0}
-        return cls(**{**sizes, **_hidden(300), **kwargs})
+        return cls(**_name_sizes(hidden=300, vocab_size=1_004, embedding_size=150, max_source_oov=0) | kwargs)
 
     @classmethod
     def lcsts_char(cls, **kwargs: Any) -> CopyNetConfig:
         """The paper's sizes for LCSTS in characters (section 5.2): vocabulary 3,000, GRU 500, embeddings 350."""
-        sizes = {"vocab_size": 3_000, "embedding_size": 350, "max_source_oov": 16}
-        return cls(**{**sizes, **_hidden(500), **kwargs})
+        return cls(**_name_sizes(hidden=500, vocab_size=3_000, embedding_size=350, max_source_oov=16) | kwargs)
 
     @classmethod
     def lcsts_word(cls, **kwargs: Any) -> CopyNetConfig:
         """The paper's sizes for LCSTS in jieba words (section 5.2): vocabulary 10,000, GRU 500, embeddings 350."""
-        sizes = {"vocab_size": 10_000, "embedding_size": 350, "max_source_oov": 40}
-        return cls(**{**sizes, **_hidden(500), **kwargs})
+        return cls(**_name_sizes(hidden=500, vocab_size=10_000, embedding_size=350, max_source_oov=40) | kwargs)
 
     @property
     def copies(self) -> bool:
@@ -498,9 +495,10 @@ class CopyNetConfig(CopyNetBaseConfig):
             )
 
 
-def _hidden(size: int) -> dict[str, int]:
-    """One width for decoder, encoder and attention, as in the paper."""
-    return {"hidden_size": size, "encoder_hidden_size": size, "attention_size": size}
+def _name_sizes(hidden: int, vocab_size: int, embedding_size: int, max_source_oov: int) -> dict[str, int]:
+    """Fields of a config, with one width for decoder, encoder and attention, as in the paper."""
+    widths = dict.fromkeys(("hidden_size", "encoder_hidden_size", "attention_size"), hidden)
+    return {"vocab_size": vocab_size, "embedding_size": embedding_size, "max_source_oov": max_source_oov, **widths}
 
 
 __all__ = ["CopyNetConfig"]

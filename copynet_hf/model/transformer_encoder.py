@@ -13,7 +13,7 @@ from transformers import PreTrainedConfig, PreTrainedModel
 from .configuration_copynet import CopyNetConfig
 from .encoder import OBJECT, SourceEncoder, embed_facts
 from .outputs import CopyNetEncoderOutput, SourceInputs
-from .text_encoder import attend_to_some, build_text_encoder, find_max_pieces
+from .text_models import attend_to_some, build_text_encoder, find_max_pieces
 
 
 def find_word_positions(word_index: Tensor, mask: Tensor) -> Tensor:

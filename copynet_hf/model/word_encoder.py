@@ -11,8 +11,15 @@ from transformers import PreTrainedConfig
 from .configuration_copynet import CopyNetConfig
 from .encoder import SourceEncoder, check_shape, embed_facts
 from .outputs import CopyNetEncoderOutput, SourceInputs
-from .text_decoder import build_projection, detach_embeddings, find_first_position, number_positions
-from .text_encoder import attend_to_some, build_text_encoder, find_max_pieces
+from .text_models import (
+    attend_to_some,
+    build_projection,
+    build_text_encoder,
+    detach_embeddings,
+    find_first_position,
+    find_max_pieces,
+    number_positions,
+)
 from .transformer_encoder import pool_pieces
 
 

@@ -99,7 +99,7 @@ def make_parser() -> argparse.ArgumentParser:
         "--data_dir", type=Path, default=Path(data), help="folder of the data that cannot be generated (%(default)s)"
     )
     parser.add_argument(
-        "--fp32", action="store_true", help="train without bfloat16, which modern CPUs run twice as fast"
+        "--fp32", action="store_true", help="train without bfloat16, which some processors run twice as fast"
     )
     parser.add_argument("--threads", type=int, default=os.cpu_count() or 1, help="threads of torch (%(default)s)")
     return parser
@@ -108,6 +108,8 @@ def make_parser() -> argparse.ArgumentParser:
 def make_settings(args: argparse.Namespace) -> Settings:
     """Builds the settings; models and results of shortened trainings go to a folder of their own."""
     from experiments.running.settings import Settings
+
+    from copynet_hf.saved.loading import has_bfloat16
 
     is_shortened = args.max_minutes is not None or args.max_samples is not None
     output_dir = args.output_dir or Path("runs") / (f"{args.name}_short" if is_shortened else args.name)
@@ -121,7 +123,7 @@ def make_settings(args: argparse.Namespace) -> Settings:
         max_minutes=args.max_minutes,
         max_samples=args.max_samples,
         models=tuple(args.models),
-        bf16=not args.fp32,
+        bf16=not args.fp32 and has_bfloat16(),
         threads=args.threads,
     )
 

@@ -166,3 +166,18 @@ def browser(browser_path: str) -> Iterator[Any]:
         browser = started.chromium.launch(executable_path=browser_path, args=["--no-sandbox"])
         yield browser
         browser.close()
+
+
+@pytest.fixture(scope="session")
+def runtime(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """onnxruntime-web, from the user's cache or the npm registry."""
+    from copynet_hf.serving.onnxruntime_web import load_runtime
+
+    folder = tmp_path_factory.mktemp("onnxruntime-web")
+    try:
+        files = load_runtime()
+    except OSError as error:
+        pytest.skip(f"no onnxruntime-web: {error}")
+    for name, content in files.items():
+        (folder / name).write_bytes(content)
+    return folder

@@ -1,7 +1,4 @@
-"""Every door gives the same outputs, scores and spans: those of `predict` with PyTorch.
-
-The browser is compared with `predict` over ONNX in test_web_export.py.
-"""
+"""Every door gives the same outputs, scores and spans: those of `predict` with PyTorch."""
 
 from __future__ import annotations
 
@@ -16,9 +13,10 @@ from typing import Any
 import pytest
 from helpers import ask_app, tiny_model, write_rows
 from test_predictor import byte_level_tokenizer
+from test_web_export import count_units, export_page, open_page, run_script
 from transformers import AutoTokenizer, pipeline
 
-from copynet_hf import CopyNetConfig, CopyNetPredictor, CopyNetTokenizer
+from copynet_hf import CopyNetConfig, CopyNetForConditionalGeneration, CopyNetPredictor, CopyNetTokenizer
 from copynet_hf.cli import main
 from copynet_hf.inference.backends import load_backend
 from copynet_hf.inference.predictor import ORIGINS, predict_in_batches
@@ -172,3 +170,52 @@ def test_all_doors_agree(
     assert any(row["is_truncated"] for row in expected)
     for text, row in zip(texts, expected, strict=True):
         assert {each for each in row["text"] if each.isdecimal()} <= set(text)
+
+
+# ---- the browser
+
+BY_BROWSER = """async ([texts, options]) => {
+    const model = await (await import("./copynet.js")).CopyNet.fromPretrained("./model/");
+    const found = [];
+    for (const text of texts) {
+        const [output] = await model.predict(text, options);
+        found.push({
+            text: output.text,
+            score: output.score,
+            confidence: output.confidence,
+            accepted: output.accepted,
+            words: output.words,
+            word_scores: output.wordScores,
+            copied: output.copied,
+            copy_shares: output.copyShares,
+            source_positions: output.sourcePositions,
+            source_spans: output.sourceSpans,
+            copied_spans: output.copiedSpans,
+            is_truncated: output.source.isTruncated,
+            is_empty: output.isEmpty,
+        });
+    }
+    return found;
+}"""
+
+
+def count_units_of(output: dict[str, Any], source: str) -> dict[str, Any]:
+    """An output of Python with spans in the units of JavaScript's strings."""
+    spans = [None if span is None else count_units(source, span) for span in output["source_spans"]]
+    copied = [count_units(output["text"], span[:2]) + count_units(source, span[2:]) for span in output["copied_spans"]]
+    return output | {"source_spans": spans, "copied_spans": copied}
+
+
+@pytest.mark.slow  # an export
+@pytest.mark.parametrize("folder", ["words", "letters"], indirect=True)  # the page has no tokenizer of pieces
+def test_the_browser_agrees(folder: Path, runtime: Path, browser: Any, tmp_path: Path) -> None:
+    texts = make_texts(1000)
+    expected = [count_units_of(*row) for row in zip(by_predict(folder, texts), texts, strict=True)]
+    model, tokenizer = (each.from_pretrained(folder) for each in (CopyNetForConditionalGeneration, CopyNetTokenizer))
+    tokenizer.model_max_length = SEARCH["max_source_length"]  # which is no option of the page
+    options = {name: value for name, value in SEARCH.items() if name != "max_source_length"}
+    tab = browser.new_page()
+    for page in export_page(tmp_path, runtime, model, tokenizer):
+        open_page(tab, page)
+        check_same(run_script(tab, BY_BROWSER, [texts, options]), expected)
+    tab.close()

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from datasets import Dataset
 from helpers import tiny_model, tiny_tokenizer
@@ -21,6 +22,8 @@ from transformers import AutoModelForSeq2SeqLM, AutoTokenizer, pipeline
 from copynet_hf import CopyNetPredictor
 from copynet_hf.cli import main
 from copynet_hf.inference.predictor import ORIGINS, stamp_files
+from copynet_hf.saved.loading import load_model
+from copynet_hf.training.defaults import build_training_arguments
 
 pytest.importorskip("onnxscript")
 pytest.importorskip("onnxruntime")
@@ -86,7 +89,7 @@ def test_columns_get_a_column_of_predictions(folders: Folders, backend: str) -> 
     predict = CopyNetPredictor(getattr(folders, backend), backend, text_column="body", batch_size=2, **OPTIONS)
     columns = {"id": list(range(len(TEXTS))), "body": TEXTS}
     expected = loop_over_generate(folders.torch, TEXTS, **OPTIONS)
-    assert predict(columns) == {**columns, "prediction": expected}
+    assert predict(columns) == {**columns, "prediction": expected, "prediction_is_truncated": [False] * len(TEXTS)}
     assert list(columns) == ["id", "body"]
     arrays = {"id": np.arange(len(TEXTS)), "body": np.array(TEXTS, dtype=object)}
     assert list(predict(arrays)["prediction"]) == expected
@@ -140,6 +143,28 @@ def test_columns_of_pandas_are_read_by_position_whatever_their_index(folders: Fo
     missing = pandas.DataFrame({"text": [TEXTS[0], None, pandas.NA, float("nan"), ""]}, index=[4, 3, 2, 1, 0])
     for column in (missing["text"], missing["text"].astype("string")):
         assert predict({"text": column})["prediction"] == [expected[TEXTS[0]], None, None, None, ""]
+
+
+def test_columns_of_arrow_are_read(folders: Folders) -> None:
+    predict = CopyNetPredictor(folders.torch, **OPTIONS)
+    expected = [*loop_over_generate(folders.torch, TEXTS[:1], **OPTIONS), None, ""]
+    values = [TEXTS[0], None, ""]
+    plain = pa.array(values)
+    for column in (plain, plain.dictionary_encode(), pa.array(values, pa.string_view()), pa.chunked_array([plain])):
+        assert predict({"text": column})["prediction"] == expected
+        assert [output and output.text for output in predict(column)] == expected
+    assert predict({"text": pa.nulls(2)})["prediction"] == [None, None]
+
+
+def test_columns_of_another_form_are_refused_with_what_to_pass(folders: Folders) -> None:
+    predict = CopyNetPredictor(folders.torch, **OPTIONS)
+    pandas = pytest.importorskip("pandas")
+    with pytest.raises(ValueError, match="the input is a Table: pass a DataFrame of pandas, or a dict of its columns"):
+        predict(pa.table({"text": TEXTS}))
+    with pytest.raises(ValueError, match="the column 'text' is a generator: pass a list"):
+        predict({"text": (text for text in TEXTS)})
+    with pytest.raises(ValueError, match="there are two columns 'text': rename one"):
+        predict(pandas.DataFrame([TEXTS[:2]], columns=["text", "text"]))
 
 
 def test_facts_are_read_from_their_column(folders: Folders) -> None:
@@ -201,7 +226,7 @@ def test_datasets_maps_a_predictor(folders: Folders, backend: str, num_proc: int
         predict(TEXTS[:1])  # a loaded model must not be shared with the workers
     data = Dataset.from_dict({"id": range(len(TEXTS)), "text": TEXTS})
     mapped = data.map(predict, batched=True, batch_size=2, num_proc=num_proc)
-    assert mapped.column_names == ["id", "text", "prediction"]
+    assert mapped.column_names == ["id", "text", "prediction", "prediction_is_truncated"]
     assert list(mapped["prediction"]) == loop_over_generate(folders.torch, TEXTS, **OPTIONS)
     assert list(mapped["id"]) == list(range(len(TEXTS)))
 
@@ -271,6 +296,22 @@ def test_a_folder_of_the_other_backend_is_named_with_the_fix(
 ) -> None:
     with pytest.raises(ValueError, match=message):
         CopyNetPredictor(getattr(folders, folder), **options)(TEXTS)
+
+
+@pytest.mark.parametrize(("instruction", "warnings"), [("avx512_bf16", 0), ("bf16", 0), ("avx2", 1)])
+def test_bfloat16_without_its_instructions_is_slower_and_said_so(
+    folders: Folders,
+    instruction: str,
+    warnings: int,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    monkeypatch.setattr("torch.cpu.get_capabilities", lambda: {instruction: True, "architecture": "x86_64"})
+    load_model(str(folders.torch), "cpu", bf16=True)
+    load_model(str(folders.torch), "cpu")
+    build_training_arguments({"bf16": True, "output_dir": "unused"}, Dataset.from_dict({"text": ["a"]}), False)
+    build_training_arguments({"output_dir": "unused"}, Dataset.from_dict({"text": ["a"]}), False)
+    assert caplog.text.count("no bfloat16 instructions; leave it out") == 2 * warnings
 
 
 @pytest.mark.parametrize("num_beams", [1, 3])

@@ -6,6 +6,7 @@ import dataclasses
 import io
 import json
 import logging
+import os
 import sys
 from pathlib import Path
 
@@ -354,6 +355,18 @@ def test_a_tokenizer_of_another_model_is_refused(
 def test_an_unknown_command(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["trian"]) == 2
     assert "trian" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("given", [None, "ACTIVE"])
+def test_threads_wait_for_one_another_asleep_unless_told_otherwise(
+    given: str | None, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """torch reads the variable when it is imported, which is after the arguments are parsed."""
+    monkeypatch.delenv("OMP_WAIT_POLICY", raising=False)
+    if given:
+        monkeypatch.setenv("OMP_WAIT_POLICY", given)
+    help_text(capsys, "train", "--help")
+    assert os.environ["OMP_WAIT_POLICY"] == (given or "PASSIVE")
 
 
 # ---- help

@@ -105,7 +105,7 @@ def test_the_predictor_gives_a_column_of_records(folder):
     columns = predict({"request": ["play moby on deezer", "", None]})
     assert [each["value"] for each in columns["prediction"][0]] == ["PlayMusic", "moby", "deezer"]
     assert columns["prediction"][1:] == [None, None]
-    assert list(columns) == ["request", "prediction"]
+    assert list(columns) == ["request", "prediction", "prediction_is_truncated"]
     with pytest.raises(ValueError, match="output_format is 'xml'"):
         CopyNetPredictor(folder / "model", output_format="xml")
 
@@ -117,7 +117,8 @@ def test_a_column_of_outputs_is_marked_by_their_confidence(folder, tmp_path):
     scored = CopyNetPredictor(folder / "model", with_origins=True)({"text": texts})
     threshold = sorted(filter(None, scored["prediction_confidence"]))[-1]
     columns = CopyNetPredictor(folder / "model", min_confidence=threshold)({"text": texts})
-    assert list(columns) == ["text", "prediction", "prediction_confidence", "prediction_accepted"]
+    added = ["", "_is_truncated", "_confidence", "_accepted"]
+    assert list(columns) == ["text", *(f"prediction{name}" for name in added)]
     assert columns["prediction"] == scored["prediction"]
     assert columns["prediction_accepted"] == [True, False, False]
 

@@ -47,11 +47,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 from unicodedata import category
 
-try:  # needed by one segmenter only
-    import jieba
-except ImportError:
-    jieba = None
-
 JOINER = "\uffed"
 _ESCAPED_JOINER = f"[{JOINER}]"
 _ZERO_WIDTH = "\u200c\u200d"  # a non-joiner and a joiner, within words
@@ -88,8 +83,10 @@ def _jieba_tokenizer() -> Any:
 
     `jieba.add_word` changes the global one. Decoding splits the source again and must find the same words.
     """
-    if jieba is None:
-        raise ImportError("segmenter='jieba' needs the package jieba: pip install jieba")
+    try:
+        import jieba
+    except ImportError as error:
+        raise ImportError("segmenter='jieba' needs the package jieba: pip install jieba") from error
     jieba.setLogLevel(logging.WARNING)  # else it reports on stderr that it loads its dictionary
     return jieba.Tokenizer()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import re
 import reprlib
 from collections.abc import Iterator
@@ -30,8 +31,11 @@ GENERATION_FILE = "generation_config.json"
 MODEL_FILES = ("config.json", GENERATION_FILE, "model.safetensors.index.json")
 TOKENIZER_FILES = ("tokenizer_config.json", "vocab.json", "tokenizer.json")
 LoadedModel = CopyNetForConditionalGeneration | CopyNetEnsemble
+# In `torch.cpu.get_capabilities()`: of x86, then of Arm.
+BFLOAT16_INSTRUCTIONS = ("avx512_bf16", "amx_bf16", "avx10_2", "bf16", "sve_bf16")
 # OWNER/NAME or NAME, without a dot in front or two together: ./model and ../model are folders.
 _HUB_NAME = re.compile(r"(?!.*\.\.)(\w[\w.-]*/)?\w[\w.-]*", re.ASCII)
+logger = logging.getLogger(__name__)
 
 
 def check_model_name(name: str | None) -> str:
@@ -66,6 +70,17 @@ def check_name(argument: str, name: str, *, needs_owner: bool = False) -> None:
     raise ValueError(f"--{argument} {name}: no such folder; {fix}")
 
 
+def has_bfloat16(device: str = "cpu") -> bool:
+    """Whether a device computes in bfloat16; a processor without its instructions takes longer than in float32."""
+    return device != "cpu" or any(torch.cpu.get_capabilities().get(name) for name in BFLOAT16_INSTRUCTIONS)
+
+
+def warn_of_slow_bfloat16(device: str) -> None:
+    """Warns if bfloat16 takes longer on this device than float32."""
+    if not has_bfloat16(device):
+        logger.warning("--bf16 makes it slower: this processor has no bfloat16 instructions; leave it out")
+
+
 def load_model(
     name: str | None, device: str | None = None, bf16: bool = False, trust_remote_code: bool = False
 ) -> tuple[LoadedModel, PreTrainedTokenizerBase]:
@@ -88,6 +103,8 @@ def load_model(
     tokenizer = load_tokenizer(name, trust_remote_code=trust_remote_code)
     check_tokenizer(model.config, tokenizer)
     target: Any = device or ("cuda" if torch.cuda.is_available() else "cpu")
+    if bf16:
+        warn_of_slow_bfloat16(target)
     try:
         return model.to(target).eval(), tokenizer
     except (RuntimeError, AssertionError) as error:  # torch: an unknown name, a device that is not there

@@ -29,6 +29,7 @@ from ..evaluation.teacher_forcing import ACCURACIES
 from ..model.configuration_copynet import SOURCE_PARTS, CopyNetConfig
 from ..model.modeling_copynet import CopyNetForConditionalGeneration
 from ..saved.cards import METRICS
+from ..saved.loading import warn_of_slow_bfloat16
 from .data_report import count_updates
 from .dataset import Pairs
 from .presets import make_config, select_config_fields
@@ -159,6 +160,8 @@ def build_training_arguments(arguments: Values, train_pairs: Pairs, has_validati
         updates = training_args.max_steps if streams else count_updates(len(train_pairs), training_args)[0]
         training_args.warmup_steps = min(training_args.warmup_steps, updates // 2)
     _check_report_to(training_args)
+    if training_args.bf16:
+        warn_of_slow_bfloat16(training_args.device.type)
     return training_args
 
 

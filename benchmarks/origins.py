@@ -1,0 +1,121 @@
+"""Times `predict` with scores and spans, and at the last commit that traced outputs without them.
+
+    python benchmarks/origins.py [--rounds 15]
+
+32 synthetic requests of about 20 words, a model of the default sizes with random weights, 20 words of output. The two
+checkouts run in processes of their own, in turns, one thread each. Writes its section of results/benchmarks.md.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import IO
+
+from measure import format_ratio, format_table, format_times, parse_arguments, write_section
+
+ROOT = Path(__file__).parents[1]
+BASELINE = "a34a39f"  # the last commit whose traces had neither
+COUNT, BATCH_SIZE, STEPS = 32, 32, 20
+# Times predictions whenever a line says how, in seconds of the processor, which other programs do not change.
+WORKER = """
+import json, sys, time, torch
+torch.set_num_threads(1)
+from copynet_hf import CopyNetForConditionalGeneration, CopyNetTokenizer
+from copynet_hf.model.prediction import predict
+folder, texts, batch_size = sys.argv[1], json.loads(sys.argv[2]), int(sys.argv[3])
+model, tokenizer = (kind.from_pretrained(folder) for kind in (CopyNetForConditionalGeneration, CopyNetTokenizer))
+print("ready", flush=True)
+for line in sys.stdin:
+    options, start = json.loads(line), time.process_time()
+    for row in range(0, len(texts), batch_size):
+        predict(model, tokenizer, texts[row : row + batch_size], **options)
+    print(time.process_time() - start, flush=True)
+"""
+
+
+class Checkout:
+    """A process that predicts with the package of a folder."""
+
+    def __init__(self, source: Path, model: Path, texts: list[str]) -> None:
+        command = [sys.executable, "-c", WORKER, str(model), json.dumps(texts), str(BATCH_SIZE)]
+        environment = {**os.environ, "PYTHONPATH": str(source)}
+        self.process = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=source, env=environment
+        )
+        self._read()
+
+    def time(self, beams: int, trace: bool) -> float:
+        """Seconds of the processor for all texts."""
+        options = {"num_beams": beams, "trace": trace, "max_new_tokens": STEPS, "min_new_tokens": STEPS}
+        stdin: IO[str] = self.process.stdin  # type: ignore[assignment]
+        print(json.dumps(options), file=stdin, flush=True)
+        return float(self._read())
+
+    def _read(self) -> str:
+        stdout: IO[str] = self.process.stdout  # type: ignore[assignment]
+        return stdout.readline()
+
+
+def save_model(folder: Path, texts: list[str]) -> None:
+    """A model of the default sizes with random weights, and its tokenizer, whose words are joined and copied."""
+    import torch
+
+    from copynet_hf import CopyNetConfig, CopyNetForConditionalGeneration, CopyNetTokenizer
+
+    torch.manual_seed(0)
+    tokenizer = CopyNetTokenizer.train_from_iterator(texts, 10_000, "word_punct", chains=True, min_frequency=2)
+    model = CopyNetForConditionalGeneration(CopyNetConfig.for_tokenizer(tokenizer, vocab_size=len(tokenizer)))
+    for part in (model, tokenizer):
+        part.save_pretrained(folder)
+
+
+def main() -> None:
+    from copynet_hf.data import quickstart_pairs
+
+    args = parse_arguments(__doc__, rounds=15)
+    texts = [f"{row['text']} {row['text']}" for row in quickstart_pairs("train", COUNT)]
+    with TemporaryDirectory() as name:
+        folder = Path(name)
+        save_model(folder / "model", texts)
+        (folder / "before").mkdir()
+        package = subprocess.run(
+            ["git", "-C", str(ROOT), "archive", BASELINE, "copynet_hf"], check=True, capture_output=True
+        )
+        subprocess.run(["tar", "-x", "-C", str(folder / "before")], input=package.stdout, check=True)
+        sources = {"before": folder / "before", "now": ROOT}
+        checkouts = {name: Checkout(source, folder / "model", texts) for name, source in sources.items()}
+        rows = [measure_search(checkouts, beams, args.rounds) for beams in (1, 4)]
+    header = ["search", "no trace, before ms", "now ms", "now / before", "trace, before ms", "now ms", "now / before"]
+    table = format_table(header, rows)
+    figures = {"rounds": args.rounds, "count": COUNT, "batch_size": BATCH_SIZE, "steps": STEPS, "baseline": BASELINE}
+    write_section("Scores and spans", "origins", table=table, **figures)
+
+
+def measure_search(checkouts: dict[str, Checkout], beams: int, rounds: int) -> list[str]:
+    """A row of the table."""
+    cells = ["greedy" if beams == 1 else f"beam {beams}"]
+    for trace in (False, True):
+        seconds = time_in_turns(checkouts, beams, trace, rounds)
+        cells += [*format_times(seconds, checkouts), format_ratio(seconds, "now", "before", 3)]
+    print(cells, flush=True)
+    return cells
+
+
+def time_in_turns(checkouts: dict[str, Checkout], beams: int, trace: bool, rounds: int) -> dict[str, list[float]]:
+    """Seconds of each checkout in each round, which each begins in turn, after a round that is not counted."""
+    seconds: dict[str, list[float]] = {name: [] for name in checkouts}
+    for number in range(rounds + 1):
+        for name in sorted(checkouts, reverse=number % 2 == 1):
+            spent = checkouts[name].time(beams, trace)
+            if number:
+                seconds[name].append(spent)
+    return seconds
+
+
+if __name__ == "__main__":
+    main()

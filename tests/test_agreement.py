@@ -43,13 +43,13 @@ def make_texts(count: int) -> list[str]:
 
 
 def make_tokenizer(kind: str) -> Any:
-    """One of words or letters has 60 words, so that both kinds have the same graphs."""
+    """One of words or letters has 29 words, so that both kinds have the same graphs."""
     if kind == "pieces":
         return byte_level_tokenizer()
     segmenter, chains = ("word_punct", True) if kind == "words" else ("char", False)
     texts = ["a b to 7 16 Krahn", "x y \u4eac"]
     trained = CopyNetTokenizer.train_from_iterator(texts, 60, segmenter, chains=chains).get_vocab()
-    words = [*sorted(trained, key=trained.__getitem__), *map(chr, range(0x4E00, 0x4E00 + 60 - len(trained)))]
+    words = [*sorted(trained, key=trained.__getitem__), *map(chr, range(0x4E00, 0x4E00 + 29 - len(trained)))]
     return CopyNetTokenizer({word: index for index, word in enumerate(words)}, segmenter, max_source_oov=12)
 
 
@@ -64,7 +64,7 @@ def folder(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
 
 def fields_for(tokenizer: Any) -> dict[str, Any]:
     mechanism = "copynet" if isinstance(tokenizer, CopyNetTokenizer) else "pointer_generator"
-    return {"seed": 2, "scale": 3.0, "copy_mechanism": mechanism, **CopyNetConfig.tokenizer_fields(tokenizer)}
+    return {"seed": 2, "copy_mechanism": mechanism, **CopyNetConfig.tokenizer_fields(tokenizer)}
 
 
 def add_graphs(folder: Path, exported_once: Callable[..., Path]) -> None:

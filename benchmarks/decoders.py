@@ -2,9 +2,9 @@
 
     python benchmarks/decoders.py [--rounds 20] [--threads 1]
 
-A step is forward, backward and Adam, with the loss alone as in the Trainer. From scratch: the model of `copynet-hf train
---decoder transformer`, relative to the same without a copy mode. Pretrained: a T5 of T5-small's size, with random
-weights, with a copy head, relative to T5's own step. Writes its section of results/benchmarks.md.
+A step is forward, backward and Adam, with the loss alone as in the Trainer. From scratch: the model of `--decoder
+transformer`, relative to the same without a copy mode. Pretrained: a T5 of T5-small's size, with random weights and a
+copy head, relative to T5's own step. Writes its section of results/benchmarks.md.
 """
 
 from __future__ import annotations

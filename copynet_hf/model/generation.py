@@ -254,7 +254,8 @@ class CopyNetGenerationMixin(_Base):
         for name, supported in (("cache_implementation", (None, "dynamic")), ("prefill_chunk_size", (None,))):
             if (value := getattr(generation_config, name)) not in supported:
                 raise ValueError(
-                    f"{name}={value!r} is for keys and values, and CopyNet's state has a fixed size: leave it out."
+                    f"{name}={value!r} is for the library's caches, and CopyNet has one of its own, which holds a "
+                    "state of fixed size, or grows with the words of a Transformers decoder: leave it out."
                 )
         if generation_config.use_cache and model_kwargs.get("past_key_values") is None:
             model_kwargs["past_key_values"] = start_cache(None, True, self.num_caches)

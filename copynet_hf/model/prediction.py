@@ -311,7 +311,7 @@ def _read_output(
     spaced = zip(words, add_spaces(source.tokenizer, words), strict=True)
     shown = [piece for word, piece in spaced if word not in marks]
     copied_from = [
-        spans[position] if share > 0.5 and position is not None and piece else None
+        spans[position] if share > 0.5 and position is not None and _is_whole(source, position, piece) else None
         for share, position, piece in zip(shares, positions, shown, strict=True)
     ]
     is_initial = _find_initials(words, marks)
@@ -333,6 +333,12 @@ def _read_output(
         copy_probs=probs[:, is_word],
         is_truncated=source.is_truncated,
     )
+
+
+def _is_whole(source: Source, position: int, piece: str) -> bool:
+    """Whether a copied piece is the word of the source, and not a byte that completes another character there."""
+    has_segmenter = getattr(source.tokenizer, "segmenter", None) is not None  # whose words no bytes are
+    return bool(piece) and (has_segmenter or piece.strip() == source.words[position])
 
 
 def _score_words(words: Sequence[str], probs: Array, marks: Collection[str]) -> list[float]:

@@ -131,8 +131,8 @@ class Source:
         if not isinstance(self.text, str):
             return [None] * len(self.words)
         if self.found is not None:
-            words_found = zip(self.words, self.found, strict=True)
-            return [_trim_span(self.text, *span) if word else None for word, span in words_found]
+            skipped = skipped_ids(self.tokenizer)
+            return _trim_spans(self.text, self.words, self.found, [index in skipped for index in self.ids])
         words = self.surfaces[: self.text_length]
         if not (self.is_truncated and getattr(self.tokenizer, "truncation_side", "right") == "left"):
             spans = find_spans(self.text, words)
@@ -521,10 +521,22 @@ def find_spans(text: str, words: Sequence[str]) -> list[Span | None]:
     return spans
 
 
-def _trim_span(text: str, start: int, end: int) -> Span:
-    """The span without the spaces that precede a word."""
-    part = text[start:end]
-    return (start if part.isspace() else end - len(part.lstrip())), end
+def _trim_spans(
+    text: str, words: Sequence[str], found: Sequence[Span], is_special: Sequence[bool]
+) -> list[Span | None]:
+    """The span of each word without the spaces that precede it; None for a word that is "".
+
+    The character whose last byte is in a word begins where the words with its first bytes do, which are "".
+    """
+    spans: list[Span | None] = []
+    first = None
+    for word, (start, end), special in zip(words, found, is_special, strict=True):
+        is_part = not (word or special) and bool(text[start:end].strip())
+        start = start if first is None else min(first, start)
+        first = start if is_part else None
+        start = start if text[start:end].isspace() else end - len(text[start:end].lstrip())
+        spans.append((start, end) if word else None)
+    return spans
 
 
 def space_words(words: Sequence[str], join: Callable[[list[str]], str]) -> list[str]:
@@ -540,7 +552,7 @@ def space_words(words: Sequence[str], join: Callable[[list[str]], str]) -> list[
         context = join(list(words[previous:placed])) if placed else ""
         joined = join(list(words[previous:count]))
         piece = joined[len(context) :]
-        if joined.startswith(context) and text.startswith(piece, end):  # false within a character
+        if piece and joined.startswith(context) and text.startswith(piece, end):  # false within a character
             end, previous, placed = end + len(piece), placed, count
         ends.append(end)
     ends[-1] = len(text)

@@ -1,6 +1,6 @@
 """Times `predict` with scores and spans, and at the last commit that traced outputs without them.
 
-    python benchmarks/origins.py [--rounds 15]
+    python benchmarks/origins.py [--rounds 25]
 
 32 synthetic requests of about 20 words, a model of the default sizes with random weights, 20 words of output. The two
 checkouts run in processes of their own, in turns, one thread each. Writes its section of results/benchmarks.md.
@@ -12,49 +12,50 @@ import json
 import os
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import IO
 
-from measure import format_ratio, format_table, format_times, parse_arguments, write_section
+from measure import format_ratio, format_table, format_times, parse_arguments, time_side_by_side, write_section
 
 ROOT = Path(__file__).parents[1]
 BASELINE = "a34a39f"  # the last commit whose traces had neither
-COUNT, BATCH_SIZE, STEPS = 32, 32, 20
+COUNT, STEPS = 32, 20
 # Times predictions whenever a line says how, in seconds of the processor, which other programs do not change.
 WORKER = """
 import json, sys, time, torch
 torch.set_num_threads(1)
 from copynet_hf import CopyNetForConditionalGeneration, CopyNetTokenizer
 from copynet_hf.model.prediction import predict
-folder, texts, batch_size = sys.argv[1], json.loads(sys.argv[2]), int(sys.argv[3])
+folder, texts = sys.argv[1], json.loads(sys.argv[2])
 model, tokenizer = (kind.from_pretrained(folder) for kind in (CopyNetForConditionalGeneration, CopyNetTokenizer))
 print("ready", flush=True)
 for line in sys.stdin:
     options, start = json.loads(line), time.process_time()
-    for row in range(0, len(texts), batch_size):
-        predict(model, tokenizer, texts[row : row + batch_size], **options)
+    predict(model, tokenizer, texts, **options)
     print(time.process_time() - start, flush=True)
 """
 
 
 class Checkout:
-    """A process that predicts with the package of a folder."""
+    """A process that predicts with the package of a folder; `seconds` of the processor have been spent on that."""
 
     def __init__(self, source: Path, model: Path, texts: list[str]) -> None:
-        command = [sys.executable, "-c", WORKER, str(model), json.dumps(texts), str(BATCH_SIZE)]
+        command = [sys.executable, "-c", WORKER, str(model), json.dumps(texts)]
         environment = {**os.environ, "PYTHONPATH": str(source)}
         self.process = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=source, env=environment
         )
         self._read()
+        self.seconds = 0.0
 
-    def time(self, beams: int, trace: bool) -> float:
-        """Seconds of the processor for all texts."""
-        options = {"num_beams": beams, "trace": trace, "max_new_tokens": STEPS, "min_new_tokens": STEPS}
+    def predict(self, beams: int) -> None:
+        """Predicts all texts."""
+        options = {"num_beams": beams, "max_new_tokens": STEPS, "min_new_tokens": STEPS}
         stdin: IO[str] = self.process.stdin  # type: ignore[assignment]
         print(json.dumps(options), file=stdin, flush=True)
-        return float(self._read())
+        self.seconds += float(self._read())
 
     def _read(self) -> str:
         stdout: IO[str] = self.process.stdout  # type: ignore[assignment]
@@ -77,7 +78,7 @@ def save_model(folder: Path, texts: list[str]) -> None:
 def main() -> None:
     from copynet_hf.data import quickstart_pairs
 
-    args = parse_arguments(__doc__, rounds=15)
+    args = parse_arguments(__doc__, rounds=25)
     texts = [f"{row['text']} {row['text']}" for row in quickstart_pairs("train", COUNT)]
     with TemporaryDirectory() as name:
         folder = Path(name)
@@ -90,31 +91,17 @@ def main() -> None:
         sources = {"before": folder / "before", "now": ROOT}
         checkouts = {name: Checkout(source, folder / "model", texts) for name, source in sources.items()}
         rows = [measure_search(checkouts, beams, args.rounds) for beams in (1, 4)]
-    header = ["search", "no trace, before ms", "now ms", "now / before", "trace, before ms", "now ms", "now / before"]
-    table = format_table(header, rows)
-    figures = {"rounds": args.rounds, "count": COUNT, "batch_size": BATCH_SIZE, "steps": STEPS, "baseline": BASELINE}
+    table = format_table(["search", "before ms", "now ms", "now / before"], rows)
+    figures = {"rounds": args.rounds, "count": COUNT, "steps": STEPS, "baseline": BASELINE}
     write_section("Scores and spans", "origins", table=table, **figures)
 
 
 def measure_search(checkouts: dict[str, Checkout], beams: int, rounds: int) -> list[str]:
     """A row of the table."""
-    cells = ["greedy" if beams == 1 else f"beam {beams}"]
-    for trace in (False, True):
-        seconds = time_in_turns(checkouts, beams, trace, rounds)
-        cells += [*format_times(seconds, checkouts), format_ratio(seconds, "now", "before", 3)]
-    print(cells, flush=True)
-    return cells
-
-
-def time_in_turns(checkouts: dict[str, Checkout], beams: int, trace: bool, rounds: int) -> dict[str, list[float]]:
-    """Seconds of each checkout in each round, which each begins in turn, after a round that is not counted."""
-    seconds: dict[str, list[float]] = {name: [] for name in checkouts}
-    for number in range(rounds + 1):
-        for name in sorted(checkouts, reverse=number % 2 == 1):
-            spent = checkouts[name].time(beams, trace)
-            if number:
-                seconds[name].append(spent)
-    return seconds
+    calls = {name: partial(checkout.predict, beams) for name, checkout in checkouts.items()}
+    seconds = time_side_by_side(calls, rounds, clock=lambda: sum(each.seconds for each in checkouts.values()))
+    search = "greedy" if beams == 1 else f"beam {beams}"
+    return [search, *format_times(seconds, checkouts), format_ratio(seconds, "now", "before", 3)]
 
 
 if __name__ == "__main__":

@@ -201,6 +201,7 @@ def test_inflection_of_2023_reads_its_own_order_and_the_sets_that_are_complete(d
     assert "--year is 2021: use 2022 or 2023" in capsys.readouterr().err
 
 
+@pytest.mark.slow  # five models; in 2023, three seeds make one
 def test_the_models_of_five_seeds_make_an_ensemble(data, small):
     small("inflection")
     write_inflections(data)

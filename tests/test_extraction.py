@@ -6,7 +6,6 @@ import json
 
 import pyarrow.parquet as pq
 import pytest
-from helpers import train_slots
 
 from copynet_hf import CopyNetForConditionalGeneration, CopyNetPredictor
 from copynet_hf.cli import main
@@ -74,12 +73,10 @@ def test_json_has_records_and_other_outputs_have_none():
 # ---- from training pairs of records to records
 
 
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory):
+@pytest.fixture
+def folder(slots_model):
     """A model that writes the record of each request it has seen."""
-    folder = tmp_path_factory.mktemp("slots")
-    train_slots(folder)
-    return folder
+    return slots_model
 
 
 @pytest.mark.parametrize("suffix", ["jsonl", "parquet", "csv"])

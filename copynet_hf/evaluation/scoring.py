@@ -17,7 +17,7 @@ from ..inference.part_files import write_whole
 from ..inference.predictor import describe_truncated, predict_in_batches
 from ..model.confidence import Calibration, calibrate
 from ..model.prediction import CopyModel, Prediction
-from .calibration import fit_calibration
+from .calibration import MIN_PAIRS, fit_calibration
 from .compute_metrics import normalize_unknown, spells_words, with_objects
 from .metrics import Texts, find_exact_matches, score_outputs
 from .reliability import measure_auroc, measure_calibration_error, measure_surest
@@ -114,17 +114,19 @@ def score_confidence(outputs: Sequence[Prediction], right: Sequence[bool]) -> Sc
 def calibrate_model(model: CopyModel, tokenizer: PreTrainedTokenizerBase, pairs: Dataset) -> Calibration | None:
     """Sets the calibration in the model's config to that of its outputs for the pairs, of at most `CALIBRATION_PAIRS`
     of them, and logs what it makes of scores; to None, which is returned then, if they are too few."""
+    if len(pairs) < MIN_PAIRS:
+        logger.info("confidence: the score, as %d validation pairs are too few to calibrate it", len(pairs))
+        model.config.calibration = None
+        return None
     if len(pairs) > CALIBRATION_PAIRS:
         pairs = pairs.shuffle(seed=0).select(range(CALIBRATION_PAIRS))
     best = [outputs[0] for outputs in predict_pairs(model, tokenizer, pairs)]
     right = find_right(tokenizer, best, list(pairs["summary"]))
     calibration = fit_calibration([output.score or 0.0 for output in best], right)
-    model.config.calibration = None if calibration is None else list(calibration)
-    if calibration is None:
-        logger.info("confidence: the score, as %d validation pairs are too few to calibrate it", len(pairs))
-    else:
-        examples = (f"{calibrate(score, calibration):.2f} for a score of {score:g}" for score in (0.5, 0.9, 0.99))
-        logger.info("confidence: calibrated on validation pairs: %s", ", ".join(examples))
+    assert calibration is not None
+    model.config.calibration = list(calibration)
+    examples = (f"{calibrate(score, calibration):.2f} for a score of {score:g}" for score in (0.5, 0.9, 0.99))
+    logger.info("confidence: calibrated on validation pairs: %s", ", ".join(examples))
     return calibration
 
 

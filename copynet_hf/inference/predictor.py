@@ -16,6 +16,7 @@ from ..data.columns import find_column, has_column
 from ..data.features import resemble_facts, split_features
 from ..data.remembered import find_separator, read_options
 from ..model.prediction import CopyModel, Prediction, predict, predict_nothing
+from ..model.source import Fact
 from .backends import load_backend
 from .extraction import extract_records
 
@@ -291,8 +292,8 @@ def predict_in_batches(
     tokenizer: PreTrainedTokenizerBase,
     texts: Sequence[str],
     *,
-    facts: Sequence[object] | None = None,
-    features: Sequence[object] | None = None,
+    facts: Sequence[Sequence[Fact] | None] | None = None,
+    features: Sequence[Sequence[str] | None] | None = None,
     batch_size: int = 32,
     progress: bool = False,
     **options: Any,
@@ -316,9 +317,8 @@ def predict_in_batches(
         for start in range(0, len(order), batch_size):
             rows = order[start : start + batch_size]
             batch_texts = [texts[row] for row in rows]
-            batch_facts, batch_features = (
-                None if column is None else [column[row] for row in rows] for column in (facts, features)
-            )
+            batch_facts = None if facts is None else [facts[row] for row in rows]
+            batch_features = None if features is None else [features[row] for row in rows]
             batch = predict(model, tokenizer, batch_texts, facts=batch_facts, features=batch_features, **options)
             for row, outputs in zip(rows, batch, strict=True):
                 predictions[row] = outputs

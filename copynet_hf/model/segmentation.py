@@ -345,6 +345,25 @@ def is_spelled(tokens: Sequence[str]) -> bool:
     return letters > 1 and 2 * letters > sum(map(len, pieces))
 
 
+def order_by_distance(words: Sequence[str], source: Sequence[str], target: Sequence[str], index: int) -> list[str]:
+    """Words of a source, those first that are near what the word `index` of the target copies, or else what the
+    nearest word of the target does: of several words with one initial, the one that is meant is mostly there."""
+    folded = [word.casefold() for word in source]
+    own = target[index].casefold()
+    places = [place for place, word in enumerate(folded) if len(word) > 1 and word in own]
+    neighbours = sorted(range(len(target)), key=lambda other: abs(other - index))
+    for other in neighbours[1:]:
+        if places:
+            break
+        word = target[other].casefold()
+        places = [place for place, each in enumerate(folded) if each == word and each.isalnum()]
+    distances: dict[str, int] = {}
+    for place, word in enumerate(source):
+        distance = min((abs(place - other) for other in places), default=0)
+        distances[word] = min(distance, distances.get(word, distance))
+    return sorted(words, key=distances.__getitem__)
+
+
 def list_marks(words: Mapping[str, int], max_letters: int = 1000, *, initials: bool = False) -> list[str]:
     """What a vocabulary needs for chains: marks, and the letters of the words, the most frequent first.
 

@@ -5,12 +5,15 @@ from __future__ import annotations
 import logging
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 from helpers import write_rows
 from transformers import Trainer
 
+from copynet_hf.arguments import TrainArguments
 from copynet_hf.training.callbacks import _format_duration
+from copynet_hf.training.dataset import read_training_pairs
 from copynet_hf.training.run import train_from_arguments
 from copynet_hf.training.trainer import CopyNetTrainer
 
@@ -67,6 +70,21 @@ def test_a_training_says_the_same(arguments: dict, tmp_path: Path, caplog: pytes
     assert {len(row) for row in rows} == {len(header)}
     best = max(rows, key=lambda row: float(row.split()[names.split().index("mean_accuracy")]))
     assert caplog.messages[-1] == f"the checkpoint of step {best.split()[0]} is kept"
+
+
+@pytest.mark.parametrize("limit", [None, 1])
+def test_the_columns_of_all_files_are_logged_once(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, limit: int | None
+) -> None:
+    files = {f"{split}_file": str(tmp_path / f"{split}.csv") for split in ("train", "validation", "test")}
+    for path in files.values():
+        Path(path).write_text("Body ,Reply\na,b\nc,d\n")
+    caplog.set_level(logging.INFO, logger="copynet_hf")
+    options: dict[str, Any] = {"text_column": "body", "summary_column": "reply", "max_eval_samples": limit}
+    pairs = read_training_pairs(TrainArguments(**files, **options))
+    assert [len(pairs[split]) for split in ("train", "validation", "test")] == [2, limit or 2, limit or 2]
+    assert len(caplog.messages) == (1 if limit is None else 2)  # those that are streamed have one of their own
+    assert caplog.messages[-1].endswith("test.csv: text is column 'Body ', summary is column 'Reply'")
 
 
 @pytest.mark.parametrize(

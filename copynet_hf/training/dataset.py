@@ -77,15 +77,17 @@ def read_pairs(
         ValueError: the dataset lacks the split `needed_split`.
     """
     limit, options = data_args.max_eval_samples, data_args.dataset_options()
+    names: dict[str, Any]
     splits: dict[str, Pairs] = {}
     if data_args.dataset_name is not None:
-        names: dict[str, Any] = {f"{split}_file": path for split, path in files.items()}
+        names = {f"{split}_file": path for split, path in files.items()}
         splits = dict(load_pairs(**names, **options, streaming=streaming))
     else:
-        for split, path in files.items():
-            if path is not None:
-                is_stream = streaming or (split != "train" and limit is not None)
-                splits |= load_pairs(**{f"{split}_file": path}, **options, streaming=is_stream)
+        streamed = {split: streaming or (split != "train" and limit is not None) for split in files}
+        for is_stream in (False, True):
+            names = {f"{split}_file": path for split, path in files.items() if path and streamed[split] == is_stream}
+            if names:
+                splits |= load_pairs(**names, **options, streaming=is_stream)
     if needed_split not in splits:
         raise ValueError(f"{data_args.dataset_name} has the splits {', '.join(splits)}: {needed_split!r} is needed")
     for split in ("validation", "test"):

@@ -437,7 +437,7 @@ def test_the_recipe_of_a_transformer_needs_no_more_options() -> None:
 
 
 def test_its_positions_say_which_word_to_copy() -> None:
-    """The third to the sixth word of a source, then the first: learned in seconds, unlike with relative positions."""
+    """The third to the sixth word of a source, then the first; with relative positions alone it is not learned."""
     torch.manual_seed(0)
     sizes = {"vocab_size": 64, "max_source_oov": 0, "hidden_size": 64, "num_hidden_layers": 2, "dropout": 0.0}
     model = CopyNetForConditionalGeneration(make_config(None, sizes | {"decoder": "transformer"})).train()

@@ -74,6 +74,9 @@ def data(tmp_path):
     )
     points = [[0.0, 0.0], [1.0, 0.0], [1.0, 1.0], [0.0, 1.0], [0.5, 0.4]]
     write(folder / "ptrnet_convex_hull5" / "test.jsonl", [{"points": points, "hull": [1, 2, 3, 4, 1]}])
+    (folder / "sigmorphon2022").mkdir()
+    for name in ("hun_small.train", "hun.dev", "hun.gold"):
+        (folder / "sigmorphon2022" / name).write_text("walk\twalked\tV;PST\ngo\tgoes\tV;PRS;3\n", encoding="utf-8")
     write(folder / "paper_examples.jsonl", [make_paper_example("summarization"), make_paper_example("dialogue")])
     return folder
 
@@ -128,7 +131,7 @@ def small(monkeypatch):
     return shrink
 
 
-LONG = ("mechanisms", "encoders", "reach")  # of many models
+LONG = ("mechanisms", "encoders", "reach", "decoders")  # of many models
 EXPERIMENTS = sorted(reproduce.EXPERIMENTS.keys() - {"recipe", "inflection", *LONG})
 
 
@@ -157,7 +160,6 @@ def test_every_experiment_goes_from_its_command_to_its_page(name, data, small, c
 
 def write_inflections(data: Path) -> None:
     folder = data / "sigmorphon2022"
-    folder.mkdir()
     for name in ("got_small.train", "got_large.train", "got.dev", "got.gold"):
         (folder / name).write_text("walk\twalked\tV;PST\ngo\tgoes\tV;PRS;3\n", encoding="utf-8")
     head = "set train_pairs test_words nonneural neural cluzh ubc".replace(" ", "\t")

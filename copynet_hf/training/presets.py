@@ -44,8 +44,7 @@ def make_config(preset: str | None, fields: Values) -> CopyNetConfig:
 def name_decoder(fields: Values) -> Values:
     """The fields with the config of a Transformers decoder where `decoder` is "transformer", and of an encoder of its
     kind over words unless there is one already. M2M100's layers: they norm their inputs, and positions are sinusoids,
-    of any length. T5's, whose positions are relative to each other, are slow to learn which word to copy
-    (results/decoders.md).
+    of any length. T5's, whose positions are relative, do not learn soon to copy the word at a given place.
     """
     name = fields.get("decoder")
     if not isinstance(name, str):

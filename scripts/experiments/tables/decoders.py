@@ -15,7 +15,7 @@ from ..data import inflection
 from ..data.mixed_tasks import make_mixed_pairs
 from ..data.rows import Row, write_pairs
 from ..data.rules import make_rule_pairs
-from ..reports.markdown import average_scores, find_runs, get_data_facts, render_tried, summarize_runs, table
+from ..reports.markdown import average_scores, find_runs, table
 from ..running.results_file import ResultsFile
 from ..running.settings import Settings, read_training
 from ..running.trained_models import RNNSEARCH, evaluate_once, train_once
@@ -121,7 +121,6 @@ def collect_figures(results: dict[str, Any]) -> dict[str, Any]:
     """The figures of results/decoders.md."""
     tasks = [task for task in TASKS if any(run["data"] == task for run in results["runs"])]
     return {
-        "made": summarize_runs(results, len(MODELS)),
         "updates": UPDATES,
         "evaluations": round(1 / TRAINING["eval_steps"]),
         "sizes": TRANSFORMER_SIZES,
@@ -132,7 +131,6 @@ def collect_figures(results: dict[str, Any]) -> dict[str, Any]:
         "rules": (RULES, INSTANCES),
         "tables": {task: _compare(results, task) for task in tasks},
         "recipe": _compare_recipes(results, tasks),
-        "tried": render_tried(results, get_data_facts(results).get("tried_tasks", ())),
     }
 
 

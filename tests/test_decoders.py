@@ -436,6 +436,14 @@ def test_the_recipe_of_a_transformer_needs_no_more_options() -> None:
     assert make_config(None, {"decoder": "gru"}).decoder is None
 
 
+def test_its_embeddings_are_as_large_as_its_positions() -> None:
+    """Else the layers see where words are, but hardly which."""
+    sizes = {"vocab_size": 300, "max_source_oov": 0}
+    model = CopyNetForConditionalGeneration(make_config(None, sizes | {"decoder": "transformer"}))
+    positions = model.model.decoder.text_decoder.embed_positions.weights[1:100]
+    assert 0.5 < model.get_input_embeddings().weight.std() / positions.std() < 2
+
+
 def test_its_positions_say_which_word_to_copy() -> None:
     """The third to the sixth word of a source, then the first; with relative positions alone it is not learned."""
     torch.manual_seed(0)

@@ -21,8 +21,8 @@ DEFAULT_SIZES: dict[str, float] = {
     "dropout": 0.3,
 }
 
-# Of `--decoder transformer`: as many weights as the GRU's. Embeddings begin as large as the sinusoids that are added to
-# them; with those of a GRU, a twelfth of that, the layers hardly see which word is where.
+# Of `--decoder transformer`: as many weights as the GRU's. Embeddings begin as large as the sinusoids that they are
+# added to: with those of a GRU, a twelfth of that, the layers see where words are, but hardly which.
 TRANSFORMER_INITIALIZER_RANGE = 1.0
 TRANSFORMER_SIZES: dict[str, Any] = {"hidden_size": 128, "num_hidden_layers": 3, "dropout": 0.1}
 HEADS, FEED_FORWARD_FACTOR = 4, 4

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from copynet_hf.training.defaults import TRAINING_DEFAULTS, TRANSFORMER_LEARNING_RATE, TRANSFORMER_WARMUP_FACTOR
-from copynet_hf.training.presets import TRANSFORMER_SIZES
+from copynet_hf.training.presets import TRANSFORMER_INITIALIZER_RANGE, TRANSFORMER_SIZES
 
 from ..data import inflection
 from ..data.mixed_tasks import make_mixed_pairs
@@ -121,12 +121,15 @@ def _read_accuracy(folder: Path) -> float:
 def collect_figures(results: dict[str, Any]) -> dict[str, Any]:
     """The figures of results/decoders.md."""
     tasks = [task for task in TASKS if any(run["data"] == task for run in results["runs"])]
+    warmup = TRAINING_DEFAULTS["warmup_steps"]
+    assert isinstance(warmup, int)
     return {
         "updates": UPDATES,
         "evaluations": round(1 / TRAINING["eval_steps"]),
         "sizes": TRANSFORMER_SIZES,
+        "embeddings": f"±{TRANSFORMER_INITIALIZER_RANGE:g}",
         "learning_rate": f"{TRANSFORMER_LEARNING_RATE:g}",
-        "warmup": TRAINING_DEFAULTS["warmup_steps"] * TRANSFORMER_WARMUP_FACTOR,
+        "warmup": warmup * TRANSFORMER_WARMUP_FACTOR,
         "test_pairs": TEST_PAIRS,
         "pages": {task: TASKS[task].page for task in tasks},
         "rules": (RULES, INSTANCES),

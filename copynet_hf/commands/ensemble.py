@@ -31,8 +31,7 @@ def ensemble(args: EnsembleArguments) -> None:
     folder = check_output_dir(args.output_dir, args.overwrite_output_dir)
     model, tokenizer = join_models(args.models or (), args.trust_remote_code)
     if args.validation_file is not None or args.dataset_name is not None:
-        reads_features = model.config.feature_vocab_size > 0
-        pairs = read_split(args, "validation", args.validation_file, tokenizer, reads_features)
+        pairs = read_split(args, "validation", args.validation_file, tokenizer)
         calibrate_model(model, tokenizer, pairs)
     with replace_folder(folder) as unfinished:
         model.save_pretrained(unfinished)

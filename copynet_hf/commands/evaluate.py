@@ -50,8 +50,7 @@ def evaluate(args: EvaluateArguments) -> None:
         if curve_file is not None and curve_file.suffix.lower() not in PICTURES:
             raise ValueError(f"--curve_file {curve_file}: the name must end in {', '.join(PICTURES)}")
         model, tokenizer = load_backend(**args.model_options())
-        reads_features = bool(model.config.feature_vocab_size)
-        pairs = read_split(args, "test", args.test_file, tokenizer, reads_features)
+        pairs = read_split(args, "test", args.test_file, tokenizer)
         options = {**args.search_options(), "num_return_sequences": args.num_return_sequences}
         with explain_memory_errors():
             scores, predictions = evaluate_pairs(model, tokenizer, pairs, progress=True, **options)

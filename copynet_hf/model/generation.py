@@ -24,7 +24,7 @@ from .cache import CopyNetCache, start_cache
 from .copy_distribution import find_matches
 from .source import ExtendedVocabulary, Source, find_matching_ids
 
-Arguments = dict[str, Any]  # of a model's `forward`, by name
+ModelInputs = dict[str, Any]  # the arguments of a model's `forward`, by name
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
@@ -242,14 +242,14 @@ class CopyNetGenerationMixin(_Base):
 
     def _prepare_generation_config(
         self, generation_config: GenerationConfig | None, copied_only: Sequence[int] | None = None, **kwargs: Any
-    ) -> tuple[GenerationConfig, Arguments]:
+    ) -> tuple[GenerationConfig, ModelInputs]:
         library: Any = super()
         prepared, model_kwargs = library._prepare_generation_config(generation_config, **kwargs)
         prepared.copied_only = copied_only  # of this call: no model brings it along
         return prepared, model_kwargs
 
     def _prepare_cache_for_generation(
-        self, generation_config: GenerationConfig, model_kwargs: Arguments, *args: Any, **kwargs: Any
+        self, generation_config: GenerationConfig, model_kwargs: ModelInputs, *args: Any, **kwargs: Any
     ) -> Any:
         for name, supported in (("cache_implementation", (None, "dynamic")), ("prefill_chunk_size", (None,))):
             if (value := getattr(generation_config, name)) not in supported:
@@ -266,7 +266,7 @@ class CopyNetGenerationMixin(_Base):
         self,
         generation_config: GenerationConfig,
         *args: Any,
-        model_kwargs: Arguments | None = None,
+        model_kwargs: ModelInputs | None = None,
         **kwargs: Any,
     ) -> LogitsProcessorList:
         kwargs["model_kwargs"] = model_kwargs
@@ -307,7 +307,7 @@ class CopyNetGenerationMixin(_Base):
         tokenizer: object = None,
         assistant_tokenizer: object = None,
         **kwargs: Any,
-    ) -> Arguments:
+    ) -> ModelInputs:
         """As in the library, without the tokenizers, which `generate` takes and passes on.
 
         Once the cache holds a state, which takes the place of everything before, only the new words are prepared.
@@ -315,7 +315,7 @@ class CopyNetGenerationMixin(_Base):
         state = past_key_values.layer.states if isinstance(past_key_values, CopyNetCache) else None
         if next_sequence_length is None or state is None or state.hidden.device != input_ids.device:
             library: Any = super()
-            inputs: Arguments = library.prepare_inputs_for_generation(
+            inputs: ModelInputs = library.prepare_inputs_for_generation(
                 input_ids, next_sequence_length=next_sequence_length, past_key_values=past_key_values, **kwargs
             )
             return inputs
@@ -329,7 +329,7 @@ class CopyNetGenerationMixin(_Base):
         is_encoder_decoder: bool = False,
         input_ids: Any = None,
         **model_kwargs: Any,
-    ) -> tuple[Any, Arguments]:
+    ) -> tuple[Any, ModelInputs]:
         """Repeats the target words, and not the sources: the rows of one source share it (`Memory`)."""
 
         def repeat(value: Any) -> Any:
@@ -351,7 +351,7 @@ class CopyNetGenerationMixin(_Base):
         return generator
 
     def _extended_vocabulary_processor(
-        self, generation_config: GenerationConfig, model_kwargs: Arguments
+        self, generation_config: GenerationConfig, model_kwargs: ModelInputs
     ) -> ExtendedVocabularyLogitsProcessor:
         config, encoder_outputs = self.config, model_kwargs["encoder_outputs"]
         symbols = (config.pad_token_id, config.decoder_start_token_id)

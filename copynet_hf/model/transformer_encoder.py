@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from transformers import PreTrainedConfig, PreTrainedModel
 
 from .configuration_copynet import CopyNetConfig
-from .encoder import OBJECT, SourceEncoder, embed_facts
+from .encoder import SourceEncoder, embed_facts
 from .outputs import CopyNetEncoderOutput, SourceInputs
 from .text_models import attend_to_some, build_text_encoder, find_max_pieces
 
@@ -152,10 +152,9 @@ class CopyNetTransformerEncoder(SourceEncoder):
 
         slots = self.embed_slots(source.letter_ids, input_ids)
         mask, facts = mask & has_pieces, None
-        if token_types is not None:
-            mask = mask | (token_types > 0)
-            facts = embed_facts(self.dropout(self.embed(input_ids, slots)), token_types == OBJECT)
-        in_words = self.split_facts(mask, token_types)
+        in_words = self.split_facts(mask if token_types is None else mask | (token_types > 0), token_types)
+        if in_words.is_object is not None:
+            facts = embed_facts(self.dropout(self.embed(input_ids, slots)), in_words.is_object)
         return self._make_output(
             source,
             input_ids,

@@ -38,23 +38,19 @@ def read_split(
     split: str,
     file: str | None,
     tokenizer: PreTrainedTokenizerBase,
-    reads_features: bool,
 ) -> Dataset:
     """The pairs of one split for a trained model: those of the file, or of the arguments' dataset on the Hub. Columns
     and delimiter are those of the training, unless the arguments name others.
 
-    Args:
-        reads_features: whether the model does, and the column of the features has to be known.
-
     Raises:
-        ValueError: the dataset lacks the split, or the column of the features is not known.
+        ValueError: the dataset lacks the split, or the column of the features that the model reads is not known.
     """
     options = {name: getattr(data_args, name) for name in NAMES}
     if file is not None:
         options = recall_file_options(tokenizer, options, file, data_args.column_names)
     else:
         options = recall_options(tokenizer, options)
-    if reads_features and options["features_column"] is None:
+    if getattr(tokenizer, "feature_vocab_size", 0) and options["features_column"] is None:
         raise ValueError(f"{tokenizer.name_or_path} reads features: name their column with --features_column")
     return read_pairs(replace(data_args, **options), {split: file}, split)[split]
 

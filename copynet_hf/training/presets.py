@@ -21,8 +21,8 @@ DEFAULT_SIZES: dict[str, float] = {
     "dropout": 0.3,
 }
 
-# Of `--decoder transformer`: as many weights as the GRU's. Embeddings begin as large as the sinusoids that they are
-# added to: with those of a GRU, a twelfth of that, the layers see where words are, but hardly which.
+# Of `--decoder transformer`: as many weights as the GRU's. Embeddings are initialised as large as the sinusoids
+# that are added to them; with a GRU's, a twelfth of that, the layers see where words are, but hardly which.
 TRANSFORMER_INITIALIZER_RANGE = 1.0
 TRANSFORMER_SIZES: dict[str, Any] = {"hidden_size": 128, "num_hidden_layers": 3, "dropout": 0.1}
 HEADS, FEED_FORWARD_FACTOR = 4, 4
@@ -46,7 +46,7 @@ def make_config(preset: str | None, fields: Values) -> CopyNetConfig:
 def name_decoder(fields: Values) -> Values:
     """The fields with the config of a Transformers decoder where `decoder` is "transformer", and of an encoder of its
     kind over words unless there is one already. M2M100's layers: they norm their inputs, and positions are sinusoids,
-    of any length. T5's, whose positions are relative, do not learn soon to copy the word at a given place.
+    of any length. With relative positions, as T5's, copying the word at a given place takes longer to learn.
     """
     name = fields.get("decoder")
     if not isinstance(name, str):

@@ -31,7 +31,7 @@ MODELS: dict[str, dict[str, Any]] = {
 }
 # In place of what `--decoder transformer` sets, compared on the validation pairs.
 ALTERNATIVES: dict[str, dict[str, Any]] = {
-    "embeddings in ±0.1, as the GRU's": TRANSFORMER | {"initializer_range": 0.1},
+    "embeddings initialised in ±0.1": TRANSFORMER | {"initializer_range": 0.1},
     "learning rate 5e-4": TRANSFORMER | {"learning_rate": 5e-4},
     "learning rate 2e-3": TRANSFORMER | {"learning_rate": 2e-3},
     "dropout 0.3": TRANSFORMER | {"dropout": 0.3},

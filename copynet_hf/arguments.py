@@ -95,11 +95,10 @@ A = TypeVar("A", bound=Arguments)
 
 @dataclass
 class PairsArguments(Arguments):
-    """Files of pairs and their columns, as `load_pairs` reads them."""
+    """A dataset of pairs or the columns of its files, as `load_pairs` reads them."""
 
     _argument_group_name = "data"
 
-    test_file: str | None = argument("test pairs: JSON, CSV, parquet or LCSTS", metavar="FILE")
     dataset_name: str | None = argument("dataset on the Hub, in place of files", metavar="NAME")
     dataset_config_name: str | None = argument("configuration of that dataset", metavar="NAME")
     text_column: str | None = argument("column of the sources; guessed by default", metavar="NAME")
@@ -119,7 +118,16 @@ class PairsArguments(Arguments):
 
 
 @dataclass
-class DataArguments(PairsArguments):
+class TestArguments(PairsArguments):
+    """Test pairs."""
+
+    _argument_group_name = "data"
+
+    test_file: str | None = argument("test pairs: JSON, CSV, parquet or LCSTS", metavar="FILE")
+
+
+@dataclass
+class DataArguments(TestArguments):
     """Pairs for training and evaluation, and how many words of them are used."""
 
     train_file: str | None = argument("training pairs: JSON, CSV, parquet or LCSTS", metavar="FILE")

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import atexit
+import contextlib
+import gc
+import io
+import json
 import os
 import shutil
 import signal
@@ -37,6 +41,13 @@ def _few_threads() -> None:
     import torch
 
     torch.set_num_threads(1)
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _short_collections() -> None:
+    """What the collected tests have imported stays. Frozen, it does not slow down garbage collections: every training
+    begins with a full one, which takes longer than some trainings."""
+    gc.freeze()
 
 
 @pytest.fixture(scope="session")
@@ -82,26 +93,63 @@ def model(tokenizer: CopyNetTokenizer) -> CopyNetForConditionalGeneration:
 
 
 @pytest.fixture(scope="session")
-def exported_once(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
-    """Exports `tiny_model(**fields)` once for all files and processes of a run; returns the folder, which is copied by
-    who writes to it."""
+def made_once(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str, Callable[[Path], object]], Path]:
+    """A function that returns the folder of a name, which it has filled by `make(folder)` once for all files and
+    processes of a run. Who writes to the folder copies it."""
     folder = tmp_path_factory.getbasetemp()
-    shared = (folder.parent if "PYTEST_XDIST_WORKER" in os.environ else folder) / "exported"
+    shared = (folder.parent if "PYTEST_XDIST_WORKER" in os.environ else folder) / "shared"
     shared.mkdir(exist_ok=True)
 
-    def export(**fields: Any) -> Path:
+    def get(name: str, make: Callable[[Path], object]) -> Path:
         from filelock import FileLock
+
+        made = shared / f"{name}.made"
+        with FileLock(f"{made}.lock"):
+            if not made.exists():
+                make(shared / name)
+                made.touch()
+        return shared / name
+
+    return get
+
+
+@pytest.fixture(scope="session")
+def exported_once(made_once: Callable[[str, Callable[[Path], object]], Path]) -> Callable[..., Path]:
+    """A function that returns the folder of `tiny_model(**fields)` as ONNX graphs, which are made once."""
+
+    def export(**fields: Any) -> Path:
         from helpers import tiny_model
 
         from copynet_hf import export_onnx
 
-        graphs = shared / "-".join(f"{name}={fields[name]}" for name in sorted(fields))
-        with FileLock(f"{graphs}.lock"):
-            if not graphs.exists():
-                export_onnx(tiny_model(**fields), graphs)
-        return graphs
+        name = "-".join(f"{name}={fields[name]}" for name in sorted(fields))
+        return made_once(f"exported {name}", lambda folder: export_onnx(tiny_model(**fields), folder))
 
     return export
+
+
+@pytest.fixture(scope="session")
+def quickstart(made_once: Callable[[str, Callable[[Path], object]], Path]) -> Path:
+    """A folder with what a short quickstart leaves: `model`, its scores in scores.json, what it printed in
+    printed.txt."""
+
+    def run(folder: Path) -> None:
+        from copynet_hf.training.quickstart import run_quickstart
+
+        with contextlib.redirect_stdout(io.StringIO()) as printed:
+            scores = run_quickstart(folder / "model", train_pairs=1500, test_pairs=60, epochs=5)
+        (folder / "printed.txt").write_text(printed.getvalue(), encoding="utf-8")
+        (folder / "scores.json").write_text(json.dumps(scores), encoding="utf-8")
+
+    return made_once("quickstart", run)
+
+
+@pytest.fixture(scope="session")
+def slots_model(made_once: Callable[[str, Callable[[Path], object]], Path]) -> Path:
+    """The folder of `train_slots`, with the model in `model`."""
+    from helpers import train_slots
+
+    return made_once("slots", train_slots)
 
 
 @pytest.fixture(scope="session")
@@ -118,3 +166,18 @@ def browser(browser_path: str) -> Iterator[Any]:
         browser = started.chromium.launch(executable_path=browser_path, args=["--no-sandbox"])
         yield browser
         browser.close()
+
+
+@pytest.fixture(scope="session")
+def runtime(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """onnxruntime-web, from the user's cache or the npm registry."""
+    from copynet_hf.serving.onnxruntime_web import load_runtime
+
+    folder = tmp_path_factory.mktemp("onnxruntime-web")
+    try:
+        files = load_runtime()
+    except OSError as error:
+        pytest.skip(f"no onnxruntime-web: {error}")
+    for name, content in files.items():
+        (folder / name).write_bytes(content)
+    return folder

@@ -6,7 +6,7 @@ import json
 import math
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -96,8 +96,8 @@ SEARCHES: dict[str, dict[str, Any]] = {
 POINTER = {"copy_mechanism": "pointer", "max_source_oov": 8}  # writes what its source has, not all of TARGETS
 
 
-def train_slots(folder: Path) -> Path:
-    """Trains a model that writes the record of each of its eight requests; the pairs are in train.jsonl beside it."""
+def train_slots(folder: Path) -> None:
+    """Trains a model, in `model`, that writes the record of each of its eight requests, in train.jsonl beside it."""
     from copynet_hf.training.run import train_from_arguments
 
     rows = [
@@ -105,13 +105,13 @@ def train_slots(folder: Path) -> Path:
         for name in ("westbam", "bjork", "moby", "nas")
         for place in ("deezer", "napster")
     ]
+    folder.mkdir()
     train = folder / "train.jsonl"
     train.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
     arguments: dict[str, Any] = {"train_file": str(train), "output_dir": str(folder / "model"), **SIZES}
     arguments |= {"summary_column": "slots", "num_train_epochs": 150, "learning_rate": 0.02, "min_frequency": 1}
     arguments |= {"per_device_train_batch_size": 8, "vocabulary_dropout": 0.0, "dropout": 0.0, "ema_decay": 0.0}
     train_from_arguments(arguments | {"num_beams": 2, "save_strategy": "no"})
-    return folder / "model"
 
 
 def tiny_model(seed: int = 0, scale: float = 2.0, **changes) -> CopyNetForConditionalGeneration:
@@ -212,6 +212,32 @@ def check_gradients(model: CopyNetForConditionalGeneration, oracle: Any, loss: C
             expected = (losses[0] - losses[1]) / (2 * epsilon)
             found = parameter.grad[index].item()
             assert math.isclose(found, expected, rel_tol=1e-5, abs_tol=1e-8), (name, index, found, expected)
+
+
+def check_oracle(
+    model: CopyNetForConditionalGeneration,
+    oracle: Any,
+    inputs: Mapping[str, torch.Tensor],
+    sources: Sequence[list[int]],
+    targets: Sequence[list[int]],
+    **more: Sequence[object],
+) -> None:
+    """p(y) and loss of a batch against the oracle's, row by row.
+
+    Args:
+        inputs: the sources as the model takes them.
+        sources, targets: as the oracle takes them.
+        more: what else it reads of each row, by the name of its field.
+    """
+    output, total = model(**inputs, labels=padded(TARGETS, -100)), 0.0
+    for row, (source, target) in enumerate(zip(sources, targets, strict=True)):
+        for name, values in more.items():
+            setattr(oracle, name, values[row])
+        for t, probs in enumerate(oracle.run(source, [1, *target[:-1]]).probs):
+            for word, probability in probs.items():
+                assert output.logits[row, t, word].exp().item() == pytest.approx(probability, rel=1e-9)
+        total += oracle.loss(source, target) * len(target)
+    assert output.loss.item() == pytest.approx(total / sum(map(len, targets)), rel=1e-9)
 
 
 def trained(

@@ -77,6 +77,35 @@ class RNNSearchSuite(Suite, unittest.TestCase):
     fields: ClassVar[dict[str, object]] = {"copy_mechanism": "none", "max_source_oov": 0}
 
 
+LAYERS: dict[str, object] = {
+    "model_type": "m2m_100",
+    "vocab_size": 99,
+    "d_model": 8,
+    **dict.fromkeys(("encoder_layers", "decoder_layers"), 1),
+    **dict.fromkeys(("encoder_attention_heads", "decoder_attention_heads"), 2),
+    **dict.fromkeys(("encoder_ffn_dim", "decoder_ffn_dim"), 12),
+    **dict.fromkeys(("encoder_layerdrop", "decoder_layerdrop"), 0.0),
+}
+
+
+class TransformerSuite(Suite, unittest.TestCase):
+    """A Transformer from scratch on both sides, as by `--decoder transformer`."""
+
+    fields: ClassVar[dict[str, object]] = {"decoder": LAYERS, "encoder": LAYERS, "encoder_reads": "words"}
+
+
+class Seq2SeqSuite(Suite, unittest.TestCase):
+    """The config of a pretrained encoder-decoder with a copy head."""
+
+    all_model_classes = (CopyNetForConditionalGeneration,)  # which the weights are given to
+    fields: ClassVar[dict[str, object]] = {
+        **TransformerSuite.fields,
+        "seq2seq": True,
+        "max_source_oov": 0,
+        "tie_word_embeddings": True,
+    }
+
+
 class ConfigSuite(unittest.TestCase):
     """The config, without and with the config of an encoder inside."""
 

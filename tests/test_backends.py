@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from datasets import Dataset
 from helpers import tiny_model, tiny_tokenizer
@@ -88,7 +89,7 @@ def test_columns_get_a_column_of_predictions(folders: Folders, backend: str) -> 
     predict = CopyNetPredictor(getattr(folders, backend), backend, text_column="body", batch_size=2, **OPTIONS)
     columns = {"id": list(range(len(TEXTS))), "body": TEXTS}
     expected = loop_over_generate(folders.torch, TEXTS, **OPTIONS)
-    assert predict(columns) == {**columns, "prediction": expected}
+    assert predict(columns) == {**columns, "prediction": expected, "prediction_is_truncated": [False] * len(TEXTS)}
     assert list(columns) == ["id", "body"]
     arrays = {"id": np.arange(len(TEXTS)), "body": np.array(TEXTS, dtype=object)}
     assert list(predict(arrays)["prediction"]) == expected
@@ -142,6 +143,28 @@ def test_columns_of_pandas_are_read_by_position_whatever_their_index(folders: Fo
     missing = pandas.DataFrame({"text": [TEXTS[0], None, pandas.NA, float("nan"), ""]}, index=[4, 3, 2, 1, 0])
     for column in (missing["text"], missing["text"].astype("string")):
         assert predict({"text": column})["prediction"] == [expected[TEXTS[0]], None, None, None, ""]
+
+
+def test_columns_of_arrow_are_read(folders: Folders) -> None:
+    predict = CopyNetPredictor(folders.torch, **OPTIONS)
+    expected = [*loop_over_generate(folders.torch, TEXTS[:1], **OPTIONS), None, ""]
+    values = [TEXTS[0], None, ""]
+    plain = pa.array(values)
+    for column in (plain, plain.dictionary_encode(), pa.array(values, pa.string_view()), pa.chunked_array([plain])):
+        assert predict({"text": column})["prediction"] == expected
+        assert [output and output.text for output in predict(column)] == expected
+    assert predict({"text": pa.nulls(2)})["prediction"] == [None, None]
+
+
+def test_columns_of_another_form_are_refused_with_what_to_pass(folders: Folders) -> None:
+    predict = CopyNetPredictor(folders.torch, **OPTIONS)
+    pandas = pytest.importorskip("pandas")
+    with pytest.raises(ValueError, match="the input is a Table: pass a DataFrame of pandas, or a dict of its columns"):
+        predict(pa.table({"text": TEXTS}))
+    with pytest.raises(ValueError, match="the column 'text' is a generator: pass a list"):
+        predict({"text": (text for text in TEXTS)})
+    with pytest.raises(ValueError, match="there are two columns 'text': rename one"):
+        predict(pandas.DataFrame([TEXTS[:2]], columns=["text", "text"]))
 
 
 def test_facts_are_read_from_their_column(folders: Folders) -> None:
@@ -203,7 +226,7 @@ def test_datasets_maps_a_predictor(folders: Folders, backend: str, num_proc: int
         predict(TEXTS[:1])  # a loaded model must not be shared with the workers
     data = Dataset.from_dict({"id": range(len(TEXTS)), "text": TEXTS})
     mapped = data.map(predict, batched=True, batch_size=2, num_proc=num_proc)
-    assert mapped.column_names == ["id", "text", "prediction"]
+    assert mapped.column_names == ["id", "text", "prediction", "prediction_is_truncated"]
     assert list(mapped["prediction"]) == loop_over_generate(folders.torch, TEXTS, **OPTIONS)
     assert list(mapped["id"]) == list(range(len(TEXTS)))
 

@@ -242,6 +242,25 @@ def test_the_help_of_a_command_imports_neither_torch_nor_transformers() -> None:
     assert lines[-1] == "[]", done.stderr
 
 
+IMPORT = """
+import sys
+import torch
+from transformers import GenerationMixin, PreTrainedModel
+from transformers.pipelines import PIPELINE_REGISTRY
+before = {*sys.modules}
+import copynet_hf
+print(*(sys.modules.keys() - before))
+"""
+
+
+def test_importing_the_package_imports_little_more_than_the_classes_that_it_extends() -> None:
+    done = subprocess.run([sys.executable, "-c", IMPORT], capture_output=True, text=True)
+    modules = {*done.stdout.split()}
+    assert "copynet_hf.model.modeling_copynet" in modules, done.stderr
+    others = {module for module in modules if module.partition(".")[0] != "copynet_hf"}
+    assert others <= {"transformers.modeling_layers", "numpy.typing", "numpy._typing._add_docstring"}
+
+
 def test_generate_reads_no_files_and_imports_no_package_for_that() -> None:
     modules = ["data.remembered", "inference.backends", "inference.predictor", "visualization.highlighting"]
     code = f"import sys, {', '.join(f'copynet_hf.{name}' for name in modules)}; "

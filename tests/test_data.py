@@ -186,7 +186,7 @@ def test_skipped_records_are_reported_again_from_the_cache(tmp_path: Path, caplo
     assert again.info.description == first.info.description
     assert "skipped 7 malformed records (line 9: empty <summary>; line 17" in first.info.description
     assert first.info.description.endswith("line 41: empty <summary>; ...)")
-    assert caplog.messages == [first.info.description]
+    assert caplog.messages == [f"{path}: {first.info.description}"]
 
 
 def test_a_min_score_that_no_record_reaches_is_an_error(tmp_path: Path) -> None:
@@ -344,6 +344,43 @@ def test_bad_csv_rows_are_named_and_skipped(tmp_path: Path, caplog: pytest.LogCa
     assert "line 6: empty 'text'; line 7: bytes that do not decode" in message
 
 
+TABLES = {
+    "wider than its header": "text;summary;;\na b;c;;\n",
+    "a line for Excel": "sep=;\r\ntext;summary\r\na b;c\r\n",
+    "a quoted line for Excel": '"sep=;"\ntext;summary\na b;c\n',
+    "an index without a name": ";body;reply\n0;a b;c\n",
+    "unnamed columns": "Unnamed: 0;body;reply;;\n0;a b;c;;\n",
+}
+
+
+@pytest.mark.parametrize("table", TABLES.values(), ids=TABLES)
+def test_tables_of_spreadsheets_are_read(tmp_path: Path, table: str) -> None:
+    (row,) = load_pairs(train_file=write(tmp_path / "a.csv", table))["train"]
+    assert (row.pop("text"), row.pop("summary")) == ("a b", "c")
+    assert row.keys() <= {"", "Unnamed: 0", "Unnamed: 2", "Unnamed: 3", "Unnamed: 4"}
+
+
+REFUSED_TABLES = {
+    "text,summary\na,b\n".encode("utf-16-le"): "the header holds NUL characters: save the file as UTF-8",
+    b"text~summary\na~b\n": "pass summary_column (--summary_column), or delimiter (--delimiter) if it is several",
+    "gr\u00f6\u00dfe,text\na,b\n".encode("latin-1"): "the header is bytes that do not decode as UTF-8",
+}
+
+
+@pytest.mark.parametrize(("table", "message"), REFUSED_TABLES.items(), ids=["utf-16", "tilde", "latin-1"])
+def test_tables_of_another_form_are_refused_with_what_to_do(tmp_path: Path, table: bytes, message: str) -> None:
+    with pytest.raises(ValueError, match=rf"a\.csv.*{re.escape(message)}"):
+        load_pairs(train_file=write(tmp_path / "a.csv", table))
+
+
+def test_empty_rows_of_a_table_are_not_reported(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    path = write(tmp_path / "a.csv", b"text,summary,note\na,b,c\n\n,,\n,,,,,\n,\nd,e,\n,,\n")
+    with caplog.at_level(logging.WARNING, "copynet_hf"):
+        rows = load_pairs(train_file=path)["train"]
+    assert rows["text"] == ["a", "d"]
+    assert caplog.messages == []
+
+
 @pytest.mark.parametrize("streaming", [False, True], ids=["cached", "streaming"])
 def test_a_quote_in_an_unquoted_tsv_is_a_character_of_the_text(tmp_path: Path, streaming: bool) -> None:
     rows = [(f"a {n}", f"b {n}") for n in range(200)]
@@ -421,14 +458,22 @@ def test_a_missing_column_is_named_with_the_nearest(tmp_path: Path) -> None:
         load_pairs(train_file=path, text_column="RawText")
 
 
-def test_capitals_and_spaces_around_a_column_name_do_not_matter(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
+@pytest.mark.parametrize("streaming", [False, True], ids=["cached", "streaming"])
+def test_capitals_and_spaces_of_a_column_name_do_not_matter(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch, streaming: bool
 ) -> None:
-    path = write(tmp_path / "a.csv", "Raw Text ,Cmd\na,b\n")
-    with caplog.at_level(logging.INFO, "copynet_hf"):
-        pairs = load_pairs(train_file=path, text_column="raw text", summary_column="cmd")["train"]
-    assert pairs[:] == {"text": ["a"], "summary": ["b"]}
-    assert f"{path}: column 'Raw Text ' is taken for 'raw text'" in caplog.text
+    monkeypatch.chdir(tmp_path)  # messages name files relative to it
+    files = {
+        f"{split}_file": write(tmp_path / f"{split}.csv", "Raw  Text ,Re\u0301su\u00a0me\na,b\n")
+        for split in ("train", "test")
+    }
+    for _ in range(2):  # the second time from the cache
+        caplog.clear()
+        with caplog.at_level(logging.INFO, "copynet_hf"):
+            pairs = load_pairs(**files, text_column="raw text", summary_column="r\u00e9su me", streaming=streaming)
+        assert [*pairs["train"]] == [{"text": "a", "summary": "b"}]
+        columns = "text is column 'Raw  Text ', summary is column 'Re\u0301su\\xa0me'"
+        assert caplog.messages == [f"train.csv, test.csv: {columns}"]
     ambiguous = write(tmp_path / "b.csv", "Text,TEXT,cmd\na,b,c\n")
     with pytest.raises(ValueError, match="no column 'text'; did you mean"):
         load_pairs(train_file=ambiguous, text_column="text")

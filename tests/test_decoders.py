@@ -413,7 +413,7 @@ def test_the_command_trains_a_transformer_and_continues_it(tmp_path: Path) -> No
     train = ["train", *(f"--{name}={path}" for name, path in files.items()), *options]
     assert main([*train, f"--output_dir={tmp_path / 'one'}"]) == 0
     model, tokenizer = load_model(str(tmp_path / "one"))
-    assert (model.config.decoder.model_type, model.config.encoder_reads) == ("t5", "words")
+    assert (model.config.decoder.model_type, model.config.encoder_reads) == ("m2m_100", "words")
     assert model.config.hidden_size == model.config.embedding_size == model.config.memory_size == 16
     assert predict(model, tokenizer, ["send it to Ottilie"], max_new_tokens=4)
     again = ["--model_name_or_path", str(tmp_path / "one"), f"--output_dir={tmp_path / 'two'}"]
@@ -421,9 +421,12 @@ def test_the_command_trains_a_transformer_and_continues_it(tmp_path: Path) -> No
 
 
 def test_the_recipe_of_a_transformer_needs_no_more_options() -> None:
-    config = make_config(None, {"decoder": "transformer", "vocab_size": 1000})
-    weights = sum(weight.numel() for weight in CopyNetForConditionalGeneration(config).parameters())
-    assert 2e6 < weights - 2 * 1000 * 256 < 5e6
+    sizes = {"vocab_size": 1000, "max_source_oov": 4}
+    transformer, gru = (
+        CopyNetForConditionalGeneration(make_config(None, sizes | fields)).num_parameters()
+        for fields in ({"decoder": "transformer"}, {})
+    )
+    assert 0.9 < transformer / gru < 1.1
     for fields, reason in (
         ({"decoder": "lstm"}, "--decoder is 'lstm': use gru or transformer"),
         ({"decoder": "transformer", "hidden_size": 30}, "--hidden_size is 30: use a multiple of 4"),
@@ -431,3 +434,27 @@ def test_the_recipe_of_a_transformer_needs_no_more_options() -> None:
         with pytest.raises(ValueError, match=reason):
             make_config(None, fields)
     assert make_config(None, {"decoder": "gru"}).decoder is None
+
+
+def test_its_embeddings_are_as_large_as_its_positions() -> None:
+    """Else the layers see where words are, but hardly which."""
+    sizes = {"vocab_size": 300, "max_source_oov": 0}
+    model = CopyNetForConditionalGeneration(make_config(None, sizes | {"decoder": "transformer"}))
+    positions = model.model.decoder.text_decoder.embed_positions.weights[1:100]
+    assert 0.5 < model.get_input_embeddings().weight.std() / positions.std() < 2
+
+
+def test_its_positions_say_which_word_to_copy() -> None:
+    """The third to the sixth word of a source, then the first; with relative positions alone it is not learned."""
+    torch.manual_seed(0)
+    sizes = {"vocab_size": 64, "max_source_oov": 0, "hidden_size": 64, "num_hidden_layers": 2, "dropout": 0.0}
+    model = CopyNetForConditionalGeneration(make_config(None, sizes | {"decoder": "transformer"})).train()
+    optimizer = torch.optim.Adam(model.parameters(), lr=1e-3)
+    for _ in range(150):
+        words = torch.randint(4, 64, (16, 8))
+        labels = torch.cat([words[:, 2:6], words[:, :1], torch.full((16, 1), 2)], dim=1)
+        loss = model(input_ids=words, attention_mask=torch.ones_like(words), labels=labels).loss
+        loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+    assert loss < 0.5

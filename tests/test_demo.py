@@ -220,6 +220,17 @@ def test_facts_and_features_have_boxes_where_the_model_reads_them(tab: Any) -> N
         assert tab.locator("#source span").all_inner_texts() == ["a", "X", "X", "b", "<i>"]
 
 
+def test_the_page_shows_which_words_the_server_writes_only_from_the_source(tab: Any) -> None:
+    for pattern in (r"\d", None):
+        with serve_app(build_demo(tiny_model(), word_tokenizer(4), copied_only=pattern)) as address:
+            tab.goto(address)
+            tab.get_by_text("Ready.").wait_for()
+            field = tab.get_by_label("Only from the source")
+            assert (field.is_visible(), field.is_editable()) == (bool(pattern), False)
+            assert field.input_value() == (pattern or "")
+            generate(tab, "a X")
+
+
 def test_the_servers_errors_are_shown(browser: Any) -> None:
     tab = browser.new_page()
     with serve_app(build_demo(tiny_model(), word_tokenizer(4))) as address:

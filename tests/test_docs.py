@@ -13,11 +13,9 @@ from types import ModuleType
 
 import pytest
 import yaml
-from helpers import train_slots
 
 import copynet_hf
 from copynet_hf.data import quickstart_pairs
-from copynet_hf.training.quickstart import run_quickstart
 
 ROOT = Path(__file__).parents[1]
 RUN = {
@@ -40,21 +38,13 @@ def find_blocks(document: str) -> list[tuple[str, str]]:
     return re.findall(r"^```(\w+)\n(.*?)^```$", read_document(document), re.MULTILINE | re.DOTALL)
 
 
-@pytest.fixture(scope="module")
-def quickstart_model(tmp_path_factory):
-    """The folder that `copynet-hf quickstart` leaves, which the documents load."""
-    folder = tmp_path_factory.mktemp("quickstart") / "copynet-quickstart"
-    run_quickstart(folder, test_pairs=4)
-    return folder
-
-
 @pytest.mark.parametrize("document", RUN)
 def test_every_python_block_runs_and_prints_the_output_shown_below_it(document, request, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     if document == "docs/extraction.md":
-        Path("slots-model").symlink_to(train_slots(tmp_path))
-    else:
-        Path("copynet-quickstart").symlink_to(request.getfixturevalue("quickstart_model"))
+        Path("slots-model").symlink_to(request.getfixturevalue("slots_model") / "model")
+    elif document != "docs/tutorial.md":
+        Path("copynet-quickstart").symlink_to(request.getfixturevalue("quickstart") / "model")
     pairs = (json.dumps(pair) + "\n" for pair in quickstart_pairs("train", 200))
     Path("train.jsonl").write_text("".join(pairs), encoding="utf-8")
     names: dict[str, object] = {}

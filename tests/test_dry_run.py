@@ -5,12 +5,15 @@ from __future__ import annotations
 import logging
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 from helpers import write_rows
 from transformers import Trainer
 
+from copynet_hf.arguments import TrainArguments
 from copynet_hf.training.callbacks import _format_duration
+from copynet_hf.training.dataset import read_training_pairs
 from copynet_hf.training.run import train_from_arguments
 from copynet_hf.training.trainer import CopyNetTrainer
 
@@ -63,9 +66,25 @@ def test_a_training_says_the_same(arguments: dict, tmp_path: Path, caplog: pytes
     names = "step loss eval_loss mean_accuracy sequence_accuracy token_accuracy copy_mode_fraction unk_rate"
     assert " ".join(header.split()) == names
     rows = [message for message in caplog.messages if re.fullmatch(r"( *[\d.e+-]+){8}", message)]
-    assert [row.split()[0] for row in rows] == ["15", "30", "30"]  # two evaluations, and that of the best checkpoint
+    assert [row.split()[0] for row in rows] == ["15", "30"]
     assert {len(row) for row in rows} == {len(header)}
-    assert caplog.messages[-1] == rows[-1]
+    best = max(rows, key=lambda row: float(row.split()[names.split().index("mean_accuracy")]))
+    assert caplog.messages[-1] == f"the checkpoint of step {best.split()[0]} is kept"
+
+
+@pytest.mark.parametrize("limit", [None, 1])
+def test_the_columns_of_all_files_are_logged_once(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, limit: int | None
+) -> None:
+    files = {f"{split}_file": str(tmp_path / f"{split}.csv") for split in ("train", "validation", "test")}
+    for path in files.values():
+        Path(path).write_text("Body ,Reply\na,b\nc,d\n")
+    caplog.set_level(logging.INFO, logger="copynet_hf")
+    options: dict[str, Any] = {"text_column": "body", "summary_column": "reply", "max_eval_samples": limit}
+    pairs = read_training_pairs(TrainArguments(**files, **options))
+    assert [len(pairs[split]) for split in ("train", "validation", "test")] == [2, limit or 2, limit or 2]
+    assert len(caplog.messages) == (1 if limit is None else 2)  # those that are streamed have one of their own
+    assert caplog.messages[-1].endswith("test.csv: text is column 'Body ', summary is column 'Reply'")
 
 
 @pytest.mark.parametrize(

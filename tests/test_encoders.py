@@ -31,7 +31,7 @@ from transformers import (
 from transformers.modeling_outputs import BaseModelOutput
 
 from copynet_hf import CopyNetConfig, CopyNetForConditionalGeneration, CopyNetTokenizer
-from copynet_hf.model.text_encoder import build_text_encoder, find_max_pieces
+from copynet_hf.model.text_models import build_text_encoder, find_max_pieces
 from copynet_hf.model.transformer_encoder import pool_pieces
 
 families = pytest.mark.parametrize("family", FAMILIES)

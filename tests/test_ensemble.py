@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import torch
 from elsewhere import OPTIONAL, answers, run_elsewhere
-from helpers import SOURCES, TARGETS, padded, refused, sources, tiny_model, tiny_tokenizer, until_end
+from helpers import SOURCES, TARGETS, padded, refused, sources, tiny_model, tiny_tokenizer, until_end, write_rows
 from huggingface_hub import ModelCard
 from oracle import Oracle
 from tiny_encoders import TEXTS as ENCODER_TEXTS
@@ -21,6 +21,9 @@ from transformers import AutoConfig, AutoModelForSeq2SeqLM, pipeline
 
 from copynet_hf import CopyNetEnsemble, CopyNetEnsembleConfig, CopyNetTokenizer, export_onnx
 from copynet_hf.cli import main
+from copynet_hf.data.remembered import remember_options
+from copynet_hf.evaluation.calibration import MIN_PAIRS, fit_calibration
+from copynet_hf.model.confidence import calibrate
 from copynet_hf.model.prediction import Prediction, predict
 from copynet_hf.saved.ensembles import join_models
 from copynet_hf.saved.loading import load_model
@@ -451,6 +454,32 @@ def test_the_command_writes_a_folder_that_the_others_read(
     assert "copy_mode_fraction" in scores
 
 
+@pytest.mark.parametrize("count", [MIN_PAIRS - 1, 24])
+def test_the_command_calibrates_on_validation_pairs(folders: list[Path], tmp_path: Path, count: int) -> None:
+    """Every second output is right. The column is the one that the first model remembers."""
+    output, first = tmp_path / "my-ensemble", tmp_path / "first"
+    shutil.copytree(folders[0], first)
+    tokenizer = CopyNetTokenizer.from_pretrained(first)
+    remember_options(tokenizer, {"text_column": "question"})
+    tokenizer.save_pretrained(first)
+    texts = [f"a {'b ' * (number % 5)}w{number} c" for number in range(count)]
+    models = [load_model(str(folder), "cpu")[0] for folder in folders]
+    best = [outputs[0] for outputs in predict(CopyNetEnsemble.from_models(models), tokenizer, texts)]
+    targets = [each.text if number % 2 else "other" for number, each in enumerate(best)]
+    rows = [{"id": "7", "question": text, "answer": target} for text, target in zip(texts, targets, strict=True)]
+    file = write_rows(tmp_path / "validation.jsonl", rows)
+    assert run_ensemble([first, folders[1]], output, f"--validation_file={file}", "--summary_column=answer") == 0
+    calibration = CopyNetEnsembleConfig.from_pretrained(output).calibration
+    if count < MIN_PAIRS:
+        assert calibration is None
+        return
+    right = [number % 2 == 1 for number in range(count)]
+    expected = fit_calibration([each.score for each in best], right)  # type: ignore[misc]
+    assert calibration == pytest.approx(list(expected), rel=1e-4)  # type: ignore[arg-type]
+    (outputs,) = predict(*load_model(str(output), "cpu"), texts[:1])
+    assert outputs[0].confidence == pytest.approx(calibrate(best[0].score, expected))  # type: ignore[arg-type]
+
+
 def test_the_guides_commands_and_code_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -462,7 +491,8 @@ def test_the_guides_commands_and_code_run(
     for seed in (1, 2, 3):
         tiny_model(seed=seed).save_pretrained(f"model-{seed}")
         tiny_tokenizer().save_pretrained(f"model-{seed}")
-    Path("test.jsonl").write_text('{"text": "a X", "summary": "X"}\n', encoding="utf-8")
+    for name in ("validation", "test"):
+        Path(f"{name}.jsonl").write_text('{"text": "a X", "summary": "X"}\n', encoding="utf-8")
     assert [command.split()[0] for command in commands] == ["ensemble", "evaluate"]
     assert [main(command.split()) for command in commands] == [0, 0]
     weights = Path("my-ensemble", "model.safetensors").read_bytes()

@@ -11,7 +11,7 @@ from copynet_hf.evaluation.error_report import write_errors
 from copynet_hf.evaluation.errors import count_reasons, find_differences, find_wrong_outputs, score_fields
 
 
-def make_record(text, reference, *words, confidence=0.5, right=False):
+def make_record(text, reference, *words, confidence=0.5, right=False, is_truncated=False):
     """A record of `evaluate_pairs`; words with a star were copied from the first such word in the text."""
     plain = [word.removesuffix("*") for word in words]
     flags = [word.endswith("*") for word in words]
@@ -30,6 +30,7 @@ def make_record(text, reference, *words, confidence=0.5, right=False):
         "words": plain,
         "copied": flags,
         "source_spans": spans,
+        "is_truncated": is_truncated,
     }
 
 
@@ -67,7 +68,7 @@ def make_records():
     return [
         make_record(TEXT, "sent to ann", "sent", " to", " bob*", confidence=0.2),
         make_record(TEXT, "sent to ann", "sent", " to", " ann*", confidence=0.9, right=True),
-        make_record(TEXT, ["gone", "sent ann"], "sent", " bob*", confidence=0.7),
+        make_record(TEXT, ["gone", "sent ann"], "sent", " bob*", confidence=0.7, is_truncated=True),
         make_record("<b> & co", "x", "<b>*", " & co*", confidence=None),
     ]
 
@@ -96,7 +97,9 @@ def test_the_page_shows_source_output_and_reference_with_what_was_copied_and_wha
     assert "3 of 4 outputs are wrong" in page
     assert "<h1>a &lt;model&gt;</h1>" in page
     articles = re.findall(r"<article>.*?</article>", page, re.DOTALL)
-    assert "confidence <b>0.700</b>, wrong copy" in articles[0]
+    headers = [article.split("</header>")[0] for article in articles]
+    assert headers[0].endswith("confidence <b>0.700</b>, wrong copy, truncated")
+    assert "truncated" not in headers[1]
     assert ">mail <mark>bob</mark> and ann now<" in articles[0]
     assert ">sent <del>bob</del><" in articles[0]
     assert ">sent <ins>ann</ins><" in articles[0]

@@ -78,6 +78,9 @@ def data(tmp_path):
         write(folder / "text2sql_atis" / f"{split}.jsonl", rows)
     points = [[0.0, 0.0], [1.0, 0.0], [1.0, 1.0], [0.0, 1.0], [0.5, 0.4]]
     write(folder / "ptrnet_convex_hull5" / "test.jsonl", [{"points": points, "hull": [1, 2, 3, 4, 1]}])
+    (folder / "sigmorphon2022").mkdir()
+    for name in ("hun_small.train", "hun.dev", "hun.gold"):
+        (folder / "sigmorphon2022" / name).write_text("walk\twalked\tV;PST\ngo\tgoes\tV;PRS;3\n", encoding="utf-8")
     write(folder / "paper_examples.jsonl", [make_paper_example("summarization"), make_paper_example("dialogue")])
     return folder
 
@@ -132,7 +135,7 @@ def small(monkeypatch):
     return shrink
 
 
-LONG = ("mechanisms", "encoders", "reach")  # of many models
+LONG = ("mechanisms", "encoders", "reach", "decoders")  # of many models
 EXPERIMENTS = sorted(reproduce.EXPERIMENTS.keys() - {"recipe", "inflection", "minilm", *LONG})
 
 
@@ -181,7 +184,6 @@ def test_published_weights_go_from_their_package_to_the_page(data, small, monkey
 
 def write_inflections(data: Path) -> None:
     folder = data / "sigmorphon2022"
-    folder.mkdir()
     for name in ("got_small.train", "got_large.train", "got.dev", "got.gold"):
         (folder / name).write_text("walk\twalked\tV;PST\ngo\tgoes\tV;PRS;3\n", encoding="utf-8")
     head = "set train_pairs test_words nonneural neural cluzh ubc".replace(" ", "\t")
@@ -225,6 +227,7 @@ def test_inflection_of_2023_reads_its_own_order_and_the_sets_that_are_complete(d
     assert "--year is 2021: use 2022 or 2023" in capsys.readouterr().err
 
 
+@pytest.mark.slow  # five models; in 2023, three seeds make one
 def test_the_models_of_five_seeds_make_an_ensemble(data, small):
     small("inflection")
     write_inflections(data)

@@ -6,7 +6,6 @@ import json
 
 import pyarrow.parquet as pq
 import pytest
-from helpers import train_slots
 
 from copynet_hf import CopyNetForConditionalGeneration, CopyNetPredictor
 from copynet_hf.cli import main
@@ -74,12 +73,10 @@ def test_json_has_records_and_other_outputs_have_none():
 # ---- from training pairs of records to records
 
 
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory):
+@pytest.fixture
+def folder(slots_model):
     """A model that writes the record of each request it has seen."""
-    folder = tmp_path_factory.mktemp("slots")
-    train_slots(folder)
-    return folder
+    return slots_model
 
 
 @pytest.mark.parametrize("suffix", ["jsonl", "parquet", "csv"])
@@ -108,7 +105,7 @@ def test_the_predictor_gives_a_column_of_records(folder):
     columns = predict({"request": ["play moby on deezer", "", None]})
     assert [each["value"] for each in columns["prediction"][0]] == ["PlayMusic", "moby", "deezer"]
     assert columns["prediction"][1:] == [None, None]
-    assert list(columns) == ["request", "prediction"]
+    assert list(columns) == ["request", "prediction", "prediction_is_truncated"]
     with pytest.raises(ValueError, match="output_format is 'xml'"):
         CopyNetPredictor(folder / "model", output_format="xml")
 
@@ -120,7 +117,8 @@ def test_a_column_of_outputs_is_marked_by_their_confidence(folder, tmp_path):
     scored = CopyNetPredictor(folder / "model", with_origins=True)({"text": texts})
     threshold = sorted(filter(None, scored["prediction_confidence"]))[-1]
     columns = CopyNetPredictor(folder / "model", min_confidence=threshold)({"text": texts})
-    assert list(columns) == ["text", "prediction", "prediction_confidence", "prediction_accepted"]
+    added = ["", "_is_truncated", "_confidence", "_accepted"]
+    assert list(columns) == ["text", *(f"prediction{name}" for name in added)]
     assert columns["prediction"] == scored["prediction"]
     assert columns["prediction_accepted"] == [True, False, False]
 

@@ -13,7 +13,7 @@ import pytest
 import torch
 from datasets import Dataset
 from elsewhere import OPTIONAL, answers, run_elsewhere
-from helpers import SOURCES, TARGETS, check_gradients, padded, serve_app, tiny_model, tiny_tokenizer
+from helpers import SOURCES, TARGETS, check_gradients, check_oracle, padded, serve_app, tiny_model, tiny_tokenizer
 from oracle import Oracle
 from tiny_encoders import copynet_over, save_encoder, word_tokenizer
 from torch import Tensor
@@ -74,16 +74,8 @@ def known(words: list[int]) -> list[int]:
 @pytest.mark.parametrize("side", ["right", "left"])
 def test_probabilities_and_loss_equal_the_oracles(changes: dict[str, Any], side: str) -> None:
     model = make(**changes).double()
-    oracle, total = Oracle(model), 0.0
-    output = model(**batch(side), labels=padded(TARGETS, -100))
-    for row, (source, target) in enumerate(zip(SOURCES, TARGETS, strict=True)):
-        oracle.features = FEATURES[row]
-        source, target = known(source), known(target)
-        for t, probs in enumerate(oracle.run(source, [1, *target[:-1]]).probs):
-            for word, probability in probs.items():
-                assert output.logits[row, t, word].exp().item() == pytest.approx(probability, rel=1e-9)
-        total += oracle.loss(source, target) * len(target)
-    assert output.loss.item() == pytest.approx(total / sum(map(len, TARGETS)), rel=1e-9)
+    known_sources, known_targets = list(map(known, SOURCES)), list(map(known, TARGETS))
+    check_oracle(model, Oracle(model), batch(side), known_sources, known_targets, features=FEATURES)
 
 
 @pytest.mark.parametrize("copy_mechanism", ["copynet", "pointer_generator"])

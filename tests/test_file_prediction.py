@@ -31,6 +31,7 @@ from copynet_hf.data.remembered import remember_options
 from copynet_hf.data.rows import number_rows
 from copynet_hf.inference import file_prediction
 from copynet_hf.inference.file_prediction import find_files
+from copynet_hf.inference.part_files import write_whole
 from copynet_hf.inference.predictor import CopyNetPredictor
 
 DECODING = ["--num_beams=1", "--max_target_length=4"]
@@ -89,6 +90,21 @@ def read_rows(path: Path) -> list[dict[str, Any]]:
         return list(csv.DictReader(file, delimiter="," if ".csv" in path.name else "\t"))
 
 
+def test_a_full_disk_is_an_error_that_names_the_file(tmp_path: Path) -> None:
+    resource = pytest.importorskip("resource")
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, limits[1]))
+    try:
+        with (
+            pytest.raises(OSError, match=r"out\.jsonl cannot be written \(File too large\)"),
+            write_whole(tmp_path / "out.jsonl") as file,
+        ):
+            file.write(bytes(1 << 21))
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert list(tmp_path.iterdir()) == []
+
+
 # ---- formats and columns
 
 
@@ -100,7 +116,9 @@ def test_rows_keep_their_columns_and_order(
     rows = [{"id": str(number), "text": text, "note": 'a, "b"'} for number, text in enumerate(TEXTS)]
     output = tmp_path / f"out.{written}"
     assert main(command(model, write_rows(tmp_path / f"in.{read}", rows), output)) == 0
-    assert read_rows(output) == [{**row, "prediction": expected[row["text"]]} for row in rows]
+    no = "False" if "sv" in written else False
+    new = "prediction", "prediction_is_truncated"
+    assert read_rows(output) == [row | dict(zip(new, (expected[row["text"]], no), strict=True)) for row in rows]
     assert sorted(path.name for path in tmp_path.iterdir()) == sorted([f"in.{read}", output.name])
 
 
@@ -153,7 +171,8 @@ def test_json_keeps_its_values_and_parquet_gets_a_type_for_each_column(
     rows = [{"text": text, **(more[number - 10] if 10 <= number < 13 else {})} for number, text in enumerate(TEXTS)]
     source = write_rows(tmp_path / "in.jsonl", rows)
     assert main(command(model, source, tmp_path / "out.jsonl")) == 0
-    assert read_rows(tmp_path / "out.jsonl") == [{**row, "prediction": expected[row["text"]]} for row in rows]
+    for found, row in zip(read_rows(tmp_path / "out.jsonl"), rows, strict=True):
+        assert found == {**row, "prediction": expected[row["text"]], "prediction_is_truncated": False}
     assert main(command(model, source, tmp_path / "out.parquet")) == 0
     result = pq.read_table(tmp_path / "out.parquet")
     assert result["n"].to_pylist()[9:14] == [None, 1.0, 2.5, None, None]
@@ -177,7 +196,8 @@ def test_folders_and_patterns_are_read_as_one_table(model: Path, expected: dict[
         output = tmp_path / f"{number}.parquet"
         assert main(command(model, inputs, output)) == 0
         found = TEXTS[9:] if number == 2 else TEXTS
-        assert pq.read_table(output).to_pylist() == [{"text": text, "prediction": expected[text]} for text in found]
+        pairs = [(row["text"], row["prediction"]) for row in pq.read_table(output).to_pylist()]
+        assert pairs == [(text, expected[text]) for text in found]
     with pytest.raises(FileNotFoundError, match="no such file"):
         find_files([str(folder / "*.tsv")])
 
@@ -346,7 +366,20 @@ def test_a_csv_file_gets_the_delimiter_of_those_that_are_read(model: Path, tmp_p
     for output, used in zip(outputs, (separator, "\t"), strict=True):
         assert main(command(model, source, output)) == 0
         with output.open(newline="") as file:
-            assert next(csv.reader(file, delimiter=used)) == ["id", "text", "prediction"]
+            assert next(csv.reader(file, delimiter=used)) == ["id", "text", "prediction", "prediction_is_truncated"]
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16"])
+def test_a_csv_file_starts_with_a_byte_order_mark_if_those_that_are_read_do(
+    model: Path, tmp_path: Path, encoding: str
+) -> None:
+    (tmp_path / "in.csv").write_text("Größe,text\n7,a b\n", encoding=encoding)
+    for name in ("out.csv", "out.csv.gz", "out.jsonl"):
+        assert main(command(model, tmp_path / "in.csv", tmp_path / name)) == 0
+        contents = (tmp_path / name).read_bytes()
+        contents = gzip.decompress(contents) if name.endswith(".gz") else contents
+        assert contents.startswith(b"\xef\xbb\xbf") == (encoding != "utf-8" and ".csv" in name)
+        assert "Größe" in contents.decode()
 
 
 @pytest.mark.parametrize("name", ["a.csv", "a.parquet"])
@@ -386,13 +419,15 @@ def test_a_column_called_facts_that_holds_something_else_is_not_read(
     assert predict({"text": ["a b"] * 2, "facts": cells})["prediction"] == predict({"text": ["a b"] * 2})["prediction"]
 
 
-def test_truncated_texts_are_counted_in_one_warning(
+def test_truncated_texts_are_marked_and_counted_in_one_warning(
     model: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     source = write_rows(tmp_path / "in.jsonl", [{"text": text} for text in ["a b c", "a b", "a b c d", None] * 4])
     assert main(command(model, source, tmp_path / "out.jsonl", "--max_source_length=2")) == 0
     (message,) = [message for message in caplog.messages if "truncated" in message]
     assert message == "8 of 12 texts were truncated: --max_source_length sets the number of words that are read"
+    marks = [row["prediction_is_truncated"] for row in read_rows(tmp_path / "out.jsonl")]
+    assert marks == [True, False, True] * 4
 
 
 def test_the_words_of_facts_count_as_the_texts_own(

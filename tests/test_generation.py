@@ -552,7 +552,7 @@ def test_cache_rows_that_share_a_source_can_be_selected():
 def test_a_cache_of_keys_and_values_is_refused():
     model = tiny_model()
     for name, value in (("cache_implementation", "static"), ("prefill_chunk_size", 2)):
-        with pytest.raises(ValueError, match=f"{name}={value!r} is for keys and values.*: leave it out"):
+        with pytest.raises(ValueError, match=f"{name}={value!r} is for the library's caches, .*: leave it out"):
             model.generate(**sources(), **{name: value}, max_new_tokens=2)
     from transformers import DynamicCache
 

@@ -116,6 +116,7 @@ def test_early_stopping_counts_on_in_a_resumed_run(train_file: Path, tmp_path: P
     def train(folder: Path, **arguments: Any) -> int:
         schedule = {"eval_steps": 2, "save_steps": 2, "early_stopping_patience": 3, "max_steps": 20}
         metric = {"validation_file": train_file, "metric_for_best_model": "mean_accuracy", "learning_rate": 0}
+        metric["max_eval_samples"] = 8
         assert main(command(train_file, folder, **schedule, **metric, **arguments)) == 0
         return json.loads((folder / "trainer_state.json").read_text())["global_step"]
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +12,7 @@ import pytest
 import torch
 from datasets import Dataset
 from elsewhere import OPTIONAL, answers, run_elsewhere
-from helpers import SOURCES, TARGETS, check_gradients, padded, tiny_model, tiny_tokenizer
+from helpers import SOURCES, TARGETS, check_gradients, check_oracle, padded, tiny_model, tiny_tokenizer
 from oracle import Oracle
 from tiny_encoders import copynet_over, save_encoder, word_tokenizer
 from torch import Tensor
@@ -27,6 +29,7 @@ from copynet_hf.arguments import TrainArguments
 from copynet_hf.cli import main
 from copynet_hf.inference.onnx_export import export_onnx
 from copynet_hf.inference.onnx_search import OnnxCopyNet
+from copynet_hf.inference.quantization import write_int8
 from copynet_hf.model.letters import MAX_LETTERS_OF_WORD, find_letter_ids, list_letters, number_letters
 from copynet_hf.model.prediction import predict
 from copynet_hf.saved.ensembles import join_models
@@ -80,15 +83,7 @@ def batch(side: str = "right", rows: slice = slice(None)) -> dict[str, Tensor]:
 @pytest.mark.parametrize("side", ["right", "left"])
 def test_probabilities_and_loss_equal_the_oracles(changes: dict[str, Any], side: str) -> None:
     model = make(**changes).double()
-    oracle, total = Oracle(model), 0.0
-    output = model(**batch(side), labels=padded(TARGETS, -100))
-    for row, (source, target) in enumerate(zip(SOURCES, TARGETS, strict=True)):
-        oracle.letters = LETTERS[row]
-        for t, probs in enumerate(oracle.run(source, [1, *target[:-1]]).probs):
-            for word, probability in probs.items():
-                assert output.logits[row, t, word].exp().item() == pytest.approx(probability, rel=1e-9)
-        total += oracle.loss(source, target) * len(target)
-    assert output.loss.item() == pytest.approx(total / sum(map(len, TARGETS)), rel=1e-9)
+    check_oracle(model, Oracle(model), batch(side), SOURCES, TARGETS, letters=LETTERS)
 
 
 @pytest.mark.parametrize("copy_mechanism", ["copynet", "pointer_generator"])
@@ -324,8 +319,7 @@ def test_saved_models_read_letters_with_the_package_and_without(tmp_path: Path) 
     expected = predict(model, tokenizer, TEXTS)
     assert predict(*loaded, TEXTS) == expected
     assert [row[0].text for row in predict(model, tiny_tokenizer(), TEXTS)] != [row[0].text for row in expected]
-    for options in ({}, {"without": OPTIONAL}):
-        found = run_elsewhere(answers, tmp_path, folder, TEXTS, None, None, **options)
+    for found in (answers(folder, TEXTS), run_elsewhere(answers, tmp_path, folder, TEXTS, without=OPTIONAL)):
         assert found["pipeline"] == [row[0].text for row in expected]
     tiny_tokenizer().save_pretrained(folder)
     with pytest.raises(ValueError, match="the tokenizer has letter_vocab_size=0, the model letter_vocab_size=7"):
@@ -345,16 +339,34 @@ def test_models_with_letters_and_without_join_an_ensemble(tmp_path: Path) -> Non
     assert predict(loaded, tokenizer, TEXTS) == predict(expected, make_tokenizer(), TEXTS)
 
 
+def make_sensitive(**changes: Any) -> CopyNetForConditionalGeneration:
+    """A model whose letters change p(y) by more than 8 bits do."""
+    model = make(embedding_size=16, scale=0.7, **changes)
+    with torch.no_grad():
+        model.get_encoder().letter_encoder.output_proj.weight *= 8
+    return model
+
+
+@pytest.fixture(scope="module")
+def folder_of_graphs(made_once: Callable[[str, Callable[[Path], object]], Path]) -> Callable[..., Path]:
+    """A function that returns the folder of a model as ONNX graphs."""
+    pytest.importorskip("onnxscript")
+    pytest.importorskip("onnxruntime")
+
+    def export(**changes: Any) -> Path:
+        model = make_sensitive(**changes)
+        return made_once(f"letters {changes}", lambda folder: export_onnx(model, folder, make_tokenizer()))
+
+    return export
+
+
 @pytest.mark.parametrize(
     "changes",
     [pytest.param(WITH_OTHERS[name], id=name, marks=[pytest.mark.slow] * (name != "copynet")) for name in WITH_OTHERS],
 )
-def test_graphs_read_letters(changes: dict[str, Any], tmp_path: Path) -> None:
-    pytest.importorskip("onnxscript")
-    pytest.importorskip("onnxruntime")
-    model, tokenizer = make(**changes), make_tokenizer()
-    export_onnx(model, tmp_path, tokenizer)
-    onnx, plain = OnnxCopyNet.from_pretrained(tmp_path, threads=1), PlainTokenizer.from_pretrained(tmp_path)
+def test_graphs_read_letters(changes: dict[str, Any], folder_of_graphs: Callable[..., Path]) -> None:
+    folder, model, tokenizer = folder_of_graphs(**changes), make_sensitive(**changes), make_tokenizer()
+    onnx, plain = OnnxCopyNet.from_pretrained(folder, threads=1), PlainTokenizer.from_pretrained(folder)
     inputs = batch()
     for none in (False, True):  # letters left out
         if none:
@@ -369,14 +381,12 @@ def test_graphs_read_letters(changes: dict[str, Any], tmp_path: Path) -> None:
         assert [row[0].source_positions for row in found] == [row[0].source_positions for row in expected]
 
 
-def test_graphs_of_8_bits_read_letters(tmp_path: Path) -> None:
-    pytest.importorskip("onnxscript")
-    pytest.importorskip("onnxruntime")
-    model, tokenizer = make(embedding_size=16, scale=0.7), make_tokenizer()
-    with torch.no_grad():  # letters change p(y) by more than 8 bits do
-        model.get_encoder().letter_encoder.output_proj.weight *= 8
-    export_onnx(model, tmp_path, tokenizer, quantize="int8")
-    onnx = OnnxCopyNet.from_pretrained(tmp_path, threads=1)
+def test_graphs_of_8_bits_read_letters(folder_of_graphs: Callable[..., Path], tmp_path: Path) -> None:
+    ir = pytest.importorskip("onnx_ir")
+    folder, model = shutil.copytree(folder_of_graphs(), tmp_path / "int8"), make_sensitive()
+    for name in ("encoder.onnx", "decoder.onnx"):
+        write_int8(ir.load(folder / name), folder / name)
+    onnx = OnnxCopyNet.from_pretrained(folder, threads=1)
     source = {name: value.numpy() for name, value in batch().items()}
     sequences = model.generate(**batch(), max_new_tokens=5)
     exact = model.trace_copies(sequences, **batch()).token_probs.numpy()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -10,22 +12,22 @@ from copynet_hf.cli import main
 from copynet_hf.training.quickstart import PICTURE, run_quickstart
 
 
-def test_a_short_quickstart_trains_shows_and_saves(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    folder = tmp_path / "copynet"
-    scores = run_quickstart(folder, train_pairs=1500, test_pairs=60, epochs=5)
-    printed = capsys.readouterr().out
+def test_a_short_quickstart_trains_shows_and_saves(quickstart: Path, tmp_path: Path) -> None:
+    scores = json.loads((quickstart / "scores.json").read_text(encoding="utf-8"))
+    printed = (quickstart / "printed.txt").read_text(encoding="utf-8")
     assert scores["exact_match"] >= 50
     assert scores["oov_recall"] >= 50
     assert scores["fewest_unseen_words"] >= 1
     assert "the same 60 outputs" in printed
     assert "-> " in printed
     assert "[" in printed
-    assert (folder / PICTURE).read_bytes().startswith(b"\x89PNG")
+    assert (quickstart / "model" / PICTURE).read_bytes().startswith(b"\x89PNG")
     generate, train = printed.strip().splitlines()[-2:]
     assert train.startswith("copynet-hf train ")
     command, text = generate.removesuffix('"').split(' --text "')
     assert main([*command.split()[1:], "--text", text]) == 0
 
+    folder = shutil.copytree(quickstart / "model", tmp_path / "model")
     (folder / "notes.txt").write_text("mine")
     with pytest.raises(ValueError, match=r"already holds config\.json: use another folder, or"):
         run_quickstart(folder, train_pairs=40, test_pairs=4, epochs=1)

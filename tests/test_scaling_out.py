@@ -40,7 +40,7 @@ def test_ray_maps_a_predictor(cluster: None, tmp_path: Path) -> None:
     for number, text in enumerate(texts):
         ids = network.generate(**words([text], return_tensors="pt"), num_beams=2, max_new_tokens=5, forbid_unk=True)
         (output,) = words.batch_decode(ids, source=[text], skip_special_tokens=True)
-        expected[number] = {"id": number, "text": text, "prediction": output}
+        expected[number] = {"id": number, "text": text, "prediction": output, "prediction_is_truncated": False}
     data = ray.data.from_items([{"id": number, "text": text} for number, text in enumerate(texts)])
     options: dict[str, Any] = {"num_beams": 2, "max_new_tokens": 5, "forbid_unk": True}
     mapped = data.repartition(4).map_batches(

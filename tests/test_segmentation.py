@@ -129,7 +129,7 @@ def test_the_error_for_an_unknown_segmenter_lists_all() -> None:
 
 
 def test_without_jieba_the_error_names_the_package(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(segmentation, "jieba", None)
+    monkeypatch.setitem(sys.modules, "jieba", None)
     segmentation._jieba_tokenizer.cache_clear()
     with pytest.raises(ImportError, match="pip install jieba"):
         SEGMENTERS["jieba"].split("文字")

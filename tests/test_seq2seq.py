@@ -50,6 +50,10 @@ mechanisms = pytest.mark.parametrize("mechanism", ["copynet", "pointer_generator
 
 @pytest.fixture(scope="module")
 def tokenizer() -> PreTrainedTokenizerFast:
+    return make_tokenizer()
+
+
+def make_tokenizer() -> PreTrainedTokenizerFast:
     backend = Tokenizer(models.BPE(unk_token="<unk>"))
     backend.pre_tokenizer, backend.decoder = pre_tokenizers.Metaspace(), decoders.Metaspace()
     special = ["<pad>", "<s>", "</s>", "<unk>"]

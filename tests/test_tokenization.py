@@ -442,7 +442,7 @@ def test_a_saved_folder_with_its_code_loads_without_the_package(
         "pieces.py",
         "segmentation.py",
         "source.py",
-        "text_encoder.py",  # imported only for the limit of a new encoder
+        "text_models.py",  # imported only for the limit of a new encoder
         "tokenization_copynet.py",
     }
     program = (

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import sys
@@ -38,6 +39,20 @@ def names_in(folder: Path) -> list[str]:
 
 def contents(files: dict[str, str]) -> dict[str, bytes]:
     return {name: content.encode() for name, content in files.items()}
+
+
+def write_until_the_disk_is_full(folder: Path) -> None:
+    write_files(folder, NEW)
+    raise OSError(errno.ENOSPC, "of the file system")
+
+
+def test_the_error_of_a_full_disk_names_the_folder_which_stays(tmp_path: Path) -> None:
+    write_files(tmp_path / "output", OLD)
+    message = r"output cannot be written \(No space left on device\)"
+    with pytest.raises(OSError, match=message), replace_folder(tmp_path / "output") as unfinished:
+        write_until_the_disk_is_full(unfinished)
+    assert read_files(tmp_path / "output") == contents(OLD)
+    assert names_in(tmp_path) == ["output"]
 
 
 def replace_and_kill(target: Path, step: int) -> int:

@@ -5,15 +5,15 @@ from __future__ import annotations
 import json
 import sys
 from contextlib import redirect_stdout
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
-from ..arguments import Command, DecodingArguments, PairsArguments, argument, count
+from ..arguments import Command, DecodingArguments, TestArguments, argument, count
 
 PICTURES = (".png", ".svg", ".pdf")
 
 
 @dataclass
-class EvaluateArguments(PairsArguments, DecodingArguments):
+class EvaluateArguments(TestArguments, DecodingArguments):
     _argument_group_name = "outputs"
 
     num_return_sequences: int = count("outputs per source, for exact_match_top_N", 1)
@@ -28,14 +28,13 @@ def evaluate(args: EvaluateArguments) -> None:
     examples and seconds. exact_match_surest_50 is the exact match of the surest half of the outputs; auroc, how often
     a right output has a higher confidence than a wrong one. docs/evaluate.md explains every score."""
     with redirect_stdout(sys.stderr):  # only the scores go to stdout
-        from ..data.remembered import NAMES, recall_file_options, recall_options
         from ..evaluation.error_report import SUFFIXES, write_errors
         from ..evaluation.errors import score_fields
         from ..evaluation.reliability import measure_coverage
         from ..evaluation.scoring import evaluate_pairs, write_predictions
         from ..inference.backends import load_backend
         from ..saved.model_size import explain_memory_errors
-        from ..training.dataset import read_pairs
+        from ..training.dataset import read_split
         from ..training.run_folder import check_output_file
         from ..visualization.curves import plot_coverage
 
@@ -51,15 +50,7 @@ def evaluate(args: EvaluateArguments) -> None:
         if curve_file is not None and curve_file.suffix.lower() not in PICTURES:
             raise ValueError(f"--curve_file {curve_file}: the name must end in {', '.join(PICTURES)}")
         model, tokenizer = load_backend(**args.model_options())
-        columns = {name: getattr(args, name) for name in NAMES}
-        if args.test_file is not None:
-            columns = recall_file_options(tokenizer, columns, args.test_file, args.column_names)
-        else:
-            columns = recall_options(tokenizer, columns)
-        args = replace(args, **columns)
-        if model.config.feature_vocab_size and args.features_column is None:
-            raise ValueError(f"{args.model} reads features: name their column with --features_column")
-        pairs = read_pairs(args, {}, "test")["test"]
+        pairs = read_split(args, "test", args.test_file, tokenizer)
         options = {**args.search_options(), "num_return_sequences": args.num_return_sequences}
         with explain_memory_errors():
             scores, predictions = evaluate_pairs(model, tokenizer, pairs, progress=True, **options)

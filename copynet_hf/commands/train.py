@@ -107,7 +107,7 @@ def train(arguments: Values) -> None:
 
     metrics = train_from_arguments(arguments)
     for name, value in metrics.items():
-        if name.endswith(("total_flos", "_per_second")):
+        if name.endswith(("total_flos", "_per_second")) or value is None:
             continue  # in all_results.json
         print(f"{name} = {value:.4g}" if isinstance(value, float) else f"{name} = {value}")
     if not arguments.get("dry_run"):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import logging
+import unicodedata
 from collections.abc import Collection, Iterable, Sequence
 from itertools import islice
 from typing import NamedTuple
@@ -26,8 +27,8 @@ SUMMARY_NAMES = (
     "completion", "abstract", "headline", "title", "form",
 )
 # fmt: on
-# Columns that identify a row; never guessed to be a text.
-KEY_NAMES = ("id", "idx", "index", "guid", "uid", "key", "split", "human_label")
+# Columns that identify a row; never guessed to be a text, as those without a name are not.
+KEY_NAMES = ("", "id", "idx", "index", "guid", "uid", "key", "split", "human_label")
 
 ROLES = ("text", "summary", "features", "facts")
 
@@ -139,7 +140,7 @@ def choose_columns(
     given = {role: column for role, column in choice.columns.items() if column is not None}
     for role, name in given.items():
         try:
-            given[role] = find_column(name, columns, where)
+            given[role] = find_column(name, columns)
         except ValueError as error:
             raise ValueError(f"{where}: {error}") from None
     for role, name in given.items():
@@ -153,7 +154,7 @@ def choose_columns(
     if summary is None and not [name for name in candidates if name != text]:
         roles["summary"] = find_usual_name(records, SUMMARY_NAMES) or (records[0] if len(records) == 1 else None)
     missing = [role for role, name in roles.items() if name is None]
-    rest = [name for name in candidates if name not in (text, summary) and name.lower() not in KEY_NAMES]
+    rest = [name for name in candidates if name not in (text, summary) and not is_key(name)]
     if len(rest) > len(missing) > 0:
         raise ValueError(
             f"{where}: the {' and '.join(missing)} could be any of the columns {', '.join(map(repr, rest))}: pass "
@@ -167,6 +168,7 @@ def choose_columns(
             raise ValueError(
                 f"{where}: no column of strings is left for the {role}; the columns are "
                 f"{', '.join(map(repr, columns))}: pass {role}_column (--{role}_column)"
+                + (", or delimiter (--delimiter) if it is several" if len(columns) == 1 else "")
             )
     chosen = {role: column for role, column in roles.items() if column is not None} | given
     if "facts" in columns and "facts" not in chosen.values():
@@ -174,6 +176,11 @@ def choose_columns(
             return chosen | {"facts": "facts"}
         logger.info("%s: the column 'facts' holds no triples (subject, property, object), and is not read", where)
     return chosen
+
+
+def is_key(column: str) -> bool:
+    """Whether the column identifies a row, or has no name (pandas and `rows.number_rows` call it `Unnamed: 3`)."""
+    return column.strip().lower() in KEY_NAMES or column.startswith("Unnamed: ")
 
 
 def find_usual_name(columns: Sequence[str], names: Sequence[str]) -> str | None:
@@ -191,23 +198,15 @@ def choose_new_names(columns: Iterable[str]) -> dict[str, str]:
     return names
 
 
-def find_column(name: str, columns: Collection[str], where: object) -> str:
-    """The column of this name, else the only one that differs in nothing but capitals and spaces around it, which is
-    logged.
-
-    Args:
-        where: the file or dataset, for the log.
+def find_column(name: str, columns: Collection[str]) -> str:
+    """The column of this name, else the only one that differs in nothing but capitals and spaces.
 
     Raises:
         ValueError: there is none.
     """
-    if name in columns:
-        return name
     if not has_column(name, columns):
         raise ValueError(describe_missing_column(name, columns))
-    (column,) = _find_alike(name, columns)
-    logger.info("%s: column %r is taken for %r", where, column, name)
-    return column
+    return name if name in columns else _find_alike(name, columns)[0]
 
 
 def has_column(name: str, columns: Collection[str]) -> bool:
@@ -216,14 +215,19 @@ def has_column(name: str, columns: Collection[str]) -> bool:
 
 
 def _find_alike(name: str, columns: Collection[str]) -> list[str]:
-    return [column for column in columns if column.strip().lower() == name.strip().lower()]
+    return [column for column in columns if _simplify(column) == _simplify(name)]
+
+
+def _simplify(name: str) -> str:
+    """The name in lower case, with single spaces; spreadsheets also write no-break spaces and line breaks."""
+    return " ".join(unicodedata.normalize("NFC", name).lower().split())
 
 
 def describe_missing_column(name: str, columns: Collection[str]) -> str:
     """The error for a name that no column has: with the nearest name, and spaces that are easily overlooked."""
-    by_key = {column.strip().lower(): column for column in columns}
+    by_key = {_simplify(column): column for column in columns}
     hint = ""
-    for key in difflib.get_close_matches(name.strip().lower(), by_key, 1):
+    for key in difflib.get_close_matches(_simplify(name), by_key, 1):
         column = by_key[key]
         sides = [side for side, letter in (("start", column[:1]), ("end", column[-1:])) if letter.isspace()]
         hint = f"; did you mean {column!r}" + (f" (with a space at its {' and '.join(sides)})?" if sides else "?")

@@ -19,7 +19,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from .records import DataFileError, NumberedRow, Row, has_utf16_mark, is_unicode, open_binary, open_text
+from .records import DataFileError, NumberedRow, Row, has_utf16_mark, is_unicode, open_binary, open_text, show_path
 
 ENCODINGS = ("utf-8", "gb18030")
 
@@ -56,7 +56,7 @@ def read_lcsts(path: Path, min_score: int = 3, encoding: str | None = None) -> I
             kept += 1
             yield line, record
     if valid and not kept:
-        raise DataFileError(f"{path}: none of its {valid} records has a human_label of {min_score} or more")
+        raise DataFileError(f"{show_path(path)}: none of its {valid} records has a human_label of {min_score} or more")
 
 
 def _documents(path: Path, encoding: str) -> Iterator[tuple[int, list[str] | str]]:

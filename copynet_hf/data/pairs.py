@@ -28,6 +28,7 @@ from .records import (
     SkippedRecords,
     data_suffix,
     resolve_file,
+    show_path,
     warn_once,
 )
 from .rows import LCSTS_SUFFIX, SUFFIXES, TABLE_SUFFIXES, NumberedRow, find_delimiter, number_rows
@@ -66,9 +67,9 @@ def load_pairs(
     Parquet may be compressed (.gz), and in UTF-16 instead of UTF-8 if a byte order mark says so. A column `facts`
     of triples is read as well. A summary that is an object of named values, or a list of them, becomes the text of
     `data.fields.format_record`. Rows that cannot be read, whose text or summary is missing, empty or of another type,
-    or whose facts are no triples of strings, are skipped and reported in a warning. Other columns are kept
-    (objects, and values of several types, as JSON), one with the name `text`, `summary`, `features` or `facts` as
-    `original_text`, and so on.
+    or whose facts are no triples of strings, are skipped and reported in a warning, those whose columns are all empty
+    without one. Other columns are kept (objects, and values of several types, as JSON), one with the name `text`,
+    `summary`, `features` or `facts` as `original_text`, and so on.
 
     Args:
         text_column, summary_column: by default guessed, and logged: a column with a usual name (`document`, `article`,
@@ -101,6 +102,7 @@ def load_pairs(
             split: _build_split(path, split, streaming, choice=tuple(choice), column_names=names, delimiter=delimiter)
             for split, path in given.items()
         }
+        _log_columns({path: splits[split].info.supervised_keys for split, path in given.items()}, choice)
     return datasets.IterableDatasetDict(splits) if streaming else datasets.DatasetDict(splits)
 
 
@@ -162,21 +164,18 @@ def _build_split(
     key = "" if streaming else _hash_contents(file)
     builder = PairsBuilder(data_files=DataFilesDict({split: DataFilesList([str(file)], [(key,)])}), **options)
     if streaming:
-        data = builder.as_streaming_dataset(split=split)
-        _log_guess(builder.info.supervised_keys, path)
-        return data
+        return builder.as_streaming_dataset(split=split)
     is_cached = builder.info.splits is not None
     try:
         builder.download_and_prepare()
     except (DatasetGenerationError, OSError) as error:  # which do not name the file
         if isinstance(error.__cause__, DataFileError):
             raise error.__cause__ from None
-        raise DataFileError(f"{file}: cannot be read ({error.__cause__ or error})") from error
+        raise DataFileError(f"{show_path(file)}: cannot be read ({error.__cause__ or error})") from error
     if not builder.info.splits[split].num_examples:
         raise SkippedRecords(file).empty_error()
     if is_cached and builder.info.description:
-        logger.warning("%s", builder.info.description)
-    _log_guess(builder.info.supervised_keys, path)
+        logger.warning("%s: %s", show_path(file), builder.info.description)
     return builder.as_dataset(split=split)
 
 
@@ -202,12 +201,12 @@ class PairsConfig(datasets.BuilderConfig):
 class PairsBuilder(datasets.GeneratorBasedBuilder):
     """A `datasets` builder of the pairs of one file.
 
-    The report of the records that were skipped is kept in `info.description`, guessed columns in
+    The report of the records that were skipped is kept in `info.description`, the columns of text and summary in
     `info.supervised_keys`, and so in the cache.
     """
 
     # Part of the cache key: increase it when a change of the code changes the examples of a file.
-    VERSION = datasets.Version("1.7.0")
+    VERSION = datasets.Version("1.8.0")
     BUILDER_CONFIG_CLASS = PairsConfig
     columns: Columns
     roles: Mapping[str, str] = MappingProxyType({"text": "text", "summary": "summary"})
@@ -225,10 +224,9 @@ class PairsBuilder(datasets.GeneratorBasedBuilder):
             choice = ColumnChoice(*self.config.choice)
             found = self.columns
             self.roles = choose_columns(
-                list(found.types), found.strings, choice, path, found.can_hold_facts, found.records
+                list(found.types), found.strings, choice, show_path(path), found.can_hold_facts, found.records
             )
-            if choice.guesses:
-                self.info.supervised_keys = SupervisedKeysData(self.roles["text"], self.roles["summary"])
+            self.info.supervised_keys = SupervisedKeysData(self.roles["text"], self.roles["summary"])
         if not dl_manager.is_streaming:
             schema = pa.schema([(name, kind or pa.string()) for name, kind in self.columns.types.items()])
             self.info.features = _select_features(datasets.Features.from_arrow_schema(schema), self.roles)
@@ -250,7 +248,7 @@ class PairsBuilder(datasets.GeneratorBasedBuilder):
         finally:  # also where a stream is read only in part
             if count and skipped.count and self.info.description != str(skipped):  # a stream is read repeatedly
                 self.info.description = str(skipped)
-                logger.warning("%s", skipped)
+                logger.warning("%s: %s", show_path(path), skipped)
         if not count:
             raise skipped.empty_error()
 
@@ -274,6 +272,8 @@ def _make_pairs(
         if isinstance(row, str):
             skipped.add(line, row)
             continue
+        if row and all(value == "" for value in row.values()):  # an empty row of a table, which is no mistake
+            continue
         pair = {role: row.get(column) for role, column in roles.items()}
         if reason := _write_record(pair, roles) or _explain_unusable_pair(pair, roles):
             skipped.add(line, reason)
@@ -294,16 +294,17 @@ def _select_features(features: Mapping[str, object], roles: Mapping[str, str]) -
     return datasets.Features({role: ROLE_TYPES[role] for role in roles} | kept)
 
 
-def _log_guess(guess: SupervisedKeysData | None, where: FilePath) -> None:
-    """Logs guessed columns, unless they are named `text` and `summary`."""
-    if guess is not None and (guess.input, guess.output) != ("text", "summary"):
-        logger.info(
-            "%s: text is column %r, summary is column %r, as guessed from their names and order "
-            "(--text_column and --summary_column select others)",
-            where,
-            guess.input,
-            guess.output,
-        )
+def _log_columns(found: Mapping[FilePath, SupervisedKeysData | None], choice: ColumnChoice) -> None:
+    """Logs the columns of the files, unless they are named `text` and `summary`, or as they were given."""
+    expected = (choice.text or "text", choice.summary or "summary")
+    guess = ", as guessed from their names and order (--text_column and --summary_column select others)"
+    files: dict[tuple[str, str], list[str]] = {}
+    for path, columns in found.items():
+        if columns is not None and (columns.input, columns.output) != expected:
+            files.setdefault((columns.input, columns.output), []).append(show_path(path))
+    for names, paths in files.items():
+        where, reason = ", ".join(paths), guess if choice.guesses else ""
+        logger.info("%s: text is column %r, summary is column %r%s", where, *names, reason)
 
 
 def _write_record(pair: Row, roles: Mapping[str, str]) -> str | None:
@@ -349,8 +350,7 @@ def _select_pairs(data: AnyDataset, choice: ColumnChoice, where: str) -> AnyData
         has_facts = "facts" in columns and can_hold_facts(schema.field("facts").type)
         records = [field.name for field in schema if holds_records(field.type)]
     roles = choose_columns(columns, strings, choice, where, has_facts, records)
-    if choice.guesses:
-        _log_guess(SupervisedKeysData(roles["text"], roles["summary"]), where)
+    _log_columns({where: SupervisedKeysData(roles["text"], roles["summary"])}, choice)
     is_stream, types = isinstance(data, datasets.IterableDataset), dict.fromkeys(columns, pa.null())
     kept = [*roles, *choose_new_names(name for name in columns if name not in roles.values()).values()]
 

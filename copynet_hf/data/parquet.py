@@ -8,7 +8,7 @@ from pathlib import Path
 import pyarrow as pa
 from pyarrow.parquet import ParquetFile
 
-from .records import DataFileError, Row, warn_once
+from .records import DataFileError, Row, show_path, warn_once
 
 
 def read_batches(path: Path, size: int) -> Iterator[tuple[pa.RecordBatch, list[Row]]]:
@@ -22,13 +22,13 @@ def read_batches(path: Path, size: int) -> Iterator[tuple[pa.RecordBatch, list[R
         with ParquetFile(path) as file:
             names = file.schema_arrow.names
             if double := [name for name in names if names.count(name) > 1]:
-                raise DataFileError(f"{path}: there are two columns {double[0]!r}: rename one")
+                raise DataFileError(f"{show_path(path)}: there are two columns {double[0]!r}: rename one")
             for batch in file.iter_batches(size):
-                columns = [_read_values(batch[name], f"{path}, column {name!r}") for name in names]
+                columns = [_read_values(batch[name], f"{show_path(path)}, column {name!r}") for name in names]
                 rows = zip(*columns, strict=True) if names else [()] * len(batch)
                 yield batch, [dict(zip(names, row, strict=True)) for row in rows]
     except (pa.ArrowException, OSError) as error:
-        raise DataFileError(f"{path}: cannot be read ({error})") from error
+        raise DataFileError(f"{show_path(path)}: cannot be read ({error})") from error
 
 
 def _read_values(array: pa.Array, where: str) -> list[object]:

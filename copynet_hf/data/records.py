@@ -9,7 +9,7 @@ import logging
 import os
 import zlib
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -43,13 +43,12 @@ class SkippedRecords:
         named = "; ".join(f"line {line}: {reason}" for line, reason in self.first)
         more = "; ..." if self.count > len(self.first) else ""
         records = "record" if self.count == 1 else "records"
-        return f"{self.path}: skipped {self.count} malformed {records} ({named}{more})"
+        return f"skipped {self.count} malformed {records} ({named}{more})"
 
     def empty_error(self) -> DataFileError:
         """The error for a file without a usable record."""
-        if not self.count:
-            return DataFileError(f"{self.path}: the file holds no record")
-        return DataFileError(f"{self}: no record is left")
+        problem = f"{self}: no record is left" if self.count else "the file holds no record"
+        return DataFileError(f"{show_path(self.path)}: {problem}")
 
 
 def resolve_file(path: FilePath) -> Path:
@@ -69,6 +68,15 @@ def resolve_file(path: FilePath) -> Path:
     return file
 
 
+def show_path(path: FilePath) -> str:
+    """The path as a message names it: relative to the working directory if it is below it."""
+    path = Path(path)
+    with suppress(OSError):  # the working directory was removed
+        if path.is_relative_to(folder := Path.cwd()):
+            return str(path.relative_to(folder))
+    return str(path)
+
+
 def data_suffix(path: FilePath) -> str:
     """The suffix that names the format, in lower case: `.csv` for `a.CSV` and `a.csv.gz`."""
     name = Path(path).name.lower()
@@ -86,7 +94,7 @@ def open_binary(path: Path) -> Iterator[BinaryIO]:
         with gzip.open(path) if path.suffix.lower() == ".gz" else path.open("rb") as file:
             yield file  # type: ignore[misc]
     except (gzip.BadGzipFile, EOFError, zlib.error) as error:
-        raise DataFileError(f"{path}: not a complete gzip file ({error})") from None
+        raise DataFileError(f"{show_path(path)}: not a complete gzip file ({error})") from None
 
 
 @contextmanager
@@ -108,6 +116,12 @@ def has_utf16_mark(file: BinaryIO) -> bool:
     start = file.read(2)
     file.seek(0)
     return start in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
+
+
+def has_mark(path: Path) -> bool:
+    """Whether a file starts with a byte order mark, without which Excel takes UTF-8 for another encoding."""
+    with open_binary(path) as file:
+        return has_utf16_mark(file) or file.read(3) == codecs.BOM_UTF8
 
 
 # As `surrogateescape`, which does not work for the ASCII bytes of a damaged UTF-16 character.

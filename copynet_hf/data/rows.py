@@ -10,6 +10,7 @@ import csv
 import io
 import json
 import logging
+import re
 from collections import deque
 from collections.abc import Iterator, Sequence
 from itertools import chain
@@ -18,7 +19,7 @@ from typing import Any
 
 from .lcsts import read_lcsts
 from .parquet import read_batches
-from .records import DataFileError, NumberedRow, Row, data_suffix, is_unicode, open_text
+from .records import DataFileError, NumberedRow, Row, data_suffix, is_unicode, open_text, show_path
 
 logger = logging.getLogger(__name__)
 
@@ -31,7 +32,9 @@ INFLECTION_COLUMNS = ("lemma", "form", "features")
 
 DELIMITERS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "vertical bars"}  # of .csv, the most usual first
 MAX_RECORD_SIZE = 1 << 24  # characters, of a CSV record that spans several lines
-UNDECODABLE = "bytes that do not decode"
+INVALID = "not valid CSV (a quote is not closed, or followed by text)"
+UNDECODABLE = "bytes that do not decode as UTF-8"
+_SEPARATOR_LINE = re.compile(r'"?sep=(.)"?\r?\n')  # the first line of a file for Excel
 
 
 def number_rows(
@@ -68,8 +71,9 @@ def number_rows(
 
 
 def find_delimiter(path: Path, given: str | None = None) -> str:
-    r"""The delimiter of a CSV or TSV file: the given one, where `\t` is a tab; else a tab, or for .csv the one that
-    gives most of the first records as many fields as the header, which is logged unless it is a comma.
+    r"""The delimiter of a CSV or TSV file: the given one, where `\t` is a tab; else a tab, or for .csv that of a first
+    line `sep=;`, or the one that gives most of the first records as many fields as the header, which is logged unless
+    it is a comma.
 
     Raises:
         ValueError: the given one is not a single character, or has another meaning.
@@ -83,6 +87,8 @@ def find_delimiter(path: Path, given: str | None = None) -> str:
         return "\t"
     with open_text(path, newline="") as file:
         start = file.read(1 << 16)
+    if match := _SEPARATOR_LINE.match(start):
+        return match[1]
     best, found = (0.0, 0), ","
     for delimiter in DELIMITERS:
         header, *others = [len(fields) for fields in csv.reader(io.StringIO(start, ""), delimiter=delimiter)] or [0]
@@ -90,7 +96,7 @@ def find_delimiter(path: Path, given: str | None = None) -> str:
         if header > 1 and score > best:
             best, found = score, delimiter
     if found != ",":
-        logger.info("%s: fields are separated by %s (--delimiter sets another)", path, DELIMITERS[found])
+        logger.info("%s: fields are separated by %s (--delimiter sets another)", show_path(path), DELIMITERS[found])
     return found
 
 
@@ -103,7 +109,7 @@ def _json_rows(path: Path) -> Iterator[NumberedRow]:
             try:
                 elements = _parse_json(file.read())
             except ValueError as error:
-                raise DataFileError(f"{path}: {error}") from None
+                raise DataFileError(f"{show_path(path)}: {error}") from None
             yield from ((number, _check_row(element)) for number, element in enumerate(elements, 1))
             return
         for number, line in enumerate(file, 1):
@@ -147,26 +153,42 @@ def _check_row(row: object) -> Row | str:
 
 def _table_rows(path: Path, column_names: Sequence[str] | None, delimiter: str) -> Iterator[NumberedRow]:
     """The rows as dicts from the names of the header, or `column_names`, to strings."""
-    invalid = "not valid CSV (a quote is not closed, or followed by text)"
     with open_text(path, newline="") as file:
         records = _read_records(file, delimiter)
-        header = column_names or next(records, (1, []))[1]
+        header = column_names or _read_header(path, records, delimiter)
         of_header = "there are" if column_names else "the header has"
-        if header is None or not all(map(is_unicode, header)):
-            raise DataFileError(f"{path}: the header is {invalid if header is None else UNDECODABLE}")
         if len(set(header)) < len(header):
-            names = "--column_names" if column_names else f"{path}: the header"
+            names = "--column_names" if column_names else f"{show_path(path)}: the header"
             raise DataFileError(f"{names} names a column twice: {', '.join(header)}")
-        if not header:
-            raise DataFileError(f"{path}: the first line is empty: begin the file with its header, or rows")
         for line, fields in records:
             if fields is None:
-                yield line, invalid
+                yield line, INVALID
             elif len(fields) == len(header):
                 is_valid = all(map(is_unicode, fields))
                 yield line, dict(zip(header, fields, strict=True)) if is_valid else UNDECODABLE
-            elif fields:
+            elif any(fields):  # else an empty line, or delimiters alone, as spreadsheets write them
                 yield line, f"{len(fields)} fields, {of_header} {len(header)}{' columns' if column_names else ''}"
+
+
+def _read_header(path: Path, records: Iterator[tuple[int, list[str] | None]], delimiter: str) -> list[str]:
+    """The names of the columns. Where several have none, as in a spreadsheet that is wider than its header, they get
+    those that pandas gives them.
+
+    Raises:
+        DataFileError: there is no header, or it cannot be read.
+    """
+    _, header = next(records, (1, []))
+    if header and "".join(header).rstrip(delimiter) == "sep=":  # a line for Excel, which names the delimiter
+        _, header = next(records, (2, []))
+    if header is None or not all(map(is_unicode, header)):
+        raise DataFileError(f"{show_path(path)}: the header is {INVALID if header is None else UNDECODABLE}")
+    if not header:
+        raise DataFileError(f"{show_path(path)}: the first line is empty: begin the file with its header, or rows")
+    if any("\0" in name for name in header):
+        raise DataFileError(f"{show_path(path)}: the header holds NUL characters: save the file as UTF-8")
+    if header.count("") > 1:
+        header = [name or f"Unnamed: {index}" for index, name in enumerate(header)]
+    return header
 
 
 def _read_records(file: Iterator[str], delimiter: str) -> Iterator[tuple[int, list[str] | None]]:

@@ -33,17 +33,25 @@ def fit_calibration(scores: Sequence[float], right: Sequence[bool]) -> Calibrati
     num_right, num_wrong = int(flags.sum()), int((~flags).sum())
     targets = np.where(flags, (num_right + 1) / (num_right + 2), 1 / (num_wrong + 2))
     inputs = np.stack([np.array([logit(score) for score in scores]), np.ones(len(scores))], axis=1)
-    weights = _fit(inputs, targets, np.array([1.0, 0.0]), np.array([True, True]))
+    weights = fit_logistic(inputs, targets, np.array([1.0, 0.0]), np.array([True, True]))
     if weights[0] < MIN_SLOPE:
-        weights = _fit(inputs, targets, np.array([MIN_SLOPE, 0.0]), np.array([False, True]))
+        weights = fit_logistic(inputs, targets, np.array([MIN_SLOPE, 0.0]), np.array([False, True]))
     return Calibration(*map(float, weights))
 
 
-def _fit(inputs: Array, targets: Array, prior: Array, is_free: Array) -> Array:
-    """The weights (2) of the lowest loss by Newton's method, in which `is_free` are fitted and the others those of the
-    prior."""
+def fit_logistic(inputs: Array, targets: Array, prior: Array, is_free: Array) -> Array:
+    """The weights (W) of the lowest cross-entropy of the targets, by Newton's method.
+
+    Args:
+        inputs: (N, W), the last one constant.
+        targets: (N) probabilities.
+        prior: (W) values from which the loss keeps the weights by `PRIOR`.
+        is_free: (W) which of them are fitted; the others are those of the prior.
+    """
     mean = targets.mean()
-    weights = np.where(is_free, [0.0, np.log(mean / (1 - mean))], prior)  # the curvature is high there
+    start = np.zeros_like(prior)  # the curvature is high there
+    start[-1] = np.log(mean / (1 - mean))
+    weights = np.where(is_free, start, prior)
     for _ in range(MAX_STEPS):
         probs = 1 / (1 + np.exp(-np.clip(inputs @ weights, -700, 700)))
         gradient = inputs.T @ (probs - targets) + PRIOR * (weights - prior)

@@ -134,7 +134,8 @@ def _format_output(output: WrongOutput) -> str:
         "reference": _mark_spans(reference, [each.reference for each in output["differences"]], "ins"),
     }
     lines = "".join(f"<dt>{name}</dt><dd{lang_attribute(record['text'])}>{text}</dd>" for name, text in texts.items())
-    return f"<article><header>{number}{confidence}{reasons}</header><dl>{lines}</dl></article>\n"
+    truncated = ", truncated" if record["is_truncated"] else ""
+    return f"<article><header>{number}{confidence}{reasons}{truncated}</header><dl>{lines}</dl></article>\n"
 
 
 def _light_spans(text: str, spans: Iterable[Sequence[int]]) -> str:

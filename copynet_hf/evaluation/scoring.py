@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -14,14 +15,16 @@ from transformers import PreTrainedTokenizerBase
 from ..data.records import warn_once
 from ..inference.part_files import write_whole
 from ..inference.predictor import describe_truncated, predict_in_batches
-from ..model.confidence import Calibration
+from ..model.confidence import Calibration, calibrate
 from ..model.prediction import CopyModel, Prediction
-from .calibration import fit_calibration
+from .calibration import MIN_PAIRS, fit_calibration
 from .compute_metrics import normalize_unknown, spells_words, with_objects
 from .metrics import Texts, find_exact_matches, score_outputs
 from .reliability import measure_auroc, measure_calibration_error, measure_surest
 
-WORD_FIELDS = ("words", "word_scores", "copied", "source_spans")  # of `Prediction`
+logger = logging.getLogger(__name__)
+
+FIELDS = ("score", "confidence", "words", "word_scores", "copied", "source_spans", "is_truncated")  # of `Prediction`
 SHARES = (0.5, 0.7, 0.9)  # the exact match of all outputs is a score anyway
 CALIBRATION_PAIRS = 1000
 Scores = dict[str, Any]  # floats, or None
@@ -41,8 +44,7 @@ def evaluate_pairs(
         `oov_recall` None where no reference contains an out-of-vocabulary word of its source; those of
         `score_confidence`; `seconds`; and for a model that copies `copy_mode_fraction`, the percentage of the words of
         the best outputs for which copying accounts for more than half of the probability.
-        For each pair a record of its text, reference and prediction, whether that is right, its score and confidence,
-        and the fields of `WORD_FIELDS`.
+        For each pair a record of its text, reference and prediction, whether that is right, and `FIELDS` of it.
     """
     sources, references = list(pairs["text"]), list(pairs["summary"])
     start = time.perf_counter()
@@ -69,7 +71,7 @@ def evaluate_pairs(
     records: list[dict[str, Any]] = [
         ({"id": read["id"][row]} if "id" in read else {})
         | {"text": sources[row], "reference": references[row], "prediction": output.text, "right": right[row]}
-        | {name: getattr(output, name) for name in ("score", "confidence", *WORD_FIELDS)}
+        | {name: getattr(output, name) for name in FIELDS}
         | {name: read[name][row] for name in ("facts", "features") if name in read}
         | ({"predictions": texts[row]} if len(texts[row]) > 1 else {})
         for row, output in enumerate(best)
@@ -111,13 +113,20 @@ def score_confidence(outputs: Sequence[Prediction], right: Sequence[bool]) -> Sc
 
 def calibrate_model(model: CopyModel, tokenizer: PreTrainedTokenizerBase, pairs: Dataset) -> Calibration | None:
     """Sets the calibration in the model's config to that of its outputs for the pairs, of at most `CALIBRATION_PAIRS`
-    of them; to None, which is returned then, if they are too few."""
+    of them, and logs what it makes of scores; to None, which is returned then, if they are too few."""
+    if len(pairs) < MIN_PAIRS:
+        logger.info("confidence: the score, as %d validation pairs are too few to calibrate it", len(pairs))
+        model.config.calibration = None
+        return None
     if len(pairs) > CALIBRATION_PAIRS:
         pairs = pairs.shuffle(seed=0).select(range(CALIBRATION_PAIRS))
     best = [outputs[0] for outputs in predict_pairs(model, tokenizer, pairs)]
     right = find_right(tokenizer, best, list(pairs["summary"]))
     calibration = fit_calibration([output.score or 0.0 for output in best], right)
-    model.config.calibration = None if calibration is None else list(calibration)
+    assert calibration is not None
+    model.config.calibration = list(calibration)
+    examples = (f"{calibrate(score, calibration):.2f} for a score of {score:g}" for score in (0.5, 0.9, 0.99))
+    logger.info("confidence: calibrated on validation pairs: %s", ", ".join(examples))
     return calibration
 
 

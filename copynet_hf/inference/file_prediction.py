@@ -27,14 +27,23 @@ from datasets.fingerprint import Hasher
 from filelock import FileLock, Timeout
 from tqdm.auto import tqdm  # type: ignore[import-untyped]
 
-from ..data.columns import KEY_NAMES, TEXT_NAMES, Columns, find_column, find_usual_name
+from ..data.columns import TEXT_NAMES, Columns, find_column, find_usual_name, is_key
 from ..data.features import are_facts, why_not_features
 from ..data.records import DataFileError, Row, SkippedRecords, data_suffix, resolve_file
 from ..data.remembered import recall_delimiter, recall_options
 from ..data.rows import NumberedRow, find_delimiter
 from ..model.prediction import Prediction
 from ..saved.model_size import explain_memory_errors
-from .part_files import WRITTEN_SUFFIXES, Types, find_types, pair_parts, read_windows, write_output, write_whole
+from .part_files import (
+    WRITTEN_SUFFIXES,
+    Types,
+    find_csv_style,
+    find_types,
+    pair_parts,
+    read_windows,
+    write_output,
+    write_whole,
+)
 from .predictor import CopyNetPredictor, describe_truncated, stamp_files
 
 logger = logging.getLogger(__name__)
@@ -85,7 +94,7 @@ def predict_files(
     overwrite: bool = False,
 ) -> Summary:
     """Writes the rows of the input files with a column of predictions, in their order, in constant memory. A CSV file
-    gets the delimiter of those that are read.
+    gets the delimiter and the byte order mark of those that are read.
 
     Rows that cannot be used (malformed, or whose text, facts or features are missing or of another type) go to
     `bad_rows_path(output_file)`, as JSON lines with file, line and reason.
@@ -150,14 +159,13 @@ def predict_files(
         if data_suffix(output_file) == ".parquet":
             pairs = pair_parts(read_windows(files, delimiters, window), parts)
             types = find_types(files, (row for _, rows, _ in pairs for row in rows if row is not None), window)
-        of_csv = {each for file, each in zip(files, delimiters, strict=True) if data_suffix(file) == ".csv"}
         counts = write_output(
             read_windows(files, delimiters, window),
             parts,
             own / output_file.name,
             own / bad_file.name,
             {**types, **_new_types(predictor)},
-            of_csv.pop() if len(of_csv) == 1 else ",",
+            find_csv_style(files, delimiters),
         )
         if counts.bad_rows:
             (own / bad_file.name).replace(bad_file)
@@ -215,7 +223,7 @@ def _choose_columns(predictor: CopyNetPredictor, columns: Columns, given: str | 
     if _reads_features(predictor):
         options["features_column"] = predictor.features_column
     options = recall_options(predictor.load()[1], options, columns.types)
-    strings = [name for name in columns.strings if name.lower() not in KEY_NAMES]
+    strings = [name for name in columns.strings if not is_key(name)]
     guess = find_usual_name(strings, TEXT_NAMES) or (strings[0] if len(strings) == 1 else None)
     if (options["text_column"] or guess) is None:
         found = f"could be any of the columns {', '.join(map(repr, strings))}" if strings else "is in no column"
@@ -223,9 +231,12 @@ def _choose_columns(predictor: CopyNetPredictor, columns: Columns, given: str | 
     for name, value in options.items():
         default = guess if name == "text_column" else "features"
         try:
-            setattr(predictor, name, find_column(value or str(default), columns.types, "the input"))
+            column = find_column(value or str(default), columns.types)
         except ValueError as error:
             raise ValueError(f"{error} (--{name})") from None
+        if value and value != column:
+            logger.info("%s is column %r", name.removesuffix("_column"), column)
+        setattr(predictor, name, column)
     if predictor.text_column not in columns.strings:
         raise ValueError(f"the column {predictor.text_column!r} holds no strings: name another with --text_column")
     for name in _new_types(predictor):

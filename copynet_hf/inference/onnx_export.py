@@ -26,7 +26,7 @@ from typing import Any, NamedTuple, TypeVar
 import torch
 from torch import Tensor, nn
 from torch.export import Dim, ExportedProgram
-from transformers import GenerationConfig, PreTrainedTokenizerBase
+from transformers import GenerationConfig, PreTrainedConfig, PreTrainedTokenizerBase
 
 from ..model.cache import CopyNetCache
 from ..model.memory import DecoderState, Facts, FeatureMemory, Memory
@@ -303,8 +303,8 @@ def _exported(graph: nn.Module, example: Tensors) -> ExportedProgram:
 def _check_exportable(model: CopyNetForConditionalGeneration | CopyNetEnsemble) -> None:
     if isinstance(model, CopyNetEnsemble):
         raise ValueError("an ensemble cannot be exported: export one of its members.")
-    decoder: Any = model.config.decoder
-    if decoder is not None:
+    decoder = model.config.decoder
+    if isinstance(decoder, PreTrainedConfig):
         raise ValueError(
             f"the decoder is a {decoder.model_type}, whose cache of keys and values grows from step to "
             "step, and a graph's state has a fixed size: export a model with the GRU, or use --backend torch."

@@ -14,10 +14,9 @@ import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
 ENCODER, DECODER = "encoder.onnx", "decoder.onnx"
 _DROPPED_SHARE = 0.25  # of the sources in the batch whose search has ended; fewer are not worth the copy of the rest
@@ -28,7 +27,7 @@ SOURCE_FIELDS = (
     *("encoder_input_ids", "encoder_attention_mask", "word_index"),
 )
 
-Array = NDArray[Any]
+Array: TypeAlias = np.ndarray
 Tensors = dict[str, Array]
 
 

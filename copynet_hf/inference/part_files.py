@@ -7,6 +7,7 @@ a struct of its new columns, and whether its text was truncated.
 from __future__ import annotations
 
 import base64
+import codecs
 import csv
 import gzip
 import io
@@ -23,8 +24,9 @@ import pyarrow.parquet as pq
 
 from ..data.columns import Columns
 from ..data.parquet import read_batches
-from ..data.records import Row, data_suffix
+from ..data.records import Row, data_suffix, has_mark
 from ..data.rows import PARQUET_SUFFIX, NumberedRow, number_rows
+from ..saved.whole_folder import name_full_disk
 
 WRITTEN_SUFFIXES = (".jsonl", ".csv", ".tsv", PARQUET_SUFFIX)
 GROUP_BYTES = 1 << 26  # of a row group, into which small windows are joined
@@ -48,6 +50,20 @@ class Counts(NamedTuple):
     rows: int
     bad_rows: int
     truncated: int
+
+
+class CsvStyle(NamedTuple):
+    """How CSV files are written: what separates their fields, and whether they start with a byte order mark."""
+
+    delimiter: str = ","
+    has_mark: bool = False
+
+
+def find_csv_style(files: Sequence[Path], delimiters: Sequence[str]) -> CsvStyle:
+    """That of the CSV files among these, if all have the same, else the usual one."""
+    pairs = zip(files, delimiters, strict=True)
+    found = {CsvStyle(delimiter, has_mark(file)) for file, delimiter in pairs if data_suffix(file) == ".csv"}
+    return found.pop() if len(found) == 1 else CsvStyle()
 
 
 def read_windows(files: Sequence[Path], delimiters: Sequence[str], size: int) -> Iterator[Window]:
@@ -98,18 +114,18 @@ def pair_parts(
 
 
 def write_output(
-    windows: Iterable[Window], parts: Sequence[Path], output: Path, bad_file: Path, types: Types, delimiter: str
+    windows: Iterable[Window], parts: Sequence[Path], output: Path, bad_file: Path, types: Types, style: CsvStyle
 ) -> Counts:
     """Writes the rows with predictions, and those without as JSON lines; each file as a whole.
 
     Args:
         parts: those of all windows, in their order.
         types: of all columns, the new ones last.
-        delimiter: of the fields of a CSV file.
+        style: of a CSV file.
     """
     total = num_bad = num_truncated = 0
     open_output = _open_parquet if data_suffix(output) == PARQUET_SUFFIX else _open_text
-    with write_whole(bad_file) as bad, open_output(output, types, delimiter) as write:
+    with write_whole(bad_file) as bad, open_output(output, types, style) as write:
         for window, outcomes, part in pair_parts(windows, parts):
             for (line, row), outcome, reason in zip(window.rows, outcomes, part["reason"].to_pylist(), strict=True):
                 if outcome is None:
@@ -131,14 +147,15 @@ def _select(table: pa.Table | None, is_wanted: Sequence[bool]) -> pa.Table | Non
 
 
 @contextmanager
-def _open_text(output: Path, types: Types, csv_delimiter: str) -> Iterator[Write]:
-    names, delimiter = list(types), {".csv": csv_delimiter, ".tsv": "\t"}.get(data_suffix(output))
+def _open_text(output: Path, types: Types, style: CsvStyle) -> Iterator[Write]:
+    names, delimiter = list(types), {".csv": style.delimiter, ".tsv": "\t"}.get(data_suffix(output))
     is_compressed = output.suffix.lower() == ".gz"
     with (
         write_whole(output) as file,
         gzip.GzipFile("", "wb", 9, file, 0) if is_compressed else nullcontext(file) as to,
     ):
         if delimiter is not None:
+            to.write(codecs.BOM_UTF8 if style.has_mark and data_suffix(output) == ".csv" else b"")
             to.write(_format_rows([dict(zip(names, names, strict=True))], names, delimiter))
         yield lambda rows, _: to.write(_format_rows(rows, names, delimiter))
 
@@ -161,7 +178,7 @@ def _format_rows(rows: Sequence[Row], names: Sequence[str], delimiter: str | Non
 
 
 @contextmanager
-def _open_parquet(output: Path, types: Types, _: str) -> Iterator[Write]:
+def _open_parquet(output: Path, types: Types, _: CsvStyle) -> Iterator[Write]:
     """Writes several small windows as one row group."""
     schema = pa.schema([(name, kind or pa.string()) for name, kind in types.items()])
     waiting: list[pa.Table] = []
@@ -209,10 +226,17 @@ def to_json(value: object) -> str:
 
 @contextmanager
 def write_whole(path: Path) -> Iterator[BinaryIO]:
-    """A file that gets its name when the block has ended and its contents are on the disk."""
+    """A file that gets its name when the block has ended and its contents are on the disk.
+
+    Raises:
+        OSError: it cannot be written, and what was is removed.
+    """
     unfinished = path.with_name(f"{path.name}.unfinished")
-    with unfinished.open("wb") as file:
-        yield file
-        file.flush()
-        os.fsync(file.fileno())
-    unfinished.replace(path)
+    try:
+        with name_full_disk(path), unfinished.open("wb") as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        unfinished.replace(path)
+    finally:
+        unfinished.unlink(missing_ok=True)  # of an error

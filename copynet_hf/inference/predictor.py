@@ -16,6 +16,7 @@ from ..data.columns import find_column, has_column
 from ..data.features import resemble_facts, split_features
 from ..data.remembered import find_separator, read_options
 from ..model.prediction import CopyModel, Prediction, predict, predict_nothing
+from ..model.source import Fact
 from .backends import load_backend
 from .extraction import extract_records
 
@@ -55,7 +56,8 @@ class CopyNetPredictor:
         features_column: the column of the features, read where the model reads features: lists of strings, or strings;
             None: as for the sources, else "features".
         features_separator: what separates the features in a string; None: as in the training.
-        prediction_column: the column that a call with columns adds.
+        prediction_column: the column that a call with columns adds, and before `_is_truncated`, the column that says
+            whether a text has more words than were read.
         output_format: "text", or "records": the column holds the records of `extract_records`, None for an output that
             has no fields.
         min_confidence: outputs that are less surely right are marked; a call with columns adds `prediction_confidence`
@@ -118,13 +120,14 @@ class CopyNetPredictor:
         """Predicts a list of texts, or the text column of a batch of columns.
 
         Args:
-            inputs: texts; or the columns: a DataFrame, or a dict from their names to lists, arrays or Series of one
-                length, whatever their index.
+            inputs: texts; or the columns: a DataFrame of pandas, or a dict from their names to lists, arrays (of NumPy
+                or Arrow) or Series of one length, whatever their index.
 
         Returns:
             For texts the best output of each, with its trace. For columns a copy of them with `prediction`, the best
-            output of each text; with `with_origins` also the fields of `Prediction` in `ORIGINS`, as
-            `prediction_score` and so on. The output of an empty text is "", that of a missing one None.
+            output of each text, and `prediction_is_truncated`; with `with_origins` also the other fields of
+            `Prediction` in `ORIGINS`, as `prediction_score` and so on. The output of an empty text is "", that of a
+            missing one None.
 
         Raises:
             ImportError, ValueError: see `load_backend`.
@@ -137,6 +140,10 @@ class CopyNetPredictor:
         return self._predict_texts(_list_values(inputs), "the texts")
 
     def _predict_columns(self, columns: Any) -> Columns:
+        if not isinstance(columns, Mapping) and not hasattr(columns, "iloc"):
+            raise ValueError(
+                f"the input is a {type(columns).__name__}: pass a DataFrame of pandas, or a dict of its columns"
+            )
         predictions = self.predict_rows(columns)
         result = copy.copy(columns)  # a dict, or the lazy columns of `datasets`, in which only new ones are set
         texts = _list_values(columns[self.find_column("text", columns)])
@@ -150,7 +157,7 @@ class CopyNetPredictor:
 
     def new_columns(self) -> dict[str, str]:
         """The columns that a call with columns adds, each with its field of `Prediction`, or "records"."""
-        fields = dict.fromkeys(ORIGINS) if self.with_origins else {}
+        fields = dict.fromkeys(ORIGINS if self.with_origins else ("is_truncated",))
         if self.min_confidence is not None:
             fields |= dict.fromkeys(("confidence", "accepted"))
         column = self.prediction_column
@@ -173,6 +180,8 @@ class CopyNetPredictor:
         text_column = self.find_column("text", columns)
         if isinstance(columns[text_column], str):
             raise ValueError(f"the column {text_column!r} holds one text: pass lists (map with batched=True)")
+        if not hasattr(columns[text_column], "__len__"):
+            raise ValueError(f"the column {text_column!r} is a {type(columns[text_column]).__name__}: pass a list")
         texts = _list_values(columns[text_column])
         options: dict[str, Any] = {}
         facts_column = self.facts_column or "facts"
@@ -216,12 +225,15 @@ class CopyNetPredictor:
             saved = read_options(self.load()[1]).get(f"{role}_column", role)
             given = saved if has_column(saved, list(columns)) else role
         try:
-            return find_column(given, list(columns), "the input")
+            column = find_column(given, list(columns))
         except ValueError as error:
             needs = (
                 f"{self.name} reads features: name their column with features_column; " if role == "features" else ""
             )
             raise ValueError(f"{needs}{error}") from None
+        if list(columns).count(column) > 1:
+            raise ValueError(f"there are two columns {column!r}: rename one")
+        return column
 
 
 def _is_text(text: object, where: str) -> bool:
@@ -234,7 +246,9 @@ def _is_text(text: object, where: str) -> bool:
 
 
 def _list_values(column: Any) -> list[object]:
-    """The values of a column by position, not by its index; those that pandas has as missing are None."""
+    """The values of a column by position, not by its index; missing ones of pandas and Arrow are None."""
+    if hasattr(column, "to_pylist"):  # Arrow's
+        return list(column.to_pylist())
     if hasattr(column, "notna"):
         column = column.astype(object).where(column.notna(), None)
     return list(column)
@@ -278,8 +292,8 @@ def predict_in_batches(
     tokenizer: PreTrainedTokenizerBase,
     texts: Sequence[str],
     *,
-    facts: Sequence[object] | None = None,
-    features: Sequence[object] | None = None,
+    facts: Sequence[Sequence[Fact] | None] | None = None,
+    features: Sequence[Sequence[str] | None] | None = None,
     batch_size: int = 32,
     progress: bool = False,
     **options: Any,
@@ -303,9 +317,8 @@ def predict_in_batches(
         for start in range(0, len(order), batch_size):
             rows = order[start : start + batch_size]
             batch_texts = [texts[row] for row in rows]
-            batch_facts, batch_features = (
-                None if column is None else [column[row] for row in rows] for column in (facts, features)
-            )
+            batch_facts = None if facts is None else [facts[row] for row in rows]
+            batch_features = None if features is None else [features[row] for row in rows]
             batch = predict(model, tokenizer, batch_texts, facts=batch_facts, features=batch_features, **options)
             for row, outputs in zip(rows, batch, strict=True):
                 predictions[row] = outputs

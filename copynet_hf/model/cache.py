@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import torch
 from torch import Tensor
 from transformers.cache_utils import Cache, CacheLayerMixin
@@ -32,7 +30,7 @@ class CopyNetCacheLayer(CacheLayerMixin):
     def lazy_initialization(self, key_states: Tensor, value_states: Tensor) -> None:
         """Does nothing: there are no keys and values, and the first `record` sets everything."""
 
-    def update(self, *args: Any, **kwargs: Any) -> tuple[Tensor, Tensor]:
+    def update(self, *args: object, **kwargs: object) -> tuple[Tensor, Tensor]:
         raise TypeError("CopyNet's cache holds recurrent states, not keys and values: use `record`.")
 
     def record(self, states: DecoderState, memory: Memory, runner: StepsRunner | None = None) -> None:
@@ -129,7 +127,7 @@ class CopyNetCache(Cache):
         return [CopyNetCache([layer]) for layer in self.layers]  # type: ignore[list-item]
 
 
-def start_cache(cache: Any, is_used: bool, number: int = 1) -> CopyNetCache | None:
+def start_cache(cache: Cache | None, is_used: bool, number: int = 1) -> CopyNetCache | None:
     """The given cache; if there is none but one is used, an empty one with this number of layers.
 
     Raises:

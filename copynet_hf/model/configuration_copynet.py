@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from copy import deepcopy
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 from transformers import AutoConfig, PreTrainedConfig
 from transformers.configuration_utils import SubConfigSpec
@@ -52,7 +52,7 @@ POOLINGS = ("mean", "first", "last")
 ENCODER_FIELDS = ("encoder", "encoder_reads", "encoder_pooling", "initial_state")
 ENCODER_INPUTS = ("pieces", "words")
 # Fields that only a recurrent decoder has other values of than these, and why.
-RECURRENT_OPTIONS: dict[str, tuple[tuple[Any, ...], str]] = {
+RECURRENT_OPTIONS: dict[str, tuple[tuple[object, ...], str]] = {
     "selective_read": ((None, False), "the copy scores of each step are inputs of the next"),
     "use_coverage": ((False,), "the attention of each step is an input of the next"),
     "attention": ((True,), "its layers attend to the source"),
@@ -62,7 +62,7 @@ RECURRENT_OPTIONS: dict[str, tuple[tuple[Any, ...], str]] = {
     ),
 }
 # Fields that some mechanisms do not use, and their value there.
-OPTIONS: dict[str, Any] = {
+OPTIONS: dict[str, object] = {
     "attention": True,
     "selective_read": False,
     "use_coverage": False,
@@ -122,7 +122,7 @@ class CopyNetBaseConfig(PreTrainedConfig):
         def copies(self) -> bool: ...
 
     @classmethod
-    def from_dict(cls, config_dict: dict[str, Any], **kwargs: Any) -> Any:
+    def from_dict(cls, config_dict: dict[str, Any], **kwargs: Any) -> Self:
         """As in the library; fields among `kwargs` are checked together with the others."""
         if not cls.__module__.startswith("transformers_modules."):
             # The library would load a pipeline named in the config from the saved code, which has to be trusted; the
@@ -247,11 +247,11 @@ class CopyNetConfig(CopyNetBaseConfig):
     initializer_range: float = 0.1
     use_cache: bool = True
     tie_word_embeddings: bool = False
-    encoder: PreTrainedConfig | dict[str, Any] | None = None
+    encoder: PreTrainedConfig | dict[str, object] | None = None
     encoder_reads: str = "pieces"
     encoder_pooling: str = "mean"
     initial_state: str = "first"
-    decoder: PreTrainedConfig | dict[str, Any] | None = None
+    decoder: PreTrainedConfig | dict[str, object] | None = None
     copy_layer: int = -1
     copy_head: int | None = None
     seq2seq: bool = False
@@ -278,12 +278,13 @@ class CopyNetConfig(CopyNetBaseConfig):
         super().__post_init__(**kwargs)
         self._check_special_ids()
         if self.decoder is not None:
-            decoder: Any = deepcopy(self.decoder)
+            decoder = deepcopy(self.decoder)
+            assert isinstance(decoder, PreTrainedConfig)
             if not decoder.is_encoder_decoder:
                 decoder.is_decoder = decoder.add_cross_attention = True
             self.decoder, self.hidden_size = decoder, getattr(decoder, "hidden_size", self.hidden_size)
 
-    def get_text_config(self, *args: Any, **kwargs: Any) -> CopyNetConfig:
+    def get_text_config(self, *args: object, **kwargs: object) -> CopyNetConfig:
         """This config; the library would take `decoder` for it."""
         return self
 
@@ -304,7 +305,7 @@ class CopyNetConfig(CopyNetBaseConfig):
         return cls(**kwargs | fields)
 
     @staticmethod
-    def tokenizer_fields(tokenizer: PreTrainedTokenizerBase) -> dict[str, Any]:
+    def tokenizer_fields(tokenizer: PreTrainedTokenizerBase) -> dict[str, int | None]:
         """The fields that follow from the tokenizer, e.g. for `CopyNetConfig.lcsts_char(**fields)`.
 
         An ordinary subword tokenizer has no unseen words, hence no slots; padding replaces the special tokens that it
@@ -327,20 +328,17 @@ class CopyNetConfig(CopyNetBaseConfig):
     @classmethod
     def synthetic(cls, **kwargs: Any) -> CopyNetConfig:
         """The paper's sizes for the synthetic rules (section 5.1): 1,000 symbols, GRU 300, embeddings 150."""
-        sizes = {"vocab_size": 1_004, "embedding_size": 150, "max_source_oov": 0}
-        return cls(**{**sizes, **_hidden(300), **kwargs})
+        return cls(**_name_sizes(hidden=300, vocab_size=1_004, embedding_size=150, max_source_oov=0) | kwargs)
 
     @classmethod
     def lcsts_char(cls, **kwargs: Any) -> CopyNetConfig:
         """The paper's sizes for LCSTS in characters (section 5.2): vocabulary 3,000, GRU 500, embeddings 350."""
-        sizes = {"vocab_size": 3_000, "embedding_size": 350, "max_source_oov": 16}
-        return cls(**{**sizes, **_hidden(500), **kwargs})
+        return cls(**_name_sizes(hidden=500, vocab_size=3_000, embedding_size=350, max_source_oov=16) | kwargs)
 
     @classmethod
     def lcsts_word(cls, **kwargs: Any) -> CopyNetConfig:
         """The paper's sizes for LCSTS in jieba words (section 5.2): vocabulary 10,000, GRU 500, embeddings 350."""
-        sizes = {"vocab_size": 10_000, "embedding_size": 350, "max_source_oov": 40}
-        return cls(**{**sizes, **_hidden(500), **kwargs})
+        return cls(**_name_sizes(hidden=500, vocab_size=10_000, embedding_size=350, max_source_oov=40) | kwargs)
 
     @property
     def copies(self) -> bool:
@@ -497,9 +495,10 @@ class CopyNetConfig(CopyNetBaseConfig):
             )
 
 
-def _hidden(size: int) -> dict[str, int]:
-    """One width for decoder, encoder and attention, as in the paper."""
-    return {"hidden_size": size, "encoder_hidden_size": size, "attention_size": size}
+def _name_sizes(hidden: int, vocab_size: int, embedding_size: int, max_source_oov: int) -> dict[str, int]:
+    """Fields of a config, with one width for decoder, encoder and attention, as in the paper."""
+    widths = dict.fromkeys(("hidden_size", "encoder_hidden_size", "attention_size"), hidden)
+    return {"vocab_size": vocab_size, "embedding_size": embedding_size, "max_source_oov": max_source_oov, **widths}
 
 
 __all__ = ["CopyNetConfig"]

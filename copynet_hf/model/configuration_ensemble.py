@@ -43,7 +43,7 @@ class CopyNetEnsembleConfig(CopyNetBaseConfig):
     model_type = "copynet_ensemble"
 
     # Each is set when the config is made.
-    members: Any = None
+    members: list[CopyNetConfig] = None  # type: ignore[assignment]
     vocab_size: int = None  # type: ignore[assignment]
     max_source_oov: int = None  # type: ignore[assignment]
     feature_vocab_size: int = None  # type: ignore[assignment]
@@ -138,7 +138,7 @@ class CopyNetEnsembleConfig(CopyNetBaseConfig):
             )
 
 
-def _read_member(number: int, member: Any) -> CopyNetConfig:
+def _read_member(number: int, member: object) -> CopyNetConfig:
     """A copy of a member's config, given as an object or a dict."""
     fields = member.to_dict() if isinstance(member, PreTrainedConfig) else member
     model_type = CopyNetConfig.model_type
@@ -147,7 +147,7 @@ def _read_member(number: int, member: Any) -> CopyNetConfig:
     return CopyNetConfig.from_dict(_strip(fields))
 
 
-def _strip(fields: Mapping[str, Any]) -> dict[str, Any]:
+def _strip(fields: Mapping[str, object]) -> dict[str, object]:
     """The fields of a member's config without those of its file."""
     return {name: value for name, value in fields.items() if name not in _FILE_FIELDS}
 

@@ -1,10 +1,13 @@
 """The encoder: the source becomes M = {h_j}.
 
 Letters are the paper's: M = {h_j} the encoder's states, e(y) the embedding. Shapes: B rows, S source positions,
-F features of a source, E embedding_size, D = 2 · encoder_hidden_size.
+F features of a source, L letters with the boundaries between words, W words that own slots, E embedding_size,
+D = 2 · encoder_hidden_size.
 """
 
 from __future__ import annotations
+
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -16,12 +19,13 @@ from .copy_distribution import replace_by_unk
 from .dispatch import find_fast_form_obstacles, has_values
 from .dropout import Dropout
 from .gru import FusedGRU, gru_states
-from .letter_encoder import LetterEncoder
+from .letters import BOUNDARY, UNKNOWN_LETTER
 from .outputs import CopyNetEncoderOutput, SourceInputs
 from .pretrained import CopyNetPreTrainedModel
 from .source import UNKNOWN_FEATURE
 
 OBJECT = 3  # its token_type_id
+LETTER_SIZE = 32  # the width of a letter's embedding
 
 
 class CopyNetEncoderLayer(nn.GRU, GradientCheckpointingLayer):
@@ -52,8 +56,23 @@ class CopyNetEncoderLayer(nn.GRU, GradientCheckpointingLayer):
         return last_hidden_state * mask[..., None], torch.cat([forward_states[-1], backward_states[-1]], dim=-1)
 
 
-def embed_facts(embeddings: Tensor, is_object: Tensor) -> Tensor:
+class Positions(NamedTuple):
+    """What the positions of the sources hold, (B, S) bool each.
+
+    read: words that the encoder reads: all, or with facts those of the question.
+    copyable: what can be copied.
+    is_object: the objects of facts; None: facts are not told apart.
+    """
+
+    read: Tensor
+    copyable: Tensor
+    is_object: Tensor | None = None
+
+
+def embed_facts(embeddings: Tensor, is_object: Tensor | None) -> Tensor | None:
     """f_j = [e(subject); e(property); e(object)] at each object's position, zero elsewhere: (B, S, 3E)."""
+    if is_object is None:
+        return None
     triples = torch.cat([embeddings.roll(2, dims=1), embeddings.roll(1, dims=1), embeddings], dim=-1)
     return triples * is_object[..., None]
 
@@ -63,6 +82,47 @@ def count_positions(mask: Tensor) -> int:
     if not has_values(mask):
         return mask.shape[1]
     return max(1, int((mask.any(0) * torch.arange(1, mask.shape[1] + 1, device=mask.device)).max()))
+
+
+class LetterEncoder(nn.Module):
+    """W max_i ReLU(F [l_{i-1}; l_i; l_{i+1}] + b) over the letters l_i of a word, with l = 0 before and after it: a
+    convolution over letters (Kim et al. 2016), here with filters of one width."""
+
+    def __init__(self, config: CopyNetConfig) -> None:
+        super().__init__()
+        self.embed_letters = nn.Embedding(config.letter_vocab_size, LETTER_SIZE)
+        self.filters = nn.Linear(3 * LETTER_SIZE, config.embedding_size)  # F and b
+        self.output_proj = nn.Linear(config.embedding_size, config.embedding_size, bias=False)  # W
+
+    def forward(self, letter_ids: Tensor) -> Tensor:
+        """(B, W, E) from (B, L): what the letters of each word add to its embedding, zero for a word without letters.
+
+        W is the largest number of words in a row, or L if traced.
+        """
+        if letter_ids.shape[1] == 0:  # no row has words: one without letters, so that every weight has a gradient
+            letter_ids = nn.functional.pad(letter_ids, (0, 1), value=BOUNDARY)
+        num_letters = self.embed_letters.num_embeddings
+        letter_ids = torch.where(letter_ids < num_letters, letter_ids, UNKNOWN_LETTER)
+        is_letter = (letter_ids != BOUNDARY)[..., None]
+        letters = self.embed_letters(letter_ids) * is_letter
+        before, after = (nn.functional.pad(letters, (0, 0, *sides)) for sides in ((1, 0), (0, 1)))
+        windows = torch.cat([before[:, :-1], letters, after[:, 1:]], dim=-1)
+        filtered = torch.relu(self.filters(windows)) * is_letter
+        words = (letter_ids == BOUNDARY).cumsum(-1) - 1
+        pooled = filtered.new_zeros(letter_ids.shape[0], _count_words(words, is_letter[..., 0]), filtered.shape[-1])
+        words = words.clamp(0, pooled.shape[1] - 1)[..., None].expand_as(filtered)
+        pooled = pooled.scatter_reduce(1, words, filtered, "amax")
+        return self.output_proj(pooled)
+
+
+def _count_words(words: Tensor, is_letter: Tensor) -> int:
+    """The words of the row that has most, without those of padding; if traced, as many as there are letters.
+
+    Args:
+        words: (B, L) the word of each letter.
+        is_letter: (B, L) bool, false at boundaries and padding.
+    """
+    return int((words * is_letter).max()) + 1 if has_values(words) else words.shape[1]
 
 
 class SourceEncoder(CopyNetPreTrainedModel):
@@ -215,21 +275,60 @@ class SourceEncoder(CopyNetPreTrainedModel):
             return states
         return states + self.feature_state_proj(features.sum(1, keepdim=True)) * mask[..., None]
 
-    def split_facts(self, mask: Tensor, token_types: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """(B, S) bool each: the question, the objects of facts, and which of both can be copied.
+    def split_facts(self, mask: Tensor, token_types: Tensor | None) -> Positions:
+        """The positions of the question and of the facts.
 
         Args:
             mask: (B, S) bool, false where there is nothing to read.
             token_types: (B, S) of `_check_token_types`.
         """
+        if token_types is None:
+            return Positions(mask, mask)
         is_question, is_object = mask & (token_types == 0), token_types == OBJECT
         copyable = torch.zeros_like(mask)
         for memory, is_position in (("question", is_question), ("facts", is_object)):
             copyable = copyable | is_position if memory in self.config.copies_from else copyable
-        return is_question, is_object, copyable
+        return Positions(is_question, copyable, is_object)
 
-    def _check_token_types(self, token_type_ids: Tensor | None, mask: Tensor) -> Tensor:
-        """(B, S) token types, 0 on padding."""
+    def _make_output(
+        self,
+        source: SourceInputs,
+        ids: Tensor,
+        positions: Positions,
+        states: Tensor,
+        final_state: Tensor,
+        *,
+        slots: Tensor | None,
+        facts: Tensor | None,
+        hidden_states: tuple[Tensor, ...] | None,
+    ) -> CopyNetEncoderOutput:
+        """What `encode` returns: h_j (B, S, D), `states`, with the source's features, and what else is read of it.
+
+        Args:
+            ids: (B, S) of `_check_source`.
+            final_state: (B, D), without dropout.
+            slots: e(y) (B, W, E) of the words that own slots, as it is fed back.
+            facts: f_j (B, S, 3E).
+        """
+        features, feature_mask = self.embed_features(source.feature_ids, ids)
+        return CopyNetEncoderOutput(
+            last_hidden_state=self.add_features(states, positions.read, features),
+            final_state=self.dropout(final_state),
+            source_ids=ids,
+            source_mask=positions.copyable,
+            slot_embeddings=slots,
+            facts=facts,
+            is_object=positions.is_object,
+            is_question=None if positions.is_object is None else positions.read,
+            features=None if features is None else self.dropout(features),
+            feature_mask=feature_mask,
+            hidden_states=hidden_states,
+        )
+
+    def _check_token_types(self, token_type_ids: Tensor | None, mask: Tensor) -> Tensor | None:
+        """(B, S) token types, 0 on padding; None: the model does not tell facts apart."""
+        if not self.config.mechanism.retrieves:
+            return None
         if token_type_ids is None or not token_type_ids.shape[1]:  # all sources are empty
             return torch.zeros_like(mask, dtype=torch.long)
         if token_type_ids.shape != mask.shape:
@@ -296,33 +395,27 @@ class CopyNetEncoder(SourceEncoder):
         states = self.embed(input_ids, slots) if inputs_embeds is None else inputs_embeds
         if fed_back is None:
             fed_back = self.feed_back(slots, source.letter_ids, input_ids)
-        features, feature_mask = self.embed_features(source.feature_ids, input_ids)
         states = self.dropout(states)
-        facts, is_object, copyable = None, None, mask
-        if config.mechanism.retrieves:
-            mask, is_object, copyable = self.split_facts(mask, self._check_token_types(source.token_type_ids, mask))
-            facts = embed_facts(states, is_object)
+        positions = self.split_facts(mask, self._check_token_types(source.token_type_ids, mask))
+        facts, read = embed_facts(states, positions.is_object), positions.read
         hidden_states: tuple[Tensor, ...] = (states,)
         final_state = states
-        length = states.shape[1] if is_object is None else count_positions(mask)  # facts follow the question
+        # facts follow the question
+        length = states.shape[1] if positions.is_object is None else count_positions(read)
         for layer in self.layers:
-            states, final_state = layer(states[:, :length], mask[:, :length])
+            states, final_state = layer(states[:, :length], read[:, :length])
             states = self.dropout(states)
-            if length < mask.shape[1]:
-                states = nn.functional.pad(states, (0, 0, 0, mask.shape[1] - length))
+            if length < read.shape[1]:
+                states = nn.functional.pad(states, (0, 0, 0, read.shape[1] - length))
             hidden_states += (states,)
-        states = self.add_features(states, mask, features)
-        return CopyNetEncoderOutput(
-            last_hidden_state=states,
-            final_state=self.dropout(final_state),
-            source_ids=input_ids,
-            source_mask=copyable,
-            slot_embeddings=fed_back,
+        return self._make_output(
+            source,
+            input_ids,
+            positions,
+            states,
+            final_state,
+            slots=fed_back,
             facts=facts,
-            is_object=is_object,
-            is_question=None if is_object is None else mask,
-            features=None if features is None else self.dropout(features),
-            feature_mask=feature_mask,
             hidden_states=hidden_states if output_hidden_states else None,
         )
 

@@ -6,10 +6,11 @@ import inspect
 from collections.abc import Sequence
 from copy import copy
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import torch
 from torch import Tensor
+from transformers.cache_utils import Cache
 from transformers.generation import (
     GenerationMixin,
     LogitsProcessor,
@@ -21,11 +22,15 @@ from transformers.utils import ModelOutput
 
 from .cache import CopyNetCache, start_cache
 from .copy_distribution import find_matches
-from .source import Source, find_matching_ids
+from .source import ExtendedVocabulary, Source, find_matching_ids
+
+ModelInputs = dict[str, Any]  # the arguments of a model's `forward`, by name
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
     from transformers.generation import CandidateGenerator, GenerationConfig
+
+    from .outputs import CopyNetEncoderOutput, CopyNetEnsembleEncoderOutput
 
     class _Base(PreTrainedModel, GenerationMixin):
         """What the mixin is mixed into, for the type checker."""
@@ -138,13 +143,13 @@ class StopStrings(StoppingCriteria):
             self._check_spelling()
         # slots depend on the length of a source only where it is truncated on the left
         limit = tokenizer.model_max_length if tokenizer.truncation_side == "left" else None
-        find_words: Any = tokenizer.oov_words
+        find_words = cast(ExtendedVocabulary, tokenizer).oov_words
         self.slot_words = [
             find_words(each, limit) if isinstance(each, str) else each.oov_words
             for each in ([source] if isinstance(source, str) else source or [""])
         ]
 
-    def __call__(self, input_ids: Tensor, scores: Any, **kwargs: Any) -> Tensor:
+    def __call__(self, input_ids: Tensor, scores: object, **kwargs: object) -> Tensor:
         """(R) bool: which rows of `input_ids` (R, T), R / N side by side for each source, hold a stop string among
         the words since the last call and those before them that it may begin with."""
         before, length = self._length, input_ids.shape[1]
@@ -237,19 +242,20 @@ class CopyNetGenerationMixin(_Base):
 
     def _prepare_generation_config(
         self, generation_config: GenerationConfig | None, copied_only: Sequence[int] | None = None, **kwargs: Any
-    ) -> tuple[GenerationConfig, dict[str, Any]]:
+    ) -> tuple[GenerationConfig, ModelInputs]:
         library: Any = super()
         prepared, model_kwargs = library._prepare_generation_config(generation_config, **kwargs)
         prepared.copied_only = copied_only  # of this call: no model brings it along
         return prepared, model_kwargs
 
     def _prepare_cache_for_generation(
-        self, generation_config: GenerationConfig, model_kwargs: dict[str, Any], *args: Any, **kwargs: Any
+        self, generation_config: GenerationConfig, model_kwargs: ModelInputs, *args: Any, **kwargs: Any
     ) -> Any:
         for name, supported in (("cache_implementation", (None, "dynamic")), ("prefill_chunk_size", (None,))):
             if (value := getattr(generation_config, name)) not in supported:
                 raise ValueError(
-                    f"{name}={value!r} is for keys and values, and CopyNet's state has a fixed size: leave it out."
+                    f"{name}={value!r} is for the library's caches, and CopyNet has one of its own, which holds a "
+                    "state of fixed size, or grows with the words of a Transformers decoder: leave it out."
                 )
         if generation_config.use_cache and model_kwargs.get("past_key_values") is None:
             model_kwargs["past_key_values"] = start_cache(None, True, self.num_caches)
@@ -260,7 +266,7 @@ class CopyNetGenerationMixin(_Base):
         self,
         generation_config: GenerationConfig,
         *args: Any,
-        model_kwargs: dict[str, Any] | None = None,
+        model_kwargs: ModelInputs | None = None,
         **kwargs: Any,
     ) -> LogitsProcessorList:
         kwargs["model_kwargs"] = model_kwargs
@@ -296,12 +302,12 @@ class CopyNetGenerationMixin(_Base):
         self,
         input_ids: Tensor,
         next_sequence_length: int | None = None,
-        past_key_values: Any = None,
+        past_key_values: Cache | None = None,
         *,
-        tokenizer: Any = None,
-        assistant_tokenizer: Any = None,
+        tokenizer: object = None,
+        assistant_tokenizer: object = None,
         **kwargs: Any,
-    ) -> dict[str, Any]:
+    ) -> ModelInputs:
         """As in the library, without the tokenizers, which `generate` takes and passes on.
 
         Once the cache holds a state, which takes the place of everything before, only the new words are prepared.
@@ -309,7 +315,7 @@ class CopyNetGenerationMixin(_Base):
         state = past_key_values.layer.states if isinstance(past_key_values, CopyNetCache) else None
         if next_sequence_length is None or state is None or state.hidden.device != input_ids.device:
             library: Any = super()
-            inputs: dict[str, Any] = library.prepare_inputs_for_generation(
+            inputs: ModelInputs = library.prepare_inputs_for_generation(
                 input_ids, next_sequence_length=next_sequence_length, past_key_values=past_key_values, **kwargs
             )
             return inputs
@@ -323,7 +329,7 @@ class CopyNetGenerationMixin(_Base):
         is_encoder_decoder: bool = False,
         input_ids: Any = None,
         **model_kwargs: Any,
-    ) -> tuple[Any, dict[str, Any]]:
+    ) -> tuple[Any, ModelInputs]:
         """Repeats the target words, and not the sources: the rows of one source share it (`Memory`)."""
 
         def repeat(value: Any) -> Any:
@@ -345,7 +351,7 @@ class CopyNetGenerationMixin(_Base):
         return generator
 
     def _extended_vocabulary_processor(
-        self, generation_config: GenerationConfig, model_kwargs: dict[str, Any]
+        self, generation_config: GenerationConfig, model_kwargs: ModelInputs
     ) -> ExtendedVocabularyLogitsProcessor:
         config, encoder_outputs = self.config, model_kwargs["encoder_outputs"]
         symbols = (config.pad_token_id, config.decoder_start_token_id)
@@ -421,7 +427,7 @@ class CopyNetGenerationMixin(_Base):
         sequences: Tensor,
         input_ids: Tensor | None = None,
         attention_mask: Tensor | None = None,
-        encoder_outputs: Any = None,
+        encoder_outputs: CopyNetEncoderOutput | CopyNetEnsembleEncoderOutput | None = None,
         eos_token_id: int | list[int] | None = None,
         **source: Tensor,
     ) -> CopyTrace:

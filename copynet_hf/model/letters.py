@@ -9,7 +9,7 @@ Nothing here needs torch or Transformers.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from unicodedata import category
 
 BOUNDARY, UNKNOWN_LETTER = 0, 1
@@ -19,19 +19,37 @@ MAX_LETTERS, MIN_LETTER_FREQUENCY = 1000, 2  # of a trained vocabulary
 
 
 def number_letters(letters: Iterable[str] | Mapping[str, int]) -> dict[str, int]:
-    """The id of each letter, in their order or, for a mapping as the tokenizer saves it, that of their ids.
+    """The id of each letter; see `number_entries`.
 
     Raises:
         ValueError: a letter is not one character, or given twice.
     """
-    letters = sorted(letters, key=letters.__getitem__) if isinstance(letters, Mapping) else list(letters)
-    for letter in letters:
-        if not isinstance(letter, str) or len(letter) != 1:
-            raise ValueError(f"letter_vocab contains {letter!r}: pass strings of one character")
-    if len(set(letters)) < len(letters):
-        twice = next(letter for letter in letters if letters.count(letter) > 1)
-        raise ValueError(f"letter_vocab contains {twice!r} twice: list each letter once")
-    return {letter: index for index, letter in enumerate(letters, NUM_SPECIAL_LETTERS)}
+    return number_entries(
+        "letter", letters, NUM_SPECIAL_LETTERS, lambda letter: len(letter) == 1, "strings of one character"
+    )
+
+
+def number_entries(
+    kind: str,
+    entries: Iterable[str] | Mapping[str, int],
+    first: int,
+    is_valid: Callable[[str], object],
+    description: str,
+) -> dict[str, int]:
+    """The id of each entry of a vocabulary, from `first` on, in their order or, for a mapping as the tokenizer saves
+    it, that of their ids.
+
+    Raises:
+        ValueError: an entry is not valid, or given twice.
+    """
+    entries = sorted(entries, key=entries.__getitem__) if isinstance(entries, Mapping) else list(entries)
+    for entry in entries:
+        if not isinstance(entry, str) or not is_valid(entry):
+            raise ValueError(f"{kind}_vocab contains {entry!r}: pass {description}")
+    if len(set(entries)) < len(entries):
+        twice = next(entry for entry in entries if entries.count(entry) > 1)
+        raise ValueError(f"{kind}_vocab contains {twice!r} twice: list each {kind} once")
+    return {entry: index for index, entry in enumerate(entries, first)}
 
 
 def find_letter_ids(words: Iterable[str], vocab: Mapping[str, int]) -> list[int]:

@@ -224,6 +224,6 @@ def _find_limit(tokenizer: PreTrainedTokenizerBase, name: str | None) -> int | N
     """The number of pieces that the encoder of this name and tokenizer reads, if one of them says so."""
     if tokenizer.model_max_length < VERY_LARGE_INTEGER:
         return int(tokenizer.model_max_length)
-    from .text_encoder import load_max_pieces  # here, because nothing else needs torch
+    from .text_models import load_max_pieces  # here, because nothing else needs torch
 
     return None if name is None else load_max_pieces(name)

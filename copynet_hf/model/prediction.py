@@ -9,19 +9,30 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import chain
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
 from .confidence import Calibration, calibrate, read_calibration
 from .segmentation import INITIAL, JOINER
-from .source import Source, Span, add_spaces, find_marks, find_matching_ids, join_words, skipped_ids, stack_sources
+from .source import (
+    Fact,
+    Source,
+    Span,
+    add_spaces,
+    find_marks,
+    find_matching_ids,
+    join_words,
+    skipped_ids,
+    stack_sources,
+)
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
-Array = NDArray[Any]
+Array: TypeAlias = np.ndarray
+Tensors = Mapping[str, Any]  # of PyTorch or NumPy, by name
+Options = Mapping[str, Any]  # of `generate()`, by name
 
 
 class CopyModel(Protocol):
@@ -87,7 +98,7 @@ class Prediction:
     is_truncated: bool = False
     is_empty: bool = False
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, object]:
         """The fields but `copy_probs`."""
         return {name: value for name, value in vars(self).items() if name != "copy_probs"}
 
@@ -106,8 +117,8 @@ def predict(
     tokenizer: PreTrainedTokenizerBase,
     texts: Sequence[str],
     *,
-    facts: Sequence[Any] | None = None,
-    features: Sequence[Any] | None = None,
+    facts: Sequence[Sequence[Fact] | None] | None = None,
+    features: Sequence[Sequence[str] | None] | None = None,
     max_source_length: int | None = None,
     min_confidence: float | None = None,
     return_copy_probs: bool = False,
@@ -182,8 +193,8 @@ def _judge(prediction: Prediction, calibration: Calibration | None, min_confiden
 
 
 def _encode(
-    tokenizer: Any, texts: Sequence[str], columns: Mapping[str, Sequence[Any]], max_length: int | None, tensors: str
-) -> tuple[list[Source], Mapping[str, Any]]:
+    tokenizer: Any, texts: Sequence[str], columns: Mapping[str, Sequence[object]], max_length: int | None, tensors: str
+) -> tuple[list[Source], Tensors]:
     """The sources, and the model's inputs, padded to one length."""
     # hasattr, not isinstance: with trust_remote_code, the tokenizer's class can be another copy of CopyNetTokenizer.
     limit = tokenizer.model_max_length if max_length is None else max_length
@@ -214,9 +225,9 @@ def _encode(
 def _generate(
     model: CopyModel,
     sources: Sequence[Source],
-    inputs: dict[str, Any],
-    generation: dict[str, Any],
-    settings: Mapping[str, Any],
+    inputs: Tensors,
+    generation: Options,
+    settings: Options,
     trace: bool,
 ) -> list[list[Prediction]]:
     """The outputs of each source; `settings` are the arguments `generation`, completed by the saved ones."""
@@ -300,7 +311,7 @@ def _read_output(
     spaced = zip(words, add_spaces(source.tokenizer, words), strict=True)
     shown = [piece for word, piece in spaced if word not in marks]
     copied_from = [
-        spans[position] if share > 0.5 and position is not None and piece else None
+        spans[position] if share > 0.5 and position is not None and _is_whole(source, position, piece) else None
         for share, position, piece in zip(shares, positions, shown, strict=True)
     ]
     is_initial = _find_initials(words, marks)
@@ -322,6 +333,12 @@ def _read_output(
         copy_probs=probs[:, is_word],
         is_truncated=source.is_truncated,
     )
+
+
+def _is_whole(source: Source, position: int, piece: str) -> bool:
+    """Whether a copied piece is the word of the source, and not a byte that completes another character there."""
+    has_segmenter = getattr(source.tokenizer, "segmenter", None) is not None  # whose words no bytes are
+    return bool(piece) and (has_segmenter or piece.strip() == source.words[position])
 
 
 def _score_words(words: Sequence[str], probs: Array, marks: Collection[str]) -> list[float]:
@@ -371,9 +388,7 @@ def _merge_spans(words: Sequence[str], spans: Sequence[Span | None], source: str
     return merged
 
 
-def _trace(
-    model: CopyModel, sequences: Any, inputs: Mapping[str, Any], eos_token_id: int | list[int] | None
-) -> _Trace:
+def _trace(model: CopyModel, sequences: Any, inputs: Tensors, eos_token_id: int | list[int] | None) -> _Trace:
     """The trace of N · R outputs."""
     trace = model.trace_copies(sequences, **inputs, eos_token_id=eos_token_id)
     return _Trace(*(_to_numpy(getattr(trace, name)) for name in _Trace._fields))

@@ -17,7 +17,7 @@ from transformers import initialization as init
 from .attention import CoverageProjection
 from .configuration_copynet import CopyNetConfig
 from .pieces import PieceTokenizer
-from .text_encoder import find_max_pieces, load_encoder_config, load_text_encoder
+from .text_models import find_max_pieces, load_encoder_config, load_text_encoder
 
 
 class PublishedModel(PreTrainedModel):

@@ -47,11 +47,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 from unicodedata import category
 
-try:  # needed by one segmenter only
-    import jieba
-except ImportError:
-    jieba = None
-
 JOINER = "\uffed"
 _ESCAPED_JOINER = f"[{JOINER}]"
 _ZERO_WIDTH = "\u200c\u200d"  # a non-joiner and a joiner, within words
@@ -88,8 +83,10 @@ def _jieba_tokenizer() -> Any:
 
     `jieba.add_word` changes the global one. Decoding splits the source again and must find the same words.
     """
-    if jieba is None:
-        raise ImportError("segmenter='jieba' needs the package jieba: pip install jieba")
+    try:
+        import jieba
+    except ImportError as error:
+        raise ImportError("segmenter='jieba' needs the package jieba: pip install jieba") from error
     jieba.setLogLevel(logging.WARNING)  # else it reports on stderr that it loads its dictionary
     return jieba.Tokenizer()
 
@@ -346,6 +343,25 @@ def is_spelled(tokens: Sequence[str]) -> bool:
     pieces = [token.strip(JOINER) for token in tokens if token not in MARKS]
     letters = sum(len(piece) == 1 for piece in pieces)
     return letters > 1 and 2 * letters > sum(map(len, pieces))
+
+
+def order_by_distance(words: Sequence[str], source: Sequence[str], target: Sequence[str], index: int) -> list[str]:
+    """Words of a source, those first that are near what the word `index` of the target copies, or else what the
+    nearest word of the target does: of several words with one initial, the one that is meant is mostly there."""
+    folded = [word.casefold() for word in source]
+    own = target[index].casefold()
+    places = [place for place, word in enumerate(folded) if len(word) > 1 and word in own]
+    neighbours = sorted(range(len(target)), key=lambda other: abs(other - index))
+    for other in neighbours[1:]:
+        if places:
+            break
+        word = target[other].casefold()
+        places = [place for place, each in enumerate(folded) if each == word and each.isalnum()]
+    distances: dict[str, int] = {}
+    for place, word in enumerate(source):
+        distance = min((abs(place - other) for other in places), default=0)
+        distances[word] = min(distance, distances.get(word, distance))
+    return sorted(words, key=distances.__getitem__)
 
 
 def list_marks(words: Mapping[str, int], max_letters: int = 1000, *, initials: bool = False) -> list[str]:

@@ -14,11 +14,11 @@ import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
-from itertools import accumulate, pairwise
+from itertools import accumulate, pairwise, repeat
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
-from .letters import NUM_SPECIAL_LETTERS, find_letter_ids
-from .segmentation import CHAINED, MARKS, SEGMENTERS, Chains
+from .letters import NUM_SPECIAL_LETTERS, find_letter_ids, number_entries
+from .segmentation import CHAINED, MARKS, SEGMENTERS, Chains, order_by_distance
 
 UNK = "<unk>"  # where the tokenizer has no unknown word
 NO_FEATURE, UNKNOWN_FEATURE = 0, 1  # the former is padding
@@ -37,11 +37,14 @@ class Speller(Protocol):
 
     @property
     def all_special_ids(self) -> list[int]: ...
-
-    pad_token_id: Any
-    bos_token_id: Any
-    eos_token_id: Any
-    unk_token_id: Any
+    @property
+    def pad_token_id(self) -> int | None: ...
+    @property
+    def bos_token_id(self) -> int | None: ...
+    @property
+    def eos_token_id(self) -> int | None: ...
+    @property
+    def unk_token_id(self) -> int | None: ...
 
     def __hash__(self) -> int: ...
     def __len__(self) -> int: ...
@@ -128,8 +131,8 @@ class Source:
         if not isinstance(self.text, str):
             return [None] * len(self.words)
         if self.found is not None:
-            words_found = zip(self.words, self.found, strict=True)
-            return [_trim_span(self.text, *span) if word else None for word, span in words_found]
+            skipped = skipped_ids(self.tokenizer)
+            return _trim_spans(self.text, self.words, self.found, [index in skipped for index in self.ids])
         words = self.surfaces[: self.text_length]
         if not (self.is_truncated and getattr(self.tokenizer, "truncation_side", "right") == "left"):
             spans = find_spans(self.text, words)
@@ -199,7 +202,7 @@ class ExtendedVocabulary:
     max_source_oov: int
     truncation_side: str
     split_special_tokens: bool
-    unk_token_id: Any
+    unk_token_id: int
     all_special_tokens: list[str]
     feature_vocab: dict[str, int]
     letter_vocab: dict[str, int]
@@ -358,34 +361,15 @@ class ExtendedVocabulary:
         self, words: Sequence[str], special: frozenset[str], slots: dict[str, int], max_slots: int
     ) -> list[int]:
         """The ids of words; those outside the vocabulary are added to `slots` while it has fewer than `max_slots`."""
-        ids: list[Any] = list(map(self._ids.get, words))
-        if None in ids or not special.isdisjoint(words):
+        ids = list(map(self._ids.get, words, repeat(-1)))  # in less time than a comprehension
+        if -1 in ids or not special.isdisjoint(words):
             first, unk = len(self), self.unk_token_id
             for position, word in enumerate(words):
-                if ids[position] is None or word in special:
+                if ids[position] < 0 or word in special:
                     if word not in slots and len(slots) < max_slots:
                         slots[word] = first + len(slots)
                     ids[position] = slots.get(word, unk)
         return ids
-
-
-def order_by_distance(words: Sequence[str], source: Sequence[str], target: Sequence[str], index: int) -> list[str]:
-    """Words of a source, those first that are near what the word `index` of the target copies, or else what the
-    nearest word of the target does: of several words with one initial, the one that is meant is mostly there."""
-    folded = [word.casefold() for word in source]
-    own = target[index].casefold()
-    places = [place for place, word in enumerate(folded) if len(word) > 1 and word in own]
-    neighbours = sorted(range(len(target)), key=lambda other: abs(other - index))
-    for other in neighbours[1:]:
-        if places:
-            break
-        word = target[other].casefold()
-        places = [place for place, each in enumerate(folded) if each == word and each.isalnum()]
-    distances: dict[str, int] = {}
-    for place, word in enumerate(source):
-        distance = min((abs(place - other) for other in places), default=0)
-        distances[word] = min(distance, distances.get(word, distance))
-    return sorted(words, key=distances.__getitem__)
 
 
 # ---- facts and features
@@ -403,20 +387,13 @@ def flatten_facts(facts: Sequence[Fact] | None, name: str) -> list[str]:
     return [word for fact in facts or () for word in fact]
 
 
-def number_features(features: Iterable[Any] | Mapping[Any, int]) -> dict[str, int]:
-    """The id of each feature, in their order or, for a mapping as the tokenizer saves it, that of their ids.
+def number_features(features: Iterable[str] | Mapping[str, int]) -> dict[str, int]:
+    """The id of each feature; see `number_entries`.
 
     Raises:
         ValueError: a feature is no string, empty, or given twice.
     """
-    features = sorted(features, key=features.__getitem__) if isinstance(features, Mapping) else list(features)
-    for feature in features:
-        if not isinstance(feature, str) or not feature:
-            raise ValueError(f"feature_vocab contains {feature!r}: pass strings that are not empty")
-    if len(set(features)) < len(features):
-        twice = next(feature for feature in features if features.count(feature) > 1)
-        raise ValueError(f"feature_vocab contains {twice!r} twice: list each feature once")
-    return {feature: index for index, feature in enumerate(features, NUM_SPECIAL_FEATURES)}
+    return number_entries("feature", features, NUM_SPECIAL_FEATURES, bool, "strings that are not empty")
 
 
 def find_feature_ids(features: Sequence[str] | None, name: str, vocab: Mapping[str, int]) -> list[int]:
@@ -433,7 +410,7 @@ def find_feature_ids(features: Sequence[str] | None, name: str, vocab: Mapping[s
 # ---- checks
 
 
-def check_text(text: Any, name: str, is_split_into_words: bool) -> None:
+def check_text(text: object, name: str, is_split_into_words: bool) -> None:
     """Checks that this is a text, or with `is_split_into_words` a sequence of words.
 
     Raises:
@@ -452,7 +429,7 @@ def check_length(name: str, length: int | None) -> None:
         raise ValueError(f"{name} is {length}: use a number of tokens, 1 or more")
 
 
-def check_vocab(vocab: Any, special_tokens: list[Any], added: set[str]) -> dict[str, int]:
+def check_vocab(vocab: object, special_tokens: Sequence[object], added: set[str]) -> dict[str, int]:
     """Returns `vocab` in the order of its ids.
 
     Raises:
@@ -544,10 +521,22 @@ def find_spans(text: str, words: Sequence[str]) -> list[Span | None]:
     return spans
 
 
-def _trim_span(text: str, start: int, end: int) -> Span:
-    """The span without the spaces that precede a word."""
-    part = text[start:end]
-    return (start if part.isspace() else end - len(part.lstrip())), end
+def _trim_spans(
+    text: str, words: Sequence[str], found: Sequence[Span], is_special: Sequence[bool]
+) -> list[Span | None]:
+    """The span of each word without the spaces that precede it; None for a word that is "".
+
+    The character whose last byte is in a word begins where the words with its first bytes do, which are "".
+    """
+    spans: list[Span | None] = []
+    first = None
+    for word, (start, end), special in zip(words, found, is_special, strict=True):
+        is_part = not (word or special) and bool(text[start:end].strip())
+        start = start if first is None else min(first, start)
+        first = start if is_part else None
+        start = start if text[start:end].isspace() else end - len(text[start:end].lstrip())
+        spans.append((start, end) if word else None)
+    return spans
 
 
 def space_words(words: Sequence[str], join: Callable[[list[str]], str]) -> list[str]:
@@ -563,7 +552,7 @@ def space_words(words: Sequence[str], join: Callable[[list[str]], str]) -> list[
         context = join(list(words[previous:placed])) if placed else ""
         joined = join(list(words[previous:count]))
         piece = joined[len(context) :]
-        if joined.startswith(context) and text.startswith(piece, end):  # false within a character
+        if piece and joined.startswith(context) and text.startswith(piece, end):  # false within a character
             end, previous, placed = end + len(piece), placed, count
         ends.append(end)
     ends[-1] = len(text)

@@ -17,14 +17,15 @@ from .decoder import Decoder
 from .dropout import Dropout
 from .memory import DecoderState, DecoderSteps, FeatureMemory, Memory, PastWords, group_by_source, read_memory
 from .outputs import CopyNetEncoderOutput
-from .text_decoder import (
+from .text_models import (
+    attend_to_some,
     build_projection,
     build_text_decoder,
     detach_embeddings,
     find_first_position,
+    find_max_pieces,
     number_positions,
 )
-from .text_encoder import attend_to_some, find_max_pieces
 
 COPY_LOGIT = -12.0
 """The score of copying, relative to that of generating, with which a pretrained encoder-decoder begins: with 1,000

@@ -6,16 +6,14 @@ E embedding_size.
 
 from __future__ import annotations
 
-from typing import Any
-
 import torch
 from torch import Tensor, nn
-from transformers import PreTrainedModel
+from transformers import PreTrainedConfig, PreTrainedModel
 
 from .configuration_copynet import CopyNetConfig
 from .encoder import SourceEncoder, embed_facts
 from .outputs import CopyNetEncoderOutput, SourceInputs
-from .text_encoder import attend_to_some, build_text_encoder, find_max_pieces
+from .text_models import attend_to_some, build_text_encoder, find_max_pieces
 
 
 def find_word_positions(word_index: Tensor, mask: Tensor) -> Tensor:
@@ -95,9 +93,9 @@ class CopyNetTransformerEncoder(SourceEncoder):
 
     def __init__(self, config: CopyNetConfig) -> None:
         super().__init__(config)
-        encoder_config: Any = config.encoder  # the base class of configs makes an object of a dict
-        self.text_encoder = build_text_encoder(encoder_config)
-        self.states_proj = nn.Linear(encoder_config.hidden_size, config.memory_size)
+        assert isinstance(config.encoder, PreTrainedConfig)  # the base class of configs makes an object of a dict
+        self.text_encoder = build_text_encoder(config.encoder)
+        self.states_proj = nn.Linear(config.encoder.hidden_size, config.memory_size)
         self.max_pieces = find_max_pieces(self.text_encoder)
         self.post_init()
 
@@ -133,7 +131,6 @@ class CopyNetTransformerEncoder(SourceEncoder):
 
     def encode(self, source: SourceInputs, output_hidden_states: bool) -> CopyNetEncoderOutput:
         """See `SourceEncoder.forward`."""
-        config = self.config
         if source.inputs_embeds is not None:
             raise ValueError(
                 "inputs_embeds is for models without config.encoder: pass input_ids and encoder_input_ids."
@@ -143,36 +140,29 @@ class CopyNetTransformerEncoder(SourceEncoder):
             mask.shape[0], source.encoder_input_ids, source.encoder_attention_mask, source.word_index
         )
         positions = find_word_positions(word_index, mask)
-        token_types = self._check_token_types(source.token_type_ids, mask) if config.mechanism.retrieves else None
+        token_types = self._check_token_types(source.token_type_ids, mask)
         if token_types is not None:
             is_fact = token_types.gather(1, positions.clamp(min=0)).bool() & (positions >= 0)
             piece_mask = piece_mask & select_question(positions, is_fact)
         piece_states, hidden_states = self.encode_pieces(pieces, piece_mask, output_hidden_states)
         piece_states = piece_states.to(self.states_proj.weight.dtype)  # a frozen encoder may be in half precision
         positions = torch.where(piece_mask, positions, -1)
-        states, has_pieces = pool_pieces(piece_states, positions, mask.shape[1], config.encoder_pooling)
-        text_state, _ = pool_pieces(piece_states, piece_mask.long() - 1, 1, config.initial_state)
+        states, has_pieces = pool_pieces(piece_states, positions, mask.shape[1], self.config.encoder_pooling)
+        text_state, _ = pool_pieces(piece_states, piece_mask.long() - 1, 1, self.config.initial_state)
 
         slots = self.embed_slots(source.letter_ids, input_ids)
-        copyable = mask = mask & has_pieces
-        facts, is_object = None, None
-        if token_types is not None:
-            mask, is_object, copyable = self.split_facts(mask | (token_types > 0), token_types)
-            facts = embed_facts(self.dropout(self.embed(input_ids, slots)), is_object)
-        states = self.states_proj(states)
-        features, feature_mask = self.embed_features(source.feature_ids, input_ids)
-        states = self.add_features(self.dropout(states) * mask[..., None], mask, features)
-        return CopyNetEncoderOutput(
-            last_hidden_state=states,
-            final_state=self.dropout(self.states_proj(text_state[:, 0])),
-            source_ids=input_ids,
-            source_mask=copyable,
-            slot_embeddings=self.feed_back(slots, source.letter_ids, input_ids),
+        mask, facts = mask & has_pieces, None
+        in_words = self.split_facts(mask if token_types is None else mask | (token_types > 0), token_types)
+        if in_words.is_object is not None:
+            facts = embed_facts(self.dropout(self.embed(input_ids, slots)), in_words.is_object)
+        return self._make_output(
+            source,
+            input_ids,
+            in_words,
+            self.dropout(self.states_proj(states)) * in_words.read[..., None],
+            self.states_proj(text_state[:, 0]),
+            slots=self.feed_back(slots, source.letter_ids, input_ids),
             facts=facts,
-            is_object=is_object,
-            is_question=None if is_object is None else mask,
-            features=None if features is None else self.dropout(features),
-            feature_mask=feature_mask,
             hidden_states=hidden_states,
         )
 

@@ -5,15 +5,21 @@ Shapes: B rows, S source positions, E embedding_size, D = 2 · encoder_hidden_si
 
 from __future__ import annotations
 
-from typing import Any
-
 from torch import Tensor, nn
+from transformers import PreTrainedConfig
 
 from .configuration_copynet import CopyNetConfig
 from .encoder import SourceEncoder, check_shape, embed_facts
 from .outputs import CopyNetEncoderOutput, SourceInputs
-from .text_decoder import build_projection, detach_embeddings, find_first_position, number_positions
-from .text_encoder import attend_to_some, build_text_encoder, find_max_pieces
+from .text_models import (
+    attend_to_some,
+    build_projection,
+    build_text_encoder,
+    detach_embeddings,
+    find_first_position,
+    find_max_pieces,
+    number_positions,
+)
 from .transformer_encoder import pool_pieces
 
 
@@ -27,13 +33,13 @@ class WordEncoder(SourceEncoder):
 
     def __init__(self, config: CopyNetConfig) -> None:
         super().__init__(config)
-        encoder_config: Any = config.encoder  # the base class of configs makes an object of a dict
-        self.text_encoder = build_text_encoder(encoder_config)
+        assert isinstance(config.encoder, PreTrainedConfig)  # the base class of configs makes an object of a dict
+        self.text_encoder = build_text_encoder(config.encoder)
         if config.seq2seq:
             del self.embed_tokens  # the encoder's own are those of all words
         else:
             self.input_proj = build_projection(config.embedding_size, detach_embeddings(self.text_encoder))
-        self.states_proj = build_projection(encoder_config.hidden_size, config.memory_size)
+        self.states_proj = build_projection(config.encoder.hidden_size, config.memory_size)
         self.max_words = find_max_pieces(self.text_encoder)
         self.first_position = find_first_position(self.text_encoder)
         self.post_init()
@@ -60,29 +66,22 @@ class WordEncoder(SourceEncoder):
         embeddings = self.embed(input_ids, slots) if source.inputs_embeds is None else source.inputs_embeds
         check_shape("inputs_embeds", embeddings, (*input_ids.shape, config.embedding_size))
         embeddings = self.dropout(embeddings)
-        copyable, facts, is_object = mask, None, None
-        if config.mechanism.retrieves:
-            mask, is_object, copyable = self.split_facts(mask, self._check_token_types(source.token_type_ids, mask))
-            facts = embed_facts(embeddings, is_object)
+        positions = self.split_facts(mask, self._check_token_types(source.token_type_ids, mask))
+        mask = positions.read
         if config.seq2seq:  # some encoders scale the embeddings of ids
             words = {"input_ids": input_ids} if source.inputs_embeds is None else {"inputs_embeds": embeddings}
         else:
             words = {"inputs_embeds": self.input_proj(embeddings)}
         own_states, hidden_states = self.encode_words(words, mask, output_hidden_states)
         text_state, _ = pool_pieces(own_states, mask.long() - 1, 1, config.initial_state)
-        features, feature_mask = self.embed_features(source.feature_ids, input_ids)
-        states = self.dropout(self.states_proj(own_states)) * mask[..., None]
-        return CopyNetEncoderOutput(
-            last_hidden_state=self.add_features(states, mask, features),
-            final_state=self.dropout(self.states_proj(text_state[:, 0])),
-            source_ids=input_ids,
-            source_mask=copyable,
-            slot_embeddings=self.feed_back(slots, source.letter_ids, input_ids),
-            facts=facts,
-            is_object=is_object,
-            is_question=None if is_object is None else mask,
-            features=None if features is None else self.dropout(features),
-            feature_mask=feature_mask,
+        return self._make_output(
+            source,
+            input_ids,
+            positions,
+            self.dropout(self.states_proj(own_states)) * mask[..., None],
+            self.states_proj(text_state[:, 0]),
+            slots=self.feed_back(slots, source.letter_ids, input_ids),
+            facts=embed_facts(embeddings, positions.is_object),
             hidden_states=hidden_states,
         )
 
@@ -103,7 +102,7 @@ class WordEncoder(SourceEncoder):
                 "shorter sources, or a smaller max_source_length."
             )
         attended = attend_to_some(mask)
-        options: dict[str, Any] = {"output_hidden_states": True} if output_hidden_states else {}
+        options: dict[str, object] = {"output_hidden_states": True} if output_hidden_states else {}
         output = self.text_encoder(
             **words,
             attention_mask=attended.long(),

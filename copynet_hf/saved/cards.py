@@ -9,9 +9,11 @@ import inspect
 import json
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
+import jinja2
 import yaml  # type: ignore[import-untyped]
 from huggingface_hub import EvalResult, EvalResultEntry, ModelCard, ModelCardData, eval_result_entries_to_yaml
 
@@ -143,7 +145,13 @@ def write_model_card(
 
 def render_card(data: ModelCardData, /, **fields: Any) -> ModelCard:
     """Fills the template with the fields; sections without content are left out."""
-    return ModelCard.from_template(data, template_path=str(_template()), **fields)
+    return ModelCard(_load_template().render(card_data=data.to_yaml(), **data.to_dict() | fields))
+
+
+@cache
+def _load_template() -> jinja2.Template:
+    """Compiled once, as every checkpoint has a card."""
+    return jinja2.Template(_find_template().read_text(encoding="utf-8"))
 
 
 def table(header: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
@@ -265,7 +273,7 @@ def write_eval_results(folder: Path, entries: Sequence[EvalResultEntry]) -> None
     path.write_text(yaml.safe_dump(eval_result_entries_to_yaml([*entries]), sort_keys=False), encoding="utf-8")
 
 
-def _template() -> Path:
+def _find_template() -> Path:
     """The path of the template: in a wheel next to this file, in a checkout in model_cards/."""
     installed = Path(__file__).with_name("model_card_template.md")
     return installed if installed.exists() else Path(__file__).parents[2] / "model_cards" / "template.md"

@@ -78,7 +78,7 @@ def has_bfloat16(device: str = "cpu") -> bool:
 def warn_of_slow_bfloat16(device: str) -> None:
     """Warns if bfloat16 takes longer on this device than float32."""
     if not has_bfloat16(device):
-        logger.warning("--bf16 makes it slower: this processor has no bfloat16 instructions; leave it out")
+        logger.warning("--bf16 is slower here: this processor has no bfloat16 instructions; leave it out")
 
 
 def load_model(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import errno
 import os
 import shutil
 import sys
@@ -12,7 +13,23 @@ from pathlib import Path
 
 from filelock import FileLock, Timeout
 
+NO_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 AT_FDCWD, RENAME_EXCHANGE = -100, 2  # of Linux
+
+
+@contextmanager
+def name_full_disk(path: Path) -> Iterator[None]:
+    """Adds the path to the error of a full disk, which names no file.
+
+    Raises:
+        OSError: no space is left.
+    """
+    try:
+        yield
+    except OSError as error:
+        if error.filename is None and error.errno in NO_SPACE:
+            raise OSError(f"{path} cannot be written ({os.strerror(error.errno)})") from error
+        raise
 
 
 @contextmanager
@@ -41,8 +58,9 @@ def replace_folder(folder: str | Path) -> Iterator[Path]:
     try:
         shutil.rmtree(unfinished, ignore_errors=True)  # of a process that was killed
         unfinished.mkdir()
-        yield unfinished
-        _put_in_place(unfinished, folder)
+        with name_full_disk(folder):
+            yield unfinished
+            _put_in_place(unfinished, folder)
     finally:
         shutil.rmtree(unfinished, ignore_errors=True)  # what was not finished, or the old folder
         lock.release()

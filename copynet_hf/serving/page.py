@@ -80,6 +80,7 @@ def build_demo(
         "reads_facts": config.retrieves,
         "reads_features": config.feature_vocab_size > 0,
         "features_separator": find_separator(tokenizer, None),
+        "copied_only": copied_only or "",
         "generation_config": settings,
     }
 

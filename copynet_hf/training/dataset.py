@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, TypeAlias
 
 from datasets import Dataset, IterableDataset
@@ -11,6 +12,7 @@ from transformers import PreTrainedTokenizerBase
 from ..arguments import DataArguments, PairsArguments
 from ..data import load_pairs
 from ..data.pairs import AnyDataset
+from ..data.remembered import NAMES, recall_file_options, recall_options
 from ..model.tokenization_copynet import CopyNetTokenizer
 
 Pairs: TypeAlias = AnyDataset  # with the columns `text` and `summary`
@@ -25,10 +27,32 @@ def read_training_pairs(data_args: DataArguments) -> dict[str, Pairs]:
     """
     if data_args.train_file is None and data_args.dataset_name is None:
         raise ValueError("no --train_file: pass a file of pairs, or --dataset_name")
-    files = {"train": data_args.train_file, "validation": data_args.validation_file}
+    files = {"train": data_args.train_file, "validation": data_args.validation_file, "test": data_args.test_file}
     pairs = read_pairs(data_args, files, "train", data_args.streaming)
     pairs["train"] = _limit_rows(pairs["train"], data_args.max_train_samples)
     return pairs
+
+
+def read_split(
+    data_args: PairsArguments,
+    split: str,
+    file: str | None,
+    tokenizer: PreTrainedTokenizerBase,
+) -> Dataset:
+    """The pairs of one split for a trained model: those of the file, or of the arguments' dataset on the Hub. Columns
+    and delimiter are those of the training, unless the arguments name others.
+
+    Raises:
+        ValueError: the dataset lacks the split, or the column of the features that the model reads is not known.
+    """
+    options = {name: getattr(data_args, name) for name in NAMES}
+    if file is not None:
+        options = recall_file_options(tokenizer, options, file, data_args.column_names)
+    else:
+        options = recall_options(tokenizer, options)
+    if getattr(tokenizer, "feature_vocab_size", 0) and options["features_column"] is None:
+        raise ValueError(f"{tokenizer.name_or_path} reads features: name their column with --features_column")
+    return read_pairs(replace(data_args, **options), {split: file}, split)[split]
 
 
 def read_pairs(
@@ -37,28 +61,29 @@ def read_pairs(
     needed_split: str,
     streaming: bool = False,
 ) -> dict[str, Pairs]:
-    """The pairs of the arguments' test file and other files, or those of the arguments' dataset on the Hub.
+    """The pairs of the files, or those of the arguments' dataset on the Hub.
 
     At most `max_eval_samples` validation and test pairs are read, and no more of their files than that takes.
 
     Args:
-        files: the files other than the test file, by split.
+        files: by split; None: no file.
         streaming: read training pairs during iteration; scoring needs the texts of the others in memory.
 
     Raises:
         ValueError: the dataset lacks the split `needed_split`.
     """
     limit, options = data_args.max_eval_samples, data_args.dataset_options()
+    names: dict[str, Any]
     splits: dict[str, Pairs] = {}
     if data_args.dataset_name is not None:
-        names: dict[str, Any] = {f"{split}_file": path for split, path in files.items()}
-        names["test_file"] = data_args.test_file
+        names = {f"{split}_file": path for split, path in files.items()}
         splits = dict(load_pairs(**names, **options, streaming=streaming))
     else:
-        for split, path in {**files, "test": data_args.test_file}.items():
-            if path is not None:
-                is_stream = streaming or (split != "train" and limit is not None)
-                splits |= load_pairs(**{f"{split}_file": path}, **options, streaming=is_stream)
+        streamed = {split: streaming or (split != "train" and limit is not None) for split in files}
+        for is_stream in (False, True):
+            names = {f"{split}_file": path for split, path in files.items() if path and streamed[split] == is_stream}
+            if names:
+                splits |= load_pairs(**names, **options, streaming=is_stream)
     if needed_split not in splits:
         raise ValueError(f"{data_args.dataset_name} has the splits {', '.join(splits)}: {needed_split!r} is needed")
     for split in ("validation", "test"):

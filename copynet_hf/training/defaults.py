@@ -61,7 +61,7 @@ ENCODER_LEARNING_RATE = 2e-5
 DECODER_LEARNING_RATE = 5e-4
 # Of a Transformer that is trained from scratch, whose warm-up takes several times that of a GRU; of a pretrained
 # encoder-decoder with a copy head.
-TRANSFORMER_LEARNING_RATE, TRANSFORMER_WARMUP_FACTOR = 5e-4, 4
+TRANSFORMER_LEARNING_RATE, TRANSFORMER_WARMUP_FACTOR = 1e-3, 4
 SEQ2SEQ_LEARNING_RATE = 1e-4
 # Of a new model; one that is trained further keeps its own.
 NEW_SETTINGS: dict[str, object] = {

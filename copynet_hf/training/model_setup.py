@@ -10,7 +10,7 @@ from ..arguments import ModelArguments, Values
 from ..model.configuration_copynet import CopyNetConfig
 from ..model.modeling_copynet import CopyNetForConditionalGeneration
 from ..model.modeling_ensemble import CopyNetEnsemble
-from ..model.text_encoder import load_encoder_config
+from ..model.text_models import load_encoder_config
 from ..saved.loading import load_copynet
 from ..saved.model_size import check_memory
 from .alignment import align_vocabulary

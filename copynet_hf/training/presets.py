@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
-from transformers import T5Config
+from transformers import M2M100Config
 
 from ..arguments import ModelArguments, Values
 from ..model.configuration_copynet import CopyNetConfig
@@ -21,9 +21,11 @@ DEFAULT_SIZES: dict[str, float] = {
     "dropout": 0.3,
 }
 
-# Of `--decoder transformer`: about 4 million weights without embeddings and output layer.
-TRANSFORMER_SIZES: dict[str, Any] = {"hidden_size": 256, "num_hidden_layers": 3, "dropout": 0.1}
-HEADS, FEED_FORWARD_FACTOR = 4, 2
+# Of `--decoder transformer`: as many weights as the GRU's. Embeddings are initialised as large as the sinusoids
+# that are added to them; with a GRU's, a twelfth of that, the layers see where words are, but hardly which.
+TRANSFORMER_INITIALIZER_RANGE = 1.0
+TRANSFORMER_SIZES: dict[str, Any] = {"hidden_size": 128, "num_hidden_layers": 3, "dropout": 0.1}
+HEADS, FEED_FORWARD_FACTOR = 4, 4
 
 
 def make_config(preset: str | None, fields: Values) -> CopyNetConfig:
@@ -43,7 +45,8 @@ def make_config(preset: str | None, fields: Values) -> CopyNetConfig:
 
 def name_decoder(fields: Values) -> Values:
     """The fields with the config of a Transformers decoder where `decoder` is "transformer", and of an encoder of its
-    kind over words unless there is one already. T5's layers: they norm their inputs, and have no limit of length.
+    kind over words unless there is one already. M2M100's layers: they norm their inputs, and positions are sinusoids,
+    of any length. With relative positions, as T5's, copying the word at a given place takes longer to learn.
     """
     name = fields.get("decoder")
     if not isinstance(name, str):
@@ -57,19 +60,27 @@ def name_decoder(fields: Values) -> Values:
     width, layers, dropout = sizes.values()
     if width % HEADS:
         raise ValueError(f"--hidden_size is {width}: use a multiple of {HEADS}, the number of heads")
-    layer_config = T5Config(
+    layer_config = M2M100Config(
         vocab_size=2,  # it is given embeddings
+        pad_token_id=0,
+        bos_token_id=None,
+        eos_token_id=None,
+        decoder_start_token_id=None,
         d_model=width,
-        d_kv=width // HEADS,
-        d_ff=FEED_FORWARD_FACTOR * width,
-        num_heads=HEADS,
-        num_layers=layers,
-        num_decoder_layers=layers,
-        dropout_rate=dropout,
+        encoder_layers=layers,
+        decoder_layers=layers,
+        encoder_attention_heads=HEADS,
+        decoder_attention_heads=HEADS,
+        encoder_ffn_dim=FEED_FORWARD_FACTOR * width,
+        decoder_ffn_dim=FEED_FORWARD_FACTOR * width,
+        dropout=dropout,
+        attention_dropout=dropout,
+        encoder_layerdrop=0.0,
+        decoder_layerdrop=0.0,
     )
     encoder = {"encoder": layer_config, "encoder_reads": "words", "encoder_hidden_size": width // 2}
-    own = {"embedding_size": width, "decoder": layer_config} | ({} if "encoder" in rest else encoder)
-    return {**sizes, **own, **rest}
+    own = {"embedding_size": width, "decoder": layer_config, "initializer_range": TRANSFORMER_INITIALIZER_RANGE}
+    return {**sizes, **own, **({} if "encoder" in rest else encoder), **rest}
 
 
 def select_config_fields(args: ModelArguments) -> dict[str, Any]:

@@ -24,7 +24,6 @@ from ..arguments import TrainArguments, Values, build_arguments
 from ..data.remembered import remember_options
 from ..evaluation.metrics import metric_signature
 from ..evaluation.scoring import Scores, calibrate_model, evaluate_pairs, write_predictions
-from ..model.confidence import calibrate
 from ..model.modeling_copynet import CopyNetForConditionalGeneration
 from ..model.tokenization_copynet import CopyNetTokenizer
 from ..saved.cards import command_line, write_model_card
@@ -217,7 +216,7 @@ class TrainingRun:
             self.leave_process_group()
             sys.exit(SIGTERM_CODE)
         if "validation" in self.pairs:
-            self._calibrate()
+            calibrate_model(self.model, self.tokenizer, self.pairs["validation"])
         with explain_save_errors(self.output_dir):
             trainer.save_model(_internal_call=True)  # without a push, which waits for the card
             if trainer.state.best_model_checkpoint is not None:  # the state is pushed as well: no local paths in it
@@ -228,20 +227,13 @@ class TrainingRun:
             else:
                 trainer.save_metrics("train", metrics, combined=False)
         if trainer.eval_dataset is not None:
+            if best_step := trainer.state.best_global_step:
+                logger.info("the checkpoint of step %s is kept", f"{best_step:,}")
+            trainer.remove_callback(LogTable)  # a row would have the number of the last step
             eval_metrics = self.earlier.get("eval") or trainer.evaluate()
             trainer.save_metrics("eval", eval_metrics, combined=False)
             metrics |= eval_metrics
         return metrics
-
-    def _calibrate(self) -> None:
-        """Fits how sure the model is of its outputs on those for the validation pairs."""
-        pairs = self.pairs["validation"]
-        calibration = calibrate_model(self.model, self.tokenizer, pairs)
-        if calibration is None:
-            logger.info("confidence: the score, as %d validation pairs are too few to calibrate it", len(pairs))
-            return
-        examples = (f"{calibrate(score, calibration):.2f} for a score of {score:g}" for score in (0.5, 0.9, 0.99))
-        logger.info("confidence: calibrated on validation pairs: %s", ", ".join(examples))
 
     def log_plan(self) -> None:
         """Logs what is trained on what, and what looks wrong with the data."""

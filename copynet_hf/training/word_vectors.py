@@ -13,7 +13,7 @@ from transformers import PreTrainedTokenizerBase
 
 from ..arguments import EncoderArguments
 from ..model.modeling_copynet import CopyNetForConditionalGeneration
-from ..model.text_encoder import build_text_encoder, load_encoder_config
+from ..model.text_models import build_text_encoder, load_encoder_config
 from ..model.tokenization_copynet import CopyNetTokenizer
 
 logger = logging.getLogger(__name__)

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from os import PathLike
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 
-def plot_coverage(curves: Mapping[str, Sequence[float] | NDArray[Any]], path: str | PathLike[str]) -> None:
+def plot_coverage(curves: Mapping[str, Sequence[float] | np.ndarray], path: str | PathLike[str]) -> None:
     """Draws how many percent of the surest outputs are right, over their share, and saves the picture.
 
     Args:

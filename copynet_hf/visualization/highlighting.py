@@ -150,16 +150,22 @@ def shorten(text: str, length: int) -> str:
 def find_words(text: str, words: Sequence[str]) -> tuple[list[tuple[str, str]], str]:
     """Each word with the text before it, and the rest of the text.
 
-    If the tokenizer has normalised the text, so that a word is not found in it: the words separated by spaces.
+    A word that is not found, because the tokenizer has normalised it or does not know it, follows a space, and takes
+    the place of the text up to the next word.
     """
-    found, end = [], 0
+    found: list[tuple[str, str]] = []
+    end, is_lost = 0, False
     for word in words:
         start = text.find(word, end)
         if start < 0:
-            return [(" " if position else "", word) for position, word in enumerate(words)], ""
-        found.append((text[end:start], word))
-        end = start + len(word)
-    return found, text[end:]
+            found.append((" " if found else "", word))
+            is_lost = True
+        elif word:
+            found.append((" " if is_lost else text[end:start], word))
+            end, is_lost = start + len(word), False
+        else:
+            found.append(("", ""))
+    return found, "" if is_lost else text[end:]
 
 
 def lang_attribute(text: str) -> str:

@@ -109,6 +109,8 @@ export class CopyNet {
     this.readsLetters = encoder.inputNames.includes("letter_ids");
     /** What separates them where they are typed. */
     this.featuresSeparator = ";";
+    /** @type {string | null} The option `copied_only` of all calls; null: each call has its own. */
+    this.copiedOnly = null;
     /** @type {[number, number] | null} */
     this.calibration = config.calibration ?? null;
     this.tokenIds = { ...config, ...this.generationConfig };

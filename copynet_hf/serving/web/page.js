@@ -56,6 +56,9 @@ async function start() {
   find("facts-field").hidden = !model.readsFacts;
   find("features-field").hidden = !model.readsFeatures;
   find("separator").textContent = model.featuresSeparator;
+  find("copied-only-field").hidden = model.copiedOnly === "";
+  find("copied-only").value = model.copiedOnly ?? "";
+  find("copied-only").readOnly = model.copiedOnly !== null;
   for (const name of ["copies", "legend", "heatmap"]) find(name).hidden = !model.copies;
 
   find("form").addEventListener("submit", (/** @type {Event} */ event) => {
@@ -108,6 +111,7 @@ async function generate(model) {
       max_new_tokens: find("words").valueAsNumber,
       forbid_unk: find("forbid-unk").checked,
       ...(model.readsFacts ? { facts } : {}),
+      ...(model.copiedOnly === null ? { copied_only: find("copied-only").value } : {}),
       features: find("features").value.split(model.featuresSeparator).map(trim).filter(Boolean),
       signal: AbortSignal.timeout(MAX_SECONDS * 1000),
     });

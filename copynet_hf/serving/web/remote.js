@@ -25,6 +25,8 @@ export class RemoteCopyNet {
     this.readsFeatures = description.reads_features;
     /** What separates them where they are typed. */
     this.featuresSeparator = description.features_separator;
+    /** @type {string} The regular expression of `copynet-hf demo --copied_only`, "" without it. */
+    this.copiedOnly = description.copied_only;
   }
 
   /**

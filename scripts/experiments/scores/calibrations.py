@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from copynet_hf.evaluation.calibration import MIN_PAIRS, fit_calibration
+from copynet_hf.evaluation.calibration import MIN_PAIRS, fit_calibration, fit_logistic
 from copynet_hf.evaluation.reliability import measure_calibration_error
 from copynet_hf.model.confidence import calibrate, logit
 
@@ -28,6 +28,13 @@ def _by_platt(scores: Array, lengths: Array, right: Array, other_scores: Array, 
     calibration = fit_calibration(scores.tolist(), right.tolist())
     assert calibration is not None
     return np.array([calibrate(score, calibration) for score in other_scores])
+
+
+def _by_platt_over_length(
+    scores: Array, lengths: Array, right: Array, other_scores: Array, other_lengths: Array
+) -> Array:
+    """The sigmoid of a linear function of the score's logit and the log length."""
+    return np.asarray(1 / (1 + np.exp(-_regress_on_length(scores, lengths, right, other_scores, other_lengths)[1])))
 
 
 def _by_temperature(scores: Array, lengths: Array, right: Array, other_scores: Array, other_lengths: Array) -> Array:
@@ -49,24 +56,28 @@ def _by_isotonic(scores: Array, lengths: Array, right: Array, other_scores: Arra
 def _by_isotonic_over_length(
     scores: Array, lengths: Array, right: Array, other_scores: Array, other_lengths: Array
 ) -> Array:
-    """The rising function of a linear one of score and log length, which a logistic regression gives."""
+    """The rising function of what `_by_platt_over_length` takes the sigmoid of."""
+    logits, others = _regress_on_length(scores, lengths, right, other_scores, other_lengths)
+    return _fit_rising(logits, right, others)
+
+
+def _regress_on_length(
+    scores: Array, lengths: Array, right: Array, other_scores: Array, other_lengths: Array
+) -> tuple[Array, Array]:
+    """The logits of a logistic regression on the score's logit and the log length: of the outputs that it is fitted
+    on, with the targets and the prior of `fit_calibration`, and of the others."""
     inputs, others = (
         np.stack([np.array([*map(logit, values)]), np.log(counts), np.ones(len(values))], axis=1)
         for values, counts in ((scores, lengths), (other_scores, other_lengths))
     )
-    targets = _smooth(right)
-    weights = np.array([0.0, 0.0, logit(targets.mean())])
-    for _ in range(50):
-        probs = 1 / (1 + np.exp(-inputs @ weights))
-        gradient = inputs.T @ (probs - targets) + 0.1 * (weights - [1.0, 0.0, 0.0])
-        curvature = (inputs.T * (probs * (1 - probs))) @ inputs + 0.1 * np.eye(3)
-        weights = weights - np.clip(np.linalg.solve(curvature, gradient), -1, 1)
-    return _fit_rising(inputs @ weights, right, others @ weights)
+    weights = fit_logistic(inputs, _smooth(right), np.array([1.0, 0.0, 0.0]), np.full(3, True))
+    return inputs @ weights, others @ weights
 
 
 CALIBRATIONS: dict[str, Calibrate] = {
     "none": _keep_scores,
     "Platt": _by_platt,
+    "Platt over score and length": _by_platt_over_length,
     "temperature": _by_temperature,
     "isotonic": _by_isotonic,
     "isotonic over score and length": _by_isotonic_over_length,

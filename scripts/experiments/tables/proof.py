@@ -132,7 +132,11 @@ def collect_figures(results: dict[str, Any]) -> dict[str, Any]:
         "reliability": table(["", *RELIABILITY.values()], reliability),
         "calibrations": table(
             ["", "calibration", "ECE", "log loss", f"ECE, {FEW_PAIRS} pairs", f"log loss, {FEW_PAIRS} pairs"],
-            [[name, key, *each] for name, of_task in compared.items() for key, each in of_task.items()],
+            [
+                [name, key, error, f"{loss:.3f}", error_of_few, f"{loss_of_few:.3f}"]
+                for name, of_task in compared.items()
+                for key, (error, loss, error_of_few, loss_of_few) in of_task.items()
+            ],
         )
         if compared
         else "",

@@ -1,0 +1,161 @@
+"""Decoders compared: the GRU and a Transformer from scratch, with a copy mode and without, by the default command."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from copynet_hf.training.defaults import TRAINING_DEFAULTS, TRANSFORMER_LEARNING_RATE, TRANSFORMER_WARMUP_FACTOR
+from copynet_hf.training.presets import TRANSFORMER_INITIALIZER_RANGE, TRANSFORMER_SIZES
+
+from ..data import inflection
+from ..data.mixed_tasks import make_mixed_pairs
+from ..data.rows import Row, write_pairs
+from ..data.rules import make_rule_pairs
+from ..reports.markdown import average_scores, find_runs, table
+from ..running.results_file import ResultsFile
+from ..running.settings import Settings, read_training
+from ..running.trained_models import RNNSEARCH, evaluate_once, train_once
+
+TRAINING = read_training("decoders")
+UPDATES = TRAINING["max_steps"]
+TRANSFORMER = {"decoder": "transformer"}
+MODELS: dict[str, dict[str, Any]] = {
+    "GRU": {},
+    "Transformer": TRANSFORMER,
+    "GRU without copying": RNNSEARCH,
+    "Transformer without copying": TRANSFORMER | RNNSEARCH,
+}
+# In place of what `--decoder transformer` sets, compared on the validation pairs.
+ALTERNATIVES: dict[str, dict[str, Any]] = {
+    "embeddings initialised in ±0.1": TRANSFORMER | {"initializer_range": 0.1},
+    "learning rate 5e-4": TRANSFORMER | {"learning_rate": 5e-4},
+    "learning rate 2e-3": TRANSFORMER | {"learning_rate": 2e-3},
+    "dropout 0.3": TRANSFORMER | {"dropout": 0.3},
+    "256 wide, learning rate 5e-4": TRANSFORMER | {"hidden_size": 256, "learning_rate": 5e-4},
+}
+TEST_PAIRS = 300
+RULES, INSTANCES = 40, 60
+
+
+@dataclass(frozen=True)
+class Task:
+    """A task of another table.
+
+    Attributes:
+        read: the arguments that name its training and validation pairs, and its test pairs.
+        page: the page of results that describes it.
+    """
+
+    read: Callable[[Settings, Path], tuple[dict[str, Any], Sequence[Row]]]
+    page: str
+
+
+def _read_people(settings: Settings, folder: Path) -> tuple[dict[str, Any], Sequence[Row]]:
+    splits = {split: settings.limit(rows) for split, rows in make_mixed_pairs("people", settings.seed).items()}
+    test = splits.pop("test")
+    return dict(write_pairs(folder, splits)), test
+
+
+def _read_rules(settings: Settings, folder: Path) -> tuple[dict[str, Any], Sequence[Row]]:
+    """Of the other instances of all rules every third one is for validation."""
+    splits = make_rule_pairs(RULES, INSTANCES, settings.seed, 0)
+    train, others = (settings.limit(list(splits[name])) for name in ("train", "test"))
+    files = write_pairs(folder, {"train": train, "validation": others[::3]})
+    return {**files, "segmenter": "whitespace"}, [row for number, row in enumerate(others) if number % 3]
+
+
+def _read_inflections(settings: Settings, folder: Path) -> tuple[dict[str, Any], Sequence[Row]]:
+    files = inflection.list_files(settings.data_dir, "hun", "small")
+    return files | inflection.COLUMNS, inflection.read_test_rows(settings.data_dir, "hun")
+
+
+TASKS = {
+    "people": Task(_read_people, "reach"),
+    "Hungarian, small": Task(_read_inflections, "inflection"),
+    "rules": Task(_read_rules, "table1"),
+}
+
+
+def _name_model(model: str, task: str) -> str:
+    return f"{model} on {task}"
+
+
+MODEL_NAMES = tuple(_name_model(model, task) for task in TASKS for model in (*MODELS, *ALTERNATIVES))
+
+
+def run(settings: Settings) -> ResultsFile:
+    """Trains the models of each task and scores them: `MODELS` on test pairs, all on validation pairs."""
+    results = ResultsFile("decoders", settings)
+    results.add_data_facts(signature="exact match", baselines={})
+    for name, task in TASKS.items():
+        models = MODELS | ALTERNATIVES
+        chosen = {model: models[model] for model in models if settings.includes(_name_model(model, name))}
+        if not chosen:
+            continue
+        files, test = task.read(settings, settings.seed_folder(name, "data"))
+        for model, arguments in chosen.items():
+            folder = settings.seed_folder(name, model)
+            record = train_once(folder, {**files, **TRAINING, **arguments}, settings)
+            scores: dict[str, Any] = {"validation": _read_accuracy(folder)}
+            if model in MODELS:
+                scores |= evaluate_once(folder, "test", _spread(test), settings)[0]
+            results.add_run(name, model, scores, record)
+    return results
+
+
+def _spread(rows: Sequence[Row]) -> list[Row]:
+    """`TEST_PAIRS` rows from all parts of a test set."""
+    return list(rows[:: max(1, len(rows) // TEST_PAIRS)][:TEST_PAIRS])
+
+
+def _read_accuracy(folder: Path) -> float:
+    """The sequence accuracy on the validation pairs, in percent, of the checkpoint that was kept."""
+    metrics = json.loads((folder / "eval_results.json").read_text(encoding="utf-8"))
+    return round(metrics["eval_sequence_accuracy"], 2)
+
+
+def collect_figures(results: dict[str, Any]) -> dict[str, Any]:
+    """The figures of results/decoders.md."""
+    tasks = [task for task in TASKS if any(run["data"] == task for run in results["runs"])]
+    warmup = TRAINING_DEFAULTS["warmup_steps"]
+    assert isinstance(warmup, int)
+    return {
+        "updates": UPDATES,
+        "evaluations": round(1 / TRAINING["eval_steps"]),
+        "sizes": TRANSFORMER_SIZES,
+        "embeddings": f"±{TRANSFORMER_INITIALIZER_RANGE:g}",
+        "learning_rate": f"{TRANSFORMER_LEARNING_RATE:g}",
+        "warmup": warmup * TRANSFORMER_WARMUP_FACTOR,
+        "test_pairs": TEST_PAIRS,
+        "pages": {task: TASKS[task].page for task in tasks},
+        "rules": (RULES, INSTANCES),
+        "tables": {task: _compare(results, task) for task in tasks},
+        "recipe": _compare_recipes(results, tasks),
+    }
+
+
+def _compare(results: dict[str, Any], task: str) -> str:
+    rows = []
+    for model in MODELS:
+        if runs := find_runs(results, task, model):
+            (exact,) = average_scores([run["scores"] for run in runs], ["exact_match"])
+            speeds = [{"texts": run["scores"]["examples"] / run["scores"]["seconds"], **run} for run in runs]
+            minutes, pairs, texts = average_scores(speeds, ["minutes", "pairs_per_second", "texts"])
+            rows.append([model, exact, len(runs), f"{runs[0]['parameters']:,}", minutes, pairs, texts])
+    titles = ("EM", "seeds", "parameters", "minutes", "pairs a second, training", "texts a second, beam 5")
+    return table(["", *titles], rows)
+
+
+def _compare_recipes(results: dict[str, Any], tasks: Sequence[str]) -> str:
+    """The validation accuracy of the Transformer and of its alternatives on each task."""
+    rows = []
+    for model in ("Transformer", *ALTERNATIVES):
+        scores = [[run["scores"] for run in find_runs(results, task, model)] for task in tasks]
+        cells = [average_scores(of_task, ["validation"])[0] for of_task in scores]
+        if any(cell is not None for cell in cells):
+            rows.append([model, *cells])
+    return table(["", *tasks], rows) if len(rows) > 1 else ""

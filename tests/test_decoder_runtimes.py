@@ -1,0 +1,171 @@
+"""What Transformers and PyTorch do to models, done to a Transformer from scratch and to pretrained encoder-decoders
+with a copy head: assisted decoding, int8, checkpoints, adapters, torch.compile, loading without the package."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+import torch
+from elsewhere import OPTIONAL, answers, run_elsewhere
+from helpers import SOURCES, TARGETS, padded, tiny_model, tiny_tokenizer
+from test_decoders import decoder
+from test_seq2seq import make_tokenizer, save_seq2seq, sources
+from tiny_encoders import TEXTS
+from torch import Tensor, nn
+
+from copynet_hf import CopyNetForConditionalGeneration
+from copynet_hf.training.model_setup import set_decoding
+
+
+class Case(NamedTuple):
+    model: CopyNetForConditionalGeneration
+    inputs: dict[str, Tensor]
+    labels: Tensor
+
+
+def make_scratch(mechanism: str, folder: Path) -> Case:
+    """Of the kind of `--decoder transformer`."""
+    no_dropout = dict.fromkeys(("attention_dropout", "encoder_layerdrop", "decoder_layerdrop"), 0.0)
+    layers = decoder("m2m_100", encoder_layers=1, **no_dropout)
+    fields = {"decoder": layers, "encoder": layers, "encoder_reads": "words", "encoder_hidden_size": 3}
+    ids = padded(SOURCES, 0)
+    inputs = {"input_ids": ids, "attention_mask": (ids != 0).long()}
+    return Case(tiny_model(**fields, copy_mechanism=mechanism, scale=1.0), inputs, padded(TARGETS, -100))
+
+
+def make_pretrained(family: str, **changes: Any) -> Callable[[str, Path], Case]:
+    """With a copy head that copies about as often as it generates."""
+
+    def make(mechanism: str, folder: Path) -> Case:
+        tokenizer = make_tokenizer()
+        name = save_seq2seq(folder, family, len(tokenizer), **changes)
+        model = CopyNetForConditionalGeneration.from_seq2seq_pretrained(
+            name, tokenizer=tokenizer, copy_mechanism=mechanism
+        )
+        head: Any = model.model.decoder
+        for part, bias in (
+            (head.copy_proj, head.copy_bias),
+            (head.switch_proj, head.switch_proj and head.switch_proj.bias),
+        ):
+            if part is not None:
+                nn.init.normal_(part.weight)
+                nn.init.zeros_(bias)
+        return Case(model, sources(tokenizer), padded([[5, 6, 7, 2]] * 5, -100))
+
+    return make
+
+
+CASES: dict[str, Callable[[str, Path], Case]] = {
+    "scratch": make_scratch,
+    "t5": make_pretrained("t5", dropout_rate=0.0),
+    "bart": make_pretrained("bart", dropout=0.0),
+}
+
+
+@pytest.fixture(params=CASES)
+def make(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[str], Case]:
+    return lambda mechanism: CASES[request.param](mechanism, tmp_path)
+
+
+mechanisms = pytest.mark.parametrize("mechanism", ["copynet", "pointer_generator"])
+
+
+@mechanisms
+def test_assisted_decoding_writes_what_greedy_search_writes(make: Callable[[str], Case], mechanism: str) -> None:
+    model, inputs, _ = make(mechanism)
+    one = {name: tensor[:1] for name, tensor in inputs.items()}
+    expected = model.generate(**one, max_new_tokens=8)
+    assert torch.equal(model.generate(**one, max_new_tokens=8, prompt_lookup_num_tokens=3), expected)
+    assistant = copy.deepcopy(model)
+    for weight in assistant.model.decoder.parameters():
+        weight.data.add_(0.05 * torch.randn_like(weight))  # is wrong now and then
+    assert torch.equal(model.generate(**one, max_new_tokens=8, assistant_model=assistant), expected)
+
+
+def test_other_caches_are_refused(make: Callable[[str], Case]) -> None:
+    model, inputs, _ = make("copynet")
+    with pytest.raises(ValueError, match="cache_implementation='static' is for the library's caches"):
+        model.generate(**inputs, cache_implementation="static")
+
+
+@mechanisms
+@pytest.mark.filterwarnings("ignore")  # PyTorch's own about its quantisation
+def test_products_in_int8_give_nearly_the_same(make: Callable[[str], Case], mechanism: str) -> None:
+    model, inputs, labels = make(mechanism)
+    small = torch.ao.quantization.quantize_dynamic(copy.deepcopy(model), {nn.Linear}, dtype=torch.qint8)
+    found, expected = (each(**inputs, labels=labels).logits.exp() for each in (small, model))
+    assert (found - expected).abs().mean() < 0.01
+    assert torch.allclose(found.sum(-1), torch.ones(labels.shape), atol=1e-4)
+    assert small.generate(**inputs, num_beams=3, max_new_tokens=4).shape[0] == len(labels)
+
+
+def gradients(model: Any, case: Case) -> dict[str, Tensor]:
+    model.zero_grad()
+    model(**case.inputs, labels=case.labels, num_items_in_batch=12).loss.backward()
+    return {name: weight.grad for name, weight in model.named_parameters() if weight.grad is not None}
+
+
+def assert_same(found: dict[str, Tensor], expected: dict[str, Tensor]) -> None:
+    assert found.keys() == expected.keys()
+    for name, gradient in expected.items():
+        assert torch.allclose(found[name], gradient, atol=1e-5 * float(gradient.abs().max() + 1)), name
+
+
+@mechanisms
+def test_checkpoints_change_no_gradient(make: Callable[[str], Case], mechanism: str) -> None:
+    case = make(mechanism)
+    expected = gradients(case.model.train(), case)
+    case.model.activation_checkpointing_enable({"use_reentrant": False})
+    assert_same(gradients(case.model, case), expected)
+
+
+@pytest.mark.slow  # compiles
+@mechanisms
+def test_a_compiled_step_has_the_same_gradients(make: Callable[[str], Case], mechanism: str) -> None:
+    case = make(mechanism)
+    expected = gradients(case.model.train(), case)
+    compiled = torch.compile(case.model, backend="aot_eager")
+    assert_same({name.removeprefix("_orig_mod."): grad for name, grad in gradients(compiled, case).items()}, expected)
+    case.model.eval()
+    (found, plain) = (each(**case.inputs, labels=case.labels).logits for each in (compiled, case.model))
+    assert torch.allclose(found, plain, atol=1e-5)
+
+
+@mechanisms
+def test_adapters_of_the_inner_layers_are_trained_saved_and_merged(
+    make: Callable[[str], Case], mechanism: str, tmp_path: Path
+) -> None:
+    peft = pytest.importorskip("peft")
+    model, inputs, labels = make(mechanism)
+    config = peft.LoraConfig(target_modules="all-linear", r=2, task_type="SEQ_2_SEQ_LM")
+    adapted = peft.get_peft_model(copy.deepcopy(model), config)
+    for name, weight in adapted.named_parameters():
+        if "lora_B" in name:
+            nn.init.normal_(weight, std=0.3)
+    adapted(**inputs, labels=labels).loss.backward()
+    trained = {name: weight.grad for name, weight in adapted.named_parameters() if weight.requires_grad}
+    assert {name for name, grad in trained.items() if grad is None or not grad.any()} == set()
+    assert any(".decoder.text_decoder." in name for name in trained)
+    assert any(".encoder.text_encoder." in name for name in trained)
+    expected = adapted.eval()(**inputs, labels=labels).logits
+    adapted.save_pretrained(tmp_path / "adapter")
+    loaded = peft.PeftModel.from_pretrained(copy.deepcopy(model), tmp_path / "adapter").eval()
+    assert torch.allclose(loaded(**inputs, labels=labels).logits, expected, atol=1e-5)
+    assert torch.allclose(adapted.merge_and_unload()(**inputs, labels=labels).logits, expected, atol=1e-3)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_without_the_package_the_saved_code_gives_the_same(name: str, tmp_path: Path) -> None:
+    model, *_ = CASES[name]("copynet", tmp_path / "own")
+    tokenizer, texts = (tiny_tokenizer(), ["a X b", "Z c"]) if name == "scratch" else (make_tokenizer(), TEXTS)
+    set_decoding(model, num_beams=2, forbid_unk=True, max_new_tokens=6)
+    for part in (model, tokenizer):
+        part.save_pretrained(tmp_path / "saved")
+    inputs = tokenizer(texts, padding=True, return_tensors="pt", return_token_type_ids=False)
+    result = run_elsewhere(answers, tmp_path / "elsewhere", tmp_path / "saved", texts, without=OPTIONAL)
+    assert result["sequences"] == model.generate(**inputs).tolist()
+    assert "copynet_hf" not in result["modules"]

@@ -1,0 +1,125 @@
+"""What a pretrained encoder-decoder copies is found in the text by the offsets of its tokenizer's pieces."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from test_seq2seq import save_seq2seq
+from test_spans import SEARCH, TEXTS, Scripted, check
+from tiny_encoders import CORPUS
+from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
+from transformers import ByT5Tokenizer, PreTrainedTokenizerBase, PreTrainedTokenizerFast, pipeline
+
+from copynet_hf import CopyNetForConditionalGeneration
+from copynet_hf.inference.predictor import CopyNetPredictor
+from copynet_hf.model.prediction import predict
+from copynet_hf.visualization.highlighting import copies_html, find_words
+
+SPECIAL = ["<pad>", "<s>", "</s>", "<unk>"]
+NAMES = {"pad_token": "<pad>", "bos_token": "<s>", "eos_token": "</s>", "unk_token": "<unk>"}
+# The library's tokenizers refuse half of a pair of surrogates; in NFKC, a letter and its accent are one character.
+WHOLE = [text.replace("\ud83d ", "").replace("\u0308", "") if not text.isascii() else text for text in TEXTS]
+
+
+def make_metaspace() -> PreTrainedTokenizerBase:
+    """Of Marian's and M2M100's kind."""
+    backend = Tokenizer(models.BPE(unk_token="<unk>"))
+    backend.pre_tokenizer, backend.decoder = pre_tokenizers.Metaspace(), decoders.Metaspace()
+    letters = sorted(set("".join(WHOLE[:3])))
+    trainer = trainers.BpeTrainer(vocab_size=300, initial_alphabet=letters, special_tokens=SPECIAL)
+    backend.train_from_iterator(CORPUS, trainer)
+    return PreTrainedTokenizerFast(tokenizer_object=backend, **NAMES)
+
+
+def make_byte_level() -> PreTrainedTokenizerBase:
+    """Of BART's kind."""
+    backend = Tokenizer(models.BPE())
+    backend.pre_tokenizer, backend.decoder = pre_tokenizers.ByteLevel(add_prefix_space=False), decoders.ByteLevel()
+    alphabet = pre_tokenizers.ByteLevel.alphabet()
+    trainer = trainers.BpeTrainer(vocab_size=400, initial_alphabet=alphabet, special_tokens=SPECIAL)
+    backend.train_from_iterator(CORPUS, trainer)
+    return PreTrainedTokenizerFast(tokenizer_object=backend, **NAMES)
+
+
+def make_unigram() -> PreTrainedTokenizerBase:
+    """Of T5's and Pegasus' kind."""
+    backend = Tokenizer(models.Unigram())
+    backend.normalizer = normalizers.NFKC()
+    backend.pre_tokenizer, backend.decoder = pre_tokenizers.Metaspace(), decoders.Metaspace()
+    trainer = trainers.UnigramTrainer(vocab_size=200, special_tokens=SPECIAL, unk_token="<unk>")
+    backend.train_from_iterator(CORPUS + WHOLE[:3], trainer)
+    return PreTrainedTokenizerFast(tokenizer_object=backend, **NAMES)
+
+
+TOKENIZERS: dict[str, Callable[[], PreTrainedTokenizerBase]] = {
+    "metaspace": make_metaspace,
+    "byte level": make_byte_level,
+    "unigram": make_unigram,
+    "bytes": ByT5Tokenizer,
+}
+
+
+def copying_model(tokenizer: PreTrainedTokenizerBase, folder: Path) -> CopyNetForConditionalGeneration:
+    """A random model that copies most of the time."""
+    name = save_seq2seq(folder, "bart", len(tokenizer), max_position_embeddings=100)
+    model = CopyNetForConditionalGeneration.from_seq2seq_pretrained(name, tokenizer=tokenizer)
+    decoder: Any = model.model.decoder
+    torch.nn.init.normal_(decoder.copy_proj.weight)
+    torch.nn.init.constant_(decoder.copy_bias, 3.0)
+    return model
+
+
+@pytest.mark.parametrize("kind", TOKENIZERS)
+def test_the_text_at_the_span_is_the_copied_piece(kind: str, tmp_path: Path) -> None:
+    tokenizer = TOKENIZERS[kind]()
+    model, copies = copying_model(tokenizer, tmp_path), 0
+    for length in (None, 7):
+        found = predict(model, tokenizer, WHOLE, max_source_length=length, **SEARCH)
+        copies += sum(check(text, output) for text, outputs in zip(WHOLE, found, strict=True) for output in outputs)
+    assert copies > 100
+
+
+@pytest.mark.parametrize("kind", ["byte level", "bytes"])
+def test_a_character_of_several_bytes_is_one_span(kind: str) -> None:
+    """Where its bytes are copied one after the other; with a byte that was generated, it is another character."""
+    tokenizer: Any = TOKENIZERS[kind]()
+    source = tokenizer("to \u00fcx")["input_ids"]
+    for text, copied in (("to \u00fcx", [(0, 5, 0, 5)]), ("\u017cx", [(1, 2, 4, 5)])):  # \u017c ends as \u00fc does
+        model: Any = Scripted(source, tokenizer(text, add_special_tokens=False)["input_ids"], tokenizer.eos_token_id)
+        ((output,),) = predict(model, tokenizer, ["to \u00fcx"])
+        assert (output.text, output.copied_spans) == (text, copied)
+
+
+def test_unknown_pieces_leave_the_text_of_a_page_as_it_is() -> None:
+    assert find_words("a {b} c", ["a", "<unk>", "b", "<unk>", "c", ""]) == (
+        [("", "a"), (" ", "<unk>"), (" ", "b"), (" ", "<unk>"), (" ", "c"), ("", "")],
+        "",
+    )
+    assert find_words("call Ann now", ["", "call", "ann", "now"]) == (
+        [("", ""), ("", "call"), (" ", "ann"), (" ", "now")],
+        "",
+    )
+
+
+def test_all_doors_tell_the_same_origin(tmp_path: Path) -> None:
+    """The pipeline, the predictor and the page."""
+    tokenizer = make_byte_level()
+    model = copying_model(tokenizer, tmp_path / "own")
+    model.save_pretrained(tmp_path / "saved")
+    tokenizer.save_pretrained(tmp_path / "saved")
+    text, options = "send the 14 chairs to Oslo", {"max_new_tokens": 9, "num_beams": 3}
+    ((expected,),) = predict(model, tokenizer, [text], **options)
+    assert expected.copied_spans
+    assert expected.word_scores
+    assert math.prod(expected.word_scores) >= expected.score * (1 - 1e-6)
+    (piped,) = pipeline("copy-text2text", model=str(tmp_path / "saved"))(text, **options)
+    row = CopyNetPredictor(tmp_path / "saved", with_origins=True, **options)({"text": [text]})
+    assert piped["copied_spans"] == expected.copied_spans
+    assert [tuple(span) for span in row["prediction_copied_spans"][0]] == expected.copied_spans
+    assert re.sub("<[^>]+>", "", copies_html(text, piped)).endswith(text + expected.text)

@@ -131,6 +131,8 @@ def small(monkeypatch):
         for plan in plans:
             for field, value in SMALL.items():
                 monkeypatch.setitem(plan, field, value)
+        if hasattr(experiment, "FINE_TUNING"):  # of a model that has its sizes
+            monkeypatch.setitem(experiment.FINE_TUNING, "max_steps", 2)
 
     return shrink
 
@@ -180,6 +182,37 @@ def test_published_weights_go_from_their_package_to_the_page(data, small, monkey
     stored = json.loads((Path(__file__).parents[1] / "results" / "proof.json").read_text(encoding="utf-8"))
     of_page = next(run for run in stored["runs"] if run["data"] == "SNIPS")
     assert trained["SNIPS", "GRU encoder"] == of_page["command"]
+
+
+def test_a_t5_is_pretrained_and_fine_tuned_with_a_copy_head_and_without(data, small):
+    small("decoders")
+    results, text = reproduce_table("decoders", data, "--models", "* on SNIPS", "--max_samples", "4")
+    runs = {run["model"]: run for run in results["runs"]}
+    assert runs.keys() == {"pre-trained T5", "T5", "T5 with a copy head"}
+    assert runs["T5 with a copy head"]["parameters"] > runs["T5"]["parameters"]
+    assert all(f"| {model} |" in text for model in runs)
+
+
+def test_span_corruption_loses_nothing():
+    pretraining = importlib.import_module("experiments.running.pretraining")
+    texts = ["send the report to Ottilie Krahn before noon", "call", "a b"]
+    tokenizer = pretraining.train_piece_tokenizer(texts, 60, 64)
+    collate = pretraining.SpanCorruption(tokenizer, seed=0)
+    sentinels = set(collate.sentinels)
+    for pieces in tokenizer(texts, add_special_tokens=False).input_ids * 20:
+        batch = collate([{"input_ids": pieces}])
+        source, hidden = batch["input_ids"][0].tolist(), batch["labels"][0].tolist()
+        assert source[-1] == hidden[-1] == tokenizer.eos_token_id
+        restored = []
+        for piece in source[:-1]:
+            if piece in sentinels:
+                following = hidden[hidden.index(piece) + 1 : -1]
+                ends = [place for place, each in enumerate(following) if each in sentinels]
+                restored += following[: ends[0]] if ends else following
+            else:
+                restored.append(piece)
+        assert restored == pieces
+        assert sum(piece not in sentinels for piece in hidden[:-1]) == max(1, round(0.15 * len(pieces)))
 
 
 def write_inflections(data: Path) -> None:

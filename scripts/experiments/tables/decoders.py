@@ -1,12 +1,17 @@
-"""Decoders compared: the GRU and a Transformer from scratch, with a copy mode and without, by the default command."""
+"""Decoders compared: the GRU and a Transformer from scratch, with a copy mode and without, by the default command.
+
+And a T5, pre-trained on the texts of its task alone, fine-tuned with a copy head and without.
+"""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from transformers import AutoModelForSeq2SeqLM
 
 from copynet_hf.training.defaults import TRAINING_DEFAULTS, TRANSFORMER_LEARNING_RATE, TRANSFORMER_WARMUP_FACTOR
 from copynet_hf.training.presets import TRANSFORMER_INITIALIZER_RANGE, TRANSFORMER_SIZES
@@ -15,10 +20,13 @@ from ..data import inflection
 from ..data.mixed_tasks import make_mixed_pairs
 from ..data.rows import Row, write_pairs
 from ..data.rules import make_rule_pairs
+from ..data.slots import read_requests
 from ..reports.markdown import average_scores, find_runs, table
+from ..running.pretraining import MASKED, pretrain_seq2seq
 from ..running.results_file import ResultsFile
 from ..running.settings import Settings, read_training
 from ..running.trained_models import RNNSEARCH, evaluate_once, train_once
+from .proof import format_targets
 
 TRAINING = read_training("decoders")
 UPDATES = TRAINING["max_steps"]
@@ -37,6 +45,10 @@ ALTERNATIVES: dict[str, dict[str, Any]] = {
     "dropout 0.3": TRANSFORMER | {"dropout": 0.3},
     "256 wide, learning rate 5e-4": TRANSFORMER | {"hidden_size": 256, "learning_rate": 5e-4},
 }
+PRETRAINED = "pre-trained T5"
+PRETRAINING, FINE_TUNING = read_training("seq2seq_pretraining"), read_training("seq2seq")
+FINE_TUNED: dict[str, dict[str, Any]] = {"T5": RNNSEARCH, "T5 with a copy head": {}}
+REQUESTS = "SNIPS"
 TEST_PAIRS = 300
 RULES, INSTANCES = 40, 60
 
@@ -84,7 +96,10 @@ def _name_model(model: str, task: str) -> str:
     return f"{model} on {task}"
 
 
-MODEL_NAMES = tuple(_name_model(model, task) for task in TASKS for model in (*MODELS, *ALTERNATIVES))
+MODEL_NAMES = (
+    *(_name_model(model, task) for task in TASKS for model in (*MODELS, *ALTERNATIVES)),
+    *(_name_model(model, REQUESTS) for model in (PRETRAINED, *FINE_TUNED)),
+)
 
 
 def run(settings: Settings) -> ResultsFile:
@@ -104,7 +119,36 @@ def run(settings: Settings) -> ResultsFile:
             if model in MODELS:
                 scores |= evaluate_once(folder, "test", _spread(test), settings)[0]
             results.add_run(name, model, scores, record)
+    _run_pretrained(results, settings)
     return results
+
+
+def _run_pretrained(results: ResultsFile, settings: Settings) -> None:
+    """Pre-trains the T5, fine-tunes it, and scores the fine-tuned models on all test pairs."""
+    models = [model for model in (PRETRAINED, *FINE_TUNED) if settings.includes(_name_model(model, REQUESTS))]
+    if not models:
+        return
+    rows = {split: settings.limit(rows) for split, rows in read_requests(settings.data_dir, "snips").items()}
+    splits = {split: format_targets(of_split) for split, of_split in rows.items()}
+    test = splits.pop("test")
+    files = write_pairs(settings.seed_folder(REQUESTS, "data"), splits)
+    record = train_once(
+        settings.seed_folder(REQUESTS, PRETRAINED),
+        {**files, **PRETRAINING},
+        settings,
+        train=pretrain_seq2seq,
+        command=f"python scripts/reproduce.py decoders --models {_name_model(PRETRAINED, REQUESTS)!r}",
+        load=AutoModelForSeq2SeqLM.from_pretrained,
+    )
+    scores = {"restored": round(_read_scores(Path(record["folder"]))["eval_accuracy"], 2)}
+    results.add_run(REQUESTS, PRETRAINED, scores, record)
+    for model in models:
+        if model in FINE_TUNED:
+            arguments = {**files, "seq2seq_name_or_path": record["folder"], **FINE_TUNING, **FINE_TUNED[model]}
+            folder = settings.seed_folder(REQUESTS, model)
+            fine_tuned = train_once(folder, arguments, settings)
+            scores = {"validation": _read_accuracy(folder), **evaluate_once(folder, "test", test, settings)[0]}
+            results.add_run(REQUESTS, model, scores, fine_tuned)
 
 
 def _spread(rows: Sequence[Row]) -> list[Row]:
@@ -114,8 +158,12 @@ def _spread(rows: Sequence[Row]) -> list[Row]:
 
 def _read_accuracy(folder: Path) -> float:
     """The sequence accuracy on the validation pairs, in percent, of the checkpoint that was kept."""
-    metrics = json.loads((folder / "eval_results.json").read_text(encoding="utf-8"))
-    return round(metrics["eval_sequence_accuracy"], 2)
+    return round(_read_scores(folder)["eval_sequence_accuracy"], 2)
+
+
+def _read_scores(folder: Path) -> dict[str, float]:
+    scores: dict[str, float] = json.loads((folder / "eval_results.json").read_text(encoding="utf-8"))
+    return scores
 
 
 def collect_figures(results: dict[str, Any]) -> dict[str, Any]:
@@ -133,14 +181,19 @@ def collect_figures(results: dict[str, Any]) -> dict[str, Any]:
         "test_pairs": TEST_PAIRS,
         "pages": {task: TASKS[task].page for task in tasks},
         "rules": (RULES, INSTANCES),
-        "tables": {task: _compare(results, task) for task in tasks},
+        "tables": {task: _compare(results, task, MODELS) for task in tasks},
+        "pretraining": PRETRAINING,
+        "masked": f"{MASKED:.0%}",
+        "fine_tuning": FINE_TUNING,
+        "pretrained": _describe_pretraining(results),
+        "fine_tuned": _compare(results, REQUESTS, FINE_TUNED),
         "recipe": _compare_recipes(results, tasks),
     }
 
 
-def _compare(results: dict[str, Any], task: str) -> str:
+def _compare(results: dict[str, Any], task: str, models: Iterable[str]) -> str:
     rows = []
-    for model in MODELS:
+    for model in models:
         if runs := find_runs(results, task, model):
             (exact,) = average_scores([run["scores"] for run in runs], ["exact_match"])
             speeds = [{"texts": run["scores"]["examples"] / run["scores"]["seconds"], **run} for run in runs]
@@ -148,6 +201,14 @@ def _compare(results: dict[str, Any], task: str) -> str:
             rows.append([model, exact, len(runs), f"{runs[0]['parameters']:,}", minutes, pairs, texts])
     titles = ("EM", "seeds", "parameters", "minutes", "pairs a second, training", "texts a second, beam 5")
     return table(["", *titles], rows)
+
+
+def _describe_pretraining(results: dict[str, Any]) -> str:
+    rows = [
+        [PRETRAINED, run["scores"]["restored"], f"{run['parameters']:,}", run["minutes"]]
+        for run in find_runs(results, REQUESTS, PRETRAINED)
+    ]
+    return table(["", "restored, %", "parameters", "minutes"], rows) if rows else ""
 
 
 def _compare_recipes(results: dict[str, Any], tasks: Sequence[str]) -> str:

@@ -197,6 +197,19 @@ def test_a_resumed_training_counts_on_until_all_targets_were_right_three_times(e
     assert find_full_accuracy(read_state(easy)) == [first, first + 5, third]
 
 
+def test_a_training_ends_where_accuracy_has_not_risen_for_a_quarter_of_it(easy: dict[str, Any]) -> None:
+    stuck = {"learning_rate": 1e-12, "overwrite_output_dir": True}
+    ends = {}
+    for name, more in {
+        "default": {},
+        "0": {"early_stopping_patience": 0},
+        "few": {"eval_steps": 10, "save_steps": 10},
+    }.items():
+        train_from_arguments(easy | stuck | more)
+        ends[name] = read_state(easy)["global_step"]
+    assert ends == {"default": 30, "0": 60, "few": 60}  # half of the run; with evaluations too few to tell
+
+
 @pytest.mark.parametrize("processes", [1, 2, 8])
 def test_the_number_of_updates_does_not_depend_on_the_number_of_processes(
     monkeypatch: pytest.MonkeyPatch, processes: int

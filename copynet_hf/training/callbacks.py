@@ -134,10 +134,33 @@ class FullAccuracy(TrainerCallback):
             control.should_training_stop = True
 
 
+class NoProgress(TrainerCallback):
+    """Ends the training where the accuracy that selects the checkpoint has not risen for a quarter of the updates, and
+    for five evaluations, but not before half of the updates. Counted in the log of the run, as `FullAccuracy`."""
+
+    SHARE, NUM_EVALUATIONS, EARLIEST = 0.25, 5, 0.5
+
+    def on_evaluate(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: object) -> None:
+        name = f"eval_{_selecting_accuracy(args)}"
+        scores = [(logs[name], logs["step"]) for logs in state.log_history if name in logs]
+        if not scores or not self.EARLIEST * state.max_steps <= state.global_step < state.max_steps:
+            return
+        best = max(range(len(scores)), key=lambda number: scores[number][0])  # the first of several
+        rests = len(scores) - 1 - best >= self.NUM_EVALUATIONS
+        if rests and state.global_step - scores[best][1] >= self.SHARE * state.max_steps:
+            log_line("%s has not risen since step %s: the training ends", name.removeprefix("eval_"), scores[best][1])
+            control.should_training_stop = True
+
+
 def has_full_accuracy(args: TrainingArguments, logs: Mapping[str, float]) -> bool:
     """Whether the accuracy that selects the checkpoint is 100 % in these logs of an evaluation."""
+    return logs.get(f"eval_{_selecting_accuracy(args)}") == 100.0
+
+
+def _selecting_accuracy(args: TrainingArguments) -> str | None:
+    """The accuracy that selects the checkpoint; None: another score does, or none."""
     name = (args.metric_for_best_model or "").removeprefix("eval_")
-    return bool(args.load_best_model_at_end) and name in ACCURACIES and logs.get(f"eval_{name}") == 100.0
+    return name if args.load_best_model_at_end and name in ACCURACIES else None
 
 
 class TimeEstimate(TrainerCallback):

@@ -32,7 +32,15 @@ from ..model.letters import find_letter_ids
 from ..model.loss import shift_right
 from ..model.modeling_copynet import CopyNetForConditionalGeneration
 from ..saved.cards import CARD
-from .callbacks import EarlyStopping, FullAccuracy, LogTable, SilentProgress, TimeLimit, has_full_accuracy
+from .callbacks import (
+    EarlyStopping,
+    FullAccuracy,
+    LogTable,
+    NoProgress,
+    SilentProgress,
+    TimeLimit,
+    has_full_accuracy,
+)
 from .checkpoints import NUM_PROCESSES, RECORD_FILE, SECONDS, is_complete
 from .dataset import Pairs, encode_pairs
 from .encoder_training import split_parameter_groups
@@ -99,11 +107,13 @@ class CopyNetTrainer(Trainer):
             self.label_smoother = VocabularyLabelSmoother(epsilon=factor, vocab_size=model.config.vocab_size)
         self.weight_average = WeightAverage(model, run_args.ema_decay) if run_args.ema_decay else None
         self.remove_callback(PrinterCallback if training_args.disable_tqdm else ProgressCallback)
+        patience = run_args.early_stopping_patience
         callbacks = [
             self.weight_average,
             None if training_args.disable_tqdm else SilentProgress(),
             LogTable(),
-            EarlyStopping(run_args.early_stopping_patience) if run_args.early_stopping_patience else None,
+            EarlyStopping(patience) if patience else None,
+            NoProgress() if patience is None else None,
             FullAccuracy(),
             None if run_args.max_minutes is None else TimeLimit(run_args.max_minutes),
         ]

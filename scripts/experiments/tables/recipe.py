@@ -185,7 +185,7 @@ def collect_figures(results: dict[str, Any]) -> dict[str, Any]:
 
 def _ends_table(tasks: Mapping[str, Mapping[str, Any]]) -> str:
     """For each task where a training ends by each rule, from the log of one that went on."""
-    titles = ("updates", "minutes", "all right", "minutes then", "patience 10")
+    titles = ("updates", "minutes", "all right", "minutes then", "no rise")
     return table(["", *titles], [[task, *map(of_task.get, titles)] for task, of_task in tasks.items()])
 
 

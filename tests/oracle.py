@@ -181,8 +181,8 @@ class Oracle:
             history = {j: history[j] + attended[j] for j in memory}
         return steps
 
-    def read_with_bart(self, h, words):
-        """s_t after each given word, and a_t of the last layer: a BART decoder over e(y_{t-1}), norms after the sums.
+    def read_with_bart(self, h, source, words):
+        """s_t after each given word, and a_t of the last layer: a BART decoder, norms after the sums.
 
         It attends to what features are projected to after the words; a_t is scaled to sum to one over the words.
         """
@@ -214,6 +214,10 @@ class Oracle:
         memory += [w["model.decoder.feature_proj.weight"] @ e for e in self.embed_features()]
         known = [word if self.c.copies or word < self.c.vocab_size else self.c.unk_token_id for word in words]
         xs = [project("model.decoder.input_proj", self.embed(word)) for word in known]
+        if self.c.selective_read:  # of all places of y_{t-1} the same
+            places = [[h[j] for j, word in enumerate(source) if word == y] for y in words]
+            zetas = [np.mean(of_word, axis=0) if of_word else np.zeros_like(h[0]) for of_word in places]
+            xs = [x + w["model.decoder.read_proj.weight"] @ zeta for x, zeta in zip(xs, zetas, strict=True)]
         xs = [x + w[p + "embed_positions.weight"][2 + t] for t, x in enumerate(xs)]
         xs = [normalize(p + "layernorm_embedding", x) for x in xs]
         for number in range(self.c.decoder.decoder_layers):
@@ -236,7 +240,7 @@ class Oracle:
         if c.decoder is None:
             s = np.tanh(w["model.decoder.init_proj.weight"] @ last + w["model.decoder.init_proj.bias"])
         else:
-            states, attentions = self.read_with_bart(h, words)
+            states, attentions = self.read_with_bart(h, source, words)
         coverage, previous_scores, trace = np.zeros(len(source)), np.zeros(len(source)), Trace()
         after, a = c.copy_mechanism == "pointer_generator", np.zeros(len(source))
         for t, word in enumerate(words):

@@ -314,8 +314,8 @@ def test_the_state_is_as_wide_as_the_decoder_and_a_given_config_stays_as_it_is()
 
 REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
     "selective read": (
-        lambda: CopyNetConfig(decoder=BART, selective_read=True),
-        "copy scores of each step are inputs",
+        lambda: CopyNetConfig(encoder=BART, decoder=BART, seq2seq=True, selective_read=True),
+        "not for a pretrained encoder-decoder",
     ),
     "coverage": (lambda: CopyNetConfig(decoder=BART, use_coverage=True), "attention of each step is an input"),
     "no attention": (lambda: CopyNetConfig(decoder=BART, attention=False), "its layers attend to the source"),

@@ -8,7 +8,7 @@ import re
 import numpy as np
 import pytest
 import torch
-from helpers import SOURCES, TARGETS, VARIANTS, check_gradients, padded, tiny_model, tiny_tokenizer
+from helpers import BART, SOURCES, TARGETS, VARIANTS, check_gradients, padded, tiny_model, tiny_tokenizer
 from oracle import Oracle
 from transformers import DataCollatorForSeq2Seq
 from transformers.trainer_pt_utils import LabelSmoother
@@ -228,10 +228,11 @@ def test_target_words_are_needed_in_one_form():
 # --- words ----------------------------------------------------------------------------------------------------------
 
 
-def test_selective_read_tells_two_unseen_words_apart():
+@pytest.mark.parametrize("fields", [{}, {"decoder": BART}], ids=["GRU", "BART"])
+def test_selective_read_tells_two_unseen_words_apart(fields):
     source, words = torch.tensor([SOURCES[0]] * 2), torch.tensor([[1, 13, 4], [1, 14, 4]])
-    with_read = tiny_model()(input_ids=source, decoder_input_ids=words).logits
-    without = tiny_model(selective_read=False)(input_ids=source, decoder_input_ids=words).logits
+    with_read = tiny_model(**fields)(input_ids=source, decoder_input_ids=words).logits
+    without = tiny_model(**fields, selective_read=False)(input_ids=source, decoder_input_ids=words).logits
     assert torch.allclose(without[0], without[1], atol=1e-6)  # both have the embedding of UNK
     assert (with_read[0, 1] - with_read[1, 1]).abs().max() > 1e-3
 

@@ -53,7 +53,6 @@ ENCODER_FIELDS = ("encoder", "encoder_reads", "encoder_pooling", "initial_state"
 ENCODER_INPUTS = ("pieces", "words")
 # Fields that only a recurrent decoder has other values of than these, and why.
 RECURRENT_OPTIONS: dict[str, tuple[tuple[object, ...], str]] = {
-    "selective_read": ((None, False), "the copy scores of each step are inputs of the next"),
     "use_coverage": ((False,), "the attention of each step is an input of the next"),
     "attention": ((True,), "its layers attend to the source"),
     "readout": (
@@ -170,7 +169,8 @@ class CopyNetConfig(CopyNetBaseConfig):
         num_features: with "pointer", how many real numbers each source position has instead of a word
             (`input_features`); 0: the source is words.
         attention: whether c_t is the attentive read; if not, c is the encoder's last state, Eq. 1 (Enc-Dec).
-        selective_read: whether ζ(y_{t-1}) is an input of s_t, Eq. 9. None: with "copynet".
+        selective_read: whether ζ(y_{t-1}) is an input of s_t, Eq. 9, in a Transformers decoder with equal weights ρ.
+            None: with "copynet", unless `seq2seq`.
         readout: what the scores of both modes are computed from, out of "state" s_t, "context" c_t, "embedding"
             e(y_{t-1}) and "selective_read" ζ(y_{t-1}). `("state",)` is Eq. 7 and 8 to the letter; more is the authors'
             code. None: all parts the model has; with "pointer_generator" state and context, as in its paper.
@@ -383,7 +383,7 @@ class CopyNetConfig(CopyNetBaseConfig):
     def _check_options(self) -> None:
         """Refuses options that the mechanism has no use for, and those that need another one."""
         if self.selective_read is None:
-            self.selective_read = "selective_read" in self.mechanism.options
+            self.selective_read = "selective_read" in self.mechanism.options and not self.seq2seq
         if self.gated_loss not in GATED_LOSSES:
             raise ValueError(f"gated_loss={self.gated_loss!r} is unknown: use one of {', '.join(GATED_LOSSES)}.")
         memories = [self.copies_from] if isinstance(self.copies_from, str) else self.copies_from
@@ -442,7 +442,12 @@ class CopyNetConfig(CopyNetBaseConfig):
                     f"{name}={value!r} is not for a Transformers decoder, which computes all steps at once: {reason}. "
                     f"Leave {name} out, or decoder."
                 )
-        self.selective_read, self.readout = False, ["state"]
+        if self.seq2seq and self.selective_read:
+            raise ValueError(
+                "selective_read=True is not for a pretrained encoder-decoder, whose layers read embeddings alone: leave "
+                "it out."
+            )
+        self.readout = ["state"]
 
     def _check_encoder(self) -> None:
         for name in ("encoder_pooling", "initial_state"):

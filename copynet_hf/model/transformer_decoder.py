@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from .configuration_copynet import CopyNetConfig
-from .copy_distribution import copy_scores, expand_to_rows
+from .copy_distribution import copy_scores, expand_to_rows, selective_read_weights
 from .decoder import Decoder
 from .dropout import Dropout
 from .memory import DecoderState, DecoderSteps, FeatureMemory, Memory, PastWords, group_by_source, read_memory
@@ -33,11 +33,12 @@ source positions it copies with a probability below 0.01."""
 
 
 class TransformerDecoder(Decoder):
-    """The layers of `config.decoder` over e(y_{t-1}), with cross-attention to h_j and to the source's features.
+    """The layers of `config.decoder` over e(y_{t-1}) + W ζ(y_{t-1}), with cross-attention to h_j and to the source's
+    features.
 
-    All steps run at once; in a search, `PastWords` keeps what the layers computed of the words before. The layers read
-    h_j, so the readout is s_t alone, and there is neither a selective read nor coverage: their weights at step t are
-    functions of step t − 1. Where the mechanism copies by the attention, a_t is that of `config.copy_layer` and
+    All steps run at once; in a search, `PastWords` keeps what the layers computed of the words before. What is a
+    function of step t − 1 is thus unknown at step t: the weights ρ of the selective read, Eq. 9, are equal over the
+    positions of y_{t-1}, and there is no coverage. The layers read h_j, so the readout is s_t alone. Where the mechanism copies by the attention, a_t is that of `config.copy_layer` and
     `config.copy_head` (See et al. 2017 have one attention), and the context of its switch is Σ_j a_tj h_j.
     """
 
@@ -49,7 +50,9 @@ class TransformerDecoder(Decoder):
         self.text_decoder = build_text_decoder(decoder_config, returns_attention=mechanism.copies_by_attention)
         self.max_words = find_max_pieces(self.text_decoder)
         self.first_position = find_first_position(self.text_decoder)
-        self.input_proj = build_projection(config.embedding_size, detach_embeddings(self.text_decoder))
+        input_width = detach_embeddings(self.text_decoder)
+        self.input_proj = build_projection(config.embedding_size, input_width)
+        self.read_proj = nn.Linear(config.memory_size, input_width, bias=False) if config.selective_read else None
         self.memory_proj = build_projection(config.memory_size, width)
         self.feature_proj = nn.Linear(config.embedding_size, width, bias=False) if config.feature_vocab_size else None
         self.copy_proj = None
@@ -117,8 +120,12 @@ class TransformerDecoder(Decoder):
         states, mask = self._collect_read(memory, rows)
         words = keep if past is None else past.extend_mask(keep, rows, steps)  # (R, t + T), None without padding
         returns_attention = self.text_decoder.config._attn_implementation == "eager"
+        inputs = self.input_proj(embeddings)
+        if self.read_proj is not None:  # ζ(y_{t-1}) with equal ρ, as of equal scores
+            rho = selective_read_weights(memory.hidden_states.new_zeros(matches.shape), matches)  # (R, T, S)
+            inputs = inputs + self.read_proj(read_memory(rho, memory.hidden_states))
         output = self.text_decoder(
-            inputs_embeds=self.input_proj(embeddings),
+            inputs_embeds=inputs,
             attention_mask=None if words is None else words.long(),
             encoder_hidden_states=states,
             encoder_attention_mask=mask.long(),

@@ -30,7 +30,8 @@ from .proof import format_targets
 
 TRAINING = read_training("decoders")
 UPDATES = TRAINING["max_steps"]
-TRANSFORMER = {"decoder": "transformer"}
+TRANSFORMER: dict[str, Any] = {"decoder": "transformer"}
+NO_READ = TRANSFORMER | {"selective_read": False}
 MODELS: dict[str, dict[str, Any]] = {
     "GRU": {},
     "Transformer": TRANSFORMER,
@@ -39,8 +40,9 @@ MODELS: dict[str, dict[str, Any]] = {
 }
 # In place of what `--decoder transformer` sets, compared on the validation pairs.
 ALTERNATIVES: dict[str, dict[str, Any]] = {
-    "embeddings initialised in ±0.1": TRANSFORMER | {"initializer_range": 0.1},
-    "learning rate 5e-4": TRANSFORMER | {"learning_rate": 5e-4},
+    "no selective read": NO_READ,
+    "no selective read, embeddings initialised in ±0.1": NO_READ | {"initializer_range": 0.1},
+    "no selective read, learning rate 5e-4": NO_READ | {"learning_rate": 5e-4},
     "learning rate 2e-3": TRANSFORMER | {"learning_rate": 2e-3},
     "dropout 0.3": TRANSFORMER | {"dropout": 0.3},
     "256 wide, learning rate 5e-4": TRANSFORMER | {"hidden_size": 256, "learning_rate": 5e-4},

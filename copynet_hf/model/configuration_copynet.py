@@ -444,8 +444,8 @@ class CopyNetConfig(CopyNetBaseConfig):
                 )
         if self.seq2seq and self.selective_read:
             raise ValueError(
-                "selective_read=True is not for a pretrained encoder-decoder, whose layers read embeddings alone: leave "
-                "it out."
+                "selective_read=True is not for a pretrained encoder-decoder, whose layers read embeddings alone: "
+                "leave it out."
             )
         self.readout = ["state"]
 

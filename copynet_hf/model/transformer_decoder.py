@@ -38,8 +38,9 @@ class TransformerDecoder(Decoder):
 
     All steps run at once; in a search, `PastWords` keeps what the layers computed of the words before. What is a
     function of step t − 1 is thus unknown at step t: the weights ρ of the selective read, Eq. 9, are equal over the
-    positions of y_{t-1}, and there is no coverage. The layers read h_j, so the readout is s_t alone. Where the mechanism copies by the attention, a_t is that of `config.copy_layer` and
-    `config.copy_head` (See et al. 2017 have one attention), and the context of its switch is Σ_j a_tj h_j.
+    positions of y_{t-1}, and there is no coverage. The layers read h_j, so the readout is s_t alone. Where the
+    mechanism copies by the attention, a_t is that of `config.copy_layer` and `config.copy_head` (See et al. 2017 have
+    one attention), and the context of its switch is Σ_j a_tj h_j.
     """
 
     def __init__(self, config: CopyNetConfig) -> None:

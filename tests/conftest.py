@@ -8,6 +8,7 @@ import gc
 import io
 import json
 import os
+import random
 import shutil
 import signal
 import tempfile
@@ -126,6 +127,25 @@ def exported_once(made_once: Callable[[str, Callable[[Path], object]], Path]) ->
         return made_once(f"exported {name}", lambda folder: export_onnx(tiny_model(**fields), folder))
 
     return export
+
+
+@pytest.fixture(scope="session")
+def requests(made_once: Callable[[str, Callable[[Path], object]], Path]) -> Path:
+    """A folder with a model trained for two seconds to copy words and punctuation, in `model`, and its graphs in
+    `onnx`."""
+
+    def make(folder: Path) -> None:
+        from helpers import request_pair, trained
+
+        from copynet_hf import export_onnx
+
+        generator = random.Random(0)
+        model, tokenizer = trained([request_pair(generator) for _ in range(960)], "word_punct")
+        for part in (model, tokenizer):
+            part.save_pretrained(folder / "model")
+        export_onnx(model, folder / "onnx", tokenizer)
+
+    return made_once("requests", make)
 
 
 @pytest.fixture(scope="session")

@@ -7,7 +7,7 @@ import random
 import shutil
 import tarfile
 import unicodedata
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -16,14 +16,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
+from helpers import LETTERED, refused, request_pair, serve_app, tiny_model, tiny_tokenizer
 from helpers import SEARCHES as ALL_SEARCHES
-from helpers import refused, serve_app, tiny_model, tiny_tokenizer, trained
 
 from copynet_hf import CopyNetConfig, CopyNetForConditionalGeneration, CopyNetTokenizer
 from copynet_hf.cli import main
 from copynet_hf.inference.onnx_search import OnnxCopyNet
 from copynet_hf.model.prediction import Prediction, predict
-from copynet_hf.model.segmentation import get_segmenter
+from copynet_hf.model.segmentation import MARKS, get_segmenter
 from copynet_hf.model.source import add_spaces, skipped_ids
 from copynet_hf.serving import onnxruntime_web, web_export
 from copynet_hf.serving.onnxruntime_web import load_runtime
@@ -61,12 +61,6 @@ HOSTILE = [
 ]
 
 
-def request_pair(generator: random.Random) -> tuple[str, str]:
-    name, hour = ("".join(generator.choices("abcdefghijklm", k=6)) for _ in range(2))
-    quote = generator.choice(["", '"'])
-    return f"please call {quote}{name}{quote} at {hour}.", f"called {quote}{name}{quote} at {hour}."
-
-
 def texts(count: int) -> list[str]:
     """Hostile texts, random ones of all scripts, requests, and lines of README."""
     generator = random.Random(1)
@@ -95,13 +89,26 @@ class _Quiet(SimpleHTTPRequestHandler):
 
 
 def export_page(
-    folder: Path, runtime: Path, model: CopyNetForConditionalGeneration, tokenizer: CopyNetTokenizer, *options: str
+    folder: Path,
+    runtime: Path,
+    model: CopyNetForConditionalGeneration,
+    tokenizer: CopyNetTokenizer,
+    *options: str,
+    graphs: Path | None = None,
 ) -> Iterator[Page]:
-    """Saves the model, exports it by the command, and serves the page."""
+    """Saves the model, exports it by the command, whose graphs may be there already, and serves the page."""
+
+    def copy_graphs(model: object, folder: Path, quantize: object) -> None:
+        for name in ("encoder.onnx", "decoder.onnx"):
+            shutil.copy(graphs / name, folder)
+
     for part in (model, tokenizer):
         part.save_pretrained(folder / "saved model")
     argv = ["export", "--target=web", f"--model={folder / 'saved model'}", f"--output_dir={folder / 'page'}"]
-    assert main([*argv, *options, f"--onnxruntime_web={runtime}", "--examples", EXAMPLE]) == 0
+    with pytest.MonkeyPatch.context() as patch:
+        if graphs:
+            patch.setattr(web_export, "write_graphs", copy_graphs)
+        assert main([*argv, *options, f"--onnxruntime_web={runtime}", "--examples", EXAMPLE]) == 0
     server = ThreadingHTTPServer(("127.0.0.1", 0), partial(_Quiet, directory=str(folder / "page")))
     Thread(target=server.serve_forever, daemon=True).start()
     onnx = OnnxCopyNet.from_pretrained(folder / "page" / "model", threads=1)
@@ -111,12 +118,14 @@ def export_page(
 
 
 @pytest.fixture(scope="module")
-def exported(runtime: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Page]:
+def exported(runtime: Path, requests: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Page]:
     """A model trained for two seconds to copy words and punctuation."""
-    generator = random.Random(0)
-    model, tokenizer = trained([request_pair(generator) for _ in range(960)], "word_punct")
+    model, tokenizer = (
+        each.from_pretrained(requests / "model") for each in (CopyNetForConditionalGeneration, CopyNetTokenizer)
+    )
     model.config.calibration = [0.6, 0.4]
-    yield from export_page(tmp_path_factory.mktemp("exported"), runtime, model, tokenizer)
+    folder = tmp_path_factory.mktemp("exported")
+    yield from export_page(folder, runtime, model, tokenizer, graphs=requests / "onnx")
 
 
 @pytest.fixture(scope="module")
@@ -129,14 +138,17 @@ def with_features(runtime: Path, tmp_path_factory: pytest.TempPathFactory) -> It
 
 
 @pytest.fixture(scope="module")
-def with_chains(runtime: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Page]:
+def with_chains(
+    runtime: Path, exported_once: Callable[..., Path], tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Page]:
     """A random model whose vocabulary is mostly marks and letters, and which reads features and the letters of other
     words."""
-    texts, features = ["aZé_ 1,-", "aZé_ 1,-"], [["PST", "V", "constructor"], []]
-    options: dict[str, Any] = {"chains": True, "letters": True, "features": features}
-    tokenizer = CopyNetTokenizer.train_from_iterator(texts, 60, "word_parts", max_source_oov=6, **options)
-    model = tiny_model(**CopyNetConfig.tokenizer_fields(tokenizer))
-    yield from export_page(tmp_path_factory.mktemp("chains"), runtime, model, tokenizer)
+    words = ["<pad>", "<s>", "</s>", "<unk>", *sorted(MARKS), " ", ",", "1", "Z", "a"]
+    more = {"letter_vocab": "MilZ\u00e9", "feature_vocab": ["PST", "V", "constructor"]}
+    tokenizer = CopyNetTokenizer({word: index for index, word in enumerate(words)}, "word_parts", 4, **more)
+    graphs = exported_once(**LETTERED)
+    folder = tmp_path_factory.mktemp("chains")
+    yield from export_page(folder, runtime, tiny_model(**LETTERED), tokenizer, graphs=graphs)
 
 
 @pytest.fixture(scope="module")

@@ -36,6 +36,24 @@ atexit.register(shutil.rmtree, os.environ["HF_HOME"], ignore_errors=True)
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+# Begun first, so that no worker is left alone with one of them; those that share an export are begun by turns.
+LONGEST = (
+    "web_export",
+    "docs",
+    "encoder_export",
+    "backends",
+    "experiments",
+    "interruptions",
+    "distributed",
+    "training",
+)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    places = {f"test_{name}": place for place, name in enumerate(LONGEST)}
+    items.sort(key=lambda item: places.get(item.path.stem, len(places)))
+
+
 @pytest.fixture(autouse=True, scope="session")
 def _few_threads() -> None:
     """Models as small as the tests' gain nothing from a second thread, and lose much where cores are shared."""
@@ -157,7 +175,7 @@ def quickstart(made_once: Callable[[str, Callable[[Path], object]], Path]) -> Pa
         from copynet_hf.training.quickstart import run_quickstart
 
         with contextlib.redirect_stdout(io.StringIO()) as printed:
-            scores = run_quickstart(folder / "model", train_pairs=1500, test_pairs=60, epochs=5)
+            scores = run_quickstart(folder / "model", train_pairs=1500, test_pairs=60, epochs=3)
         (folder / "printed.txt").write_text(printed.getvalue(), encoding="utf-8")
         (folder / "scores.json").write_text(json.dumps(scores), encoding="utf-8")
 

@@ -94,7 +94,7 @@ SEARCHES: dict[str, dict[str, Any]] = {
     "no end": {"num_beams": 2, "eos_token_id": None, "max_new_tokens": 5},
 }
 
-# The model whose graphs several files share: most of what graphs can read, with weights that make features and letters count.
+# The model whose graphs several files share: most of what graphs can read; its features and letters matter.
 LETTERED: dict[str, Any] = {
     "copy_mechanism": "pointer_generator",
     "use_coverage": True,

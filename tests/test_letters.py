@@ -373,13 +373,6 @@ def test_graphs_of_8_bits_read_letters(exported_once: Callable[..., Path], tmp_p
     exact = model.trace_copies(sequences, **batch()).token_probs.numpy()
     without = dict(source, letter_ids=np.zeros_like(source["letter_ids"]))
     near, far = (onnx.trace_copies(sequences.numpy(), **each).token_probs for each in (source, without))
-    print(
-        "NEAR",
-        np.abs(near - exact).max(),
-        np.abs(near - exact).mean(),
-        np.abs(far - exact).max(),
-        np.abs(far - exact).mean(),
-    )
     assert np.abs(near - exact).max() < 0.1
     assert np.abs(far - exact).max() > 2 * np.abs(near - exact).max()
 

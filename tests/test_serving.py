@@ -348,10 +348,9 @@ def test_errors_of_the_command(
     assert "--threds is not an argument; did you mean --threads? (see " in refused(
         capsys, "serve", model, "--threds=2"
     )
-    with run_command(model) as server:
-        assert f"--host 127.0.0.1 --port {server.port} cannot be used" in refused(
-            capsys, "serve", model, f"--port={server.port}"
-        )
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        port = other.getsockname()[1]
+        assert f"--host 127.0.0.1 --port {port} cannot be used" in refused(capsys, "serve", model, f"--port={port}")
     monkeypatch.setitem(sys.modules, "uvicorn", None)
     assert "pip install fastapi uvicorn onnxruntime prometheus-client" in refused(capsys, "serve", model)
 

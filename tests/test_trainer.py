@@ -229,16 +229,6 @@ def test_bf16_trains_float32_weights(tokenizer: CopyNetTokenizer, tmp_path: Path
     assert np.isfinite(half.evaluate()["eval_loss"])
 
 
-@pytest.mark.filterwarnings("ignore::FutureWarning")  # newer releases say "activation checkpointing"
-def test_gradient_checkpointing_trains_the_same_weights(tokenizer: CopyNetTokenizer, tmp_path: Path) -> None:
-    plain = make_trainer(tokenizer, tmp_path / "plain")
-    saving = make_trainer(tokenizer, tmp_path / "saving", gradient_checkpointing=True)
-    plain.train()
-    saving.train()
-    assert saving.model.is_gradient_checkpointing
-    assert same_weights(plain.model, saving.model, atol=1e-6)
-
-
 def test_an_evaluation_reordered_by_length_is_refused(tokenizer: CopyNetTokenizer, tmp_path: Path) -> None:
     sources, references = map(list, zip(*UNSEEN, strict=True))
     compute_metrics = make_compute_metrics(tokenizer, sources, references)

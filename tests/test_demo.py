@@ -76,17 +76,10 @@ def test_the_page_shows_the_outputs_and_origins_of_every_mechanism(fields: dict[
     assert any_copied == tiny_model(**fields).config.copies
 
 
-def test_a_truncated_source_is_shown_as_far_as_it_was_read() -> None:
-    app = build_demo(tiny_model(), word_tokenizer(4, model_max_length=3))
-    _, answer = ask_app(app, texts=["a  X b", "a  X b c"])
-    shown = [outputs[0] for outputs in answer["outputs"]]
-    assert [output["spaced_source"] for output in shown] == [["a", "  X", " b"]] * 2
-    assert [output["is_truncated"] for output in shown] == [False, True]
-
-
-def test_of_a_source_truncated_on_the_left_the_end_is_shown() -> None:
-    app = build_demo(tiny_model(), word_tokenizer(4, model_max_length=3, truncation_side="left"))
-    _, answer = ask_app(app, texts=["a  X b", "c a a  X b"])
+@pytest.mark.parametrize(("side", "longer"), [("right", "a  X b c"), ("left", "c a a  X b")])
+def test_a_truncated_source_is_shown_as_far_as_it_was_read(side: str, longer: str) -> None:
+    app = build_demo(tiny_model(), word_tokenizer(4, model_max_length=3, truncation_side=side))
+    _, answer = ask_app(app, texts=["a  X b", longer])
     shown = [outputs[0] for outputs in answer["outputs"]]
     assert [output["source_words"] for output in shown] == [["a", "X", "b"]] * 2
     assert [output["spaced_source"] for output in shown] == [["a", "  X", " b"]] * 2

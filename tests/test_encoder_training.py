@@ -83,12 +83,6 @@ def test_a_run_trains_decoder_and_encoder_and_saves_both(arguments, bert):
     assert str(Path(bert).parent) not in card
 
 
-def test_the_encoder_has_its_own_learning_rate(arguments, bert):
-    model, _ = trained(arguments | {"encoder_learning_rate": 1e-3})
-    before, after = AutoModel.from_pretrained(bert, add_pooling_layer=False).state_dict(), encoder_weights(model)
-    assert 1e-3 < max((after[name] - weight).abs().max().item() for name, weight in before.items()) < 4e-3
-
-
 def test_groups_keep_their_weight_decay_and_all_weights(arguments):
     from copynet_hf.training.encoder_training import split_parameter_groups
 
@@ -217,12 +211,12 @@ def test_a_resumed_run_trains_the_encoder_as_before_or_not_at_all(arguments, is_
 
 
 def test_training_continues_from_a_saved_model(arguments, tmp_path):
-    trained(arguments)
+    first, _ = trained(arguments)
     again = arguments | {"model_name_or_path": arguments["output_dir"], "output_dir": str(tmp_path / "again")}
     del again["encoder_name_or_path"], again["min_frequency"]
     model, tokenizer = trained(again | {"freeze_encoder": True})
     assert tokenizer.encoder_tokenizer is not None
-    assert all(torch.equal(weight, encoder_weights(model)[name]) for name, weight in encoder_weights(model).items())
+    assert all(torch.equal(weight, encoder_weights(first)[name]) for name, weight in encoder_weights(model).items())
 
 
 def test_gradient_checkpointing_gives_the_same_gradients(bert):
@@ -355,6 +349,3 @@ def test_the_pages_python_runs(tmp_path, monkeypatch):
     (outputs,) = predict(model, tokenizer, ["call Ottilie"], max_new_tokens=3)
     assert outputs[0].source_words == ["call", "Ottilie"]
     assert sum("lora_A" in weight for weight, _ in names["adapted"].named_parameters()) == 6
-
-
-# --- the commands ---------------------------------------------------------------------------------------------------

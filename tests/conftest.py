@@ -166,7 +166,7 @@ def quickstart(made_once: Callable[[str, Callable[[Path], object]], Path]) -> Pa
         from copynet_hf.training.quickstart import run_quickstart
 
         with contextlib.redirect_stdout(io.StringIO()) as printed:
-            scores = run_quickstart(folder / "model", train_pairs=1500, test_pairs=60, epochs=3)
+            scores = run_quickstart(folder / "model", train_pairs=1500, test_pairs=60, epochs=5)
         (folder / "printed.txt").write_text(printed.getvalue(), encoding="utf-8")
         (folder / "scores.json").write_text(json.dumps(scores), encoding="utf-8")
 

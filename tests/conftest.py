@@ -159,14 +159,16 @@ def requests(made_once: Callable[[str, Callable[[Path], object]], Path]) -> Path
 
 @pytest.fixture(scope="session")
 def quickstart(made_once: Callable[[str, Callable[[Path], object]], Path]) -> Path:
-    """A folder with what a short quickstart leaves: `model`, its scores in scores.json, what it printed in
-    printed.txt."""
+    """A folder with what a short quickstart with small sizes leaves: `model`, its scores in scores.json, what it
+    printed in printed.txt."""
 
     def run(folder: Path) -> None:
-        from copynet_hf.training.quickstart import run_quickstart
+        from copynet_hf.training import quickstart
 
-        with contextlib.redirect_stdout(io.StringIO()) as printed:
-            scores = run_quickstart(folder / "model", train_pairs=1500, test_pairs=60, epochs=5)
+        small = {"embedding_size": 32, "hidden_size": 64, "encoder_hidden_size": 32, "attention_size": 32}
+        with pytest.MonkeyPatch.context() as patch, contextlib.redirect_stdout(io.StringIO()) as printed:
+            patch.setattr(quickstart, "ARGUMENTS", quickstart.ARGUMENTS | small | {"learning_rate": 1e-2})
+            scores = quickstart.run_quickstart(folder / "model", train_pairs=2000, test_pairs=60, epochs=3)
         (folder / "printed.txt").write_text(printed.getvalue(), encoding="utf-8")
         (folder / "scores.json").write_text(json.dumps(scores), encoding="utf-8")
 

@@ -98,7 +98,6 @@ SEARCHES: dict[str, dict[str, Any]] = {
 LETTERED: dict[str, Any] = {
     "copy_mechanism": "pointer_generator",
     "use_coverage": True,
-    "num_hidden_layers": 2,
     "feature_vocab_size": 5,
     "letter_vocab_size": 7,
     "embedding_size": 16,

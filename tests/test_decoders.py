@@ -208,7 +208,7 @@ def test_the_layer_and_the_head_that_are_copied_by_are_chosen(layer: int, head: 
     assert torch.allclose(copied, expected, atol=1e-5)
 
 
-@mechanisms
+@pytest.mark.parametrize("mechanism", ["copynet", "gated"])
 def test_features_are_read_beside_the_words_and_equal_the_oracles(mechanism: str) -> None:
     model = tiny_model(decoder=BART, copy_mechanism=mechanism, feature_vocab_size=5, scale=1.0).double()
     features = [[2, 3], [1], [], [4, 2, 3]]

@@ -111,8 +111,8 @@ def test_a_frozen_encoder_stays_as_it_was(arguments, bert, cached):
 
 def test_cached_states_train_the_same_model(arguments, tmp_path):
     """Up to the rounding of batches of other sizes."""
-    arguments |= {"freeze_encoder": True, "num_train_epochs": 3, "max_steps": -1, "per_device_train_batch_size": 2}
-    arguments |= {"validation_file": arguments["train_file"], "save_strategy": "no"}
+    arguments |= {"freeze_encoder": True, "num_train_epochs": 2, "max_steps": -1, "per_device_train_batch_size": 2}
+    arguments |= {"validation_file": arguments["train_file"], "save_strategy": "no", "eval_steps": 2}
     plain, _ = trained(arguments)
     cached, _ = trained(arguments | {"cache_encoder_states": True, "output_dir": str(tmp_path / "cached")})
     for name, weight in plain.state_dict().items():

@@ -177,8 +177,7 @@ def test_a_target_that_the_source_lacks_is_unk() -> None:
 
 
 @mixtures
-@pytest.mark.parametrize("num_beams", [1, 3])
-@pytest.mark.parametrize("side", ["right", "left"])
+@pytest.mark.parametrize(("num_beams", "side"), [(1, "right"), (3, "left")])
 def test_searches_give_what_a_search_by_hand_gives(members: list[dict[str, Any]], num_beams: int, side: str) -> None:
     ensemble = make_ensemble(members)
     oracle = MeanOracle(ensemble)

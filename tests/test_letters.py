@@ -220,10 +220,9 @@ def test_a_model_without_letters_has_no_weights_for_them() -> None:
 
 
 @all_cases
-@pytest.mark.parametrize("num_beams", [1, 3])
-def test_searches_read_the_letters_and_rows_do_not_see_each_other(changes: dict[str, Any], num_beams: int) -> None:
+def test_searches_read_the_letters_and_rows_do_not_see_each_other(changes: dict[str, Any]) -> None:
     model = make(**changes)
-    options = {"num_beams": num_beams, "max_new_tokens": 5}
+    options = {"num_beams": 3, "max_new_tokens": 5}
     found = model.generate(**batch(), **options)
     assert torch.equal(found, model.generate(**batch(), **options, use_cache=False)[:, : found.shape[1]])
     for row in range(4):

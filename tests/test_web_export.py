@@ -143,7 +143,7 @@ def with_chains(
 ) -> Iterator[Page]:
     """A random model whose vocabulary is mostly marks and letters, and which reads features and the letters of other
     words."""
-    words = ["<pad>", "<s>", "</s>", "<unk>", *sorted(MARKS), " ", ",", "1", "Z", "a"]
+    words = ["<pad>", "<s>", "</s>", "<unk>", *sorted(MARKS), " ", "1", "Z", "a"]
     more = {"letter_vocab": "MilZ\u00e9", "feature_vocab": ["PST", "V", "constructor"]}
     tokenizer = CopyNetTokenizer({word: index for index, word in enumerate(words)}, "word_parts", 4, **more)
     graphs = exported_once(**LETTERED)

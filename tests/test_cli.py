@@ -28,8 +28,9 @@ from copynet_hf.training.defaults import (
 )
 from copynet_hf.training.presets import DEFAULT_SIZES
 
-SIZES = {"hidden_size": 32, "encoder_hidden_size": 16, "embedding_size": 16, "attention_size": 16, "num_beams": 2}
-SMALL = [f"--{name}={value}" for name, value in SIZES.items()]
+SIZES = {"hidden_size": 32, "encoder_hidden_size": 16, "embedding_size": 16, "attention_size": 16}
+SEARCH = {"num_beams": 2, "max_target_length": 8}
+SMALL = [f"--{name}={value}" for name, value in (SIZES | SEARCH).items()]
 
 
 @pytest.fixture(scope="module")

@@ -399,7 +399,8 @@ def test_an_encoder_over_words_has_limits() -> None:
 
 def test_the_command_trains_a_transformer_and_continues_it(tmp_path: Path) -> None:
     files = write_requests(tmp_path, train=24, validation=6)
-    options = ["--decoder=transformer", "--hidden_size=16", "--num_hidden_layers=1", "--use_cpu", "--max_steps=2"]
+    options = ["--decoder=transformer", "--hidden_size=16", "--num_hidden_layers=1", "--use_cpu"]
+    options += ["--max_steps=2", "--max_target_length=8"]
     train = ["train", *(f"--{name}={path}" for name, path in files.items()), *options]
     assert main([*train, f"--output_dir={tmp_path / 'one'}"]) == 0
     model, tokenizer = load_model(str(tmp_path / "one"))

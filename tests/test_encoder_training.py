@@ -52,6 +52,7 @@ def arguments(bert, tmp_path):
         "warmup_steps": 0,
         "learning_rate": 1e-2,
         "report_to": "none",
+        "max_target_length": 8,
         **SIZES,
     }
 

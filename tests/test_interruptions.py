@@ -38,7 +38,8 @@ from copynet_hf.training.checkpoints import (
 from copynet_hf.training.run_folder import LOCK_FILE, lock_output_dir
 from copynet_hf.training.trainer import CopyNetTrainer
 
-SIZES = {"hidden_size": 12, "encoder_hidden_size": 6, "embedding_size": 8, "attention_size": 8, "num_beams": 1}
+SIZES = {"hidden_size": 12, "encoder_hidden_size": 6, "embedding_size": 8, "attention_size": 8}
+SEARCH = {"num_beams": 1, "max_target_length": 8}  # untrained models write outputs to the end
 BATCH, NUM_PAIRS = 8, 60  # 8 steps in an epoch
 EPOCH = -(-NUM_PAIRS // BATCH)
 
@@ -51,7 +52,7 @@ def train_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def command(train_file: Path, output_dir: Path, **arguments: Any) -> list[str]:
     defaults = {"max_steps": 3 * EPOCH, "save_strategy": "steps", "save_steps": 4, "save_total_limit": 20}
     files = {"train_file": train_file, "output_dir": output_dir, "per_device_train_batch_size": BATCH, "use_cpu": True}
-    settings = files | SIZES | defaults | arguments
+    settings = files | SIZES | SEARCH | defaults | arguments
     return ["train", *(f"--{name}={value}" for name, value in settings.items() if value is not None)]
 
 

@@ -439,7 +439,7 @@ def test_words_for_copying_only_are_those_of_python(tab: Any, with_chains: Page)
     sources = ["Anna MillerZ owes 16,258.73", "no number", "a 1 a", *texts(20)]
     search: dict[str, Any] = {"num_beams": 3, "max_new_tokens": 12}
     free = run_script(tab, script, [sources, search])
-    for pattern in ("\u00e9", r"^\W$|[aZ\d]|\d", r"^[\w]$", r"\s|\D\D", r"\\d"):
+    for pattern in ("Z", r"^\W$|[aZ\d]|\d", r"^[\w]$", r"\s|\D\D", r"\\d"):
         outputs = predict(with_chains.onnx, with_chains.tokenizer, sources, copied_only=pattern, **search)
         found = run_script(tab, script, [sources, {**search, "copied_only": pattern}])
         assert found == [output.text for (output,) in outputs]

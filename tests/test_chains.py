@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from itertools import product
 
 import pytest
@@ -17,6 +18,7 @@ TEXTS = st.text(ALPHABET, max_size=14)
 NAMES = ["word_punct", "word_parts"]
 
 
+@cache
 def make_tokenizer(segmenter: str = "word_punct", texts: tuple[str, ...] = (ALPHABET,)) -> CopyNetTokenizer:
     return CopyNetTokenizer.train_from_iterator(texts, 500, segmenter, 3, chains=True)
 

@@ -55,6 +55,13 @@ def test_a_chain_has_whole_words_first(target: str, tokens: list[str]) -> None:
     assert read_target(tokenizer, target) == tokens
 
 
+def test_a_word_of_thousands_of_letters_takes_no_cubic_time() -> None:
+    target = "ab12" * 5000 + "16Miller"
+    tokens = read_target(make_tokenizer(), target)
+    assert tokens[-3:] == ["16", JOINER, "Miller"]
+    assert SEGMENTERS["word_punct"].join(tokens) == target
+
+
 def test_initials_are_copied_where_the_vocabulary_has_their_mark() -> None:
     texts = ["a M A s m b ."]
     tokenizer = CopyNetTokenizer.train_from_iterator(texts, 500, "word_punct", 3, chains=True, initials=True)

@@ -8,6 +8,7 @@ import gc
 import io
 import json
 import os
+import random
 import shutil
 import signal
 import tempfile
@@ -33,6 +34,15 @@ atexit.register(shutil.rmtree, os.environ["HF_HOME"], ignore_errors=True)
 
 # Ignored in the background of a shell, and then in every process that a test starts and interrupts.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+# Begun first, so that no worker is left alone with one of them; those that share an export are begun by turns.
+LONGEST = ("web_export", "docs", "encoder_export", "backends", "experiments", "interruptions", "distributed")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    places = {f"test_{name}": place for place, name in enumerate(LONGEST)}
+    items.sort(key=lambda item: places.get(item.path.stem, len(places)))
 
 
 @pytest.fixture(autouse=True, scope="session")
@@ -129,15 +139,36 @@ def exported_once(made_once: Callable[[str, Callable[[Path], object]], Path]) ->
 
 
 @pytest.fixture(scope="session")
+def requests(made_once: Callable[[str, Callable[[Path], object]], Path]) -> Path:
+    """A folder with a model trained for two seconds to copy words and punctuation, in `model`, and its graphs in
+    `onnx`."""
+
+    def make(folder: Path) -> None:
+        from helpers import request_pair, trained
+
+        from copynet_hf import export_onnx
+
+        generator = random.Random(0)
+        model, tokenizer = trained([request_pair(generator) for _ in range(960)], "word_punct")
+        for part in (model, tokenizer):
+            part.save_pretrained(folder / "model")
+        export_onnx(model, folder / "onnx", tokenizer)
+
+    return made_once("requests", make)
+
+
+@pytest.fixture(scope="session")
 def quickstart(made_once: Callable[[str, Callable[[Path], object]], Path]) -> Path:
-    """A folder with what a short quickstart leaves: `model`, its scores in scores.json, what it printed in
-    printed.txt."""
+    """A folder with what a short quickstart with small sizes leaves: `model`, its scores in scores.json, what it
+    printed in printed.txt."""
 
     def run(folder: Path) -> None:
-        from copynet_hf.training.quickstart import run_quickstart
+        from copynet_hf.training import quickstart
 
-        with contextlib.redirect_stdout(io.StringIO()) as printed:
-            scores = run_quickstart(folder / "model", train_pairs=1500, test_pairs=60, epochs=5)
+        small = {"embedding_size": 32, "hidden_size": 64, "encoder_hidden_size": 32, "attention_size": 32}
+        with pytest.MonkeyPatch.context() as patch, contextlib.redirect_stdout(io.StringIO()) as printed:
+            patch.setattr(quickstart, "ARGUMENTS", quickstart.ARGUMENTS | small | {"learning_rate": 1e-2})
+            scores = quickstart.run_quickstart(folder / "model", train_pairs=2000, test_pairs=60, epochs=3)
         (folder / "printed.txt").write_text(printed.getvalue(), encoding="utf-8")
         (folder / "scores.json").write_text(json.dumps(scores), encoding="utf-8")
 

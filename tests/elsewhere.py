@@ -92,6 +92,11 @@ def answers(
     }
 
 
+def answer_all(calls: Sequence[Sequence[Any]], **options: Any) -> list[dict[str, Any]]:
+    """What `answers` returns for the arguments of each call."""
+    return [answers(*arguments, **options) for arguments in calls]
+
+
 class Missing:
     """Comes before the finders of packages and says of these that they are not there."""
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import random
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -91,6 +92,16 @@ SEARCHES: dict[str, dict[str, Any]] = {
     "beams to the end": {"num_beams": 2, "early_stopping": "never", "length_penalty": 0.0, "max_new_tokens": 12},
     "two ends": {"num_beams": 3, "num_return_sequences": 3, "eos_token_id": [2, 8]},
     "no end": {"num_beams": 2, "eos_token_id": None, "max_new_tokens": 5},
+}
+
+# The model whose graphs several files share: most of what graphs can read; its features and letters matter.
+LETTERED: dict[str, Any] = {
+    "copy_mechanism": "pointer_generator",
+    "use_coverage": True,
+    "feature_vocab_size": 5,
+    "letter_vocab_size": 7,
+    "embedding_size": 16,
+    "seed": 23,
 }
 
 POINTER = {"copy_mechanism": "pointer", "max_source_oov": 8}  # writes what its source has, not all of TARGETS
@@ -238,6 +249,13 @@ def check_oracle(
                 assert output.logits[row, t, word].exp().item() == pytest.approx(probability, rel=1e-9)
         total += oracle.loss(source, target) * len(target)
     assert output.loss.item() == pytest.approx(total / sum(map(len, targets)), rel=1e-9)
+
+
+def request_pair(generator: random.Random) -> tuple[str, str]:
+    """A request with two words to copy, in quotation marks or not."""
+    name, hour = ("".join(generator.choices("abcdefghijklm", k=6)) for _ in range(2))
+    quote = generator.choice(["", '"'])
+    return f"please call {quote}{name}{quote} at {hour}.", f"called {quote}{name}{quote} at {hour}."
 
 
 def trained(

@@ -65,9 +65,9 @@ def use_cache_as_hub(cache: Path) -> None:
 # ---- what a user does with a Hub
 
 
-def push(cache: str, folders: dict[str, str], page: Sequence[tuple[str, str]]) -> str:
+def push(cache: str, folders: dict[str, str], page: Sequence[tuple[str, str]], texts: Sequence[str]) -> Any:
     """Pushes the saved models main and next as these revisions of me/tiny, from folders with a card and without, and
-    does what the page says; returns the card that stays in the folder."""
+    does what the page says; returns the card that stays in the folder, and the answers of me/tiny."""
     from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
 
     use_cache_as_hub(Path(cache))
@@ -82,7 +82,7 @@ def push(cache: str, folders: dict[str, str], page: Sequence[tuple[str, str]]) -
         models["main"].save_pretrained(folder, push_to_hub=True)
         tokenizer.save_pretrained(folder, push_to_hub=True)
     follow(page)
-    return Path("carded", "README.md").read_text(encoding="utf-8")
+    return Path("carded", "README.md").read_text(encoding="utf-8"), load("me/tiny", "main", texts)
 
 
 def follow(page: Sequence[tuple[str, str]]) -> None:

@@ -42,37 +42,34 @@ def make_texts(count: int) -> list[str]:
     return texts[:count]
 
 
-def make_tokenizer(kind: str) -> Any:
-    """One of words or letters has 29 words, so that both kinds have the same graphs."""
-    if kind == "pieces":
-        return byte_level_tokenizer()
-    segmenter, chains = ("word_punct", True) if kind == "words" else ("char", False)
-    texts = ["a b to 7 16 Krahn", "x y \u4eac"]
-    trained = CopyNetTokenizer.train_from_iterator(texts, 60, segmenter, chains=chains).get_vocab()
-    words = [*sorted(trained, key=trained.__getitem__), *map(chr, range(0x4E00, 0x4E00 + 29 - len(trained)))]
-    return CopyNetTokenizer({word: index for index, word in enumerate(words)}, segmenter, max_source_oov=12)
-
-
-@pytest.fixture(scope="module", params=["words", "letters", "pieces"])
-def folder(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A random model."""
-    folder, tokenizer = tmp_path_factory.mktemp(request.param), make_tokenizer(request.param)
-    for part in (tiny_model(**fields_for(tokenizer)), tokenizer):
-        part.save_pretrained(folder)
-    return folder
+def make_letters(words: CopyNetTokenizer) -> CopyNetTokenizer:
+    """A tokenizer of as many letters as another has words, for the same graphs."""
+    letters = [*"abo7Krahn", *map(chr, range(0x4E00, 0x4E20))][: len(words) - 4]
+    vocabulary = ["<pad>", "<s>", "</s>", "<unk>", *letters]
+    ids = {word: index for index, word in enumerate(vocabulary)}
+    return CopyNetTokenizer(ids, "char", max_source_oov=words.max_source_oov)
 
 
 def fields_for(tokenizer: Any) -> dict[str, Any]:
-    mechanism = "copynet" if isinstance(tokenizer, CopyNetTokenizer) else "pointer_generator"
-    return {"seed": 2, "copy_mechanism": mechanism, **CopyNetConfig.tokenizer_fields(tokenizer)}
+    return {"seed": 2, "copy_mechanism": "pointer_generator", **CopyNetConfig.tokenizer_fields(tokenizer)}
 
 
-def add_graphs(folder: Path, exported_once: Callable[..., Path]) -> None:
-    """Exports the model in a folder to its folder `onnx`."""
-    if not (folder / "onnx").exists():
-        tokenizer = AutoTokenizer.from_pretrained(folder)
-        shutil.copytree(exported_once(**fields_for(tokenizer)), folder / "onnx")
+@pytest.fixture(scope="module", params=["words", "letters", "pieces"])
+def folder(request: pytest.FixtureRequest, requests: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A model, with its graphs in `onnx`: one trained on words, which letters find at random, or a random one."""
+    folder = tmp_path_factory.mktemp(request.param)
+    if request.param == "pieces":
+        tokenizer = byte_level_tokenizer()
+        model = tiny_model(**fields_for(tokenizer))
+    else:
+        model = CopyNetForConditionalGeneration.from_pretrained(requests / "model")
+        tokenizer = CopyNetTokenizer.from_pretrained(requests / "model")
+        tokenizer = tokenizer if request.param == "words" else make_letters(tokenizer)
+        shutil.copytree(requests / "onnx", folder / "onnx")
         tokenizer.save_pretrained(folder / "onnx")
+    for part in (model, tokenizer):
+        part.save_pretrained(folder)
+    return folder
 
 
 def describe(outputs: list[list[Prediction]]) -> list[dict[str, Any]]:
@@ -156,8 +153,10 @@ def test_all_doors_agree(
         "predict": partial(by_files, folder, texts, tmp_path, ".jsonl"),
         "predict parquet": partial(by_files, folder, texts, tmp_path, ".parquet"),
     }
-    if not has_pieces or count > 20:  # graphs of pieces are an export of their own
-        add_graphs(folder, exported_once)
+    if has_pieces and count > 20:  # an export of their own
+        shutil.copytree(exported_once(**fields_for(AutoTokenizer.from_pretrained(folder))), folder / "onnx")
+        AutoTokenizer.from_pretrained(folder).save_pretrained(folder / "onnx")
+    if (folder / "onnx").exists():
         doors["onnx"] = partial(by_predict, folder, texts, "onnx")
     if not has_pieces:  # whose tokenizer the server does not have
         doors["server"] = partial(by_server, folder, texts)
@@ -206,7 +205,7 @@ def count_units_of(output: dict[str, Any], source: str) -> dict[str, Any]:
     return output | {"source_spans": spans, "copied_spans": copied}
 
 
-@pytest.mark.slow  # an export
+@pytest.mark.slow  # 1,000 texts
 @pytest.mark.parametrize("folder", ["words", "letters"], indirect=True)  # the page has no tokenizer of pieces
 def test_the_browser_agrees(folder: Path, runtime: Path, browser: Any, tmp_path: Path) -> None:
     texts = make_texts(1000)
@@ -215,7 +214,7 @@ def test_the_browser_agrees(folder: Path, runtime: Path, browser: Any, tmp_path:
     tokenizer.model_max_length = SEARCH["max_source_length"]  # which is no option of the page
     options = {name: value for name, value in SEARCH.items() if name != "max_source_length"}
     tab = browser.new_page()
-    for page in export_page(tmp_path, runtime, model, tokenizer):
+    for page in export_page(tmp_path, runtime, model, tokenizer, graphs=folder / "onnx"):
         open_page(tab, page)
         check_same(run_script(tab, BY_BROWSER, [texts, options]), expected)
     tab.close()

@@ -104,15 +104,6 @@ def test_columns_of_origins_are_those_of_the_texts(folders: Folders, backend: st
         assert columns[f"prediction_{name}"] == [getattr(output, name) for output in outputs]
 
 
-def test_texts_without_words_have_empty_outputs(folders: Folders, backend: str) -> None:
-    predict = CopyNetPredictor(getattr(folders, backend), backend, num_beams=2, min_new_tokens=2, max_new_tokens=4)
-    assert [output.text == "" for output in predict(["", TEXTS[0], " ", "\t\n"])] == [True, False, True, True]
-    assert [output.words for output in predict([""])] == [[]]
-    assert [output and output.text for output in predict(["", None, float("nan")])] == ["", None, None]
-    with pytest.raises(ValueError, match="row 1 of the texts is a int: pass texts"):
-        predict(["a", 1])
-
-
 def test_empty_and_missing_texts_keep_their_rows(folders: Folders, backend: str) -> None:
     predict = CopyNetPredictor(getattr(folders, backend), backend, with_origins=True, **OPTIONS)
     columns = predict({"text": ["", TEXTS[0], None, " ", float("nan")]})

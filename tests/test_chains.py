@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from itertools import product
 
 import pytest
@@ -17,6 +18,7 @@ TEXTS = st.text(ALPHABET, max_size=14)
 NAMES = ["word_punct", "word_parts"]
 
 
+@cache
 def make_tokenizer(segmenter: str = "word_punct", texts: tuple[str, ...] = (ALPHABET,)) -> CopyNetTokenizer:
     return CopyNetTokenizer.train_from_iterator(texts, 500, segmenter, 3, chains=True)
 
@@ -51,6 +53,13 @@ def test_every_target_of_known_letters_is_restored(segmenter: str, source: str, 
 def test_a_chain_has_whole_words_first(target: str, tokens: list[str]) -> None:
     tokenizer = make_tokenizer(texts=("s a (b) (b) (b)",))
     assert read_target(tokenizer, target) == tokens
+
+
+def test_a_word_of_thousands_of_letters_takes_no_cubic_time() -> None:
+    target = "ab12" * 5000 + "16Miller"
+    tokens = read_target(make_tokenizer(), target)
+    assert tokens[-3:] == ["16", JOINER, "Miller"]
+    assert SEGMENTERS["word_punct"].join(tokens) == target
 
 
 def test_initials_are_copied_where_the_vocabulary_has_their_mark() -> None:

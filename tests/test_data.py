@@ -410,12 +410,6 @@ def test_a_malformed_line_within_quotes_does_not_hide_rows_of_an_unquoted_tsv(
     assert any("line 3: 1 fields, the header has 2" in message for message in caplog.messages)
 
 
-def test_a_quoted_tsv_field_may_hold_tabs_and_line_breaks(tmp_path: Path) -> None:
-    code = "def f():\n\treturn 1\n\treturn 2"
-    path = write(tmp_path / "a.tsv", f'text\tsummary\n"{code}"\tgives 1\n')
-    assert load_pairs(path)["train"]["text"][0] == code
-
-
 def test_an_unclosed_quote_in_csv_loses_one_row(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     lines = ["text,summary", *(f'"a, {n}",b {n}' if n % 3 else f"a {n},b {n}" for n in range(200))]
     lines[51] = '"open, text,b 50'

@@ -1,5 +1,5 @@
 """What Transformers and PyTorch do to models, done to a Transformer from scratch and to pretrained encoder-decoders
-with a copy head: assisted decoding, int8, checkpoints, adapters, torch.compile, loading without the package."""
+with a copy head: assisted decoding, int8, checkpoints, adapters, torch.compile."""
 
 from __future__ import annotations
 
@@ -10,15 +10,12 @@ from typing import Any, NamedTuple
 
 import pytest
 import torch
-from elsewhere import OPTIONAL, answers, run_elsewhere
-from helpers import SOURCES, TARGETS, padded, tiny_model, tiny_tokenizer
+from helpers import SOURCES, TARGETS, padded, tiny_model
 from test_decoders import decoder
 from test_seq2seq import make_tokenizer, save_seq2seq, sources
-from tiny_encoders import TEXTS
 from torch import Tensor, nn
 
 from copynet_hf import CopyNetForConditionalGeneration
-from copynet_hf.training.model_setup import set_decoding
 
 
 class Case(NamedTuple):
@@ -156,16 +153,3 @@ def test_adapters_of_the_inner_layers_are_trained_saved_and_merged(
     loaded = peft.PeftModel.from_pretrained(copy.deepcopy(model), tmp_path / "adapter").eval()
     assert torch.allclose(loaded(**inputs, labels=labels).logits, expected, atol=1e-5)
     assert torch.allclose(adapted.merge_and_unload()(**inputs, labels=labels).logits, expected, atol=1e-3)
-
-
-@pytest.mark.parametrize("name", CASES)
-def test_without_the_package_the_saved_code_gives_the_same(name: str, tmp_path: Path) -> None:
-    model, *_ = CASES[name]("copynet", tmp_path / "own")
-    tokenizer, texts = (tiny_tokenizer(), ["a X b", "Z c"]) if name == "scratch" else (make_tokenizer(), TEXTS)
-    set_decoding(model, num_beams=2, forbid_unk=True, max_new_tokens=6)
-    for part in (model, tokenizer):
-        part.save_pretrained(tmp_path / "saved")
-    inputs = tokenizer(texts, padding=True, return_tensors="pt", return_token_type_ids=False)
-    result = run_elsewhere(answers, tmp_path / "elsewhere", tmp_path / "saved", texts, without=OPTIONAL)
-    assert result["sequences"] == model.generate(**inputs).tolist()
-    assert "copynet_hf" not in result["modules"]

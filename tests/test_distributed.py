@@ -36,14 +36,30 @@ ARGUMENTS = {
 }
 
 
-# The command in a process that exits without shutting down the interpreter: gloo's threads sometimes abort during the
-# shutdown (pytorch/pytorch#179291), and torchrun then stops the other process.
-PROCESS = """
-import os, sys
+# The command in two processes with the variables that torchrun sets, forked after what both import. They exit without
+# shutting down the interpreter: gloo's threads sometimes abort during the shutdown (pytorch/pytorch#179291).
+PROCESSES = """
+import os, signal, socket, sys
+import copynet_hf.training.run
 from copynet_hf.cli import main
-code = main(sys.argv[1:])
-sys.stdout.flush(), sys.stderr.flush()
-os._exit(code)
+with socket.create_server(("127.0.0.1", 0)) as probe:
+    os.environ |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(probe.getsockname()[1]), "WORLD_SIZE": "2"}
+pids = {}
+for rank in ("0", "1"):
+    if pid := os.fork():
+        pids[pid] = rank
+        continue
+    os.environ |= {"RANK": rank, "LOCAL_RANK": rank}
+    code = main(sys.argv[1:])
+    sys.stdout.flush(), sys.stderr.flush()
+    os._exit(code)
+while pids:
+    pid, status = os.wait()
+    del pids[pid]
+    if status:
+        for other in pids:  # it would wait forever
+            os.kill(other, signal.SIGKILL)
+        sys.exit(1)
 """
 
 
@@ -88,15 +104,13 @@ def load_trained(folder: Path) -> tuple[dict[str, torch.Tensor], float]:
     return load_file(folder / "model.safetensors"), metrics["epoch"]
 
 
-def run_in_two_processes(arguments: list[str], script: Path) -> None:
-    script.write_text(PROCESS, encoding="utf-8")
-    launch = ["-m", "torch.distributed.run", "--standalone", "--nproc_per_node=2", str(script)]
+def run_in_two_processes(arguments: list[str]) -> None:
     done = subprocess.run(
-        [sys.executable, *launch, *arguments],
+        [sys.executable, "-c", PROCESSES, *arguments],
         env={**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(Path(__file__).parents[1])},
         capture_output=True,
         text=True,
-        timeout=300,  # a process that waits for a failed one waits forever
+        timeout=300,
     )
     assert done.returncode == 0, done.stderr
 
@@ -111,7 +125,7 @@ NEEDS_GLOO = pytest.mark.skipif(
 def test_two_processes_train_the_weights_of_one_with_twice_the_batch(
     fields: dict[str, Any], train_file: Path, tmp_path: Path
 ) -> None:
-    run_in_two_processes(command(train_file, tmp_path / "two", BATCH, fields), tmp_path / "process.py")
+    run_in_two_processes(command(train_file, tmp_path / "two", BATCH, fields))
     for name, batch in (("one", 2 * BATCH), ("half", BATCH)):
         assert main(command(train_file, tmp_path / name, batch, fields)) == 0
     two, epochs = load_trained(tmp_path / "two")
@@ -130,7 +144,7 @@ def test_two_processes_train_a_transformers_encoder_as_one_does(train_file: Path
     encoder = save_encoder(tmp_path / "encoder", **no_dropout, max_position_embeddings=256)
     fields = {"encoder_name_or_path": encoder, "encoder_learning_rate": 0.3, "ddp_find_unused_parameters": False}
     fields["learning_rate"] = 0.3  # larger steps would amplify the rounding of the sums over processes
-    run_in_two_processes(command(train_file, tmp_path / "two", BATCH, fields), tmp_path / "process.py")
+    run_in_two_processes(command(train_file, tmp_path / "two", BATCH, fields))
     assert main(command(train_file, tmp_path / "one", 2 * BATCH, fields)) == 0
     two, _ = load_trained(tmp_path / "two")
     one, _ = load_trained(tmp_path / "one")
@@ -154,9 +168,9 @@ def test_two_processes_resumed_in_a_later_epoch_train_the_weights_of_an_uninterr
         "dropout": 0.2,
     }
     fields = schedule | {"train_sampling_strategy": strategy, "resume_from_checkpoint": "auto"}
-    run_in_two_processes(command(train_file, tmp_path / "full", BATCH, fields), tmp_path / "process.py")
+    run_in_two_processes(command(train_file, tmp_path / "full", BATCH, fields))
     checkpoint = f"checkpoint-{STEPS + 4}"
     shutil.copytree(tmp_path / "full" / checkpoint, tmp_path / "resumed" / checkpoint)
-    run_in_two_processes(command(train_file, tmp_path / "resumed", BATCH, fields), tmp_path / "process.py")
+    run_in_two_processes(command(train_file, tmp_path / "resumed", BATCH, fields))
     full, resumed = (load_trained(tmp_path / name)[0] for name in ("full", "resumed"))
     assert all(torch.equal(full[name], resumed[name]) for name in full)

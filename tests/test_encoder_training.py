@@ -52,6 +52,7 @@ def arguments(bert, tmp_path):
         "warmup_steps": 0,
         "learning_rate": 1e-2,
         "report_to": "none",
+        "max_target_length": 8,
         **SIZES,
     }
 
@@ -83,12 +84,6 @@ def test_a_run_trains_decoder_and_encoder_and_saves_both(arguments, bert):
     assert str(Path(bert).parent) not in card
 
 
-def test_the_encoder_has_its_own_learning_rate(arguments, bert):
-    model, _ = trained(arguments | {"encoder_learning_rate": 1e-3})
-    before, after = AutoModel.from_pretrained(bert, add_pooling_layer=False).state_dict(), encoder_weights(model)
-    assert 1e-3 < max((after[name] - weight).abs().max().item() for name, weight in before.items()) < 4e-3
-
-
 def test_groups_keep_their_weight_decay_and_all_weights(arguments):
     from copynet_hf.training.encoder_training import split_parameter_groups
 
@@ -117,8 +112,8 @@ def test_a_frozen_encoder_stays_as_it_was(arguments, bert, cached):
 
 def test_cached_states_train_the_same_model(arguments, tmp_path):
     """Up to the rounding of batches of other sizes."""
-    arguments |= {"freeze_encoder": True, "num_train_epochs": 3, "max_steps": -1, "per_device_train_batch_size": 2}
-    arguments |= {"validation_file": arguments["train_file"], "save_strategy": "no"}
+    arguments |= {"freeze_encoder": True, "num_train_epochs": 2, "max_steps": -1, "per_device_train_batch_size": 2}
+    arguments |= {"validation_file": arguments["train_file"], "save_strategy": "no", "eval_steps": 2}
     plain, _ = trained(arguments)
     cached, _ = trained(arguments | {"cache_encoder_states": True, "output_dir": str(tmp_path / "cached")})
     for name, weight in plain.state_dict().items():
@@ -217,12 +212,12 @@ def test_a_resumed_run_trains_the_encoder_as_before_or_not_at_all(arguments, is_
 
 
 def test_training_continues_from_a_saved_model(arguments, tmp_path):
-    trained(arguments)
+    first, _ = trained(arguments)
     again = arguments | {"model_name_or_path": arguments["output_dir"], "output_dir": str(tmp_path / "again")}
     del again["encoder_name_or_path"], again["min_frequency"]
     model, tokenizer = trained(again | {"freeze_encoder": True})
     assert tokenizer.encoder_tokenizer is not None
-    assert all(torch.equal(weight, encoder_weights(model)[name]) for name, weight in encoder_weights(model).items())
+    assert all(torch.equal(weight, encoder_weights(first)[name]) for name, weight in encoder_weights(model).items())
 
 
 def test_gradient_checkpointing_gives_the_same_gradients(bert):
@@ -355,6 +350,3 @@ def test_the_pages_python_runs(tmp_path, monkeypatch):
     (outputs,) = predict(model, tokenizer, ["call Ottilie"], max_new_tokens=3)
     assert outputs[0].source_words == ["call", "Ottilie"]
     assert sum("lora_A" in weight for weight, _ in names["adapted"].named_parameters()) == 6
-
-
-# --- the commands ---------------------------------------------------------------------------------------------------

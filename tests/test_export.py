@@ -10,12 +10,11 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 import torch
-from helpers import POINTER, RECURRENT, SOURCES, padded, refused, tiny_model
+from helpers import LETTERED, POINTER, RECURRENT, SOURCES, padded, refused, save_tiny_model, tiny_model
 from helpers import SEARCHES as ALL_SEARCHES
 from torch import Tensor
 
-from copynet_hf import CopyNetForConditionalGeneration, CopyNetTokenizer
-from copynet_hf.cli import main
+from copynet_hf import CopyNetForConditionalGeneration
 from copynet_hf.inference import onnx_export
 from copynet_hf.inference.onnx_search import OnnxCopyNet
 
@@ -25,63 +24,38 @@ pytest.importorskip("onnxruntime")
 Tensors = dict[str, Tensor]
 Graph = Callable[[Tensors], Tensors]
 
-# The mechanisms whose memories and states differ most. An export takes 20 seconds, so the others are slow tests.
+# Those whose memories and states differ most, exported once for all files; an export takes 20 seconds, so the others
+# are slow tests.
 CASES: dict[str, dict[str, Any]] = {
-    "copynet": {"use_coverage": True, "num_hidden_layers": 2},
+    "features and letters": LETTERED,
     "retrieval": {"copy_mechanism": "retrieval", "seed": 1},  # a seed with which out-of-vocabulary words are copied
 }
 ALIGNED = {"copy_mechanism": "gated", "aligned_words": 2, "frequent_words": 6}
 SLOW: dict[str, dict[str, Any]] = RECURRENT | {"aligned_words": ALIGNED, "pointer": POINTER}
+SLOW |= {"two layers and coverage": {"use_coverage": True, "num_hidden_layers": 2}}
 SLOW["points"] = POINTER | {"num_features": 2}
-COMMANDS = [*CASES, *(pytest.param(name, marks=pytest.mark.slow) for name in SLOW)]
+NAMES = [*CASES, *(pytest.param(name, marks=pytest.mark.slow) for name in SLOW)]
 
 
 class Exported(NamedTuple):
     model: CopyNetForConditionalGeneration
-    folders: tuple[Path, Path]  # the model's and the graphs'
+    folder: Path
     onnx: OnnxCopyNet
-    graphs: dict[str, tuple[Graph, Graph]]  # encoder and decoder
-    said: list[str]  # the messages
 
 
-@pytest.fixture(scope="module", params=COMMANDS)
+@pytest.fixture(scope="module", params=NAMES)
 def exported(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, exported_once: Callable[..., Path]
 ) -> Exported:
-    """A small model and its tokenizer, saved, and exported by the command, or by another file before."""
-    model = tiny_model(**(CASES | SLOW)[request.param])
-    if request.param == "retrieval":
-        folders = tmp_path_factory.mktemp("saved"), exported_once(**CASES["retrieval"])
-        model.save_pretrained(folders[0])
-        tokenizer_of(model).save_pretrained(folders[0])
-        onnx = OnnxCopyNet.from_pretrained(folders[1], threads=1)
-        return Exported(model, folders, onnx, {"onnx": (called(onnx.encoder), called(onnx.decoder))}, [])
-    if model.alignments is not None:
+    """A small model and its graphs."""
+    fields = (CASES | SLOW)[request.param]
+    model = tiny_model(**fields)
+    if model.alignments is None:
+        folder = exported_once(**fields)
+    else:
         model.alignments.table.copy_(torch.randint(4, 13, model.alignments.table.shape))
-    folders = tmp_path_factory.mktemp("saved"), tmp_path_factory.mktemp("graphs")
-    model.save_pretrained(folders[0])
-    tokenizer_of(model).save_pretrained(folders[0])
-    made: list[onnx_export.Programs] = []
-    said: list[str] = []
-    with pytest.MonkeyPatch.context() as patch:  # keeps the programs that the command exports
-        export_programs = onnx_export.export_programs
-        patch.setattr(onnx_export, "export_programs", lambda model: made.append(export_programs(model)) or made[0])
-        patch.setattr(onnx_export.logger, "info", lambda message, *values: said.append(message % values))
-        assert main(["export", f"--model={folders[0]}", f"--output_dir={folders[1]}"]) == 0
-    onnx = OnnxCopyNet.from_pretrained(folders[1], threads=1)
-    graphs = {
-        "torch": (made[0].encoder.module(), made[0].decoder.module()),
-        "onnx": (called(onnx.encoder), called(onnx.decoder)),
-    }
-    return Exported(model, folders, onnx, graphs, said)
-
-
-def tokenizer_of(model: CopyNetForConditionalGeneration) -> CopyNetTokenizer:
-    """One whose words are letters, and the special symbols where the model has them."""
-    config, words = model.config, list("abcdefghijklm")
-    special = {config.pad_token_id: "<pad>", 1: "<s>", 2: "</s>", config.unk_token_id: "<unk>"}
-    vocabulary = {special.get(index, word): index for index, word in enumerate(words)}
-    return CopyNetTokenizer(vocabulary, segmenter="whitespace", max_source_oov=config.max_source_oov)
+        onnx_export.export_onnx(model, folder := tmp_path_factory.mktemp("graphs"))
+    return Exported(model, folder, OnnxCopyNet.from_pretrained(folder, threads=1))
 
 
 def called(session: Any) -> Graph:
@@ -105,11 +79,17 @@ BATCHES: dict[str, tuple[list[list[int]], str]] = {
 
 
 def source(model: CopyNetForConditionalGeneration, rows: list[list[int]], side: str = "right") -> Tensors:
-    """What the model's encoder takes: words, or numbers in their place; of longer rows the last three are a fact."""
+    """What the model's encoder takes: words, or numbers in their place; of longer rows the last three are a fact.
+    Features and letters are drawn, the latter of three words."""
     ids = padded(rows, 0, side)
     mask = {"attention_mask": (ids != 0).long()}
     if model.config.num_features:
         return {"input_features": torch.randn(*ids.shape, model.config.num_features), **mask}
+    if model.config.feature_vocab_size:
+        mask["feature_ids"] = torch.randint(model.config.feature_vocab_size, (len(rows), 3))
+    if model.config.letter_vocab_size:
+        mask["letter_ids"] = torch.randint(1, model.config.letter_vocab_size, (len(rows), 6))
+        mask["letter_ids"][:, [0, 3, 5]] = 0
     if not model.config.mechanism.retrieves:
         return {"input_ids": ids, **mask}
     kinds = [[0] * (len(row) - 3) + [1, 2, 3] if len(row) > 4 else [0] * len(row) for row in rows]
@@ -118,13 +98,10 @@ def source(model: CopyNetForConditionalGeneration, rows: list[list[int]], side: 
 
 @pytest.mark.parametrize("batch", BATCHES)
 @pytest.mark.parametrize("beams", [1, 3])
-@pytest.mark.parametrize("kind", ["torch", "onnx"])
 @torch.no_grad()
-def test_the_graphs_have_the_models_probabilities(exported: Exported, kind: str, beams: int, batch: str) -> None:
-    if kind not in exported.graphs:
-        pytest.skip("the graphs come from another file")
+def test_the_graphs_have_the_models_probabilities(exported: Exported, beams: int, batch: str) -> None:
     torch.manual_seed(0)
-    model, (encoder, decoder) = exported.model, exported.graphs[kind]
+    model, encoder, decoder = exported.model, called(exported.onnx.encoder), called(exported.onnx.decoder)
     inputs = source(model, *BATCHES[batch])
     words = torch.randint(2, model.config.extended_vocab_size, (len(inputs["attention_mask"]), beams, 4))
     expected = model(encoder_outputs=model.get_encoder()(**inputs), decoder_input_ids=words.flatten(0, 1))
@@ -155,8 +132,9 @@ SEARCHES = {
 }
 
 
-@pytest.mark.parametrize("name", SEARCHES)
-@pytest.mark.parametrize("batch", BATCHES)
+@pytest.mark.parametrize(
+    ("batch", "name"), [*(("padded left", name) for name in SEARCHES), *((batch, "beams") for batch in BATCHES)]
+)
 def test_searches_find_the_models_outputs(exported: Exported, batch: str, name: str) -> None:
     torch.manual_seed(0)
     inputs, options = source(exported.model, *BATCHES[batch]), SEARCHES[name]
@@ -204,28 +182,20 @@ def test_traces_are_zero_after_the_end_token_of_the_call(exported: Exported) -> 
 
 def test_graphs_contain_no_paths_of_the_machine(exported: Exported) -> None:
     for name in ("encoder.onnx", "decoder.onnx"):
-        assert str(Path(onnx_export.__file__).parent).encode() not in (exported.folders[1] / name).read_bytes()
+        assert str(Path(onnx_export.__file__).parent).encode() not in (exported.folder / name).read_bytes()
 
 
 def test_errors_of_the_command(
-    exported: Exported, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    model, graphs = (
-        f"--{name}={folder}" for name, folder in zip(("model", "output_dir"), exported.folders, strict=True)
-    )
+    model = f"--model={save_tiny_model(tmp_path / 'saved')}"
     assert "no --output_dir" in refused(capsys, "export", model)
-    assert "--overwrite_output_dir" in refused(capsys, "export", model, graphs)
+    assert "--overwrite_output_dir" in refused(capsys, "export", model, f"--output_dir={tmp_path / 'saved'}")
     monkeypatch.setitem(sys.modules, "onnxscript", None)
     assert "pip install onnx onnxruntime onnxscript" in refused(
         capsys, "export", model, f"--output_dir={tmp_path / 'new'}"
     )
     assert not (tmp_path / "new").exists()
-
-
-def test_the_export_says_its_steps(exported: Exported) -> None:
-    if not exported.said:
-        pytest.skip("the graphs come from another file")
-    assert exported.said == ["tracing encoder and decoder step", "writing encoder.onnx", "writing decoder.onnx"]
 
 
 def test_unsupported_generation_configs_are_refused_before_the_export(tmp_path: Path) -> None:

@@ -97,8 +97,7 @@ def test_a_whole_model_in_bfloat16_stays_close(changes):
     assert all(torch.isfinite(gradient).all() for gradient in gradients.values())
 
 
-@pytest.mark.parametrize("starts_blind", [False, True])
-@pytest.mark.parametrize("with_dropout", [False, True])
+@pytest.mark.parametrize(("with_dropout", "starts_blind"), [(True, False), (False, True)])
 def test_the_decoders_gradients_match_finite_differences(with_dropout, starts_blind):
     torch.manual_seed(0)
     steps, batch, positions, size, width, attention = 3, 2, 4, 3, 4, 2
@@ -273,8 +272,14 @@ def test_only_a_training_loop_that_sums_the_loss_itself_gets_no_logits_unasked()
     assert model(input_ids=ids, labels=ids, num_items_in_batch=4).logits is not None
 
 
-@pytest.mark.parametrize("words_ahead", [0, 16])
-@pytest.mark.parametrize("changes", VARIANTS.values(), ids=VARIANTS)
+@pytest.mark.parametrize(
+    ("changes", "words_ahead"),
+    [
+        *((changes, 16) for changes in VARIANTS.values()),
+        *((VARIANTS[name], 0) for name in ("defaults", "coverage", "pointer_generator", "two_layers")),
+    ],
+    ids=str,
+)
 def test_searches_give_the_readable_steps_numbers(changes, words_ahead, monkeypatch):
     """Greedy and with beams, whether or not the memory is projected before the search."""
     monkeypatch.setattr(fast, "_EXPECTED_WORDS", words_ahead)

@@ -43,6 +43,7 @@ def train(folder: Path, text: str, factors: list[float], **arguments: Any) -> di
         "output_dir": str(folder / "model"),
         "overwrite_output_dir": True,
         "max_steps": 1,
+        "max_target_length": 20,
     }
 
     def note(trainer: CopyNetTrainer) -> None:

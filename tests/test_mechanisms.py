@@ -56,6 +56,7 @@ def test_a_new_mechanism_has_probabilities_loss_search_and_traces(model):
 
 
 SIZES = {"embedding_size": 8, "hidden_size": 12, "encoder_hidden_size": 8, "attention_size": 8, "use_cpu": True}
+SIZES |= {"max_target_length": 6}
 EXTRACTS = [{"text": f"please call n{n} at ten today", "summary": f"call n{n}"} for n in range(40)]
 TRAINED = {
     **{name: {"copy_mechanism": name} for name in COPY_MECHANISMS},
@@ -84,7 +85,7 @@ def test_the_command_trains_every_mechanism_and_scores_its_outputs(name, setting
     fields, more = TRAINED[name], SETTINGS[setting]
     said = {**files, **SIZES, **fields, **more, "output_dir": str(tmp_path / "out"), "segmenter": "whitespace"}
     figures = train_from_arguments(
-        said | {"max_steps": 12, "eval_steps": 12, "learning_rate": 0.01, "disable_tqdm": True}
+        said | {"max_steps": 4, "eval_steps": 4, "learning_rate": 0.01, "disable_tqdm": True}
     )
     assert 0 < figures["eval_loss"] < 60
     assert figures["train_loss"] < 60  # smoothing adds words that cannot be written, at −60 each

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import random
+import shutil
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -12,10 +13,11 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 import torch
-from helpers import POINTER, RECURRENT, SOURCES, padded, tiny_model, trained
+from helpers import POINTER, RECURRENT, SOURCES, padded, request_pair, save_tiny_model, tiny_model
 
 from copynet_hf import CopyNetForConditionalGeneration, CopyNetTokenizer, export_onnx
 from copynet_hf.cli import main
+from copynet_hf.inference import onnx_export
 from copynet_hf.inference.onnx_search import OnnxCopyNet
 from copynet_hf.inference.quantization import write_int8
 from copynet_hf.model.prediction import predict
@@ -35,22 +37,18 @@ class Quantized(NamedTuple):
 
 
 def pairs(count: int, seed: int) -> list[tuple[str, str]]:
-    """Requests with two words to copy."""
-    generator, letters = random.Random(seed), "abcdefghijklm"
-    words = (["".join(generator.choices(letters, k=6)) for _ in range(2)] for _ in range(count))
-    return [(f"please call {name} at {hour} .", f"called {name} at {hour} .") for name, hour in words]
+    generator = random.Random(seed)
+    return [request_pair(generator) for _ in range(count)]
 
 
 @pytest.fixture(scope="module")
-def quantized(tmp_path_factory: pytest.TempPathFactory) -> Quantized:
-    """A model trained for two seconds, exported by the command."""
-    folder = tmp_path_factory.mktemp("quantized")
-    model, tokenizer = trained(pairs(960, seed=0), "whitespace")
-    for part in (model, tokenizer):
-        part.save_pretrained(folder / "saved")
-    argv = ["export", f"--model={folder / 'saved'}", f"--output_dir={folder / 'int8'}", "--quantize=int8"]
-    assert main(argv) == 0
-    return Quantized(model, tokenizer, folder / "int8")
+def quantized(requests: Path, tmp_path_factory: pytest.TempPathFactory) -> Quantized:
+    """A trained model, whose graphs are quantised."""
+    folder = shutil.copytree(requests / "onnx", tmp_path_factory.mktemp("quantized") / "int8")
+    for name in FILES:
+        write_int8(ir.load(folder / name), folder / name)
+    model = CopyNetForConditionalGeneration.from_pretrained(requests / "model")
+    return Quantized(model, CopyNetTokenizer.from_pretrained(folder), folder)
 
 
 # ---- graphs
@@ -183,7 +181,21 @@ def test_every_mechanism_has_nearly_the_models_probabilities(name: str, tmp_path
     assert int8.generate(**arrays, num_beams=3, max_new_tokens=4).shape[0] == len(ids)
 
 
-# ---- errors
+# ---- the command, errors
+
+
+def test_the_command_says_its_steps_and_writes_both_graphs_in_8_bits(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    written: list[tuple[str, str | None]] = []
+    monkeypatch.setattr(onnx_export, "export_programs", lambda model: (None, None))
+    monkeypatch.setattr(onnx_export, "_write", lambda program, path, quantize: written.append((path.name, quantize)))
+    argv = ["export", f"--model={save_tiny_model(tmp_path / 'saved')}", f"--output_dir={tmp_path / 'int8'}"]
+    with caplog.at_level(logging.INFO, "copynet_hf"):
+        assert main([*argv, "--quantize=int8"]) == 0
+    assert written == [(name, "int8") for name in FILES]
+    steps = ["tracing encoder and decoder step", *(f"writing {name} as int8" for name in FILES)]
+    assert [message for message in caplog.messages if message in steps] == steps
 
 
 @pytest.mark.parametrize("target", ["onnx", "web"])

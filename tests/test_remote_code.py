@@ -4,51 +4,117 @@ weights, without it."""
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 import torch
-from elsewhere import OPTIONAL, answers, run_elsewhere
+from elsewhere import OPTIONAL, answer_all, answers, run_elsewhere
 from helpers import tiny_model, tiny_tokenizer
+from test_decoder_runtimes import CASES
+from test_seq2seq import make_tokenizer
 from tiny_encoders import TEXTS as ENCODER_TEXTS
 from tiny_encoders import copynet_over, save_encoder, word_tokenizer
 
 import copynet_hf
-from copynet_hf import CopyNetForConditionalGeneration, CopyNetModel
+from copynet_hf import CopyNetEnsemble, CopyNetForConditionalGeneration, CopyNetTokenizer
 from copynet_hf.training.model_setup import set_decoding
 
 TEXTS = ["a X b Y X", "Z c", "a b c d e f g h i"]
 
 
+class Case(NamedTuple):
+    """A model and its tokenizer, and what they are asked."""
+
+    model: Any
+    tokenizer: Any
+    texts: list[str] = TEXTS
+    features: list[list[str]] | None = None
+
+
+def make_ensemble(folder: Path) -> Case:
+    members = [{"seed": 9}, {"seed": 109, "num_hidden_layers": 2, "tie_word_embeddings": True}]
+    members.append({"seed": 29, "copy_mechanism": "pointer_generator", "use_coverage": True})
+    return Case(CopyNetEnsemble.from_models([tiny_model(**fields) for fields in members]), tiny_tokenizer())
+
+
+def make_features_and_letters(folder: Path) -> Case:
+    vocabulary = tiny_tokenizer().get_vocab()
+    more = {"feature_vocab": ["N", "PST", "V"], "letter_vocab": "XYZab"}
+    tokenizer = CopyNetTokenizer(vocabulary, "whitespace", max_source_oov=4, **more)
+    model = tiny_model(seed=3, feature_vocab_size=5, letter_vocab_size=7)
+    return Case(model, tokenizer, TEXTS, [["V", "PST"], ["PL"], ["N"]])
+
+
+def make_over_encoder(folder: Path) -> Case:
+    """With the encoder's tokenizer."""
+    name = save_encoder(folder, "roberta")
+    tokenizer = word_tokenizer(name)
+    return Case(copynet_over(name, tokenizer), tokenizer, ENCODER_TEXTS)
+
+
+def make_over_decoder(kind: str) -> Callable[[Path], Case]:
+    tokenizer, texts = (tiny_tokenizer, TEXTS) if kind == "scratch" else (make_tokenizer, ENCODER_TEXTS)
+    return lambda folder: Case(CASES[kind]("copynet", folder).model, tokenizer(), texts)
+
+
+MODELS: dict[str, Callable[[Path], Case]] = {
+    "plain": lambda folder: Case(tiny_model(seed=1), tiny_tokenizer()),
+    "ensemble": make_ensemble,
+    "features and letters": make_features_and_letters,
+    "encoder": make_over_encoder,
+    **{f"decoder {kind}": make_over_decoder(kind) for kind in CASES},
+}
+
+
+class Saved(NamedTuple):
+    folder: Path
+    expected: dict[str, dict[str, Any]]  # of each model, with the package
+    found: dict[str, dict[str, Any]]  # without it
+
+
 @pytest.fixture(scope="module")
-def saved(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Any]]:
-    """A saved model and tokenizer, and what they give before saving."""
-    tokenizer = tiny_tokenizer()
-    model = tiny_model(seed=1)
-    set_decoding(model, num_beams=2, forbid_unk=True, max_new_tokens=6)
-    inputs = tokenizer(TEXTS, padding=True, return_tensors="pt")
-    output = model.generate(**inputs)
-    assert (output >= len(tokenizer)).any()  # unseen words are copied, or the test would show little
-    with torch.no_grad():
-        states = model.model(**inputs, decoder_input_ids=output[:, :-1]).last_hidden_state
-    expected = {
-        "sequences": output.tolist(),
-        "texts": tokenizer.batch_decode(output, source=TEXTS),
-        "state_sum": pytest.approx(states.sum().item(), abs=1e-4),
-        "copied": pytest.approx(model.trace_copies(output, **inputs).copied.sum().item(), abs=1e-4),
-        "pipeline": [text.removeprefix("<s> ") for text in tokenizer.batch_decode(output, source=TEXTS)],
-        "config": True,
-        "search": [2, True, 6],
-    }
+def saved(tmp_path_factory: pytest.TempPathFactory) -> Saved:
+    """Each model saved, in a folder of its name, and its answers; the plain one is saved once more by the reader."""
     folder = tmp_path_factory.mktemp("saved")
-    model.save_pretrained(folder)
-    tokenizer.save_pretrained(folder)
-    return folder, expected
+    calls, expected = [], {}
+    for name, make in MODELS.items():
+        case = make(folder / f"of {name}")
+        set_decoding(case.model, num_beams=2, forbid_unk=True, max_new_tokens=6)
+        for part in (case.model, case.tokenizer):
+            part.save_pretrained(folder / name)
+        again = folder / "again" if name == "plain" else None
+        calls.append([folder / name, case.texts, again, case.features, name != "ensemble"])
+        expected[name] = answers(folder / name, case.texts, None, *calls[-1][3:])
+    found = run_elsewhere(answer_all, folder / "reader", [*calls, [folder / "again", TEXTS]], without=OPTIONAL)
+    return Saved(folder, expected, dict(zip([*MODELS, "again"], found, strict=True)))
 
 
-def test_the_code_beside_the_weights_is_flat_and_imports_nothing_that_is_missing(saved: tuple[Path, Any]) -> None:
-    folder, _ = saved
+@pytest.mark.parametrize("name", [*MODELS, "again"])
+def test_without_the_package_the_saved_code_gives_the_same_and_can_be_saved_again(saved: Saved, name: str) -> None:
+    expected = saved.expected["plain" if name == "again" else name]
+    rounded = {each: expected[each] and pytest.approx(expected[each], abs=1e-4) for each in ("state_sum", "copied")}
+    modules = sorted(each.replace("copynet_hf", "transformers_modules") for each in expected["modules"])
+    assert saved.found[name] == expected | rounded | {"modules": modules, "package": False}
+
+
+def test_the_answers_show_what_is_compared(saved: Saved) -> None:
+    """Unseen words are copied, and the settings of the search are saved."""
+    for name in ("plain", "ensemble", "features and letters"):
+        assert max(map(max, saved.expected[name]["sequences"])) >= len(tiny_tokenizer()), name
+    assert saved.expected["plain"]["search"] == [2, True, 6]
+
+
+def test_a_model_saved_without_the_package_is_loaded_where_it_is(saved: Saved) -> None:
+    again, plain = saved.folder / "again", saved.folder / "plain"
+    assert {path.name for path in again.glob("*.py")} == {path.name for path in plain.glob("*.py")}
+    here, first = (CopyNetForConditionalGeneration.from_pretrained(folder) for folder in (again, plain))
+    assert torch.equal(here.lm_head.weight, first.lm_head.weight)
+
+
+def test_the_code_beside_the_weights_is_flat_and_imports_nothing_that_is_missing(saved: Saved) -> None:
+    folder = saved.folder / "plain"
     package = Path(copynet_hf.__file__).parent / "model"
     written = {path.name for path in folder.rglob("*.py")}
     assert written == {path.name for path in folder.glob("*.py")}
@@ -62,51 +128,15 @@ def test_the_code_beside_the_weights_is_flat_and_imports_nothing_that_is_missing
         assert not any(line.startswith(("from copynet_hf", "import copynet_hf")) for line in text.splitlines())
 
 
-def test_both_configs_name_the_classes_to_load(saved: tuple[Path, Any]) -> None:
-    folder, _ = saved
-    config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
-    assert config["auto_map"] == {
-        "AutoConfig": "configuration_copynet.CopyNetConfig",
-        "AutoModel": "modeling_copynet.CopyNetModel",
-        "AutoModelForSeq2SeqLM": "modeling_copynet.CopyNetForConditionalGeneration",
-    }
-    tokenizer = json.loads((folder / "tokenizer_config.json").read_text(encoding="utf-8"))
+def test_both_configs_name_the_classes_to_load(saved: Saved, tmp_path: Path) -> None:
+    tiny_model().model.save_pretrained(tmp_path)  # the base model alone
+    for folder in (saved.folder / "plain", tmp_path):
+        config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+        assert config["auto_map"] == {
+            "AutoConfig": "configuration_copynet.CopyNetConfig",
+            "AutoModel": "modeling_copynet.CopyNetModel",
+            "AutoModelForSeq2SeqLM": "modeling_copynet.CopyNetForConditionalGeneration",
+        }
+        assert (folder / "modeling_copynet.py").exists()
+    tokenizer = json.loads((saved.folder / "plain" / "tokenizer_config.json").read_text(encoding="utf-8"))
     assert tokenizer["auto_map"]["AutoTokenizer"] == ["tokenization_copynet.CopyNetTokenizer", None]
-
-
-def test_without_the_package_the_saved_code_gives_the_same_and_can_be_saved_again(
-    saved: tuple[Path, Any], tmp_path: Path
-) -> None:
-    folder, expected = saved
-    again = tmp_path / "again"
-    for source, target in ((folder, again), (again, None)):
-        result = run_elsewhere(answers, tmp_path, source, TEXTS, target, without=OPTIONAL)
-        assert {name: result[name] for name in expected} == expected
-        assert result["modules"] == ["transformers_modules"]
-        assert not result["package"]
-    assert {path.name for path in again.glob("*.py")} == {path.name for path in folder.glob("*.py")}
-    here = CopyNetForConditionalGeneration.from_pretrained(again)  # and back where the package is
-    assert torch.equal(here.lm_head.weight, CopyNetForConditionalGeneration.from_pretrained(folder).lm_head.weight)
-
-
-def test_a_saved_base_model_loads_without_the_package(tmp_path: Path) -> None:
-    model: CopyNetModel = tiny_model().model
-    model.save_pretrained(tmp_path / "base")
-    config = json.loads((tmp_path / "base" / "config.json").read_text(encoding="utf-8"))
-    assert config["auto_map"]["AutoModel"] == "modeling_copynet.CopyNetModel"
-    assert (tmp_path / "base" / "modeling_copynet.py").exists()
-
-
-def test_a_model_over_a_transformers_encoder_loads_without_the_package(tmp_path: Path) -> None:
-    """With the encoder's tokenizer, from the one folder."""
-    name = save_encoder(tmp_path / "encoder", "roberta")
-    tokenizer = word_tokenizer(name)
-    model = copynet_over(name, tokenizer)
-    set_decoding(model, num_beams=2, forbid_unk=True, max_new_tokens=6)
-    for part in (model, tokenizer):
-        part.save_pretrained(tmp_path / "saved")
-    inputs = tokenizer(ENCODER_TEXTS, padding=True, return_tensors="pt")
-    sequences = model.generate(**inputs).tolist()
-    result = run_elsewhere(answers, tmp_path / "elsewhere", tmp_path / "saved", ENCODER_TEXTS, without=OPTIONAL)
-    assert result["sequences"] == sequences
-    assert result["modules"] == ["transformers_modules"]

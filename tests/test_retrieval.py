@@ -76,19 +76,6 @@ def test_autocast_trains():
     assert all(torch.isfinite(parameter.grad).all() for parameter in model.parameters())
 
 
-@pytest.mark.parametrize("use_reentrant", [False, True])
-def test_gradient_checkpointing_changes_nothing(use_reentrant):
-    gradients = []
-    for checkpoints in (False, True):
-        model = tiny_model(scale=1.0, **RETRIEVAL).double().train()
-        if checkpoints:
-            model.gradient_checkpointing_enable({"use_reentrant": use_reentrant})
-        model(**batch()).loss.backward()
-        gradients.append({name: parameter.grad for name, parameter in model.named_parameters()})
-    plain, checkpointed = gradients
-    assert all(torch.allclose(plain[name], checkpointed[name], rtol=0, atol=1e-12) for name in plain)
-
-
 def test_the_encoder_reads_up_to_the_last_word_of_a_question():
     mask = torch.tensor([[False, True, False, False], [True, False, False, False]])
     assert count_positions(mask) == 2

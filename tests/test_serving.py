@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
-from helpers import TINY, refused, save_tiny_model
+from helpers import LETTERED, TINY, refused, save_tiny_model
 from transformers import GenerationConfig
 
 from copynet_hf import CopyNetTokenizer
@@ -47,7 +47,7 @@ TEXTS = ["e tokio.txt f Mira tokio.txt", "", "Ada", "g Lou h Kim i a b c d", "a\
 FEATURES = [["V", "PST"], None, [], ["N"], ["unseen"]]
 FACTS = [[["f", "g", "Lima"]], None, [], None, [["Ada", "b", "Kim"], ["c", "d", "e"]]]
 MODELS: dict[str, dict[str, Any]] = {
-    "features": {"feature_vocab_size": 5, "copy_mechanism": "pointer_generator"},
+    "features": LETTERED,
     "retrieval": {"copy_mechanism": "retrieval", "seed": 1},
 }
 OPTIONS: dict[str, dict[str, Any]] = {
@@ -127,7 +127,7 @@ def folders(tmp_path_factory: pytest.TempPathFactory, exported_once: Callable[..
         saved.update(num_beams=3, max_new_tokens=5)
         saved.save_pretrained(folders[name])
         vocab = {word: index for index, word in enumerate(["<pad>", "<s>", "</s>", "<unk>", *"abcdefghi"])}
-        features = {"feature_vocab": ["N", "PST", "V"]} if name == "features" else {}
+        features = {"feature_vocab": ["N", "PST", "V"], "letter_vocab": "daKiA"} if name == "features" else {}
         slots = TINY["max_source_oov"]
         tokenizer = CopyNetTokenizer(
             vocab, segmenter="whitespace", max_source_oov=slots, model_max_length=12, **features
@@ -348,10 +348,9 @@ def test_errors_of_the_command(
     assert "--threds is not an argument; did you mean --threads? (see " in refused(
         capsys, "serve", model, "--threds=2"
     )
-    with run_command(model) as server:
-        assert f"--host 127.0.0.1 --port {server.port} cannot be used" in refused(
-            capsys, "serve", model, f"--port={server.port}"
-        )
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        port = other.getsockname()[1]
+        assert f"--host 127.0.0.1 --port {port} cannot be used" in refused(capsys, "serve", model, f"--port={port}")
     monkeypatch.setitem(sys.modules, "uvicorn", None)
     assert "pip install fastapi uvicorn onnxruntime prometheus-client" in refused(capsys, "serve", model)
 

@@ -106,38 +106,15 @@ def same_weights(one: torch.nn.Module, other: torch.nn.Module, **tolerance: floa
 # --- learning to copy -----------------------------------------------------------------------------------------------
 
 
-@pytest.fixture(scope="module")
-def trained(tokenizer: CopyNetTokenizer, tmp_path_factory: pytest.TempPathFactory) -> Seq2SeqTrainer:
-    trainer = make_trainer(
-        tokenizer,
-        tmp_path_factory.mktemp("trained"),
-        max_steps=150,
-        per_device_train_batch_size=16,
-        logging_steps=10,
-        predict_with_generate=True,
-        compute_metrics=make_compute_metrics(tokenizer, [source for source, _ in UNSEEN]),
-    )
+def test_the_loss_falls_and_unseen_words_are_copied(tokenizer: CopyNetTokenizer, tmp_path: Path) -> None:
+    trainer = make_trainer(tokenizer, tmp_path, max_steps=150, per_device_train_batch_size=16, logging_steps=10)
     trainer.train()
-    return trainer
-
-
-def test_the_loss_falls_and_unseen_words_are_copied(trained: Seq2SeqTrainer, tokenizer: CopyNetTokenizer) -> None:
-    assert losses(trained)[-1] < 0.1 * losses(trained)[0]
+    assert losses(trainer)[-1] < 0.1 * losses(trainer)[0]
     source = "please thank Gu-2016_never_seen.txt as soon as you can"
     inputs = tokenizer([source], return_tensors="pt")
-    output = trained.model.generate(**inputs, max_new_tokens=5)
+    output = trainer.model.generate(**inputs, max_new_tokens=5)
     texts = tokenizer.batch_decode(output, source=[source], skip_special_tokens=True)
     assert texts == ["thank Gu-2016_never_seen.txt"]
-
-
-def test_predict_with_generate_scores_the_copied_words(trained: Seq2SeqTrainer) -> None:
-    scores = trained.evaluate()
-    assert scores["eval_exact_match"] > 90
-    assert scores["eval_oov_recall"] > 90
-    assert scores["eval_copied_fraction"] > 90
-    assert scores["eval_examples"] == len(UNSEEN)
-    with_beams = trained.evaluate(num_beams=3, max_length=6)
-    assert with_beams["eval_exact_match"] > 90
 
 
 def test_metrics_of_the_trainer_equal_those_of_decoded_outputs(tokenizer: CopyNetTokenizer, tmp_path: Path) -> None:
@@ -227,16 +204,6 @@ def test_bf16_trains_float32_weights(tokenizer: CopyNetTokenizer, tmp_path: Path
     assert losses(half) == pytest.approx(losses(plain), rel=2e-2)
     assert losses(half) != losses(plain)
     assert np.isfinite(half.evaluate()["eval_loss"])
-
-
-@pytest.mark.filterwarnings("ignore::FutureWarning")  # newer releases say "activation checkpointing"
-def test_gradient_checkpointing_trains_the_same_weights(tokenizer: CopyNetTokenizer, tmp_path: Path) -> None:
-    plain = make_trainer(tokenizer, tmp_path / "plain")
-    saving = make_trainer(tokenizer, tmp_path / "saving", gradient_checkpointing=True)
-    plain.train()
-    saving.train()
-    assert saving.model.is_gradient_checkpointing
-    assert same_weights(plain.model, saving.model, atol=1e-6)
 
 
 def test_an_evaluation_reordered_by_length_is_refused(tokenizer: CopyNetTokenizer, tmp_path: Path) -> None:

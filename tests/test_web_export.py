@@ -7,7 +7,7 @@ import random
 import shutil
 import tarfile
 import unicodedata
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -16,14 +16,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
+from helpers import LETTERED, refused, request_pair, serve_app, tiny_model, tiny_tokenizer
 from helpers import SEARCHES as ALL_SEARCHES
-from helpers import refused, serve_app, tiny_model, tiny_tokenizer, trained
 
 from copynet_hf import CopyNetConfig, CopyNetForConditionalGeneration, CopyNetTokenizer
 from copynet_hf.cli import main
 from copynet_hf.inference.onnx_search import OnnxCopyNet
 from copynet_hf.model.prediction import Prediction, predict
-from copynet_hf.model.segmentation import get_segmenter
+from copynet_hf.model.segmentation import MARKS, get_segmenter
 from copynet_hf.model.source import add_spaces, skipped_ids
 from copynet_hf.serving import onnxruntime_web, web_export
 from copynet_hf.serving.onnxruntime_web import load_runtime
@@ -62,12 +62,6 @@ HOSTILE = [
 ]
 
 
-def request_pair(generator: random.Random) -> tuple[str, str]:
-    name, hour = ("".join(generator.choices("abcdefghijklm", k=6)) for _ in range(2))
-    quote = generator.choice(["", '"'])
-    return f"please call {quote}{name}{quote} at {hour}.", f"called {quote}{name}{quote} at {hour}."
-
-
 def texts(count: int) -> list[str]:
     """Hostile texts, random ones of all scripts, requests, and lines of README."""
     generator = random.Random(1)
@@ -96,13 +90,26 @@ class _Quiet(SimpleHTTPRequestHandler):
 
 
 def export_page(
-    folder: Path, runtime: Path, model: CopyNetForConditionalGeneration, tokenizer: CopyNetTokenizer, *options: str
+    folder: Path,
+    runtime: Path,
+    model: CopyNetForConditionalGeneration,
+    tokenizer: CopyNetTokenizer,
+    *options: str,
+    graphs: Path | None = None,
 ) -> Iterator[Page]:
-    """Saves the model, exports it by the command, and serves the page."""
+    """Saves the model, exports it by the command, whose graphs may be there already, and serves the page."""
+
+    def copy_graphs(model: object, folder: Path, quantize: object) -> None:
+        for name in ("encoder.onnx", "decoder.onnx"):
+            shutil.copy(graphs / name, folder)
+
     for part in (model, tokenizer):
         part.save_pretrained(folder / "saved model")
     argv = ["export", "--target=web", f"--model={folder / 'saved model'}", f"--output_dir={folder / 'page'}"]
-    assert main([*argv, *options, f"--onnxruntime_web={runtime}", "--examples", EXAMPLE]) == 0
+    with pytest.MonkeyPatch.context() as patch:
+        if graphs:
+            patch.setattr(web_export, "write_graphs", copy_graphs)
+        assert main([*argv, *options, f"--onnxruntime_web={runtime}", "--examples", EXAMPLE]) == 0
     server = ThreadingHTTPServer(("127.0.0.1", 0), partial(_Quiet, directory=str(folder / "page")))
     Thread(target=server.serve_forever, daemon=True).start()
     onnx = OnnxCopyNet.from_pretrained(folder / "page" / "model", threads=1)
@@ -112,12 +119,14 @@ def export_page(
 
 
 @pytest.fixture(scope="module")
-def exported(runtime: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Page]:
+def exported(runtime: Path, requests: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Page]:
     """A model trained for two seconds to copy words and punctuation."""
-    generator = random.Random(0)
-    model, tokenizer = trained([request_pair(generator) for _ in range(960)], "word_punct")
+    model, tokenizer = (
+        each.from_pretrained(requests / "model") for each in (CopyNetForConditionalGeneration, CopyNetTokenizer)
+    )
     model.config.calibration = [0.6, 0.4]
-    yield from export_page(tmp_path_factory.mktemp("exported"), runtime, model, tokenizer)
+    folder = tmp_path_factory.mktemp("exported")
+    yield from export_page(folder, runtime, model, tokenizer, graphs=requests / "onnx")
 
 
 @pytest.fixture(scope="module")
@@ -130,14 +139,17 @@ def with_features(runtime: Path, tmp_path_factory: pytest.TempPathFactory) -> It
 
 
 @pytest.fixture(scope="module")
-def with_chains(runtime: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Page]:
+def with_chains(
+    runtime: Path, exported_once: Callable[..., Path], tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Page]:
     """A random model whose vocabulary is mostly marks and letters, and which reads features and the letters of other
     words."""
-    texts, features = ["aZé_ 1,-", "aZé_ 1,-"], [["PST", "V", "constructor"], []]
-    options: dict[str, Any] = {"chains": True, "letters": True, "features": features}
-    tokenizer = CopyNetTokenizer.train_from_iterator(texts, 60, "word_parts", max_source_oov=6, **options)
-    model = tiny_model(**CopyNetConfig.tokenizer_fields(tokenizer))
-    yield from export_page(tmp_path_factory.mktemp("chains"), runtime, model, tokenizer)
+    words = ["<pad>", "<s>", "</s>", "<unk>", *sorted(MARKS), " ", "1", "Z", "a"]
+    more = {"letter_vocab": "MilZ\u00e9", "feature_vocab": ["PST", "V", "constructor"]}
+    tokenizer = CopyNetTokenizer({word: index for index, word in enumerate(words)}, "word_parts", 4, **more)
+    graphs = exported_once(**LETTERED)
+    folder = tmp_path_factory.mktemp("chains")
+    yield from export_page(folder, runtime, tiny_model(**LETTERED), tokenizer, graphs=graphs)
 
 
 @pytest.fixture(scope="module")
@@ -180,8 +192,10 @@ def phone(browser: Any, browser_path: str) -> Iterator[Any]:
 
 
 def open_page(tab: Any, page: Page) -> None:
-    """Opens the page, and waits for the output of its example: onnxruntime-web runs one search at a time."""
-    tab.goto(page.address)
+    """Opens the page, if it is not open, and waits for the output of its example: onnxruntime-web runs one search at a
+    time."""
+    if tab.url != page.address:
+        tab.goto(page.address)
     tab.get_by_text("Generated in ").wait_for()
 
 
@@ -194,8 +208,7 @@ def run_script(tab: Any, script: str, argument: Any) -> Any:
 # ---- words and ids
 
 
-@pytest.mark.parametrize("name", SEGMENTERS)
-def test_segmenters_find_and_join_the_same_words(tab: Any, exported: Page, name: str) -> None:
+def test_segmenters_find_and_join_the_same_words(tab: Any, exported: Page) -> None:
     open_page(tab, exported)
     script = """async ([name, texts, rows]) => {
         const { split, space } = (await import("./tokenizer.js")).SEGMENTERS[name];
@@ -211,16 +224,17 @@ def test_segmenters_find_and_join_the_same_words(tab: Any, exported: Page, name:
     same = [each for each, case in zip(assigned, cases, strict=True) if case == [each.lower(), each.upper()]]
     assert len(assigned) - len(same) < 200  # letters that have got another case since Python's version of Unicode
     sources += ["".join(f"a{each}b {each} {each}{each}," for each in same[start::8]) for start in range(8)]
-    segmenter = get_segmenter(name)
-    split = [segmenter.split(text) for text in sources]
-    generator = random.Random(0)
-    pool = sorted({word for words in split[:200] for word in words})
-    rows = [generator.choices(pool, k=9) for _ in range(200)] + split[:200]
-    rows += [[mark, word, "x"] for mark in ("[lower]", "[upper]", "[title]", "[initial]") for word in CASED]
-    found, joined = run_script(tab, script, [name, sources, rows])
-    for text, words, expected in zip(sources, found, split, strict=True):
-        assert words == expected, text[:80]
-    assert joined == [segmenter.join(row) for row in rows]
+    for name in SEGMENTERS:
+        segmenter = get_segmenter(name)
+        split = [segmenter.split(text) for text in sources]
+        generator = random.Random(0)
+        pool = sorted({word for words in split[:200] for word in words})
+        rows = [generator.choices(pool, k=9) for _ in range(200)] + split[:200]
+        rows += [[mark, word, "x"] for mark in ("[lower]", "[upper]", "[title]", "[initial]") for word in CASED]
+        found, joined = run_script(tab, script, [name, sources, rows])
+        for text, words, expected in zip(sources, found, split, strict=True):
+            assert words == expected, (name, text[:80])
+        assert joined == [segmenter.join(row) for row in rows]
 
 
 TOKENIZERS: dict[str, dict[str, Any]] = {
@@ -234,9 +248,13 @@ TOKENIZERS: dict[str, dict[str, Any]] = {
 }
 
 
-@pytest.mark.parametrize("name", TOKENIZERS)
-def test_sources_get_the_same_ids_and_outputs_the_same_words(tab: Any, exported: Page, name: str) -> None:
+def test_sources_get_the_same_ids_and_outputs_the_same_words(tab: Any, exported: Page) -> None:
     open_page(tab, exported)
+    for name, options in TOKENIZERS.items():
+        check_tokenizer(tab, name, options)
+
+
+def check_tokenizer(tab: Any, name: str, options: dict[str, Any]) -> None:
     script = """async ([vocabulary, texts, features, ids]) => {
         const tokenizer = new (await import("./tokenizer.js")).Tokenizer(vocabulary);
         return texts.map((text) => {
@@ -246,7 +264,7 @@ def test_sources_get_the_same_ids_and_outputs_the_same_words(tab: Any, exported:
         });
     }"""
     words = ["<pad>", "<s>", "</s>", "<unk>", "call", "at", "constructor", "。", "x", "￭.", " "]
-    tokenizer = CopyNetTokenizer({word: index for index, word in enumerate(words)}, "word_punct", **TOKENIZERS[name])
+    tokenizer = CopyNetTokenizer({word: index for index, word in enumerate(words)}, "word_punct", **options)
     tokenizer.add_tokens(["Mira"])
     features = ["PST", "new", "PST", "constructor"] if tokenizer.feature_vocab else []
     sources, ids = texts(80), [1, *range(len(tokenizer) + 5), 4, 2, 0]
@@ -270,7 +288,7 @@ def test_sources_get_the_same_ids_and_outputs_the_same_words(tab: Any, exported:
             "decoded": decoded,
             "spaced": add_spaces(tokenizer, decoded),
         }
-        assert source == expected, text
+        assert source == expected, (name, text)
 
 
 def count_units(text: str, span: tuple[int, int]) -> list[int]:
@@ -360,17 +378,17 @@ def check_searches(
     return [result["outputs"] for result in found]
 
 
-@pytest.mark.parametrize("options", SEARCHES.values(), ids=SEARCHES)
-def test_every_option_has_the_same_effect(tab: Any, exported: Page, options: dict[str, Any]) -> None:
-    check_searches(tab, exported, HOSTILE[:8], options)
+def test_every_option_has_the_same_effect(tab: Any, exported: Page) -> None:
+    for options in SEARCHES.values():
+        check_searches(tab, exported, HOSTILE[:8], options)
 
 
 @pytest.mark.parametrize("count", [40, pytest.param(1000, marks=pytest.mark.slow)])
-@pytest.mark.parametrize("beams", [1, 4])
-def test_outputs_have_the_same_ids_and_positions(tab: Any, exported: Page, beams: int, count: int) -> None:
-    outputs = check_searches(tab, exported, texts(count), {"num_beams": beams, "max_new_tokens": 16})
-    copied = [sum(flags) for ((_, _, flags, _, _),) in outputs]
-    assert sum(copied) > count  # the comparison is about copying
+def test_outputs_have_the_same_ids_and_positions(tab: Any, exported: Page, count: int) -> None:
+    for beams in (1, 4):
+        outputs = check_searches(tab, exported, texts(count), {"num_beams": beams, "max_new_tokens": 16})
+        copied = [sum(flags) for ((_, _, flags, _, _),) in outputs]
+        assert sum(copied) > count  # the comparison is about copying
 
 
 @pytest.mark.slow  # an export
@@ -387,12 +405,12 @@ def test_features_are_read_and_a_model_need_not_copy(tab: Any, with_features: Pa
     check_searches(tab, with_features, ["a b zebra", "", *HOSTILE[4:7]], {"num_beams": beams})
 
 
-@pytest.mark.parametrize("beams", [1, 4])
-def test_joined_words_are_written_and_traced_as_in_python(tab: Any, with_chains: Page, beams: int) -> None:
+def test_joined_words_are_written_and_traced_as_in_python(tab: Any, with_chains: Page) -> None:
     sources = ["Anna MillerZ owes 16,258.73", "max_size WexError", "été_ ÉCOLE a-1", *texts(20)]
-    outputs = check_searches(tab, with_chains, sources, {"num_beams": beams, "max_new_tokens": 12})
-    written = [words for ((_, words, _, _, _),) in outputs]
-    assert any("" not in words and len("".join(words).split()) < len(words) for words in written)  # joined
+    for beams in (1, 4):
+        outputs = check_searches(tab, with_chains, sources, {"num_beams": beams, "max_new_tokens": 12})
+        written = [words for ((_, words, _, _, _),) in outputs]
+        assert any("" not in words and len("".join(words).split()) < len(words) for words in written)  # joined
 
 
 def test_outputs_below_a_confidence_are_marked_as_in_python(tab: Any, exported: Page) -> None:
@@ -412,8 +430,7 @@ def test_outputs_below_a_confidence_are_marked_as_in_python(tab: Any, exported: 
     assert 0 < sum(found) < 12
 
 
-@pytest.mark.parametrize("beams", [1, 4])
-def test_words_for_copying_only_are_those_of_python(tab: Any, with_chains: Page, beams: int) -> None:
+def test_words_for_copying_only_are_those_of_python(tab: Any, with_chains: Page) -> None:
     open_page(tab, with_chains)
     script = """async ([texts, options]) => {
         const model = await (await import("./copynet.js")).CopyNet.fromPretrained("./model/");
@@ -422,9 +439,9 @@ def test_words_for_copying_only_are_those_of_python(tab: Any, with_chains: Page,
         return found;
     }"""
     sources = ["Anna MillerZ owes 16,258.73", "no number", "a 1 a", *texts(20)]
-    search: dict[str, Any] = {"num_beams": beams, "max_new_tokens": 12}
+    search: dict[str, Any] = {"num_beams": 3, "max_new_tokens": 12}
     free = run_script(tab, script, [sources, search])
-    for pattern in ("\u00e9", r"^\W$|[aZ\d]|\d", r"^[\w]$", r"\s|\D\D", r"\\d"):
+    for pattern in ("Z", r"^\W$|[aZ\d]|\d", r"^[\w]$", r"\s|\D\D", r"\\d"):
         outputs = predict(with_chains.onnx, with_chains.tokenizer, sources, copied_only=pattern, **search)
         found = run_script(tab, script, [sources, {**search, "copied_only": pattern}])
         assert found == [output.text for (output,) in outputs]

@@ -37,7 +37,8 @@ class Recorder(TrainerCallback):
 def arguments(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     files = write_requests(tmp_path_factory.mktemp("pairs"), train=32, validation=16)
     training = {"max_steps": STEPS, "learning_rate": 0.05, "warmup_steps": 0, "dropout": 0.1, "threads": 1}
-    return {"train_file": files["train_file"], **SIZES, **training, "disable_tqdm": True}
+    training |= {"max_target_length": 8, "disable_tqdm": True}
+    return {"train_file": files["train_file"], **SIZES, **training}
 
 
 def train(arguments: dict[str, Any], folder: Path, **more: Any) -> list[dict[str, torch.Tensor]]:

@@ -295,28 +295,38 @@ class Chains:
 
     def _find_word(self, word: str, source: Collection[str]) -> list[str] | None:
         pieces = _list_copies(word, source, self.has_initials)
-        # for each end: the number of pieces, minus the number of copies, and the tokens
-        best: list[tuple[int, int, list[str]] | None] = [(0, 0, [])] + [None] * len(word)
-        for start, found in enumerate(best[:-1]):
+        longest = len(word)
+        if longest > 100:  # all parts of a key or an address of thousands of characters would take minutes
+            longest = max(map(len, [*self.known, *pieces]))
+        # for each end: the number of pieces, minus the number of copies, and start and tokens of the last piece
+        best: list[tuple[int, int, int, list[str]] | None] = [(0, 0, 0, [])] + [None] * len(word)
+        for start in range(len(word)):
             found = best[start]
             if found is None:
                 continue
-            count, copies, tokens = found
+            count, copies = found[:2]
             joiner = [JOINER] if start else []
-            for end in range(len(word), start, -1):
+            for end in range(min(len(word), start + longest), start, -1):
                 part = word[start:end]
                 if part in pieces:
-                    chain = (count + 1, copies - 1, [*tokens, *joiner, *pieces[part]])
+                    chain = (count + 1, copies - 1, start, [*joiner, *pieces[part]])
                 elif len(part) > 1 and part in self.known:
-                    chain = (count + 1, copies, [*tokens, *joiner, part])
+                    chain = (count + 1, copies, start, [*joiner, part])
                 elif len(part) == 1 and (letter := JOINER + part if start else part) in self.known:
-                    chain = (count + 1, copies, [*tokens, letter])
+                    chain = (count + 1, copies, start, [letter])
                 else:
                     continue
                 other = best[end]
                 if other is None or chain[:2] < other[:2]:
                     best[end] = chain
-        return best[-1][2] if best[-1] is not None else None
+        last = best[-1]
+        if last is None:
+            return None
+        found_last_first: list[list[str]] = []
+        while last is not None and last[0]:
+            found_last_first.append(last[3])
+            last = best[last[2]]
+        return [token for piece in reversed(found_last_first) for token in piece]
 
 
 def _list_copies(word: str, source: Collection[str], with_initials: bool) -> dict[str, list[str]]:

@@ -41,6 +41,8 @@ MODELS: dict[str, dict[str, Any]] = {
 # In place of what `--decoder transformer` sets, compared on the validation pairs.
 ALTERNATIVES: dict[str, dict[str, Any]] = {
     "no selective read": NO_READ,
+    "3,000 updates": TRANSFORMER | {"max_steps": 3000},
+    "no selective read, 3,000 updates": NO_READ | {"max_steps": 3000},
     "no selective read, embeddings initialised in ±0.1": NO_READ | {"initializer_range": 0.1},
     "no selective read, learning rate 5e-4": NO_READ | {"learning_rate": 5e-4},
     "learning rate 2e-3": TRANSFORMER | {"learning_rate": 2e-3},

@@ -12,10 +12,11 @@ from torch.nn.modules.module import register_module_forward_hook
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from copynet_hf.model import fast, fast_copynet
+from copynet_hf.model import fast, fast_step
 from copynet_hf.model.copy_distribution import vocabulary_terms
 from copynet_hf.model.decoder import CopyNetDecoder
-from copynet_hf.model.fast_copynet import FusedDecoder, RecurrentWeights
+from copynet_hf.model.fast_copynet import FusedDecoder
+from copynet_hf.model.fast_step import RecurrentWeights
 from copynet_hf.model.gru import FusedGRU, gru_states
 from copynet_hf.model.loss import FusedVocabularyTerms
 
@@ -324,7 +325,7 @@ def test_attention_in_pieces_is_the_attention(sources_at_once, use_coverage, mon
     kwargs = {"num_beams": 3, "max_new_tokens": 5, "output_logits": True, "return_dict_in_generate": True}
     whole = model.generate(source, **kwargs)
     size = sources_at_once * 3 * source.shape[1] * model.config.attention_size // torch.get_num_threads()
-    monkeypatch.setattr(fast_copynet, "_UNITS_PER_THREAD", size)
+    monkeypatch.setattr(fast_step, "_UNITS_PER_THREAD", size)
     pieces = model.generate(source, **kwargs)
     assert all(torch.allclose(a, b) for a, b in zip(whole.logits, pieces.logits, strict=True))
 

@@ -12,8 +12,8 @@ from transformers.generation import StoppingCriteria
 from transformers.generation.streamers import BaseStreamer
 
 from copynet_hf import CopyNetForConditionalGeneration
-from copynet_hf.model.cache import CopyNetCache
 from copynet_hf.model.generation import ExtendedVocabularyLogitsProcessor, StopStrings
+from copynet_hf.model.memory import CopyNetCache
 
 EOS = 2
 variants = pytest.mark.parametrize("changes", [*VARIANTS.values(), POINTER], ids=[*VARIANTS, "pointer"])

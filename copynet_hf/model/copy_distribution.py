@@ -385,3 +385,8 @@ def lowest(dtype: torch.dtype) -> float:
 
 def at_least_float32(scores: Tensor) -> Tensor:
     return scores.to(torch.promote_types(scores.dtype, torch.float32))
+
+
+def has_values(tensor: Tensor) -> bool:
+    """Whether Python may look at the tensor's values: not while tracing, nor on the meta device."""
+    return not (torch.compiler.is_compiling() or torch.jit.is_tracing() or tensor.is_meta)

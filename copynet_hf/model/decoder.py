@@ -14,10 +14,9 @@ import torch
 from torch import Tensor, nn
 from transformers.modeling_layers import GradientCheckpointingLayer
 
-from .attention import CopyNetAttention, FeatureProjection
 from .configuration_copynet import CopyNetConfig
 from .copy_distribution import at_least_float32, copy_scores, expand_to_rows, selective_read_weights
-from .dropout import Dropout
+from .layers import CopyNetAttention, Dropout, FeatureProjection
 from .memory import (
     DecoderState,
     DecoderStep,

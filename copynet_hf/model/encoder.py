@@ -15,14 +15,13 @@ from transformers import PreTrainedConfig
 from transformers.modeling_layers import GradientCheckpointingLayer
 
 from .configuration_copynet import CopyNetConfig
-from .copy_distribution import replace_by_unk
-from .dispatch import find_fast_form_obstacles, has_values
-from .dropout import Dropout
+from .copy_distribution import has_values, replace_by_unk
+from .fast import find_fast_form_obstacles
 from .gru import FusedGRU, gru_states
-from .letters import BOUNDARY, UNKNOWN_LETTER
+from .layers import Dropout
 from .outputs import CopyNetEncoderOutput, SourceInputs
 from .pretrained import CopyNetPreTrainedModel
-from .source import UNKNOWN_FEATURE
+from .vocabularies import BOUNDARY, UNKNOWN_FEATURE, UNKNOWN_LETTER
 
 OBJECT = 3  # its token_type_id
 LETTER_SIZE = 32  # the width of a letter's embedding
@@ -173,7 +172,7 @@ class SourceEncoder(CopyNetPreTrainedModel):
                 property and object, side by side. Other models read all of it as one text.
             feature_ids: (B, F) of a model with `feature_vocab_size`, 0 on padding; None: no features.
             letter_ids: (B, L) of a model with `letter_vocab_size`, else ignored: the letters of the words that own
-                slots, each word after a 0 (`letters.py`); None: these words have the embedding of UNK.
+                slots, each word after a 0 (`vocabularies.py`); None: these words have the embedding of UNK.
             encoder_input_ids: (B, P) pieces, as the Transformers encoder's own tokenizer numbers them; ignored, as the
                 next two, by a model without such an encoder. Pieces of facts are not read.
             encoder_attention_mask: (B, P) 1 on pieces, 0 on padding.

@@ -14,11 +14,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias
 import numpy as np
 
 from .confidence import Calibration, calibrate, read_calibration
-from .segmentation import INITIAL, JOINER
+from .segmentation import INITIAL, JOINER, Span
 from .source import (
     Fact,
     Source,
-    Span,
     add_spaces,
     find_marks,
     find_matching_ids,

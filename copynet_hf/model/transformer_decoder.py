@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from .configuration_copynet import CopyNetConfig
 from .copy_distribution import copy_scores, expand_to_rows
 from .decoder import Decoder
-from .dropout import Dropout
+from .layers import Dropout
 from .memory import DecoderState, DecoderSteps, FeatureMemory, Memory, PastWords, group_by_source, read_memory
 from .outputs import CopyNetEncoderOutput
 from .text_models import (

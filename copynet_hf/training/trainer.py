@@ -28,9 +28,9 @@ from transformers.trainer_utils import EvalLoopOutput, TrainOutput, get_last_che
 from ..arguments import TrainArguments
 from ..evaluation.scoring import evaluate_pairs
 from ..evaluation.teacher_forcing import make_argmax, make_compute_accuracy
-from ..model.letters import find_letter_ids
 from ..model.loss import shift_right
 from ..model.modeling_copynet import CopyNetForConditionalGeneration
+from ..model.vocabularies import find_letter_ids
 from ..saved.cards import CARD
 from .callbacks import EarlyStopping, FullAccuracy, LogTable, SilentProgress, TimeLimit, has_full_accuracy
 from .checkpoints import NUM_PROCESSES, RECORD_FILE, SECONDS, is_complete

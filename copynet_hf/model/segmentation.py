@@ -47,8 +47,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 from unicodedata import category
 
-Text = str | Sequence[str]
-"""A text, or the words of one."""
 Span = tuple[int, int]
 """Start and end, in characters of a text."""
 
@@ -413,19 +411,6 @@ def get_segmenter(name: str) -> Segmenter:
     if name not in SEGMENTERS:
         raise ValueError(f"segmenter is {name!r}: choose one of {', '.join(SEGMENTERS)}")
     return SEGMENTERS[name]
-
-
-def check_text(text: object, name: str, is_split_into_words: bool) -> None:
-    """Checks that this is a text, or with `is_split_into_words` a sequence of words.
-
-    Raises:
-        TypeError: it is not.
-    """
-    if not is_split_into_words:
-        if not isinstance(text, str):
-            raise TypeError(f"{name} is {type(text).__name__}: pass a text")
-    elif isinstance(text, str) or not isinstance(text, Sequence) or not all(isinstance(word, str) for word in text):
-        raise TypeError(f"{name} is not a list of words: pass a list, or leave out is_split_into_words=True")
 
 
 # ---- the words of any tokenizer in a text

@@ -17,19 +17,15 @@ from functools import lru_cache
 from itertools import accumulate, repeat
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, cast
 
-from .segmentation import (
-    CHAINED,
-    MARKS,
-    SEGMENTERS,
-    Chains,
-    Span,
+from .segmentation import CHAINED, MARKS, SEGMENTERS, Chains, Span, find_spans, order_by_distance, space_words
+from .vocabularies import (
+    NUM_SPECIAL_FEATURES,
+    NUM_SPECIAL_LETTERS,
     Text,
     check_text,
-    find_spans,
-    order_by_distance,
-    space_words,
+    find_feature_ids,
+    find_letter_ids,
 )
-from .vocabularies import NUM_SPECIAL_FEATURES, NUM_SPECIAL_LETTERS, find_feature_ids, find_letter_ids
 
 UNK = "<unk>"  # where the tokenizer has no unknown word
 

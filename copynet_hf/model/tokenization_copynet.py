@@ -29,7 +29,7 @@ from transformers.tokenization_utils_base import BatchEncoding, TruncationStrate
 from transformers.utils import PaddingStrategy, logging, to_py_obj
 
 from .pieces import FIELDS, PieceTokenizer
-from .segmentation import SEGMENTERS, Span, Text, get_segmenter, list_marks
+from .segmentation import SEGMENTERS, Span, get_segmenter, list_marks
 from .source import (
     ExtendedVocabulary,
     Fact,
@@ -43,6 +43,7 @@ from .source import (
 from .vocabularies import (
     BOUNDARY,
     NO_FEATURE,
+    Text,
     check_vocab,
     choose_words,
     count_words,

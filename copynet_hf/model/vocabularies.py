@@ -12,7 +12,8 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from unicodedata import category
 
-from .segmentation import Text, check_text
+Text = str | Sequence[str]
+"""A text, or the words of one."""
 
 NO_FEATURE, UNKNOWN_FEATURE = 0, 1  # the former is padding
 NUM_SPECIAL_FEATURES = 2  # the ids of the features follow
@@ -20,6 +21,19 @@ BOUNDARY, UNKNOWN_LETTER = 0, 1
 NUM_SPECIAL_LETTERS = 2  # the ids of the letters follow
 MAX_LETTERS_OF_WORD = 32  # of a longer word, half of them are its first letters, half its last ones
 MAX_LETTERS, MIN_LETTER_FREQUENCY = 1000, 2  # of a trained vocabulary
+
+
+def check_text(text: object, name: str, is_split_into_words: bool) -> None:
+    """Checks that this is a text, or with `is_split_into_words` a sequence of words.
+
+    Raises:
+        TypeError: it is not.
+    """
+    if not is_split_into_words:
+        if not isinstance(text, str):
+            raise TypeError(f"{name} is {type(text).__name__}: pass a text")
+    elif isinstance(text, str) or not isinstance(text, Sequence) or not all(isinstance(word, str) for word in text):
+        raise TypeError(f"{name} is not a list of words: pass a list, or leave out is_split_into_words=True")
 
 
 def count_words(

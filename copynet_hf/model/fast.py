@@ -8,6 +8,8 @@ up the exact type of the decoder, so that a new decoder, or a subclass, runs its
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import partial
 from typing import NamedTuple
 
 import torch
@@ -15,7 +17,7 @@ from torch import Tensor, nn
 from torch.nn.modules import module as torch_module
 
 from .configuration_copynet import CopyNetConfig
-from .copy_distribution import at_least_float32, copy_scores, expand_to_rows, masked_softmax
+from .copy_distribution import copy_scores, expand_to_rows, masked_softmax
 from .decoder import CopyNetDecoder, Decoder
 from .fast_copynet import DecoderWeights, run_all_steps, stack_weights
 from .fast_step import allocate_units, attend_to_features, attention_energies, multiply_state, update_state
@@ -30,7 +32,6 @@ from .memory import (
     StepsRunner,
     group_by_source,
     read_memory,
-    select_sources,
 )
 
 # The expected length of outputs, and the number of rows up to which a product takes as long as with one: they decide
@@ -113,7 +114,9 @@ def find_runner(
     if find_obstacles(decoder, memory, rows, state, keep, cache is not None):
         return None
     assert isinstance(decoder, CopyNetDecoder)
-    return TeacherForcing(decoder) if cache is None else SearchPlan.precompute(decoder, memory, rows)
+    if cache is not None:
+        return SearchPlan.precompute(decoder, memory, rows)
+    return partial(run_all_steps, decoder)
 
 
 def find_obstacles(
@@ -148,29 +151,6 @@ def _find_module(module: nn.Module, path: str) -> nn.Module | None:
     return found
 
 
-class TeacherForcing(NamedTuple):
-    """All steps of `CopyNetDecoder` from s_0 on, with the gradient by hand."""
-
-    decoder: CopyNetDecoder
-
-    def __call__(
-        self, embeddings: Tensor, matches: Tensor, memory: Memory, state: DecoderState | None, keep: Tensor | None
-    ) -> DecoderSteps:
-        decoder = self.decoder
-        initial, weights = decoder.initial_state(memory, embeddings.shape[0]).hidden, stack_weights(decoder)
-        readout, hidden, attention = run_all_steps(embeddings, matches, memory, initial, weights, decoder)
-        if decoder.attends_after:  # the loop computes a_t at step t + 1, the last one is missing
-            coverage = at_least_float32(attention).sum(1) if decoder.config.use_coverage else None
-            last = decoder.attend(hidden[:, -1], memory, coverage)
-            assert last is not None
-            attention = torch.cat([attention[:, 1:], last[:, None]], dim=1)
-        scores = None if memory.copy_keys is None else copy_scores(memory.copy_keys, readout)
-        return DecoderSteps(readout, attention, None, hidden, scores, None)
-
-    def select_sources(self, sources: Tensor) -> TeacherForcing:
-        return self
-
-
 class ProjectedMemory(NamedTuple):
     """What the steps of a search read of N sources.
 
@@ -186,7 +166,8 @@ class ProjectedMemory(NamedTuple):
     features: FeatureMemory | None
 
 
-class SearchPlan(NamedTuple):
+@dataclass(frozen=True)
+class SearchPlan:
     """The steps of a search, without gradients and dropout: one softmax and one pass over the memory serve both reads.
 
     weights: in the memory's precision.
@@ -217,9 +198,6 @@ class SearchPlan(NamedTuple):
         self, embeddings: Tensor, matches: Tensor, memory: Memory, state: DecoderState | None, keep: Tensor | None
     ) -> DecoderSteps:
         return self.decoder.run_steps(embeddings, matches, memory, state, keep, self.step)
-
-    def select_sources(self, sources: Tensor) -> SearchPlan:
-        return self._replace(projected=select_sources(self.projected, sources))
 
     def step(self, embedding: Tensor, matches: Tensor, memory: Memory, state: DecoderState) -> DecoderStep:
         """`CopyNetDecoder.step`."""

@@ -28,7 +28,7 @@ from .fast_step import (
     update_state,
 )
 from .gru import first_order_only, gru_step_backward, steps_to_keep, tanh_backward
-from .memory import FeatureMemory, Memory, read_memory
+from .memory import DecoderState, DecoderSteps, FeatureMemory, Memory, read_memory
 
 
 class DecoderWeights(NamedTuple):
@@ -342,20 +342,15 @@ def _readout_backward(t: int, saved: SavedSteps, w: RecurrentWeights, grads: Ste
 
 
 def run_all_steps(
+    decoder: CopyNetDecoder,
     embeddings: Tensor,
     matches: Tensor,
     memory: Memory,
-    initial: Tensor,
-    weights: DecoderWeights,
-    decoder: CopyNetDecoder,
-) -> tuple[Tensor, Tensor, Tensor]:
-    """r_t (B, T, H), s_t (B, T, H) and a_t (B, T, S) of all steps from s_0 (B, H), with the gradient by hand.
-
-    Where the mechanism attends after the state, a_t is that of the step before.
-
-    Args:
-        embeddings: (B, T, E). matches: (B, T, S) bool, x_j = y_{t-1}.
-    """
+    state: DecoderState | None,
+    keep: Tensor | None,
+) -> DecoderSteps:
+    """`CopyNetDecoder.run_steps` with the gradient by hand, from s_0 on, without padding: state and keep are None."""
+    initial, weights = decoder.initial_state(memory, embeddings.shape[0]).hidden, stack_weights(decoder)
     inputs = nn.functional.linear(embeddings.transpose(0, 1), weights.embedding, weights.bias)  # (T, B, X)
     repeats, selective = None, weights.recurrent.selective
     if selective is not None:
@@ -370,7 +365,13 @@ def run_all_steps(
     tensors = (*source, *weights.recurrent.to(inputs.dtype))
     made = FusedDecoder.apply(inputs, dropout_factors, repeats, initial, decoder.attends_after, *tensors)
     readout, hidden, attention = (each.transpose(0, 1) for each in made)
-    return readout, hidden, attention
+    if decoder.attends_after:  # the loop computes a_t at step t + 1, the last one is missing
+        coverage = at_least_float32(attention).sum(1) if decoder.config.use_coverage else None
+        last = decoder.attend(hidden[:, -1], memory, coverage)
+        assert last is not None
+        attention = torch.cat([attention[:, 1:], last[:, None]], dim=1)
+    scores = None if memory.copy_keys is None else copy_scores(memory.copy_keys, readout)
+    return DecoderSteps(readout, attention, None, hidden, scores, None)
 
 
 class FusedDecoder(torch.autograd.Function):
@@ -427,10 +428,8 @@ class FusedDecoder(torch.autograd.Function):
     @staticmethod
     @first_order_only
     def backward(ctx: Any, d_readouts: Tensor, d_states: Tensor, d_attention: Tensor) -> Any:
-        tensors, weights = (
-            ctx.saved_tensors,
-            _NUM_SOURCE + len(SavedSteps._fields) - 1,
-        )  # checkpointing allows one access
+        tensors = ctx.saved_tensors  # checkpointing allows one access
+        weights = _NUM_SOURCE + len(SavedSteps._fields) - 1
         saved = SavedSteps(StepSource(*tensors[:_NUM_SOURCE]), *tensors[_NUM_SOURCE:weights])
         w = RecurrentWeights(*tensors[weights:])
         grads, attention_size, size = StepGradients.start(saved, w, d_readouts), len(w.score), d_readouts.shape[2]

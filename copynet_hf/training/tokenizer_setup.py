@@ -1,5 +1,5 @@
-"""The tokenizer of a training run: loaded, or trained on the training pairs, whose words are counted so that what can be
-copied is copied."""
+"""The tokenizer of a training run: loaded, or trained on its pairs, whose words are counted so that what can be copied
+is copied."""
 
 from __future__ import annotations
 

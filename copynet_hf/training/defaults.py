@@ -102,7 +102,10 @@ def complete_arguments(
         training.learning_rate = choose_learning_rate(training, config, has_encoder, is_pretrained)
     if config.decoder is not None and "warmup_steps" not in values:
         training.warmup_steps *= TRANSFORMER_WARMUP_FACTOR
-    segmenter = choose_segmenter(args, train) if tokenizer is None else getattr(tokenizer, "segmenter", None)
+    completed: dict[str, Any] = {"encoder_learning_rate": choose_encoder_learning_rate(args, has_encoder)}
+    segmenter = getattr(tokenizer, "segmenter", None)
+    if tokenizer is None:
+        segmenter = completed["segmenter"] = choose_segmenter(args.segmenter, args.preset, train)
     training.label_smoothing_factor = choose_label_smoothing(
         values.get("label_smoothing_factor"), config, spells_words(segmenter, first_sources(train))
     )
@@ -112,10 +115,7 @@ def complete_arguments(
             reason = "no best checkpoint is kept: leave out --eval_strategy, --save_strategy, --load_best_model_at_end"
         raise ValueError(f"--early_stopping_patience is {args.early_stopping_patience}, but {reason}")
     settings = NEW_SETTINGS | ({} if model is None or tokenizer is None else _read_settings(model, tokenizer))
-    completed: dict[str, Any] = {name: value for name, value in settings.items() if getattr(args, name) is None}
-    completed["encoder_learning_rate"] = choose_encoder_learning_rate(args, has_encoder)
-    if tokenizer is None:
-        completed["segmenter"] = segmenter
+    completed |= {name: value for name, value in settings.items() if getattr(args, name) is None}
     return replace(args, **completed), training
 
 

@@ -62,7 +62,7 @@ def train_tokenizer(train_pairs: Pairs, args: TrainArguments) -> CopyNetTokenize
     """A `CopyNetTokenizer` of the words in sources, targets and facts and of all features, with slots for the
     out-of-vocabulary words of every source. What the arguments leave open follows from the preset, else from the
     pairs."""
-    segmenter, encoder = choose_segmenter(args, train_pairs), args.encoder_name_or_path
+    segmenter, encoder = choose_segmenter(args.segmenter, args.preset, train_pairs), args.encoder_name_or_path
     preset = None if args.preset is None else make_config(args.preset, {})
     vocab_size = args.vocab_size or (preset and preset.vocab_size) or (3_000 if segmenter == "char" else 10_000)
     max_source_oov = preset.max_source_oov if preset and args.max_source_oov is None else args.max_source_oov

@@ -232,9 +232,7 @@ class SearchPlan:
         update_state(inputs, state.hidden, weights, columns, hidden, readout)
         if attends_after:  # the query is s_t, not s_{t-1}
             attention = masked_softmax(compute_energies(hidden @ weights.state[:attention_size].t()), mask)
-        copied = None
-        if memory.copy_keys is not None:
-            copied = copy_scores(memory.copy_keys, group_by_source(readout, memory.copy_keys)).view(matches.shape)
+        copied = None if memory.copy_keys is None else copy_scores(memory.copy_keys, readout)
         coverage = None if state.coverage is None else state.coverage + attention
         after = DecoderState(hidden, copied, coverage, attention if attends_after else None)
         return DecoderStep(readout, attention, after)

@@ -115,7 +115,8 @@ def _compare_on_task(results: dict[str, Any], task: str) -> str:
         if runs := find_runs(results, task, model):
             scores = average_scores([run["scores"] for run in runs], (SCORES[task], "repeated"))
             rows.append([model, *scores, f"{runs[0]['parameters']:,}", *_measure_speeds(runs)])
-    return table(["", SCORE_TITLES[SCORES[task]], "repeated", "parameters", "learned", "answered"], rows)
+    speeds = ["pairs/s, training", "texts/s, beam search"]
+    return table(["", SCORE_TITLES[SCORES[task]], "repeated", "parameters", *speeds], rows)
 
 
 def _summarize(results: dict[str, Any]) -> str:
@@ -134,7 +135,7 @@ def _summarize(results: dict[str, Any]) -> str:
         speeds = [f"{statistics.median(of_tasks):.2f}" for of_tasks in zip(*ratios, strict=True)]
         rows.append([model, *means, repetition, *(speeds or ("", ""))])
     names = [f"{task}, {SCORE_TITLES[SCORES[task]]}" for task in TITLES]
-    return table(["", *names, "repeated", "learning", "answering"], rows)
+    return table(["", *names, "repeated", "training", "inference"], rows)
 
 
 def _measure_speeds(runs: list[dict[str, Any]]) -> list[float]:

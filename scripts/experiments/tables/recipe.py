@@ -197,7 +197,7 @@ def _score_table(results: dict[str, Any], tasks: list[str]) -> str:
     ]
     by_loss = partial(_read_score, score="sequence_accuracy_at_lowest_loss")
     rows.insert(1, ["base, checkpoint with the lowest loss", *_format_means(results, "base", tasks, by_loss), ""])
-    return table(["", *tasks, "beside them"], [row for row in rows if any(row[1:])])
+    return table(["", *tasks, "relative to them"], [row for row in rows if any(row[1:])])
 
 
 def _settings_table(settings: Mapping[str, Mapping[str, float]]) -> str:

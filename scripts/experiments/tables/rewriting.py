@@ -60,9 +60,7 @@ def run(settings: Settings) -> ResultsFile:
 
 def collect_figures(results: dict[str, Any]) -> dict[str, Any]:
     """The figures of results/rewriting.md."""
-    published = [
-        [name, em, bleu, None, None, rouge] for name, (em, bleu, rouge) in read_published("rewriting").items()
-    ]
+    published = [[name, *scores] for name, scores in read_published("rewriting").items()]
     return {
         "beams": TRAINING["num_beams"],
         "scores": score_table(results, TEST, RNNSEARCH_AND_COPYNET, SCORES, published),

@@ -719,6 +719,11 @@ def test_columns_that_cannot_be_guessed_are_listed(tmp_path: Path) -> None:
     left = "no column of strings is left for the summary; the columns are 'text', 'n': pass "
     with pytest.raises(ValueError, match=re.escape(f"{left}summary_column (--summary_column)")):
         load_pairs(train_file=path)
+    for numbers in ({"text": 1, "summary": 2}, {"text": "a", "summary": 2}):
+        name = next(name for name, value in numbers.items() if value != "a")
+        path = write_rows(tmp_path / "numbers.jsonl", numbers)
+        with pytest.raises(ValueError, match=f"the column '{name}' holds no strings: write its values as strings"):
+            load_pairs(train_file=path)
 
 
 @pytest.mark.parametrize(

@@ -293,6 +293,17 @@ def test_unk_can_be_forbidden(where, tmp_path):
     assert not (model.generate(**sources(), **options) == model.config.unk_token_id).any()
 
 
+def test_an_end_symbol_that_is_unk_too_is_not_forbidden():
+    model = tiny_model(seed=0, scale=0.1, unk_token_id=EOS)  # as in GPT-2's vocabulary
+    assert model.config.unknown_word_id is None
+    options = {"do_sample": True, "max_new_tokens": 30, "num_return_sequences": 10, "top_k": 0}
+    torch.manual_seed(0)
+    free = model.generate(**sources(), **options)
+    torch.manual_seed(0)
+    assert torch.equal(model.generate(**sources(), **options, forbid_unk=True), free)
+    assert (free == EOS).any()
+
+
 def test_the_processor_comes_first_and_owns_by_row():
     processor = ExtendedVocabularyLogitsProcessor(
         torch.tensor([[5, 14], [13, 0]]), torch.tensor([[True, True], [True, False]]), 13, 3, [0, 1]

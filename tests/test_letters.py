@@ -432,6 +432,8 @@ def test_words_dropped_from_the_vocabulary_have_their_letters() -> None:
         assert found.tolist() == [
             row + [0] * (8 - len(row)) for row in ([0, 2, 3, 0, 5, 0, 7], [0, 6, 0, 7], flat(own[2]))
         ]
+    known = torch.tensor([[4, 5], [6, 5]])  # no word owns a slot
+    assert append_letters(padded([[0], [0]], 0), known, known, letters, 13).tolist() == [[0], [0]]
 
 
 @pytest.mark.parametrize(

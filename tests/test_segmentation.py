@@ -34,6 +34,7 @@ def contains(words: list[str], part: list[str]) -> bool:
 @example(text="")
 @example(text=f"{JOINER}a{JOINER}{JOINER} [{JOINER}] \\{JOINER}")
 @example(text="  a\t\tb \r\n\r\n c  ")
+@example(text="_\u0345\u03b1 \u0391\u0345_\u0345")
 @example(text="他说：“hello world”，3.14%。\u3000然后 走了 ")
 @example(text="「東京で\0iPhone15を買う」\ud800\udc00\r\n\u3000１，０００円　？ﾊﾝｶｸ ")
 def test_joining_restores_the_text_exactly(name: str, text: str) -> None:

@@ -96,6 +96,19 @@ def test_a_character_of_several_bytes_is_one_span(kind: str) -> None:
         assert (output.text, output.copied_spans) == (text, copied)
 
 
+@pytest.mark.parametrize("kind", TOKENIZERS)
+def test_stop_strings_and_lone_surrogates_reach_other_tokenizers(kind: str, tmp_path: Path) -> None:
+    tokenizer = TOKENIZERS[kind]()
+    model, text = copying_model(tokenizer, tmp_path), "\ud83d send it"
+    options: dict[str, Any] = {"max_new_tokens": 9, "min_new_tokens": 9}
+    ((whole,),) = predict(model, tokenizer, [text], **options)
+    check(text.replace("\ud83d", "?"), whole)
+    stop = whole.words[2].strip() or whole.words[2]
+    ((stopped,),) = predict(model, tokenizer, [text], **options, stop_strings=stop)
+    assert whole.text.startswith(stopped.text)
+    assert len(stopped.words) <= 3
+
+
 def test_unknown_pieces_leave_the_text_of_a_page_as_it_is() -> None:
     assert find_words("a {b} c", ["a", "<unk>", "b", "<unk>", "c", ""]) == (
         [("", "a"), (" ", "<unk>"), (" ", "b"), (" ", "<unk>"), (" ", "c"), ("", "")],

@@ -33,6 +33,7 @@ pytest.importorskip("onnxscript")
 pytest.importorskip("onnxruntime")
 
 README = Path(__file__).parents[1] / "README.md"
+CASED = ["ΟΔΟΣ", "ΑΣ", "Σ", "straße", "ßa", "ﬁx", "İSTANBUL", "ıx", "ǆep", "Ǆep", "ᾳb", "თბილისი", "éA", "e\u0301A"]
 SEGMENTERS = ["char", "whitespace", "word_punct", "word_parts"]
 HOSTILE = [
     "",
@@ -215,6 +216,7 @@ def test_segmenters_find_and_join_the_same_words(tab: Any, exported: Page, name:
     generator = random.Random(0)
     pool = sorted({word for words in split[:200] for word in words})
     rows = [generator.choices(pool, k=9) for _ in range(200)] + split[:200]
+    rows += [[mark, word, "x"] for mark in ("[lower]", "[upper]", "[title]", "[initial]") for word in CASED]
     found, joined = run_script(tab, script, [name, sources, rows])
     for text, words, expected in zip(sources, found, split, strict=True):
         assert words == expected, text[:80]

@@ -165,6 +165,12 @@ def choose_columns(
         roles[role] = name
     for role, column in roles.items():
         if column is None:
+            others = [name for name in columns if name not in strings and name not in given.values()]
+            if meant := find_usual_name(others, TEXT_NAMES if role == "text" else SUMMARY_NAMES):
+                raise ValueError(
+                    f"{where}: the column {meant!r} holds no strings: write its values as strings, or pass "
+                    f"{role}_column (--{role}_column)"
+                )
             raise ValueError(
                 f"{where}: no column of strings is left for the {role}; the columns are "
                 f"{', '.join(map(repr, columns))}: pass {role}_column (--{role}_column)"

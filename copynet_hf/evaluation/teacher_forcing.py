@@ -25,7 +25,7 @@ def make_argmax(model: PreTrainedModel) -> Callable[[Logits, Tensor], Tensor]:
 
     `<unk>` is left out where the model's generation config forbids it, as in a search.
     """
-    forbidden = model.config.unk_token_id if getattr(model.generation_config, "forbid_unk", False) else None
+    forbidden = model.config.unknown_word_id if getattr(model.generation_config, "forbid_unk", False) else None
 
     def argmax(logits: Logits, labels: Tensor) -> Tensor:
         log_probs = logits[0] if isinstance(logits, tuple) else logits

@@ -166,8 +166,9 @@ class OnnxCopyNet:
         source = {name: inputs.pop(name) for name in SOURCE_FIELDS if name in inputs}
         search = self.search_options(inputs)
         memory, state, forbidden = self._encode(input_ids=input_ids, **source)
-        if search.forbid_unk:
-            forbidden = forbidden | (np.arange(forbidden.shape[1]) == self._token_ids["unk_token_id"])
+        unknown = self._token_ids["unk_token_id"]
+        if search.forbid_unk and unknown not in search.end_token_ids:
+            forbidden = forbidden | (np.arange(forbidden.shape[1]) == unknown)
         if search.copied_only:
             forbidden = forbidden | _find_ungrounded(memory, forbidden.shape[1], search.copied_only)
         penalties = np.where(forbidden, np.float32(-np.inf), np.float32(0))[:, None]

@@ -138,6 +138,11 @@ class CopyNetBaseConfig(PreTrainedConfig):
         return [end for end in ends if end is not None]
 
     @property
+    def unknown_word_id(self) -> int | None:
+        """UNK as a word of outputs; None where it ends them, as in GPT-2's vocabulary."""
+        return None if self.unk_token_id in self.end_token_ids else self.unk_token_id
+
+    @property
     def extended_vocab_size(self) -> int:
         """Width of the logits: the vocabulary and the slots for unseen source words."""
         return self.vocab_size + self.max_source_oov

@@ -71,7 +71,7 @@ class Prediction:
         of a first letter that was; None where the word was generated or copied from a fact.
     copied_spans: what was copied, as (start in the output, its end, start in the source, its end) in characters.
         Copies that follow each other in both texts are one; the two parts are the same but for case and the width of
-        spaces.
+        spaces, and for UNK, which stands for what is there in the source.
     source_words: the S words of the source, as they are in the text; "" for special tokens and marks.
     copy_probs: (T, S) probability of copying from each position at each step, whatever the word; None unless
         requested.
@@ -204,7 +204,8 @@ def _encode(
     if "facts" not in columns:  # which token types mark; those of other tokenizers mean nothing to these models
         options["return_token_type_ids"] = False
     is_fast = getattr(tokenizer, "is_fast", False)
-    inputs = tokenizer(list(texts), **columns, **options, **({"return_offsets_mapping": True} if is_fast else {}))
+    readable = [text.encode("utf-8", "replace").decode() for text in texts]  # "?" for lone surrogates, as long as they
+    inputs = tokenizer(readable, **columns, **options, **({"return_offsets_mapping": True} if is_fast else {}))
     found = _to_numpy(inputs.pop("offset_mapping")) if is_fast else None
     ids, is_word = map(_to_numpy, (inputs["input_ids"], inputs["attention_mask"] > 0))
     sources = []
@@ -227,7 +228,9 @@ def _generate(
     """The outputs of each source; `settings` are the arguments `generation`, completed by the saved ones."""
     tokenizer: Any = sources[0].tokenizer
     inputs = {name: tensor.to(model.device) if hasattr(tensor, "to") else tensor for name, tensor in inputs.items()}  # type: ignore[attr-defined]
-    if settings.get("stop_strings") and hasattr(tokenizer, "oov_words"):
+    if settings.get("stop_strings") and not hasattr(tokenizer, "oov_words"):
+        generation = {**generation, "tokenizer": tokenizer}  # for the library's own criterion
+    elif settings.get("stop_strings"):
         from .generation import StopStrings
 
         criterion = StopStrings(tokenizer, settings["stop_strings"], sources)

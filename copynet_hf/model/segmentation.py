@@ -247,11 +247,13 @@ def _find_kind(character: str) -> str:
     """What a character of words is; "" for a mark, which belongs to what it follows, and for none."""
     if character == "_":
         return "_"
+    if not character.isalnum():  # U+0345, the iota below Greek vowels, has a capital
+        return ""
     if character.lower() != character:  # rather than its category, which depends on the version of Unicode
         return "upper"
     if character.upper() != character:
         return "lower"
-    return "digit" if character.isdecimal() else "other" if character.isalnum() else ""
+    return "digit" if character.isdecimal() else "other"
 
 
 # ---- words as chains of others

@@ -84,7 +84,7 @@ class CopyNetTrainer(Trainer):
             eval_dataset=None if validation is None else encode_pairs(validation, tokenizer, *limits),
             processing_class=tokenizer,
             data_collator=DataCollatorForSeq2Seq(tokenizer, model=model),
-            compute_metrics=make_compute_accuracy(tokenizer.unk_token_id),
+            compute_metrics=make_compute_accuracy(model.config.unknown_word_id),
             preprocess_logits_for_metrics=make_argmax(model),
         )
         self.scored_pairs, self.run_record, self.earlier_seconds = validation, run_record or {}, earlier_seconds

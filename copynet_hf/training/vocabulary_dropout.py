@@ -63,4 +63,4 @@ def append_letters(
         num_owned = max(0, max(before) + 1 - vocab_size)
         end = starts[num_owned] if num_owned < len(starts) else len(own)  # what follows is padding
         rows.append(own[:end] + [letter for slot in sorted(dropped) for letter in letters[dropped[slot]]])
-    return torch.tensor(pad_right(rows, BOUNDARY), device=letter_ids.device)
+    return torch.tensor(pad_right(rows, BOUNDARY, 1), device=letter_ids.device)

@@ -202,7 +202,8 @@ export class CopyNet {
   async generate(source, options = {}) {
     const search = this.#searchOptions(options);
     const { memory, state, forbidden } = await this.#encode(source);
-    if (search.forbid_unk) forbidden[this.tokenIds.unk_token_id] = 1;
+    const unknown = this.tokenIds.unk_token_id;
+    if (search.forbid_unk && !endTokenIds(search).includes(unknown)) forbidden[unknown] = 1;
     if (search.copied_only) {
       const grounded = new Set(source.ids);
       for (const id of this.tokenizer.matchingIds(search.copied_only)) if (!grounded.has(id)) forbidden[id] = 1;

@@ -50,13 +50,23 @@ const CHANGES = new Map([
   [INITIAL, (word) => Array.from(word)[0] ?? ""],
   ["[lower]", (word) => word.toLowerCase()],
   ["[upper]", (word) => word.toUpperCase()],
-  ["[title]", (word) => Array.from(word, (c, at) => (at ? c.toLowerCase() : c.toUpperCase())).join("")],
+  ["[title]", capitalize],
 ]);
+// Letters whose capital at the start of a word is neither their lower nor their upper case, by the former.
+const TITLES = new Map(Array.from("ǅǈǋǲᾈᾉᾊᾋᾌᾍᾎᾏᾘᾙᾚᾛᾜᾝᾞᾟᾨᾩᾪᾫᾬᾭᾮᾯᾼῌῼ", (c) => [c.toLowerCase(), c]));
 const MARKS = new Set([JOINER, ...CHANGES.keys()]);
 const STARTS_WORD = new RegExp(`^[${W}]`, "u");
 /** A character of words that touches what is before it; an underscore, also what is after it. */
 const GLUED_LETTER = new RegExp(`^(?:${JOINER}[${W}\\p{M}]|${JOINER}?_${JOINER})$`, "u");
 const PUNCTUATION = new RegExp(`^(${JOINER}?)(\\[${JOINER}\\]|[^${W}${S}${JOINER}])(${JOINER}?)$`, "u");
+
+/** As Python's `str.capitalize`: "ß" becomes "Ss", and a capital sigma at the end "ς". @param {string} word */
+function capitalize(word) {
+  const [first = ""] = word;
+  const [initial = "", ...others] = /[\u10d0-\u10ff]/u.test(first) ? first : first.toUpperCase();
+  const capital = TITLES.get(first.toLowerCase()) ?? initial + others.join("").toLowerCase();
+  return capital + word.toLowerCase().slice(first.toLowerCase().length);
+}
 
 /** @param {string} text @returns {string[]} */
 function splitWordPunct(text) {
@@ -106,10 +116,10 @@ function cut(word) {
 /** What a character of words is; "" for a mark, which belongs to what it follows. @param {string} character */
 function findKind(character) {
   if (character === "_") return "_";
+  if (!/^[\p{L}\p{N}]$/u.test(character)) return "";
   if (character.toLowerCase() !== character) return "upper";
   if (character.toUpperCase() !== character) return "lower";
-  if (/^\p{Nd}$/u.test(character)) return "digit";
-  return /^[\p{L}\p{N}]$/u.test(character) ? "other" : "";
+  return /^\p{Nd}$/u.test(character) ? "digit" : "other";
 }
 
 /** @param {string[]} words @returns {string[]} */

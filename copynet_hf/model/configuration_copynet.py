@@ -76,10 +76,7 @@ OPTIONS: dict[str, object] = {
     "gated_loss": "mixture",
 }
 COPY_MECHANISMS = {
-    "copynet": Mechanism(
-        has_copy_projection=True,
-        options=("attention", "selective_read", *COMMON_OPTIONS),
-    ),
+    "copynet": Mechanism(has_copy_projection=True, options=("attention", "selective_read", *COMMON_OPTIONS)),
     "none": Mechanism(copies=False, options=("attention", *COMMON_OPTIONS)),
     # See et al. 2017, Eq. 1, 4 and 8: attention by s_t; P_vocab = softmax(V'(V[s_t; h*_t] + b) + b'), two linear maps
     "pointer_generator": Mechanism(

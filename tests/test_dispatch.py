@@ -11,7 +11,7 @@ from torch import nn
 from torch.nn.utils import prune as pruning
 
 from copynet_hf.model import encoder, fast
-from copynet_hf.model.dispatch import find_fast_form_obstacles
+from copynet_hf.model.fast import find_fast_form_obstacles
 
 
 def reasons(model):

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from copynet_hf.model.dropout import Dropout
+from copynet_hf.model.layers import Dropout
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])

@@ -21,6 +21,7 @@ from tiny_encoders import (
 from transformers import AutoModel
 
 from copynet_hf import CopyNetForConditionalGeneration
+from copynet_hf.arguments import TrainArguments, build_arguments
 from copynet_hf.model.prediction import predict
 from copynet_hf.saved.loading import load_model
 from copynet_hf.training.defaults import complete_arguments
@@ -185,10 +186,11 @@ def test_arguments_of_an_encoder_need_one(arguments, name):
 )
 def test_learning_rates_over_an_encoder(arguments, changes, rate, encoder_rate):
     pairs = {"train": Dataset.from_dict({"text": TEXTS, "summary": SUMMARIES})}
-    args, training_args = complete_arguments(arguments | changes, pairs)
+    given = build_arguments(TrainArguments, arguments | changes)
+    args, training_args = complete_arguments(given, arguments | changes, pairs)
     assert (training_args.learning_rate, args.encoder_learning_rate) == (rate, encoder_rate)
     del arguments["learning_rate"]
-    assert complete_arguments(arguments | changes, pairs)[1].learning_rate == 5e-4
+    assert complete_arguments(given, arguments | changes, pairs)[1].learning_rate == 5e-4
 
 
 def test_a_run_resumes_where_it_stopped(arguments, tmp_path):

@@ -146,8 +146,7 @@ def test_special_tokens_in_a_text_are_ordinary_text(folders, family):
 @pytest.mark.parametrize("segmenter", ["char", "whitespace", "jieba", "fugashi", "word_punct"])
 def test_every_word_is_passed_as_it_is_in_the_text(segmenter, folders):
     """The words with the spaces before them are the text."""
-    from copynet_hf.model.segmentation import get_segmenter
-    from copynet_hf.model.source import space_words
+    from copynet_hf.model.segmentation import get_segmenter, space_words
 
     pytest.importorskip("fugashi")
     chosen = get_segmenter(segmenter)

@@ -33,7 +33,8 @@ from copynet_hf.cli import main
 from copynet_hf.data.remembered import remember_options
 from copynet_hf.inference.onnx_search import OnnxCopyNet
 from copynet_hf.inference.predictor import predict_in_batches
-from copynet_hf.model.fast_copynet import FusedDecoder, RecurrentWeights
+from copynet_hf.model.fast_copynet import FusedDecoder
+from copynet_hf.model.fast_step import RecurrentWeights
 from copynet_hf.model.pipeline import CopyText2TextPipeline
 from copynet_hf.model.prediction import predict
 from copynet_hf.saved.loading import load_model

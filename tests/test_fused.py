@@ -12,10 +12,11 @@ from torch.nn.modules.module import register_module_forward_hook
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from copynet_hf.model import fast, fast_copynet
+from copynet_hf.model import fast, fast_step
 from copynet_hf.model.copy_distribution import vocabulary_terms
 from copynet_hf.model.decoder import CopyNetDecoder
-from copynet_hf.model.fast_copynet import FusedDecoder, RecurrentWeights
+from copynet_hf.model.fast_copynet import FusedDecoder
+from copynet_hf.model.fast_step import RecurrentWeights
 from copynet_hf.model.gru import FusedGRU, gru_states
 from copynet_hf.model.loss import FusedVocabularyTerms
 
@@ -329,7 +330,7 @@ def test_attention_in_pieces_is_the_attention(sources_at_once, use_coverage, mon
     kwargs = {"num_beams": 3, "max_new_tokens": 5, "output_logits": True, "return_dict_in_generate": True}
     whole = model.generate(source, **kwargs)
     size = sources_at_once * 3 * source.shape[1] * model.config.attention_size // torch.get_num_threads()
-    monkeypatch.setattr(fast_copynet, "_UNITS_PER_THREAD", size)
+    monkeypatch.setattr(fast_step, "_UNITS_PER_THREAD", size)
     pieces = model.generate(source, **kwargs)
     assert all(torch.allclose(a, b) for a, b in zip(whole.logits, pieces.logits, strict=True))
 
@@ -544,20 +545,6 @@ def test_a_hook_of_the_vocabularys_layer_keeps_what_it_saw(is_global):
     model(input_ids=ids, labels=ids, num_items_in_batch=4).loss.backward()
     handle.remove()
     assert torch.equal(*seen)
-
-
-def test_the_rows_of_a_search_can_be_selected():
-    source, start = padded(SOURCES, 0), torch.ones(2 * len(SOURCES), 1, dtype=torch.long)
-    model, rows = tiny_model(scale=1.0).double(), torch.tensor([5, 0, 4])
-    with torch.no_grad():
-        cache = model(input_ids=source, decoder_input_ids=start, use_cache=True).past_key_values
-        assert cache.layer.runner.projected.context is not None
-        cache.batch_select_indices(rows)
-        encoded = model.get_encoder()(source[rows // 2])
-        selected = model(encoder_outputs=encoded, decoder_input_ids=start[rows], past_key_values=cache).logits
-        twice = torch.cat([start, start], dim=1)[rows]
-        expected = model(encoder_outputs=encoded, decoder_input_ids=twice).logits[:, 1:]
-    assert torch.allclose(selected, expected, rtol=0, atol=1e-12)
 
 
 def test_an_output_can_be_created_from_a_dict():

@@ -28,8 +28,8 @@ from copynet_hf.arguments import TrainArguments
 from copynet_hf.cli import main
 from copynet_hf.inference.onnx_search import OnnxCopyNet
 from copynet_hf.inference.quantization import write_int8
-from copynet_hf.model.letters import MAX_LETTERS_OF_WORD, find_letter_ids, list_letters, number_letters
 from copynet_hf.model.prediction import predict
+from copynet_hf.model.vocabularies import MAX_LETTERS_OF_WORD, find_letter_ids, list_letters, number_letters
 from copynet_hf.saved.ensembles import join_models
 from copynet_hf.saved.loading import load_model
 from copynet_hf.training.dataset import encode_pairs

@@ -18,8 +18,7 @@ from copynet_hf.model.prediction import predict
 from copynet_hf.model.segmentation import INITIAL, JOINER, MARKS
 from copynet_hf.training.reach import has_initials
 from copynet_hf.training.segmenters import guess_segmenter
-from copynet_hf.training.tokenizer_setup import train_tokenizer
-from copynet_hf.training.vocabulary import list_words
+from copynet_hf.training.tokenizer_setup import list_words, train_tokenizer
 
 NAMES = ["Anna", "Ben", "Carla", "David", "Elena", "Felix", "Greta", "Hugo", "Ines", "Jonas"]
 

@@ -15,8 +15,8 @@ from tokenizers import Tokenizer, models, pre_tokenizers
 from transformers import BertTokenizer, PreTrainedTokenizerFast
 
 from copynet_hf import CopyNetTokenizer
-from copynet_hf.model.segmentation import JOINER, SEGMENTERS
-from copynet_hf.model.source import Source, find_spans
+from copynet_hf.model.segmentation import JOINER, SEGMENTERS, find_spans
+from copynet_hf.model.source import Source
 
 TEXTS = st.text(max_size=20) | st.text(alphabet=f"aB1_ .-\t\r\n\u3000\"'()[]{JOINER}文e\u0301\ud800😀", max_size=20)
 

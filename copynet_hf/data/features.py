@@ -1,5 +1,5 @@
-"""The features of a source as a column holds them, a list of strings or one string with a separator; and its facts, a
-list of triples of strings."""
+"""The cells of a source: its features, a list of strings or one string with a separator; its facts, a list of triples
+of strings; and why a cell cannot be used."""
 
 from __future__ import annotations
 
@@ -16,13 +16,18 @@ def split_features(value: str | Iterable[str] | None, separator: str) -> list[st
     return [feature.strip() for feature in features if feature.strip()]
 
 
-def why_not_features(value: object) -> str | None:
-    """The reason why a cell holds no features, or None."""
-    if value is None or isinstance(value, str):
-        return None
-    if isinstance(value, list) and all(isinstance(feature, str) for feature in value):
-        return None
-    return f"a {type(value).__name__}, neither a string nor a list of strings"
+def explain_unusable(value: object, role: str, column: str) -> str | None:
+    """The reason why a cell of this column cannot be used in its role, or None; a text may be empty."""
+    if role == "facts":
+        return None if are_facts(value) else f"{column!r} are not triples of strings"
+    if role == "features":
+        is_list = isinstance(value, list) and all(isinstance(feature, str) for feature in value)
+        if value is None or isinstance(value, str) or is_list:
+            return None
+        return f"{column!r} is a {type(value).__name__}, neither a string nor a list of strings"
+    if value is None:
+        return f"no {column!r}"
+    return None if isinstance(value, str) else f"{column!r} is a {type(value).__name__}, not a string"
 
 
 def resemble_facts(value: object) -> bool:

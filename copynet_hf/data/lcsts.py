@@ -28,10 +28,6 @@ _FIELD = {name: re.compile(rf"<{name}>(.*?)</{name}>", re.DOTALL) for name in ("
 _LABEL = re.compile(r"<human_label>(.*?)</human_label>", re.DOTALL)
 
 
-class MalformedRecord(ValueError):
-    """A record that is skipped; the message is the reason."""
-
-
 def read_lcsts(path: Path, min_score: int = 3, encoding: str | None = None) -> Iterator[NumberedRow]:
     """Line number and pair of each record whose human score, if it has one, reaches `min_score`, or why it cannot be
     used, read one at a time.
@@ -46,7 +42,7 @@ def read_lcsts(path: Path, min_score: int = 3, encoding: str | None = None) -> I
     for number, (line, document) in enumerate(_documents(path, encoding or detect_encoding(path))):
         try:
             record = document if isinstance(document, str) else _parse("\n".join(document), number)
-        except MalformedRecord as error:
+        except ValueError as error:
             record = str(error)
         if isinstance(record, str):
             yield line, record
@@ -87,13 +83,13 @@ def _parse(document: str, number: int) -> Row:
     """One record.
 
     Raises:
-        MalformedRecord: the record is not valid.
+        ValueError: the record is not valid.
     """
     if not is_unicode(document):
-        raise MalformedRecord("bytes that do not decode")
+        raise ValueError("bytes that do not decode")
     opening = _OPEN.match(document)
     if opening is None:
-        raise MalformedRecord("no <doc id=...>")
+        raise ValueError("no <doc id=...>")
     return {
         "id": opening.group(1) or str(number),
         "text": _field(document, "short_text"),
@@ -105,10 +101,10 @@ def _parse(document: str, number: int) -> Row:
 def _field(document: str, name: str) -> str:
     contents = _FIELD[name].findall(document)
     if len(contents) != 1:
-        raise MalformedRecord(f"{len(contents) or 'no'} <{name}>")
+        raise ValueError(f"{len(contents) or 'no'} <{name}>")
     text = " ".join(line for line in contents[0].split("\n") if line).strip()
     if not text:
-        raise MalformedRecord(f"empty <{name}>")
+        raise ValueError(f"empty <{name}>")
     return text
 
 
@@ -118,7 +114,7 @@ def _human_label(document: str) -> int | None:
         return None
     label = labels[0].strip() if len(labels) == 1 else ""
     if label not in {"1", "2", "3", "4", "5"}:
-        raise MalformedRecord(f"human_label {label!r} is not an integer from 1 to 5")
+        raise ValueError(f"human_label {label!r} is not an integer from 1 to 5")
     return int(label)
 
 

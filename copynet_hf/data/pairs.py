@@ -19,7 +19,7 @@ from datasets.fingerprint import Hasher
 from datasets.info import SupervisedKeysData
 
 from .columns import ColumnChoice, Columns, can_hold_facts, choose_columns, choose_new_names, holds_records
-from .features import SEPARATOR, are_facts, resemble_facts, split_features, why_not_features
+from .features import SEPARATOR, explain_unusable, resemble_facts, split_features
 from .fields import format_record
 from .records import (
     DataFileError,
@@ -320,17 +320,9 @@ def _write_record(pair: Row, roles: Mapping[str, str]) -> str | None:
 def _explain_unusable_pair(pair: Mapping[str, object], roles: Mapping[str, str]) -> str | None:
     """The reason why a pair cannot be used, or None."""
     for role, value in pair.items():
-        if role == "facts":
-            if not are_facts(value):
-                return f"{roles[role]!r} are not triples of strings"
-        elif role == "features":
-            if reason := why_not_features(value):
-                return f"{roles[role]!r} is {reason}"
-        elif value is None:
-            return f"no {roles[role]!r}"
-        elif not isinstance(value, str):
-            return f"{roles[role]!r} is a {type(value).__name__}, not a string"
-        elif not value.strip():
+        if reason := explain_unusable(value, role, roles[role]):
+            return reason
+        if role in ("text", "summary") and not str(value).strip():
             return f"empty {roles[role]!r}"
     return None
 

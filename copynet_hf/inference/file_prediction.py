@@ -28,7 +28,7 @@ from filelock import FileLock, Timeout
 from tqdm.auto import tqdm  # type: ignore[import-untyped]
 
 from ..data.columns import TEXT_NAMES, Columns, find_column, find_usual_name, is_key
-from ..data.features import are_facts, why_not_features
+from ..data.features import explain_unusable
 from ..data.records import DataFileError, Row, SkippedRecords, data_suffix, resolve_file
 from ..data.remembered import recall_delimiter, recall_options
 from ..data.rows import NumberedRow, find_delimiter
@@ -353,15 +353,8 @@ def _predict_rows(predictor: CopyNetPredictor, rows: Sequence[Row]) -> list[Pred
 
 def _explain_unusable_row(row: Row, predictor: CopyNetPredictor) -> str | None:
     """The reason why a row cannot be predicted, or None."""
-    for role, column in _columns_read(predictor).items():
-        value = row.get(column)
-        if role == "text" and not isinstance(value, str):
-            return f"no {column!r}" if value is None else f"{column!r} is a {type(value).__name__}, not a string"
-        if role == "facts" and not are_facts(value):
-            return f"{column!r} are not triples of strings"
-        if role == "features" and (reason := why_not_features(value)):
-            return f"{column!r} is {reason}"
-    return None
+    reasons = (explain_unusable(row.get(column), role, column) for role, column in _columns_read(predictor).items())
+    return next((reason for reason in reasons if reason is not None), None)
 
 
 # ---- the folder of parts

@@ -28,8 +28,7 @@ from torch import Tensor, nn
 from torch.export import Dim, ExportedProgram
 from transformers import GenerationConfig, PreTrainedConfig, PreTrainedTokenizerBase
 
-from ..model.cache import CopyNetCache
-from ..model.memory import DecoderState, Facts, FeatureMemory, Memory
+from ..model.memory import CopyNetCache, DecoderState, Facts, FeatureMemory, Memory
 from ..model.modeling_copynet import CopyNetForConditionalGeneration
 from ..model.modeling_ensemble import CopyNetEnsemble
 from ..model.outputs import CopyNetEncoderOutput

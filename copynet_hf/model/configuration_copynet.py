@@ -75,10 +75,7 @@ OPTIONS: dict[str, object] = {
     "gated_loss": "mixture",
 }
 COPY_MECHANISMS = {
-    "copynet": Mechanism(
-        has_copy_projection=True,
-        options=("attention", "selective_read", *COMMON_OPTIONS),
-    ),
+    "copynet": Mechanism(has_copy_projection=True, options=("attention", "selective_read", *COMMON_OPTIONS)),
     "none": Mechanism(copies=False, options=("attention", *COMMON_OPTIONS)),
     # See et al. 2017, Eq. 1, 4 and 8: attention by s_t; P_vocab = softmax(V'(V[s_t; h*_t] + b) + b'), two linear maps
     "pointer_generator": Mechanism(
@@ -189,7 +186,7 @@ class CopyNetConfig(CopyNetBaseConfig):
             `model.alignments.table`, which `copynet-hf train` fills by `align_vocabulary`. 0: the whole vocabulary.
         frequent_words: with `aligned_words`, how many words of the vocabulary, its first ones, may always be
             generated.
-        use_fused: whether the recurrences may run in their fast form, with gradients by hand; `dispatch` lists what
+        use_fused: whether the recurrences may run in their fast form, with gradients by hand; `fast.py` lists what
             prevents it. The readable form gives the same numbers.
         initializer_range: embeddings are initialised uniformly in ±this (0.1 in the authors' code), other weights by
             Glorot, recurrent ones orthogonally.
@@ -482,18 +479,12 @@ class CopyNetConfig(CopyNetBaseConfig):
         return [part for part in READOUT_PARTS if part in parts]
 
     def _check_special_ids(self) -> None:
-        ids: dict[str, list[int | None]] = {
-            "pad_token_id": [self.pad_token_id],
-            "bos_token_id": [self.bos_token_id],
-            "eos_token_id": [*self.end_token_ids],
-            "unk_token_id": [self.unk_token_id],
-            "decoder_start_token_id": [self.decoder_start_token_id],
-        }
-        for name, values in ids.items():
-            for value in values:
-                if value is not None and not 0 <= value < self.vocab_size:
+        for name in ("pad_token_id", "bos_token_id", "eos_token_id", "unk_token_id", "decoder_start_token_id"):
+            value = getattr(self, name)
+            for each in value if isinstance(value, list) else [value]:
+                if each is not None and not 0 <= each < self.vocab_size:
                     raise ValueError(
-                        f"{name}={value} lies outside the vocabulary of {self.vocab_size}: use an id below vocab_size."
+                        f"{name}={each} lies outside the vocabulary of {self.vocab_size}: use an id below vocab_size."
                     )
         if not self.mechanism.generates and not self.end_token_ids:
             raise ValueError(

@@ -150,8 +150,9 @@ MODES: dict[str, Callable[[ModeScores], Modes]] = {
 
 
 def copy_scores(copy_keys: Tensor, readout: Tensor) -> Tensor:
-    """ψ_c(j) = tanh(h_j W_c)·r_t, Eq. 8, from keys tanh(h_j W_c) (B, S, H) and r_t (B, T, H): (B, T, S)."""
-    return readout @ copy_keys.transpose(1, 2)
+    """ψ_c(j) = tanh(h_j W_c)·r_t, Eq. 8, from keys tanh(h_j W_c) (N, S, H) and r_t (B, …, H): (B, …, S)."""
+    by_source = readout.reshape(copy_keys.shape[0], -1, readout.shape[-1])
+    return (by_source @ copy_keys.transpose(1, 2)).view(*readout.shape[:-1], copy_keys.shape[1])
 
 
 def selective_read_weights(previous_copy_scores: Tensor, matches: Tensor) -> Tensor:
@@ -385,3 +386,8 @@ def lowest(dtype: torch.dtype) -> float:
 
 def at_least_float32(scores: Tensor) -> Tensor:
     return scores.to(torch.promote_types(scores.dtype, torch.float32))
+
+
+def has_values(tensor: Tensor) -> bool:
+    """Whether Python may look at the tensor's values: not while tracing, nor on the meta device."""
+    return not (torch.compiler.is_compiling() or torch.jit.is_tracing() or tensor.is_meta)

@@ -14,10 +14,9 @@ import torch
 from torch import Tensor, nn
 from transformers.modeling_layers import GradientCheckpointingLayer
 
-from .attention import CopyNetAttention, FeatureProjection
 from .configuration_copynet import CopyNetConfig
 from .copy_distribution import at_least_float32, copy_scores, expand_to_rows, selective_read_weights
-from .dropout import Dropout
+from .layers import CopyNetAttention, Dropout, FeatureProjection
 from .memory import (
     DecoderState,
     DecoderStep,
@@ -25,7 +24,6 @@ from .memory import (
     Memory,
     StepsRunner,
     choose_rows,
-    group_by_source,
     read_memory,
     stack_steps,
 )
@@ -214,9 +212,7 @@ class CopyNetDecoder(RecurrentDecoder):
             readout = self.dropout(readout)
 
         # Copy scores, Eq. 8: ψ_c(j) = tanh(h_j W_c)·r_t
-        scores = None
-        if memory.copy_keys is not None:
-            scores = copy_scores(memory.copy_keys, group_by_source(readout, memory.copy_keys)).view(matches.shape)
+        scores = None if memory.copy_keys is None else copy_scores(memory.copy_keys, readout)
         after = DecoderState(s, scores, coverage, attention if self.attends_after else None)
         return DecoderStep(readout, attention, after)
 

@@ -15,14 +15,13 @@ from transformers import PreTrainedConfig
 from transformers.modeling_layers import GradientCheckpointingLayer
 
 from .configuration_copynet import CopyNetConfig
-from .copy_distribution import replace_by_unk
-from .dispatch import find_fast_form_obstacles, has_values
-from .dropout import Dropout
+from .copy_distribution import has_values, replace_by_unk
+from .fast import find_fast_form_obstacles
 from .gru import FusedGRU, gru_states
-from .letters import BOUNDARY, UNKNOWN_LETTER
+from .layers import Dropout
 from .outputs import CopyNetEncoderOutput, SourceInputs
 from .pretrained import CopyNetPreTrainedModel
-from .source import UNKNOWN_FEATURE
+from .vocabularies import BOUNDARY, UNKNOWN_FEATURE, UNKNOWN_LETTER
 
 OBJECT = 3  # its token_type_id
 LETTER_SIZE = 32  # the width of a letter's embedding
@@ -173,7 +172,7 @@ class SourceEncoder(CopyNetPreTrainedModel):
                 property and object, side by side. Other models read all of it as one text.
             feature_ids: (B, F) of a model with `feature_vocab_size`, 0 on padding; None: no features.
             letter_ids: (B, L) of a model with `letter_vocab_size`, else ignored: the letters of the words that own
-                slots, each word after a 0 (`letters.py`); None: these words have the embedding of UNK.
+                slots, each word after a 0 (`vocabularies.py`); None: these words have the embedding of UNK.
             encoder_input_ids: (B, P) pieces, as the Transformers encoder's own tokenizer numbers them; ignored, as the
                 next two, by a model without such an encoder. Pieces of facts are not read.
             encoder_attention_mask: (B, P) 1 on pieces, 0 on padding.
@@ -227,12 +226,7 @@ class SourceEncoder(CopyNetPreTrainedModel):
         """e(UNK) + the letters' part (B, W, E), for the words that own the first W slots; None without letters."""
         if self.letter_encoder is None or letter_ids is None:
             return None
-        if letter_ids.dim() != 2 or letter_ids.shape[0] != input_ids.shape[0]:
-            raise ValueError(
-                f"letter_ids has shape {tuple(letter_ids.shape)}, the source {tuple(input_ids.shape)}: pass both as "
-                "the tokenizer returned them."
-            )
-        check_not_negative("letter_ids", letter_ids)
+        self._check_rows("letter_ids", letter_ids, input_ids)
         unknown = self.get_input_embeddings()(letter_ids.new_full((1, 1), self.config.unk_token_id))
         slot_embeddings: Tensor = unknown + self.letter_encoder(letter_ids)
         return slot_embeddings
@@ -254,14 +248,9 @@ class SourceEncoder(CopyNetPreTrainedModel):
             raise ValueError(
                 "feature_ids are given, but feature_vocab_size is 0: leave them out, or train a model with features."
             )
-        if feature_ids.dim() != 2 or feature_ids.shape[0] != input_ids.shape[0]:
-            raise ValueError(
-                f"feature_ids has shape {tuple(feature_ids.shape)}, the source {tuple(input_ids.shape)}: pass both as "
-                "the tokenizer returned them."
-            )
+        self._check_rows("feature_ids", feature_ids, input_ids)
         if feature_ids.shape[1] == 0:
             return None, None
-        check_not_negative("feature_ids", feature_ids)
         known = feature_ids.masked_fill(feature_ids >= self.config.feature_vocab_size, UNKNOWN_FEATURE)
         mask = known > UNKNOWN_FEATURE
         return self.feature_embeddings(known) * mask[..., None], mask
@@ -324,6 +313,15 @@ class SourceEncoder(CopyNetPreTrainedModel):
             feature_mask=feature_mask,
             hidden_states=hidden_states,
         )
+
+    def _check_rows(self, name: str, ids: Tensor, input_ids: Tensor) -> None:
+        """Raises ValueError unless these are ids (B, …) of the rows of input_ids (B, S)."""
+        if ids.dim() != 2 or ids.shape[0] != input_ids.shape[0]:
+            raise ValueError(
+                f"{name} has shape {tuple(ids.shape)}, the source {tuple(input_ids.shape)}: pass both as the "
+                "tokenizer returned them."
+            )
+        check_not_negative(name, ids)
 
     def _check_token_types(self, token_type_ids: Tensor | None, mask: Tensor) -> Tensor | None:
         """(B, S) token types, 0 on padding; None: the model does not tell facts apart."""

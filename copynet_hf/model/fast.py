@@ -1,30 +1,29 @@
-"""Chooses what runs the decoder's steps faster than its own loop, and the runners.
+"""Which form of the equations runs, the fast or the readable one, and what runs the decoder's steps in the fast form.
 
-`find_runner` looks up the exact type of the decoder, so that a new decoder, or a subclass, runs its own `step`.
+The fast form, `fused` in code and config, has gradients by hand and uses weights directly: it bypasses modules' hooks
+and replacements, and tracers cannot see into it. So it runs only where that makes no difference. `find_runner` looks
+up the exact type of the decoder, so that a new decoder, or a subclass, runs its own `step`.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import partial
 from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
+from torch.nn.modules import module as torch_module
 
-from .cache import CopyNetCache
-from .copy_distribution import at_least_float32, copy_scores, expand_to_rows, masked_softmax
+from .configuration_copynet import CopyNetConfig
+from .copy_distribution import copy_scores, expand_to_rows, masked_softmax
 from .decoder import CopyNetDecoder, Decoder
-from .dispatch import find_fast_form_obstacles
-from .fast_copynet import (
-    DecoderWeights,
-    allocate_units,
-    attend_to_features,
-    attention_energies,
-    multiply_state,
-    run_all_steps,
-    stack_weights,
-    update_state,
-)
+from .fast_copynet import DecoderWeights, run_all_steps, stack_weights
+from .fast_step import allocate_units, attend_to_features, attention_energies, multiply_state, update_state
+from .layers import CopyNetAttention, CoverageProjection
 from .memory import (
+    CopyNetCache,
     DecoderState,
     DecoderStep,
     DecoderSteps,
@@ -33,7 +32,6 @@ from .memory import (
     StepsRunner,
     group_by_source,
     read_memory,
-    select_sources,
 )
 
 # The expected length of outputs, and the number of rows up to which a product takes as long as with one: they decide
@@ -49,6 +47,50 @@ _MODULES = (
     "attention.score_proj",
     "attention.coverage_proj",
 )
+_OWN_TYPES = (nn.Linear, nn.GRU, nn.GRUCell, CoverageProjection, CopyNetAttention)
+_HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
+
+
+def find_fast_form_obstacles(
+    config: CopyNetConfig, modules: Mapping[str, nn.Module | None] | None = None, device: torch.device | None = None
+) -> list[str]:
+    """Why the readable form has to run; an empty list: the fast form may.
+
+    Args:
+        modules: by name, those whose weights the fast form reads; None where the config leaves one out.
+        device: where the activations are.
+    """
+    reasons = []
+    if not config.use_fused:
+        reasons.append("use_fused=False: the user's choice")
+    if torch.compiler.is_compiling():
+        reasons.append("torch.compile or torch.export is tracing the model")
+    if torch.jit.is_tracing():
+        reasons.append("torch.jit.trace is tracing the model, and cannot save the fast form")
+    if torch._C._are_functorch_transforms_active():
+        reasons.append("torch.func is transforming the model")
+    if device is not None and device.type == "meta":
+        reasons.append("the meta device has no values to index by")
+    if modules and torch_module._has_any_global_hook():
+        reasons.append("a hook is registered for all modules")
+    for name, module in (modules or {}).items():
+        if module is not None:
+            reasons += [f"{name} {reason}" for reason in _replacements(module, device)]
+    return reasons
+
+
+def _replacements(module: nn.Module, device: torch.device | None) -> list[str]:
+    """What makes a module do more than its class and weights say."""
+    reasons = []
+    if type(module) not in _OWN_TYPES:  # an adapter, quantised, pruned or otherwise parametrised
+        reasons.append(f"is a {type(module).__name__}")
+    if any(getattr(module, hooks) for hooks in _HOOKS) or "forward" in vars(module):  # accelerate replaces forward
+        reasons.append("has hooks")
+    kinds = {type(weight) for weight in module.parameters(recurse=False)} - {nn.Parameter}
+    reasons += [f"has a weight that is a {kind.__name__}" for kind in kinds]  # a quantised or distributed one
+    if any(weight.device != device for weight in module.parameters(recurse=False)):
+        reasons.append("is offloaded")
+    return reasons
 
 
 def find_runner(
@@ -72,7 +114,9 @@ def find_runner(
     if find_obstacles(decoder, memory, rows, state, keep, cache is not None):
         return None
     assert isinstance(decoder, CopyNetDecoder)
-    return TeacherForcing(decoder) if cache is None else SearchPlan.precompute(decoder, memory, rows)
+    if cache is not None:
+        return SearchPlan.precompute(decoder, memory, rows)
+    return partial(run_all_steps, decoder)
 
 
 def find_obstacles(
@@ -107,29 +151,6 @@ def _find_module(module: nn.Module, path: str) -> nn.Module | None:
     return found
 
 
-class TeacherForcing(NamedTuple):
-    """All steps of `CopyNetDecoder` from s_0 on, with the gradient by hand."""
-
-    decoder: CopyNetDecoder
-
-    def __call__(
-        self, embeddings: Tensor, matches: Tensor, memory: Memory, state: DecoderState | None, keep: Tensor | None
-    ) -> DecoderSteps:
-        decoder = self.decoder
-        initial, weights = decoder.initial_state(memory, embeddings.shape[0]).hidden, stack_weights(decoder)
-        readout, hidden, attention = run_all_steps(embeddings, matches, memory, initial, weights, decoder)
-        if decoder.attends_after:  # the loop computes a_t at step t + 1, the last one is missing
-            coverage = at_least_float32(attention).sum(1) if decoder.config.use_coverage else None
-            last = decoder.attend(hidden[:, -1], memory, coverage)
-            assert last is not None
-            attention = torch.cat([attention[:, 1:], last[:, None]], dim=1)
-        scores = None if memory.copy_keys is None else copy_scores(memory.copy_keys, readout)
-        return DecoderSteps(readout, attention, None, hidden, scores, None)
-
-    def select_sources(self, sources: Tensor) -> TeacherForcing:
-        return self
-
-
 class ProjectedMemory(NamedTuple):
     """What the steps of a search read of N sources.
 
@@ -145,7 +166,8 @@ class ProjectedMemory(NamedTuple):
     features: FeatureMemory | None
 
 
-class SearchPlan(NamedTuple):
+@dataclass(frozen=True)
+class SearchPlan:
     """The steps of a search, without gradients and dropout: one softmax and one pass over the memory serve both reads.
 
     weights: in the memory's precision.
@@ -176,9 +198,6 @@ class SearchPlan(NamedTuple):
         self, embeddings: Tensor, matches: Tensor, memory: Memory, state: DecoderState | None, keep: Tensor | None
     ) -> DecoderSteps:
         return self.decoder.run_steps(embeddings, matches, memory, state, keep, self.step)
-
-    def select_sources(self, sources: Tensor) -> SearchPlan:
-        return self._replace(projected=select_sources(self.projected, sources))
 
     def step(self, embedding: Tensor, matches: Tensor, memory: Memory, state: DecoderState) -> DecoderStep:
         """`CopyNetDecoder.step`."""
@@ -213,9 +232,7 @@ class SearchPlan(NamedTuple):
         update_state(inputs, state.hidden, weights, columns, hidden, readout)
         if attends_after:  # the query is s_t, not s_{t-1}
             attention = masked_softmax(compute_energies(hidden @ weights.state[:attention_size].t()), mask)
-        copied = None
-        if memory.copy_keys is not None:
-            copied = copy_scores(memory.copy_keys, group_by_source(readout, memory.copy_keys)).view(matches.shape)
+        copied = None if memory.copy_keys is None else copy_scores(memory.copy_keys, readout)
         coverage = None if state.coverage is None else state.coverage + attention
         after = DecoderState(hidden, copied, coverage, attention if attends_after else None)
         return DecoderStep(readout, attention, after)

@@ -1,21 +1,11 @@
-"""CopyNet's steps in their fast form: under teacher forcing with the gradient by hand, and the parts that search uses.
+"""All steps of CopyNet under teacher forcing in their fast form, with the gradient by hand.
 
 The readable form is `CopyNetDecoder.step`, which the tests compare it with. Products that do not depend on the
 recurrence are computed for all steps before or after the loop. The loop saves only what the backward pass needs; the
 attention's hidden units, B · S · A of them at each step, are recomputed there. Each backward is under its forward.
 
-Letters: s decoder state, h encoder states, a attention, ρ selective read, c and ζ what the two read, b the attention
-to the source's features f_k, r readout, ψ_c copy scores; d_x is the gradient of the loss with respect to x. Shapes as
-in `memory`, with B rows where R = N, and X = 3H, the gates' rows, or 4H with the readout's below them (unless r_t =
-s_t).
-
-A step lays out what it computes side by side in columns; see `gru`. In the backward pass, the gradient of the
-readout's pre-activation follows them:
-
-    2W s_{t-1} | W_hn s_{t-1} + b_hn | r | z | n
-
-Softmax ignores constants and tanh(x) = 2σ(2x) − 1, so v·tanh(x) is computed as 2v·σ(2x): the sigmoid is faster than
-tanh on many CPUs.
+Letters, shapes and columns as in `fast_step`; ψ_c are the copy scores. In the backward pass, the gradient of the
+readout's pre-activation follows the columns.
 """
 
 from __future__ import annotations
@@ -27,32 +17,18 @@ from torch import Tensor, nn
 
 from .copy_distribution import at_least_float32, copy_scores, masked_softmax, selective_read_weights
 from .decoder import CopyNetDecoder
-from .gru import first_order_only, gru_step, gru_step_backward, steps_to_keep, tanh_backward
-from .memory import FeatureMemory, Memory, group_by_source, read_memory
-
-_UNITS_PER_THREAD = 2**18
-"""Hidden units of the attention that a thread computes at a time, so that they stay in its cache."""
-
-
-class RecurrentWeights(NamedTuple):
-    """Weights of the products inside the recurrence.
-
-    state: (A + 3H, H) 2W of Eq. 3 above W_hh of the GRU, its gates in the order n, r, z: all multiply s_{t-1}.
-    state_bias: (A + 3H). score: (A) 2v of Eq. 3. coverage: (A) 2 w_cov, or None.
-    context: (3H or X, D), for c_t. selective: (3H or X, D), for ζ(y_{t-1}); None without selective read.
-    readout: (H, H), for s_t; None where r_t = s_t.
-    """
-
-    state: Tensor
-    state_bias: Tensor
-    score: Tensor
-    coverage: Tensor | None
-    context: Tensor
-    selective: Tensor | None
-    readout: Tensor | None
-
-    def to(self, dtype: torch.dtype) -> RecurrentWeights:
-        return RecurrentWeights(*(None if weight is None else weight.to(dtype) for weight in self))  # type: ignore[arg-type]
+from .fast_step import (
+    RecurrentWeights,
+    allocate_units,
+    attend_to_features,
+    attention_energies,
+    energies_backward,
+    multiply_state,
+    softmax_backward,
+    update_state,
+)
+from .gru import first_order_only, gru_step_backward, steps_to_keep, tanh_backward
+from .memory import DecoderState, DecoderSteps, FeatureMemory, Memory, read_memory
 
 
 class DecoderWeights(NamedTuple):
@@ -200,72 +176,6 @@ class StepGradients(NamedTuple):
 # ---- the attentive read, Eq. 3
 
 
-def attention_energies(
-    keys: Tensor, query: Tensor, coverage: Tensor | None, weights: RecurrentWeights, buffer: Tensor
-) -> Tensor:
-    """2v·σ(2 (U h_j + W s_{t-1} + w_cov cov_tj)): Eq. 3's v·tanh(…) but for a constant. (R, S) from 2W s_{t-1} (R, A).
-
-    The hidden units are computed for as many sources at a time as the buffer holds; see `allocate_units`.
-    """
-    grouped = group_by_source(query, keys)  # (N, R / N, A)
-    covered = None if coverage is None else group_by_source(coverage.to(keys.dtype), keys)  # (N, R / N, S)
-    energies = keys.new_empty(len(keys), grouped.shape[1], keys.shape[1])
-    for first in range(0, len(keys), len(buffer)):
-        piece, units = slice(first, first + len(buffer)), buffer[: len(keys) - first]
-        _write_units(keys[piece], grouped[piece], None if covered is None else covered[piece], weights, units)
-        torch.matmul(units, weights.score, out=energies[piece])
-    return energies.flatten(0, 1)
-
-
-def allocate_units(keys: Tensor, rows: int) -> Tensor:
-    """A buffer (n ≤ N, R / N, S, A) for hidden units, reused by all steps; on a CPU it fits the cache."""
-    count, rows_per_source = len(keys), rows // len(keys)
-    if keys.is_cpu:
-        count = min(count, max(1, _UNITS_PER_THREAD * torch.get_num_threads() // (rows_per_source * keys[0].numel())))
-    return keys.new_empty(count, rows_per_source, *keys.shape[1:])
-
-
-def _write_units(
-    keys: Tensor, query: Tensor, coverage: Tensor | None, weights: RecurrentWeights, units: Tensor
-) -> None:
-    """σ(2 (U h_j + W s_{t-1} + w_cov cov_tj)): units (N, Q, S, A) of keys (N, S, A), query (N, Q, A) and coverage.
-
-    coverage: (N, Q, S).
-    """
-    torch.add(keys[:, None], query[:, :, None], out=units)
-    if coverage is not None and weights.coverage is not None:
-        units.addcmul_(coverage[..., None], weights.coverage)
-    units.sigmoid_()
-
-
-def _energies_backward(
-    d_energies: Tensor,
-    keys: Tensor,
-    query: Tensor,
-    coverage: Tensor | None,
-    w: RecurrentWeights,
-    d_score: Tensor,
-    units: Tensor,
-) -> Tensor:
-    """The gradient (B, S, A) of 2x_j = 2U h_j + 2W s_{t-1} + 2w_cov cov_tj from that of e_j = 2v·σ(2x_j), (B, S).
-
-    Args:
-        keys: (B, S, A). query: (B, A). coverage: (B, S).
-        d_score: the gradient of 2v, which this adds to.
-        units: (B, S, A), where the result is written.
-    """
-    _write_units(keys, query[:, None], None if coverage is None else coverage[:, None], w, units[:, None])
-    d_score.add_(d_energies.flatten() @ units.flatten(0, 1))
-    d_units = units.addcmul_(units, units, value=-1)  # σ' = σ − σ²
-    return d_units.mul_(w.score).mul_(d_energies[..., None])
-
-
-def attend_to_features(features: FeatureMemory, query: Tensor, weights: RecurrentWeights) -> Tensor:
-    """b_t (R, F) from 2W s_{t-1} (R, A); the features' keys are 2U_f e(f_k), their mask has R rows."""
-    buffer = allocate_units(features.keys, len(query))
-    return masked_softmax(attention_energies(features.keys, query, None, weights, buffer), features.mask)
-
-
 def _read_attentively(
     t: int, query: Tensor, saved: SavedSteps, w: RecurrentWeights, units: Tensor, *, attends: bool
 ) -> Tensor:
@@ -301,7 +211,7 @@ def _attentive_read_backward(
     d_energies = softmax_backward(d_weights, attention).to(attention.dtype)
     coverage = None if saved.coverage is None else saved.coverage[t].to(keys.dtype)
     query = saved.columns[t, :, : keys.shape[2]]
-    d_units = _energies_backward(d_energies, keys, query, coverage, w, grads.score, grads.units)
+    d_units = energies_backward(d_energies, keys, query, coverage, w, grads.score, grads.units)
     grads.source.keys.add_(d_units)
     grads.columns[t, :, : keys.shape[2]] += d_units.sum(1)
     if coverage is None or d_coverage is None or w.coverage is None or grads.coverage_weight is None:
@@ -317,7 +227,7 @@ def _feature_read_backward(t: int, saved: SavedSteps, w: RecurrentWeights, grads
         return
     d_energies = softmax_backward(_weights_backward(grads.contexts[t], features.contents), attention[t])
     query = saved.columns[t, :, : d_keys.shape[2]]
-    d_units = _energies_backward(d_energies, features.keys, query, None, w, grads.score, torch.empty_like(d_keys))
+    d_units = energies_backward(d_energies, features.keys, query, None, w, grads.score, torch.empty_like(d_keys))
     d_keys.add_(d_units)
     grads.columns[t, :, : d_keys.shape[2]] += d_units.sum(1)
 
@@ -325,11 +235,6 @@ def _feature_read_backward(t: int, saved: SavedSteps, w: RecurrentWeights, grads
 def _weights_backward(d_content: Tensor, states: Tensor) -> Tensor:
     """The gradient (B, S) of the weights of a read, for that of its content (B, D) and states (B, S, D)."""
     return torch.bmm(d_content[:, None, :], states.transpose(1, 2))[:, 0]
-
-
-def softmax_backward(d_weights: Tensor, weights: Tensor) -> Tensor:
-    """The gradient (…, S) of the scores of a softmax over the last axis."""
-    return weights * (d_weights - (weights * d_weights).sum(-1, keepdim=True))
 
 
 # ---- the selective read, Eq. 9
@@ -420,26 +325,6 @@ def _selective_read_backward(
 # ---- state and readout, Eq. 2
 
 
-def multiply_state(before: Tensor, weights: RecurrentWeights, columns: Tensor, *, with_query: bool) -> None:
-    """Writes the products of s_{t-1} (R, H) to the first columns (R, A + 4H); `with_query`: also the attention's."""
-    hidden_size = before.shape[1]
-    used = slice(0 if with_query else columns.shape[1] - 4 * hidden_size, columns.shape[1] - hidden_size)
-    torch.addmm(weights.state_bias[used], before, weights.state[used].t(), out=columns[:, used])
-
-
-def update_state(
-    inputs: Tensor, before: Tensor, weights: RecurrentWeights, columns: Tensor, hidden: Tensor, readout: Tensor
-) -> None:
-    """s_t by Eq. 2, and r_t, from the products of all inputs (R, X) and of s_{t-1} (R, A + 4H, in columns)."""
-    hidden_size = before.shape[1]
-    gates, columns = inputs[:, : 3 * hidden_size], columns[:, columns.shape[1] - 4 * hidden_size :]
-    gru_step(columns, gates, before, None, hidden)
-    if weights.readout is None:
-        readout.copy_(hidden)
-    else:
-        torch.addmm(inputs[:, 3 * hidden_size :], hidden, weights.readout.t(), out=readout).tanh_()
-
-
 def _readout_backward(t: int, saved: SavedSteps, w: RecurrentWeights, grads: StepGradients) -> Tensor:
     """The gradient (B, H) of s_t through r_t = s_t, or r_t = tanh(W_r s_t + …); writes the latter's."""
     size = saved.undropped.shape[2]
@@ -457,20 +342,15 @@ def _readout_backward(t: int, saved: SavedSteps, w: RecurrentWeights, grads: Ste
 
 
 def run_all_steps(
+    decoder: CopyNetDecoder,
     embeddings: Tensor,
     matches: Tensor,
     memory: Memory,
-    initial: Tensor,
-    weights: DecoderWeights,
-    decoder: CopyNetDecoder,
-) -> tuple[Tensor, Tensor, Tensor]:
-    """r_t (B, T, H), s_t (B, T, H) and a_t (B, T, S) of all steps from s_0 (B, H), with the gradient by hand.
-
-    Where the mechanism attends after the state, a_t is that of the step before.
-
-    Args:
-        embeddings: (B, T, E). matches: (B, T, S) bool, x_j = y_{t-1}.
-    """
+    state: DecoderState | None,
+    keep: Tensor | None,
+) -> DecoderSteps:
+    """`CopyNetDecoder.run_steps` with the gradient by hand, from s_0 on, without padding: state and keep are None."""
+    initial, weights = decoder.initial_state(memory, embeddings.shape[0]).hidden, stack_weights(decoder)
     inputs = nn.functional.linear(embeddings.transpose(0, 1), weights.embedding, weights.bias)  # (T, B, X)
     repeats, selective = None, weights.recurrent.selective
     if selective is not None:
@@ -485,7 +365,13 @@ def run_all_steps(
     tensors = (*source, *weights.recurrent.to(inputs.dtype))
     made = FusedDecoder.apply(inputs, dropout_factors, repeats, initial, decoder.attends_after, *tensors)
     readout, hidden, attention = (each.transpose(0, 1) for each in made)
-    return readout, hidden, attention
+    if decoder.attends_after:  # the loop computes a_t at step t + 1, the last one is missing
+        coverage = at_least_float32(attention).sum(1) if decoder.config.use_coverage else None
+        last = decoder.attend(hidden[:, -1], memory, coverage)
+        assert last is not None
+        attention = torch.cat([attention[:, 1:], last[:, None]], dim=1)
+    scores = None if memory.copy_keys is None else copy_scores(memory.copy_keys, readout)
+    return DecoderSteps(readout, attention, None, hidden, scores, None)
 
 
 class FusedDecoder(torch.autograd.Function):
@@ -542,10 +428,8 @@ class FusedDecoder(torch.autograd.Function):
     @staticmethod
     @first_order_only
     def backward(ctx: Any, d_readouts: Tensor, d_states: Tensor, d_attention: Tensor) -> Any:
-        tensors, weights = (
-            ctx.saved_tensors,
-            _NUM_SOURCE + len(SavedSteps._fields) - 1,
-        )  # checkpointing allows one access
+        tensors = ctx.saved_tensors  # checkpointing allows one access
+        weights = _NUM_SOURCE + len(SavedSteps._fields) - 1
         saved = SavedSteps(StepSource(*tensors[:_NUM_SOURCE]), *tensors[_NUM_SOURCE:weights])
         w = RecurrentWeights(*tensors[weights:])
         grads, attention_size, size = StepGradients.start(saved, w, d_readouts), len(w.score), d_readouts.shape[2]

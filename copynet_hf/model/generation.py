@@ -20,8 +20,8 @@ from transformers.generation import (
 )
 from transformers.utils import ModelOutput
 
-from .cache import CopyNetCache, start_cache
 from .copy_distribution import find_matches
+from .memory import CopyNetCache, start_cache
 from .source import ExtendedVocabulary, Source, find_matching_ids
 
 ModelInputs = dict[str, Any]  # the arguments of a model's `forward`, by name

@@ -43,9 +43,7 @@ def first_order_only(backward: Callable[..., object]) -> Callable[..., object]:
     return checked
 
 
-def gru_states(
-    input_gates: Tensor, keep: Tensor, weight: Tensor, bias: Tensor, initial: Tensor | None = None
-) -> Tensor:
+def gru_states(input_gates: Tensor, keep: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
     """GRU states of all steps, for several directions at once: the readable form of `FusedGRU`.
 
     Args:
@@ -53,14 +51,12 @@ def gru_states(
         keep: (G, S, B, 1) bool; false on padding, where h passes on unchanged.
         weight: (G, H, 3H) recurrent weights, transposed: h @ weight.
         bias: (G, 1, 3H) recurrent bias.
-        initial: (G, B, H) h before the first step; None: zero.
 
     Returns:
         (G, S, B, H) h, for G directions, S steps in each direction's own order, B rows, H units.
     """
     size = weight.shape[1]
-    zeros = input_gates.new_zeros(input_gates.shape[0], input_gates.shape[2], size)
-    hidden = zeros if initial is None else initial
+    hidden = input_gates.new_zeros(input_gates.shape[0], input_gates.shape[2], size)
 
     def step(hidden: Tensor, gates: Tensor, keep_t: Tensor) -> Tensor:
         hidden_gates = torch.baddbmm(bias, hidden, weight)  # (G, B, 3H)
@@ -92,15 +88,13 @@ class FusedGRU(torch.autograd.Function):
     """`gru_states` with its gradient by hand, in the precision of `input_gates`. On padding z = 1, so h passes on."""
 
     @staticmethod
-    def forward(
-        ctx: Any, input_gates: Tensor, keep: Tensor, weight: Tensor, bias: Tensor, initial: Tensor | None = None
-    ) -> Tensor:
+    def forward(ctx: Any, input_gates: Tensor, keep: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
         directions, steps, batch, _ = input_gates.shape
         size = weight.shape[1]
         # r, z, n become n, r, z: the order of the columns
         weight, bias = (part.to(input_gates.dtype).roll(size, dims=-1) for part in (weight, bias))
         states = input_gates.new_empty(directions, steps + 1, batch, size)
-        states[:, 0] = 0 if initial is None else initial
+        states[:, 0] = 0
         columns = input_gates.new_empty(directions, steps_to_keep(ctx, steps), batch, 4 * size)
         padded = ~keep
         for t in range(steps):
@@ -125,7 +119,7 @@ class FusedGRU(torch.autograd.Function):
         before, d_products = states[:, :-1].flatten(1, 2), d_recurrent.flatten(1, 2)
         d_weight, d_bias = torch.bmm(before.transpose(1, 2), d_products), d_products.sum(1, keepdim=True)
         d_weight, d_bias = (part.roll(-size, dims=-1) for part in (d_weight, d_bias))
-        return (d_columns[..., size:], None, d_weight, d_bias, d_hidden)[: len(ctx.needs_input_grad)]
+        return d_columns[..., size:], None, d_weight, d_bias
 
 
 def steps_to_keep(ctx: Any, steps: int) -> int:

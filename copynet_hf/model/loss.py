@@ -20,13 +20,14 @@ from .copy_distribution import (
     coverage_loss,
     expand_to_rows,
     gate_loss,
+    has_values,
     log_likelihood,
     replace_by_unk,
     replace_unreachable_words,
     summed_likelihood,
     vocabulary_terms,
 )
-from .dispatch import find_fast_form_obstacles, has_values
+from .fast import find_fast_form_obstacles
 from .gru import first_order_only
 from .outputs import CopyNetModelOutput
 

@@ -1,4 +1,4 @@
-"""What a decoding step reads, and what it passes to the next.
+"""What a decoding step reads, what it passes to the next, and `past_key_values`, which keeps both between calls.
 
 Shapes: R rows decode from N sources, R / N of them side by side from each: beams, or outputs of one source. S source
 positions, F features of a source, T target steps, H hidden_size, D = 2 · encoder_hidden_size, A attention_size,
@@ -8,13 +8,11 @@ E embedding_size.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import NamedTuple, Protocol, TypeVar
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
-from transformers.cache_utils import DynamicCache, EncoderDecoderCache
-
-Fields = TypeVar("Fields", bound=tuple)
+from transformers.cache_utils import Cache, CacheLayerMixin, DynamicCache, EncoderDecoderCache
 
 
 class Facts(NamedTuple):
@@ -63,15 +61,6 @@ class Memory(NamedTuple):
     features: FeatureMemory | None = None
 
 
-def select_sources(fields: Fields, sources: Tensor) -> Fields:
-    """A NamedTuple of tensors with one entry for each source, also inside nested ones, for the given sources."""
-    selected = (
-        field[sources] if isinstance(field, Tensor) else None if field is None else select_sources(field, sources)
-        for field in fields
-    )
-    return type(fields)(*selected)  # type: ignore[arg-type]
-
-
 class PastWords(EncoderDecoderCache):
     """What the layers of a Transformers decoder keep of the t words before: keys and values of words and source, and
     which words are padding. Steps change it in place.
@@ -103,11 +92,6 @@ class PastWords(EncoderDecoderCache):
         super().crop(tokens_to_remove)
         if self.mask is not None:
             self.mask = self.mask[:, : self.get_seq_length()]
-
-    def batch_select_indices(self, indices: Tensor) -> None:
-        super().batch_select_indices(indices)
-        if self.mask is not None:
-            self.mask = self.mask[indices]
 
 
 class DecoderState(NamedTuple):
@@ -186,16 +170,8 @@ def stack_steps(steps: Sequence[DecoderStep]) -> DecoderSteps:
     return DecoderSteps(stack(readouts), attention, None, *join_states(states, stack))
 
 
-class StepsRunner(Protocol):
-    """Something else than `Decoder.run_steps` that computes the same; a cache may keep it from step to step."""
-
-    def __call__(
-        self, embeddings: Tensor, matches: Tensor, memory: Memory, state: DecoderState | None, keep: Tensor | None
-    ) -> DecoderSteps: ...
-
-    def select_sources(self, sources: Tensor) -> StepsRunner:
-        """The same for the given sources of the memory."""
-        ...
+StepsRunner = Callable[[Tensor, Tensor, Memory, DecoderState | None, Tensor | None], DecoderSteps]
+"""Computes what `Decoder.run_steps` does, from the same arguments; a cache may keep it from step to step."""
 
 
 def group_by_source(rows: Tensor, sources: Tensor) -> Tensor:
@@ -206,3 +182,125 @@ def group_by_source(rows: Tensor, sources: Tensor) -> Tensor:
 def read_memory(weights: Tensor, states: Tensor) -> Tensor:
     """Σ_j weight_j h_j: (R, …, D) from weights (R, …, S) and states (N, S, D)."""
     return torch.bmm(group_by_source(weights, states), states).view(*weights.shape[:-1], -1)
+
+
+# ---- `past_key_values`
+
+
+class CopyNetCacheLayer(CacheLayerMixin):
+    """The decoder's state after each recorded step, newest last, and what the steps of a search share.
+
+    Only the newest state is kept unless `activate_past_recording` was called: assisted decoding rolls back to earlier
+    ones. `states` holds the fields of `DecoderState`, each with a steps axis after the rows.
+    """
+
+    is_croppable = True
+    supports_early_init = False
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.states: DecoderState | None = None
+        self.memory: Memory | None = None
+        self.runner: StepsRunner | None = None
+        self.record_past = False
+        self.seen_tokens = 0
+
+    def lazy_initialization(self, key_states: Tensor, value_states: Tensor) -> None:
+        """Does nothing: there are no keys and values, and the first `record` sets everything."""
+
+    def update(self, *args: object, **kwargs: object) -> tuple[Tensor, Tensor]:
+        raise TypeError("CopyNet's cache holds recurrent states, not keys and values: use `record`.")
+
+    def record(self, states: DecoderState, memory: Memory, runner: StepsRunner | None = None) -> None:
+        """Appends the states (rows, steps, …) after the tokens that led to them; keeps what the next steps need."""
+        self.memory, self.runner = memory, runner
+        self.seen_tokens += states.hidden.shape[1]
+        if self.record_past and self.states is not None:
+            states = join_states([self.states, states], lambda fields: torch.cat(list(fields), dim=1))
+        self.states = states if self.record_past else states.map(lambda field: field[:, -1:])
+        self.is_initialized = True
+
+    def last(self) -> DecoderState | None:
+        """The state after the last token, or None before the first."""
+        return None if self.states is None else self.states.map(lambda field: field[:, -1])
+
+    def get_seq_length(self) -> int:
+        return self.seen_tokens
+
+    def get_max_length(self) -> int:
+        return -1
+
+    def get_mask_sizes(self, query_length: int) -> tuple[int, int]:
+        return self.seen_tokens + query_length, 0
+
+    def activate_past_recording(self) -> None:
+        self.record_past = True
+
+    def crop(self, tokens_to_remove: int) -> None:
+        """Removes the last −`tokens_to_remove` tokens; removing all of them returns to s_0."""
+        steps, recorded = -tokens_to_remove, 0 if self.states is None else self.states.hidden.shape[1]
+        if self.states is None or steps == 0:
+            return
+        if steps < 0 or steps > recorded or (steps == recorded < self.seen_tokens):
+            raise ValueError(
+                f"crop({tokens_to_remove}) is impossible with {recorded} of {self.seen_tokens} states recorded: pass "
+                "a negative number, and call activate_past_recording() before decoding."
+            )
+        kept = recorded - steps
+        if self.states.past is not None:
+            self.states.past.crop(tokens_to_remove)
+        self.states = self.states.map(lambda field: field[:, :kept])
+        self.seen_tokens -= steps
+        if kept == 0:  # the next call may decode from other sources
+            self.states = self.memory = self.runner = None
+
+    def reorder_cache(self, beam_idx: Tensor) -> None:
+        """Reorders the states by beam. Beams stay within their source, so the memory does not move."""
+        if self.states is None:
+            return
+        self.states = self.states.map(lambda field: field.index_select(0, beam_idx.to(field.device)))
+        if self.states.past is not None:
+            self.states.past.reorder_cache(beam_idx)
+
+    def reset(self) -> None:
+        self.states = self.memory = self.runner = None
+        self.seen_tokens = 0
+        self.is_initialized = False
+
+
+class CopyNetCache(Cache):
+    """`past_key_values` of CopyNet: a `Cache` whose layer holds a recurrent state instead of keys and values. That of
+    an ensemble has a layer for each member.
+
+    Args:
+        layers: None: one that is empty.
+    """
+
+    def __init__(self, layers: list[CopyNetCacheLayer] | None = None) -> None:
+        super().__init__(layers=[CopyNetCacheLayer()] if layers is None else layers)  # type: ignore[arg-type]
+
+    @property
+    def layer(self) -> CopyNetCacheLayer:
+        return self.layers[0]  # type: ignore[return-value]
+
+    def split(self) -> list[CopyNetCache]:
+        """The caches of an ensemble's members, which share its layers."""
+        return [CopyNetCache([layer]) for layer in self.layers]  # type: ignore[list-item]
+
+
+def start_cache(cache: Cache | None, is_used: bool, number: int = 1) -> CopyNetCache | None:
+    """The given cache; if there is none but one is used, an empty one with this number of layers.
+
+    Raises:
+        ValueError: the given cache is of another kind, or another number of models.
+    """
+    if cache is None:
+        return CopyNetCache([CopyNetCacheLayer() for _ in range(number)]) if is_used else None
+    if not isinstance(cache, CopyNetCache):
+        raise ValueError(f"past_key_values is a {type(cache).__name__}: pass the CopyNetCache of an earlier call.")
+    if len(cache) != number:
+        raise ValueError(
+            f"past_key_values has {len(cache)} layers, not {number}: pass the CopyNetCache of an earlier call of this "
+            "model."
+        )
+    return cache

@@ -7,7 +7,7 @@ E embedding_size, H hidden_size, D = 2 · encoder_hidden_size, A attention_size,
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import torch
@@ -15,37 +15,30 @@ from torch import Tensor, nn
 from transformers import PreTrainedTokenizerBase
 from transformers import initialization as init
 
-from .cache import CopyNetCache, start_cache
 from .configuration_copynet import CopyNetConfig
 from .copy_distribution import (
     MODES,
     Mixture,
     at_least_float32,
     expand_to_rows,
+    has_values,
     lowest,
     mixture,
     replace_by_unk,
     replace_unreachable_words,
 )
 from .decoder import CopyNetDecoder, Decoder
-from .dispatch import find_fast_form_obstacles, has_values
-from .dropout import Dropout
 from .encoder import CopyNetEncoder, SourceEncoder, check_not_negative, check_shape, value_or_default
-from .fast import find_runner
+from .fast import find_fast_form_obstacles, find_runner
 from .generation import CopyNetGenerationMixin
+from .layers import Dropout
 from .loss import collect_mode_scores, compute_loss, mask_left_padding, shift_right
-from .memory import DecoderState, DecoderSteps, Memory
+from .mechanism_decoders import DECODERS
+from .memory import CopyNetCache, DecoderState, DecoderSteps, Memory, start_cache
 from .outputs import CopyNetEncoderOutput, CopyNetModelOutput, CopyNetSeq2SeqLMOutput, SourceInputs
-from .pointer_decoder import PointerDecoder
-from .pretrained import CopyNetPreTrainedModel
-from .retrieval_decoder import RetrievalDecoder
-from .seq2seq import load_seq2seq, make_config, take_weights
+from .pretrained import CopyNetPreTrainedModel, load_seq2seq, make_seq2seq_config, take_weights
 from .transformer_decoder import TransformerDecoder
-from .transformer_encoder import CopyNetTransformerEncoder
-from .word_encoder import WordEncoder
-
-# The recurrent decoders of mechanisms that read the source in another way than CopyNet.
-DECODERS: dict[str, Callable[[CopyNetConfig], Decoder]] = {"pointer": PointerDecoder, "retrieval": RetrievalDecoder}
+from .transformer_encoder import CopyNetTransformerEncoder, WordEncoder
 
 
 def build_encoder(config: CopyNetConfig) -> SourceEncoder:
@@ -286,7 +279,7 @@ class CopyNetForConditionalGeneration(CopyNetPreTrainedModel, CopyNetGenerationM
         """
         own = load_seq2seq(name, **seq2seq_options or {})
         model: CopyNetForConditionalGeneration = cls._from_config(
-            make_config(own, tokenizer, **fields), dtype=own.dtype
+            make_seq2seq_config(own, tokenizer, **fields), dtype=own.dtype
         )
         take_weights(model, own)
         return model.eval()

@@ -12,12 +12,12 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor, nn
 
-from .cache import CopyNetCache, start_cache
 from .configuration_ensemble import CopyNetEnsembleConfig
 from .copy_distribution import average_log_probs, expand_to_rows
 from .encoder import check_not_negative, value_or_default
 from .generation import CopyNetGenerationMixin
 from .loss import average_losses, replace_unreachable_targets, shift_right
+from .memory import CopyNetCache, start_cache
 from .modeling_copynet import CopyNetForConditionalGeneration
 from .outputs import CopyNetEnsembleEncoderOutput, CopyNetSeq2SeqLMOutput
 from .pretrained import PublishedModel

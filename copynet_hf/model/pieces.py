@@ -14,7 +14,8 @@ from tokenizers import Encoding, Tokenizer, normalizers, pre_tokenizers
 from transformers import AutoTokenizer, PreTrainedTokenizerBase
 from transformers.tokenization_utils_base import VERY_LARGE_INTEGER
 
-from .source import Pieces, Source, space_words
+from .segmentation import space_words
+from .source import Pieces, Source
 
 AnyComponent = TypeVar("AnyComponent", pre_tokenizers.Sequence, normalizers.Sequence)
 NO_WORD = -1  # word_index of special pieces and of padding

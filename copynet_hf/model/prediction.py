@@ -14,11 +14,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias
 import numpy as np
 
 from .confidence import Calibration, calibrate, read_calibration
-from .segmentation import INITIAL, JOINER
+from .segmentation import INITIAL, JOINER, Span
 from .source import (
     Fact,
     Source,
-    Span,
     add_spaces,
     find_marks,
     find_matching_ids,
@@ -197,8 +196,8 @@ def _encode(
 ) -> tuple[list[Source], Tensors]:
     """The sources, and the model's inputs, padded to one length."""
     # hasattr, not isinstance: with trust_remote_code, the tokenizer's class can be another copy of CopyNetTokenizer.
-    limit = tokenizer.model_max_length if max_length is None else max_length
     if hasattr(tokenizer, "encode_sources"):
+        limit = tokenizer.model_max_length if max_length is None else max_length
         sources = tokenizer.encode_sources(texts, **columns, max_length=limit)
         return sources, tokenizer.pad(stack_sources(sources), return_tensors=tensors)
     options = {"padding": True, "truncation": True, "max_length": max_length, "return_tensors": tensors}
@@ -215,11 +214,6 @@ def _encode(
         sources.append(Source.of_ids(tokenizer, text, ids[row, is_word[row]].tolist(), spans))
     for source, encoding in zip(sources, getattr(inputs, "encodings", None) or (), strict=False):
         source.is_truncated = bool(encoding.overflowing)
-    if hasattr(tokenizer, "oov_words"):  # a CopyNetTokenizer whose code was saved before it had encode_sources
-        for source, facts in zip(sources, columns.get("facts", [None] * len(texts)), strict=True):
-            source.words = tokenizer.source_words(source.text, limit, facts=facts)
-            oov_words = tokenizer.oov_words(source.text, limit, facts=facts)
-            source.slots = {word: slot for slot, word in enumerate(oov_words, len(tokenizer))}
     return sources, inputs
 
 

@@ -47,6 +47,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 from unicodedata import category
 
+Span = tuple[int, int]
+"""Start and end, in characters of a text."""
+
 JOINER = "\uffed"
 _ESCAPED_JOINER = f"[{JOINER}]"
 _ZERO_WIDTH = "\u200c\u200d"  # a non-joiner and a joiner, within words
@@ -420,3 +423,41 @@ def get_segmenter(name: str) -> Segmenter:
     if name not in SEGMENTERS:
         raise ValueError(f"segmenter is {name!r}: choose one of {', '.join(SEGMENTERS)}")
     return SEGMENTERS[name]
+
+
+# ---- the words of any tokenizer in a text
+
+
+def find_spans(text: str, words: Sequence[str]) -> list[Span | None]:
+    """Where each word is in the text. Only spaces are passed over, and what may be words that are not found."""
+    spans: list[Span | None] = []
+    end, is_lost = 0, False
+    for word in words:
+        start = text.find(word, end) if word else -1
+        if start < 0 or (not is_lost and text[end:start].strip()):
+            spans.append(None)
+            is_lost = is_lost or bool(word)
+            continue
+        end, is_lost = start + len(word), False
+        spans.append((start, end))
+    return spans
+
+
+def space_words(words: Sequence[str], join: Callable[[list[str]], str]) -> list[str]:
+    """The part of `join(words)` that each word adds.
+
+    A character whose bytes are several words, as in byte-level BPE, is added by the last of them; the others add "".
+    Only the previous word decides how a word is spaced, so a few words at a time are joined, and not all before.
+    """
+    text = join(list(words)) if words else ""
+    ends = [0]
+    end = previous = placed = 0  # words[:placed] are text[:end]; words[previous:placed] are the context of the next
+    for count in range(1, len(words) + 1):
+        context = join(list(words[previous:placed])) if placed else ""
+        joined = join(list(words[previous:count]))
+        piece = joined[len(context) :]
+        if piece and joined.startswith(context) and text.startswith(piece, end):  # false within a character
+            end, previous, placed = end + len(piece), placed, count
+        ends.append(end)
+    ends[-1] = len(text)
+    return [text[start:end] for start, end in pairwise(ends)]

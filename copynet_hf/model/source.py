@@ -11,23 +11,24 @@ Shapes: S positions of a source, F features, P pieces.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
-from itertools import accumulate, pairwise, repeat
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from itertools import accumulate, repeat
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, cast
 
-from .letters import NUM_SPECIAL_LETTERS, find_letter_ids, number_entries
-from .segmentation import CHAINED, MARKS, SEGMENTERS, Chains, order_by_distance
+from .segmentation import CHAINED, MARKS, SEGMENTERS, Chains, Span, find_spans, order_by_distance, space_words
+from .vocabularies import (
+    NUM_SPECIAL_FEATURES,
+    NUM_SPECIAL_LETTERS,
+    Text,
+    check_text,
+    find_feature_ids,
+    find_letter_ids,
+)
 
 UNK = "<unk>"  # where the tokenizer has no unknown word
-NO_FEATURE, UNKNOWN_FEATURE = 0, 1  # the former is padding
-NUM_SPECIAL_FEATURES = 2  # the ids of the features follow
 
-Text = str | Sequence[str]
-"""A text, or the words of one."""
-Span = tuple[int, int]
-"""Start and end, in characters of a text."""
 Fact = Sequence[str]
 """Subject, property and object, a word each."""
 
@@ -71,7 +72,7 @@ class Source:
     slots: the extended id of each word that owns a slot, in the order of the slots.
     token_types: S times 0 for a word of the text, 1, 2, 3 for the parts of each fact; None: encoded without facts.
     feature_ids: F ids; None: encoded without features.
-    letter_ids: of the words that own slots (`letters.py`); None: encoded without letters.
+    letter_ids: of the words that own slots (`vocabularies.py`); None: encoded without letters.
     pieces: for a Transformers encoder.
     is_truncated: whether the text has more words.
     found: where a fast tokenizer of Transformers found each word; None: of another tokenizer.
@@ -171,12 +172,10 @@ def stack_sources(sources: Sequence[Source]) -> dict[str, list[list[int]]]:
     fields: dict[str, list[list[int]]] = {"input_ids": [source.ids for source in sources]}
     if not sources:
         return fields
-    if sources[0].token_types is not None:
-        fields["token_type_ids"] = [source.token_types or [] for source in sources]
-    if sources[0].feature_ids is not None:
-        fields["feature_ids"] = [source.feature_ids or [] for source in sources]
-    if sources[0].letter_ids is not None:
-        fields["letter_ids"] = [source.letter_ids or [] for source in sources]
+    for name in ("token_types", "feature_ids", "letter_ids"):
+        if getattr(sources[0], name) is not None:
+            key = "token_type_ids" if name == "token_types" else name
+            fields[key] = [getattr(source, name) for source in sources]
     if sources[0].pieces is not None:
         pieces = [source.pieces for source in sources if source.pieces is not None]
         fields["encoder_input_ids"] = [each.ids for each in pieces]
@@ -325,15 +324,10 @@ class ExtendedVocabulary:
         return Chains(self._ids if self.segmenter in CHAINED else ())
 
     def oov_words(
-        self,
-        text: Text,
-        max_length: int | None = None,
-        *,
-        facts: Sequence[Fact] | None = None,
-        is_split_into_words: bool = False,
+        self, text: Text, max_length: int | None = None, *, facts: Sequence[Fact] | None = None
     ) -> list[str]:
         """The words of a source and its facts that own slots: word k has the id `len(tokenizer) + k`."""
-        return self.encode_source(text, facts, None, max_length, is_split_into_words).oov_words
+        return self.encode_source(text, facts, None, max_length).oov_words
 
     def convert_tokens_to_string(self, tokens: list[str]) -> str:
         """Joins the words with the segmenter."""
@@ -372,7 +366,7 @@ class ExtendedVocabulary:
         return ids
 
 
-# ---- facts and features
+# ---- facts
 
 
 def flatten_facts(facts: Sequence[Fact] | None, name: str) -> list[str]:
@@ -387,40 +381,7 @@ def flatten_facts(facts: Sequence[Fact] | None, name: str) -> list[str]:
     return [word for fact in facts or () for word in fact]
 
 
-def number_features(features: Iterable[str] | Mapping[str, int]) -> dict[str, int]:
-    """The id of each feature; see `number_entries`.
-
-    Raises:
-        ValueError: a feature is no string, empty, or given twice.
-    """
-    return number_entries("feature", features, NUM_SPECIAL_FEATURES, bool, "strings that are not empty")
-
-
-def find_feature_ids(features: Sequence[str] | None, name: str, vocab: Mapping[str, int]) -> list[int]:
-    """The ids of features, each once.
-
-    Raises:
-        ValueError: they are no list of strings.
-    """
-    if isinstance(features, str) or not all(isinstance(feature, str) for feature in features or ()):
-        raise ValueError(f"{name} is {features!r:.100}: pass a list of strings")
-    return [vocab.get(feature, UNKNOWN_FEATURE) for feature in dict.fromkeys(features or ())]
-
-
-# ---- checks
-
-
-def check_text(text: object, name: str, is_split_into_words: bool) -> None:
-    """Checks that this is a text, or with `is_split_into_words` a sequence of words.
-
-    Raises:
-        TypeError: it is not.
-    """
-    if not is_split_into_words:
-        if not isinstance(text, str):
-            raise TypeError(f"{name} is {type(text).__name__}: pass a text")
-    elif isinstance(text, str) or not isinstance(text, Sequence) or not all(isinstance(word, str) for word in text):
-        raise TypeError(f"{name} is not a list of words: pass a list, or leave out is_split_into_words=True")
+# ---- the rows of a batch
 
 
 def check_length(name: str, length: int | None) -> None:
@@ -429,20 +390,31 @@ def check_length(name: str, length: int | None) -> None:
         raise ValueError(f"{name} is {length}: use a number of tokens, 1 or more")
 
 
-def check_vocab(vocab: object, special_tokens: Sequence[object], added: set[str]) -> dict[str, int]:
-    """Returns `vocab` in the order of its ids.
+def batch_rows(texts: Text | Sequence[Text], name: str, is_split_into_words: bool) -> tuple[list[Text], bool]:
+    """The rows of a batch, and whether `texts` is a single row."""
+    if not isinstance(texts, Sequence):
+        raise TypeError(f"{name} is {type(texts).__name__}: pass a text or a list of texts")
+    if isinstance(texts, str) or (is_split_into_words and (not texts or isinstance(texts[0], str))):
+        check_text(texts, name, is_split_into_words)
+        return [cast(Text, texts)], True
+    rows = list(texts)
+    for number, row in enumerate(rows):
+        check_text(row, f"{name}[{number}]", is_split_into_words)
+    return rows, False
 
-    Raises:
-        ValueError: it is not a mapping, its ids have gaps, or a special token is missing.
-    """
-    if not isinstance(vocab, Mapping):
-        raise ValueError(f"vocab is {type(vocab).__name__}: pass a mapping from words to ids")
-    ordered = dict(sorted(vocab.items(), key=lambda item: item[1]))
-    if list(ordered.values()) != list(range(len(ordered))):
-        raise ValueError("the ids of vocab have a gap: number the words 0, 1, 2, ..., since the slots come next")
-    if missing := {str(token) for token in special_tokens} - added - ordered.keys():
-        raise ValueError(f"vocab lacks the special tokens {', '.join(sorted(missing))}: add them")
-    return ordered
+
+def batch_targets(
+    targets: Text | Sequence[Text], rows: Sequence[Text], single: bool, is_split_into_words: bool
+) -> list[Text]:
+    """The rows of the targets, as many as the sources have."""
+    target_rows, single_target = batch_rows(targets, "text_target", is_split_into_words)
+    if len(target_rows) != len(rows) or single_target != single:
+        counts = [
+            "one text" if is_single else f"{len(batch)} rows"
+            for batch, is_single in ((rows, single), (target_rows, single_target))
+        ]
+        raise ValueError(f"text has {counts[0]}, text_target {counts[1]}: they must match")
+    return target_rows
 
 
 # ---- words to texts, for any tokenizer
@@ -506,21 +478,6 @@ def add_spaces(tokenizer: Speller, words: Sequence[str]) -> list[str]:
     return [text[start:end] for start, end in zip([before, *ends], ends, strict=False)]
 
 
-def find_spans(text: str, words: Sequence[str]) -> list[Span | None]:
-    """Where each word is in the text. Only spaces are passed over, and what may be words that are not found."""
-    spans: list[Span | None] = []
-    end, is_lost = 0, False
-    for word in words:
-        start = text.find(word, end) if word else -1
-        if start < 0 or (not is_lost and text[end:start].strip()):
-            spans.append(None)
-            is_lost = is_lost or bool(word)
-            continue
-        end, is_lost = start + len(word), False
-        spans.append((start, end))
-    return spans
-
-
 def _trim_spans(
     text: str, words: Sequence[str], found: Sequence[Span], is_special: Sequence[bool]
 ) -> list[Span | None]:
@@ -537,23 +494,3 @@ def _trim_spans(
         start = start if text[start:end].isspace() else end - len(text[start:end].lstrip())
         spans.append((start, end) if word else None)
     return spans
-
-
-def space_words(words: Sequence[str], join: Callable[[list[str]], str]) -> list[str]:
-    """The part of `join(words)` that each word adds.
-
-    A character whose bytes are several words, as in byte-level BPE, is added by the last of them; the others add "".
-    Only the previous word decides how a word is spaced, so a few words at a time are joined, and not all before.
-    """
-    text = join(list(words)) if words else ""
-    ends = [0]
-    end = previous = placed = 0  # words[:placed] are text[:end]; words[previous:placed] are the context of the next
-    for count in range(1, len(words) + 1):
-        context = join(list(words[previous:placed])) if placed else ""
-        joined = join(list(words[previous:count]))
-        piece = joined[len(context) :]
-        if piece and joined.startswith(context) and text.startswith(piece, end):  # false within a character
-            end, previous, placed = end + len(piece), placed, count
-        ends.append(end)
-    ends[-1] = len(text)
-    return [text[start:end] for start, end in pairwise(ends)]

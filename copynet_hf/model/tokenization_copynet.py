@@ -18,7 +18,6 @@ A word added by `add_tokens` is recognised where the segmenter returns it as one
 """
 
 import json
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from os import PathLike
 from pathlib import Path
@@ -29,22 +28,28 @@ from transformers import AddedToken, PreTrainedTokenizer, PreTrainedTokenizerBas
 from transformers.tokenization_utils_base import BatchEncoding, TruncationStrategy
 from transformers.utils import PaddingStrategy, logging, to_py_obj
 
-from .letters import BOUNDARY, list_letters, number_letters
 from .pieces import FIELDS, PieceTokenizer
-from .segmentation import SEGMENTERS, get_segmenter, list_marks
+from .segmentation import SEGMENTERS, Span, get_segmenter, list_marks
 from .source import (
-    NO_FEATURE,
     ExtendedVocabulary,
     Fact,
     Source,
-    Span,
-    Text,
+    batch_rows,
+    batch_targets,
     check_length,
-    check_text,
-    check_vocab,
-    number_features,
     pad_right,
     stack_sources,
+)
+from .vocabularies import (
+    BOUNDARY,
+    NO_FEATURE,
+    Text,
+    check_vocab,
+    choose_words,
+    count_words,
+    list_letters,
+    number_features,
+    number_letters,
 )
 
 logger = logging.get_logger(__name__)
@@ -184,22 +189,9 @@ class CopyNetTokenizer(ExtendedVocabulary, PreTrainedTokenizer):
             raise ValueError(
                 f"vocab_size={vocab_size} is too small for the special tokens {special}: use a larger one"
             )
-        if isinstance(texts, str):
-            raise TypeError("texts is one text: pass an iterable of texts")
-        split = get_segmenter(segmenter).split
-        counts: Counter[str] = Counter()
-        for row, text in enumerate(texts):
-            check_text(text, f"texts[{row}]", is_split_into_words)
-            counts.update(split(text) if isinstance(text, str) else text)
-        if not counts:
-            raise ValueError("texts is empty: pass at least one text")
-        for token in special:
-            counts.pop(token, None)
-        frequent = sorted((-count, word) for word, count in counts.items() if count >= min_frequency)
+        counts = count_words(texts, get_segmenter(segmenter).split, special, is_split_into_words)
         marks = list_marks(counts, vocab_size // 8, initials=initials) if chains else []
-        kept = dict.fromkeys([*special, *marks, *(word for _, word in frequent)])
-        words = list(kept)[:vocab_size]
-        vocab = {word: index for index, word in enumerate(words)}
+        vocab = choose_words(counts, special, vocab_size, min_frequency, marks)
         if feature_vocab := {feature for row in features for feature in row or ()}:
             kwargs["feature_vocab"] = sorted(feature_vocab)
         if letters:
@@ -350,8 +342,8 @@ class CopyNetTokenizer(ExtendedVocabulary, PreTrainedTokenizer):
                 f"split_special_tokens is {split_special_tokens} in this call only: set "
                 "tokenizer.split_special_tokens, which decoding reads too"
             )
-        rows, single = _batch_rows(text, "text_target" if is_target else "text", is_split_into_words)
-        target_rows = [] if targets is None else _batch_targets(targets, rows, single, is_split_into_words)
+        rows, single = batch_rows(text, "text_target" if is_target else "text", is_split_into_words)
+        target_rows = [] if targets is None else batch_targets(targets, rows, single, is_split_into_words)
         limit = None if truncation_strategy == TruncationStrategy.DO_NOT_TRUNCATE else max_length
         target_limit = limit if target_length is None else target_length
         check_length("max_length" if target_length is None else "max_target_length", target_limit)
@@ -403,10 +395,8 @@ class CopyNetTokenizer(ExtendedVocabulary, PreTrainedTokenizer):
         if padding not in (False, PaddingStrategy.DO_NOT_PAD):
             if isinstance(encoded_inputs, list | tuple) and encoded_inputs and isinstance(encoded_inputs[0], Mapping):
                 encoded_inputs = {name: [row[name] for row in encoded_inputs] for name in encoded_inputs[0]}
-            fills, to_limit = (
-                {"feature_ids": NO_FEATURE, "letter_ids": BOUNDARY},
-                padding == PaddingStrategy.MAX_LENGTH,
-            )
+            to_limit = padding == PaddingStrategy.MAX_LENGTH
+            fills = {"feature_ids": NO_FEATURE, "letter_ids": BOUNDARY}
             if self.encoder_tokenizer is not None:
                 fills |= self.encoder_tokenizer.fills
             for name in fills.keys() & encoded_inputs.keys():
@@ -470,7 +460,7 @@ class CopyNetTokenizer(ExtendedVocabulary, PreTrainedTokenizer):
                     "max_source_length is missing, on which the slots depend with truncation_side='left': pass the "
                     "max_length with which the source was encoded"
                 )
-            texts, single = _batch_rows(source, "source", is_split_into_words)
+            texts, single = batch_rows(source, "source", is_split_into_words)
             if not texts or len(rows) % len(texts):
                 raise ValueError(
                     f"{len(texts)} sources do not divide {len(rows)} sequences: pass those of the sequences"
@@ -508,30 +498,3 @@ def _pad_offsets(sources: Sequence[Source], widths: Sequence[int], is_left: bool
         padding = [NO_SPAN] * (width - len(spans))
         rows.append([*padding, *spans] if is_left else [*spans, *padding])
     return rows
-
-
-def _batch_rows(texts: Text | Sequence[Text], name: str, is_split_into_words: bool) -> tuple[list[Text], bool]:
-    """The rows of a batch, and whether `texts` is a single row."""
-    if not isinstance(texts, Sequence):
-        raise TypeError(f"{name} is {type(texts).__name__}: pass a text or a list of texts")
-    if isinstance(texts, str) or (is_split_into_words and (not texts or isinstance(texts[0], str))):
-        check_text(texts, name, is_split_into_words)
-        return [cast(Text, texts)], True
-    rows = list(texts)
-    for number, row in enumerate(rows):
-        check_text(row, f"{name}[{number}]", is_split_into_words)
-    return rows, False
-
-
-def _batch_targets(
-    targets: Text | Sequence[Text], rows: Sequence[Text], single: bool, is_split_into_words: bool
-) -> list[Text]:
-    """The rows of the targets, as many as the sources have."""
-    target_rows, single_target = _batch_rows(targets, "text_target", is_split_into_words)
-    if len(target_rows) != len(rows) or single_target != single:
-        counts = [
-            "one text" if is_single else f"{len(batch)} rows"
-            for batch, is_single in ((rows, single), (target_rows, single_target))
-        ]
-        raise ValueError(f"text has {counts[0]}, text_target {counts[1]}: they must match")
-    return target_rows

@@ -14,8 +14,8 @@ from torch import Tensor, nn
 from .configuration_copynet import CopyNetConfig
 from .copy_distribution import copy_scores, expand_to_rows, selective_read_weights
 from .decoder import Decoder
-from .dropout import Dropout
-from .memory import DecoderState, DecoderSteps, FeatureMemory, Memory, PastWords, group_by_source, read_memory
+from .layers import Dropout
+from .memory import DecoderState, DecoderSteps, FeatureMemory, Memory, PastWords, read_memory
 from .outputs import CopyNetEncoderOutput
 from .text_models import (
     attend_to_some,
@@ -138,7 +138,7 @@ class TransformerDecoder(Decoder):
         hidden = output.last_hidden_state  # s_t: (R, T, H)
         readout, scores = self.dropout(hidden), None
         if memory.copy_keys is not None:  # ψ_c(j) = tanh(h_j W_c)·s_t, Eq. 8
-            scores = copy_scores(memory.copy_keys, group_by_source(readout, memory.copy_keys)).view(matches.shape)
+            scores = copy_scores(memory.copy_keys, readout)
             scores = scores if self.copy_bias is None else scores + self.copy_bias
         attention = self.select_attention(output.cross_attentions, memory) if returns_attention else None
         if self.config.mechanism.copies_by_attention:

@@ -19,7 +19,7 @@ from huggingface_hub import EvalResult, EvalResultEntry, ModelCard, ModelCardDat
 
 from ..model.configuration_copynet import ENCODER_FIELDS
 from ..model.copy_distribution import MODES
-from ..model.source import NUM_SPECIAL_FEATURES
+from ..model.vocabularies import NUM_SPECIAL_FEATURES
 
 if TYPE_CHECKING:
     from os import PathLike

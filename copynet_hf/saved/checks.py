@@ -98,22 +98,14 @@ class Kind(NamedTuple):
     names: str
 
 
+def _whole_numbers(low: int, high: int, names: str) -> Kind:
+    return Kind(f"a whole number from {low} to {high}", lambda value, _: _is_int(value, low, high), names)
+
+
 KINDS = (
-    Kind(
-        f"a whole number from 1 to {MAX_BEAMS}",
-        lambda value, _: _is_int(value, 1, MAX_BEAMS),
-        "num_beams num_return_sequences num_beam_groups",
-    ),
-    Kind(
-        f"a whole number from 1 to {MAX_COUNT}",
-        lambda value, _: _is_int(value, 1, MAX_COUNT),
-        "max_new_tokens max_length",
-    ),
-    Kind(
-        f"a whole number from 0 to {MAX_COUNT}",
-        lambda value, _: _is_int(value, 0, MAX_COUNT),
-        "min_length min_new_tokens no_repeat_ngram_size encoder_no_repeat_ngram_size top_k",
-    ),
+    _whole_numbers(1, MAX_BEAMS, "num_beams num_return_sequences num_beam_groups"),
+    _whole_numbers(1, MAX_COUNT, "max_new_tokens max_length"),
+    _whole_numbers(0, MAX_COUNT, "min_length min_new_tokens no_repeat_ngram_size encoder_no_repeat_ngram_size top_k"),
     Kind(
         "a number",
         lambda value, _: _is_number(value),

@@ -51,14 +51,10 @@ def check_memory(config: CopyNetConfig | CopyNetEnsembleConfig, trains: bool = T
 
 
 def _count_values(config: CopyNetConfig) -> int:
-    """The number of values in parameters and buffers, without creating them; all layers above the second are alike."""
-    small, counts = copy.deepcopy(config), {}
-    for small.num_hidden_layers in {min(config.num_hidden_layers, limit) for limit in (2, 3)}:
-        with torch.device("meta"):
-            model = CopyNetForConditionalGeneration(small)
-        counts[small.num_hidden_layers] = sum(values.numel() for values in (*model.parameters(), *model.buffers()))
-    most = max(counts)
-    return counts[most] + (config.num_hidden_layers - most) * (counts[most] - min(counts.values()))
+    """The number of values in parameters and buffers, without creating them."""
+    with torch.device("meta"):
+        model = CopyNetForConditionalGeneration(copy.deepcopy(config))
+    return sum(values.numel() for values in (*model.parameters(), *model.buffers()))
 
 
 @contextmanager

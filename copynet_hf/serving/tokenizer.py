@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..model.letters import BOUNDARY, number_letters
 from ..model.segmentation import get_segmenter
-from ..model.source import NO_FEATURE, ExtendedVocabulary, Fact, check_vocab, number_features, stack_sources
+from ..model.source import ExtendedVocabulary, Fact, stack_sources
+from ..model.vocabularies import BOUNDARY, NO_FEATURE, check_vocab, number_features, number_letters
 from ..saved.checks import read_json
 
 CONFIG_FILE, VOCAB_FILE, PIECES_FILE = "tokenizer_config.json", "vocab.json", "encoder_tokenizer.json"

@@ -16,9 +16,9 @@ from typing import Any
 from transformers import PreTrainedTokenizerBase
 
 from ..inference.onnx_export import check_export, write_graphs
-from ..model.letters import BOUNDARY, MAX_LETTERS_OF_WORD, UNKNOWN_LETTER
 from ..model.modeling_copynet import CopyNetForConditionalGeneration
-from ..model.source import UNKNOWN_FEATURE, skipped_ids
+from ..model.source import skipped_ids
+from ..model.vocabularies import BOUNDARY, MAX_LETTERS_OF_WORD, UNKNOWN_FEATURE, UNKNOWN_LETTER
 from ..saved.whole_folder import replace_folder
 from .onnxruntime_web import VERSION, load_runtime
 

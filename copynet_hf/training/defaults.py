@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
 
 import torch
 from datasets import IterableDataset
@@ -19,7 +21,6 @@ from ..arguments import (
     TrainArguments,
     Values,
     at_least,
-    build_arguments,
     check_argument,
     select_fields,
 )
@@ -73,23 +74,26 @@ NEW_SETTINGS: dict[str, object] = {
 
 
 def complete_arguments(
+    args: TrainArguments,
     values: Values,
     pairs: Mapping[str, Pairs],
     tokenizer: PreTrainedTokenizerBase | None = None,
     model: CopyNetForConditionalGeneration | None = None,
 ) -> tuple[TrainArguments, Seq2SeqTrainingArguments]:
-    """The arguments of `copynet-hf train` by name, with every default that depends on the data, or on the model and
-    the tokenizer that the run starts from.
+    """The arguments of `copynet-hf train`, with every default that depends on the data, or on the model and the
+    tokenizer that the run starts from.
 
     Args:
+        args: those that are not the Trainer's, as they were given.
+        values: all that were given, by name.
         pairs: the splits `train` and, where given, `validation`.
         tokenizer, model: None for new ones.
 
     Raises:
-        ValueError: a value that is out of its range, or arguments that contradict each other, or the model.
+        ValueError: arguments that contradict each other, or the model.
         ImportError: the package of a tracker is missing.
     """
-    args, train = build_arguments(TrainArguments, values), pairs["train"]
+    train = pairs["train"]
     training = build_training_arguments(values, train, "validation" in pairs)
     config = make_config(args.preset, select_config_fields(args)) if model is None else model.config
     has_encoder = args.encoder_name_or_path is not None or config.piece_encoder is not None
@@ -98,23 +102,21 @@ def complete_arguments(
         training.learning_rate = choose_learning_rate(training, config, has_encoder, is_pretrained)
     if config.decoder is not None and "warmup_steps" not in values:
         training.warmup_steps *= TRANSFORMER_WARMUP_FACTOR
+    completed: dict[str, Any] = {"encoder_learning_rate": choose_encoder_learning_rate(args, has_encoder)}
+    segmenter = getattr(tokenizer, "segmenter", None)
     if tokenizer is None:
-        args.segmenter = choose_segmenter(args, train)
-    segmenter = args.segmenter if tokenizer is None else getattr(tokenizer, "segmenter", None)
+        segmenter = completed["segmenter"] = choose_segmenter(args.segmenter, args.preset, train)
     training.label_smoothing_factor = choose_label_smoothing(
         values.get("label_smoothing_factor"), config, spells_words(segmenter, first_sources(train))
     )
-    args.encoder_learning_rate = choose_encoder_learning_rate(args, has_encoder)
     if args.early_stopping_patience and not training.load_best_model_at_end:
         reason = "there are no validation pairs: pass --validation_file"
         if "validation" in pairs:
             reason = "no best checkpoint is kept: leave out --eval_strategy, --save_strategy, --load_best_model_at_end"
         raise ValueError(f"--early_stopping_patience is {args.early_stopping_patience}, but {reason}")
-    saved = {} if model is None or tokenizer is None else _read_settings(model, tokenizer)
-    for name, value in (NEW_SETTINGS | saved).items():
-        if getattr(args, name) is None:
-            setattr(args, name, value)
-    return args, training
+    settings = NEW_SETTINGS | ({} if model is None or tokenizer is None else _read_settings(model, tokenizer))
+    completed |= {name: value for name, value in settings.items() if getattr(args, name) is None}
+    return replace(args, **completed), training
 
 
 def build_training_arguments(arguments: Values, train_pairs: Pairs, has_validation: bool) -> Seq2SeqTrainingArguments:

@@ -156,7 +156,7 @@ class TrainingRun:
         record = make_run_record(pairs["train"], self.args)
         set_seed(self.values.get("seed", Seq2SeqTrainingArguments.seed))
         tokenizer, model = self._load_start()
-        args, training_args = complete_arguments(self.values, pairs, tokenizer, model)
+        args, training_args = complete_arguments(self.args, self.values, pairs, tokenizer, model)
         self.args = args
         if checkpoint is not None:
             results = [METRICS_FILE.format("all"), *([PREDICTIONS_FILE] if "test" in pairs else [])]

@@ -11,7 +11,6 @@ from random import Random
 
 from datasets import IterableDataset
 
-from ..arguments import TrainArguments
 from ..data.records import Row
 from ..evaluation.metrics import mostly_cjk
 from ..model.segmentation import cut_words, get_segmenter
@@ -34,12 +33,13 @@ UNREACHABLE_SHARE = 0.5
 MIN_PARTS_SHARE = 0.003
 
 
-def choose_segmenter(args: TrainArguments, pairs: Pairs) -> str:
-    """The segmenter of a new tokenizer: the given one, else that of the preset, else one that suits the pairs."""
-    if args.segmenter != "auto":
-        return args.segmenter
-    if args.preset is not None:
-        return PRESET_SEGMENTERS[args.preset]
+def choose_segmenter(given: str, preset: str | None, pairs: Pairs) -> str:
+    """The segmenter of a new tokenizer: the given one but "auto", else that of the preset, else one that suits the
+    pairs."""
+    if given != "auto":
+        return given
+    if preset is not None:
+        return PRESET_SEGMENTERS[preset]
     segmenter = guess_segmenter(list(islice(pairs, 10_000)))
     logger.info("segmenter is %s, as guessed from the pairs (--segmenter selects another)", segmenter)
     return segmenter

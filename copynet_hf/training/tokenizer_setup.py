@@ -1,27 +1,32 @@
-"""The tokenizer of a training run: loaded, or trained on the training pairs."""
+"""The tokenizer of a training run: loaded, or trained on its pairs, whose words are counted so that what can be copied
+is copied."""
 
 from __future__ import annotations
 
 import dataclasses
 import math
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator
 from itertools import islice
 
 from datasets import IterableDataset
 from transformers import PreTrainedTokenizerBase
 
 from ..arguments import MAX_SOURCE_LENGTH, TokenizerArguments, TrainArguments
+from ..data.records import Row
 from ..evaluation.compute_metrics import spells_words
-from ..model.segmentation import CHAINED
+from ..model.segmentation import CASES, CHAINED, Chains, get_segmenter, is_spelled, list_marks
 from ..model.tokenization_copynet import CopyNetTokenizer
 from ..saved.loading import load_tokenizer
 from .dataset import Pairs
 from .presets import make_config
 from .reach import has_initials
 from .segmenters import are_few, choose_min_frequency, choose_segmenter, first_sources
-from .vocabulary import list_words
 
 REACH_SAMPLE_SIZE = 1000  # pairs that show what targets are made of
 STREAM_SAMPLE_SIZE = 100_000  # pairs of a stream from which vocabulary, slots and alignments are computed
+MAX_GENERATED = 0.02
+"""The share of a word's targets whose sources may lack it, for a word that sources often have in another case."""
 
 
 def load_given_tokenizer(name: str, args: TrainArguments, *, is_checkpoint: bool = False) -> PreTrainedTokenizerBase:
@@ -57,7 +62,7 @@ def train_tokenizer(train_pairs: Pairs, args: TrainArguments) -> CopyNetTokenize
     """A `CopyNetTokenizer` of the words in sources, targets and facts and of all features, with slots for the
     out-of-vocabulary words of every source. What the arguments leave open follows from the preset, else from the
     pairs."""
-    segmenter, encoder = choose_segmenter(args, train_pairs), args.encoder_name_or_path
+    segmenter, encoder = choose_segmenter(args.segmenter, args.preset, train_pairs), args.encoder_name_or_path
     preset = None if args.preset is None else make_config(args.preset, {})
     vocab_size = args.vocab_size or (preset and preset.vocab_size) or (3_000 if segmenter == "char" else 10_000)
     max_source_oov = preset.max_source_oov if preset and args.max_source_oov is None else args.max_source_oov
@@ -106,3 +111,44 @@ def _count_slots(tokenizer: CopyNetTokenizer, sample: Pairs) -> int:
     limit = tokenizer.model_max_length
     most = max(len(tokenizer.oov_words(row["text"], limit, facts=row.get("facts"))) for row in sample)
     return min(max(16, math.ceil(1.25 * most)), limit)
+
+
+def list_words(pairs: Iterable[Row], segmenter: str, generated_count: int, *, has_chains: bool) -> Iterator[list[str]]:
+    """The words of sources, facts and targets, each as often as it counts.
+
+    Without chains, all count. With them, a word of a target counts where its source has it, or where neither the case
+    of a source word nor a chain with copies gives it. A word that is always copied, and sometimes in another case,
+    does not count at all: a model that knows it would write it from memory, and not where it sees a new one.
+
+    Args:
+        generated_count: how often a word of a target counts that would have to be spelled.
+    """
+    split = get_segmenter(segmenter).split
+    counts: Counter[str] = Counter()
+    copied, cased, generated = Counter[str](), Counter[str](), Counter[str]()
+    for row in pairs:
+        facts = [word for fact in row.get("facts") or () for word in fact]
+        source, target = [*split(row["text"]), *facts], split(row["summary"])
+        counts.update(source)
+        in_source = {*source}
+        in_another_case = {change(word) for word in in_source for change in CASES.values()} if has_chains else set()
+        others = [word for word in target if word not in in_source]
+        generated.update(word for word in others if word not in in_another_case)
+        cased.update(word for word in others if word in in_another_case)
+        copied.update(word for word in target if word in in_source)
+        if generated_count > 1:
+            for word in _find_spelled(others, in_source, has_chains):
+                generated[word] += generated_count - 1
+    for word, number in cased.items():
+        if generated[word] <= MAX_GENERATED * (number + copied[word]):
+            del counts[word], copied[word], generated[word]
+    return ([word] * number for each in (counts, copied, generated) for word, number in each.items())
+
+
+def _find_spelled(words: list[str], source: Collection[str], has_chains: bool) -> list[str]:
+    """The words that would have to be spelled."""
+    if not has_chains:
+        return words
+    chains = Chains(list_marks(Counter(words)))
+    found = ((word, chains.find(word, source)) for word in words)
+    return [word for word, chain in found if chain is None or is_spelled(chain)]

@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 import shutil
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any, cast
 
+import torch
 from datasets import Dataset, IterableDataset
 from torch import Tensor, nn
 from torch.optim import Optimizer
@@ -23,14 +24,15 @@ from transformers import (
     Trainer,
     TrainingArguments,
 )
+from transformers.trainer_pt_utils import get_length_grouped_indices
 from transformers.trainer_utils import EvalLoopOutput, TrainOutput, get_last_checkpoint
 
 from ..arguments import TrainArguments
 from ..evaluation.scoring import evaluate_pairs
 from ..evaluation.teacher_forcing import make_argmax, make_compute_accuracy
-from ..model.letters import find_letter_ids
 from ..model.loss import shift_right
 from ..model.modeling_copynet import CopyNetForConditionalGeneration
+from ..model.vocabularies import find_letter_ids
 from ..saved.cards import CARD
 from .callbacks import (
     EarlyStopping,
@@ -46,7 +48,6 @@ from .dataset import Pairs, encode_pairs
 from .encoder_training import split_parameter_groups
 from .label_smoothing import VocabularyLabelSmoother
 from .run_folder import explain_save_errors
-from .sampler import EpochSampler
 from .vocabulary_dropout import append_letters, drop_from_vocabulary
 from .weight_average import WeightAverage
 
@@ -233,6 +234,39 @@ class CopyNetTrainer(Trainer):
             if not is_complete(checkpoint):  # older ones are deleted only after this one is saved
                 shutil.rmtree(checkpoint, ignore_errors=True)
             raise
+
+
+class EpochSampler(Sampler[int]):
+    """Shuffles by seed and epoch alone, so that a resumed run continues in the order of the interrupted one.
+
+    Transformers' `LengthGroupedSampler` draws from the global generator, whose state at the start of an epoch is not
+    part of a checkpoint.
+
+    Args:
+        size: number of pairs.
+        get_epoch: returns the number of epochs that are finished.
+        lengths: groups pairs of about the same length into batches of `batch_size`, if given.
+    """
+
+    def __init__(
+        self,
+        size: int,
+        seed: int,
+        get_epoch: Callable[[], int],
+        lengths: Sequence[int] | None = None,
+        batch_size: int = 1,
+    ) -> None:
+        self.size, self.seed, self.get_epoch = size, seed, get_epoch
+        self.lengths, self.batch_size = lengths, batch_size
+
+    def __len__(self) -> int:
+        return self.size
+
+    def __iter__(self) -> Iterator[int]:
+        generator = torch.Generator().manual_seed(self.seed + self.get_epoch())
+        if self.lengths is None:
+            return iter(torch.randperm(self.size, generator=generator).tolist())
+        return iter(get_length_grouped_indices(self.lengths, self.batch_size, generator=generator))
 
 
 def _find_data_seed(args: TrainingArguments) -> int:

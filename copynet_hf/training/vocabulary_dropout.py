@@ -12,8 +12,8 @@ from torch import Tensor
 
 from ..model.configuration_copynet import CopyNetConfig
 from ..model.copy_distribution import find_first_positions
-from ..model.letters import BOUNDARY
 from ..model.source import pad_right
+from ..model.vocabularies import BOUNDARY
 
 
 def drop_from_vocabulary(

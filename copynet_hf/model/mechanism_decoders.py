@@ -1,9 +1,12 @@
-"""CoreQA (He, Liu, Liu, Zhao, ACL 2017, P17-1019): answers that copy from the question and from facts.
+"""The recurrent decoders of mechanisms that read the source in another way than CopyNet.
+
+Pointer Networks (Vinyals, Fortunato, Jaitly 2015, arXiv 1506.03134) point at positions of the input. In CoreQA (He,
+Liu, Liu, Zhao, ACL 2017, P17-1019), answers copy from the question and from facts.
 
 A fact (subject, property, object) follows the question in the source, as three words marked by `token_type_ids` 1, 2,
 3. Its object can be copied; a word that is both in the question and in facts has one id.
 
-The paper's text was not available. Its overview figure shows: one softmax over vocabulary, question positions and
+The text of CoreQA was not available. Its overview figure shows: one softmax over vocabulary, question positions and
 facts; a network each for the scores of copying and retrieving; a state whose inputs are the contexts of question and
 facts, and [e(y_{t-1}); the copied word's state; the retrieved fact]. The form of the scores, and the attention history
 as the sum of past attention (the coverage of See et al. 2017), are our reading; in the figure the history is also an
@@ -20,14 +23,49 @@ from collections.abc import Callable
 import torch
 from torch import Tensor, nn
 
-from .attention import CopyNetAttention, FeatureProjection
 from .configuration_copynet import CopyNetConfig
-from .copy_distribution import expand_to_rows, selective_read_weights
-from .decoder import RecurrentDecoder
-from .dispatch import has_values
-from .dropout import Dropout
-from .memory import DecoderState, DecoderStep, Facts, Memory, read_memory
+from .copy_distribution import expand_to_rows, has_values, selective_read_weights
+from .decoder import Decoder, RecurrentDecoder
+from .layers import CopyNetAttention, Dropout, FeatureProjection
+from .memory import DecoderState, DecoderStep, DecoderSteps, Facts, Memory, read_memory
 from .outputs import CopyNetEncoderOutput
+
+
+class PointerDecoder(RecurrentDecoder):
+    """d_i = GRU(e(y_{i-1}), d_{i-1}) and u^i_j = v·tanh(W_1 e_j + W_2 d_i), section 2.3, without a context vector.
+
+    The paper does not say how the end symbol is pointed at: here it has a learned state e_⇐.
+    """
+
+    def __init__(self, config: CopyNetConfig) -> None:
+        super().__init__()
+        self.config = config
+        self.init_proj = nn.Linear(config.memory_size, config.hidden_size)
+        self.cell = nn.GRUCell(config.embedding_size, config.hidden_size)
+        self.attention = CopyNetAttention(config.memory_size, config.hidden_size, config.attention_size)
+        self.end = nn.Embedding(1, config.memory_size)  # e_⇐
+        self.dropout = Dropout(config.dropout)
+
+    def build_memory(self, encoded: CopyNetEncoderOutput) -> Memory:
+        """The source with the keys W_1 e_j."""
+        keys = self.attention.keys(encoded.last_hidden_state)
+        source = (encoded.final_state, encoded.source_mask, encoded.source_ids)
+        return Memory(encoded.last_hidden_state, keys, None, *source, slot_embeddings=encoded.slot_embeddings)
+
+    def step(self, embedding: Tensor, matches: Tensor, memory: Memory, state: DecoderState) -> DecoderStep:
+        """d_i, which is also the readout; u^i follows for all steps at once."""
+        hidden = self.cell(embedding, state.hidden)  # (R, H)
+        return DecoderStep(hidden, None, DecoderState(hidden, None, None))
+
+    def finish_steps(self, steps: DecoderSteps, embeddings: Tensor, memory: Memory) -> DecoderSteps:
+        """Adds u^i_j (R, T, S) as `copy_scores`, and as `switch` (R, T) the score of the end symbol."""
+        readout = self.dropout(steps.hidden)  # (R, T, H)
+        assert memory.attention_keys is not None
+        pointed = self.attention.scores(readout, memory.attention_keys)  # (R, T, S)
+        end_state = self.end(torch.zeros(1, 1, dtype=torch.long, device=readout.device))  # (1, 1, D)
+        end_keys = self.attention.keys(end_state)  # (1, 1, A)
+        end = self.attention.scores(readout.flatten(0, 1), end_keys).view(readout.shape[:2])  # (R, T)
+        return steps._replace(readout=readout, switch=end, copy_scores=pointed)
 
 
 class RetrievalDecoder(RecurrentDecoder):
@@ -119,3 +157,7 @@ def replace_at(mask: Tensor, states: Tensor, compute: Callable[[Tensor], Tensor]
     rows = mask.flatten().nonzero()[:, 0]
     computed = compute(inputs.flatten(0, 1).index_select(0, rows))
     return states.flatten(0, 1).index_copy(0, rows, computed.to(states.dtype)).view(states.shape)
+
+
+DECODERS: dict[str, Callable[[CopyNetConfig], Decoder]] = {"pointer": PointerDecoder, "retrieval": RetrievalDecoder}
+"""The decoder of each such `config.copy_mechanism`."""

@@ -1,0 +1,174 @@
+"""The vocabularies of a tokenizer, of words, features and letters: listed by frequency, numbered, looked up.
+
+`letter_ids` of a source are the letters of the words that own its slots, slot by slot, each word after a `BOUNDARY`:
+`ab` and `c` are [0, a, b, 0, c]. Padding, on the right, is more words without letters, which no slot belongs to.
+
+Nothing here needs torch or Transformers.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from unicodedata import category
+
+Text = str | Sequence[str]
+"""A text, or the words of one."""
+
+NO_FEATURE, UNKNOWN_FEATURE = 0, 1  # the former is padding
+NUM_SPECIAL_FEATURES = 2  # the ids of the features follow
+BOUNDARY, UNKNOWN_LETTER = 0, 1
+NUM_SPECIAL_LETTERS = 2  # the ids of the letters follow
+MAX_LETTERS_OF_WORD = 32  # of a longer word, half of them are its first letters, half its last ones
+MAX_LETTERS, MIN_LETTER_FREQUENCY = 1000, 2  # of a trained vocabulary
+
+
+def check_text(text: object, name: str, is_split_into_words: bool) -> None:
+    """Checks that this is a text, or with `is_split_into_words` a sequence of words.
+
+    Raises:
+        TypeError: it is not.
+    """
+    if not is_split_into_words:
+        if not isinstance(text, str):
+            raise TypeError(f"{name} is {type(text).__name__}: pass a text")
+    elif isinstance(text, str) or not isinstance(text, Sequence) or not all(isinstance(word, str) for word in text):
+        raise TypeError(f"{name} is not a list of words: pass a list, or leave out is_split_into_words=True")
+
+
+def count_words(
+    texts: Iterable[Text], split: Callable[[str], list[str]], special: Iterable[str], is_split_into_words: bool = False
+) -> Counter[str]:
+    """How often each word that is no special token occurs in texts, or with `is_split_into_words` in lists of words.
+
+    Raises:
+        TypeError: it is a single text, or one of the texts is not a string.
+        ValueError: there are no texts.
+    """
+    if isinstance(texts, str):
+        raise TypeError("texts is one text: pass an iterable of texts")
+    counts: Counter[str] = Counter()
+    for row, text in enumerate(texts):
+        check_text(text, f"texts[{row}]", is_split_into_words)
+        counts.update(split(text) if isinstance(text, str) else text)
+    if not counts:
+        raise ValueError("texts is empty: pass at least one text")
+    for token in special:
+        counts.pop(token, None)
+    return counts
+
+
+def choose_words(
+    counts: Mapping[str, int], special: Sequence[str], size: int, min_frequency: int, marks: Sequence[str]
+) -> dict[str, int]:
+    """A vocabulary of at most `size` words: the special tokens, the marks of chains and the most frequent words, those
+    of one frequency by code points.
+
+    Args:
+        counts: how often each word occurs.
+    """
+    frequent = sorted((-count, word) for word, count in counts.items() if count >= min_frequency)
+    words = dict.fromkeys([*special, *marks, *(word for _, word in frequent)])
+    return {word: index for index, word in enumerate(list(words)[:size])}
+
+
+def list_letters(words: Mapping[str, int]) -> str:
+    """The letters of a vocabulary, the most frequent ones first.
+
+    Args:
+        words: how often each occurs.
+    """
+    counts: Counter[str] = Counter()
+    for word, count in words.items():
+        for letter in word:
+            counts[letter] += count
+    frequent = (
+        (-count, letter)
+        for letter, count in counts.items()
+        if count >= MIN_LETTER_FREQUENCY and category(letter) != "Cs"  # a lone surrogate, which no file can hold
+    )
+    return "".join(letter for _, letter in sorted(frequent)[:MAX_LETTERS])
+
+
+def check_vocab(vocab: object, special_tokens: Sequence[object], added: set[str]) -> dict[str, int]:
+    """Returns `vocab` in the order of its ids.
+
+    Raises:
+        ValueError: it is not a mapping, its ids have gaps, or a special token is missing.
+    """
+    if not isinstance(vocab, Mapping):
+        raise ValueError(f"vocab is {type(vocab).__name__}: pass a mapping from words to ids")
+    ordered = dict(sorted(vocab.items(), key=lambda item: item[1]))
+    if list(ordered.values()) != list(range(len(ordered))):
+        raise ValueError("the ids of vocab have a gap: number the words 0, 1, 2, ..., since the slots come next")
+    if missing := {str(token) for token in special_tokens} - added - ordered.keys():
+        raise ValueError(f"vocab lacks the special tokens {', '.join(sorted(missing))}: add them")
+    return ordered
+
+
+def number_features(features: Iterable[str] | Mapping[str, int]) -> dict[str, int]:
+    """The id of each feature; see `number_entries`.
+
+    Raises:
+        ValueError: a feature is no string, empty, or given twice.
+    """
+    return number_entries("feature", features, NUM_SPECIAL_FEATURES, bool, "strings that are not empty")
+
+
+def number_letters(letters: Iterable[str] | Mapping[str, int]) -> dict[str, int]:
+    """The id of each letter; see `number_entries`.
+
+    Raises:
+        ValueError: a letter is not one character, or given twice.
+    """
+    return number_entries(
+        "letter", letters, NUM_SPECIAL_LETTERS, lambda letter: len(letter) == 1, "strings of one character"
+    )
+
+
+def number_entries(
+    kind: str,
+    entries: Iterable[str] | Mapping[str, int],
+    first: int,
+    is_valid: Callable[[str], object],
+    description: str,
+) -> dict[str, int]:
+    """The id of each entry of a vocabulary, from `first` on, in their order or, for a mapping as the tokenizer saves
+    it, that of their ids.
+
+    Raises:
+        ValueError: an entry is not valid, or given twice.
+    """
+    entries = sorted(entries, key=entries.__getitem__) if isinstance(entries, Mapping) else list(entries)
+    for entry in entries:
+        if not isinstance(entry, str) or not is_valid(entry):
+            raise ValueError(f"{kind}_vocab contains {entry!r}: pass {description}")
+    if len(set(entries)) < len(entries):
+        twice = next(entry for entry in entries if entries.count(entry) > 1)
+        raise ValueError(f"{kind}_vocab contains {twice!r} twice: list each {kind} once")
+    return {entry: index for index, entry in enumerate(entries, first)}
+
+
+# ---- entries as ids
+
+
+def find_feature_ids(features: Sequence[str] | None, name: str, vocab: Mapping[str, int]) -> list[int]:
+    """The ids of features, each once.
+
+    Raises:
+        ValueError: they are no list of strings.
+    """
+    if isinstance(features, str) or not all(isinstance(feature, str) for feature in features or ()):
+        raise ValueError(f"{name} is {features!r:.100}: pass a list of strings")
+    return [vocab.get(feature, UNKNOWN_FEATURE) for feature in dict.fromkeys(features or ())]
+
+
+def find_letter_ids(words: Iterable[str], vocab: Mapping[str, int]) -> list[int]:
+    """The ids of the words' letters, each word after a boundary, and of each at most `MAX_LETTERS_OF_WORD`."""
+    ids: list[int] = []
+    half = MAX_LETTERS_OF_WORD // 2
+    for word in words:
+        letters = word if len(word) <= 2 * half else word[:half] + word[-half:]
+        ids.append(BOUNDARY)
+        ids += [vocab.get(letter, UNKNOWN_LETTER) for letter in letters]
+    return ids

@@ -171,8 +171,7 @@ class CopyNetConfig(CopyNetBaseConfig):
         num_features: with "pointer", how many real numbers each source position has instead of a word
             (`input_features`); 0: the source is words.
         attention: whether c_t is the attentive read; if not, c is the encoder's last state, Eq. 1 (Enc-Dec).
-        selective_read: whether ζ(y_{t-1}) is an input of s_t, Eq. 9, in a Transformers decoder with equal weights ρ.
-            None: with "copynet", unless `seq2seq`.
+        selective_read: whether ζ(y_{t-1}) is an input of s_t, Eq. 9. None: with "copynet", unless `seq2seq`.
         readout: what the scores of both modes are computed from, out of "state" s_t, "context" c_t, "embedding"
             e(y_{t-1}) and "selective_read" ζ(y_{t-1}). `("state",)` is Eq. 7 and 8 to the letter; more is the authors'
             code. None: all parts the model has; with "pointer_generator" state and context, as in its paper.
@@ -445,10 +444,7 @@ class CopyNetConfig(CopyNetBaseConfig):
                     f"Leave {name} out, or decoder."
                 )
         if self.seq2seq and self.selective_read:
-            raise ValueError(
-                "selective_read=True is not for a pretrained encoder-decoder, whose layers read embeddings alone: "
-                "leave it out."
-            )
+            raise ValueError("selective_read=True is not for a pretrained encoder-decoder: leave it out.")
         self.readout = ["state"]
 
     def _check_encoder(self) -> None:

@@ -119,7 +119,7 @@ def run(settings: Settings) -> ResultsFile:
         for model, arguments in chosen.items():
             folder = settings.seed_folder(name, model)
             record = train_once(folder, {**files, **TRAINING, **arguments}, settings)
-            scores: dict[str, Any] = {"validation": _read_accuracy(folder)}
+            scores: dict[str, Any] = _read_validation(folder)
             if model in MODELS:
                 scores |= evaluate_once(folder, "test", _spread(test), settings)[0]
             results.add_run(name, model, scores, record)
@@ -151,7 +151,7 @@ def _run_pretrained(results: ResultsFile, settings: Settings) -> None:
             arguments = {**files, "seq2seq_name_or_path": record["folder"], **FINE_TUNING, **FINE_TUNED[model]}
             folder = settings.seed_folder(REQUESTS, model)
             fine_tuned = train_once(folder, arguments, settings)
-            scores = {"validation": _read_accuracy(folder), **evaluate_once(folder, "test", test, settings)[0]}
+            scores = _read_validation(folder) | evaluate_once(folder, "test", test, settings)[0]
             results.add_run(REQUESTS, model, scores, fine_tuned)
 
 
@@ -160,9 +160,10 @@ def _spread(rows: Sequence[Row]) -> list[Row]:
     return list(rows[:: max(1, len(rows) // TEST_PAIRS)][:TEST_PAIRS])
 
 
-def _read_accuracy(folder: Path) -> float:
-    """The sequence accuracy on the validation pairs, in percent, of the checkpoint that was kept."""
-    return round(_read_scores(folder)["eval_sequence_accuracy"], 2)
+def _read_validation(folder: Path) -> dict[str, float]:
+    """The sequence accuracy, in percent, and the loss on the validation pairs, of the checkpoint that was kept."""
+    scores = _read_scores(folder)
+    return {"validation": round(scores["eval_sequence_accuracy"], 2), "loss": round(scores["eval_loss"], 3)}
 
 
 def _read_scores(folder: Path) -> dict[str, float]:
@@ -216,11 +217,11 @@ def _describe_pretraining(results: dict[str, Any]) -> str:
 
 
 def _compare_recipes(results: dict[str, Any], tasks: Sequence[str]) -> str:
-    """The validation accuracy of the Transformer and of its alternatives on each task."""
+    """The validation accuracy of the Transformer and of its alternatives on each task, and the loss."""
     rows = []
     for model in ("Transformer", *ALTERNATIVES):
-        scores = [[run["scores"] for run in find_runs(results, task, model)] for task in tasks]
-        cells = [average_scores(of_task, ["validation"])[0] for of_task in scores]
-        if any(cell is not None for cell in cells):
-            rows.append([model, *cells])
+        runs = [find_runs(results, task, model) for task in tasks]
+        if any(runs):
+            means = [average_scores([run["scores"] for run in of_task], ["validation", "loss"]) for of_task in runs]
+            rows.append([model, *("" if loss is None else f"{right:.1f} ({loss:.2f})" for right, loss in means)])
     return table(["", *tasks], rows) if len(rows) > 1 else ""

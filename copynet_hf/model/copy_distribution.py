@@ -151,8 +151,8 @@ MODES: dict[str, Callable[[ModeScores], Modes]] = {
 
 def copy_scores(copy_keys: Tensor, readout: Tensor) -> Tensor:
     """ψ_c(j) = tanh(h_j W_c)·r_t, Eq. 8, from keys tanh(h_j W_c) (N, S, H) and r_t (B, …, H): (B, …, S)."""
-    by_source = readout.reshape(copy_keys.shape[0], -1, readout.shape[-1])
-    return (by_source @ copy_keys.transpose(1, 2)).view(*readout.shape[:-1], copy_keys.shape[1])
+    scores = group_by_source(readout, copy_keys) @ copy_keys.transpose(1, 2)
+    return scores.view(*readout.shape[:-1], copy_keys.shape[1])
 
 
 def selective_read_weights(previous_copy_scores: Tensor, matches: Tensor) -> Tensor:
@@ -161,8 +161,8 @@ def selective_read_weights(previous_copy_scores: Tensor, matches: Tensor) -> Ten
     Z cancels, so scores are enough. Zero everywhere if y_{t−1} is not in the source.
 
     Args:
-        previous_copy_scores: (B, S) ψ_c of step t−1.
-        matches: (B, S) bool, x_j = y_{t−1} and j is not padding.
+        previous_copy_scores: (B, …, S) ψ_c of step t−1.
+        matches: (B, …, S) bool, x_j = y_{t−1} and j is not padding.
     """
     return masked_softmax(previous_copy_scores, matches)
 
@@ -285,6 +285,11 @@ def expand_to_rows(field: Tensor, rows: int) -> Tensor:
     """(N, …) as (B, …): each source's entry for the B / N rows that decode from it, side by side."""
     sources = field.shape[0]
     return field if rows == sources else field[:, None].expand(-1, rows // sources, *field.shape[1:]).flatten(0, 1)
+
+
+def group_by_source(rows: Tensor, sources: Tensor) -> Tensor:
+    """(R, …, X) as (N, R / N · …, X): the rows that decode from each of the N sources side by side."""
+    return rows.reshape(sources.shape[0], -1, rows.shape[-1])
 
 
 def find_matches(words: Tensor, source_ids: Tensor, source_mask: Tensor) -> Tensor:

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from torch.nn.modules import module as torch_module
 
 from .configuration_copynet import CopyNetConfig
-from .copy_distribution import copy_scores, expand_to_rows, masked_softmax
+from .copy_distribution import copy_scores, expand_to_rows, group_by_source, masked_softmax
 from .decoder import CopyNetDecoder, Decoder
 from .fast_copynet import DecoderWeights, run_all_steps, stack_weights
 from .fast_step import allocate_units, attend_to_features, attention_energies, multiply_state, update_state
@@ -30,7 +30,6 @@ from .memory import (
     FeatureMemory,
     Memory,
     StepsRunner,
-    group_by_source,
     read_memory,
 )
 

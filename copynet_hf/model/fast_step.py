@@ -19,9 +19,9 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from .copy_distribution import masked_softmax
+from .copy_distribution import group_by_source, masked_softmax
 from .gru import gru_step
-from .memory import FeatureMemory, group_by_source
+from .memory import FeatureMemory
 
 _UNITS_PER_THREAD = 2**18
 """Hidden units of the attention that a thread computes at a time, so that they stay in its cache."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from .copy_distribution import expand_to_rows, masked_softmax
-from .memory import FeatureMemory, group_by_source, read_memory
+from .copy_distribution import expand_to_rows, group_by_source, masked_softmax
+from .memory import FeatureMemory, read_memory
 from .outputs import CopyNetEncoderOutput
 
 

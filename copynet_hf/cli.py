@@ -42,7 +42,7 @@ def _run(importing: Callable[[], AbstractContextManager[None]], name: str, *argv
     logging.basicConfig(format="%(message)s", stream=sys.stderr)
     logging.getLogger("copynet_hf").setLevel(logging.INFO)
     os.environ.setdefault("TQDM_DELAY", "2")  # seconds after which a progress bar appears
-    # threads of torch wait for one another asleep: where others use the cores, it takes many times as long awake
+    # torch's threads sleep while they wait for one another: busy waiting is many times slower on cores that others use
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     try:
         command: Command = import_module(f".commands.{name}", __package__).COMMAND

@@ -135,8 +135,8 @@ class FullAccuracy(TrainerCallback):
 
 
 class NoProgress(TrainerCallback):
-    """Ends the training where the accuracy that selects the checkpoint has not risen for a quarter of the updates, and
-    for five evaluations, but not before half of the updates. Counted in the log of the run, as `FullAccuracy`."""
+    """Ends the training in its second half, once the accuracy that selects the checkpoint has not risen for a quarter
+    of the updates and for five evaluations. Counted in the log of the run, as `FullAccuracy`."""
 
     SHARE, NUM_EVALUATIONS, EARLIEST = 0.25, 5, 0.5
 
@@ -146,8 +146,8 @@ class NoProgress(TrainerCallback):
         if not scores or not self.EARLIEST * state.max_steps <= state.global_step < state.max_steps:
             return
         best = max(range(len(scores)), key=lambda number: scores[number][0])  # the first of several
-        rests = len(scores) - 1 - best >= self.NUM_EVALUATIONS
-        if rests and state.global_step - scores[best][1] >= self.SHARE * state.max_steps:
+        is_flat = len(scores) - 1 - best >= self.NUM_EVALUATIONS
+        if is_flat and state.global_step - scores[best][1] >= self.SHARE * state.max_steps:
             log_line("%s has not risen since step %s: the training ends", name.removeprefix("eval_"), scores[best][1])
             control.should_training_stop = True
 

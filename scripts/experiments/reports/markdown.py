@@ -128,10 +128,16 @@ def summarize_runs(results: Results, num_commands: int | None = None) -> dict[st
     }
 
 
+def read_stored(name: str) -> dict[str, Any]:
+    """results/NAME.json of this repository."""
+    stored: dict[str, Any] = json.loads((ROOT / "results" / f"{name}.json").read_text(encoding="utf-8"))
+    return stored
+
+
 def read_published(experiment: str) -> dict[str, Any]:
     """The scores that papers report, from results/published.json."""
-    published: dict[str, Any] = json.loads((ROOT / "results" / "published.json").read_text(encoding="utf-8"))
-    return published[experiment]
+    published: dict[str, Any] = read_stored("published")[experiment]
+    return published
 
 
 def render_tried(results: Results, titles: Sequence[str]) -> str:

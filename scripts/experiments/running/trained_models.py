@@ -199,6 +199,12 @@ def load_or_compute(folder: Path, name: str, inputs: Any, compute: Callable[[], 
     return stored["made"]
 
 
+def read_kept_scores(folder: Path) -> dict[str, float]:
+    """The scores on the validation pairs of the checkpoint that was kept, without `eval_` in their names."""
+    scores = json.loads((folder / "eval_results.json").read_text(encoding="utf-8"))
+    return {name.removeprefix("eval_"): value for name, value in scores.items()}
+
+
 def compute_fingerprint(*parts: Any) -> str:
     return hashlib.sha256(json.dumps(parts, sort_keys=True, default=str).encode()).hexdigest()[:16]
 

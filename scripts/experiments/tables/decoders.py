@@ -5,7 +5,6 @@ And a T5, pre-trained on the texts of its task alone, fine-tuned with a copy hea
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,7 +24,7 @@ from ..reports.markdown import average_scores, find_runs, table
 from ..running.pretraining import MASKED, pretrain_seq2seq
 from ..running.results_file import ResultsFile
 from ..running.settings import Settings, read_training
-from ..running.trained_models import RNNSEARCH, evaluate_once, train_once
+from ..running.trained_models import RNNSEARCH, evaluate_once, read_kept_scores, train_once
 from .proof import format_targets
 
 TRAINING = read_training("decoders")
@@ -144,7 +143,7 @@ def _run_pretrained(results: ResultsFile, settings: Settings) -> None:
         command=f"python scripts/reproduce.py decoders --models {_name_model(PRETRAINED, REQUESTS)!r}",
         load=AutoModelForSeq2SeqLM.from_pretrained,
     )
-    scores = {"restored": round(_read_scores(Path(record["folder"]))["eval_accuracy"], 2)}
+    scores = {"restored": round(read_kept_scores(Path(record["folder"]))["accuracy"], 2)}
     results.add_run(REQUESTS, PRETRAINED, scores, record)
     for model in models:
         if model in FINE_TUNED:
@@ -162,13 +161,8 @@ def _spread(rows: Sequence[Row]) -> list[Row]:
 
 def _read_validation(folder: Path) -> dict[str, float]:
     """The sequence accuracy, in percent, and the loss on the validation pairs, of the checkpoint that was kept."""
-    scores = _read_scores(folder)
-    return {"validation": round(scores["eval_sequence_accuracy"], 2), "loss": round(scores["eval_loss"], 3)}
-
-
-def _read_scores(folder: Path) -> dict[str, float]:
-    scores: dict[str, float] = json.loads((folder / "eval_results.json").read_text(encoding="utf-8"))
-    return scores
+    scores = read_kept_scores(folder)
+    return {"validation": round(scores["sequence_accuracy"], 2), "loss": round(scores["loss"], 3)}
 
 
 def collect_figures(results: dict[str, Any]) -> dict[str, Any]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,7 +12,7 @@ from ..data.dialogue import make_dialogue_pairs
 from ..data.rows import Row, write_pairs
 from ..data.shell_commands import read_command_pairs, read_test_groups
 from ..data.utterance_rewriting import read_dialogues
-from ..reports.markdown import average_scores, find_runs, get_data_facts, table
+from ..reports.markdown import average_scores, find_runs, get_data_facts, read_stored, table
 from ..running.results_file import ResultsFile
 from ..running.settings import Settings
 from ..running.trained_models import evaluate_once, train_once
@@ -111,9 +110,7 @@ def score(name: str, folder: Path, test: str, rows: Sequence[Row], settings: Set
 
 def _read_tuned_scores(task: Task) -> dict[str, dict[str, Any]]:
     """The scores and minutes of the tuned model, by test set, from the results that are stored."""
-    path = Path(__file__).parents[3] / "results" / f"{task.table}.json"
-    stored = json.loads(path.read_text(encoding="utf-8"))
-    tuned = {}
+    stored, tuned = read_stored(task.table), {}
     for test, data in task.tests.items():
         runs = find_runs(stored, data, task.model)
         means = average_scores([run["scores"] for run in runs], task.measures)

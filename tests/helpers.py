@@ -91,6 +91,7 @@ SEARCHES: dict[str, dict[str, Any]] = {
     "long beams": {"num_beams": 4, "length_penalty": 2.0, "max_new_tokens": 7},
     "beams to the end": {"num_beams": 2, "early_stopping": "never", "length_penalty": 0.0, "max_new_tokens": 12},
     "two ends": {"num_beams": 3, "num_return_sequences": 3, "eos_token_id": [2, 8]},
+    "UNK is the end": {"num_beams": 4, "num_return_sequences": 4, "eos_token_id": 3, "forbid_unk": True},
     "no end": {"num_beams": 2, "eos_token_id": None, "max_new_tokens": 5},
 }
 

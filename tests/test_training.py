@@ -14,7 +14,7 @@ import torch
 from datasets import Dataset
 from helpers import SIZES, write_requests, write_rows
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
-from transformers import PreTrainedTokenizerFast, Seq2SeqTrainingArguments
+from transformers import PreTrainedTokenizerFast, Seq2SeqTrainingArguments, TrainerControl, TrainerState
 
 from copynet_hf import CopyNetForConditionalGeneration, CopyNetTokenizer
 from copynet_hf.arguments import TrainArguments
@@ -22,6 +22,7 @@ from copynet_hf.data import quickstart_pairs
 from copynet_hf.evaluation.scoring import evaluate_pairs
 from copynet_hf.model.prediction import predict
 from copynet_hf.saved.loading import check_tokenizer, load_model
+from copynet_hf.training.callbacks import NoProgress
 from copynet_hf.training.dataset import encode_pairs
 from copynet_hf.training.defaults import build_training_arguments
 from copynet_hf.training.model_setup import build_config
@@ -198,17 +199,33 @@ def test_a_resumed_training_counts_on_until_all_targets_were_right_three_times(e
     assert find_full_accuracy(read_state(easy)) == [first, first + 5, third]
 
 
-def test_a_training_ends_where_accuracy_has_not_risen_for_a_quarter_of_it(easy: dict[str, Any]) -> None:
-    stuck = {"learning_rate": 1e-12, "overwrite_output_dir": True}
-    ends = {}
-    for name, more in {
-        "default": {},
-        "0": {"early_stopping_patience": 0},
-        "few": {"eval_steps": 10, "save_steps": 10},
-    }.items():
-        train_from_arguments(easy | stuck | more)
-        ends[name] = read_state(easy)["global_step"]
-    assert ends == {"default": 30, "0": 60, "few": 60}  # half of the run; with evaluations too few to tell
+def test_a_training_whose_accuracy_does_not_rise_ends_at_its_half(easy: dict[str, Any]) -> None:
+    stuck = {"learning_rate": 1e-12, "max_steps": 12, "eval_steps": 1, "save_steps": 1, "overwrite_output_dir": True}
+    for patience, end in ((None, 6), (0, 12)):
+        train_from_arguments(easy | stuck | {"early_stopping_patience": patience})
+        assert read_state(easy)["global_step"] == end
+
+
+@pytest.mark.parametrize(
+    ("scores", "end"),
+    [
+        ([50.0] * 20, 10),
+        ([*range(8), *[7.0] * 12], 13),  # flat for a quarter: five of twenty
+        ([*range(16), *[15.0] * 4], None),
+        ([9.0, 8.0, 7.0, 6.0, 9.1, 5.0, 4.0, 3.0, 2.0, 9.1, *[9.0] * 10], 10),  # as high again is no rise
+        ([50.0] * 4, None),  # too few evaluations to tell
+    ],
+)
+def test_accuracy_has_not_risen_for_a_quarter_of_the_training(scores: list[float], end: int | None) -> None:
+    args = Seq2SeqTrainingArguments("x", metric_for_best_model="mean_accuracy", eval_strategy="steps")
+    args.load_best_model_at_end = True
+    state, stop, found = TrainerState(max_steps=len(scores)), TrainerControl(), None
+    for state.global_step, score in enumerate(scores, 1):
+        state.log_history.append({"eval_mean_accuracy": score, "step": state.global_step})
+        NoProgress().on_evaluate(args, state, stop)
+        if stop.should_training_stop and found is None:
+            found = state.global_step
+    assert found == end
 
 
 @pytest.mark.parametrize("processes", [1, 2, 8])

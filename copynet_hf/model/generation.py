@@ -357,8 +357,10 @@ class CopyNetGenerationMixin(_Base):
         symbols = (config.pad_token_id, config.decoder_start_token_id)
         # a pretrained encoder-decoder may generate all that it did
         forbidden = [word for word in symbols if word not in config.end_token_ids and not config.seq2seq]
-        if getattr(generation_config, "forbid_unk", False) and config.unknown_word_id is not None:
-            forbidden.append(config.unknown_word_id)
+        ends = generation_config.eos_token_id
+        ends = ends if isinstance(ends, list) else [ends]
+        if getattr(generation_config, "forbid_unk", False) and config.unk_token_id not in (None, *ends):
+            forbidden.append(config.unk_token_id)
         return ExtendedVocabularyLogitsProcessor(
             encoder_outputs.source_ids,
             encoder_outputs.source_mask,

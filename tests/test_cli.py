@@ -20,9 +20,9 @@ from copynet_hf.commands import train
 from copynet_hf.data import quickstart_pairs
 from copynet_hf.model.configuration_copynet import CopyNetConfig
 from copynet_hf.training.defaults import (
-    DECODER_LEARNING_RATE,
     MAX_EPOCHS,
     MIN_EPOCHS,
+    SEQ2SEQ_LEARNING_RATE,
     SPELLED_SMOOTHING,
     TRAINING_DEFAULTS,
 )
@@ -434,7 +434,7 @@ def test_the_defaults_that_train_help_shows_are_those_of_a_run() -> None:
     trainer = {entry.name: entry.default for entry in dataclasses.fields(Seq2SeqTrainingArguments)} | TRAINING_DEFAULTS
     for name, default in ours.items():
         assert isinstance(default, str) or (trainer[name] or None) == (default or None), name
-    assert ours["learning_rate"] == f"{trainer['learning_rate']:g} or {DECODER_LEARNING_RATE:g}"
+    assert ours["learning_rate"] == f"{SEQ2SEQ_LEARNING_RATE:g} to {trainer['learning_rate']:g}"
     assert ours["warmup_steps"] == f"{trainer['warmup_steps']}, at most half"
     assert ours["num_train_epochs"].startswith(f"{MIN_EPOCHS} to {MAX_EPOCHS},")
     assert ours["label_smoothing_factor"].startswith(f"{SPELLED_SMOOTHING:g} for")

@@ -24,7 +24,7 @@ from copynet_hf.model.prediction import predict
 from copynet_hf.saved.loading import check_tokenizer, load_model
 from copynet_hf.training.callbacks import NoProgress
 from copynet_hf.training.dataset import encode_pairs
-from copynet_hf.training.defaults import build_training_arguments
+from copynet_hf.training.defaults import build_training_arguments, complete_arguments
 from copynet_hf.training.model_setup import build_config
 from copynet_hf.training.run import train_from_arguments
 from copynet_hf.training.segmenters import guess_segmenter
@@ -98,6 +98,14 @@ def test_of_errors_the_lowest_is_the_best(pairs: Dataset) -> None:
 def test_the_learning_rate_falls_also_in_a_short_training(arguments: dict[str, Any], warmup: int) -> None:
     train = Dataset.from_dict({"text": ["a"] * 64})
     assert build_training_arguments({"output_dir": "x", **arguments}, train, False).warmup_steps == warmup
+
+
+@pytest.mark.parametrize(("updates", "warmup"), [(200, 100), (3000, 400)])
+def test_a_transformer_warms_up_for_at_most_half_of_the_training(updates: int, warmup: int) -> None:
+    pairs = {"train": Dataset.from_dict({"text": ["a"] * 64, "summary": ["a"] * 64})}
+    given = {"output_dir": "x", "decoder": "transformer", "max_steps": updates}
+    _, training = complete_arguments(TrainArguments(decoder="transformer"), given, pairs)
+    assert training.warmup_steps == warmup
 
 
 def test_a_run_is_evaluated_forty_times_by_default(pairs: Dataset) -> None:

@@ -32,7 +32,7 @@ class TrainerArguments(Arguments):
 
     output_dir: str | None = argument("folder for the model, its card and its scores", metavar="FOLDER")
     num_train_epochs: float | None = argument("epochs", shown="5 to 60, computed from the number of pairs")
-    learning_rate: float | None = argument("initial learning rate", shown="0.002 or 0.0005")
+    learning_rate: float | None = argument("initial learning rate", shown="0.0001 to 0.002")
     per_device_train_batch_size: int | None = argument("training batch size per process", shown=16)
     seed: int | None = argument("random seed", shown=42)
     max_steps: int | None = argument("training steps, in place of epochs", shown=-1)

@@ -36,7 +36,7 @@ from .dataset import Pairs
 from .presets import make_config, select_config_fields
 from .segmenters import choose_segmenter, first_sources
 
-TRAINING_DEFAULTS: dict[str, object] = {
+TRAINING_DEFAULTS: dict[str, Any] = {
     "per_device_train_batch_size": 16,
     "per_device_eval_batch_size": 64,
     "learning_rate": 2e-3,
@@ -101,7 +101,7 @@ def complete_arguments(
         is_pretrained = args.seq2seq_name_or_path is not None or config.seq2seq
         training.learning_rate = choose_learning_rate(training, config, has_encoder, is_pretrained)
     if config.decoder is not None and "warmup_steps" not in values:
-        training.warmup_steps *= TRANSFORMER_WARMUP_FACTOR
+        _set_warmup(training, train, TRANSFORMER_WARMUP_FACTOR * TRAINING_DEFAULTS["warmup_steps"])
     completed: dict[str, Any] = {"encoder_learning_rate": choose_encoder_learning_rate(args, has_encoder)}
     segmenter = getattr(tokenizer, "segmenter", None)
     if tokenizer is None:
@@ -158,13 +158,19 @@ def build_training_arguments(arguments: Values, train_pairs: Pairs, has_validati
         batch_size = training_args.train_batch_size * training_args.world_size
         epochs = TRAINING_STEPS * batch_size * training_args.gradient_accumulation_steps / len(train_pairs)
         training_args.num_train_epochs = min(max(round(epochs), MIN_EPOCHS), MAX_EPOCHS)
-    if "warmup_steps" not in given:  # else a short training would end before the learning rate falls
-        updates = training_args.max_steps if streams else count_updates(len(train_pairs), training_args)[0]
-        training_args.warmup_steps = min(training_args.warmup_steps, updates // 2)
+    if "warmup_steps" not in given:
+        _set_warmup(training_args, train_pairs, TRAINING_DEFAULTS["warmup_steps"])
     _check_report_to(training_args)
     if training_args.bf16:
         warn_of_slow_bfloat16(training_args.device.type)
     return training_args
+
+
+def _set_warmup(training: Seq2SeqTrainingArguments, train_pairs: Pairs, steps: int) -> None:
+    """At most half of the updates, else a short training would end before the learning rate falls."""
+    streams = isinstance(train_pairs, IterableDataset)
+    updates = training.max_steps if streams else count_updates(len(train_pairs), training)[0]
+    training.warmup_steps = min(steps, updates // 2)
 
 
 def _check_metric(metric: str, generates: bool) -> None:

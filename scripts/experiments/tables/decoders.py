@@ -168,15 +168,13 @@ def _read_validation(folder: Path) -> dict[str, float]:
 def collect_figures(results: dict[str, Any]) -> dict[str, Any]:
     """The figures of results/decoders.md."""
     tasks = [task for task in TASKS if any(run["data"] == task for run in results["runs"])]
-    warmup = TRAINING_DEFAULTS["warmup_steps"]
-    assert isinstance(warmup, int)
     return {
         "updates": UPDATES,
         "evaluations": round(1 / TRAINING["eval_steps"]),
         "sizes": TRANSFORMER_SIZES,
         "embeddings": f"±{TRANSFORMER_INITIALIZER_RANGE:g}",
         "learning_rate": f"{TRANSFORMER_LEARNING_RATE:g}",
-        "warmup": warmup * TRANSFORMER_WARMUP_FACTOR,
+        "warmup": TRAINING_DEFAULTS["warmup_steps"] * TRANSFORMER_WARMUP_FACTOR,
         "test_pairs": TEST_PAIRS,
         "pages": {task: TASKS[task].page for task in tasks},
         "rules": (RULES, INSTANCES),

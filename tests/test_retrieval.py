@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 from datasets import Dataset
-from helpers import check_gradients, pad_facts, tiny_model
+from helpers import check_gradients, pad_facts, tiny_model, until_end
 from oracle import Oracle
 from transformers import DataCollatorForSeq2Seq
 
@@ -131,6 +131,19 @@ def test_what_is_not_written_from_is_still_read(copies_from):
         plain = [word for word in range(4, 13) if word not in SOURCES[row]]
         shift = (output.logits - full.logits)[row, 0, plain]
         assert torch.allclose(shift, shift[:1].expand_as(shift), atol=1e-4)
+
+
+@pytest.mark.parametrize("copies_from", [["facts"], []], ids=str)
+def test_a_question_that_nothing_is_copied_from_has_an_answer(copies_from):
+    model = tiny_model(seed=1, **RETRIEVAL, copies_from=copies_from)
+    asked = {"input_ids": torch.tensor([SOURCES[1]]), "token_type_ids": torch.tensor([KINDS[1]])}
+    likeliest = model(**asked, decoder_input_ids=torch.tensor([[1]])).logits[0, 0, 2:].argmax().item() + 2
+    assert likeliest != 2
+    for options in ({}, {"num_beams": 2}, {"min_new_tokens": 2}):
+        assert until_end(model.generate(**asked, **options, max_new_tokens=3)[0].tolist()) != [2]
+    assert model.generate(**asked, max_new_tokens=1)[0, 1].item() == likeliest
+    nothing = {"input_ids": torch.tensor([[0, 0]]), "attention_mask": torch.zeros(1, 2, dtype=torch.long)}
+    assert model.generate(**nothing, max_new_tokens=3)[0].tolist() == [1, 2]
 
 
 def test_without_facts_it_answers_from_the_question():

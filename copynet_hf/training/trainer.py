@@ -104,8 +104,8 @@ class CopyNetTrainer(Trainer):
             self.letters = [find_letter_ids([word], letter_vocab) for word in words]
         self._start = time.monotonic()
         if self.label_smoother is not None:
-            factor = training_args.label_smoothing_factor
-            self.label_smoother = VocabularyLabelSmoother(epsilon=factor, vocab_size=model.config.vocab_size)
+            ids = {"vocab_size": model.config.vocab_size, "unk_token_id": model.config.unk_token_id}
+            self.label_smoother = VocabularyLabelSmoother(epsilon=training_args.label_smoothing_factor, **ids)
         self.weight_average = WeightAverage(model, run_args.ema_decay) if run_args.ema_decay else None
         self.remove_callback(PrinterCallback if training_args.disable_tqdm else ProgressCallback)
         patience = run_args.early_stopping_patience

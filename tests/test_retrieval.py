@@ -11,7 +11,7 @@ import torch
 from datasets import Dataset
 from helpers import check_gradients, pad_facts, tiny_model, until_end
 from oracle import Oracle
-from transformers import DataCollatorForSeq2Seq
+from transformers import DataCollatorForSeq2Seq, Trainer
 
 from copynet_hf import CopyNetTokenizer
 from copynet_hf.cli import main
@@ -19,6 +19,7 @@ from copynet_hf.evaluation.scoring import evaluate_pairs
 from copynet_hf.model.encoder import count_positions
 from copynet_hf.saved.loading import load_model
 from copynet_hf.training.run import train_from_arguments
+from copynet_hf.training.trainer import CopyNetTrainer
 
 RETRIEVAL = {"copy_mechanism": "retrieval"}
 # Questions and facts; 13 to 16 are unseen words, 13 stands in a question and as an object, 5 is an object twice.
@@ -161,6 +162,18 @@ def test_kinds_of_another_shape_are_refused():
         tiny_model(copy_mechanism="retrieval")(
             **inputs | {"token_type_ids": inputs["token_type_ids"][:1]}, decoder_input_ids=torch.ones(2, 1).long()
         )
+
+
+def test_vocabulary_dropout_keeps_words_that_only_facts_name(monkeypatch):
+    """The subject or property of a fact cannot be copied: as a slot, it would be UNK in the target."""
+    seen = {}
+    monkeypatch.setattr(Trainer, "training_step", lambda self, model, inputs, count: seen.update(inputs))
+    trainer = CopyNetTrainer.__new__(CopyNetTrainer)
+    trainer.model, trainer.vocabulary_dropout, trainer.letters = tiny_model(**RETRIEVAL), 1.0, []
+    kinds, targets = [[0, 0, 1, 2, 3]], [[8, 9, 5, 2]]
+    trainer.training_step(trainer.model, pad_facts([[5, 6, 7, 8, 9]], kinds, targets, "right"))
+    assert seen["labels"].tolist() == [[8, 14, 13, 2]]
+    assert seen["decoder_input_ids"].tolist() == [[1, 8, 14, 13]]
 
 
 # --- facts in the tokenizer -----------------------------------------------------------------------------------------

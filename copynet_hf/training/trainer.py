@@ -171,9 +171,10 @@ class CopyNetTrainer(Trainer):
     ) -> Tensor:
         if self.vocabulary_dropout:
             # Here rather than in the collator, whose random numbers a resumed run would not repeat.
-            config = self.accelerator.unwrap_model(model).config
-            source, labels = inputs["input_ids"], inputs["labels"]
-            input_ids, labels = drop_from_vocabulary(source, labels, self.vocabulary_dropout, config)
+            config, encoder = self.copynet.config, self.copynet.get_encoder()
+            source, labels, mask = inputs["input_ids"], inputs["labels"], inputs["attention_mask"].bool()
+            can_copy = encoder.split_facts(mask, encoder.check_token_types(inputs.get("token_type_ids"), mask)).copyable
+            input_ids, labels = drop_from_vocabulary(source, labels, self.vocabulary_dropout, config, can_copy)
             if self.letters:
                 letters = (inputs["letter_ids"], source, input_ids, self.letters, config.vocab_size)
                 inputs["letter_ids"] = append_letters(*letters)

@@ -15,6 +15,7 @@ from copynet_hf.model.copy_distribution import (
     generate_only,
     log_likelihood,
     mixture,
+    pointer_generator_modes,
     replace_unreachable_words,
     selective_read_weights,
 )
@@ -86,6 +87,19 @@ def test_padding_adds_nothing_whatever_its_id_and_score(dtype):
         padded = copynet_mixture(GENERATE.to(dtype), copy, source, mask, K)
         assert torch.allclose(padded.log_probs, plain.log_probs, atol=1e-6)
         assert (padded.copy_probs[..., [2, 5]] == 0).all()
+
+
+def test_padding_whose_score_is_far_above_the_normaliser_is_not_copied():
+    made = copynet_mixture(GENERATE - 200, COPY.where(SOURCE == 1, 0.0) - 200 * (SOURCE == 1), SOURCE, SOURCE == 1, K)
+    assert made.copy_probs.tolist() == [[pytest.approx([5 / 15, 0, 0, 0], rel=1e-4)]]
+
+
+def test_attention_that_is_zero_everywhere_copies_with_the_probability_of_the_switch():
+    switch = torch.zeros(1, 1)  # p_gen = ½
+    modes = pointer_generator_modes(ModeScores(GENERATE.logsumexp(-1), MASK, attention=0 * COPY, switch=switch))
+    made = mixture(GENERATE, modes, SOURCE, MASK, K)
+    assert made.log_probs.exp().sum().item() == pytest.approx(1.0, abs=1e-4)
+    assert made.copy_probs.sum().item() == pytest.approx(0.5, abs=1e-4)
 
 
 def test_a_row_that_is_all_padding_generates_only():

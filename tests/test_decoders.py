@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 import torch
+from datasets import Dataset
 from helpers import (
     BART,
     SOURCES,
@@ -30,9 +31,11 @@ from torch import Tensor
 from transformers import AutoModelForSeq2SeqLM, BertConfig
 
 from copynet_hf import CopyNetConfig, CopyNetEnsemble, CopyNetForConditionalGeneration
+from copynet_hf.arguments import TrainArguments, build_arguments
 from copynet_hf.cli import main
 from copynet_hf.model.prediction import predict
 from copynet_hf.saved.loading import load_model
+from copynet_hf.training.defaults import complete_arguments
 from copynet_hf.training.presets import make_config
 
 # Families by the names of their sizes; every width is small, and layers of encoders are never run.
@@ -425,6 +428,14 @@ def test_the_recipe_of_a_transformer_needs_no_more_options() -> None:
         with pytest.raises(ValueError, match=reason):
             make_config(None, fields)
     assert make_config(None, {"decoder": "gru"}).decoder is None
+
+
+@pytest.mark.parametrize(("max_steps", "warmup"), [(2000, 400), (300, 150)])
+def test_it_warms_up_for_longer_and_for_half_of_a_short_training(max_steps: int, warmup: int) -> None:
+    values = {"decoder": "transformer", "max_steps": max_steps, "output_dir": "x"}
+    pairs = {"train": Dataset.from_dict({"text": ["a b"], "summary": ["a"]})}
+    args = build_arguments(TrainArguments, values)
+    assert complete_arguments(args, values, pairs)[1].warmup_steps == warmup
 
 
 def test_its_embeddings_are_as_large_as_its_positions() -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import torch
-from helpers import POINTER
+from helpers import POINTER, padded, sources, tiny_model
 
 from copynet_hf import CopyNetConfig
 from copynet_hf.training.defaults import choose_label_smoothing
@@ -28,10 +28,20 @@ def test_the_loss_is_the_sum_over_the_words_of_the_vocabulary(num_items: int | N
     for row, step, word in ((0, 0, 4), (0, 1, 8), (1, 0, 5)):
         at_step = log_probs[row, step].tolist()
         total += -0.7 * at_step[word] - 0.3 * sum(at_step[:6]) / 6
-    loss = VocabularyLabelSmoother(epsilon=0.3, vocab_size=6)(
+    loss = VocabularyLabelSmoother(epsilon=0.3, vocab_size=6, unk_token_id=3)(
         {"logits": log_probs}, labels, num_items_in_batch=num_items
     )
     assert loss.item() == pytest.approx(total / (num_items or 3))
+
+
+@pytest.mark.parametrize("mechanism", ["none", "copynet"])
+@torch.no_grad()
+def test_a_slot_that_the_row_does_not_own_is_unk_as_in_the_models_loss(mechanism: str) -> None:
+    model, inputs = tiny_model(copy_mechanism=mechanism), sources()
+    labels = padded([[13, 5, 14, 2], [14, 13, 2], [16, 7, 2], [16, 15, 2]], -100)
+    output = model(**inputs, labels=labels)
+    smoother = VocabularyLabelSmoother(epsilon=0.1, vocab_size=13, unk_token_id=3)
+    assert smoother(output, labels).item() == pytest.approx(output.loss.item(), rel=1e-5)
 
 
 def train(folder: Path, text: str, factors: list[float], **arguments: Any) -> dict[str, float]:

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 import torch
 from datasets import Dataset
-from helpers import check_gradients, pad_facts, tiny_model
+from helpers import check_gradients, pad_facts, tiny_model, until_end
 from oracle import Oracle
-from transformers import DataCollatorForSeq2Seq
+from transformers import DataCollatorForSeq2Seq, Trainer
 
 from copynet_hf import CopyNetTokenizer
 from copynet_hf.cli import main
@@ -19,6 +19,7 @@ from copynet_hf.evaluation.scoring import evaluate_pairs
 from copynet_hf.model.encoder import count_positions
 from copynet_hf.saved.loading import load_model
 from copynet_hf.training.run import train_from_arguments
+from copynet_hf.training.trainer import CopyNetTrainer
 
 RETRIEVAL = {"copy_mechanism": "retrieval"}
 # Questions and facts; 13 to 16 are unseen words, 13 stands in a question and as an object, 5 is an object twice.
@@ -133,6 +134,19 @@ def test_what_is_not_written_from_is_still_read(copies_from):
         assert torch.allclose(shift, shift[:1].expand_as(shift), atol=1e-4)
 
 
+@pytest.mark.parametrize("copies_from", [["facts"], []], ids=str)
+def test_a_question_that_nothing_is_copied_from_has_an_answer(copies_from):
+    model = tiny_model(seed=1, **RETRIEVAL, copies_from=copies_from)
+    asked = {"input_ids": torch.tensor([SOURCES[1]]), "token_type_ids": torch.tensor([KINDS[1]])}
+    likeliest = model(**asked, decoder_input_ids=torch.tensor([[1]])).logits[0, 0, 2:].argmax().item() + 2
+    assert likeliest != 2
+    for options in ({}, {"num_beams": 2}, {"min_new_tokens": 2}):
+        assert until_end(model.generate(**asked, **options, max_new_tokens=3)[0].tolist()) != [2]
+    assert model.generate(**asked, max_new_tokens=1)[0, 1].item() == likeliest
+    nothing = {"input_ids": torch.tensor([[0, 0]]), "attention_mask": torch.zeros(1, 2, dtype=torch.long)}
+    assert model.generate(**nothing, max_new_tokens=3)[0].tolist() == [1, 2]
+
+
 def test_without_facts_it_answers_from_the_question():
     model = tiny_model(**RETRIEVAL)
     source = torch.tensor([[5, 13, 6]])
@@ -148,6 +162,18 @@ def test_kinds_of_another_shape_are_refused():
         tiny_model(copy_mechanism="retrieval")(
             **inputs | {"token_type_ids": inputs["token_type_ids"][:1]}, decoder_input_ids=torch.ones(2, 1).long()
         )
+
+
+def test_vocabulary_dropout_keeps_words_that_only_facts_name(monkeypatch):
+    """The subject or property of a fact cannot be copied: as a slot, it would be UNK in the target."""
+    seen = {}
+    monkeypatch.setattr(Trainer, "training_step", lambda self, model, inputs, count: seen.update(inputs))
+    trainer = CopyNetTrainer.__new__(CopyNetTrainer)
+    trainer.model, trainer.vocabulary_dropout, trainer.letters = tiny_model(**RETRIEVAL), 1.0, []
+    kinds, targets = [[0, 0, 1, 2, 3]], [[8, 9, 5, 2]]
+    trainer.training_step(trainer.model, pad_facts([[5, 6, 7, 8, 9]], kinds, targets, "right"))
+    assert seen["labels"].tolist() == [[8, 14, 13, 2]]
+    assert seen["decoder_input_ids"].tolist() == [[1, 8, 14, 13]]
 
 
 # --- facts in the tokenizer -----------------------------------------------------------------------------------------

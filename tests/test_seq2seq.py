@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from datasets import Dataset
 from helpers import padded, write_rows
 from tiny_encoders import CORPUS, SUMMARIES, TEXTS
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
@@ -14,9 +16,11 @@ from torch import Tensor
 from transformers import AutoConfig, AutoModelForSeq2SeqLM, PreTrainedTokenizerFast
 
 from copynet_hf import CopyNetForConditionalGeneration
+from copynet_hf.arguments import TrainArguments, build_arguments
 from copynet_hf.cli import main
 from copynet_hf.model.prediction import predict
 from copynet_hf.saved.loading import load_model
+from copynet_hf.training.defaults import complete_arguments
 
 BART = {
     "d_model": 16,
@@ -162,6 +166,29 @@ def test_what_no_copy_head_can_be_added_to_is_refused(tokenizer: PreTrainedToken
     )
     with pytest.raises(ValueError, match="has other embeddings in its encoder than in its decoder"):
         CopyNetForConditionalGeneration.from_seq2seq_pretrained(name, tokenizer=tokenizer)
+
+
+def test_the_start_symbol_may_be_in_the_generation_config_alone(
+    tokenizer: PreTrainedTokenizerFast, tmp_path: Path
+) -> None:
+    name = save_seq2seq(tmp_path, "t5", len(tokenizer))
+    fields = json.loads((tmp_path / "config.json").read_text())
+    del fields["decoder_start_token_id"]
+    (tmp_path / "config.json").write_text(json.dumps(fields))
+    model = CopyNetForConditionalGeneration.from_seq2seq_pretrained(name, tokenizer=tokenizer)
+    assert model.config.decoder_start_token_id == 0
+
+
+def test_a_resumed_training_has_the_learning_rates_of_a_whole_one(
+    tokenizer: PreTrainedTokenizerFast, tmp_path: Path
+) -> None:
+    name = save_seq2seq(tmp_path, "bart", len(tokenizer))
+    model = CopyNetForConditionalGeneration.from_seq2seq_pretrained(name, tokenizer=tokenizer)
+    values = {"seq2seq_name_or_path": name, "max_steps": 1000, "output_dir": "x"}
+    pairs = {"train": Dataset.from_dict({"text": TEXTS, "summary": SUMMARIES})}
+    args = build_arguments(TrainArguments, values)
+    new, resumed = (complete_arguments(args, values, pairs, tokenizer, own)[1] for own in (None, model))
+    assert (new.warmup_steps, new.learning_rate) == (resumed.warmup_steps, resumed.learning_rate) == (100, 1e-4)
 
 
 def test_the_command_trains_and_evaluates_it(tokenizer: PreTrainedTokenizerFast, tmp_path: Path) -> None:

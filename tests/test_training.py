@@ -22,9 +22,9 @@ from copynet_hf.data import quickstart_pairs
 from copynet_hf.evaluation.scoring import evaluate_pairs
 from copynet_hf.model.prediction import predict
 from copynet_hf.saved.loading import check_tokenizer, load_model
-from copynet_hf.training.callbacks import NoProgress
+from copynet_hf.training.callbacks import NoProgress, TimeLimit
 from copynet_hf.training.dataset import encode_pairs
-from copynet_hf.training.defaults import build_training_arguments, complete_arguments
+from copynet_hf.training.defaults import build_training_arguments
 from copynet_hf.training.model_setup import build_config
 from copynet_hf.training.run import train_from_arguments
 from copynet_hf.training.segmenters import guess_segmenter
@@ -98,14 +98,6 @@ def test_of_errors_the_lowest_is_the_best(pairs: Dataset) -> None:
 def test_the_learning_rate_falls_also_in_a_short_training(arguments: dict[str, Any], warmup: int) -> None:
     train = Dataset.from_dict({"text": ["a"] * 64})
     assert build_training_arguments({"output_dir": "x", **arguments}, train, False).warmup_steps == warmup
-
-
-@pytest.mark.parametrize(("updates", "warmup"), [(200, 100), (3000, 400)])
-def test_a_transformer_warms_up_for_at_most_half_of_the_training(updates: int, warmup: int) -> None:
-    pairs = {"train": Dataset.from_dict({"text": ["a"] * 64, "summary": ["a"] * 64})}
-    given = {"output_dir": "x", "decoder": "transformer", "max_steps": updates}
-    _, training = complete_arguments(TrainArguments(decoder="transformer"), given, pairs)
-    assert training.warmup_steps == warmup
 
 
 def test_a_run_is_evaluated_forty_times_by_default(pairs: Dataset) -> None:
@@ -234,6 +226,27 @@ def test_accuracy_has_not_risen_for_a_quarter_of_the_training(scores: list[float
         if stop.should_training_stop and found is None:
             found = state.global_step
     assert found == end
+
+
+def test_the_evaluation_after_a_training_ends_nothing(caplog: pytest.LogCaptureFixture) -> None:
+    args = Seq2SeqTrainingArguments("x", metric_for_best_model="mean_accuracy", eval_strategy="steps")
+    args.load_best_model_at_end = True
+    state, ended = TrainerState(max_steps=20, global_step=10), TrainerControl(should_training_stop=True)
+    state.log_history = [{"eval_mean_accuracy": 50.0, "step": step} for step in (*range(1, 11), 10)]
+    with caplog.at_level("INFO"):
+        NoProgress().on_evaluate(args, state, ended)
+    assert not caplog.messages
+
+
+def test_the_last_step_of_a_training_with_a_time_limit_is_evaluated_and_saved_once() -> None:
+    args = Seq2SeqTrainingArguments("x", eval_strategy="steps", save_strategy="steps")
+    limit, state = TimeLimit(1), TrainerState(max_steps=10, global_step=10)
+    for is_done in (False, True):
+        control = TrainerControl(should_training_stop=True)
+        limit.on_epoch_end(args, state, control)
+        assert (control.should_evaluate, control.should_save) == (not is_done, not is_done)
+        limit.on_evaluate(args, state, control)
+        limit.on_save(args, state, control)
 
 
 @pytest.mark.parametrize("processes", [1, 2, 8])

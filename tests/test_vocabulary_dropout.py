@@ -30,12 +30,19 @@ def batch(
     return padded(sources, CONFIG.pad_token_id, side), padded(targets, -100, side)
 
 
+def drop(
+    input_ids: torch.Tensor, labels: torch.Tensor, probability: float, config: CopyNetConfig = CONFIG
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Where all words can be copied."""
+    return drop_from_vocabulary(input_ids, labels, probability, config, input_ids != config.pad_token_id)
+
+
 @pytest.mark.parametrize("side", ["right", "left"])
 def test_all_shared_words_are_dropped_with_probability_one(side: str) -> None:
     sources = [*SOURCES, [5, 6, 5, 7, 8, 9], [3, 5, 2], [6, 7, 8, 9, 10, 11]]
     targets = [*TARGETS, [5, 7, 5, 9, 2], [3, 2], [11, 10, 9, 8, 7, 6, 2]]
     expected = batch(*map(list, zip(*map(drop_all, sources, targets), strict=True)), side=side)
-    ids, labels = drop_from_vocabulary(*batch(sources, targets, side), 1.0, CONFIG)
+    ids, labels = drop(*batch(sources, targets, side), 1.0)
     assert torch.equal(ids, expected[0])
     assert torch.equal(labels, expected[1])
 
@@ -44,14 +51,14 @@ def test_nothing_changes_with_probability_zero_or_without_slots() -> None:
     given = batch(SOURCES, TARGETS)
     for probability, slots in ((0.0, 4), (1.0, 0)):
         config = CopyNetConfig(vocab_size=13 if slots else 17, max_source_oov=slots)
-        found = drop_from_vocabulary(*given, probability, config)
+        found = drop(*given, probability, config)
         assert all(map(torch.equal, found, given))
 
 
 def test_words_are_dropped_as_often_as_the_probability_says() -> None:
     torch.manual_seed(0)
     given = batch([[5, 6, 7, 5]] * 20_000, [[5, 6, 4, 2]] * 20_000)
-    ids, labels = drop_from_vocabulary(*given, 0.3, CONFIG)
+    ids, labels = drop(*given, 0.3)
     dropped = ids >= CONFIG.vocab_size
     assert dropped[:, 0].float().mean().item() == pytest.approx(0.3, abs=0.02)
     assert torch.equal(dropped[:, 0], dropped[:, 3])  # the same word
@@ -62,6 +69,15 @@ def test_words_are_dropped_as_often_as_the_probability_says() -> None:
 
 
 def test_empty_sources_stay_empty() -> None:
-    ids, labels = drop_from_vocabulary(torch.full((2, 1), 0), torch.tensor([[5, 2], [2, -100]]), 1.0, CONFIG)
+    ids, labels = drop(torch.full((2, 1), 0), torch.tensor([[5, 2], [2, -100]]), 1.0)
     assert ids.tolist() == [[0], [0]]
     assert labels.tolist() == [[5, 2], [2, -100]]
+
+
+def test_a_word_that_no_position_gives_stays_in_the_vocabulary() -> None:
+    """Such as the property of a fact, of which only the object can be copied."""
+    source, target = torch.tensor([[5, 6, 5, 8, 6, 7]]), torch.tensor([[8, 6, 5, 2]])
+    can_copy = torch.tensor([[False, False, True, False, True, True]])
+    ids, labels = drop_from_vocabulary(source, target, 1.0, CONFIG, can_copy)
+    assert ids.tolist() == [[13, 14, 13, 8, 14, 7]]
+    assert labels.tolist() == [[8, 14, 13, 2]]

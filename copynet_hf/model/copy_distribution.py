@@ -212,7 +212,7 @@ def mixture(
     is_leader = first_positions == torch.arange(source_ids.shape[1], device=source_ids.device)
     columns = torch.where(is_leader, source_ids, width)[:, None, :].expand(-1, steps, -1)
     log_probs = table.scatter_(-1, columns, both)[..., :width]
-    return Mixture(log_probs, torch.exp(copied) * mask)
+    return Mixture(log_probs, torch.exp(_mask_scores(copied, mask)))
 
 
 def average_log_probs(log_probs: Sequence[Tensor]) -> Tensor:
@@ -373,9 +373,10 @@ def _log_add_exp(a: Tensor, b: Tensor) -> Tensor:
 
 
 def _log_attention(attention: Tensor) -> Tensor:
-    """log a_tj, renormalised in float32; where a_tj is 0, the logarithm of the smallest positive number."""
-    attention, tiny = at_least_float32(attention), torch.finfo(torch.float32).tiny
-    return torch.log(attention.clamp(min=tiny)) - torch.log(attention.sum(-1, keepdim=True).clamp(min=tiny))
+    """log a_tj, renormalised in float32; where a_tj is 0, the logarithm of the smallest positive number. The attention
+    of a Transformers decoder may be 0 everywhere, by its dropout: all positions are then alike."""
+    attention = at_least_float32(attention).clamp(min=torch.finfo(torch.float32).tiny)
+    return torch.log(attention) - torch.log(attention.sum(-1, keepdim=True))
 
 
 def _mask_scores(scores: Tensor, mask: Tensor) -> Tensor:

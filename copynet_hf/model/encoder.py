@@ -269,7 +269,7 @@ class SourceEncoder(CopyNetPreTrainedModel):
 
         Args:
             mask: (B, S) bool, false where there is nothing to read.
-            token_types: (B, S) of `_check_token_types`.
+            token_types: (B, S) of `check_token_types`.
         """
         if token_types is None:
             return Positions(mask, mask)
@@ -323,7 +323,7 @@ class SourceEncoder(CopyNetPreTrainedModel):
             )
         check_not_negative(name, ids)
 
-    def _check_token_types(self, token_type_ids: Tensor | None, mask: Tensor) -> Tensor | None:
+    def check_token_types(self, token_type_ids: Tensor | None, mask: Tensor) -> Tensor | None:
         """(B, S) token types, 0 on padding; None: the model does not tell facts apart."""
         if not self.config.mechanism.retrieves:
             return None
@@ -394,7 +394,7 @@ class CopyNetEncoder(SourceEncoder):
         if fed_back is None:
             fed_back = self.feed_back(slots, source.letter_ids, input_ids)
         states = self.dropout(states)
-        positions = self.split_facts(mask, self._check_token_types(source.token_type_ids, mask))
+        positions = self.split_facts(mask, self.check_token_types(source.token_type_ids, mask))
         facts, read = embed_facts(states, positions.is_object), positions.read
         hidden_states: tuple[Tensor, ...] = (states,)
         final_state = states

@@ -52,9 +52,10 @@ class ExtendedVocabularyLogitsProcessor(LogitsProcessor):
         source_mask: (N, S) bool, false on padding.
         vocab_size: V, the first slot.
         forbidden_ids: ids that no row may generate.
-        end_ids: ids that end an output, all that a source without words may have; none: it is like others.
         allowed: (N, V) bool, the words that may be generated; a source's own may be copied as well. None: all.
         copied_only: ids of words that no row may hold whose source does not.
+        end_ids: ids that end an output, all that a source without words may have; none: it is like others.
+        is_empty: (N,) bool, which sources have no words. None: each has.
     """
 
     supports_continuous_batching = False
@@ -66,9 +67,10 @@ class ExtendedVocabularyLogitsProcessor(LogitsProcessor):
         vocab_size: int,
         max_source_oov: int,
         forbidden_ids: list[int],
-        end_ids: Sequence[int] = (),
         allowed: Tensor | None = None,
         copied_only: Sequence[int] = (),
+        end_ids: Sequence[int] = (),
+        is_empty: Tensor | None = None,
     ) -> None:
         sources, width = source_ids.shape[0], vocab_size + max_source_oov
         owned = torch.zeros(sources, width + 1, dtype=torch.bool, device=source_ids.device)
@@ -77,10 +79,10 @@ class ExtendedVocabularyLogitsProcessor(LogitsProcessor):
         may_write[:, list(copied_only)] = False
         owned[:, :vocab_size] |= may_write
         owned[:, forbidden_ids] = False
-        if end_ids:
+        if end_ids and is_empty is not None:
             is_end = torch.zeros(width, dtype=torch.bool, device=owned.device)
             is_end[list(end_ids)] = True
-            owned &= source_mask.any(-1, keepdim=True) | is_end
+            owned &= ~is_empty[:, None] | is_end
         self.forbidden = ~owned[:, None]  # (N, 1, V + K)
 
     def __call__(self, input_ids: Tensor, scores: Tensor) -> Tensor:
@@ -96,12 +98,12 @@ class EmptySourceLogitsProcessor(LogitsProcessor):
     """Lets the outputs of sources without words end before the minimum length: nothing else is left for them.
 
     Args:
-        source_mask: (N, S) bool, false on padding.
+        is_empty: (N,) bool, which sources have no words.
         end_ids: ids that end an output.
     """
 
-    def __init__(self, source_mask: Tensor, end_ids: list[int]) -> None:
-        self.is_empty, self.end_ids = ~source_mask.any(-1, keepdim=True), end_ids
+    def __init__(self, is_empty: Tensor, end_ids: list[int]) -> None:
+        self.is_empty, self.end_ids = is_empty[:, None], end_ids
 
     def __call__(self, input_ids: Tensor, scores: Tensor) -> Tensor:
         """The scores (R, V + K), 0 for the end of an empty source."""
@@ -273,9 +275,9 @@ class CopyNetGenerationMixin(_Base):
         processors = super()._get_logits_processor(generation_config, *args, **kwargs)  # type: ignore[misc]
         if model_kwargs is not None and model_kwargs.get("encoder_outputs") is not None:
             processors.insert(0, self._extended_vocabulary_processor(generation_config, model_kwargs))
-            source_mask = model_kwargs["encoder_outputs"].source_mask
-            if not source_mask.any(-1).all():
-                processors.append(EmptySourceLogitsProcessor(source_mask, self.config.end_token_ids))
+            is_empty = model_kwargs["encoder_outputs"].is_empty
+            if is_empty.any():
+                processors.append(EmptySourceLogitsProcessor(is_empty, self.config.end_token_ids))
         return processors
 
     def _get_stopping_criteria(
@@ -367,9 +369,10 @@ class CopyNetGenerationMixin(_Base):
             config.vocab_size,
             config.max_source_oov,
             forbidden,
-            config.end_token_ids,
             self.find_allowed_words(encoder_outputs),
             getattr(generation_config, "copied_only", None) or (),
+            config.end_token_ids,
+            encoder_outputs.is_empty,
         )
 
     def compute_transition_scores(

@@ -10,6 +10,7 @@ from collections import OrderedDict
 from dataclasses import dataclass
 from typing import NamedTuple
 
+import torch
 from torch import Tensor
 from transformers.modeling_outputs import Seq2SeqLMOutput, Seq2SeqModelOutput
 from transformers.utils import ModelOutput
@@ -61,6 +62,12 @@ class CopyNetEncoderOutput(ModelOutput):
     features: Tensor | None = None
     feature_mask: Tensor | None = None
 
+    @property
+    def is_empty(self) -> Tensor:
+        """(B,) bool: whether a source has no words, neither to copy nor to read alone (`config.copies_from`)."""
+        masks = [mask for mask in (self.source_mask, self.is_question, self.is_object) if mask is not None]
+        return ~torch.stack(masks).any(0).any(-1)
+
 
 class _FastAssignment:
     """Makes a `ModelOutput` cheap to create: the library lists all fields anew at each assignment, and a search makes
@@ -92,6 +99,11 @@ class CopyNetEnsembleEncoderOutput(ModelOutput):
     source_mask: Tensor = None  # type: ignore[assignment]
     members: tuple[CopyNetEncoderOutput, ...] = None  # type: ignore[assignment]
     hidden_states: tuple[Tensor, ...] | None = None
+
+    @property
+    def is_empty(self) -> Tensor:
+        """(B,) bool: whether a source has no words for any member."""
+        return torch.stack([member.is_empty for member in self.members]).all(0)
 
 
 @dataclass

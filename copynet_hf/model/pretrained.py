@@ -229,6 +229,7 @@ def make_seq2seq_config(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBa
     own: Any = model.config
     head: Any = model.get_output_embeddings()
     bos, unk = tokenizer.bos_token_id, tokenizer.unk_token_id
+    start = model.generation_config.decoder_start_token_id  # 0 in T5
     return CopyNetConfig(
         seq2seq=True,
         encoder=own,
@@ -245,7 +246,7 @@ def make_seq2seq_config(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBa
         bos_token_id=getattr(own, "bos_token_id", None) if bos is None else bos,
         eos_token_id=own.eos_token_id,
         unk_token_id=own.pad_token_id if unk is None else unk,
-        decoder_start_token_id=model.generation_config.decoder_start_token_id or own.decoder_start_token_id,
+        decoder_start_token_id=getattr(own, "decoder_start_token_id", None) if start is None else start,
         **{"dropout": 0.0, **fields},  # its layers have dropout of their own
     )
 

@@ -149,7 +149,7 @@ class CopyNetTransformerEncoder(SourceEncoder):
             mask.shape[0], source.encoder_input_ids, source.encoder_attention_mask, source.word_index
         )
         positions = find_word_positions(word_index, mask)
-        token_types = self._check_token_types(source.token_type_ids, mask)
+        token_types = self.check_token_types(source.token_type_ids, mask)
         if token_types is not None:
             is_fact = token_types.gather(1, positions.clamp(min=0)).bool() & (positions >= 0)
             piece_mask = piece_mask & select_question(positions, is_fact)
@@ -254,7 +254,7 @@ class WordEncoder(SourceEncoder):
         embeddings = self.embed(input_ids, slots) if source.inputs_embeds is None else source.inputs_embeds
         check_shape("inputs_embeds", embeddings, (*input_ids.shape, config.embedding_size))
         embeddings = self.dropout(embeddings)
-        positions = self.split_facts(mask, self._check_token_types(source.token_type_ids, mask))
+        positions = self.split_facts(mask, self.check_token_types(source.token_type_ids, mask))
         mask = positions.read
         if config.seq2seq:  # some encoders scale the embeddings of ids
             words = {"input_ids": input_ids} if source.inputs_embeds is None else {"inputs_embeds": embeddings}

@@ -89,6 +89,7 @@ class TimeLimit(TrainerCallback):
 
     def __init__(self, minutes: float) -> None:
         self.minutes, self.start = minutes, time.monotonic()
+        self._evaluated_step = self._saved_step = -1
 
     def on_train_begin(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: object
@@ -99,10 +100,17 @@ class TimeLimit(TrainerCallback):
         is_over = time.monotonic() - self.start > 60 * self.minutes
         control.should_training_stop |= _is_true_in_any_process(is_over, args)
 
+    def on_evaluate(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: object) -> None:
+        self._evaluated_step = state.global_step
+
+    def on_save(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: object) -> None:
+        self._saved_step = state.global_step
+
     def on_epoch_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: object) -> None:
         if control.should_training_stop:  # with eval_strategy steps, the Trainer would do neither here
-            control.should_evaluate |= args.eval_strategy != "no"
-            control.should_save |= args.save_strategy != "no"
+            step = state.global_step
+            control.should_evaluate |= args.eval_strategy != "no" and self._evaluated_step != step
+            control.should_save |= args.save_strategy != "no" and self._saved_step != step
 
 
 class EarlyStopping(EarlyStoppingCallback):
@@ -143,7 +151,9 @@ class NoProgress(TrainerCallback):
     def on_evaluate(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: object) -> None:
         name = f"eval_{_selecting_accuracy(args)}"
         scores = [(logs[name], logs["step"]) for logs in state.log_history if name in logs]
-        if not scores or not self.EARLIEST * state.max_steps <= state.global_step < state.max_steps:
+        if not scores or control.should_training_stop:  # the latter also after the training, of the kept checkpoint
+            return
+        if not self.EARLIEST * state.max_steps <= state.global_step < state.max_steps:
             return
         best = max(range(len(scores)), key=lambda number: scores[number][0])  # the first of several
         is_flat = len(scores) - 1 - best >= self.NUM_EVALUATIONS

@@ -94,14 +94,13 @@ def complete_arguments(
         ImportError: the package of a tracker is missing.
     """
     train = pairs["train"]
-    training = build_training_arguments(values, train, "validation" in pairs)
     config = make_config(args.preset, select_config_fields(args)) if model is None else model.config
     has_encoder = args.encoder_name_or_path is not None or config.piece_encoder is not None
+    is_pretrained = args.seq2seq_name_or_path is not None or config.seq2seq
+    warmup_factor = TRANSFORMER_WARMUP_FACTOR if config.decoder is not None and not is_pretrained else 1
+    training = build_training_arguments(values, train, "validation" in pairs, warmup_factor)
     if "learning_rate" not in values:
-        is_pretrained = args.seq2seq_name_or_path is not None or config.seq2seq
         training.learning_rate = choose_learning_rate(training, config, has_encoder, is_pretrained)
-    if config.decoder is not None and "warmup_steps" not in values:
-        _set_warmup(training, train, TRANSFORMER_WARMUP_FACTOR * TRAINING_DEFAULTS["warmup_steps"])
     completed: dict[str, Any] = {"encoder_learning_rate": choose_encoder_learning_rate(args, has_encoder)}
     segmenter = getattr(tokenizer, "segmenter", None)
     if tokenizer is None:
@@ -119,8 +118,13 @@ def complete_arguments(
     return replace(args, **completed), training
 
 
-def build_training_arguments(arguments: Values, train_pairs: Pairs, has_validation: bool) -> Seq2SeqTrainingArguments:
+def build_training_arguments(
+    arguments: Values, train_pairs: Pairs, has_validation: bool, warmup_factor: int = 1
+) -> Seq2SeqTrainingArguments:
     """The `Seq2SeqTrainingArguments` among the arguments that were given, with defaults that follow from the data.
+
+    Args:
+        warmup_factor: how many times the default warm-up is taken.
 
     Raises:
         ValueError: arguments that contradict each other.
@@ -158,19 +162,13 @@ def build_training_arguments(arguments: Values, train_pairs: Pairs, has_validati
         batch_size = training_args.train_batch_size * training_args.world_size
         epochs = TRAINING_STEPS * batch_size * training_args.gradient_accumulation_steps / len(train_pairs)
         training_args.num_train_epochs = min(max(round(epochs), MIN_EPOCHS), MAX_EPOCHS)
-    if "warmup_steps" not in given:
-        _set_warmup(training_args, train_pairs, TRAINING_DEFAULTS["warmup_steps"])
+    if "warmup_steps" not in given:  # else a short training would end before the learning rate falls
+        updates = training_args.max_steps if streams else count_updates(len(train_pairs), training_args)[0]
+        training_args.warmup_steps = min(warmup_factor * training_args.warmup_steps, updates // 2)
     _check_report_to(training_args)
     if training_args.bf16:
         warn_of_slow_bfloat16(training_args.device.type)
     return training_args
-
-
-def _set_warmup(training: Seq2SeqTrainingArguments, train_pairs: Pairs, steps: int) -> None:
-    """At most half of the updates, else a short training would end before the learning rate falls."""
-    streams = isinstance(train_pairs, IterableDataset)
-    updates = training.max_steps if streams else count_updates(len(train_pairs), training)[0]
-    training.warmup_steps = min(steps, updates // 2)
 
 
 def _check_metric(metric: str, generates: bool) -> None:

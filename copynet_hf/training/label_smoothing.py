@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 from transformers.trainer_pt_utils import LabelSmoother
 
+from ..model.copy_distribution import IMPOSSIBLE_LOG_PROB
 from ..model.loss import average_losses
 
 
@@ -16,11 +17,13 @@ from ..model.loss import average_losses
 class VocabularyLabelSmoother(LabelSmoother):
     """(1 − ε) · −log p(y_t) + ε · −(1/V) Σ_v log p(v) over the V words (Szegedy et al. 2016, section 7).
 
-    The base class also sums over the slots, of which those that a source does not own add a constant to the loss. The
-    loss of an evaluation is −log p(y_t), not smoothed.
+    The base class also sums over the slots, of which those that a source does not own add a constant to the loss. As a
+    target such a slot is UNK, as in the model's own loss: a model that does not copy owns none. The loss of an
+    evaluation is −log p(y_t), not smoothed.
     """
 
     vocab_size: int
+    unk_token_id: int
 
     def __call__(
         self,
@@ -37,7 +40,9 @@ class VocabularyLabelSmoother(LabelSmoother):
         """
         log_probs = model_output["logits"] if isinstance(model_output, dict) else model_output[0]
         is_target = labels != self.ignore_index
-        losses = -log_probs.gather(-1, labels.masked_fill(~is_target, 0)[..., None])[..., 0]
+        found = log_probs.gather(-1, labels.masked_fill(~is_target, 0)[..., None])[..., 0]
+        is_unowned = (labels >= self.vocab_size) & (found == IMPOSSIBLE_LOG_PROB)
+        losses = -torch.where(is_unowned, log_probs[..., self.unk_token_id], found)
         if torch.is_grad_enabled():
             uniform = -log_probs[..., : self.vocab_size].mean(-1)
             losses = (1 - self.epsilon) * losses + self.epsilon * uniform

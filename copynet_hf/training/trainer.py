@@ -104,8 +104,8 @@ class CopyNetTrainer(Trainer):
             self.letters = [find_letter_ids([word], letter_vocab) for word in words]
         self._start = time.monotonic()
         if self.label_smoother is not None:
-            factor = training_args.label_smoothing_factor
-            self.label_smoother = VocabularyLabelSmoother(epsilon=factor, vocab_size=model.config.vocab_size)
+            ids = {"vocab_size": model.config.vocab_size, "unk_token_id": model.config.unk_token_id}
+            self.label_smoother = VocabularyLabelSmoother(epsilon=training_args.label_smoothing_factor, **ids)
         self.weight_average = WeightAverage(model, run_args.ema_decay) if run_args.ema_decay else None
         self.remove_callback(PrinterCallback if training_args.disable_tqdm else ProgressCallback)
         patience = run_args.early_stopping_patience
@@ -171,9 +171,11 @@ class CopyNetTrainer(Trainer):
     ) -> Tensor:
         if self.vocabulary_dropout:
             # Here rather than in the collator, whose random numbers a resumed run would not repeat.
-            config = self.accelerator.unwrap_model(model).config
-            source, labels = inputs["input_ids"], inputs["labels"]
-            input_ids, labels = drop_from_vocabulary(source, labels, self.vocabulary_dropout, config)
+            config, encoder = self.copynet.config, self.copynet.get_encoder()
+            source, labels, mask = inputs["input_ids"], inputs["labels"], inputs["attention_mask"].bool()
+            token_types = encoder.check_token_types(inputs.get("token_type_ids"), mask)
+            can_copy = encoder.split_facts(mask, token_types).copyable
+            input_ids, labels = drop_from_vocabulary(source, labels, self.vocabulary_dropout, config, can_copy)
             if self.letters:
                 letters = (inputs["letter_ids"], source, input_ids, self.letters, config.vocab_size)
                 inputs["letter_ids"] = append_letters(*letters)

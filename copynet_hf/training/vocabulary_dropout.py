@@ -17,16 +17,17 @@ from ..model.vocabularies import BOUNDARY
 
 
 def drop_from_vocabulary(
-    input_ids: Tensor, labels: Tensor, probability: float, config: CopyNetConfig
+    input_ids: Tensor, labels: Tensor, probability: float, config: CopyNetConfig, can_copy: Tensor
 ) -> tuple[Tensor, Tensor]:
     """Gives each vocabulary word that a row's source and target share, with this probability, a free slot of the row.
 
-    All occurrences of a word in the row change together. Special symbols never change, nor does a word once the row's
-    slots are used up.
+    All occurrences of a word in the row change together. Special symbols never change, nor does a word that cannot be
+    copied, which would be UNK as a target, nor any once the row's slots are used up.
 
     Args:
         input_ids: (B, S) extended ids.
         labels: (B, T) extended ids, −100 where there is no target.
+        can_copy: (B, S) bool, the positions that can be copied.
 
     Returns:
         both with the new ids; the random numbers are the device's default generator's.
@@ -35,13 +36,15 @@ def drop_from_vocabulary(
     is_label = input_ids[:, :, None] == labels[:, None, :]  # (B, S, T)
     can_drop = is_label.any(-1) & (input_ids < config.vocab_size)
     can_drop &= ~torch.isin(input_ids, torch.tensor(special_ids, device=input_ids.device))
-    first_positions = find_first_positions(input_ids, torch.ones_like(can_drop), config.extended_vocab_size)
-    is_first = first_positions == torch.arange(input_ids.shape[1], device=input_ids.device)
+    length = input_ids.shape[1]
+    first_positions = find_first_positions(input_ids, can_copy, config.extended_vocab_size)
+    is_first = first_positions == torch.arange(length, device=input_ids.device)
     is_dropped = can_drop & is_first & (torch.rand(input_ids.shape, device=input_ids.device) < probability)
     first_free = (input_ids.amax(1, keepdim=True) + 1).clamp(min=config.vocab_size)
     slots = first_free + is_dropped.cumsum(1) - 1
     is_dropped &= slots < config.extended_vocab_size
-    changed = torch.where(is_dropped, slots, input_ids).gather(1, first_positions)
+    changed = torch.where(is_dropped, slots, input_ids).gather(1, first_positions.clamp(max=length - 1))
+    changed = torch.where(first_positions < length, changed, input_ids)
     new_labels = (slots[:, :, None] * (is_label & is_dropped[:, :, None])).amax(1)
     return changed, torch.where(new_labels > 0, new_labels, labels)
 

@@ -21,6 +21,7 @@ from copynet_hf.cli import main
 from copynet_hf.model.prediction import predict
 from copynet_hf.saved.loading import load_model
 from copynet_hf.training.defaults import complete_arguments
+from copynet_hf.training.model_setup import build_model
 
 BART = {
     "d_model": 16,
@@ -166,6 +167,15 @@ def test_what_no_copy_head_can_be_added_to_is_refused(tokenizer: PreTrainedToken
     )
     with pytest.raises(ValueError, match="has other embeddings in its encoder than in its decoder"):
         CopyNetForConditionalGeneration.from_seq2seq_pretrained(name, tokenizer=tokenizer)
+
+
+@pytest.mark.parametrize("given", [{"preset": "lcsts_char"}, {"embeddings_from_encoder": True}], ids=str)
+def test_what_a_new_model_alone_can_have_is_refused(
+    tokenizer: PreTrainedTokenizerFast, given: dict[str, object]
+) -> None:
+    args = build_arguments(TrainArguments, {"seq2seq_name_or_path": "t5-small", **given})
+    with pytest.raises(ValueError, match=f"--{min(given)} is for a new model, and t5-small has all but the copy head"):
+        build_model(tokenizer, args)
 
 
 def test_the_start_symbol_may_be_in_the_generation_config_alone(

@@ -191,7 +191,9 @@ class CopyNetModel(CopyNetPreTrainedModel):
         if cache is not None and cache.layer.memory is not None:
             state = cache.layer.last()
             if state is not None and state.hidden.shape[0] != rows:
-                raise ValueError(f"{rows} rows of target words continue {state.hidden.shape[0]} in past_key_values.")
+                raise ValueError(
+                    f"{rows} rows of target words continue {state.hidden.shape[0]} in past_key_values: pass as many."
+                )
             if state is not None:
                 return cache.layer.memory, state
         if rows % encoder_outputs.source_ids.shape[0]:

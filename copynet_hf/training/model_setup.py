@@ -103,9 +103,8 @@ def add_copy_head(
         ValueError: an argument about what the encoder-decoder has already.
     """
     name = str(args.seq2seq_name_or_path)
-    others = fields.keys() - COPY_HEAD_FIELDS | {
-        option for option in ("encoder_name_or_path", "preset", "embedding_file") if getattr(args, option) is not None
-    }
+    options = ("encoder_name_or_path", "preset", "embedding_file", "embeddings_from_encoder")
+    others = fields.keys() - COPY_HEAD_FIELDS | {option for option in options if getattr(args, option)}
     if others:
         raise ValueError(f"--{min(others)} is for a new model, and {name} has all but the copy head: leave it out")
     return CopyNetForConditionalGeneration.from_seq2seq_pretrained(name, tokenizer=tokenizer, **fields)

@@ -173,7 +173,8 @@ class CopyNetTrainer(Trainer):
             # Here rather than in the collator, whose random numbers a resumed run would not repeat.
             config, encoder = self.copynet.config, self.copynet.get_encoder()
             source, labels, mask = inputs["input_ids"], inputs["labels"], inputs["attention_mask"].bool()
-            can_copy = encoder.split_facts(mask, encoder.check_token_types(inputs.get("token_type_ids"), mask)).copyable
+            token_types = encoder.check_token_types(inputs.get("token_type_ids"), mask)
+            can_copy = encoder.split_facts(mask, token_types).copyable
             input_ids, labels = drop_from_vocabulary(source, labels, self.vocabulary_dropout, config, can_copy)
             if self.letters:
                 letters = (inputs["letter_ids"], source, input_ids, self.letters, config.vocab_size)

@@ -199,7 +199,7 @@ class CopyNetConfig(CopyNetBaseConfig):
         decoder: the config of a Transformers decoder, as an object or a dict, which takes the place of the GRU and
             computes all steps of training at once (`TransformerDecoder`): that of an encoder-decoder such as BART or
             T5, or of a model such as BERT, which is given cross-attention. Then `hidden_size` is its own, the readout
-            is the state, the selective read the mean of a word's positions, and there is no coverage. None: the GRU.
+            is the state, the selective read is the mean of a word's h_j, and there is no coverage. None: the GRU.
         copy_layer: with `decoder`, the layer whose attention to the source is copied by, from 0, or −1 for the last.
         copy_head: with `decoder`, the head of that layer; None: the average of all heads.
         seq2seq: whether encoder, decoder and output layer are those of a pretrained encoder-decoder, as

@@ -157,7 +157,7 @@ def load_max_pieces(name: str) -> int | None:
     return getattr(config, "max_position_embeddings", None) if positions is None else positions
 
 
-def find_first_position(model: PreTrainedModel) -> int | None:
+def find_position_offset(model: PreTrainedModel) -> int | None:
     """The id of the first word's position: after that of padding in RoBERTa. None: `position_ids` are not taken."""
     if "position_ids" not in inspect.signature(model.forward).parameters:
         return None
@@ -169,7 +169,7 @@ def find_first_position(model: PreTrainedModel) -> int | None:
 
 def number_positions(first: int | None, words: Tensor, steps: int) -> dict[str, Tensor]:
     """`position_ids` (R or 1, steps) of the last steps out of words (R or 1, t + steps), bool and false on padding:
-    their numbers among those that are no padding. Models that do not take them (`find_first_position`) count padding.
+    their numbers among those that are no padding. Models that do not take them (`find_position_offset`) count padding.
     """
     return {} if first is None else {"position_ids": (words.cumsum(-1) - 1).clamp(min=0)[:, -steps:] + first}
 

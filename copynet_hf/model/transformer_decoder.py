@@ -22,8 +22,8 @@ from .text_models import (
     build_projection,
     build_text_decoder,
     detach_embeddings,
-    find_first_position,
     find_max_pieces,
+    find_position_offset,
     number_positions,
 )
 
@@ -50,7 +50,7 @@ class TransformerDecoder(Decoder):
         decoder_config: Any = config.decoder  # the base class of configs makes an object of a dict
         self.text_decoder = build_text_decoder(decoder_config, returns_attention=mechanism.copies_by_attention)
         self.max_words = find_max_pieces(self.text_decoder)
-        self.first_position = find_first_position(self.text_decoder)
+        self.first_position = find_position_offset(self.text_decoder)
         input_width = detach_embeddings(self.text_decoder)
         self.input_proj = build_projection(config.embedding_size, input_width)
         self.read_proj = nn.Linear(config.memory_size, input_width, bias=False) if config.selective_read else None

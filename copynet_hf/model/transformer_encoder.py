@@ -19,8 +19,8 @@ from .text_models import (
     build_projection,
     build_text_encoder,
     detach_embeddings,
-    find_first_position,
     find_max_pieces,
+    find_position_offset,
     number_positions,
 )
 
@@ -229,7 +229,7 @@ class WordEncoder(SourceEncoder):
             self.input_proj = build_projection(config.embedding_size, detach_embeddings(self.text_encoder))
         self.states_proj = build_projection(config.encoder.hidden_size, config.memory_size)
         self.max_words = find_max_pieces(self.text_encoder)
-        self.first_position = find_first_position(self.text_encoder)
+        self.first_position = find_position_offset(self.text_encoder)
         self.post_init()
 
     def get_input_embeddings(self) -> nn.Module:

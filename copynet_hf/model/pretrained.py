@@ -229,7 +229,9 @@ def make_seq2seq_config(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBa
     own: Any = model.config
     head: Any = model.get_output_embeddings()
     bos, unk = tokenizer.bos_token_id, tokenizer.unk_token_id
-    start = model.generation_config.decoder_start_token_id  # 0 in T5
+    start: Any = model.generation_config.decoder_start_token_id  # 0 in T5
+    if start is None:
+        start = getattr(own, "decoder_start_token_id", None)
     return CopyNetConfig(
         seq2seq=True,
         encoder=own,
@@ -246,7 +248,7 @@ def make_seq2seq_config(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBa
         bos_token_id=getattr(own, "bos_token_id", None) if bos is None else bos,
         eos_token_id=own.eos_token_id,
         unk_token_id=own.pad_token_id if unk is None else unk,
-        decoder_start_token_id=getattr(own, "decoder_start_token_id", None) if start is None else start,
+        decoder_start_token_id=start,
         **{"dropout": 0.0, **fields},  # its layers have dropout of their own
     )
 

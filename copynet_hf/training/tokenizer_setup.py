@@ -24,7 +24,7 @@ from .reach import has_initials
 from .segmenters import are_few, choose_min_frequency, choose_segmenter, first_sources
 
 REACH_SAMPLE_SIZE = 1000  # pairs that show what targets are made of
-STREAM_SAMPLE_SIZE = 100_000  # pairs of a stream from which vocabulary, slots and alignments are computed
+STREAM_SAMPLE_SIZE = 100_000  # pairs from which alignments are computed and, of a stream, vocabulary and slots
 MAX_GENERATED = 0.02
 """The share of a word's targets whose sources may lack it, for a word that sources often have in another case."""
 

@@ -359,8 +359,7 @@ class CopyNetGenerationMixin(_Base):
         symbols = (config.pad_token_id, config.decoder_start_token_id)
         # a pretrained encoder-decoder may generate all that it did
         forbidden = [word for word in symbols if word not in config.end_token_ids and not config.seq2seq]
-        ends = generation_config.eos_token_id
-        ends = ends if isinstance(ends, list) else [ends]
+        ends = _list_ends(generation_config.eos_token_id)
         if getattr(generation_config, "forbid_unk", False) and config.unk_token_id not in (None, *ends):
             forbidden.append(config.unk_token_id)
         return ExtendedVocabularyLogitsProcessor(
@@ -419,7 +418,7 @@ class CopyNetGenerationMixin(_Base):
             eos_token_id: the call's end symbols; None: those of the generation config.
         """
         eos_token_id = self.generation_config.eos_token_id if eos_token_id is None else eos_token_id
-        ends = [] if eos_token_id is None else torch.as_tensor(eos_token_id).flatten().tolist()
+        ends = _list_ends(eos_token_id)
         is_end = torch.isin(words, torch.tensor(ends, dtype=torch.long, device=words.device))
         is_other = ~is_end & (words != self.config.pad_token_id)
         trailing = is_other.flip(-1).cumsum(-1).flip(-1) == 0
@@ -482,3 +481,8 @@ class CopyNetGenerationMixin(_Base):
             source_positions=best,
             cross_attentions=None if output.cross_attentions is None else output.cross_attentions[0][:, 0],
         )
+
+
+def _list_ends(eos_token_id: int | list[int] | None) -> list[int]:
+    """The end symbols of a generation config, which may be one, several or none."""
+    return [] if eos_token_id is None else torch.as_tensor(eos_token_id).flatten().tolist()

@@ -315,6 +315,7 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
     "readout": (lambda: CopyNetConfig(decoder=BART, readout=["state", "context"]), "computed from the state alone"),
     "pointer": (lambda: CopyNetConfig(decoder=BART, copy_mechanism="pointer"), "has a decoder of its own"),
     "retrieval": (lambda: CopyNetConfig(decoder=BART, copy_mechanism="retrieval"), "has a decoder of its own"),
+    "half of an encoder-decoder": (lambda: CopyNetConfig(decoder=BART, seq2seq=True), "set encoder and decoder"),
     "layer of the GRU": (
         lambda: CopyNetConfig(copy_layer=1),
         "copy_layer=1 and copy_head=None are for",

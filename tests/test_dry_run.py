@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 from helpers import write_rows
-from transformers import Trainer
+from transformers import Trainer, TrainerControl, TrainerState, TrainingArguments
 
 from copynet_hf.arguments import TrainArguments
-from copynet_hf.training.callbacks import _format_duration
+from copynet_hf.training.callbacks import LogTable, _format_duration
 from copynet_hf.training.dataset import read_training_pairs
 from copynet_hf.training.run import train_from_arguments
 from copynet_hf.training.trainer import CopyNetTrainer
@@ -70,6 +70,14 @@ def test_a_training_says_the_same(arguments: dict, tmp_path: Path, caplog: pytes
     assert {len(row) for row in rows} == {len(header)}
     best = max(rows, key=lambda row: float(row.split()[names.split().index("mean_accuracy")]))
     assert caplog.messages[-1] == f"the checkpoint of step {best.split()[0]} is kept"
+
+
+def test_an_evaluation_without_a_training_loss_before_it_shows_none(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, logger="copynet_hf")
+    table, args, state = LogTable(), TrainingArguments(eval_strategy="steps", eval_steps=1), TrainerState()
+    for logs in ({"loss": 0.5}, {"eval_loss": 0.4}, {"eval_loss": 0.3}):
+        table.on_log(args, state, TrainerControl(), logs=logs)
+    assert [message.split() for message in caplog.messages[1:]] == [["0", "0.5", "0.4"], ["0", "-", "0.3"]]
 
 
 @pytest.mark.parametrize("limit", [None, 1])

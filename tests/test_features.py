@@ -372,9 +372,10 @@ def test_an_encoders_output_as_a_tuple_would_lose_the_features() -> None:
 # cards and commands
 
 
-def test_features_for_another_tokenizer_are_refused() -> None:
-    pairs = Dataset.from_list([{"text": "a", "summary": "b", "features": ["V"]}])
-    with pytest.raises(ValueError, match="the pairs have features, which a PreTrainedTokenizerBase cannot encode"):
+@pytest.mark.parametrize(("column", "value"), [("features", ["V"]), ("facts", [["a", "b", "c"]])])
+def test_what_another_tokenizer_cannot_encode_is_refused(column: str, value: list[Any]) -> None:
+    pairs = Dataset.from_list([{"text": "a", "summary": "b", column: value}])
+    with pytest.raises(ValueError, match=f"the pairs have {column}, which a PreTrainedTokenizerBase cannot encode"):
         encode_pairs(pairs, PreTrainedTokenizerBase())
 
 

@@ -108,6 +108,11 @@ def test_outputs_of_a_model_saved_to_return_a_dict_are_read_from_it() -> None:
     assert predict(model, tokenizer, ["a X b", "Z"]) == expected
 
 
+def test_one_text_is_not_taken_for_a_list_of_letters() -> None:
+    with pytest.raises(TypeError, match="texts is one text, 'a X b': pass a list of texts"):
+        predict(tiny_model(), tiny_tokenizer(), "a X b")
+
+
 def test_a_model_that_does_not_copy_marks_nothing(tokenizer: CopyNetTokenizer) -> None:
     ((output,),) = predict(baseline(tokenizer), tokenizer, ["call Ann"], return_copy_probs=True, max_new_tokens=4)
     assert not any(output.copied)

@@ -430,6 +430,10 @@ class CopyNetConfig(CopyNetBaseConfig):
                 "whose attention is copied by: set decoder, and copy_mechanism='pointer_generator' or 'gated', or "
                 "leave both out."
             )
+        if self.seq2seq and (self.encoder is None or self.decoder is None):
+            raise ValueError(
+                "seq2seq=True is an encoder-decoder of other models: set encoder and decoder, or leave it out."
+            )
         if self.decoder is None:
             return
         if self.mechanism.retrieves or not self.mechanism.generates:

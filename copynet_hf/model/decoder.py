@@ -8,7 +8,7 @@ A attention_size.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 
 import torch
 from torch import Tensor, nn
@@ -16,7 +16,7 @@ from transformers.modeling_layers import GradientCheckpointingLayer
 
 from .configuration_copynet import CopyNetConfig
 from .copy_distribution import at_least_float32, copy_scores, expand_to_rows, selective_read_weights
-from .layers import CopyNetAttention, Dropout, FeatureProjection
+from .layers import CopyNetAttention, Dropout, FeatureProjection, join_parts, part_widths
 from .memory import (
     DecoderState,
     DecoderStep,
@@ -135,12 +135,7 @@ class CopyNetDecoder(RecurrentDecoder):
         super().__init__()
         self.config = config
         self.attends_after = config.mechanism.attends_after
-        self.widths = {
-            "state": config.hidden_size,
-            "context": config.memory_size,
-            "embedding": config.embedding_size,
-            "selective_read": config.memory_size,
-        }
+        widths = part_widths(config)
         self.input_parts = ["embedding", *(["selective_read"] if config.selective_read else []), "context"]
         self.readout_parts = list(config.readout or ())
         self.init_proj = nn.Linear(config.memory_size, config.hidden_size)
@@ -152,19 +147,17 @@ class CopyNetDecoder(RecurrentDecoder):
             self.feature_proj = FeatureProjection(config.embedding_size, config.memory_size, config.attention_size)
         if config.mechanism.has_copy_projection:
             self.copy_proj = nn.Linear(config.memory_size, config.hidden_size, bias=False)  # W_c
-        self.cell = nn.GRUCell(self._width(self.input_parts), config.hidden_size)
-        self.readout_proj = self.linear_readout_proj = None
+        self.cell = nn.GRUCell(sum(widths[part] for part in self.input_parts), config.hidden_size)
+        self.readout_proj = self.linear_readout_proj = self.switch_proj = None
         if self.readout_parts != ["state"]:
-            readout_proj = nn.Linear(self._width(self.readout_parts), config.hidden_size)
+            readout_proj = nn.Linear(sum(widths[part] for part in self.readout_parts), config.hidden_size)
             if config.mechanism.tanh_readout:
                 self.readout_proj = readout_proj
             else:  # no step needs it: computed after the recurrence, for all steps at once
                 self.linear_readout_proj = readout_proj
-        self.switch_proj = nn.Linear(self._width(config.mechanism.switch), 1) if config.mechanism.switch else None
+        if config.mechanism.switch:
+            self.switch_proj = nn.Linear(sum(widths[part] for part in config.mechanism.switch), 1)
         self.dropout = Dropout(config.dropout)
-
-    def _width(self, parts: Iterable[str]) -> int:
-        return sum(self.widths[part] for part in parts)
 
     def build_memory(self, encoded: CopyNetEncoderOutput) -> Memory:
         """M with the keys U h_j of Eq. 3 and tanh(h_j W_c) of Eq. 8."""
@@ -181,7 +174,7 @@ class CopyNetDecoder(RecurrentDecoder):
         )
 
     def step(self, embedding: Tensor, matches: Tensor, memory: Memory, state: DecoderState) -> DecoderStep:
-        """One word by the paper's equations; see `Decoder.step`."""
+        """One word by the paper's equations; see `RecurrentDecoder.step`."""
         h, s = memory.hidden_states, state.hidden  # (N, S, D), (R, H)
         parts = {"embedding": embedding}  # e(y_{t-1}): (R, E)
 
@@ -196,7 +189,7 @@ class CopyNetDecoder(RecurrentDecoder):
         parts["context"] = self._read(attention, s, memory)  # (R, D)
 
         # State, Eq. 2 and section 3.3: s_t = GRU([e(y_{t-1}); ζ(y_{t-1}); c_t], s_{t-1})
-        s = self.cell(torch.cat([parts[name] for name in self.input_parts], dim=-1), s)  # (R, H)
+        s = self.cell(join_parts(parts, self.input_parts), s)  # (R, H)
         parts["state"] = s
         if self.attends_after:
             attention = self.attend(s, memory, state.coverage)
@@ -207,7 +200,7 @@ class CopyNetDecoder(RecurrentDecoder):
         # Readout r_t (R, H): s_t in the paper, tanh(W [s_t; c_t; e(y_{t-1}); ζ]) after its authors' code
         readout = s
         if self.readout_proj is not None:
-            readout = torch.tanh(self.readout_proj(torch.cat([parts[name] for name in self.readout_parts], dim=-1)))
+            readout = torch.tanh(self.readout_proj(join_parts(parts, self.readout_parts)))
         if self.linear_readout_proj is None:
             readout = self.dropout(readout)
 
@@ -239,13 +232,9 @@ class CopyNetDecoder(RecurrentDecoder):
         parts = {"state": steps.hidden, "embedding": embeddings}
         if "context" in (*linear_parts, *self.config.mechanism.switch):
             parts["context"] = self._read(steps.attention, steps.hidden, memory)  # (R, T, D)
-
-        def concatenate(names: Iterable[str]) -> Tensor:
-            return torch.cat([parts[name] for name in names], dim=-1)
-
         if self.linear_readout_proj is not None:
-            readout = self.linear_readout_proj(concatenate(linear_parts))
+            readout = self.linear_readout_proj(join_parts(parts, linear_parts))
             steps = steps._replace(readout=self.dropout(readout))
         if self.switch_proj is not None:
-            steps = steps._replace(switch=self.switch_proj(concatenate(self.config.mechanism.switch))[..., 0])
+            steps = steps._replace(switch=self.switch_proj(join_parts(parts, self.config.mechanism.switch))[..., 0])
         return steps

@@ -28,6 +28,7 @@ from .fast_step import (
     update_state,
 )
 from .gru import first_order_only, gru_step_backward, steps_to_keep, tanh_backward
+from .layers import part_widths
 from .memory import DecoderState, DecoderSteps, FeatureMemory, Memory, read_memory
 
 
@@ -46,7 +47,7 @@ def stack_weights(decoder: CopyNetDecoder) -> DecoderWeights:
     """Stacks the readout's weights below the gates', for each part of their inputs."""
     cell, attention, readout_proj = decoder.cell, decoder.attention, decoder.readout_proj
     assert attention is not None
-    size, widths = cell.hidden_size, decoder.widths
+    size, widths = cell.hidden_size, part_widths(decoder.config)
     columns = cell.weight_ih.split([widths[name] for name in decoder.input_parts], dim=1)
     weights = dict(zip(decoder.input_parts, columns, strict=True), bias=cell.bias_ih)
     if readout_proj is not None:

@@ -1,13 +1,31 @@
-"""Layers that encoders and decoders share: dropout, the attention of Eq. 3, and the read of features."""
+"""What encoders and decoders share: dropout, the attention of Eq. 3, the read of features, joined parts of a step."""
 
 from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
 
 import torch
 from torch import Tensor, nn
 
+from .configuration_copynet import CopyNetConfig
 from .copy_distribution import expand_to_rows, group_by_source, masked_softmax
 from .memory import FeatureMemory, read_memory
 from .outputs import CopyNetEncoderOutput
+
+
+def part_widths(config: CopyNetConfig) -> dict[str, int]:
+    """The widths of what a state, a readout or a switch is computed from: s_t, c_t, e(y_{t-1}) and ζ(y_{t-1})."""
+    return {
+        "state": config.hidden_size,
+        "context": config.memory_size,
+        "embedding": config.embedding_size,
+        "selective_read": config.memory_size,
+    }
+
+
+def join_parts(parts: Mapping[str, Tensor], names: Iterable[str]) -> Tensor:
+    """[s_t; c_t; …], the parts of these names beside each other: (…, the sum of their widths)."""
+    return torch.cat([parts[name] for name in names], dim=-1)
 
 
 class Dropout(nn.Dropout):

@@ -146,8 +146,11 @@ def predict(
         For each text its outputs, best first. Of a model that does not copy, all copy shares are 0.
 
     Raises:
+        TypeError: one text, not a list.
         ValueError: `min_confidence` is not between 0 and 1, or the model's config has a damaged calibration.
     """
+    if isinstance(texts, str):
+        raise TypeError(f"texts is one text, {texts[:40]!r}: pass a list of texts")
     if min_confidence is not None and not 0 <= min_confidence <= 1:
         raise ValueError(f"min_confidence is {min_confidence:g}: use a number between 0 and 1")
     calibration, trace = read_calibration(model.config), trace or min_confidence is not None

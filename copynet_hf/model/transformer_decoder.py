@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from .configuration_copynet import CopyNetConfig
 from .copy_distribution import copy_scores, expand_to_rows, selective_read_weights
 from .decoder import Decoder
-from .layers import Dropout
+from .layers import Dropout, join_parts, part_widths
 from .memory import DecoderState, DecoderSteps, FeatureMemory, Memory, PastWords, read_memory
 from .outputs import CopyNetEncoderOutput
 from .text_models import (
@@ -59,9 +59,9 @@ class TransformerDecoder(Decoder):
         self.copy_proj = None
         if mechanism.has_copy_projection:
             self.copy_proj = nn.Linear(config.memory_size, width, bias=False)  # W_c
-        widths = {"context": config.memory_size, "state": width, "embedding": config.embedding_size}
         self.switch_proj = None
         if mechanism.switch:
+            widths = part_widths(config)
             self.switch_proj = nn.Linear(sum(widths[part] for part in mechanism.switch), 1)
         self.copy_bias = nn.Parameter(torch.zeros(1)) if config.seq2seq and self.copy_proj is not None else None
         self.dropout = Dropout(config.dropout)
@@ -153,8 +153,7 @@ class TransformerDecoder(Decoder):
         parts = {"state": steps.hidden, "embedding": embeddings}
         if "context" in self.config.mechanism.switch:
             parts["context"] = read_memory(steps.attention, memory.hidden_states)
-        switch = self.switch_proj(torch.cat([parts[name] for name in self.config.mechanism.switch], dim=-1))
-        return steps._replace(switch=switch[..., 0])
+        return steps._replace(switch=self.switch_proj(join_parts(parts, self.config.mechanism.switch))[..., 0])
 
     def _check_length(self, words: int) -> None:
         if self.max_words is not None and words > self.max_words:

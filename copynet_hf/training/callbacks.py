@@ -61,6 +61,7 @@ class LogTable(TrainerCallback):
             scores = {name.removeprefix("eval_"): value for name, value in shown.items() if name != "eval_loss"}
             losses = {"loss": self._loss, "eval_loss": shown["eval_loss"]}
             self._log_row({"step": f"{state.global_step:,}"} | _format({**losses, **scores}))
+            self._loss = None  # that of no second evaluation
         elif "loss" in shown and args.eval_strategy != "no":
             self._loss = shown["loss"]
         else:

@@ -118,17 +118,19 @@ def encode_pairs(
         num_proc: number of processes; ignored for an `IterableDataset`.
 
     Raises:
-        ValueError: features for a tokenizer that has none.
+        ValueError: features or facts for a tokenizer that has none.
     """
     columns = list(pairs.column_names or next(iter(pairs)))
-    if "features" in columns and not isinstance(tokenizer, CopyNetTokenizer):
-        raise ValueError(
-            f"the pairs have features, which a {type(tokenizer).__name__} cannot encode: leave out --features_column, "
-            "or use a CopyNetTokenizer"
-        )
+    is_ours = isinstance(tokenizer, CopyNetTokenizer)
+    for name in () if is_ours else ("features", "facts"):
+        if name in columns:
+            raise ValueError(
+                f"the pairs have {name}, which a {type(tokenizer).__name__} cannot encode: leave the column out, or "
+                "use a CopyNetTokenizer"
+            )
 
     def encode(rows: dict[str, list[str]]) -> dict[str, list[list[int]]]:
-        if isinstance(tokenizer, CopyNetTokenizer):
+        if is_ours:
             return dict(
                 tokenizer(
                     rows["text"],

@@ -401,7 +401,7 @@ def test_an_encoder_over_words_has_limits() -> None:
 # --- the command ----------------------------------------------------------------------------------------------------
 
 
-def test_the_command_trains_a_transformer_and_continues_it(tmp_path: Path) -> None:
+def test_the_command_trains_a_transformer_and_continues_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     files = write_requests(tmp_path, train=24, validation=6)
     options = ["--decoder=transformer", "--hidden_size=16", "--num_hidden_layers=1", "--use_cpu"]
     options += ["--max_steps=2", "--max_target_length=8"]
@@ -413,6 +413,8 @@ def test_the_command_trains_a_transformer_and_continues_it(tmp_path: Path) -> No
     assert predict(model, tokenizer, ["send it to Ottilie"], max_new_tokens=4)
     again = ["--model_name_or_path", str(tmp_path / "one"), f"--output_dir={tmp_path / 'two'}"]
     assert main([*train, *again]) == 0
+    assert main([*train, *again, "--overwrite_output_dir", "--dropout=0.2"]) == 2
+    assert "--dropout is 0.2, but the layers of the Transformers decoder" in capsys.readouterr().err
 
 
 def test_the_recipe_of_a_transformer_needs_no_more_options() -> None:

@@ -53,6 +53,11 @@ def load_given_model(name: str, args: ModelArguments, *, is_checkpoint: bool) ->
     model = load_copynet(name, trust_remote_code=args.trust_remote_code, dtype=torch.float32, **changes)
     if isinstance(model, CopyNetEnsemble):
         raise ValueError(f"{name} is an ensemble: train each model by itself, and join them with copynet-hf ensemble")
+    if "dropout" in changes and model.config.decoder is not None:
+        raise ValueError(
+            f"--dropout is {args.dropout}, but the layers of the Transformers decoder in {name} keep theirs: leave "
+            "--dropout out, or train a new model"
+        )
     for field, value in fields.items():
         loaded = getattr(model.config, field, None)
         if field == "decoder":

@@ -23,7 +23,7 @@ from copynet_hf.evaluation.scoring import evaluate_pairs
 from copynet_hf.model.prediction import predict
 from copynet_hf.saved.loading import check_tokenizer, load_model
 from copynet_hf.training.callbacks import NoProgress, TimeLimit
-from copynet_hf.training.dataset import encode_pairs
+from copynet_hf.training.dataset import choose_max_target_length, encode_pairs
 from copynet_hf.training.defaults import build_training_arguments
 from copynet_hf.training.model_setup import build_config
 from copynet_hf.training.run import train_from_arguments
@@ -419,6 +419,27 @@ def test_training_continues_from_a_model(files: dict[str, Any], tmp_path: Path) 
     assert new.config.dropout == 0.4
     with pytest.raises(ValueError, match="--hidden_size is 99, but 24 in the model"):
         train_from_arguments({**files, **start, "output_dir": str(tmp_path / "c"), "hidden_size": 99})
+
+
+@pytest.mark.parametrize(
+    ("words", "limit"), [(3, 128), (200, 252), (600, 512)], ids=["as short as most", "longer", "too long"]
+)
+def test_outputs_may_be_as_long_as_the_training_targets(words: int, limit: int) -> None:
+    pairs = Dataset.from_list([{"text": "a b", "summary": "a"}, {"text": "b a", "summary": " ".join("a" * words)}])
+    tokenizer = tokenizer_for(pairs, segmenter="whitespace", min_frequency=1)
+    assert choose_max_target_length(pairs, tokenizer) == limit  # 1.25 · 201, with the end symbol
+    assert choose_max_target_length(pairs, tokenizer, most=100) == 100
+    encoded = encode_pairs(pairs, tokenizer, limit)
+    assert len(encoded[1]["labels"]) == min(words + 1, limit)
+
+
+def test_the_limit_of_outputs_is_said_and_saved(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    file = tmp_path / "train.jsonl"
+    file.write_text(json.dumps({"text": "a b", "summary": " ".join("a" * 200)}) + "\n")
+    with caplog.at_level("INFO", logger="copynet_hf"):
+        train_from_arguments({"train_file": str(file), "output_dir": str(tmp_path / "model"), **SIZES, "max_steps": 1})
+    assert "outputs: at most 252 words, the end symbol included" in caplog.messages
+    assert load_model(str(tmp_path / "model"))[0].generation_config.max_new_tokens == 252
 
 
 def test_weights_are_trained_in_float32_whatever_they_were_saved_in(files: dict[str, Any], tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, TypeAlias
@@ -9,7 +10,7 @@ from typing import Any, TypeAlias
 from datasets import Dataset, IterableDataset
 from transformers import PreTrainedTokenizerBase
 
-from ..arguments import DataArguments, PairsArguments
+from ..arguments import MAX_TARGET_LENGTH, DataArguments, PairsArguments
 from ..data import load_pairs
 from ..data.pairs import AnyDataset
 from ..data.remembered import NAMES, recall_file_options, recall_options
@@ -17,6 +18,7 @@ from ..model.tokenization_copynet import CopyNetTokenizer
 
 Pairs: TypeAlias = AnyDataset  # with the columns `text` and `summary`
 PAIR_COLUMNS = ("text", "summary", "features", "facts")  # those that are read
+MIN_TARGET_LENGTH, LENGTH_SAMPLE_SIZE = 128, 5000
 
 
 def read_training_pairs(data_args: DataArguments) -> dict[str, Pairs]:
@@ -101,6 +103,18 @@ def _limit_rows(pairs: Pairs, limit: int | None) -> Pairs:
     if limit is None:
         return pairs
     return pairs.take(limit) if isinstance(pairs, IterableDataset) else pairs.select(range(min(limit, len(pairs))))
+
+
+def choose_max_target_length(pairs: Pairs, tokenizer: PreTrainedTokenizerBase, most: int | None = None) -> int:
+    """A quarter more tokens than any target of a sample needs, because later ones may need more; at least
+    `MIN_TARGET_LENGTH`.
+
+    Args:
+        most: that a Transformers decoder can write, if that is less than `MAX_TARGET_LENGTH`.
+    """
+    sample = encode_pairs(_limit_rows(pairs, LENGTH_SAMPLE_SIZE), tokenizer, MAX_TARGET_LENGTH)
+    longest = max(len(row["labels"]) for row in sample)
+    return min(max(MIN_TARGET_LENGTH, math.ceil(1.25 * longest)), MAX_TARGET_LENGTH, most or MAX_TARGET_LENGTH)
 
 
 def encode_pairs(

@@ -15,7 +15,6 @@ from transformers.tokenization_utils_base import VERY_LARGE_INTEGER
 
 from ..arguments import (
     MAX_SOURCE_LENGTH,
-    MAX_TARGET_LENGTH,
     NUM_BEAMS,
     EncoderArguments,
     TrainArguments,
@@ -67,7 +66,6 @@ SEQ2SEQ_LEARNING_RATE = 1e-4
 # Of a new model; one that is trained further keeps its own.
 NEW_SETTINGS: dict[str, object] = {
     "max_source_length": MAX_SOURCE_LENGTH,
-    "max_target_length": MAX_TARGET_LENGTH,
     "num_beams": NUM_BEAMS,
     "forbid_unk": True,
 }

@@ -12,6 +12,7 @@ import sys
 import tempfile
 from collections.abc import Callable, Mapping
 from contextlib import nullcontext
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -45,7 +46,7 @@ from .checkpoints import (
     remove_results,
 )
 from .data_report import describe_training, describe_words, find_warnings
-from .dataset import Pairs, read_training_pairs
+from .dataset import Pairs, choose_max_target_length, read_training_pairs
 from .defaults import complete_arguments
 from .encoder_training import cached_encoder_states
 from .model_setup import build_model, load_given_model, set_alignments, set_decoding
@@ -172,6 +173,10 @@ class TrainingRun:
         if args.freeze_encoder:
             self.model.freeze_encoder()
         tokenizer.model_max_length = args.max_source_length
+        if args.max_target_length is None:
+            most = getattr(self.model.model.decoder, "max_words", None)
+            length = choose_max_target_length(pairs["train"], tokenizer, most)
+            args = self.args = replace(args, max_target_length=length)
         set_decoding(self.model, args.num_beams, args.forbid_unk, args.max_target_length)
         seconds = 0.0 if checkpoint is None else read_trained_seconds(checkpoint)
         self.trainer = CopyNetTrainer(
@@ -252,6 +257,7 @@ class TrainingRun:
             model.config.max_source_oov,
         )
         num_pairs = None if isinstance(self.pairs["train"], IterableDataset) else len(self.pairs["train"])
+        logger.info("outputs: at most %s words, the end symbol included", self.args.max_target_length)
         logger.info("training: %s", describe_training(num_pairs, trainer.args, trainer.eval_dataset is not None))
         for warning in find_warnings(self.pairs, trainer.train_dataset, self.args):
             logger.warning("warning: %s", warning)

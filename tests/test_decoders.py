@@ -273,15 +273,6 @@ def test_an_ensemble_has_members_of_both_kinds() -> None:
     assert torch.equal(found, ensemble.generate(**source(), num_beams=3, max_new_tokens=6, use_cache=False))
 
 
-@pytest.mark.parametrize("target", ["onnx", "web"])
-def test_it_is_not_exported(target: str, tmp_path: Any, capsys: pytest.CaptureFixture[str]) -> None:
-    tiny_model(decoder=BART).save_pretrained(tmp_path)
-    tiny_tokenizer().save_pretrained(tmp_path)
-    command = ["export", f"--model={tmp_path}", f"--output_dir={tmp_path / 'graphs'}", f"--target={target}"]
-    assert main(command) != 0
-    assert "the decoder is a bart, whose cache of keys and values grows" in capsys.readouterr().err
-
-
 def test_probabilities_sum_to_one_in_half_precision() -> None:
     for mechanism in MECHANISMS:
         model = tiny_model(decoder=BART, copy_mechanism=mechanism)

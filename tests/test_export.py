@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 import torch
-from helpers import LETTERED, POINTER, RECURRENT, SOURCES, padded, refused, save_tiny_model, tiny_model
+from helpers import BART, LETTERED, POINTER, SOURCES, VARIANTS, padded, refused, save_tiny_model, tiny_model
 from helpers import SEARCHES as ALL_SEARCHES
 from torch import Tensor
 
@@ -31,7 +31,7 @@ CASES: dict[str, dict[str, Any]] = {
     "retrieval": {"copy_mechanism": "retrieval", "seed": 1},  # a seed with which out-of-vocabulary words are copied
 }
 ALIGNED = {"copy_mechanism": "gated", "aligned_words": 2, "frequent_words": 6}
-SLOW: dict[str, dict[str, Any]] = RECURRENT | {"aligned_words": ALIGNED, "pointer": POINTER}
+SLOW: dict[str, dict[str, Any]] = VARIANTS | {"aligned_words": ALIGNED, "pointer": POINTER}
 SLOW |= {"two layers and coverage": {"use_coverage": True, "num_hidden_layers": 2}}
 SLOW["points"] = POINTER | {"num_features": 2}
 NAMES = [*CASES, *(pytest.param(name, marks=pytest.mark.slow) for name in SLOW)]
@@ -101,8 +101,14 @@ def source(model: CopyNetForConditionalGeneration, rows: list[list[int]], side: 
 @torch.no_grad()
 def test_the_graphs_have_the_models_probabilities(exported: Exported, beams: int, batch: str) -> None:
     torch.manual_seed(0)
-    model, encoder, decoder = exported.model, called(exported.onnx.encoder), called(exported.onnx.decoder)
-    inputs = source(model, *BATCHES[batch])
+    inputs = source(exported.model, *BATCHES[batch])
+    check_probabilities(exported.model, called(exported.onnx.encoder), called(exported.onnx.decoder), inputs, beams)
+
+
+def check_probabilities(
+    model: CopyNetForConditionalGeneration, encoder: Graph, decoder: Graph, inputs: Tensors, beams: int
+) -> None:
+    """Of four random words for each output, fed one by one."""
     words = torch.randint(2, model.config.extended_vocab_size, (len(inputs["attention_mask"]), beams, 4))
     expected = model(encoder_outputs=model.get_encoder()(**inputs), decoder_input_ids=words.flatten(0, 1))
     encoded = encoder(inputs)
@@ -118,6 +124,16 @@ def test_the_graphs_have_the_models_probabilities(exported: Exported, beams: int
         if model.config.copies:
             copied = made["copy_probs"].flatten(0, 1)
             torch.testing.assert_close(copied, expected.copy_probs[:, step], atol=1e-5, rtol=1e-5)
+
+
+@torch.no_grad()
+def test_the_programs_of_a_transformers_decoder_have_the_models_probabilities() -> None:
+    """Its past grows from nothing; the graphs are a slow test."""
+    model = tiny_model(decoder=BART | {"decoder_layers": 1}, copy_mechanism="pointer_generator")
+    programs = onnx_export.export_programs(model)
+    encoder, decoder = programs.encoder.module(), programs.decoder.module()
+    for beams, (rows, side) in ((3, BATCHES["padded left"]), (1, BATCHES["one word"])):
+        check_probabilities(model, encoder, decoder, source(model, rows, side), beams)
 
 
 # ---- searches

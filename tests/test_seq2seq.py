@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +16,10 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 from torch import Tensor
 from transformers import AutoConfig, AutoModelForSeq2SeqLM, PreTrainedTokenizerFast
 
-from copynet_hf import CopyNetForConditionalGeneration
+from copynet_hf import CopyNetForConditionalGeneration, export_onnx
 from copynet_hf.arguments import TrainArguments, build_arguments
 from copynet_hf.cli import main
+from copynet_hf.inference.backends import load_backend
 from copynet_hf.model.prediction import predict
 from copynet_hf.saved.loading import load_model
 from copynet_hf.training.defaults import complete_arguments
@@ -132,6 +134,35 @@ def test_it_is_saved_with_the_weights_it_shares(
     assert (loaded.lm_head.weight is loaded.get_input_embeddings().weight) == is_tied
     inputs = sources(tokenizer) | {"labels": padded([[5, 6, 2]] * 5, -100)}
     assert torch.equal(loaded(**inputs).logits, model(**inputs).logits)
+
+
+@pytest.mark.slow  # exports
+@pytest.mark.parametrize(
+    ("family", "mechanism"), [("t5", "copynet"), ("bart", "pointer_generator"), ("marian", "gated")]
+)
+def test_its_graphs_write_and_trace_what_it_does(
+    family: str, mechanism: str, tokenizer: PreTrainedTokenizerFast, tmp_path: Path
+) -> None:
+    model = CopyNetForConditionalGeneration.from_seq2seq_pretrained(
+        save_seq2seq(tmp_path / "own", family, len(tokenizer)), tokenizer=tokenizer, copy_mechanism=mechanism
+    )
+    decoder = model.model.decoder
+    for part in (decoder.copy_proj, decoder.switch_proj):
+        if part is not None:
+            torch.nn.init.normal_(part.weight, std=0.5)
+    for bias in (decoder.copy_bias, None if decoder.switch_proj is None else decoder.switch_proj.bias):
+        if bias is not None:
+            torch.nn.init.zeros_(bias)  # copying is no longer improbable
+    export_onnx(model, tmp_path / "graphs", tokenizer)
+    onnx, own = load_backend(str(tmp_path / "graphs"), "onnx")
+    for search in ({"num_beams": 1}, {"num_beams": 3, "num_return_sequences": 2}):
+        options = {"max_new_tokens": 12, **search}
+        expected = predict(model, tokenizer, [*TEXTS, "hello"], **options)
+        found = predict(onnx, own, [*TEXTS, "hello"], **options)
+        assert any(any(row[0].copied) for row in found)
+        for mine, theirs in zip(chain(*expected), chain(*found), strict=True):
+            assert (theirs.text, theirs.source_positions) == (mine.text, mine.source_positions)
+            assert theirs.word_scores == pytest.approx(mine.word_scores, abs=1e-4)
 
 
 def test_it_learns_to_copy_pieces(tokenizer: PreTrainedTokenizerFast, tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
-from helpers import LETTERED, refused, request_pair, serve_app, tiny_model, tiny_tokenizer
+from helpers import BART, LETTERED, refused, request_pair, serve_app, tiny_model, tiny_tokenizer
 from helpers import SEARCHES as ALL_SEARCHES
 
 from copynet_hf import CopyNetConfig, CopyNetForConditionalGeneration, CopyNetTokenizer
@@ -136,6 +136,13 @@ def with_features(runtime: Path, tmp_path_factory: pytest.TempPathFactory) -> It
     features = CopyNetTokenizer(tokenizer.get_vocab(), "whitespace", 4, feature_vocab=["PST", "V", "constructor"])
     model = tiny_model(copy_mechanism="none", feature_vocab_size=features.feature_vocab_size)
     yield from export_page(tmp_path_factory.mktemp("features"), runtime, model, features)
+
+
+@pytest.fixture(scope="module")
+def of_transformers(runtime: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Page]:
+    """A model whose encoder and decoder are those of Transformers, over words."""
+    model = tiny_model(encoder=BART, encoder_reads="words", decoder=BART)
+    yield from export_page(tmp_path_factory.mktemp("transformers"), runtime, model, tiny_tokenizer())
 
 
 @pytest.fixture(scope="module")
@@ -403,6 +410,12 @@ def test_int8_weights_give_the_outputs_of_python(tab: Any, int8: Page, beams: in
 @pytest.mark.parametrize("beams", [1, 3])
 def test_features_are_read_and_a_model_need_not_copy(tab: Any, with_features: Page, beams: int) -> None:
     check_searches(tab, with_features, ["a b zebra", "", *HOSTILE[4:7]], {"num_beams": beams})
+
+
+@pytest.mark.slow  # an export
+@pytest.mark.parametrize("beams", [1, 3])
+def test_the_past_of_a_transformers_decoder_grows_as_in_python(tab: Any, of_transformers: Page, beams: int) -> None:
+    check_searches(tab, of_transformers, ["a b zebra", "", *HOSTILE[4:7]], {"num_beams": beams})
 
 
 def test_joined_words_are_written_and_traced_as_in_python(tab: Any, with_chains: Page) -> None:

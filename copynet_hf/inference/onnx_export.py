@@ -1,18 +1,20 @@
 """Encoder and decoder step as graphs without Python: torch.export programs, and ONNX files for `OnnxCopyNet`.
 
 Both graphs map named tensors to named tensors. Which there are follows from what the model's `Memory` and
-`DecoderState` hold; what is None there is left out:
+`DecoderState` hold; what is None there is left out, and `past` is, for each layer, what a Transformers decoder keeps:
 
 encoder: input_ids (N, S) int64, or input_features (N, S, num_features); attention_mask (N, S) int64; token_type_ids
     (N, S) int64 where the model reads facts; feature_ids (N, F) int64 where it reads features; letter_ids (N, L)
     int64 where it reads letters; over a Transformers encoder also encoder_input_ids, encoder_attention_mask and
     word_index, (N, P) int64. To `memory.…`, the fields of `Memory`; `state.…` (N, 1, …), those of `DecoderState`
-    before the first word; and `forbidden` (N, V + K) bool, the words that no output of the source may hold.
+    before the first word; and `forbidden` (N, V + K) bool, the words that no output of the source may hold. `past`:
+    the keys and values `memory.past.….0` (N, S + F, heads, width), and `state.past.….0` (N, 1, 0, heads, width).
 decoder: words (N, B) int64, the last word of each output, `memory.…` as they are, and `state.…` (N, B, …). To
-    `log_probs` (N, B, V + K), `next_state.…`, and `copy_probs` (N, B, S) where the model copies.
+    `log_probs` (N, B, V + K), `next_state.…`, and `copy_probs` (N, B, S) where the model copies. `past`:
+    `state.past.….0` (N, B, t, heads, width) to `next_state.past.….0`, of t + 1 words.
 
 Shapes: N sources, S source positions, F features of a source, L letters, P pieces, B outputs of each source (beams),
-all of any size from 1 on; V words, K slots.
+all of any size from 1 on; t words before the last one; V words, K slots.
 """
 
 from __future__ import annotations
@@ -21,14 +23,16 @@ import logging
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar, cast
 
 import torch
 from torch import Tensor, nn
 from torch.export import Dim, ExportedProgram
-from transformers import GenerationConfig, PreTrainedConfig, PreTrainedTokenizerBase
+from transformers import GenerationConfig, PreTrainedTokenizerBase
+from transformers.cache_utils import Cache, DynamicLayer
 
-from ..model.memory import CopyNetCache, DecoderState, Facts, FeatureMemory, Memory
+from ..model.copy_distribution import expand_to_rows
+from ..model.memory import CopyNetCache, DecoderState, Facts, FeatureMemory, Memory, PastWords
 from ..model.modeling_copynet import CopyNetForConditionalGeneration
 from ..model.modeling_ensemble import CopyNetEnsemble
 from ..model.outputs import CopyNetEncoderOutput
@@ -63,7 +67,9 @@ def export_programs(model: CopyNetForConditionalGeneration) -> Programs:
         encoded = encoder.module()(source)
         parts = {name: tensor for name, tensor in encoded.items() if name.startswith("memory.")}
         for name, tensor in encoded.items():
-            if name.startswith("state."):
+            if name.startswith("state.past."):  # of two words, since the exporter takes sizes of 0 and 1 for fixed
+                parts[name] = tensor.new_zeros(2, 2, 2, *tensor.shape[3:])
+            elif name.startswith("state."):
                 parts[name] = tensor.repeat_interleave(2, dim=1)
         words = torch.full((2, 2), model.config.decoder_start_token_id, device=model.device)
         return Programs(encoder, _exported(_Decoder(model), {"words": words, **parts}))
@@ -168,11 +174,25 @@ class _Encoder(nn.Module):
         sources, decoder = encoded.source_ids.shape[0], model.model.decoder
         memory = decoder.build_memory(encoded)
         state = decoder.initial_state(memory, sources)
+        past = {} if state.past is None else self._start_past(memory, state)
         rules = model._extended_vocabulary_processor(GenerationConfig(), {"encoder_outputs": encoded})
         scores = memory.hidden_states.new_zeros(sources, model.config.extended_vocab_size)
         by_output = state.map(lambda field: field[:, None])
         forbidden = rules(encoded.source_ids, scores).isneginf()
-        return {**_named("memory", memory), **_named("state", by_output), "forbidden": forbidden}
+        return {**_named("memory", memory), **_named("state", by_output), **past, "forbidden": forbidden}
+
+    def _start_past(self, memory: Memory, state: DecoderState) -> Tensors:
+        """The keys and values of the source, as a first step computes them, and those of no words."""
+        assert state.past is not None
+        cache = CopyNetCache()
+        cache.layer.record(state.map(lambda field: field[:, None]), memory)
+        start = memory.ids.new_full((memory.ids.shape[0], 1), self.model.config.decoder_start_token_id)
+        self.model(
+            encoder_outputs=CopyNetEncoderOutput(), decoder_input_ids=start, past_key_values=cache, use_cache=True
+        )
+        words = _past_tensors("state", state.past.self_attention_cache).items()
+        nothing = {name: tensor.new_zeros(tensor.shape[0], 1, 0, *tensor.shape[2:]) for name, tensor in words}
+        return _past_tensors("memory", state.past.cross_attention_cache) | nothing
 
 
 class _Decoder(nn.Module):
@@ -190,9 +210,10 @@ class _Decoder(nn.Module):
             memory = memory._replace(facts=_fields(Facts, "memory.facts", inputs))
         if any(name.startswith("memory.features.") for name in inputs):
             memory = memory._replace(features=_fields(FeatureMemory, "memory.features", inputs))
+        past = _read_past(inputs, words.numel())
         by_row = state.map(lambda field: field.flatten(0, 1)[:, None])  # and with an axis of one step
         cache = CopyNetCache()
-        cache.layer.record(by_row, memory)
+        cache.layer.record(by_row._replace(past=past), memory)
         output = self.model(
             encoder_outputs=CopyNetEncoderOutput(),  # all that is read of it is in the memory
             decoder_input_ids=words.flatten()[:, None],
@@ -205,7 +226,9 @@ class _Decoder(nn.Module):
             "copy_probs": output.copy_probs,
             **_named("next_state", cache.layer.states),
         }
-        return {name: field[:, 0].unflatten(0, words.shape) for name, field in made.items() if field is not None}
+        of_step = {name: field[:, 0] for name, field in made.items() if field is not None}
+        of_words = {} if past is None else _past_tensors("next_state", past.self_attention_cache)
+        return {name: tensor.unflatten(0, words.shape) for name, tensor in (of_step | of_words).items()}
 
 
 # ---- names and axes
@@ -217,7 +240,7 @@ def _named(prefix: str, fields: NamedTuple | None) -> Tensors:
     for name, field in (fields._asdict() if fields else {}).items():
         if isinstance(field, Tensor):
             tensors[f"{prefix}.{name}"] = field
-        elif field is not None:
+        elif field is not None and not isinstance(field, PastWords):
             tensors |= _named(f"{prefix}.{name}", field)
     return tensors
 
@@ -225,6 +248,29 @@ def _named(prefix: str, fields: NamedTuple | None) -> Tensors:
 def _fields(kind: type[Fields], prefix: str, tensors: Mapping[str, Tensor]) -> Fields:
     """The NamedTuple that `_named` took apart, but for those inside it."""
     return kind._make(tensors.get(f"{prefix}.{name}") for name in kind._fields)
+
+
+def _past_tensors(prefix: str, cache: Cache) -> Tensors:
+    """Keys and values (R, words, heads, width) of each layer, by name."""
+    tensors: Tensors = {}
+    for number, layer in enumerate(cast("list[DynamicLayer]", cache.layers)):
+        for kind, tensor in (("keys", layer.keys), ("values", layer.values)):
+            assert tensor is not None
+            tensors[f"{prefix}.past.{kind}.{number}"] = tensor.transpose(1, 2)
+    return tensors
+
+
+def _read_past(tensors: Tensors, rows: int) -> PastWords | None:
+    """The past of R rows whose tensors `_past_tensors` has named; None: the decoder has none."""
+    past, number = PastWords(), 0
+    while f"state.past.keys.{number}" in tensors:
+        keys, values = (tensors[f"state.past.{kind}.{number}"].flatten(0, 1) for kind in ("keys", "values"))
+        past.self_attention_cache.update(keys.transpose(1, 2), values.transpose(1, 2), number)
+        keys, values = (expand_to_rows(tensors[f"memory.past.{kind}.{number}"], rows) for kind in ("keys", "values"))
+        past.cross_attention_cache.update(keys.transpose(1, 2), values.transpose(1, 2), number)
+        past.is_updated[number] = True
+        number += 1
+    return past if number else None
 
 
 def _axes(name: str) -> tuple[str, ...]:
@@ -238,6 +284,9 @@ def _axes(name: str) -> tuple[str, ...]:
     if name == "memory.slot_embeddings":
         return ("batch", "num_slots")
     part, _, field = name.partition(".")
+    if field.startswith("past."):
+        words = {"state": "num_words", "next_state": "num_words_after"}
+        return ("batch", "num_read") if part == "memory" else ("batch", "num_beams", words[part])
     axes = ["batch"]
     if part in ("words", "state", "next_state", "log_probs", "copy_probs"):
         axes.append("num_beams")
@@ -302,12 +351,6 @@ def _exported(graph: nn.Module, example: Tensors) -> ExportedProgram:
 def _check_exportable(model: CopyNetForConditionalGeneration | CopyNetEnsemble) -> None:
     if isinstance(model, CopyNetEnsemble):
         raise ValueError("an ensemble cannot be exported: export one of its members.")
-    decoder = model.config.decoder
-    if isinstance(decoder, PreTrainedConfig):
-        raise ValueError(
-            f"the decoder is a {decoder.model_type}, whose cache of keys and values grows from step to "
-            "step, and a graph's state has a fixed size: export a model with the GRU, or use --backend torch."
-        )
 
 
 def _check_search(config: GenerationConfig) -> None:

@@ -82,8 +82,10 @@ def check_web_support(config: Any, tokenizer: PreTrainedTokenizerBase) -> None:
     fix = "export it with --target onnx"
     if config.mechanism.retrieves:
         raise ValueError(f"copy_mechanism is {config.copy_mechanism!r}, and the page reads no facts: {fix}")
-    if config.encoder is not None:
-        raise ValueError(f"the encoder is a {config.encoder.model_type}, and the page has no tokenizer for it: {fix}")
+    if config.piece_encoder is not None:
+        raise ValueError(
+            f"the encoder is a {config.piece_encoder.model_type}, and the page has no tokenizer for it: {fix}"
+        )
     segmenter = getattr(tokenizer, "segmenter", None)
     if segmenter is None:
         raise ValueError(f"the tokenizer is a {type(tokenizer).__name__}, and the page runs CopyNetTokenizer: {fix}")

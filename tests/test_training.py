@@ -22,7 +22,7 @@ from copynet_hf.data import quickstart_pairs
 from copynet_hf.evaluation.scoring import evaluate_pairs
 from copynet_hf.model.prediction import predict
 from copynet_hf.saved.loading import check_tokenizer, load_model
-from copynet_hf.training.callbacks import NoProgress, TimeLimit
+from copynet_hf.training.callbacks import EarlyEnd, TimeLimit
 from copynet_hf.training.dataset import choose_max_target_length, encode_pairs
 from copynet_hf.training.defaults import build_training_arguments
 from copynet_hf.training.model_setup import build_config
@@ -199,6 +199,19 @@ def test_a_resumed_training_counts_on_until_all_targets_were_right_three_times(e
     assert find_full_accuracy(read_state(easy)) == [first, first + 5, third]
 
 
+def test_a_training_that_ended_early_is_finished(easy: dict[str, Any]) -> None:
+    train_from_arguments(easy)
+    weights, state = (Path(easy["output_dir"]) / name for name in ("model.safetensors", "trainer_state.json"))
+    before, step = weights.read_bytes(), read_state(easy)["global_step"]
+    again = easy | {"resume_from_checkpoint": "auto"}
+    with pytest.raises(ValueError, match=f"is finished, with {step} of 60 steps: use a larger --max_steps"):
+        train_from_arguments(again)
+    for file in (weights, state, state.with_name("all_results.json")):
+        file.unlink()  # killed while it scored the pairs
+    train_from_arguments(again)
+    assert (weights.read_bytes(), read_state(easy)["global_step"]) == (before, step)
+
+
 def test_a_training_whose_accuracy_does_not_rise_ends_at_its_half(easy: dict[str, Any]) -> None:
     stuck = {"learning_rate": 1e-12, "max_steps": 12, "eval_steps": 1, "save_steps": 1, "overwrite_output_dir": True}
     for patience, end in ((None, 6), (0, 12)):
@@ -222,7 +235,7 @@ def test_accuracy_has_not_risen_for_a_quarter_of_the_training(scores: list[float
     state, stop, found = TrainerState(max_steps=len(scores)), TrainerControl(), None
     for state.global_step, score in enumerate(scores, 1):
         state.log_history.append({"eval_mean_accuracy": score, "step": state.global_step})
-        NoProgress().on_evaluate(args, state, stop)
+        EarlyEnd(watches_progress=True).on_evaluate(args, state, stop)
         if stop.should_training_stop and found is None:
             found = state.global_step
     assert found == end
@@ -234,7 +247,7 @@ def test_the_evaluation_after_a_training_ends_nothing(caplog: pytest.LogCaptureF
     state, ended = TrainerState(max_steps=20, global_step=10), TrainerControl(should_training_stop=True)
     state.log_history = [{"eval_mean_accuracy": 50.0, "step": step} for step in (*range(1, 11), 10)]
     with caplog.at_level("INFO"):
-        NoProgress().on_evaluate(args, state, ended)
+        EarlyEnd(watches_progress=True).on_evaluate(args, state, ended)
     assert not caplog.messages
 
 

@@ -27,6 +27,9 @@ from ..evaluation.teacher_forcing import ACCURACIES
 logger = logging.getLogger(__name__)
 
 SIGTERM_CODE = 128 + signal.SIGTERM  # as shells have it
+# When a training ends early: after so many evaluations without a mistake; from this share of its updates on, if the
+# accuracy has not risen for this share of them and for so many evaluations.
+NUM_FULL, EARLIEST_END, FLAT_SHARE, NUM_FLAT = 3, 0.5, 0.25, 5
 
 
 class SilentProgress(ProgressCallback):
@@ -128,39 +131,41 @@ class EarlyStopping(EarlyStoppingCallback):
         saved[type(self).__name__] = self.state()  # missing where the interrupted run had no patience
 
 
-class FullAccuracy(TrainerCallback):
-    """Ends the training after the third evaluation in which all validation targets are right, where the checkpoint is
-    selected by accuracy: no later one can score higher. The Trainer keeps the last of the three, whose loss is the
-    lowest. Counted in the log of the run, which a resumed run continues."""
+class EarlyEnd(TrainerCallback):
+    """Ends the training at an evaluation for which `find_end` has a reason."""
 
-    NUM_EVALUATIONS = 3
+    def __init__(self, *, watches_progress: bool) -> None:
+        self.watches_progress = watches_progress
 
     def on_evaluate(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: object) -> None:
-        is_full = [has_full_accuracy(args, logs) for logs in state.log_history]
-        goes_on = state.global_step < state.max_steps and not control.should_training_stop
-        if goes_on and is_full[-1] and sum(is_full) >= self.NUM_EVALUATIONS:
-            log_line("all validation targets were right in %s evaluations: the training ends", self.NUM_EVALUATIONS)
+        if control.should_training_stop:  # also after the training, when the kept checkpoint is evaluated
+            return
+        if reason := find_end(args, state, watches_progress=self.watches_progress):
+            log_line("%s: the training ends", reason)
             control.should_training_stop = True
 
 
-class NoProgress(TrainerCallback):
-    """Ends the training in its second half, once the accuracy that selects the checkpoint has not risen for a quarter
-    of the updates and for five evaluations. Counted in the log of the run, as `FullAccuracy`."""
+def find_end(args: TrainingArguments, state: TrainerState, *, watches_progress: bool) -> str | None:
+    """Why the training need not go on to its last update, where the checkpoint is selected by accuracy; None: it goes
+    on.
 
-    SHARE, NUM_EVALUATIONS, EARLIEST = 0.25, 5, 0.5
-
-    def on_evaluate(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: object) -> None:
-        name = f"eval_{_selecting_accuracy(args)}"
-        scores = [(logs[name], logs["step"]) for logs in state.log_history if name in logs]
-        if not scores or control.should_training_stop:  # the latter also after the training, of the kept checkpoint
-            return
-        if not self.EARLIEST * state.max_steps <= state.global_step < state.max_steps:
-            return
-        best = max(range(len(scores)), key=lambda number: scores[number][0])  # the first of several
-        is_flat = len(scores) - 1 - best >= self.NUM_EVALUATIONS
-        if is_flat and state.global_step - scores[best][1] >= self.SHARE * state.max_steps:
-            log_line("%s has not risen since step %s: the training ends", name.removeprefix("eval_"), scores[best][1])
-            control.should_training_stop = True
+    All validation targets were right in three evaluations; the Trainer keeps the last of these, whose loss is the
+    lowest. Or, if progress is watched, in the second half: the accuracy has not risen for a quarter of the updates and
+    for five evaluations. Counted in the log of the run, which a resumed run continues.
+    """
+    accuracy = _selecting_accuracy(args)
+    scores = [(logs[f"eval_{accuracy}"], logs["step"]) for logs in state.log_history if f"eval_{accuracy}" in logs]
+    if not scores or state.global_step >= state.max_steps:
+        return None
+    if scores[-1][0] == 100.0 and sum(score == 100.0 for score, _ in scores) >= NUM_FULL:
+        return f"all validation targets were right in {NUM_FULL} evaluations"
+    if not watches_progress or state.global_step < EARLIEST_END * state.max_steps:
+        return None
+    best = max(range(len(scores)), key=lambda number: scores[number][0])  # the first of several
+    is_flat = len(scores) - 1 - best >= NUM_FLAT
+    if is_flat and state.global_step - scores[best][1] >= FLAT_SHARE * state.max_steps:
+        return f"{accuracy} has not risen since step {scores[best][1]}"
+    return None
 
 
 def has_full_accuracy(args: TrainingArguments, logs: Mapping[str, float]) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import logging
+import math
 import shutil
 import zipfile
 from collections.abc import Iterable, Mapping
@@ -14,9 +15,10 @@ from pathlib import Path
 from datasets import IterableDataset
 from datasets.fingerprint import Hasher
 from safetensors import SafetensorError, safe_open
-from transformers import TrainingArguments
+from transformers import TrainerState, TrainingArguments
 
 from ..arguments import TokenizerArguments, TrainArguments, Values
+from .callbacks import find_end
 from .dataset import PAIR_COLUMNS, Pairs
 
 logger = logging.getLogger(__name__)
@@ -122,24 +124,29 @@ def read_metrics(folder: Path) -> dict[str, dict[str, float]]:
     return metrics
 
 
-def is_trained(checkpoint: str, training_args: TrainingArguments, results: Iterable[str]) -> bool:
+def is_trained(
+    checkpoint: str, training_args: TrainingArguments, results: Iterable[str], *, watches_progress: bool
+) -> bool:
     """Whether nothing is left to train; then the run goes on with what follows the training.
 
     Args:
         results: the names of the files that are written last.
+        watches_progress: as for `find_end`.
 
     Raises:
         ValueError: nothing is left at all: these files are beside the checkpoint.
     """
     folder = Path(checkpoint).parent
-    state = json.loads((Path(checkpoint) / STATE_FILE).read_text(encoding="utf-8"))
+    state = TrainerState.load_from_json(str(Path(checkpoint) / STATE_FILE))
     by_steps = training_args.max_steps > 0
-    name, done = ("max_steps", state["global_step"]) if by_steps else ("num_train_epochs", state["epoch"])
-    if done < getattr(training_args, name):
+    name, done = ("max_steps", state.global_step) if by_steps else ("num_train_epochs", state.epoch or 0)
+    length, earlier = getattr(training_args, name), state.max_steps if by_steps else state.num_train_epochs
+    is_as_long = math.ceil(length) == earlier
+    if done < length and not (is_as_long and find_end(training_args, state, watches_progress=watches_progress)):
         return False
     if all((folder / result).exists() for result in results):
         raise ValueError(
-            f"the run in {folder} is finished, with {done:g} of {getattr(training_args, name):g} "
+            f"the run in {folder} is finished, with {done:g} of {length:g} "
             f"{'steps' if by_steps else 'epochs'}: use a larger --{name} to continue it"
         )
     return True

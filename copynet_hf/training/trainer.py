@@ -35,12 +35,12 @@ from ..model.modeling_copynet import CopyNetForConditionalGeneration
 from ..model.vocabularies import find_letter_ids
 from ..saved.cards import CARD
 from .callbacks import (
+    EarlyEnd,
     EarlyStopping,
-    FullAccuracy,
     LogTable,
-    NoProgress,
     SilentProgress,
     TimeLimit,
+    find_end,
     has_full_accuracy,
 )
 from .checkpoints import NUM_PROCESSES, RECORD_FILE, SECONDS, is_complete
@@ -109,13 +109,13 @@ class CopyNetTrainer(Trainer):
         self.weight_average = WeightAverage(model, run_args.ema_decay) if run_args.ema_decay else None
         self.remove_callback(PrinterCallback if training_args.disable_tqdm else ProgressCallback)
         patience = run_args.early_stopping_patience
+        self.watches_progress = patience is None
         callbacks = [
             self.weight_average,
             None if training_args.disable_tqdm else SilentProgress(),
             LogTable(),
             EarlyStopping(patience) if patience else None,
-            NoProgress() if patience is None else None,
-            FullAccuracy(),
+            EarlyEnd(watches_progress=self.watches_progress),
             None if run_args.max_minutes is None else TimeLimit(run_args.max_minutes),
         ]
         for callback in callbacks:
@@ -200,10 +200,11 @@ class CopyNetTrainer(Trainer):
         return output
 
     def _run_epoch(self, *args: object, **kwargs: object) -> None:
-        if self.state.global_step < self.state.max_steps:
+        is_over = self.state.global_step >= self.state.max_steps
+        if is_over or find_end(self.args, self.state, watches_progress=self.watches_progress):
+            self.control.should_training_stop = True  # resumed at its end, where the Trainer would train on
+        else:
             super()._run_epoch(*args, **kwargs)
-        else:  # resumed at its end, where the Trainer would take one more step unless an epoch ends there
-            self.control.should_training_stop = True
 
     def _maybe_log_save_evaluate(self, *args: Any, **kwargs: Any) -> None:
         uses_weights = self.control.should_evaluate or self.control.should_save

@@ -161,7 +161,7 @@ class EncoderArguments(Arguments):
     _argument_group_name = "Transformers encoder in place of the GRU encoder"
 
     encoder_name_or_path: str | None = argument("its folder or Hub name", metavar="NAME")
-    encoder_learning_rate: float | None = argument("its learning rate (2e-5; the decoder's is 5e-4)")
+    encoder_learning_rate: float | None = argument("its learning rate (5e-5; the decoder's is 1e-3)")
     freeze_encoder: bool = argument("do not train it", False)
     cache_encoder_states: bool = argument("frozen: compute its states once per text", False)
     encoder_pooling: str | None = argument("of a word: mean, first or last", metavar="NAME", shown="mean")

@@ -55,10 +55,10 @@ SPELLED_SMOOTHING = 0.1  # the label smoothing for words that are spelled
 # The number of steps from which the number of epochs is computed, and its bounds.
 TRAINING_STEPS, MIN_EPOCHS, MAX_EPOCHS = 8000, 5, 60
 BATCH_SIZES = ("per_device_train_batch_size", "per_device_eval_batch_size", "gradient_accumulation_steps")
-ENCODER_LEARNING_RATE = 2e-5
+ENCODER_LEARNING_RATE = 5e-5
 # Of all other weights. With the 0.002 of models with a GRU encoder, the decoder learns to do without the states of a
 # Transformers encoder, which are not yet fit for it (docs/encoders.md).
-DECODER_LEARNING_RATE = 5e-4
+DECODER_LEARNING_RATE = 1e-3
 # Of a Transformer that is trained from scratch, whose warm-up takes several times that of a GRU; of a pretrained
 # encoder-decoder with a copy head.
 TRANSFORMER_LEARNING_RATE, TRANSFORMER_WARMUP_FACTOR = 1e-3, 4

@@ -115,6 +115,5 @@ def collect_figures(results: dict[str, Any]) -> dict[str, Any]:
             if find_runs(results, name, MINILM)
         },
         "fine_tuning": FINE_TUNING,
-        "tried": render_tried(results, ["sequence accuracy"]),
-        "tried_updates": results.get("tried", {}).get("updates"),
+        "tried": render_tried(results, ["ATIS", "text to SQL", "loss", "people", "loss"]),
     }

@@ -152,3 +152,7 @@ def test_damaged_files_are_named(tmp_path: Path) -> None:
         path.write_text(json.dumps(changed))
         with pytest.raises(ValueError, match=said):
             PlainTokenizer.from_pretrained(tmp_path)
+    path.write_text(json.dumps(config | {"tokenizer_class": "TokenizersBackend"}))
+    (tmp_path / "vocab.json").unlink()  # as of T5 with a copy head
+    with pytest.raises(ValueError, match=r"which needs Transformers.* --backend onnx"):
+        PlainTokenizer.from_pretrained(tmp_path)

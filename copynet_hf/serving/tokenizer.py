@@ -37,7 +37,10 @@ class PlainTokenizer(ExtendedVocabulary):
 
     def __init__(self, config: Mapping[str, Any], vocab: Mapping[str, int]) -> None:
         if config.get("tokenizer_class") != "CopyNetTokenizer":
-            raise ValueError(f"tokenizer_class is {config.get('tokenizer_class')!r}: pass a CopyNetTokenizer")
+            raise ValueError(
+                f"tokenizer_class is {config.get('tokenizer_class')!r}, which needs Transformers: load the tokenizer "
+                "with AutoTokenizer, or run the folder by copynet-hf demo or predict with --backend onnx"
+            )
         self.split_special_tokens = bool(config["split_special_tokens"])
         if not self.split_special_tokens:
             raise ValueError(
@@ -75,7 +78,9 @@ class PlainTokenizer(ExtendedVocabulary):
                 f"{folder} is over a Transformers encoder, whose pieces need Transformers: load the tokenizer with "
                 "AutoTokenizer"
             )
-        config, vocab = (read_export(folder / name) for name in (CONFIG_FILE, VOCAB_FILE))
+        config = read_export(folder / CONFIG_FILE)
+        has_words = config.get("tokenizer_class") == "CopyNetTokenizer"
+        vocab = read_export(folder / VOCAB_FILE) if has_words else {}
         try:
             return cls(config, vocab)  # type: ignore[arg-type]  # whose values `check_vocab` checks
         except KeyError as error:

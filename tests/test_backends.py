@@ -69,13 +69,21 @@ def loop_over_generate(folder: Path, texts: list[str], facts: list[Any] | None =
     return outputs
 
 
+@pytest.fixture(scope="module")
+def expected(folders: Folders) -> list[str]:
+    """The outputs of TEXTS."""
+    return loop_over_generate(folders.torch, TEXTS, **OPTIONS)
+
+
 # ---- the predictor
 
 
-def test_texts_have_the_outputs_of_generate_and_their_origins(folders: Folders, backend: str) -> None:
+def test_texts_have_the_outputs_of_generate_and_their_origins(
+    folders: Folders, expected: list[str], backend: str
+) -> None:
     predict = CopyNetPredictor(getattr(folders, backend), backend, batch_size=4, **OPTIONS)
     outputs = predict(TEXTS)
-    assert [output.text for output in outputs] == loop_over_generate(folders.torch, TEXTS, **OPTIONS)
+    assert [output.text for output in outputs] == expected
     for text, output in zip(TEXTS, outputs, strict=True):
         assert output.source_words == text.split()
         assert "".join(output.words) == output.text
@@ -85,10 +93,9 @@ def test_texts_have_the_outputs_of_generate_and_their_origins(folders: Folders, 
     assert predict([]) == []
 
 
-def test_columns_get_a_column_of_predictions(folders: Folders, backend: str) -> None:
+def test_columns_get_a_column_of_predictions(folders: Folders, expected: list[str], backend: str) -> None:
     predict = CopyNetPredictor(getattr(folders, backend), backend, text_column="body", batch_size=2, **OPTIONS)
     columns = {"id": list(range(len(TEXTS))), "body": TEXTS}
-    expected = loop_over_generate(folders.torch, TEXTS, **OPTIONS)
     assert predict(columns) == {**columns, "prediction": expected, "prediction_is_truncated": [False] * len(TEXTS)}
     assert list(columns) == ["id", "body"]
     arrays = {"id": np.arange(len(TEXTS)), "body": np.array(TEXTS, dtype=object)}
@@ -104,10 +111,10 @@ def test_columns_of_origins_are_those_of_the_texts(folders: Folders, backend: st
         assert columns[f"prediction_{name}"] == [getattr(output, name) for output in outputs]
 
 
-def test_empty_and_missing_texts_keep_their_rows(folders: Folders, backend: str) -> None:
+def test_empty_and_missing_texts_keep_their_rows(folders: Folders, expected: list[str], backend: str) -> None:
     predict = CopyNetPredictor(getattr(folders, backend), backend, with_origins=True, **OPTIONS)
     columns = predict({"text": ["", TEXTS[0], None, " ", float("nan")]})
-    assert columns["prediction"] == ["", *loop_over_generate(folders.torch, TEXTS[:1], **OPTIONS), None, "", None]
+    assert columns["prediction"] == ["", expected[0], None, "", None]
     assert columns["prediction_words"][2] is None
     assert columns["prediction_words"][3] == []
     assert columns["prediction_is_empty"] == [True, False, None, True, None]
@@ -118,14 +125,16 @@ def test_empty_and_missing_texts_keep_their_rows(folders: Folders, backend: str)
         predict(["a", 1])
 
 
-def test_columns_of_pandas_are_read_by_position_whatever_their_index(folders: Folders, backend: str) -> None:
+def test_columns_of_pandas_are_read_by_position_whatever_their_index(
+    folders: Folders, expected: list[str], backend: str
+) -> None:
     pandas = pytest.importorskip("pandas")
     predict = CopyNetPredictor(getattr(folders, backend), backend, batch_size=2, with_origins=True, **OPTIONS)
     frame = pandas.DataFrame({"text": TEXTS, "facts": [None] * len(TEXTS)}, index=range(len(TEXTS)))
-    expected = dict(zip(TEXTS, loop_over_generate(folders.torch, TEXTS, **OPTIONS), strict=True))
+    output_of = dict(zip(TEXTS, expected, strict=True))
     sampled = frame.sample(frac=1, random_state=0)
     for part in (sampled, frame.iloc[1:], frame.set_index(pandas.Index(["x"] * len(TEXTS))), frame.iloc[:0]):
-        outputs = [expected[text] for text in part["text"]]
+        outputs = [output_of[text] for text in part["text"]]
         for columns in (part, {"text": part["text"]}):
             assert list(predict(columns)["prediction"]) == outputs
         assert [output.text for output in predict(part["text"])] == outputs
@@ -135,17 +144,17 @@ def test_columns_of_pandas_are_read_by_position_whatever_their_index(folders: Fo
     assert list(sampled.columns) == ["text", "facts"]
     missing = pandas.DataFrame({"text": [TEXTS[0], None, pandas.NA, float("nan"), ""]}, index=[4, 3, 2, 1, 0])
     for column in (missing["text"], missing["text"].astype("string")):
-        assert predict({"text": column})["prediction"] == [expected[TEXTS[0]], None, None, None, ""]
+        assert predict({"text": column})["prediction"] == [expected[0], None, None, None, ""]
 
 
-def test_columns_of_arrow_are_read(folders: Folders) -> None:
+def test_columns_of_arrow_are_read(folders: Folders, expected: list[str]) -> None:
     predict = CopyNetPredictor(folders.torch, **OPTIONS)
-    expected = [*loop_over_generate(folders.torch, TEXTS[:1], **OPTIONS), None, ""]
+    outputs = [expected[0], None, ""]
     values = [TEXTS[0], None, ""]
     plain = pa.array(values)
     for column in (plain, plain.dictionary_encode(), pa.array(values, pa.string_view()), pa.chunked_array([plain])):
-        assert predict({"text": column})["prediction"] == expected
-        assert [output and output.text for output in predict(column)] == expected
+        assert predict({"text": column})["prediction"] == outputs
+        assert [output and output.text for output in predict(column)] == outputs
     assert predict({"text": pa.nulls(2)})["prediction"] == [None, None]
 
 
@@ -213,14 +222,14 @@ def test_the_pickle_changes_with_the_models_files(folders: Folders) -> None:
 
 
 @pytest.mark.parametrize("num_proc", [None, 2])
-def test_datasets_maps_a_predictor(folders: Folders, backend: str, num_proc: int | None) -> None:
+def test_datasets_maps_a_predictor(folders: Folders, expected: list[str], backend: str, num_proc: int | None) -> None:
     predict = CopyNetPredictor(getattr(folders, backend), backend, **OPTIONS)
     if num_proc:
         predict(TEXTS[:1])  # a loaded model must not be shared with the workers
     data = Dataset.from_dict({"id": range(len(TEXTS)), "text": TEXTS})
     mapped = data.map(predict, batched=True, batch_size=2, num_proc=num_proc)
     assert mapped.column_names == ["id", "text", "prediction", "prediction_is_truncated"]
-    assert list(mapped["prediction"]) == loop_over_generate(folders.torch, TEXTS, **OPTIONS)
+    assert list(mapped["prediction"]) == expected
     assert list(mapped["id"]) == list(range(len(TEXTS)))
 
 
@@ -331,7 +340,7 @@ def test_the_pipeline_takes_the_exported_folder(folders: Folders) -> None:
 
 
 def test_generate_and_evaluate_by_onnx_print_what_they_print_by_pytorch(
-    folders: Folders, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    folders: Folders, expected: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     test_file = tmp_path / "test.jsonl"
     test_file.write_text("".join(json.dumps({"text": text, "summary": "a X"}) + "\n" for text in TEXTS))
@@ -353,4 +362,4 @@ def test_generate_and_evaluate_by_onnx_print_what_they_print_by_pytorch(
             assert numbers[0] == pytest.approx(numbers[1], rel=1e-5)
         else:
             assert printed[0] == printed[1]
-            assert printed[0].splitlines() == loop_over_generate(folders.torch, TEXTS, **OPTIONS)
+            assert printed[0].splitlines() == expected

@@ -86,15 +86,6 @@ def test_a_truncated_source_is_shown_as_far_as_it_was_read(side: str, longer: st
     assert [output["is_truncated"] for output in shown] == [False, True]
 
 
-def test_of_a_source_truncated_on_the_left_the_end_is_shown() -> None:
-    app = build_demo(tiny_model(), word_tokenizer(4, model_max_length=3, truncation_side="left"))
-    _, answer = ask_app(app, texts=["a  X b", "c a a  X b"])
-    shown = [outputs[0] for outputs in answer["outputs"]]
-    assert [output["source_words"] for output in shown] == [["a", "X", "b"]] * 2
-    assert [output["spaced_source"] for output in shown] == [["a", "  X", " b"]] * 2
-    assert [output["is_truncated"] for output in shown] == [False, True]
-
-
 def test_a_model_over_a_transformers_encoder_is_shown(tmp_path: Path) -> None:
     tokenizer = tokenizer_over(name := save_encoder(tmp_path))
     status, answer = ask_app(build_demo(copynet_over(name, tokenizer), tokenizer), texts=["call  Krahn"])

@@ -567,7 +567,7 @@ def test_a_run_killed_while_it_tidies_up_is_finished_by_the_next(
 ) -> None:
     """Each call that moves or removes a file is once the last of its process."""
     output = tmp_path / "out.jsonl"
-    run = command(model, source, output, "--window=20")
+    run = command(model, source, output, "--window=20", "--batch_size=20")
     assert main(run) == 0
     for count in range(1, 40):
         output.unlink(missing_ok=True)
@@ -642,7 +642,7 @@ def test_a_run_that_failed_before_any_row_leaves_nothing(
 
 def test_memory_is_that_of_a_window(model: Path, tmp_path: Path) -> None:
     note = "x" * 200_000
-    source = write_rows(tmp_path / "in.jsonl", [{"text": "a", "note": note} for _ in range(100)])
+    source = write_rows(tmp_path / "in.jsonl", [{"text": "a", "note": note} for _ in range(60)])
     argv = command(model, source, tmp_path / "out.csv", "--window=2")
     tracemalloc.start()
     try:

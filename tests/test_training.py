@@ -565,11 +565,11 @@ def test_checkpoints_of_a_finished_run_stay_where_they_were_asked_for(
     assert (tmp_path / "m" / "model.safetensors").exists()
 
 
-@pytest.mark.parametrize("schedule", [{}, {"eval_strategy": "steps", "eval_steps": 50}], ids=["epochs", "steps"])
+@pytest.mark.parametrize("schedule", [{}, {"eval_strategy": "steps", "eval_steps": 20}], ids=["epochs", "steps"])
 def test_a_training_with_a_time_limit_ends_evaluated_and_saved(
     files: dict[str, Any], tmp_path: Path, schedule: dict[str, Any]
 ) -> None:
-    limits = {"num_train_epochs": 500, "max_minutes": 0.02, "output_dir": str(tmp_path / "m"), "save_total_limit": 2}
+    limits = {"num_train_epochs": 500, "max_minutes": 0.01, "output_dir": str(tmp_path / "m"), "save_total_limit": 2}
     arguments = files | schedule | SIZES | limits
     metrics = train_from_arguments(arguments)
     assert 0 < metrics["epoch"] < 500

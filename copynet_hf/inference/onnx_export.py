@@ -59,13 +59,10 @@ def export_programs(model: CopyNetForConditionalGeneration) -> Programs:
     Raises:
         ValueError: the model is an ensemble.
     """
-    from torch._dynamo import config as tracing
-
     _check_exportable(model)
     model.eval()
     source = _example(model)
-    # an operation is rarely traced twice with the same sizes: the cache of what it returned costs more than it saves
-    with torch.no_grad(), _eager_attention(model), tracing.patch(fake_tensor_cache_enabled=False):
+    with torch.no_grad(), _eager_attention(model):
         encoder = _exported(_Encoder(model), source)
         encoded = encoder.module()(source)
         parts = {name: tensor for name, tensor in encoded.items() if name.startswith("memory.")}

@@ -21,7 +21,7 @@ CONFIG_FILE_SUFFIXES = (".json", ".yaml", ".yml")
 MAX_SIZE = 2**63 - 1  # of a tensor
 MAX_EXPONENT = 100  # of the length: larger ones overflow
 # Of a new model, unless other values are given.
-MAX_SOURCE_LENGTH, MAX_TARGET_LENGTH, NUM_BEAMS = 512, 512, 5
+MAX_SOURCE_LENGTH, MIN_TARGET_LENGTH, MAX_TARGET_LENGTH, NUM_BEAMS = 512, 128, 512, 5
 BACKEND_HELP = "torch; onnx if exported"
 COPIED_ONLY_HELP = "write words that match only if the source has them"
 MIN_CONFIDENCE_HELP = "mark outputs that are right with a lower probability"
@@ -134,7 +134,9 @@ class DataArguments(TestArguments):
     validation_file: str | None = argument("pairs for the best checkpoint, early stopping", metavar="FILE")
     streaming: bool = argument("read pairs during training (needs --max_steps)", False)
     max_source_length: int | None = count("truncate sources to N words", shown=MAX_SOURCE_LENGTH)
-    max_target_length: int | None = count("truncate targets to N words", shown=f"128–{MAX_TARGET_LENGTH}")
+    max_target_length: int | None = count(
+        "truncate targets to N words", shown=f"{MIN_TARGET_LENGTH}–{MAX_TARGET_LENGTH}"
+    )
     max_train_samples: int | None = count("use at most N training pairs")
     preprocessing_num_workers: int | None = count("number of processes for tokenization")
 

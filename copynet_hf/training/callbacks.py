@@ -27,8 +27,8 @@ from ..evaluation.teacher_forcing import ACCURACIES
 logger = logging.getLogger(__name__)
 
 SIGTERM_CODE = 128 + signal.SIGTERM  # as shells have it
-# When a training ends early: after so many evaluations without a mistake; from this share of its updates on, if the
-# accuracy has not risen for this share of them and for so many evaluations.
+# A training ends early after NUM_FULL evaluations without a mistake. From the share EARLIEST_END of its updates on, it
+# also ends if the accuracy has not risen for the share FLAT_SHARE of them and for NUM_FLAT evaluations.
 NUM_FULL, EARLIEST_END, FLAT_SHARE, NUM_FLAT = 3, 0.5, 0.25, 5
 
 

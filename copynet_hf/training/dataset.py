@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 from datasets import Dataset, IterableDataset
 from transformers import PreTrainedTokenizerBase
 
-from ..arguments import MAX_TARGET_LENGTH, DataArguments, PairsArguments
+from ..arguments import MAX_TARGET_LENGTH, MIN_TARGET_LENGTH, DataArguments, PairsArguments
 from ..data import load_pairs
 from ..data.pairs import AnyDataset
 from ..data.remembered import NAMES, recall_file_options, recall_options
@@ -18,7 +18,7 @@ from ..model.tokenization_copynet import CopyNetTokenizer
 
 Pairs: TypeAlias = AnyDataset  # with the columns `text` and `summary`
 PAIR_COLUMNS = ("text", "summary", "features", "facts")  # those that are read
-MIN_TARGET_LENGTH, LENGTH_SAMPLE_SIZE = 128, 5000
+LENGTH_SAMPLE_SIZE = 5000  # pairs from which the length of outputs is chosen
 
 
 def read_training_pairs(data_args: DataArguments) -> dict[str, Pairs]:

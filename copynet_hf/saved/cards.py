@@ -9,11 +9,9 @@ import inspect
 import json
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
-from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-import jinja2
 import yaml  # type: ignore[import-untyped]
 from huggingface_hub import EvalResult, EvalResultEntry, ModelCard, ModelCardData, eval_result_entries_to_yaml
 
@@ -145,13 +143,7 @@ def write_model_card(
 
 def render_card(data: ModelCardData, /, **fields: Any) -> ModelCard:
     """Fills the template with the fields; sections without content are left out."""
-    return ModelCard(_load_template().render(card_data=data.to_yaml(), **data.to_dict() | fields))
-
-
-@cache
-def _load_template() -> jinja2.Template:
-    """Compiled once, as every checkpoint has a card."""
-    return jinja2.Template(_find_template().read_text(encoding="utf-8"))
+    return ModelCard.from_template(data, str(_find_template()), **fields)
 
 
 def table(header: Sequence[str], rows: Iterable[Sequence[object]]) -> str:

@@ -26,7 +26,6 @@ from copynet_hf.model.confidence import calibrate
 from copynet_hf.model.prediction import Prediction, predict
 from copynet_hf.saved.ensembles import join_models
 from copynet_hf.saved.loading import load_model
-from copynet_hf.training.model_setup import set_decoding
 
 PAD, START, EOS, UNK, V = 0, 1, 2, 3, 13
 TEXTS = ["a X b Y X", "Z c", "a b c d e f g h i"]
@@ -343,7 +342,7 @@ def saved(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """An ensemble and its tokenizer, saved."""
     folder = tmp_path_factory.mktemp("saved") / "my-ensemble"
     ensemble = make_ensemble()
-    set_decoding(ensemble, num_beams=2, forbid_unk=True, max_new_tokens=6)  # type: ignore[arg-type]
+    ensemble.generation_config.update(num_beams=2, forbid_unk=True, max_new_tokens=6)
     ensemble.save_pretrained(folder)
     tiny_tokenizer().save_pretrained(folder)
     return folder
@@ -379,7 +378,7 @@ def test_the_config_holds_those_of_the_members_once(saved: Path) -> None:
 
 def test_a_new_ensemble_leaves_its_models_as_they_were() -> None:
     models = [tiny_model(seed=1), tiny_model(seed=2)]
-    set_decoding(models[0], num_beams=4, forbid_unk=True, max_new_tokens=6)
+    models[0].generation_config.update(num_beams=4, forbid_unk=True, max_new_tokens=6)
     weights = [{name: value.clone() for name, value in model.state_dict().items()} for model in models]
     configs = [model.config.to_dict() for model in models]
     ensemble = CopyNetEnsemble.from_models(models)
@@ -412,7 +411,7 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     parent = tmp_path_factory.mktemp("members")
     for name, seed in (("a", 1), ("b", 2)):
         model = tiny_model(seed=seed)
-        set_decoding(model, num_beams=3, forbid_unk=True, max_new_tokens=5)
+        model.generation_config.update(num_beams=3, forbid_unk=True, max_new_tokens=5)
         model.save_pretrained(parent / name)
         tiny_tokenizer().save_pretrained(parent / name)
     return [parent / "a", parent / "b"]

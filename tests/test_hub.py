@@ -17,7 +17,6 @@ from tiny_encoders import save_encoder
 
 import copynet_hf
 from copynet_hf.data import quickstart_pairs
-from copynet_hf.training.model_setup import set_decoding
 
 TEXTS = ["a X b Y X", "Z c", "a b c d e f g h i"]
 REVISIONS = {"main": 6, "next": 9}  # seeds whose models copy unseen words and answer differently
@@ -47,7 +46,7 @@ def pushed(tmp_path_factory: pytest.TempPathFactory) -> Pushed:
     folders = {revision: work / revision for revision in REVISIONS}
     for revision, seed in REVISIONS.items():
         model = tiny_model(seed=seed)
-        set_decoding(model, num_beams=2, forbid_unk=True, max_new_tokens=6)
+        model.generation_config.update(num_beams=2, forbid_unk=True, max_new_tokens=6)
         model.save_pretrained(folders[revision])
         tiny_tokenizer().save_pretrained(folders[revision])
     blocks = re.findall(r"^```(\w+)\n(.*?)^```$", PAGE.replace("your-name", "me"), re.MULTILINE | re.DOTALL)

@@ -19,7 +19,6 @@ from tiny_encoders import copynet_over, save_encoder, word_tokenizer
 
 import copynet_hf
 from copynet_hf import CopyNetEnsemble, CopyNetForConditionalGeneration, CopyNetTokenizer
-from copynet_hf.training.model_setup import set_decoding
 
 TEXTS = ["a X b Y X", "Z c", "a b c d e f g h i"]
 
@@ -81,7 +80,7 @@ def saved(tmp_path_factory: pytest.TempPathFactory) -> Saved:
     calls, expected = [], {}
     for name, make in MODELS.items():
         case = make(folder / f"of {name}")
-        set_decoding(case.model, num_beams=2, forbid_unk=True, max_new_tokens=6)
+        case.model.generation_config.update(num_beams=2, forbid_unk=True, max_new_tokens=6)
         for part in (case.model, case.tokenizer):
             part.save_pretrained(folder / name)
         again = folder / "again" if name == "plain" else None

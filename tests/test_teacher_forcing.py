@@ -15,7 +15,6 @@ from copynet_hf.arguments import TrainArguments
 from copynet_hf.data import quickstart_pairs
 from copynet_hf.evaluation.teacher_forcing import make_compute_accuracy
 from copynet_hf.inference.predictor import predict_in_batches
-from copynet_hf.training.model_setup import set_decoding
 from copynet_hf.training.trainer import CopyNetTrainer
 
 # Its target has a word that is neither in the vocabulary nor in the source: no output can be right.
@@ -47,7 +46,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> tuple[CopyNetTrainer, l
     torch.manual_seed(0)
     sizes = {"embedding_size": 24, "hidden_size": 48, "encoder_hidden_size": 24, "attention_size": 24}
     model = CopyNetForConditionalGeneration(CopyNetConfig.for_tokenizer(tokenizer, dropout=0.0, **sizes))
-    set_decoding(model, num_beams=1, forbid_unk=True, max_new_tokens=40)
+    model.generation_config.update(num_beams=1, forbid_unk=True, max_new_tokens=40)
     arguments = Seq2SeqTrainingArguments(
         output_dir=str(tmp_path_factory.mktemp("trained")),
         num_train_epochs=12,

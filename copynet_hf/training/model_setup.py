@@ -142,15 +142,3 @@ def set_alignments(model: CopyNetForConditionalGeneration, encoded: Pairs) -> No
         special_ids,
     )
     model.alignments.table.copy_(table)
-
-
-def set_decoding(
-    model: CopyNetForConditionalGeneration,
-    num_beams: int | None,
-    forbid_unk: bool | None,
-    max_new_tokens: int | None,
-) -> None:
-    """Sets the defaults of `generate()`, which are saved with the model."""
-    model.generation_config.num_beams = num_beams
-    model.generation_config.forbid_unk = forbid_unk  # type: ignore[attr-defined]
-    model.generation_config.max_new_tokens = max_new_tokens

@@ -49,7 +49,7 @@ from .data_report import describe_training, describe_words, find_warnings
 from .dataset import Pairs, choose_max_target_length, read_training_pairs
 from .defaults import complete_arguments
 from .encoder_training import cached_encoder_states
-from .model_setup import build_model, load_given_model, set_alignments, set_decoding
+from .model_setup import build_model, load_given_model, set_alignments
 from .run_folder import check_output_dir, explain_save_errors, lock_output_dir
 from .tokenizer_setup import load_given_tokenizer, train_tokenizer
 from .trainer import CopyNetTrainer
@@ -179,7 +179,9 @@ class TrainingRun:
             most = getattr(self.model.model.decoder, "max_words", None)
             length = choose_max_target_length(pairs["train"], tokenizer, most)
             args = self.args = replace(args, max_target_length=length)
-        set_decoding(self.model, args.num_beams, args.forbid_unk, args.max_target_length)
+        self.model.generation_config.update(  # saved with the model
+            num_beams=args.num_beams, forbid_unk=args.forbid_unk, max_new_tokens=args.max_target_length
+        )
         seconds = 0.0 if checkpoint is None else read_trained_seconds(checkpoint)
         self.trainer = CopyNetTrainer(
             self.model, tokenizer, pairs, training_args, args, run_record=record, earlier_seconds=seconds

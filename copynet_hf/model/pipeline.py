@@ -23,27 +23,9 @@ class CopyText2TextPipeline(Pipeline):
 
     An input is a text, or a dict with a "text" and its "facts" or "features"; lists, generators and Transformers'
     `KeyDataset` hold many inputs. A model without retrieval reads text and facts as one source, as in `copynet-hf
-    train`. The result for an input is a list of dicts, one for each returned output, best first:
-
-    - generated_text: the output.
-    - score: its probability, the product over its tokens, the end symbol included; None for an empty source.
-    - confidence: the probability that it is right, by the calibration saved with the model, without one the score.
-    - accepted: with `min_confidence`, whether the confidence is at least that; else None.
-    - words: its words, each with the space that precedes it; concatenated, they are the text.
-    - word_scores: for each word, its probability; None for an empty source.
-    - copied: for each word, whether copying accounts for more than half of its probability.
-    - copy_shares: for each word, the share of its probability that copying accounts for, from 0 to 1.
-    - source_positions: for each word, the likeliest position from which it was copied, counted from 0 in
-      `source_words`; None where the source does not contain it.
-    - source_spans: for each word, the start and end, in characters of the text, of the word that it was copied from;
-      None where it was generated.
-    - copied_spans: what was copied, as (start in the output, its end, start in the text, its end).
-    - source_words: the words of the source; "" for special tokens.
-    - is_truncated: whether the source has more words than were read; a call with a text or a list of them also warns
-      of their number.
-    - is_empty: whether the source has no words; its output is empty, too.
-    - copy_probs: for each word, the probability of copying from each source position, whatever the word; only with
-      `return_copy_probs=True`.
+    train`. The result for an input is a list of dicts, one for each returned output, best first: `generated_text`, the
+    output, and the other fields of `Prediction`, `copy_probs` as lists and only with `return_copy_probs=True`. A call
+    with a text or a list of them also warns of the number of truncated texts.
 
     A model that does not copy returns the same fields, with nothing copied. Arguments of the call or of `pipeline()`:
 

@@ -59,8 +59,8 @@ class Prediction:
     accepted: whether the confidence is at least `min_confidence`, which it is not where there is none; None if no
         `min_confidence` was passed.
     words: T words, or the parts that a word was joined from, each with the space that precedes it; concatenated, they
-        are the text. A word that is only a part
-        of a character (of a byte-level tokenizer) is "" and the last part the whole character.
+        are the text. A word that is only a part of a character (of a byte-level tokenizer) is "" and the last part the
+        whole character.
     word_scores: T probabilities. That of a mark, such as a joiner, is a factor of the word that it changes; those of
         special tokens are in the score only. None without a trace and for an empty source.
     copied: T flags: whether copying accounts for more than half of the word's probability.

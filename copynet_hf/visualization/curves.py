@@ -15,12 +15,10 @@ def plot_coverage(curves: Mapping[str, Sequence[float] | np.ndarray], path: str 
         curves: by name, percentages for k of N outputs, k = 1 … N, or for as many shares of equal distance.
         path: of the picture, in the format of the file extension.
     """
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
     # No pyplot: it would change global state and need a display.
     figure = Figure(figsize=(5, 3.5), layout="constrained")
-    FigureCanvasAgg(figure)
     axes = figure.add_subplot()
     for name, values in curves.items():
         axes.plot(100 * np.arange(1, len(values) + 1) / len(values), values, label=name)

@@ -42,7 +42,6 @@ def plot_copy_heatmap(
     Raises:
         ValueError: there are fewer probabilities than words, or no words.
     """
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
     probs = np.asarray(copy_probs.float().cpu() if hasattr(copy_probs, "cpu") else copy_probs, dtype=float)
@@ -54,7 +53,6 @@ def plot_copy_heatmap(
         )
     # No pyplot: it would change global state and need a display.
     figure = Figure(figsize=(2.6 + 0.34 * positions, 2.2 + 0.32 * steps), layout="constrained")
-    FigureCanvasAgg(figure)
     axes = figure.add_subplot()
     image = axes.imshow(probs[:steps, :positions], cmap="Blues", vmin=0.0, vmax=1.0, aspect="auto")
     source_labels, target_labels = (

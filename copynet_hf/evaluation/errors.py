@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from difflib import SequenceMatcher
-from itertools import accumulate
 from typing import Any, Literal, NamedTuple, TypedDict
 
 from ..data.fields import parse_fields
+from ..inference.extraction import locate_words
 
 Reason = Literal["word not in source", "wrong copy", "generated instead of copied", "missing", "added"]
 REASONS: dict[Reason, str] = {
@@ -71,7 +71,8 @@ def find_differences(record: Mapping[str, Any], reference: str) -> list[Differen
     """The differences between a record's output and a reference, in their order."""
     output, in_source = record["prediction"], {text for text, _ in _split(record["text"])}
     found, expected, matcher = _match(output, reference)
-    copied = list(_find_copied(record))
+    places = zip(locate_words(record["words"]), record["copied"], strict=True)
+    copied = [place for place, is_copied in places if is_copied]
     differences = []
     for tag, start, end, other_start, other_end in matcher.get_opcodes():
         if tag == "equal":
@@ -138,11 +139,3 @@ def _join(units: Sequence[tuple[str, Span]], start: int, end: int, text: str) ->
         place = units[start][1][0] if start < len(units) else len(text)
         return place, place
     return units[start][1][0], units[end - 1][1][1]
-
-
-def _find_copied(record: Mapping[str, Any]) -> Iterator[Span]:
-    """The characters of the copied words in the output."""
-    words = record["words"]
-    for word, flag, end in zip(words, record["copied"], accumulate(map(len, words)), strict=True):
-        if flag:
-            yield end - len(word.lstrip()), end

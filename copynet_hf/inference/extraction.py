@@ -68,12 +68,12 @@ def _assign_words(words: Sequence[str], fields: Sequence[Field]) -> list[list[in
     """The words of each field: those that begin after the previous field, and of the last also those after it."""
     ends = [field.end for field in fields[:-1]]
     steps: list[list[int]] = [[] for _ in fields]
-    for step, (start, _) in enumerate(_locate_words(words)) if fields else ():
+    for step, (start, _) in enumerate(locate_words(words)) if fields else ():
         steps[bisect_right(ends, start)].append(step)
     return steps
 
 
-def _locate_words(words: Sequence[str]) -> Iterator[Span]:
+def locate_words(words: Sequence[str]) -> Iterator[Span]:
     """The characters of each word in the output, without the spaces before it."""
     for word, end in zip(words, accumulate(map(len, words)), strict=True):
         yield end - len(word.lstrip()), end
@@ -81,7 +81,7 @@ def _locate_words(words: Sequence[str]) -> Iterator[Span]:
 
 def _find_copied(prediction: Prediction, field: Field, steps: Sequence[int]) -> list[Span | None]:
     """Where each word of the value was copied from."""
-    located = list(_locate_words(prediction.words))
+    located = list(locate_words(prediction.words))
     inside = [step for step in steps if located[step][0] < field.end and located[step][1] > field.start]
     return [prediction.source_spans[step] for step in inside if located[step][0] < located[step][1]]
 

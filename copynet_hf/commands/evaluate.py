@@ -31,8 +31,9 @@ def evaluate(args: EvaluateArguments) -> None:
         from ..evaluation.error_report import SUFFIXES, write_errors
         from ..evaluation.errors import score_fields
         from ..evaluation.reliability import measure_coverage
-        from ..evaluation.scoring import evaluate_pairs, write_predictions
+        from ..evaluation.scoring import evaluate_pairs
         from ..inference.backends import load_backend
+        from ..inference.part_files import write_json_lines
         from ..saved.model_size import explain_memory_errors
         from ..training.dataset import read_split
         from ..training.run_folder import check_output_file
@@ -57,7 +58,7 @@ def evaluate(args: EvaluateArguments) -> None:
         if fields := score_fields(predictions):
             scores["field_accuracy"] = {name: round(field["accuracy"], 2) for name, field in fields.items()}
         if output_file is not None:
-            write_predictions(output_file, predictions)
+            write_json_lines(output_file, predictions)
         if errors_file is not None:
             write_errors(errors_file, predictions, f"{args.model} on {args.test_file or args.dataset_name}")
         if curve_file is not None:

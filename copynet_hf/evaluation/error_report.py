@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import html
-import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from ..inference.part_files import write_whole
+from ..inference.part_files import write_json_lines, write_whole
 from ..visualization.highlighting import highlight_copies, lang_attribute
 from .errors import REASONS, FieldScore, Span, WrongOutput, count_reasons, find_wrong_outputs, score_fields
 
@@ -50,13 +49,12 @@ def write_errors(path: Path, records: Sequence[Mapping[str, Any]], title: str) -
         title: of the page.
     """
     outputs = find_wrong_outputs(records)
-    if path.suffix.lower() == ".html":
-        text = format_page(outputs, len(records), score_fields(records), title)
-    else:
-        text = "".join(json.dumps(describe_error(output), ensure_ascii=False) + "\n" for output in outputs)
-    path.parent.mkdir(parents=True, exist_ok=True)
+    if path.suffix.lower() == ".jsonl":
+        write_json_lines(path, map(describe_error, outputs))
+        return
+    page = format_page(outputs, len(records), score_fields(records), title)
     with write_whole(path) as file:
-        file.write(text.encode("utf-8", errors="backslashreplace"))  # a vocabulary may hold lone surrogates
+        file.write(page.encode(errors="backslashreplace"))  # a vocabulary may hold lone surrogates
 
 
 def describe_error(output: WrongOutput) -> dict[str, Any]:

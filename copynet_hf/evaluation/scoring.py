@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import time
-from collections.abc import Iterable, Mapping, Sequence
-from pathlib import Path
+from collections.abc import Sequence
 from typing import Any
 
 from datasets import Dataset
 from transformers import PreTrainedTokenizerBase
 
 from ..data.records import warn_once
-from ..inference.part_files import write_whole
 from ..inference.predictor import describe_truncated, predict_in_batches
 from ..model.confidence import Calibration, calibrate
 from ..model.prediction import CopyModel, Prediction
@@ -128,11 +125,3 @@ def calibrate_model(model: CopyModel, tokenizer: PreTrainedTokenizerBase, pairs:
     examples = (f"{calibrate(score, calibration):.2f} for a score of {score:g}" for score in (0.5, 0.9, 0.99))
     logger.info("confidence: calibrated on validation pairs: %s", ", ".join(examples))
     return calibration
-
-
-def write_predictions(path: Path, records: Iterable[Mapping[str, object]]) -> None:
-    """Writes the records of `evaluate_pairs`, one JSON object per line; the file is there once it is whole."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with write_whole(path) as file:
-        for record in records:
-            file.write((json.dumps(record, ensure_ascii=False) + "\n").encode())

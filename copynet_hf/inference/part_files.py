@@ -224,13 +224,22 @@ def to_json(value: object) -> str:
         return json.dumps(finite, ensure_ascii=False)
 
 
+def write_json_lines(path: Path, rows: Iterable[Mapping[str, object]]) -> None:
+    """Writes an object a line, as a whole file."""
+    with write_whole(path) as file:
+        for row in rows:
+            line = json.dumps(row, ensure_ascii=False) + "\n"
+            file.write(line.encode(errors="backslashreplace"))  # a vocabulary may hold lone surrogates
+
+
 @contextmanager
 def write_whole(path: Path) -> Iterator[BinaryIO]:
-    """A file that gets its name when the block has ended and its contents are on the disk.
+    """A file that gets its name when the block has ended and its contents are on the disk; its folder is created.
 
     Raises:
         OSError: it cannot be written, and what was is removed.
     """
+    path.parent.mkdir(parents=True, exist_ok=True)
     unfinished = path.with_name(f"{path.name}.unfinished")
     try:
         with name_full_disk(path), unfinished.open("wb") as file:

@@ -24,7 +24,8 @@ from transformers import PreTrainedTokenizerBase, Seq2SeqTrainingArguments, set_
 from ..arguments import TrainArguments, Values, build_arguments
 from ..data.remembered import remember_options
 from ..evaluation.metrics import metric_signature
-from ..evaluation.scoring import Scores, calibrate_model, evaluate_pairs, write_predictions
+from ..evaluation.scoring import Scores, calibrate_model, evaluate_pairs
+from ..inference.part_files import write_json_lines
 from ..model.modeling_copynet import CopyNetForConditionalGeneration
 from ..model.tokenization_copynet import CopyNetTokenizer
 from ..saved.cards import command_line, write_model_card
@@ -287,7 +288,7 @@ class TrainingRun:
                 self.trainer.push_to_hub()
         finally:  # after the push: the predictions hold the test texts, which may not be public
             if is_main and predictions:
-                write_predictions(self.output_dir / PREDICTIONS_FILE, predictions)
+                write_json_lines(self.output_dir / PREDICTIONS_FILE, predictions)
         if is_main and not SAVING & self.values.keys():
             remove_checkpoints(self.output_dir)
         return test_metrics

@@ -205,11 +205,8 @@ def choose_new_names(columns: Iterable[str]) -> dict[str, str]:
 
 
 def find_column(name: str, columns: Collection[str]) -> str:
-    """The column of this name, else the only one that differs in nothing but capitals and spaces.
-
-    Raises:
-        ValueError: there is none.
-    """
+    """The column of this name, else the only one that differs in nothing but capitals and spaces; raises ValueError if
+    there is none."""
     if not has_column(name, columns):
         raise ValueError(describe_missing_column(name, columns))
     return name if name in columns else _find_alike(name, columns)[0]

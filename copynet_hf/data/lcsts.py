@@ -80,11 +80,7 @@ def _documents(path: Path, encoding: str) -> Iterator[tuple[int, list[str] | str
 
 
 def _parse(document: str, number: int) -> Row:
-    """One record.
-
-    Raises:
-        ValueError: the record is not valid.
-    """
+    """One record; raises ValueError with the reason why it is not valid."""
     if not is_unicode(document):
         raise ValueError("bytes that do not decode")
     opening = _OPEN.match(document)

@@ -142,16 +142,8 @@ def load_lcsts(
 def _build_split(
     path: FilePath, split: str, streaming: bool, file_format: str | None = None, **options: Any
 ) -> AnyDataset:
-    """The dataset of one file, from the cache if the same contents were read before.
-
-    Args:
-        file_format: its suffix; None: the one of its name.
-        options: fields of `PairsConfig`.
-
-    Raises:
-        FileNotFoundError: no such file.
-        DataFileError: no usable record (when streaming, raised by the first iteration).
-    """
+    """The dataset of one file, from the cache if the same contents were read before; `options` are fields of
+    `PairsConfig`."""
     suffix = file_format or data_suffix(path)
     if options.get("column_names") is not None and suffix not in TABLE_SUFFIXES:
         raise ValueError(f"{path}: column_names are for tables ({', '.join(TABLE_SUFFIXES)}): leave them out")
@@ -260,13 +252,8 @@ def _make_pairs(
     separator: str,
     skipped: SkippedRecords,
 ) -> Iterator[Row]:
-    """The rows with a usable pair, `text` and `summary` first.
-
-    Args:
-        columns: all columns; the values of those of None become JSON.
-        roles: the column of each role.
-        skipped: where the other rows are added.
-    """
+    """The rows with a usable pair, `text` and `summary` first; the others are added to `skipped`. Values of columns
+    without a type become JSON."""
     new_names = choose_new_names(name for name in columns if name not in roles.values())
     for line, row in rows:
         if isinstance(row, str):

@@ -123,11 +123,7 @@ def _json_rows(path: Path) -> Iterator[NumberedRow]:
 
 
 def _parse_json(text: str) -> Any:
-    """The value of a JSON text.
-
-    Raises:
-        ValueError: the reason why there is none.
-    """
+    """The value of a JSON text; raises ValueError with the reason why there is none."""
     if not is_unicode(text):
         raise ValueError(UNDECODABLE)
     try:

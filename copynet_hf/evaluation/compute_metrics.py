@@ -121,11 +121,7 @@ def _without_special(tokenizer: PreTrainedTokenizerBase, rows: Iterable[list[int
 
 
 def _check_order(rows: Sequence[list[int]], sources: Sequence[list[int]]) -> None:
-    """Checks that each row is the source, or the beginning of it.
-
-    Raises:
-        ValueError: one is not.
-    """
+    """Raises ValueError unless each row is the source, or the beginning of it."""
     for number, (row, source) in enumerate(zip(rows, sources, strict=True)):
         if row != source[: len(row)]:
             raise ValueError(

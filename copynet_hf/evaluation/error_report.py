@@ -46,7 +46,6 @@ def write_errors(path: Path, records: Sequence[Mapping[str, Any]], title: str) -
     Args:
         path: in .html a page, which needs no other file and runs no script; in .jsonl a line an output.
         records: of `evaluate_pairs`, those of right outputs as well.
-        title: of the page.
     """
     outputs = find_wrong_outputs(records)
     if path.suffix.lower() == ".jsonl":

@@ -199,12 +199,7 @@ class CopyNetPredictor:
     def _predict_texts(
         self, texts: Sequence[object], where: str, trace: bool = True, **columns: Sequence[Any]
     ) -> list[Prediction | None]:
-        """The best output of each text, "" for an empty text and None for a missing one.
-
-        Args:
-            where: what holds the texts, for errors.
-            columns: `facts` and `features`, one for each text.
-        """
+        """`predict_rows` for texts with their `facts` and `features`; `where` names in errors what holds the texts."""
         rows = [row for row, text in enumerate(texts) if _is_text(text, f"row {row} of {where}")]
         sources = [str(texts[row]) for row in rows]
         options: dict[str, Any] = {name: [column[row] for row in rows] for name, column in columns.items()}
@@ -215,11 +210,7 @@ class CopyNetPredictor:
         return list(predictions.values())
 
     def find_column(self, role: Literal["text", "features"], columns: Collection[str]) -> str:
-        """The column of the sources, or of the features.
-
-        Raises:
-            ValueError: it is missing.
-        """
+        """The column of the sources, or of the features; raises ValueError if it is missing."""
         given = getattr(self, f"{role}_column")
         if given is None:
             saved = read_options(self.load()[1]).get(f"{role}_column", role)

@@ -95,12 +95,8 @@ class ExtendedVocabularyLogitsProcessor(LogitsProcessor):
 
 
 class EmptySourceLogitsProcessor(LogitsProcessor):
-    """Lets the outputs of sources without words end before the minimum length: nothing else is left for them.
-
-    Args:
-        is_empty: (N,) bool, which sources have no words.
-        end_ids: ids that end an output.
-    """
+    """Lets the outputs of sources without words, `is_empty` (N,) bool, end before the minimum length: nothing else is
+    left for them."""
 
     def __init__(self, is_empty: Tensor, end_ids: list[int]) -> None:
         self.is_empty, self.end_ids = is_empty[:, None], end_ids

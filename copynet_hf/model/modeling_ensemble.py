@@ -104,11 +104,7 @@ class CopyNetEnsemble(PublishedModel, CopyNetGenerationMixin):
         return CopyNetEnsembleEncoder([member.get_encoder() for member in self.members])
 
     def resize_token_embeddings(self, *args: Any, **kwargs: Any) -> nn.Embedding:
-        """Not for ensembles.
-
-        Raises:
-            ValueError: always.
-        """
+        """Raises ValueError: the models are resized one by one."""
         raise ValueError(
             "an ensemble's vocabulary cannot be resized: resize each model, train it further, and make an ensemble of "
             "them."

@@ -174,11 +174,7 @@ class CopyNetPreTrainedModel(PublishedModel):
 
 
 def _check_piece_tokenizer(encoder: PreTrainedModel, tokenizer: PieceTokenizer | None) -> None:
-    """Checks that the pieces of a tokenizer are those of the encoder, and no more than it reads.
-
-    Raises:
-        ValueError: they are not.
-    """
+    """Raises ValueError unless the pieces of a tokenizer are those of the encoder, and no more than it reads."""
     name, pieces = encoder.config.name_or_path or encoder.config.model_type, encoder.config.vocab_size
     if tokenizer is None:
         raise ValueError(f"the tokenizer returns no pieces: create it with encoder_tokenizer={name!r}")

@@ -415,11 +415,7 @@ CHAINED = ("word_punct", "word_parts")
 
 
 def get_segmenter(name: str) -> Segmenter:
-    """Returns the segmenter of this name.
-
-    Raises:
-        ValueError: there is none.
-    """
+    """The segmenter of this name; raises ValueError if there is none."""
     if name not in SEGMENTERS:
         raise ValueError(f"segmenter is {name!r}: choose one of {', '.join(SEGMENTERS)}")
     return SEGMENTERS[name]

@@ -24,11 +24,7 @@ MAX_LETTERS, MIN_LETTER_FREQUENCY = 1000, 2  # of a trained vocabulary
 
 
 def check_text(text: object, name: str, is_split_into_words: bool) -> None:
-    """Checks that this is a text, or with `is_split_into_words` a sequence of words.
-
-    Raises:
-        TypeError: it is not.
-    """
+    """Raises TypeError unless this is a text, or with `is_split_into_words` a sequence of words."""
     if not is_split_into_words:
         if not isinstance(text, str):
             raise TypeError(f"{name} is {type(text).__name__}: pass a text")

@@ -141,10 +141,6 @@ KINDS = (
 def check_generation_config(config: Mapping[str, object], path: Path, vocab_size: int = sys.maxsize) -> None:
     """Checks the types and ranges of the fields with which `generate()` searches.
 
-    Args:
-        config: the fields.
-        path: their file, for the message.
-
     Raises:
         ValueError: a field holds something that no search can use.
     """

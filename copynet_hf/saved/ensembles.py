@@ -17,10 +17,6 @@ def join_models(
 ) -> tuple[CopyNetEnsemble, PreTrainedTokenizerBase]:
     """Loads models and joins them to an ensemble, on the CPU.
 
-    Args:
-        names: their folders, or names on the Hub.
-        trust_remote_code: whether to run code that a model's config names.
-
     Returns:
         The ensemble, and a tokenizer for it: the first one, or the first one with the pieces of a Transformers encoder
         if a model has such an encoder; with letters if a model reads them.
@@ -50,9 +46,6 @@ def check_same_tokenizer(
 ) -> None:
     """Checks that a tokenizer gives every text the ids that the expected one gives it, but for the number of words or
     pieces to which it truncates.
-
-    Args:
-        name, expected_name: the models of the tokenizers, for the message.
 
     Raises:
         ValueError: the tokenizers differ in their segmenter, words, special tokens, features, pieces or settings.

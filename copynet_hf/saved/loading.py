@@ -39,11 +39,7 @@ logger = logging.getLogger(__name__)
 
 
 def check_model_name(name: str | None) -> str:
-    """Returns the name if it is a folder with a model or has the form of a name on the Hub.
-
-    Raises:
-        ValueError: it is neither.
-    """
+    """Returns the name; raises ValueError unless it is a folder with a model or has the form of a name on the Hub."""
     if not name:
         raise ValueError("--model is missing: pass the folder of a trained model")
     if Path(name).exists() and not (Path(name) / "config.json").is_file():
@@ -53,14 +49,8 @@ def check_model_name(name: str | None) -> str:
 
 
 def check_name(argument: str, name: str, *, needs_owner: bool = False) -> None:
-    """Checks that `name`, the value of the argument, is a folder or has the form of a name on the Hub.
-
-    Args:
-        needs_owner: whether the name on the Hub must be OWNER/NAME.
-
-    Raises:
-        ValueError: it is neither.
-    """
+    """Raises ValueError unless `name`, the value of the argument, is a folder or has the form of a name on the Hub,
+    which with `needs_owner` must be OWNER/NAME."""
     folder = Path(name)
     if folder.exists() or (_HUB_NAME.fullmatch(name) and ("/" in name or not needs_owner)):
         return
@@ -140,9 +130,6 @@ def load_copynet(name: str, *, trust_remote_code: bool = False, **kwargs: object
 
 def load_tokenizer(name: str, *, trust_remote_code: bool = False) -> PreTrainedTokenizerBase:
     """Loads a tokenizer with `AutoTokenizer`.
-
-    Args:
-        trust_remote_code: whether to run code that the tokenizer's config names.
 
     Raises:
         ValueError: a file is missing or damaged, or the config names code that is not trusted.

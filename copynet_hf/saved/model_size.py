@@ -22,7 +22,6 @@ def check_memory(config: CopyNetConfig | CopyNetEnsembleConfig, trains: bool = T
     """Checks that a model fits into the memory of the machine and its accelerators, without building it.
 
     Args:
-        config: of a model or an ensemble.
         trains: whether gradients and Adam's moments must fit as well.
 
     Raises:

@@ -191,11 +191,8 @@ def build_app(
 
 
 async def _while_connected(request: Request, task: Coroutine[object, None, T]) -> T:
-    """The task's result. The task is cancelled when the client leaves, or the caller is cancelled.
-
-    Raises:
-        ClientDisconnect: the client has left.
-    """
+    """The task's result; raises ClientDisconnect if the client leaves. Then, or if the caller is cancelled, so is the
+    task."""
 
     async def wait_until_gone() -> None:
         while (await request.receive())["type"] != "http.disconnect":
@@ -213,11 +210,7 @@ async def _while_connected(request: Request, task: Coroutine[object, None, T]) -
 
 
 async def _read_body(request: Request, limit: int) -> bytes:
-    """The body of a request.
-
-    Raises:
-        RequestError: it has more bytes than the limit.
-    """
+    """The body of a request; raises RequestError if it has more bytes than the limit."""
     too_large = RequestError(413, f"the request has more than {limit} bytes: send fewer texts at a time")
     if int(request.headers.get("content-length", 0)) > limit:
         raise too_large
@@ -230,12 +223,7 @@ async def _read_body(request: Request, limit: int) -> bytes:
 
 
 def _read_request(model: type[BaseModel], body: bytes, limits: Limits) -> tuple[list[Row], Options]:
-    """The sources of a request and its options of `generate()`.
-
-    Raises:
-        RequestError: the body is not JSON, a field has another type or exceeds a limit, or there are not as many facts
-            or features as texts.
-    """
+    """The sources of a request and its options of `generate()`; raises RequestError for a body that is none."""
     try:
         fields = model.model_validate_json(body).model_dump(exclude_none=True)
     except ValidationError as error:

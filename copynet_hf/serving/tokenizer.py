@@ -138,11 +138,7 @@ def _pad(rows: Sequence[Sequence[int]], value: int, side: str) -> NDArray[np.int
 
 
 def read_export(path: Path) -> dict[str, object]:
-    """The JSON object of a file of an exported model.
-
-    Raises:
-        ValueError: the file is missing or holds something else.
-    """
+    """The JSON object of a file of an exported model; raises ValueError if it is missing or holds something else."""
     if (content := read_json(path)) is None:
         raise ValueError(f"{path} is missing: pass a folder that copynet-hf export wrote")
     return content

@@ -54,10 +54,7 @@ def run_quickstart(
 
     Args:
         seed: of the data and the model.
-        threads: number of PyTorch threads.
         overwrite_output_dir: whether the folder may hold a model.
-        train_pairs: number of training pairs.
-        test_pairs: number of test pairs.
 
     Raises:
         ValueError: `output_dir` holds a model.
@@ -107,11 +104,7 @@ def _show_outputs(records: Sequence[Row], scores: Scores) -> None:
 def _check_reloaded(
     model: CopyModel, tokenizer: PreTrainedTokenizerBase, texts: Sequence[str], expected: Sequence[str]
 ) -> None:
-    """Checks that the saved model generates the same outputs as the one that was trained.
-
-    Raises:
-        RuntimeError: outputs differ.
-    """
+    """Raises RuntimeError unless the saved model generates the same outputs as the one that was trained."""
     outputs = [output.text for output, *_ in predict_in_batches(model, tokenizer, texts)]
     if different := sum(output != text for output, text in zip(outputs, expected, strict=True)):
         raise RuntimeError(f"{different} of {len(texts)} outputs differ after reloading the model")

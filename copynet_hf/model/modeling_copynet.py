@@ -35,7 +35,7 @@ from .layers import Dropout
 from .loss import collect_mode_scores, compute_loss, mask_left_padding, shift_right
 from .mechanism_decoders import DECODERS
 from .memory import CopyNetCache, DecoderState, DecoderSteps, Memory, start_cache
-from .outputs import CopyNetEncoderOutput, CopyNetModelOutput, CopyNetSeq2SeqLMOutput, SourceInputs
+from .outputs import CopyNetEncoderOutput, CopyNetModelOutput, CopyNetSeq2SeqLMOutput
 from .pretrained import CopyNetPreTrainedModel, load_seq2seq, make_seq2seq_config, take_weights
 from .transformer_decoder import TransformerDecoder
 from .transformer_encoder import CopyNetTransformerEncoder, WordEncoder
@@ -370,19 +370,9 @@ class CopyNetForConditionalGeneration(CopyNetPreTrainedModel, CopyNetGenerationM
         if decoder_attention_mask is None and decoder_input_ids is not None and starts:
             decoder_attention_mask = mask_left_padding(decoder_input_ids, self.config)
         returns_attention = value_or_default(output_attentions, self.config, "output_attentions")
-        source = SourceInputs(
+        output = self.model(
             input_ids,
             attention_mask,
-            inputs_embeds,
-            input_features,
-            token_type_ids,
-            feature_ids,
-            letter_ids,
-            encoder_input_ids,
-            encoder_attention_mask,
-            word_index,
-        )
-        output = self.model(
             decoder_input_ids=decoder_input_ids,
             decoder_attention_mask=decoder_attention_mask,
             encoder_outputs=encoder_outputs,
@@ -392,7 +382,14 @@ class CopyNetForConditionalGeneration(CopyNetPreTrainedModel, CopyNetGenerationM
             output_attentions=returns_attention or self._needs_attention,
             output_hidden_states=output_hidden_states,
             return_dict=True,
-            **source._asdict(),
+            inputs_embeds=inputs_embeds,
+            input_features=input_features,
+            token_type_ids=token_type_ids,
+            feature_ids=feature_ids,
+            letter_ids=letter_ids,
+            encoder_input_ids=encoder_input_ids,
+            encoder_attention_mask=encoder_attention_mask,
+            word_index=word_index,
         )
         generate_scores, allowed = self.compute_generate_scores(output), self.find_allowed_words(output)
         if allowed is not None:

@@ -9,7 +9,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from typing import cast
+from typing import Any, cast
 
 import torch
 from tqdm.auto import tqdm  # type: ignore[import-untyped]
@@ -38,12 +38,10 @@ class SilentProgress(ProgressCallback):
     def on_log(self, *_: object, **__: object) -> None:
         pass
 
-    def on_train_end(
-        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: object
-    ) -> None:
+    def on_train_end(self, *args: Any, **kwargs: Any) -> None:
         if self.training_bar is not None:
             self.training_bar.delay = 0  # else a bar that `log_line` has shown earlier would not end its line
-        super().on_train_end(args, state, control, **kwargs)
+        super().on_train_end(*args, **kwargs)
 
 
 class LogTable(TrainerCallback):
@@ -95,9 +93,7 @@ class TimeLimit(TrainerCallback):
         self.minutes, self.start = minutes, time.monotonic()
         self._evaluated_step = self._saved_step = -1
 
-    def on_train_begin(
-        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: object
-    ) -> None:
+    def on_train_begin(self, *_: object, **__: object) -> None:
         self.start = time.monotonic()
 
     def on_step_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: object) -> None:
@@ -230,9 +226,7 @@ class SigtermCheckpoint(TrainerCallback):
         self._saved_step: int | None = None
         self._handling = ExitStack()
 
-    def on_train_begin(
-        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: object
-    ) -> None:
+    def on_train_begin(self, *_: object, **__: object) -> None:
         self._handling.enter_context(_handle_sigterm(self._receive))
 
     def on_step_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: object) -> None:
@@ -244,7 +238,7 @@ class SigtermCheckpoint(TrainerCallback):
 
     on_epoch_end = on_step_end
 
-    def on_train_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: object) -> None:
+    def on_train_end(self, *_: object, **__: object) -> None:
         self._handling.close()
 
     def _receive(self, *_: object) -> None:

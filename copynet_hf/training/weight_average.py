@@ -35,9 +35,7 @@ class WeightAverage(TrainerCallback):
         """Makes the next training start with the weights of a checkpoint that `save` was called with."""
         self._checkpoint = Path(checkpoint)
 
-    def on_train_begin(
-        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: object
-    ) -> None:
+    def on_train_begin(self, *_: object, **__: object) -> None:
         self.average = [weight.clone() for weight in self._weights()]
         file = None if self._checkpoint is None else self._checkpoint / TRAINED_WEIGHTS_FILE
         if file is not None and file.exists():  # else the earlier run had no average

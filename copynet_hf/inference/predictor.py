@@ -24,18 +24,17 @@ Columns: TypeAlias = MutableMapping[str, Any]
 
 OUTPUT_FORMATS = ("text", "records")
 ORIGINS = (
-    *(
-        "score",
-        "confidence",
-        "words",
-        "word_scores",
-        "copied",
-        "source_positions",
-        "source_spans",
-        "copied_spans",
-        "source_words",
-    ),
-    *("is_truncated", "is_empty"),
+    "score",
+    "confidence",
+    "words",
+    "word_scores",
+    "copied",
+    "source_positions",
+    "source_spans",
+    "copied_spans",
+    "source_words",
+    "is_truncated",
+    "is_empty",
 )
 
 

@@ -101,7 +101,6 @@ def write_model_card(
     folder, configs = Path(folder), [cast("CopyNetConfig", member.config) for member in _members(model)]
     # Where one text speaks of an ensemble as a whole: a member that copies, and has the knowledge of an encoder.
     config = max(configs, key=lambda each: (each.copies, each.encoder is not None))
-    is_ensemble = hasattr(model, "members")
     mechanisms, is_ensemble = [each.copy_mechanism for each in configs], hasattr(model, "members")
     name = title or folder.resolve().name
     scores = {split: row for split, row in (scores or {}).items() if set(row) & set(METRICS)}

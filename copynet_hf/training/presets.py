@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import dataclasses
 from typing import Any
 
 from transformers import M2M100Config
 
-from ..arguments import ModelArguments, Values
+from ..arguments import ModelArguments, Values, select_fields
 from ..model.configuration_copynet import CopyNetConfig
 
 # The paper's settings, class methods of the config, and their segmenters.
@@ -85,6 +84,5 @@ def name_decoder(fields: Values) -> Values:
 
 def select_config_fields(args: ModelArguments) -> dict[str, Any]:
     """The arguments that are fields of the config and were given."""
-    names = {entry.name for entry in dataclasses.fields(CopyNetConfig)}
-    given = {entry.name: getattr(args, entry.name) for entry in dataclasses.fields(ModelArguments)}
-    return {name: value for name, value in given.items() if name in names and value is not None}
+    given = select_fields(CopyNetConfig, select_fields(ModelArguments, vars(args)))
+    return {name: value for name, value in given.items() if value is not None}

@@ -471,7 +471,7 @@ BAD_INPUT = {
     "--output_file {folder}/o.jsonl": "no --input_file: pass a file",
     "--input_file {folder}/in.jsonl --output_file {folder}/o.txt": "the name must end in .jsonl",
     "--input_file {folder}/in.jsonl --output_file {folder}/o.parquet.gz": "all but .parquet",
-    "--input_file {folder}/in.jsonl --output_file {folder}/in.jsonl": "is the input file",
+    "--input_file {folder}/in.jsonl --output_file {folder}/in.jsonl": "would write the input file",
     "--input_file {folder} --output_file {folder}/in.jsonl --overwrite_output_file": "would write the input file",
     "--input_file {folder}/none.jsonl --output_file {folder}/o.jsonl": "no such file",
     "--input_file {folder}/a.txt --output_file {folder}/o.jsonl": "the name must end in .jsonl",

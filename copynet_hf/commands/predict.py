@@ -39,8 +39,7 @@ def predict(args: PredictArguments) -> None:
     from ..saved.loading import check_model_name
     from ..training.run_folder import check_output_file
 
-    for input_file in args.input_file:
-        path = check_output_file(args.output_file, overwrite=True, input_file=input_file)  # predict_files checks that
+    path = check_output_file(args.output_file, overwrite=True)  # predict_files says what is overwritten
     columns = (
         *("facts_column", "features_column", "features_separator", "prediction_column", "with_origins"),
         *("min_confidence", "output_format"),

@@ -120,7 +120,7 @@ def predict_files(
     folder = output_file.with_name(f"{output_file.name}{PARTS_SUFFIX}")
     own = folder / _fingerprint(predictor, files, text_column, delimiter, window)
     for written in (output_file, bad_file):
-        if written.absolute() in files:
+        if written.exists() and any(map(written.samefile, files)):
             raise ValueError(f"--output_file {output_file} would write the input file {written}: use another folder")
         if written.exists() and not (overwrite or own.exists()):
             raise ValueError(f"{written} exists: use another file, or --overwrite_output_file")

@@ -192,7 +192,7 @@ class CopyNetEnsemble(PublishedModel, CopyNetGenerationMixin):
             past_key_values=cache,  # type: ignore[arg-type]
             decoder_hidden_states=_join([output.decoder_hidden_states for output in outputs]),
             decoder_attentions=() if has_attention else None,
-            cross_attentions=(_mean(attentions),) if has_attention else None,
+            cross_attentions=(torch.stack(attentions).mean(0),) if has_attention else None,
             encoder_last_hidden_state=encoder_outputs.last_hidden_state,
             encoder_hidden_states=encoder_outputs.hidden_states,
             copy_probs=copy_probs,
@@ -229,10 +229,6 @@ class CopyNetEnsemble(PublishedModel, CopyNetGenerationMixin):
         targets, _ = replace_unreachable_targets(self.config, labels.clamp(min=0), *source, allowed)
         losses = -log_probs.gather(-1, targets[..., None])[..., 0]
         return average_losses(losses, is_target, num_items_in_batch)
-
-
-def _mean(tensors: Sequence[Tensor]) -> Tensor:
-    return torch.stack(tuple(tensors)).mean(0)
 
 
 def _join(states: Sequence[tuple[Tensor, ...] | None]) -> tuple[Tensor, ...] | None:

@@ -103,20 +103,12 @@ def check_vocab(vocab: object, special_tokens: Sequence[object], added: set[str]
 
 
 def number_features(features: Iterable[str] | Mapping[str, int]) -> dict[str, int]:
-    """The id of each feature; see `number_entries`.
-
-    Raises:
-        ValueError: a feature is no string, empty, or given twice.
-    """
+    """The id of each feature, a string that is not empty; see `number_entries`."""
     return number_entries("feature", features, NUM_SPECIAL_FEATURES, bool, "strings that are not empty")
 
 
 def number_letters(letters: Iterable[str] | Mapping[str, int]) -> dict[str, int]:
-    """The id of each letter; see `number_entries`.
-
-    Raises:
-        ValueError: a letter is not one character, or given twice.
-    """
+    """The id of each letter, a string of one character; see `number_entries`."""
     return number_entries(
         "letter", letters, NUM_SPECIAL_LETTERS, lambda letter: len(letter) == 1, "strings of one character"
     )

@@ -12,6 +12,7 @@ from typing import NamedTuple
 import pyarrow as pa
 
 from .features import SEPARATOR, resemble_facts
+from .parquet import is_string
 from .records import Row
 
 logger = logging.getLogger(__name__)
@@ -83,6 +84,16 @@ class Columns:
                 self.has_facts |= name == facts_column and any(map(resemble_facts, values))
         self.can_hold_facts = self.has_facts or can_hold_facts(self.types.get(facts_column))
 
+    @classmethod
+    def of_schema(cls, schema: pa.Schema) -> Columns:
+        """Those of rows that have these types, without looking at the rows."""
+        found = cls([])
+        found.types = {field.name: field.type for field in schema}
+        found.strings = [field.name for field in schema if is_string(field.type)]
+        found.records = [field.name for field in schema if holds_records(field.type)]
+        found.can_hold_facts = can_hold_facts(found.types.get("facts"))
+        return found
+
 
 def _first(value: object) -> object:
     return value[0] if isinstance(value, list) and value else value
@@ -117,26 +128,17 @@ def holds_records(kind: pa.DataType) -> bool:
     return pa.types.is_struct(kind.value_type if is_list else kind)
 
 
-def choose_columns(
-    columns: Sequence[str],
-    strings: Sequence[str],
-    choice: ColumnChoice,
-    where: str,
-    has_facts: bool = False,
-    records: Sequence[str] = (),
-) -> dict[str, str]:
-    """The columns of `text` and `summary`, as given or guessed, of `features`, if given, and of `facts`.
+def choose_columns(found: Columns, choice: ColumnChoice, where: str) -> dict[str, str]:
+    """The columns of `text` and `summary`, as given or guessed, of `features`, if given, and of `facts`. A summary may
+    be a column of records where no strings are left.
 
     Args:
-        columns: all columns.
-        strings: the columns that hold strings.
-        has_facts: whether a column `facts` holds facts.
-        records: the columns that hold objects of named values, which a summary may be where no strings are left.
         where: the file or dataset, for messages.
 
     Raises:
         ValueError: a given column does not exist or has two roles, or no column or too many are left to guess.
     """
+    columns, strings, records = list(found.types), found.strings, found.records
     given = {role: column for role, column in choice.columns.items() if column is not None}
     for role, name in given.items():
         try:
@@ -178,7 +180,7 @@ def choose_columns(
             )
     chosen = {role: column for role, column in roles.items() if column is not None} | given
     if "facts" in columns and "facts" not in chosen.values():
-        if has_facts:
+        if found.can_hold_facts:
             return chosen | {"facts": "facts"}
         logger.info("%s: the column 'facts' holds no triples (subject, property, object), and is not read", where)
     return chosen

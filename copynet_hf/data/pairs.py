@@ -18,8 +18,8 @@ from datasets.exceptions import DatasetGenerationError
 from datasets.fingerprint import Hasher
 from datasets.info import SupervisedKeysData
 
-from .columns import ColumnChoice, Columns, can_hold_facts, choose_columns, choose_new_names, holds_records
-from .features import SEPARATOR, explain_unusable, resemble_facts, split_features
+from .columns import ColumnChoice, Columns, choose_columns, choose_new_names
+from .features import SEPARATOR, explain_unusable, split_features
 from .fields import format_record
 from .records import (
     DataFileError,
@@ -213,11 +213,7 @@ class PairsBuilder(datasets.GeneratorBasedBuilder):
         rows = (row for _, row in self._number_rows(Path(path)) if isinstance(row, dict))
         self.columns = Columns(islice(rows, 1000) if dl_manager.is_streaming else rows)
         if self.columns.types:  # else `_generate_examples` reports that no row could be read
-            choice = ColumnChoice(*self.config.choice)
-            found = self.columns
-            self.roles = choose_columns(
-                list(found.types), found.strings, choice, show_path(path), found.can_hold_facts, found.records
-            )
+            self.roles = choose_columns(self.columns, ColumnChoice(*self.config.choice), show_path(path))
             self.info.supervised_keys = SupervisedKeysData(self.roles["text"], self.roles["summary"])
         if not dl_manager.is_streaming:
             schema = pa.schema([(name, kind or pa.string()) for name, kind in self.columns.types.items()])
@@ -316,19 +312,9 @@ def _explain_unusable_pair(pair: Mapping[str, object], roles: Mapping[str, str])
 
 def _select_pairs(data: AnyDataset, choice: ColumnChoice, where: str) -> AnyDataset:
     """A loaded dataset with the columns `text` and `summary` first, without its unusable rows."""
-    if data.features is None:
-        first: Row = next(iter(data), {})
-        columns, strings = list(first), [name for name, value in first.items() if isinstance(value, str)]
-        has_facts = not first.get("facts") or resemble_facts(first["facts"])
-        records = Columns([first]).records
-    else:
-        columns = list(data.features)
-        dtypes = {name: str(getattr(feature, "dtype", "")) for name, feature in data.features.items()}
-        strings = [name for name, dtype in dtypes.items() if dtype in ("string", "large_string", "string_view")]
-        schema = data.features.arrow_schema
-        has_facts = "facts" in columns and can_hold_facts(schema.field("facts").type)
-        records = [field.name for field in schema if holds_records(field.type)]
-    roles = choose_columns(columns, strings, choice, where, has_facts, records)
+    schema = None if data.features is None else data.features.arrow_schema
+    found = Columns(islice(data, 1)) if schema is None else Columns.of_schema(schema)
+    roles, columns = choose_columns(found, choice, where), list(found.types)
     _log_columns({where: SupervisedKeysData(roles["text"], roles["summary"])}, choice)
     is_stream, types = isinstance(data, datasets.IterableDataset), dict.fromkeys(columns, pa.null())
     kept = [*roles, *choose_new_names(name for name in columns if name not in roles.values()).values()]

@@ -54,10 +54,10 @@ def _plain_type(kind: pa.DataType, text: pa.DataType) -> pa.DataType:
         return pa.list_(_plain_type(kind.value_type, text))
     if pa.types.is_temporal(kind) or pa.types.is_decimal(kind):
         return pa.string()
-    return text if _is_string(kind) else kind
+    return text if is_string(kind) else kind
 
 
-def _is_string(kind: pa.DataType) -> bool:
+def is_string(kind: pa.DataType) -> bool:
     """Whether values are strings, also those of pandas' categories."""
     kind = kind.value_type if pa.types.is_dictionary(kind) else kind
     return kind in (pa.string(), pa.large_string(), pa.string_view())

@@ -35,6 +35,7 @@ def predict(args: PredictArguments) -> None:
     if not args.input_file or not args.output_file:
         raise ValueError(f"no --{'output' if args.input_file else 'input'}_file: pass a file")
     from ..inference.file_prediction import predict_files
+    from ..inference.part_files import name_bad_file
     from ..inference.predictor import CopyNetPredictor
     from ..saved.loading import check_model_name
     from ..training.run_folder import check_output_file
@@ -47,7 +48,7 @@ def predict(args: PredictArguments) -> None:
     options = {**args.search_options(), **args.model_options()}
     options["name"] = check_model_name(args.model)
     predictor = CopyNetPredictor(**options, **{name: getattr(args, name) for name in columns})
-    summary = predict_files(
+    counts = predict_files(
         predictor,
         args.input_file,
         path,
@@ -57,9 +58,9 @@ def predict(args: PredictArguments) -> None:
         window=args.window,
         overwrite=args.overwrite_output_file,
     )
-    print(f"{_count_rows(summary.rows)} in {path}")
-    if summary.bad_rows:
-        print(f"{_count_rows(summary.bad_rows)} without a prediction in {summary.bad_file}")
+    print(f"{_count_rows(counts.rows)} in {path}")
+    if counts.bad_rows:
+        print(f"{_count_rows(counts.bad_rows)} without a prediction in {name_bad_file(path)}")
 
 
 def _count_rows(number: int) -> str:

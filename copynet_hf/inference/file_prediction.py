@@ -19,7 +19,6 @@ from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, as_
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from pathlib import Path
-from typing import NamedTuple
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -36,9 +35,11 @@ from ..model.prediction import Prediction
 from ..saved.model_size import explain_memory_errors
 from .part_files import (
     WRITTEN_SUFFIXES,
+    Counts,
     Types,
     find_csv_style,
     find_types,
+    name_bad_file,
     pair_parts,
     read_windows,
     write_output,
@@ -74,14 +75,6 @@ FIELD_TYPES = {
 }  # of what is not a string
 
 
-class Summary(NamedTuple):
-    """The numbers of rows with a prediction and of those without, and the file of the latter."""
-
-    rows: int
-    bad_rows: int
-    bad_file: Path
-
-
 def predict_files(
     predictor: CopyNetPredictor,
     inputs: Sequence[str],
@@ -92,12 +85,12 @@ def predict_files(
     num_proc: int = 1,
     window: int = 1024,
     overwrite: bool = False,
-) -> Summary:
+) -> Counts:
     """Writes the rows of the input files with a column of predictions, in their order, in constant memory. A CSV file
     gets the delimiter and the byte order mark of those that are read.
 
     Rows that cannot be used (malformed, or whose text, facts or features are missing or of another type) go to
-    `bad_rows_path(output_file)`, as JSON lines with file, line and reason.
+    `name_bad_file(output_file)`, as JSON lines with file, line and reason.
 
     Args:
         predictor: its columns are set to the chosen ones.
@@ -116,7 +109,7 @@ def predict_files(
     if data_suffix(output_file) not in WRITTEN_SUFFIXES or output_file.name.lower().endswith(".parquet.gz"):
         formats = f"{', '.join(WRITTEN_SUFFIXES)}; all but .parquet may be followed by .gz"
         raise ValueError(f"--output_file {output_file}: the name must end in {formats}")
-    files, bad_file = find_files(inputs), output_file.with_name(f"{output_file.name}.bad.jsonl")
+    files, bad_file = find_files(inputs), name_bad_file(output_file)
     folder = output_file.with_name(f"{output_file.name}{PARTS_SUFFIX}")
     own = folder / _fingerprint(predictor, files, text_column, delimiter, window)
     for written in (output_file, bad_file):
@@ -163,7 +156,6 @@ def predict_files(
             read_windows(files, delimiters, window),
             parts,
             own / output_file.name,
-            own / bad_file.name,
             {**types, **_new_types(predictor)},
             find_csv_style(files, delimiters),
         )
@@ -175,7 +167,7 @@ def predict_files(
         _remove_folder(folder, own)
     if counts.truncated:
         logger.warning("%s", describe_truncated(counts.truncated, counts.rows))
-    return Summary(counts.rows, counts.bad_rows, bad_file)
+    return counts
 
 
 def find_files(paths: Sequence[str]) -> list[Path]:

@@ -113,10 +113,15 @@ def pair_parts(
         yield window, [None if new is None or isinstance(row, str) else row | new for (_, row), new in pairs], part
 
 
+def name_bad_file(output: Path) -> Path:
+    """The file of the rows without a prediction."""
+    return output.with_name(f"{output.name}.bad.jsonl")
+
+
 def write_output(
-    windows: Iterable[Window], parts: Sequence[Path], output: Path, bad_file: Path, types: Types, style: CsvStyle
+    windows: Iterable[Window], parts: Sequence[Path], output: Path, types: Types, style: CsvStyle
 ) -> Counts:
-    """Writes the rows with predictions, and those without as JSON lines; each file as a whole.
+    """Writes the rows with predictions, and those without to `name_bad_file`, as JSON lines; each file as a whole.
 
     Args:
         parts: those of all windows, in their order.
@@ -125,7 +130,7 @@ def write_output(
     """
     total = num_bad = num_truncated = 0
     open_output = _open_parquet if data_suffix(output) == PARQUET_SUFFIX else _open_text
-    with write_whole(bad_file) as bad, open_output(output, types, style) as write:
+    with write_whole(name_bad_file(output)) as bad, open_output(output, types, style) as write:
         for window, outcomes, part in pair_parts(windows, parts):
             for (line, row), outcome, reason in zip(window.rows, outcomes, part["reason"].to_pylist(), strict=True):
                 if outcome is None:

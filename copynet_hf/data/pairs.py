@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
 from types import MappingProxyType
@@ -99,7 +99,7 @@ def load_pairs(
     else:
         names = None if column_names is None else tuple(column_names)
         splits = {
-            split: _build_split(path, split, streaming, choice=tuple(choice), column_names=names, delimiter=delimiter)
+            split: _build_split(path, split, streaming, choice=choice, column_names=names, delimiter=delimiter)
             for split, path in given.items()
         }
         _log_columns({path: splits[split].info.supervised_keys for split, path in given.items()}, choice)
@@ -134,7 +134,7 @@ def load_lcsts(
     files = {split: path for split, path in named.items() if path is not None}
     if not files:
         raise ValueError("no file: pass at least one of train, validation and test")
-    options = {"choice": ("text", "summary"), "min_score": min_score, "encoding": encoding}
+    options = {"choice": ColumnChoice("text", "summary"), "min_score": min_score, "encoding": encoding}
     splits = {split: _build_split(path, split, streaming, LCSTS_SUFFIX, **options) for split, path in files.items()}
     return datasets.IterableDatasetDict(splits) if streaming else datasets.DatasetDict(splits)
 
@@ -180,10 +180,10 @@ def _hash_contents(path: Path) -> str:
 
 @dataclass
 class PairsConfig(datasets.BuilderConfig):
-    """How a file is read: its format, the fields of a `ColumnChoice`, and what `number_rows` needs to know."""
+    """How a file is read: its format, its columns, and what `number_rows` needs to know."""
 
     file_format: str = ".jsonl"
-    choice: tuple[str | None, ...] = ColumnChoice()
+    choice: ColumnChoice = field(default_factory=ColumnChoice)
     column_names: tuple[str, ...] | None = None
     delimiter: str = ","
     min_score: int = 3
@@ -213,7 +213,7 @@ class PairsBuilder(datasets.GeneratorBasedBuilder):
         rows = (row for _, row in self._number_rows(Path(path)) if isinstance(row, dict))
         self.columns = Columns(islice(rows, 1000) if dl_manager.is_streaming else rows)
         if self.columns.types:  # else `_generate_examples` reports that no row could be read
-            self.roles = choose_columns(self.columns, ColumnChoice(*self.config.choice), show_path(path))
+            self.roles = choose_columns(self.columns, self.config.choice, show_path(path))
             self.info.supervised_keys = SupervisedKeysData(self.roles["text"], self.roles["summary"])
         if not dl_manager.is_streaming:
             schema = pa.schema([(name, kind or pa.string()) for name, kind in self.columns.types.items()])
@@ -227,7 +227,7 @@ class PairsBuilder(datasets.GeneratorBasedBuilder):
     def _generate_examples(self, paths: list[str]) -> Iterator[tuple[int, Row]]:
         (path,) = map(Path, paths)
         skipped = SkippedRecords(path)
-        separator = ColumnChoice(*self.config.choice).separator
+        separator = self.config.choice.separator
         pairs = _make_pairs(self._number_rows(path), self.columns.types, self.roles, separator, skipped)
         count = 0
         try:

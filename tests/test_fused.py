@@ -317,7 +317,7 @@ def test_a_search_projects_its_memory(words_ahead, monkeypatch):
 
     with torch.no_grad():
         for rows_per_source in (1, 2):
-            made = plan(rows_per_source).projected
+            made = plan(rows_per_source)
             assert (made.context is not None) == (made.selective is not None) == bool(words_ahead)
     assert plan(2) is None  # gradients are recorded: the steps are the readable ones
 
@@ -552,7 +552,7 @@ def test_the_rows_of_a_search_can_be_selected():
     model, rows = tiny_model(scale=1.0).double(), torch.tensor([5, 0, 4])
     with torch.no_grad():
         cache = model(input_ids=source, decoder_input_ids=start, use_cache=True).past_key_values
-        assert cache.layer.runner.projected.context is not None
+        assert cache.layer.runner.context is not None
         cache.batch_select_indices(rows)
         encoded = model.get_encoder()(source[rows // 2])
         selected = model(encoder_outputs=encoded, decoder_input_ids=start[rows], past_key_values=cache).logits

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -150,31 +149,23 @@ def _find_module(module: nn.Module, path: str) -> nn.Module | None:
     return found
 
 
-class ProjectedMemory(NamedTuple):
-    """What the steps of a search read of N sources.
+@dataclass(frozen=True)
+class SearchPlan:
+    """The steps of a search, without gradients and dropout: one softmax and one pass over the memory serve both reads.
 
+    weights: in the memory's precision.
     keys: (N, S, A) 2U h_j.
     context, selective: (N, S, 3H or X) h_j projected by the weights of c_t and of ζ_t; None where the projection would
         cost more than it saves.
     features: `Memory.features` with keys 2U_f e(f_k) and contents (N, F, 3H or X) projected by the weights of c_t.
     """
 
+    decoder: CopyNetDecoder
+    weights: DecoderWeights
     keys: Tensor
     context: Tensor | None
     selective: Tensor | None
     features: FeatureMemory | None
-
-
-@dataclass(frozen=True)
-class SearchPlan:
-    """The steps of a search, without gradients and dropout: one softmax and one pass over the memory serve both reads.
-
-    weights: in the memory's precision.
-    """
-
-    decoder: CopyNetDecoder
-    weights: DecoderWeights
-    projected: ProjectedMemory
 
     @classmethod
     def precompute(cls, decoder: CopyNetDecoder, memory: Memory, rows: int) -> SearchPlan:
@@ -191,7 +182,7 @@ class SearchPlan:
         if features is not None:
             contents = features.contents @ weights.recurrent.context.t()
             features = features._replace(keys=2 * features.keys, contents=contents)
-        return cls(decoder, weights, ProjectedMemory(2 * memory.attention_keys, context, selective, features))
+        return cls(decoder, weights, 2 * memory.attention_keys, context, selective, features)
 
     def __call__(
         self, embeddings: Tensor, matches: Tensor, memory: Memory, state: DecoderState | None, keep: Tensor | None
@@ -200,9 +191,9 @@ class SearchPlan:
 
     def step(self, embedding: Tensor, matches: Tensor, memory: Memory, state: DecoderState) -> DecoderStep:
         """`CopyNetDecoder.step`."""
-        weights, keys, (rows, size) = self.weights.recurrent, self.projected.keys, state.hidden.shape
+        weights, keys, (rows, size) = self.weights.recurrent, self.keys, state.hidden.shape
         attention_size, attends_after = keys.shape[2], self.decoder.attends_after
-        mask, features = expand_to_rows(memory.mask, rows), self.projected.features
+        mask, features = expand_to_rows(memory.mask, rows), self.features
         inputs = nn.functional.linear(embedding.to(self.weights.bias.dtype), self.weights.embedding, self.weights.bias)
         columns, units = inputs.new_empty(rows, attention_size + 4 * size), allocate_units(keys, rows)
         query = columns[:, :attention_size]
@@ -241,14 +232,14 @@ class SearchPlan:
 
         reads: (R, 1 or 2, S) a_t, and ρ_t if there is a selective read.
         """
-        recurrent, projected = self.weights.recurrent, self.projected
-        if projected.context is None:
+        recurrent = self.weights.recurrent
+        if self.context is None:
             contents = read_memory(reads, memory.hidden_states).unbind(1)  # c_t and ζ(y_{t-1}): (R, D) each
             for content, weight in zip(contents, (recurrent.context, recurrent.selective), strict=False):
                 assert weight is not None
                 inputs[:, : len(weight)].addmm_(content, weight.t())
             return
-        for weights, states in zip(reads.unbind(1), (projected.context, projected.selective), strict=False):
+        for weights, states in zip(reads.unbind(1), (self.context, self.selective), strict=False):
             assert states is not None
             _add_projected(inputs, weights, states)
 

@@ -42,15 +42,6 @@ class ColumnChoice(NamedTuple):
     features: str | None = None
     separator: str = SEPARATOR
 
-    @property
-    def columns(self) -> dict[str, str | None]:
-        """The named column of each role."""
-        return {"text": self.text, "summary": self.summary, "features": self.features}
-
-    @property
-    def guesses(self) -> bool:
-        return None in (self.text, self.summary)
-
 
 class Columns:
     """The columns of some rows.
@@ -139,7 +130,8 @@ def choose_columns(found: Columns, choice: ColumnChoice, where: str) -> dict[str
         ValueError: a given column does not exist or has two roles, or no column or too many are left to guess.
     """
     columns, strings, records = list(found.types), found.strings, found.records
-    given = {role: column for role, column in choice.columns.items() if column is not None}
+    named = {"text": choice.text, "summary": choice.summary, "features": choice.features}
+    given = {role: column for role, column in named.items() if column is not None}
     for role, name in given.items():
         try:
             given[role] = find_column(name, columns)

@@ -286,7 +286,7 @@ def _log_columns(found: Mapping[FilePath, SupervisedKeysData | None], choice: Co
         if columns is not None and (columns.input, columns.output) != expected:
             files.setdefault((columns.input, columns.output), []).append(show_path(path))
     for names, paths in files.items():
-        where, reason = ", ".join(paths), guess if choice.guesses else ""
+        where, reason = ", ".join(paths), guess if None in (choice.text, choice.summary) else ""
         logger.info("%s: text is column %r, summary is column %r%s", where, *names, reason)
 
 

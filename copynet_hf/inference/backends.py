@@ -8,7 +8,6 @@ import shlex
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Literal
 
 import torch
 from transformers import AutoConfig, PreTrainedTokenizerBase
@@ -18,8 +17,7 @@ from ..saved.checks import check_tokenizer
 from ..saved.loading import LoadedModel, check_model_name, load_model, load_tokenizer
 from .onnx_search import DECODER, OnnxCopyNet
 
-Backend = Literal["torch", "onnx"]
-BACKENDS: tuple[Backend, ...] = ("torch", "onnx")
+BACKENDS = ("torch", "onnx")
 
 
 class OnnxModel(OnnxCopyNet):

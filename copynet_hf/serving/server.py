@@ -62,14 +62,6 @@ class Measurements:
             self.errors.labels(status).inc()
 
 
-class RequestError(Exception):
-    """A request that is answered with an HTTP status and a reason."""
-
-    def __init__(self, status: int, reason: str) -> None:
-        super().__init__(reason)
-        self.status = status
-
-
 def build_request_model(limits: Limits) -> type[BaseModel]:
     """The fields of a request, whose bounds are the server's limits. A generation option that is left out or null has
     the value saved with the model."""
@@ -153,8 +145,8 @@ def build_app(
         start = time.monotonic()
         try:
             response = await answer(request)
-        except RequestError as error:
-            response = _error(error.status, str(error))
+        except HTTPException as error:
+            response = _error(error.status_code, error.detail)
         except ValueError as error:  # of the model, for a source or an option
             response = _error(422, str(error))
         except QueueFullError:
@@ -210,8 +202,8 @@ async def _while_connected(request: Request, task: Coroutine[object, None, T]) -
 
 
 async def _read_body(request: Request, limit: int) -> bytes:
-    """The body of a request; raises RequestError if it has more bytes than the limit."""
-    too_large = RequestError(413, f"the request has more than {limit} bytes: send fewer texts at a time")
+    """The body of a request; raises HTTPException if it has more bytes than the limit."""
+    too_large = HTTPException(413, f"the request has more than {limit} bytes: send fewer texts at a time")
     if int(request.headers.get("content-length", 0)) > limit:
         raise too_large
     body = bytearray()
@@ -223,36 +215,36 @@ async def _read_body(request: Request, limit: int) -> bytes:
 
 
 def _read_request(model: type[BaseModel], body: bytes, limits: Limits) -> tuple[list[Row], Options]:
-    """The sources of a request and its options of `generate()`; raises RequestError for a body that is none."""
+    """The sources of a request and its options of `generate()`; raises HTTPException for a body that is none."""
     try:
         fields = model.model_validate_json(body).model_dump(exclude_none=True)
     except ValidationError as error:
         first = error.errors(include_url=False, include_context=False, include_input=False)[0]
         fix = ": send fewer at a time" if first["type"] == "too_long" else ""
-        raise RequestError(422, f"{_name_field(first['loc'])}: {first['msg']}{fix}") from None
+        raise HTTPException(422, f"{_name_field(first['loc'])}: {first['msg']}{fix}") from None
     texts: list[str] = fields.pop("texts")
     columns: dict[str, Sequence[object]] = {"text": texts}
     for name in ("facts", "features"):
         columns[name] = fields.pop(name, [None] * len(texts))
         if len(columns[name]) != len(texts):
-            raise RequestError(422, f"{name} has {len(columns[name])} rows, texts {len(texts)}: they must match")
+            raise HTTPException(422, f"{name} has {len(columns[name])} rows, texts {len(texts)}: they must match")
     rows = zip(*columns.values(), strict=True)
     sources = [cast("Row", dict(zip(columns, row, strict=True))) for row in rows]
     for number, source in enumerate(sources):
         if (count := count_characters(source)) > limits.max_characters:
-            raise RequestError(422, f"texts[{number}] has {count} characters: send at most {limits.max_characters}")
+            raise HTTPException(422, f"texts[{number}] has {count} characters: send at most {limits.max_characters}")
     return sources, fields
 
 
 def _check_work(sources: Sequence[Row], options: Options, limits: Limits) -> None:
-    """Raises RequestError for a request that would take the server for too long."""
+    """Raises HTTPException for a request that would take the server for too long."""
     characters, beams, words = (
         sum(map(count_characters, sources)),
         options["num_beams"],
         options["max_new_tokens"],
     )
     if (work := characters * beams * words) > limits.max_work:
-        raise RequestError(
+        raise HTTPException(
             413,
             f"{characters} characters times {beams} beams times {words} words are {work}: send at most "
             f"{limits.max_work}, with fewer or shorter texts, fewer beams or smaller max_new_tokens",

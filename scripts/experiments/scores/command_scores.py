@@ -19,6 +19,7 @@ from typing import Any
 
 from ..data.rows import Row, collapse_spaces
 
+_QUOTED_WORD = re.compile(r"""(["'])([\w./+:@%=,-]+)\1""")
 _SPELLINGS: list[tuple[re.Pattern[str], Any]] = [
     (re.compile(r"\s*(\|\|?|&&)\s*"), r" \1 "),
     (re.compile(r"\bfind (?=[-!(\\])"), "find . "),
@@ -39,6 +40,12 @@ def spell_out(command: str) -> str:
     for pattern, replacement in _SPELLINGS:
         command = pattern.sub(replacement, collapse_spaces(command))
     return collapse_spaces(command)
+
+
+def remove_quotes(command: str) -> str:
+    """Removes the quotes around words without special characters, which mean nothing to a shell."""
+    command = collapse_spaces(command)
+    return _QUOTED_WORD.sub(r"\2", command)
 
 
 def score_judgements(rows: Sequence[Row], k: int = 1) -> float:

@@ -20,12 +20,13 @@ from ..reports.markdown import compare_outputs, get_data_facts, render_tried, sc
 from ..running.results_file import ResultsFile
 from ..running.settings import Settings, read_training
 from ..running.trained_models import RNNSEARCH_AND_COPYNET, compare_models
-from ..scores.command_scores import NearestDescriptions, find_frequent_commands, score_judgements, spell_out
+from ..scores.command_scores import NearestDescriptions, find_frequent_commands, remove_quotes, score_judgements, spell_out
 from ..scores.texts import score_exact_match
 
 DATA = "descriptions"
 SCORES = {name: name for name in ("top-1", "top-3", "top-1, spelled out", "top-3, spelled out")}
 TRAINING = read_training("nl2bash")
+UNQUOTED = "top-1, without quotes around plain words"
 BEAMS = TRAINING["num_beams"]
 
 DECODING = {"length_penalty": 0.0}  # chosen on the validation set
@@ -92,10 +93,13 @@ def score_baselines(train: list[Row], groups: list[Row]) -> dict[str, dict[str, 
 def score_published(settings: Settings, groups: list[Row]) -> dict[str, dict[str, float]]:
     """Scores the outputs that Lin et al. publish, and adds the verdicts of their judges."""
     scores = {}
+    answers = [group["answers"] for group in groups]
     for title, name in PUBLISHED.items():
         rows = read_published_outputs(settings.data_dir, name)[: len(groups)]
         judged = {f"judged {k}": round(score_judgements(rows, k), 1) for k in (1, 3)}
-        scores[f"{title}, Lin et al.'s outputs"] = score_matches([row["outputs"] for row in rows], groups) | judged
+        outputs = [row["outputs"] for row in rows]
+        unquoted = {UNQUOTED: round(score_exact_match(outputs, answers, normalize=remove_quotes), 2)}
+        scores[f"{title}, Lin et al.'s outputs"] = score_matches(outputs, groups) | unquoted | judged
     return scores
 
 
@@ -106,7 +110,9 @@ def collect_figures(results: dict[str, Any]) -> dict[str, Any]:
     return {
         "beams": BEAMS,
         "scores": score_table(results, DATA, RNNSEARCH_AND_COPYNET, SCORES, published),
-        "judged": next(iter(of_published.values())),
+        "subtokens": next(iter(of_published.values())),
+        "tellina": [*of_published.values()][1],
+        "unquoted": UNQUOTED,
         "tried": results.get("tried"),
         "tried_scores": render_tried(results, ("top-1", "top-3")),
         "outputs": compare_outputs(results, DATA, RNNSEARCH_AND_COPYNET, restore_pieces, restore),

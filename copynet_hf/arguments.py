@@ -163,10 +163,11 @@ class EncoderArguments(Arguments):
     _argument_group_name = "Transformers encoder in place of the GRU encoder"
 
     encoder_name_or_path: str | None = argument("its folder or Hub name", metavar="NAME")
-    encoder_learning_rate: float | None = argument("its learning rate (5e-5; the decoder's is 1e-3)")
+    encoder_learning_rate: float | None = argument("its learning rate", shown="5e-5")
     freeze_encoder: bool = argument("do not train it", False)
     cache_encoder_states: bool = argument("frozen: compute its states once per text", False)
     encoder_pooling: str | None = argument("of a word: mean, first or last", metavar="NAME", shown="mean")
+    encoder_gru: bool | None = argument("GRU layers over its states", shown=True)
     initial_state: str | None = argument("s_0: from the first, mean or last piece", metavar="NAME", shown="first")
     embeddings_from_encoder: bool = argument("initialise word embeddings by its pieces", False)
     embedding_file: str | None = argument("initialise them by word2vec or GloVe text", metavar="FILE")
@@ -188,7 +189,7 @@ class ModelArguments(EncoderArguments):
     num_hidden_layers: int | None = argument("number of encoder layers", shown=1)
     decoder: str | None = argument("gru, or transformer, with an encoder of its kind", metavar="NAME", shown="gru")
     copy_layer: int | None = argument("transformer: layer whose attention is copied by", shown="the last")
-    copy_head: int | None = argument("transformer: head of that layer", shown="the average")
+    copy_head: int | None = argument("transformer: its head", shown="the average")
     attention_size: int | None = argument("hidden size of the attention", shown=128)
     dropout: float | None = argument("dropout probability", shown=0.3)
     copy_mechanism: str | None = argument(

@@ -80,7 +80,7 @@ def test_a_run_trains_decoder_and_encoder_and_saves_both(arguments, bert):
     card = (Path(arguments["output_dir"]) / "README.md").read_text(encoding="utf-8")
     assert f"recurrent decoder over the encoder {Path(bert).name} (bert) from texts" in card
     assert "| `encoder_pooling` | mean |" in card
-    assert "num_hidden_layers" not in card
+    assert "| `encoder_gru` | True |" in card
     assert "no knowledge beyond them and its encoder's" in card
     assert str(Path(bert).parent) not in card
 

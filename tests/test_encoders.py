@@ -327,16 +327,26 @@ class TableOracle(Oracle):
         prefix = "model.encoder."
         table = self.w[prefix + "text_encoder.table.weight"]
         weight, bias = self.w[prefix + "states_proj.weight"], self.w[prefix + "states_proj.bias"]
-        words = [table[self.pieces[j]].mean(0) for j in range(len(source))]
-        return [weight @ word + bias for word in words], weight @ table[2] + bias
+        words = [weight @ table[self.pieces[j]].mean(0) + bias for j in range(len(source))]
+        if self.c.encoder_gru:
+            return super().encode(source, [word + self.embed(x) for word, x in zip(words, source, strict=True)])
+        return words, weight @ table[2] + bias
 
 
-@pytest.mark.parametrize("mechanism", ["copynet", "pointer_generator", "gated", "none"])
-def test_over_a_table_the_probabilities_equal_the_oracles(mechanism):
+@pytest.mark.parametrize(
+    ("mechanism", "fields"),
+    [
+        *((mechanism, {}) for mechanism in ("copynet", "pointer_generator", "gated", "none")),
+        ("copynet", {"encoder_gru": True}),
+        ("pointer_generator", {"encoder_gru": True, "num_hidden_layers": 2}),
+    ],
+)
+def test_over_a_table_the_probabilities_equal_the_oracles(mechanism, fields):
     """Sources of which one word has no piece: it is as if it were not there."""
     torch.manual_seed(0)
     encoder = BertConfig(vocab_size=20, hidden_size=9, num_hidden_layers=1, num_attention_heads=1)
-    model = CopyNetForConditionalGeneration(CopyNetConfig(**TINY, encoder=encoder, copy_mechanism=mechanism)).eval()
+    config = CopyNetConfig(**TINY | fields, encoder=encoder, copy_mechanism=mechanism)
+    model = CopyNetForConditionalGeneration(config).eval()
     model.get_encoder().text_encoder = TableEncoder(20, 9)
     model.double()
     with torch.no_grad():

@@ -49,7 +49,7 @@ class Mechanism(NamedTuple):
 SOURCE_PARTS = ("question", "facts")
 GATED_LOSSES = ("mixture", "summed")
 POOLINGS = ("mean", "first", "last")
-ENCODER_FIELDS = ("encoder", "encoder_reads", "encoder_pooling", "initial_state")
+ENCODER_FIELDS = ("encoder", "encoder_reads", "encoder_pooling", "encoder_gru", "initial_state")
 ENCODER_INPUTS = ("pieces", "words")
 # Fields that only a recurrent decoder has other values of than these, and why.
 RECURRENT_OPTIONS: dict[str, tuple[tuple[object, ...], str]] = {
@@ -196,6 +196,7 @@ class CopyNetConfig(CopyNetBaseConfig):
             are the decoder's (`WordEncoder`).
         encoder_pooling: with `encoder` and pieces, the state of a word: the "mean" of its pieces' states, the "first"
             or the "last".
+        encoder_gru: with `encoder` and pieces, whether GRU layers read the sums of the words' states and e(x_j).
         decoder: the config of a Transformers decoder, as an object or a dict, which takes the place of the GRU and
             computes all steps of training at once (`TransformerDecoder`): that of an encoder-decoder such as BART or
             T5, or of a model such as BERT, which is given cross-attention. Then `hidden_size` is its own, the readout
@@ -205,8 +206,8 @@ class CopyNetConfig(CopyNetBaseConfig):
         seq2seq: whether encoder, decoder and output layer are those of a pretrained encoder-decoder, as
             `CopyNetForConditionalGeneration.from_seq2seq_pretrained` makes them. Then `logits_scale` multiplies s_t
             before the output layer, and `logits_bias` says whether that has a bias.
-        initial_state: with `encoder`, what s_0 is computed from: the state of the "first" piece ([CLS] in BERT), the
-            "last", or the "mean" of all.
+        initial_state: with `encoder` and no `encoder_gru`, what s_0 is computed from: the state of the "first" piece
+            ([CLS] in BERT), the "last", or the "mean" of all.
         calibration: a and b of `confidence.calibrate`, which `copynet-hf train` fits on the validation pairs. None:
             the confidence of an output is its score.
         pad_token_id, bos_token_id, eos_token_id, unk_token_id, decoder_start_token_id: special ids, all inside the
@@ -251,6 +252,7 @@ class CopyNetConfig(CopyNetBaseConfig):
     encoder: PreTrainedConfig | dict[str, object] | None = None
     encoder_reads: str = "pieces"
     encoder_pooling: str = "mean"
+    encoder_gru: bool = False
     initial_state: str = "first"
     decoder: PreTrainedConfig | dict[str, object] | None = None
     copy_layer: int = -1
@@ -459,6 +461,8 @@ class CopyNetConfig(CopyNetBaseConfig):
             raise ValueError(f"encoder_reads={self.encoder_reads!r} is unknown: use {' or '.join(ENCODER_INPUTS)}.")
         if self.encoder is None and self.encoder_reads == "words":
             raise ValueError("encoder_reads='words' is for a Transformers encoder: set encoder, or leave it out.")
+        if self.encoder_gru and self.encoder_reads == "words":
+            raise ValueError("encoder_gru=True is for a Transformers encoder that reads pieces: leave it out.")
         if self.encoder is not None and self.num_features:
             raise ValueError(
                 f"encoder is set, but num_features={self.num_features} gives numbers in place of words: leave one out."

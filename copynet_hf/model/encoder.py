@@ -55,6 +55,12 @@ class CopyNetEncoderLayer(nn.GRU, GradientCheckpointingLayer):
         return last_hidden_state * mask[..., None], torch.cat([forward_states[-1], backward_states[-1]], dim=-1)
 
 
+def build_layers(config: CopyNetConfig) -> nn.ModuleList:
+    """The bidirectional GRU layers, the first of which reads embeddings."""
+    widths = [config.embedding_size] + [config.memory_size] * (config.num_hidden_layers - 1)
+    return nn.ModuleList(CopyNetEncoderLayer(config, width) for width in widths)
+
+
 class Positions(NamedTuple):
     """What the positions of the sources hold, (B, S) bool each.
 
@@ -370,8 +376,7 @@ class CopyNetEncoder(SourceEncoder):
         self.feature_proj = nn.Linear(config.num_features, config.embedding_size) if config.num_features else None
         if config.num_features:
             self.main_input_name = "input_features"
-        widths = [config.embedding_size] + [config.memory_size] * (config.num_hidden_layers - 1)
-        self.layers = nn.ModuleList(CopyNetEncoderLayer(config, width) for width in widths)
+        self.layers = build_layers(config)
         self.gradient_checkpointing = False
         self.post_init()
 

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from transformers import PreTrainedConfig, PreTrainedModel
 
 from .configuration_copynet import CopyNetConfig
-from .encoder import SourceEncoder, check_shape, embed_facts
+from .encoder import SourceEncoder, build_layers, check_shape, embed_facts
 from .outputs import CopyNetEncoderOutput, SourceInputs
 from .text_models import (
     attend_to_some,
@@ -93,18 +93,21 @@ def _number_rows(positions: Tensor, length: int) -> Tensor:
 
 
 class CopyNetTransformerEncoder(SourceEncoder):
-    """The Transformers encoder of `config.encoder`, with its states pooled into words and projected to D.
+    """The Transformers encoder of `config.encoder`, with its states pooled into words and projected to D; with
+    `config.encoder_gru` to E, and their sum with e(x_j) read by GRU layers.
 
     A word without a piece, dropped by the encoder's tokenizer or cut off by the encoder's limit, is masked: it is
-    neither attended to nor copied. The embeddings of words, e(y), are the decoder's alone; of a fact they are what is
-    retrieved ("retrieval").
+    neither attended to nor copied. Without GRU layers, the embeddings of words, e(y), are the decoder's alone; of a
+    fact they are what is retrieved ("retrieval").
     """
 
     def __init__(self, config: CopyNetConfig) -> None:
         super().__init__(config)
         assert isinstance(config.encoder, PreTrainedConfig)  # the base class of configs makes an object of a dict
         self.text_encoder = build_text_encoder(config.encoder)
-        self.states_proj = nn.Linear(config.encoder.hidden_size, config.memory_size)
+        width = config.embedding_size if config.encoder_gru else config.memory_size
+        self.states_proj = nn.Linear(config.encoder.hidden_size, width)
+        self.layers = build_layers(config) if config.encoder_gru else nn.ModuleList()
         self.max_pieces = find_max_pieces(self.text_encoder)
         self.post_init()
 
@@ -157,19 +160,27 @@ class CopyNetTransformerEncoder(SourceEncoder):
         piece_states = piece_states.to(self.states_proj.weight.dtype)  # a frozen encoder may be in half precision
         positions = torch.where(piece_mask, positions, -1)
         states, has_pieces = pool_pieces(piece_states, positions, mask.shape[1], self.config.encoder_pooling)
-        text_state, _ = pool_pieces(piece_states, piece_mask.long() - 1, 1, self.config.initial_state)
-
+        states = self.states_proj(states)
         slots = self.embed_slots(source.letter_ids, input_ids)
         mask, facts = mask & has_pieces, None
         in_words = self.split_facts(mask if token_types is None else mask | (token_types > 0), token_types)
         if in_words.is_object is not None:
             facts = embed_facts(self.dropout(self.embed(input_ids, slots)), in_words.is_object)
+        if self.config.encoder_gru:
+            states = self.dropout(states + self.embed(input_ids, slots))
+            for layer in self.layers:
+                states, final_state = layer(states, in_words.read)
+                states = self.dropout(states)
+        else:
+            states = self.dropout(states) * in_words.read[..., None]
+            text_state, _ = pool_pieces(piece_states, piece_mask.long() - 1, 1, self.config.initial_state)
+            final_state = self.states_proj(text_state[:, 0])
         return self._make_output(
             source,
             input_ids,
             in_words,
-            self.dropout(self.states_proj(states)) * in_words.read[..., None],
-            self.states_proj(text_state[:, 0]),
+            states,
+            final_state,
             slots=self.feed_back(slots, source.letter_ids, input_ids),
             facts=facts,
             hidden_states=hidden_states,

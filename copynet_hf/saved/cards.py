@@ -203,7 +203,8 @@ def _settings(model: PublishedModel) -> dict[str, object]:
     config = cast("CopyNetConfig", model.config)
     values = {name: getattr(config, name) for name in SETTINGS}
     if config.encoder is not None:
-        del values["num_hidden_layers"]
+        if not config.encoder_gru:
+            del values["num_hidden_layers"]
         values |= {name: getattr(config, name) for name in ENCODER_FIELDS} | {"encoder": _name_encoder(config)}
     if config.decoder is not None:
         values |= {

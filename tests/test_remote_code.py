@@ -50,7 +50,7 @@ def make_over_encoder(folder: Path) -> Case:
     """With the encoder's tokenizer."""
     name = save_encoder(folder, "roberta")
     tokenizer = word_tokenizer(name)
-    return Case(copynet_over(name, tokenizer), tokenizer, ENCODER_TEXTS)
+    return Case(copynet_over(name, tokenizer, encoder_gru=True), tokenizer, ENCODER_TEXTS)
 
 
 def make_over_decoder(kind: str) -> Callable[[Path], Case]:

@@ -113,10 +113,10 @@ def collect_figures(results: dict[str, Any]) -> dict[str, Any]:
                 name,
                 list(ENCODERS),
                 {task.score: task.score.replace("_", " "), VALIDATION: VALIDATION},
-                [[key, *row] for key, row in published.get(name, {}).items()],
+                [[key, row[0]] for key, row in published.get(name, {}).items()],
             )
             for name, task in TASKS.items()
-            if find_runs(results, name, MINILM)
+            if any(find_runs(results, name, model) for model in ENCODERS)
         },
         "fine_tuning": FINE_TUNING,
         "tried": render_tried(results, ["ATIS", "text to SQL", "loss", "people", "loss"]),

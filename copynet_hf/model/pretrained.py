@@ -100,7 +100,11 @@ class CopyNetPreTrainedModel(PublishedModel):
                 f"pad_to_multiple_of is {pad_to_multiple_of}: leave it out, because the tokenizer's first slot has "
                 f"the id len(tokenizer), which would be one of the words added to the {words} of the model."
             )
-        return super().resize_token_embeddings(new_num_tokens, pad_to_multiple_of, mean_resizing)
+        embeddings = super().resize_token_embeddings(new_num_tokens, pad_to_multiple_of, mean_resizing)
+        if self.config.seq2seq:  # the embeddings are the encoder's, which a saved model is built with
+            for part in (self.config.encoder, self.config.decoder):
+                part.vocab_size = self.config.vocab_size
+        return embeddings
 
     @classmethod
     def from_encoder_pretrained(

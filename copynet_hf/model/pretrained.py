@@ -17,7 +17,7 @@ from transformers import initialization as init
 from .configuration_copynet import CopyNetConfig
 from .layers import CoverageProjection
 from .pieces import PieceTokenizer
-from .text_models import find_max_pieces, load_encoder_config, load_text_encoder
+from .text_models import find_max_positions, load_encoder_config, load_text_encoder
 
 _TOLERANCE = 1e-3  # of logits, relative to the largest
 
@@ -187,7 +187,7 @@ def _check_piece_tokenizer(encoder: PreTrainedModel, tokenizer: PieceTokenizer |
             f"encoder_tokenizer has {len(tokenizer)} pieces, the encoder {name} has {pieces}: pass the tokenizer of "
             "that encoder"
         )
-    positions, limit = find_max_pieces(encoder), tokenizer.max_length
+    positions, limit = find_max_positions(encoder), tokenizer.max_length
     if positions is not None and (limit is None or limit > positions):
         raise ValueError(
             f"the tokenizer returns {'any number of' if limit is None else f'up to {limit}'} pieces, and the encoder "

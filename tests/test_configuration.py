@@ -90,7 +90,22 @@ REFUSALS = {
     "readout_unavailable": ({"readout": ["state", "selective_read"], "selective_read": False}, "selective_read"),
     "special_id": ({"vocab_size": 3}, "unk_token_id=3 lies outside the vocabulary of 3"),
     "no_end_to_point_at": ({"copy_mechanism": "pointer", "eos_token_id": None}, "points at the end symbol: set it"),
-    "no_start": ({"decoder_start_token_id": None}, "decoder_start_token_id and pad_token_id must be set"),
+    "no_start": ({"decoder_start_token_id": None}, "decoder_start_token_id=None must be set: use an id below"),
+    "no_padding": ({"pad_token_id": None}, "pad_token_id=None must be set"),
+    "no_unknown_word": ({"unk_token_id": None}, "unk_token_id=None must be set"),
+    "scale_of_logits": (
+        {"logits_scale": 2.0},
+        "logits_scale=2.0 has no effect without seq2seq: set seq2seq, or leave",
+    ),
+    "bias_of_logits": ({"logits_bias": True}, "logits_bias=True has no effect without seq2seq"),
+    "words_to_no_encoder": ({"encoder_reads": "words"}, "encoder_reads='words' has no effect without encoder"),
+    "pooling_of_no_encoder": ({"encoder_pooling": "last"}, "encoder_pooling='last' has no effect without encoder"),
+    "state_of_no_encoder": ({"initial_state": "mean"}, "initial_state='mean' has no effect without encoder"),
+    "gate_loss": ({"gate_loss_weight": 0.5}, "leave gate_loss_weight out .it is for 'gated'."),
+    "frequent_words": (
+        {"copy_mechanism": "none", "frequent_words": 5},
+        "leave frequent_words out .it is for 'gated'.",
+    ),
 }
 
 

@@ -319,6 +319,10 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
         lambda: tiny_model(decoder=BART, copy_mechanism="gated", copy_head=2)(**source(), decoder_input_ids=words()),
         "copy_head=2, and the decoder has 2 heads: use one from 0 to 1, or None for their average",
     ),
+    "a head below 0": (
+        lambda: tiny_model(decoder=BART, copy_mechanism="gated", copy_head=-1)(**source(), decoder_input_ids=words()),
+        "copy_head=-1, and the decoder has 2 heads",
+    ),
     "a head that is not copied by": (lambda: tiny_model(decoder=BART, copy_head=0), "whose attention is copied by"),
     "no cross-attention": (lambda: tiny_model(decoder={"model_type": "distilbert"}), "no decoder with attention to"),
     "no decoder": (lambda: tiny_model(decoder={"model_type": "vit"}), "no decoder with attention to"),
@@ -380,7 +384,7 @@ def test_an_encoder_over_words_is_trained_searched_and_saved(changes: dict[str, 
 
 
 def test_an_encoder_over_words_has_limits() -> None:
-    with pytest.raises(ValueError, match="encoder_reads='words' is for a Transformers encoder"):
+    with pytest.raises(ValueError, match="encoder_reads='words' has no effect without encoder"):
         CopyNetConfig(encoder_reads="words")
     with pytest.raises(ValueError, match="encoder_reads='bytes' is unknown: use pieces or words"):
         CopyNetConfig(encoder_reads="bytes")

@@ -20,6 +20,7 @@ from transformers import (
     BartConfig,
     BertConfig,
     DataCollatorForSeq2Seq,
+    FSMTConfig,
     FunnelConfig,
     ModernBertConfig,
     RobertaConfig,
@@ -31,7 +32,7 @@ from transformers import (
 from transformers.modeling_outputs import BaseModelOutput
 
 from copynet_hf import CopyNetConfig, CopyNetForConditionalGeneration, CopyNetTokenizer
-from copynet_hf.model.text_models import build_text_encoder, find_max_pieces
+from copynet_hf.model.text_models import build_text_encoder, find_max_positions
 from copynet_hf.model.transformer_encoder import pool_pieces
 
 families = pytest.mark.parametrize("family", FAMILIES)
@@ -309,6 +310,14 @@ def test_pooling_is_a_loop_over_groups(pooling):
                 torch.testing.assert_close(pooled[row, group], expected)
 
 
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=str)
+def test_the_mean_of_many_pieces_is_right_in_half_precision(dtype):
+    """Their sum is above the largest number of float16."""
+    states = torch.full((2, 512, 3), 200.0, dtype=dtype)
+    pooled, _ = pool_pieces(states, torch.zeros(2, 512, dtype=torch.long), 1, "mean")
+    assert torch.equal(pooled, states[:, :1])
+
+
 class TableEncoder(nn.Module):
     """An encoder whose state of a piece is its row in a table."""
 
@@ -405,6 +414,14 @@ def test_words_without_pieces_are_neither_read_nor_copied(folders):
     assert not output.copy_probs[1, :, 1].any()
     torch.testing.assert_close(output.copy_probs[1][:, [0, 2, 3]], output.copy_probs[0][:, :3])
     assert not output.cross_attentions[0][1, 0, :, 1].any()
+
+
+def test_a_tokenizer_that_could_not_be_saved_is_as_before(folders, tmp_path):
+    tokenizer = word_tokenizer(folders["t5"])
+    expected = tokenizer(TEXTS)["encoder_input_ids"]
+    with pytest.raises(Exception, match="No such file"):  # of no narrower type in the tokenizers library
+        tokenizer.encoder_tokenizer.save(tmp_path / "missing" / "tokenizer.json")
+    assert tokenizer(TEXTS)["encoder_input_ids"] == expected
 
 
 def test_words_beyond_the_limit_cannot_be_written(folders):
@@ -580,13 +597,16 @@ def test_a_model_without_such_an_encoder_ignores_pieces(folders):
 def test_positions_are_counted_where_an_encoder_has_a_table_of_them():
     sizes = {"vocab_size": 9, "d_model": 4, "encoder_layers": 1, "encoder_attention_heads": 1, "encoder_ffn_dim": 4}
     sizes |= {"decoder_layers": 1, "decoder_attention_heads": 1}
-    assert find_max_pieces(build_text_encoder(BartConfig(max_position_embeddings=32, **sizes))) == 32
+    assert find_max_positions(build_text_encoder(BartConfig(max_position_embeddings=32, **sizes))) == 32
     sizes = {"vocab_size": 9, "hidden_size": 4, "num_hidden_layers": 1, "num_attention_heads": 1}
     assert (
-        find_max_pieces(build_text_encoder(RobertaConfig(max_position_embeddings=34, pad_token_id=1, **sizes))) == 32
+        find_max_positions(build_text_encoder(RobertaConfig(max_position_embeddings=34, pad_token_id=1, **sizes)))
+        == 32
     )
-    assert find_max_pieces(build_text_encoder(YosoConfig(max_position_embeddings=32, **sizes))) == 32  # a table of 34
-    assert find_max_pieces(build_text_encoder(ModernBertConfig(**sizes, pad_token_id=1))) is None
+    assert (
+        find_max_positions(build_text_encoder(YosoConfig(max_position_embeddings=32, **sizes))) == 32
+    )  # a table of 34
+    assert find_max_positions(build_text_encoder(ModernBertConfig(**sizes, pad_token_id=1))) is None
 
 
 def test_an_encoder_in_half_precision_is_read(folders):
@@ -645,7 +665,8 @@ def test_wrong_calls_say_what_to_do(bert, folders, tmp_path):
     wider = save_encoder(tmp_path / "wider", hidden_size=20)
     with pytest.raises(ValueError, match=r"has states of 20 numbers, and the model was made for 16: use another"):
         copynet_over(folders["bert"], tokenizer).load_encoder(wider, tokenizer)
-    for config in (T5GemmaConfig(), ViTConfig()):
+    fsmt = {"d_model": 8, "encoder_layers": 1, "decoder_layers": 1, "src_vocab_size": 9, "tgt_vocab_size": 9}
+    for config in (T5GemmaConfig(), ViTConfig(), FSMTConfig(**fsmt)):
         with pytest.raises(
             ValueError, match=rf"model_type '{config.model_type}', for which Transformers has no encod"
         ):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 
+import numpy as np
 import pytest
 import torch
 from helpers import POINTER, SOURCES, VARIANTS, sources, tiny_model, tiny_tokenizer, until_end
@@ -14,6 +15,7 @@ from transformers.generation.streamers import BaseStreamer
 from copynet_hf import CopyNetForConditionalGeneration
 from copynet_hf.model.generation import ExtendedVocabularyLogitsProcessor, StopStrings
 from copynet_hf.model.memory import CopyNetCache
+from copynet_hf.model.prediction import _count_tokens
 
 EOS = 2
 variants = pytest.mark.parametrize("changes", [*VARIANTS.values(), POINTER], ids=[*VARIANTS, "pointer"])
@@ -271,6 +273,15 @@ def test_the_output_of_an_empty_source_ends_at_once(options):
     assert model.generate(input_ids=torch.tensor([[0]]), do_sample=True, min_new_tokens=3).tolist() == [[1, EOS]]
 
 
+@pytest.mark.parametrize("ends", [7, [7, 9]], ids=str)
+@pytest.mark.parametrize("options", [{}, {"num_beams": 3}, {"min_new_tokens": 3}], ids=str)
+def test_the_output_of_an_empty_source_ends_with_the_end_symbol_of_the_call(options, ends):
+    inputs = {"input_ids": torch.tensor([[0, 0], [5, 13]]), "attention_mask": torch.tensor([[0, 0], [1, 1]])}
+    empty = tiny_model().generate(**inputs, **options, eos_token_id=ends, max_new_tokens=6)[0].tolist()
+    assert empty[1] in (7, 9)
+    assert set(empty[2:]) <= {0, 7}
+
+
 @pytest.mark.parametrize("where", ["argument", "generation_config", "saved"])
 def test_unk_can_be_forbidden(where, tmp_path):
     model = tiny_model(seed=0, scale=0.1)
@@ -483,6 +494,25 @@ def test_a_trace_is_zero_after_any_end(ends_by, num_beams):
         assert (copied[end:] == 0).all()
         ended += end < len(words)
     assert ended
+
+
+ENDED = {
+    "padding": ([5, 6, EOS, 0, 0], 3),
+    "the end symbol as padding": ([5, 6, EOS, EOS], 3),
+    "a stop string": ([5, 6, 0, 0], 2),
+    "padding that was generated": ([5, 0, 6, EOS, 0], 4),
+    "padding that was generated last": ([5, 0, EOS, 0], 3),
+    "an end symbol that ended nothing": ([5, EOS, 6, EOS, EOS], 4),
+    "nothing": ([EOS, 0], 1),
+    "no end": ([5, 6, 7], 3),
+}
+
+
+@pytest.mark.parametrize(("words", "length"), ENDED.values(), ids=ENDED)
+def test_an_output_has_one_end_for_trace_and_predictions(words, length):
+    trace = tiny_model().trace_copies(torch.tensor([[1, *words]]), input_ids=torch.tensor([SOURCES[0]]))
+    assert (trace.token_probs[0] > 0).tolist() == [place < length for place in range(len(words))]
+    assert _count_tokens(np.array([words]), EOS, 0, None).tolist() == [length]
 
 
 def test_the_trace_of_a_model_that_does_not_copy_has_probabilities_alone():

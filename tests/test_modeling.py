@@ -11,6 +11,7 @@ import torch
 from helpers import BART, SOURCES, TARGETS, VARIANTS, check_gradients, padded, tiny_model, tiny_tokenizer
 from oracle import Oracle
 from transformers import DataCollatorForSeq2Seq
+from transformers.modeling_outputs import BaseModelOutput
 from transformers.trainer_pt_utils import LabelSmoother
 
 from copynet_hf import CopyNetForConditionalGeneration, CopyNetModel
@@ -272,6 +273,49 @@ def test_negative_ids_are_refused_by_name(field):
     inputs[field] = torch.tensor([[-7]])
     with pytest.raises(ValueError, match=f"{field} holds -7"):
         tiny_model()(**inputs)
+
+
+IDS, EMBEDDINGS = {"decoder_input_ids": torch.tensor([[1, 5]])}, {"decoder_inputs_embeds": torch.zeros(1, 2, 5)}
+STATES = torch.zeros(1, 1, 6)
+WRONG_CALLS = {
+    "more labels than ids": (
+        IDS | {"labels": torch.tensor([[5, 6, 2]])},
+        r"labels has shape \(1, 3\), decoder_input_ids",
+    ),
+    "labels of more rows": (
+        IDS | {"labels": torch.tensor([[5, 2]] * 2)},
+        r"labels has shape \(2, 2\), decoder_input_ids",
+    ),
+    "fewer labels than embeddings": (
+        EMBEDDINGS | {"labels": torch.tensor([[2]])},
+        "label for each of the decoder's inp",
+    ),
+    "no rows of ids": (
+        {"decoder_input_ids": torch.zeros(0, 1, dtype=torch.long)},
+        "0 rows of target words do not match",
+    ),
+    "another model's encoder": (
+        IDS | {"encoder_outputs": BaseModelOutput(STATES)},
+        "is a BaseModelOutput, which does not",
+    ),
+    "states alone": (
+        IDS | {"encoder_outputs": (STATES,)},
+        "encoder_outputs is a tuple of 1, which does not say which",
+    ),
+}
+
+
+@pytest.mark.parametrize(("inputs", "message"), WRONG_CALLS.values(), ids=WRONG_CALLS)
+def test_wrong_calls_say_what_to_do(inputs, message):
+    with pytest.raises(ValueError, match=message):
+        tiny_model()(**{"input_ids": torch.tensor([[5]])} | inputs)
+
+
+def test_an_argument_that_there_is_not_is_refused_with_encoder_outputs_too():
+    model = tiny_model().model
+    for given in ({"input_ids": torch.tensor([[5]])}, {"encoder_outputs": model.encoder(torch.tensor([[5]]))}):
+        with pytest.raises(TypeError, match=r"forward\(\) got an unexpected keyword argument 'decoder_atention_mask'"):
+            model(**given, **IDS, decoder_atention_mask=torch.ones(1, 2))
 
 
 @pytest.mark.parametrize("changes", [{}, {"copy_mechanism": "none"}, {"use_fused": False}], ids=str)

@@ -183,13 +183,23 @@ def test_it_learns_to_copy_pieces(tokenizer: PreTrainedTokenizerFast, tmp_path: 
     assert model(**inputs).copy_mass.max() > 0.1
 
 
-def test_a_vocabulary_is_resized_with_the_output_layer(tokenizer: PreTrainedTokenizerFast, tmp_path: Path) -> None:
-    model = CopyNetForConditionalGeneration.from_seq2seq_pretrained(
-        save_seq2seq(tmp_path, "bart", len(tokenizer)), tokenizer=tokenizer
-    )
-    model.resize_token_embeddings(len(tokenizer) + 3)
-    assert model.lm_head.weight is model.get_input_embeddings().weight
-    assert model(**sources(tokenizer), labels=padded([[5, 2]] * 5, -100)).logits.shape[-1] == len(tokenizer) + 3
+@pytest.mark.parametrize("family", ["t5", "t5 v1.1", "bart", "marian"])
+@pytest.mark.parametrize("change", [3, -2])
+def test_a_vocabulary_is_resized_with_the_output_layer(
+    family: str, change: int, tokenizer: PreTrainedTokenizerFast, tmp_path: Path
+) -> None:
+    name = save_seq2seq(tmp_path / "own", family, len(tokenizer))
+    model = CopyNetForConditionalGeneration.from_seq2seq_pretrained(name, tokenizer=tokenizer)
+    is_tied, size = model.lm_head.weight is model.get_input_embeddings().weight, len(tokenizer) + change
+    model.resize_token_embeddings(size)
+    assert (model.lm_head.weight is model.get_input_embeddings().weight) == is_tied
+    model.save_pretrained(tmp_path / "saved")
+    loaded = CopyNetForConditionalGeneration.from_pretrained(tmp_path / "saved").eval()
+    inputs = sources(tokenizer)
+    inputs["input_ids"] = inputs["input_ids"].clamp(max=size - 1)
+    expected, found = (each(**inputs, labels=padded([[size - 1, 2]] * 5, -100)).logits for each in (model, loaded))
+    assert expected.shape[-1] == size
+    assert torch.equal(found, expected)
 
 
 def test_what_no_copy_head_can_be_added_to_is_refused(tokenizer: PreTrainedTokenizerFast, tmp_path: Path) -> None:

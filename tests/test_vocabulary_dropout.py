@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import pytest
 import torch
-from helpers import SOURCES, TARGETS, padded
+from helpers import SOURCES, TARGETS, TINY, padded
+from transformers import BertConfig, Trainer
 
-from copynet_hf import CopyNetConfig
+from copynet_hf import CopyNetConfig, CopyNetForConditionalGeneration
+from copynet_hf.training.trainer import CopyNetTrainer
 from copynet_hf.training.vocabulary_dropout import drop_from_vocabulary
 
 CONFIG = CopyNetConfig(vocab_size=13, max_source_oov=4)
@@ -81,3 +83,24 @@ def test_a_word_that_no_position_gives_stays_in_the_vocabulary() -> None:
     ids, labels = drop_from_vocabulary(source, target, 1.0, CONFIG, can_copy)
     assert ids.tolist() == [[13, 14, 13, 8, 14, 7]]
     assert labels.tolist() == [[8, 14, 13, 2]]
+
+
+@pytest.mark.parametrize("pooling", ["mean", "first"])
+def test_a_word_without_pieces_stays_in_the_vocabulary(pooling: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Such as one beyond the encoder's limit, which cannot be copied: as a target it would be UNK."""
+    encoder = BertConfig(vocab_size=20, hidden_size=8, num_hidden_layers=1, num_attention_heads=1, intermediate_size=4)
+    fields = TINY | {"encoder": encoder, "encoder_pooling": pooling}
+    trainer = CopyNetTrainer.__new__(CopyNetTrainer)
+    trainer.model = CopyNetForConditionalGeneration(CopyNetConfig(**fields))
+    trainer.vocabulary_dropout, trainer.letters = 1.0, []
+    given = {"input_ids": [[5, 6, 7]], "attention_mask": [[1, 1, 1]], "labels": [[7, 5, 2]]}
+    given |= {
+        "encoder_input_ids": [[1, 9, 10, 2]],
+        "encoder_attention_mask": [[1] * 4],
+        "word_index": [[-1, 0, 1, -1]],
+    }
+    inputs = {name: torch.tensor(rows) for name, rows in given.items()}
+    monkeypatch.setattr(Trainer, "training_step", lambda self, model, inputs, num_items: inputs)
+    trained: dict[str, torch.Tensor] = trainer.training_step(trainer.model, inputs)  # type: ignore[assignment]
+    assert trained["input_ids"].tolist() == [[13, 6, 7]]
+    assert trained["labels"].tolist() == [[7, 13, 2]]

@@ -51,7 +51,7 @@ GATED_LOSSES = ("mixture", "summed")
 POOLINGS = ("mean", "first", "last")
 ENCODER_FIELDS = ("encoder", "encoder_reads", "encoder_pooling", "encoder_gru", "initial_state")
 ENCODER_INPUTS = ("pieces", "words")
-# Fields that only a recurrent decoder has other values of than these, and why.
+# With a Transformers decoder, each of these fields must have one of these values; and why.
 RECURRENT_OPTIONS: dict[str, tuple[tuple[object, ...], str]] = {
     "use_coverage": ((False,), "the attention of each step is an input of the next"),
     "attention": ((True,), "its layers attend to the source"),
@@ -60,7 +60,7 @@ RECURRENT_OPTIONS: dict[str, tuple[tuple[object, ...], str]] = {
         "its layers have read context and embedding, so that scores are computed from the state alone",
     ),
 }
-# Fields that some mechanisms do not use, and their value there.
+# Fields that only some mechanisms use, and the value they must have in the others.
 OPTIONS: dict[str, object] = {
     "attention": True,
     "selective_read": False,
@@ -72,7 +72,18 @@ OPTIONS: dict[str, object] = {
     "num_features": 0,
     "feature_vocab_size": 0,
     "aligned_words": 0,
+    "frequent_words": 2_000,
     "gated_loss": "mixture",
+    "gate_loss_weight": 1.0,
+}
+# Fields that only models with another field use, and the value they must have in the others.
+DEPENDENT_FIELDS: dict[str, tuple[str, object]] = {
+    "encoder_reads": ("encoder", "pieces"),
+    "encoder_pooling": ("encoder", "mean"),
+    "encoder_gru": ("encoder", False),
+    "initial_state": ("encoder", "first"),
+    "logits_scale": ("seq2seq", 1.0),
+    "logits_bias": ("seq2seq", False),
 }
 COPY_MECHANISMS = {
     "copynet": Mechanism(has_copy_projection=True, options=("attention", "selective_read", *COMMON_OPTIONS)),
@@ -88,7 +99,7 @@ COPY_MECHANISMS = {
     "gated": Mechanism(
         copies_by_attention=True,
         switch=("state",),
-        options=(*COMMON_OPTIONS, "aligned_words", "gated_loss"),
+        options=(*COMMON_OPTIONS, "aligned_words", "frequent_words", "gated_loss", "gate_loss_weight"),
     ),
     "pointer": Mechanism(readout=("state",), generates=False, options=("num_features",)),
     # CoreQA (He et al. 2017): selective reads of the question and of the facts, an attention with coverage for each
@@ -190,10 +201,10 @@ class CopyNetConfig(CopyNetBaseConfig):
         initializer_range: embeddings are initialised uniformly in ±this (0.1 in the authors' code), other weights by
             Glorot, recurrent ones orthogonally.
         tie_word_embeddings: whether generate scores use the embedding table, after a projection to its width.
-        encoder: the config of a Transformers encoder, as an object or a dict, which takes the place of the GRU layers
-            and reads pieces of words (`CopyNetTransformerEncoder`). None: GRU layers.
-        encoder_reads: with `encoder`, "pieces" of words, with a tokenizer of its own, or "words", whose embeddings
-            are the decoder's (`WordEncoder`).
+        encoder: the config of a Transformers encoder, as an object or a dict, which takes the place of the GRU layers;
+            `encoder_reads` says what it reads. None: GRU layers.
+        encoder_reads: with `encoder`, "pieces" of words, with a tokenizer of its own (`CopyNetTransformerEncoder`), or
+            "words", whose embeddings are the decoder's (`WordEncoder`).
         encoder_pooling: with `encoder` and pieces, the state of a word: the "mean" of its pieces' states, the "first"
             or the "last".
         encoder_gru: with `encoder` and pieces, whether GRU layers read the sums of the words' states and e(x_j).
@@ -331,17 +342,17 @@ class CopyNetConfig(CopyNetBaseConfig):
     @classmethod
     def synthetic(cls, **kwargs: Any) -> CopyNetConfig:
         """The paper's sizes for the synthetic rules (section 5.1): 1,000 symbols, GRU 300, embeddings 150."""
-        return cls(**_name_sizes(hidden=300, vocab_size=1_004, embedding_size=150, max_source_oov=0) | kwargs)
+        return cls(**_make_sizes(hidden=300, vocab_size=1_004, embedding_size=150, max_source_oov=0) | kwargs)
 
     @classmethod
     def lcsts_char(cls, **kwargs: Any) -> CopyNetConfig:
         """The paper's sizes for LCSTS in characters (section 5.2): vocabulary 3,000, GRU 500, embeddings 350."""
-        return cls(**_name_sizes(hidden=500, vocab_size=3_000, embedding_size=350, max_source_oov=16) | kwargs)
+        return cls(**_make_sizes(hidden=500, vocab_size=3_000, embedding_size=350, max_source_oov=16) | kwargs)
 
     @classmethod
     def lcsts_word(cls, **kwargs: Any) -> CopyNetConfig:
         """The paper's sizes for LCSTS in jieba words (section 5.2): vocabulary 10,000, GRU 500, embeddings 350."""
-        return cls(**_name_sizes(hidden=500, vocab_size=10_000, embedding_size=350, max_source_oov=40) | kwargs)
+        return cls(**_make_sizes(hidden=500, vocab_size=10_000, embedding_size=350, max_source_oov=40) | kwargs)
 
     @property
     def copies(self) -> bool:
@@ -459,8 +470,9 @@ class CopyNetConfig(CopyNetBaseConfig):
                 raise ValueError(f"{name}={getattr(self, name)!r} is unknown: use one of {', '.join(POOLINGS)}.")
         if self.encoder_reads not in ENCODER_INPUTS:
             raise ValueError(f"encoder_reads={self.encoder_reads!r} is unknown: use {' or '.join(ENCODER_INPUTS)}.")
-        if self.encoder is None and self.encoder_reads == "words":
-            raise ValueError("encoder_reads='words' is for a Transformers encoder: set encoder, or leave it out.")
+        for name, (other, absent) in DEPENDENT_FIELDS.items():
+            if (value := getattr(self, name)) != absent and getattr(self, other) in (None, False):
+                raise ValueError(f"{name}={value!r} has no effect without {other}: set {other}, or leave {name} out.")
         if self.encoder_gru and self.encoder_reads == "words":
             raise ValueError("encoder_gru=True is for a Transformers encoder that reads pieces: leave it out.")
         if self.encoder is not None and self.num_features:
@@ -486,6 +498,8 @@ class CopyNetConfig(CopyNetBaseConfig):
         for name in ("pad_token_id", "bos_token_id", "eos_token_id", "unk_token_id", "decoder_start_token_id"):
             value = getattr(self, name)
             for each in value if isinstance(value, list) else [value]:
+                if each is None and name in ("pad_token_id", "unk_token_id", "decoder_start_token_id"):
+                    raise ValueError(f"{name}=None must be set: use an id below vocab_size.")
                 if each is not None and not 0 <= each < self.vocab_size:
                     raise ValueError(
                         f"{name}={each} lies outside the vocabulary of {self.vocab_size}: use an id below vocab_size."
@@ -494,13 +508,9 @@ class CopyNetConfig(CopyNetBaseConfig):
             raise ValueError(
                 f"eos_token_id=None, but copy_mechanism={self.copy_mechanism!r} points at the end symbol: set it."
             )
-        if self.decoder_start_token_id is None or self.pad_token_id is None:
-            raise ValueError(
-                "decoder_start_token_id and pad_token_id must be set: decoding starts with one and pads by the other."
-            )
 
 
-def _name_sizes(hidden: int, vocab_size: int, embedding_size: int, max_source_oov: int) -> dict[str, int]:
+def _make_sizes(hidden: int, vocab_size: int, embedding_size: int, max_source_oov: int) -> dict[str, int]:
     """Fields of a config, with one width for decoder, encoder and attention, as in the paper."""
     widths = dict.fromkeys(("hidden_size", "encoder_hidden_size", "attention_size"), hidden)
     return {"vocab_size": vocab_size, "embedding_size": embedding_size, "max_source_oov": max_source_oov, **widths}

@@ -47,7 +47,8 @@ class Modes(NamedTuple):
     """The two modes of a mechanism, p(y) = [y ∈ V] e^(ψ_g(y) − generate_normaliser) + Σ_{j: x_j = y} e^copied(j).
 
     generate_normaliser: (B, T).
-    copied(j) = copy_scores (B, T, S) − copy_normaliser (B, T); undefined on padding, None without a copy mode.
+    copied(j) = copy_scores (B, T, S) − copy_normaliser (B, T); has no meaning on padding: mask it. None without a
+        copy mode.
     """
 
     generate_normaliser: Tensor

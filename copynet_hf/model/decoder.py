@@ -87,7 +87,7 @@ class RecurrentDecoder(Decoder, GradientCheckpointingLayer):
     init_proj: nn.Linear
 
     def initial_state(self, memory: Memory, rows: int) -> DecoderState:
-        """s_0 = tanh(W [last forward state; last backward state]), with nothing copied or attended to yet."""
+        """s_0 = tanh(W `final_state`), with nothing copied or attended to yet."""
         mechanism = self.config.mechanism
         hidden = expand_to_rows(torch.tanh(self.init_proj(memory.final_state)), rows)  # (R, H)
         zeros = expand_to_rows(torch.zeros_like(memory.mask, dtype=hidden.dtype), rows)  # (R, S)

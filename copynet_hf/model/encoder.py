@@ -23,7 +23,7 @@ from .outputs import CopyNetEncoderOutput, SourceInputs
 from .pretrained import CopyNetPreTrainedModel
 from .vocabularies import BOUNDARY, UNKNOWN_FEATURE, UNKNOWN_LETTER
 
-OBJECT = 3  # its token_type_id
+OBJECT_TOKEN_TYPE = 3
 LETTER_SIZE = 32  # the width of a letter's embedding
 
 
@@ -171,8 +171,8 @@ class SourceEncoder(CopyNetPreTrainedModel):
         Args:
             input_ids: (B, S) extended ids.
             attention_mask: (B, S) 1 on words, 0 on padding, anywhere in the row. None: 0 at `pad_token_id`.
-            inputs_embeds: (B, S, E) replaces the embeddings of `input_ids`; a model that copies needs both. Not over a
-                Transformers encoder.
+            inputs_embeds: (B, S, E) replaces the embeddings of `input_ids`; a model that copies needs both. Not over
+                an encoder that reads pieces.
             input_features: (B, S, num_features) replaces words if the config says so; position j has slot j.
             token_type_ids: (B, S) with "retrieval": 0 on the question, then for each fact 1, 2, 3 on its subject,
                 property and object, side by side. Other models read all of it as one text.
@@ -270,16 +270,20 @@ class SourceEncoder(CopyNetPreTrainedModel):
             return states
         return states + self.feature_state_proj(features.sum(1, keepdim=True)) * mask[..., None]
 
-    def split_facts(self, mask: Tensor, token_types: Tensor | None) -> Positions:
+    def find_positions(self, mask: Tensor, source: SourceInputs) -> Positions:
+        """What the positions hold of sources with the mask (B, S) bool, false on padding."""
+        return self._split_facts(mask, self._check_token_types(source.token_type_ids, mask))
+
+    def _split_facts(self, mask: Tensor, token_types: Tensor | None) -> Positions:
         """The positions of the question and of the facts.
 
         Args:
             mask: (B, S) bool, false where there is nothing to read.
-            token_types: (B, S) of `check_token_types`.
+            token_types: (B, S) of `_check_token_types`.
         """
         if token_types is None:
             return Positions(mask, mask)
-        is_question, is_object = mask & (token_types == 0), token_types == OBJECT
+        is_question, is_object = mask & (token_types == 0), token_types == OBJECT_TOKEN_TYPE
         copyable = torch.zeros_like(mask)
         for memory, is_position in (("question", is_question), ("facts", is_object)):
             copyable = copyable | is_position if memory in self.config.copies_from else copyable
@@ -329,7 +333,7 @@ class SourceEncoder(CopyNetPreTrainedModel):
             )
         check_not_negative(name, ids)
 
-    def check_token_types(self, token_type_ids: Tensor | None, mask: Tensor) -> Tensor | None:
+    def _check_token_types(self, token_type_ids: Tensor | None, mask: Tensor) -> Tensor | None:
         """(B, S) token types, 0 on padding; None: the model does not tell facts apart."""
         if not self.config.mechanism.retrieves:
             return None
@@ -384,13 +388,13 @@ class CopyNetEncoder(SourceEncoder):
         """See `SourceEncoder.forward`."""
         config, input_features = self.config, source.input_features
         input_ids, inputs_embeds = source.input_ids, source.inputs_embeds
-        fed_back = self._project_features(input_features)
+        fed_back = self._project_points(input_features)
         if input_features is not None:
             if input_ids is not None or inputs_embeds is not None:
                 raise ValueError("input_features replaces words: leave input_ids and inputs_embeds out.")
             input_ids, inputs_embeds = self._slot_ids(input_features, source.attention_mask), fed_back
             # A second projection for what is fed back: reentrant checkpointing needs a graph of its own for it.
-            fed_back = self._project_features(input_features)
+            fed_back = self._project_points(input_features)
         input_ids, mask = self._check_source(input_ids, source.attention_mask, inputs_embeds)
         if inputs_embeds is not None:
             check_shape("inputs_embeds", inputs_embeds, (*input_ids.shape, config.embedding_size))
@@ -399,7 +403,7 @@ class CopyNetEncoder(SourceEncoder):
         if fed_back is None:
             fed_back = self.feed_back(slots, source.letter_ids, input_ids)
         states = self.dropout(states)
-        positions = self.split_facts(mask, self.check_token_types(source.token_type_ids, mask))
+        positions = self.find_positions(mask, source)
         facts, read = embed_facts(states, positions.is_object), positions.read
         hidden_states: tuple[Tensor, ...] = (states,)
         final_state = states
@@ -422,7 +426,7 @@ class CopyNetEncoder(SourceEncoder):
             hidden_states=hidden_states if output_hidden_states else None,
         )
 
-    def _project_features(self, input_features: Tensor | None) -> Tensor | None:
+    def _project_points(self, input_features: Tensor | None) -> Tensor | None:
         size = self.config.num_features
         if self.feature_proj is None and input_features is None:
             return None

@@ -22,7 +22,7 @@ from transformers.utils import ModelOutput
 
 from .copy_distribution import find_matches
 from .memory import CopyNetCache, start_cache
-from .source import ExtendedVocabulary, Source, find_matching_ids
+from .source import ExtendedVocabulary, Source, count_tokens, find_matching_ids
 
 ModelInputs = dict[str, Any]  # the arguments of a model's `forward`, by name
 
@@ -273,7 +273,7 @@ class CopyNetGenerationMixin(_Base):
             processors.insert(0, self._extended_vocabulary_processor(generation_config, model_kwargs))
             is_empty = model_kwargs["encoder_outputs"].is_empty
             if is_empty.any():
-                processors.append(EmptySourceLogitsProcessor(is_empty, self.config.end_token_ids))
+                processors.append(EmptySourceLogitsProcessor(is_empty, self._find_ends(generation_config)))
         return processors
 
     def _get_stopping_criteria(
@@ -352,11 +352,10 @@ class CopyNetGenerationMixin(_Base):
         self, generation_config: GenerationConfig, model_kwargs: ModelInputs
     ) -> ExtendedVocabularyLogitsProcessor:
         config, encoder_outputs = self.config, model_kwargs["encoder_outputs"]
-        symbols = (config.pad_token_id, config.decoder_start_token_id)
+        symbols, ends = (config.pad_token_id, config.decoder_start_token_id), self._find_ends(generation_config)
         # a pretrained encoder-decoder may generate all that it did
-        forbidden = [word for word in symbols if word not in config.end_token_ids and not config.seq2seq]
-        ends = _list_ends(generation_config.eos_token_id)
-        if getattr(generation_config, "forbid_unk", False) and config.unk_token_id not in (None, *ends):
+        forbidden = [word for word in symbols if word not in (*config.end_token_ids, *ends) and not config.seq2seq]
+        if getattr(generation_config, "forbid_unk", False) and config.unk_token_id not in ends:
             forbidden.append(config.unk_token_id)
         return ExtendedVocabularyLogitsProcessor(
             encoder_outputs.source_ids,
@@ -366,9 +365,13 @@ class CopyNetGenerationMixin(_Base):
             forbidden,
             self.find_allowed_words(encoder_outputs),
             getattr(generation_config, "copied_only", None) or (),
-            config.end_token_ids,
+            ends,
             encoder_outputs.is_empty,
         )
+
+    def _find_ends(self, generation_config: GenerationConfig) -> list[int]:
+        """The end symbols of a call, those of the model's config if the call has none."""
+        return _list_ends(generation_config.eos_token_id) or self.config.end_token_ids
 
     def compute_transition_scores(
         self,
@@ -404,22 +407,14 @@ class CopyNetGenerationMixin(_Base):
         return stacked[rows, steps, words].masked_fill(ended, 0.0)
 
     def _find_filling(self, words: Tensor, eos_token_id: int | list[int] | None = None) -> Tensor:
-        """(N, T) bool: what `generate` filled up ended rows with, padding or end symbols, whatever ended them.
-
-        A stopping criterion may have ended a row, and an end symbol may have been none in this call: so a row ends
-        where nothing else follows. (After a stopping criterion, beam search fills up with end symbols; the first one
-        is taken for the row's end.)
+        """(N, T) bool: what `generate` filled up ended rows with, see `count_tokens`.
 
         Args:
             eos_token_id: the call's end symbols; None: those of the generation config.
         """
-        eos_token_id = self.generation_config.eos_token_id if eos_token_id is None else eos_token_id
-        ends = _list_ends(eos_token_id)
-        is_end = torch.isin(words, torch.tensor(ends, dtype=torch.long, device=words.device))
-        is_other = ~is_end & (words != self.config.pad_token_id)
-        trailing = is_other.flip(-1).cumsum(-1).flip(-1) == 0
-        is_last_word = is_end & trailing & (trailing.cumsum(-1) == 1)
-        return trailing & ~is_last_word
+        ends = _list_ends(self.generation_config.eos_token_id if eos_token_id is None else eos_token_id)
+        lengths = [count_tokens(row, ends, self.config.pad_token_id) for row in words.tolist()]
+        return torch.arange(words.shape[1], device=words.device) >= torch.tensor(lengths, device=words.device)[:, None]
 
     @torch.no_grad()
     def trace_copies(

@@ -61,6 +61,16 @@ def collect_mode_scores(config: CopyNetConfig, generate_log_sum: Tensor, output:
     return ModeScores(generate_log_sum, mask, copy_scores, attention, output.switch)
 
 
+def check_labels(labels: Tensor, decoder_input_ids: Tensor | None, embeddings: Tensor | None = None) -> None:
+    """Raises ValueError unless there is a label for each of the decoder's ids (B, T), or embeddings (B, T, E)."""
+    for name, inputs in (("decoder_input_ids", decoder_input_ids), ("decoder_inputs_embeds", embeddings)):
+        if inputs is not None and inputs.shape[:2] != labels.shape:
+            raise ValueError(
+                f"labels has shape {tuple(labels.shape)}, {name} {tuple(inputs.shape)}: pass a label for each of the "
+                "decoder's inputs, or labels alone."
+            )
+
+
 def compute_loss(
     config: CopyNetConfig,
     generate_scores: Tensor | None,

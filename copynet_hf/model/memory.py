@@ -46,7 +46,8 @@ class Memory(NamedTuple):
     attention_keys: (N, S, A) U h_j of Eq. 3, or (N, S, H) what the layers of a Transformers decoder attend to; None
         without attention.
     copy_keys: (N, S, H) tanh(h_j W_c) of Eq. 8; None without copy scores.
-    final_state: (N, D) both directions' last states.
+    final_state: (N, D) what s_0 is computed from: both directions' last states, or the text's state by
+        `config.initial_state`.
     mask: (N, S) bool, positions that can be copied; false on padding.
     ids: (N, S) extended ids x_j.
     slot_embeddings: (N, W, E) of the first W slots, where they have embeddings of their own: fed back as e(y_{t-1}).

@@ -32,10 +32,10 @@ from .encoder import CopyNetEncoder, SourceEncoder, check_not_negative, check_sh
 from .fast import find_fast_form_obstacles, find_runner
 from .generation import CopyNetGenerationMixin
 from .layers import Dropout
-from .loss import collect_mode_scores, compute_loss, mask_left_padding, shift_right
+from .loss import check_labels, collect_mode_scores, compute_loss, mask_left_padding, shift_right
 from .mechanism_decoders import DECODERS
 from .memory import CopyNetCache, DecoderState, DecoderSteps, Memory, start_cache
-from .outputs import CopyNetEncoderOutput, CopyNetModelOutput, CopyNetSeq2SeqLMOutput
+from .outputs import CopyNetEncoderOutput, CopyNetModelOutput, CopyNetSeq2SeqLMOutput, SourceInputs
 from .pretrained import CopyNetPreTrainedModel, load_seq2seq, make_seq2seq_config, take_weights
 from .transformer_decoder import TransformerDecoder
 from .transformer_encoder import CopyNetTransformerEncoder, WordEncoder
@@ -87,7 +87,7 @@ class CopyNetModel(CopyNetPreTrainedModel):
         return_dict: bool | None = None,
         **source: Tensor | None,
     ) -> CopyNetModelOutput | tuple:
-        """Encodes the source, unless `encoder_outputs` or `past_key_values` hold it, and decodes the target words.
+        """Encodes the source, unless `encoder_outputs` is given, and decodes the target words.
 
         Args:
             input_ids, attention_mask, source: the fields of `SourceInputs`, see `SourceEncoder.forward`.
@@ -98,12 +98,16 @@ class CopyNetModel(CopyNetPreTrainedModel):
                 where y_{t-1} is in the source is unknown: nothing is read selectively, ζ(y_{t-1}) = 0.
             encoder_outputs: what `get_encoder()` returned for the N sources of these rows, B / N rows side by side
                 from each.
-            past_key_values: the cache that an earlier call with `use_cache=True` returned.
+            past_key_values: the cache that an earlier call with `use_cache=True` returned. Pass `encoder_outputs` with
+                it: without, the source is encoded again.
 
         Raises:
+            TypeError: an argument that there is not.
             ValueError: no target words, target ids below 0 (not checked on an accelerator once a cache holds steps),
-                embeddings of another shape, or a cache of another kind.
+                embeddings of another shape, or encoder outputs or a cache of another kind.
         """
+        for name in source.keys() - SourceInputs._fields:
+            raise TypeError(f"CopyNetModel.forward() got an unexpected keyword argument {name!r}")
         config = self.config
         output_hidden_states = value_or_default(output_hidden_states, config, "output_hidden_states")
         targets = decoder_inputs_embeds if decoder_input_ids is None else decoder_input_ids
@@ -171,10 +175,16 @@ class CopyNetModel(CopyNetPreTrainedModel):
             embeddings = self.encoder.embed(words, memory.slot_embeddings)
         return self.dropout(embeddings), matches
 
-    def _check_encoder_outputs(self, encoder_outputs: CopyNetEncoderOutput | tuple | None) -> CopyNetEncoderOutput:
+    def _check_encoder_outputs(self, encoder_outputs: CopyNetEncoderOutput | tuple) -> CopyNetEncoderOutput:
         """The encoder's output, also if it is a plain tuple."""
         if isinstance(encoder_outputs, CopyNetEncoderOutput):
             return encoder_outputs
+        if not isinstance(encoder_outputs, tuple) or len(encoder_outputs) < 4:  # without `source_mask`
+            size = f" of {len(encoder_outputs)}" if isinstance(encoder_outputs, tuple) else ""
+            raise ValueError(
+                f"encoder_outputs is a {type(encoder_outputs).__name__}{size}, which does not say which words to "
+                "copy: pass what get_encoder() returns."
+            )
         config = self.config
         has_more = config.num_features or config.feature_vocab_size or config.letter_vocab_size
         if has_more or config.mechanism.retrieves:
@@ -182,7 +192,7 @@ class CopyNetModel(CopyNetPreTrainedModel):
                 "encoder_outputs is a tuple, which cannot hold facts, features or letters: pass what get_encoder() "
                 "returns with return_dict=True."
             )
-        return CopyNetEncoderOutput(*encoder_outputs or ())
+        return CopyNetEncoderOutput(*encoder_outputs)
 
     def _start_decoding(
         self, encoder_outputs: CopyNetEncoderOutput, cache: CopyNetCache | None, rows: int
@@ -196,7 +206,7 @@ class CopyNetModel(CopyNetPreTrainedModel):
                 )
             if state is not None:
                 return cache.layer.memory, state
-        if rows % encoder_outputs.source_ids.shape[0]:
+        if not rows or rows % encoder_outputs.source_ids.shape[0]:
             raise ValueError(
                 f"{rows} rows of target words do not match {encoder_outputs.source_ids.shape[0]} sources: pass as "
                 "many, or a multiple, with those of one source side by side."
@@ -363,6 +373,7 @@ class CopyNetForConditionalGeneration(CopyNetPreTrainedModel, CopyNetGenerationM
         """
         if labels is not None:
             check_not_negative("labels", labels.masked_fill(labels == -100, 0))
+            check_labels(labels, decoder_input_ids, decoder_inputs_embeds)
             if decoder_input_ids is None and decoder_inputs_embeds is None:
                 decoder_input_ids = shift_right(labels, self.config)
             use_cache = False

@@ -16,7 +16,7 @@ from .configuration_ensemble import CopyNetEnsembleConfig
 from .copy_distribution import average_log_probs, expand_to_rows
 from .encoder import check_not_negative, value_or_default
 from .generation import CopyNetGenerationMixin
-from .loss import average_losses, replace_unreachable_targets, shift_right
+from .loss import average_losses, check_labels, replace_unreachable_targets, shift_right
 from .memory import CopyNetCache, start_cache
 from .modeling_copynet import CopyNetForConditionalGeneration
 from .outputs import CopyNetEnsembleEncoderOutput, CopyNetSeq2SeqLMOutput
@@ -147,6 +147,7 @@ class CopyNetEnsemble(PublishedModel, CopyNetGenerationMixin):
         """
         if labels is not None:
             check_not_negative("labels", labels.masked_fill(labels == -100, 0))
+            check_labels(labels, decoder_input_ids)
             if decoder_input_ids is None:
                 decoder_input_ids = shift_right(labels, self.config)
             use_cache = False

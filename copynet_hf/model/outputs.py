@@ -36,7 +36,8 @@ class CopyNetEncoderOutput(ModelOutput):
     """The encoded source: all that the decoder and `generate()` need of it.
 
     last_hidden_state: (B, S, D) h_j, with the sum of the source's features; zero on padding.
-    final_state: (B, D) the last states of both directions.
+    final_state: (B, D) what s_0 is computed from: both directions' last states, or the text's state by
+        `config.initial_state`.
     source_ids: (B, S) extended ids x_j, those beyond the last slot made UNK.
     source_mask: (B, S) bool, what can be copied: false on padding, and in a fact true only on its object.
     facts: (B, S, 3E) f_j at the position of each fact's object, zero elsewhere; is_object, is_question: (B, S) bool.
@@ -45,7 +46,7 @@ class CopyNetEncoderOutput(ModelOutput):
     features: (B, F, E) e(f_k) of the source's features; feature_mask: (B, F) bool, false on padding and unknown
         features.
     hidden_states: embeddings (B, S, E), then each layer's states (B, S, D), before features are added; with
-        `output_hidden_states`. Of a Transformers encoder, its own states of the pieces.
+        `output_hidden_states`. Of a Transformers encoder, its own states of the pieces or words that it reads.
     """
 
     # The base class requires a default for every field; the encoder always sets the first four.

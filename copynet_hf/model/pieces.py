@@ -116,9 +116,11 @@ class PieceTokenizer:
         """Writes a JSON file of the tokenizers library, from which `Tokenizer.from_file` restores `backend`."""
         self.backend.enable_padding(pad_id=self.pad_id, pad_token=self.backend.id_to_token(self.pad_id) or "")
         self._set_components(*self._components)
-        self.backend.save(str(path))
-        self._set_components(*map(_without_prefix_space, self._components))
-        self.backend.no_padding()
+        try:
+            self.backend.save(str(path))
+        finally:
+            self._set_components(*map(_without_prefix_space, self._components))
+            self.backend.no_padding()
 
     @property
     def fills(self) -> dict[str, int]:

@@ -19,6 +19,7 @@ from .source import (
     Fact,
     Source,
     add_spaces,
+    count_tokens,
     find_marks,
     find_matching_ids,
     join_words,
@@ -272,15 +273,13 @@ def _inference_mode(model: CopyModel) -> Iterator[str]:
 
 
 def _count_tokens(ids: Array, eos_token_id: int | list[int] | None, pad_token_id: int, beam_indices: Any) -> Array:
-    """The number of tokens of each output (N, T), its end symbol included. What follows is padding, or in beam search
-    an end symbol, which may be a word, and which ended no output that a stop string has ended.
+    """The number of tokens of each output (N, T), its end symbol included, see `count_tokens`.
 
     Args:
-        beam_indices: of Transformers' beam search, (N, at least T), negative after the end.
+        beam_indices: of Transformers' beam search, (N, at least T), negative after the end, whatever ended it.
     """
-    is_end = np.isin(ids, [] if eos_token_id is None else eos_token_id)
-    is_filling = (is_end.cumsum(-1) > is_end) | ((ids == pad_token_id) & ~is_end)
-    lengths = (~is_filling).cumprod(-1).sum(-1)
+    ends = [] if eos_token_id is None else np.ravel(eos_token_id).tolist()
+    lengths = np.array([count_tokens(row, ends, pad_token_id) for row in ids.tolist()], int)
     return lengths if beam_indices is None else np.minimum(lengths, _to_numpy(beam_indices >= 0).sum(-1))
 
 

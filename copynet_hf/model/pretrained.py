@@ -17,7 +17,7 @@ from transformers import initialization as init
 from .configuration_copynet import CopyNetConfig
 from .layers import CoverageProjection
 from .pieces import PieceTokenizer
-from .text_models import find_max_pieces, load_encoder_config, load_text_encoder
+from .text_models import find_max_positions, load_encoder_config, load_text_encoder
 
 _TOLERANCE = 1e-3  # of logits, relative to the largest
 
@@ -100,7 +100,11 @@ class CopyNetPreTrainedModel(PublishedModel):
                 f"pad_to_multiple_of is {pad_to_multiple_of}: leave it out, because the tokenizer's first slot has "
                 f"the id len(tokenizer), which would be one of the words added to the {words} of the model."
             )
-        return super().resize_token_embeddings(new_num_tokens, pad_to_multiple_of, mean_resizing)
+        embeddings = super().resize_token_embeddings(new_num_tokens, pad_to_multiple_of, mean_resizing)
+        if self.config.seq2seq:  # the embeddings are the encoder's, which a saved model is built with
+            for part in (self.config.encoder, self.config.decoder):
+                part.vocab_size = self.config.vocab_size
+        return embeddings
 
     @classmethod
     def from_encoder_pretrained(
@@ -183,7 +187,7 @@ def _check_piece_tokenizer(encoder: PreTrainedModel, tokenizer: PieceTokenizer |
             f"encoder_tokenizer has {len(tokenizer)} pieces, the encoder {name} has {pieces}: pass the tokenizer of "
             "that encoder"
         )
-    positions, limit = find_max_pieces(encoder), tokenizer.max_length
+    positions, limit = find_max_positions(encoder), tokenizer.max_length
     if positions is not None and (limit is None or limit > positions):
         raise ValueError(
             f"the tokenizer returns {'any number of' if limit is None else f'up to {limit}'} pieces, and the encoder "

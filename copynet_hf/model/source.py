@@ -246,8 +246,8 @@ class ExtendedVocabulary:
 
         Args:
             texts: texts, or with `is_split_into_words` lists of words.
-            facts: for each text its triples of words or None, which follow the words of the text and own the first
-                slots; None: encoded without facts.
+            facts: for each text its triples of words or None, which follow the words of the text in `ids`, but get
+                their slots first; None: encoded without facts.
             features: for each text its features or None; None: encoded without features.
             max_length: the number of words to which a text is truncated, with its facts, which are not truncated.
 
@@ -452,6 +452,19 @@ def skipped_ids(tokenizer: Speller) -> frozenset[int]:
     """
     others = {tokenizer.pad_token_id, tokenizer.bos_token_id, tokenizer.eos_token_id}
     return frozenset(tokenizer.all_special_ids) - ({tokenizer.unk_token_id} - others)
+
+
+def count_tokens(ids: Sequence[int], end_ids: Collection[int], pad_token_id: int) -> int:
+    """The tokens of an output, up to the first end symbol that only end symbols and padding follow; without one, up to
+    the last token that is neither.
+
+    What follows is what `generate` filled it up with: padding, or in beam search an end symbol. Before other tokens
+    both are words: a pretrained model may generate padding, and the end symbol need not have been the call's. Of an
+    output that a stop string has ended, beam search's first end symbol is taken for its end.
+    """
+    filling = {pad_token_id, *end_ids}
+    length = max((place for place, index in enumerate(ids, 1) if index not in filling), default=0)
+    return next((place for place, index in enumerate(ids[length:], length + 1) if index in end_ids), length)
 
 
 def find_marks(tokenizer: Speller) -> frozenset[str]:

@@ -67,7 +67,11 @@ def _find_class(config: PreTrainedConfig) -> tuple[type[PreTrainedModel], dict[s
                 encoder_class = encoder_class[0]
             takes_pooler = "add_pooling_layer" in inspect.signature(encoder_class).parameters
             return encoder_class, {"add_pooling_layer": False} if takes_pooler else {}
-    raise ValueError(
+    raise ValueError(_refuse_encoder(config))
+
+
+def _refuse_encoder(config: PreTrainedConfig) -> str:
+    return (
         f"encoder has model_type {config.model_type!r}, for which Transformers has no encoder of texts: use another, "
         "such as bert, modernbert or t5"
     )
@@ -82,6 +86,8 @@ def _encoder_of(model: PreTrainedModel) -> PreTrainedModel:
     """
     is_whole = model.config.is_encoder_decoder and type(model.config) not in MODEL_FOR_TEXT_ENCODING_MAPPING
     encoder: Any = model.get_encoder() if is_whole else model
+    if not isinstance(encoder, PreTrainedModel):  # FSMT's has no config of its own
+        raise ValueError(_refuse_encoder(model.config))
     if getattr(encoder, "attention_type", None) == "block_sparse":
         encoder.set_attention_type("original_full")
     return encoder
@@ -102,7 +108,7 @@ def build_text_decoder(config: PreTrainedConfig, returns_attention: bool = False
         ValueError: Transformers has no decoder with cross-attention for the config.
     """
     if type(config) not in MODEL_MAPPING or config.model_type in _UNFIT:
-        raise ValueError(_refusal(config))
+        raise ValueError(_refuse_decoder(config))
     model_class: Any = MODEL_MAPPING[type(config)]
     options: dict[str, object] = {"attn_implementation": "eager"} if returns_attention else {}
     if "add_pooling_layer" in inspect.signature(model_class).parameters:
@@ -110,11 +116,11 @@ def build_text_decoder(config: PreTrainedConfig, returns_attention: bool = False
     model = model_class._from_config(config, dtype=torch.get_default_dtype(), **options)
     decoder: PreTrainedModel = model.get_decoder() if config.is_encoder_decoder else model
     if not inspect.signature(decoder.forward).parameters.keys() >= _INPUTS:
-        raise ValueError(_refusal(config))
+        raise ValueError(_refuse_decoder(config))
     return decoder
 
 
-def _refusal(config: PreTrainedConfig) -> str:
+def _refuse_decoder(config: PreTrainedConfig) -> str:
     return (
         f"decoder has model_type {config.model_type!r}, for which Transformers has no decoder with attention to a "
         "source: use another, such as bert, bart or t5"
@@ -138,14 +144,14 @@ def build_projection(size: int, width: int) -> nn.Module:
     return nn.Identity() if size == width else nn.Linear(size, width)
 
 
-def find_max_pieces(encoder: PreTrainedModel) -> int | None:
-    """The number of pieces for which the encoder has position embeddings; None: no limit."""
-    for name, module in encoder.named_modules():
+def find_max_positions(model: PreTrainedModel) -> int | None:
+    """The number of positions for which an encoder or decoder has embeddings; None: no limit."""
+    for name, module in model.named_modules():
         if isinstance(module, nn.Embedding) and name.rpartition(".")[2] in POSITIONS:
             # positions begin after an offset in BART, and after the padding index in RoBERTa
             after_padding = 0 if module.padding_idx is None else module.padding_idx + 1
             limit = int(module.num_embeddings - getattr(module, "offset", after_padding))
-            return min(limit, getattr(encoder.config, "max_position_embeddings", limit))  # fewer in YOSO
+            return min(limit, getattr(model.config, "max_position_embeddings", limit))  # fewer in YOSO
     return None
 
 
@@ -153,7 +159,7 @@ def load_max_pieces(name: str) -> int | None:
     """The number of pieces that the encoder of a folder or Hub name reads, as far as its config says."""
     config = load_encoder_config(name, {})
     with torch.device("meta"):  # without weights
-        positions = find_max_pieces(build_text_encoder(config))
+        positions = find_max_positions(build_text_encoder(config))
     return getattr(config, "max_position_embeddings", None) if positions is None else positions
 
 

@@ -65,7 +65,7 @@ class CopyNetTokenizer(ExtendedVocabulary, PreTrainedTokenizer):
     Args:
         vocab: maps words to ids, or is the path of a JSON file with that mapping. Ids are consecutive from 0, and the
             words include the special tokens. `from_pretrained` passes the path as `vocab_file`.
-        segmenter: one of `SEGMENTERS`: "char", "whitespace", "jieba", "fugashi", "word_punct".
+        segmenter: a name in `SEGMENTERS`.
         max_source_oov: K, the number of slots; the same as in the model's config.
         feature_vocab: the features that sources may have, such as "PST"; another one is the unknown feature. They are
             no words: a feature and a word of the same letters have nothing in common. None: sources have no features.

@@ -22,7 +22,7 @@ from .text_models import (
     build_projection,
     build_text_decoder,
     detach_embeddings,
-    find_max_pieces,
+    find_max_positions,
     find_position_offset,
     number_positions,
 )
@@ -49,7 +49,7 @@ class TransformerDecoder(Decoder):
         width, mechanism = config.hidden_size, config.mechanism
         decoder_config: Any = config.decoder  # the base class of configs makes an object of a dict
         self.text_decoder = build_text_decoder(decoder_config, returns_attention=mechanism.copies_by_attention)
-        self.max_words = find_max_pieces(self.text_decoder)
+        self.max_words = find_max_positions(self.text_decoder)
         self.first_position = find_position_offset(self.text_decoder)
         input_width = detach_embeddings(self.text_decoder)
         self.input_proj = build_projection(config.embedding_size, input_width)
@@ -195,7 +195,7 @@ class TransformerDecoder(Decoder):
                 f"{len(attentions) - 1}, or -1 for the last."
             )
         heads = attentions[layer]
-        if head is not None and head >= heads.shape[1]:
+        if head is not None and not 0 <= head < heads.shape[1]:
             raise ValueError(
                 f"copy_head={head}, and the decoder has {heads.shape[1]} heads: use one from 0 to "
                 f"{heads.shape[1] - 1}, or None for their average."

@@ -7,19 +7,22 @@ E embedding_size.
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import torch
 from torch import Tensor, nn
 from transformers import PreTrainedConfig, PreTrainedModel
 
 from .configuration_copynet import CopyNetConfig
-from .encoder import SourceEncoder, build_layers, check_shape, embed_facts
+from .copy_distribution import at_least_float32
+from .encoder import Positions, SourceEncoder, build_layers, check_shape, embed_facts
 from .outputs import CopyNetEncoderOutput, SourceInputs
 from .text_models import (
     attend_to_some,
     build_projection,
     build_text_encoder,
     detach_embeddings,
-    find_max_pieces,
+    find_max_positions,
     find_position_offset,
     number_positions,
 )
@@ -54,6 +57,13 @@ def select_question(positions: Tensor, is_fact: Tensor) -> Tensor:
     return (is_fact.cumsum(-1) == 0) & (~has_two_texts | (numbers <= last + 1))
 
 
+def count_pieces(groups: Tensor, num_groups: int) -> Tensor:
+    """(B, num_groups) the number of pieces of each group; groups (B, P) as for `pool_pieces`."""
+    groups = torch.where((groups >= 0) & (groups < num_groups), groups, num_groups)
+    counts = groups.new_zeros(groups.shape[0], num_groups + 1)
+    return counts.scatter_add(1, groups, torch.ones_like(groups))[:, :-1]
+
+
 def pool_pieces(states: Tensor, groups: Tensor, num_groups: int, pooling: str) -> tuple[Tensor, Tensor]:
     """One state for each group of pieces: the mean of the pieces' states, the first, or the last.
 
@@ -69,11 +79,12 @@ def pool_pieces(states: Tensor, groups: Tensor, num_groups: int, pooling: str) -
     groups = torch.where((groups >= 0) & (groups < num_groups), groups, num_groups)
     size = rows, num_groups + 1  # the last group has the pieces of none
     if pooling == "mean":
-        # whole states are added, which is faster than scatter_add, number by number
-        sums = states.new_zeros(rows * (num_groups + 1), width)
-        sums = sums.index_add(0, _number_rows(groups, num_groups + 1), states.flatten(0, 1)).view(*size, width)
-        counts = groups.new_zeros(size).scatter_add(1, groups, torch.ones_like(groups))[:, :-1]
-        return sums[:, :-1] / counts.clamp(min=1)[..., None], counts > 0
+        # whole states are added, which is faster than scatter_add, number by number; a sum may exceed float16
+        wide = at_least_float32(states.flatten(0, 1))
+        sums = wide.new_zeros(rows * (num_groups + 1), width)
+        sums = sums.index_add(0, _number_rows(groups, num_groups + 1), wide).view(*size, width)
+        counts = count_pieces(groups, num_groups)
+        return (sums[:, :-1] / counts.clamp(min=1)[..., None]).to(states.dtype), counts > 0
     none, reduction = (pieces, "amin") if pooling == "first" else (-1, "amax")
     numbers = torch.arange(pieces, device=groups.device).expand_as(groups)
     chosen = groups.new_full(size, none).scatter_reduce(1, groups, numbers, reduction)[:, :-1]
@@ -92,6 +103,19 @@ def _number_rows(positions: Tensor, length: int) -> Tensor:
     return (positions + length * torch.arange(positions.shape[0], device=positions.device)[:, None]).flatten()
 
 
+class PiecesOfWords(NamedTuple):
+    """The pieces of sources, (B, P) each, and what the words hold that they belong to.
+
+    mask: bool, false on pieces that are not read: padding, and those of facts.
+    positions: the source position of each piece's word; −1 for pieces of no word, and those that are not read.
+    """
+
+    pieces: Tensor
+    mask: Tensor
+    positions: Tensor
+    words: Positions
+
+
 class CopyNetTransformerEncoder(SourceEncoder):
     """The Transformers encoder of `config.encoder`, with its states pooled into words and projected to D; with
     `config.encoder_gru` to E, and their sum with e(x_j) read by GRU layers.
@@ -108,7 +132,7 @@ class CopyNetTransformerEncoder(SourceEncoder):
         width = config.embedding_size if config.encoder_gru else config.memory_size
         self.states_proj = nn.Linear(config.encoder.hidden_size, width)
         self.layers = build_layers(config) if config.encoder_gru else nn.ModuleList()
-        self.max_pieces = find_max_pieces(self.text_encoder)
+        self.max_pieces = find_max_positions(self.text_encoder)
         self.post_init()
 
     def set_text_encoder(self, text_encoder: PreTrainedModel) -> None:
@@ -124,7 +148,7 @@ class CopyNetTransformerEncoder(SourceEncoder):
                 f"made for {projected}: use another encoder, or make a new model with from_encoder_pretrained"
             )
         self.config.encoder, self.text_encoder = text_encoder.config, text_encoder
-        self.max_pieces = find_max_pieces(text_encoder)
+        self.max_pieces = find_max_positions(text_encoder)
 
     @property
     def is_frozen(self) -> bool:
@@ -148,22 +172,12 @@ class CopyNetTransformerEncoder(SourceEncoder):
                 "inputs_embeds is for models without config.encoder: pass input_ids and encoder_input_ids."
             )
         input_ids, mask = self._check_source(source.input_ids, source.attention_mask, None)
-        pieces, piece_mask, word_index = self._check_pieces(
-            mask.shape[0], source.encoder_input_ids, source.encoder_attention_mask, source.word_index
-        )
-        positions = find_word_positions(word_index, mask)
-        token_types = self.check_token_types(source.token_type_ids, mask)
-        if token_types is not None:
-            is_fact = token_types.gather(1, positions.clamp(min=0)).bool() & (positions >= 0)
-            piece_mask = piece_mask & select_question(positions, is_fact)
+        pieces, piece_mask, positions, in_words = self._assign_pieces(mask, source)
         piece_states, hidden_states = self.encode_pieces(pieces, piece_mask, output_hidden_states)
         piece_states = piece_states.to(self.states_proj.weight.dtype)  # a frozen encoder may be in half precision
-        positions = torch.where(piece_mask, positions, -1)
-        states, has_pieces = pool_pieces(piece_states, positions, mask.shape[1], self.config.encoder_pooling)
+        states, _ = pool_pieces(piece_states, positions, mask.shape[1], self.config.encoder_pooling)
         states = self.states_proj(states)
-        slots = self.embed_slots(source.letter_ids, input_ids)
-        mask, facts = mask & has_pieces, None
-        in_words = self.split_facts(mask if token_types is None else mask | (token_types > 0), token_types)
+        slots, facts = self.embed_slots(source.letter_ids, input_ids), None
         if in_words.is_object is not None:
             facts = embed_facts(self.dropout(self.embed(input_ids, slots)), in_words.is_object)
         if self.config.encoder_gru:
@@ -185,6 +199,25 @@ class CopyNetTransformerEncoder(SourceEncoder):
             facts=facts,
             hidden_states=hidden_states,
         )
+
+    def find_positions(self, mask: Tensor, source: SourceInputs) -> Positions:
+        """As in the base class, with the words that have no piece masked."""
+        return self._assign_pieces(mask, source).words
+
+    def _assign_pieces(self, mask: Tensor, source: SourceInputs) -> PiecesOfWords:
+        """The pieces of sources with the mask (B, S) bool."""
+        pieces, piece_mask, word_index = self._check_pieces(
+            mask.shape[0], source.encoder_input_ids, source.encoder_attention_mask, source.word_index
+        )
+        positions = find_word_positions(word_index, mask)
+        token_types = self._check_token_types(source.token_type_ids, mask)
+        if token_types is not None:
+            is_fact = token_types.gather(1, positions.clamp(min=0)).bool() & (positions >= 0)
+            piece_mask = piece_mask & select_question(positions, is_fact)
+        positions = torch.where(piece_mask, positions, -1)
+        mask = mask & (count_pieces(positions, mask.shape[1]) > 0)
+        words = self._split_facts(mask if token_types is None else mask | (token_types > 0), token_types)
+        return PiecesOfWords(pieces, piece_mask, positions, words)
 
     def encode_pieces(
         self, pieces: Tensor, mask: Tensor, output_hidden_states: bool = False
@@ -239,7 +272,7 @@ class WordEncoder(SourceEncoder):
         else:
             self.input_proj = build_projection(config.embedding_size, detach_embeddings(self.text_encoder))
         self.states_proj = build_projection(config.encoder.hidden_size, config.memory_size)
-        self.max_words = find_max_pieces(self.text_encoder)
+        self.max_words = find_max_positions(self.text_encoder)
         self.first_position = find_position_offset(self.text_encoder)
         self.post_init()
 
@@ -265,7 +298,7 @@ class WordEncoder(SourceEncoder):
         embeddings = self.embed(input_ids, slots) if source.inputs_embeds is None else source.inputs_embeds
         check_shape("inputs_embeds", embeddings, (*input_ids.shape, config.embedding_size))
         embeddings = self.dropout(embeddings)
-        positions = self.split_facts(mask, self.check_token_types(source.token_type_ids, mask))
+        positions = self.find_positions(mask, source)
         mask = positions.read
         if config.seq2seq:  # some encoders scale the embeddings of ids
             words = {"input_ids": input_ids} if source.inputs_embeds is None else {"inputs_embeds": embeddings}

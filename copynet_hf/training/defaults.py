@@ -26,7 +26,7 @@ from ..arguments import (
 from ..evaluation.compute_metrics import spells_words
 from ..evaluation.metrics import LOWER_IS_BETTER
 from ..evaluation.teacher_forcing import ACCURACIES
-from ..model.configuration_copynet import SOURCE_PARTS, CopyNetConfig
+from ..model.configuration_copynet import ENCODER_FIELDS, SOURCE_PARTS, CopyNetConfig
 from ..model.modeling_copynet import CopyNetForConditionalGeneration
 from ..saved.cards import METRICS
 from ..saved.loading import warn_of_slow_bfloat16
@@ -92,7 +92,8 @@ def complete_arguments(
         ImportError: the package of a tracker is missing.
     """
     train = pairs["train"]
-    config = make_config(args.preset, select_config_fields(args)) if model is None else model.config
+    fields = {name: value for name, value in select_config_fields(args).items() if name not in ENCODER_FIELDS}
+    config = make_config(args.preset, fields) if model is None else model.config
     has_encoder = args.encoder_name_or_path is not None or config.piece_encoder is not None
     is_pretrained = args.seq2seq_name_or_path is not None or config.seq2seq
     warmup_factor = TRANSFORMER_WARMUP_FACTOR if config.decoder is not None and not is_pretrained else 1

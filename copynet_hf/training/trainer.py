@@ -32,6 +32,7 @@ from ..evaluation.scoring import evaluate_pairs
 from ..evaluation.teacher_forcing import make_argmax, make_compute_accuracy
 from ..model.loss import shift_right
 from ..model.modeling_copynet import CopyNetForConditionalGeneration
+from ..model.outputs import SourceInputs
 from ..model.vocabularies import find_letter_ids
 from ..saved.cards import CARD
 from .callbacks import (
@@ -173,8 +174,7 @@ class CopyNetTrainer(Trainer):
             # Here rather than in the collator, whose random numbers a resumed run would not repeat.
             config, encoder = self.copynet.config, self.copynet.get_encoder()
             source, labels, mask = inputs["input_ids"], inputs["labels"], inputs["attention_mask"].bool()
-            token_types = encoder.check_token_types(inputs.get("token_type_ids"), mask)
-            can_copy = encoder.split_facts(mask, token_types).copyable
+            can_copy = encoder.find_positions(mask, SourceInputs(*map(inputs.get, SourceInputs._fields))).copyable
             input_ids, labels = drop_from_vocabulary(source, labels, self.vocabulary_dropout, config, can_copy)
             if self.letters:
                 letters = (inputs["letter_ids"], source, input_ids, self.letters, config.vocab_size)

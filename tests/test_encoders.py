@@ -665,7 +665,7 @@ def test_wrong_calls_say_what_to_do(bert, folders, tmp_path):
     wider = save_encoder(tmp_path / "wider", hidden_size=20)
     with pytest.raises(ValueError, match=r"has states of 20 numbers, and the model was made for 16: use another"):
         copynet_over(folders["bert"], tokenizer).load_encoder(wider, tokenizer)
-    fsmt = {"d_model": 8, "encoder_layers": 1, "decoder_layers": 1, "src_vocab_size": 9, "tgt_vocab_size": 9}
+    fsmt = {"d_model": 16, "encoder_layers": 1, "decoder_layers": 1, "src_vocab_size": 9, "tgt_vocab_size": 9}
     for config in (T5GemmaConfig(), ViTConfig(), FSMTConfig(**fsmt)):
         with pytest.raises(
             ValueError, match=rf"model_type '{config.model_type}', for which Transformers has no encod"

@@ -102,7 +102,8 @@ class CopyNetPreTrainedModel(PublishedModel):
             )
         embeddings = super().resize_token_embeddings(new_num_tokens, pad_to_multiple_of, mean_resizing)
         if self.config.seq2seq:  # the embeddings are the encoder's, which a saved model is built with
-            for part in (self.config.encoder, self.config.decoder):
+            parts: tuple[Any, Any] = (self.config.encoder, self.config.decoder)
+            for part in parts:
                 part.vocab_size = self.config.vocab_size
         return embeddings
 

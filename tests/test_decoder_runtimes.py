@@ -83,12 +83,6 @@ def test_assisted_decoding_writes_what_greedy_search_writes(make: Callable[[str]
     assert torch.equal(model.generate(**one, max_new_tokens=8, assistant_model=assistant), expected)
 
 
-def test_other_caches_are_refused(make: Callable[[str], Case]) -> None:
-    model, inputs, _ = make("copynet")
-    with pytest.raises(ValueError, match="cache_implementation='static' is for the library's caches"):
-        model.generate(**inputs, cache_implementation="static")
-
-
 @mechanisms
 @pytest.mark.filterwarnings("ignore")  # PyTorch's own about its quantisation
 def test_products_in_int8_give_nearly_the_same(make: Callable[[str], Case], mechanism: str) -> None:

@@ -68,13 +68,6 @@ def test_torch_func_gives_the_gradients_of_the_backward(changes):
         assert torch.allclose(gradients[name], parameter.grad, atol=1e-12), name
 
 
-class Adapted(nn.Linear):
-    """Stands in for an adapter or a quantised layer: its weight alone is not what it computes."""
-
-    def forward(self, inputs):
-        return 2 * super().forward(inputs)
-
-
 def replace_class(module):
     module.__class__ = type(f"Adapted{type(module).__name__}", (type(module),), {})
 

@@ -120,19 +120,6 @@ def test_the_fast_form_stays_close_in_bfloat16() -> None:
         assert (weight.grad - other.grad.double()).abs().max() < 0.1 * max(weight.grad.abs().max(), 0.1)
 
 
-@all_cases
-def test_gradient_checkpointing_changes_no_gradient(changes: dict[str, Any]) -> None:
-    gradients = []
-    for checkpointing in (False, True):
-        model = make(**changes, scale=1.0).double().train()
-        if checkpointing:
-            model.gradient_checkpointing_enable({"use_reentrant": False})  # the other kind: test_letters
-        model(**batch(), labels=padded(TARGETS, -100)).loss.backward()
-        gradients.append({name: weight.grad for name, weight in model.named_parameters()})
-    for name, gradient in gradients[0].items():
-        assert torch.allclose(gradients[1][name], gradient, rtol=0, atol=1e-12), name
-
-
 def test_the_decoders_gradients_match_finite_differences() -> None:
     torch.manual_seed(0)
     steps, batch_size, positions, count, size, width, attention = 3, 2, 4, 3, 3, 4, 2

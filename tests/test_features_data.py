@@ -11,11 +11,10 @@ import datasets
 import numpy as np
 import pytest
 import torch
-from helpers import tiny_model, tiny_tokenizer
+from helpers import tiny_tokenizer
 from transformers import AutoTokenizer, DataCollatorForSeq2Seq
 
 from copynet_hf import CopyNetTokenizer, load_pairs
-from copynet_hf.saved.loading import check_tokenizer
 
 BOTH = pytest.mark.parametrize("streaming", [False, True], ids=["cached", "streaming"])
 UNKNOWN = 1
@@ -196,10 +195,3 @@ def test_features_for_a_tokenizer_without_features_are_refused() -> None:
 def test_vocabularies_of_features_are_checked(vocab: list[Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         CopyNetTokenizer(tiny_tokenizer().get_vocab(), feature_vocab=vocab)
-
-
-def test_model_and_tokenizer_must_have_the_same_number_of_features(tokenizer: CopyNetTokenizer) -> None:
-    vocab = tiny_tokenizer().get_vocab()
-    other = CopyNetTokenizer(vocab, segmenter="whitespace", max_source_oov=4, feature_vocab=["V"])
-    with pytest.raises(ValueError, match="the tokenizer has feature_vocab_size=3, the model feature_vocab_size=0"):
-        check_tokenizer(tiny_model().config, other)

@@ -456,27 +456,6 @@ def test_a_decoder_of_ones_own_runs_its_own_steps():
     assert torch.equal(results[0][1], results[1][1])
 
 
-class Doubled(torch.nn.Linear):
-    """A module in place of another, as adapters and quantisation put them: its weight alone is not what it does."""
-
-    def forward(self, inputs):
-        return 2 * super().forward(inputs)
-
-
-@pytest.mark.parametrize("name", ["attention.query_proj", "readout_proj"])
-def test_a_replaced_module_does_its_own_work(name):
-    source, labels = padded(SOURCES, 0), padded(TARGETS, -100)
-    losses, words = [], []
-    for use_fused in (False, True):
-        model = tiny_model(use_fused=use_fused, scale=1.0).double()
-        replaced = model.model.decoder.get_submodule(name)
-        replaced.__class__ = Doubled
-        losses.append(model(input_ids=source, labels=labels).loss)
-        words.append(model.generate(source, num_beams=2, max_new_tokens=5))
-    assert torch.allclose(*losses, rtol=1e-12)
-    assert torch.equal(*words)
-
-
 def test_a_replaced_embedding_does_its_own_work():
     class Shifted(torch.nn.Embedding):
         def forward(self, ids):

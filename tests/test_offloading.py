@@ -6,7 +6,7 @@ import copy
 
 import pytest
 import torch
-from accelerate import cpu_offload, disk_offload
+from accelerate import cpu_offload
 from helpers import POINTER, SOURCES, TARGETS, padded, tiny_model
 from torch import nn
 
@@ -49,12 +49,6 @@ def check(model, plain, changes, tolerance=1e-5):
 def test_weights_offloaded_to_memory(changes):
     plain = tiny_model(**changes)
     check(cpu_offload(copy.deepcopy(plain), execution_device="cpu"), plain, changes)
-
-
-@mechanisms
-def test_weights_offloaded_to_disk(changes, tmp_path):
-    plain = tiny_model(**changes)
-    check(disk_offload(copy.deepcopy(plain), tmp_path, execution_device="cpu"), plain, changes)
 
 
 @mechanisms

@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
 from helpers import tiny_model
 from tokenizers import Tokenizer, models, pre_tokenizers, processors
 from transformers import PreTrainedTokenizerFast, pipeline
@@ -118,13 +117,6 @@ def test_a_call_overrides_options_of_the_pipeline() -> None:
     assert pipe("a X b Y X", max_source_length=2)[0]["source_words"] == ["a", "X"]
 
 
-def test_forbid_unk_prevents_unk() -> None:
-    pipe = make(tiny_model(seed=3), do_sample=True, num_return_sequences=20, max_new_tokens=6)
-    torch.manual_seed(0)
-    assert any("<unk>" in row["generated_text"] for row in pipe("Z c"))
-    assert not any("<unk>" in row["generated_text"] for row in pipe("Z c", forbid_unk=True))
-
-
 def test_inputs_may_have_facts() -> None:
     pipe = make(tiny_model(seed=8, copy_mechanism="retrieval"), max_new_tokens=6, batch_size=2)
     (output,), (without,) = pipe([{"text": "a X", "facts": FACTS}, "a X"])
@@ -133,18 +125,6 @@ def test_inputs_may_have_facts() -> None:
     places = {place for place in output["source_positions"] if place is not None}
     assert places
     assert places <= {4, 7}  # the objects
-
-
-def test_a_model_without_retrieval_reads_text_and_facts_as_one_source() -> None:
-    model = tiny_model()
-    pipe = make(model, max_new_tokens=6)
-    ((output,),) = pipe([{"text": "a X", "facts": FACTS}])
-    assert output["source_words"] == ["a", "X", "X", "b", "1931", "X", "c", "Y"]
-    ((expected,),) = predict(model, pipe.tokenizer, ["a X"], facts=[FACTS], max_new_tokens=6)
-    assert output["generated_text"] == expected.text
-    beside = pipe(["b c", {"text": "a X", "facts": FACTS}], batch_size=2)
-    alone = [pipe("b c")[0]["generated_text"], expected.text]
-    assert [outputs[0]["generated_text"] for outputs in beside] == alone
 
 
 def test_special_tokens_of_the_source_have_a_position_but_no_word() -> None:

@@ -412,7 +412,12 @@ def test_presets_have_the_papers_sizes_and_segmenters() -> None:
 def test_a_tokenizer_with_other_sizes_than_the_model_is_refused(tokenizer: CopyNetTokenizer) -> None:
     config = build_config(tokenizer, fields=SIZES)
     check_tokenizer(config, tokenizer)
-    for field, value in (("vocab_size", len(tokenizer) + 8), ("max_source_oov", 3), ("eos_token_id", 5)):
+    for field, value in (
+        ("vocab_size", len(tokenizer) + 8),
+        ("max_source_oov", 3),
+        ("eos_token_id", 5),
+        ("feature_vocab_size", 6),
+    ):
         other = build_config(tokenizer, fields=SIZES)
         setattr(other, field, value)
         with pytest.raises(ValueError, match=str(value)):

@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from datasets import Dataset
-from helpers import tiny_model, tiny_tokenizer
+from helpers import tiny_model, tiny_tokenizer, write_rows
 from transformers import AutoModelForSeq2SeqLM, AutoTokenizer, pipeline
 
 from copynet_hf import CopyNetPredictor
@@ -184,10 +184,7 @@ def test_facts_are_read_from_their_column(folders: Folders) -> None:
 
 
 def test_features_are_read_from_their_column_as_lists_or_strings(tmp_path: Path) -> None:
-    tokenizer = tiny_tokenizer()
-    tokenizer = type(tokenizer)(
-        tokenizer.get_vocab(), segmenter="whitespace", max_source_oov=4, feature_vocab=["V", "PST", "PRS"]
-    )
+    tokenizer = tiny_tokenizer(feature_vocab=["V", "PST", "PRS"])
     model = tiny_model(feature_vocab_size=tokenizer.feature_vocab_size, seed=2)
     model.save_pretrained(tmp_path)
     tokenizer.save_pretrained(tmp_path)
@@ -342,8 +339,7 @@ def test_the_pipeline_takes_the_exported_folder(folders: Folders) -> None:
 def test_generate_and_evaluate_by_onnx_print_what_they_print_by_pytorch(
     folders: Folders, expected: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    test_file = tmp_path / "test.jsonl"
-    test_file.write_text("".join(json.dumps({"text": text, "summary": "a X"}) + "\n" for text in TEXTS))
+    test_file = write_rows(tmp_path / "test.jsonl", [{"text": text, "summary": "a X"} for text in TEXTS])
     commands = (["generate", "--text", *TEXTS], ["evaluate", f"--test_file={test_file}"])
     decoding = ["--num_beams=3", "--max_target_length=6", "--forbid_unk"]
     for command in commands:

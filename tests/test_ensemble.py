@@ -11,7 +11,18 @@ from typing import Any
 
 import pytest
 import torch
-from helpers import SOURCES, TARGETS, padded, refused, sources, tiny_model, tiny_tokenizer, until_end, write_rows
+from helpers import (
+    SOURCES,
+    TARGETS,
+    padded,
+    refused,
+    save_tiny_model,
+    sources,
+    tiny_model,
+    tiny_tokenizer,
+    until_end,
+    write_rows,
+)
 from huggingface_hub import ModelCard
 from oracle import Oracle
 from tiny_encoders import TEXTS as ENCODER_TEXTS
@@ -383,12 +394,8 @@ def test_the_card_lists_the_members(saved: Path) -> None:
 def folders(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     """Two models of one tokenizer, saved."""
     parent = tmp_path_factory.mktemp("members")
-    for name, seed in (("a", 1), ("b", 2)):
-        model = tiny_model(seed=seed)
-        model.generation_config.update(num_beams=3, forbid_unk=True, max_new_tokens=5)
-        model.save_pretrained(parent / name)
-        tiny_tokenizer().save_pretrained(parent / name)
-    return [parent / "a", parent / "b"]
+    search = {"num_beams": 3, "forbid_unk": True, "max_new_tokens": 5}
+    return [save_tiny_model(parent / name, seed, search) for name, seed in (("a", 1), ("b", 2))]
 
 
 def run_ensemble(models: list[Path], output: Path, *more: str) -> int:
@@ -409,9 +416,8 @@ def test_the_command_writes_a_folder_that_the_others_read(
     assert main(["generate", "--model", str(output), "--text", *TEXTS]) == 0
     assert capsys.readouterr().out.splitlines() == expected
     pairs = [{"text": text, "summary": summary} for text, summary in zip(TEXTS, expected, strict=True)]
-    lines = (json.dumps(pair) + "\n" for pair in pairs)
-    (tmp_path / "pairs.jsonl").write_text("".join(lines), encoding="utf-8")
-    assert main(["evaluate", "--model", str(output), "--test_file", str(tmp_path / "pairs.jsonl")]) == 0
+    file = write_rows(tmp_path / "pairs.jsonl", pairs)
+    assert main(["evaluate", "--model", str(output), "--test_file", file]) == 0
     scores = json.loads(capsys.readouterr().out)
     assert scores["exact_match"] == 100
     assert "copy_mode_fraction" in scores
@@ -452,8 +458,7 @@ def test_the_guides_commands_and_code_run(
     (code,) = re.findall(r"^```python\n(.*?)^```$", section, re.MULTILINE | re.DOTALL)
     monkeypatch.chdir(tmp_path)
     for seed in (1, 2, 3):
-        tiny_model(seed=seed).save_pretrained(f"model-{seed}")
-        tiny_tokenizer().save_pretrained(f"model-{seed}")
+        save_tiny_model(tmp_path / f"model-{seed}", seed)
     for name in ("validation", "test"):
         Path(f"{name}.jsonl").write_text('{"text": "a X", "summary": "X"}\n', encoding="utf-8")
     assert [command.split()[0] for command in commands] == ["ensemble", "evaluate"]

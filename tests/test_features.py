@@ -20,6 +20,7 @@ from helpers import (
     check_oracle,
     padded,
     serve_app,
+    sources,
     tiny_model,
     tiny_tokenizer,
 )
@@ -63,14 +64,11 @@ def make(**changes: Any) -> CopyNetForConditionalGeneration:
 
 
 def make_tokenizer() -> CopyNetTokenizer:
-    vocab = tiny_tokenizer().get_vocab()
-    return CopyNetTokenizer(vocab, segmenter="whitespace", max_source_oov=4, feature_vocab=["N", "PST", "V"])
+    return tiny_tokenizer(feature_vocab=["N", "PST", "V"])
 
 
 def batch(side: str = "right", rows: slice = slice(None)) -> dict[str, Tensor]:
-    source = padded(SOURCES[rows], 0, side)
-    mask, features = (source != 0).long(), padded([row or [0] for row in FEATURES[rows]], 0)
-    return {"input_ids": source, "attention_mask": mask, "feature_ids": features}
+    return sources(SOURCES[rows], side) | {"feature_ids": padded([row or [0] for row in FEATURES[rows]], 0)}
 
 
 def known(words: list[int]) -> list[int]:
@@ -273,8 +271,7 @@ def test_saved_models_read_features(tmp_path: Path) -> None:
 
 
 def test_saved_features_keep_their_ids_in_whatever_order_they_were_given(tmp_path: Path) -> None:
-    options: dict[str, Any] = {"segmenter": "whitespace", "max_source_oov": 4}
-    tokenizer = CopyNetTokenizer(tiny_tokenizer().get_vocab(), feature_vocab=["V", "PST", "ADJ"], **options)
+    tokenizer = tiny_tokenizer(feature_vocab=["V", "PST", "ADJ"])
     tokenizer.save_pretrained(tmp_path)
     rows: dict[str, Any] = {"text": ["a", "b"], "features": [["V", "ADJ"], ["PST"]], "padding": True}
     assert CopyNetTokenizer.from_pretrained(tmp_path)(**rows)["feature_ids"] == tokenizer(**rows)["feature_ids"]

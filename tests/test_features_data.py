@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 from pathlib import Path
 from typing import Any
@@ -11,7 +10,7 @@ import datasets
 import numpy as np
 import pytest
 import torch
-from helpers import tiny_tokenizer
+from helpers import tiny_tokenizer, write_rows
 from transformers import AutoTokenizer, DataCollatorForSeq2Seq
 
 from copynet_hf import CopyNetTokenizer, load_pairs
@@ -87,20 +86,18 @@ def test_lists_are_read_as_they_are(tmp_path: Path, suffix: str, streaming: bool
     if suffix == "parquet":
         datasets.Dataset.from_list(ROWS).to_parquet(path)
     else:
-        path.write_text("".join(json.dumps(row) + "\n" for row in ROWS), encoding="utf-8")
+        write_rows(path, ROWS)
     assert list(load_pairs(path, features_column="tags", streaming=streaming)["train"]) == EXPECTED
 
 
 def test_without_a_features_column_a_column_of_this_name_is_another_column(tmp_path: Path) -> None:
-    path = tmp_path / "a.jsonl"
-    path.write_text("".join(json.dumps(row) + "\n" for row in ROWS), encoding="utf-8")
+    path = write_rows(tmp_path / "a.jsonl", ROWS)
     assert load_pairs(path)["train"].column_names == ["text", "summary", "tags", "original_features"]
 
 
 def test_rows_whose_features_are_something_else_are_skipped(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    path = tmp_path / "a.jsonl"
     rows = [{"text": "a", "summary": "b", "tags": tags} for tags in ("V", 5, [1], "")]
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    path = write_rows(tmp_path / "a.jsonl", rows)
     with caplog.at_level(logging.WARNING, "copynet_hf"):
         assert load_pairs(path, features_column="tags")["train"]["features"][:] == [["V"], []]
     assert "line 2: 'tags' is a int, neither a string nor a list of strings; line 3: 'tags' is a list" in caplog.text
@@ -114,8 +111,7 @@ def test_rows_whose_features_are_something_else_are_skipped(tmp_path: Path, capl
     ],
 )
 def test_a_features_column_that_cannot_be_used_is_refused(tmp_path: Path, column: str, message: str) -> None:
-    path = tmp_path / "a.jsonl"
-    path.write_text(json.dumps(ROWS[0]) + "\n", encoding="utf-8")
+    path = write_rows(tmp_path / "a.jsonl", ROWS[:1])
     with pytest.raises(ValueError, match=message):
         load_pairs(path, text_column="text", features_column=column)
 

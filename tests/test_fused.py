@@ -6,7 +6,7 @@ import math
 
 import pytest
 import torch
-from helpers import POINTER, SOURCES, TARGETS, padded, tiny_model
+from helpers import POINTER, SOURCES, TARGETS, batch, padded, tiny_model
 from helpers import VARIANTS as ALL_VARIANTS
 from torch.nn.modules.module import register_module_forward_hook
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -70,9 +70,7 @@ def test_a_padded_step_hands_the_state_on_unchanged():
 
 def outputs_and_gradients(use_fused, dtype, **changes):
     model = tiny_model(use_fused=use_fused, scale=1.0, **changes).to(dtype)
-    source = padded(SOURCES, 0)
-    inputs = {"input_ids": source, "attention_mask": (source != 0).long(), "labels": padded(TARGETS, -100)}
-    output = model(**inputs, output_attentions=True)
+    output = model(**batch(), output_attentions=True)
     loss = output.loss
     for extra in (output.copy_probs, *(output.cross_attentions or ())):  # gradients of these count as well
         loss = loss if extra is None else loss + extra.pow(2).sum()

@@ -11,7 +11,17 @@ import numpy as np
 import pytest
 import torch
 from datasets import Dataset
-from helpers import LETTERED, SOURCES, TARGETS, check_gradients, check_oracle, padded, tiny_model, tiny_tokenizer
+from helpers import (
+    LETTERED,
+    SOURCES,
+    TARGETS,
+    check_gradients,
+    check_oracle,
+    padded,
+    sources,
+    tiny_model,
+    tiny_tokenizer,
+)
 from oracle import Oracle
 from tiny_encoders import copynet_over, save_encoder, word_tokenizer
 from torch import Tensor
@@ -61,7 +71,7 @@ def make(**changes: Any) -> CopyNetForConditionalGeneration:
 
 
 def make_tokenizer() -> CopyNetTokenizer:
-    return CopyNetTokenizer(tiny_tokenizer().get_vocab(), "whitespace", max_source_oov=4, letter_vocab="xyzab")
+    return tiny_tokenizer(letter_vocab="xyzab")
 
 
 def flat(words: list[list[int]]) -> list[int]:
@@ -69,9 +79,8 @@ def flat(words: list[list[int]]) -> list[int]:
 
 
 def batch(side: str = "right", rows: slice = slice(None)) -> dict[str, Tensor]:
-    source = padded(SOURCES[rows], 0, side)
     letters = padded([flat(words) or [0] for words in LETTERS[rows]], 0)
-    return {"input_ids": source, "attention_mask": (source != 0).long(), "letter_ids": letters}
+    return sources(SOURCES[rows], side) | {"letter_ids": letters}
 
 
 # equations

@@ -18,7 +18,7 @@ from tiny_encoders import TEXTS as ENCODER_TEXTS
 from tiny_encoders import copynet_over, save_encoder, word_tokenizer
 
 import copynet_hf
-from copynet_hf import CopyNetEnsemble, CopyNetForConditionalGeneration, CopyNetTokenizer
+from copynet_hf import CopyNetEnsemble, CopyNetForConditionalGeneration
 
 TEXTS = ["a X b Y X", "Z c", "a b c d e f g h i"]
 
@@ -39,9 +39,7 @@ def make_ensemble(folder: Path) -> Case:
 
 
 def make_features_and_letters(folder: Path) -> Case:
-    vocabulary = tiny_tokenizer().get_vocab()
-    more = {"feature_vocab": ["N", "PST", "V"], "letter_vocab": "XYZab"}
-    tokenizer = CopyNetTokenizer(vocabulary, "whitespace", max_source_oov=4, **more)
+    tokenizer = tiny_tokenizer(feature_vocab=["N", "PST", "V"], letter_vocab="XYZab")
     model = tiny_model(seed=3, feature_vocab_size=5, letter_vocab_size=7)
     return Case(model, tokenizer, TEXTS, [["V", "PST"], ["PL"], ["N"]])
 

@@ -25,7 +25,7 @@ FAST = {family: FAMILIES[family][0]() for family in ("roberta", "xlm-roberta", "
 
 
 def make(segmenter: str, **options: Any) -> CopyNetTokenizer:
-    return CopyNetTokenizer(tiny_tokenizer().get_vocab(), segmenter, max_source_oov=3, **options)
+    return tiny_tokenizer(segmenter=segmenter, max_source_oov=3, **options)
 
 
 TOKENIZERS = {

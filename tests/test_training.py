@@ -452,10 +452,9 @@ def test_outputs_may_be_as_long_as_the_training_targets(words: int, limit: int) 
 
 
 def test_the_limit_of_outputs_is_said_and_saved(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    file = tmp_path / "train.jsonl"
-    file.write_text(json.dumps({"text": "a b", "summary": " ".join("a" * 200)}) + "\n")
+    file = write_rows(tmp_path / "train.jsonl", [{"text": "a b", "summary": " ".join("a" * 200)}])
     with caplog.at_level("INFO", logger="copynet_hf"):
-        train_from_arguments({"train_file": str(file), "output_dir": str(tmp_path / "model"), **SIZES, "max_steps": 1})
+        train_from_arguments({"train_file": file, "output_dir": str(tmp_path / "model"), **SIZES, "max_steps": 1})
     assert "outputs: at most 252 words, the end symbol included" in caplog.messages
     assert load_model(str(tmp_path / "model"))[0].generation_config.max_new_tokens == 252
 

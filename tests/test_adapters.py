@@ -75,8 +75,3 @@ def test_saved_adapters_give_the_same_when_loaded(changes, tmp_path):
     model.save_pretrained(tmp_path)
     loaded = peft.PeftModel.from_pretrained(tiny_model(**changes, scale=1.0).double(), tmp_path)
     assert torch.allclose(loaded(**inputs).logits, model(**inputs).logits, atol=1e-9)
-
-
-def test_adapters_of_the_recurrent_cells_are_refused_by_peft_itself():
-    with pytest.raises(ValueError, match="not supported"):
-        peft.get_peft_model(tiny_model(), peft.LoraConfig(target_modules=["cell"]))

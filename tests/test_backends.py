@@ -21,7 +21,7 @@ from transformers import AutoModelForSeq2SeqLM, AutoTokenizer, pipeline
 
 from copynet_hf import CopyNetPredictor
 from copynet_hf.cli import main
-from copynet_hf.inference.predictor import ORIGINS, stamp_files
+from copynet_hf.inference.predictor import stamp_files
 from copynet_hf.saved.loading import load_model
 from copynet_hf.training.defaults import build_training_arguments
 
@@ -101,14 +101,6 @@ def test_columns_get_a_column_of_predictions(folders: Folders, expected: list[st
     arrays = {"id": np.arange(len(TEXTS)), "body": np.array(TEXTS, dtype=object)}
     assert list(predict(arrays)["prediction"]) == expected
     assert list(predict({"body": np.array(TEXTS)})["prediction"]) == expected
-
-
-def test_columns_of_origins_are_those_of_the_texts(folders: Folders, backend: str) -> None:
-    predict = CopyNetPredictor(getattr(folders, backend), backend, with_origins=True, **OPTIONS)
-    outputs, columns = predict(TEXTS), predict({"text": TEXTS})
-    assert outputs[0].score
-    for name in ORIGINS:
-        assert columns[f"prediction_{name}"] == [getattr(output, name) for output in outputs]
 
 
 def test_empty_and_missing_texts_keep_their_rows(folders: Folders, expected: list[str], backend: str) -> None:

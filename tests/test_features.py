@@ -249,13 +249,6 @@ def test_the_page_separates_features_as_the_training_did() -> None:
     assert separators == [";", "|"]
 
 
-def test_the_trace_has_the_positions_of_the_words() -> None:
-    model, tokenizer = make(), make_tokenizer()
-    for (output,) in predict(model, tokenizer, TEXTS, features=TAGS, max_new_tokens=6, return_copy_probs=True):
-        assert output.copy_probs is not None
-        assert output.copy_probs.shape == (len(output.words), len(output.source_words))
-
-
 # saving
 
 
@@ -268,17 +261,6 @@ def test_saved_models_read_features(tmp_path: Path) -> None:
     loaded = load_model(str(folder))
     expected = predict(model, tokenizer, TEXTS, features=TAGS)
     assert predict(*loaded, TEXTS, features=TAGS) == expected
-
-
-def test_saved_features_keep_their_ids_in_whatever_order_they_were_given(tmp_path: Path) -> None:
-    tokenizer = tiny_tokenizer(feature_vocab=["V", "PST", "ADJ"])
-    tokenizer.save_pretrained(tmp_path)
-    rows: dict[str, Any] = {"text": ["a", "b"], "features": [["V", "ADJ"], ["PST"]], "padding": True}
-    assert CopyNetTokenizer.from_pretrained(tmp_path)(**rows)["feature_ids"] == tokenizer(**rows)["feature_ids"]
-
-
-def test_a_model_without_features_has_no_weights_for_them() -> None:
-    assert not any("feature" in name for name in tiny_model().state_dict())
 
 
 def test_graphs_read_features(exported_once: Callable[..., Path]) -> None:

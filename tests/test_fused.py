@@ -524,20 +524,6 @@ def test_a_hook_of_the_vocabularys_layer_keeps_what_it_saw(is_global):
     assert torch.equal(*seen)
 
 
-def test_the_rows_of_a_search_can_be_selected():
-    source, start = padded(SOURCES, 0), torch.ones(2 * len(SOURCES), 1, dtype=torch.long)
-    model, rows = tiny_model(scale=1.0).double(), torch.tensor([5, 0, 4])
-    with torch.no_grad():
-        cache = model(input_ids=source, decoder_input_ids=start, use_cache=True).past_key_values
-        assert cache.layer.runner.context is not None
-        cache.batch_select_indices(rows)
-        encoded = model.get_encoder()(source[rows // 2])
-        selected = model(encoder_outputs=encoded, decoder_input_ids=start[rows], past_key_values=cache).logits
-        twice = torch.cat([start, start], dim=1)[rows]
-        expected = model(encoder_outputs=encoded, decoder_input_ids=twice).logits[:, 1:]
-    assert torch.allclose(selected, expected, rtol=0, atol=1e-12)
-
-
 def test_an_output_can_be_created_from_a_dict():
     """As accelerate does when it converts or gathers the tensors of an output."""
     output = tiny_model()(input_ids=padded(SOURCES, 0), labels=padded(TARGETS, -100))

@@ -219,8 +219,8 @@ def test_a_batch_without_letters_has_all_gradients() -> None:
     assert all(weight.grad is not None for weight in model.parameters())
 
 
-def test_a_model_without_letters_has_no_weights_for_them() -> None:
-    assert not any("letter" in name for name in tiny_model().state_dict())
+def test_a_model_without_letters_and_features_has_no_weights_for_them() -> None:
+    assert not any("letter" in name or "feature" in name for name in tiny_model().state_dict())
 
 
 # searches

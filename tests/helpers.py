@@ -136,16 +136,19 @@ def tiny_model(seed: int = 0, scale: float = 2.0, **changes) -> CopyNetForCondit
     return model
 
 
-def tiny_tokenizer() -> CopyNetTokenizer:
-    """The tokenizer of `tiny_model`: it knows the letters a to i."""
+def tiny_tokenizer(**options: Any) -> CopyNetTokenizer:
+    """The tokenizer of `tiny_model`, with other options where they are given: it knows the letters a to i."""
     words = ["<pad>", "<s>", "</s>", "<unk>", *"abcdefghi"]
     vocab = {word: index for index, word in enumerate(words)}
-    return CopyNetTokenizer(vocab, segmenter="whitespace", max_source_oov=TINY["max_source_oov"])
+    defaults = {"segmenter": "whitespace", "max_source_oov": TINY["max_source_oov"]}
+    return CopyNetTokenizer(vocab, **defaults | options)
 
 
-def save_tiny_model(folder: Path, seed: int = 0) -> Path:
-    """Saves `tiny_model` with `tiny_tokenizer`; returns the folder."""
-    tiny_model(seed).save_pretrained(folder)
+def save_tiny_model(folder: Path, seed: int = 0, search: Mapping[str, Any] | None = None, **fields: Any) -> Path:
+    """Saves `tiny_model`, with these settings of its search, and `tiny_tokenizer`; returns the folder."""
+    model = tiny_model(seed, **fields)
+    model.generation_config.update(**search or {})
+    model.save_pretrained(folder)
     tiny_tokenizer().save_pretrained(folder)
     return folder
 
@@ -153,6 +156,7 @@ def save_tiny_model(folder: Path, seed: int = 0) -> Path:
 # Rows of different lengths; 13 and 14 are words outside the vocabulary, 13 stands twice in the first row.
 SOURCES = [[5, 13, 6, 14, 13, 5], [13], [7, 8, 9, 10], [4, 13, 13, 12, 14, 15, 16, 11]]
 TARGETS = [[13, 5, 14, 2], [13, 13, 2], [7, 3, 11, 6, 2], [16, 15, 2]]
+POINTED = [[5, 13, 2], [13, 2], [9, 7, 2], [16, 11, 2]]  # words of each row's source
 
 
 def refused(capsys: pytest.CaptureFixture[str], *argv: Any) -> str:
@@ -187,6 +191,11 @@ def sources(rows: list[list[int]] = SOURCES, side: str = "right") -> dict[str, t
     """A batch of sources."""
     ids = padded(rows, 0, side)
     return {"input_ids": ids, "attention_mask": (ids != 0).long()}
+
+
+def batch(side: str = "right", rows: slice = slice(None)) -> dict[str, torch.Tensor]:
+    """SOURCES and their targets."""
+    return sources(SOURCES[rows], side) | {"labels": padded(TARGETS[rows], -100)}
 
 
 def until_end(row: list[int]) -> list[int]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
-from helpers import POINTER, SOURCES, TARGETS, padded, tiny_model
+from helpers import POINTED, POINTER, TARGETS, padded, sources, tiny_model
 
 peft = pytest.importorskip("peft")
 
@@ -25,10 +25,7 @@ def batch(changes):
     if changes.get("copy_mechanism") == "retrieval":
         source = {"input_ids": QUESTION, "attention_mask": torch.ones_like(QUESTION), "token_type_ids": FACTS}
         return source | {"labels": torch.tensor([[14, 6, 13, 2]])}
-    ids = padded(SOURCES, 0)
-    pointed = [[5, 13, 2], [13, 2], [9, 7, 2], [16, 11, 2]]  # words of each row's source
-    labels = padded(pointed if changes is POINTER else TARGETS, -100)
-    return {"input_ids": ids, "attention_mask": (ids != 0).long(), "labels": labels}
+    return sources() | {"labels": padded(POINTED if changes is POINTER else TARGETS, -100)}
 
 
 def adapted(changes, **options):
@@ -78,8 +75,3 @@ def test_saved_adapters_give_the_same_when_loaded(changes, tmp_path):
     model.save_pretrained(tmp_path)
     loaded = peft.PeftModel.from_pretrained(tiny_model(**changes, scale=1.0).double(), tmp_path)
     assert torch.allclose(loaded(**inputs).logits, model(**inputs).logits, atol=1e-9)
-
-
-def test_adapters_of_the_recurrent_cells_are_refused_by_peft_itself():
-    with pytest.raises(ValueError, match="not supported"):
-        peft.get_peft_model(tiny_model(), peft.LoraConfig(target_modules=["cell"]))

@@ -6,7 +6,7 @@ import random
 
 import pytest
 import torch
-from helpers import SOURCES, padded, tiny_model
+from helpers import SOURCES, padded, sources, tiny_model
 from transformers.trainer_pt_utils import LabelSmoother
 
 from copynet_hf import CopyNetForConditionalGeneration
@@ -126,9 +126,7 @@ def test_alignments_are_saved_with_the_model_and_label_smoothing_stays_finite(tm
 
 def test_beam_search_generates_only_allowed_words():
     model = restricted_model()
-    source = padded(SOURCES, 0)
-    inputs = {"input_ids": source, "attention_mask": (source != 0).long()}
-    output = model.generate(**inputs, num_beams=3, num_return_sequences=3, max_new_tokens=8, min_new_tokens=6)
+    output = model.generate(**sources(), num_beams=3, num_return_sequences=3, max_new_tokens=8, min_new_tokens=6)
     for row, own in zip(output.view(4, 3, -1), SOURCES, strict=True):
         allowed = {0, 1, 2, 3, 4, *own}
         allowed |= {7} if 5 in own else set()

@@ -16,12 +16,12 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from datasets import Dataset
-from helpers import tiny_model, tiny_tokenizer
+from helpers import tiny_model, tiny_tokenizer, write_rows
 from transformers import AutoModelForSeq2SeqLM, AutoTokenizer, pipeline
 
 from copynet_hf import CopyNetPredictor
 from copynet_hf.cli import main
-from copynet_hf.inference.predictor import ORIGINS, stamp_files
+from copynet_hf.inference.predictor import stamp_files
 from copynet_hf.saved.loading import load_model
 from copynet_hf.training.defaults import build_training_arguments
 
@@ -103,14 +103,6 @@ def test_columns_get_a_column_of_predictions(folders: Folders, expected: list[st
     assert list(predict({"body": np.array(TEXTS)})["prediction"]) == expected
 
 
-def test_columns_of_origins_are_those_of_the_texts(folders: Folders, backend: str) -> None:
-    predict = CopyNetPredictor(getattr(folders, backend), backend, with_origins=True, **OPTIONS)
-    outputs, columns = predict(TEXTS), predict({"text": TEXTS})
-    assert outputs[0].score
-    for name in ORIGINS:
-        assert columns[f"prediction_{name}"] == [getattr(output, name) for output in outputs]
-
-
 def test_empty_and_missing_texts_keep_their_rows(folders: Folders, expected: list[str], backend: str) -> None:
     predict = CopyNetPredictor(getattr(folders, backend), backend, with_origins=True, **OPTIONS)
     columns = predict({"text": ["", TEXTS[0], None, " ", float("nan")]})
@@ -184,10 +176,7 @@ def test_facts_are_read_from_their_column(folders: Folders) -> None:
 
 
 def test_features_are_read_from_their_column_as_lists_or_strings(tmp_path: Path) -> None:
-    tokenizer = tiny_tokenizer()
-    tokenizer = type(tokenizer)(
-        tokenizer.get_vocab(), segmenter="whitespace", max_source_oov=4, feature_vocab=["V", "PST", "PRS"]
-    )
+    tokenizer = tiny_tokenizer(feature_vocab=["V", "PST", "PRS"])
     model = tiny_model(feature_vocab_size=tokenizer.feature_vocab_size, seed=2)
     model.save_pretrained(tmp_path)
     tokenizer.save_pretrained(tmp_path)
@@ -342,8 +331,7 @@ def test_the_pipeline_takes_the_exported_folder(folders: Folders) -> None:
 def test_generate_and_evaluate_by_onnx_print_what_they_print_by_pytorch(
     folders: Folders, expected: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    test_file = tmp_path / "test.jsonl"
-    test_file.write_text("".join(json.dumps({"text": text, "summary": "a X"}) + "\n" for text in TEXTS))
+    test_file = write_rows(tmp_path / "test.jsonl", [{"text": text, "summary": "a X"} for text in TEXTS])
     commands = (["generate", "--text", *TEXTS], ["evaluate", f"--test_file={test_file}"])
     decoding = ["--num_beams=3", "--max_target_length=6", "--forbid_unk"]
     for command in commands:

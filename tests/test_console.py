@@ -17,7 +17,7 @@ from threading import Thread
 from typing import Any
 
 import pytest
-from helpers import tiny_model, tiny_tokenizer
+from helpers import save_tiny_model
 
 from copynet_hf import __version__
 from copynet_hf.cli import main
@@ -31,12 +31,8 @@ TITLE = "\x1b]0;owned\x07"  # sets the title of a terminal's window
 @pytest.fixture(scope="module")
 def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A pointer network, whose outputs are words of the source."""
-    folder = tmp_path_factory.mktemp("model")
-    model = tiny_model(copy_mechanism="pointer", max_source_oov=4)
-    model.generation_config.update(max_new_tokens=3, min_new_tokens=3)
-    model.save_pretrained(folder)
-    tiny_tokenizer().save_pretrained(folder)
-    return folder
+    search = {"max_new_tokens": 3, "min_new_tokens": 3}
+    return save_tiny_model(tmp_path_factory.mktemp("model"), search=search, copy_mechanism="pointer")
 
 
 def command(*argv: Any) -> list[str]:

@@ -10,7 +10,8 @@ from typing import Any, NamedTuple
 
 import pytest
 import torch
-from helpers import SOURCES, TARGETS, padded, tiny_model
+from helpers import TARGETS, padded, tiny_model
+from helpers import sources as tiny_sources
 from test_decoders import decoder
 from test_seq2seq import make_tokenizer, save_seq2seq, sources
 from torch import Tensor, nn
@@ -29,9 +30,7 @@ def make_scratch(mechanism: str, folder: Path) -> Case:
     no_dropout = dict.fromkeys(("attention_dropout", "encoder_layerdrop", "decoder_layerdrop"), 0.0)
     layers = decoder("m2m_100", encoder_layers=1, **no_dropout)
     fields = {"decoder": layers, "encoder": layers, "encoder_reads": "words", "encoder_hidden_size": 3}
-    ids = padded(SOURCES, 0)
-    inputs = {"input_ids": ids, "attention_mask": (ids != 0).long()}
-    return Case(tiny_model(**fields, copy_mechanism=mechanism, scale=1.0), inputs, padded(TARGETS, -100))
+    return Case(tiny_model(**fields, copy_mechanism=mechanism, scale=1.0), tiny_sources(), padded(TARGETS, -100))
 
 
 def make_pretrained(family: str, **changes: Any) -> Callable[[str, Path], Case]:
@@ -81,12 +80,6 @@ def test_assisted_decoding_writes_what_greedy_search_writes(make: Callable[[str]
     for weight in assistant.model.decoder.parameters():
         weight.data.add_(0.05 * torch.randn_like(weight))  # is wrong now and then
     assert torch.equal(model.generate(**one, max_new_tokens=8, assistant_model=assistant), expected)
-
-
-def test_other_caches_are_refused(make: Callable[[str], Case]) -> None:
-    model, inputs, _ = make("copynet")
-    with pytest.raises(ValueError, match="cache_implementation='static' is for the library's caches"):
-        model.generate(**inputs, cache_implementation="static")
 
 
 @mechanisms

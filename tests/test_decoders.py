@@ -18,8 +18,10 @@ from helpers import (
     BART,
     SOURCES,
     TARGETS,
+    batch,
     check_gradients,
     padded,
+    sources,
     tiny_model,
     tiny_tokenizer,
     trained,
@@ -77,11 +79,6 @@ def decoder(family: str, **changes: Any) -> dict[str, Any]:
     return FAMILIES[family] | {"model_type": family, "vocab_size": 13, "pad_token_id": 0} | changes
 
 
-def source(rows: slice = slice(None), side: str = "right") -> dict[str, Tensor]:
-    ids = padded(SOURCES[rows], 0, side)
-    return {"input_ids": ids, "attention_mask": (ids != 0).long()}
-
-
 def words() -> Tensor:
     return padded([[1, *target] for target in TARGETS], 0)
 
@@ -105,34 +102,34 @@ def decode_in_parts(model: CopyNetForConditionalGeneration, *sizes: int, **input
 )
 def test_steps_with_a_cache_are_those_of_training(family: str, mechanism: str) -> None:
     model = tiny_model(decoder=decoder(family), copy_mechanism=mechanism, scale=1.0)
-    inputs = source() | {"decoder_input_ids": words()}
+    inputs = sources() | {"decoder_input_ids": words()}
     whole = model(**inputs, use_cache=False).logits
     assert torch.allclose(whole.exp().sum(-1), torch.ones(4, 6), atol=1e-5)
     for sizes in ((1,) * 6, (3, 2, 1)):
         assert torch.allclose(decode_in_parts(model, *sizes, **inputs), whole, atol=1e-4)
     later = inputs["decoder_input_ids"].clone()
     later[:, 3:] = 7  # nothing reads words to come
-    assert torch.allclose(model(**source(), decoder_input_ids=later).logits[:, :3], whole[:, :3], atol=1e-5)
+    assert torch.allclose(model(**sources(), decoder_input_ids=later).logits[:, :3], whole[:, :3], atol=1e-5)
 
 
 @families
 def test_searches_of_many_rows_with_a_cache_are_those_without(family: str) -> None:
     model = tiny_model(decoder=decoder(family), scale=1.0)
     for search in ({}, {"num_beams": 3, "num_return_sequences": 2}):
-        found = model.generate(**source(), **search, max_new_tokens=6)
-        assert torch.equal(found, model.generate(**source(), **search, max_new_tokens=6, use_cache=False))
+        found = model.generate(**sources(), **search, max_new_tokens=6)
+        assert torch.equal(found, model.generate(**sources(), **search, max_new_tokens=6, use_cache=False))
 
 
 @families
 def test_all_that_a_step_reads_is_trained_and_saved(family: str, tmp_path: Any) -> None:
     model = tiny_model(decoder=decoder(family), scale=1.0)
-    model(**source(), labels=padded(TARGETS, -100)).loss.backward()
+    model(**batch()).loss.backward()
     fixed = {"pegasus", "marian"}  # sinusoids
     missing = {name for name, weight in model.named_parameters() if weight.requires_grad and weight.grad is None}
     assert missing <= ({"model.decoder.text_decoder.embed_positions.weight"} if family in fixed else set())
     model.save_pretrained(tmp_path)
     loaded = AutoModelForSeq2SeqLM.from_pretrained(tmp_path)
-    inputs = source() | {"decoder_input_ids": words()}
+    inputs = sources() | {"decoder_input_ids": words()}
     assert torch.equal(loaded(**inputs).logits, model(**inputs).logits)
     assert loaded.config.decoder.to_dict() == model.config.decoder.to_dict()
 
@@ -146,27 +143,27 @@ def test_padding_before_a_prefix_is_passed_over(family: str, sizes: tuple[int, .
     model = tiny_model(decoder=decoder(family), scale=1.0)
     rows = [[0, 0, 1, 13, 5, 2], [1, 13, 5, 14, 6, 2]]
     output = decode_in_parts(model, *sizes, input_ids=padded(SOURCES[:1] * 2, 0), decoder_input_ids=torch.tensor(rows))
-    alone = model(**source(slice(0, 1)), decoder_input_ids=torch.tensor([rows[0][2:]])).logits
+    alone = model(**sources(SOURCES[:1]), decoder_input_ids=torch.tensor([rows[0][2:]])).logits
     assert torch.allclose(output[0, 2:], alone[0], atol=1e-5)
 
 
 def test_rows_of_one_source_share_its_memory() -> None:
     model = tiny_model(decoder=BART)
-    encoded = model.get_encoder()(**source())
+    encoded = model.get_encoder()(**sources())
     rows = words().repeat_interleave(3, dim=0)
     rows[1::3, 1] = 7
     shared = model(encoder_outputs=encoded, decoder_input_ids=rows, use_cache=True)
     assert shared.past_key_values.layer.memory.hidden_states.shape[0] == 4
-    repeated = {name: tensor.repeat_interleave(3, dim=0) for name, tensor in source().items()}
+    repeated = {name: tensor.repeat_interleave(3, dim=0) for name, tensor in sources().items()}
     assert torch.allclose(shared.logits, model(**repeated, decoder_input_ids=rows).logits, atol=1e-5)
 
 
 @mechanisms
 def test_a_cache_is_cropped_and_its_rows_selected(mechanism: str) -> None:
     model = tiny_model(decoder=decoder("bert"), copy_mechanism=mechanism)
-    inputs = source() | {"decoder_input_ids": words()}
+    inputs = sources() | {"decoder_input_ids": words()}
     whole = model(**inputs).logits
-    encoded = model.get_encoder()(**source())
+    encoded = model.get_encoder()(**sources())
     options = {"encoder_outputs": encoded, "use_cache": True}
     past = model(**options, decoder_input_ids=words()[:, :1]).past_key_values
     past.activate_past_recording()
@@ -181,9 +178,9 @@ def test_a_cache_is_cropped_and_its_rows_selected(mechanism: str) -> None:
 def test_more_words_than_positions_are_refused() -> None:
     model = tiny_model(decoder=decoder("bart", max_position_embeddings=4))
     with pytest.raises(ValueError, match="given 5 words, and its config has 4 positions: pass fewer"):
-        model(**source(), decoder_input_ids=words()[:, :5])
+        model(**sources(), decoder_input_ids=words()[:, :5])
     with pytest.raises(ValueError, match="smaller max_new_tokens"):
-        model.generate(**source(), max_new_tokens=9, min_new_tokens=9)
+        model.generate(**sources(), max_new_tokens=9, min_new_tokens=9)
 
 
 def test_an_empty_source_is_no_source() -> None:
@@ -204,7 +201,7 @@ def test_the_layer_and_the_head_that_are_copied_by_are_chosen(layer: int, head: 
     heads: list[Tensor] = []
     attention = model.model.decoder.text_decoder.layers[layer].encoder_attn
     attention.register_forward_hook(lambda _module, _inputs, output: heads.append(output[1]))
-    output = model(**source(), decoder_input_ids=words(), output_attentions=True)
+    output = model(**sources(), decoder_input_ids=words(), output_attentions=True)
     expected = heads[0].mean(1) if head is None else heads[0][:, head]
     assert torch.allclose(output.cross_attentions[0][:, 0], expected, atol=1e-6)
     copied = output.copy_probs / output.copy_mass[..., None]
@@ -216,7 +213,7 @@ def test_features_are_read_beside_the_words_and_equal_the_oracles(mechanism: str
     model = tiny_model(decoder=BART, copy_mechanism=mechanism, feature_vocab_size=5, scale=1.0).double()
     features = [[2, 3], [1], [], [4, 2, 3]]
     ids = padded([row or [0] for row in features], 0)
-    output = model(**source(), feature_ids=ids, labels=padded(TARGETS, -100))
+    output = model(**sources(), feature_ids=ids, labels=padded(TARGETS, -100))
     oracle = Oracle(model)
     for row, target in enumerate(TARGETS):
         oracle.features = features[row]
@@ -226,7 +223,7 @@ def test_features_are_read_beside_the_words_and_equal_the_oracles(mechanism: str
                 assert output.logits[row, t, word].exp().item() == pytest.approx(probability, rel=1e-9)
     oracle.features = features[0]
     model.zero_grad()
-    model(**source(slice(0, 1)), feature_ids=ids[:1, :2], labels=torch.tensor(TARGETS[:1])).loss.backward()
+    model(**sources(SOURCES[:1]), feature_ids=ids[:1, :2], labels=torch.tensor(TARGETS[:1])).loss.backward()
     check_gradients(model, oracle, lambda: oracle.loss(SOURCES[0], TARGETS[0]))
 
 
@@ -235,7 +232,7 @@ def test_reentrant_checkpoints_are_refused_where_attention_is_copied_by() -> Non
     model = tiny_model(decoder=BART, copy_mechanism="pointer_generator").train()
     model.activation_checkpointing_enable({"use_reentrant": True})
     with pytest.raises(ValueError, match="use_reentrant=False"):
-        model(**source(), labels=padded(TARGETS, -100))
+        model(**batch())
 
 
 # --- the whole model ------------------------------------------------------------------------------------------------
@@ -261,25 +258,23 @@ def test_over_a_transformers_encoder(tmp_path: Any) -> None:
     model.save_pretrained(tmp_path / "saved")
     loaded = CopyNetForConditionalGeneration.from_pretrained(tmp_path / "saved")
     assert torch.equal(loaded(**inputs).logits, output.logits)
-    sources = {name: tensor for name, tensor in inputs.items() if name != "labels"}
-    assert torch.equal(
-        loaded.generate(**sources, num_beams=3), model.generate(**sources, num_beams=3, use_cache=False)
-    )
+    del inputs["labels"]
+    assert torch.equal(loaded.generate(**inputs, num_beams=3), model.generate(**inputs, num_beams=3, use_cache=False))
 
 
 def test_an_ensemble_has_members_of_both_kinds() -> None:
     ensemble = CopyNetEnsemble.from_models([tiny_model(), tiny_model(decoder=BART)])
-    found = ensemble.generate(**source(), num_beams=3, max_new_tokens=6)
-    assert torch.equal(found, ensemble.generate(**source(), num_beams=3, max_new_tokens=6, use_cache=False))
+    found = ensemble.generate(**sources(), num_beams=3, max_new_tokens=6)
+    assert torch.equal(found, ensemble.generate(**sources(), num_beams=3, max_new_tokens=6, use_cache=False))
 
 
 def test_probabilities_sum_to_one_in_half_precision() -> None:
     for mechanism in MECHANISMS:
         model = tiny_model(decoder=BART, copy_mechanism=mechanism)
         with torch.autocast("cpu", dtype=torch.bfloat16):
-            output = model(**source(), labels=padded(TARGETS, -100))
+            output = model(**batch())
         assert torch.allclose(output.logits.exp().sum(-1), torch.ones(4, 5), atol=1e-4)
-        assert torch.isfinite(model.bfloat16().generate(**source(), num_beams=2, max_new_tokens=4)).all()
+        assert torch.isfinite(model.bfloat16().generate(**sources(), num_beams=2, max_new_tokens=4)).all()
 
 
 # --- the config -----------------------------------------------------------------------------------------------------
@@ -312,11 +307,11 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
         "copy_layer=1 and copy_head=None are for",
     ),
     "no such layer": (
-        lambda: tiny_model(decoder=BART, copy_mechanism="gated", copy_layer=2)(**source(), decoder_input_ids=words()),
+        lambda: tiny_model(decoder=BART, copy_mechanism="gated", copy_layer=2)(**sources(), decoder_input_ids=words()),
         "copy_layer=2, and the decoder has 2 layers: use one from 0 to 1, or -1 for the last",
     ),
     "no such head": (
-        lambda: tiny_model(decoder=BART, copy_mechanism="gated", copy_head=2)(**source(), decoder_input_ids=words()),
+        lambda: tiny_model(decoder=BART, copy_mechanism="gated", copy_head=2)(**sources(), decoder_input_ids=words()),
         "copy_head=2, and the decoder has 2 heads: use one from 0 to 1, or None for their average",
     ),
     "a head below 0": (
@@ -337,7 +332,7 @@ def test_what_a_transformers_decoder_cannot_have_is_refused(make: Callable[[], A
 
 def test_its_own_attention_is_returned_by_the_implementation_that_has_it() -> None:
     model = tiny_model(decoder=decoder("t5"))
-    inputs = source() | {"decoder_input_ids": words(), "output_attentions": True}
+    inputs = sources() | {"decoder_input_ids": words(), "output_attentions": True}
     assert model(**inputs).cross_attentions is None
     fast = model(**inputs).logits
     model.set_attn_implementation({"decoder": "eager"})
@@ -354,7 +349,7 @@ def test_an_encoder_over_words_reads_their_embeddings(family: str) -> None:
     fields = {"encoder": decoder(family), "encoder_reads": "words", "encoder_hidden_size": 4, "initial_state": "mean"}
     model = tiny_model(**fields, scale=1.0)
     encoder = model.get_encoder()
-    encoded = encoder(**source())
+    encoded = encoder(**sources())
     for row, words_of_row in enumerate(SOURCES):
         folded = [word if word < 17 else 3 for word in words_of_row]
         own = encoder.text_encoder(inputs_embeds=encoder.input_proj(encoder.embed(torch.tensor([folded]))))
@@ -363,8 +358,8 @@ def test_an_encoder_over_words_reads_their_embeddings(family: str) -> None:
         assert (encoded.last_hidden_state[row, len(folded) :] == 0).all()
         assert torch.allclose(encoded.final_state[row], expected.mean(0), atol=1e-5)
     if family in ("bert", "roberta", "t5"):  # BART counts padding
-        left = model(**source(side="left"), labels=padded(TARGETS, -100)).logits
-        assert torch.allclose(left, model(**source(), labels=padded(TARGETS, -100)).logits, atol=1e-4)
+        left = model(**sources(side="left"), labels=padded(TARGETS, -100)).logits
+        assert torch.allclose(left, model(**batch()).logits, atol=1e-4)
 
 
 @pytest.mark.parametrize("changes", [{}, {"decoder": BART}, {"copy_mechanism": "retrieval"}], ids=str)
@@ -373,13 +368,11 @@ def test_an_encoder_over_words_is_trained_searched_and_saved(changes: dict[str, 
     model.save_pretrained(tmp_path)
     tiny_tokenizer().save_pretrained(tmp_path)
     loaded, tokenizer = load_model(str(tmp_path))
-    assert torch.equal(
-        loaded(**source(), labels=padded(TARGETS, -100)).logits, model(**source(), labels=padded(TARGETS, -100)).logits
-    )
-    found = model.generate(**source(), num_beams=3, max_new_tokens=5)
-    assert torch.equal(found, model.generate(**source(), num_beams=3, max_new_tokens=5, use_cache=False))
+    assert torch.equal(loaded(**batch()).logits, model(**batch()).logits)
+    found = model.generate(**sources(), num_beams=3, max_new_tokens=5)
+    assert torch.equal(found, model.generate(**sources(), num_beams=3, max_new_tokens=5, use_cache=False))
     assert len(predict(loaded, tokenizer, ["a X b", ""], max_new_tokens=4)) == 2
-    model(**source(), labels=padded(TARGETS, -100)).loss.backward()
+    model(**batch()).loss.backward()
     assert all(weight.grad is not None for weight in model.parameters())
 
 
@@ -390,7 +383,7 @@ def test_an_encoder_over_words_has_limits() -> None:
         CopyNetConfig(encoder_reads="bytes")
     model = tiny_model(encoder=decoder("bert", max_position_embeddings=4), encoder_reads="words")
     with pytest.raises(ValueError, match="source has 8 words, and the encoder's config has 4 positions"):
-        model(**source(), decoder_input_ids=words())
+        model(**sources(), decoder_input_ids=words())
 
 
 # --- the command ----------------------------------------------------------------------------------------------------

@@ -15,12 +15,11 @@ from urllib.request import urlopen
 import numpy as np
 import pytest
 import torch
-from helpers import POINTER, ask_app, refused, serve_app, tiny_model, tiny_tokenizer
-from tiny_encoders import copynet_over, save_encoder
-from tiny_encoders import word_tokenizer as tokenizer_over
+from helpers import POINTER, ask_app, refused, save_tiny_model, serve_app, tiny_model, tiny_tokenizer
+from tiny_encoders import copynet_over, save_encoder, word_tokenizer
 from transformers import GenerationConfig, pipeline
 
-from copynet_hf import CopyNetForConditionalGeneration, CopyNetTokenizer
+from copynet_hf import CopyNetForConditionalGeneration
 from copynet_hf.serving.page import build_demo
 
 pytest.importorskip("fastapi")
@@ -39,13 +38,11 @@ TEXT = "a X  b <i>Y</i> X"
 FACTS = [["X", "b", "1931"], ["X", "c", '"Z"']]
 
 
-def word_tokenizer(slots: int, **options: Any) -> CopyNetTokenizer:
-    return CopyNetTokenizer(tiny_tokenizer().get_vocab(), segmenter="whitespace", max_source_oov=slots, **options)
-
-
 def ask(model: CopyNetForConditionalGeneration, text: str = TEXT, **fields: Any) -> dict[str, Any]:
     """The page's output for a text."""
-    status, answer = ask_app(build_demo(model, word_tokenizer(model.config.max_source_oov)), texts=[text], **fields)
+    status, answer = ask_app(
+        build_demo(model, tiny_tokenizer(max_source_oov=model.config.max_source_oov)), texts=[text], **fields
+    )
     assert status == 200, answer
     ((output,),) = answer["outputs"]
     return output
@@ -61,7 +58,9 @@ def test_the_page_shows_the_outputs_and_origins_of_every_mechanism(fields: dict[
         model = tiny_model(seed=seed, **fields)
         facts = FACTS if model.config.retrieves else None
         found = ask(model, facts=[facts], **options)
-        pipe: Any = pipeline("copy-text2text", model=model, tokenizer=word_tokenizer(model.config.max_source_oov))
+        pipe: Any = pipeline(
+            "copy-text2text", model=model, tokenizer=tiny_tokenizer(max_source_oov=model.config.max_source_oov)
+        )
         (expected,) = pipe({"text": TEXT, "facts": facts}, return_copy_probs=True, **options)
         assert found["text"] == expected["generated_text"]
         for name in ("words", "copied", "source_positions", "source_words"):
@@ -78,7 +77,7 @@ def test_the_page_shows_the_outputs_and_origins_of_every_mechanism(fields: dict[
 
 @pytest.mark.parametrize(("side", "longer"), [("right", "a  X b c"), ("left", "c a a  X b")])
 def test_a_truncated_source_is_shown_as_far_as_it_was_read(side: str, longer: str) -> None:
-    app = build_demo(tiny_model(), word_tokenizer(4, model_max_length=3, truncation_side=side))
+    app = build_demo(tiny_model(), tiny_tokenizer(model_max_length=3, truncation_side=side))
     _, answer = ask_app(app, texts=["a  X b", longer])
     shown = [outputs[0] for outputs in answer["outputs"]]
     assert [output["source_words"] for output in shown] == [["a", "X", "b"]] * 2
@@ -87,7 +86,7 @@ def test_a_truncated_source_is_shown_as_far_as_it_was_read(side: str, longer: st
 
 
 def test_a_model_over_a_transformers_encoder_is_shown(tmp_path: Path) -> None:
-    tokenizer = tokenizer_over(name := save_encoder(tmp_path))
+    tokenizer = word_tokenizer(name := save_encoder(tmp_path))
     status, answer = ask_app(build_demo(copynet_over(name, tokenizer), tokenizer), texts=["call  Krahn"])
     assert status == 200
     assert answer["outputs"][0][0]["spaced_source"] == ["call", "  Krahn"]
@@ -98,15 +97,15 @@ def test_full_memory_is_a_message(monkeypatch: pytest.MonkeyPatch) -> None:
         raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 20.00 GiB.")
 
     monkeypatch.setattr(CopyNetForConditionalGeneration, "generate", exhaust_memory)
-    status, answer = ask_app(build_demo(tiny_model(), word_tokenizer(4)), texts=["a X"])
+    status, answer = ask_app(build_demo(tiny_model(), tiny_tokenizer()), texts=["a X"])
     assert status == 422
     assert answer["error"].startswith("the memory is full (20.00 GiB more were needed): ")
 
 
 def test_texts_have_a_limit_and_only_the_files_of_the_page_are_served() -> None:
-    status, answer = ask_app(build_demo(tiny_model(), word_tokenizer(4)), texts=["z" * 50_000])
+    status, answer = ask_app(build_demo(tiny_model(), tiny_tokenizer()), texts=["z" * 50_000])
     assert (status, answer["error"]) == (422, "texts[0] has 50000 characters: send at most 10000")
-    with serve_app(build_demo(tiny_model(), word_tokenizer(4))) as address:
+    with serve_app(build_demo(tiny_model(), tiny_tokenizer())) as address:
         assert b"<!doctype html>" in urlopen(address).read()
         for path in ("model/config.json", "../page.py", "%2e%2e/page.py", "..%2fpage.py", "/etc/passwd", "nothing"):
             with pytest.raises(HTTPError, match="404"):
@@ -119,8 +118,7 @@ def test_models_over_points_are_refused(tmp_path: Path, capsys: pytest.CaptureFi
 
 
 def test_the_error_names_an_occupied_port(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    for part in (tiny_model(), tiny_tokenizer()):
-        part.save_pretrained(tmp_path)
+    save_tiny_model(tmp_path)
     with socket.socket() as other:
         other.bind(("127.0.0.1", 0))
         other.listen()
@@ -189,7 +187,7 @@ def test_the_command_serves_a_page_that_opens_with_the_output_of_an_example(
 
 
 def test_facts_and_features_have_boxes_where_the_model_reads_them(tab: Any) -> None:
-    tokenizer = word_tokenizer(4, feature_vocab=["PST", "V"])
+    tokenizer = tiny_tokenizer(feature_vocab=["PST", "V"])
     model = tiny_model(copy_mechanism="retrieval", feature_vocab_size=tokenizer.feature_vocab_size)
     with serve_app(build_demo(model, tokenizer)) as address:
         tab.goto(address)
@@ -206,7 +204,7 @@ def test_facts_and_features_have_boxes_where_the_model_reads_them(tab: Any) -> N
 
 def test_the_page_shows_which_words_the_server_writes_only_from_the_source(tab: Any) -> None:
     for pattern in (r"\d", None):
-        with serve_app(build_demo(tiny_model(), word_tokenizer(4), copied_only=pattern)) as address:
+        with serve_app(build_demo(tiny_model(), tiny_tokenizer(), copied_only=pattern)) as address:
             tab.goto(address)
             tab.get_by_text("Ready.").wait_for()
             field = tab.get_by_label("Only from the source")
@@ -217,7 +215,7 @@ def test_the_page_shows_which_words_the_server_writes_only_from_the_source(tab: 
 
 def test_the_servers_errors_are_shown(browser: Any) -> None:
     tab = browser.new_page()
-    with serve_app(build_demo(tiny_model(), word_tokenizer(4))) as address:
+    with serve_app(build_demo(tiny_model(), tiny_tokenizer())) as address:
         tab.goto(address)
         tab.get_by_label("Text").evaluate("box => { box.removeAttribute('maxlength') }")
         tab.get_by_label("Text").fill("z" * 50_000)

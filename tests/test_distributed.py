@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 import torch
+from helpers import write_rows
 from safetensors.torch import load_file
 from tiny_encoders import save_encoder
 
@@ -72,9 +73,7 @@ def train_file(tmp_path: Path) -> Path:
         words = [f"new{row}" if place % 4 == 3 else f"w{(7 * row + place) % 20}" for place in range(length)]
         facts = [[words[0], "next", words[-1]]] if row % 3 else []
         rows.append({"text": " ".join(words), "facts": facts, "summary": " ".join(words[: 1 + 2 * length // 3])})
-    file = tmp_path / "train.jsonl"
-    file.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
-    return file
+    return Path(write_rows(tmp_path / "train.jsonl", rows))
 
 
 COVERAGE = {"copy_mechanism": "pointer_generator", "use_coverage": True, "coverage_loss_weight": 1}

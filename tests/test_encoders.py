@@ -144,24 +144,6 @@ def test_special_tokens_in_a_text_are_ordinary_text(folders, family):
     assert not special & {piece for piece, word in inside if word >= 0}
 
 
-@pytest.mark.parametrize("segmenter", ["char", "whitespace", "jieba", "fugashi", "word_punct"])
-def test_every_word_is_passed_as_it_is_in_the_text(segmenter, folders):
-    """The words with the spaces before them are the text."""
-    from copynet_hf.model.segmentation import get_segmenter, space_words
-
-    pytest.importorskip("fugashi")
-    chosen = get_segmenter(segmenter)
-    for text in (
-        "東京へ 行きます 😀",
-        "hello, world (again)! 3.14 -flag '/usr/bin'",
-        "今天 北京下雨了。",
-        "￭ a￭b",
-        "",
-    ):
-        words = chosen.split(text)
-        assert "".join(space_words(words, chosen.join)) == chosen.join(words)
-
-
 @pytest.mark.parametrize("side", ["right", "left"])
 def test_words_beyond_the_encoders_limit_have_no_piece(folders, side):
     tokenizer = word_tokenizer(folders["bert"], encoder_max_length=12, truncation_side=side)

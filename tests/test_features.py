@@ -20,6 +20,7 @@ from helpers import (
     check_oracle,
     padded,
     serve_app,
+    sources,
     tiny_model,
     tiny_tokenizer,
 )
@@ -63,14 +64,11 @@ def make(**changes: Any) -> CopyNetForConditionalGeneration:
 
 
 def make_tokenizer() -> CopyNetTokenizer:
-    vocab = tiny_tokenizer().get_vocab()
-    return CopyNetTokenizer(vocab, segmenter="whitespace", max_source_oov=4, feature_vocab=["N", "PST", "V"])
+    return tiny_tokenizer(feature_vocab=["N", "PST", "V"])
 
 
 def batch(side: str = "right", rows: slice = slice(None)) -> dict[str, Tensor]:
-    source = padded(SOURCES[rows], 0, side)
-    mask, features = (source != 0).long(), padded([row or [0] for row in FEATURES[rows]], 0)
-    return {"input_ids": source, "attention_mask": mask, "feature_ids": features}
+    return sources(SOURCES[rows], side) | {"feature_ids": padded([row or [0] for row in FEATURES[rows]], 0)}
 
 
 def known(words: list[int]) -> list[int]:
@@ -118,19 +116,6 @@ def test_the_fast_form_stays_close_in_bfloat16() -> None:
         output.loss.backward()
     for weight, other in zip(exact.parameters(), half.parameters(), strict=True):
         assert (weight.grad - other.grad.double()).abs().max() < 0.1 * max(weight.grad.abs().max(), 0.1)
-
-
-@all_cases
-def test_gradient_checkpointing_changes_no_gradient(changes: dict[str, Any]) -> None:
-    gradients = []
-    for checkpointing in (False, True):
-        model = make(**changes, scale=1.0).double().train()
-        if checkpointing:
-            model.gradient_checkpointing_enable({"use_reentrant": False})  # the other kind: test_letters
-        model(**batch(), labels=padded(TARGETS, -100)).loss.backward()
-        gradients.append({name: weight.grad for name, weight in model.named_parameters()})
-    for name, gradient in gradients[0].items():
-        assert torch.allclose(gradients[1][name], gradient, rtol=0, atol=1e-12), name
 
 
 def test_the_decoders_gradients_match_finite_differences() -> None:
@@ -264,13 +249,6 @@ def test_the_page_separates_features_as_the_training_did() -> None:
     assert separators == [";", "|"]
 
 
-def test_the_trace_has_the_positions_of_the_words() -> None:
-    model, tokenizer = make(), make_tokenizer()
-    for (output,) in predict(model, tokenizer, TEXTS, features=TAGS, max_new_tokens=6, return_copy_probs=True):
-        assert output.copy_probs is not None
-        assert output.copy_probs.shape == (len(output.words), len(output.source_words))
-
-
 # saving
 
 
@@ -283,18 +261,6 @@ def test_saved_models_read_features(tmp_path: Path) -> None:
     loaded = load_model(str(folder))
     expected = predict(model, tokenizer, TEXTS, features=TAGS)
     assert predict(*loaded, TEXTS, features=TAGS) == expected
-
-
-def test_saved_features_keep_their_ids_in_whatever_order_they_were_given(tmp_path: Path) -> None:
-    options: dict[str, Any] = {"segmenter": "whitespace", "max_source_oov": 4}
-    tokenizer = CopyNetTokenizer(tiny_tokenizer().get_vocab(), feature_vocab=["V", "PST", "ADJ"], **options)
-    tokenizer.save_pretrained(tmp_path)
-    rows: dict[str, Any] = {"text": ["a", "b"], "features": [["V", "ADJ"], ["PST"]], "padding": True}
-    assert CopyNetTokenizer.from_pretrained(tmp_path)(**rows)["feature_ids"] == tokenizer(**rows)["feature_ids"]
-
-
-def test_a_model_without_features_has_no_weights_for_them() -> None:
-    assert not any("feature" in name for name in tiny_model().state_dict())
 
 
 def test_graphs_read_features(exported_once: Callable[..., Path]) -> None:

@@ -22,7 +22,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from helpers import refused, tiny_model, tiny_tokenizer
+from helpers import refused, save_tiny_model
 from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
 
 from copynet_hf.cli import main
@@ -42,12 +42,8 @@ TEXTS = [" ".join(DRAW.choices("abcdefgXYZ", k=DRAW.randint(1, 9))) for _ in ran
 @pytest.fixture(scope="module")
 def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A pointer network, whose outputs are words of the source."""
-    folder = tmp_path_factory.mktemp("model")
-    model = tiny_model(copy_mechanism="pointer", max_source_oov=4)
-    model.generation_config.update(min_new_tokens=2)
-    model.save_pretrained(folder)
-    tiny_tokenizer().save_pretrained(folder)
-    return folder
+    search = {"min_new_tokens": 2}
+    return save_tiny_model(tmp_path_factory.mktemp("model"), search=search, copy_mechanism="pointer")
 
 
 @pytest.fixture(scope="module")

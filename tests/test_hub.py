@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from datasets import Dataset
 from elsewhere import OPTIONAL, answers, run_elsewhere
-from helpers import tiny_model, tiny_tokenizer
+from helpers import save_tiny_model
 from huggingface_hub import ModelCard
 from local_hub import CARD, load, push, push_over_encoder
 from tiny_encoders import save_encoder
@@ -45,10 +45,7 @@ def pushed(tmp_path_factory: pytest.TempPathFactory) -> Pushed:
     work = tmp_path_factory.mktemp("hub")
     folders = {revision: work / revision for revision in REVISIONS}
     for revision, seed in REVISIONS.items():
-        model = tiny_model(seed=seed)
-        model.generation_config.update(num_beams=2, forbid_unk=True, max_new_tokens=6)
-        model.save_pretrained(folders[revision])
-        tiny_tokenizer().save_pretrained(folders[revision])
+        save_tiny_model(folders[revision], seed, {"num_beams": 2, "forbid_unk": True, "max_new_tokens": 6})
     blocks = re.findall(r"^```(\w+)\n(.*?)^```$", PAGE.replace("your-name", "me"), re.MULTILINE | re.DOTALL)
     Dataset.from_list(quickstart_pairs("train", 40)).to_json(work / "writer" / "train.jsonl")  # the page's pairs
     hub = work / "cache"

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from helpers import POINTER, padded, sources, tiny_model
+from helpers import POINTER, padded, sources, tiny_model, write_rows
 
 from copynet_hf import CopyNetConfig
 from copynet_hf.training.defaults import choose_label_smoothing
@@ -46,10 +45,8 @@ def test_a_slot_that_the_row_does_not_own_is_unk_as_in_the_models_loss(mechanism
 
 def train(folder: Path, text: str, factors: list[float], **arguments: Any) -> dict[str, float]:
     """The scores of a model after one step; notes the Trainer's label smoothing factor."""
-    file = folder / "pairs.jsonl"
-    file.write_text(4 * (json.dumps({"text": text, "summary": text}) + "\n"), encoding="utf-8")
     fixed = {
-        "train_file": str(file),
+        "train_file": write_rows(folder / "pairs.jsonl", 4 * [{"text": text, "summary": text}]),
         "output_dir": str(folder / "model"),
         "overwrite_output_dir": True,
         "max_steps": 1,

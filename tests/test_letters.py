@@ -11,7 +11,17 @@ import numpy as np
 import pytest
 import torch
 from datasets import Dataset
-from helpers import LETTERED, SOURCES, TARGETS, check_gradients, check_oracle, padded, tiny_model, tiny_tokenizer
+from helpers import (
+    LETTERED,
+    SOURCES,
+    TARGETS,
+    check_gradients,
+    check_oracle,
+    padded,
+    sources,
+    tiny_model,
+    tiny_tokenizer,
+)
 from oracle import Oracle
 from tiny_encoders import copynet_over, save_encoder, word_tokenizer
 from torch import Tensor
@@ -61,7 +71,7 @@ def make(**changes: Any) -> CopyNetForConditionalGeneration:
 
 
 def make_tokenizer() -> CopyNetTokenizer:
-    return CopyNetTokenizer(tiny_tokenizer().get_vocab(), "whitespace", max_source_oov=4, letter_vocab="xyzab")
+    return tiny_tokenizer(letter_vocab="xyzab")
 
 
 def flat(words: list[list[int]]) -> list[int]:
@@ -69,9 +79,8 @@ def flat(words: list[list[int]]) -> list[int]:
 
 
 def batch(side: str = "right", rows: slice = slice(None)) -> dict[str, Tensor]:
-    source = padded(SOURCES[rows], 0, side)
     letters = padded([flat(words) or [0] for words in LETTERS[rows]], 0)
-    return {"input_ids": source, "attention_mask": (source != 0).long(), "letter_ids": letters}
+    return sources(SOURCES[rows], side) | {"letter_ids": letters}
 
 
 # equations
@@ -127,15 +136,13 @@ def test_neither_the_fast_form_nor_checkpointing_changes_a_gradient(
         model = make(**{"use_fused": use_fused, **changes}, scale=1.0).double().train()
         if checkpointing:
             model.gradient_checkpointing_enable({"use_reentrant": use_reentrant})
-        model(**batch(), labels=padded(TARGETS, -100)).loss.backward()
+        features = {"feature_ids": padded([[2, 3], [1], [0], [4, 2]], 0)} if "feature_vocab_size" in changes else {}
+        model(**batch(), **features, labels=padded(TARGETS, -100)).loss.backward()
         gradients.append({name: weight.grad for name, weight in model.named_parameters()})
     for name, gradient in gradients[0].items():
         for other in gradients[1:]:
-            if gradient is None:  # of features
-                assert other[name] is None
-            else:
-                tolerance = 1e-10 * max(gradient.abs().max().item(), 1e-6)
-                assert torch.allclose(other[name], gradient, rtol=0, atol=tolerance), name
+            tolerance = 1e-10 * max(gradient.abs().max().item(), 1e-6)
+            assert torch.allclose(other[name], gradient, rtol=0, atol=tolerance), name
 
 
 @all_cases
@@ -212,8 +219,8 @@ def test_a_batch_without_letters_has_all_gradients() -> None:
     assert all(weight.grad is not None for weight in model.parameters())
 
 
-def test_a_model_without_letters_has_no_weights_for_them() -> None:
-    assert not any("letter" in name for name in tiny_model().state_dict())
+def test_a_model_without_letters_and_features_has_no_weights_for_them() -> None:
+    assert not any("letter" in name or "feature" in name for name in tiny_model().state_dict())
 
 
 # searches

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import math
 
 import pytest
 import torch
 from datasets import Dataset
-from helpers import SOURCES, TARGETS, padded, tiny_model
+from helpers import SOURCES, TARGETS, padded, sources, tiny_model, write_rows
 
 from copynet_hf.evaluation.scoring import evaluate_pairs
 from copynet_hf.model.configuration_copynet import COPY_MECHANISMS, Mechanism
@@ -38,7 +37,7 @@ def test_every_mechanism_has_its_equation():
 
 
 def test_a_new_mechanism_has_probabilities_loss_search_and_traces(model):
-    inputs = {"input_ids": padded(SOURCES, 0), "attention_mask": (padded(SOURCES, 0) != 0).long()}
+    inputs = sources()
     output = model(**inputs, labels=padded(TARGETS, -100), output_attentions=True)
     assert output.logits.exp().sum(-1).allclose(torch.ones(4, 5), atol=1e-5)
     assert torch.allclose(output.copy_probs, 0.5 * output.cross_attentions[0][:, 0], atol=1e-6)
@@ -68,9 +67,8 @@ TRAINED = {
 
 @pytest.fixture
 def files(tmp_path):
-    for name, rows in {"train": EXTRACTS[:32], "validation": EXTRACTS[32:]}.items():
-        (tmp_path / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
-    return {f"{name}_file": str(tmp_path / f"{name}.jsonl") for name in ("train", "validation")}
+    splits = {"train": EXTRACTS[:32], "validation": EXTRACTS[32:]}
+    return {f"{name}_file": write_rows(tmp_path / f"{name}.jsonl", rows) for name, rows in splits.items()}
 
 
 SETTINGS = {"generates": {"predict_with_generate": True}, "smooths": {"label_smoothing_factor": 0.1}}

@@ -8,7 +8,7 @@ import re
 import numpy as np
 import pytest
 import torch
-from helpers import BART, SOURCES, TARGETS, VARIANTS, check_gradients, padded, tiny_model, tiny_tokenizer
+from helpers import BART, SOURCES, TARGETS, VARIANTS, batch, check_gradients, padded, tiny_model, tiny_tokenizer
 from oracle import Oracle
 from transformers import DataCollatorForSeq2Seq
 from transformers.modeling_outputs import BaseModelOutput
@@ -18,11 +18,6 @@ from copynet_hf import CopyNetForConditionalGeneration, CopyNetModel
 from copynet_hf.model.copy_distribution import find_matches, selective_read_weights
 
 variants = pytest.mark.parametrize("changes", VARIANTS.values(), ids=VARIANTS)
-
-
-def batch(side="right", rows=slice(None)):
-    source = padded(SOURCES[rows], 0, side)
-    return {"input_ids": source, "attention_mask": (source != 0).long(), "labels": padded(TARGETS[rows], -100)}
 
 
 def given_words(inputs):

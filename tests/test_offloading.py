@@ -6,8 +6,8 @@ import copy
 
 import pytest
 import torch
-from accelerate import cpu_offload, disk_offload
-from helpers import POINTER, SOURCES, TARGETS, padded, tiny_model
+from accelerate import cpu_offload
+from helpers import POINTED, POINTER, TARGETS, padded, sources, tiny_model
 from torch import nn
 
 from copynet_hf import CopyNetForConditionalGeneration
@@ -26,12 +26,10 @@ mechanisms = pytest.mark.parametrize("changes", MECHANISMS.values(), ids=MECHANI
 
 def outputs(model, changes):
     """Probabilities under teacher forcing, and those of a greedy search and of one by beams."""
-    ids = padded(SOURCES, 0)
-    source = {"input_ids": ids, "attention_mask": (ids != 0).long()}
+    source = sources()
     if changes.get("copy_mechanism") == "retrieval":  # two facts in the last row
         source["token_type_ids"] = torch.tensor([[0] * 8] * 3 + [[0, 0, 1, 2, 3, 1, 2, 3]])
-    pointed = [[5, 13, 2], [13, 2], [9, 7, 2], [16, 11, 2]]  # words of each row's source
-    labels = padded(pointed if changes is POINTER else TARGETS, -100)
+    labels = padded(POINTED if changes is POINTER else TARGETS, -100)
     options = {"max_new_tokens": 4, "min_new_tokens": 4, "return_dict_in_generate": True, "output_logits": True}
     with torch.no_grad():
         found = [model(**source, labels=labels).logits]
@@ -49,12 +47,6 @@ def check(model, plain, changes, tolerance=1e-5):
 def test_weights_offloaded_to_memory(changes):
     plain = tiny_model(**changes)
     check(cpu_offload(copy.deepcopy(plain), execution_device="cpu"), plain, changes)
-
-
-@mechanisms
-def test_weights_offloaded_to_disk(changes, tmp_path):
-    plain = tiny_model(**changes)
-    check(disk_offload(copy.deepcopy(plain), tmp_path, execution_device="cpu"), plain, changes)
 
 
 @mechanisms

@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
 from datasets import Dataset
 from helpers import POINTER, SIZES, tiny_model, tiny_tokenizer
 from tokenizers import Tokenizer
@@ -134,21 +133,6 @@ def test_outputs_are_in_the_order_of_the_sources_whatever_the_batches(
     batched = predict_in_batches(model, tokenizer, texts, batch_size=4, max_new_tokens=6, num_beams=None)
     assert words_and_origins(batched) == words_and_origins(alone)
     assert predict_in_batches(model, tokenizer, [], max_new_tokens=6) == predict(model, tokenizer, []) == []
-
-
-def test_the_best_of_several_outputs_is_the_single_one(
-    pairs: Dataset, tokenizer: CopyNetTokenizer, model: CopyNetForConditionalGeneration
-) -> None:
-    with torch.no_grad():  # large weights, so that some words are copied and some are not
-        for parameter in model.parameters():
-            parameter.mul_(6)
-    texts = list(pairs["text"][:6])
-    search = {"num_beams": 3, "max_new_tokens": 6}
-    single = predict_in_batches(model, tokenizer, texts, **search)
-    several = predict_in_batches(model, tokenizer, texts, num_return_sequences=3, **search)
-    assert {flag for (output,) in single for flag in output.copied} == {False, True}
-    assert [len(outputs) for outputs in several] == [3] * 6
-    assert words_and_origins([outputs[:1] for outputs in several]) == words_and_origins(single)
 
 
 def test_the_share_of_the_copy_mode_is_that_of_the_copied_words(

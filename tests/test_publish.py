@@ -13,7 +13,7 @@ import pytest
 import reproduce
 import yaml
 from experiments import publishing
-from helpers import POINTER, save_tiny_model, tiny_model, tiny_tokenizer
+from helpers import POINTER, save_tiny_model, tiny_model
 from huggingface_hub import CommitOperationAdd, CommitOperationDelete, ModelCard
 
 MODELS = {"nl2bash": "CopyNet", "rewriting": "CopyNet", "convex_hull": "Ptr-Net, 5 points", "inflection": "hun_small"}
@@ -165,8 +165,7 @@ def test_a_pointer_network_is_published_without_a_tokenizer(tmp_path: Path, hub:
 
 def test_a_model_of_inflection_has_the_language_and_licence_of_its_set(tmp_path: Path, hub: Hub) -> None:
     folder, arguments = make_runs(tmp_path, "inflection")
-    tiny_model(feature_vocab_size=6).save_pretrained(folder)
-    tiny_tokenizer().save_pretrained(folder)
+    save_tiny_model(folder, feature_vocab_size=6)
     assert publish.main(arguments) == 0
     card = ModelCard.load(hub.folder / "README.md")
     assert (card.data.license, card.data.language) == ("cc", "hun")

@@ -17,8 +17,7 @@ from test_seq2seq import make_tokenizer
 from tiny_encoders import TEXTS as ENCODER_TEXTS
 from tiny_encoders import copynet_over, save_encoder, word_tokenizer
 
-import copynet_hf
-from copynet_hf import CopyNetEnsemble, CopyNetForConditionalGeneration, CopyNetTokenizer
+from copynet_hf import CopyNetEnsemble, CopyNetForConditionalGeneration
 
 TEXTS = ["a X b Y X", "Z c", "a b c d e f g h i"]
 
@@ -39,9 +38,7 @@ def make_ensemble(folder: Path) -> Case:
 
 
 def make_features_and_letters(folder: Path) -> Case:
-    vocabulary = tiny_tokenizer().get_vocab()
-    more = {"feature_vocab": ["N", "PST", "V"], "letter_vocab": "XYZab"}
-    tokenizer = CopyNetTokenizer(vocabulary, "whitespace", max_source_oov=4, **more)
+    tokenizer = tiny_tokenizer(feature_vocab=["N", "PST", "V"], letter_vocab="XYZab")
     model = tiny_model(seed=3, feature_vocab_size=5, letter_vocab_size=7)
     return Case(model, tokenizer, TEXTS, [["V", "PST"], ["PL"], ["N"]])
 
@@ -110,21 +107,6 @@ def test_a_model_saved_without_the_package_is_loaded_where_it_is(saved: Saved) -
     assert {path.name for path in again.glob("*.py")} == {path.name for path in plain.glob("*.py")}
     here, first = (CopyNetForConditionalGeneration.from_pretrained(folder) for folder in (again, plain))
     assert torch.equal(here.lm_head.weight, first.lm_head.weight)
-
-
-def test_the_code_beside_the_weights_is_flat_and_imports_nothing_that_is_missing(saved: Saved) -> None:
-    folder = saved.folder / "plain"
-    package = Path(copynet_hf.__file__).parent / "model"
-    written = {path.name for path in folder.rglob("*.py")}
-    assert written == {path.name for path in folder.glob("*.py")}
-    needed = {"configuration", "copy_distribution", "fast", "generation", "modeling", "segmentation", "tokenization"}
-    assert all(any(name.startswith(part) for name in written) for part in needed), written
-    for name in written:
-        text = (folder / name).read_text(encoding="utf-8")
-        assert text == (package / name).read_text(encoding="utf-8")
-        relative = [line.split()[1] for line in text.splitlines() if line.startswith("from .")]
-        assert {f"{module[1:]}.py" for module in relative} <= written, name
-        assert not any(line.startswith(("from copynet_hf", "import copynet_hf")) for line in text.splitlines())
 
 
 def test_both_configs_name_the_classes_to_load(saved: Saved, tmp_path: Path) -> None:

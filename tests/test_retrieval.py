@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import math
 
 import numpy as np
 import pytest
 import torch
 from datasets import Dataset
-from helpers import check_gradients, pad_facts, tiny_model, until_end
+from helpers import check_gradients, pad_facts, tiny_model, until_end, write_rows
 from oracle import Oracle
 from transformers import DataCollatorForSeq2Seq, Trainer
 
@@ -253,12 +252,11 @@ def test_the_commands_learn_from_a_file_with_facts_and_say_what_was_retrieved(tm
         {"text": f"when was N{n} born ?", "summary": f"in {1900 + n}", "facts": [[f"N{n}", "born", str(1900 + n)]]}
         for n in range(12)
     ]
-    file = tmp_path / "train.jsonl"
-    file.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    file = write_rows(tmp_path / "train.jsonl", rows)
     folder = tmp_path / "model"
     sizes = {"embedding_size": 8, "hidden_size": 12, "encoder_hidden_size": 8, "attention_size": 8}
-    said = {"train_file": str(file), "output_dir": str(folder), "copy_mechanism": "retrieval", "use_cpu": True}
-    said |= {"validation_file": str(file), "predict_with_generate": True}
+    said = {"train_file": file, "output_dir": str(folder), "copy_mechanism": "retrieval", "use_cpu": True}
+    said |= {"validation_file": file, "predict_with_generate": True}
     figures = train_from_arguments(
         said
         | sizes

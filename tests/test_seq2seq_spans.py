@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,12 +12,11 @@ from test_seq2seq import save_seq2seq
 from test_spans import SEARCH, TEXTS, Scripted, check
 from tiny_encoders import CORPUS
 from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
-from transformers import ByT5Tokenizer, PreTrainedTokenizerBase, PreTrainedTokenizerFast, pipeline
+from transformers import ByT5Tokenizer, PreTrainedTokenizerBase, PreTrainedTokenizerFast
 
 from copynet_hf import CopyNetForConditionalGeneration
-from copynet_hf.inference.predictor import CopyNetPredictor
 from copynet_hf.model.prediction import predict
-from copynet_hf.visualization.highlighting import copies_html, find_words
+from copynet_hf.visualization.highlighting import find_words
 
 SPECIAL = ["<pad>", "<s>", "</s>", "<unk>"]
 NAMES = {"pad_token": "<pad>", "bos_token": "<s>", "eos_token": "</s>", "unk_token": "<unk>"}
@@ -118,21 +115,3 @@ def test_unknown_pieces_leave_the_text_of_a_page_as_it_is() -> None:
         [("", ""), ("", "call"), (" ", "ann"), (" ", "now")],
         "",
     )
-
-
-def test_all_doors_tell_the_same_origin(tmp_path: Path) -> None:
-    """The pipeline, the predictor and the page."""
-    tokenizer = make_byte_level()
-    model = copying_model(tokenizer, tmp_path / "own")
-    model.save_pretrained(tmp_path / "saved")
-    tokenizer.save_pretrained(tmp_path / "saved")
-    text, options = "send the 14 chairs to Oslo", {"max_new_tokens": 9, "num_beams": 3}
-    ((expected,),) = predict(model, tokenizer, [text], **options)
-    assert expected.copied_spans
-    assert expected.word_scores
-    assert math.prod(expected.word_scores) >= expected.score * (1 - 1e-6)
-    (piped,) = pipeline("copy-text2text", model=str(tmp_path / "saved"))(text, **options)
-    row = CopyNetPredictor(tmp_path / "saved", with_origins=True, **options)({"text": [text]})
-    assert piped["copied_spans"] == expected.copied_spans
-    assert [tuple(span) for span in row["prediction_copied_spans"][0]] == expected.copied_spans
-    assert re.sub("<[^>]+>", "", copies_html(text, piped)).endswith(text + expected.text)

@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
-from helpers import LETTERED, TINY, refused, save_tiny_model
+from helpers import LETTERED, refused, save_tiny_model, tiny_tokenizer
 from transformers import GenerationConfig
 
 from copynet_hf import CopyNetTokenizer
@@ -126,13 +126,8 @@ def folders(tmp_path_factory: pytest.TempPathFactory, exported_once: Callable[..
         saved = GenerationConfig.from_pretrained(folders[name])
         saved.update(num_beams=3, max_new_tokens=5)
         saved.save_pretrained(folders[name])
-        vocab = {word: index for index, word in enumerate(["<pad>", "<s>", "</s>", "<unk>", *"abcdefghi"])}
         features = {"feature_vocab": ["N", "PST", "V"], "letter_vocab": "daKiA"} if name == "features" else {}
-        slots = TINY["max_source_oov"]
-        tokenizer = CopyNetTokenizer(
-            vocab, segmenter="whitespace", max_source_oov=slots, model_max_length=12, **features
-        )
-        tokenizer.save_pretrained(folders[name])
+        tiny_tokenizer(model_max_length=12, **features).save_pretrained(folders[name])
     return folders
 
 

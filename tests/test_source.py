@@ -10,7 +10,7 @@ import pytest
 from helpers import tiny_tokenizer
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tiny_encoders import FAMILIES, save_encoder, word_tokenizer
+from tiny_encoders import FAMILIES, save_encoder
 from tokenizers import Tokenizer, models, pre_tokenizers
 from transformers import BertTokenizer, PreTrainedTokenizerFast
 
@@ -25,7 +25,7 @@ FAST = {family: FAMILIES[family][0]() for family in ("roberta", "xlm-roberta", "
 
 
 def make(segmenter: str, **options: Any) -> CopyNetTokenizer:
-    return CopyNetTokenizer(tiny_tokenizer().get_vocab(), segmenter, max_source_oov=3, **options)
+    return tiny_tokenizer(segmenter=segmenter, max_source_oov=3, **options)
 
 
 TOKENIZERS = {
@@ -87,14 +87,6 @@ def test_a_source_spells_ids_by_its_own_words(tmp_path: Any) -> None:
     assert sources[1].spell(ids, {tokenizer.eos_token_id}) == ["<unk>", "a", "Y", "<unk>", "<unk>"]
     assert [source.is_truncated for source in sources] == [True, False]
     assert [source.is_blank for source in tokenizer.encode_sources(["", " \n", "a"])] == [True, True, False]
-
-
-def test_pieces_are_part_of_a_source(tmp_path: Any) -> None:
-    tokenizer = word_tokenizer(save_encoder(tmp_path / "encoder", "bert"))
-    source, batch = tokenizer.encode_source("call Ottilie"), tokenizer("call Ottilie")
-    assert source.pieces is not None
-    assert source.pieces == (batch["encoder_input_ids"], batch["word_index"])
-    assert set(source.pieces.word_index) == {-1, 0, 1}
 
 
 def test_a_word_that_a_tokenizer_changed_is_not_taken_for_a_later_one() -> None:

@@ -217,8 +217,16 @@ def test_encode_gives_the_ids_of_a_source(tok: CopyNetTokenizer) -> None:
         ({"text": ["a"], "text_pair": ["b"]}, ValueError, "text_pair is not supported"),
         ({"text": "a", "max_lenght": 3}, ValueError, "max_lenght"),
         ({"text_target": "a", "return_offsets_mapping": True}, ValueError, "return_offsets_mapping"),
-        ({"text": "a", "truncation": True, "max_length": 0}, ValueError, "1 or more"),
-        ({"text": "a", "text_target": "a", "max_target_length": 0}, ValueError, "max_target_length"),
+        (
+            {"text": "a", "truncation": True, "max_length": 0},
+            ValueError,
+            "^max_length is 0: use a number",
+        ),
+        (
+            {"text": "a", "text_target": "a", "max_target_length": 0},
+            ValueError,
+            "^max_target_length is 0: use",
+        ),
     ],
 )
 def test_wrong_inputs_raise_an_error_that_names_them(
@@ -464,12 +472,3 @@ def test_lcsts_summaries_are_copied_and_decoded_exactly(segmenter: str) -> None:
     assert copied > 100
     for labels, text, summary in zip(encoding["labels"], decoded, summaries, strict=True):
         assert UNK in labels or text == summary
-
-
-def test_a_length_below_1_is_refused_by_the_name_of_its_argument():
-    tokenizer = CopyNetTokenizer({"<pad>": 0, "<s>": 1, "</s>": 2, "<unk>": 3, "a": 4})
-    pair = {"text": "a b", "text_target": "b"}
-    with pytest.raises(ValueError, match=r"^max_length is 0: use a number of tokens"):
-        tokenizer(**pair, max_length=0, truncation=True)
-    with pytest.raises(ValueError, match=r"^max_target_length is 0: use a number of tokens"):
-        tokenizer(**pair, max_target_length=0)

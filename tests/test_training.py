@@ -412,7 +412,12 @@ def test_presets_have_the_papers_sizes_and_segmenters() -> None:
 def test_a_tokenizer_with_other_sizes_than_the_model_is_refused(tokenizer: CopyNetTokenizer) -> None:
     config = build_config(tokenizer, fields=SIZES)
     check_tokenizer(config, tokenizer)
-    for field, value in (("vocab_size", len(tokenizer) + 8), ("max_source_oov", 3), ("eos_token_id", 5)):
+    for field, value in (
+        ("vocab_size", len(tokenizer) + 8),
+        ("max_source_oov", 3),
+        ("eos_token_id", 5),
+        ("feature_vocab_size", 6),
+    ):
         other = build_config(tokenizer, fields=SIZES)
         setattr(other, field, value)
         with pytest.raises(ValueError, match=str(value)):
@@ -447,10 +452,9 @@ def test_outputs_may_be_as_long_as_the_training_targets(words: int, limit: int) 
 
 
 def test_the_limit_of_outputs_is_said_and_saved(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    file = tmp_path / "train.jsonl"
-    file.write_text(json.dumps({"text": "a b", "summary": " ".join("a" * 200)}) + "\n")
+    file = write_rows(tmp_path / "train.jsonl", [{"text": "a b", "summary": " ".join("a" * 200)}])
     with caplog.at_level("INFO", logger="copynet_hf"):
-        train_from_arguments({"train_file": str(file), "output_dir": str(tmp_path / "model"), **SIZES, "max_steps": 1})
+        train_from_arguments({"train_file": file, "output_dir": str(tmp_path / "model"), **SIZES, "max_steps": 1})
     assert "outputs: at most 252 words, the end symbol included" in caplog.messages
     assert load_model(str(tmp_path / "model"))[0].generation_config.max_new_tokens == 252
 

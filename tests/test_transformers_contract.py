@@ -11,18 +11,13 @@ from pathlib import Path
 
 import pytest
 import torch
-from helpers import SOURCES, TARGETS, VARIANTS, padded, sources, tiny_model
+from helpers import SOURCES, VARIANTS, batch, sources, tiny_model
 from safetensors.torch import load_file, save_file
 from transformers import AutoConfig, AutoModel, AutoModelForSeq2SeqLM
 
 from copynet_hf import CopyNetConfig, CopyNetForConditionalGeneration, CopyNetModel
 
 variants = pytest.mark.parametrize("changes", VARIANTS.values(), ids=VARIANTS)
-
-
-def batch() -> dict[str, torch.Tensor]:
-    source = padded(SOURCES, 0)
-    return {"input_ids": source, "attention_mask": (source != 0).long(), "labels": padded(TARGETS, -100)}
 
 
 # --- the model ------------------------------------------------------------------------------------------------------

@@ -315,7 +315,7 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
         "copy_head=2, and the decoder has 2 heads: use one from 0 to 1, or None for their average",
     ),
     "a head below 0": (
-        lambda: tiny_model(decoder=BART, copy_mechanism="gated", copy_head=-1)(**source(), decoder_input_ids=words()),
+        lambda: tiny_model(decoder=BART, copy_mechanism="gated", copy_head=-1)(**sources(), decoder_input_ids=words()),
         "copy_head=-1, and the decoder has 2 heads",
     ),
     "a head that is not copied by": (lambda: tiny_model(decoder=BART, copy_head=0), "whose attention is copied by"),

@@ -158,9 +158,7 @@ def test_without_facts_it_answers_from_the_question():
 def test_kinds_of_another_shape_are_refused():
     inputs = batch()
     with pytest.raises(ValueError, match=r"token_type_ids has shape \(1, "):
-        tiny_model(copy_mechanism="retrieval")(
-            **inputs | {"token_type_ids": inputs["token_type_ids"][:1]}, decoder_input_ids=torch.ones(2, 1).long()
-        )
+        tiny_model(copy_mechanism="retrieval")(**inputs | {"token_type_ids": inputs["token_type_ids"][:1]})
 
 
 def test_vocabulary_dropout_keeps_words_that_only_facts_name(monkeypatch):

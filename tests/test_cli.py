@@ -425,6 +425,7 @@ def test_the_defaults_that_train_help_shows_are_those_of_a_run() -> None:
         "selective_read",
         "readout",
         "copies_from",
+        "encoder_gru",
         "decoder",
         "copy_layer",
         "copy_head",

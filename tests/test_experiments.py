@@ -184,9 +184,10 @@ def test_published_weights_go_from_their_package_to_the_page(data, small, monkey
     monkeypatch.syspath_prepend(package.parent)
     results, text = reproduce_table("minilm", data, *models)
     trained = {(run["data"], run["model"]): run["command"] for run in results["runs"]}
-    assert len(trained) == 4
+    assert len(trained) == 6
     for (_, model), command in trained.items():
-        assert ("--encoder_name_or_path" in command) == (model == "MiniLM")
+        assert ("--encoder_name_or_path" in command) == (model != "GRU encoder")
+        assert ("--encoder_gru False" in command) == (model == "MiniLM alone")
         assert f"| {model} |" in text
     stored = json.loads((Path(__file__).parents[1] / "results" / "proof.json").read_text(encoding="utf-8"))
     of_page = next(run for run in stored["runs"] if run["data"] == "SNIPS")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import gzip
 import json
 import math
 import random
@@ -15,8 +17,12 @@ from urllib.error import HTTPError
 from urllib.request import urlopen
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 import torch
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
+from transformers import PreTrainedTokenizerFast
 
 from copynet_hf import CopyNetConfig, CopyNetForConditionalGeneration, CopyNetTokenizer
 from copynet_hf.cli import main
@@ -144,6 +150,20 @@ def tiny_tokenizer(**options: Any) -> CopyNetTokenizer:
     return CopyNetTokenizer(vocab, **defaults | options)
 
 
+def byte_level_tokenizer(texts: Iterable[str], vocab_size: int, **special: str) -> PreTrainedTokenizerFast:
+    """A BPE tokenizer of bytes, as GPT-2's and BART's, which adds no special tokens.
+
+    Args:
+        vocab_size: of so few merges that most accented letters and emoji are several tokens.
+        special: the special tokens by their names, in the order of their ids.
+    """
+    bpe = Tokenizer(models.BPE(unk_token=special.get("unk_token")))
+    bpe.pre_tokenizer, bpe.decoder = pre_tokenizers.ByteLevel(add_prefix_space=False), decoders.ByteLevel()
+    options = {"special_tokens": list(special.values()), "initial_alphabet": pre_tokenizers.ByteLevel.alphabet()}
+    bpe.train_from_iterator(texts, trainers.BpeTrainer(vocab_size=vocab_size, **options))
+    return PreTrainedTokenizerFast(tokenizer_object=bpe, **special)
+
+
 def save_tiny_model(folder: Path, seed: int = 0, search: Mapping[str, Any] | None = None, **fields: Any) -> Path:
     """Saves `tiny_model`, with these settings of its search, and `tiny_tokenizer`; returns the folder."""
     model = tiny_model(seed, **fields)
@@ -172,6 +192,21 @@ def write_rows(path: Path, rows: Iterable[Mapping[str, Any]]) -> str:
     """Writes JSON lines; returns the path."""
     path.write_text("".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows), encoding="utf-8")
     return str(path)
+
+
+def write_table(path: Path, rows: Sequence[Mapping[str, Any]]) -> Path:
+    """Writes JSON lines, .csv, .tsv or .parquet, which may be compressed, as the name ends; returns the path."""
+    if path.suffix == ".parquet":
+        pq.write_table(pa.Table.from_pylist(rows), path)
+        return path
+    with gzip.open(path, "wt") if path.suffix == ".gz" else path.open("w", newline="", encoding="utf-8") as file:
+        if ".jsonl" in path.name:
+            file.writelines(json.dumps(row) + "\n" for row in rows)
+        else:
+            writer = csv.DictWriter(file, list(rows[0]), delimiter="," if ".csv" in path.name else "\t")
+            writer.writeheader()
+            writer.writerows(rows)
+    return path
 
 
 def write_requests(folder: Path, **sizes: int) -> dict[str, str]:

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 from helpers import ask_app, tiny_model, write_rows
-from test_predictor import byte_level_tokenizer
+from test_predictor import make_tokenizer
 from test_web_export import count_units, export_page, open_page, run_script
 from transformers import AutoTokenizer, pipeline
 
@@ -59,7 +59,7 @@ def folder(request: pytest.FixtureRequest, requests: Path, tmp_path_factory: pyt
     """A model, with its graphs in `onnx`: one trained on words, which letters find at random, or a random one."""
     folder = tmp_path_factory.mktemp(request.param)
     if request.param == "pieces":
-        tokenizer = byte_level_tokenizer()
+        tokenizer = make_tokenizer()
         model = tiny_model(**fields_for(tokenizer))
     else:
         model = CopyNetForConditionalGeneration.from_pretrained(requests / "model")

@@ -19,6 +19,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import torch
+from helpers import write_table
 
 from copynet_hf.data import DataFileError, load_lcsts, load_pairs, quickstart_pairs
 from copynet_hf.data.assistant_requests import RULES, split_of
@@ -662,8 +663,7 @@ def test_columns_with_unusual_names_are_guessed_in_order_without_ids_and_logged(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, suffix: str, streaming: bool
 ) -> None:
     path = tmp_path / f"a.{suffix}"
-    data = datasets.Dataset.from_list([{"id": "r1", "year": 3, "long": "a b", "short": "a"}])
-    {"jsonl": data.to_json, "parquet": data.to_parquet}[suffix](path)
+    write_table(path, [{"id": "r1", "year": 3, "long": "a b", "short": "a"}])
     for _ in range(2):  # the second time from the cache
         caplog.clear()
         with caplog.at_level(logging.INFO, "copynet_hf"):
@@ -684,8 +684,7 @@ def test_where_several_columns_could_be_meant_an_error_names_them(
     tmp_path: Path, suffix: str, streaming: bool
 ) -> None:
     path = tmp_path / f"a.{suffix}"
-    data = datasets.Dataset.from_list([{"category": "files", "difficulty": "easy", "nl": "list", "cmd": "ls"}])
-    {"jsonl": data.to_json, "csv": data.to_csv, "parquet": data.to_parquet}[suffix](path)
+    write_table(path, [{"category": "files", "difficulty": "easy", "nl": "list", "cmd": "ls"}])
     message = "the text and summary could be any of the columns 'category', 'difficulty', 'nl', 'cmd': pass "
     options = "text_column (--text_column) and summary_column (--summary_column)"
     with pytest.raises(ValueError, match=re.escape(f"{path}: {message}{options}")):
@@ -700,8 +699,7 @@ def test_where_several_columns_could_be_meant_an_error_names_them(
 @pytest.mark.parametrize("suffix", ["jsonl", "csv", "parquet"])
 def test_a_missing_column_is_named_with_the_file_and_its_columns(tmp_path: Path, suffix: str) -> None:
     path = tmp_path / f"a.{suffix}"
-    data = datasets.Dataset.from_list([PAIR])
-    {"jsonl": data.to_json, "csv": data.to_csv, "parquet": data.to_parquet}[suffix](path)
+    write_table(path, [PAIR])
     with pytest.raises(ValueError, match=rf"a\.{suffix}: no column 'body'; the columns are 'text', 'summary'"):
         load_pairs(train_file=path, text_column="body")
     with pytest.raises(ValueError, match="cannot be both"):
@@ -778,8 +776,7 @@ def test_an_unknown_suffix_and_a_missing_file_are_named(tmp_path: Path) -> None:
 def test_a_changed_file_is_not_read_from_the_cache(tmp_path: Path, suffix: str) -> None:
     path = tmp_path / f"a.{suffix}"
     for word in ("old", "new"):
-        data = datasets.Dataset.from_list([{"text": word, "summary": word}])
-        {"jsonl": data.to_json, "parquet": data.to_parquet}[suffix](path)
+        write_table(path, [{"text": word, "summary": word}])
         os.utime(path, ns=(0, 0))
         assert load_pairs(train_file=path)["train"][0]["text"] == word
 

@@ -6,11 +6,10 @@ import logging
 from pathlib import Path
 from typing import Any
 
-import datasets
 import numpy as np
 import pytest
 import torch
-from helpers import tiny_tokenizer, write_rows
+from helpers import tiny_tokenizer, write_rows, write_table
 from transformers import AutoTokenizer, DataCollatorForSeq2Seq
 
 from copynet_hf import CopyNetTokenizer, load_pairs
@@ -83,10 +82,7 @@ EXPECTED = [
 @pytest.mark.parametrize("suffix", ["jsonl", "parquet"])
 def test_lists_are_read_as_they_are(tmp_path: Path, suffix: str, streaming: bool) -> None:
     path = tmp_path / f"a.{suffix}"
-    if suffix == "parquet":
-        datasets.Dataset.from_list(ROWS).to_parquet(path)
-    else:
-        write_rows(path, ROWS)
+    write_table(path, ROWS)
     assert list(load_pairs(path, features_column="tags", streaming=streaming)["train"]) == EXPECTED
 
 

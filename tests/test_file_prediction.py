@@ -22,7 +22,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from helpers import refused, save_tiny_model
+from helpers import refused, save_tiny_model, write_table
 from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
 
 from copynet_hf.cli import main
@@ -61,20 +61,6 @@ def command(model: Path, inputs: list[Path] | Path, output: Path, *more: str) ->
     files = inputs if isinstance(inputs, list) else [inputs]
     named = [f"--model={model}", "--input_file", *map(str, files), f"--output_file={output}"]
     return ["predict", *named, *DECODING, "--batch_size=3", "--window=5", *more]
-
-
-def write_rows(path: Path, rows: list[dict[str, Any]]) -> Path:
-    if path.name.endswith(".parquet"):
-        pq.write_table(pa.Table.from_pylist(rows), path)
-        return path
-    with gzip.open(path, "wt") if path.suffix == ".gz" else path.open("w", newline="") as file:
-        if ".jsonl" in path.name:
-            file.writelines(json.dumps(row) + "\n" for row in rows)
-        else:
-            writer = csv.DictWriter(file, list(rows[0]), delimiter="," if ".csv" in path.name else "\t")
-            writer.writeheader()
-            writer.writerows(rows)
-    return path
 
 
 def read_rows(path: Path) -> list[dict[str, Any]]:
@@ -116,7 +102,7 @@ def test_rows_keep_their_columns_and_order(
 ) -> None:
     rows = [{"id": str(number), "text": text, "note": 'a, "b"'} for number, text in enumerate(TEXTS)]
     output = tmp_path / f"out.{written}"
-    assert main(command(model, write_rows(tmp_path / f"in.{read}", rows), output)) == 0
+    assert main(command(model, write_table(tmp_path / f"in.{read}", rows), output)) == 0
     no = "False" if "sv" in written else False
     new = "prediction", "prediction_is_truncated"
     assert read_rows(output) == [row | dict(zip(new, (expected[row["text"]], no), strict=True)) for row in rows]
@@ -126,7 +112,7 @@ def test_rows_keep_their_columns_and_order(
 @pytest.mark.parametrize("suffix", ["csv", "tsv"])
 def test_carriage_returns_end_no_record(model: Path, tmp_path: Path, suffix: str) -> None:
     texts = ["a\rb", "a\r\nb", "a b"]
-    source = write_rows(tmp_path / "in.jsonl", [{"text": text} for text in texts])
+    source = write_table(tmp_path / "in.jsonl", [{"text": text} for text in texts])
     assert main(command(model, source, tmp_path / f"out.{suffix}")) == 0
     assert [row["text"] for row in read_rows(tmp_path / f"out.{suffix}")] == texts
     if suffix == "csv":
@@ -170,7 +156,7 @@ def test_json_keeps_its_values_and_parquet_gets_a_type_for_each_column(
 ) -> None:
     more = [{"n": 1, "o": {"k": [1]}}, {"n": 2.5}, {"o": "a", "late": True}]
     rows = [{"text": text, **(more[number - 10] if 10 <= number < 13 else {})} for number, text in enumerate(TEXTS)]
-    source = write_rows(tmp_path / "in.jsonl", rows)
+    source = write_table(tmp_path / "in.jsonl", rows)
     assert main(command(model, source, tmp_path / "out.jsonl")) == 0
     for found, row in zip(read_rows(tmp_path / "out.jsonl"), rows, strict=True):
         assert found == {**row, "prediction": expected[row["text"]], "prediction_is_truncated": False}
@@ -186,9 +172,9 @@ def test_json_keeps_its_values_and_parquet_gets_a_type_for_each_column(
 def test_folders_and_patterns_are_read_as_one_table(model: Path, expected: dict[str, str], tmp_path: Path) -> None:
     folder = tmp_path / "in"
     (folder / "b").mkdir(parents=True)
-    write_rows(folder / "a.jsonl", [{"text": text} for text in TEXTS[:7]])
-    write_rows(folder / "b" / "part-0.parquet", [{"text": text} for text in TEXTS[7:9]])
-    write_rows(folder / "b" / "part-1.csv.gz", [{"text": text} for text in TEXTS[9:]])
+    write_table(folder / "a.jsonl", [{"text": text} for text in TEXTS[:7]])
+    write_table(folder / "b" / "part-0.parquet", [{"text": text} for text in TEXTS[7:9]])
+    write_table(folder / "b" / "part-1.csv.gz", [{"text": text} for text in TEXTS[9:]])
     (folder / "notes.md").write_text("no table")
     (folder / "_SUCCESS.json").write_text("")
     (folder / "out.jsonl.parts").mkdir()
@@ -204,7 +190,7 @@ def test_folders_and_patterns_are_read_as_one_table(model: Path, expected: dict[
 
 
 def test_processes_give_the_rows_of_one(model: Path, expected: dict[str, str], tmp_path: Path) -> None:
-    source = write_rows(tmp_path / "in.jsonl", [{"text": text} for text in TEXTS] + [{"text": 3}])
+    source = write_table(tmp_path / "in.jsonl", [{"text": text} for text in TEXTS] + [{"text": 3}])
     assert main(command(model, source, tmp_path / "out.jsonl", "--num_proc=2", "--with_origins")) == 0
     rows = read_rows(tmp_path / "out.jsonl")
     assert [(row["text"], row["prediction"]) for row in rows] == [(text, expected[text]) for text in TEXTS]
@@ -393,7 +379,7 @@ def test_columns_and_delimiter_of_the_training_are_used(
     remember_options(tokenizer, {"text_column": "nl", "delimiter": "#", "summary_column": None})
     tokenizer.save_pretrained(folder)
     rows = [{"nl": text, "other, one": "c c"} for text in ("a b", "b a")]
-    source = write_rows(tmp_path / name, rows)
+    source = write_table(tmp_path / name, rows)
     if name == "a.csv":
         source.write_text("nl#other, one\na b#c c\nb a#c c\n")
     with caplog.at_level(logging.INFO, "copynet_hf"):
@@ -404,7 +390,7 @@ def test_columns_and_delimiter_of_the_training_are_used(
     assert predict({"nl": ["a b", "b a"], "text": ["c", "c"]})["prediction"] == predicted
     assert main(command(folder, source, tmp_path / "other.jsonl", "--text_column=other, one")) == 0
     assert [row["prediction"] for row in read_rows(tmp_path / "other.jsonl")] != predicted
-    plain = write_rows(tmp_path / "plain.jsonl", [{"text": "a b"}])  # without the column of the training
+    plain = write_table(tmp_path / "plain.jsonl", [{"text": "a b"}])  # without the column of the training
     assert main(command(folder, plain, tmp_path / "third.jsonl")) == 0
     assert [row["prediction"] for row in read_rows(tmp_path / "third.jsonl")] == predicted[:1]
 
@@ -413,7 +399,7 @@ def test_columns_and_delimiter_of_the_training_are_used(
 def test_a_column_called_facts_that_holds_something_else_is_not_read(
     model: Path, tmp_path: Path, cells: list[Any]
 ) -> None:
-    source = write_rows(tmp_path / "in.jsonl", [{"text": "a b", "facts": cell} for cell in cells])
+    source = write_table(tmp_path / "in.jsonl", [{"text": "a b", "facts": cell} for cell in cells])
     assert main(command(model, source, tmp_path / "out.jsonl")) == 0
     assert [row["facts"] for row in read_rows(tmp_path / "out.jsonl")] == cells
     predict = CopyNetPredictor(model, num_beams=1, max_new_tokens=4)
@@ -423,7 +409,7 @@ def test_a_column_called_facts_that_holds_something_else_is_not_read(
 def test_truncated_texts_are_marked_and_counted_in_one_warning(
     model: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    source = write_rows(tmp_path / "in.jsonl", [{"text": text} for text in ["a b c", "a b", "a b c d", None] * 4])
+    source = write_table(tmp_path / "in.jsonl", [{"text": text} for text in ["a b c", "a b", "a b c d", None] * 4])
     assert main(command(model, source, tmp_path / "out.jsonl", "--max_source_length=2")) == 0
     (message,) = [message for message in caplog.messages if "truncated" in message]
     assert message == "8 of 12 texts were truncated: --max_source_length sets the number of words that are read"
@@ -435,7 +421,7 @@ def test_the_words_of_facts_count_as_the_texts_own(
     model: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     rows: list[dict[str, Any]] = [{"text": text, "facts": [["a", "b", "c"]]} for text in ("a b", "a b c")]
-    source = write_rows(tmp_path / "in.jsonl", [*rows, {"text": "a b c", "facts": []}])
+    source = write_table(tmp_path / "in.jsonl", [*rows, {"text": "a b c", "facts": []}])
     assert main(command(model, source, tmp_path / "out.jsonl", "--max_source_length=5")) == 0
     (message,) = [message for message in caplog.messages if "truncated" in message]
     assert message.startswith("1 of 3 texts were truncated")
@@ -450,7 +436,7 @@ def test_an_interrupted_run_ends_its_workers_and_no_other_process(
         raise KeyboardInterrupt
 
     monkeypatch.setattr(file_prediction, "as_completed", interrupt)
-    source = write_rows(tmp_path / "in.jsonl", [{"text": "a b"}] * 4)
+    source = write_table(tmp_path / "in.jsonl", [{"text": "a b"}] * 4)
     own = multiprocessing.get_context("spawn").Process(target=time.sleep, args=(60,))
     own.start()
     try:
@@ -486,7 +472,7 @@ BAD_INPUT = {
 def test_bad_arguments_are_named(
     model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], argv: str, message: str
 ) -> None:
-    write_rows(tmp_path / "in.jsonl", [{"text": "a", "n": 1}])
+    write_table(tmp_path / "in.jsonl", [{"text": "a", "n": 1}])
     for name in ("a.txt", "bad.parquet"):
         (tmp_path / name).write_text("not a table")
     if "{folder} " in argv:
@@ -505,7 +491,7 @@ class Killed(BaseException):
 def source(tmp_path: Path) -> Path:
     rows = [{"id": number, "text": text} for number, text in enumerate(TEXTS * 2)]
     rows[17]["text"] = None
-    return write_rows(tmp_path / "in.jsonl", rows)
+    return write_table(tmp_path / "in.jsonl", rows)
 
 
 def check_output(output: Path, expected: dict[str, str]) -> None:
@@ -612,7 +598,7 @@ def test_parts_of_another_run_are_not_used_and_do_not_stand_in_the_way(
 def test_outputs_are_replaced_only_when_told(
     model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str
 ) -> None:
-    source = write_rows(tmp_path / "in.jsonl", [{"text": "a"}])
+    source = write_table(tmp_path / "in.jsonl", [{"text": "a"}])
     others = [tmp_path / "out.bad.jsonl", tmp_path / "out.jsonl.bad.jsonl"]
     for path in (*others, tmp_path / name):
         path.write_text("of another output")
@@ -626,7 +612,7 @@ def test_outputs_are_replaced_only_when_told(
 def test_a_run_that_failed_before_any_row_leaves_nothing(
     model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    source = write_rows(tmp_path / "in.jsonl", [{"one": "a", "two": "b"}])
+    source = write_table(tmp_path / "in.jsonl", [{"one": "a", "two": "b"}])
     argv = command(model, source, tmp_path / "out.jsonl")
     assert "could be any of the columns 'one', 'two' of strings: pass --text_column" in refused(capsys, *argv)
     assert [path.name for path in tmp_path.iterdir()] == ["in.jsonl"]
@@ -638,7 +624,7 @@ def test_a_run_that_failed_before_any_row_leaves_nothing(
 
 def test_memory_is_that_of_a_window(model: Path, tmp_path: Path) -> None:
     note = "x" * 200_000
-    source = write_rows(tmp_path / "in.jsonl", [{"text": "a", "note": note} for _ in range(60)])
+    source = write_table(tmp_path / "in.jsonl", [{"text": "a", "note": note} for _ in range(60)])
     argv = command(model, source, tmp_path / "out.csv", "--window=2")
     tracemalloc.start()
     try:

@@ -13,10 +13,11 @@ from typing import Any
 import evaluate
 import numpy as np
 import pytest
+from helpers import byte_level_tokenizer
 from hypothesis import given
 from hypothesis import strategies as st
 from rouge_score.tokenizers import DefaultTokenizer
-from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors, trainers
+from tokenizers import processors
 from transformers import PreTrainedTokenizerFast
 
 from copynet_hf.evaluation import metrics
@@ -370,15 +371,11 @@ def copying_tokenizer(**options: Any) -> CopyNetTokenizer:
 
 
 def subword_tokenizer() -> PreTrainedTokenizerFast:
-    """A byte-level BPE tokenizer that ends its texts."""
-    bpe = Tokenizer(models.BPE())
-    bpe.pre_tokenizer, bpe.decoder = pre_tokenizers.ByteLevel(), decoders.ByteLevel()
-    special = {"pad_token": "<pad>", "eos_token": "</s>"}
-    alphabet = pre_tokenizers.ByteLevel.alphabet()
-    options = {"vocab_size": 280, "special_tokens": list(special.values()), "initial_alphabet": alphabet}
-    bpe.train_from_iterator([KNOWN], trainers.BpeTrainer(**options))
-    bpe.post_processor = processors.TemplateProcessing(single="$A </s>", special_tokens=[("</s>", 1)])
-    return PreTrainedTokenizerFast(tokenizer_object=bpe, **special)
+    """One that ends its texts."""
+    tokenizer = byte_level_tokenizer([KNOWN], 280, pad_token="<pad>", eos_token="</s>")
+    ending = processors.TemplateProcessing(single="$A </s>", special_tokens=[("</s>", 1)])
+    tokenizer.backend_tokenizer.post_processor = ending
+    return tokenizer
 
 
 def evaluated(rows: list[list[int]], order: list[int]) -> SimpleNamespace:

@@ -12,12 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 from datasets import Dataset
-from helpers import POINTER, SIZES, tiny_model, tiny_tokenizer
-from tokenizers import Tokenizer
-from tokenizers.decoders import ByteLevel as ByteLevelDecoder
-from tokenizers.models import BPE
-from tokenizers.pre_tokenizers import ByteLevel
-from tokenizers.trainers import BpeTrainer
+from helpers import POINTER, SIZES, byte_level_tokenizer, tiny_model, tiny_tokenizer
 from transformers import GenerationConfig, PreTrainedTokenizerFast
 
 from copynet_hf import CopyNetForConditionalGeneration, CopyNetTokenizer, copies_html
@@ -166,16 +161,11 @@ def test_words_with_their_spaces_are_the_text(segmenter: str) -> None:
     assert "".join(pieces) == text
 
 
-def byte_level_tokenizer(unk_token: str | None = "[UNK]") -> PreTrainedTokenizerFast:
-    """A byte-level BPE as GPT-2's, of so few merges that most accented letters and emoji are several tokens."""
-    bpe = Tokenizer(BPE(unk_token=unk_token))
-    bpe.pre_tokenizer, bpe.decoder = ByteLevel(add_prefix_space=False), ByteLevelDecoder()
-    special = [token for token in ("<pad>", "<s>", "</s>", unk_token) if token]
-    trainer = BpeTrainer(vocab_size=280, special_tokens=special, initial_alphabet=ByteLevel.alphabet())
-    bpe.train_from_iterator(["send the report to the office"] * 3, trainer)
-    return PreTrainedTokenizerFast(
-        tokenizer_object=bpe, pad_token="<pad>", bos_token="<s>", eos_token="</s>", unk_token=unk_token
-    )
+def make_tokenizer(unk_token: str | None = "[UNK]") -> PreTrainedTokenizerFast:
+    """One of bytes, with few merges."""
+    special = {"pad_token": "<pad>", "bos_token": "<s>", "eos_token": "</s>"}
+    special |= {"unk_token": unk_token} if unk_token else {}
+    return byte_level_tokenizer(["send the report to the office"] * 3, 280, **special)
 
 
 def find_complete_characters(tokenizer: PreTrainedTokenizerFast, ids: list[int]) -> str:
@@ -192,7 +182,7 @@ def find_complete_characters(tokenizer: PreTrainedTokenizerFast, ids: list[int])
     ["send the report", "déjà vu, naïve", "ok 😀👩‍👩‍👧 to Zoë", "请问 the 路", "", "😀"],
 )
 def test_bytes_of_a_byte_level_tokenizer_are_shown_where_their_character_ends(text: str) -> None:
-    tokenizer = byte_level_tokenizer()
+    tokenizer = make_tokenizer()
     ids = tokenizer(text)["input_ids"]
     pieces = add_spaces(tokenizer, spell(tokenizer, ids))
     assert len(pieces) == len(ids)
@@ -202,7 +192,7 @@ def test_bytes_of_a_byte_level_tokenizer_are_shown_where_their_character_ends(te
 
 
 def test_bytes_that_are_no_character_are_shown_as_in_the_text() -> None:
-    tokenizer, generator = byte_level_tokenizer(), random.Random(0)
+    tokenizer, generator = make_tokenizer(), random.Random(0)
     for _ in range(200):
         ids = generator.choices(range(4, len(tokenizer)), k=generator.randint(1, 12))
         words = tokenizer.convert_ids_to_tokens(ids)
@@ -214,7 +204,7 @@ def test_bytes_that_are_no_character_are_shown_as_in_the_text() -> None:
 
 
 def test_the_time_for_the_spaces_grows_with_the_number_of_words() -> None:
-    tokenizer, joined = byte_level_tokenizer(), []
+    tokenizer, joined = make_tokenizer(), []
     join = tokenizer.convert_tokens_to_string
     tokenizer.convert_tokens_to_string = lambda words: joined.append(len(words)) or join(words)
     words = tokenizer.tokenize("naïve 😀 report " * 100)
@@ -223,19 +213,19 @@ def test_the_time_for_the_spaces_grows_with_the_number_of_words() -> None:
 
 
 def test_an_unknown_word_is_written_as_the_tokenizer_does() -> None:
-    tokenizer = byte_level_tokenizer()
+    tokenizer = make_tokenizer()
     assert spell(tokenizer, [tokenizer.unk_token_id, len(tokenizer) + 3]) == ["[UNK]", "[UNK]"]
-    without = byte_level_tokenizer(unk_token=None)
+    without = make_tokenizer(unk_token=None)
     assert spell(without, [len(without) + 3, without.eos_token_id]) == ["<unk>"]
 
 
 def test_an_end_symbol_that_is_the_unknown_word_too_is_not_shown() -> None:
-    tokenizer = byte_level_tokenizer("</s>")  # as in GPT-2
+    tokenizer = make_tokenizer("</s>")  # as in GPT-2
     assert spell(tokenizer, [tokenizer.convert_tokens_to_ids("a"), tokenizer.eos_token_id]) == ["a"]
 
 
 def test_the_words_of_an_output_are_its_text_without_outer_spaces() -> None:
-    tokenizer = byte_level_tokenizer()
+    tokenizer = make_tokenizer()
     others = sorted(set(range(len(tokenizer))) - {tokenizer.convert_tokens_to_ids("Ġ")})
     ((output,),) = predict(baseline(tokenizer), tokenizer, ["send"], max_new_tokens=3, suppress_tokens=others)
     assert (output.text, output.words) == ("", ["", "", ""])
@@ -244,7 +234,7 @@ def test_the_words_of_an_output_are_its_text_without_outer_spaces() -> None:
 
 
 def test_unknown_words_of_another_tokenizer_count_as_unknown() -> None:
-    tokenizer = byte_level_tokenizer()
+    tokenizer = make_tokenizer()
     others = sorted(set(range(len(tokenizer))) - {tokenizer.unk_token_id})
     pairs = Dataset.from_dict({"text": ["send it"], "summary": ["send"]})
     options: dict[str, Any] = {"max_new_tokens": 2, "suppress_tokens": others}

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import torch
+from helpers import byte_level_tokenizer
 from test_seq2seq import save_seq2seq
 from test_spans import SEARCH, TEXTS, Scripted, check
 from tiny_encoders import CORPUS
@@ -36,12 +37,7 @@ def make_metaspace() -> PreTrainedTokenizerBase:
 
 def make_byte_level() -> PreTrainedTokenizerBase:
     """Of BART's kind."""
-    backend = Tokenizer(models.BPE())
-    backend.pre_tokenizer, backend.decoder = pre_tokenizers.ByteLevel(add_prefix_space=False), decoders.ByteLevel()
-    alphabet = pre_tokenizers.ByteLevel.alphabet()
-    trainer = trainers.BpeTrainer(vocab_size=400, initial_alphabet=alphabet, special_tokens=SPECIAL)
-    backend.train_from_iterator(CORPUS, trainer)
-    return PreTrainedTokenizerFast(tokenizer_object=backend, **NAMES)
+    return byte_level_tokenizer(CORPUS, 400, **NAMES)
 
 
 def make_unigram() -> PreTrainedTokenizerBase:

@@ -5,16 +5,15 @@ from __future__ import annotations
 import json
 import random
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 from datasets import Dataset
-from helpers import SIZES, write_requests, write_rows
-from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
-from transformers import PreTrainedTokenizerFast, Seq2SeqTrainingArguments, TrainerControl, TrainerState
+from helpers import SIZES, byte_level_tokenizer, write_requests, write_rows
+from transformers import Seq2SeqTrainingArguments, TrainerControl, TrainerState
 
 from copynet_hf import CopyNetForConditionalGeneration, CopyNetTokenizer
 from copynet_hf.arguments import TrainArguments
@@ -41,19 +40,6 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
 def tokenizer_for(pairs: Dataset, **arguments: Any) -> CopyNetTokenizer:
     """The one that a run with these arguments trains."""
     return train_tokenizer(pairs, TrainArguments(max_source_length=64, **arguments))
-
-
-def subword_tokenizer(texts: Sequence[str], folder: Path) -> PreTrainedTokenizerFast:
-    """A byte-level BPE tokenizer that neither ends its texts nor knows an unknown word."""
-    bpe = Tokenizer(models.BPE())
-    bpe.pre_tokenizer, bpe.decoder = pre_tokenizers.ByteLevel(), decoders.ByteLevel()
-    alphabet = pre_tokenizers.ByteLevel.alphabet()
-    bpe.train_from_iterator(
-        texts, trainers.BpeTrainer(vocab_size=400, special_tokens=["<pad>", "</s>"], initial_alphabet=alphabet)
-    )
-    fast = PreTrainedTokenizerFast(tokenizer_object=bpe, pad_token="<pad>", eos_token="</s>")
-    fast.save_pretrained(folder)
-    return fast
 
 
 # ---- defaults
@@ -540,7 +526,8 @@ def test_evaluation_while_training_scores_what_generate_gives(files: dict[str, A
 
 def test_an_ordinary_subword_tokenizer_trains_and_generates(files: dict[str, Any], tmp_path: Path) -> None:
     texts = [pair["text"] for pair in quickstart_pairs("train", 64)]
-    subword_tokenizer(texts, tmp_path / "tokenizer")
+    tokenizer = byte_level_tokenizer(texts, 400, pad_token="<pad>", eos_token="</s>")
+    tokenizer.save_pretrained(tmp_path / "tokenizer")
     settings = {"tokenizer_name": str(tmp_path / "tokenizer"), "max_target_length": 16, "num_beams": 2, "max_steps": 2}
     train_from_arguments({**files, **SIZES, **settings, "output_dir": str(tmp_path / "out")})
     model, tokenizer = load_model(str(tmp_path / "out"))
@@ -550,8 +537,8 @@ def test_an_ordinary_subword_tokenizer_trains_and_generates(files: dict[str, Any
         assert "".join(output.words).strip() == output.text
 
 
-def test_targets_of_a_tokenizer_without_end_symbols_get_one(tmp_path: Path, pairs: Dataset) -> None:
-    fast = subword_tokenizer(list(pairs["text"]), tmp_path)
+def test_targets_of_a_tokenizer_without_end_symbols_get_one(pairs: Dataset) -> None:
+    fast = byte_level_tokenizer(pairs["text"], 400, pad_token="<pad>", eos_token="</s>")
     fast.model_max_length = 64
     for length in (128, 5):
         for labels in encode_pairs(pairs, fast, length)["labels"]:

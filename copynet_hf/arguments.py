@@ -168,7 +168,7 @@ class EncoderArguments(Arguments):
     cache_encoder_states: bool = argument("frozen: compute its states once per text", False)
     encoder_pooling: str | None = argument("of a word: mean, first or last", metavar="NAME", shown="mean")
     encoder_gru: bool | None = argument("GRU layers over its states", shown=True)
-    initial_state: str | None = argument("s_0: from the first, mean or last piece", metavar="NAME", shown="first")
+    initial_state: str | None = argument("without them, s_0: first, mean, last", metavar="NAME", shown="first")
     embeddings_from_encoder: bool = argument("initialise word embeddings by its pieces", False)
     embedding_file: str | None = argument("initialise them by word2vec or GloVe text", metavar="FILE")
 

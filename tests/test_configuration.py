@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from transformers import BertConfig
 
 from copynet_hf import CopyNetConfig, CopyNetTokenizer
 
@@ -101,6 +102,15 @@ REFUSALS = {
     "words_to_no_encoder": ({"encoder_reads": "words"}, "encoder_reads='words' has no effect without encoder"),
     "pooling_of_no_encoder": ({"encoder_pooling": "last"}, "encoder_pooling='last' has no effect without encoder"),
     "state_of_no_encoder": ({"initial_state": "mean"}, "initial_state='mean' has no effect without encoder"),
+    "gru_of_no_encoder": ({"encoder_gru": True}, "encoder_gru=True has no effect without encoder"),
+    "gru_over_words": (
+        {"encoder": BertConfig(), "encoder_reads": "words", "encoder_gru": True},
+        "encoder_gru=True is for a Transformers encoder that reads pieces",
+    ),
+    "state_below_a_gru": (
+        {"encoder": BertConfig(), "encoder_gru": True, "initial_state": "mean"},
+        "initial_state='mean' has no effect with encoder_gru",
+    ),
     "gate_loss": ({"gate_loss_weight": 0.5}, "leave gate_loss_weight out .it is for 'gated'."),
     "frequent_words": (
         {"copy_mechanism": "none", "frequent_words": 5},

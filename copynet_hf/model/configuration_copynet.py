@@ -475,6 +475,11 @@ class CopyNetConfig(CopyNetBaseConfig):
                 raise ValueError(f"{name}={value!r} has no effect without {other}: set {other}, or leave {name} out.")
         if self.encoder_gru and self.encoder_reads == "words":
             raise ValueError("encoder_gru=True is for a Transformers encoder that reads pieces: leave it out.")
+        if self.encoder_gru and self.initial_state != "first":
+            raise ValueError(
+                f"initial_state={self.initial_state!r} has no effect with encoder_gru, whose last states make s_0: "
+                "leave one out."
+            )
         if self.encoder is not None and self.num_features:
             raise ValueError(
                 f"encoder is set, but num_features={self.num_features} gives numbers in place of words: leave one out."

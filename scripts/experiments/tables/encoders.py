@@ -174,6 +174,7 @@ def _run_task(results: ResultsFile, name: str, splits: Splits, tests: Splits, se
         arguments = {**files, "segmenter": "char", **task.training, **TRAINING, **plan.arguments}
         if plan.encoder is not None:
             arguments["encoder_name_or_path"] = made[plan.encoder]["folder"]
+            arguments["encoder_gru"] = False  # as when the models of the page were trained
         folder = settings.seed_folder(name, model)
         record = train_once(folder, arguments, settings, task.decoding)
         for test, rows in tests.items():

@@ -59,12 +59,17 @@ def select_question(positions: Tensor, is_fact: Tensor) -> Tensor:
 
 def count_pieces(groups: Tensor, num_groups: int) -> Tensor:
     """(B, num_groups) the number of pieces of each group; groups (B, P) as for `pool_pieces`."""
-    groups = torch.where((groups >= 0) & (groups < num_groups), groups, num_groups)
+    groups = _collect_others(groups, num_groups)
     counts = groups.new_zeros(groups.shape[0], num_groups + 1)
     return counts.scatter_add(1, groups, torch.ones_like(groups))[:, :-1]
 
 
-def pool_pieces(states: Tensor, groups: Tensor, num_groups: int, pooling: str) -> tuple[Tensor, Tensor]:
+def _collect_others(groups: Tensor, num_groups: int) -> Tensor:
+    """The groups, with the pieces of none in a last one, `num_groups`."""
+    return torch.where((groups >= 0) & (groups < num_groups), groups, num_groups)
+
+
+def pool_pieces(states: Tensor, groups: Tensor, num_groups: int, pooling: str) -> Tensor:
     """One state for each group of pieces: the mean of the pieces' states, the first, or the last.
 
     Args:
@@ -73,23 +78,22 @@ def pool_pieces(states: Tensor, groups: Tensor, num_groups: int, pooling: str) -
         pooling: "mean", "first" or "last".
 
     Returns:
-        (B, num_groups, W), zero for a group without pieces, and (B, num_groups) bool, whether a group has pieces.
+        (B, num_groups, W), zero for a group without pieces.
     """
     rows, pieces, width = states.shape
-    groups = torch.where((groups >= 0) & (groups < num_groups), groups, num_groups)
-    size = rows, num_groups + 1  # the last group has the pieces of none
+    groups, size = _collect_others(groups, num_groups), (rows, num_groups + 1)
     if pooling == "mean":
         # whole states are added, which is faster than scatter_add, number by number; a sum may exceed float16
         wide = at_least_float32(states.flatten(0, 1))
         sums = wide.new_zeros(rows * (num_groups + 1), width)
         sums = sums.index_add(0, _number_rows(groups, num_groups + 1), wide).view(*size, width)
-        counts = count_pieces(groups, num_groups)
-        return (sums[:, :-1] / counts.clamp(min=1)[..., None]).to(states.dtype), counts > 0
+        counts = count_pieces(groups, num_groups).clamp(min=1)
+        return (sums[:, :-1] / counts[..., None]).to(states.dtype)
     none, reduction = (pieces, "amin") if pooling == "first" else (-1, "amax")
     numbers = torch.arange(pieces, device=groups.device).expand_as(groups)
     chosen = groups.new_full(size, none).scatter_reduce(1, groups, numbers, reduction)[:, :-1]
     has_pieces = chosen != none
-    return _select_states(states, chosen * has_pieces) * has_pieces[..., None], has_pieces
+    return _select_states(states, chosen * has_pieces) * has_pieces[..., None]
 
 
 def _select_states(states: Tensor, positions: Tensor) -> Tensor:
@@ -175,7 +179,7 @@ class CopyNetTransformerEncoder(SourceEncoder):
         pieces, piece_mask, positions, in_words = self._assign_pieces(mask, source)
         piece_states, hidden_states = self.encode_pieces(pieces, piece_mask, output_hidden_states)
         piece_states = piece_states.to(self.states_proj.weight.dtype)  # a frozen encoder may be in half precision
-        states, _ = pool_pieces(piece_states, positions, mask.shape[1], self.config.encoder_pooling)
+        states = pool_pieces(piece_states, positions, mask.shape[1], self.config.encoder_pooling)
         states = self.states_proj(states)
         slots, facts = self.embed_slots(source.letter_ids, input_ids), None
         if in_words.is_object is not None:
@@ -187,7 +191,7 @@ class CopyNetTransformerEncoder(SourceEncoder):
                 states = self.dropout(states)
         else:
             states = self.dropout(states) * in_words.read[..., None]
-            text_state, _ = pool_pieces(piece_states, piece_mask.long() - 1, 1, self.config.initial_state)
+            text_state = pool_pieces(piece_states, piece_mask.long() - 1, 1, self.config.initial_state)
             final_state = self.states_proj(text_state[:, 0])
         return self._make_output(
             source,
@@ -305,7 +309,7 @@ class WordEncoder(SourceEncoder):
         else:
             words = {"inputs_embeds": self.input_proj(embeddings)}
         own_states, hidden_states = self.encode_words(words, mask, output_hidden_states)
-        text_state, _ = pool_pieces(own_states, mask.long() - 1, 1, config.initial_state)
+        text_state = pool_pieces(own_states, mask.long() - 1, 1, config.initial_state)
         return self._make_output(
             source,
             input_ids,

@@ -7,7 +7,7 @@ from datasets import IterableDataset
 from transformers import PreTrainedTokenizerBase
 
 from ..arguments import ModelArguments, Values
-from ..model.configuration_copynet import CopyNetConfig
+from ..model.configuration_copynet import ENCODER_FIELDS, CopyNetConfig
 from ..model.modeling_copynet import CopyNetForConditionalGeneration
 from ..model.modeling_ensemble import CopyNetEnsemble
 from ..model.text_models import load_encoder_config
@@ -81,7 +81,7 @@ def build_model(tokenizer: PreTrainedTokenizerBase, args: ModelArguments) -> Cop
     if encoder is not None:
         config = load_encoder_config(encoder, {})
         fields = {"encoder": config, "encoder_hidden_size": -(-config.hidden_size // 2), "encoder_gru": True} | fields
-    elif unused := {"encoder_pooling", "encoder_gru", "initial_state"} & fields.keys():
+    elif unused := set(ENCODER_FIELDS) & fields.keys():
         raise ValueError(
             f"--{min(unused)} is for a Transformers encoder: pass --encoder_name_or_path, or leave it out"
         )

@@ -112,12 +112,13 @@ def score_published(settings: Settings, groups: list[Row]) -> dict[str, dict[str
 def collect_figures(results: dict[str, Any]) -> dict[str, Any]:
     """The figures of results/nl2bash.md."""
     of_published = get_data_facts(results)["published"]
+    subtokens, tellina = of_published.values()
     published = [[name, *map(scores.get, SCORES)] for name, scores in of_published.items()]
     return {
         "beams": BEAMS,
         "scores": score_table(results, DATA, RNNSEARCH_AND_COPYNET, SCORES, published),
-        "subtokens": next(iter(of_published.values())),
-        "tellina": [*of_published.values()][1],
+        "subtokens": subtokens,
+        "tellina": tellina,
         "unquoted": UNQUOTED,
         "tried": results.get("tried"),
         "tried_scores": render_tried(results, ("top-1", "top-3")),

@@ -98,10 +98,12 @@ def complete_arguments(
     is_pretrained = args.seq2seq_name_or_path is not None or config.seq2seq
     warmup_factor = TRANSFORMER_WARMUP_FACTOR if config.decoder is not None and not is_pretrained else 1
     training = build_training_arguments(values, train, "validation" in pairs, warmup_factor)
-    if "learning_rate" not in values:
-        has_gru = args.encoder_gru is not False if model is None else config.encoder_gru
-        training.learning_rate = choose_learning_rate(training, config, has_encoder and not has_gru, is_pretrained)
     completed: dict[str, Any] = {"encoder_learning_rate": choose_encoder_learning_rate(args, has_encoder)}
+    has_gru = config.encoder_gru
+    if model is None and args.encoder_name_or_path is not None:
+        has_gru = completed["encoder_gru"] = args.encoder_gru is not False
+    if "learning_rate" not in values:
+        training.learning_rate = choose_learning_rate(training, config, has_encoder and not has_gru, is_pretrained)
     segmenter = getattr(tokenizer, "segmenter", None)
     if tokenizer is None:
         segmenter = completed["segmenter"] = choose_segmenter(args.segmenter, args.preset, train)

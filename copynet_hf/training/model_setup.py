@@ -80,7 +80,7 @@ def build_model(tokenizer: PreTrainedTokenizerBase, args: ModelArguments) -> Cop
         return add_copy_head(tokenizer, args, fields)
     if encoder is not None:
         config = load_encoder_config(encoder, {})
-        fields = {"encoder": config, "encoder_hidden_size": -(-config.hidden_size // 2), "encoder_gru": True} | fields
+        fields = {"encoder": config, "encoder_hidden_size": -(-config.hidden_size // 2)} | fields
     elif unused := set(ENCODER_FIELDS) & fields.keys():
         raise ValueError(
             f"--{min(unused)} is for a Transformers encoder: pass --encoder_name_or_path, or leave it out"

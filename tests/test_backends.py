@@ -21,8 +21,11 @@ from transformers import AutoModelForSeq2SeqLM, AutoTokenizer, pipeline
 
 from copynet_hf import CopyNetPredictor
 from copynet_hf.cli import main
+from copynet_hf.inference.backends import OnnxModel, load_backend
 from copynet_hf.inference.predictor import stamp_files
+from copynet_hf.model.prediction import predict
 from copynet_hf.saved.loading import load_model
+from copynet_hf.serving.command import make_stoppable
 from copynet_hf.training.defaults import build_training_arguments
 
 pytest.importorskip("onnxscript")
@@ -187,7 +190,8 @@ def test_features_are_read_from_their_column_as_lists_or_strings(tmp_path: Path)
     options: dict[str, Any] = {"features_column": "tags", "features_separator": "|"}
     predict = CopyNetPredictor(tmp_path, **options, max_new_tokens=5, forbid_unk=True)
     assert predict({"text": texts, "tags": features})["prediction"] == expected
-    assert predict({"text": texts, "tags": ["V|PST", "V| PRS", None]})["prediction"] == expected
+    for missing in (None, float("nan")):
+        assert predict({"text": texts, "tags": ["V|PST", "V| PRS", missing]})["prediction"] == expected
     with pytest.raises(ValueError, match="reads features: name their column with features_column"):
         predict({"text": texts})
 
@@ -275,7 +279,7 @@ def test_inputs_that_are_no_texts_are_named(folders: Folders, inputs: Any, messa
 @pytest.mark.parametrize(
     ("folder", "options", "message"),
     [
-        ("torch", {"backend": "onnx"}, r"run copynet-hf export --model .*torch --output_dir torch-onnx, and pass"),
+        ("torch", {"backend": "onnx"}, r"run copynet-hf export --model .*torch --output_dir torch-onnx, and use"),
         ("onnx", {}, "holds ONNX graphs: use --backend onnx"),
         ("torch", {"backend": "jax"}, "--backend is 'jax': use torch or onnx"),
         ("onnx", {"backend": "onnx", "bf16": True}, "--bf16 is for --backend torch"),
@@ -287,6 +291,22 @@ def test_a_folder_of_the_other_backend_is_named_with_the_fix(
 ) -> None:
     with pytest.raises(ValueError, match=message):
         CopyNetPredictor(getattr(folders, folder), **options)(TEXTS)
+
+
+@pytest.mark.parametrize(
+    ("file", "content", "message"),
+    [
+        ("decoder.onnx", b"damaged", "cannot be loaded .*: export the model again"),
+        ("encoder.onnx", b"version https://git-lfs.github.com/spec/v1", "encoder.onnx is a Git LFS pointer"),
+        ("generation_config.json", b'{"num_beams": "four"}', "generation_config.json: num_beams is 'four': write a"),
+        ("generation_config.json", b"{", "generation_config.json is not a JSON object"),
+    ],
+)
+def test_damaged_exports_are_named(folders: Folders, tmp_path: Path, file: str, content: bytes, message: str) -> None:
+    shutil.copytree(folders.onnx, tmp_path / "model")
+    (tmp_path / "model" / file).write_bytes(content)
+    with pytest.raises(ValueError, match=message):
+        CopyNetPredictor(tmp_path / "model", "onnx")(TEXTS)
 
 
 @pytest.mark.parametrize(("instruction", "warnings"), [("avx512_bf16", 0), ("bf16", 0), ("avx2", 1)])
@@ -303,6 +323,24 @@ def test_bfloat16_without_its_instructions_is_slower_and_said_so(
     build_training_arguments({"bf16": True, "output_dir": "unused"}, Dataset.from_dict({"text": ["a"]}), False)
     build_training_arguments({"output_dir": "unused"}, Dataset.from_dict({"text": ["a"]}), False)
     assert caplog.text.count("no bfloat16 instructions; leave it out") == 2 * warnings
+
+
+def test_a_stoppable_model_searches_as_before_until_it_is_stopped(folders: Folders) -> None:
+    model, tokenizer = load_backend(str(folders.onnx), "onnx")
+    assert isinstance(model, OnnxModel)
+    steps = []
+
+    def check() -> None:
+        steps.append(1)
+        if len(steps) > 30:
+            raise TimeoutError
+
+    stoppable = make_stoppable(model, check)
+    for _ in range(2):
+        assert predict(stoppable, tokenizer, TEXTS[:1], **OPTIONS) == predict(model, tokenizer, TEXTS[:1], **OPTIONS)
+    steps += range(30)
+    with pytest.raises(TimeoutError):
+        predict(stoppable, tokenizer, TEXTS, **OPTIONS)
 
 
 @pytest.mark.parametrize("num_beams", [1, 3])

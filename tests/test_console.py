@@ -85,6 +85,7 @@ def test_batches_are_full_where_input_is_waiting(pipe: tuple[Any, int]) -> None:
         b"": [],
         b"\n": [""],
         b"a": ["a"],
+        b"\xef\xbb\xbfa\n\xef\xbb\xbfb": ["a", "\ufeffb"],  # a byte order mark, and what is none
         b"a\r\nb\r\n": ["a", "b"],
         b"a\rb\x0b\xe2\x80\xa8c\n\nd": ["a\rb\x0b\u2028c", "", "d"],  # only \n ends a line, as for wc and paste
     }.items(),

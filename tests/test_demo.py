@@ -92,6 +92,16 @@ def test_a_model_over_a_transformers_encoder_is_shown(tmp_path: Path) -> None:
     assert answer["outputs"][0][0]["spaced_source"] == ["call", "  Krahn"]
 
 
+@pytest.mark.parametrize(("saved", "length"), [({}, 20), ({"max_length": 31}, 30), ({"max_new_tokens": 25}, 25)])
+def test_outputs_are_as_long_as_the_saved_settings_say(saved: dict[str, int], length: int) -> None:
+    model = tiny_model()
+    model.generation_config.update(eos_token_id=None, **saved)  # an output never ends
+    app = build_demo(model, tiny_tokenizer())
+    for _ in range(2):  # an app can be served again
+        status, answer = ask_app(app, texts=["a X"])
+        assert (status, len(answer["outputs"][0][0]["words"])) == (200, length)
+
+
 def test_full_memory_is_a_message(monkeypatch: pytest.MonkeyPatch) -> None:
     def exhaust_memory(*args: Any, **kwargs: Any) -> None:
         raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 20.00 GiB.")
@@ -124,7 +134,7 @@ def test_the_error_names_an_occupied_port(tmp_path: Path, capsys: pytest.Capture
         other.listen()
         port = other.getsockname()[1]
         assert f"--port {port} cannot be used" in refused(capsys, "demo", f"--model={tmp_path}", f"--port={port}")
-    assert "--port is 0" in refused(capsys, "demo", f"--model={tmp_path}", "--port=0")
+    assert "--port is 70000" in refused(capsys, "demo", f"--model={tmp_path}", "--port=70000")
 
 
 # ---- in a browser

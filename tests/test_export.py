@@ -15,6 +15,7 @@ from helpers import SEARCHES as ALL_SEARCHES
 from torch import Tensor
 
 from copynet_hf import CopyNetForConditionalGeneration
+from copynet_hf.cli import main
 from copynet_hf.inference import onnx_export
 from copynet_hf.inference.onnx_search import OnnxCopyNet
 
@@ -222,7 +223,32 @@ def test_unsupported_generation_configs_are_refused_before_the_export(tmp_path: 
     model.generation_config.update(no_repeat_ngram_size=None, repetition_penalty=1.2)
     with pytest.raises(ValueError, match=r"repetition_penalty=1\.2"):
         onnx_export.export_onnx(model, tmp_path / "new")
+    model.generation_config.update(repetition_penalty=None, forced_bos_token_id=0)
+    with pytest.raises(ValueError, match="forced_bos_token_id=0"):
+        onnx_export.export_onnx(model, tmp_path / "new")
+    model.generation_config.update(forced_bos_token_id=None)
+    with pytest.raises(ValueError, match=r"torch\.bfloat16, and graphs are in float32: load it with dtype="):
+        onnx_export.export_onnx(model.bfloat16(), tmp_path / "new")
     assert not (tmp_path / "new").exists()
+
+
+def write_no_graphs(model: Any, folder: Path, quantize: str | None) -> None:
+    assert model.dtype == torch.float32
+    (folder / "decoder.onnx").write_bytes(b"graph")
+
+
+def test_an_export_replaces_another_model_and_stands_beside_its_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("onnxscript")
+    monkeypatch.setattr(onnx_export, "write_graphs", write_no_graphs)
+    own, other = save_tiny_model(tmp_path / "own"), save_tiny_model(tmp_path / "other", seed=1)
+    tiny_model().bfloat16().save_pretrained(own)
+    for folder in (own, other):
+        command = ["export", f"--model={own}", f"--output_dir={folder}", "--overwrite_output_dir"]
+        assert main(command) == 0
+    assert (own / "model.safetensors").exists()
+    assert not (other / "model.safetensors").exists()
 
 
 @pytest.mark.parametrize(

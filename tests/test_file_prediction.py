@@ -25,6 +25,7 @@ import pytest
 from helpers import refused, save_tiny_model, write_table
 from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
 
+from copynet_hf import CopyNetTokenizer
 from copynet_hf.cli import main
 from copynet_hf.data import load_pairs
 from copynet_hf.data.remembered import remember_options
@@ -404,6 +405,37 @@ def test_a_column_called_facts_that_holds_something_else_is_not_read(
     assert [row["facts"] for row in read_rows(tmp_path / "out.jsonl")] == cells
     predict = CopyNetPredictor(model, num_beams=1, max_new_tokens=4)
     assert predict({"text": ["a b"] * 2, "facts": cells})["prediction"] == predict({"text": ["a b"] * 2})["prediction"]
+
+
+def test_facts_are_read_from_the_column_that_is_named_which_has_to_be_there(
+    model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rows = [{"text": "a b", "Known Facts": [["a", "X", "b"]]}, {"text": "a b"}]
+    source = write_table(tmp_path / "in.jsonl", rows)
+    argv = command(model, source, tmp_path / "out.jsonl", "--with_origins", "--facts_column")
+    assert "no column 'fatcs'" in refused(capsys, *argv, "fatcs")
+    assert main([*argv, "known facts"]) == 0
+    first, second = read_rows(tmp_path / "out.jsonl")
+    assert first["prediction_source_words"] == ["a", "b", "a", "X", "b"]
+    assert second["prediction_source_words"] == ["a", "b"]
+    assert len(first["prediction_copy_shares"]) == len(first["prediction_words"])
+    with pytest.raises(ValueError, match="no column 'fatcs'"):
+        CopyNetPredictor(model, facts_column="fatcs")({"text": ["a b"], "facts": [[["a", "X", "b"]]]})
+
+
+def test_halves_of_characters_in_a_vocabulary_stop_no_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = save_tiny_model(tmp_path / "model", search={"min_new_tokens": 2, "max_new_tokens": 2})
+    words = ["<pad>", "<s>", "</s>", "<unk>", *(chr(0xD800 + number) for number in range(9))]
+    CopyNetTokenizer({word: id for id, word in enumerate(words)}, "whitespace", max_source_oov=4).save_pretrained(
+        folder
+    )
+    source = write_table(tmp_path / "in.jsonl", [{"text": "a b"}])
+    assert (
+        main(["predict", f"--model={folder}", f"--input_file={source}", f"--output_file={tmp_path / 'o.jsonl'}"]) == 0
+    )
+    assert read_rows(tmp_path / "o.jsonl")[0]["prediction"] == "\ufffd \ufffd"
+    assert main(["generate", f"--model={folder}", "--text", "a b"]) == 0
+    assert capsys.readouterr().out.endswith("\n? ?\n")
 
 
 def test_truncated_texts_are_marked_and_counted_in_one_warning(

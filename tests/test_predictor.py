@@ -102,6 +102,11 @@ def test_outputs_of_a_model_saved_to_return_a_dict_are_read_from_it() -> None:
     assert predict(model, tokenizer, ["a X b", "Z"]) == expected
 
 
+def test_a_batch_has_at_least_one_text() -> None:
+    with pytest.raises(ValueError, match="batch_size is 0: use 1 or more"):
+        predict_in_batches(tiny_model(), tiny_tokenizer(), ["a"], batch_size=0)
+
+
 def test_one_text_is_not_taken_for_a_list_of_letters() -> None:
     with pytest.raises(TypeError, match="texts is one text, 'a X b': pass a list of texts"):
         predict(tiny_model(), tiny_tokenizer(), "a X b")

@@ -93,6 +93,19 @@ def test_a_normalised_source_is_shown_normalised() -> None:
     assert written[0].get("aria-label") == "ann: copied from position 1"
 
 
+@pytest.mark.parametrize(
+    ("text", "read", "spaced"),
+    [("a b a c", ["a", "c"], ["a b a", " c"]), ("a b a c", ["a", "b"], ["a", " b"])],
+)
+def test_the_words_of_a_truncated_source_are_those_that_were_read(
+    text: str, read: list[str], spaced: list[str]
+) -> None:
+    source, _ = paragraphs(copies_html(text, of_pipeline(["a"], [0], read, is_truncated=True)))
+    assert "".join(source.itertext()) == text
+    before = [source.text or "", *(word.tail or "" for word in source)]
+    assert [f"{space}{word.text}" for space, word in zip(before, source, strict=False)] == spaced
+
+
 @pytest.mark.parametrize(("text", "lang"), [("华为", "zh"), ("華は", "ja"), ("カナ", "ja"), ("call", None)])
 def test_lang_distinguishes_chinese_and_japanese(text: str, lang: str | None) -> None:
     assert ET.fromstring(copies_html(text, of_pipeline([text], [0], [text]))).get("lang") == lang

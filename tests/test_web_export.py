@@ -24,7 +24,7 @@ from copynet_hf.cli import main
 from copynet_hf.inference.onnx_search import OnnxCopyNet
 from copynet_hf.model.prediction import Prediction, predict
 from copynet_hf.model.segmentation import MARKS, get_segmenter
-from copynet_hf.model.source import add_spaces, skipped_ids
+from copynet_hf.model.source import add_spaces, find_matching_ids, skipped_ids
 from copynet_hf.serving import onnxruntime_web, web_export
 from copynet_hf.serving.onnxruntime_web import load_runtime
 from copynet_hf.serving.page import build_demo
@@ -461,17 +461,73 @@ def test_words_for_copying_only_are_those_of_python(tab: Any, with_chains: Page)
         assert found != free or pattern in (r"^\W$|[aZ\d]|\d", r"\s|\D\D", r"\\d")
 
 
+def test_regular_expressions_find_the_words_that_they_find_in_python(tab: Any, exported: Page) -> None:
+    words = [
+        "<pad>",
+        "<s>",
+        "</s>",
+        "<unk>",
+        "été",
+        "3é",
+        "3",
+        "ab",
+        "a-b",
+        "12:30",
+        "x_y",
+        "é",
+        "ａ３",
+        "B\u0301",
+        "$5",
+    ]
+    tokenizer = CopyNetTokenizer({word: number for number, word in enumerate(words)}, "whitespace")
+    patterns = (
+        r"\b3\b",
+        r"\bt",
+        r"\B",
+        r"é\B",
+        r"\A\w\Z",
+        r"\-",
+        r"[\-\:]\w",
+        r"\:|\$",
+        r"\W\b",
+        r"\w\B\w",
+        r"[a-b\d]+\b.",
+    )
+    script = """async ([vocabulary, patterns]) => {
+        const tokenizer = new (await import("./tokenizer.js")).Tokenizer(vocabulary);
+        return patterns.map((pattern) => tokenizer.matchingIds(pattern));
+    }"""
+    open_page(tab, exported)
+    found = run_script(tab, script, [web_export.describe_tokenizer(tokenizer), patterns])
+    assert found == [list(find_matching_ids(tokenizer, pattern)) for pattern in patterns]
+    assert found.count([]) == 1  # no word has a t after a boundary
+
+
 def test_unknown_options_are_refused_and_a_signal_stops_the_search(tab: Any, exported: Page) -> None:
     open_page(tab, exported)
     script = """async () => {
         const model = await (await import("./copynet.js")).CopyNet.fromPretrained("./model/");
         const messages = [];
-        for (const options of [{ numBeams: 2 }, { num_return_sequences: 2, num_beams: 1 }, { signal: AbortSignal.abort() }]) {
+        const wrong = [
+            { numBeams: 2 },
+            { num_return_sequences: 2, num_beams: 1 },
+            { signal: AbortSignal.abort() },
+            { copied_only: "(?i)a" },
+            { copied_only: "[\\\\W_]" },
+        ];
+        for (const options of wrong) {
             await model.predict("a", options).catch((error) => messages.push(error.message));
         }
+        for (const num_beams of [1, 3]) {
+            const [output] = await model.predict("a", { num_beams, max_time: 1e-9, min_new_tokens: 3 });
+            messages.push(output.words.length);
+        }
         return messages;
-    }"""  # noqa: E501
-    unknown, returned, stopped = run_script(tab, script, None)
+    }"""
+    unknown, returned, stopped, *patterns, greedy, beams = run_script(tab, script, None)
+    assert "nvalid" in patterns[0]
+    assert patterns[1] == r"\W in brackets is not supported"
+    assert (greedy, beams) == (1, 1)
     assert unknown.startswith("numBeams is not supported: use num_beams, ")
     assert returned == "num_return_sequences=2 is more than num_beams=1: use at least as many beams."
     assert "aborted" in stopped

@@ -132,6 +132,20 @@ def test_where_folders_cannot_be_exchanged_the_config_comes_last(
     assert names_in(tmp_path) == ["target"]
 
 
+@pytest.mark.parametrize("exchanges", [True, False])
+def test_files_of_the_old_model_are_dropped_and_those_of_its_checkpoints_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, exchanges: bool
+) -> None:
+    if not exchanges:
+        monkeypatch.setattr(whole_folder, "_exchange", lambda one, other: False)
+    stale = {"model-00001-of-00002.safetensors": "old", "encoder_tokenizer.json": "old", "encoder.onnx": "old"}
+    kept = OLD | {"checkpoint-5/model.safetensors": "mine"}
+    write_files(tmp_path / "target", kept | stale)
+    with replace_folder(tmp_path / "target", whole_folder.MODEL_FILES) as unfinished:
+        write_files(unfinished, NEW | {"model.safetensors": "new"})
+    assert read_files(tmp_path / "target") == contents(kept | NEW | {"model.safetensors": "new"})
+
+
 def test_links_and_permissions_stay_and_two_at_once_are_refused(tmp_path: Path) -> None:
     write_files(tmp_path / "real", OLD)
     (tmp_path / "real").chmod(0o750)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from ..arguments import BACKEND_HELP, COPIED_ONLY_HELP, TRUST_HELP, Arguments, Command, argument, count
+from ..arguments import BACKEND_HELP, COPIED_ONLY_HELP, TRUST_HELP, Arguments, Command, argument, between
 
 
 @dataclass
@@ -14,7 +14,7 @@ class DemoArguments(Arguments):
     backend: str = argument(BACKEND_HELP, "torch", "NAME")
     trust_remote_code: bool = argument(TRUST_HELP, False)
     host: str = argument("address to listen on; 0.0.0.0 accepts other machines", "127.0.0.1", "ADDRESS")
-    port: int = count("port to listen on", 7860)
+    port: int = argument("port to listen on; 0 for a free one", 7860, check=between(0, 65535))
     examples: list[str] | None = argument("example texts on the page", metavar="TEXT")
     device: str | None = argument("cpu, cuda, ...; by default a GPU if there is one", metavar="NAME")
     copied_only: str | None = argument(COPIED_ONLY_HELP, metavar="REGEX")

@@ -6,6 +6,7 @@ import json
 import sys
 from contextlib import redirect_stdout
 from dataclasses import dataclass
+from pathlib import Path
 
 from ..arguments import Command, DecodingArguments, TestArguments, argument, count
 
@@ -46,6 +47,9 @@ def evaluate(args: EvaluateArguments) -> None:
             check_output_file(path, args.overwrite_output_file, args.test_file, name) if path else None
             for name, path in files.items()
         )
+        paths = [Path(path).resolve() for path in files.values() if path]
+        if len(set(paths)) < len(paths):
+            raise ValueError(f"{', '.join(f'--{name}' for name in files)}: two are the same file; use others")
         if errors_file is not None and errors_file.suffix.lower() not in SUFFIXES:
             raise ValueError(f"--errors_file {errors_file}: the name must end in {' or '.join(SUFFIXES)}")
         if curve_file is not None and curve_file.suffix.lower() not in PICTURES:

@@ -26,6 +26,8 @@ def export(args: ExportArguments) -> None:
     """Exports the encoder and one decoder step as ONNX graphs, which copynet_hf.OnnxCopyNet runs; with --target web in
     a page that runs them in the browser, which is also a static Hugging Face Space. --quantize int8 makes the graphs
     about four times smaller, and searches faster; some outputs change."""
+    import torch
+
     from ..inference.onnx_export import export_onnx
     from ..inference.quantization import check_quantization
     from ..saved.loading import check_model_name, load_copynet, load_model, load_tokenizer
@@ -53,13 +55,14 @@ def export(args: ExportArguments) -> None:
     for option in ("examples", "onnxruntime_web"):
         if getattr(args, option) is not None:
             raise ValueError(f"--{option} belongs to the page: use --target web, or leave it out")
-    exported = load_copynet(name, trust_remote_code=args.trust_remote_code)
+    exported = load_copynet(name, trust_remote_code=args.trust_remote_code, dtype=torch.float32)
     reads_words = not exported.config.num_features
     export_onnx(
         exported,  # type: ignore[arg-type]  # an ensemble is refused
         folder,
         load_tokenizer(name, trust_remote_code=args.trust_remote_code) if reads_words else None,
         quantize=args.quantize,
+        replaces_model=folder.resolve() != Path(name).resolve(),
     )
     can_be_served = reads_words and exported.config.encoder is None
     print(f"saved in {folder}" + (f"; to serve it: copynet-hf serve --model {folder}" if can_be_served else ""))

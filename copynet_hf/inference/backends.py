@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import multiprocessing
 import os
-import shlex
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -13,7 +12,7 @@ import torch
 from transformers import AutoConfig, PreTrainedTokenizerBase
 
 from ..model.configuration_ensemble import CopyNetEnsembleConfig
-from ..saved.checks import check_tokenizer
+from ..saved.checks import check_tokenizer, read_export_config
 from ..saved.loading import LoadedModel, check_model_name, load_model, load_tokenizer
 from .onnx_search import DECODER, OnnxCopyNet
 
@@ -40,8 +39,10 @@ class OnnxModel(OnnxCopyNet):
 
         Raises:
             ImportError: onnxruntime is not installed.
-            ValueError: the folder holds no exported model.
+            ValueError: the folder holds no exported model, or a file of it is damaged.
         """
+        if (Path(folder) / DECODER).is_file():
+            read_export_config(Path(folder))
         model = super().from_pretrained(folder, default_threads() if threads is None else threads, providers)
         assert isinstance(model, cls)
         copies, model.config = model.config.copies, AutoConfig.from_pretrained(folder)
@@ -88,13 +89,8 @@ def load_backend(
         if threads or _is_worker():
             torch.set_num_threads(threads or 1)
         return load_model(name, device, bf16, trust_remote_code)
-    if not has_graphs:
-        if Path(name).is_dir() and isinstance(AutoConfig.from_pretrained(name), CopyNetEnsembleConfig):
-            raise ValueError(f"--model {name} is an ensemble, which --backend onnx does not read: use --backend torch")
-        raise ValueError(
-            f"--model {name} holds no {DECODER}, which --backend onnx needs: run copynet-hf export --model "
-            f"{shlex.quote(name)} --output_dir {shlex.quote(Path(name).name + '-onnx')}, and pass that folder"
-        )
+    if Path(name).is_dir() and isinstance(AutoConfig.from_pretrained(name), CopyNetEnsembleConfig):
+        raise ValueError(f"--model {name} is an ensemble, which --backend onnx does not read: use --backend torch")
     for option, value in (("device", None if device == "cpu" else device), ("bf16", bf16)):
         if value:
             raise ValueError(

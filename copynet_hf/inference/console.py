@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import logging
 import re
 import select
@@ -24,7 +25,7 @@ def escape_controls(text: str) -> str:
 
 
 def read_batches(stream: BufferedReader | BytesIO, batch_size: int) -> Iterator[list[str]]:
-    """The lines of a file, pipe or terminal without their line ends, in batches of at most `batch_size`.
+    """The lines of a file, pipe or terminal without line ends and byte order mark, in batches of at most `batch_size`.
 
     A batch is shorter where no further input is waiting, so that each line of a slow pipe is read as soon as it is
     there. Bytes that are not UTF-8 become U+FFFD, with a warning that names the line.
@@ -66,6 +67,8 @@ def _is_input_waiting(stream: BufferedReader | BytesIO) -> bool:
 
 def _decode_line(line: bytes, number: int) -> str:
     line = line.removesuffix(b"\r")
+    if number == 1:
+        line = line.removeprefix(codecs.BOM_UTF8)
     try:
         return line.decode("utf-8")
     except UnicodeDecodeError:

@@ -19,6 +19,7 @@ from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, as_
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -65,6 +66,7 @@ FIELD_TYPES = {
     "words": pa.list_(pa.string()),
     "word_scores": pa.list_(pa.float64()),
     "copied": pa.list_(pa.bool_()),
+    "copy_shares": pa.list_(pa.float64()),
     "source_positions": pa.list_(pa.int64()),
     "source_spans": pa.list_(pa.list_(pa.int64())),
     "copied_spans": pa.list_(pa.list_(pa.int64())),
@@ -206,12 +208,14 @@ def _is_table(file: Path, name: Path) -> bool:
 
 def _choose_columns(predictor: CopyNetPredictor, columns: Columns, given: str | None) -> None:
     """Sets the predictor's column of the sources, to the given one, else that of the training, else one with a usual
-    name, else the only column of strings; and likewise that of the features.
+    name, else the only column of strings; likewise that of the features, and that of the facts, if it is given.
 
     Raises:
         ValueError: a column is missing or cannot be guessed, or one that the predictor adds is there.
     """
     options = {"text_column": given}
+    if predictor.facts_column is not None:
+        options["facts_column"] = predictor.facts_column
     if _reads_features(predictor):
         options["features_column"] = predictor.features_column
     options = recall_options(predictor.load()[1], options, columns.types)
@@ -307,7 +311,7 @@ def _write_part(predictor: CopyNetPredictor, rows: Sequence[NumberedRow], path: 
     outcomes = [next(predicted) if reason is None else reason for reason in reasons]
     texts = [str(row.get(str(predictor.text_column))) if isinstance(row, dict) else "" for _, row in rows]
     new = [
-        None if isinstance(each, str) else predictor.fill_columns(each, text)
+        None if isinstance(each, str) else _replace_surrogates(predictor.fill_columns(each, text))
         for each, text in zip(outcomes, texts, strict=True)
     ]
     columns = {
@@ -318,6 +322,15 @@ def _write_part(predictor: CopyNetPredictor, rows: Sequence[NumberedRow], path: 
     with write_whole(path) as file:
         pq.write_table(pa.table(columns), file)
     return len(rows)
+
+
+def _replace_surrogates(value: Any) -> Any:
+    """The value, with U+FFFD for what no file can hold: halves of characters, which a vocabulary may."""
+    if isinstance(value, str):
+        return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    if isinstance(value, list | tuple):
+        return [_replace_surrogates(each) for each in value]
+    return {key: _replace_surrogates(each) for key, each in value.items()} if isinstance(value, dict) else value
 
 
 def _columns_read(predictor: CopyNetPredictor) -> dict[str, str]:
@@ -332,10 +345,10 @@ def _predict_rows(predictor: CopyNetPredictor, rows: Sequence[Row]) -> list[Pred
     """The prediction of each row, or why it has none. If rows are refused, each half of them is predicted."""
     if not rows:
         return []
-    names = [name for name in _columns_read(predictor).values() if any(name in row for row in rows)]
+    columns = {name: [row.get(name) for row in rows] for name in _columns_read(predictor).values()}
     try:
         with explain_memory_errors():
-            predictions = predictor.predict_rows({name: [row.get(name) for row in rows] for name in names})
+            predictions = predictor.predict_rows(columns)
     except ValueError as error:
         middle = len(rows) // 2
         halves = (rows[:middle], rows[middle:])

@@ -37,7 +37,7 @@ from ..model.modeling_copynet import CopyNetForConditionalGeneration
 from ..model.modeling_ensemble import CopyNetEnsemble
 from ..model.outputs import CopyNetEncoderOutput
 from ..model.pieces import FIELDS
-from ..saved.whole_folder import replace_folder
+from ..saved.whole_folder import MODEL_FILES, replace_folder
 from .onnx_search import DECODER, ENCODER, Search
 from .quantization import check_quantization, quiet, write_int8
 
@@ -81,6 +81,7 @@ def export_onnx(
     tokenizer: PreTrainedTokenizerBase | None = None,
     *,
     quantize: str | None = None,
+    replaces_model: bool = False,
 ) -> None:
     """Writes encoder.onnx, decoder.onnx, config, generation config and tokenizer, for `OnnxCopyNet.from_pretrained`.
 
@@ -88,14 +89,15 @@ def export_onnx(
 
     Args:
         quantize: "int8": weights of 8 bits, a quarter of the size; None: float32.
+        replaces_model: whether weights in the folder are those of another model, and removed.
 
     Raises:
         ImportError: onnx or onnxscript is missing; for int8, onnxruntime.
-        ValueError: the model is an ensemble, its generation config asks for what `OnnxCopyNet.generate` cannot do,
-            `quantize` has another value, or another process writes to the folder.
+        ValueError: the model is an ensemble or not in float32, its generation config asks for what
+            `OnnxCopyNet.generate` cannot do, `quantize` has another value, or another process writes to the folder.
     """
     check_export(model, quantize)
-    with replace_folder(folder) as unfinished:
+    with replace_folder(folder, MODEL_FILES if replaces_model else ()) as unfinished:
         write_graphs(model, unfinished, quantize)
         for part in (model.config, model.generation_config, tokenizer):
             if part is not None:
@@ -351,6 +353,10 @@ def _exported(graph: nn.Module, example: Tensors) -> ExportedProgram:
 def _check_exportable(model: CopyNetForConditionalGeneration | CopyNetEnsemble) -> None:
     if isinstance(model, CopyNetEnsemble):
         raise ValueError("an ensemble cannot be exported: export one of its members.")
+    if model.dtype != torch.float32:
+        raise ValueError(
+            f"the model is in {model.dtype}, and graphs are in float32: load it with dtype=torch.float32."
+        )
 
 
 def _check_search(config: GenerationConfig) -> None:
@@ -360,7 +366,8 @@ def _check_search(config: GenerationConfig) -> None:
     of_sampling = {"temperature", "top_k", "top_p", "min_p", "typical_p", "epsilon_cutoff", "eta_cutoff"}
     for name, value in config.to_diff_dict().items():
         no_matter = name in known | of_sampling or name.startswith(("_", "output_", "return_"))
-        neutral = not value or (value == 1 and name in factors)
+        is_id = name.endswith("_token_id")  # 0 is one
+        neutral = value in (None, []) or (not value and not is_id) or (value == 1 and name in factors)
         if not (no_matter or neutral or name in ("pad_token_id", "bos_token_id", "decoder_start_token_id")):
             raise ValueError(
                 f"the generation config has {name}={value!r}, which the search over ONNX graphs does not know: set "

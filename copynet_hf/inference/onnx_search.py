@@ -126,7 +126,7 @@ class OnnxCopyNet:
 
         Raises:
             ImportError: onnxruntime is not installed.
-            ValueError: the folder holds no exported model.
+            ValueError: the folder holds no exported model, or a graph is damaged.
         """
         try:
             import onnxruntime
@@ -140,10 +140,13 @@ class OnnxCopyNet:
         options = onnxruntime.SessionOptions()
         options.intra_op_num_threads = threads
         options.enable_cpu_mem_arena = keep_memory
-        encoder, decoder = (
-            onnxruntime.InferenceSession(folder / name, options, providers or ["CPUExecutionProvider"])
-            for name in (ENCODER, DECODER)
-        )
+        try:
+            encoder, decoder = (
+                onnxruntime.InferenceSession(folder / name, options, providers or ["CPUExecutionProvider"])
+                for name in (ENCODER, DECODER)
+            )
+        except Exception as error:  # onnxruntime's errors have no common class
+            raise ValueError(f"{folder} cannot be loaded ({error}): export the model again") from error
         files = (folder / name for name in ("config.json", "generation_config.json"))
         return cls(encoder, decoder, *(json.loads(file.read_text(encoding="utf-8")) for file in files))
 

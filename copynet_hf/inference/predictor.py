@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import os
 from collections.abc import Collection, Iterable, Mapping, MutableMapping, Sequence
+from dataclasses import fields
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
@@ -23,19 +24,7 @@ from .extraction import extract_records
 Columns: TypeAlias = MutableMapping[str, Any]
 
 OUTPUT_FORMATS = ("text", "records")
-ORIGINS = (
-    "score",
-    "confidence",
-    "words",
-    "word_scores",
-    "copied",
-    "source_positions",
-    "source_spans",
-    "copied_spans",
-    "source_words",
-    "is_truncated",
-    "is_empty",
-)
+ORIGINS = tuple(field.name for field in fields(Prediction) if field.name not in ("text", "accepted", "copy_probs"))
 
 
 class CopyNetPredictor:
@@ -51,7 +40,7 @@ class CopyNetPredictor:
         device, bf16, trust_remote_code, threads: see `load_backend`.
         text_column: the column of the sources in a call with columns; None: that of the training, if it was given
             there and there is one of this name, else "text".
-        facts_column: the column of the facts, read where it is there; None: "facts", if it holds facts.
+        facts_column: the column of the facts; None: "facts", if it is there and holds facts.
         features_column: the column of the features, read where the model reads features: lists of strings, or strings;
             None: as for the sources, else "features".
         features_separator: what separates the features in a string; None: as in the training.
@@ -125,8 +114,8 @@ class CopyNetPredictor:
         Returns:
             For texts the best output of each, with its trace. For columns a copy of them with `prediction`, the best
             output of each text, and `prediction_is_truncated`; with `with_origins` also the other fields of
-            `Prediction` in `ORIGINS`, as `prediction_score` and so on. The output of an empty text is "", that of a
-            missing one None.
+            `Prediction`, but for `copy_probs`, as `prediction_score` and so on. The output of an empty text is "",
+            that of a missing one None.
 
         Raises:
             ImportError, ValueError: see `load_backend`.
@@ -183,7 +172,7 @@ class CopyNetPredictor:
             raise ValueError(f"the column {text_column!r} is a {type(columns[text_column]).__name__}: pass a list")
         texts = _list_values(columns[text_column])
         options: dict[str, Any] = {}
-        facts_column = self.facts_column or "facts"
+        facts_column = "facts" if self.facts_column is None else find_column(self.facts_column, list(columns))
         if facts_column in columns:
             facts = list(map(_to_lists, _list_values(columns[facts_column])))
             if self.facts_column is not None or any(map(resemble_facts, facts)):
@@ -228,7 +217,7 @@ class CopyNetPredictor:
 
 def _is_text(text: object, where: str) -> bool:
     """Whether a cell has a text to predict; missing and empty ones have none."""
-    if text is None or (isinstance(text, float) and np.isnan(text)):
+    if text is None:
         return False
     if not isinstance(text, str):
         raise ValueError(f"{where} is a {type(text).__name__}: pass texts")
@@ -236,12 +225,12 @@ def _is_text(text: object, where: str) -> bool:
 
 
 def _list_values(column: Any) -> list[object]:
-    """The values of a column by position, not by its index; missing ones of pandas and Arrow are None."""
+    """The values of a column by position, not by its index; missing ones, NaN among them, are None."""
     if hasattr(column, "to_pylist"):  # Arrow's
         return list(column.to_pylist())
     if hasattr(column, "notna"):
         column = column.astype(object).where(column.notna(), None)
-    return list(column)
+    return [None if isinstance(value, float) and np.isnan(value) else value for value in column]
 
 
 def _to_lists(value: Any) -> Any:
@@ -299,7 +288,12 @@ def predict_in_batches(
 
     Returns:
         For each text, in the order of `texts`, its outputs, best first.
+
+    Raises:
+        ValueError: `batch_size` is below 1, or as `predict`.
     """
+    if batch_size < 1:
+        raise ValueError(f"batch_size is {batch_size}: use 1 or more")
     order = sorted(range(len(texts)), key=lambda row: len(texts[row]))
     options = {name: value for name, value in options.items() if value is not None}
     predictions: list[list[Prediction]] = [[]] * len(texts)

@@ -44,6 +44,30 @@ def check_no_lfs_pointer(path: Path, start: bytes) -> None:
         raise ValueError(f"{path} is a Git LFS pointer, not the file itself: run git lfs pull in its repository")
 
 
+def read_export(path: Path) -> dict[str, object]:
+    """The JSON object of a file of an exported model; raises ValueError if it is missing or holds something else."""
+    if (content := read_json(path)) is None:
+        raise ValueError(f"{path} is missing: pass a folder that copynet-hf export wrote")
+    return content
+
+
+def read_export_config(folder: Path) -> dict[str, object]:
+    """The config of an exported model.
+
+    Raises:
+        ValueError: a file of the model is missing, or damaged.
+    """
+    config, generation_file = read_export(folder / "config.json"), folder / "generation_config.json"
+    size = config.get("vocab_size")
+    check_generation_config(
+        read_export(generation_file), generation_file, size if isinstance(size, int) else sys.maxsize
+    )
+    for path in folder.glob("*.onnx"):
+        with path.open("rb") as file:
+            check_no_lfs_pointer(path, file.read(len(LFS_POINTER)))
+    return config
+
+
 # ---- the tokenizer
 
 

@@ -7,14 +7,17 @@ import errno
 import os
 import shutil
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from fnmatch import fnmatch
 from pathlib import Path
 
 from filelock import FileLock, Timeout
 
 NO_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 AT_FDCWD, RENAME_EXCHANGE = -100, 2  # of Linux
+# Of which a new model may have fewer than the old one, and loading would read the old ones.
+MODEL_FILES = ("*.safetensors", "*.safetensors.index.json", "pytorch_model*", "*.onnx", "encoder_tokenizer.json")
 
 
 @contextmanager
@@ -33,12 +36,15 @@ def name_full_disk(path: Path) -> Iterator[None]:
 
 
 @contextmanager
-def replace_folder(folder: str | Path) -> Iterator[Path]:
+def replace_folder(folder: str | Path, drop: Sequence[str] = ()) -> Iterator[Path]:
     """Yields an empty folder to write to, which takes the place of `folder` when the block ends without an error.
 
     Files of the old folder that the new one does not have are kept. The two folders are exchanged in one step. Where
     that is impossible (systems other than Linux, the working directory, a mount point), the files are moved one by
     one, `config.json` last: without it, the folder does not load.
+
+    Args:
+        drop: patterns of file names, such as `MODEL_FILES`, which are not kept.
 
     Raises:
         ValueError: another process is replacing the folder.
@@ -60,26 +66,33 @@ def replace_folder(folder: str | Path) -> Iterator[Path]:
         unfinished.mkdir()
         with name_full_disk(folder):
             yield unfinished
-            _put_in_place(unfinished, folder)
+            _put_in_place(unfinished, folder, drop)
     finally:
         shutil.rmtree(unfinished, ignore_errors=True)  # what was not finished, or the old folder
         lock.release()
         Path(lock.lock_file).unlink(missing_ok=True)
 
 
-def _put_in_place(new: Path, folder: Path) -> None:
+def _put_in_place(new: Path, folder: Path, drop: Sequence[str]) -> None:
     if not folder.exists():
         new.rename(folder)
         return
+
+    def find_dropped(place: str, names: list[str]) -> list[str]:
+        is_here = Path(place) == folder  # not in the folders of checkpoints
+        return [name for name in names if is_here and any(fnmatch(name, pattern) for pattern in drop)]
+
     written = [path.relative_to(new) for path in new.rglob("*") if path.is_file()]
     if not Path.cwd().is_relative_to(folder) and not new.is_relative_to(folder):
-        shutil.copytree(folder, new, symlinks=True, copy_function=_link_if_missing, dirs_exist_ok=True)
+        shutil.copytree(folder, new, True, find_dropped, _link_if_missing, dirs_exist_ok=True)  # links as links
         if _exchange(new, folder):
             return
     written.sort(key=lambda path: path.name == "config.json")
     for path in written:
         if path.name == "config.json":
             (folder / path).unlink(missing_ok=True)
+    for name in find_dropped(str(folder), [path.name for path in folder.iterdir() if not path.is_dir()]):
+        (folder / name).unlink()
     for path in written:
         (folder / path).parent.mkdir(parents=True, exist_ok=True)
         shutil.move(new / path, folder / path)

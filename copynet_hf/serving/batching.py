@@ -114,6 +114,7 @@ class Batcher:
     async def run(self) -> None:
         """Predicts batch after batch until it is cancelled."""
         loop = asyncio.get_running_loop()
+        self._has_arrived = asyncio.Event()  # of this loop: an app may be served again by another
         with ThreadPoolExecutor(1, "predict") as executor:
             while True:
                 await self._wait_for_batch()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import math
 import signal
 import socket
@@ -10,20 +11,21 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from ..inference.onnx_search import Array, OnnxCopyNet, Session, Tensors
 from ..model.prediction import CopyModel, Prediction, predict
-from ..saved.checks import check_generation_config, check_tokenizer
+from ..saved.checks import check_tokenizer, read_export_config
 from .batching import Options, Predict, Row
 from .limits import Limits
-from .tokenizer import PlainTokenizer, read_export
+from .tokenizer import PlainTokenizer
 
 if TYPE_CHECKING:
     from fastapi import FastAPI
 
 MAX_CONNECTIONS = 1000
 GRACE_SECONDS = 5  # for sending the last answers
+Model = TypeVar("Model", bound=OnnxCopyNet)
 
 
 class _StoppableSession:
@@ -36,6 +38,13 @@ class _StoppableSession:
     def run(self, names: None, feeds: Tensors) -> list[Array]:
         self._check()
         return self._session.run(names, feeds)
+
+
+def make_stoppable(model: Model, check: Callable[[], None]) -> Model:
+    """The model, but it calls `check`, which may raise, before each step."""
+    stoppable = copy.copy(model)
+    stoppable.encoder, stoppable.decoder = (_StoppableSession(each, check) for each in (model.encoder, model.decoder))
+    return stoppable
 
 
 def load_predict(
@@ -57,25 +66,15 @@ def load_predict(
             f"--model {folder}: no such folder; pass one that copynet-hf export wrote (models on the Hub have to be "
             "downloaded first)"
         )
-    generation_file = Path(folder) / "generation_config.json"
-    config = read_export(Path(folder) / "config.json")
-    if config.get("num_features"):
+    if read_export_config(Path(folder)).get("num_features"):
         raise ValueError(f"--model {folder} reads points, not words: run it in Python with OnnxCopyNet")
     tokenizer = PlainTokenizer.from_pretrained(folder)
-    check_generation_config(read_export(generation_file), generation_file, len(tokenizer))
-    try:
-        model = OnnxCopyNet.from_pretrained(folder, threads or 0, keep_memory=False)
-    except (ImportError, ValueError):
-        raise
-    except Exception as error:  # onnxruntime's errors have no common class
-        raise ValueError(f"--model {folder} cannot be loaded ({error}): export the model again") from error
+    model = OnnxCopyNet.from_pretrained(folder, threads or 0, keep_memory=False)
     check_tokenizer(model.config, tokenizer)
     fixed = {} if options is None else options
 
     def predict_batch(rows: Sequence[Row], options: Options, check: Callable[[], None]) -> list[list[Prediction]]:
-        encoder, decoder = (_StoppableSession(session, check) for session in (model.encoder, model.decoder))
-        stoppable = OnnxCopyNet(encoder, decoder, vars(model.config), model.generation_config)
-        return predict_rows(stoppable, tokenizer, rows, **{**fixed, **options})
+        return predict_rows(make_stoppable(model, check), tokenizer, rows, **{**fixed, **options})
 
     predict_batch([{"text": "a"}], {"max_new_tokens": 1}, lambda: None)
     search = model.search_options({})

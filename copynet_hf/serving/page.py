@@ -22,14 +22,14 @@ from ..saved.loading import LoadedModel
 from ..saved.model_size import explain_memory_errors
 from ..visualization.highlighting import find_words
 from .batching import Options, Row
-from .command import explain_missing_packages, predict_rows
+from .command import explain_missing_packages, make_stoppable, predict_rows
 from .limits import Limits
 from .web_export import PAGE
 
 if TYPE_CHECKING:
     from fastapi import FastAPI
 
-DEFAULTS = {"num_beams": 1, "max_new_tokens": 128, "forbid_unk": False}  # of settings that are not saved
+DEFAULTS = {"num_beams": 1, "max_new_tokens": 20, "forbid_unk": False}  # of `generate()`
 MAX_BEAMS, MAX_WORDS = 10, 512  # of the page's form, unless the saved settings are larger
 
 
@@ -74,6 +74,8 @@ def build_demo(
     find_matching_ids(tokenizer, copied_only or "")
     config, saved = model.config, model.generation_config
     saved = saved if isinstance(saved, dict) else saved.to_dict()  # a dict of ONNX graphs
+    if saved.get("max_length") and not saved.get("max_new_tokens"):  # which counts the start token
+        saved = saved | {"max_new_tokens": saved["max_length"] - 1}
     settings = {name: saved.get(name) or default for name, default in DEFAULTS.items()}
     description = {
         "copies": config.copies,
@@ -86,10 +88,14 @@ def build_demo(
 
     def predict_batch(rows: Sequence[Row], options: Options, check: Callable[[], None]) -> list[list[Prediction]]:
         check()
-        if hasattr(model, "eval"):  # with PyTorch
+        stoppable = model
+        if isinstance(model, OnnxModel):
+            stoppable = make_stoppable(model, check)
+        else:
             options = {**options, "stopping_criteria": [_CheckEachStep(check)]}
+        options = {"return_copy_probs": True, "copied_only": copied_only, **options}
         with explain_memory_errors():
-            batch = predict_rows(model, tokenizer, rows, return_copy_probs=True, copied_only=copied_only, **options)
+            batch = predict_rows(stoppable, tokenizer, rows, **options)
         with_outputs = zip(rows, batch, strict=True)
         return [[_describe_output(tokenizer, row, each) for each in outputs] for row, outputs in with_outputs]
 

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from ..model.segmentation import get_segmenter
 from ..model.source import ExtendedVocabulary, Fact, stack_sources
 from ..model.vocabularies import BOUNDARY, NO_FEATURE, check_vocab, number_features, number_letters
-from ..saved.checks import read_json
+from ..saved.checks import read_export
 
 CONFIG_FILE, VOCAB_FILE, PIECES_FILE = "tokenizer_config.json", "vocab.json", "encoder_tokenizer.json"
 _NAMED_TOKENS = ("bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token")
@@ -135,13 +135,6 @@ def _pad(rows: Sequence[Sequence[int]], value: int, side: str) -> NDArray[np.int
         start = width - len(row) if side == "left" else 0
         padded[number, start : start + len(row)] = row
     return padded
-
-
-def read_export(path: Path) -> dict[str, object]:
-    """The JSON object of a file of an exported model; raises ValueError if it is missing or holds something else."""
-    if (content := read_json(path)) is None:
-        raise ValueError(f"{path} is missing: pass a folder that copynet-hf export wrote")
-    return content
 
 
 def _text(token: object) -> str:

@@ -15,6 +15,7 @@ from typing import Any
 
 from transformers import PreTrainedTokenizerBase
 
+from ..data.remembered import find_separator
 from ..inference.onnx_export import check_export, write_graphs
 from ..model.modeling_copynet import CopyNetForConditionalGeneration
 from ..model.source import skipped_ids
@@ -109,6 +110,7 @@ def describe_tokenizer(tokenizer: Any) -> dict[str, object]:
         "max_length": length if length < 1e9 else None,  # Transformers' default is 1e30
         "truncation_side": tokenizer.truncation_side,
         "feature_ids": tokenizer.feature_vocab,
+        "features_separator": find_separator(tokenizer, None),
         "unknown_feature_id": UNKNOWN_FEATURE,
         "letter_ids": tokenizer.letter_vocab,
         "letters": letters,

@@ -107,6 +107,10 @@ def copies_html(text: str, output: Mapping[str, Any], oov: Container[str] = ()) 
         oov: out-of-vocabulary words to underline, as they are in the text.
     """
     found, rest = find_words(text, output["source_words"])
+    if output.get("is_truncated") and any(before.strip() for before, _ in found[1:]):  # not what was read: the end was
+        start = _find_start(text, output["source_words"])
+        found, rest = find_words(text[start:], output["source_words"])
+        found[0] = (text[:start] + found[0][0], found[0][1])
     source = [
         html.escape(before) + _span(word, f"position {position}", word in oov, f'data-at="{position}"')
         for position, (before, word) in enumerate(found)
@@ -166,6 +170,14 @@ def find_words(text: str, words: Sequence[str]) -> tuple[list[tuple[str, str]], 
         else:
             found.append(("", ""))
     return found, "" if is_lost else text[end:]
+
+
+def _find_start(text: str, words: Sequence[str]) -> int:
+    """Where the words start that end the text."""
+    start = len(text)
+    for word in reversed(words):
+        start = max(text.rfind(word, 0, start), 0)
+    return start
 
 
 def lang_attribute(text: str) -> str:

@@ -30,6 +30,7 @@ const MAX_BLOCKED_MS = 50; // the longest time for which a search keeps the page
  * @property {number} min_new_tokens
  * @property {number} length_penalty
  * @property {boolean | "never"} early_stopping
+ * @property {number | null} max_time seconds after which the search ends with what it has; null: no limit
  * @property {boolean} forbid_unk
  * @property {number | number[] | null} eos_token_id
  * @property {string} copied_only a regular expression: a word in which it finds something may only be written if the
@@ -82,6 +83,7 @@ export class CopyNet {
     min_new_tokens: 0,
     length_penalty: 1,
     early_stopping: false,
+    max_time: null,
     forbid_unk: false,
     eos_token_id: null,
     copied_only: "",
@@ -99,6 +101,11 @@ export class CopyNet {
     this.decoder = decoder;
     this.tokenizer = tokenizer;
     this.generationConfig = withoutNulls(generationConfig);
+    for (const bound of ["max", "min"]) {
+      // max_length and min_length count the start token
+      const length = this.generationConfig[`${bound}_length`];
+      if (length !== undefined) this.generationConfig[`${bound}_new_tokens`] ??= length - 1;
+    }
     /** Whether the model copies. */
     this.copies = decoder.outputNames.includes("copy_probs");
     /** Whether it reads facts. */
@@ -108,7 +115,7 @@ export class CopyNet {
     /** Whether it reads the letters of out-of-vocabulary words. */
     this.readsLetters = encoder.inputNames.includes("letter_ids");
     /** What separates them where they are typed. */
-    this.featuresSeparator = ";";
+    this.featuresSeparator = tokenizer.featuresSeparator;
     /** @type {string | null} The option `copied_only` of all calls; null: each call has its own. */
     this.copiedOnly = null;
     /** @type {[number, number] | null} */
@@ -272,10 +279,6 @@ export class CopyNet {
     }
     const saved = { ...this.generationConfig };
     delete saved.copied_only; // an option of the call
-    for (const bound of ["max", "min"]) {
-      // max_length and min_length count the start token
-      if (`${bound}_length` in saved) saved[`${bound}_new_tokens`] ??= saved[`${bound}_length`] - 1;
-    }
     const search = { ...CopyNet.defaults, ...saved, ...options };
     if (search.num_return_sequences > search.num_beams) {
       throw new RangeError(
@@ -340,11 +343,12 @@ export class CopyNet {
    */
   async #greedy(memory, state, forbidden, search) {
     const sequence = [this.tokenIds.decoder_start_token_id];
+    const end = findEnd(search);
     while (sequence.length <= search.max_new_tokens) {
       const outputs = await this.#step(sequence.slice(-1), memory, state, search);
       const word = argmax(allowedScores(outputs.logProbs[0], forbidden, sequence.length - 1, search));
       sequence.push(word);
-      if (endTokenIds(search).includes(word)) break;
+      if (endTokenIds(search).includes(word) || performance.now() > end) break;
       state = outputs.state;
     }
     return sequence;
@@ -362,6 +366,7 @@ export class CopyNet {
   async #beams(memory, state, forbidden, search) {
     const { num_beams: beams, max_new_tokens: maxLength, length_penalty: penalty, early_stopping: early } = search;
     const ends = endTokenIds(search);
+    const end = findEnd(search);
     const start = [this.tokenIds.decoder_start_token_id];
     const width = forbidden.length;
     // All beams start alike: only the first may be extended.
@@ -371,6 +376,7 @@ export class CopyNet {
     state = selectOutputs(state, new Array(beams).fill(0));
     for (let length = 1; length <= maxLength && improvable; length += 1) {
       const outputs = await this.#step(running.map(({ ids }) => ids[length - 1]), memory, state, search);
+      const isLast = length === maxLength || performance.now() > end;
       const totals = new Float32Array(beams * width);
       outputs.logProbs.forEach((logProbs, beam) => {
         const scores = allowedScores(logProbs, forbidden, length - 1, search);
@@ -378,7 +384,7 @@ export class CopyNet {
       });
       const candidates = topK(totals, Math.max(2, 1 + ends.length) * beams).map((index) => {
         const [parent, word] = [Math.floor(index / width), index % width];
-        const stops = ends.includes(word) || length === maxLength;
+        const stops = ends.includes(word) || isLast;
         return { ids: [...running[parent].ids, word], parent, stops, score: totals[index] };
       });
 
@@ -408,6 +414,15 @@ export class CopyNet {
     const padding = this.tokenIds.pad_token_id || (ends[0] ?? 0);
     return returned.map((ids) => [...ids, ...new Array(longest - ids.length).fill(padding)]);
   }
+}
+
+/**
+ * When a search that begins now ends, by the clock of `performance.now`.
+ *
+ * @param {Search} search
+ */
+function findEnd({ max_time: seconds }) {
+  return seconds === null ? Infinity : performance.now() + 1000 * seconds;
 }
 
 /**

@@ -1,6 +1,6 @@
 /**
  * Texts to the ids that the model reads, and ids to words and texts again: a port of `segmentation.py`, `source.py` and
- * `letters.py` of the Python package copynet_hf, for one source at a time.
+ * `vocabularies.py` of the Python package copynet_hf, for one source at a time.
  *
  * Strings are read by code points, as in Python. `SEGMENTERS` is described in `segmentation.py`, extended ids in
  * `source.py`. Shapes: S source positions, F features, L letters, V words, K slots.
@@ -185,10 +185,19 @@ const CHAINED = ["word_punct", "word_parts"];
 /** What Python's classes of characters hold, and others do not. */
 const CLASSES = new Map([["\\d", "\\p{Nd}"], ["\\w", W], ["\\s", S]]);
 
+/** Python's places between characters. */
+const PLACES = new Map([
+  ["\\b", `(?:(?<=[${W}])(?![${W}])|(?<![${W}])(?=[${W}]))`],
+  ["\\B", `(?:(?<=[${W}])(?=[${W}])|(?<![${W}])(?![${W}]))`],
+  ["\\A", "^"],
+  ["\\Z", "$"],
+]);
+
 /**
- * A regular expression of Python as one of JavaScript, whose \d, \w and \s are those of all scripts.
+ * A regular expression of Python as one of JavaScript, whose \d, \w, \s and \b are those of all scripts.
  *
- * @param {string} pattern in which brackets hold neither \D, \W nor \S
+ * @param {string} pattern without what JavaScript does not know, such as (?i), and \D, \W and \S in brackets; those
+ *     are errors
  */
 function compilePattern(pattern) {
   let isInBrackets = false;
@@ -197,9 +206,12 @@ function compilePattern(pattern) {
       isInBrackets = token === "[";
       return token;
     }
+    if (!isInBrackets && PLACES.has(token)) return /** @type {string} */ (PLACES.get(token));
+    if (/^\\[-"#%&',:;<=>@_`~! ]$/.test(token) && !(isInBrackets && token === "\\-")) return token[1];
     const characters = CLASSES.get(token.toLowerCase());
     if (characters === undefined) return token;
-    if (isInBrackets) return token === token.toLowerCase() ? characters : token;
+    if (isInBrackets && token === token.toLowerCase()) return characters;
+    if (isInBrackets) throw new SyntaxError(`${token} in brackets is not supported`);
     return `[${token === token.toLowerCase() ? "" : "^"}${characters}]`;
   });
   return new RegExp(source, "u");
@@ -229,6 +241,8 @@ export class Tokenizer {
     this.maxLength = vocabulary.max_length ?? Infinity;
     /** @type {"left" | "right"} */
     this.truncationSide = vocabulary.truncation_side;
+    /** What separates features where they are typed. @type {string} */
+    this.featuresSeparator = vocabulary.features_separator;
     /** @type {Map<string, number>} */
     this.featureIds = new Map(Object.entries(vocabulary.feature_ids));
     /** @type {number} */

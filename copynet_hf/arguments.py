@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import json
+import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from difflib import get_close_matches
@@ -343,7 +344,7 @@ class ArgumentParser(argparse.ArgumentParser):
         parsed, rest = self.parse_known_args(words, argparse.Namespace(**dict.fromkeys(names, unset)))
         if rest:
             self._refuse(rest)
-        return {name: value for name, value in vars(parsed).items() if value is not unset}
+        return expand_home({name: value for name, value in vars(parsed).items() if value is not unset})
 
     def parse(self, argv: Sequence[str]) -> Any:
         """What the command's function is called with: the dataclass.
@@ -393,6 +394,18 @@ def string_to_bool(value: str) -> bool:
     raise argparse.ArgumentTypeError(f"{value} is neither true nor false")
 
 
+def expand_home(values: Values) -> Values:
+    """The values, with the home folder for `~` in paths; shells leave it where it follows `=`."""
+
+    def expand(value: Any) -> Any:
+        if isinstance(value, list):
+            return [expand(each) for each in value]
+        return os.path.expanduser(value) if isinstance(value, str | os.PathLike) else value  # noqa: PTH111 - not ~a
+
+    is_path = {name: name.endswith(("_dir", "_file", "_path")) or name in ("model", "models") for name in values}
+    return {name: expand(value) if is_path[name] else value for name, value in values.items()}
+
+
 def build_arguments(kind: type[A], given: Values) -> A:
     """An instance of a dataclass from those of the given arguments that are its fields.
 
@@ -438,8 +451,16 @@ def _read_argument_file(path: Path) -> list[str]:
     """The contents of a JSON or YAML file as a command line, so that one parser checks both."""
     import yaml  # type: ignore[import-untyped]
 
+    class Loader(yaml.SafeLoader):
+        """In which `no`, the value of some arguments, is a text, as in YAML 1.2; booleans may have any spelling."""
+
+        yaml_implicit_resolvers = {  # noqa: RUF012 - as in the base class
+            letter: [(tag, pattern) for tag, pattern in resolvers if letter in "tTfF" or not tag.endswith(":bool")]
+            for letter, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
+        }
+
     try:
-        content = yaml.safe_load(path.read_text(encoding="utf-8"))  # JSON is YAML
+        content = yaml.load(path.read_text(encoding="utf-8"), Loader)
     except yaml.YAMLError as error:
         raise ValueError(f"{path} is not valid JSON or YAML ({' '.join(str(error).split())}): correct it") from None
     if not isinstance(content, dict):

@@ -27,6 +27,7 @@ from copynet_hf.training.defaults import (
     TRAINING_DEFAULTS,
 )
 from copynet_hf.training.presets import DEFAULT_SIZES
+from copynet_hf.training.run import train_from_arguments
 
 SIZES = {"hidden_size": 32, "encoder_hidden_size": 16, "embedding_size": 16, "attention_size": 16}
 SEARCH = {"num_beams": 2, "max_target_length": 8}
@@ -146,6 +147,7 @@ def test_a_file_can_hold_the_arguments(folder: Path, tmp_path: Path, suffix: str
         "readout": ["state", "context"],
         "hidden_size": 8,
         "attention": True,
+        "save_strategy": "no",
     }
     path = tmp_path / f"run{suffix}"
     lines = [f"{name}: {value}" for name, value in settings.items()]
@@ -173,6 +175,29 @@ def test_parsed_arguments_are_those_given_without_defaults() -> None:
     assert arguments == {**given, "readout": ["state", "context"]}
     parser = train.COMMAND.build_parser("train")
     assert parser.parse_given(["--train_file", "a", "--seed", "3"]) == {"train_file": "a", "seed": 3}
+
+
+def test_the_home_folder_is_found_where_the_shell_leaves_its_sign(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.chdir(folder)
+    parser = train.COMMAND.build_parser("train")
+    assert parser.parse_given(["--train_file=~/a", "--dataset_name=~"]) == {
+        "train_file": f"{tmp_path}/a",
+        "dataset_name": "~",
+    }
+    arguments = {"train_file": str(folder / "train.jsonl"), "max_steps": 1, "hidden_size": 8, "output_dir": "~/out"}
+    train_from_arguments(arguments)
+    assert {path.name for path in (tmp_path / "out").iterdir()} >= {"model.safetensors", "README.md"}
+    assert not (folder / "~").exists()
+    with pytest.raises(ValueError, match=r"already holds config\.json"):
+        train_from_arguments(arguments)
+
+
+def test_unknown_names_are_refused_in_python_as_well(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="learnign_rate is not an argument: did you mean learning_rate"):
+        train_from_arguments({"output_dir": str(tmp_path / "a"), "learnign_rate": 5.0, "max_steps": None})
 
 
 # ---- evaluate
@@ -300,6 +325,8 @@ BAD_INPUT = {
     f"{TRAIN} --dropout much": "much",
     f"{TRAIN} --early_stopping_patience 2": "--early_stopping_patience is 2, but there are no validation pairs",
     f"{TRAIN} --streaming": "--max_steps",
+    f"{TRAIN} --generation_num_beams 3": "--generation_num_beams is not read: use --num_beams",
+    f"{TRAIN} --label_smoothing_factor 1.5": "--label_smoothing_factor is 1.5: use",
     f"{TRAIN} --resume_from_checkpoint True": "no checkpoint",
     f"{TRAIN} --push_to_hub --hub_token hf_abc": "hf auth login",
     "generate --model {folder}/model --text a --facts a|b": "is not a fact",
@@ -310,6 +337,8 @@ BAD_INPUT = {
     "evaluate --model {folder}/model --test_file {folder}/test.jsonl --num_beams 0": "--num_beams is 0",
     "evaluate --model {folder}/none --test_file {folder}/test.jsonl --output_file {folder}": "is a folder",
     "evaluate --model {folder}/none --test_file {folder}/test.jsonl --output_file {folder}/test.jsonl/x/y": "(Not a",
+    "evaluate --model {folder}/model --test_file {folder}/test.jsonl --output_file {folder}/x.jsonl --errors_file "
+    "{folder}/x.jsonl": "two are the same file",
     "generate --model {folder}/nothing --text a": "no such folder",
     "generate --model ./copynet-quikstart --text a": "--model ./copynet-quikstart: no such folder",
     "generate --model {folder}/modle --text a": "no such folder; did you mean {folder}/model?",

@@ -19,11 +19,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import torch
-from helpers import write_table
+from helpers import tiny_tokenizer, write_table
 
+from copynet_hf.commands.evaluate import EvaluateArguments
 from copynet_hf.data import DataFileError, load_lcsts, load_pairs, quickstart_pairs
 from copynet_hf.data.assistant_requests import RULES, split_of
 from copynet_hf.data.lcsts import detect_encoding
+from copynet_hf.training.dataset import read_split
 
 
 def record(number: int = 0, summary: str = "雅虎剥离股份", text: str = "雅虎发布财报", label: Any = None) -> str:
@@ -798,6 +800,43 @@ def test_a_dataset_on_the_hub_gets_the_same_columns(
         if not streaming:
             assert caplog.messages[-1] == "someone/news/train: 1 of 2 rows are skipped"
             caplog.clear()
+
+
+def test_results_for_a_dataset_are_found_in_the_cache_again(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    (tmp_path / "ds").mkdir()
+    write_table(tmp_path / "ds" / "train.jsonl", [{"text": "a b", "summary": "a", "n": 1}])
+    for _ in range(2):
+        data = load_pairs(dataset_name=str(tmp_path / "ds"))
+    files = {Path(each["filename"]).name for each in data["train"].cache_files}
+    data = load_pairs(dataset_name=str(tmp_path / "ds"))
+    assert files == {Path(each["filename"]).name for each in data["train"].cache_files}
+    assert "hash" not in caplog.text
+
+
+def test_a_split_without_pairs_is_left_out(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    (tmp_path / "ds").mkdir()
+    write_table(tmp_path / "ds" / "train.jsonl", [{"text": "a b", "summary": "a"}])
+    write_table(tmp_path / "ds" / "test.jsonl", [{"text": "a b", "summary": ""}])
+    assert list(load_pairs(dataset_name=str(tmp_path / "ds"))) == ["train"]
+    assert "the split 'test' is left out: " in caplog.text
+    with pytest.raises(ValueError, match="no column 'body'"):
+        load_pairs(dataset_name=str(tmp_path / "ds"), text_column="body")
+
+
+def test_ids_of_several_types_are_texts_in_a_limited_evaluation(tmp_path: Path) -> None:
+    numbers = [*range(1100), *(f"x{number}" for number in range(3))]  # types are found in batches of 1,000
+    rows = [{"text": "a b", "summary": "a", "id": number} for number in numbers]
+    path = write_table(tmp_path / "a.jsonl", rows)
+    args = EvaluateArguments(test_file=str(path), max_eval_samples=1103)
+    assert read_split(args, "test", str(path), tiny_tokenizer())["id"][-4:] == ["1099", "x0", "x1", "x2"]
+
+
+def test_usual_names_are_found_between_spaces_and_records_beside_ids(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("text, summary, score\na b,a,high\n")
+    assert load_pairs(train_file=tmp_path / "a.csv")["train"][0]["summary"] == "a"
+    rows = [{"id": "q1", "text": "a b", "summary": {"x": "a"}}, {"id": None, "text": None, "summary": None}, {}]
+    path = write_rows(tmp_path / "a.jsonl", *rows)
+    assert load_pairs(train_file=path)["train"]["summary"][:] == ["x = a"]
 
 
 @pytest.mark.parametrize("name", ["nl2bash", "utterance_rewriting_zh", "lcsts"])

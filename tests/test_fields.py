@@ -59,7 +59,9 @@ def test_what_is_written_is_read():
         for value in ("x", "x | y", "a = b", "x; y=2", "1,5"):
             text = format_record({name: value, "z": "1"})
             assert pairs(text) == [(name.replace(" ", "_"), value), ("z", "1")]
-    assert format_record({}) == format_record({"a": None, "b": []}) == ""
+    for name in ("नाम", "ชื่อ", "e\u0301t", "نام\u200cها"):
+        assert pairs(format_record({name: "x", "a": "y"})) == [(name, "x"), ("a", "y")]
+    assert format_record({}) == format_record({"a": None, "b": [], "c": float("nan")}) == ""
 
 
 @pytest.mark.parametrize(

@@ -203,6 +203,16 @@ def test_a_folder_of_damaged_checkpoints_is_not_started_anew(
     assert f"every checkpoint in {folder} is damaged: start again with --overwrite_output_dir" in error
 
 
+def test_a_checkpoint_without_an_optimizer_is_refused(
+    train_file: Path, full: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = copy_interrupted(full, tmp_path / "run", 8)
+    (folder / "checkpoint-8" / "optimizer.pt").unlink()
+    for value in ("auto", folder / "checkpoint-8"):
+        error = refused(capsys, *command(train_file, folder, resume_from_checkpoint=value))
+        assert "checkpoint-8 holds no optimizer (--save_only_model), so that its run cannot go on" in error
+
+
 # ---- resuming another run
 
 

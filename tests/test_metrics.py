@@ -6,6 +6,7 @@ import importlib.util
 import json
 import string
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -21,7 +22,7 @@ from tokenizers import processors
 from transformers import PreTrainedTokenizerFast
 
 from copynet_hf.evaluation import metrics
-from copynet_hf.evaluation.compute_metrics import make_compute_metrics
+from copynet_hf.evaluation.compute_metrics import make_compute_metrics, split_words
 from copynet_hf.evaluation.metrics import CopyMetrics, metric_signature, score_outputs
 from copynet_hf.model.tokenization_copynet import CopyNetTokenizer
 
@@ -231,6 +232,15 @@ def test_unk_is_one_word_whatever_splits_the_text() -> None:
     scores = score_outputs(["北<unk>京"], ["北京"], ["北京"], words=list, vocabulary=set())
     assert scores["unk_rate"] == pytest.approx(100 / 3)
     assert score_outputs(["北<unk>京"], ["北京"])["unk_rate"] == pytest.approx(100 / 3)
+
+
+def test_neither_a_space_beside_unk_nor_a_joiner_is_a_word() -> None:
+    words = partial(split_words, CopyNetTokenizer.train_from_iterator(["a"], 10, "word_parts"))
+    text, source = "send <unk> to <unk> FooBar", "send to  Wex"
+    scores = score_outputs([text], [text], [source], words=words, vocabulary=set())
+    assert scores["unk_rate"] == pytest.approx(100 * 2 / 6)  # send, <unk>, to, <unk>, Foo, Bar
+    assert scores["copied_fraction"] == pytest.approx(100 * 2 / 6)
+    assert score_outputs(["<unk> <unk>"], ["a"], words=words)["unk_rate"] == 100
 
 
 # Errors

@@ -145,7 +145,7 @@ def choose_columns(found: Columns, choice: ColumnChoice, where: str) -> dict[str
     text = given.get("text") or find_usual_name(candidates, TEXT_NAMES)
     summary = given.get("summary") or find_usual_name([name for name in candidates if name != text], SUMMARY_NAMES)
     roles: dict[str, str | None] = {"text": text, "summary": summary}
-    if summary is None and not [name for name in candidates if name != text]:
+    if summary is None and all(name == text or is_key(name) for name in candidates):
         roles["summary"] = find_usual_name(records, SUMMARY_NAMES) or (records[0] if len(records) == 1 else None)
     missing = [role for role, name in roles.items() if name is None]
     rest = [name for name in candidates if name not in (text, summary) and not is_key(name)]
@@ -184,8 +184,8 @@ def is_key(column: str) -> bool:
 
 
 def find_usual_name(columns: Sequence[str], names: Sequence[str]) -> str | None:
-    """The column with the first of the names that is there, in any case."""
-    by_name = {column.lower(): column for column in columns}
+    """The column with the first of the names that is there, in any case, whatever spaces are around it."""
+    by_name = {_simplify(column): column for column in columns}
     return next((by_name[name] for name in names if name in by_name), None)
 
 

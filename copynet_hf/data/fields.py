@@ -14,7 +14,12 @@ from typing import NamedTuple
 EQUALS, SEPARATOR = " = ", " | "
 NAME_KEY, VALUE_KEY = "slot", "value"  # of a record in a list of records
 
-_NAME = r"(\w[\w.\-/]*)"
+# Combining marks, and what joins letters, in the scripts that write them; `\w` holds neither.
+_MARKS = (
+    "\u0300-\u036f\u0483-\u0489\u0591-\u05c7\u0610-\u061a\u064b-\u065f"
+    "\u0900-\u109f\u1780-\u17d3\u200c\u200d\u3099\u309a"
+)
+_NAME = rf"(\w[\w{_MARKS}.\-/]*)"
 _SPACED = re.compile(rf"(?:^|\s*[|;,\n]\s*){_NAME} =(?!=) ?")
 _UNSPACED = re.compile(rf"(?:^|[\s|;,&]+){_NAME}=(?!=)")
 _SPACE = re.compile(r"\s*")
@@ -43,7 +48,7 @@ def format_record(record: object) -> str:
     fields = [(name, value) for name, value in fields if value]
     text = SEPARATOR.join(f"{name}{EQUALS}{value}" for name, value in fields)
     if [(field.name, field.value) for field in parse_fields(text) or ()] != fields:
-        raise ValueError(f"{text!r:.80} could not be read again: write the values in another form")
+        raise ValueError(f"{text!r:.80} could not be read again: write names and values in another form")
     return text
 
 
@@ -62,8 +67,10 @@ def _list_values(record: object) -> Iterator[tuple[str, str]]:
 
 
 def _to_text(value: object, name: object) -> str:
-    if value is None or isinstance(value, str):
-        return value or ""
+    if isinstance(value, str):
+        return value
+    if value is None or value != value:  # NaN
+        return ""
     if isinstance(value, bool | int | float):
         return json.dumps(value)
     raise ValueError(f"{name!r} holds a {type(value).__name__}: use texts, numbers or lists of them")

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ..model.segmentation import JOINER
 from ..model.source import skipped_ids
 from .metrics import UNK, Texts, Tokenization, mostly_cjk, score_outputs
 
@@ -57,7 +59,7 @@ def make_compute_metrics(
     }
     decoding: Options = {}
     if copies:
-        options |= {"words": tokenizer.tokenize, "vocabulary": tokenizer.get_vocab()}
+        options |= {"words": partial(split_words, tokenizer), "vocabulary": tokenizer.get_vocab()}
         decoding = {"source": list(sources), "max_source_length": max_source_length}
         if facts is not None:
             decoding["facts"] = list(facts)
@@ -82,6 +84,11 @@ def make_compute_metrics(
         return score_outputs(texts, accepted, copyable, **options)
 
     return compute_metrics
+
+
+def split_words(tokenizer: PreTrainedTokenizerBase, text: str) -> list[str]:
+    """The tokens of a text but joiners, which stand between the parts of a word."""
+    return [token for token in tokenizer.tokenize(text) if token != JOINER]
 
 
 def spells_words(segmenter: str | None, texts: Iterable[str]) -> bool:

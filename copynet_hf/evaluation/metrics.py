@@ -290,7 +290,10 @@ def _copying(
 
 def _split_around_unk(text: str, words: Callable[[str], list[str]]) -> list[str]:
     """The words of a prediction, in which `words` alone might split `<unk>`."""
-    first, *others = text.split(UNK)
+    parts = text.split(UNK)
+    if " " not in words("a b"):  # a space beside `<unk>` is none of its own
+        parts = [part.strip(" ") for part in parts]
+    first, *others = parts
     return words(first) + [word for part in others for word in (UNK, *words(part))]
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 from datasets import Dataset
@@ -15,7 +16,7 @@ from ..inference.predictor import describe_truncated, predict_in_batches
 from ..model.confidence import Calibration, calibrate
 from ..model.prediction import CopyModel, Prediction
 from .calibration import MIN_PAIRS, fit_calibration
-from .compute_metrics import normalize_unknown, spells_words, with_objects
+from .compute_metrics import normalize_unknown, spells_words, split_words, with_objects
 from .metrics import Texts, find_exact_matches, score_outputs
 from .reliability import measure_auroc, measure_calibration_error, measure_surest
 
@@ -55,7 +56,7 @@ def evaluate_pairs(
         [[normalize_unknown(tokenizer, text) for text in row] for row in texts],
         references,
         [with_objects(*row) for row in zip(sources, read.get("facts", [None] * len(sources)), strict=True)],
-        words=tokenizer.tokenize,
+        words=partial(split_words, tokenizer),
         vocabulary=tokenizer.get_vocab(),
         edit_distance=spells_words(getattr(tokenizer, "segmenter", None), sources),
     )

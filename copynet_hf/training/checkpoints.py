@@ -56,11 +56,13 @@ def find_resume_checkpoint(resume_from_checkpoint: str | bool | None, output_dir
             )
         if damage := find_damage(Path(value)):
             raise ValueError(f"--resume_from_checkpoint {value} is damaged ({damage}): use another checkpoint")
+        _check_optimizer(Path(value))
         return value
     checkpoints = list_checkpoints(output_dir)
     for checkpoint in reversed(checkpoints):
         damage = find_damage(checkpoint)
         if damage is None:
+            _check_optimizer(checkpoint)
             logger.info("resuming from %s", checkpoint)
             return str(checkpoint)
         logger.warning("%s is damaged (%s)", checkpoint, damage)
@@ -69,6 +71,17 @@ def find_resume_checkpoint(resume_from_checkpoint: str | bool | None, output_dir
     if value.lower() == "true":
         raise ValueError(f"--resume_from_checkpoint is True, but {output_dir} holds no checkpoint: leave it out")
     return None
+
+
+def _check_optimizer(checkpoint: Path) -> None:
+    """Raises ValueError for a checkpoint without an optimizer, with which the learning rate would start again."""
+    if not any(
+        path.name.startswith(("optimizer", "global_step", "pytorch_model_fsdp")) for path in checkpoint.iterdir()
+    ):
+        raise ValueError(
+            f"{checkpoint} holds no optimizer (--save_only_model), so that its run cannot go on: start a new one with "
+            f"--model_name_or_path {checkpoint}"
+        )
 
 
 def is_checkpoint_in(folder: Path, checkpoint: str | None) -> bool:

@@ -93,7 +93,10 @@ def read_pairs(
             part = _limit_rows(splits[split], limit)
             if isinstance(part, IterableDataset):  # `id` names the outputs of an evaluation
                 columns = (*PAIR_COLUMNS, "id")
-                part = Dataset.from_list([{name: row[name] for name in columns if name in row} for row in part])
+                rows = [{name: row[name] for name in columns if name in row} for row in part]
+                if len({type(row.get("id")) for row in rows}) > 1:
+                    rows = [row | {"id": str(row.get("id"))} for row in rows]
+                part = Dataset.from_list(rows)
             splits[split] = part
     return splits
 

@@ -20,6 +20,7 @@ from ..arguments import (
     TrainArguments,
     Values,
     at_least,
+    between,
     check_argument,
     select_fields,
 )
@@ -63,6 +64,12 @@ DECODER_LEARNING_RATE = 1e-3
 # encoder-decoder with a copy head.
 TRANSFORMER_LEARNING_RATE, TRANSFORMER_WARMUP_FACTOR = 1e-3, 4
 SEQ2SEQ_LEARNING_RATE = 1e-4
+# Fields of Seq2SeqTrainingArguments, and the arguments that take their place.
+OWN_SEARCH = {
+    "generation_max_length": "max_target_length",
+    "generation_num_beams": "num_beams",
+    "generation_config": "num_beams, or others",
+}
 # Of a new model; one that is trained further keeps its own.
 NEW_SETTINGS: dict[str, object] = {
     "max_source_length": MAX_SOURCE_LENGTH,
@@ -137,6 +144,9 @@ def build_training_arguments(
             "--hub_token is saved in training_args.bin and pushed with the model: log in with hf auth login, or set "
             "HF_TOKEN instead"
         )
+    for name, other in OWN_SEARCH.items():
+        if given.get(name) is not None:
+            raise ValueError(f"--{name} is not read: use --{other}, which is saved with the model")
     _check_length(given)
     streams, generates = isinstance(train_pairs, IterableDataset), given.get("predict_with_generate", False)
     defaults = dict(TRAINING_DEFAULTS)
@@ -160,6 +170,7 @@ def build_training_arguments(
     training_args = Seq2SeqTrainingArguments(**{**select_fields(Seq2SeqTrainingArguments, defaults), **given})
     for name in BATCH_SIZES:
         check_argument(name, getattr(training_args, name), at_least(1))
+    check_argument("label_smoothing_factor", training_args.label_smoothing_factor, between(0, 1))
     if not streams and "num_train_epochs" not in given:
         batch_size = training_args.train_batch_size * training_args.world_size
         epochs = TRAINING_STEPS * batch_size * training_args.gradient_accumulation_steps / len(train_pairs)
@@ -178,7 +189,8 @@ def _check_metric(metric: str, generates: bool) -> None:
     name = metric.removeprefix("eval_")
     if name not in ("loss", *ACCURACIES, *(OUTPUT_SCORES if generates else ())):
         hint = ", or --predict_with_generate" if name in OUTPUT_SCORES else ""
-        raise ValueError(f"--metric_for_best_model is {metric}: use one of loss, {', '.join(ACCURACIES)}{hint}")
+        names = ("loss", *ACCURACIES, *(OUTPUT_SCORES if generates else ()))
+        raise ValueError(f"--metric_for_best_model is {metric}: use one of {', '.join(names)}{hint}")
 
 
 def _check_length(given: Values) -> None:

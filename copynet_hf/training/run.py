@@ -12,7 +12,8 @@ import sys
 import tempfile
 from collections.abc import Callable, Mapping
 from contextlib import nullcontext
-from dataclasses import replace
+from dataclasses import fields, replace
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,7 @@ import transformers
 from datasets import IterableDataset
 from transformers import PreTrainedTokenizerBase, Seq2SeqTrainingArguments, set_seed
 
-from ..arguments import TrainArguments, Values, build_arguments
+from ..arguments import TrainArguments, Values, build_arguments, expand_home
 from ..data.remembered import remember_options
 from ..evaluation.metrics import metric_signature
 from ..evaluation.scoring import Scores, calibrate_model, evaluate_pairs
@@ -130,8 +131,14 @@ class TrainingRun:
     trainer: CopyNetTrainer
 
     def __init__(self, values: Values) -> None:
-        """Raises ValueError for a value that is out of its range."""
-        self.values, self.args = values, build_arguments(TrainArguments, values)
+        """Raises ValueError for an unknown argument, or a value that is out of its range."""
+        known = [entry.name for kind in (TrainArguments, Seq2SeqTrainingArguments) for entry in fields(kind)]
+        if unknown := values.keys() - known:
+            nearest = get_close_matches(min(unknown), known, 1)
+            hint = f"did you mean {nearest[0]}?" if nearest else "copynet-hf train --help_all lists all"
+            raise ValueError(f"{min(unknown)} is not an argument: {hint}")
+        self.values = expand_home({name: value for name, value in values.items() if value is not None})
+        self.args = build_arguments(TrainArguments, self.values)
         self.checkpoint: str | None = None
         self.earlier: dict[str, Scores] = {}
 

@@ -15,7 +15,7 @@ from copynet_hf.model.segmentation import CASES, JOINER, SEGMENTERS, Chains, lis
 SOURCE = "Pay 16,258.73 to Anna Miller (WexError)"
 ALPHABET = "abAB_12 .,-()\n\té\u0301ßİ文字か😀ि\u200c"
 TEXTS = st.text(ALPHABET, max_size=14)
-NAMES = ["word_punct", "word_parts"]
+NAMES = ["word_punct", "word_parts", "word_digits"]
 
 
 @cache

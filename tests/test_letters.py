@@ -425,9 +425,18 @@ def test_words_dropped_from_the_vocabulary_have_their_letters() -> None:
 
 @pytest.mark.parametrize(
     ("arguments", "has_letters"),
-    [({}, False), ({"letters": True}, True), ({"letters": True, "max_source_oov": 4}, True)],
+    [
+        ({}, True),
+        ({"max_source_oov": 4}, True),
+        ({"letters": False}, False),
+        ({"segmenter": "char"}, False),
+        ({"segmenter": "whitespace"}, False),
+        ({"segmenter": "whitespace", "letters": True}, True),
+    ],
 )
-def test_a_trained_tokenizer_has_letters_if_asked(arguments: dict[str, Any], has_letters: bool) -> None:
+def test_a_trained_tokenizer_has_letters_where_its_words_may_have_parts(
+    arguments: dict[str, Any], has_letters: bool
+) -> None:
     pairs = Dataset.from_list([{"text": "call Ada", "summary": "called Ada"}] * 9)
     tokenizer = train_tokenizer(pairs, TrainArguments(**{"segmenter": "word_punct", **arguments}))
     assert bool(tokenizer.letter_vocab) is has_letters
@@ -441,7 +450,7 @@ def test_the_command_trains_with_letters(tmp_path: Path, capsys: pytest.CaptureF
     sizes = "--embedding_size 24 --hidden_size 24 --encoder_hidden_size 24 --attention_size 24 --dropout 0"
     rates = "--max_steps 120 --ema_decay 0 --learning_rate 0.01 --per_device_train_batch_size 8 --segmenter word_punct"
     files = f"--train_file {tmp_path}/train.tsv --test_file {tmp_path}/test.tsv --column_names text summary"
-    arguments = f"{files} {sizes} {rates} --letters True --min_frequency 2 --max_source_oov 4".split()
+    arguments = f"{files} {sizes} {rates} --min_frequency 2 --max_source_oov 4".split()
     assert main(["train", *arguments, f"--output_dir={tmp_path / 'model'}"]) == 0
     capsys.readouterr()
     assert main(["generate", f"--model={tmp_path / 'model'}", "--text", "kelp7", "kelpov"]) == 0

@@ -84,6 +84,17 @@ def test_words_are_cut_where_targets_copy_their_parts_though_the_vocabulary_has_
     assert guess_segmenter([pair(row["text"].replace("x", " x"), row["summary"]) for row in counts]) == "word_punct"
 
 
+def test_digits_are_words_where_targets_group_them_in_another_way() -> None:
+    numbers = [(name, 1000 + 7919 * number % 90000) for number, name in enumerate(NAMES * 30)]
+    grouped = [pair(f"{name} has {number} lamps", f"{name}: {number:,}") for name, number in numbers]
+    assert guess_segmenter(grouped) == "word_digits"
+    assert guess_segmenter([pair(row["summary"], row["text"]) for row in grouped]) == "word_punct"  # they are joined
+    days = [
+        pair(f"{name} 20{number % 90 + 10}0{number % 9 + 1}17", f"17-0{number % 9 + 1}") for name, number in numbers
+    ]
+    assert guess_segmenter(days) == "word_digits"
+
+
 @pytest.mark.parametrize("arguments", [{"chains": False}, {"segmenter": "whitespace"}, {"segmenter": "char"}])
 def test_other_vocabularies_have_no_marks(arguments: dict) -> None:
     args = TrainArguments(**{"segmenter": "word_punct", **arguments})

@@ -28,7 +28,7 @@ def contains(words: list[str], part: list[str]) -> bool:
     return any(words[start : start + len(part)] == part for start in range(len(words)))
 
 
-@pytest.mark.parametrize("name", ["char", "jieba", "fugashi", "word_punct", "word_parts"])
+@pytest.mark.parametrize("name", ["char", "jieba", "fugashi", "word_punct", "word_parts", "word_digits"])
 @settings(deadline=None, max_examples=300)
 @given(text=ANY_TEXT)
 @example(text="")

@@ -12,7 +12,7 @@ from helpers import tiny_model
 
 from copynet_hf import CopyNetConfig, CopyNetTokenizer
 from copynet_hf.model.prediction import Prediction, predict
-from copynet_hf.model.segmentation import SEGMENTERS
+from copynet_hf.model.segmentation import CHAINED, SEGMENTERS
 
 TEXTS = [
     "Ottilie Krahn called\r\n\r\nMira 14:35 (Mira)",
@@ -63,7 +63,7 @@ def check(text: str, output: Prediction) -> int:
 @pytest.mark.parametrize("side", ["right", "left"])
 @pytest.mark.parametrize("segmenter", SEGMENTERS)
 def test_the_text_at_the_span_is_the_copied_word(segmenter: str, side: str) -> None:
-    chains = segmenter in ("word_punct", "word_parts")
+    chains = segmenter in CHAINED
     options = {"max_source_oov": 40, "chains": chains, "initials": chains, "truncation_side": side}
     tokenizer = CopyNetTokenizer.train_from_iterator(["send a to x"], 30, segmenter, **options)
     model, copies = tiny_model(**CopyNetConfig.tokenizer_fields(tokenizer)), 0
@@ -116,6 +116,7 @@ def scripted(tokenizer: CopyNetTokenizer, text: str, tokens: list[str], facts: A
         ("word_punct", "a\r\n\tJo", ["\r", "\n", "\t", "Jo"], [("Jo", "Jo")]),
         ("word_punct", "x\r\n\tJo", ["x", "\r", "\n", "\t", "Jo"], [("x\r\n\tJo", "x\r\n\tJo")]),
         ("word_parts", "WexError2 x", ["Wex", "\uffed", "Error", "\uffed", "2"], [("WexError2", "WexError2")]),
+        ("word_digits", "A19.5", ["A", "￭1", "￭9", "￭.￭", "5"], [("A19.5", "A19.5")]),
         ("word_parts", "Wex Error", ["Wex", "\uffed", "Error"], [("Wex", "Wex"), ("Error", "Error")]),
         ("whitespace", "\u3000Jo \t Kim", ["Jo", "Kim", "a"], [("Jo Kim", "Jo \t Kim")]),
         ("whitespace", "x [lower] \uffed", ["[lower]", "\uffed"], [("[lower] \uffed", "[lower] \uffed")]),
@@ -130,7 +131,7 @@ def scripted(tokenizer: CopyNetTokenizer, text: str, tokens: list[str], facts: A
 def test_copies_that_follow_each_other_are_one(
     segmenter: str, text: str, tokens: list[str], copied: list[tuple[str, str]]
 ) -> None:
-    chains = segmenter in ("word_punct", "word_parts")
+    chains = segmenter in CHAINED
     tokenizer = CopyNetTokenizer.train_from_iterator(["a"], 30, segmenter, chains=chains, initials=chains)
     ((output,),) = predict(scripted(tokenizer, text, tokens), tokenizer, [text])
     spans = output.copied_spans

@@ -34,7 +34,7 @@ pytest.importorskip("onnxruntime")
 
 README = Path(__file__).parents[1] / "README.md"
 CASED = ["ΟΔΟΣ", "ΑΣ", "Σ", "straße", "ßa", "ﬁx", "İSTANBUL", "ıx", "ǆep", "Ǆep", "ᾳb", "თბილისი", "éA", "e\u0301A"]
-SEGMENTERS = ["char", "whitespace", "word_punct", "word_parts"]
+SEGMENTERS = ["char", "whitespace", "word_punct", "word_parts", "word_digits"]
 HOSTILE = [
     "",
     " ",

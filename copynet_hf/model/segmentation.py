@@ -28,8 +28,9 @@ between other punctuation: the tokens of `/usr/bin` are also those in `"/usr/bin
 - `word_parts`: as `word_punct`, but words are cut where the case changes, between letters with and without case, and
   at digits and underscores. Parts that touch have a joiner between them: `WexError2` is `Wex ￭ Error ￭ 2`, and
   `max_size` is `max ￭_￭ size`.
+- `word_digits`: as `word_parts`, and every digit is a word: `48906` is `4 ￭8 ￭9 ￭0 ￭6`.
 
-Outputs of these two may hold more marks, which no text is split into (`Chains`): a joiner on its own between any
+Outputs of these three may hold more marks, which no text is split into (`Chains`): a joiner on its own between any
 words, `￭x` for a letter that touches what precedes it, `[lower]`, `[upper]` and `[title]` for the case of the next
 word, and `[initial]` for its first letter.
 
@@ -207,20 +208,16 @@ def _is_glued_letter(word: str) -> bool:
 # ---- parts of words
 
 
-def _split_word_parts(text: str) -> list[str]:
-    return cut_words(_split_word_punct(text))
-
-
-def cut_words(words: Iterable[str]) -> list[str]:
-    """`word_parts`, from the words of `word_punct`."""
+def cut_words(words: Iterable[str], *, digits: bool = False) -> list[str]:
+    """`word_parts`, from the words of `word_punct`; with `digits`, `word_digits`."""
     parts: list[str] = []
     for word in words:
-        parts += _cut(word) if word[0].isalnum() or word[0] == "_" else [word]
+        parts += _cut(word, digits) if word[0].isalnum() or word[0] == "_" else [word]
     return parts
 
 
 @lru_cache(maxsize=2**16)
-def _cut(word: str) -> list[str]:
+def _cut(word: str, digits: bool) -> list[str]:
     """The parts of a word, with the marks that join them."""
     kinds = [_find_kind(word[0])]
     starts = [0]
@@ -231,6 +228,7 @@ def _cut(word: str) -> list[str]:
             is_start = _find_kind(word[position + 1 : position + 2]) == "lower"
         else:
             is_start = kind == "_" or (kind not in ("", before) and (before, kind) != ("upper", "lower"))
+            is_start |= digits and kind == "digit"
         if is_start:
             starts.append(position)
     parts = [word[start:end] for start, end in pairwise([*starts, len(word)])]
@@ -238,8 +236,10 @@ def _cut(word: str) -> list[str]:
     for number, part in enumerate(parts):
         if part == "_":
             tokens.append(JOINER * (number > 0) + part + JOINER * (number + 1 < len(parts)))
+        elif number and parts[number - 1] != "_":
+            tokens += [JOINER + part] if digits and part.isdecimal() else [JOINER, part]
         else:
-            tokens += [JOINER, part] if number and parts[number - 1] != "_" else [part]
+            tokens.append(part)
     return tokens
 
 
@@ -275,7 +275,7 @@ class Chains:
         """The tokens that are joined to the word: the shortest chain, and of these the one with the most copies.
 
         Args:
-            word: of a `word_punct` or `word_parts` text.
+            word: of a text, by one of `CHAINED`.
             source: the words of the source.
         """
         if not self.is_possible:
@@ -406,11 +406,12 @@ SEGMENTERS: dict[str, Segmenter] = {
     "jieba": Segmenter(_split_jieba),
     "fugashi": Segmenter(_split_fugashi),
     "word_punct": Segmenter(_split_word_punct, _space_word_punct),
-    "word_parts": Segmenter(_split_word_parts, _space_word_punct),
+    "word_parts": Segmenter(lambda text: cut_words(_split_word_punct(text)), _space_word_punct),
+    "word_digits": Segmenter(lambda text: cut_words(_split_word_punct(text), digits=True), _space_word_punct),
 }
 
 
-CHAINED = ("word_punct", "word_parts")
+CHAINED = ("word_punct", "word_parts", "word_digits")
 """The segmenters whose words can be `Chains`."""
 
 

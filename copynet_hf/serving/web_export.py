@@ -25,7 +25,7 @@ from .onnxruntime_web import VERSION, load_runtime
 
 PAGE = Path(__file__).with_name("web")
 RUNTIME_FOLDER = "onnxruntime-web"
-SEGMENTERS = ("char", "whitespace", "word_punct", "word_parts")  # those of web/tokenizer.js
+SEGMENTERS = ("char", "whitespace", "word_punct", "word_parts", "word_digits")  # those of web/tokenizer.js
 
 
 def export_web(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import math
+import re
 from collections.abc import Collection, Iterable, Sequence
 from difflib import SequenceMatcher
 from itertools import islice
@@ -29,7 +30,7 @@ RESPELLED_SHARE, MAX_SPELLED_LENGTH = 0.03, 200
 # of the task itself are rare, so that there it says nothing.
 UNREACHABLE_SHARE = 0.5
 # Words are cut if more than this share of the targets' words have to be spelled otherwise, and half of them then not;
-# or if they are parts of source words (0.008 where `38x` gives 38, 0.0004 in NL2Bash).
+# or if they are parts of source words (0.008 where `38x` gives 38, 0.0004 in NL2Bash); likewise numbers.
 MIN_PARTS_SHARE = 0.003
 
 
@@ -65,7 +66,7 @@ def first_sources(pairs: Pairs) -> list[str]:
 def guess_segmenter(pairs: Sequence[Row]) -> str:
     """`char` if at least a third of the sources' letters are Chinese or Japanese, if most sources are single words, as
     in inflection, or if the targets respell words; else `word_punct`, or `word_parts` where targets are made of parts
-    of words."""
+    of words, `word_digits` of numbers."""
     sources = [pair["text"] for pair in pairs]
     single_words = sum(len(source.split()) == 1 for source in sources)
     if mostly_cjk(sources[:1000]) or 2 * single_words > len(sources):
@@ -76,7 +77,21 @@ def guess_segmenter(pairs: Sequence[Row]) -> str:
     is_cut |= _count_parts(words) > MIN_PARTS_SHARE * sum(map(len, words[1::2]))
     if _respells_words(pairs, by_parts if is_cut else by_words):
         return "char"
+    if _count_cut_numbers(pairs) > MIN_PARTS_SHARE * sum(map(len, words[1::2])):
+        return "word_digits"
     return "word_parts" if is_cut else "word_punct"
+
+
+def _count_cut_numbers(pairs: Sequence[Row]) -> int:
+    """How many numbers of targets are parts of a longer one in their source, as in `48906` and `48,906`, more than are
+    in another pair's."""
+    sources = [{*re.findall(r"\d+", pair["text"])} for pair in pairs]
+    others = Random(0).sample(sources, len(sources))
+    count = 0
+    for pair, own, other in zip(pairs, sources, others, strict=True):
+        for number in {*re.findall(r"\d\d+", pair["summary"])} - own:
+            count += any(number in each for each in own) - any(number in each for each in other)
+    return count
 
 
 def _count_parts(words: Sequence[Sequence[str]]) -> int:

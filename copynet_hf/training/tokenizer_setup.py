@@ -74,6 +74,9 @@ def train_tokenizer(train_pairs: Pairs, args: TrainArguments) -> CopyNetTokenize
     max_length = args.max_source_length or MAX_SOURCE_LENGTH
     sample = train_pairs.take(STREAM_SAMPLE_SIZE) if isinstance(train_pairs, IterableDataset) else train_pairs
     has_chains = args.chains and segmenter in CHAINED
+    has_letters = args.letters
+    if has_letters is None:  # a Transformers encoder tells words apart by their pieces
+        has_letters = segmenter in CHAINED and preset is None and encoder is None
 
     def train(*, initials: bool) -> CopyNetTokenizer:
         return CopyNetTokenizer.train_from_iterator(
@@ -86,7 +89,7 @@ def train_tokenizer(train_pairs: Pairs, args: TrainArguments) -> CopyNetTokenize
             features=(row.get("features") for row in sample),
             chains=has_chains,
             initials=initials,
-            letters=args.letters,
+            letters=has_letters,
             model_max_length=max_length,
         )
 

@@ -86,13 +86,19 @@ function splitWordPunct(text) {
   return words;
 }
 
-/** @param {string} text @returns {string[]} */
-function splitWordParts(text) {
-  return splitWordPunct(text).flatMap((word) => (STARTS_WORD.test(word) ? cut(word) : [word]));
+/** @param {string} text @param {boolean} digits @returns {string[]} */
+function splitWordParts(text, digits) {
+  return splitWordPunct(text).flatMap((word) => (STARTS_WORD.test(word) ? cut(word, digits) : [word]));
 }
 
-/** The parts of a word, with the marks that join them. @param {string} word @returns {string[]} */
-function cut(word) {
+/**
+ * The parts of a word, with the marks that join them.
+ *
+ * @param {string} word
+ * @param {boolean} digits whether every digit is a part
+ * @returns {string[]}
+ */
+function cut(word, digits) {
   const characters = Array.from(word);
   /** @type {string[]} */
   const parts = [];
@@ -103,13 +109,14 @@ function cut(word) {
       before === "upper" && kind === "upper" // WWWord: the last one begins a part
         ? findKind(characters[position + 1] ?? "") === "lower"
         : kind === "_" || (kind !== "" && kind !== before && !(before === "upper" && kind === "lower"));
-    if (isStart || position === 0) parts.push(character);
+    if (isStart || position === 0 || (digits && kind === "digit")) parts.push(character);
     else parts[parts.length - 1] += character;
     before = kind || before;
   });
   return parts.flatMap((part, number) => {
     if (part === "_") return [(number ? JOINER : "") + part + (number + 1 < parts.length ? JOINER : "")];
-    return number && parts[number - 1] !== "_" ? [JOINER, part] : [part];
+    if (!number || parts[number - 1] === "_") return [part];
+    return digits && /^\p{Nd}$/u.test(part) ? [JOINER + part] : [JOINER, part];
   });
 }
 
@@ -176,11 +183,12 @@ export const SEGMENTERS = {
     space: (words) => words.map((word, position) => (position ? ` ${word}` : word)),
   },
   word_punct: { split: splitWordPunct, space: spaceWordPunct },
-  word_parts: { split: splitWordParts, space: spaceWordPunct },
+  word_parts: { split: (text) => splitWordParts(text, false), space: spaceWordPunct },
+  word_digits: { split: (text) => splitWordParts(text, true), space: spaceWordPunct },
 };
 
 /** The segmenters whose words can be joined by marks. */
-const CHAINED = ["word_punct", "word_parts"];
+const CHAINED = ["word_punct", "word_parts", "word_digits"];
 
 /** What Python's classes of characters hold, and others do not. */
 const CLASSES = new Map([["\\d", "\\p{Nd}"], ["\\w", W], ["\\s", S]]);

@@ -1,5 +1,6 @@
 """Generated tasks whose outputs mix what is copied, joined, cut, respelled and generated: bills to fields, people to
-records, log lines to templates, mails to fields. Like what a company would bring, and free of anyone's data.
+records, log lines to templates, mails to fields, Java to Python. Like what a company would bring, and free of anyone's
+data.
 
 Names, numbers and paths are drawn anew for each pair, so that most of a test set's were never seen in training.
 """
@@ -7,7 +8,7 @@ Names, numbers and paths are drawn anew for each pair, so that most of a test se
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import date, timedelta
 
 from .rows import Row
@@ -290,6 +291,92 @@ def make_parcel(draw: random.Random) -> Row:
     return {"text": text, "summary": f"{code}{''.join(groups)} {short} {total} {sender.lower().replace(' ', '_')}"}
 
 
+JAVA_TYPES = {"int": "int", "String": "str", "boolean": "bool", "double": "float", "List<String>": "list[str]"}
+METHODS, PARTS = (
+    _words("get set find load parse make check"),
+    _words("user item price node list cache size date token"),
+)
+
+
+def _camel(words: Sequence[str]) -> str:
+    return words[0] + "".join(word.title() for word in words[1:])
+
+
+def make_declaration(draw: random.Random) -> Row:
+    """Java to Python: names in another case, types by a table, as many parameters as there are."""
+
+    def draw_name() -> list[str]:
+        return [draw.choice((*PARTS, draw_surname(draw).lower())) for _ in range(draw.randrange(1, 3))]
+
+    method, kind = [draw.choice(METHODS), *draw_name()], draw.choice(tuple(JAVA_TYPES))
+    parameters = [(draw_name(), draw.choice(tuple(JAVA_TYPES))) for _ in range(draw.randrange(4))]
+    java = ", ".join(f"{of} {_camel(name)}" for name, of in parameters)
+    python = ", ".join(f"{'_'.join(name)}: {JAVA_TYPES[of]}" for name, of in parameters)
+    text = f"{draw.choice(('public', 'private', 'public static'))} {kind} {_camel(method)}({java}) {{"
+    return {"text": text, "summary": f"def {'_'.join(method)}({python}) -> {JAVA_TYPES[kind]}:"}
+
+
+def make_team(draw: random.Random) -> Row:
+    """Lists to YAML: several lines, with their indentation."""
+    lead, people = (
+        draw_surname(draw),
+        [(*draw_person(draw), draw.randrange(18, 90)) for _ in range(draw.randrange(1, 5))],
+    )
+    text = f"Team {lead}: " + "; ".join(f"{first} {last} ({age})" for first, last, age in people)
+    members = "".join(f"\n  - name: {last.upper()}, {first}\n    age: {age}" for first, last, age in people)
+    return {"text": text, "summary": f"team: {lead.lower()}\nmembers:{members}"}
+
+
+TABLES = {
+    "customers": ("city", "orders", "since"),
+    "offices": ("country", "desks", "opened"),
+    "films": ("lead", "cost", "out"),
+}
+COMPARISONS = {"more than": ">", "fewer than": "<", "at least": ">="}
+
+
+def make_statement(draw: random.Random) -> Row:
+    """Questions to SQL: numbers without their commas, ISO dates, quoted names."""
+    name, (place, number, day) = draw.choice(tuple(TABLES.items()))
+    value, count, since = draw_surname(draw), draw.randrange(2, 10**5), draw_day(draw)
+    words, sign = draw.choice(tuple(COMPARISONS.items()))
+    text = draw.choice(
+        (
+            f"Show the {name} whose {place} is {value} and {number} is {words} {count:,}",
+            f"Which {name} with {words} {count:,} {number} have the {place} {value}?",
+        )
+    )
+    query = f"SELECT name FROM {name} WHERE {place} = '{value}' AND {number} {sign} {count}"
+    if draw.random() < 0.5:
+        text, query = f"{text} , {day} after {write_day(draw, since)}", f"{query} AND {day} > '{since.isoformat()}'"
+    return {"text": text, "summary": query}
+
+
+CHINESE_SURNAMES, CHINESE_LETTERS = (
+    "王李张刘陈杨赵黄周吴徐孙胡朱高林何郭马罗",
+    "伟芳娜敏静丽强磊军洋勇艳杰娟涛明超秀霞平刚桂英华玉兰",
+)
+CHINESE_CITIES, CHINESE_ROADS = (
+    _words("北京市 上海市 广州市 深圳市 成都市 杭州市 武汉市 西安市"),
+    "中山人民解放建设和平文化长江黄河",
+)
+
+
+def make_chinese_order(draw: random.Random) -> Row:
+    """Chinese messages to fields, telephone numbers without hyphens."""
+    name = draw.choice(CHINESE_SURNAMES) + "".join(draw.sample(CHINESE_LETTERS, draw.randrange(1, 3)))
+    road, house = "".join(draw.sample(CHINESE_ROADS, 2)), draw.randrange(1, 999)
+    place, phone = f"{draw.choice(CHINESE_CITIES)}{road}路{house}号", f"1{draw.randrange(10**9, 10**10)}"
+    text = draw.choice(
+        (
+            f"请把包裹寄给{name}，电话{phone}，地址是{place}。",
+            f"收件人：{name}（{phone[:3]}-{phone[3:7]}-{phone[7:]}），{place}",
+            f"{place}的{name}下单，联系电话{phone}，请尽快发货。",
+        )
+    )
+    return {"text": text, "summary": f"姓名={name}；电话={phone}；地址={place}"}
+
+
 TASKS: dict[str, Callable[[random.Random], Row]] = {
     "bills": make_bill,
     "people": make_person,
@@ -300,8 +387,12 @@ TASKS: dict[str, Callable[[random.Random], Row]] = {
     "citations": make_citation,
     "events": make_event,
     "parcels": make_parcel,
+    "declarations": make_declaration,
+    "teams": make_team,
+    "statements": make_statement,
+    "Chinese orders": make_chinese_order,
 }
-HELD_BACK = ("citations", "events", "parcels")
+HELD_BACK = ("citations", "events", "parcels", "declarations", "teams", "statements", "Chinese orders")
 """On which no default was chosen."""
 
 

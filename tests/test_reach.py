@@ -90,8 +90,9 @@ def test_digits_are_words_where_targets_group_them_in_another_way() -> None:
     assert guess_segmenter(grouped) == "word_digits"
     assert guess_segmenter([pair(row["summary"], row["text"]) for row in grouped]) == "word_punct"  # they are joined
     days = [
-        pair(f"{name} 20{number % 90 + 10}0{number % 9 + 1}17", f"17-0{number % 9 + 1}") for name, number in numbers
+        (name, f"{2000 + number % 90}", f"{number % 12 + 1:02}", f"{number % 19 + 10}") for name, number in numbers
     ]
+    days = [pair(f"{name} {''.join(day)}", "-".join(day)) for name, *day in days]
     assert guess_segmenter(days) == "word_digits"
 
 

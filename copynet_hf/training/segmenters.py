@@ -30,8 +30,10 @@ RESPELLED_SHARE, MAX_SPELLED_LENGTH = 0.03, 200
 # of the task itself are rare, so that there it says nothing.
 UNREACHABLE_SHARE = 0.5
 # Words are cut if more than this share of the targets' words have to be spelled otherwise, and half of them then not;
-# or if they are parts of source words (0.008 where `38x` gives 38, 0.0004 in NL2Bash); likewise numbers.
+# or if they are parts of source words (0.008 where `38x` gives 38, 0.0004 in NL2Bash).
 MIN_PARTS_SHARE = 0.003
+# The same for numbers that are parts of numbers (0.07 where 48906 gives 48,906; 0.004 by chance in short dates).
+MIN_CUT_NUMBERS = 0.01
 
 
 def choose_segmenter(given: str, preset: str | None, pairs: Pairs) -> str:
@@ -77,21 +79,23 @@ def guess_segmenter(pairs: Sequence[Row]) -> str:
     is_cut |= _count_parts(words) > MIN_PARTS_SHARE * sum(map(len, words[1::2]))
     if _respells_words(pairs, by_parts if is_cut else by_words):
         return "char"
-    if _count_cut_numbers(pairs) > MIN_PARTS_SHARE * sum(map(len, words[1::2])):
+    own, others = _count_cut_numbers(pairs)
+    if own - others > max(MIN_CUT_NUMBERS * sum(map(len, words[1::2])), others):
         return "word_digits"
     return "word_parts" if is_cut else "word_punct"
 
 
-def _count_cut_numbers(pairs: Sequence[Row]) -> int:
-    """How many numbers of targets are parts of a longer one in their source, as in `48906` and `48,906`, more than are
-    in another pair's."""
+def _count_cut_numbers(pairs: Sequence[Row]) -> tuple[int, int]:
+    """How many numbers of targets are parts of a longer one in their source, as in `48906` and `48,906`; and how many
+    are by chance, in another pair's."""
     sources = [{*re.findall(r"\d+", pair["text"])} for pair in pairs]
     others = Random(0).sample(sources, len(sources))
-    count = 0
+    in_own = in_other = 0
     for pair, own, other in zip(pairs, sources, others, strict=True):
         for number in {*re.findall(r"\d\d+", pair["summary"])} - own:
-            count += any(number in each for each in own) - any(number in each for each in other)
-    return count
+            in_own += any(number in each for each in own)
+            in_other += any(number in each for each in other)
+    return in_own, in_other
 
 
 def _count_parts(words: Sequence[Sequence[str]]) -> int:

@@ -377,6 +377,68 @@ def make_chinese_order(draw: random.Random) -> Row:
     return {"text": text, "summary": f"姓名={name}；电话={phone}；地址={place}"}
 
 
+# Of other languages; most occur fewer than five times in the training pairs, as words or cut to three letters.
+FOREIGN_MONTHS = (
+    _words("Januar Februar März April Mai Juni Juli August September Oktober November Dezember"),
+    _words("janvier février mars avril mai juin juillet août septembre octobre novembre décembre"),
+    _words("enero febrero marzo abril mayo junio julio agosto septiembre octubre noviembre diciembre"),
+    _words("gennaio febbraio marzo aprile maggio giugno luglio agosto settembre ottobre novembre dicembre"),
+    _words("stycznia lutego marca kwietnia maja czerwca lipca sierpnia września października listopada grudnia"),
+    _words("januari februari maart april mei juni juli augustus september oktober november december"),
+)
+
+
+def make_date(draw: random.Random) -> Row:
+    """Dates in six languages to ISO dates."""
+    day, months = draw_day(draw) - timedelta(days=draw.randrange(20000)), draw.choice(FOREIGN_MONTHS)
+    month = months[day.month - 1]
+    month = draw.choice((month, month, month[:3] if len(month) > 4 else month))
+    return {
+        "text": draw.choice((f"{day.day} {month} {day.year}", f"{day.day}. {month} {day.year}")),
+        "summary": str(day),
+    }
+
+
+def make_sentence(draw: random.Random) -> Row:
+    """Rows of a table to sentences; numbers get commas."""
+    (first, last), day, city = draw_person(draw), draw_day(draw), draw.choice(CITIES)
+    item, count, price = draw.choice(ITEMS), draw.randrange(2, 60), draw.randrange(1000, 10**6)
+    written = f"{MONTHS[day.month - 1]} {day.day}, {day.year}"
+    return {
+        "text": f"name: {first} {last} | date: {day.isoformat()} | item: {count} {item} | city: {city} | sum: {price}",
+        "summary": f"On {written}, {first} {last} from {city} bought {count} {item} for ${price:,}.",
+    }
+
+
+COMMON_WORDS = _words(
+    "after always before blue call change cold early every few find first garden give green house keep large late "
+    "learn letter light little look make many meet month move never next night often open other paper people plan "
+    "play quiet read red river road run second send short side small some soon stand start still story street table "
+    "talk think time train tree try under until walk wall warm watch week white wind with word work write year "
+    "young"
+)
+
+
+def make_redaction(draw: random.Random) -> Row:
+    """Names, addresses, telephone and account numbers to their kinds; all other words are copied."""
+    text, summary = [], []
+    for _ in range(draw.randrange(2, 5)):
+        words = draw.choices(COMMON_WORDS, k=draw.randrange(4, 9))
+        (first, last), place = draw_person(draw), draw.randrange(len(words) + 1)
+        digits = "".join(str(draw.randrange(10)) for _ in range(18))
+        value, kind = draw.choice(
+            (
+                (f"{first} {last}", "[NAME]"),
+                (f"{first.lower()}{draw.randrange(100)}@{last.lower()}.com", "[EMAIL]"),
+                (f"{digits[:3]}-{digits[3:6]}-{digits[6:10]}", "[PHONE]"),
+                (f"{draw.choice(('GB', 'DE', 'FR'))}{digits}", "[IBAN]"),
+            )
+        )
+        for sentence, word in ((text, value), (summary, kind)):
+            sentence.append(" ".join([*words[:place], word, *words[place:]]) + ".")
+    return {"text": " ".join(text), "summary": " ".join(summary)}
+
+
 TASKS: dict[str, Callable[[random.Random], Row]] = {
     "bills": make_bill,
     "people": make_person,
@@ -391,6 +453,9 @@ TASKS: dict[str, Callable[[random.Random], Row]] = {
     "teams": make_team,
     "statements": make_statement,
     "Chinese orders": make_chinese_order,
+    "dates": make_date,
+    "sentences": make_sentence,
+    "redactions": make_redaction,
 }
 HELD_BACK = ("citations", "events", "parcels", "declarations", "teams", "statements", "Chinese orders")
 """On which no default was chosen."""

@@ -13,6 +13,7 @@ from ..running.trained_models import evaluate_once, train_once
 
 MODELS: dict[str, dict[str, Any]] = {
     "default": {},
+    "no letters": {"letters": False},
     "whole words": {"chains": False},
     "words": {"segmenter": "word_punct"},
     "characters": {"segmenter": "char"},

@@ -175,7 +175,7 @@ class CopyNetTokenizer(ExtendedVocabulary, PreTrainedTokenizer):
             vocab_size: the maximum size, including the four special tokens, which get the ids 0 to 3.
             min_frequency: the minimum number of occurrences of a word.
             features: the features of each source, all of which are kept.
-            chains: whether the vocabulary has the marks and letters of `Chains`, with "word_punct" and "word_parts".
+            chains: whether the vocabulary has the marks and letters of `Chains`, with a segmenter of `CHAINED`.
             initials: whether chains copy first letters of words, too: for targets with initials, user names or keys.
             letters: whether the letters of the words become the `letter_vocab`.
             kwargs: arguments of the tokenizer, such as `model_max_length` and special tokens.

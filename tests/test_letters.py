@@ -419,6 +419,12 @@ def test_words_dropped_from_the_vocabulary_have_their_letters() -> None:
         assert found.tolist() == [
             row + [0] * (8 - len(row)) for row in ([0, 2, 3, 0, 5, 0, 7], [0, 6, 0, 7], flat(own[2]))
         ]
+    source, changed = torch.tensor([[13, 14, 5]] * 99), torch.tensor([[13, 14, 15]] * 99)
+    row = [0, 2, 3, 0, 5, 0, 5]
+    assert append_letters(torch.tensor([row[:5]] * 99), source, changed, letters, 13).tolist() == [row] * 99
+    kept = append_letters(torch.tensor([row[:5]] * 99), source, changed, letters, 13, dropout=0.5)
+    assert ((kept == 0).sum(1) >= 3).all()  # each word, perhaps without letters
+    assert 0.3 < (kept > 0).sum().item() / (4 * 99) < 0.7
     known = torch.tensor([[4, 5], [6, 5]])  # no word owns a slot
     assert append_letters(padded([[0], [0]], 0), known, known, letters, 13).tolist() == [[0], [0]]
 

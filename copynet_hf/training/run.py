@@ -260,13 +260,14 @@ class TrainingRun:
             logger.info("%s pairs: %s", name, describe_words(self.pairs[split], self.tokenizer))
         num_features = len(getattr(self.tokenizer, "feature_vocab", ()))
         logger.info(
-            "model: %s, %s parameters, a vocabulary of %s words (segmenter %s), %s%s slots for others",
+            "model: %s, %s parameters, a vocabulary of %s words (segmenter %s), %s%s slots for others%s",
             model.config.copy_mechanism,
             f"{model.num_parameters():,}",
             f"{len(self.tokenizer):,}",
             getattr(self.tokenizer, "segmenter", "of its own"),
             f"{num_features} features, " if num_features else "",
             model.config.max_source_oov,
+            ", read by their letters" if model.config.letter_vocab_size else "",
         )
         num_pairs = None if isinstance(self.pairs["train"], IterableDataset) else len(self.pairs["train"])
         logger.info("outputs: at most %s words, the end symbol included", self.args.max_target_length)

@@ -6,6 +6,7 @@ The model then learns to copy words whatever they are, even from pairs that have
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 
 import torch
 from torch import Tensor
@@ -49,8 +50,18 @@ def drop_from_vocabulary(
     return changed, torch.where(new_labels > 0, new_labels, labels)
 
 
+LETTER_DROPOUT = 0.5
+"""The probability with which a word is read without its letters in training. A word that looks like none that training
+had, such as a foreign name, then is copied for its place."""
+
+
 def append_letters(
-    letter_ids: Tensor, input_ids: Tensor, changed: Tensor, letters: Sequence[Sequence[int]], vocab_size: int
+    letter_ids: Tensor,
+    input_ids: Tensor,
+    changed: Tensor,
+    letters: Sequence[Sequence[int]],
+    vocab_size: int,
+    dropout: float = 0.0,
 ) -> Tensor:
     """The letters of all words that own slots, after `drop_from_vocabulary`: (B, L').
 
@@ -58,6 +69,7 @@ def append_letters(
         letter_ids: (B, L) those of the words that owned slots before.
         input_ids, changed: (B, S) the ids before and after.
         letters: of each word of the vocabulary.
+        dropout: the probability with which a word loses its letters; the random numbers are the default generator's.
     """
     rows = []
     for own, before, after in zip(letter_ids.tolist(), input_ids.tolist(), changed.tolist(), strict=True):
@@ -65,5 +77,10 @@ def append_letters(
         starts = [place for place, letter in enumerate(own) if letter == BOUNDARY]
         num_owned = max(0, max(before) + 1 - vocab_size)
         end = starts[num_owned] if num_owned < len(starts) else len(own)  # what follows is padding
-        rows.append(own[:end] + [letter for slot in sorted(dropped) for letter in letters[dropped[slot]]])
+        words = [own[start:stop] for start, stop in pairwise([*starts[:num_owned], end])]
+        words += [letters[dropped[slot]] for slot in sorted(dropped)]
+        is_kept = (torch.rand(len(words)) >= dropout).tolist()
+        rows.append(
+            [letter for word, kept in zip(words, is_kept, strict=True) for letter in (word if kept else word[:1])]
+        )
     return torch.tensor(pad_right(rows, BOUNDARY, 1), device=letter_ids.device)

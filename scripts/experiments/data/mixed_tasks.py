@@ -421,7 +421,8 @@ COMMON_WORDS = _words(
 
 def make_redaction(draw: random.Random) -> Row:
     """Names, addresses, telephone and account numbers to their kinds; all other words are copied."""
-    text, summary = [], []
+    text: list[str] = []
+    summary: list[str] = []
     for _ in range(draw.randrange(2, 5)):
         words = draw.choices(COMMON_WORDS, k=draw.randrange(4, 9))
         (first, last), place = draw_person(draw), draw.randrange(len(words) + 1)

@@ -45,8 +45,8 @@ def collect_figures(results: dict[str, Any]) -> dict[str, Any]:
     models = [name for name in MODELS if any(name in rows for rows in found.values())]
     lines = []
     for task, rows in found.items():
-        if "default" in rows:
-            _, seeds, minutes = rows["default"]
+        if rows:
+            _, seeds, minutes = rows.get("default", (None, None, None))
             held = " (held back)" if task in HELD_BACK else ""
             lines.append([task + held, *(rows[name][0] if name in rows else None for name in models), seeds, minutes])
-    return {"scores": table(["", *models, "seeds", "minutes"], lines), "models": models}
+    return {"scores": table(["", *models, "seeds of default", "minutes"], lines), "models": models}

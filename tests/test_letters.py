@@ -44,7 +44,7 @@ from copynet_hf.saved.ensembles import join_models
 from copynet_hf.saved.loading import load_model
 from copynet_hf.training.dataset import encode_pairs
 from copynet_hf.training.tokenizer_setup import train_tokenizer
-from copynet_hf.training.vocabulary_dropout import append_letters, drop_from_vocabulary
+from copynet_hf.training.vocabulary_dropout import append_letters, drop_from_vocabulary, drop_letters
 
 # Of the words 13, 14, … of each source in SOURCES; 1 is the unknown letter, as is 9, and one word has none.
 LETTERS = [[[2, 3, 4], [5]], [[4, 3, 2]], [], [[2], [2, 1, 3, 9], [], [6, 6, 6, 6, 5]]]
@@ -422,7 +422,7 @@ def test_words_dropped_from_the_vocabulary_have_their_letters() -> None:
     source, changed = torch.tensor([[13, 14, 5]] * 99), torch.tensor([[13, 14, 15]] * 99)
     row = [0, 2, 3, 0, 5, 0, 5]
     assert append_letters(torch.tensor([row[:5]] * 99), source, changed, letters, 13).tolist() == [row] * 99
-    kept = append_letters(torch.tensor([row[:5]] * 99), source, changed, letters, 13, dropout=0.5)
+    kept = drop_letters(torch.tensor([row] * 99), 0.5)
     assert ((kept == 0).sum(1) >= 3).all()  # each word, perhaps without letters
     assert 0.3 < (kept > 0).sum().item() / (4 * 99) < 0.7
     known = torch.tensor([[4, 5], [6, 5]])  # no word owns a slot

@@ -141,7 +141,7 @@ def test_files_of_the_old_model_are_dropped_and_those_of_its_checkpoints_kept(
     stale = {"model-00001-of-00002.safetensors": "old", "encoder_tokenizer.json": "old", "encoder.onnx": "old"}
     kept = OLD | {"checkpoint-5/model.safetensors": "mine"}
     write_files(tmp_path / "target", kept | stale)
-    with replace_folder(tmp_path / "target", whole_folder.MODEL_FILES) as unfinished:
+    with replace_folder(tmp_path / "target", whole_folder.OLD_MODEL_FILES) as unfinished:
         write_files(unfinished, NEW | {"model.safetensors": "new"})
     assert read_files(tmp_path / "target") == contents(kept | NEW | {"model.safetensors": "new"})
 

@@ -24,7 +24,7 @@ def ensemble(args: EnsembleArguments) -> None:
     from ..evaluation.scoring import calibrate_model
     from ..saved.cards import write_model_card
     from ..saved.ensembles import join_models
-    from ..saved.whole_folder import MODEL_FILES, replace_folder
+    from ..saved.whole_folder import OLD_MODEL_FILES, replace_folder
     from ..training.dataset import read_split
     from ..training.run_folder import check_output_dir
 
@@ -33,7 +33,7 @@ def ensemble(args: EnsembleArguments) -> None:
     if args.validation_file is not None or args.dataset_name is not None:
         pairs = read_split(args, "validation", args.validation_file, tokenizer)
         calibrate_model(model, tokenizer, pairs)
-    with replace_folder(folder, MODEL_FILES) as unfinished:
+    with replace_folder(folder, OLD_MODEL_FILES) as unfinished:
         model.save_pretrained(unfinished)
         tokenizer.save_pretrained(unfinished)
         write_model_card(unfinished, model, tokenizer, title=folder.resolve().name)

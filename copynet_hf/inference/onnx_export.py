@@ -37,7 +37,7 @@ from ..model.modeling_copynet import CopyNetForConditionalGeneration
 from ..model.modeling_ensemble import CopyNetEnsemble
 from ..model.outputs import CopyNetEncoderOutput
 from ..model.pieces import FIELDS
-from ..saved.whole_folder import MODEL_FILES, replace_folder
+from ..saved.whole_folder import OLD_MODEL_FILES, replace_folder
 from .onnx_search import DECODER, ENCODER, Search
 from .quantization import check_quantization, quiet, write_int8
 
@@ -97,7 +97,7 @@ def export_onnx(
             `OnnxCopyNet.generate` cannot do, `quantize` has another value, or another process writes to the folder.
     """
     check_export(model, quantize)
-    with replace_folder(folder, MODEL_FILES if replaces_model else ()) as unfinished:
+    with replace_folder(folder, OLD_MODEL_FILES if replaces_model else ()) as unfinished:
         write_graphs(model, unfinished, quantize)
         for part in (model.config, model.generation_config, tokenizer):
             if part is not None:

@@ -17,7 +17,7 @@ from filelock import FileLock, Timeout
 NO_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 AT_FDCWD, RENAME_EXCHANGE = -100, 2  # of Linux
 # Of which a new model may have fewer than the old one, and loading would read the old ones.
-MODEL_FILES = ("*.safetensors", "*.safetensors.index.json", "pytorch_model*", "*.onnx", "encoder_tokenizer.json")
+OLD_MODEL_FILES = ("*.safetensors", "*.safetensors.index.json", "pytorch_model*", "*.onnx", "encoder_tokenizer.json")
 
 
 @contextmanager
@@ -44,7 +44,7 @@ def replace_folder(folder: str | Path, drop: Sequence[str] = ()) -> Iterator[Pat
     one, `config.json` last: without it, the folder does not load.
 
     Args:
-        drop: patterns of file names, such as `MODEL_FILES`, which are not kept.
+        drop: patterns of file names, such as `OLD_MODEL_FILES`, which are not kept.
 
     Raises:
         ValueError: another process is replacing the folder.

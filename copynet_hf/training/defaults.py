@@ -186,10 +186,9 @@ def build_training_arguments(
 
 def _check_metric(metric: str, generates: bool) -> None:
     """Raises ValueError for a score that no evaluation has."""
-    name = metric.removeprefix("eval_")
-    if name not in ("loss", *ACCURACIES, *(OUTPUT_SCORES if generates else ())):
+    name, names = metric.removeprefix("eval_"), ("loss", *ACCURACIES, *(OUTPUT_SCORES if generates else ()))
+    if name not in names:
         hint = ", or --predict_with_generate" if name in OUTPUT_SCORES else ""
-        names = ("loss", *ACCURACIES, *(OUTPUT_SCORES if generates else ()))
         raise ValueError(f"--metric_for_best_model is {metric}: use one of {', '.join(names)}{hint}")
 
 

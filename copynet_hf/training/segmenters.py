@@ -33,7 +33,7 @@ UNREACHABLE_SHARE = 0.5
 # or if they are parts of source words (0.008 where `38x` gives 38, 0.0004 in NL2Bash).
 MIN_PARTS_SHARE = 0.003
 # The same for numbers that are parts of numbers (0.07 where 48906 gives 48,906; 0.004 by chance in short dates).
-MIN_CUT_NUMBERS = 0.01
+MIN_NUMBERS_SHARE = 0.01
 
 
 def choose_segmenter(given: str, preset: str | None, pairs: Pairs) -> str:
@@ -80,7 +80,7 @@ def guess_segmenter(pairs: Sequence[Row]) -> str:
     if _respells_words(pairs, by_parts if is_cut else by_words):
         return "char"
     own, others = _count_cut_numbers(pairs)
-    if own - others > max(MIN_CUT_NUMBERS * sum(map(len, words[1::2])), others):
+    if own - others > max(MIN_NUMBERS_SHARE * sum(map(len, words[1::2])), others):
         return "word_digits"
     return "word_parts" if is_cut else "word_punct"
 

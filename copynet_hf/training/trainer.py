@@ -49,7 +49,7 @@ from .dataset import Pairs, encode_pairs
 from .encoder_training import split_parameter_groups
 from .label_smoothing import VocabularyLabelSmoother
 from .run_folder import explain_save_errors
-from .vocabulary_dropout import LETTER_DROPOUT, append_letters, drop_from_vocabulary
+from .vocabulary_dropout import append_letters, drop_from_vocabulary, drop_letters
 from .weight_average import WeightAverage
 
 SAMPLE_SIZE = 64  # evaluation pairs for which outputs are generated
@@ -178,9 +178,11 @@ class CopyNetTrainer(Trainer):
             input_ids, labels = drop_from_vocabulary(source, labels, self.vocabulary_dropout, config, can_copy)
             if self.letters:
                 letters = (inputs["letter_ids"], source, input_ids, self.letters, config.vocab_size)
-                inputs["letter_ids"] = append_letters(*letters, dropout=LETTER_DROPOUT)
+                inputs["letter_ids"] = append_letters(*letters)
             decoder_input_ids = shift_right(labels, config)
             inputs |= {"input_ids": input_ids, "labels": labels, "decoder_input_ids": decoder_input_ids}
+        if self.letters:
+            inputs["letter_ids"] = drop_letters(inputs["letter_ids"])
         return super().training_step(model, inputs, num_items_in_batch)
 
     def evaluation_loop(self, *args: Any, **kwargs: Any) -> EvalLoopOutput:

@@ -1,12 +1,12 @@
 """Vocabulary dropout: words that a target can copy become out-of-vocabulary words now and then.
 
 The model then learns to copy words whatever they are, even from pairs that have hardly a word outside the vocabulary.
+Words outside it lose their letters now and then, whatever the probability of the former.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import pairwise
 
 import torch
 from torch import Tensor
@@ -15,6 +15,8 @@ from ..model.configuration_copynet import CopyNetConfig
 from ..model.copy_distribution import find_first_positions
 from ..model.source import pad_right
 from ..model.vocabularies import BOUNDARY
+
+LETTER_DROPOUT = 0.5
 
 
 def drop_from_vocabulary(
@@ -50,18 +52,8 @@ def drop_from_vocabulary(
     return changed, torch.where(new_labels > 0, new_labels, labels)
 
 
-LETTER_DROPOUT = 0.5
-"""The probability with which a word is read without its letters in training. A word that looks like none that training
-had, such as a foreign name, then is copied for its place."""
-
-
 def append_letters(
-    letter_ids: Tensor,
-    input_ids: Tensor,
-    changed: Tensor,
-    letters: Sequence[Sequence[int]],
-    vocab_size: int,
-    dropout: float = 0.0,
+    letter_ids: Tensor, input_ids: Tensor, changed: Tensor, letters: Sequence[Sequence[int]], vocab_size: int
 ) -> Tensor:
     """The letters of all words that own slots, after `drop_from_vocabulary`: (B, L').
 
@@ -69,7 +61,6 @@ def append_letters(
         letter_ids: (B, L) those of the words that owned slots before.
         input_ids, changed: (B, S) the ids before and after.
         letters: of each word of the vocabulary.
-        dropout: the probability with which a word loses its letters; the random numbers are the default generator's.
     """
     rows = []
     for own, before, after in zip(letter_ids.tolist(), input_ids.tolist(), changed.tolist(), strict=True):
@@ -77,10 +68,17 @@ def append_letters(
         starts = [place for place, letter in enumerate(own) if letter == BOUNDARY]
         num_owned = max(0, max(before) + 1 - vocab_size)
         end = starts[num_owned] if num_owned < len(starts) else len(own)  # what follows is padding
-        words = [own[start:stop] for start, stop in pairwise([*starts[:num_owned], end])]
-        words += [letters[dropped[slot]] for slot in sorted(dropped)]
-        is_kept = (torch.rand(len(words)) >= dropout).tolist()
-        rows.append(
-            [letter for word, kept in zip(words, is_kept, strict=True) for letter in (word if kept else word[:1])]
-        )
+        rows.append(own[:end] + [letter for slot in sorted(dropped) for letter in letters[dropped[slot]]])
+    return torch.tensor(pad_right(rows, BOUNDARY, 1), device=letter_ids.device)
+
+
+def drop_letters(letter_ids: Tensor, probability: float = LETTER_DROPOUT) -> Tensor:
+    """Takes its letters from each word with this probability: (B, L') of (B, L).
+
+    A name that looks like none in training is then still copied for its place in the text.
+    """
+    is_start = letter_ids == BOUNDARY
+    is_dropped = torch.rand(letter_ids.shape, device=letter_ids.device) < probability  # of words, at most L
+    is_kept = is_start | ~is_dropped.gather(1, is_start.cumsum(1) - 1)
+    rows = [row[kept].tolist() for row, kept in zip(letter_ids, is_kept, strict=True)]
     return torch.tensor(pad_right(rows, BOUNDARY, 1), device=letter_ids.device)

@@ -2,9 +2,9 @@
 
     python benchmarks/training.py [--rounds 20]
 
-Half of the target words are in the source. "by default" are the dropout and the readout of `copynet-hf train`, with a
-fifth of the source's words unseen and some words twice in it. In the other rows CopyNet's readout has the inputs of
-the plain model's, [s; c; e], and a tanh layer, there is no dropout, and all words are known. "unpacked" is the plain
+Half of the target words are in the source. "by default" are the dropout, the readout and the letters of `copynet-hf
+train`, with a fifth of the source's words unseen and some words twice in it. In the other rows CopyNet's readout has
+the inputs of the plain model's, [s; c; e], and a tanh layer, there is no dropout, and all words are known. "unpacked" is the plain
 model without packing and masks, "narrow" with CopyNet's tanh layer. The large tasks are only timed with the last
 number of --threads. Writes its section of results/benchmarks.md.
 """
@@ -20,7 +20,10 @@ from plain_seq2seq import PlainSeq2Seq
 from torch import Tensor
 
 from copynet_hf import CopyNetConfig, CopyNetForConditionalGeneration
+from copynet_hf.model.vocabularies import BOUNDARY, NUM_SPECIAL_LETTERS
 from copynet_hf.training.presets import DEFAULT_SIZES
+
+NUM_LETTERS, LETTERS_OF_WORD = 60, 6  # of unseen words, by default
 
 
 @dataclass
@@ -69,7 +72,8 @@ def make_batch(task: Task) -> dict[str, Tensor]:
     labels[:, copied] = source[:, copied % (task.source // 3)]
     mask = (torch.arange(task.source) < lengths[:, None]).long()
     start = torch.ones(task.batch, 1, dtype=torch.long)
-    return {
+    letters = {"letter_ids": _draw_letters(source, task.vocab_size)} if task.by_default else {}
+    return letters | {
         "input_ids": source * mask,
         "attention_mask": mask,
         "labels": labels,
@@ -86,6 +90,14 @@ def _add_unseen_words(source: Tensor, vocab_size: int) -> Tensor:
     unseen = (torch.rand(source.shape) < 0.2) & ~repeated
     source = torch.where(unseen, vocab_size - 1 + unseen.cumsum(dim=1), source)
     return torch.where(repeated, source.roll(middle, dims=1), source)
+
+
+def _draw_letters(source: Tensor, vocab_size: int) -> Tensor:
+    """Random letters of the unseen words, as the tokenizer returns them."""
+    most = int((source >= vocab_size).sum(dim=1).max())
+    letters = torch.randint(NUM_SPECIAL_LETTERS, NUM_LETTERS, (source.shape[0], most, 1 + LETTERS_OF_WORD))
+    letters[..., 0] = BOUNDARY
+    return letters.flatten(1)
 
 
 def build_plain_step(task: Task, narrow: bool = False, packed: bool = True) -> Any:
@@ -114,6 +126,7 @@ def make_config(task: Task) -> CopyNetConfig:
         encoder_hidden_size=task.hidden,
         attention_size=task.hidden,
         max_source_oov=task.source if task.by_default else 8,
+        letter_vocab_size=NUM_LETTERS if task.by_default else 0,
         dropout=DEFAULT_SIZES["dropout"] if task.by_default else 0.0,
         readout=None if task.by_default else ["state", "context", "embedding"],
     )

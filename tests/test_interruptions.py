@@ -305,6 +305,8 @@ def test_a_continued_run_killed_while_it_scores_pairs_leaves_no_results_of_its_f
         ({"segmenter": "char"}, "--segmenter is char, but auto in the run of "),
         ({"vocab_size": 50}, "--vocab_size is 50, but None in the run of "),
         ({"min_frequency": 2}, "--min_frequency is 2, but None in the run of "),
+        ({"learning_rate": 0.005}, "--learning_rate is 0.005, but 0.002 in the run of "),
+        ({"weight_decay": 0.1}, "--weight_decay is 0.1, but 0.0 in the run of "),
         ({"max_train_samples": 50}, "the training pairs are not those of the run of "),
     ],
 )

@@ -27,6 +27,7 @@ STATE_FILE = "trainer_state.json"  # of the Trainer, which writes it last
 METRICS_FILE = "{}_results.json"  # of a split; of the Trainer as well
 RECORD_FILE = "run_record.json"
 FINGERPRINT, FREEZE, NUM_PROCESSES, SECONDS = "train_pairs", "freeze_encoder", "num_processes", "seconds"
+RATES = ("learning_rate", "encoder_learning_rate", "weight_decay")  # are those of the optimizer in the checkpoint
 TOKENIZER = {entry.name: entry.default for entry in dataclasses.fields(TokenizerArguments)}
 
 
@@ -165,13 +166,15 @@ def is_trained(
     return True
 
 
-def make_run_record(train_pairs: Pairs, args: TrainArguments) -> dict[str, object]:
+def make_run_record(train_pairs: Pairs, args: TrainArguments, rates: Values | None = None) -> dict[str, object]:
     """What a resumed run must have in common with the run of its checkpoint; saved with each checkpoint.
 
     Args:
         args: as they were given.
+        rates: `RATES`, complete.
     """
-    return {FINGERPRINT: _fingerprint(train_pairs), **{name: getattr(args, name) for name in (FREEZE, *TOKENIZER)}}
+    given = {name: getattr(args, name) for name in (FREEZE, *TOKENIZER)}
+    return {FINGERPRINT: _fingerprint(train_pairs), **given, **(rates or {})}
 
 
 def read_run_record(checkpoint: str | Path) -> Values:
@@ -185,20 +188,25 @@ def read_trained_seconds(checkpoint: str | Path) -> float:
     return float(read_run_record(checkpoint).get(SECONDS, 0))
 
 
-def check_run_record(checkpoint: str, record: Mapping[str, object]) -> None:
-    """Checks that a resumed run continues the run of its checkpoint. Arguments of the tokenizer, which the checkpoint
-    has, may be left out.
+def check_run_record(checkpoint: str, record: Mapping[str, object], arguments: Iterable[str] = ()) -> None:
+    """Checks that a resumed run continues the run of its checkpoint. Arguments of the tokenizer and the optimizer, which
+    the checkpoint has, may be left out.
+
+    Args:
+        arguments: the names of those that were given.
 
     Raises:
-        ValueError: other training pairs, other arguments of the tokenizer, or an encoder frozen in only one run.
+        ValueError: other training pairs, other arguments of tokenizer or optimizer, or an encoder frozen in only one
+            run.
     """
     saved = {**record, **read_run_record(checkpoint)}
     given = [name for name, default in TOKENIZER.items() if record[name] != default]
+    given += [name for name in RATES if name in arguments]
     for name in (FREEZE, *given):
         if saved[name] != record[name]:
             raise ValueError(
                 f"--{name} is {record[name]}, but {saved[name]} in the run of {checkpoint}: leave --{name} as it "
-                "was, or start a new run"
+                f"was, or start a new run{f' with --model_name_or_path {checkpoint}' if name in RATES else ''}"
             )
     if saved[FINGERPRINT] != record[FINGERPRINT]:
         raise ValueError(

@@ -93,7 +93,7 @@ def _show_outputs(records: Sequence[Row], scores: Scores) -> None:
     print(f"\nOn {len(records)} test requests, each with at least {unseen} word(s) outside the vocabulary:")
     print(f"  exact match  {scores['exact_match']:5.1f} %")
     if scores["oov_recall"] is not None:
-        print(f"  OOV recall   {scores['oov_recall']:5.1f} %   of the out-of-vocabulary words of the answers")
+        print(f"  OOV recall   {scores['oov_recall']:5.1f} %   of the words that had to be copied")
     style: Style = "ansi" if sys.stdout.isatty() else "plain"
     print(f"\nCopied words {'in colour' if style == 'ansi' else 'in [brackets]'}:")
     for record in records[:NUM_SHOWN]:

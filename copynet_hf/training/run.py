@@ -36,6 +36,7 @@ from ..saved.model_size import explain_memory_errors
 from .callbacks import SIGTERM_CODE, LogTable, SigtermCheckpoint, TimeEstimate, exit_at_sigterm
 from .checkpoints import (
     METRICS_FILE,
+    RATES,
     check_run_record,
     find_resume_checkpoint,
     is_checkpoint_in,
@@ -162,10 +163,11 @@ class TrainingRun:
         if self.args.threads is not None:
             torch.set_num_threads(self.args.threads)
         pairs = self.pairs = read_training_pairs(self.args)
-        record = make_run_record(pairs["train"], self.args)
         set_seed(self.values.get("seed", Seq2SeqTrainingArguments.seed))
         tokenizer, model = self._load_start()
         args, training_args = complete_arguments(self.args, self.values, pairs, tokenizer, model)
+        rates = {name: {**vars(training_args), **vars(args)}[name] for name in RATES}
+        record = make_run_record(pairs["train"], self.args, rates)
         self.args = args
         if checkpoint is not None:
             results = [METRICS_FILE.format("all"), *([PREDICTIONS_FILE] if "test" in pairs else [])]
@@ -173,7 +175,7 @@ class TrainingRun:
             is_over = is_trained(checkpoint, training_args, results, watches_progress=watches)
             if is_over and is_checkpoint_in(self.output_dir, checkpoint):
                 self.earlier = read_metrics(self.output_dir)
-            check_run_record(checkpoint, record)
+            check_run_record(checkpoint, record, self.values)
         if tokenizer is None:
             tokenizer = train_tokenizer(pairs["train"], args)
         self.tokenizer, self.model = tokenizer, build_model(tokenizer, args) if model is None else model

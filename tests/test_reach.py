@@ -96,6 +96,19 @@ def test_digits_are_words_where_targets_group_them_in_another_way() -> None:
     assert guess_segmenter(days) == "word_digits"
 
 
+def test_letters_are_read_where_the_digits_of_targets_are_letters_in_their_sources() -> None:
+    """`7S0l4` to 75014, which a vocabulary of short numbers joins as 75 014, and not from its source."""
+    numbers = [(name, f"{10 + number % 90}", f"{7919 * number % 100000:05}") for number, name in enumerate(NAMES * 30)]
+    lookalikes = str.maketrans("015", "OlS")
+    scanned = [
+        pair(f"{name} {pages} p No {text.translate(lookalikes)}", f"{name} {pages} {text}")
+        for name, pages, text in numbers
+    ]
+    assert guess_segmenter(scanned) == "char"
+    printed = [pair(f"{name} {pages} p No {text}", f"{name} {pages} {text}") for name, pages, text in numbers]
+    assert guess_segmenter(printed) == "word_punct"
+
+
 @pytest.mark.parametrize("arguments", [{"chains": False}, {"segmenter": "whitespace"}, {"segmenter": "char"}])
 def test_other_vocabularies_have_no_marks(arguments: dict) -> None:
     args = TrainArguments(**{"segmenter": "word_punct", **arguments})

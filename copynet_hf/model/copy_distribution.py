@@ -32,8 +32,7 @@ class ModeScores(NamedTuple):
     source_mask: (B, S) bool, positions that can be copied; false on padding.
     copy_scores: (B, T, S) ψ_c.
     attention: (B, T, S) a_tj, summing to one over the source.
-    switch: (B, T) a logit: of generating for `pointer_generator_modes`, of copying for `gated_modes`; for
-        `pointer_modes` the score of the end symbol.
+    switch: (B, T) the logit of p_gen for `pointer_generator_modes`, of λ for `gated_modes`.
     """
 
     generate_log_sum: Tensor
@@ -47,12 +46,12 @@ class Modes(NamedTuple):
     """The two modes of a mechanism, p(y) = [y ∈ V] e^(ψ_g(y) − generate_normaliser) + Σ_{j: x_j = y} e^copied(j).
 
     generate_normaliser: (B, T).
-    copied(j) = copy_scores (B, T, S) − copy_normaliser (B, T); has no meaning on padding: mask it. None without a
+    copied(j) = copy_logits (B, T, S) − copy_normaliser (B, T); has no meaning on padding: mask it. None without a
         copy mode.
     """
 
     generate_normaliser: Tensor
-    copy_scores: Tensor | None = None
+    copy_logits: Tensor | None = None
     copy_normaliser: Tensor | None = None
 
 
@@ -109,20 +108,20 @@ def gated_modes(scores: ModeScores) -> Modes:
 
 
 def pointer_modes(scores: ModeScores) -> Modes:
-    """p(C_i) = softmax(u^i) over the source positions and the end symbol, whose score is the switch.
+    """p(C_i) = softmax(u^i) over the source positions and the end symbol, which is all that is generated.
 
-    Pointer Networks (Vinyals et al. 2015, section 2.3). The end symbol is all that is generated: ψ_g is its score.
+    Pointer Networks (Vinyals et al. 2015, section 2.3): CopyNet's equation, with u^i_j as ψ_c(j), and as ψ_g the end
+    symbol's u^i.
     """
-    assert scores.switch is not None
-    return copynet_modes(scores._replace(generate_log_sum=at_least_float32(scores.switch)))
+    return copynet_modes(scores)
 
 
 def retrieval_modes(scores: ModeScores) -> Modes:
     """p(y) = (1/Z) ([y ∈ V] e^ψ_pr(y) + Σ_{x_j = y} e^ψ_co(j) + Σ_{o_k = y} e^ψ_re(k)): one normaliser for what is
     predicted, copied from the question x, and retrieved as the object o of a fact.
 
-    CoreQA (He et al. 2017, P17-1019), after its overview figure; the text could not be had. ψ_co and ψ_re stand side
-    by side in `copy_scores`, as their positions do in the source, so that CopyNet's equation is this one.
+    CoreQA (He et al. 2017, P17-1019), after its overview figure; the paper's text was not available. `copy_scores`
+    holds ψ_co and ψ_re at the source positions that they belong to, so that the equation is CopyNet's.
     """
     return copynet_modes(scores)
 
@@ -192,7 +191,7 @@ def mixture(
     generated = at_least_float32(generate_scores) - modes.generate_normaliser[..., None]
     if allowed is not None:
         generated = generated.masked_fill(~allowed[:, None, :], IMPOSSIBLE_LOG_PROB)
-    if modes.copy_scores is None or modes.copy_normaliser is None:
+    if modes.copy_logits is None or modes.copy_normaliser is None:
         return Mixture(torch.nn.functional.pad(generated, (0, max_source_oov), value=IMPOSSIBLE_LOG_PROB), None)
     # Positions that are not the first of their word write to a spare column after the slots.
     table = torch.nn.functional.pad(generated, (0, max_source_oov + 1), value=IMPOSSIBLE_LOG_PROB)
@@ -201,7 +200,7 @@ def mixture(
     # Positions with the same word form a group: log Σ e^copied over each group, at its first position, the leader.
     by_source = (source_ids, source_mask, find_first_positions(source_ids, source_mask, width))
     source_ids, source_mask, first_positions = (expand_to_rows(field, rows) for field in by_source)
-    copied, mask = modes.copy_scores - modes.copy_normaliser[..., None], source_mask[:, None, :]
+    copied, mask = modes.copy_logits - modes.copy_normaliser[..., None], source_mask[:, None, :]
     word_scores = _grouped_logsumexp(copied, first_positions, mask)
     generates = source_ids < generate_scores.shape[-1]
     words = torch.where(generates, source_ids, 0)
@@ -233,9 +232,9 @@ def log_likelihood(generate_score: Tensor, modes: Modes, in_vocabulary: Tensor, 
         (B, T) log-probabilities.
     """
     generated = _mask_scores(generate_score - modes.generate_normaliser, in_vocabulary)
-    if modes.copy_scores is None or modes.copy_normaliser is None or matches is None:
+    if modes.copy_logits is None or modes.copy_normaliser is None or matches is None:
         return generated
-    return _log_add_exp(generated, masked_logsumexp(modes.copy_scores, matches) - modes.copy_normaliser)
+    return _log_add_exp(generated, masked_logsumexp(modes.copy_logits, matches) - modes.copy_normaliser)
 
 
 # ---- losses in addition to −log p(y_t)

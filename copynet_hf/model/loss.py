@@ -152,8 +152,8 @@ def _score_targets(
     """−log p(y_t) (B, T), or the negative `summed_likelihood`, without the table of log p(y)."""
     words = torch.where(can_generate, targets, 0)
     if generate_scores is None:  # a Pointer Network's end symbol is all that is generated
-        assert output.switch is not None
-        word_scores = log_sum = at_least_float32(output.switch)
+        assert output.end_scores is not None
+        word_scores = log_sum = at_least_float32(output.end_scores)
     elif find_fast_form_obstacles(config):
         word_scores, log_sum = vocabulary_terms(generate_scores, words)
     else:

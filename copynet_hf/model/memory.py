@@ -157,9 +157,10 @@ class DecoderStep(NamedTuple):
 
 
 class DecoderSteps(NamedTuple):
-    """What the decoder computed at each of T steps; the last five are those of `DecoderState`, with a steps axis.
+    """What the decoder computed at each of T steps; hidden to past are those of `DecoderState`, with a steps axis.
 
     readout: (R, T, H) r_t. attention: (R, T, S) a_tj or None. switch: (R, T) the logit of p_gen or λ, or None.
+    end_scores: (R, T) u of a Pointer Network's end symbol, else None.
 
     Flat, because reentrant gradient checkpointing passes no gradient to a tensor inside another tuple.
     """
@@ -172,6 +173,7 @@ class DecoderSteps(NamedTuple):
     coverage: Tensor | None
     last_attention: Tensor | None = None
     past: PastWords | None = None
+    end_scores: Tensor | None = None
 
     @property
     def states(self) -> DecoderState:

@@ -151,6 +151,7 @@ class CopyNetModel(CopyNetPreTrainedModel):
             encoder_hidden_states=encoder_outputs.hidden_states,
             copy_scores=steps.copy_scores,
             switch=steps.switch,
+            end_scores=steps.end_scores,
             encoder_final_state=encoder_outputs.final_state,
             source_ids=memory.ids,
             source_mask=memory.mask.long(),
@@ -436,7 +437,7 @@ class CopyNetForConditionalGeneration(CopyNetPreTrainedModel, CopyNetGenerationM
         return result if value_or_default(return_dict, self.config, "return_dict") else result.to_tuple()
 
     def compute_generate_scores(self, output: CopyNetModelOutput) -> Tensor | None:
-        """ψ_g = W_o r_t, Eq. 7: (B, T, V); None where only an end symbol is generated, whose score is the switch."""
+        """ψ_g = W_o r_t, Eq. 7: (B, T, V); None where only an end symbol is generated."""
         readout = output.last_hidden_state
         if self.lm_head is None or readout is None:
             return None
@@ -474,10 +475,10 @@ class CopyNetForConditionalGeneration(CopyNetPreTrainedModel, CopyNetGenerationM
         """p(y_t | ·) by `config.copy_mechanism`."""
         config = self.config
         if generate_scores is None:
-            assert output.switch is not None
-            low = lowest(output.switch.dtype)
-            generate_scores = output.switch.new_full((*output.switch.shape, config.vocab_size), low)
-            generate_scores[..., config.end_token_ids[0]] = output.switch
+            end_scores = output.end_scores
+            assert end_scores is not None
+            generate_scores = end_scores.new_full((*end_scores.shape, config.vocab_size), lowest(end_scores.dtype))
+            generate_scores[..., config.end_token_ids[0]] = end_scores
         log_sum = torch.logsumexp(at_least_float32(generate_scores), dim=-1)
         modes = MODES[config.copy_mechanism](collect_mode_scores(config, log_sum, output))
         source = (output.source_ids, output.source_mask.bool(), config.max_source_oov)

@@ -189,8 +189,8 @@ def read_trained_seconds(checkpoint: str | Path) -> float:
 
 
 def check_run_record(checkpoint: str, record: Mapping[str, object], arguments: Iterable[str] = ()) -> None:
-    """Checks that a resumed run continues the run of its checkpoint. Arguments of the tokenizer and the optimizer, which
-    the checkpoint has, may be left out.
+    """Checks that a resumed run continues the run of its checkpoint. Arguments of the tokenizer and the optimizer,
+    which the checkpoint has, may be left out.
 
     Args:
         arguments: the names of those that were given.

@@ -24,10 +24,13 @@ class Reach(NamedTuple):
     words: by kind. "known": in the vocabulary. "copied": whole, from the source. "joined": of words, parts or letters,
         perhaps in another case. "spelled": mostly of letters. "unknown": UNK.
     hard: (word, words of its source), "spelled" and "unknown".
+    numbers: the same of numbers that are "joined", but of nothing in their source: the numbers that they are made of
+        mean no more than their digits.
     """
 
     words: Counter[str]
     hard: list[tuple[str, list[str]]]
+    numbers: list[tuple[str, list[str]]]
 
     @property
     def num_words(self) -> int:
@@ -36,7 +39,7 @@ class Reach(NamedTuple):
 
 def measure_reach(tokenizer: CopyNetTokenizer, pairs: Iterable[Row]) -> Reach:
     """The reach of the targets of these pairs."""
-    reach = Reach(Counter(), [])
+    reach = Reach(Counter(), [], [])
     known = tokenizer.get_vocab().keys() - {*tokenizer.all_special_tokens}
     for row in pairs:
         source = tokenizer.encode_source(row["text"], row.get("facts"))
@@ -47,6 +50,10 @@ def measure_reach(tokenizer: CopyNetTokenizer, pairs: Iterable[Row]) -> Reach:
             reach.words[kind] += 1
             if kind in ("spelled", "unknown"):
                 reach.hard.append((word, source.words))
+            elif kind == "joined" and word.isdecimal():
+                pieces = source.spell(tokenizer.encode_target([word], source))
+                if not {*pieces} & {*source.words}:
+                    reach.numbers.append((word, source.words))
     return reach
 
 

@@ -77,12 +77,12 @@ def guess_segmenter(pairs: Sequence[Row]) -> str:
     by_words, by_parts = _measure(pairs, words, "word_punct"), _measure(pairs, words, "word_parts")
     is_cut = len(by_words.hard) > max(MIN_PARTS_SHARE * by_words.num_words, 2 * len(by_parts.hard))
     is_cut |= _count_parts(words) > MIN_PARTS_SHARE * sum(map(len, words[1::2]))
-    if _respells_words(pairs, by_parts if is_cut else by_words):
-        return "char"
     own, others = _count_cut_numbers(pairs)
-    if own - others > max(MIN_NUMBERS_SHARE * sum(map(len, words[1::2])), others):
-        return "word_digits"
-    return "word_parts" if is_cut else "word_punct"
+    are_numbers_cut = own - others > max(MIN_NUMBERS_SHARE * sum(map(len, words[1::2])), others)
+    reach = by_parts if is_cut else by_words
+    if _respells_words(pairs, reach.hard if are_numbers_cut else reach.hard + reach.numbers, reach.num_words):
+        return "char"
+    return "word_digits" if are_numbers_cut else "word_parts" if is_cut else "word_punct"
 
 
 def _count_cut_numbers(pairs: Sequence[Row]) -> tuple[int, int]:
@@ -122,21 +122,24 @@ def _measure(pairs: Sequence[Row], words: Iterable[Sequence[str]], segmenter: st
     return measure_reach(tokenizer, pairs[:: math.ceil(len(pairs) / 1000) or 1])
 
 
-def _respells_words(pairs: Sequence[Row], reach: Reach) -> bool:
+def _respells_words(pairs: Sequence[Row], hard: Sequence[tuple[str, list[str]]], num_words: int) -> bool:
     """Whether targets write words of their sources in another way, as in transliteration or the correction of typos: a
     model of words would have to spell them from nothing.
 
     Such a word is neither in the vocabulary nor made of words in its source. Most of them have to be much like a word
     there, or most words of the targets have to be such words. Of rare words in other texts, a tenth is like another
     by chance. Long texts are no candidates: a model of characters would read them slowly.
+
+    Args:
+        hard: (word, words of its source), the words of targets that are such.
+        num_words: of how many.
     """
     if sum(len(pair["text"]) for pair in pairs) > MAX_SPELLED_LENGTH * len(pairs):
         return False
-    num_hard = len(reach.hard)
-    if not are_few(pairs) and num_hard > UNREACHABLE_SHARE * reach.num_words:
+    if not are_few(pairs) and len(hard) > UNREACHABLE_SHARE * num_words:
         return True
-    num_respelled = sum(_resembles_any(word, source) for word, source in reach.hard)
-    return num_respelled > max(RESPELLED_SHARE * reach.num_words, num_hard / 2)
+    num_respelled = sum(_resembles_any(word, source) for word, source in hard)
+    return num_respelled > max(RESPELLED_SHARE * num_words, len(hard) / 2)
 
 
 def _resembles_any(word: str, others: Collection[str]) -> bool:

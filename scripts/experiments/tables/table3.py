@@ -20,7 +20,7 @@ from ..data.clge import read_clge
 from ..data.rows import Row, read_rows, write_pairs, write_text
 from ..reports.markdown import TEMPLATES, get_data_facts, read_published, render_tried, score_table
 from ..running.results_file import ResultsFile
-from ..running.settings import Settings
+from ..running.settings import Settings, read_training
 from ..running.trained_models import RNNSEARCH, evaluate_once, round_scores, train_once
 from ..scores.minimum_bayes_risk import choose_consensus
 
@@ -43,7 +43,7 @@ SCORES = {
     "copied_fraction": "copied",
 }
 BEAMS = 10
-SHARED: dict[str, Any] = {"max_source_length": 140, "max_target_length": 40, "num_beams": BEAMS, "min_frequency": 1}
+SHARED: dict[str, Any] = read_training("table3") | {"num_beams": BEAMS}
 # Three epochs are enough for 2.4 million pairs.
 PART_I_TRAINING: dict[str, Any] = SHARED | {
     "num_train_epochs": 3,

@@ -21,7 +21,7 @@ from copynet_hf.data import quickstart_pairs
 from copynet_hf.evaluation.scoring import evaluate_pairs
 from copynet_hf.model.prediction import predict
 from copynet_hf.saved.loading import check_tokenizer, load_model
-from copynet_hf.training.callbacks import EarlyEnd, TimeLimit
+from copynet_hf.training.callbacks import EarlyEnd, TimeLimit, find_end
 from copynet_hf.training.dataset import choose_max_target_length, encode_pairs
 from copynet_hf.training.defaults import build_training_arguments
 from copynet_hf.training.model_setup import build_config
@@ -221,10 +221,23 @@ def test_accuracy_has_not_risen_for_a_quarter_of_the_training(scores: list[float
     state, stop, found = TrainerState(max_steps=len(scores)), TrainerControl(), None
     for state.global_step, score in enumerate(scores, 1):
         state.log_history.append({"eval_mean_accuracy": score, "step": state.global_step})
-        EarlyEnd(watches_progress=True).on_evaluate(args, state, stop)
+        EarlyEnd(patience=None).on_evaluate(args, state, stop)
         if stop.should_training_stop and found is None:
             found = state.global_step
     assert found == end
+
+
+def test_patience_counts_the_evaluations_since_the_lowest_loss() -> None:
+    args = Seq2SeqTrainingArguments("x", metric_for_best_model="eval_loss", eval_strategy="steps")
+    args.load_best_model_at_end = True
+    state = TrainerState(max_steps=20)
+    for state.global_step, loss in enumerate((1.0, 0.5, 0.9, 0.4, 0.4, 0.6), 1):
+        state.log_history.append({"eval_loss": loss, "step": state.global_step})
+        assert find_end(args, state, patience=2) == (
+            "loss has not been better since step 4" if state.global_step == 6 else None
+        )
+        assert find_end(args, state, patience=0) is None
+        assert find_end(args, state, patience=None) is None
 
 
 def test_the_evaluation_after_a_training_ends_nothing(caplog: pytest.LogCaptureFixture) -> None:
@@ -233,7 +246,7 @@ def test_the_evaluation_after_a_training_ends_nothing(caplog: pytest.LogCaptureF
     state, ended = TrainerState(max_steps=20, global_step=10), TrainerControl(should_training_stop=True)
     state.log_history = [{"eval_mean_accuracy": 50.0, "step": step} for step in (*range(1, 11), 10)]
     with caplog.at_level("INFO"):
-        EarlyEnd(watches_progress=True).on_evaluate(args, state, ended)
+        EarlyEnd(patience=None).on_evaluate(args, state, ended)
     assert not caplog.messages
 
 

@@ -14,7 +14,6 @@ from typing import Any, cast
 import torch
 from tqdm.auto import tqdm  # type: ignore[import-untyped]
 from transformers import (
-    EarlyStoppingCallback,
     ProgressCallback,
     TrainerCallback,
     TrainerControl,
@@ -113,55 +112,47 @@ class TimeLimit(TrainerCallback):
             control.should_save |= args.save_strategy != "no" and self._saved_step != step
 
 
-class EarlyStopping(EarlyStoppingCallback):
-    """Early stopping that counts on in a resumed run. The Trainer's own restoring of callbacks would also restore the
-    patience, which may have been changed."""
-
-    def on_train_begin(
-        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: object
-    ) -> None:
-        super().on_train_begin(args, state, control)
-        saved = cast("dict[str, dict[str, dict[str, int]]]", state.stateful_callbacks)  # annotated as a list
-        attributes = saved.get(type(self).__name__, {}).get("attributes", {})
-        self.early_stopping_patience_counter = attributes.get("early_stopping_patience_counter", 0)
-        saved[type(self).__name__] = self.state()  # missing where the interrupted run had no patience
-
-
 class EarlyEnd(TrainerCallback):
     """Ends the training at an evaluation for which `find_end` has a reason."""
 
-    def __init__(self, *, watches_progress: bool) -> None:
-        self.watches_progress = watches_progress
+    def __init__(self, patience: int | None) -> None:
+        self.patience = patience
 
     def on_evaluate(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: object) -> None:
         if control.should_training_stop:  # also after the training, when the kept checkpoint is evaluated
             return
-        if reason := find_end(args, state, watches_progress=self.watches_progress):
+        if reason := find_end(args, state, self.patience):
             log_line("%s: the training ends", reason)
             control.should_training_stop = True
 
 
-def find_end(args: TrainingArguments, state: TrainerState, *, watches_progress: bool) -> str | None:
-    """Why the training need not go on to its last update, where the checkpoint is selected by accuracy; None: it goes
-    on.
+def find_end(args: TrainingArguments, state: TrainerState, patience: int | None) -> str | None:
+    """Why the training need not go on to its last update, where it keeps the best checkpoint; None: it goes on.
 
     All validation targets were right in three evaluations; the Trainer keeps the last of these, whose loss is the
-    lowest. Or, if progress is watched, in the second half: the accuracy has not risen for a quarter of the updates and
-    for five evaluations. Counted in the log of the run, which a resumed run continues.
+    lowest. Or, in the second half, the accuracy that selects the checkpoint has not risen for a quarter of the updates
+    and for five evaluations. Counted in the log of the run, which a resumed run continues.
+
+    Args:
+        patience: instead of the second rule, so many evaluations in which the score that selects the checkpoint was
+            not better, from the start; 0: no such rule.
     """
-    accuracy = _selecting_accuracy(args)
-    scores = [(logs[f"eval_{accuracy}"], logs["step"]) for logs in state.log_history if f"eval_{accuracy}" in logs]
-    if not scores or state.global_step >= state.max_steps:
+    metric = f"eval_{(args.metric_for_best_model or '').removeprefix('eval_')}"
+    scores = [(logs[metric], logs["step"]) for logs in state.log_history if metric in logs]
+    if not scores or not args.load_best_model_at_end or state.global_step >= state.max_steps:
         return None
-    if scores[-1][0] == 100.0 and sum(score == 100.0 for score, _ in scores) >= NUM_FULL:
+    is_accuracy = _selecting_accuracy(args) is not None
+    if is_accuracy and scores[-1][0] == 100.0 and sum(score == 100.0 for score, _ in scores) >= NUM_FULL:
         return f"all validation targets were right in {NUM_FULL} evaluations"
-    if not watches_progress or state.global_step < EARLIEST_END * state.max_steps:
-        return None
-    best = max(range(len(scores)), key=lambda number: scores[number][0])  # the first of several
-    is_flat = len(scores) - 1 - best >= NUM_FLAT
-    if is_flat and state.global_step - scores[best][1] >= FLAT_SHARE * state.max_steps:
-        return f"{accuracy} has not risen since step {scores[best][1]}"
-    return None
+    sign = 1 if args.greater_is_better else -1
+    best = max(range(len(scores)), key=lambda number: sign * scores[number][0])  # the first of several
+    num_flat, best_step = len(scores) - 1 - best, scores[best][1]
+    if patience is None:
+        is_flat = num_flat >= NUM_FLAT and state.global_step - best_step >= FLAT_SHARE * state.max_steps
+        is_over = is_accuracy and is_flat and state.global_step >= EARLIEST_END * state.max_steps
+    else:
+        is_over = 0 < patience <= num_flat
+    return f"{metric.removeprefix('eval_')} has not been better since step {best_step}" if is_over else None
 
 
 def has_full_accuracy(args: TrainingArguments, logs: Mapping[str, float]) -> bool:

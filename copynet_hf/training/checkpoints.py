@@ -139,13 +139,13 @@ def read_metrics(folder: Path) -> dict[str, dict[str, float]]:
 
 
 def is_trained(
-    checkpoint: str, training_args: TrainingArguments, results: Iterable[str], *, watches_progress: bool
+    checkpoint: str, training_args: TrainingArguments, results: Iterable[str], patience: int | None
 ) -> bool:
     """Whether nothing is left to train; then the run goes on with what follows the training.
 
     Args:
         results: the names of the files that are written last.
-        watches_progress: as for `find_end`.
+        patience: as for `find_end`.
 
     Raises:
         ValueError: nothing is left at all: these files are beside the checkpoint.
@@ -156,7 +156,7 @@ def is_trained(
     name, done = ("max_steps", state.global_step) if by_steps else ("num_train_epochs", state.epoch or 0)
     length, earlier = getattr(training_args, name), state.max_steps if by_steps else state.num_train_epochs
     is_as_long = math.ceil(length) == earlier
-    if done < length and not (is_as_long and find_end(training_args, state, watches_progress=watches_progress)):
+    if done < length and not (is_as_long and find_end(training_args, state, patience)):
         return False
     if all((folder / result).exists() for result in results):
         raise ValueError(

@@ -171,8 +171,7 @@ class TrainingRun:
         self.args = args
         if checkpoint is not None:
             results = [METRICS_FILE.format("all"), *([PREDICTIONS_FILE] if "test" in pairs else [])]
-            watches = args.early_stopping_patience is None
-            is_over = is_trained(checkpoint, training_args, results, watches_progress=watches)
+            is_over = is_trained(checkpoint, training_args, results, args.early_stopping_patience)
             if is_over and is_checkpoint_in(self.output_dir, checkpoint):
                 self.earlier = read_metrics(self.output_dir)
             check_run_record(checkpoint, record, self.values)

@@ -37,7 +37,6 @@ from ..model.vocabularies import find_letter_ids
 from ..saved.cards import CARD
 from .callbacks import (
     EarlyEnd,
-    EarlyStopping,
     LogTable,
     SilentProgress,
     TimeLimit,
@@ -109,14 +108,12 @@ class CopyNetTrainer(Trainer):
             self.label_smoother = VocabularyLabelSmoother(epsilon=training_args.label_smoothing_factor, **ids)
         self.weight_average = WeightAverage(model, run_args.ema_decay) if run_args.ema_decay else None
         self.remove_callback(PrinterCallback if training_args.disable_tqdm else ProgressCallback)
-        patience = run_args.early_stopping_patience
-        self.watches_progress = patience is None
+        self.patience = run_args.early_stopping_patience
         callbacks = [
             self.weight_average,
             None if training_args.disable_tqdm else SilentProgress(),
             LogTable(),
-            EarlyStopping(patience) if patience else None,
-            EarlyEnd(watches_progress=self.watches_progress),
+            EarlyEnd(self.patience),
             None if run_args.max_minutes is None else TimeLimit(run_args.max_minutes),
         ]
         for callback in callbacks:
@@ -203,7 +200,7 @@ class CopyNetTrainer(Trainer):
 
     def _run_epoch(self, *args: object, **kwargs: object) -> None:
         is_over = self.state.global_step >= self.state.max_steps
-        if is_over or find_end(self.args, self.state, watches_progress=self.watches_progress):
+        if is_over or find_end(self.args, self.state, self.patience):
             self.control.should_training_stop = True  # resumed at its end, where the Trainer would train on
         else:
             super()._run_epoch(*args, **kwargs)

@@ -96,8 +96,8 @@ def test_a_whole_model_in_bfloat16_stays_close(changes):
     assert all(torch.isfinite(gradient).all() for gradient in gradients.values())
 
 
-@pytest.mark.parametrize(("with_dropout", "starts_blind"), [(True, False), (False, True)])
-def test_the_decoders_gradients_match_finite_differences(with_dropout, starts_blind):
+@pytest.mark.parametrize(("with_dropout", "attends_after"), [(True, False), (False, True)])
+def test_the_decoders_gradients_match_finite_differences(with_dropout, attends_after):
     torch.manual_seed(0)
     steps, batch, positions, size, width, attention = 3, 2, 4, 3, 4, 2
     tensors = {
@@ -125,7 +125,7 @@ def test_the_decoders_gradients_match_finite_differences(with_dropout, starts_bl
     def run(inputs, hidden_states, keys, copy_keys, initial, *weights):
         memory = (mask, hidden_states, keys, copy_keys)
         return FusedDecoder.apply(
-            inputs, dropped, matches & mask, initial, starts_blind, *memory, *NO_FEATURES, *weights
+            inputs, dropped, matches & mask, initial, attends_after, *memory, *NO_FEATURES, *weights
         )
 
     assert torch.autograd.gradcheck(run, [x.double().requires_grad_() for x in (*tensors.values(), *weights)])

@@ -38,7 +38,7 @@ def generate(args: GenerateArguments) -> None:
     from ..inference.backends import load_backend
     from ..inference.console import escape_controls
     from ..inference.predictor import describe_truncated, parse_facts, predict_in_batches
-    from ..model.prediction import predict_nothing
+    from ..model.prediction import empty_prediction
     from ..saved.model_size import explain_memory_errors
     from ..visualization.highlighting import highlight_copies
 
@@ -66,7 +66,7 @@ def generate(args: GenerateArguments) -> None:
                 )
             )
         for text in texts:
-            output = next(predictions)[0] if text.strip() else predict_nothing(args.min_confidence)
+            output = next(predictions)[0] if text.strip() else empty_prediction(args.min_confidence)
             num_texts, num_truncated = num_texts + 1, num_truncated + output.is_truncated
             if args.json:
                 line = json.dumps(output.to_dict())

@@ -16,7 +16,7 @@ from transformers import PreTrainedTokenizerBase
 from ..data.columns import find_column, has_column
 from ..data.features import resemble_facts, split_features
 from ..data.remembered import find_separator, read_options
-from ..model.prediction import CopyModel, Prediction, predict, predict_nothing
+from ..model.prediction import CopyModel, Prediction, empty_prediction, predict
 from ..model.source import Fact
 from .backends import load_backend
 from .extraction import extract_records
@@ -193,7 +193,7 @@ class CopyNetPredictor:
         options: dict[str, Any] = {name: [column[row] for row in rows] for name, column in columns.items()}
         options |= {"trace": trace, "min_confidence": self.min_confidence, **self.decoding}
         outputs = predict_in_batches(*self.load(), sources, **options)
-        empty = [predict_nothing(self.min_confidence) if isinstance(text, str) else None for text in texts]
+        empty = [empty_prediction(self.min_confidence) if isinstance(text, str) else None for text in texts]
         predictions = dict(enumerate(empty)) | {row: best for row, (best, *_) in zip(rows, outputs, strict=True)}
         return list(predictions.values())
 

@@ -237,9 +237,11 @@ class SourceEncoder(CopyNetPreTrainedModel):
         slot_embeddings: Tensor = unknown + self.letter_encoder(letter_ids)
         return slot_embeddings
 
-    def feed_back(self, slot_embeddings: Tensor | None, letter_ids: Tensor | None, input_ids: Tensor) -> Tensor | None:
-        """What `embed_slots` returned, as the decoder gets it for e(y_{t-1}): None where nothing is copied, and no
-        y_{t-1} is outside the vocabulary."""
+    def slot_embeddings_for_decoder(
+        self, slot_embeddings: Tensor | None, letter_ids: Tensor | None, input_ids: Tensor
+    ) -> Tensor | None:
+        """What `embed_slots` returned, or with gradient checkpointing the same once more, for e(y_{t-1}); None where
+        nothing is copied, and no y_{t-1} is outside the vocabulary."""
         if not self.config.copies:
             return None
         if self.training and any(getattr(module, "gradient_checkpointing", False) for module in self.modules()):
@@ -388,20 +390,20 @@ class CopyNetEncoder(SourceEncoder):
         """See `SourceEncoder.forward`."""
         config, input_features = self.config, source.input_features
         input_ids, inputs_embeds = source.input_ids, source.inputs_embeds
-        fed_back = self._project_points(input_features)
+        for_decoder = self._project_points(input_features)
         if input_features is not None:
             if input_ids is not None or inputs_embeds is not None:
                 raise ValueError("input_features replaces words: leave input_ids and inputs_embeds out.")
-            input_ids, inputs_embeds = self._slot_ids(input_features, source.attention_mask), fed_back
+            input_ids, inputs_embeds = self._slot_ids(input_features, source.attention_mask), for_decoder
             # A second projection for what is fed back: reentrant checkpointing needs a graph of its own for it.
-            fed_back = self._project_points(input_features)
+            for_decoder = self._project_points(input_features)
         input_ids, mask = self._check_source(input_ids, source.attention_mask, inputs_embeds)
         if inputs_embeds is not None:
             check_shape("inputs_embeds", inputs_embeds, (*input_ids.shape, config.embedding_size))
         slots = self.embed_slots(source.letter_ids, input_ids)
         states = self.embed(input_ids, slots) if inputs_embeds is None else inputs_embeds
-        if fed_back is None:
-            fed_back = self.feed_back(slots, source.letter_ids, input_ids)
+        if for_decoder is None:
+            for_decoder = self.slot_embeddings_for_decoder(slots, source.letter_ids, input_ids)
         states = self.dropout(states)
         positions = self.find_positions(mask, source)
         facts, read = embed_facts(states, positions.is_object), positions.read
@@ -421,7 +423,7 @@ class CopyNetEncoder(SourceEncoder):
             positions,
             states,
             final_state,
-            slots=fed_back,
+            slots=for_decoder,
             facts=facts,
             hidden_states=hidden_states if output_hidden_states else None,
         )

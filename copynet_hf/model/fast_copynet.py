@@ -356,16 +356,16 @@ def run_all_steps(
     repeats, selective = None, weights.recurrent.selective
     if selective is not None:
         matches_by_step = matches.transpose(0, 1)  # (T, B, S)
-        times = matches_by_step.sum(-1, keepdim=True)
-        repeats = matches_by_step & (times > 1)
-        inputs = add_reads_of_single_positions(inputs, matches_by_step & (times == 1), memory.hidden_states, selective)
+        num_positions = matches_by_step.sum(-1, keepdim=True)
+        repeats, single = matches_by_step & (num_positions > 1), matches_by_step & (num_positions == 1)
+        inputs = add_reads_of_single_positions(inputs, single, memory.hidden_states, selective)
     dropout_factors, dropout = None, decoder.dropout
     if decoder.linear_readout_proj is None and dropout.training and dropout.p:
         dropout_factors = dropout(inputs.new_ones(*inputs.shape[:2], initial.shape[1]))
     source = StepSource.from_memory(memory, selective is not None)
     tensors = (*source, *weights.recurrent.to(inputs.dtype))
-    made = FusedDecoder.apply(inputs, dropout_factors, repeats, initial, decoder.attends_after, *tensors)
-    readout, hidden, attention = (each.transpose(0, 1) for each in made)
+    by_step = FusedDecoder.apply(inputs, dropout_factors, repeats, initial, decoder.attends_after, *tensors)
+    readout, hidden, attention = (field.transpose(0, 1) for field in by_step)
     if decoder.attends_after:  # the loop computes a_t at step t + 1, the last one is missing
         coverage = at_least_float32(attention).sum(1) if decoder.config.use_coverage else None
         last = decoder.attend(hidden[:, -1], memory, coverage)
@@ -385,7 +385,7 @@ class FusedDecoder(torch.autograd.Function):
         repeats: (T, B, S) bool, x_j = y_{t-1} in rows where that word is at several positions. None without selective
             read.
         initial: (B, H) s_0.
-        starts_blind: the first step attends to no position.
+        attends_after: as `Mechanism.attends_after`; the first step then attends to no position.
         tensors: the fields of `StepSource`, then those of `RecurrentWeights`.
 
     Returns:
@@ -399,21 +399,21 @@ class FusedDecoder(torch.autograd.Function):
         dropout_factors: Tensor | None,
         repeats: Tensor | None,
         initial: Tensor,
-        starts_blind: bool,
+        attends_after: bool,
         *tensors: Tensor | None,
     ) -> tuple[Tensor, Tensor, Tensor]:
         source, w = StepSource(*tensors[:_NUM_SOURCE]), RecurrentWeights(*tensors[_NUM_SOURCE:])  # type: ignore[arg-type]
         steps, attention_size = inputs.shape[0], len(w.score)
         kept, covers = steps_to_keep(ctx, steps), w.coverage is not None
         saved = SavedSteps.allocate(inputs, initial, dropout_factors, source, kept, covers)
-        ctx.starts_blind, ctx.repeated_words = starts_blind, find_repeated_words(repeats, steps)
+        ctx.attends_after, ctx.repeated_words = attends_after, find_repeated_words(repeats, steps)
         units = allocate_units(source.keys, len(initial))
         for t, repeated in enumerate(ctx.repeated_words):
             products, before, columns = inputs[t].clone(), saved.hidden[t], saved.columns[t % kept]
             if repeated is not None and w.selective is not None:
                 zeta = repeated.read(saved.readouts[t], source).zeta
                 products[:, : len(w.selective)].index_add_(0, repeated.rows, zeta @ w.selective.t())
-            attends = t > 0 or not starts_blind
+            attends = t > 0 or not attends_after
             multiply_state(before, w, columns, with_query=attends or source.features is not None)
             context = _read_attentively(t, columns[:, :attention_size], saved, w, units, attends=attends)
             products[:, : len(w.context)].addmm_(context, w.context.t())
@@ -447,7 +447,7 @@ class FusedDecoder(torch.autograd.Function):
                 repeated_reads.append(_selective_read_backward(t, repeated, d_inputs[t], saved, w, grads))
             torch.matmul(d_inputs[t, :, : len(w.context)], w.context, out=grads.contexts[t])  # W_c c_t
             grads.columns[t, :, :attention_size] = 0  # of the query, which both reads add to
-            if t or not ctx.starts_blind:
+            if t or not ctx.attends_after:
                 d_coverage = _attentive_read_backward(t, d_attention[t], d_coverage, saved, w, grads)
             _feature_read_backward(t, saved, w, grads)
             d_hidden.addmm_(d_recurrent[t], w.state)  # through 2W s_{t-1} and W_hh s_{t-1}

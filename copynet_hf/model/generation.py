@@ -398,7 +398,7 @@ class CopyNetGenerationMixin(_Base):
             stacked = torch.log_softmax(stacked, dim=-1)
         if beam_indices is None:
             beam_indices = torch.arange(stacked.shape[0], device=sequences.device)[:, None].expand(-1, len(scores))
-            beam_indices = beam_indices.masked_fill(self._find_filling(sequences[:, -len(scores) :]), -1)
+            beam_indices = beam_indices.masked_fill(self._mask_after_end(sequences[:, -len(scores) :]), -1)
         else:
             beam_indices = beam_indices[:, : int((beam_indices >= 0).sum(-1).max())]
         ended, length = beam_indices < 0, beam_indices.shape[1]
@@ -406,8 +406,8 @@ class CopyNetGenerationMixin(_Base):
         steps = torch.arange(length, device=sequences.device)
         return stacked[rows, steps, words].masked_fill(ended, 0.0)
 
-    def _find_filling(self, words: Tensor, eos_token_id: int | list[int] | None = None) -> Tensor:
-        """(N, T) bool: what `generate` filled up ended rows with, see `count_tokens`.
+    def _mask_after_end(self, words: Tensor, eos_token_id: int | list[int] | None = None) -> Tensor:
+        """(N, T) bool: true after the end of each output, where `generate` fills up its row; see `count_tokens`.
 
         Args:
             eos_token_id: the call's end symbols; None: those of the generation config.
@@ -455,7 +455,7 @@ class CopyNetGenerationMixin(_Base):
             return_dict=True,
         )
         words = sequences[:, 1:]
-        is_output = ~self._find_filling(words, eos_token_id)
+        is_output = ~self._mask_after_end(words, eos_token_id)
         matches = find_matches(words, encoder_outputs.source_ids, encoder_outputs.source_mask)
         copy_probs = output.copy_probs
         if copy_probs is None:

@@ -172,22 +172,22 @@ def predict(
             inputs = {name: tensor[rows] for name, tensor in inputs.items()}
             found = _generate(model, [sources[row] for row in rows], inputs, generation, settings, trace)
     count = settings.get("num_return_sequences") or 1
-    predictions = [[_predict_nothing(source, trace) for _ in range(count)] for source in sources]
+    predictions = [[_predict_blank(source, trace) for _ in range(count)] for source in sources]
     for row, outputs in zip(rows, found, strict=True):
         predictions[row] = outputs
     for prediction in chain.from_iterable(predictions):
-        _judge(prediction, calibration, min_confidence)
+        _set_confidence(prediction, calibration, min_confidence)
         if not return_copy_probs:
             prediction.copy_probs = None
     return predictions
 
 
-def predict_nothing(min_confidence: float | None = None) -> Prediction:
+def empty_prediction(min_confidence: float | None = None) -> Prediction:
     """The prediction for an empty text, without a trace."""
     return Prediction("", accepted=None if min_confidence is None else False, is_empty=True)
 
 
-def _judge(prediction: Prediction, calibration: Calibration | None, min_confidence: float | None) -> None:
+def _set_confidence(prediction: Prediction, calibration: Calibration | None, min_confidence: float | None) -> None:
     """Sets how sure the prediction is, and whether that is enough."""
     score = prediction.score
     prediction.confidence = score if score is None or calibration is None else calibrate(score, calibration)
@@ -283,7 +283,7 @@ def _count_tokens(ids: Array, eos_token_id: int | list[int] | None, pad_token_id
     return lengths if beam_indices is None else np.minimum(lengths, _to_numpy(beam_indices >= 0).sum(-1))
 
 
-def _predict_nothing(source: Source, trace: bool) -> Prediction:
+def _predict_blank(source: Source, trace: bool) -> Prediction:
     if not trace:
         return Prediction("", is_truncated=source.is_truncated, is_empty=True)
     nowhere, is_truncated = np.zeros((0, len(source.words))), source.is_truncated

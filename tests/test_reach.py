@@ -109,6 +109,14 @@ def test_letters_are_read_where_the_digits_of_targets_are_letters_in_their_sourc
     assert guess_segmenter(printed) == "word_punct"
 
 
+def test_digits_are_words_where_numbers_lose_digits_in_long_texts() -> None:
+    """`032438-3` to 324383: words cannot give it, and texts are too long for letters."""
+    numbers = [(name, f"{7919 * number % 900000 + 100000}") for number, name in enumerate(NAMES * 30)]
+    for filling, expected in (("", "char"), (" and so on" * 20, "word_digits")):
+        phones = [pair(f"{name} has 0{text[:5]}-{text[5:]}{filling}", f"{name} {text}") for name, text in numbers]
+        assert guess_segmenter(phones) == expected
+
+
 @pytest.mark.parametrize("arguments", [{"chains": False}, {"segmenter": "whitespace"}, {"segmenter": "char"}])
 def test_other_vocabularies_have_no_marks(arguments: dict) -> None:
     args = TrainArguments(**{"segmenter": "word_punct", **arguments})

@@ -67,8 +67,8 @@ def first_sources(pairs: Pairs) -> list[str]:
 
 def guess_segmenter(pairs: Sequence[Row]) -> str:
     """`char` if at least a third of the sources' letters are Chinese or Japanese, if most sources are single words, as
-    in inflection, or if the targets respell words; else `word_punct`, or `word_parts` where targets are made of parts
-    of words, `word_digits` of numbers."""
+    in inflection, or if texts are short and targets respell words; else `word_punct`, or `word_parts` where targets
+    are made of parts of words, `word_digits` where they are made of parts of numbers, or respell numbers."""
     sources = [pair["text"] for pair in pairs]
     single_words = sum(len(source.split()) == 1 for source in sources)
     if mostly_cjk(sources[:1000]) or 2 * single_words > len(sources):
@@ -80,9 +80,14 @@ def guess_segmenter(pairs: Sequence[Row]) -> str:
     own, others = _count_cut_numbers(pairs)
     are_numbers_cut = own - others > max(MIN_NUMBERS_SHARE * sum(map(len, words[1::2])), others)
     reach = by_parts if is_cut else by_words
-    if _respells_words(pairs, reach.hard if are_numbers_cut else reach.hard + reach.numbers, reach.num_words):
+    hard = reach.hard if are_numbers_cut else reach.hard + reach.numbers
+    # Of long texts, a model of characters would read few.
+    if sum(map(len, sources)) <= MAX_SPELLED_LENGTH * len(pairs) and _respells_words(pairs, hard, reach.num_words):
         return "char"
-    return "word_digits" if are_numbers_cut else "word_parts" if is_cut else "word_punct"
+    numbers = [(word, source) for word, source in hard if word.isdecimal()]
+    if are_numbers_cut or _respells_words(pairs, numbers, reach.num_words):
+        return "word_digits"
+    return "word_parts" if is_cut else "word_punct"
 
 
 def _count_cut_numbers(pairs: Sequence[Row]) -> tuple[int, int]:
@@ -128,14 +133,12 @@ def _respells_words(pairs: Sequence[Row], hard: Sequence[tuple[str, list[str]]],
 
     Such a word is neither in the vocabulary nor made of words in its source. Most of them have to be much like a word
     there, or most words of the targets have to be such words. Of rare words in other texts, a tenth is like another
-    by chance. Long texts are no candidates: a model of characters would read them slowly.
+    by chance.
 
     Args:
         hard: (word, words of its source), the words of targets that are such.
         num_words: of how many.
     """
-    if sum(len(pair["text"]) for pair in pairs) > MAX_SPELLED_LENGTH * len(pairs):
-        return False
     if not are_few(pairs) and len(hard) > UNREACHABLE_SHARE * num_words:
         return True
     num_respelled = sum(_resembles_any(word, source) for word, source in hard)

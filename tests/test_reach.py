@@ -109,6 +109,17 @@ def test_letters_are_read_where_the_digits_of_targets_are_letters_in_their_sourc
     assert guess_segmenter(printed) == "word_punct"
 
 
+def test_letters_are_read_where_parts_of_numbers_lose_digits() -> None:
+    """`0324-383` to 49324383: the last part is copied, and 49 is always the same."""
+    numbers = [
+        (name, f"{7919 * number % 900 + 100}", f"{7907 * number % 1000:03}") for number, name in enumerate(NAMES * 30)
+    ]
+    phones = [pair(f"{name} has 0{first}-{last}", f"{name} 49{first}{last}") for name, first, last in numbers]
+    assert guess_segmenter(phones) == "char"
+    whole = [pair(f"{name} has {first}-{last}", f"{name} 49{first}{last}") for name, first, last in numbers]
+    assert guess_segmenter(whole) == "word_punct"
+
+
 def test_digits_are_words_where_numbers_lose_digits_in_long_texts() -> None:
     """`032438-3` to 324383: words cannot give it, and texts are too long for letters."""
     numbers = [(name, f"{7919 * number % 900000 + 100000}") for number, name in enumerate(NAMES * 30)]

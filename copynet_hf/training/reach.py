@@ -15,6 +15,7 @@ from ..model.tokenization_copynet import CopyNetTokenizer
 # Of the letters on their own: their number for each pair, and the shares that are initials in the pair's own source,
 # and in that of another pair.
 MIN_LETTERS, MIN_OWN, MAX_OTHERS = 0.1, 0.95, 0.7
+MIN_OFTEN = 5  # numbers to which the same digits are added
 KINDS = ("known", "copied", "joined", "spelled", "unknown")
 
 
@@ -24,8 +25,8 @@ class Reach(NamedTuple):
     words: by kind. "known": in the vocabulary. "copied": whole, from the source. "joined": of words, parts or letters,
         perhaps in another case. "spelled": mostly of letters. "unknown": UNK.
     hard: (word, words of its source), "spelled" and "unknown".
-    numbers: the same of numbers that are "joined", but of nothing in their source: the numbers that they are made of
-        mean no more than their digits.
+    numbers: the same of numbers that are "joined" with digits that are not from their source, and seldom the same: of
+        75014, where sources have 7SO14, but not of 2031, where they have 31 and 20 is often added.
     """
 
     words: Counter[str]
@@ -40,6 +41,7 @@ class Reach(NamedTuple):
 def measure_reach(tokenizer: CopyNetTokenizer, pairs: Iterable[Row]) -> Reach:
     """The reach of the targets of these pairs."""
     reach = Reach(Counter(), [], [])
+    added: list[str] = []  # the digits of each number that are not from its source
     known = tokenizer.get_vocab().keys() - {*tokenizer.all_special_tokens}
     for row in pairs:
         source = tokenizer.encode_source(row["text"], row.get("facts"))
@@ -51,10 +53,12 @@ def measure_reach(tokenizer: CopyNetTokenizer, pairs: Iterable[Row]) -> Reach:
             if kind in ("spelled", "unknown"):
                 reach.hard.append((word, source.words))
             elif kind == "joined" and word.isdecimal():
-                pieces = source.spell(tokenizer.encode_target([word], source))
-                if not {*pieces} & {*source.words}:
-                    reach.numbers.append((word, source.words))
-    return reach
+                pieces = [piece.strip(JOINER) for piece in source.spell(tokenizer.encode_target([word], source))]
+                reach.numbers.append((word, source.words))
+                added.append("".join(piece for piece in pieces if piece not in source.words))
+    often = {digits for digits, count in Counter(added).items() if count >= MIN_OFTEN} | {""}
+    rare = [number for number, digits in zip(reach.numbers, added, strict=True) if digits not in often]
+    return reach._replace(numbers=rare)
 
 
 def find_kind(tokenizer: CopyNetTokenizer, word: str, source: Source) -> str:

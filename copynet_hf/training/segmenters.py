@@ -141,8 +141,13 @@ def _respells_words(pairs: Sequence[Row], hard: Sequence[tuple[str, list[str]]],
     """
     if not are_few(pairs) and len(hard) > UNREACHABLE_SHARE * num_words:
         return True
-    num_respelled = sum(_resembles_any(word, source) for word, source in hard)
+    num_respelled = sum(_resembles_any(word, [*source, _join_numbers(source)]) for word, source in hard)
     return num_respelled > max(RESPELLED_SHARE * num_words, len(hard) / 2)
+
+
+def _join_numbers(words: Iterable[str]) -> str:
+    """The words with digits, side by side: `0324/383 988` as 0324383988."""
+    return "".join(word.strip() for word in words if any(map(str.isdecimal, word)))
 
 
 def _resembles_any(word: str, others: Collection[str]) -> bool:

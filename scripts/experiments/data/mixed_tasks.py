@@ -440,6 +440,39 @@ def make_redaction(draw: random.Random) -> Row:
     return {"text": " ".join(text), "summary": " ".join(summary)}
 
 
+DIGITS_MISREAD = str.maketrans("0158", "OlSB")
+
+
+def make_scan(draw: random.Random) -> Row:
+    """Scanned lines, in which some digits were read as letters, to fields."""
+    (first, last), firm = draw_person(draw), f"{draw_surname(draw)} {draw.choice(FORMS)}"
+    number, total = f"{draw.randrange(10**8):08}", f"{draw.randrange(10, 10**4)}.{draw.randrange(100):02}"
+
+    def read(text: str) -> str:
+        return "".join(digit.translate(DIGITS_MISREAD) if draw.random() < 0.4 else digit for digit in text)
+
+    return {
+        "text": f"lNVOlCE No {read(number)} to {first} {last}, {firm} T0TAL {read(total)} EUR",
+        "summary": f"{number};{first} {last};{firm};{total}",
+    }
+
+
+DIALLING_CODES = {"Austria": "43", "Germany": "49", "France": "33", "Norway": "47", "Poland": "48"}
+
+
+def make_phone(draw: random.Random) -> Row:
+    """Telephone numbers as people write them to international ones, which lack the leading zero."""
+    (first, last), (country, code) = draw_person(draw), draw.choice([*DIALLING_CODES.items()])
+    digits = f"{draw.randrange(10**8, 10**9)}"
+    forms = (
+        f"0{digits[:3]} {digits[3:6]} {digits[6:]}",
+        f"(0{digits[:2]}) {digits[2:5]}-{digits[5:]}",
+        f"0{digits[:4]}/{digits[4:]}",
+        f"+{code} {digits[:3]} {digits[3:5]} {digits[5:7]} {digits[7:]}",
+    )
+    return {"text": f"{first} {last}, {country}: {draw.choice(forms)}", "summary": f"{first} {last} +{code}{digits}"}
+
+
 TASKS: dict[str, Callable[[random.Random], Row]] = {
     "bills": make_bill,
     "people": make_person,
@@ -457,6 +490,8 @@ TASKS: dict[str, Callable[[random.Random], Row]] = {
     "dates": make_date,
     "sentences": make_sentence,
     "redactions": make_redaction,
+    "scans": make_scan,
+    "phones": make_phone,
 }
 HELD_BACK = ("citations", "events", "parcels", "declarations", "teams", "statements", "Chinese orders")
 """On which no default was chosen."""

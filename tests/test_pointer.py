@@ -140,19 +140,6 @@ def test_it_is_saved_and_loaded(tmp_path):
     assert torch.equal(again.generate(**points()), model.generate(**points()))
 
 
-@pytest.mark.parametrize("use_reentrant", [True, False])
-def test_gradient_checkpointing_gives_the_plain_gradients(use_reentrant):
-    gradients = []
-    for checkpoints in (False, True):
-        model = points_model().train()
-        if checkpoints:
-            model.gradient_checkpointing_enable({"use_reentrant": use_reentrant})
-        features = points()
-        model(**features, labels=padded(TOURS, -100)).loss.backward()
-        gradients.append([parameter.grad for parameter in model.parameters()])
-    assert all(torch.allclose(a, b, atol=1e-6) for a, b in zip(*gradients, strict=True))
-
-
 @pytest.mark.parametrize("mask", [{}, {"attention_mask": torch.zeros(2, 0, dtype=torch.long)}], ids=["", "masked"])
 def test_points_that_are_none_end_at_once(mask):
     model = points_model()

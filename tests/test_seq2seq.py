@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-from itertools import chain
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 from datasets import Dataset
-from helpers import padded, write_rows
+from helpers import check_same_outputs, padded, write_rows
 from tiny_encoders import CORPUS, SUMMARIES, TEXTS
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 from torch import Tensor
@@ -156,13 +155,9 @@ def test_its_graphs_write_and_trace_what_it_does(
     export_onnx(model, tmp_path / "graphs", tokenizer)
     onnx, own = load_backend(str(tmp_path / "graphs"), "onnx")
     for search in ({"num_beams": 1}, {"num_beams": 3, "num_return_sequences": 2}):
-        options = {"max_new_tokens": 12, **search}
-        expected = predict(model, tokenizer, [*TEXTS, "hello"], **options)
-        found = predict(onnx, own, [*TEXTS, "hello"], **options)
-        assert any(any(row[0].copied) for row in found)
-        for mine, theirs in zip(chain(*expected), chain(*found), strict=True):
-            assert (theirs.text, theirs.source_positions) == (mine.text, mine.source_positions)
-            assert theirs.word_scores == pytest.approx(mine.word_scores, abs=1e-4)
+        texts, options = [*TEXTS, "hello"], {"max_new_tokens": 12, **search}
+        check_same_outputs((model, tokenizer), (onnx, own), texts, **options)
+        assert any(any(row[0].copied) for row in predict(onnx, own, texts, **options))
 
 
 def test_it_learns_to_copy_pieces(tokenizer: PreTrainedTokenizerFast, tmp_path: Path) -> None:

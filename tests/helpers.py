@@ -130,6 +130,15 @@ LETTERED: dict[str, Any] = {
 }
 
 POINTER = {"copy_mechanism": "pointer", "max_source_oov": 8}  # writes what its source has, not all of TARGETS
+MECHANISMS: dict[str, dict[str, Any]] = {
+    "copynet": {"use_coverage": True},
+    "pointer_generator": {"copy_mechanism": "pointer_generator", "use_coverage": True, "coverage_loss_weight": 1.0},
+    "gated": {"copy_mechanism": "gated", "use_coverage": True},
+    "none": {"copy_mechanism": "none", "use_coverage": True},
+    "no_attention": {"copy_mechanism": "none", "attention": False},
+    "pointer": POINTER,
+    "retrieval": {"copy_mechanism": "retrieval"},
+}
 
 
 def train_slots(folder: Path) -> None:
@@ -195,6 +204,7 @@ def save_tiny_model(folder: Path, seed: int = 0, search: Mapping[str, Any] | Non
 SOURCES = [[5, 13, 6, 14, 13, 5], [13], [7, 8, 9, 10], [4, 13, 13, 12, 14, 15, 16, 11]]
 TARGETS = [[13, 5, 14, 2], [13, 13, 2], [7, 3, 11, 6, 2], [16, 15, 2]]
 POINTED = [[5, 13, 2], [13, 2], [9, 7, 2], [16, 11, 2]]  # words of each row's source
+KINDS = [[0] * 6, [0], [0] * 4, [0, 0, 1, 2, 3, 1, 2, 3]]  # the last source ends with two facts
 FEATURES = [[2, 3], [1], [], [4, 2, 3]]  # of each source; 1 is the unknown one
 # Of the words 13, 14, … of each source; 1 is the unknown letter, as is 9, and one word has none.
 LETTERS = [[[2, 3, 4], [5]], [[4, 3, 2]], [], [[2], [2, 1, 3, 9], [], [6, 6, 6, 6, 5]]]
@@ -254,19 +264,25 @@ def flat(words: list[list[int]]) -> list[int]:
     return [letter for word in words for letter in (0, *word)]
 
 
-def beside(config: CopyNetConfig, rows: slice = slice(None)) -> dict[str, torch.Tensor]:
-    """Features and letters of SOURCES, where a model of this config reads them."""
-    features = {"feature_ids": padded([row or [0] for row in FEATURES[rows]], 0)}
-    letters = {"letter_ids": padded([flat(words) or [0] for words in LETTERS[rows]], 0)}
-    return (features if config.feature_vocab_size else {}) | (letters if config.letter_vocab_size else {})
+def beside(config: CopyNetConfig, rows: slice = slice(None), side: str = "right") -> dict[str, torch.Tensor]:
+    """Facts, features and letters of SOURCES, where a model of this config reads them."""
+    inputs = {}
+    if getattr(config, "retrieves", False):
+        inputs["token_type_ids"] = padded(KINDS[rows], 0, side)
+    if config.feature_vocab_size:
+        inputs["feature_ids"] = padded([row or [0] for row in FEATURES[rows]], 0)
+    if config.letter_vocab_size:
+        inputs["letter_ids"] = padded([flat(words) or [0] for words in LETTERS[rows]], 0)
+    return inputs
 
 
 def batch(
     side: str = "right", rows: slice = slice(None), config: CopyNetConfig | None = None
 ) -> dict[str, torch.Tensor]:
-    """SOURCES and their targets, and what a model of the config reads beside the words."""
-    more = {} if config is None else beside(config, rows)
-    return sources(SOURCES[rows], side) | {"labels": padded(TARGETS[rows], -100)} | more
+    """SOURCES with targets that a model of the config can write, and what it reads beside the words."""
+    more = {} if config is None else beside(config, rows, side)
+    targets = POINTED if config is not None and config.copy_mechanism == "pointer" else TARGETS
+    return sources(SOURCES[rows], side) | {"labels": padded(targets[rows], -100)} | more
 
 
 def until_end(row: list[int]) -> list[int]:
@@ -343,11 +359,11 @@ def trained(
 
 
 @contextmanager
-def serve_app(app: Any) -> Iterator[str]:
-    """Serves an ASGI application by a thread; yields its address."""
+def serve_app(app: Any, **options: Any) -> Iterator[str]:
+    """Serves an ASGI application by a thread, with options of uvicorn's; yields its address."""
     import uvicorn
 
-    server = uvicorn.Server(uvicorn.Config(app, port=0, log_config=None, log_level="error"))
+    server = uvicorn.Server(uvicorn.Config(app, **{"port": 0, "log_config": None, "log_level": "error"} | options))
     thread = threading.Thread(target=server.run)
     thread.start()
     try:

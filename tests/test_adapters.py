@@ -7,29 +7,15 @@ from functools import partial
 
 import pytest
 import torch
-from helpers import POINTED, POINTER, TARGETS, padded, sources, tiny_model
+from helpers import MECHANISMS, batch, tiny_model
 from test_decoder_runtimes import CASES as RUNTIMES
 
 peft = pytest.importorskip("peft")
 
-FACTS = torch.tensor([[0, 0, 0, 1, 2, 3, 1, 2, 3]])  # a question of three words and two facts
-QUESTION = torch.tensor([[5, 13, 6, 7, 8, 14, 13, 4, 9]])
-MECHANISMS = {
-    "copynet": {"use_coverage": True},
-    "pointer_generator": {"copy_mechanism": "pointer_generator", "use_coverage": True, "coverage_loss_weight": 1.0},
-    "gated": {"copy_mechanism": "gated", "use_coverage": True},
-    "none": {"copy_mechanism": "none", "use_coverage": True},
-    "pointer": POINTER,
-    "retrieval": {"copy_mechanism": "retrieval"},
-}
-
 
 def make_small(changes, folder):
     model = tiny_model(**changes, scale=1.0).double()
-    if changes.get("copy_mechanism") == "retrieval":
-        source = {"input_ids": QUESTION, "attention_mask": torch.ones_like(QUESTION), "token_type_ids": FACTS}
-        return model, source | {"labels": torch.tensor([[14, 6, 13, 2]])}
-    return model, sources() | {"labels": padded(POINTED if changes is POINTER else TARGETS, -100)}
+    return model, batch(config=model.config)
 
 
 def make_over(kind, mechanism, folder):
@@ -75,8 +61,9 @@ def test_every_adapter_is_trained(case):
     assert {name for name, gradient in gradients.items() if gradient is None or not gradient.any()} == set()
     adapters = " ".join(name for name in gradients if ".lora_A" in name)
     config = case[0].config
-    inner = config.decoder is not None
-    expected = [".decoder.text_decoder.", ".encoder.text_encoder."] if inner else [".score_proj."]
+    expected = [".score_proj."] if config.attention else []
+    if config.decoder is not None:
+        expected = [".decoder.text_decoder.", ".encoder.text_encoder."]
     assert [part for part in expected if part not in adapters] == []
     assert ".coverage_proj." in adapters or not config.use_coverage
 

@@ -13,7 +13,7 @@ import torch
 from helpers import TARGETS, padded, tiny_model
 from helpers import sources as tiny_sources
 from test_decoders import decoder
-from test_seq2seq import make_tokenizer, save_seq2seq, sources
+from test_seq2seq import make_copying, make_tokenizer, sources
 from torch import Tensor, nn
 
 from copynet_hf import CopyNetForConditionalGeneration
@@ -34,22 +34,9 @@ def make_scratch(mechanism: str, folder: Path) -> Case:
 
 
 def make_pretrained(family: str, **changes: Any) -> Callable[[str, Path], Case]:
-    """With a copy head that copies about as often as it generates."""
-
     def make(mechanism: str, folder: Path) -> Case:
         tokenizer = make_tokenizer()
-        name = save_seq2seq(folder, family, len(tokenizer), **changes)
-        model = CopyNetForConditionalGeneration.from_seq2seq_pretrained(
-            name, tokenizer=tokenizer, copy_mechanism=mechanism
-        )
-        head: Any = model.model.decoder
-        for part, bias in (
-            (head.copy_proj, head.copy_bias),
-            (head.switch_proj, head.switch_proj and head.switch_proj.bias),
-        ):
-            if part is not None:
-                nn.init.normal_(part.weight)
-                nn.init.zeros_(bias)
+        model = make_copying(folder, family, tokenizer, mechanism, **changes)
         return Case(model, sources(tokenizer), padded([[5, 6, 7, 2]] * 5, -100))
 
     return make

@@ -356,8 +356,6 @@ def test_an_encoder_over_words_is_trained_searched_and_saved(changes: dict[str, 
 
 
 def test_an_encoder_over_words_has_limits() -> None:
-    with pytest.raises(ValueError, match="encoder_reads='words' has no effect without encoder"):
-        CopyNetConfig(encoder_reads="words")
     with pytest.raises(ValueError, match="encoder_reads='bytes' is unknown: use pieces or words"):
         CopyNetConfig(encoder_reads="bytes")
     model = tiny_model(encoder=decoder("bert", max_position_embeddings=4), encoder_reads="words")

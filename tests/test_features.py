@@ -24,7 +24,6 @@ from helpers import (
     tiny_model,
     tiny_tokenizer,
 )
-from oracle import Oracle
 from tiny_encoders import copynet_over, save_encoder, word_tokenizer
 from torch import Tensor
 from transformers import PreTrainedTokenizerBase
@@ -38,7 +37,7 @@ from copynet_hf.saved.loading import load_model
 from copynet_hf.training.dataset import encode_pairs
 
 CASES = {name: changes for name, changes in READERS.items() if "feature_vocab_size" in changes}
-CASES["coreqa"] = {"copy_mechanism": "retrieval"}  # for which the oracle has a method of its own
+CASES["coreqa"] = {"copy_mechanism": "retrieval"}
 cases = pytest.mark.parametrize("changes", CASES.values(), ids=CASES)
 TEXTS, TAGS = ["a X b Y X", "Z c", "a b c d"], [["V", "PST"], ["PL"], ["N"]]
 
@@ -56,18 +55,6 @@ def batch() -> dict[str, Tensor]:
 
 
 # equations
-
-
-def test_coreqa_reads_features_with_question_and_facts() -> None:
-    model = make(copy_mechanism="retrieval").double()
-    source, kinds, words = [5, 13, 6, 14, 13, 5], [0, 0, 0, 1, 2, 3], [1, 13, 5]
-    inputs = {"input_ids": torch.tensor([source]), "token_type_ids": torch.tensor([kinds])}
-    output = model(**inputs, feature_ids=torch.tensor([[2, 4]]), decoder_input_ids=torch.tensor([words]))
-    oracle = Oracle(model)
-    oracle.features = [2, 4]
-    for t, (probs, _) in enumerate(oracle.retrieve(source, kinds, words)):
-        for word, probability in probs.items():
-            assert output.logits[0, t, word].exp().item() == pytest.approx(probability, rel=1e-9)
 
 
 @cases

@@ -241,11 +241,10 @@ def test_a_second_backward_needs_scores_that_were_kept():
 @pytest.mark.parametrize("changes", [*VARIANTS.values(), POINTER], ids=[*VARIANTS, "pointer"])
 def test_skipping_the_logits_changes_neither_loss_nor_gradients(changes, use_fused):
     """Without logits, the loss is computed from the scores."""
-    ids, labels = padded(SOURCES, 0), padded(SOURCES if changes is POINTER else TARGETS, -100)
     results = []
     for skip_logits in (False, True):
         model = tiny_model(use_fused=use_fused, scale=1.0, **changes).double().train()
-        output = model(input_ids=ids, labels=labels, skip_logits=skip_logits)
+        output = model(**batch(config=model.config), skip_logits=skip_logits)
         output.loss.backward()
         results.append((output, [parameter.grad for parameter in model.parameters()]))
     (kept, gradients), (skipped, others) = results
@@ -353,13 +352,17 @@ def test_attention_in_pieces_is_the_attention(sources_at_once, use_coverage, mon
     assert all(torch.allclose(a, b) for a, b in zip(whole.logits, pieces.logits, strict=True))
 
 
-@pytest.mark.parametrize("changes", VARIANTS.values(), ids=VARIANTS)
+@pytest.mark.parametrize("changes", [*VARIANTS.values(), COREQA], ids=[*VARIANTS, "coreqa"])
 def test_autocast_trains_and_searches(changes):
-    source = padded(SOURCES, 0)
     model = tiny_model(scale=1.0, **changes).train()
+    inputs = batch(config=model.config)
+    plain = model(**inputs).loss
     with torch.autocast("cpu", dtype=torch.bfloat16):
-        model(input_ids=source, labels=padded(TARGETS, -100)).loss.backward()
-        words = model.eval().generate(source, num_beams=3, max_new_tokens=4)
+        loss = model(**inputs).loss
+        loss.backward()
+        del inputs["labels"]
+        words = model.eval().generate(**inputs, num_beams=3, max_new_tokens=4)
+    assert torch.allclose(loss, plain, rtol=0.05)
     assert all(torch.isfinite(p.grad).all() for p in model.parameters() if p.grad is not None)
     assert words.shape[0] == len(SOURCES)
 
@@ -399,12 +402,11 @@ def test_a_cache_of_a_search_can_be_continued_with_gradients():
 @pytest.mark.parametrize("changes", [{}, {"copy_mechanism": "none"}, POINTER], ids=str)
 def test_second_order_gradients_are_right_or_refused(changes):
     """Also where the incoming gradient needs none, as that of a loss; a Hessian-vector product is the example."""
-    source, labels = padded(SOURCES, 0), padded(SOURCES if changes is POINTER else TARGETS, -100)
 
     def curvature(**options):
         model = tiny_model(scale=1.0, **changes, **options).double().train()
         weight = model.model.encoder.embed_tokens.weight
-        loss = model(input_ids=source, labels=labels, num_items_in_batch=8).loss
+        loss = model(**batch(config=model.config), num_items_in_batch=8).loss
         (gradient,) = torch.autograd.grad(loss, weight, create_graph=True)
         return torch.autograd.grad(gradient.pow(2).sum(), weight)[0]
 

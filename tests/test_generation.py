@@ -88,7 +88,7 @@ def test_greedy_follows_the_likeliest_word_of_the_teacher_forced_model():
 def test_a_batch_of_beams_gives_what_each_row_gives_alone_and_without_a_cache(changes, side):
     model = tiny_model(seed=1, **changes)
     options = {"num_beams": 3, "max_new_tokens": 7, "num_return_sequences": 2}
-    inputs = sources(side=side) | beside(model.config)
+    inputs = sources(side=side) | beside(model.config, side=side)
     together = model.generate(**inputs, **options).tolist()
     assert model.generate(**inputs, **options, use_cache=False).tolist() == together
     for row, source in enumerate(SOURCES):

@@ -12,6 +12,7 @@ import pytest
 import torch
 from datasets import Dataset
 from helpers import (
+    FEATURED,
     LETTERED,
     LETTERS,
     READERS,
@@ -26,7 +27,6 @@ from helpers import (
     tiny_model,
     tiny_tokenizer,
 )
-from oracle import Oracle
 from tiny_encoders import copynet_over, save_encoder, word_tokenizer
 from torch import Tensor
 from transformers import DataCollatorForSeq2Seq
@@ -70,30 +70,6 @@ def batch(rows: slice = slice(None)) -> dict[str, Tensor]:
 
 
 # equations
-
-
-def test_facts_have_letters() -> None:
-    model = make(copy_mechanism="retrieval").double()
-    source, kinds, words = [5, 13, 6, 14, 13, 15], [0, 0, 0, 1, 2, 3], [1, 15, 13, 5]
-    inputs = {"input_ids": torch.tensor([source]), "token_type_ids": torch.tensor([kinds])}
-    oracle = Oracle(model)
-    oracle.letters = [[2, 3, 4], [5], [6, 2]]
-    letters = torch.tensor([flat(oracle.letters)])
-    output = model(**inputs, letter_ids=letters, decoder_input_ids=torch.tensor([words]))
-    for t, (probs, _) in enumerate(oracle.retrieve(source, kinds, words)):
-        for word, probability in probs.items():
-            assert output.logits[0, t, word].exp().item() == pytest.approx(probability, rel=1e-9)
-
-
-def test_pointers_have_letters() -> None:
-    model = make(copy_mechanism="pointer").double()
-    oracle, source, words = Oracle(model), SOURCES[0], [1, 14, 13]
-    oracle.letters = LETTERS[0]
-    output = model(**batch(rows=slice(0, 1)), decoder_input_ids=torch.tensor([words]))
-    for t, shares in enumerate(oracle.point(source, words)):
-        for word in {*source}:
-            expected = sum(shares[j] for j, x in enumerate(source) if x == word)
-            assert output.logits[0, t, word].exp().item() == pytest.approx(expected, rel=1e-9)
 
 
 @cases
@@ -174,15 +150,16 @@ def test_a_model_without_letters_and_features_has_no_weights_for_them() -> None:
 # ensembles
 
 
-def test_ensembles_read_letters_of_the_members_that_have_them() -> None:
-    members = [make(), make(seed=2), tiny_model()]
+def test_ensembles_read_features_and_letters_of_the_members_that_have_them() -> None:
+    members = [make(**FEATURED), make(**FEATURED, seed=2, hidden_size=8), tiny_model(**FEATURED)]
     ensemble = CopyNetEnsemble.from_models(members)
     assert ensemble.config.letter_vocab_size == 7
-    logits = ensemble(**batch(), decoder_input_ids=TARGET).logits
-    means = torch.stack([model(**batch(), decoder_input_ids=TARGET).logits.exp() for model in members]).mean(0)
+    inputs = sources() | beside(ensemble.config)
+    logits = ensemble(**inputs, decoder_input_ids=TARGET).logits
+    means = torch.stack([model(**inputs, decoder_input_ids=TARGET).logits.exp() for model in members]).mean(0)
     assert torch.allclose(logits.exp(), means, atol=1e-5)
-    found = ensemble.generate(**batch(), num_beams=2, max_new_tokens=5)
-    assert torch.equal(found, ensemble.generate(**batch(), num_beams=2, max_new_tokens=5, use_cache=False))
+    found = ensemble.generate(**inputs, num_beams=2, max_new_tokens=5)
+    assert torch.equal(found, ensemble.generate(**inputs, num_beams=2, max_new_tokens=5, use_cache=False))
     with pytest.raises(ValueError, match="letter_vocab_size is 7 and 8 in the members"):
         CopyNetEnsemble.from_models([make(), make(letter_vocab_size=8)])
 

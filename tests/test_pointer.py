@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from helpers import POINTER, SOURCES, check_gradients, padded, tiny_model
+from helpers import LETTERS, POINTER, SOURCES, SPELLED, beside, check_gradients, padded, sources, tiny_model
 from oracle import Oracle
 
 from copynet_hf import CopyNetForConditionalGeneration
@@ -37,11 +37,13 @@ def nll(shares, source, target):
     return sum(losses)
 
 
-def test_words_are_pointed_at_as_the_oracle_does():
-    model = tiny_model(**POINTER).double()
+@pytest.mark.parametrize("changes", [{}, SPELLED], ids=["words", "letters"])
+def test_words_are_pointed_at_as_the_oracle_does(changes):
+    model = tiny_model(**POINTER, **changes).double()
     oracle, total = Oracle(model), 0.0
-    output = model(input_ids=padded(SOURCES, 0), labels=padded(WORDS, -100))
+    output = model(**sources(), **beside(model.config), labels=padded(WORDS, -100))
     for row, (source, target) in enumerate(zip(SOURCES, WORDS, strict=True)):
+        oracle.letters = LETTERS[row] if changes else []
         shares = oracle.point(source, [1, *target[:-1]])
         for t, share in enumerate(shares):
             np.testing.assert_allclose(output.copy_probs[row, t, : len(source)].detach(), share[:-1], 1e-9)

@@ -13,6 +13,7 @@ import shutil
 import signal
 import tempfile
 from collections.abc import Callable, Iterator
+from hashlib import sha1
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -132,7 +133,7 @@ def exported_once(made_once: Callable[[str, Callable[[Path], object]], Path]) ->
 
         from copynet_hf import export_onnx
 
-        name = "-".join(f"{name}={fields[name]}" for name in sorted(fields))
+        name = sha1(json.dumps(fields, sort_keys=True).encode()).hexdigest()  # names of files may not be long
         return made_once(f"exported {name}", lambda folder: export_onnx(tiny_model(**fields), folder))
 
     return export

@@ -27,6 +27,7 @@ from transformers import PreTrainedTokenizerFast
 from copynet_hf import CopyNetConfig, CopyNetForConditionalGeneration, CopyNetTokenizer
 from copynet_hf.cli import main
 from copynet_hf.data import quickstart_pairs
+from copynet_hf.model.prediction import predict
 
 # Odd, different sizes: a swapped dimension cannot go unnoticed.
 TINY = {
@@ -56,7 +57,7 @@ BART: dict[str, Any] = {
     "dropout": 0.0,
 }
 
-VARIANTS = {
+PLAIN: dict[str, dict[str, Any]] = {
     "defaults": {},
     "paper": {"readout": ["state"]},
     "state_and_selective_read": {"readout": ["state", "selective_read"]},
@@ -87,8 +88,25 @@ VARIANTS = {
     "transformer_gated": {"decoder": BART | {"d_model": 8}, "copy_mechanism": "gated", "embedding_size": 8},
     "transformer_alone": {"decoder": BART, "copy_mechanism": "none"},
 }
+FEATURED, SPELLED = {"feature_vocab_size": 5}, {"letter_vocab_size": 7}
+READERS: dict[str, dict[str, Any]] = {
+    "features": FEATURED,
+    "features_coverage": FEATURED | {"use_coverage": True, "coverage_loss_weight": 1.0},
+    "features_readout": FEATURED | {"readout": ["state", "context"]},
+    "features_pointer_generator_coverage": FEATURED | {"copy_mechanism": "pointer_generator", "use_coverage": True},
+    "transformer_features": FEATURED | {"decoder": BART},
+    "transformer_gated_features": FEATURED | {"decoder": BART, "copy_mechanism": "gated"},
+    "letters": SPELLED,
+    "letters_tied": SPELLED | {"tie_word_embeddings": True},
+    "both_two_layers": FEATURED | SPELLED | {"num_hidden_layers": 2},
+    "both_pointer_generator": FEATURED | SPELLED | {"copy_mechanism": "pointer_generator"},
+    "both_gated": FEATURED | SPELLED | {"copy_mechanism": "gated"},
+    "both_rnnsearch": FEATURED | SPELLED | {"copy_mechanism": "none"},
+}
+# The latter read features or letters beside the words, which `beside` has for them.
+VARIANTS = PLAIN | READERS
 # Those with the GRU: what is not for Transformers decoders is tested with these.
-RECURRENT = {name: changes for name, changes in VARIANTS.items() if "decoder" not in changes}
+RECURRENT = {name: changes for name, changes in PLAIN.items() if "decoder" not in changes}
 
 # Searches whose every option matters to their outputs.
 SEARCHES: dict[str, dict[str, Any]] = {
@@ -112,6 +130,15 @@ LETTERED: dict[str, Any] = {
 }
 
 POINTER = {"copy_mechanism": "pointer", "max_source_oov": 8}  # writes what its source has, not all of TARGETS
+MECHANISMS: dict[str, dict[str, Any]] = {
+    "copynet": {"use_coverage": True},
+    "pointer_generator": {"copy_mechanism": "pointer_generator", "use_coverage": True, "coverage_loss_weight": 1.0},
+    "gated": {"copy_mechanism": "gated", "use_coverage": True},
+    "none": {"copy_mechanism": "none", "use_coverage": True},
+    "no_attention": {"copy_mechanism": "none", "attention": False},
+    "pointer": POINTER,
+    "retrieval": {"copy_mechanism": "retrieval"},
+}
 
 
 def train_slots(folder: Path) -> None:
@@ -177,6 +204,10 @@ def save_tiny_model(folder: Path, seed: int = 0, search: Mapping[str, Any] | Non
 SOURCES = [[5, 13, 6, 14, 13, 5], [13], [7, 8, 9, 10], [4, 13, 13, 12, 14, 15, 16, 11]]
 TARGETS = [[13, 5, 14, 2], [13, 13, 2], [7, 3, 11, 6, 2], [16, 15, 2]]
 POINTED = [[5, 13, 2], [13, 2], [9, 7, 2], [16, 11, 2]]  # words of each row's source
+KINDS = [[0] * 6, [0], [0] * 4, [0, 0, 1, 2, 3, 1, 2, 3]]  # the last source ends with two facts
+FEATURES = [[2, 3], [1], [], [4, 2, 3]]  # of each source; 1 is the unknown one
+# Of the words 13, 14, … of each source; 1 is the unknown letter, as is 9, and one word has none.
+LETTERS = [[[2, 3, 4], [5]], [[4, 3, 2]], [], [[2], [2, 1, 3, 9], [], [6, 6, 6, 6, 5]]]
 
 
 def refused(capsys: pytest.CaptureFixture[str], *argv: Any) -> str:
@@ -228,9 +259,30 @@ def sources(rows: list[list[int]] = SOURCES, side: str = "right") -> dict[str, t
     return {"input_ids": ids, "attention_mask": (ids != 0).long()}
 
 
-def batch(side: str = "right", rows: slice = slice(None)) -> dict[str, torch.Tensor]:
-    """SOURCES and their targets."""
-    return sources(SOURCES[rows], side) | {"labels": padded(TARGETS[rows], -100)}
+def flat(words: list[list[int]]) -> list[int]:
+    """The letters of words as the model reads them."""
+    return [letter for word in words for letter in (0, *word)]
+
+
+def beside(config: CopyNetConfig, rows: slice = slice(None), side: str = "right") -> dict[str, torch.Tensor]:
+    """Facts, features and letters of SOURCES, where a model of this config reads them."""
+    inputs = {}
+    if getattr(config, "retrieves", False):
+        inputs["token_type_ids"] = padded(KINDS[rows], 0, side)
+    if config.feature_vocab_size:
+        inputs["feature_ids"] = padded([row or [0] for row in FEATURES[rows]], 0)
+    if config.letter_vocab_size:
+        inputs["letter_ids"] = padded([flat(words) or [0] for words in LETTERS[rows]], 0)
+    return inputs
+
+
+def batch(
+    side: str = "right", rows: slice = slice(None), config: CopyNetConfig | None = None
+) -> dict[str, torch.Tensor]:
+    """SOURCES with targets that a model of the config can write, and what it reads beside the words."""
+    more = {} if config is None else beside(config, rows, side)
+    targets = POINTED if config is not None and config.copy_mechanism == "pointer" else TARGETS
+    return sources(SOURCES[rows], side) | {"labels": padded(targets[rows], -100)} | more
 
 
 def until_end(row: list[int]) -> list[int]:
@@ -270,30 +322,14 @@ def check_gradients(model: CopyNetForConditionalGeneration, oracle: Any, loss: C
             assert math.isclose(found, expected, rel_tol=1e-5, abs_tol=1e-8), (name, index, found, expected)
 
 
-def check_oracle(
-    model: CopyNetForConditionalGeneration,
-    oracle: Any,
-    inputs: Mapping[str, torch.Tensor],
-    sources: Sequence[list[int]],
-    targets: Sequence[list[int]],
-    **more: Sequence[object],
-) -> None:
-    """p(y) and loss of a batch against the oracle's, row by row.
-
-    Args:
-        inputs: the sources as the model takes them.
-        sources, targets: as the oracle takes them.
-        more: what else it reads of each row, by the name of its field.
-    """
-    output, total = model(**inputs, labels=padded(TARGETS, -100)), 0.0
-    for row, (source, target) in enumerate(zip(sources, targets, strict=True)):
-        for name, values in more.items():
-            setattr(oracle, name, values[row])
-        for t, probs in enumerate(oracle.run(source, [1, *target[:-1]]).probs):
-            for word, probability in probs.items():
-                assert output.logits[row, t, word].exp().item() == pytest.approx(probability, rel=1e-9)
-        total += oracle.loss(source, target) * len(target)
-    assert output.loss.item() == pytest.approx(total / sum(map(len, targets)), rel=1e-9)
+def check_same_outputs(known: tuple[Any, Any], other: tuple[Any, Any], texts: list[str], **options: Any) -> None:
+    """Two models with their tokenizers write the same outputs, of the same origins and with the same probabilities."""
+    expected, found = (predict(*each, texts, return_copy_probs=True, **options) for each in (known, other))
+    for row, others in zip(expected, found, strict=True):
+        for mine, theirs in zip(row, others, strict=True):
+            assert (theirs.text, theirs.source_positions) == (mine.text, mine.source_positions)
+            assert theirs.word_scores == pytest.approx(mine.word_scores, abs=1e-4)
+            np.testing.assert_allclose(theirs.copy_probs, mine.copy_probs, atol=1e-4)
 
 
 def request_pair(generator: random.Random) -> tuple[str, str]:
@@ -323,11 +359,11 @@ def trained(
 
 
 @contextmanager
-def serve_app(app: Any) -> Iterator[str]:
-    """Serves an ASGI application by a thread; yields its address."""
+def serve_app(app: Any, **options: Any) -> Iterator[str]:
+    """Serves an ASGI application by a thread, with options of uvicorn's; yields its address."""
     import uvicorn
 
-    server = uvicorn.Server(uvicorn.Config(app, port=0, log_config=None, log_level="error"))
+    server = uvicorn.Server(uvicorn.Config(app, **{"port": 0, "log_config": None, "log_level": "error"} | options))
     thread = threading.Thread(target=server.run)
     thread.start()
     try:

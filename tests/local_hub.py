@@ -106,25 +106,3 @@ def follow(page: Sequence[tuple[str, str]]) -> None:
 def load(name: str, revision: str, texts: Sequence[str], **options: Any) -> dict[str, Any]:
     """The answers of a model by name and revision."""
     return answers(name, texts, revision=revision, **options)
-
-
-def push_over_encoder(cache: str, folder: str, texts: Sequence[str]) -> dict[str, Any]:
-    """Pushes an encoder as me/encoder, and a model over it, by that name, as me/over; returns what that answers."""
-    import torch
-    from transformers import AutoModel, AutoTokenizer
-
-    from copynet_hf import CopyNetForConditionalGeneration, CopyNetTokenizer
-
-    use_cache_as_hub(Path(cache))
-    AutoModel.from_pretrained(folder).push_to_hub("me/encoder")
-    AutoTokenizer.from_pretrained(folder).push_to_hub("me/encoder")
-    tokenizer = CopyNetTokenizer.train_from_iterator(texts, 10, "whitespace", encoder_tokenizer="me/encoder")
-    sizes = {"hidden_size": 14, "embedding_size": 6, "attention_size": 10, "initializer_range": 2.0}
-    torch.manual_seed(0)
-    model = CopyNetForConditionalGeneration.from_encoder_pretrained("me/encoder", tokenizer=tokenizer, **sizes)
-    model.generation_config.update(num_beams=2, max_new_tokens=6)
-    model.push_to_hub("me/over")
-    tokenizer.push_to_hub("me/over")
-    model.save_pretrained("over")
-    tokenizer.save_pretrained("over")
-    return answers("over", texts) | {"encoder": model.config.encoder.name_or_path}

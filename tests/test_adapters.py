@@ -2,41 +2,51 @@
 
 from __future__ import annotations
 
+import copy
+from functools import partial
+
 import pytest
 import torch
-from helpers import POINTED, POINTER, TARGETS, padded, sources, tiny_model
+from helpers import MECHANISMS, batch, tiny_model
+from test_decoder_runtimes import CASES as RUNTIMES
 
 peft = pytest.importorskip("peft")
 
-FACTS = torch.tensor([[0, 0, 0, 1, 2, 3, 1, 2, 3]])  # a question of three words and two facts
-QUESTION = torch.tensor([[5, 13, 6, 7, 8, 14, 13, 4, 9]])
-MECHANISMS = {
-    "copynet": {"use_coverage": True},
-    "pointer_generator": {"copy_mechanism": "pointer_generator", "use_coverage": True, "coverage_loss_weight": 1.0},
-    "gated": {"copy_mechanism": "gated", "use_coverage": True},
-    "none": {"copy_mechanism": "none", "use_coverage": True},
-    "pointer": POINTER,
-    "retrieval": {"copy_mechanism": "retrieval"},
-}
-mechanisms = pytest.mark.parametrize("changes", MECHANISMS.values(), ids=MECHANISMS)
+
+def make_small(changes, folder):
+    model = tiny_model(**changes, scale=1.0).double()
+    return model, batch(config=model.config)
 
 
-def batch(changes):
-    if changes.get("copy_mechanism") == "retrieval":
-        source = {"input_ids": QUESTION, "attention_mask": torch.ones_like(QUESTION), "token_type_ids": FACTS}
-        return source | {"labels": torch.tensor([[14, 6, 13, 2]])}
-    return sources() | {"labels": padded(POINTED if changes is POINTER else TARGETS, -100)}
-
-
-def adapted(changes, **options):
-    """A model with adapters at all linear layers, the second matrix of each no longer zero."""
-    config = peft.LoraConfig(target_modules="all-linear", r=2, task_type="SEQ_2_SEQ_LM", **options)
-    model = peft.get_peft_model(tiny_model(**changes, scale=1.0), config).double()
+def make_over(kind, mechanism, folder):
     torch.manual_seed(0)
-    for name, parameter in model.named_parameters():
+    model, inputs, labels = RUNTIMES[kind](mechanism, folder)
+    return model.double(), inputs | {"labels": labels}
+
+
+CASES = {name: partial(make_small, changes) for name, changes in MECHANISMS.items()}
+CASES |= {
+    f"{kind}_{mechanism}": partial(make_over, kind, mechanism)
+    for kind in RUNTIMES
+    for mechanism in ("copynet", "pointer_generator")
+}
+
+
+@pytest.fixture(params=CASES)
+def case(request, tmp_path):
+    """A model and its inputs."""
+    return CASES[request.param](tmp_path / "made")
+
+
+def adapt(model):
+    """With adapters at all linear layers, the second matrix of each no longer zero."""
+    config = peft.LoraConfig(target_modules="all-linear", r=2, task_type="SEQ_2_SEQ_LM")
+    adapted = peft.get_peft_model(copy.deepcopy(model), config).double()
+    torch.manual_seed(0)
+    for name, parameter in adapted.named_parameters():
         if "lora_B" in name:
             parameter.data.normal_(std=0.3)
-    return model.eval()
+    return adapted.eval()
 
 
 def generated(model, inputs):
@@ -44,24 +54,26 @@ def generated(model, inputs):
     return model.generate(**source, num_beams=3, max_new_tokens=6, return_dict_in_generate=True, output_scores=True)
 
 
-@mechanisms
-def test_every_adapter_is_trained(changes):
-    model = adapted(changes).train()
-    model(**batch(changes)).loss.backward()
+def test_every_adapter_is_trained(case):
+    model, inputs = adapt(case[0]).train(), case[1]
+    model(**inputs).loss.backward()
     gradients = {name: parameter.grad for name, parameter in model.named_parameters() if parameter.requires_grad}
     assert {name for name, gradient in gradients.items() if gradient is None or not gradient.any()} == set()
-    adapters = {name.partition(".lora_A")[0].rpartition(".")[2] for name in gradients if ".lora_A" in name}
-    assert "score_proj" in adapters
-    assert "coverage_proj" in adapters or not model.base_model.model.config.use_coverage
+    adapters = " ".join(name for name in gradients if ".lora_A" in name)
+    config = case[0].config
+    expected = [".score_proj."] if config.attention else []
+    if config.decoder is not None:
+        expected = [".decoder.text_decoder.", ".encoder.text_encoder."]
+    assert [part for part in expected if part not in adapters] == []
+    assert ".coverage_proj." in adapters or not config.use_coverage
 
 
-@mechanisms
-def test_merged_weights_give_the_adapted_outputs(changes):
-    model, inputs = adapted(changes), batch(changes)
-    plain = tiny_model(**changes, scale=1.0).double()(**inputs)
+def test_merged_weights_give_the_adapted_outputs(case):
+    plain, inputs = case
+    model = adapt(plain)
     output, searched = model(**inputs), generated(model, inputs)
     merged = model.merge_and_unload()
-    assert (output.logits - plain.logits).abs().max() > 0.1
+    assert (output.logits - plain(**inputs).logits).abs().max() > 0.1
     assert torch.allclose(merged(**inputs).logits, output.logits, atol=1e-9)
     assert torch.allclose(merged(**inputs).loss, output.loss, atol=1e-9)
     found = generated(merged, inputs)
@@ -69,9 +81,9 @@ def test_merged_weights_give_the_adapted_outputs(changes):
     assert torch.allclose(found.sequences_scores, searched.sequences_scores, atol=1e-6)
 
 
-@mechanisms
-def test_saved_adapters_give_the_same_when_loaded(changes, tmp_path):
-    model, inputs = adapted(changes), batch(changes)
-    model.save_pretrained(tmp_path)
-    loaded = peft.PeftModel.from_pretrained(tiny_model(**changes, scale=1.0).double(), tmp_path)
+def test_saved_adapters_give_the_same_when_loaded(case, tmp_path):
+    plain, inputs = case
+    model = adapt(plain)
+    model.save_pretrained(tmp_path / "adapter")
+    loaded = peft.PeftModel.from_pretrained(plain, tmp_path / "adapter")
     assert torch.allclose(loaded(**inputs).logits, model(**inputs).logits, atol=1e-9)

@@ -81,21 +81,6 @@ def expected(folders: Folders) -> list[str]:
 # ---- the predictor
 
 
-def test_texts_have_the_outputs_of_generate_and_their_origins(
-    folders: Folders, expected: list[str], backend: str
-) -> None:
-    predict = CopyNetPredictor(getattr(folders, backend), backend, batch_size=4, **OPTIONS)
-    outputs = predict(TEXTS)
-    assert [output.text for output in outputs] == expected
-    for text, output in zip(TEXTS, outputs, strict=True):
-        assert output.source_words == text.split()
-        assert "".join(output.words) == output.text
-        for word, position in zip(output.words, output.source_positions, strict=True):
-            assert position is None or output.source_words[position] == word.strip()
-    assert any(flag for output in outputs for flag in output.copied)
-    assert predict([]) == []
-
-
 def test_columns_get_a_column_of_predictions(folders: Folders, expected: list[str], backend: str) -> None:
     predict = CopyNetPredictor(getattr(folders, backend), backend, text_column="body", batch_size=2, **OPTIONS)
     columns = {"id": list(range(len(TEXTS))), "body": TEXTS}
@@ -114,6 +99,7 @@ def test_empty_and_missing_texts_keep_their_rows(folders: Folders, expected: lis
     assert columns["prediction_words"][3] == []
     assert columns["prediction_is_empty"] == [True, False, None, True, None]
     assert [output and output.text for output in predict(["", None, float("nan")])] == ["", None, None]
+    assert predict([]) == []
     longer = CopyNetPredictor(getattr(folders, backend), backend, num_beams=2, min_new_tokens=2, max_new_tokens=4)
     assert [output.text == "" for output in longer(["", TEXTS[0], " ", "\t\n"])] == [True, False, True, True]
     with pytest.raises(ValueError, match="row 1 of the texts is a int: pass texts"):

@@ -6,14 +6,15 @@ import asyncio
 import http.client
 import json
 import socket
-import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
+from helpers import serve_app
 
 from copynet_hf.model.prediction import Prediction
 from copynet_hf.serving import batching
@@ -21,7 +22,7 @@ from copynet_hf.serving.batching import Batcher, QueueFullError, Row
 from copynet_hf.serving.limits import Limits
 
 SAVED = {"num_beams": 2, "max_new_tokens": 1}
-uvicorn = pytest.importorskip("uvicorn")
+pytest.importorskip("uvicorn")
 connections = pytest.importorskip("copynet_hf.serving.connections")
 build_app = pytest.importorskip("copynet_hf.serving.server").build_app
 
@@ -50,15 +51,8 @@ def serve(limits: Limits | None = None, max_connections: int = 100, **options: i
     model = SlowModel()
     protocol = partial(connections.Connection, max_connections=max_connections)
     app = build_app(model, SAVED, limits, **options)
-    config = {"log_config": None, "log_level": "critical", "http": protocol, "ws": "none", "backlog": 4}
-    runner = uvicorn.Server(uvicorn.Config(app, port=0, **config))
-    thread = threading.Thread(target=runner.run)
-    thread.start()
-    while not runner.started and thread.is_alive():
-        time.sleep(0.01)
-    yield runner.servers[0].sockets[0].getsockname()[1], model
-    runner.should_exit = True
-    thread.join(20)
+    with serve_app(app, log_level="critical", http=protocol, ws="none", backlog=4) as address:
+        yield urlsplit(address).port or 0, model
 
 
 def send(port: int, texts: Sequence[str] = (), path: str = "/predict", **fields: Any) -> http.client.HTTPConnection:
@@ -188,11 +182,6 @@ def test_a_batch_stops_at_its_deadline_and_others_follow() -> None:
 @pytest.mark.parametrize(
     ("request_fields", "status", "reason"),
     [
-        (
-            {"texts": ["1"] * 4},
-            422,
-            "texts: List should have at most 3 items after validation, not 4: send fewer at a",
-        ),
         (
             {"texts": ["1" * 30], "num_beams": 4},
             413,

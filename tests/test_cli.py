@@ -284,14 +284,11 @@ BAD_INPUT = {
     "train --train_file {folder}/train.jsonl --output_dir {folder}/train.jsonl": "is a file",
     "train --train_file {folder}/none.jsonl --output_dir {folder}/x": "none.jsonl",
     "train --train_file {folder}/empty.jsonl --output_dir {folder}/x": "empty.jsonl",
-    "train --train_file {folder}/cut.jsonl --output_dir {folder}/x": "cut.jsonl",
     "train --train_file {folder}/train.jsonl --output_dir {folder}/noted": "already holds README.md",
     "train --train_file {folder}/train.jsonl --output_dir {folder}/model": "holds config.json: use another folder, or",
     f"{TRAIN} --text_column body": "'body'",
-    f"{TRAIN} --max_source_length -3": "--max_source_length is -3",
     f"{TRAIN} --num_beams 0": "--num_beams is 0",
     f"{TRAIN} --num_train_epochs 0": "--num_train_epochs is 0: use a number above 0",
-    f"{TRAIN} --num_train_epochs -3": "--num_train_epochs is -3: use",
     f"{TRAIN} --num_train_epochs nan": "--num_train_epochs is nan: use",
     f"{TRAIN} --num_train_epochs inf": "--num_train_epochs is inf: use",
     f"{TRAIN} --max_steps 0": "--max_steps is 0: use 1 or more",
@@ -300,7 +297,6 @@ BAD_INPUT = {
     f"{TRAIN} --hidden_size {10**14}": "use smaller sizes",
     f"{TRAIN} --hidden_size {10**30}": "use smaller sizes",
     f"{TRAIN} --max_steps {'9' * 5_000}": "--max_steps",
-    "train --train_file {folder} --output_dir {folder}/x": "is a folder: pass a file",
     "train --train_file {folder}/train.jsonl --output_dir /proc/none/x": "/proc/none/x cannot be written",
     "train {folder} --output_dir {folder}/x": "see copynet-hf train --help",
     f"{TRAIN} --resume_from_checkpoint auto --resume_from_checkpoint {{folder}}": "is not a checkpoint",
@@ -312,7 +308,6 @@ BAD_INPUT = {
     f"{TRAIN} --hidden_size 4 --num_hidden_layers 1000000": "num_hidden_layers is 1000000: use at most 1000",
     f"{TRAIN} --per_device_train_batch_size {10**22}": "--per_device_train_batch_size is 1",
     f"{TRAIN} --per_device_eval_batch_size 0": "--per_device_eval_batch_size is 0: use 1 or more",
-    f"{TRAIN} --preprocessing_num_workers 0": "--preprocessing_num_workers is 0: use 1 or more",
     f"{TRAIN} --early_stopping_patience -2": "--early_stopping_patience is -2: use 0 or more",
     "evaluate --model {folder}/model --test_file {folder}": "is a folder: pass a file",
     f"{TRAIN} --segmenter bytes": "word_punct",
@@ -334,18 +329,14 @@ BAD_INPUT = {
     "evaluate --test_file {folder}/test.jsonl": "--model",
     "evaluate --model {folder}/model": "--test_file",
     "evaluate --model {folder} --test_file {folder}/test.jsonl": "holds no model",
-    "evaluate --model {folder}/model --test_file {folder}/test.jsonl --num_beams 0": "--num_beams is 0",
     "evaluate --model {folder}/none --test_file {folder}/test.jsonl --output_file {folder}": "is a folder",
     "evaluate --model {folder}/none --test_file {folder}/test.jsonl --output_file {folder}/test.jsonl/x/y": "(Not a",
     "evaluate --model {folder}/model --test_file {folder}/test.jsonl --output_file {folder}/x.jsonl --errors_file "
     "{folder}/x.jsonl": "two are the same file",
-    "generate --model {folder}/nothing --text a": "no such folder",
     "generate --model ./copynet-quikstart --text a": "--model ./copynet-quikstart: no such folder",
     "generate --model {folder}/modle --text a": "no such folder; did you mean {folder}/model?",
     "generate --model models/mine.v2/best --text a": "no such folder",
-    "generate --model {folder}/model --text a --max_target_length -1": "--max_target_length is -1",
     "quickstart --output_dir {folder}/model": "already holds config.json: use another folder, or",
-    "quickstart --output_dir {folder}/x --threads 0": "--threads is 0",
 }
 
 
@@ -356,7 +347,6 @@ def test_bad_input_ends_in_one_line_that_names_it(
     (folder / "noted").mkdir(exist_ok=True)
     (folder / "noted" / "README.md").write_text("notes")
     (folder / "empty.jsonl").write_text("")
-    (folder / "cut.jsonl").write_text('{"text": "a b", "summ')
     before = sorted(folder.rglob("*"))
     error = refused(capsys, *argv.format(folder=folder).split())
     assert error.startswith(f"copynet-hf {argv.split()[0]}: ")

@@ -106,11 +106,6 @@ def test_a_calibration_is_saved_with_the_model_and_applied_by_predict(tmp_path):
     assert [(each.confidence, each.accepted) for each in outputs[2]] == [(None, False)] * 2
 
 
-def test_without_a_trace_there_is_no_confidence():
-    (row,) = predict(tiny_model(), tiny_tokenizer(), ["alpha"], trace=False, max_new_tokens=2)
-    assert (row[0].score, row[0].confidence, row[0].accepted) == (None, None, None)
-
-
 @pytest.mark.parametrize("value", [[1.0], [0.0, 1.0], [1.0, math.inf], "ab", [1, None], [True, "x"]])
 def test_a_damaged_calibration_is_refused(value):
     with pytest.raises(ValueError, match=r"calibration=.* must be two numbers"):

@@ -1,5 +1,5 @@
 """What Transformers and PyTorch do to models, done to a Transformer from scratch and to pretrained encoder-decoders
-with a copy head: assisted decoding, int8, checkpoints, adapters, torch.compile."""
+with a copy head: assisted decoding, int8, checkpoints, torch.compile; adapters: test_adapters."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import torch
 from helpers import TARGETS, padded, tiny_model
 from helpers import sources as tiny_sources
 from test_decoders import decoder
-from test_seq2seq import make_tokenizer, save_seq2seq, sources
+from test_seq2seq import make_copying, make_tokenizer, sources
 from torch import Tensor, nn
 
 from copynet_hf import CopyNetForConditionalGeneration
@@ -34,22 +34,9 @@ def make_scratch(mechanism: str, folder: Path) -> Case:
 
 
 def make_pretrained(family: str, **changes: Any) -> Callable[[str, Path], Case]:
-    """With a copy head that copies about as often as it generates."""
-
     def make(mechanism: str, folder: Path) -> Case:
         tokenizer = make_tokenizer()
-        name = save_seq2seq(folder, family, len(tokenizer), **changes)
-        model = CopyNetForConditionalGeneration.from_seq2seq_pretrained(
-            name, tokenizer=tokenizer, copy_mechanism=mechanism
-        )
-        head: Any = model.model.decoder
-        for part, bias in (
-            (head.copy_proj, head.copy_bias),
-            (head.switch_proj, head.switch_proj and head.switch_proj.bias),
-        ):
-            if part is not None:
-                nn.init.normal_(part.weight)
-                nn.init.zeros_(bias)
+        model = make_copying(folder, family, tokenizer, mechanism, **changes)
         return Case(model, sources(tokenizer), padded([[5, 6, 7, 2]] * 5, -100))
 
     return make
@@ -123,26 +110,3 @@ def test_a_compiled_step_has_the_same_gradients(make: Callable[[str], Case], mec
     case.model.eval()
     (found, plain) = (each(**case.inputs, labels=case.labels).logits for each in (compiled, case.model))
     assert torch.allclose(found, plain, atol=1e-5)
-
-
-@mechanisms
-def test_adapters_of_the_inner_layers_are_trained_saved_and_merged(
-    make: Callable[[str], Case], mechanism: str, tmp_path: Path
-) -> None:
-    peft = pytest.importorskip("peft")
-    model, inputs, labels = make(mechanism)
-    config = peft.LoraConfig(target_modules="all-linear", r=2, task_type="SEQ_2_SEQ_LM")
-    adapted = peft.get_peft_model(copy.deepcopy(model), config)
-    for name, weight in adapted.named_parameters():
-        if "lora_B" in name:
-            nn.init.normal_(weight, std=0.3)
-    adapted(**inputs, labels=labels).loss.backward()
-    trained = {name: weight.grad for name, weight in adapted.named_parameters() if weight.requires_grad}
-    assert {name for name, grad in trained.items() if grad is None or not grad.any()} == set()
-    assert any(".decoder.text_decoder." in name for name in trained)
-    assert any(".encoder.text_encoder." in name for name in trained)
-    expected = adapted.eval()(**inputs, labels=labels).logits
-    adapted.save_pretrained(tmp_path / "adapter")
-    loaded = peft.PeftModel.from_pretrained(copy.deepcopy(model), tmp_path / "adapter").eval()
-    assert torch.allclose(loaded(**inputs, labels=labels).logits, expected, atol=1e-5)
-    assert torch.allclose(adapted.merge_and_unload()(**inputs, labels=labels).logits, expected, atol=1e-3)

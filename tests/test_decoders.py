@@ -19,7 +19,6 @@ from helpers import (
     SOURCES,
     TARGETS,
     batch,
-    check_gradients,
     padded,
     sources,
     tiny_model,
@@ -27,7 +26,6 @@ from helpers import (
     trained,
     write_requests,
 )
-from oracle import Oracle
 from tiny_encoders import batch_of, save_encoder, word_tokenizer
 from torch import Tensor
 from transformers import AutoModelForSeq2SeqLM, BertConfig
@@ -208,25 +206,6 @@ def test_the_layer_and_the_head_that_are_copied_by_are_chosen(layer: int, head: 
     assert torch.allclose(copied, expected, atol=1e-5)
 
 
-@pytest.mark.parametrize("mechanism", ["copynet", "gated"])
-def test_features_are_read_beside_the_words_and_equal_the_oracles(mechanism: str) -> None:
-    model = tiny_model(decoder=BART, copy_mechanism=mechanism, feature_vocab_size=5, scale=1.0).double()
-    features = [[2, 3], [1], [], [4, 2, 3]]
-    ids = padded([row or [0] for row in features], 0)
-    output = model(**sources(), feature_ids=ids, labels=padded(TARGETS, -100))
-    oracle = Oracle(model)
-    for row, target in enumerate(TARGETS):
-        oracle.features = features[row]
-        known = [[word if word < 17 else 3 for word in each] for each in (SOURCES[row], target)]
-        for t, probs in enumerate(oracle.run(known[0], [1, *known[1][:-1]]).probs):
-            for word, probability in probs.items():
-                assert output.logits[row, t, word].exp().item() == pytest.approx(probability, rel=1e-9)
-    oracle.features = features[0]
-    model.zero_grad()
-    model(**sources(SOURCES[:1]), feature_ids=ids[:1, :2], labels=torch.tensor(TARGETS[:1])).loss.backward()
-    check_gradients(model, oracle, lambda: oracle.loss(SOURCES[0], TARGETS[0]))
-
-
 def test_reentrant_checkpoints_are_refused_where_attention_is_copied_by() -> None:
     """Others: test_decoder_runtimes."""
     model = tiny_model(decoder=BART, copy_mechanism="pointer_generator").train()
@@ -377,8 +356,6 @@ def test_an_encoder_over_words_is_trained_searched_and_saved(changes: dict[str, 
 
 
 def test_an_encoder_over_words_has_limits() -> None:
-    with pytest.raises(ValueError, match="encoder_reads='words' has no effect without encoder"):
-        CopyNetConfig(encoder_reads="words")
     with pytest.raises(ValueError, match="encoder_reads='bytes' is unknown: use pieces or words"):
         CopyNetConfig(encoder_reads="bytes")
     model = tiny_model(encoder=decoder("bert", max_position_embeddings=4), encoder_reads="words")

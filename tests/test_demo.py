@@ -15,7 +15,7 @@ from urllib.request import urlopen
 import numpy as np
 import pytest
 import torch
-from helpers import POINTER, ask_app, refused, save_tiny_model, serve_app, tiny_model, tiny_tokenizer
+from helpers import MECHANISMS, POINTER, ask_app, refused, save_tiny_model, serve_app, tiny_model, tiny_tokenizer
 from tiny_encoders import copynet_over, save_encoder, word_tokenizer
 from transformers import GenerationConfig, pipeline
 
@@ -25,15 +25,7 @@ from copynet_hf.serving.page import build_demo
 pytest.importorskip("fastapi")
 pytest.importorskip("uvicorn")
 
-MECHANISMS: dict[str, dict[str, Any]] = {
-    "copynet": {},
-    "no_slots": {"max_source_oov": 0},
-    "none": {"copy_mechanism": "none"},
-    "pointer_generator": {"copy_mechanism": "pointer_generator"},
-    "gated": {"copy_mechanism": "gated"},
-    "pointer": POINTER,
-    "retrieval": {"copy_mechanism": "retrieval"},
-}
+MODELS = MECHANISMS | {"no_slots": {"max_source_oov": 0}}
 TEXT = "a X  b <i>Y</i> X"
 FACTS = [["X", "b", "1931"], ["X", "c", '"Z"']]
 
@@ -51,7 +43,7 @@ def ask(model: CopyNetForConditionalGeneration, text: str = TEXT, **fields: Any)
 # ---- without a browser
 
 
-@pytest.mark.parametrize("fields", MECHANISMS.values(), ids=MECHANISMS)
+@pytest.mark.parametrize("fields", MODELS.values(), ids=MODELS)
 def test_the_page_shows_the_outputs_and_origins_of_every_mechanism(fields: dict[str, Any]) -> None:
     options, any_copied = {"num_beams": 2, "min_new_tokens": 6, "max_new_tokens": 6}, False
     for seed in (3, 4, 5):

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import numpy as np
 import pytest
+from helpers import check_same_outputs
 from tiny_encoders import FAMILIES, TEXTS, copynet_over, save_encoder, word_tokenizer
 
 from copynet_hf.cli import main
 from copynet_hf.inference.onnx_search import OnnxCopyNet
-from copynet_hf.model.prediction import predict
 
 pytest.importorskip("onnxscript")
 pytest.importorskip("onnxruntime")
@@ -48,11 +47,7 @@ def test_searches_find_the_models_outputs(exported, texts, beams):
 
 def test_predictions_and_traces_are_those_of_the_model(exported):
     model, tokenizer, onnx = exported
-    options = {"num_beams": 2, "max_new_tokens": 5, "return_copy_probs": True}
-    expected, found = (predict(each, tokenizer, TEXTS, **options) for each in (model, onnx))
-    for row, other in zip(expected, found, strict=True):
-        assert (row[0].text, row[0].source_positions) == (other[0].text, other[0].source_positions)
-        np.testing.assert_allclose(row[0].copy_probs, other[0].copy_probs, atol=1e-4)
+    check_same_outputs((model, tokenizer), (onnx, tokenizer), TEXTS, num_beams=2, max_new_tokens=5)
 
 
 def test_missing_pieces_are_named(exported):

@@ -51,6 +51,13 @@ def bert(folders):
     return copynet_over(folders["bert"], tokenizer), tokenizer
 
 
+@pytest.fixture(params=FAMILIES)
+def over(request, folders):
+    """A model over an encoder of each family and its tokenizer."""
+    tokenizer = word_tokenizer(folders[request.param])
+    return copynet_over(folders[request.param], tokenizer), tokenizer
+
+
 def sources(batch):
     return {name: tensor for name, tensor in batch.items() if name != "labels"}
 
@@ -370,10 +377,8 @@ def test_over_a_table_the_probabilities_equal_the_oracles(mechanism, fields):
 # --- what must not change the states --------------------------------------------------------------------------------
 
 
-@families
-def test_padding_on_either_side_changes_nothing(folders, family):
-    tokenizer = word_tokenizer(folders[family])
-    model = copynet_over(folders[family], tokenizer).double()
+def test_padding_on_either_side_changes_nothing(over):
+    model, tokenizer = over[0].double(), over[1]
     with torch.no_grad():
         right, left = (model(**batch_of(tokenizer, padding_side=side)).logits for side in ("right", "left"))
         wide = model(**batch_of(tokenizer, pad_to_multiple_of=48)).logits[:, : right.shape[1]]
@@ -423,10 +428,8 @@ def test_words_beyond_the_limit_cannot_be_written(folders):
     torch.testing.assert_close(model(**batch).loss, unk)
 
 
-@families
-def test_sources_may_be_empty(folders, family):
-    tokenizer = word_tokenizer(folders[family])
-    model = copynet_over(folders[family], tokenizer).train()
+def test_sources_may_be_empty(over):
+    model, tokenizer = over[0].train(), over[1]
     batch = tokenizer(["", "call"], text_target=["today", "call"], padding=True, return_tensors="pt")
     loss = model(**batch).loss
     loss.backward()
@@ -445,12 +448,10 @@ def pickle_attributes(encoder):
     return attributes
 
 
-@families
-def test_a_forward_leaves_the_encoder_as_it_is(folders, family):
+def test_a_forward_leaves_the_encoder_as_it_is(over):
     """A text has the same states whatever was read before, and whatever is read with it; in float64, since the random
     weights of some encoders magnify the rounding of other batch sizes."""
-    tokenizer = word_tokenizer(folders[family])
-    model = copynet_over(folders[family], tokenizer).double()
+    model, tokenizer = over[0].double(), over[1]
     encoder = model.get_encoder()
     long, short = tokenizer(" ".join(TEXTS * 2), return_tensors="pt"), tokenizer(TEXTS[1], return_tensors="pt")
     assert long["encoder_input_ids"].shape[1] > 30
@@ -482,19 +483,15 @@ def test_a_models_encoder_has_the_saved_weights_and_no_others(folders, family):
     assert not model.training
 
 
-@families
-def test_every_weight_is_trained(folders, family):
-    tokenizer = word_tokenizer(folders[family])
-    model = copynet_over(folders[family], tokenizer).train()
+def test_every_weight_is_trained(over):
+    model, tokenizer = over[0].train(), over[1]
     model(**batch_of(tokenizer)).loss.backward()
     without = {name for name, weight in model.named_parameters() if weight.grad is None}
     assert without == set()
 
 
-@families
-def test_a_frozen_encoder_gets_no_gradients_and_has_no_dropout(folders, family):
-    tokenizer = word_tokenizer(folders[family])
-    model = copynet_over(folders[family], tokenizer).double()
+def test_a_frozen_encoder_gets_no_gradients_and_has_no_dropout(over):
+    model, tokenizer = over[0].double(), over[1]
     batch = batch_of(tokenizer)
     expected = model(**batch).loss
     model.freeze_encoder()

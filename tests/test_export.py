@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 import torch
-from helpers import BART, LETTERED, POINTER, SOURCES, VARIANTS, padded, refused, save_tiny_model, tiny_model
+from helpers import BART, LETTERED, POINTER, SOURCES, SPELLED, VARIANTS, padded, refused, save_tiny_model, tiny_model
 from helpers import SEARCHES as ALL_SEARCHES
 from torch import Tensor
 
@@ -35,6 +35,7 @@ ALIGNED = {"copy_mechanism": "gated", "aligned_words": 2, "frequent_words": 6}
 SLOW: dict[str, dict[str, Any]] = VARIANTS | {"aligned_words": ALIGNED, "pointer": POINTER}
 SLOW |= {"two layers and coverage": {"use_coverage": True, "num_hidden_layers": 2}}
 SLOW["points"] = POINTER | {"num_features": 2}
+SLOW |= {"letters of pointers": POINTER | SPELLED, "letters of facts": CASES["retrieval"] | SPELLED}
 NAMES = [*CASES, *(pytest.param(name, marks=pytest.mark.slow) for name in SLOW)]
 
 

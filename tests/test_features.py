@@ -13,49 +13,32 @@ import pytest
 import torch
 from datasets import Dataset
 from helpers import (
+    FEATURED,
     LETTERED,
-    SOURCES,
+    READERS,
     TARGETS,
-    check_gradients,
-    check_oracle,
+    beside,
     padded,
     serve_app,
     sources,
     tiny_model,
     tiny_tokenizer,
 )
-from oracle import Oracle
 from tiny_encoders import copynet_over, save_encoder, word_tokenizer
 from torch import Tensor
 from transformers import PreTrainedTokenizerBase
 
-from copynet_hf import CopyNetForConditionalGeneration, CopyNetTokenizer
+from copynet_hf import CopyNetConfig, CopyNetForConditionalGeneration, CopyNetTokenizer
 from copynet_hf.cli import main
 from copynet_hf.data.remembered import remember_options
 from copynet_hf.inference.onnx_search import OnnxCopyNet
-from copynet_hf.inference.predictor import predict_in_batches
-from copynet_hf.model.fast_copynet import FusedDecoder
-from copynet_hf.model.fast_step import RecurrentWeights
-from copynet_hf.model.pipeline import CopyText2TextPipeline
 from copynet_hf.model.prediction import predict
 from copynet_hf.saved.loading import load_model
 from copynet_hf.training.dataset import encode_pairs
 
-FEATURES = [[2, 3], [1], [], [4, 2, 3]]
-CASES: dict[str, dict[str, Any]] = {
-    "copynet": {},
-    "readable": {"use_fused": False},
-    "two_layers": {"num_hidden_layers": 2},
-    "pointer_generator": {"copy_mechanism": "pointer_generator"},
-    "gated": {"copy_mechanism": "gated"},
-    "coverage": {"use_coverage": True, "coverage_loss_weight": 1.0},
-    "readout": {"readout": ["state", "context"]},
-    "pointer_generator_coverage": {"copy_mechanism": "pointer_generator", "use_coverage": True},
-    "rnnsearch": {"copy_mechanism": "none"},
-}
+CASES = {name: changes for name, changes in READERS.items() if "feature_vocab_size" in changes}
+CASES["coreqa"] = {"copy_mechanism": "retrieval"}
 cases = pytest.mark.parametrize("changes", CASES.values(), ids=CASES)
-WITH_COREQA = CASES | {"coreqa": {"copy_mechanism": "retrieval"}}  # for which the oracle has a method of its own
-all_cases = pytest.mark.parametrize("changes", WITH_COREQA.values(), ids=WITH_COREQA)
 TEXTS, TAGS = ["a X b Y X", "Z c", "a b c d"], [["V", "PST"], ["PL"], ["N"]]
 
 
@@ -67,109 +50,21 @@ def make_tokenizer() -> CopyNetTokenizer:
     return tiny_tokenizer(feature_vocab=["N", "PST", "V"])
 
 
-def batch(side: str = "right", rows: slice = slice(None)) -> dict[str, Tensor]:
-    return sources(SOURCES[rows], side) | {"feature_ids": padded([row or [0] for row in FEATURES[rows]], 0)}
-
-
-def known(words: list[int]) -> list[int]:
-    return [word if word < 17 else 3 for word in words]
+def batch() -> dict[str, Tensor]:
+    return sources() | beside(CopyNetConfig(**FEATURED))
 
 
 # equations
 
 
 @cases
-@pytest.mark.parametrize("side", ["right", "left"])
-def test_probabilities_and_loss_equal_the_oracles(changes: dict[str, Any], side: str) -> None:
-    model = make(**changes).double()
-    known_sources, known_targets = list(map(known, SOURCES)), list(map(known, TARGETS))
-    check_oracle(model, Oracle(model), batch(side), known_sources, known_targets, features=FEATURES)
-
-
-@pytest.mark.parametrize("copy_mechanism", ["copynet", "pointer_generator"])
-def test_gradients_equal_finite_differences_of_the_oracle(copy_mechanism: str) -> None:
-    model = make(scale=1.0, copy_mechanism=copy_mechanism).double()
-    model(**batch(rows=slice(0, 1)), labels=torch.tensor(TARGETS[:1])).loss.backward()
-    oracle = Oracle(model)
-    oracle.features = FEATURES[0]
-    check_gradients(model, oracle, lambda: oracle.loss(SOURCES[0], TARGETS[0]))
-
-
-@cases
-def test_the_fast_form_learns_what_the_readable_one_learns(changes: dict[str, Any]) -> None:
-    gradients = []
-    for use_fused in (True, False):
-        model = make(**changes | {"use_fused": use_fused}, scale=1.0).double()
-        output = model(**batch(), labels=padded(TARGETS, -100), output_attentions=True)
-        (output.loss + output.cross_attentions[0].pow(2).sum()).backward()
-        gradients.append({name: weight.grad for name, weight in model.named_parameters()})
-    fast, readable = gradients
-    for name, gradient in readable.items():
-        assert torch.allclose(fast[name], gradient, rtol=0, atol=1e-10 * max(gradient.abs().max(), 1e-6)), name
-
-
-def test_the_fast_form_stays_close_in_bfloat16() -> None:
-    exact, half = (make(scale=1.0).to(dtype) for dtype in (torch.float64, torch.bfloat16))
-    outputs = [model(**batch(), labels=padded(TARGETS, -100)) for model in (exact, half)]
-    assert (outputs[0].logits.exp() - outputs[1].logits.double().exp()).abs().max() < 2e-2
-    for output in outputs:
-        output.loss.backward()
-    for weight, other in zip(exact.parameters(), half.parameters(), strict=True):
-        assert (weight.grad - other.grad.double()).abs().max() < 0.1 * max(weight.grad.abs().max(), 0.1)
-
-
-def test_the_decoders_gradients_match_finite_differences() -> None:
-    torch.manual_seed(0)
-    steps, batch_size, positions, count, size, width, attention = 3, 2, 4, 3, 3, 4, 2
-    sizes = {
-        "inputs": (steps, batch_size, 3 * size),
-        "hidden_states": (batch_size, positions, width),
-        "keys": (batch_size, positions, attention),
-        "initial": (batch_size, size),
-        "feature_keys": (batch_size, count, attention),
-        "feature_contents": (batch_size, count, width),
-        "state": (3 * size + attention, size),
-        "state_bias": (3 * size + attention,),
-        "score": (attention,),
-        "context": (3 * size, width),
-    }
-    tensors = [torch.randn(shape, dtype=torch.float64, requires_grad=True) for shape in sizes.values()]
-    mask = torch.tensor([[True] * 4, [True, True, False, True]])
-    feature_mask = torch.tensor([[True, False, True], [False] * 3])
-
-    def run(inputs: Tensor, states: Tensor, keys: Tensor, initial: Tensor, *rest: Tensor) -> Any:
-        feature_keys, feature_contents, state, bias, score, context = rest
-        weights = RecurrentWeights(state, bias, score, None, context, None, None)
-        features = (feature_keys, feature_contents, feature_mask)
-        source = (mask, states, keys, None, *features)
-        return FusedDecoder.apply(inputs, None, None, initial, True, *source, *weights)
-
-    assert torch.autograd.gradcheck(run, tensors)
-
-
-def test_coreqa_reads_features_with_question_and_facts() -> None:
-    model = make(copy_mechanism="retrieval").double()
-    source, kinds, words = [5, 13, 6, 14, 13, 5], [0, 0, 0, 1, 2, 3], [1, 13, 5]
-    inputs = {"input_ids": torch.tensor([source]), "token_type_ids": torch.tensor([kinds])}
-    output = model(**inputs, feature_ids=torch.tensor([[2, 4]]), decoder_input_ids=torch.tensor([words]))
-    oracle = Oracle(model)
-    oracle.features = [2, 4]
-    for t, (probs, _) in enumerate(oracle.retrieve(source, kinds, words)):
-        for word, probability in probs.items():
-            assert output.logits[0, t, word].exp().item() == pytest.approx(probability, rel=1e-9)
-
-
-@all_cases
-def test_features_are_a_set_and_neither_padding_nor_other_rows_matter(changes: dict[str, Any]) -> None:
+def test_features_are_a_set_and_padding_does_not_matter(changes: dict[str, Any]) -> None:
     model = make(**changes).double()
     words = padded([[1, *target[:-1]] for target in TARGETS], 0)
     logits = model(**batch(), decoder_input_ids=words).logits
     for features in ([[3, 0, 0, 2], [0, 1, 0, 0], [0] * 4, [0, 2, 3, 4]], [[3, 2, 0], [9, 0, 0], [0] * 3, [2, 3, 4]]):
         changed = model(**batch() | {"feature_ids": torch.tensor(features)}, decoder_input_ids=words).logits
         assert torch.allclose(changed, logits, atol=1e-5)  # 9: outside the vocabulary, hence unknown
-    for row in range(4):
-        alone = model(**batch(rows=slice(row, row + 1)), decoder_input_ids=words[row : row + 1]).logits
-        assert torch.allclose(alone[0], logits[row], atol=1e-5)
     without = model(**batch() | {"feature_ids": None}, decoder_input_ids=words).logits
     for row in (1, 2):  # the unknown feature, and none
         assert torch.allclose(without[row], logits[row], atol=1e-5)
@@ -177,7 +72,7 @@ def test_features_are_a_set_and_neither_padding_nor_other_rows_matter(changes: d
         assert not torch.allclose(without[row], logits[row], atol=1e-2)
 
 
-@all_cases
+@cases
 def test_sources_may_have_no_features(changes: dict[str, Any]) -> None:
     model, tokenizer = make(**changes), make_tokenizer()
     expected = model.generate(**tokenizer("a b", return_tensors="pt"), max_new_tokens=4)
@@ -202,39 +97,10 @@ def test_a_feature_is_never_copied() -> None:
     assert torch.equal(encoded.last_hidden_state[~encoded.source_mask], other.last_hidden_state[~other.source_mask])
 
 
-# searches
-
-
-@all_cases
-def test_searches_read_the_features_and_rows_do_not_see_each_other(changes: dict[str, Any]) -> None:
-    model = make(**changes)
-    options = {"num_beams": 3, "max_new_tokens": 5}
-    found = model.generate(**batch(), **options)
-    assert torch.equal(found, model.generate(**batch(), **options, use_cache=False)[:, : found.shape[1]])
-    for row in range(4):
-        alone = model.generate(**batch(rows=slice(row, row + 1)), **options)[0]
-        assert torch.equal(alone, found[row, : len(alone)])
-
-
-def test_predictions_are_the_same_alone_in_batches_and_by_the_pipeline() -> None:
-    model, tokenizer = make(), make_tokenizer()
-    options = {"num_beams": 2, "max_new_tokens": 6}
-    alone = [
-        predict(model, tokenizer, [text], features=[row], **options)[0][0]
-        for text, row in zip(TEXTS, TAGS, strict=True)
-    ]
-    together = predict(model, tokenizer, TEXTS, features=TAGS, **options)
-    in_batches = predict_in_batches(model, tokenizer, TEXTS, features=TAGS, batch_size=2, **options)
-    for found in (together, in_batches):
-        for (output,), expected in zip(found, alone, strict=True):
-            assert (output.text, output.source_positions) == (expected.text, expected.source_positions)
-            assert output.copy_shares == pytest.approx(expected.copy_shares, abs=1e-5)
-    assert [row[0].text for row in predict(model, tokenizer, TEXTS, **options)] != [row.text for row in alone]
-    pipe = CopyText2TextPipeline(model=model, tokenizer=tokenizer)
-    rows = [{"text": text, "features": row} for text, row in zip(TEXTS, TAGS, strict=True)]
-    for batch_size in (1, 2):
-        texts = [row[0]["generated_text"] for row in pipe(rows, batch_size=batch_size, **options)]
-        assert texts == [row.text for row in alone]
+def test_features_change_the_outputs() -> None:
+    options: dict[str, Any] = {"num_beams": 2, "max_new_tokens": 6}
+    expected, found = (predict(make(), make_tokenizer(), TEXTS, features=tags, **options) for tags in (None, TAGS))
+    assert [row[0].text for row in found] != [row[0].text for row in expected]
 
 
 def test_the_page_separates_features_as_the_training_did() -> None:
@@ -249,36 +115,22 @@ def test_the_page_separates_features_as_the_training_did() -> None:
     assert separators == [";", "|"]
 
 
-# saving
+# graphs
 
 
-def test_saved_models_read_features(tmp_path: Path) -> None:
-    model, tokenizer = make(), make_tokenizer()
-    model.generation_config.update(num_beams=2, max_new_tokens=6)
-    folder = tmp_path / "saved"
-    model.save_pretrained(folder)
-    tokenizer.save_pretrained(folder)
-    loaded = load_model(str(folder))
-    expected = predict(model, tokenizer, TEXTS, features=TAGS)
-    assert predict(*loaded, TEXTS, features=TAGS) == expected
-
-
-def test_graphs_read_features(exported_once: Callable[..., Path]) -> None:
+def test_an_array_that_is_left_out_is_as_none(exported_once: Callable[..., Path]) -> None:
     pytest.importorskip("onnxscript")
     pytest.importorskip("onnxruntime")
-    model, tokenizer = tiny_model(**LETTERED), make_tokenizer()
+    model = tiny_model(**LETTERED)
     onnx = OnnxCopyNet.from_pretrained(exported_once(**LETTERED), threads=1)
-    inputs, plain = batch(), {name: value for name, value in batch().items() if name != "feature_ids"}
-    with_and_without = [plain, plain | {"feature_ids": torch.zeros(4, 0, dtype=torch.long)}, inputs]
-    for each in with_and_without:
-        arrays = {name: value.numpy() for name, value in each.items()}
-        for num_beams in (1, 3):
-            options: dict[str, Any] = {"num_beams": num_beams, "max_new_tokens": 6}
-            found, expected = onnx.generate(**arrays, **options), model.generate(**each, **options)
-            assert np.array_equal(found, expected.numpy())
-    expected, found = (predict(each, tokenizer, TEXTS, features=TAGS, **options) for each in (model, onnx))
-    assert [row[0].text for row in found] == [row[0].text for row in expected]
-    assert [row[0].source_positions for row in found] == [row[0].source_positions for row in expected]
+    inputs = sources() | beside(model.config)
+    for names in (["feature_ids"], ["letter_ids"], ["feature_ids", "letter_ids"]):
+        rest = {name: value for name, value in inputs.items() if name not in names}
+        empty = rest | {name: inputs[name][:, :0] for name in names}
+        expected: Any = model.generate(**rest, num_beams=3, max_new_tokens=6)
+        for each in (rest, empty):
+            arrays = {name: value.numpy() for name, value in each.items()}
+            assert np.array_equal(onnx.generate(**arrays, num_beams=3, max_new_tokens=6), expected.numpy())
 
 
 # a Transformers encoder

@@ -7,7 +7,18 @@ import itertools
 import numpy as np
 import pytest
 import torch
-from helpers import POINTER, SOURCES, VARIANTS, sources, tiny_model, tiny_tokenizer, until_end
+from helpers import (
+    FEATURED,
+    POINTER,
+    SOURCES,
+    SPELLED,
+    VARIANTS,
+    beside,
+    sources,
+    tiny_model,
+    tiny_tokenizer,
+    until_end,
+)
 from transformers import GenerationConfig
 from transformers.generation import StoppingCriteria
 from transformers.generation.streamers import BaseStreamer
@@ -18,7 +29,11 @@ from copynet_hf.model.memory import CopyNetCache
 from copynet_hf.model.prediction import _count_tokens
 
 EOS = 2
-variants = pytest.mark.parametrize("changes", [*VARIANTS.values(), POINTER], ids=[*VARIANTS, "pointer"])
+MODELS = VARIANTS | {
+    "pointer": POINTER,
+    "pointer_letters": POINTER | SPELLED,
+    "coreqa": FEATURED | SPELLED | {"copy_mechanism": "retrieval"},
+}
 
 
 def log_prob(model, source, words):
@@ -67,15 +82,18 @@ def test_greedy_follows_the_likeliest_word_of_the_teacher_forced_model():
 
 @pytest.mark.parametrize(
     ("changes", "side"),
-    [({}, "right"), *((changes, "left") for changes in VARIANTS.values()), (POINTER, "left")],
-    ids=["right", *VARIANTS, "pointer"],
+    [({}, "right"), *((changes, "left") for changes in MODELS.values())],
+    ids=["right", *MODELS],
 )
-def test_a_batch_of_beams_gives_what_each_row_gives_alone(changes, side):
+def test_a_batch_of_beams_gives_what_each_row_gives_alone_and_without_a_cache(changes, side):
     model = tiny_model(seed=1, **changes)
     options = {"num_beams": 3, "max_new_tokens": 7, "num_return_sequences": 2}
-    together = model.generate(**sources(side=side), **options).tolist()
+    inputs = sources(side=side) | beside(model.config, side=side)
+    together = model.generate(**inputs, **options).tolist()
+    assert model.generate(**inputs, **options, use_cache=False).tolist() == together
     for row, source in enumerate(SOURCES):
-        alone = model.generate(input_ids=torch.tensor([source]), **options).tolist()
+        more = beside(model.config, slice(row, row + 1))
+        alone = model.generate(input_ids=torch.tensor([source]), **more, **options).tolist()
         assert [until_end(r) for r in together[2 * row : 2 * row + 2]] == [until_end(r) for r in alone]
 
 

@@ -12,8 +12,7 @@ from datasets import Dataset
 from elsewhere import OPTIONAL, answers, run_elsewhere
 from helpers import save_tiny_model
 from huggingface_hub import ModelCard
-from local_hub import CARD, load, push, push_over_encoder
-from tiny_encoders import save_encoder
+from local_hub import CARD, load, push
 
 import copynet_hf
 from copynet_hf.data import quickstart_pairs
@@ -111,16 +110,3 @@ def test_names_and_revisions_load_what_was_pushed(pushed: Pushed, tmp_path: Path
     check_answers(pushed.answers, pushed.expected["main"], "copynet_hf")
     found = run_elsewhere(load, tmp_path, "me/tiny", "next", TEXTS, without=OPTIONAL, HF_HUB_CACHE=str(pushed.hub))
     check_answers(found, pushed.expected["next"], "transformers_modules")
-
-
-@pytest.mark.slow  # three processes; test_remote_code loads such a model from a folder
-def test_a_model_over_an_encoder_of_the_hub_is_pushed_with_both_tokenizers(tmp_path: Path) -> None:
-    folder, hub = save_encoder(tmp_path / "encoder"), tmp_path / "cache"
-    expected = run_elsewhere(push_over_encoder, tmp_path / "writer", hub, folder, TEXTS, HF_HUB_CACHE=str(hub))
-    files = {path.name for path in hub.glob("models--me--over/snapshots/*/*")}
-    assert {"vocab.json", "encoder_tokenizer.json", "transformer_encoder.py", "pieces.py"} <= files
-    assert expected.pop("encoder") == "me/encoder"
-    for modules, without in (("copynet_hf", ()), ("transformers_modules", OPTIONAL)):
-        work = tmp_path / modules
-        found = run_elsewhere(answers, work, "me/over", TEXTS, without=without, HF_HUB_CACHE=str(hub))
-        check_answers(found, expected, modules)

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import pytest
 import torch
-from helpers import POINTER, RECURRENT, SOURCES, TARGETS, padded, tiny_model
+from helpers import POINTER, RECURRENT, TARGETS, batch, padded, tiny_model
 
-FEATURES = {"copy_mechanism": "pointer", "num_features": 2, "max_source_oov": 8}
 # Without Transformers decoders, whose masks are made by looking at values.
 MODELS = RECURRENT | {
     "pointer": POINTER,
-    "pointer_features": FEATURES,
+    "pointer_features": POINTER | {"num_features": 2},
     "retrieval": {"copy_mechanism": "retrieval"},
     "aligned_words": {"copy_mechanism": "gated", "aligned_words": 2, "frequent_words": 3},
 }
@@ -18,24 +17,19 @@ models = pytest.mark.parametrize("changes", MODELS.values(), ids=MODELS)
 META = torch.device("meta")
 
 
-def source(changes):
-    ids = padded(SOURCES, 0, "left")
-    inputs = {"input_ids": ids, "attention_mask": (ids != 0).long()}
-    if changes is FEATURES:
+def source(model):
+    inputs = batch("left", config=model.config)
+    if model.config.num_features:
         inputs["input_features"] = torch.zeros(*inputs.pop("input_ids").shape, 2)
-    if changes.get("copy_mechanism") == "retrieval":
-        inputs["token_type_ids"] = torch.zeros_like(ids)
-    return {name: tensor.to(META) for name, tensor in inputs.items()}
-
-
-def targets():
-    return padded(TARGETS, -100).to(META)
+    return {name: tensor.to(META) for name, tensor in inputs.items() if name != "labels"}
 
 
 @models
 def test_outputs_loss_and_gradients(changes):
     model = tiny_model(**changes).to(META).train()
-    output = model(**source(changes), labels=targets(), output_attentions=True, output_hidden_states=True)
+    output = model(
+        **source(model), labels=padded(TARGETS, -100).to(META), output_attentions=True, output_hidden_states=True
+    )
     for tensor in (output.loss, output.logits, output.encoder_last_hidden_state):
         assert tensor.is_meta
     assert output.logits.shape == (4, 5, model.config.extended_vocab_size)
@@ -47,7 +41,7 @@ def test_outputs_loss_and_gradients(changes):
 @torch.no_grad()
 def test_steps_of_a_search_whose_rows_share_their_source(changes):
     model = tiny_model(**changes).to(META)
-    encoded = model.get_encoder()(**source(changes))
+    encoded = model.get_encoder()(**source(model))
     words, cache = torch.zeros(8, 1, dtype=torch.long, device=META), None
     for _ in range(2):
         output = model(encoder_outputs=encoded, decoder_input_ids=words, past_key_values=cache, use_cache=True)
@@ -64,4 +58,4 @@ def test_steps_of_a_search_whose_rows_share_their_source(changes):
 def test_decoder_inputs_embeds(changes):
     model = tiny_model(**changes).to(META)
     embeddings = torch.zeros(4, 3, model.config.embedding_size, device=META)
-    assert model(**source(changes), decoder_inputs_embeds=embeddings).logits.is_meta
+    assert model(**source(model), decoder_inputs_embeds=embeddings).logits.is_meta

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -11,10 +12,11 @@ from tokenizers import Tokenizer, models, pre_tokenizers, processors
 from transformers import PreTrainedTokenizerFast, pipeline
 from transformers.utils import logging
 
-from copynet_hf import CopyNetForConditionalGeneration, CopyNetTokenizer, CopyText2TextPipeline
-from copynet_hf.model.prediction import predict
+from copynet_hf import CopyNetForConditionalGeneration, CopyText2TextPipeline
+from copynet_hf.model.prediction import Prediction, predict
 
 TEXTS = ["a X b Y X", "Z c", "", "a b c d e f g h i", "Q"]
+TAGS: list[Any] = [["V", "PST"], ["PL"], ["N"], [], None]
 FACTS = [("X", "b", "1931"), ("X", "c", "Y")]
 
 
@@ -24,49 +26,29 @@ def make(model: CopyNetForConditionalGeneration | None = None, tokenizer: Any = 
     )
 
 
-def expected(model: CopyNetForConditionalGeneration, tokenizer: CopyNetTokenizer, text: str, **options: Any) -> Any:
-    """The outputs for one text, computed without the pipeline's functions: ids are compared one by one."""
-    inputs = tokenizer([text], return_tensors="pt")
-    sequences = model.generate(**inputs, **options)
-    ids = inputs["input_ids"][0].tolist()
-    rows = []
-    for row in range(len(sequences)):
-        output = model(**inputs, decoder_input_ids=sequences[row : row + 1, :-1])
-        steps = []
-        for step, word in enumerate(sequences[row, 1:].tolist()):
-            if word in (0, 1, 2):
-                continue
-            by_place = {
-                j: output.copy_probs[0, step, j].item() for j, source_word in enumerate(ids) if source_word == word
-            }
-            share = sum(by_place.values()) / output.logits[0, step, word].exp().item()
-            steps.append((share, max(by_place, key=lambda j: by_place[j]) if by_place else None))
-        text_out = tokenizer.decode(sequences[row], source=text, skip_special_tokens=False)
-        shown = " ".join(word for word in text_out.split() if word not in ("<pad>", "<s>", "</s>"))
-        rows.append((shown, steps))
-    return rows
+def describe(prediction: Prediction) -> dict[str, Any]:
+    fields, probs = prediction.to_dict(), prediction.copy_probs
+    assert probs is not None
+    return {"generated_text": fields.pop("text"), **fields, "copy_probs": probs.tolist()}
 
 
-@pytest.mark.parametrize("options", [{}, {"num_beams": 3, "num_return_sequences": 2}], ids=["greedy", "beams"])
-def test_words_shares_and_positions_are_those_of_the_model(options: dict[str, Any]) -> None:
-    model, tokenizer = tiny_model(seed=1), tiny_tokenizer()
-    pipe = make(model, tokenizer)
+@pytest.mark.parametrize("side", ["right", "left"])
+def test_outputs_are_those_of_predict(side: str) -> None:
+    tokenizer = tiny_tokenizer(padding_side=side, feature_vocab=["N", "PST", "V"])
+    pipe = make(tiny_model(seed=1, feature_vocab_size=5), tokenizer, num_beams=3, num_return_sequences=2)
     assert isinstance(pipe, CopyText2TextPipeline)
-    copied_unseen = 0
-    for text in filter(None, TEXTS):
-        found = pipe(text, max_new_tokens=6, **options)
-        known = expected(model, tokenizer, text, max_new_tokens=6, **options)
-        assert len(found) == len(known) == options.get("num_return_sequences", 1)
-        for output, (shown, steps) in zip(found, known, strict=True):
-            assert output["generated_text"] == "".join(output["words"]) == shown
-            assert output["source_words"] == text.split()
-            assert output["source_positions"] == [place for _, place in steps]
-            assert output["copy_shares"] == pytest.approx([share for share, _ in steps], abs=1e-5)
-            assert output["copied"] == [share > 0.5 for share in output["copy_shares"]]
-            for word, place in zip(output["words"], output["source_positions"], strict=True):
-                assert place is None or word.strip() == output["source_words"][place]
-                copied_unseen += place is not None and word.strip().isupper()
-    assert copied_unseen  # or the test would prove little
+    options: dict[str, Any] = {"max_new_tokens": 6, "return_copy_probs": True}
+    predictions = predict(pipe.model, tokenizer, TEXTS, features=TAGS, num_beams=3, num_return_sequences=2, **options)
+    expected = [[describe(each) for each in row] for row in predictions]
+    rows = [{"text": text, "features": tags} for text, tags in zip(TEXTS, TAGS, strict=True)]
+    assert pipe(rows, batch_size=len(rows), **options) == expected
+    batched = [pipe(rows, batch_size=size, **options) for size in (1, 3)]
+    for found in (*batched, list(pipe((row for row in rows), **options))):
+        assert len(found) == len(expected)
+        for output, known in zip(chain(*found), chain(*expected), strict=True):
+            for name in ("generated_text", "words", "copied", "source_positions", "source_words"):
+                assert output[name] == known[name], name
+            assert output["copy_probs"] == [pytest.approx(row, abs=1e-5) for row in known["copy_probs"]]
 
 
 @pytest.mark.parametrize("batch_size", [1, 3])
@@ -84,22 +66,6 @@ def test_truncated_texts_are_counted_in_one_warning(batch_size: int, caplog: pyt
     assert {message for message in caplog.messages if "truncated" in message} == {
         "2 of 4 texts were truncated: max_source_length sets the number of words that are read"
     }
-
-
-@pytest.mark.parametrize("side", ["right", "left"])
-def test_batches_give_the_same_outputs_as_single_texts(side: str) -> None:
-    pipe = make(tokenizer=tiny_tokenizer(padding_side=side), num_beams=2, max_new_tokens=5, return_copy_probs=True)
-    alone = [pipe(text) for text in TEXTS]  # one of them is empty
-    for batched in (pipe(TEXTS, batch_size=3), list(pipe((text for text in TEXTS), batch_size=2))):
-        assert len(batched) == len(alone)
-        for (one,), (other,) in zip(alone, batched, strict=True):
-            for name in ("generated_text", "words", "copied", "source_positions", "source_words"):
-                assert one[name] == other[name], name
-            assert other["copy_shares"] == pytest.approx(one["copy_shares"], abs=1e-5)
-            assert len(one["copy_probs"]) == len(one["words"])
-            for row, others in zip(one["copy_probs"], other["copy_probs"], strict=True):
-                assert len(row) == len(one["source_words"])
-                assert others == pytest.approx(row, abs=1e-5)
 
 
 def test_a_call_overrides_options_of_the_pipeline() -> None:

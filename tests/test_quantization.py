@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 import torch
-from helpers import POINTER, SOURCES, VARIANTS, padded, request_pair, save_tiny_model, tiny_model
+from helpers import PLAIN, POINTER, SOURCES, padded, request_pair, save_tiny_model, tiny_model
 
 from copynet_hf import CopyNetForConditionalGeneration, CopyNetTokenizer, export_onnx
 from copynet_hf.cli import main
@@ -150,7 +150,7 @@ def test_traces_are_probabilities_near_those_of_the_model(quantized: Quantized) 
     assert (traced.source_positions >= 0).any()
 
 
-MODELS: dict[str, dict[str, Any]] = VARIANTS | {
+MODELS: dict[str, dict[str, Any]] = PLAIN | {
     "points": POINTER | {"num_features": 2},
     "retrieval": {"copy_mechanism": "retrieval", "seed": 1},
 }

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import json
-from itertools import chain
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 from datasets import Dataset
-from helpers import padded, write_rows
+from helpers import check_same_outputs, padded, write_rows
 from tiny_encoders import CORPUS, SUMMARIES, TEXTS
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 from torch import Tensor
@@ -60,11 +60,13 @@ def tokenizer() -> PreTrainedTokenizerFast:
     return make_tokenizer()
 
 
-def make_tokenizer() -> PreTrainedTokenizerFast:
+def make_tokenizer(vocab_size: int = 120, letters: Iterable[str] = ()) -> PreTrainedTokenizerFast:
+    """Of Marian's and M2M100's kind."""
     backend = Tokenizer(models.BPE(unk_token="<unk>"))
     backend.pre_tokenizer, backend.decoder = pre_tokenizers.Metaspace(), decoders.Metaspace()
     special = ["<pad>", "<s>", "</s>", "<unk>"]
-    backend.train_from_iterator(CORPUS, trainers.BpeTrainer(vocab_size=120, special_tokens=special))
+    options = {"special_tokens": special, "initial_alphabet": list(letters)}
+    backend.train_from_iterator(CORPUS, trainers.BpeTrainer(vocab_size=vocab_size, **options))
     names = {"pad_token": "<pad>", "eos_token": "</s>", "unk_token": "<unk>", "bos_token": "<s>"}
     return PreTrainedTokenizerFast(tokenizer_object=backend, **names)
 
@@ -84,6 +86,22 @@ def save_seq2seq(folder: Path, family: str, size: int, **changes: Any) -> str:
     model.generation_config.decoder_start_token_id = model.config.decoder_start_token_id
     model.save_pretrained(folder)
     return str(folder)
+
+
+def make_copying(
+    folder: Path, family: str, tokenizer: Any, mechanism: str = "copynet", bias: float = 0.0, **changes: Any
+) -> CopyNetForConditionalGeneration:
+    """A random model with a copy head that copies about as often as it generates, or with a bias more often."""
+    name = save_seq2seq(folder, family, len(tokenizer), **changes)
+    load = CopyNetForConditionalGeneration.from_seq2seq_pretrained
+    model = load(name, tokenizer=tokenizer, copy_mechanism=mechanism)
+    head: Any = model.model.decoder
+    switch = head.switch_proj and head.switch_proj.bias
+    for part, own_bias in ((head.copy_proj, head.copy_bias), (head.switch_proj, switch)):
+        if part is not None:
+            torch.nn.init.normal_(part.weight)
+            torch.nn.init.constant_(own_bias, bias)
+    return model
 
 
 def sources(tokenizer: PreTrainedTokenizerFast) -> dict[str, Tensor]:
@@ -143,26 +161,13 @@ def test_it_is_saved_with_the_weights_it_shares(
 def test_its_graphs_write_and_trace_what_it_does(
     family: str, mechanism: str, tokenizer: PreTrainedTokenizerFast, tmp_path: Path
 ) -> None:
-    model = CopyNetForConditionalGeneration.from_seq2seq_pretrained(
-        save_seq2seq(tmp_path / "own", family, len(tokenizer)), tokenizer=tokenizer, copy_mechanism=mechanism
-    )
-    decoder = model.model.decoder
-    for part in (decoder.copy_proj, decoder.switch_proj):
-        if part is not None:
-            torch.nn.init.normal_(part.weight, std=0.5)
-    for bias in (decoder.copy_bias, None if decoder.switch_proj is None else decoder.switch_proj.bias):
-        if bias is not None:
-            torch.nn.init.zeros_(bias)  # copying is no longer improbable
+    model = make_copying(tmp_path / "own", family, tokenizer, mechanism)
     export_onnx(model, tmp_path / "graphs", tokenizer)
     onnx, own = load_backend(str(tmp_path / "graphs"), "onnx")
     for search in ({"num_beams": 1}, {"num_beams": 3, "num_return_sequences": 2}):
-        options = {"max_new_tokens": 12, **search}
-        expected = predict(model, tokenizer, [*TEXTS, "hello"], **options)
-        found = predict(onnx, own, [*TEXTS, "hello"], **options)
-        assert any(any(row[0].copied) for row in found)
-        for mine, theirs in zip(chain(*expected), chain(*found), strict=True):
-            assert (theirs.text, theirs.source_positions) == (mine.text, mine.source_positions)
-            assert theirs.word_scores == pytest.approx(mine.word_scores, abs=1e-4)
+        texts, options = [*TEXTS, "hello"], {"max_new_tokens": 12, **search}
+        check_same_outputs((model, tokenizer), (onnx, own), texts, **options)
+        assert any(any(row[0].copied) for row in predict(onnx, own, texts, **options))
 
 
 def test_it_learns_to_copy_pieces(tokenizer: PreTrainedTokenizerFast, tmp_path: Path) -> None:

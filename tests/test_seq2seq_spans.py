@@ -7,9 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
 from helpers import byte_level_tokenizer
-from test_seq2seq import save_seq2seq
+from test_seq2seq import make_copying, make_tokenizer
 from test_spans import SEARCH, TEXTS, Scripted, check
 from tiny_encoders import CORPUS
 from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
@@ -23,16 +22,6 @@ SPECIAL = ["<pad>", "<s>", "</s>", "<unk>"]
 NAMES = {"pad_token": "<pad>", "bos_token": "<s>", "eos_token": "</s>", "unk_token": "<unk>"}
 # The library's tokenizers refuse half of a pair of surrogates; in NFKC, a letter and its accent are one character.
 WHOLE = [text.replace("\ud83d ", "").replace("\u0308", "") if not text.isascii() else text for text in TEXTS]
-
-
-def make_metaspace() -> PreTrainedTokenizerBase:
-    """Of Marian's and M2M100's kind."""
-    backend = Tokenizer(models.BPE(unk_token="<unk>"))
-    backend.pre_tokenizer, backend.decoder = pre_tokenizers.Metaspace(), decoders.Metaspace()
-    letters = sorted(set("".join(WHOLE[:3])))
-    trainer = trainers.BpeTrainer(vocab_size=300, initial_alphabet=letters, special_tokens=SPECIAL)
-    backend.train_from_iterator(CORPUS, trainer)
-    return PreTrainedTokenizerFast(tokenizer_object=backend, **NAMES)
 
 
 def make_byte_level() -> PreTrainedTokenizerBase:
@@ -51,27 +40,22 @@ def make_unigram() -> PreTrainedTokenizerBase:
 
 
 TOKENIZERS: dict[str, Callable[[], PreTrainedTokenizerBase]] = {
-    "metaspace": make_metaspace,
+    "metaspace": lambda: make_tokenizer(300, sorted(set("".join(WHOLE[:3])))),
     "byte level": make_byte_level,
     "unigram": make_unigram,
     "bytes": ByT5Tokenizer,
 }
 
 
-def copying_model(tokenizer: PreTrainedTokenizerBase, folder: Path) -> CopyNetForConditionalGeneration:
+def make_model(tokenizer: PreTrainedTokenizerBase, folder: Path) -> CopyNetForConditionalGeneration:
     """A random model that copies most of the time."""
-    name = save_seq2seq(folder, "bart", len(tokenizer), max_position_embeddings=100)
-    model = CopyNetForConditionalGeneration.from_seq2seq_pretrained(name, tokenizer=tokenizer)
-    decoder: Any = model.model.decoder
-    torch.nn.init.normal_(decoder.copy_proj.weight)
-    torch.nn.init.constant_(decoder.copy_bias, 3.0)
-    return model
+    return make_copying(folder, "bart", tokenizer, bias=3.0, max_position_embeddings=100)
 
 
 @pytest.mark.parametrize("kind", TOKENIZERS)
 def test_the_text_at_the_span_is_the_copied_piece(kind: str, tmp_path: Path) -> None:
     tokenizer = TOKENIZERS[kind]()
-    model, copies = copying_model(tokenizer, tmp_path), 0
+    model, copies = make_model(tokenizer, tmp_path), 0
     for length in (None, 7):
         found = predict(model, tokenizer, WHOLE, max_source_length=length, **SEARCH)
         copies += sum(check(text, output) for text, outputs in zip(WHOLE, found, strict=True) for output in outputs)
@@ -92,7 +76,7 @@ def test_a_character_of_several_bytes_is_one_span(kind: str) -> None:
 @pytest.mark.parametrize("kind", TOKENIZERS)
 def test_stop_strings_and_lone_surrogates_reach_other_tokenizers(kind: str, tmp_path: Path) -> None:
     tokenizer = TOKENIZERS[kind]()
-    model, text = copying_model(tokenizer, tmp_path), "\ud83d send it"
+    model, text = make_model(tokenizer, tmp_path), "\ud83d send it"
     options: dict[str, Any] = {"max_new_tokens": 9, "min_new_tokens": 9}
     ((whole,),) = predict(model, tokenizer, [text], **options)
     check(text.replace("\ud83d", "?"), whole)

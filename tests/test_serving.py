@@ -245,7 +245,11 @@ def test_the_search_and_the_trace_are_stopped_between_steps(folders: dict[str, P
         ([], 422, "body: Input should be an object"),
         ({}, 422, "texts: Field required"),
         ({"texts": ["a", None]}, 422, "texts[1]: Input should be a valid string"),
-        ({"texts": ["a"] * 4}, 422, "texts: List should have at most 3 items"),
+        (
+            {"texts": ["a"] * 4},
+            422,
+            "texts: List should have at most 3 items after validation, not 4: send fewer",
+        ),
         ({"texts": ["a", "b" * 101]}, 422, "texts[1] has 101 characters: send at most 100"),
         ({"texts": ["a"], "features": [["x"] * 100]}, 422, "texts[0] has 101 characters"),
         ({"texts": ["a"], "facts": [[["b", "c"]]]}, 422, "facts[0][0][2]: Field required"),

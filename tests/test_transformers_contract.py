@@ -7,13 +7,18 @@ and a loss that is a function of the returned logits (ours is computed without t
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
-from helpers import SOURCES, VARIANTS, batch, sources, tiny_model
+from helpers import FEATURED, SOURCES, SPELLED, VARIANTS, batch, padded, sources, tiny_model
 from safetensors.torch import load_file, save_file
+from test_pointer import TOURS, points, points_model
+from tiny_encoders import batch_of, copynet_over, save_encoder, word_tokenizer
 from transformers import AutoConfig, AutoModel, AutoModelForSeq2SeqLM
+from transformers.modeling_layers import GradientCheckpointingLayer
 
 from copynet_hf import CopyNetConfig, CopyNetForConditionalGeneration, CopyNetModel
 
@@ -57,21 +62,62 @@ def test_gradients_can_be_kept_at_hidden_states_and_attention() -> None:
         assert tensor.grad.abs().sum() > 0
 
 
+Case = tuple[Any, dict[str, torch.Tensor]]
+
+
+def make_small(**changes: Any) -> Callable[[Path], Case]:
+    def make(folder: Path) -> Case:
+        model = tiny_model(**changes)
+        return model, batch(config=model.config)
+
+    return make
+
+
+def make_over_points(folder: Path) -> Case:
+    inputs = points()
+    inputs["input_features"] = inputs["input_features"].double()
+    return points_model(), inputs | {"labels": padded(TOURS, -100)}
+
+
+def make_over_encoder(folder: Path) -> Case:
+    tokenizer = word_tokenizer(name := save_encoder(folder))
+    return copynet_over(name, tokenizer), batch_of(tokenizer)
+
+
+READING = FEATURED | SPELLED
+CHECKPOINTED: dict[str, Callable[[Path], Case]] = {
+    "defaults": make_small(),
+    "dropout": make_small(dropout=0.3),
+    "coverage": make_small(use_coverage=True),
+    "readable": make_small(use_fused=False),
+    **{name: make_small(copy_mechanism=name, **READING) for name in ("copynet", "pointer_generator", "retrieval")},
+    "points": make_over_points,
+    "encoder": make_over_encoder,
+}
+
+
 @pytest.mark.filterwarnings("ignore::FutureWarning")  # newer releases say "activation checkpointing"
 @pytest.mark.parametrize("use_reentrant", [False, True])
-@pytest.mark.parametrize("changes", [{}, {"dropout": 0.3}, {"use_coverage": True}, {"use_fused": False}], ids=str)
-def test_both_kinds_of_gradient_checkpointing_give_the_plain_gradients(changes: dict, use_reentrant: bool) -> None:
+@pytest.mark.parametrize("make", CHECKPOINTED.values(), ids=CHECKPOINTED)
+def test_both_kinds_of_gradient_checkpointing_give_the_plain_gradients(
+    make: Callable[[Path], Case], use_reentrant: bool, tmp_path: Path
+) -> None:
+    """Others: test_decoder_runtimes."""
     gradients = []
     for checkpointing in (False, True):
-        model = tiny_model(**changes).double().train()
+        model, inputs = make(tmp_path)
+        model.double().train()
         if checkpointing:
             model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": use_reentrant})
+            inner = [each for each in model.modules() if isinstance(each, GradientCheckpointingLayer)]
+            assert all(layer.gradient_checkpointing for layer in inner)
+            assert inner
         torch.manual_seed(0)
-        model(**batch()).loss.backward()
+        model(**inputs).loss.backward()
         gradients.append({name: parameter.grad for name, parameter in model.named_parameters()})
     for name, expected in gradients[0].items():
         assert gradients[1][name] is not None, name
-        assert torch.allclose(gradients[1][name], expected, rtol=0, atol=1e-12), name
+        assert torch.allclose(gradients[1][name], expected, rtol=1e-9, atol=1e-12), name
     model.gradient_checkpointing_disable()
     assert not model.is_gradient_checkpointing
 

@@ -120,12 +120,20 @@ def test_letters_are_read_where_parts_of_numbers_lose_digits() -> None:
     assert guess_segmenter(whole) == "word_punct"
 
 
-def test_digits_are_words_where_numbers_lose_digits_in_long_texts() -> None:
-    """`032438-3` to 324383: words cannot give it, and texts are too long for letters."""
+def test_letters_and_digits_in_long_texts() -> None:
+    """Numbers that lose digits are copied by digits; `7S0l4` to 75014, and words in another spelling, need letters."""
     numbers = [(name, f"{7919 * number % 900000 + 100000}") for number, name in enumerate(NAMES * 30)]
-    for filling, expected in (("", "char"), (" and so on" * 20, "word_digits")):
+    lookalikes, accents = str.maketrans("015", "OlS"), str.maketrans("ou", "öü")
+    words = [text.translate(str.maketrans("0123456789", "aeiounlrst")) for _, text in numbers]
+    for length, expected in ((0, ("char", "char", "char")), (300, ("word_digits", "char", "char"))):
+        filling = " and so on" * (length // 10)
         phones = [pair(f"{name} has 0{text[:5]}-{text[5:]}{filling}", f"{name} {text}") for name, text in numbers]
-        assert guess_segmenter(phones) == expected
+        scanned = [
+            pair(f"{name} No {text.translate(lookalikes)}{filling}", f"{name} {text}") for name, text in numbers
+        ]
+        names = [pair(f"No {word.translate(accents)}{filling}", word) for word in words]
+        assert tuple(map(guess_segmenter, (phones, scanned, names))) == expected
+    assert guess_segmenter([row | {"text": row["text"] + filling} for row in names]) == "word_punct"  # too long
 
 
 @pytest.mark.parametrize("arguments", [{"chains": False}, {"segmenter": "whitespace"}, {"segmenter": "char"}])

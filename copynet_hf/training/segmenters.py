@@ -24,8 +24,9 @@ logger = logging.getLogger(__name__)
 
 MIN_WORD_FREQUENCY, MIN_WORD_FREQUENCY_OF_FEW, FEW_PAIRS = 5, 3, 500
 # The share of the targets' words that have to be respelled for words to be spelled (0.37 in pig Latin, 0.05 where a
-# third of the words has a typo, 0.002 in NL2Bash), and the characters that a source may then have on average.
-RESPELLED_SHARE, MAX_SPELLED_LENGTH = 0.03, 200
+# third of the words has a typo, 0.002 in NL2Bash), and the characters that a source may then have on average: from 300
+# of them, letters take four times as long to train as words. In texts of more than so many, digits do for numbers.
+RESPELLED_SHARE, MAX_SPELLED_LENGTH, MAX_LENGTH_WITH_NUMBERS = 0.03, 400, 200
 # The share of unreachable words that is enough if they need not be alike, as in another script. In few pairs the words
 # of the task itself are rare, so that there it says nothing.
 UNREACHABLE_SHARE = 0.5
@@ -81,10 +82,12 @@ def guess_segmenter(pairs: Sequence[Row]) -> str:
     are_numbers_cut = own - others > max(MIN_NUMBERS_SHARE * sum(map(len, words[1::2])), others)
     reach = by_parts if is_cut else by_words
     hard = reach.hard if are_numbers_cut else reach.hard + reach.numbers
-    # Of long texts, a model of characters would read few.
-    if sum(map(len, sources)) <= MAX_SPELLED_LENGTH * len(pairs) and _respells_words(pairs, hard, reach.num_words):
-        return "char"
     numbers = [(word, source) for word, source in hard if word.isdecimal()]
+    mean_length = sum(map(len, sources)) / len(sources)
+    if mean_length > MAX_LENGTH_WITH_NUMBERS:
+        hard = [(word, source) for word, source in hard if not _has_digits(word, source)]
+    if mean_length <= MAX_SPELLED_LENGTH and _respells_words(pairs, hard, reach.num_words):
+        return "char"
     if are_numbers_cut or _respells_words(pairs, numbers, reach.num_words):
         return "word_digits"
     return "word_parts" if is_cut else "word_punct"
@@ -148,6 +151,13 @@ def _respells_words(pairs: Sequence[Row], hard: Sequence[tuple[str, list[str]]],
 def _join_numbers(words: Iterable[str]) -> str:
     """The words with digits, side by side: `0324/383 988` as 0324383988."""
     return "".join(word.strip() for word in words if any(map(str.isdecimal, word)))
+
+
+def _has_digits(number: str, source: Iterable[str]) -> bool:
+    """Whether most of a number's digits stand side by side in the source's numbers: `word_digits` then copies them."""
+    digits = "".join(filter(str.isdecimal, _join_numbers(source)))
+    match = SequenceMatcher(None, number, digits, autojunk=False).find_longest_match()
+    return number.isdecimal() and 2 * match.size > len(number)
 
 
 def _resembles_any(word: str, others: Collection[str]) -> bool:

@@ -337,6 +337,19 @@ def test_the_facts_of_a_data_set_are_read_where_they_are_triples(
     assert load_pairs(dataset_name="someone/news")["train"][name] == cells
 
 
+def test_a_file_whose_records_are_mostly_malformed_is_not_read(tmp_path: Path) -> None:
+    """As a file in Windows-1252, of which only the lines without umlauts decode."""
+    file = tmp_path / "windows.csv"
+    rows = [f"Gr\u00fc\u00dfe {number},a" for number in range(21)]
+    file.write_bytes("\n".join(["text,summary", "b,a", *rows]).encode("cp1252"))
+    with pytest.raises(
+        ValueError, match=r"skipped 21 malformed records .*iconv -f cp1252.*: 1 of its records are left"
+    ):
+        load_pairs(str(file))
+    file.write_bytes("\n".join(["text,summary", *["b,a"] * 21, *rows]).encode("cp1252"))
+    assert len(load_pairs(str(file))["train"]) == 21
+
+
 def test_bad_csv_rows_are_named_and_skipped(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     path = write(tmp_path / "a.csv", b'text,summary\n"a\nb",c\nonly\na,b,c\n,x\n\xff,x\nd,e\n')
     with caplog.at_level(logging.WARNING, "copynet_hf"):

@@ -23,7 +23,7 @@ def warnings(tokenizer: CopyNetTokenizer, train: list[dict], validation: list[di
     args = TrainArguments(**{"max_source_length": 512, "max_target_length": 128, **limits})
     pairs = {"train": Dataset.from_list(train), "validation": Dataset.from_list(validation)}
     tokenizer.model_max_length = args.max_source_length
-    encoded = encode_pairs(pairs["train"], tokenizer, args.max_target_length)
+    encoded = {split: encode_pairs(rows, tokenizer, args.max_target_length) for split, rows in pairs.items()}
     return list(find_warnings(pairs, encoded, args))
 
 
@@ -54,14 +54,20 @@ def test_validation_texts_of_the_training_file_are_reported(tokenizer: CopyNetTo
 
 
 def test_truncated_targets_are_reported(tokenizer: CopyNetTokenizer) -> None:
-    (warning,) = warnings(tokenizer, PAIRS[:15], PAIRS[15:], max_target_length=3)  # two words and the end symbol
-    assert warning.startswith("15 of 15 targets have 3 words or more")
+    first, second = warnings(tokenizer, PAIRS[:15], PAIRS[15:], max_target_length=3)  # two words and the end symbol
+    assert first.startswith("15 of 15 training targets have 3 words or more")
+    assert second.startswith("5 of 5 validation targets have 3 words or more")
     assert warnings(tokenizer, PAIRS[:15], PAIRS[15:], max_target_length=4) == []
 
 
 def test_truncated_sources_are_reported(tokenizer: CopyNetTokenizer) -> None:
-    (warning,) = warnings(tokenizer, PAIRS[:15], PAIRS[15:], max_source_length=6)  # all of them
-    assert warning.startswith("15 of 15 sources have 6 words or more, and what is beyond is neither read nor copied")
+    warning, _ = warnings(tokenizer, PAIRS[:15], PAIRS[15:], max_source_length=6)  # all of them
+    assert warning.startswith(
+        "15 of 15 training sources have 6 words or more, and what is beyond is neither read nor "
+    )
+    one = {"text": "one of them is long " * 3, "summary": "call"}
+    (warning,) = warnings(tokenizer, [*PAIRS[:15], one], PAIRS[15:], max_source_length=7)
+    assert warning.startswith("1 of 16 training sources have 7 words or more")
     assert warnings(tokenizer, PAIRS[:15], PAIRS[15:], max_source_length=7) == []
 
 

@@ -364,6 +364,23 @@ def test_another_train_file_is_refused(
 # ---- two runs in one folder
 
 
+def test_a_folder_with_checkpoints_that_is_in_use_is_not_offered_for_continuing(
+    train_file: Path, full: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = copy_interrupted(full, tmp_path / "run", 8)
+    with lock_output_dir(folder):
+        assert f"--output_dir {folder} is in use by another training" in refused(capsys, *command(train_file, folder))
+    assert "holds an unfinished run: continue it with" in refused(capsys, *command(train_file, folder))
+
+
+def test_a_dry_run_warns_of_a_folder_that_the_run_would_not_take(
+    train_file: Path, full: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level("WARNING"):
+        assert main(command(train_file, full, dry_run=True)) == 0
+    assert f"warning: --output_dir {full} already holds config.json" in caplog.text
+
+
 def test_a_second_training_into_the_same_folder_is_refused(
     train_file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -87,7 +87,8 @@ def load_pairs(
         ValueError: neither files nor a dataset, both, a column that does not exist, columns that cannot be guessed, or
             `column_names` for a file that names its columns.
         FileNotFoundError: no such file.
-        DataFileError: a file without a usable row (when streaming, raised by the first iteration); a ValueError.
+        DataFileError: a file without a usable row, or with more than 20 malformed ones that are more than half of it
+            (when streaming, raised by the first iteration); a ValueError.
     """
     files = {"train": train_file, "validation": validation_file, "test": test_file}
     given = {split: path for split, path in files.items() if path is not None}
@@ -173,7 +174,7 @@ def _build_split(
             raise error.__cause__ from None
         raise DataFileError(f"{show_path(file)}: cannot be read ({error.__cause__ or error})") from error
     if not builder.info.splits[split].num_examples:
-        raise SkippedRecords(file).empty_error()
+        raise SkippedRecords(file).error()
     if is_cached and builder.info.description:
         logger.warning("%s: %s", show_path(file), builder.info.description)
     return builder.as_dataset(split=split)
@@ -245,8 +246,8 @@ class PairsBuilder(datasets.GeneratorBasedBuilder):
             if count and skipped.count and self.info.description != str(skipped):  # a stream is read repeatedly
                 self.info.description = str(skipped)
                 logger.warning("%s: %s", show_path(path), skipped)
-        if not count:
-            raise skipped.empty_error()
+        if not count or skipped.are_most(count):
+            raise skipped.error(count)
 
 
 def _make_pairs(

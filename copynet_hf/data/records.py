@@ -26,6 +26,9 @@ class DataFileError(ValueError):
     """A data file that cannot be used at all; the message names it."""
 
 
+MANY_SKIPPED = 20  # records; if more are malformed, and more than half of a file, it is not read
+
+
 @dataclass
 class SkippedRecords:
     """The malformed records of one file: their number, and line and reason of the first five."""
@@ -45,10 +48,16 @@ class SkippedRecords:
         records = "record" if self.count == 1 else "records"
         return f"skipped {self.count} malformed {records} ({named}{more})"
 
-    def empty_error(self) -> DataFileError:
-        """The error for a file without a usable record."""
-        problem = f"{self}: no record is left" if self.count else "the file holds no record"
-        return DataFileError(f"{show_path(self.path)}: {problem}")
+    def are_most(self, count: int) -> bool:
+        """Whether they are more than the usable records, and too many to be a few bad lines."""
+        return self.count > max(count, MANY_SKIPPED)
+
+    def error(self, count: int = 0) -> DataFileError:
+        """The error for a file with so few usable records."""
+        left = f"{count:,} of its records are left" if count else "no record is left"
+        return DataFileError(
+            f"{show_path(self.path)}: {f'{self}: {left}' if self.count else 'the file holds no record'}"
+        )
 
 
 def resolve_file(path: FilePath) -> Path:

@@ -33,7 +33,7 @@ INFLECTION_COLUMNS = ("lemma", "form", "features")
 DELIMITERS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "vertical bars"}  # of .csv, the most usual first
 MAX_RECORD_SIZE = 1 << 24  # characters, of a CSV record that spans several lines
 INVALID = "not valid CSV (a quote is not closed, or followed by text)"
-UNDECODABLE = "bytes that do not decode as UTF-8"
+UNDECODABLE = "bytes that do not decode as UTF-8 (iconv -f cp1252 -t utf-8 converts a file from Windows)"
 _SEPARATOR_LINE = re.compile(r'"?sep=(.)"?\r?\n')  # the first line of a file for Excel
 
 

@@ -30,7 +30,7 @@ from tqdm.auto import tqdm  # type: ignore[import-untyped]
 from ..data.columns import TEXT_NAMES, Columns, find_column, find_usual_name, is_key
 from ..data.features import explain_unusable
 from ..data.records import DataFileError, Row, SkippedRecords, data_suffix, resolve_file
-from ..data.remembered import recall_delimiter, recall_options
+from ..data.remembered import read_options, recall_delimiter, recall_options
 from ..data.rows import NumberedRow, find_delimiter
 from ..model.prediction import Prediction
 from ..saved.model_size import explain_memory_errors
@@ -136,7 +136,7 @@ def predict_files(
 
         columns = Columns(iterate_rows(), predictor.facts_column or "facts", window)
         if not columns.types:
-            raise skipped.empty_error()
+            raise skipped.error()
         if columns.has_facts:
             predictor.facts_column = predictor.facts_column or "facts"
         _choose_columns(predictor, columns, text_column)
@@ -225,7 +225,7 @@ def _choose_columns(predictor: CopyNetPredictor, columns: Columns, given: str | 
         found = f"could be any of the columns {', '.join(map(repr, strings))}" if strings else "is in no column"
         raise ValueError(f"the text {found} of strings: pass --text_column")
     for name, value in options.items():
-        default = guess if name == "text_column" else "features"
+        default = guess if name == "text_column" else read_options(predictor.load()[1]).get(name) or "features"
         try:
             column = find_column(value or str(default), columns.types)
         except ValueError as error:

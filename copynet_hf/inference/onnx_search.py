@@ -134,6 +134,9 @@ class OnnxCopyNet:
             raise ImportError("onnxruntime is not installed: pip install onnxruntime") from None
         folder = Path(folder)
         if not (folder / DECODER).is_file():
+            config = folder / "config.json"
+            if config.is_file() and "copynet_ensemble" in config.read_text(encoding="utf-8"):
+                raise ValueError(f"{folder} is an ensemble, which has no graphs: export one of its members")
             saved, exported = shlex.quote(str(folder)), shlex.quote(f"{folder.name}-onnx")
             export = f"copynet-hf export --model {saved} --output_dir {exported}"
             raise ValueError(f"{folder} holds no {DECODER}: run {export}, and use {exported}")

@@ -17,7 +17,7 @@ from .reach import KINDS, measure_reach
 
 SAMPLE_SIZE = 5000  # pairs of each split that are looked at
 # From these shares of the pairs on, what is found is reported.
-MIN_TRUNCATED, MIN_LONGER, MIN_CONTAINED = 0.01, 0.9, 0.9
+MIN_LONGER, MIN_CONTAINED = 0.9, 0.9
 # Words that are spelled or unknown are named if they are more than this share, the most frequent ones.
 MIN_HARD, NUM_SHOWN = 0.005, 20
 
@@ -37,16 +37,21 @@ def describe_words(pairs: Pairs, tokenizer: CopyNetTokenizer) -> str:
     )
 
 
-def find_warnings(pairs: Mapping[str, Pairs], encoded_train: Pairs, args: DataArguments) -> Iterator[str]:
-    """Sentences about training pairs that are probably not what was meant, each with what to do."""
+def find_warnings(pairs: Mapping[str, Pairs], encoded: Mapping[str, Pairs], args: DataArguments) -> Iterator[str]:
+    """Sentences about pairs that are probably not what was meant, each with what to do.
+
+    Args:
+        encoded: the pairs of the splits, as the model reads them.
+    """
     train = _sample(pairs["train"])
     if "validation" in pairs:
         yield from _find_overlap(train, _sample(pairs["validation"]))
-    yield from _find_truncated(encoded_train, args)
+    for split, rows in encoded.items():
+        yield from _find_truncated(rows, "training" if split == "train" else split, args)
     yield from _compare_sides(train)
 
 
-def _find_truncated(encoded: Pairs, args: DataArguments) -> Iterator[str]:
+def _find_truncated(encoded: Pairs, split: str, args: DataArguments) -> Iterator[str]:
     losses = {
         "source": ("input_ids", "and what is beyond is neither read nor copied", "if it matters"),
         "target": ("labels", "the end symbol included, and what is beyond is cut off", "if outputs should be as long"),
@@ -55,9 +60,9 @@ def _find_truncated(encoded: Pairs, args: DataArguments) -> Iterator[str]:
     for side, (column, loss, where) in losses.items():
         limit = getattr(args, f"max_{side}_length")
         truncated = sum(len(row[column]) >= limit for row in rows)
-        if truncated > MIN_TRUNCATED * len(rows):
+        if truncated:
             yield (
-                f"{truncated:,} of {len(rows):,} {side}s have {limit} words or more, {loss}: raise "
+                f"{truncated:,} of {len(rows):,} {split} {side}s have {limit} words or more, {loss}: raise "
                 f"--max_{side}_length {where}"
             )
 

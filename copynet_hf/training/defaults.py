@@ -53,8 +53,9 @@ TRAINING_DEFAULTS: dict[str, Any] = {
 NUM_EVALUATIONS = 40
 OUTPUT_SCORES = (*METRICS, "copied_fraction", "oov_recall", *LOWER_IS_BETTER)  # with `predict_with_generate`
 SPELLED_SMOOTHING = 0.1  # the label smoothing for words that are spelled
-# The number of steps from which the number of epochs is computed, and its bounds.
-TRAINING_STEPS, MIN_EPOCHS, MAX_EPOCHS = 8000, 5, 60
+# The number of steps from which the number of epochs is computed, and its bounds; few pairs have more epochs, since a
+# model needs so many steps to learn a task at all.
+TRAINING_STEPS, MIN_EPOCHS, MAX_EPOCHS, MIN_STEPS = 8000, 5, 60, 3000
 BATCH_SIZES = ("per_device_train_batch_size", "per_device_eval_batch_size", "gradient_accumulation_steps")
 ENCODER_LEARNING_RATE = 5e-5
 # Of all other weights, if no GRU layer reads the encoder's states. With the 0.002 of models with one, the decoder
@@ -173,8 +174,9 @@ def build_training_arguments(
     check_argument("label_smoothing_factor", training_args.label_smoothing_factor, between(0, 1))
     if not streams and "num_train_epochs" not in given:
         batch_size = training_args.train_batch_size * training_args.world_size
-        epochs = TRAINING_STEPS * batch_size * training_args.gradient_accumulation_steps / len(train_pairs)
-        training_args.num_train_epochs = min(max(round(epochs), MIN_EPOCHS), MAX_EPOCHS)
+        steps = len(train_pairs) / (batch_size * training_args.gradient_accumulation_steps)  # of an epoch
+        most = max(MAX_EPOCHS, round(MIN_STEPS / max(1, steps)))
+        training_args.num_train_epochs = min(max(round(TRAINING_STEPS / steps), MIN_EPOCHS), most)
     if "warmup_steps" not in given:  # else a short training would end before the learning rate falls
         updates = training_args.max_steps if streams else count_updates(len(train_pairs), training_args)[0]
         training_args.warmup_steps = min(warmup_factor * training_args.warmup_steps, updates // 2)

@@ -90,6 +90,11 @@ def train_from_arguments(arguments: Values, change_trainer: Callable[[CopyNetTra
         SystemExit: with code 143, after SIGTERM; during the training once a checkpoint is saved.
     """
     if arguments.get("dry_run"):
+        if arguments.get("output_dir"):
+            try:
+                TrainingRun(arguments).check_output_dir()
+            except ValueError as error:
+                logger.warning("warning: %s", error)
         with tempfile.TemporaryDirectory() as folder, explain_memory_errors():
             run = TrainingRun({**arguments, **UNSEEN, "output_dir": folder})
             run.set_up()
@@ -273,7 +278,9 @@ class TrainingRun:
         num_pairs = None if isinstance(self.pairs["train"], IterableDataset) else len(self.pairs["train"])
         logger.info("outputs: at most %s words, the end symbol included", self.args.max_target_length)
         logger.info("training: %s", describe_training(num_pairs, trainer.args, trainer.eval_dataset is not None))
-        for warning in find_warnings(self.pairs, trainer.train_dataset, self.args):
+        encoded = {"train": trainer.train_dataset, "validation": trainer.eval_dataset}
+        encoded = {split: rows for split, rows in encoded.items() if rows is not None}
+        for warning in find_warnings(self.pairs, encoded, self.args):
             logger.warning("warning: %s", warning)
 
     def finish(self, metrics: Scores) -> Scores:

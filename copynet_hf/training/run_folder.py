@@ -33,7 +33,7 @@ def check_output_dir(output_dir: str | None, overwrite: bool, checkpoint: str | 
         checkpoint: the one that the run resumes from; if it is in the folder, the run there goes on.
 
     Raises:
-        ValueError: no folder, a file, or a folder that holds a model, a card or an unfinished run.
+        ValueError: no folder, a file, or a folder that holds a model, a card or an unfinished run, or is in use.
     """
     if not output_dir:
         raise ValueError("no --output_dir: pass a folder to write to")
@@ -48,6 +48,8 @@ def check_output_dir(output_dir: str | None, overwrite: bool, checkpoint: str | 
             f"--output_dir {folder} already holds {existing[0]}: use another folder, or --overwrite_output_dir"
         )
     if checkpoints := list_checkpoints(folder):
+        with lock_output_dir(folder):  # else it is being written, by a run that is not to be continued
+            pass
         raise ValueError(
             f"--output_dir {folder} holds an unfinished run: continue it with --resume_from_checkpoint "
             f"{checkpoints[-1]}, or start again with --overwrite_output_dir"

@@ -31,7 +31,7 @@ class TrainerArguments(Arguments):
     _argument_group_name = "training (of Transformers' Trainer)"
 
     output_dir: str | None = argument("folder for the model, its card and its scores", metavar="FOLDER")
-    num_train_epochs: float | None = argument("epochs", shown="5 to 60, computed from the number of pairs")
+    num_train_epochs: float | None = argument("epochs", shown="5 to 60, more below 800 pairs")
     learning_rate: float | None = argument("initial learning rate", shown="0.0001 to 0.002")
     per_device_train_batch_size: int | None = argument("training batch size per process", shown=16)
     seed: int | None = argument("random seed", shown=42)

@@ -175,7 +175,7 @@ def build_training_arguments(
     if not streams and "num_train_epochs" not in given:
         batch_size = training_args.train_batch_size * training_args.world_size
         steps = len(train_pairs) / (batch_size * training_args.gradient_accumulation_steps)  # of an epoch
-        most = max(MAX_EPOCHS, round(MIN_STEPS / max(1, steps)))
+        most = max(MAX_EPOCHS, round(MIN_STEPS / math.ceil(steps)))
         training_args.num_train_epochs = min(max(round(TRAINING_STEPS / steps), MIN_EPOCHS), most)
     if "warmup_steps" not in given:  # else a short training would end before the learning rate falls
         updates = training_args.max_steps if streams else count_updates(len(train_pairs), training_args)[0]

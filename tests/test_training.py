@@ -45,7 +45,9 @@ def tokenizer_for(pairs: Dataset, **arguments: Any) -> CopyNetTokenizer:
 # ---- defaults
 
 
-@pytest.mark.parametrize(("num_pairs", "epochs"), [(10, 3000), (100, 429), (800, 60), (4000, 32), (10_000, 13), (2_000_000, 5)])
+@pytest.mark.parametrize(
+    ("num_pairs", "epochs"), [(10, 3000), (100, 429), (800, 60), (4000, 32), (10_000, 13), (2_000_000, 5)]
+)
 def test_the_number_of_epochs_falls_with_the_number_of_pairs(num_pairs: int, epochs: int) -> None:
     train = Dataset.from_dict({"text": ["a"] * num_pairs})
     assert build_training_arguments({"output_dir": "x"}, train, False).num_train_epochs == epochs

@@ -539,6 +539,8 @@ def test_an_ensemble_is_neither_exported_nor_trained_nor_joined(
     assert "an ensemble cannot be exported: export one of its members" in line
     line = refused(capsys, "generate", "--model", saved, "--backend", "onnx", "--text", "a X")
     assert "is an ensemble, which --backend onnx does not read: use --backend torch" in line
+    line = refused(capsys, "serve", "--model", saved)
+    assert f"{saved} is an ensemble, which has no graphs: export one of its members" in line
     pairs = tmp_path / "train.jsonl"
     pairs.write_text('{"text": "a X", "summary": "X"}\n' * 8, encoding="utf-8")
     argv = ("--train_file", pairs, "--model_name_or_path", saved, "--output_dir", tmp_path / "trained")

@@ -19,6 +19,7 @@ from helpers import (
     TARGETS,
     beside,
     padded,
+    refused,
     serve_app,
     sources,
     tiny_model,
@@ -227,3 +228,8 @@ def test_the_commands_learn_from_features(tmp_path: Path, capsys: pytest.Capture
     assert outputs[0] != outputs[1]
     assert main(["generate", f"--model={folder}", "--text=pal", "--features=V,PST", "--features_separator=,"]) == 0
     assert capsys.readouterr().out == outputs[0].splitlines(keepends=True)[0]
+    config = folder / "tokenizer_config.json"
+    config.write_text(config.read_text().replace('"features_column": "features"', '"features_column": "tags"'))
+    (tmp_path / "in.jsonl").write_text('{"text": "pal"}\n')
+    files = ("--input_file", tmp_path / "in.jsonl", "--output_file", tmp_path / "out.jsonl")
+    assert "no column 'tags'" in refused(capsys, "predict", "--model", folder, *files)

@@ -54,7 +54,7 @@ class SkippedRecords:
 
     def error(self, count: int = 0) -> DataFileError:
         """The error for a file with so few usable records."""
-        left = f"{count:,} of its records are left" if count else "no record is left"
+        left = f"only {count:,} left" if count else "no record is left"
         return DataFileError(
             f"{show_path(self.path)}: {f'{self}: {left}' if self.count else 'the file holds no record'}"
         )

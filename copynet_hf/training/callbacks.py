@@ -134,8 +134,8 @@ def find_end(args: TrainingArguments, state: TrainerState, patience: int | None)
     and for five evaluations. Counted in the log of the run, which a resumed run continues.
 
     Args:
-        patience: instead of the second rule, so many evaluations in which the score that selects the checkpoint was
-            not better, from the start; 0: no such rule.
+        patience: replaces the second rule by a number of evaluations without a better score, counted from the start
+            and whatever the metric; 0: there is no second rule; None: it is the one above.
     """
     metric = f"eval_{(args.metric_for_best_model or '').removeprefix('eval_')}"
     scores = [(logs[metric], logs["step"]) for logs in state.log_history if metric in logs]

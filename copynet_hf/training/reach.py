@@ -15,7 +15,7 @@ from ..model.tokenization_copynet import CopyNetTokenizer
 # Of the letters on their own: their number for each pair, and the shares that are initials in the pair's own source,
 # and in that of another pair.
 MIN_LETTERS, MIN_OWN, MAX_OTHERS = 0.1, 0.95, 0.7
-MIN_OFTEN = 5  # numbers to which the same digits are added
+MIN_OFTEN = 5  # digits that are added to as many numbers are not made up
 KINDS = ("known", "copied", "joined", "spelled", "unknown")
 
 
@@ -25,8 +25,8 @@ class Reach(NamedTuple):
     words: by kind. "known": in the vocabulary. "copied": whole, from the source. "joined": of words, parts or letters,
         perhaps in another case. "spelled": mostly of letters. "unknown": UNK.
     hard: (word, words of its source), "spelled" and "unknown".
-    numbers: the same of numbers that are "joined" with digits that are not from their source, and seldom the same: of
-        75014, where sources have 7SO14, but not of 2031, where they have 31 and 20 is often added.
+    numbers: the same of those "joined" numbers for which digits are made up: of 75014, where its source has 7SO14, but
+        not of 2031, where it has 31, if 20 is added to other numbers, too.
     """
 
     words: Counter[str]
@@ -40,7 +40,9 @@ class Reach(NamedTuple):
 
 def measure_reach(tokenizer: CopyNetTokenizer, pairs: Iterable[Row]) -> Reach:
     """The reach of the targets of these pairs."""
-    reach = Reach(Counter(), [], [])
+    words: Counter[str] = Counter()
+    hard: list[tuple[str, list[str]]] = []
+    numbers: list[tuple[str, list[str]]] = []
     added: list[str] = []  # the digits of each number that are not from its source
     known = tokenizer.get_vocab().keys() - {*tokenizer.all_special_tokens}
     for row in pairs:
@@ -48,22 +50,22 @@ def measure_reach(tokenizer: CopyNetTokenizer, pairs: Iterable[Row]) -> Reach:
         for word in tokenizer.tokenize(row["summary"]):
             if word == JOINER:
                 continue
-            kind = "known" if word in known else find_kind(tokenizer, word, source)
-            reach.words[kind] += 1
+            ids = [] if word in known else tokenizer.encode_target([word], source)
+            kind = find_kind(tokenizer, ids, source) if ids else "known"
+            words[kind] += 1
             if kind in ("spelled", "unknown"):
-                reach.hard.append((word, source.words))
+                hard.append((word, source.words))
             elif kind == "joined" and word.isdecimal():
-                pieces = [piece.strip(JOINER) for piece in source.spell(tokenizer.encode_target([word], source))]
-                reach.numbers.append((word, source.words))
+                pieces = (piece.strip(JOINER) for piece in source.spell(ids))
+                numbers.append((word, source.words))
                 added.append("".join(piece for piece in pieces if piece not in source.words))
     often = {digits for digits, count in Counter(added).items() if count >= MIN_OFTEN} | {""}
-    rare = [number for number, digits in zip(reach.numbers, added, strict=True) if digits not in often]
-    return reach._replace(numbers=rare)
+    rare = [number for number, digits in zip(numbers, added, strict=True) if digits not in often]
+    return Reach(words, hard, rare)
 
 
-def find_kind(tokenizer: CopyNetTokenizer, word: str, source: Source) -> str:
-    """One of `KINDS`, for a word of a target."""
-    ids = tokenizer.encode_target([word], source)
+def find_kind(tokenizer: CopyNetTokenizer, ids: Sequence[int], source: Source) -> str:
+    """One of `KINDS`, for the ids of a word of a target."""
     if len(ids) == 1:
         return "unknown" if ids[0] == tokenizer.unk_token_id else "known" if ids[0] < len(tokenizer) else "copied"
     return "spelled" if is_spelled(source.spell(ids)) else "joined"

@@ -171,7 +171,8 @@ class TrainingRun:
         set_seed(self.values.get("seed", Seq2SeqTrainingArguments.seed))
         tokenizer, model = self._load_start()
         args, training_args = complete_arguments(self.args, self.values, pairs, tokenizer, model)
-        rates = {name: {**vars(training_args), **vars(args)}[name] for name in RATES}
+        completed = {**vars(training_args), **vars(args)}
+        rates = {name: completed[name] for name in RATES}
         record = make_run_record(pairs["train"], self.args, rates)
         self.args = args
         if checkpoint is not None:

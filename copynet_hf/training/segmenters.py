@@ -24,8 +24,9 @@ logger = logging.getLogger(__name__)
 
 MIN_WORD_FREQUENCY, MIN_WORD_FREQUENCY_OF_FEW, FEW_PAIRS = 5, 3, 500
 # The share of the targets' words that have to be respelled for words to be spelled (0.37 in pig Latin, 0.05 where a
-# third of the words has a typo, 0.002 in NL2Bash), and the characters that a source may then have on average: from 300
-# of them, letters take four times as long to train as words. In texts of more than so many, digits do for numbers.
+# third of the words has a typo, 0.002 in NL2Bash), and the characters that a source may then have on average: at 300,
+# an update of letters takes four times as long as one of words. In texts longer than MAX_LENGTH_WITH_NUMBERS, numbers
+# that `word_digits` can copy are no reason for letters.
 RESPELLED_SHARE, MAX_SPELLED_LENGTH, MAX_LENGTH_WITH_NUMBERS = 0.03, 400, 200
 # The share of unreachable words that is enough if they need not be alike, as in another script. In few pairs the words
 # of the task itself are rare, so that there it says nothing.
@@ -155,9 +156,11 @@ def _join_numbers(words: Iterable[str]) -> str:
 
 def _has_digits(number: str, source: Iterable[str]) -> bool:
     """Whether most of a number's digits stand side by side in the source's numbers: `word_digits` then copies them."""
+    if not number.isdecimal():
+        return False
     digits = "".join(filter(str.isdecimal, _join_numbers(source)))
     match = SequenceMatcher(None, number, digits, autojunk=False).find_longest_match()
-    return number.isdecimal() and 2 * match.size > len(number)
+    return 2 * match.size > len(number)
 
 
 def _resembles_any(word: str, others: Collection[str]) -> bool:

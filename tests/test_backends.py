@@ -266,7 +266,7 @@ def test_inputs_that_are_no_texts_are_named(folders: Folders, inputs: Any, messa
     ("folder", "options", "message"),
     [
         ("torch", {"backend": "onnx"}, r"run copynet-hf export --model .*torch --output_dir torch-onnx, and use"),
-        ("onnx", {}, "holds ONNX graphs: use --backend onnx"),
+        ("onnx", {}, "holds ONNX graphs: use the backend onnx"),
         ("torch", {"backend": "jax"}, "--backend is 'jax': use torch or onnx"),
         ("onnx", {"backend": "onnx", "bf16": True}, "--bf16 is for --backend torch"),
         ("onnx", {"backend": "onnx", "device": "cuda"}, "--device is for --backend torch"),

@@ -192,6 +192,24 @@ def test_skipped_records_are_reported_again_from_the_cache(tmp_path: Path, caplo
     assert caplog.messages == [f"{path}: {first.info.description}"]
 
 
+@pytest.mark.parametrize(
+    ("name", "content", "mend"),
+    [
+        ("a.txt", '{"text": "a", "summary": "b"}', "a file .txt holds LCSTS: JSON lines end in .jsonl"),
+        (
+            "a.json",
+            '{\n  "data": [{"text": "a", "summary": "b"}]\n}',
+            "write a list of objects, or one object on each",
+        ),
+    ],
+)
+def test_a_file_in_the_form_of_another_is_named_with_the_mend(
+    tmp_path: Path, name: str, content: str, mend: str
+) -> None:
+    with pytest.raises(DataFileError, match=re.escape(mend)):
+        load_pairs(train_file=write(tmp_path / name, content))
+
+
 def test_a_min_score_that_no_record_reaches_is_an_error(tmp_path: Path) -> None:
     path = write(tmp_path / "part.txt", record(label=2) * 3)
     with pytest.raises(DataFileError, match=r"part\.txt: none of its 3 records has a human_label of 3"):

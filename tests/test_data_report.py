@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from datasets import Dataset
+from transformers import TrainingArguments
 
 from copynet_hf import CopyNetTokenizer
 from copynet_hf.arguments import TrainArguments
-from copynet_hf.training.data_report import describe_words, find_warnings
+from copynet_hf.training.data_report import describe_training, describe_words, find_warnings
 from copynet_hf.training.dataset import encode_pairs
 
 PAIRS = [{"text": f"please call the man name{n} now", "summary": f"call name{n}"} for n in range(20)]
@@ -42,6 +45,14 @@ def test_words_are_counted_by_how_they_are_reached() -> None:
     assert describe_words(Dataset.from_list(rows[:1]), tokenizer).endswith(
         "25.0 % known, 25.0 % copied, 50.0 % joined"
     )
+
+
+@pytest.mark.parametrize(
+    ("epochs", "shown"), [(1, "2 updates of 8 pairs, 1 epochs"), (1500, "3,000 updates of 8 pairs, 1,500 epochs")]
+)
+def test_a_plan_counts_epochs_in_digits(tmp_path: Path, epochs: int, shown: str) -> None:
+    args = TrainingArguments(str(tmp_path), per_device_train_batch_size=8, num_train_epochs=epochs, use_cpu=True)
+    assert describe_training(16, args, has_validation=False) == f"16 pairs, {shown}"
 
 
 def test_good_pairs_have_no_warnings(tokenizer: CopyNetTokenizer) -> None:

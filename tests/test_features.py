@@ -221,6 +221,8 @@ def test_the_commands_learn_from_features(tmp_path: Path, capsys: pytest.Capture
     assert json.loads(output.read_text(encoding="utf-8").splitlines()[0])["features"] == ["V", "PST"]
     assert main(arguments) == 0  # the column is that of the training
     assert json.loads(capsys.readouterr().out)["exact_match"] == scores["exact_match"]
+    message = refused(capsys, "generate", "--model", folder, "--text", "pal")
+    assert f"{folder} reads features: pass --features" in message
     outputs = []
     for features in ("V;PST", "FUT ; V"):
         assert main(["generate", f"--model={folder}", "--text", "pal", "tin", f"--features={features}"]) == 0

@@ -10,6 +10,7 @@ import logging
 import multiprocessing
 import os
 import random
+import re
 import shutil
 import time
 import tracemalloc
@@ -556,7 +557,9 @@ def killed_after(num_windows: int | None) -> Iterator[list[str]]:
 
 
 @pytest.mark.parametrize("suffix", ["jsonl.gz", "parquet", "csv"])
-def test_a_run_goes_on_behind_the_last_whole_part(model: Path, source: Path, tmp_path: Path, suffix: str) -> None:
+def test_a_run_goes_on_behind_the_last_whole_part(
+    model: Path, source: Path, tmp_path: Path, suffix: str, caplog: pytest.LogCaptureFixture
+) -> None:
     output, whole = tmp_path / f"out.{suffix}", tmp_path / "whole" / f"out.{suffix}"
     assert main(command(model, source, whole)) == 0
     predicted: list[str] = []
@@ -568,6 +571,8 @@ def test_a_run_goes_on_behind_the_last_whole_part(model: Path, source: Path, tmp
         (folder / f"{len(predicted) // 5:08}.part.unfinished").write_bytes(b"half of it")
     with killed_after(None) as texts:
         assert main(command(model, source, output, "--num_proc=1", "--batch_size=2")) == 0
+    (done, total) = re.search(r" is continued: (\d+) of (\d+) rows were there", caplog.messages[-1]).groups()  # type: ignore[union-attr]
+    assert int(total) - int(done) == len(texts)
     predicted += texts
     assert predicted == [text for number, text in enumerate(TEXTS * 2) if number != 17]
     assert output.read_bytes() == whole.read_bytes()

@@ -45,6 +45,8 @@ def generate(args: GenerateArguments) -> None:
     facts = None if args.facts is None else parse_facts("\n".join(args.facts))
     model, tokenizer = load_backend(**args.model_options())
     features = None
+    if args.features is None and getattr(model.config, "feature_vocab_size", 0):
+        raise ValueError(f"{args.model} reads features: pass --features, such as 'V;PST' ('' for none)")
     if args.features is not None:
         features = split_features(args.features, find_separator(tokenizer, args.features_separator))
     is_terminal = sys.stdout.isatty()

@@ -70,7 +70,10 @@ def _documents(path: Path, encoding: str) -> Iterator[tuple[int, list[str] | str
             elif document:
                 document.append(line)
             elif line and not is_outside:  # reported once for consecutive lines
-                yield number, "text outside a <doc>"
+                hint = (
+                    "" if number > 1 else " (a file .txt holds LCSTS: JSON lines end in .jsonl, tables in .csv, .tsv)"
+                )
+                yield number, f"text outside a <doc>{hint}"
                 is_outside = True
             if document and line.endswith("</doc>"):
                 yield start, document

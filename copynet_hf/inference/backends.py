@@ -85,7 +85,7 @@ def load_backend(
     has_graphs = (Path(name) / DECODER).is_file()
     if backend == "torch":
         if has_graphs and not list(Path(name).glob("*.safetensors*")):
-            raise ValueError(f"--model {name} holds ONNX graphs: use --backend onnx")
+            raise ValueError(f"{name} holds ONNX graphs: use the backend onnx (--backend onnx)")
         if threads or _is_worker():
             torch.set_num_threads(threads or 1)
         return load_model(name, device, bf16, trust_remote_code)

@@ -147,6 +147,8 @@ def predict_files(
         done = sum(size for size, is_missing in zip(sizes, missing, strict=True) if not is_missing)
         read = zip(read_windows(files, delimiters, window), parts, missing, strict=True)
         tasks = ((each.rows, part) for each, part, is_missing in read if is_missing)
+        if done:
+            logger.info("%s is continued: %s of %s rows were there", output_file, f"{done:,}", f"{sum(sizes):,}")
         with tqdm(total=sum(sizes), initial=done, unit=" rows") as bar:
             for size in _predict_windows(predictor, tasks, num_proc):
                 bar.update(size)

@@ -107,7 +107,9 @@ def describe_training(num_pairs: int | None, args: TrainingArguments, has_valida
         plan = f"{args.max_steps:,} updates of {batch_size} pairs"
     else:
         updates, per_epoch = count_updates(num_pairs, args)
-        plan = f"{num_pairs:,} pairs, {updates:,} updates of {batch_size} pairs, {updates / per_epoch:.3g} epochs"
+        epochs = updates / per_epoch
+        shown = f"{epochs:,.0f}" if epochs >= 100 else f"{epochs:.3g}"
+        plan = f"{num_pairs:,} pairs, {updates:,} updates of {batch_size} pairs, {shown} epochs"
     if has_validation and args.load_best_model_at_end:
         plan += f"; the checkpoint with the best {args.metric_for_best_model} on the validation pairs is kept"
     return plan

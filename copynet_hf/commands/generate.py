@@ -37,15 +37,14 @@ def generate(args: GenerateArguments) -> None:
     from ..data.remembered import find_separator
     from ..inference.backends import load_backend
     from ..inference.console import escape_controls
-    from ..inference.predictor import describe_truncated, parse_facts, predict_in_batches
-    from ..model.prediction import empty_prediction
+    from ..inference.predictor import describe_truncated, parse_facts, predict_in_batches, reads_features
     from ..saved.model_size import explain_memory_errors
     from ..visualization.highlighting import highlight_copies
 
     facts = None if args.facts is None else parse_facts("\n".join(args.facts))
     model, tokenizer = load_backend(**args.model_options())
     features = None
-    if args.features is None and getattr(model.config, "feature_vocab_size", 0):
+    if args.features is None and reads_features(model):
         raise ValueError(f"{args.model} reads features: pass --features, such as 'V;PST' ('' for none)")
     if args.features is not None:
         features = split_features(args.features, find_separator(tokenizer, args.features_separator))
@@ -53,22 +52,18 @@ def generate(args: GenerateArguments) -> None:
     style: Style = "ansi" if is_terminal else "plain"
     num_texts = num_truncated = 0
     for texts in _batches(args.text, args.batch_size):
-        sources = [text for text in texts if text.strip()]
         with explain_memory_errors():
-            predictions = iter(
-                predict_in_batches(
-                    model,
-                    tokenizer,
-                    sources,
-                    facts=None if facts is None else [facts] * len(sources),
-                    features=None if features is None else [features] * len(sources),
-                    trace=args.show_copies or args.json,
-                    min_confidence=args.min_confidence,
-                    **args.search_options(),
-                )
+            predictions = predict_in_batches(
+                model,
+                tokenizer,
+                texts,
+                facts=None if facts is None else [facts] * len(texts),
+                features=None if features is None else [features] * len(texts),
+                trace=args.show_copies or args.json,
+                min_confidence=args.min_confidence,
+                **args.search_options(),
             )
-        for text in texts:
-            output = next(predictions)[0] if text.strip() else empty_prediction(args.min_confidence)
+        for output, *_ in predictions:
             num_texts, num_truncated = num_texts + 1, num_truncated + output.is_truncated
             if args.json:
                 line = json.dumps(output.to_dict())

@@ -46,7 +46,7 @@ from .part_files import (
     write_output,
     write_whole,
 )
-from .predictor import CopyNetPredictor, describe_truncated, stamp_files
+from .predictor import CopyNetPredictor, describe_truncated, reads_features, stamp_files
 
 logger = logging.getLogger(__name__)
 
@@ -218,7 +218,7 @@ def _choose_columns(predictor: CopyNetPredictor, columns: Columns, given: str | 
     options = {"text_column": given}
     if predictor.facts_column is not None:
         options["facts_column"] = predictor.facts_column
-    if _reads_features(predictor):
+    if reads_features(predictor.load()[0]):
         options["features_column"] = predictor.features_column
     options = recall_options(predictor.load()[1], options, columns.types)
     strings = [name for name in columns.strings if not is_key(name)]
@@ -240,10 +240,6 @@ def _choose_columns(predictor: CopyNetPredictor, columns: Columns, given: str | 
     for name in _new_types(predictor):
         if name in columns.types:
             raise ValueError(f"the input has a column {name!r}: use another --prediction_column")
-
-
-def _reads_features(predictor: CopyNetPredictor) -> bool:
-    return bool(getattr(predictor.load()[0].config, "feature_vocab_size", 0))
 
 
 def _new_types(predictor: CopyNetPredictor) -> dict[str, pa.DataType]:
@@ -338,7 +334,7 @@ def _replace_surrogates(value: Any) -> Any:
 def _columns_read(predictor: CopyNetPredictor) -> dict[str, str]:
     """The column of each role that is read."""
     columns = {"text": predictor.text_column, "facts": predictor.facts_column}
-    if _reads_features(predictor):
+    if reads_features(predictor.load()[0]):
         columns["features"] = predictor.features_column
     return {role: column for role, column in columns.items() if column is not None}
 

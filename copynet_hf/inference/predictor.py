@@ -16,7 +16,7 @@ from transformers import PreTrainedTokenizerBase
 from ..data.columns import find_column, has_column
 from ..data.features import resemble_facts, split_features
 from ..data.remembered import find_separator, read_options
-from ..model.prediction import CopyModel, Prediction, empty_prediction, predict
+from ..model.prediction import CopyModel, Prediction, predict
 from ..model.source import Fact
 from .backends import load_backend
 from .extraction import extract_records
@@ -177,7 +177,7 @@ class CopyNetPredictor:
             facts = list(map(_to_lists, _list_values(columns[facts_column])))
             if self.facts_column is not None or any(map(resemble_facts, facts)):
                 options["facts"] = facts
-        if getattr(model.config, "feature_vocab_size", 0):
+        if reads_features(model):
             separator = find_separator(tokenizer, self.features_separator)
             features = _list_values(columns[self.find_column("features", columns)])
             options["features"] = [split_features(_to_lists(each), separator) for each in features]
@@ -188,14 +188,17 @@ class CopyNetPredictor:
         self, texts: Sequence[object], where: str, trace: bool = True, **columns: Sequence[Any]
     ) -> list[Prediction | None]:
         """`predict_rows` for texts with their `facts` and `features`; `where` names in errors what holds the texts."""
-        rows = [row for row, text in enumerate(texts) if _is_text(text, f"row {row} of {where}")]
+        rows = [row for row, text in enumerate(texts) if text is not None]
+        for row in rows:
+            if not isinstance(texts[row], str):
+                raise ValueError(f"row {row} of {where} is a {type(texts[row]).__name__}: pass texts")
         sources = [str(texts[row]) for row in rows]
         options: dict[str, Any] = {name: [column[row] for row in rows] for name, column in columns.items()}
         options |= {"trace": trace, "min_confidence": self.min_confidence, **self.decoding}
-        outputs = predict_in_batches(*self.load(), sources, **options)
-        empty = [empty_prediction(self.min_confidence) if isinstance(text, str) else None for text in texts]
-        predictions = dict(enumerate(empty)) | {row: best for row, (best, *_) in zip(rows, outputs, strict=True)}
-        return list(predictions.values())
+        predictions: list[Prediction | None] = [None] * len(texts)
+        for row, (best, *_) in zip(rows, predict_in_batches(*self.load(), sources, **options), strict=True):
+            predictions[row] = best
+        return predictions
 
     def find_column(self, role: Literal["text", "features"], columns: Collection[str]) -> str:
         """The column of the sources, or of the features; raises ValueError if it is missing."""
@@ -215,15 +218,6 @@ class CopyNetPredictor:
         return column
 
 
-def _is_text(text: object, where: str) -> bool:
-    """Whether a cell has a text to predict; missing and empty ones have none."""
-    if text is None:
-        return False
-    if not isinstance(text, str):
-        raise ValueError(f"{where} is a {type(text).__name__}: pass texts")
-    return bool(text.strip())
-
-
 def _list_values(column: Any) -> list[object]:
     """The values of a column by position, not by its index; missing ones, NaN among them, are None."""
     if hasattr(column, "to_pylist"):  # Arrow's
@@ -238,6 +232,11 @@ def _to_lists(value: Any) -> Any:
     if isinstance(value, np.ndarray | list | tuple):
         return [_to_lists(each) for each in value]
     return value
+
+
+def reads_features(model: CopyModel) -> bool:
+    """Whether the sources of the model's training had features."""
+    return bool(getattr(model.config, "feature_vocab_size", 0))
 
 
 def stamp_files(folder: str) -> list[tuple[str, int, int]]:

@@ -182,11 +182,6 @@ def predict(
     return predictions
 
 
-def empty_prediction(min_confidence: float | None = None) -> Prediction:
-    """The prediction for an empty text, without a trace."""
-    return Prediction("", accepted=None if min_confidence is None else False, is_empty=True)
-
-
 def _set_confidence(prediction: Prediction, calibration: Calibration | None, min_confidence: float | None) -> None:
     """Sets how sure the prediction is, and whether that is enough."""
     score = prediction.score

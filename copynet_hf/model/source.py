@@ -110,8 +110,8 @@ class Source:
 
     @property
     def is_blank(self) -> bool:
-        """Whether there is no word, or only spaces."""
-        return not any(map(str.strip, self.words))
+        """Whether the text has no word, or only spaces."""
+        return not any(map(str.strip, self.words[: self.text_length]))
 
     @property
     def surfaces(self) -> list[str]:

@@ -81,7 +81,13 @@ def test_words_are_cut_where_targets_are_made_of_their_parts() -> None:
 def test_words_are_cut_where_targets_copy_their_parts_though_the_vocabulary_has_them() -> None:
     counts = [pair(f"{name} wants {number}x lamps", f"lamps {number}") for name in NAMES for number in range(10, 20)]
     assert guess_segmenter(counts) == "word_parts"
-    assert guess_segmenter([pair(row["text"].replace("x", " x"), row["summary"]) for row in counts]) == "word_punct"
+    apart = [pair(row["text"].replace("x", " x"), row["summary"]) for row in counts]
+    assert guess_segmenter(apart) == "word_punct"
+    records = [
+        pair(row["text"], f"item = lamps | number = {row['summary'][6:]} | unit = one") for row in counts + apart * 9
+    ]
+    assert guess_segmenter(records[75:]) == "word_parts"  # 25 of 925
+    assert guess_segmenter(records[95:]) == "word_punct"
 
 
 def test_digits_are_words_where_targets_group_them_in_another_way() -> None:

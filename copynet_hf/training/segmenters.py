@@ -31,9 +31,9 @@ RESPELLED_SHARE, MAX_SPELLED_LENGTH, MAX_LENGTH_WITH_NUMBERS = 0.03, 400, 200
 # The share of unreachable words that is enough if they need not be alike, as in another script. In few pairs the words
 # of the task itself are rare, so that there it says nothing.
 UNREACHABLE_SHARE = 0.5
-# Words are cut if more than this share of the targets' words have to be spelled otherwise, and half of them then not;
-# or if they are parts of source words (0.008 where `38x` gives 38, 0.0004 in NL2Bash).
-MIN_PARTS_SHARE = 0.003
+# For each pair, the words that have to be spelled unless words are cut, or the targets with parts of source words (0.3
+# where `38x` gives 38, 0.045 in recipes with a few quantities like `200g`, 0.005 in NL2Bash), above which they are cut.
+MIN_PARTS_SHARE = 0.01
 # The same for numbers that are parts of numbers (0.07 where 48906 gives 48,906; 0.004 by chance in short dates).
 MIN_NUMBERS_SHARE = 0.01
 
@@ -77,8 +77,9 @@ def guess_segmenter(pairs: Sequence[Row]) -> str:
         return "char"
     words = [get_segmenter("word_punct").split(text) for pair in pairs for text in (pair["text"], pair["summary"])]
     by_words, by_parts = _measure(pairs, words, "word_punct"), _measure(pairs, words, "word_parts")
-    is_cut = len(by_words.hard) > max(MIN_PARTS_SHARE * by_words.num_words, 2 * len(by_parts.hard))
-    is_cut |= _count_parts(words) > MIN_PARTS_SHARE * sum(map(len, words[1::2]))
+    is_cut = len(by_words.hard) > max(MIN_PARTS_SHARE * by_words.num_pairs, 2 * len(by_parts.hard))
+    own, others = _count_pairs_with_parts(words)
+    is_cut |= own - others > max(MIN_PARTS_SHARE * len(pairs), others)
     own, others = _count_cut_numbers(pairs)
     are_numbers_cut = own - others > max(MIN_NUMBERS_SHARE * sum(map(len, words[1::2])), others)
     reach = by_parts if is_cut else by_words
@@ -107,18 +108,17 @@ def _count_cut_numbers(pairs: Sequence[Row]) -> tuple[int, int]:
     return in_own, in_other
 
 
-def _count_parts(words: Sequence[Sequence[str]]) -> int:
-    """How many words of targets are parts of words in their source, more than are in another pair's.
+def _count_pairs_with_parts(words: Sequence[Sequence[str]]) -> tuple[int, int]:
+    """How many targets have words that are parts of words in their source; and how many by chance, in another pair's.
 
     Args:
         words: of each source, followed by those of its target.
     """
     parts = [{*cut_words(source)} - {*source} for source in words[::2]]
     others = Random(0).sample(parts, len(parts))
-    count = 0
-    for target, own, other in zip(words[1::2], parts, others, strict=True):
-        count += sum((word in own) - (word in other) for word in target)
-    return count
+    in_own = sum(not own.isdisjoint(target) for own, target in zip(parts, words[1::2], strict=True))
+    in_other = sum(not other.isdisjoint(target) for other, target in zip(others, words[1::2], strict=True))
+    return in_own, in_other
 
 
 def _measure(pairs: Sequence[Row], words: Iterable[Sequence[str]], segmenter: str) -> Reach:

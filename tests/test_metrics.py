@@ -83,6 +83,7 @@ def test_words_of_other_alphabets_are_not_split() -> None:
         ("雅虎宣布剥离阿里巴巴", "char", "tok:zh"),
         ("2007年iPhone和乔布斯", "char", "tok:zh"),
         ("こんにちは、東京", "char", "tok:char"),
+        ("ร้านสวนคุณยาย", "char", "tok:char"),
         ("he wrote 北京 on the map", "word", "tok:13a"),
         ("안녕하세요 여러분", "word", "tok:13a"),
         ("12345", "word", "tok:13a"),

@@ -11,7 +11,7 @@ import numpy as np
 
 from ..model.segmentation import JOINER
 from ..model.source import skipped_ids
-from .metrics import UNK, Texts, Tokenization, mostly_cjk, score_outputs
+from .metrics import CJK, UNK, Texts, Tokenization, are_mostly, score_outputs
 
 if TYPE_CHECKING:
     from transformers import EvalPrediction, PreTrainedTokenizerBase
@@ -93,7 +93,7 @@ def split_words(tokenizer: PreTrainedTokenizerBase, text: str) -> list[str]:
 
 def spells_words(segmenter: str | None, texts: Iterable[str]) -> bool:
     """Whether the tokenizer splits these texts, which are not Chinese or Japanese, into characters."""
-    return segmenter == "char" and not mostly_cjk(texts)
+    return segmenter == "char" and not are_mostly(CJK, texts)
 
 
 def with_objects(text: str, facts: Iterable[Sequence[str]] | None) -> str:

@@ -10,6 +10,7 @@ from typing import Any, Literal, NamedTuple, TypedDict
 
 from ..data.fields import parse_fields
 from ..inference.extraction import locate_words
+from .metrics import UNSPACED
 
 Reason = Literal["word not in source", "wrong copy", "generated instead of copied", "missing", "added"]
 REASONS: dict[Reason, str] = {
@@ -19,8 +20,8 @@ REASONS: dict[Reason, str] = {
     "missing": "the output leaves words of the reference out",
     "added": "the reference does not have these words of the output",
 }
-# Chinese and Japanese characters one by one, other words and marks as a whole.
-_UNITS = re.compile(r"<unk>|[\u3005-\u30ff\u3400-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]|[^\W\u3005-\u9fff]+|\S")
+# Characters of scripts without spaces one by one, other words and marks as a whole.
+_UNITS = re.compile(rf"<unk>|[{UNSPACED}]|[^\W{UNSPACED}]+|\S")
 FIELDS_SHARE = 0.9  # of the references that have to be named values
 
 Span = tuple[int, int]

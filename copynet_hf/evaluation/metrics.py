@@ -29,8 +29,11 @@ UNK = "<unk>"
 # Of the scores below; a higher value of the others is better.
 LOWER_IS_BETTER = ("edit_distance", "character_error_rate", "unk_rate")
 ROUGE_TYPES = ("rouge1", "rouge2", "rougeL")
-_HAN = re.compile(r"[\u3005\u3007\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]")
-_KANA = re.compile(r"[\u3040-\u30ff\u31f0-\u31ff\uff66-\uff9f]")
+# Classes of the characters of scripts that put no spaces between words.
+HAN = r"\u3005\u3007\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"
+KANA = r"\u3040-\u30ff\u31f0-\u31ff\uff66-\uff9f"
+ALPHABETS = r"\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff"  # Thai, Lao, Burmese, Khmer
+CJK, UNSPACED = HAN + KANA, HAN + KANA + ALPHABETS
 
 
 def score_outputs(
@@ -50,7 +53,7 @@ def score_outputs(
         references: for each example a text, or several.
         sources: for each example its source text; needed for `copied_fraction` and `oov_recall`.
         tokenize: the unit of exact match, ROUGE and BLEU; "auto": characters if at least a third of the references'
-            letters are Chinese or Japanese, else words.
+            letters are of scripts without spaces between words, such as Chinese, else words.
         words: splits a text into the words that the last three metrics count, such as a tokenizer's `tokenize`; None:
             characters or words, as `tokenize`.
         vocabulary: the words that are not out-of-vocabulary; needed for `oov_recall`.
@@ -152,14 +155,13 @@ class CopyMetrics(evaluate.Metric):
 def _unit(references: Sequence[Sequence[str]], tokenize: Tokenization) -> Unit:
     if tokenize != "auto":
         return tokenize
-    return "char" if mostly_cjk(text for row in references for text in row) else "word"
+    return "char" if are_mostly(UNSPACED, (text for row in references for text in row)) else "word"
 
 
-def mostly_cjk(texts: Iterable[str]) -> bool:
-    """Whether at least a third of the letters are Chinese or Japanese."""
+def are_mostly(characters: str, texts: Iterable[str]) -> bool:
+    """Whether at least a third of the letters are of a class, such as `CJK` and `UNSPACED`."""
     text = "".join(texts)
-    letters = sum(map(str.isalpha, text))
-    return 3 * (len(_HAN.findall(text)) + len(_KANA.findall(text))) >= max(letters, 1)
+    return 3 * len(re.findall(f"[{characters}]", text)) >= max(sum(map(str.isalpha, text)), 1)
 
 
 def _characters(text: str) -> list[str]:
@@ -220,9 +222,9 @@ def _rouge(best: list[str], references: list[list[str]], unit: Unit) -> dict[str
 
 def _bleu(best: list[str], references: list[list[str]], unit: Unit) -> tuple[float, str]:
     """Corpus BLEU and its signature. sacrebleu's "zh" splits Chinese into characters, but not Latin words."""
-    japanese = any(_KANA.search(text) for row in references for text in row)
+    has_others = any(re.search(f"[{KANA}{ALPHABETS}]", text) for row in references for text in row)
     # With force it does not warn of full stops set apart by a space.
-    scorer = BLEU(tokenize="13a" if unit == "word" else "char" if japanese else "zh", force=True)
+    scorer = BLEU(tokenize="13a" if unit == "word" else "char" if has_others else "zh", force=True)
     # One list per reference; None for examples with fewer references.
     streams: list[Any] = [
         [row[rank] if rank < len(row) else None for row in references] for rank in range(max(map(len, references)))

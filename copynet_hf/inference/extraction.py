@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+import unicodedata
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from itertools import accumulate
@@ -108,8 +109,10 @@ def _find_occurrences(value: str, text: str) -> list[Span]:
 
 
 def _is_in_spaced_word(letter: str) -> bool:
-    """Whether spaces separate the words that have this letter, as they do not in Chinese and Japanese."""
-    return letter.isalnum() and letter < "\N{CJK RADICAL REPEAT}"
+    """Whether spaces separate the words that have this letter, as they do not in Chinese and Thai; in Korean, they do
+    not separate a name from the particle after it."""
+    is_unspaced = unicodedata.name(letter, "").startswith(("THAI", "LAO", "MYANMAR", "KHMER"))
+    return letter.isalnum() and letter < "\N{CJK RADICAL REPEAT}" and not is_unspaced
 
 
 def _choose_place(found: Sequence[Span], copied: Sequence[Span | None], places: Sequence[Span | None]) -> Span | None:

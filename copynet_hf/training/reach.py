@@ -22,7 +22,6 @@ KINDS = ("known", "copied", "joined", "spelled", "unknown")
 class Reach(NamedTuple):
     """How often the words of targets are reached in each way; those that are spelled or unknown, with their sources.
 
-    num_pairs: of whose targets.
     words: by kind. "known": in the vocabulary. "copied": whole, from the source. "joined": of words, parts or letters,
         perhaps in another case. "spelled": mostly of letters. "unknown": UNK.
     hard: (word, words of its source), "spelled" and "unknown".
@@ -30,7 +29,6 @@ class Reach(NamedTuple):
         not of 2031, where it has 31, if 20 is added to other numbers, too.
     """
 
-    num_pairs: int
     words: Counter[str]
     hard: list[tuple[str, list[str]]]
     numbers: list[tuple[str, list[str]]]
@@ -47,8 +45,7 @@ def measure_reach(tokenizer: CopyNetTokenizer, pairs: Iterable[Row]) -> Reach:
     numbers: list[tuple[str, list[str]]] = []
     added: list[str] = []  # the digits of each number that are not from its source
     known = tokenizer.get_vocab().keys() - {*tokenizer.all_special_tokens}
-    num_pairs = 0
-    for num_pairs, row in enumerate(pairs, 1):
+    for row in pairs:
         source = tokenizer.encode_source(row["text"], row.get("facts"))
         for word in tokenizer.tokenize(row["summary"]):
             if word == JOINER:
@@ -64,7 +61,7 @@ def measure_reach(tokenizer: CopyNetTokenizer, pairs: Iterable[Row]) -> Reach:
                 added.append("".join(piece for piece in pieces if piece not in source.words))
     often = {digits for digits, count in Counter(added).items() if count >= MIN_OFTEN} | {""}
     rare = [number for number, digits in zip(numbers, added, strict=True) if digits not in often]
-    return Reach(num_pairs, words, hard, rare)
+    return Reach(words, hard, rare)
 
 
 def find_kind(tokenizer: CopyNetTokenizer, ids: Sequence[int], source: Source) -> str:

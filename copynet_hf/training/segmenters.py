@@ -13,7 +13,7 @@ from random import Random
 from datasets import IterableDataset
 
 from ..data.records import Row
-from ..evaluation.metrics import mostly_cjk
+from ..evaluation.metrics import UNSPACED, are_mostly
 from ..model.segmentation import cut_words, get_segmenter
 from ..model.tokenization_copynet import CopyNetTokenizer
 from .dataset import Pairs
@@ -32,7 +32,7 @@ RESPELLED_SHARE, MAX_SPELLED_LENGTH, MAX_LENGTH_WITH_NUMBERS = 0.03, 400, 200
 # of the task itself are rare, so that there it says nothing.
 UNREACHABLE_SHARE = 0.5
 # For each pair, the words that have to be spelled unless words are cut, or the targets with parts of source words (0.3
-# where `38x` gives 38, 0.045 in recipes with a few quantities like `200g`, 0.005 in NL2Bash), above which they are cut.
+# where `38x` gives 38, 0.045 in recipes with a few quantities like `20g`, 0.005 in NL2Bash), above which they are cut.
 MIN_PARTS_SHARE = 0.01
 # The same for numbers that are parts of numbers (0.07 where 48906 gives 48,906; 0.004 by chance in short dates).
 MIN_NUMBERS_SHARE = 0.01
@@ -68,16 +68,17 @@ def first_sources(pairs: Pairs) -> list[str]:
 
 
 def guess_segmenter(pairs: Sequence[Row]) -> str:
-    """`char` if at least a third of the sources' letters are Chinese or Japanese, if most sources are single words, as
-    in inflection, or if texts are short and targets respell words; else `word_punct`, or `word_parts` where targets
+    """`char` if the sources' words have no spaces between them, as in Chinese, if most sources are single words, as in
+    inflection, or if texts are short and targets respell words; else `word_punct`, or `word_parts` where targets
     are made of parts of words, `word_digits` where they are made of parts of numbers, or respell numbers."""
     sources = [pair["text"] for pair in pairs]
     single_words = sum(len(source.split()) == 1 for source in sources)
-    if mostly_cjk(sources[:1000]) or 2 * single_words > len(sources):
+    if are_mostly(UNSPACED, sources[:1000]) or 2 * single_words > len(sources):
         return "char"
     words = [get_segmenter("word_punct").split(text) for pair in pairs for text in (pair["text"], pair["summary"])]
-    by_words, by_parts = _measure(pairs, words, "word_punct"), _measure(pairs, words, "word_parts")
-    is_cut = len(by_words.hard) > max(MIN_PARTS_SHARE * by_words.num_pairs, 2 * len(by_parts.hard))
+    sample, min_frequency = pairs[:: math.ceil(len(pairs) / 1000) or 1], choose_min_frequency(pairs, spelled=False)
+    by_words, by_parts = (_measure(sample, words, name, min_frequency) for name in ("word_punct", "word_parts"))
+    is_cut = len(by_words.hard) > max(MIN_PARTS_SHARE * len(sample), 2 * len(by_parts.hard))
     own, others = _count_pairs_with_parts(words)
     is_cut |= own - others > max(MIN_PARTS_SHARE * len(pairs), others)
     own, others = _count_cut_numbers(pairs)
@@ -121,14 +122,13 @@ def _count_pairs_with_parts(words: Sequence[Sequence[str]]) -> tuple[int, int]:
     return in_own, in_other
 
 
-def _measure(pairs: Sequence[Row], words: Iterable[Sequence[str]], segmenter: str) -> Reach:
-    """How a vocabulary of the frequent ones of these words reaches the targets of a thousand pairs."""
-    min_frequency = choose_min_frequency(pairs, spelled=False)
+def _measure(pairs: Sequence[Row], words: Iterable[Sequence[str]], segmenter: str, min_frequency: int) -> Reach:
+    """How a vocabulary of the frequent ones of these words reaches the targets of the pairs."""
     texts = map(cut_words, words) if segmenter == "word_parts" else words
     tokenizer = CopyNetTokenizer.train_from_iterator(
         texts, 10_000, segmenter, min_frequency, max_source_oov=10_000, is_split_into_words=True, chains=True
     )
-    return measure_reach(tokenizer, pairs[:: math.ceil(len(pairs) / 1000) or 1])
+    return measure_reach(tokenizer, pairs)
 
 
 def _respells_words(pairs: Sequence[Row], hard: Sequence[tuple[str, list[str]]], num_words: int) -> bool:

@@ -520,6 +520,7 @@ ENDED = {
 def test_an_output_has_one_end_for_trace_and_predictions(words, length):
     trace = tiny_model().trace_copies(torch.tensor([[1, *words]]), input_ids=torch.tensor([SOURCES[0]]))
     assert (trace.token_probs[0] > 0).tolist() == [place < length for place in range(len(words))]
+    assert trace.token_probs.max() <= 1
     assert _count_tokens(np.array([words]), EOS, 0, None).tolist() == [length]
 
 

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import torch
 from helpers import POINTER, padded, sources, tiny_model, write_rows
+from transformers import DefaultDataCollator, Seq2SeqTrainer, Seq2SeqTrainingArguments
 
 from copynet_hf import CopyNetConfig
 from copynet_hf.training.defaults import choose_label_smoothing
@@ -66,6 +67,22 @@ def test_words_that_are_spelled_are_smoothed_by_default(text: str, expected: flo
     train(tmp_path, text, factors, label_smoothing_factor=0.2)
     train(tmp_path, text, factors, label_smoothing_factor=0.0)
     assert factors == [expected, 0.2, 0.0]
+
+
+@pytest.mark.parametrize("fields", [{"copy_mechanism": "gated"}, {"use_coverage": True, "coverage_loss_weight": 1.0}])
+def test_the_librarys_trainer_does_not_drop_another_loss(fields: dict[str, Any], tmp_path: Path) -> None:
+    """With label smoothing it takes the labels from the model's inputs."""
+    model, targets = tiny_model(**fields), {"labels": [[4, 2]] * 4, "decoder_input_ids": [[1, 4]] * 4}
+    columns = sources() | {name: torch.tensor(ids) for name, ids in targets.items()}
+    rows = [{name: tensor[row] for name, tensor in columns.items()} for row in range(4)]
+    args = Seq2SeqTrainingArguments(
+        str(tmp_path), max_steps=1, label_smoothing_factor=0.1, use_cpu=True, report_to="none"
+    )
+    trainer = Seq2SeqTrainer(model, args, train_dataset=rows, data_collator=DefaultDataCollator())
+    with pytest.raises(ValueError, match=r"leaves out the loss of \w+_loss_weight: set it to 0 in the config"):
+        trainer.train()
+    model.config.gate_loss_weight = model.config.coverage_loss_weight = 0.0
+    trainer.train()
 
 
 def test_evaluations_are_not_smoothed(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from datasets import Dataset
 from helpers import tiny_model, tiny_tokenizer
 from tokenizers import Tokenizer, models, pre_tokenizers, processors
 from transformers import PreTrainedTokenizerFast, pipeline
@@ -134,6 +135,12 @@ def test_a_text_without_words_has_an_empty_output(text: str, options: dict[str, 
         assert pipe("a X")[0]["generated_text"]
         without = predict(pipe.model, tokenizer, [text, "a X"], trace=False, min_new_tokens=3, **options)
         assert [outputs[0].text == "" for outputs in without] == [True, False]
+
+
+def test_a_column_of_a_dataset_is_a_list_of_texts() -> None:
+    pipe, texts = make(num_beams=1, max_new_tokens=3), ["a X", "X b"]
+    assert pipe(Dataset.from_dict({"text": texts})["text"]) == pipe(tuple(texts)) == pipe(texts)
+    assert pipe([]) == []
 
 
 @pytest.mark.parametrize("wrong", [{"facts": []}, 7, {"text": ["a"]}])

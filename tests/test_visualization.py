@@ -15,6 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from copynet_hf import copies_html, highlight_copies, plot_copy_heatmap
+from copynet_hf.model.prediction import Prediction
 from copynet_hf.visualization.highlighting import MARKS
 
 
@@ -75,7 +76,8 @@ def of_pipeline(words: list[str], positions: list[int | None], source: list[str]
 def test_a_copied_word_is_linked_to_its_source_position() -> None:
     probs = [[0.0, 0.01, 0.0], [0.05, 0.02, 0.93]]
     output = of_pipeline(["to", ' <b>"&'], [None, 2], ["send", "it", '<b>"&'], copy_probs=probs)
-    source, written = paragraphs(copies_html('send  it\n<b>"& !', output, oov=['<b>"&']))
+    source, written = paragraphs(page := copies_html('send  it\n<b>"& !', output, oov=['<b>"&']))
+    assert copies_html('send  it\n<b>"& !', Prediction("", **output), oov=['<b>"&']) == page
     assert "".join(source.itertext()) == 'send  it\n<b>"& !'
     assert "".join(written.itertext()) == 'to <b>"&'
     assert [word.get("data-at") for word in source] == ["0", "1", "2"]

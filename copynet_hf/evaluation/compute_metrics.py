@@ -75,6 +75,11 @@ def make_compute_metrics(
                 "the inputs are missing, which show the order of the rows: set include_for_metrics=['inputs'] in the "
                 "training arguments"
             )
+        if isinstance(prediction.predictions, tuple) or prediction.predictions.ndim != 2:
+            raise ValueError(
+                "the predictions are logits, not ids of outputs: set predict_with_generate=True in the training "
+                "arguments"
+            )
         columns = (prediction.predictions, prediction.label_ids, prediction.inputs)
         outputs, labels, inputs = (_first_rows(ids, len(sources)) for ids in columns)
         _check_order(_without_special(tokenizer, inputs.tolist()), encoded)

@@ -6,9 +6,9 @@ import math
 import re
 import unicodedata
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import accumulate
-from typing import TypedDict
+from typing import Any, TypedDict
 
 from ..data.fields import Field, parse_fields
 from ..model.prediction import Prediction
@@ -32,7 +32,7 @@ class Record(TypedDict):
     confidence: float | None
 
 
-def extract_records(prediction: Prediction, text: str) -> list[Record] | None:
+def extract_records(prediction: Prediction | Mapping[str, Any], text: str) -> list[Record] | None:
     """The records of an output in one of the forms that `data.fields.parse_fields` reads, in its order; None for
     another output.
 
@@ -41,8 +41,11 @@ def extract_records(prediction: Prediction, text: str) -> list[Record] | None:
     place. Case and spaces may differ.
 
     Args:
-        prediction: an output for this text.
+        prediction: an output for this text, of `CopyNetPredictor` or `pipeline("copy-text2text")`.
     """
+    if isinstance(prediction, Mapping):
+        output = dict(prediction)
+        prediction = Prediction(output.pop("generated_text"), **output)
     fields = parse_fields(prediction.text)
     if fields is None:
         return None

@@ -364,8 +364,10 @@ def _check_search(config: GenerationConfig) -> None:
     known = {*Search._fields, "max_length", "min_length", "use_cache", "transformers_version"}
     factors = {"repetition_penalty", "encoder_repetition_penalty", "num_beam_groups"}  # 1 is none
     of_sampling = {"temperature", "top_k", "top_p", "min_p", "typical_p", "epsilon_cutoff", "eta_cutoff"}
+    # Of the assisted search, which is chosen by arguments of generate(). Seq2SeqTrainer sets all to their defaults.
+    of_assistants = ("assistant_", "num_assistant_", "target_lookbehind")
     for name, value in config.to_diff_dict().items():
-        no_matter = name in known | of_sampling or name.startswith(("_", "output_", "return_"))
+        no_matter = name in known | of_sampling or name.startswith(("_", "output_", "return_", *of_assistants))
         is_id = name.endswith("_token_id")  # 0 is one
         neutral = value in (None, []) or (not value and not is_id) or (value == 1 and name in factors)
         if not (no_matter or neutral or name in ("pad_token_id", "bos_token_id", "decoder_start_token_id")):

@@ -7,7 +7,7 @@ import os
 from collections.abc import Collection, Iterable, Mapping, MutableMapping, Sequence
 from dataclasses import fields
 from pathlib import Path
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias, overload
 
 import numpy as np
 from tqdm.auto import tqdm  # type: ignore[import-untyped]
@@ -104,7 +104,16 @@ class CopyNetPredictor:
             self._loaded = (os.getpid(), *load_backend(self.name, **self.loading))
         return self._loaded[1:]
 
-    def __call__(self, inputs: Iterable[str | None] | Mapping[str, Any]) -> list[Prediction | None] | Columns:
+    @overload
+    def __call__(self, inputs: Mapping[str, Any]) -> Columns: ...  # type: ignore[overload-overlap]  # also an Iterable
+
+    @overload
+    def __call__(self, inputs: Iterable[str]) -> list[Prediction]: ...
+
+    @overload
+    def __call__(self, inputs: Iterable[str | None]) -> list[Prediction | None]: ...
+
+    def __call__(self, inputs: Iterable[str | None] | Mapping[str, Any]) -> list[Any] | Columns:
         """Predicts a list of texts, or the text column of a batch of columns.
 
         Args:
@@ -191,7 +200,7 @@ class CopyNetPredictor:
         rows = [row for row, text in enumerate(texts) if text is not None]
         for row in rows:
             if not isinstance(texts[row], str):
-                raise ValueError(f"row {row} of {where} is a {type(texts[row]).__name__}: pass texts")
+                raise ValueError(f"row {row} of {where} is of type {type(texts[row]).__name__}: pass texts")
         sources = [str(texts[row]) for row in rows]
         options: dict[str, Any] = {name: [column[row] for row in rows] for name, column in columns.items()}
         options |= {"trace": trace, "min_confidence": self.min_confidence, **self.decoding}

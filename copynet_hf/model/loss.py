@@ -71,6 +71,24 @@ def check_labels(labels: Tensor, decoder_input_ids: Tensor | None, embeddings: T
             )
 
 
+def check_loss_of_logits(config: CopyNetConfig) -> None:
+    """Raises ValueError for a model with other losses, which are lost where the Trainer takes the labels away."""
+    if others := list_other_losses(config):
+        raise ValueError(
+            "the Trainer computes this loss from the logits alone (label_smoothing_factor, compute_loss_func), which "
+            f"leaves out the loss of {' and '.join(others)}: set it to 0 in the config, or give up the former."
+        )
+
+
+def list_other_losses(config: CopyNetConfig) -> list[str]:
+    """The weights of the losses that a model adds to −log p(y_t), and that its log-probabilities do not give."""
+    weights = {
+        "coverage_loss_weight": config.coverage_loss_weight > 0,
+        "gate_loss_weight": config.copy_mechanism == "gated" and config.gate_loss_weight > 0,
+    }
+    return [name for name, is_used in weights.items() if is_used]
+
+
 def compute_loss(
     config: CopyNetConfig,
     generate_scores: Tensor | None,

@@ -32,7 +32,14 @@ from .encoder import CopyNetEncoder, SourceEncoder, check_not_negative, check_sh
 from .fast import find_fast_form_obstacles, find_runner
 from .generation import CopyNetGenerationMixin
 from .layers import Dropout
-from .loss import check_labels, collect_mode_scores, compute_loss, mask_left_padding, shift_right
+from .loss import (
+    check_labels,
+    check_loss_of_logits,
+    collect_mode_scores,
+    compute_loss,
+    mask_left_padding,
+    shift_right,
+)
 from .mechanism_decoders import DECODERS
 from .memory import CopyNetCache, DecoderState, DecoderSteps, Memory, start_cache
 from .outputs import CopyNetEncoderOutput, CopyNetModelOutput, CopyNetSeq2SeqLMOutput, SourceInputs
@@ -378,6 +385,8 @@ class CopyNetForConditionalGeneration(CopyNetPreTrainedModel, CopyNetGenerationM
             if decoder_input_ids is None and decoder_inputs_embeds is None:
                 decoder_input_ids = shift_right(labels, self.config)
             use_cache = False
+        elif num_items_in_batch is not None:
+            check_loss_of_logits(self.config)
         starts = not isinstance(past_key_values, CopyNetCache) or not past_key_values.get_seq_length()
         if decoder_attention_mask is None and decoder_input_ids is not None and starts:
             decoder_attention_mask = mask_left_padding(decoder_input_ids, self.config)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from transformers import Pipeline
@@ -51,6 +51,10 @@ class CopyText2TextPipeline(Pipeline):
     tokenizer: Any
 
     def __call__(self, inputs: object, *args: object, **kwargs: object) -> object:
+        if isinstance(inputs, Sequence) and not isinstance(inputs, str):  # such as a column of `datasets`
+            inputs = list(inputs)
+        if inputs == []:
+            return []
         outputs = super().__call__(inputs, *args, **kwargs)
         if isinstance(outputs, list):  # else an iterator
             texts = outputs if isinstance(inputs, list) else [outputs]

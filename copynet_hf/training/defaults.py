@@ -28,6 +28,7 @@ from ..evaluation.compute_metrics import spells_words
 from ..evaluation.metrics import LOWER_IS_BETTER
 from ..evaluation.teacher_forcing import ACCURACIES
 from ..model.configuration_copynet import ENCODER_FIELDS, SOURCE_PARTS, CopyNetConfig
+from ..model.loss import list_other_losses
 from ..model.modeling_copynet import CopyNetForConditionalGeneration
 from ..saved.cards import METRICS
 from ..saved.loading import warn_of_slow_bfloat16
@@ -279,13 +280,9 @@ def choose_label_smoothing(given: float | None, config: CopyNetConfig, spells: b
     Raises:
         ValueError: label smoothing with such a loss.
     """
-    is_ignored = {
-        "coverage_loss_weight": config.coverage_loss_weight > 0,
-        "gate_loss_weight": config.copy_mechanism == "gated" and config.gate_loss_weight > 0,
-        "aligned_words": config.aligned_words > 0,
-        "copies_from": config.mechanism.retrieves and len(config.copies_from) < len(SOURCE_PARTS),
-    }
-    ignored = [name for name, is_used in is_ignored.items() if is_used]
+    ignored = list_other_losses(config)
+    ignored += ["aligned_words"] if config.aligned_words else []
+    ignored += ["copies_from"] if config.mechanism.retrieves and len(config.copies_from) < len(SOURCE_PARTS) else []
     if given is None:
         return SPELLED_SMOOTHING if spells and not ignored and config.mechanism.generates else 0.0
     if given and ignored:

@@ -8,6 +8,8 @@ from collections.abc import Container, Mapping, Sequence
 from itertools import groupby
 from typing import Any, Literal
 
+from ..model.prediction import Prediction
+
 Style = Literal["ansi", "plain", "html"]
 
 # Before and after copied words.
@@ -95,7 +97,7 @@ def _mark(text: str, marks: tuple[str, str]) -> str:
     return f"{space}{marks[0]}{text[len(space) :]}{marks[1]}"
 
 
-def copies_html(text: str, output: Mapping[str, Any], oov: Container[str] = ()) -> str:
+def copies_html(text: str, output: Mapping[str, Any] | Prediction, oov: Container[str] = ()) -> str:
     """Source and output as HTML in which each copied word and its source position highlight each other.
 
     For notebooks (`IPython.display.HTML`) and web pages, light or dark. It has no scripts and loads nothing; the texts
@@ -103,9 +105,12 @@ def copies_html(text: str, output: Mapping[str, Any], oov: Container[str] = ()) 
 
     Args:
         text: the source; with facts, followed by these as they are to be shown.
-        output: an output of `pipeline("copy-text2text")` for this source; with `copy_probs`, probabilities are shown.
+        output: an output of `pipeline("copy-text2text")` or `CopyNetPredictor` for this source; with `copy_probs`,
+            probabilities are shown.
         oov: out-of-vocabulary words to underline, as they are in the text.
     """
+    if not isinstance(output, Mapping):
+        output = {name: value for name, value in vars(output).items() if value is not None}
     found, rest = find_words(text, output["source_words"])
     if output.get("is_truncated") and any(before.strip() for before, _ in found[1:]):  # not what was read: the end was
         start = _find_start(text, output["source_words"])

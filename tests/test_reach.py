@@ -102,6 +102,18 @@ def test_digits_are_words_where_targets_group_them_in_another_way() -> None:
     assert guess_segmenter(days) == "word_digits"
 
 
+def test_digits_are_words_where_targets_spell_numbers_out() -> None:
+    words = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
+    numbers = [(name, str(7919 * number % 900 + 100)) for number, name in enumerate(NAMES * 30)]
+    spoken = [
+        pair(f"{name} at {text}", f"{name} at {' '.join(words[int(digit)] for digit in text)}")
+        for name, text in numbers
+    ]
+    assert guess_segmenter(spoken) == "word_digits"
+    assert guess_segmenter([pair(row["summary"], row["text"]) for row in spoken]) == "word_digits"
+    assert guess_segmenter([pair(row["text"], f"{row['text']} o'clock") for row in spoken]) == "word_punct"
+
+
 def test_letters_are_read_where_the_digits_of_targets_are_letters_in_their_sources() -> None:
     """`7S0l4` to 75014, which a vocabulary of short numbers joins as 75 014, and not from its source."""
     numbers = [(name, f"{10 + number % 90}", f"{7919 * number % 100000:05}") for number, name in enumerate(NAMES * 30)]

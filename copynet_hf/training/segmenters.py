@@ -36,6 +36,8 @@ UNREACHABLE_SHARE = 0.5
 MIN_PARTS_SHARE = 0.01
 # The same for numbers that are parts of numbers (0.07 where 48906 gives 48,906; 0.004 by chance in short dates).
 MIN_NUMBERS_SHARE = 0.01
+# The share of the sources that have numbers, and of their targets that have digits, if targets spell numbers out.
+MIN_NUMBERED, MAX_WITH_DIGITS = 0.2, 0.05
 
 
 def choose_segmenter(given: str, preset: str | None, pairs: Pairs) -> str:
@@ -70,7 +72,8 @@ def first_sources(pairs: Pairs) -> list[str]:
 def guess_segmenter(pairs: Sequence[Row]) -> str:
     """`char` if the sources' words have no spaces between them, as in Chinese, if most sources are single words, as in
     inflection, or if texts are short and targets respell words; else `word_punct`, or `word_parts` where targets
-    are made of parts of words, `word_digits` where they are made of parts of numbers, or respell numbers."""
+    are made of parts of words, `word_digits` where they are made of parts of numbers, or write numbers that are
+    not in their sources, or sources have numbers that are not in targets."""
     sources = [pair["text"] for pair in pairs]
     single_words = sum(len(source.split()) == 1 for source in sources)
     if are_mostly(UNSPACED, sources[:1000]) or 2 * single_words > len(sources):
@@ -85,13 +88,13 @@ def guess_segmenter(pairs: Sequence[Row]) -> str:
     are_numbers_cut = own - others > max(MIN_NUMBERS_SHARE * sum(map(len, words[1::2])), others)
     reach = by_parts if is_cut else by_words
     hard = reach.hard if are_numbers_cut else reach.hard + reach.numbers
-    numbers = [(word, source) for word, source in hard if word.isdecimal()]
+    num_new = sum(word.isdecimal() for word, _ in hard)
     mean_length = sum(map(len, sources)) / len(sources)
     if mean_length > MAX_LENGTH_WITH_NUMBERS:
         hard = [(word, source) for word, source in hard if not _has_digits(word, source)]
     if mean_length <= MAX_SPELLED_LENGTH and _respells_words(pairs, hard, reach.num_words):
         return "char"
-    if are_numbers_cut or _respells_words(pairs, numbers, reach.num_words):
+    if are_numbers_cut or num_new > RESPELLED_SHARE * reach.num_words or _spells_numbers_out(pairs):
         return "word_digits"
     return "word_parts" if is_cut else "word_punct"
 
@@ -107,6 +110,14 @@ def _count_cut_numbers(pairs: Sequence[Row]) -> tuple[int, int]:
             in_own += any(number in each for each in own)
             in_other += any(number in each for each in other)
     return in_own, in_other
+
+
+def _spells_numbers_out(pairs: Sequence[Row]) -> bool:
+    """Whether targets have no digits where their sources have numbers, as in normalisation for speech: `24 kg` to
+    `twenty-four kilograms`. Numbers that targets leave out are read as digits, too."""
+    targets = [pair["summary"] for pair in pairs if re.search(r"\d\d", pair["text"])]
+    with_digits = sum(any(map(str.isdecimal, target)) for target in targets)
+    return len(targets) > MIN_NUMBERED * len(pairs) and with_digits <= MAX_WITH_DIGITS * len(targets)
 
 
 def _count_pairs_with_parts(words: Sequence[Sequence[str]]) -> tuple[int, int]:

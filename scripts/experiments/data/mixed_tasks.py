@@ -9,70 +9,38 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Sequence
-from datetime import date, timedelta
 
+from .draws import (
+    CITIES,
+    COMPANIES,
+    COUNTRIES,
+    FORMS,
+    ITEMS,
+    NOUNS,
+    STATUS,
+    STREETS,
+    TEAMS,
+    VENUES,
+    VERBS,
+    draw_code,
+    draw_day,
+    draw_person,
+    draw_surname,
+    split_words,
+    write_day,
+)
+from .respelled_tasks import (
+    make_date,
+    make_phone,
+    make_redaction,
+    make_scan,
+    make_sentence,
+    make_spoken,
+    make_thai_booking,
+)
 from .rows import Row
 
-
-def _words(text: str) -> list[str]:
-    return text.split()
-
-
 SIZES = {"train": 800, "validation": 100, "test": 300}
-
-FIRST_NAMES = _words(
-    "Anna Ben Carla David Elena Felix Greta Hugo Ines Jonas Katja Leon Mara Nico Olga Paul Rita Simon Tara Uwe Vera "
-    "Walter Yara Zoe Amir Bianca Cyril Dora Emil Fiona Georg Hanna Ivan Julia Karim Laura Milan Nora Oscar Petra "
-    "Quentin Rosa Stefan Tom Ursula Viktor Wanda Xenia Yusuf Zora Alice Bruno Chiara Dario Edith Frank Gina Henry Ida "
-    "Jakob"
-)
-ONSETS = _words("B Br Ch D Dr F Fl G Gr H J K Kl Kr L M N P Pr R S Sch St T Tr V W Z")
-MIDDLES = _words("a e i o u ar er il an en or au ei ol un")
-ENDINGS = _words(
-    "ber ck den der feld ger hoff ker ler lin mann mer ner now rich sen ski son stein ter ton vic wald witz"
-)
-COMPANIES = _words("Supply Logistics Foods Systems Paper Energy Textiles Motors Optics Trading Media Tools")
-FORMS = _words("GmbH Ltd Inc SA BV Group")
-ITEMS = _words(
-    "chairs lamps cables printers desks monitors bottles helmets tyres cameras filters pumps jackets batteries"
-)
-CITIES = _words("Oslo Lyon Graz Porto Turin Leeds Ghent Basel Gdansk Malmo Bilbao Tartu Split Brno Cork Utrecht")
-TEAMS = _words("sales support finance legal research logistics marketing hosting")
-STREETS = _words("Mill Church Station Park Lake Hill Garden Bridge Market School")
-VERBS, NOUNS = _words("Copying Reading Parsing Learning Searching"), _words("Words Graphs Trees Sounds Images")
-VENUES = _words("ACL EMNLP NAACL Nature Science ICML")
-COUNTRIES = {"Austria": "AT", "Spain": "ES", "Norway": "NO", "Japan": "JP", "Chile": "CL", "Poland": "PL"}
-STATUS = {"was sent": "SENT", "has arrived": "DONE", "is at customs": "HELD", "could not be delivered": "FAIL"}
-MONTHS = _words("January February March April May June July August September October November December")
-
-
-def draw_surname(draw: random.Random) -> str:
-    return (
-        draw.choice(ONSETS)
-        + "".join(draw.choice(MIDDLES) for _ in range(draw.choice((1, 1, 2))))
-        + draw.choice(ENDINGS)
-    )
-
-
-def draw_person(draw: random.Random) -> tuple[str, str]:
-    return draw.choice(FIRST_NAMES), draw_surname(draw)
-
-
-def draw_day(draw: random.Random) -> date:
-    return date(2015, 1, 1) + timedelta(days=draw.randrange(4000))
-
-
-def write_day(draw: random.Random, day: date) -> str:
-    """A date as people write it, with the month's name."""
-    month = MONTHS[day.month - 1]
-    return draw.choice(
-        (f"{day.day} {month} {day.year}", f"{month} {day.day}, {day.year}", f"{day.day} {month[:3]} {day.year}")
-    )
-
-
-def draw_code(draw: random.Random) -> str:
-    letters = "".join(draw.choice("ABCDEFGHJKLMNPRSTUVWXYZ") for _ in range(2))
-    return f"{letters}-{draw.randrange(1000, 99999)}"
 
 
 def make_bill(draw: random.Random) -> Row:
@@ -293,8 +261,8 @@ def make_parcel(draw: random.Random) -> Row:
 
 JAVA_TYPES = {"int": "int", "String": "str", "boolean": "bool", "double": "float", "List<String>": "list[str]"}
 METHODS, PARTS = (
-    _words("get set find load parse make check"),
-    _words("user item price node list cache size date token"),
+    split_words("get set find load parse make check"),
+    split_words("user item price node list cache size date token"),
 )
 
 
@@ -357,7 +325,7 @@ CHINESE_SURNAMES, CHINESE_LETTERS = (
     "伟芳娜敏静丽强磊军洋勇艳杰娟涛明超秀霞平刚桂英华玉兰",
 )
 CHINESE_CITIES, CHINESE_ROADS = (
-    _words("北京市 上海市 广州市 深圳市 成都市 杭州市 武汉市 西安市"),
+    split_words("北京市 上海市 广州市 深圳市 成都市 杭州市 武汉市 西安市"),
     "中山人民解放建设和平文化长江黄河",
 )
 
@@ -378,99 +346,6 @@ def make_chinese_order(draw: random.Random) -> Row:
 
 
 # Of other languages; most occur fewer than five times in the training pairs, as words or cut to three letters.
-FOREIGN_MONTHS = (
-    _words("Januar Februar März April Mai Juni Juli August September Oktober November Dezember"),
-    _words("janvier février mars avril mai juin juillet août septembre octobre novembre décembre"),
-    _words("enero febrero marzo abril mayo junio julio agosto septiembre octubre noviembre diciembre"),
-    _words("gennaio febbraio marzo aprile maggio giugno luglio agosto settembre ottobre novembre dicembre"),
-    _words("stycznia lutego marca kwietnia maja czerwca lipca sierpnia września października listopada grudnia"),
-    _words("januari februari maart april mei juni juli augustus september oktober november december"),
-)
-
-
-def make_date(draw: random.Random) -> Row:
-    """Dates in six languages to ISO dates."""
-    day, months = draw_day(draw) - timedelta(days=draw.randrange(20000)), draw.choice(FOREIGN_MONTHS)
-    month = months[day.month - 1]
-    month = draw.choice((month, month, month[:3] if len(month) > 4 else month))
-    return {
-        "text": draw.choice((f"{day.day} {month} {day.year}", f"{day.day}. {month} {day.year}")),
-        "summary": str(day),
-    }
-
-
-def make_sentence(draw: random.Random) -> Row:
-    """Rows of a table to sentences; numbers get commas."""
-    (first, last), day, city = draw_person(draw), draw_day(draw), draw.choice(CITIES)
-    item, count, price = draw.choice(ITEMS), draw.randrange(2, 60), draw.randrange(1000, 10**6)
-    written = f"{MONTHS[day.month - 1]} {day.day}, {day.year}"
-    return {
-        "text": f"name: {first} {last} | date: {day.isoformat()} | item: {count} {item} | city: {city} | sum: {price}",
-        "summary": f"On {written}, {first} {last} from {city} bought {count} {item} for ${price:,}.",
-    }
-
-
-COMMON_WORDS = _words(
-    "after always before blue call change cold early every few find first garden give green house keep large late "
-    "learn letter light little look make many meet month move never next night often open other paper people plan "
-    "play quiet read red river road run second send short side small some soon stand start still story street table "
-    "talk think time train tree try under until walk wall warm watch week white wind with word work write year "
-    "young"
-)
-
-
-def make_redaction(draw: random.Random) -> Row:
-    """Names, addresses, telephone and account numbers to their kinds; all other words are copied."""
-    text: list[str] = []
-    summary: list[str] = []
-    for _ in range(draw.randrange(2, 5)):
-        words = draw.choices(COMMON_WORDS, k=draw.randrange(4, 9))
-        (first, last), place = draw_person(draw), draw.randrange(len(words) + 1)
-        digits = "".join(str(draw.randrange(10)) for _ in range(18))
-        value, kind = draw.choice(
-            (
-                (f"{first} {last}", "[NAME]"),
-                (f"{first.lower()}{draw.randrange(100)}@{last.lower()}.com", "[EMAIL]"),
-                (f"{digits[:3]}-{digits[3:6]}-{digits[6:10]}", "[PHONE]"),
-                (f"{draw.choice(('GB', 'DE', 'FR'))}{digits}", "[IBAN]"),
-            )
-        )
-        for sentence, word in ((text, value), (summary, kind)):
-            sentence.append(" ".join([*words[:place], word, *words[place:]]) + ".")
-    return {"text": " ".join(text), "summary": " ".join(summary)}
-
-
-DIGITS_MISREAD = str.maketrans("0158", "OlSB")
-
-
-def make_scan(draw: random.Random) -> Row:
-    """Scanned lines, in which some digits were read as letters, to fields."""
-    (first, last), firm = draw_person(draw), f"{draw_surname(draw)} {draw.choice(FORMS)}"
-    number, total = f"{draw.randrange(10**8):08}", f"{draw.randrange(10, 10**4)}.{draw.randrange(100):02}"
-
-    def read(text: str) -> str:
-        return "".join(digit.translate(DIGITS_MISREAD) if draw.random() < 0.4 else digit for digit in text)
-
-    return {
-        "text": f"lNVOlCE No {read(number)} to {first} {last}, {firm} T0TAL {read(total)} EUR",
-        "summary": f"{number};{first} {last};{firm};{total}",
-    }
-
-
-DIALLING_CODES = {"Austria": "43", "Germany": "49", "France": "33", "Norway": "47", "Poland": "48"}
-
-
-def make_phone(draw: random.Random) -> Row:
-    """Telephone numbers as people write them to international ones, which lack the leading zero."""
-    (first, last), (country, code) = draw_person(draw), draw.choice([*DIALLING_CODES.items()])
-    digits = f"{draw.randrange(10**8, 10**9)}"
-    forms = (
-        f"0{digits[:3]} {digits[3:6]} {digits[6:]}",
-        f"(0{digits[:2]}) {digits[2:5]}-{digits[5:]}",
-        f"0{digits[:4]}/{digits[4:]}",
-        f"+{code} {digits[:3]} {digits[3:5]} {digits[5:7]} {digits[7:]}",
-    )
-    return {"text": f"{first} {last}, {country}: {draw.choice(forms)}", "summary": f"{first} {last} +{code}{digits}"}
 
 
 TASKS: dict[str, Callable[[random.Random], Row]] = {
@@ -492,6 +367,8 @@ TASKS: dict[str, Callable[[random.Random], Row]] = {
     "redactions": make_redaction,
     "scans": make_scan,
     "phones": make_phone,
+    "spoken": make_spoken,
+    "Thai bookings": make_thai_booking,
 }
 HELD_BACK = ("citations", "events", "parcels", "declarations", "teams", "statements", "Chinese orders")
 """On which no default was chosen."""

@@ -1,0 +1,168 @@
+"""Generated tasks whose outputs write words and numbers of their sources in another way: dates of six languages,
+scans, telephone numbers, numbers in words, and fields of a script without spaces."""
+
+from __future__ import annotations
+
+import random
+from datetime import timedelta
+
+from .draws import CITIES, FORMS, ITEMS, MONTHS, draw_day, draw_person, draw_surname, split_words
+from .rows import Row
+
+FOREIGN_MONTHS = (
+    split_words("Januar Februar März April Mai Juni Juli August September Oktober November Dezember"),
+    split_words("janvier février mars avril mai juin juillet août septembre octobre novembre décembre"),
+    split_words("enero febrero marzo abril mayo junio julio agosto septiembre octubre noviembre diciembre"),
+    split_words("gennaio febbraio marzo aprile maggio giugno luglio agosto settembre ottobre novembre dicembre"),
+    split_words("stycznia lutego marca kwietnia maja czerwca lipca sierpnia września października listopada grudnia"),
+    split_words("januari februari maart april mei juni juli augustus september oktober november december"),
+)
+
+
+def make_date(draw: random.Random) -> Row:
+    """Dates in six languages to ISO dates."""
+    day, months = draw_day(draw) - timedelta(days=draw.randrange(20000)), draw.choice(FOREIGN_MONTHS)
+    month = months[day.month - 1]
+    month = draw.choice((month, month, month[:3] if len(month) > 4 else month))
+    return {
+        "text": draw.choice((f"{day.day} {month} {day.year}", f"{day.day}. {month} {day.year}")),
+        "summary": str(day),
+    }
+
+
+def make_sentence(draw: random.Random) -> Row:
+    """Rows of a table to sentences; numbers get commas."""
+    (first, last), day, city = draw_person(draw), draw_day(draw), draw.choice(CITIES)
+    item, count, price = draw.choice(ITEMS), draw.randrange(2, 60), draw.randrange(1000, 10**6)
+    written = f"{MONTHS[day.month - 1]} {day.day}, {day.year}"
+    return {
+        "text": f"name: {first} {last} | date: {day.isoformat()} | item: {count} {item} | city: {city} | sum: {price}",
+        "summary": f"On {written}, {first} {last} from {city} bought {count} {item} for ${price:,}.",
+    }
+
+
+COMMON_WORDS = split_words(
+    "after always before blue call change cold early every few find first garden give green house keep large late "
+    "learn letter light little look make many meet month move never next night often open other paper people plan "
+    "play quiet read red river road run second send short side small some soon stand start still story street table "
+    "talk think time train tree try under until walk wall warm watch week white wind with word work write year "
+    "young"
+)
+
+
+def make_redaction(draw: random.Random) -> Row:
+    """Names, addresses, telephone and account numbers to their kinds; all other words are copied."""
+    text: list[str] = []
+    summary: list[str] = []
+    for _ in range(draw.randrange(2, 5)):
+        words = draw.choices(COMMON_WORDS, k=draw.randrange(4, 9))
+        (first, last), place = draw_person(draw), draw.randrange(len(words) + 1)
+        digits = "".join(str(draw.randrange(10)) for _ in range(18))
+        value, kind = draw.choice(
+            (
+                (f"{first} {last}", "[NAME]"),
+                (f"{first.lower()}{draw.randrange(100)}@{last.lower()}.com", "[EMAIL]"),
+                (f"{digits[:3]}-{digits[3:6]}-{digits[6:10]}", "[PHONE]"),
+                (f"{draw.choice(('GB', 'DE', 'FR'))}{digits}", "[IBAN]"),
+            )
+        )
+        for sentence, word in ((text, value), (summary, kind)):
+            sentence.append(" ".join([*words[:place], word, *words[place:]]) + ".")
+    return {"text": " ".join(text), "summary": " ".join(summary)}
+
+
+DIGITS_MISREAD = str.maketrans("0158", "OlSB")
+
+
+def make_scan(draw: random.Random) -> Row:
+    """Scanned lines, in which some digits were read as letters, to fields."""
+    (first, last), firm = draw_person(draw), f"{draw_surname(draw)} {draw.choice(FORMS)}"
+    number, total = f"{draw.randrange(10**8):08}", f"{draw.randrange(10, 10**4)}.{draw.randrange(100):02}"
+
+    def read(text: str) -> str:
+        return "".join(digit.translate(DIGITS_MISREAD) if draw.random() < 0.4 else digit for digit in text)
+
+    return {
+        "text": f"lNVOlCE No {read(number)} to {first} {last}, {firm} T0TAL {read(total)} EUR",
+        "summary": f"{number};{first} {last};{firm};{total}",
+    }
+
+
+DIALLING_CODES = {"Austria": "43", "Germany": "49", "France": "33", "Norway": "47", "Poland": "48"}
+
+
+def make_phone(draw: random.Random) -> Row:
+    """Telephone numbers as people write them to international ones, which lack the leading zero."""
+    (first, last), (country, code) = draw_person(draw), draw.choice([*DIALLING_CODES.items()])
+    digits = f"{draw.randrange(10**8, 10**9)}"
+    forms = (
+        f"0{digits[:3]} {digits[3:6]} {digits[6:]}",
+        f"(0{digits[:2]}) {digits[2:5]}-{digits[5:]}",
+        f"0{digits[:4]}/{digits[4:]}",
+        f"+{code} {digits[:3]} {digits[3:5]} {digits[5:7]} {digits[7:]}",
+    )
+    return {"text": f"{first} {last}, {country}: {draw.choice(forms)}", "summary": f"{first} {last} +{code}{digits}"}
+
+
+UNITS = split_words(
+    "zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen seventeen "
+    "eighteen nineteen"
+)
+TENS = split_words("twenty thirty forty fifty sixty seventy eighty ninety")
+GOODS = split_words("rice oats sugar gravel sand wheat salt coffee")
+
+
+def spell_number(number: int) -> str:
+    """The words of a number below a million."""
+    if number < 20:
+        return UNITS[number]
+    if number < 100:
+        return TENS[number // 10 - 2] + (f"-{UNITS[number % 10]}" if number % 10 else "")
+    size, name = (1000, "thousand") if number >= 1000 else (100, "hundred")
+    rest = f" {spell_number(number % size)}" if number % size else ""
+    return f"{spell_number(number // size)} {name}{rest}"
+
+
+def make_spoken(draw: random.Random) -> Row:
+    """Sentences as they are read aloud: numbers, prices and telephone numbers in words."""
+    (first, last), city, goods = draw_person(draw), draw.choice(CITIES), draw.choice(GOODS)
+    weight, price, cents = draw.randrange(2, 1000), draw.randrange(2, 100_000), draw.randrange(21, 100)
+    digits = f"{draw.randrange(10**6):06}"
+    spoken = " ".join(UNITS[int(digit)] for digit in digits)
+    forms = (
+        (f"{first} {last} sold {weight} kg of {goods} for ${price:,}.", f"{first} {last} sold {spell_number(weight)} "
+         f"kilograms of {goods} for {spell_number(price)} dollars."),
+        (f"A kilo of {goods} costs ${weight}.{cents} in {city}.", f"A kilo of {goods} costs {spell_number(weight)} "
+         f"dollars {spell_number(cents)} cents in {city}."),
+        (f"Call Mr. {last} at {digits}.", f"Call Mister {last} at {spoken}."),
+        (f"From {city} it is {price:,} m to Mr. {last}.", f"From {city} it is {spell_number(price)} meters to Mister "
+         f"{last}."),
+    )  # fmt: skip
+    chosen = draw.sample(forms, 2)
+    return {"text": " ".join(text for text, _ in chosen), "summary": " ".join(words for _, words in chosen)}
+
+
+THAI_ONSETS, THAI_RIMES = split_words("ก ข ค จ ช ด ต ท น บ ป พ ม ร ล ว ส ห"), split_words("า าน ัน ิน ุน อง ิต ัก ัย ี")
+THAI_MONTHS = split_words("มกราคม กุมภาพันธ์ มีนาคม เมษายน พฤษภาคม มิถุนายน กรกฎาคม สิงหาคม กันยายน ตุลาคม พฤศจิกายน ธันวาคม")
+THAI_PLACES = split_words("ร้าน ห้องประชุม คลินิก โรงแรม")
+
+
+def make_thai_booking(draw: random.Random) -> Row:
+    """Thai messages, which have hardly any spaces, to fields."""
+
+    def draw_name() -> str:
+        return "".join(draw.choice(THAI_ONSETS) + draw.choice(THAI_RIMES) for _ in range(draw.randrange(2, 5)))
+
+    first, last, place = draw_name(), draw_name(), draw.choice(THAI_PLACES) + draw_name()
+    day = f"{draw.randrange(1, 29)} {draw.choice(THAI_MONTHS)} {draw.randrange(2560, 2575)}"
+    hour, minute, seats = draw.randrange(8, 22), draw.choice(("00", "15", "30", "45")), draw.randrange(2, 40)
+    when = f"วันที่{day}เวลา{hour}.{minute}น."
+    text = draw.choice(
+        (
+            f"คุณ{first} {last}ขอจอง{place}{when}สำหรับ{seats}คน",
+            f"สวัสดีค่ะขอจอง{place}ในนามคุณ{first} {last}{seats}ที่นั่ง{when}ขอบคุณค่ะ",
+            f"{when}คุณ{first} {last}จะมาที่{place}พร้อมเพื่อนรวม{seats}คน",
+        )
+    )
+    fields = {"name": f"{first} {last}", "place": place, "date": day, "time": f"{hour}:{minute}", "seats": seats}
+    return {"text": text, "summary": " | ".join(f"{name} = {value}" for name, value in fields.items())}

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from .data.pairs import load_lcsts, load_pairs
     from .evaluation.compute_metrics import make_compute_metrics
     from .evaluation.metrics import CopyMetrics
+    from .evaluation.scoring import calibrate_model
     from .inference.extraction import extract_records
     from .inference.onnx_export import export_onnx, export_programs
     from .inference.onnx_search import OnnxCopyNet
@@ -47,6 +48,7 @@ _MODULES = {
     "PlainTokenizer": ".serving.tokenizer",
     "StopStrings": ".model.generation",
     "align_vocabulary": ".training.alignment",
+    "calibrate_model": ".evaluation.scoring",
     "check_tokenizer": ".saved.checks",
     "write_model_card": ".saved.cards",
     "load_lcsts": ".data.pairs",
@@ -77,6 +79,7 @@ __all__ = [
     "PlainTokenizer",
     "StopStrings",
     "align_vocabulary",
+    "calibrate_model",
     "check_tokenizer",
     "copies_html",
     "export_onnx",

@@ -29,7 +29,7 @@ from tiny_encoders import TEXTS as ENCODER_TEXTS
 from tiny_encoders import batch_of, copynet_over, save_encoder, word_tokenizer
 from transformers import AutoConfig, AutoModelForSeq2SeqLM, pipeline
 
-from copynet_hf import CopyNetEnsemble, CopyNetEnsembleConfig, CopyNetTokenizer
+from copynet_hf import CopyNetEnsemble, CopyNetEnsembleConfig, CopyNetTokenizer, calibrate_model
 from copynet_hf.cli import main
 from copynet_hf.data.remembered import remember_options
 from copynet_hf.evaluation.calibration import MIN_PAIRS, fit_calibration
@@ -435,6 +435,8 @@ def test_the_command_calibrates_on_validation_pairs(folders: list[Path], tmp_pat
     right = [number % 2 == 1 for number in range(count)]
     expected = fit_calibration([each.score for each in best], right)  # type: ignore[misc]
     assert calibration == pytest.approx(list(expected), rel=1e-4)  # type: ignore[arg-type]
+    pairs = [{"text": row["question"], "summary": row["answer"]} for row in rows]
+    assert calibrate_model(CopyNetEnsemble.from_models(models), tokenizer, pairs) == pytest.approx(calibration)
     (outputs,) = predict(*load_model(str(output), "cpu"), texts[:1])
     assert outputs[0].confidence == pytest.approx(calibrate(best[0].score, expected))  # type: ignore[arg-type]
 

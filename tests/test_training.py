@@ -535,7 +535,7 @@ def test_evaluation_while_training_scores_what_generate_gives(files: dict[str, A
     settings = {"predict_with_generate": True, "num_beams": 1, "num_train_epochs": 1.0, "max_target_length": 12}
     metrics = train_from_arguments({**files, **SIZES, **settings, "output_dir": str(tmp_path / "out")})
     model, tokenizer = load_model(str(tmp_path / "out"))
-    scores, _ = evaluate_pairs(model, tokenizer, Dataset.from_list(quickstart_pairs("validation", 16)))
+    scores, _ = evaluate_pairs(model, tokenizer, quickstart_pairs("validation", 16))
     for name in ("rouge1", "rougeL", "bleu", "exact_match", "copied_fraction"):
         assert metrics[f"eval_{name}"] == pytest.approx(scores[name])
 

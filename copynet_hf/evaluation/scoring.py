@@ -11,7 +11,7 @@ from typing import Any
 from datasets import Dataset
 from transformers import PreTrainedTokenizerBase
 
-from ..data.records import warn_once
+from ..data.records import Row, warn_once
 from ..inference.predictor import describe_truncated, predict_in_batches
 from ..model.confidence import Calibration, calibrate
 from ..model.prediction import CopyModel, Prediction
@@ -29,12 +29,12 @@ Scores = dict[str, Any]  # floats, or None
 
 
 def evaluate_pairs(
-    model: CopyModel, tokenizer: PreTrainedTokenizerBase, pairs: Dataset, **options: Any
+    model: CopyModel, tokenizer: PreTrainedTokenizerBase, pairs: Dataset | Sequence[Row], **options: Any
 ) -> tuple[Scores, list[dict[str, Any]]]:
     """Generates an output for each pair's text and scores it against the pair's summary.
 
     Args:
-        pairs: with the columns `text` and `summary`, and optionally `facts`, `features` and `id`.
+        pairs: with the columns `text` and `summary`, and optionally `facts`, `features` and `id`; a dataset, or dicts.
         options: arguments of `predict_in_batches`.
 
     Returns:
@@ -44,6 +44,7 @@ def evaluate_pairs(
         the best outputs for which copying accounts for more than half of the probability.
         For each pair a record of its text, reference and prediction, whether that is right, and `FIELDS` of it.
     """
+    pairs = pairs if isinstance(pairs, Dataset) else Dataset.from_list(list(pairs))
     sources, references = list(pairs["text"]), list(pairs["summary"])
     start = time.perf_counter()
     predictions = predict_pairs(model, tokenizer, pairs, **options)
@@ -109,9 +110,18 @@ def score_confidence(outputs: Sequence[Prediction], right: Sequence[bool]) -> Sc
     }
 
 
-def calibrate_model(model: CopyModel, tokenizer: PreTrainedTokenizerBase, pairs: Dataset) -> Calibration | None:
-    """Sets the calibration in the model's config to that of its outputs for the pairs, of at most `CALIBRATION_PAIRS`
-    of them, and logs what it makes of scores; to None, which is returned then, if they are too few."""
+def calibrate_model(
+    model: CopyModel, tokenizer: PreTrainedTokenizerBase, pairs: Dataset | Sequence[Row]
+) -> Calibration | None:
+    """Sets the calibration in the model's config to that of its outputs for validation pairs, and logs what it makes of
+    scores: the confidence of an output is then the probability that it is right (Platt 1999). With fewer than 20 pairs,
+    it sets and returns None: the confidence is the score. Save the model afterwards.
+
+    Args:
+        pairs: with the columns `text` and `summary`, and optionally `facts` and `features`; a dataset, or dicts. Of
+            more than 1,000, so many are drawn.
+    """
+    pairs = pairs if isinstance(pairs, Dataset) else Dataset.from_list(list(pairs))
     if len(pairs) < MIN_PAIRS:
         logger.info("confidence: the score, as %d validation pairs are too few to calibrate it", len(pairs))
         model.config.calibration = None

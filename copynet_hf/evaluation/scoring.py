@@ -113,9 +113,9 @@ def score_confidence(outputs: Sequence[Prediction], right: Sequence[bool]) -> Sc
 def calibrate_model(
     model: CopyModel, tokenizer: PreTrainedTokenizerBase, pairs: Dataset | Sequence[Row]
 ) -> Calibration | None:
-    """Sets the calibration in the model's config to that of its outputs for validation pairs, and logs what it makes of
-    scores: the confidence of an output is then the probability that it is right (Platt 1999). With fewer than 20 pairs,
-    it sets and returns None: the confidence is the score. Save the model afterwards.
+    """Sets the calibration in the model's config to that of its outputs for validation pairs, and logs what it makes
+    of scores: the confidence of an output is then the probability that it is right (Platt 1999). With fewer than 20
+    pairs, it sets and returns None: the confidence is the score. Save the model afterwards.
 
     Args:
         pairs: with the columns `text` and `summary`, and optionally `facts` and `features`; a dataset, or dicts. Of

@@ -114,6 +114,15 @@ def test_digits_are_words_where_targets_spell_numbers_out() -> None:
     assert guess_segmenter([pair(row["text"], f"{row['text']} o'clock") for row in spoken]) == "word_punct"
 
 
+def test_digits_are_words_where_numbers_change_their_script() -> None:
+    """Though each of the hundred numbers is a frequent word."""
+    arabic = str.maketrans("0123456789", "٠١٢٣٤٥٦٧٨٩")
+    numbers = [f"{name} at {number:02}" for number in range(100) for name in NAMES]
+    assert guess_segmenter([pair(text.translate(arabic), text) for text in numbers]) == "word_digits"
+    months = [f"{name} at {number:02}" for number in range(12) for name in NAMES]
+    assert guess_segmenter([pair(text.translate(arabic), text) for text in months]) == "word_punct"
+
+
 def test_letters_are_read_where_the_digits_of_targets_are_letters_in_their_sources() -> None:
     """`7S0l4` to 75014, which a vocabulary of short numbers joins as 75 014, and not from its source."""
     numbers = [(name, f"{10 + number % 90}", f"{7919 * number % 100000:05}") for number, name in enumerate(NAMES * 30)]

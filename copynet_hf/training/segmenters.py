@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import math
 import re
+from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 from difflib import SequenceMatcher
 from itertools import islice
@@ -36,6 +37,9 @@ UNREACHABLE_SHARE = 0.5
 MIN_PARTS_SHARE = 0.01
 # The same for numbers that are parts of numbers (0.07 where 48906 gives 48,906; 0.004 by chance in short dates).
 MIN_NUMBERS_SHARE = 0.01
+# The least number of different ones if targets write numbers that are not in their sources: months are 12, and no
+# reason to read digits.
+MIN_NEW_NUMBERS = 40
 # The share of the sources that have numbers, and of their targets that have digits, if targets spell numbers out.
 MIN_NUMBERED, MAX_WITH_DIGITS = 0.2, 0.05
 
@@ -71,9 +75,9 @@ def first_sources(pairs: Pairs) -> list[str]:
 
 def guess_segmenter(pairs: Sequence[Row]) -> str:
     """`char` if the sources' words have no spaces between them, as in Chinese, if most sources are single words, as in
-    inflection, or if texts are short and targets respell words; else `word_punct`, or `word_parts` where targets
-    are made of parts of words, `word_digits` where they are made of parts of numbers, or write numbers that are
-    not in their sources, or sources have numbers that are not in targets."""
+    inflection, or if texts are short and targets respell words; else `word_digits` if targets are made of parts of
+    numbers, write numbers that are not in their sources, or have no digits where these have numbers; `word_parts` if
+    they are made of parts of words; or `word_punct`."""
     sources = [pair["text"] for pair in pairs]
     single_words = sum(len(source.split()) == 1 for source in sources)
     if are_mostly(UNSPACED, sources[:1000]) or 2 * single_words > len(sources):
@@ -88,13 +92,14 @@ def guess_segmenter(pairs: Sequence[Row]) -> str:
     are_numbers_cut = own - others > max(MIN_NUMBERS_SHARE * sum(map(len, words[1::2])), others)
     reach = by_parts if is_cut else by_words
     hard = reach.hard if are_numbers_cut else reach.hard + reach.numbers
-    num_new = sum(word.isdecimal() for word, _ in hard)
+    new = [word for word, _ in hard if word.isdecimal()] + _list_known_numbers(sample, min_frequency)
+    are_numbers_new = len(new) > RESPELLED_SHARE * reach.num_words and len({*new}) >= MIN_NEW_NUMBERS
     mean_length = sum(map(len, sources)) / len(sources)
     if mean_length > MAX_LENGTH_WITH_NUMBERS:
         hard = [(word, source) for word, source in hard if not _has_digits(word, source)]
     if mean_length <= MAX_SPELLED_LENGTH and _respells_words(pairs, hard, reach.num_words):
         return "char"
-    if are_numbers_cut or num_new > RESPELLED_SHARE * reach.num_words or _spells_numbers_out(pairs):
+    if are_numbers_cut or are_numbers_new or _spells_numbers_out(pairs):
         return "word_digits"
     return "word_parts" if is_cut else "word_punct"
 
@@ -110,6 +115,16 @@ def _count_cut_numbers(pairs: Sequence[Row]) -> tuple[int, int]:
             in_own += any(number in each for each in own)
             in_other += any(number in each for each in other)
     return in_own, in_other
+
+
+def _list_known_numbers(pairs: Sequence[Row], min_frequency: int) -> list[str]:
+    """The numbers of targets, as often as they occur, that are frequent although their digits are not side by side in
+    their sources, as where these have digits of another script."""
+    numbers: Counter[str] = Counter()
+    for pair in pairs:
+        digits = "".join(filter(str.isdecimal, pair["text"]))
+        numbers.update(number for number in re.findall(r"\d\d+", pair["summary"]) if number not in digits)
+    return [number for number in numbers.elements() if numbers[number] >= min_frequency]
 
 
 def _spells_numbers_out(pairs: Sequence[Row]) -> bool:

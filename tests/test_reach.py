@@ -112,6 +112,7 @@ def test_digits_are_words_where_targets_spell_numbers_out() -> None:
     assert guess_segmenter(spoken) == "word_digits"
     assert guess_segmenter([pair(row["summary"], row["text"]) for row in spoken]) == "word_digits"
     assert guess_segmenter([pair(row["text"], f"{row['text']} o'clock") for row in spoken]) == "word_punct"
+    assert guess_segmenter([row | {"text": row["text"] + 40 * " and so on"} for row in spoken]) == "word_punct"
 
 
 def test_digits_are_words_where_numbers_change_their_script() -> None:

@@ -97,9 +97,10 @@ def guess_segmenter(pairs: Sequence[Row]) -> str:
     mean_length = sum(map(len, sources)) / len(sources)
     if mean_length > MAX_LENGTH_WITH_NUMBERS:
         hard = [(word, source) for word, source in hard if not _has_digits(word, source)]
-    if mean_length <= MAX_SPELLED_LENGTH and _respells_words(pairs, hard, reach.num_words):
+    is_short = mean_length <= MAX_SPELLED_LENGTH
+    if is_short and _respells_words(pairs, hard, reach.num_words):
         return "char"
-    if are_numbers_cut or are_numbers_new or _spells_numbers_out(pairs):
+    if are_numbers_cut or are_numbers_new or (is_short and _spells_numbers_out(pairs)):
         return "word_digits"
     return "word_parts" if is_cut else "word_punct"
 

@@ -35,12 +35,12 @@ UNREACHABLE_SHARE = 0.5
 # For each pair, the words that have to be spelled unless words are cut, or the targets with parts of source words (0.3
 # where `38x` gives 38, 0.045 in recipes with a few quantities like `20g`, 0.005 in NL2Bash), above which they are cut.
 MIN_PARTS_SHARE = 0.01
-# The same for numbers that are parts of numbers (0.07 where 48906 gives 48,906; 0.004 by chance in short dates).
+# Digits are words if more than this share of the targets' words are parts of their sources' numbers (0.07 where 48906
+# gives 48,906; 0.004 by chance in short dates),
 MIN_NUMBERS_SHARE = 0.01
-# The least number of different ones if targets write numbers that are not in their sources: months are 12, and no
-# reason to read digits.
+# if targets have as many different numbers that are not in their sources (months are 12, and no reason),
 MIN_NEW_NUMBERS = 40
-# The share of the sources that have numbers, and of their targets that have digits, if targets spell numbers out.
+# or if more than one share of the sources have numbers, and at most another of their targets have digits.
 MIN_NUMBERED, MAX_WITH_DIGITS = 0.2, 0.05
 
 

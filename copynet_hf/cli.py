@@ -43,7 +43,8 @@ def _run(importing: Callable[[], AbstractContextManager[None]], name: str, *argv
     logging.getLogger("copynet_hf").setLevel(logging.INFO)
     os.environ.setdefault("TQDM_DELAY", "2")  # seconds after which a progress bar appears
     if not sys.stderr.isatty():
-        os.environ.setdefault("TQDM_MININTERVAL", "60")  # seconds between its lines in a log
+        for interval in ("TQDM_MININTERVAL", "TQDM_MAXINTERVAL"):
+            os.environ.setdefault(interval, "60")  # seconds between its lines in a log
     # torch's threads sleep while they wait for one another: busy waiting is many times slower on cores that others use
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     try:

@@ -195,7 +195,7 @@ def test_skipped_records_are_reported_again_from_the_cache(tmp_path: Path, caplo
 @pytest.mark.parametrize(
     ("name", "content", "mend"),
     [
-        ("a.txt", '{"text": "a", "summary": "b"}', "a file .txt holds LCSTS: JSON lines end in .jsonl"),
+        ("a.txt", '{"text": "a", "summary": "b"}', "a .txt file holds LCSTS: name JSON lines .jsonl"),
         (
             "a.json",
             '{\n  "data": [{"text": "a", "summary": "b"}]\n}',

@@ -228,9 +228,9 @@ def test_unsupported_generation_configs_are_refused_before_the_export(tmp_path: 
     with pytest.raises(ValueError, match="forced_bos_token_id=0"):
         onnx_export.export_onnx(model, tmp_path / "new")
     model.generation_config.update(forced_bos_token_id=None)
-    model.generation_config.update(
-        **model.generation_config._get_default_generation_params()
-    )  # as Seq2SeqTrainer does
+    defaults = model.generation_config._get_default_generation_params()
+    model.generation_config.update(**defaults)  # as Seq2SeqTrainer does
+    onnx_export._check_search(model.generation_config)
     with pytest.raises(ValueError, match=r"torch\.bfloat16, and graphs are in float32: load it with dtype="):
         onnx_export.export_onnx(model.bfloat16(), tmp_path / "new")
     assert not (tmp_path / "new").exists()

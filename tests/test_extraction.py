@@ -52,6 +52,8 @@ def test_a_generated_value_is_where_the_text_has_it_and_no_other_value_is():
     assert places(make_prediction("a", " =", " mob")) == [("mob", None, None)]
     assert places(make_prediction("a", " =", "東京"), "在東京都") == [("東京", 1, 3)]
     assert places(make_prediction("a", " =", "พุด"), "ร้านพุดซ้อน") == [("พุด", 4, 7)]
+    assert places(make_prediction("a", " =", " 12"), "สำหรับ12คน") == [("12", 6, 8)]
+    assert places(make_prediction("a", " =")) == [("", None, None)]
 
 
 def test_spaces_and_case_may_differ():

@@ -571,8 +571,9 @@ def test_a_run_goes_on_behind_the_last_whole_part(
         (folder / f"{len(predicted) // 5:08}.part.unfinished").write_bytes(b"half of it")
     with killed_after(None) as texts:
         assert main(command(model, source, output, "--num_proc=1", "--batch_size=2")) == 0
-    (done, total) = re.search(r" is continued: (\d+) of (\d+) rows were there", caplog.messages[-1]).groups()  # type: ignore[union-attr]
-    assert int(total) - int(done) == len(texts)
+    said = re.search(r" is continued: (\d+) of (\d+) rows are done", caplog.messages[-1])
+    assert said is not None
+    assert int(said[2]) - int(said[1]) == len(texts)
     predicted += texts
     assert predicted == [text for number, text in enumerate(TEXTS * 2) if number != 17]
     assert output.read_bytes() == whole.read_bytes()

@@ -516,11 +516,24 @@ ENDED = {
 }
 
 
+def test_no_probability_is_above_1_where_rounding_takes_its_logarithm_above_0(monkeypatch):
+    model = tiny_model()
+    forward = model.forward
+
+    def forward_with_rounding(**inputs):
+        output = forward(**inputs)
+        output.logits = torch.full_like(output.logits, 7e-7)
+        return output
+
+    monkeypatch.setattr(model, "forward", forward_with_rounding)
+    trace = model.trace_copies(torch.tensor([[1, 5, EOS]]), input_ids=torch.tensor([SOURCES[0]]))
+    assert trace.token_probs.tolist() == [[1.0, 1.0]]
+
+
 @pytest.mark.parametrize(("words", "length"), ENDED.values(), ids=ENDED)
 def test_an_output_has_one_end_for_trace_and_predictions(words, length):
     trace = tiny_model().trace_copies(torch.tensor([[1, *words]]), input_ids=torch.tensor([SOURCES[0]]))
     assert (trace.token_probs[0] > 0).tolist() == [place < length for place in range(len(words))]
-    assert trace.token_probs.max() <= 1
     assert _count_tokens(np.array([words]), EOS, 0, None).tolist() == [length]
 
 

@@ -69,7 +69,14 @@ def test_words_that_are_spelled_are_smoothed_by_default(text: str, expected: flo
     assert factors == [expected, 0.2, 0.0]
 
 
-@pytest.mark.parametrize("fields", [{"copy_mechanism": "gated"}, {"use_coverage": True, "coverage_loss_weight": 1.0}])
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"copy_mechanism": "gated"},
+        {"copy_mechanism": "gated", "gated_loss": "summed"},
+        {"use_coverage": True, "coverage_loss_weight": 1.0},
+    ],
+)
 def test_the_librarys_trainer_does_not_drop_another_loss(fields: dict[str, Any], tmp_path: Path) -> None:
     """With label smoothing it takes the labels from the model's inputs."""
     model, targets = tiny_model(**fields), {"labels": [[4, 2]] * 4, "decoder_input_ids": [[1, 4]] * 4}
@@ -79,9 +86,10 @@ def test_the_librarys_trainer_does_not_drop_another_loss(fields: dict[str, Any],
         str(tmp_path), max_steps=1, label_smoothing_factor=0.1, use_cpu=True, report_to="none"
     )
     trainer = Seq2SeqTrainer(model, args, train_dataset=rows, data_collator=DefaultDataCollator())
-    with pytest.raises(ValueError, match=r"leaves out the loss of \w+_loss_weight: set it to 0 in the config"):
+    with pytest.raises(ValueError, match=r"_loss\w* is \S+, but with label_smoothing_factor"):
         trainer.train()
     model.config.gate_loss_weight = model.config.coverage_loss_weight = 0.0
+    model.config.gated_loss = "mixture"
     trainer.train()
 
 

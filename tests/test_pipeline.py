@@ -143,7 +143,7 @@ def test_a_column_of_a_dataset_is_a_list_of_texts() -> None:
     assert pipe([]) == []
 
 
-@pytest.mark.parametrize("wrong", [{"facts": []}, 7, {"text": ["a"]}])
+@pytest.mark.parametrize("wrong", [{"facts": []}, 7, b"a", {"text": ["a"]}])
 def test_wrong_inputs_raise_an_error(wrong: Any) -> None:
     with pytest.raises(ValueError, match="pass a text"):
         make()(wrong)

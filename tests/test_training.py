@@ -536,6 +536,8 @@ def test_evaluation_while_training_scores_what_generate_gives(files: dict[str, A
     metrics = train_from_arguments({**files, **SIZES, **settings, "output_dir": str(tmp_path / "out")})
     model, tokenizer = load_model(str(tmp_path / "out"))
     scores, _ = evaluate_pairs(model, tokenizer, quickstart_pairs("validation", 16))
+    with pytest.raises(ValueError, match="the pairs have no summary: pass a dataset or dicts"):
+        evaluate_pairs(model, tokenizer, [{"text": "a"}])
     for name in ("rouge1", "rougeL", "bleu", "exact_match", "copied_fraction"):
         assert metrics[f"eval_{name}"] == pytest.approx(scores[name])
 

@@ -70,10 +70,8 @@ def _documents(path: Path, encoding: str) -> Iterator[tuple[int, list[str] | str
             elif document:
                 document.append(line)
             elif line and not is_outside:  # reported once for consecutive lines
-                hint = (
-                    "" if number > 1 else " (a file .txt holds LCSTS: JSON lines end in .jsonl, tables in .csv, .tsv)"
-                )
-                yield number, f"text outside a <doc>{hint}"
+                other = "" if start else " (a .txt file holds LCSTS: name JSON lines .jsonl, tables .csv or .tsv)"
+                yield number, f"text outside a <doc>{other}"
                 is_outside = True
             if document and line.endswith("</doc>"):
                 yield start, document

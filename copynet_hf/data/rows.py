@@ -56,7 +56,7 @@ def number_rows(
         min_score, encoding: of LCSTS, see `load_lcsts`.
 
     Raises:
-        DataFileError: a header, a list or a Parquet file that is not valid, a JSON object over several lines, or
+        DataFileError: a header, a list or a Parquet file that is not valid, an object over several lines of .json, or
             damaged compression.
     """
     suffix = file_format or data_suffix(path)
@@ -116,11 +116,9 @@ def _json_rows(path: Path) -> Iterator[NumberedRow]:
         for number, line in enumerate(file, 1):
             content = line.strip("\ufeff \t\r\n")
             if content:
-                if number == 1 and content == "{" and data_suffix(path) == ".json":
-                    one = "the whole file is one JSON object"
-                    raise DataFileError(
-                        f"{show_path(path)}: {one}: write a list of objects, or one object on each line"
-                    )
+                if content == "{" and data_suffix(path) == ".json":
+                    mend = "write a list of objects, or one object on each line"
+                    raise DataFileError(f"{show_path(path)}: line {number} begins an object of several lines: {mend}")
                 try:
                     row = _check_row(_parse_json(content))
                 except ValueError as error:

@@ -97,7 +97,7 @@ def split_words(tokenizer: PreTrainedTokenizerBase, text: str) -> list[str]:
 
 
 def spells_words(segmenter: str | None, texts: Iterable[str]) -> bool:
-    """Whether the tokenizer splits these texts, which are not Chinese or Japanese, into characters."""
+    """Whether the tokenizer splits these texts, whose letters are an alphabet, into characters."""
     return segmenter == "char" and not are_mostly(CJK, texts)
 
 

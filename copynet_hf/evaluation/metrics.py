@@ -160,8 +160,8 @@ def _unit(references: Sequence[Sequence[str]], tokenize: Tokenization) -> Unit:
 
 def are_mostly(characters: str, texts: Iterable[str]) -> bool:
     """Whether at least a third of the letters are of a class, such as `CJK` and `UNSPACED`."""
-    text = "".join(texts)
-    return 3 * len(re.findall(f"[{characters}]", text)) >= max(sum(map(str.isalpha, text)), 1)
+    letters = "".join(filter(str.isalpha, "".join(texts)))
+    return 3 * len(re.findall(f"[{characters}]", letters)) >= max(len(letters), 1)
 
 
 def _characters(text: str) -> list[str]:

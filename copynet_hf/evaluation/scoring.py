@@ -44,7 +44,7 @@ def evaluate_pairs(
         the best outputs for which copying accounts for more than half of the probability.
         For each pair a record of its text, reference and prediction, whether that is right, and `FIELDS` of it.
     """
-    pairs = pairs if isinstance(pairs, Dataset) else Dataset.from_list(list(pairs))
+    pairs = _to_dataset(pairs)
     sources, references = list(pairs["text"]), list(pairs["summary"])
     start = time.perf_counter()
     predictions = predict_pairs(model, tokenizer, pairs, **options)
@@ -76,6 +76,15 @@ def evaluate_pairs(
         for row, output in enumerate(best)
     ]
     return scores | {"seconds": round(seconds, 2)}, records
+
+
+def _to_dataset(pairs: Dataset | Sequence[Row]) -> Dataset:
+    if not isinstance(pairs, Dataset):
+        names = dict.fromkeys(name for row in pairs for name in row)
+        pairs = Dataset.from_list([{name: row.get(name) for name in names} for row in pairs])
+    if missing := {"text", "summary"} - {*pairs.column_names}:
+        raise ValueError(f"the pairs have no {' and no '.join(sorted(missing))}: pass a dataset or dicts with both")
+    return pairs
 
 
 def predict_pairs(
@@ -121,7 +130,7 @@ def calibrate_model(
         pairs: with the columns `text` and `summary`, and optionally `facts` and `features`; a dataset, or dicts. Of
             more than 1,000, so many are drawn.
     """
-    pairs = pairs if isinstance(pairs, Dataset) else Dataset.from_list(list(pairs))
+    pairs = _to_dataset(pairs)
     if len(pairs) < MIN_PAIRS:
         logger.info("confidence: the score, as %d validation pairs are too few to calibrate it", len(pairs))
         model.config.calibration = None

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import re
-import unicodedata
 from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import accumulate
@@ -14,6 +13,10 @@ from ..data.fields import Field, parse_fields
 from ..model.prediction import Prediction
 
 Span = tuple[int, int]
+
+# A letter or digit whose words have spaces between them, as they do not in Thai, Lao, Burmese, Khmer, Chinese and
+# Japanese; in Korean, none is between a name and the particle after it.
+_SPACED = r"[^\W\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u2e80-\U0003ffff]"
 
 
 class Record(TypedDict):
@@ -106,16 +109,9 @@ def _normalize(text: str) -> str:
 def _find_occurrences(value: str, text: str) -> list[Span]:
     """Where the value occurs in the text, not within a word."""
     words = r"\s+".join(map(re.escape, value.split()))
-    before = r"(?<!\w)" if _is_in_spaced_word(value[:1]) else ""
-    after = r"(?!\w)" if _is_in_spaced_word(value[-1:]) else ""
+    before = f"(?<!{_SPACED})" if re.match(_SPACED, value[:1]) else ""
+    after = f"(?!{_SPACED})" if re.match(_SPACED, value[-1:]) else ""
     return [match.span() for match in re.finditer(f"{before}{words}{after}", text, re.IGNORECASE)] if words else []
-
-
-def _is_in_spaced_word(letter: str) -> bool:
-    """Whether spaces separate the words that have this letter, as they do not in Chinese and Thai; in Korean, they do
-    not separate a name from the particle after it."""
-    is_unspaced = unicodedata.name(letter, "").startswith(("THAI", "LAO", "MYANMAR", "KHMER"))
-    return letter.isalnum() and letter < "\N{CJK RADICAL REPEAT}" and not is_unspaced
 
 
 def _choose_place(found: Sequence[Span], copied: Sequence[Span | None], places: Sequence[Span | None]) -> Span | None:

@@ -148,7 +148,7 @@ def predict_files(
         read = zip(read_windows(files, delimiters, window), parts, missing, strict=True)
         tasks = ((each.rows, part) for each, part, is_missing in read if is_missing)
         if done:
-            logger.info("%s is continued: %s of %s rows were there", output_file, f"{done:,}", f"{sum(sizes):,}")
+            logger.info("%s is continued: %s of %s rows are done", output_file, f"{done:,}", f"{sum(sizes):,}")
         with tqdm(total=sum(sizes), initial=done, unit=" rows") as bar:
             for size in _predict_windows(predictor, tasks, num_proc):
                 bar.update(size)

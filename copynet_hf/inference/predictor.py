@@ -200,7 +200,7 @@ class CopyNetPredictor:
         rows = [row for row, text in enumerate(texts) if text is not None]
         for row in rows:
             if not isinstance(texts[row], str):
-                raise ValueError(f"row {row} of {where} is of type {type(texts[row]).__name__}: pass texts")
+                raise ValueError(f"row {row} of {where} is a {type(texts[row]).__name__}: pass texts")
         sources = [str(texts[row]) for row in rows]
         options: dict[str, Any] = {name: [column[row] for row in rows] for name, column in columns.items()}
         options |= {"trace": trace, "min_confidence": self.min_confidence, **self.decoding}

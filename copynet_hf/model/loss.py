@@ -72,21 +72,24 @@ def check_labels(labels: Tensor, decoder_input_ids: Tensor | None, embeddings: T
 
 
 def check_loss_of_logits(config: CopyNetConfig) -> None:
-    """Raises ValueError for a model with other losses, which are lost where the Trainer takes the labels away."""
-    if others := list_other_losses(config):
+    """Raises ValueError for a model whose loss the logits do not give, where the Trainer takes the labels away."""
+    if fields := list_other_losses(config):
+        values = " and ".join(f"{name} is {getattr(config, name)!r}" for name in fields)
         raise ValueError(
-            "the Trainer computes this loss from the logits alone (label_smoothing_factor, compute_loss_func), which "
-            f"leaves out the loss of {' and '.join(others)}: set it to 0 in the config, or give up the former."
+            f"{values}, but with label_smoothing_factor or compute_loss_func the Trainer computes another loss, of "
+            "the logits alone: use neither, or another config"
         )
 
 
 def list_other_losses(config: CopyNetConfig) -> list[str]:
-    """The weights of the losses that a model adds to −log p(y_t), and that its log-probabilities do not give."""
-    weights = {
+    """The fields of a model whose loss is not −log p(y_t) of its log-probabilities alone."""
+    is_gated = config.copy_mechanism == "gated"
+    fields = {
         "coverage_loss_weight": config.coverage_loss_weight > 0,
-        "gate_loss_weight": config.copy_mechanism == "gated" and config.gate_loss_weight > 0,
+        "gate_loss_weight": is_gated and config.gate_loss_weight > 0,
+        "gated_loss": is_gated and config.gated_loss == "summed",
     }
-    return [name for name, is_used in weights.items() if is_used]
+    return [name for name, is_used in fields.items() if is_used]
 
 
 def compute_loss(

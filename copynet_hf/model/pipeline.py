@@ -51,10 +51,10 @@ class CopyText2TextPipeline(Pipeline):
     tokenizer: Any
 
     def __call__(self, inputs: object, *args: object, **kwargs: object) -> object:
-        if isinstance(inputs, Sequence) and not isinstance(inputs, str):  # such as a column of `datasets`
+        if isinstance(inputs, Sequence) and not isinstance(inputs, str | bytes):  # such as a column of `datasets`
             inputs = list(inputs)
-        if inputs == []:
-            return []
+            if not inputs:
+                return []
         outputs = super().__call__(inputs, *args, **kwargs)
         if isinstance(outputs, list):  # else an iterator
             texts = outputs if isinstance(inputs, list) else [outputs]

@@ -77,7 +77,7 @@ class Prediction:
     copy_probs: (T, S) probability of copying from each position at each step, whatever the word; None unless
         requested.
     is_truncated: whether the source has more words than were read.
-    is_empty: whether the source has no words; its output is empty, too.
+    is_empty: whether the text has no words; its output is empty, too.
 
     Without a trace, all fields but the text and the last two are empty or None.
     """

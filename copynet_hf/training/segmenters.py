@@ -35,13 +35,15 @@ UNREACHABLE_SHARE = 0.5
 # For each pair, the words that have to be spelled unless words are cut, or the targets with parts of source words (0.3
 # where `38x` gives 38, 0.045 in recipes with a few quantities like `20g`, 0.005 in NL2Bash), above which they are cut.
 MIN_PARTS_SHARE = 0.01
-# Digits are words if more than this share of the targets' words are parts of their sources' numbers (0.07 where 48906
-# gives 48,906; 0.004 by chance in short dates),
+# Digits are words if more than this share of the targets' words are parts of their sources' numbers: 0.07 where 48906
+# gives 48,906, 0.004 by chance in short dates.
 MIN_NUMBERS_SHARE = 0.01
-# if targets have as many different numbers that are not in their sources (months are 12, and no reason),
+# Digits are words if targets have so many different numbers that are not in their sources. Months are 12.
 MIN_NEW_NUMBERS = 40
-# or if more than one share of the sources have numbers, and at most another of their targets have digits.
-MIN_NUMBERED, MAX_WITH_DIGITS = 0.2, 0.05
+# Digits are words if more than the first share of the sources have numbers, at most the second share of the targets of
+# these have digits, and these targets have so many new words for each number: 3.5 to 4.9 where they spell it out, 0.8
+# where they replace it by its kind.
+MIN_NUMBERED, MAX_WITH_DIGITS, MIN_WORDS_OF_NUMBER = 0.2, 0.05, 2
 
 
 def choose_segmenter(given: str, preset: str | None, pairs: Pairs) -> str:
@@ -85,22 +87,24 @@ def guess_segmenter(pairs: Sequence[Row]) -> str:
     words = [get_segmenter("word_punct").split(text) for pair in pairs for text in (pair["text"], pair["summary"])]
     sample, min_frequency = pairs[:: math.ceil(len(pairs) / 1000) or 1], choose_min_frequency(pairs, spelled=False)
     by_words, by_parts = (_measure(sample, words, name, min_frequency) for name in ("word_punct", "word_parts"))
-    is_cut = len(by_words.hard) > max(MIN_PARTS_SHARE * len(sample), 2 * len(by_parts.hard))
+    is_cut = len(by_words.hard) > max(MIN_PARTS_SHARE * len(sample), 2 * len(by_parts.hard), 1)
     own, others = _count_pairs_with_parts(words)
-    is_cut |= own - others > max(MIN_PARTS_SHARE * len(pairs), others)
+    is_cut |= own - others > max(MIN_PARTS_SHARE * len(pairs), others, 1)
     own, others = _count_cut_numbers(pairs)
-    are_numbers_cut = own - others > max(MIN_NUMBERS_SHARE * sum(map(len, words[1::2])), others)
+    num_words = sum(map(len, words[1::2]))
+    are_numbers_cut = own - others > max(MIN_NUMBERS_SHARE * num_words, others)
     reach = by_parts if is_cut else by_words
     hard = reach.hard if are_numbers_cut else reach.hard + reach.numbers
-    new = [word for word, _ in hard if word.isdecimal()] + _list_known_numbers(sample, min_frequency)
-    are_numbers_new = len(new) > RESPELLED_SHARE * reach.num_words and len({*new}) >= MIN_NEW_NUMBERS
+    hard_numbers = [word for word, _ in hard if word.isdecimal()]
+    known_numbers = _list_known_numbers(pairs, min_frequency)
+    new_share = len(hard_numbers) / reach.num_words + len(known_numbers) / num_words
+    are_numbers_new = new_share > RESPELLED_SHARE and len({*hard_numbers, *known_numbers}) >= MIN_NEW_NUMBERS
     mean_length = sum(map(len, sources)) / len(sources)
     if mean_length > MAX_LENGTH_WITH_NUMBERS:
         hard = [(word, source) for word, source in hard if not _has_digits(word, source)]
-    is_short = mean_length <= MAX_SPELLED_LENGTH
-    if is_short and _respells_words(pairs, hard, reach.num_words):
+    if mean_length <= MAX_SPELLED_LENGTH and _respells_words(pairs, hard, reach.num_words):
         return "char"
-    if are_numbers_cut or are_numbers_new or (is_short and _spells_numbers_out(pairs)):
+    if are_numbers_cut or are_numbers_new or _spells_numbers_out(words):
         return "word_digits"
     return "word_parts" if is_cut else "word_punct"
 
@@ -128,12 +132,23 @@ def _list_known_numbers(pairs: Sequence[Row], min_frequency: int) -> list[str]:
     return [number for number in numbers.elements() if numbers[number] >= min_frequency]
 
 
-def _spells_numbers_out(pairs: Sequence[Row]) -> bool:
-    """Whether targets have no digits where their sources have numbers, as in normalisation for speech: `24 kg` to
-    `twenty-four kilograms`. Numbers that targets leave out are read as digits, too."""
-    targets = [pair["summary"] for pair in pairs if re.search(r"\d\d", pair["text"])]
-    with_digits = sum(any(map(str.isdecimal, target)) for target in targets)
-    return len(targets) > MIN_NUMBERED * len(pairs) and with_digits <= MAX_WITH_DIGITS * len(targets)
+def _spells_numbers_out(words: Sequence[Sequence[str]]) -> bool:
+    """Whether targets have no digits where their sources have numbers, but words instead, as in normalisation for
+    speech: `24 kg` to `twenty-four kilograms`.
+
+    Args:
+        words: of each source, followed by those of its target.
+    """
+    num_numbers = num_targets = num_new = num_with_digits = 0
+    for source, target in zip(words[::2], words[1::2], strict=True):
+        own = {*source}
+        if numbers := sum(word.isdecimal() and len(word) > 1 for word in source):
+            num_targets, num_numbers = num_targets + 1, num_numbers + numbers
+            num_new += sum(word.isalpha() and word not in own for word in target)
+            num_with_digits += any(any(map(str.isdecimal, word)) for word in target)
+    are_numbered = num_targets > MIN_NUMBERED * len(words) / 2
+    are_spelled = num_with_digits <= MAX_WITH_DIGITS * num_targets and num_new > MIN_WORDS_OF_NUMBER * num_numbers
+    return are_numbered and are_spelled
 
 
 def _count_pairs_with_parts(words: Sequence[Sequence[str]]) -> tuple[int, int]:

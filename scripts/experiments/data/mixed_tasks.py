@@ -345,9 +345,6 @@ def make_chinese_order(draw: random.Random) -> Row:
     return {"text": text, "summary": f"姓名={name}；电话={phone}；地址={place}"}
 
 
-# Of other languages; most occur fewer than five times in the training pairs, as words or cut to three letters.
-
-
 TASKS: dict[str, Callable[[random.Random], Row]] = {
     "bills": make_bill,
     "people": make_person,

@@ -9,6 +9,7 @@ from datetime import timedelta
 from .draws import CITIES, FORMS, ITEMS, MONTHS, draw_day, draw_person, draw_surname, split_words
 from .rows import Row
 
+# Of other languages; most occur fewer than five times in the training pairs, as words or cut to three letters.
 FOREIGN_MONTHS = (
     split_words("Januar Februar März April Mai Juni Juli August September Oktober November Dezember"),
     split_words("janvier février mars avril mai juin juillet août septembre octobre novembre décembre"),

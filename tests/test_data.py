@@ -193,7 +193,7 @@ def test_skipped_records_are_reported_again_from_the_cache(tmp_path: Path, caplo
 
 
 @pytest.mark.parametrize(
-    ("name", "content", "mend"),
+    ("name", "content", "advice"),
     [
         ("a.txt", '{"text": "a", "summary": "b"}', "a .txt file holds LCSTS: name JSON lines .jsonl"),
         (
@@ -203,10 +203,10 @@ def test_skipped_records_are_reported_again_from_the_cache(tmp_path: Path, caplo
         ),
     ],
 )
-def test_a_file_in_the_form_of_another_is_named_with_the_mend(
-    tmp_path: Path, name: str, content: str, mend: str
+def test_a_file_in_the_form_of_another_is_named_with_advice(
+    tmp_path: Path, name: str, content: str, advice: str
 ) -> None:
-    with pytest.raises(DataFileError, match=re.escape(mend)):
+    with pytest.raises(DataFileError, match=re.escape(advice)):
         load_pairs(train_file=write(tmp_path / name, content))
 
 

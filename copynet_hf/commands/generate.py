@@ -44,10 +44,10 @@ def generate(args: GenerateArguments) -> None:
     facts = None if args.facts is None else parse_facts("\n".join(args.facts))
     model, tokenizer = load_backend(**args.model_options())
     features = None
-    if args.features is None and reads_features(model):
-        raise ValueError(f"{args.model} reads features: pass --features, such as 'V;PST' ('' for none)")
     if args.features is not None:
         features = split_features(args.features, find_separator(tokenizer, args.features_separator))
+    elif reads_features(model):
+        raise ValueError(f"{args.model} reads features: pass --features, such as 'V;PST' ('' for none)")
     is_terminal = sys.stdout.isatty()
     style: Style = "ansi" if is_terminal else "plain"
     num_texts = num_truncated = 0

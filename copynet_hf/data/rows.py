@@ -117,8 +117,10 @@ def _json_rows(path: Path) -> Iterator[NumberedRow]:
             content = line.strip("\ufeff \t\r\n")
             if content:
                 if content == "{" and data_suffix(path) == ".json":
-                    mend = "write a list of objects, or one object on each line"
-                    raise DataFileError(f"{show_path(path)}: line {number} begins an object of several lines: {mend}")
+                    raise DataFileError(
+                        f"{show_path(path)}: line {number} begins an object of several lines: write a list of objects, "
+                        "or one object on each line"
+                    )
                 try:
                     row = _check_row(_parse_json(content))
                 except ValueError as error:

@@ -127,8 +127,8 @@ def calibrate_model(
     pairs, it sets and returns None: the confidence is the score. Save the model afterwards.
 
     Args:
-        pairs: with the columns `text` and `summary`, and optionally `facts` and `features`; a dataset, or dicts. Of
-            more than 1,000, so many are drawn.
+        pairs: with the columns `text` and `summary`, and optionally `facts` and `features`; a dataset, or dicts. At
+            most 1,000 of them are used, drawn at random.
     """
     pairs = _to_dataset(pairs)
     if len(pairs) < MIN_PAIRS:

@@ -461,7 +461,8 @@ class CopyNetGenerationMixin(_Base):
         if copy_probs is None:
             copy_probs, matches = output.logits.new_zeros(matches.shape), torch.zeros_like(matches)
         from_positions = copy_probs * matches  # (N, T, S) mass that y_t itself got from each position
-        token_probs = output.logits.gather(-1, words[..., None])[..., 0].exp().clamp(max=1.0)  # rounding
+        log_probs = output.logits.gather(-1, words[..., None])[..., 0]
+        token_probs = log_probs.exp().clamp(max=1.0)  # rounding can take log p above 0
         shares = from_positions.sum(-1) / token_probs.clamp(min=torch.finfo(token_probs.dtype).tiny)
         best = from_positions.argmax(-1).masked_fill(~matches.any(-1) | ~is_output, -1)
         return CopyTrace(

@@ -32,17 +32,19 @@ RESPELLED_SHARE, MAX_SPELLED_LENGTH, MAX_LENGTH_WITH_NUMBERS = 0.03, 400, 200
 # The share of unreachable words that is enough if they need not be alike, as in another script. In few pairs the words
 # of the task itself are rare, so that there it says nothing.
 UNREACHABLE_SHARE = 0.5
-# For each pair, the words that have to be spelled unless words are cut, or the targets with parts of source words (0.3
-# where `38x` gives 38, 0.045 in recipes with a few quantities like `20g`, 0.005 in NL2Bash), above which they are cut.
+# Words are cut if targets copy parts of source words in more than this share of the pairs: 0.3 where `38x` gives 38,
+# 0.045 in recipes with a few quantities like `20g`, 0.005 in NL2Bash. Or if this many words for each pair have to be
+# spelled otherwise, and fewer than half of them where words are cut.
 MIN_PARTS_SHARE = 0.01
-# Digits are words if more than this share of the targets' words are parts of their sources' numbers: 0.07 where 48906
-# gives 48,906, 0.004 by chance in short dates.
+# Each digit is a word if more than this share of the targets' words are parts of their sources' numbers: 0.07 where
+# 48906 gives 48,906, 0.004 by chance in short dates.
 MIN_NUMBERS_SHARE = 0.01
-# Digits are words if targets have so many different numbers that are not in their sources. Months are 12.
+# Each digit is a word if targets have at least this many different numbers that are not in their sources. Months as
+# numbers are only 12.
 MIN_NEW_NUMBERS = 40
-# Digits are words if more than the first share of the sources have numbers, at most the second share of the targets of
-# these have digits, and these targets have so many new words for each number: 3.5 to 4.9 where they spell it out, 0.8
-# where they replace it by its kind.
+# Each digit is a word if targets spell numbers out: more than MIN_NUMBERED of the sources have numbers, at most
+# MAX_WITH_DIGITS of their targets have digits, and for each number a target has more than MIN_WORDS_OF_NUMBER words
+# that its source does not have: 3.5 to 4.9 where numbers are spelled out, 0.8 where they are replaced by their kind.
 MIN_NUMBERED, MAX_WITH_DIGITS, MIN_WORDS_OF_NUMBER = 0.2, 0.05, 2
 
 

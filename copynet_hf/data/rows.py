@@ -118,8 +118,8 @@ def _json_rows(path: Path) -> Iterator[NumberedRow]:
             if content:
                 if content == "{" and data_suffix(path) == ".json":
                     raise DataFileError(
-                        f"{show_path(path)}: line {number} begins an object of several lines: write a list of objects, "
-                        "or one object on each line"
+                        f"{show_path(path)}: line {number} begins an object of several lines: write a list of "
+                        "objects, or one object on each line"
                     )
                 try:
                     row = _check_row(_parse_json(content))

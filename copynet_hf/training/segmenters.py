@@ -82,33 +82,64 @@ def guess_segmenter(pairs: Sequence[Row]) -> str:
     inflection, or if texts are short and targets respell words; else `word_digits` if targets are made of parts of
     numbers, write numbers that are not in their sources, or have no digits where these have numbers; `word_parts` if
     they are made of parts of words; or `word_punct`."""
-    sources = [pair["text"] for pair in pairs]
-    single_words = sum(len(source.split()) == 1 for source in sources)
-    if are_mostly(UNSPACED, sources[:1000]) or 2 * single_words > len(sources):
+    if _are_spelled(pairs):
         return "char"
     words = [get_segmenter("word_punct").split(text) for pair in pairs for text in (pair["text"], pair["summary"])]
-    sample, min_frequency = pairs[:: math.ceil(len(pairs) / 1000) or 1], choose_min_frequency(pairs, spelled=False)
+    min_frequency = choose_min_frequency(pairs, spelled=False)
+    sample = pairs[:: math.ceil(len(pairs) / 1000) or 1]
     by_words, by_parts = (_measure(sample, words, name, min_frequency) for name in ("word_punct", "word_parts"))
-    is_cut = len(by_words.hard) > max(MIN_PARTS_SHARE * len(sample), 2 * len(by_parts.hard), 1)
-    own, others = _count_pairs_with_parts(words)
-    is_cut |= own - others > max(MIN_PARTS_SHARE * len(pairs), others, 1)
-    own, others = _count_cut_numbers(pairs)
+    are_words_cut = _are_words_cut(words, by_words, by_parts, len(sample))
+    reach = by_parts if are_words_cut else by_words
     num_words = sum(map(len, words[1::2]))
-    are_numbers_cut = own - others > max(MIN_NUMBERS_SHARE * num_words, others)
-    reach = by_parts if is_cut else by_words
+    are_numbers_cut = _are_numbers_cut(pairs, num_words)
     hard = reach.hard if are_numbers_cut else reach.hard + reach.numbers
-    hard_numbers = [word for word, _ in hard if word.isdecimal()]
-    known_numbers = _list_known_numbers(pairs, min_frequency)
-    new_share = len(hard_numbers) / reach.num_words + len(known_numbers) / num_words
-    are_numbers_new = new_share > RESPELLED_SHARE and len({*hard_numbers, *known_numbers}) >= MIN_NEW_NUMBERS
-    mean_length = sum(map(len, sources)) / len(sources)
-    if mean_length > MAX_LENGTH_WITH_NUMBERS:
-        hard = [(word, source) for word, source in hard if not _has_digits(word, source)]
-    if mean_length <= MAX_SPELLED_LENGTH and _respells_words(pairs, hard, reach.num_words):
+    if _respells_words(pairs, hard, reach.num_words):
         return "char"
-    if are_numbers_cut or are_numbers_new or _spells_numbers_out(words):
+    known_numbers = _list_known_numbers(pairs, min_frequency)
+    if are_numbers_cut or _are_numbers_new(known_numbers, num_words, hard, reach) or _are_numbers_spelled_out(words):
         return "word_digits"
-    return "word_parts" if is_cut else "word_punct"
+    return "word_parts" if are_words_cut else "word_punct"
+
+
+def _are_spelled(pairs: Sequence[Row]) -> bool:
+    """Whether the sources' words have no spaces between them, or most sources are single words."""
+    sources = [pair["text"] for pair in pairs]
+    single_words = sum(len(source.split()) == 1 for source in sources)
+    return are_mostly(UNSPACED, sources[:1000]) or 2 * single_words > len(sources)
+
+
+def _are_words_cut(words: Sequence[Sequence[str]], by_words: Reach, by_parts: Reach, size: int) -> bool:
+    """Whether targets are made of parts of their sources' words.
+
+    Args:
+        words: of each source, followed by those of its target.
+        by_words, by_parts: how targets are reached by whole words and by their parts.
+        size: the number of pairs that they were measured on.
+    """
+    if len(by_words.hard) > max(MIN_PARTS_SHARE * size, 2 * len(by_parts.hard), 1):
+        return True
+    own, others = _count_pairs_with_parts(words)
+    return own - others > max(MIN_PARTS_SHARE * len(words) / 2, others, 1)
+
+
+def _are_numbers_cut(pairs: Sequence[Row], num_words: int) -> bool:
+    """Whether targets, which have this many words, are made of parts of their sources' numbers."""
+    own, others = _count_cut_numbers(pairs)
+    return own - others > max(MIN_NUMBERS_SHARE * num_words, others)
+
+
+def _are_numbers_new(
+    known_numbers: Sequence[str], num_words: int, hard: Sequence[tuple[str, list[str]]], reach: Reach
+) -> bool:
+    """Whether targets write numbers that are not in their sources.
+
+    Args:
+        known_numbers: those in the vocabulary, out of this many words of the targets.
+        hard: (word, words of its source), what cannot be reached of the words that `reach` has measured.
+    """
+    rare_numbers = [word for word, _ in hard if word.isdecimal()]
+    share = len(rare_numbers) / reach.num_words + len(known_numbers) / num_words
+    return share > RESPELLED_SHARE and len({*rare_numbers, *known_numbers}) >= MIN_NEW_NUMBERS
 
 
 def _count_cut_numbers(pairs: Sequence[Row]) -> tuple[int, int]:
@@ -134,7 +165,7 @@ def _list_known_numbers(pairs: Sequence[Row], min_frequency: int) -> list[str]:
     return [number for number in numbers.elements() if numbers[number] >= min_frequency]
 
 
-def _spells_numbers_out(words: Sequence[Sequence[str]]) -> bool:
+def _are_numbers_spelled_out(words: Sequence[Sequence[str]]) -> bool:
     """Whether targets have no digits where their sources have numbers, but words instead, as in normalisation for
     speech: `24 kg` to `twenty-four kilograms`.
 
@@ -176,8 +207,8 @@ def _measure(pairs: Sequence[Row], words: Iterable[Sequence[str]], segmenter: st
 
 
 def _respells_words(pairs: Sequence[Row], hard: Sequence[tuple[str, list[str]]], num_words: int) -> bool:
-    """Whether targets write words of their sources in another way, as in transliteration or the correction of typos: a
-    model of words would have to spell them from nothing.
+    """Whether short texts' targets write words of their sources in another way, as in transliteration or the
+    correction of typos: a model of words would have to spell them from nothing.
 
     Such a word is neither in the vocabulary nor made of words in its source. Most of them have to be much like a word
     there, or most words of the targets have to be such words. Of rare words in other texts, a tenth is like another
@@ -187,6 +218,11 @@ def _respells_words(pairs: Sequence[Row], hard: Sequence[tuple[str, list[str]]],
         hard: (word, words of its source), the words of targets that are such.
         num_words: of how many.
     """
+    mean_length = sum(len(pair["text"]) for pair in pairs) / len(pairs)
+    if mean_length > MAX_SPELLED_LENGTH:
+        return False
+    if mean_length > MAX_LENGTH_WITH_NUMBERS:
+        hard = [(word, source) for word, source in hard if not _has_digits(word, source)]
     if not are_few(pairs) and len(hard) > UNREACHABLE_SHARE * num_words:
         return True
     num_respelled = sum(_resembles_any(word, [*source, _join_numbers(source)]) for word, source in hard)

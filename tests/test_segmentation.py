@@ -124,6 +124,25 @@ def test_an_item_has_the_same_tokens_next_to_spaces_and_punctuation(item: str, a
     assert contains(split(around.format(item, item)), split(item))
 
 
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("B48,906", ["B", JOINER, "4", "8", f"{JOINER},{JOINER}", "9", "0", "6"]),
+        ("4 56 kg", ["4", " ", "5", "6", "kg"]),
+        ("1_2\t3", ["1", f"{JOINER}_{JOINER}", "2", "\t", "3"]),
+    ],
+)
+def test_the_scheme_of_word_digits_by_example(text: str, words: list[str]) -> None:
+    assert SEGMENTERS["word_digits"].split(text) == words
+
+
+@given(number=st.text("0123456789\u0663", min_size=1), text=st.text("ab_1 \t\n.-\"'()文é", max_size=12))
+def test_a_digit_is_the_same_word_in_any_context(number: str, text: str) -> None:
+    # Else the digits that follow another mark, or another digit, than in the source could not be copied.
+    words = SEGMENTERS["word_digits"].split(f"{text}{number}{text}")
+    assert contains(words, list(number))
+
+
 def test_the_error_for_an_unknown_segmenter_lists_all() -> None:
     with pytest.raises(ValueError, match=r"'chars'.*char, whitespace, jieba, fugashi, word_punct"):
         get_segmenter("chars")

@@ -116,7 +116,7 @@ def scripted(tokenizer: CopyNetTokenizer, text: str, tokens: list[str], facts: A
         ("word_punct", "a\r\n\tJo", ["\r", "\n", "\t", "Jo"], [("Jo", "Jo")]),
         ("word_punct", "x\r\n\tJo", ["x", "\r", "\n", "\t", "Jo"], [("x\r\n\tJo", "x\r\n\tJo")]),
         ("word_parts", "WexError2 x", ["Wex", "\uffed", "Error", "\uffed", "2"], [("WexError2", "WexError2")]),
-        ("word_digits", "A19.5", ["A", "￭1", "￭9", "￭.￭", "5"], [("A19.5", "A19.5")]),
+        ("word_digits", "A19.5", ["A", "￭", "1", "9", "￭.￭", "5"], [("A19.5", "A19.5")]),
         ("word_parts", "Wex Error", ["Wex", "\uffed", "Error"], [("Wex", "Wex"), ("Error", "Error")]),
         ("whitespace", "\u3000Jo \t Kim", ["Jo", "Kim", "a"], [("Jo Kim", "Jo \t Kim")]),
         ("whitespace", "x [lower] \uffed", ["[lower]", "\uffed"], [("[lower] \uffed", "[lower] \uffed")]),

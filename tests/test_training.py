@@ -453,6 +453,15 @@ def test_outputs_may_be_as_long_as_the_training_targets(words: int, limit: int) 
     assert len(encoded[1]["labels"]) == min(words + 1, limit)
 
 
+def test_pairs_that_other_code_encoded_are_not_taken_from_the_cache(monkeypatch: pytest.MonkeyPatch) -> None:
+    pairs = Dataset.from_list([{"text": "a b", "summary": "b"}])
+    tokenizer = tokenizer_for(pairs, segmenter="whitespace")
+    keys = [encode_pairs(pairs, tokenizer)._fingerprint for _ in range(2)]
+    monkeypatch.setattr("copynet_hf.training.dataset._hash_code", lambda: "another version")
+    keys.append(encode_pairs(pairs, tokenizer)._fingerprint)
+    assert keys[0] == keys[1] != keys[2]
+
+
 def test_the_limit_of_outputs_is_said_and_saved(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     file = write_rows(tmp_path / "train.jsonl", [{"text": "a b", "summary": " ".join("a" * 200)}])
     with caplog.at_level("INFO", logger="copynet_hf"):

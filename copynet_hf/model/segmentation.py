@@ -28,7 +28,8 @@ between other punctuation: the tokens of `/usr/bin` are also those in `"/usr/bin
 - `word_parts`: as `word_punct`, but words are cut where the case changes, between letters with and without case, and
   at digits and underscores. Parts that touch have a joiner between them: `WexError2` is `Wex ￭ Error ￭ 2`, and
   `max_size` is `max ￭_￭ size`.
-- `word_digits`: as `word_parts`, and every digit is a word: `48906` is `4 ￭8 ￭9 ￭0 ￭6`.
+- `word_digits`: as `word_parts`, and every digit is a word, the same one wherever it stands: digits touch digits
+  without a joiner, and a space between two of them is a token. `B48,906` is `B ￭ 4 8 ￭,￭ 9 0 6`.
 
 Outputs of these three may hold more marks, which no text is split into (`Chains`): a joiner on its own between any
 words, `￭x` for a letter that touches what precedes it, `[lower]`, `[upper]` and `[title]` for the case of the next
@@ -42,7 +43,7 @@ import re
 import shlex
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from functools import lru_cache
+from functools import lru_cache, partial
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -162,10 +163,11 @@ def _split_word_punct(text: str) -> list[str]:
     return words
 
 
-def _space_word_punct(words: Iterable[str]) -> list[str]:
-    """Each word with the space that precedes it; "" for marks on their own."""
+def _space_word_punct(words: Iterable[str], *, digits: bool = False) -> list[str]:
+    """Each word with the space that precedes it; "" for marks on their own. `digits`: whether digits touch digits."""
     pieces: list[str] = []
     after_word = False  # the last piece is a word
+    after_digit = False
     glued = True  # a word follows the last piece without a space
     changes: list[Callable[[str], str]] = []  # of the next word, the last one first
     for word in words:
@@ -174,6 +176,8 @@ def _space_word_punct(words: Iterable[str]) -> list[str]:
             changes.insert(0, CHANGES[word])
             pieces.append("")
             continue
+        touches = digits and after_digit
+        after_digit = _is_digit(word)
         if word == JOINER:
             after_word, glued, shown = False, True, ""
         elif word.isspace():
@@ -188,7 +192,7 @@ def _space_word_punct(words: Iterable[str]) -> list[str]:
             shown = JOINER if shown == _ESCAPED_JOINER else shown
             after_word, glued = False, bool(right)
         else:
-            space = "" if glued else " "
+            space = "" if glued or (touches and after_digit) else " "
             after_word, glued = True, False
         for change in changes:
             shown = change(shown)
@@ -210,10 +214,17 @@ def _is_glued_letter(word: str) -> bool:
 
 def cut_words(words: Iterable[str], *, digits: bool = False) -> list[str]:
     """`word_parts`, from the words of `word_punct`; with `digits`, `word_digits`."""
-    parts: list[str] = []
+    tokens: list[str] = []
     for word in words:
-        parts += _cut(word, digits) if word[0].isalnum() or word[0] == "_" else [word]
-    return parts
+        parts = _cut(word, digits) if word[0].isalnum() or word[0] == "_" else [word]
+        if digits and tokens and _is_digit(tokens[-1]) and _is_digit(parts[0]):
+            tokens.append(" ")
+        tokens += parts
+    return tokens
+
+
+def _is_digit(word: str) -> bool:
+    return len(word) == 1 and word.isdecimal()
 
 
 @lru_cache(maxsize=2**16)
@@ -236,8 +247,8 @@ def _cut(word: str, digits: bool) -> list[str]:
     for number, part in enumerate(parts):
         if part == "_":
             tokens.append(JOINER * (number > 0) + part + JOINER * (number + 1 < len(parts)))
-        elif number and parts[number - 1] != "_":
-            tokens += [JOINER + part] if digits and part.isdecimal() else [JOINER, part]
+        elif number and parts[number - 1] != "_" and not (digits and _is_digit(parts[number - 1]) and _is_digit(part)):
+            tokens += [JOINER, part]
         else:
             tokens.append(part)
     return tokens
@@ -407,7 +418,9 @@ SEGMENTERS: dict[str, Segmenter] = {
     "fugashi": Segmenter(_split_fugashi),
     "word_punct": Segmenter(_split_word_punct, _space_word_punct),
     "word_parts": Segmenter(lambda text: cut_words(_split_word_punct(text)), _space_word_punct),
-    "word_digits": Segmenter(lambda text: cut_words(_split_word_punct(text), digits=True), _space_word_punct),
+    "word_digits": Segmenter(
+        lambda text: cut_words(_split_word_punct(text), digits=True), partial(_space_word_punct, digits=True)
+    ),
 }
 
 

@@ -5,15 +5,19 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import lru_cache
+from pathlib import Path
 from typing import Any, TypeAlias
 
 from datasets import Dataset, IterableDataset
+from datasets.fingerprint import Hasher
 from transformers import PreTrainedTokenizerBase
 
 from ..arguments import MAX_TARGET_LENGTH, MIN_TARGET_LENGTH, DataArguments, PairsArguments
 from ..data import load_pairs
 from ..data.pairs import AnyDataset
 from ..data.remembered import NAMES, recall_file_options, recall_options
+from ..model import tokenization_copynet
 from ..model.tokenization_copynet import CopyNetTokenizer
 
 Pairs: TypeAlias = AnyDataset  # with the columns `text` and `summary`
@@ -146,7 +150,7 @@ def encode_pairs(
                 "use a CopyNetTokenizer"
             )
 
-    def encode(rows: dict[str, list[str]]) -> dict[str, list[list[int]]]:
+    def encode(rows: dict[str, list[str]], code: str) -> dict[str, list[list[int]]]:
         if is_ours:
             return dict(
                 tokenizer(
@@ -167,7 +171,15 @@ def encode_pairs(
         }
 
     options = {} if isinstance(pairs, IterableDataset) else {"num_proc": num_proc, "desc": "Tokenizing"}
-    return pairs.map(encode, batched=True, remove_columns=columns, **options)
+    return pairs.map(encode, batched=True, remove_columns=columns, fn_kwargs={"code": _hash_code()}, **options)
+
+
+@lru_cache(maxsize=1)
+def _hash_code() -> str:
+    """A hash of the code that encodes pairs. As part of the key by which `datasets` finds cached pairs, it keeps those
+    of another version from being used."""
+    files = sorted(Path(tokenization_copynet.__file__).parent.glob("*.py"))
+    return Hasher.hash_bytes([file.read_bytes() for file in files])
 
 
 def _end_with_eos(ids: list[int], eos_token_id: int, max_length: int | None) -> list[int]:

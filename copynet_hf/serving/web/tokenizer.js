@@ -55,6 +55,7 @@ const CHANGES = new Map([
 // Letters whose capital at the start of a word is neither their lower nor their upper case, by the former.
 const TITLES = new Map(Array.from("ǅǈǋǲᾈᾉᾊᾋᾌᾍᾎᾏᾘᾙᾚᾛᾜᾝᾞᾟᾨᾩᾪᾫᾬᾭᾮᾯᾼῌῼ", (c) => [c.toLowerCase(), c]));
 const MARKS = new Set([JOINER, ...CHANGES.keys()]);
+const DIGIT = /^\p{Nd}$/u;
 const STARTS_WORD = new RegExp(`^[${W}]`, "u");
 /** A character of words that touches what is before it; an underscore, also what is after it. */
 const GLUED_LETTER = new RegExp(`^(?:${JOINER}[${W}\\p{M}]|${JOINER}?_${JOINER})$`, "u");
@@ -88,7 +89,14 @@ function splitWordPunct(text) {
 
 /** @param {string} text @param {boolean} digits @returns {string[]} */
 function splitWordParts(text, digits) {
-  return splitWordPunct(text).flatMap((word) => (STARTS_WORD.test(word) ? cut(word, digits) : [word]));
+  /** @type {string[]} */
+  const tokens = [];
+  for (const word of splitWordPunct(text)) {
+    const parts = STARTS_WORD.test(word) ? cut(word, digits) : [word];
+    if (digits && DIGIT.test(tokens.at(-1) ?? "") && DIGIT.test(parts[0])) tokens.push(" ");
+    tokens.push(...parts);
+  }
+  return tokens;
 }
 
 /**
@@ -115,8 +123,8 @@ function cut(word, digits) {
   });
   return parts.flatMap((part, number) => {
     if (part === "_") return [(number ? JOINER : "") + part + (number + 1 < parts.length ? JOINER : "")];
-    if (!number || parts[number - 1] === "_") return [part];
-    return digits && /^\p{Nd}$/u.test(part) ? [JOINER + part] : [JOINER, part];
+    const touches = number && digits && DIGIT.test(parts[number - 1]) && DIGIT.test(part);
+    return !number || touches || parts[number - 1] === "_" ? [part] : [JOINER, part];
   });
 }
 
@@ -126,12 +134,13 @@ function findKind(character) {
   if (!/^[\p{L}\p{N}]$/u.test(character)) return "";
   if (character.toLowerCase() !== character) return "upper";
   if (character.toUpperCase() !== character) return "lower";
-  return /^\p{Nd}$/u.test(character) ? "digit" : "other";
+  return DIGIT.test(character) ? "digit" : "other";
 }
 
-/** @param {string[]} words @returns {string[]} */
-function spaceWordPunct(words) {
+/** @param {string[]} words @param {boolean} [digits] whether digits touch digits @returns {string[]} */
+function spaceWordPunct(words, digits = false) {
   let afterWord = false; // the last piece is a word
+  let afterDigit = false;
   let glued = true; // a word follows the last piece without a space
   /** @type {((word: string) => string)[]} */
   let changes = []; // of the next word, the last one first
@@ -143,6 +152,8 @@ function spaceWordPunct(words) {
     }
     const own = changes;
     changes = [];
+    const touches = digits && afterDigit;
+    afterDigit = DIGIT.test(word);
     /** @param {string} text */
     const changed = (text) => own.reduce((found, each) => each(found), text);
     if (word === JOINER) {
@@ -160,7 +171,7 @@ function spaceWordPunct(words) {
     }
     const match = PUNCTUATION.exec(word);
     if (!match) {
-      const piece = (glued ? "" : " ") + changed(word);
+      const piece = (glued || (touches && afterDigit) ? "" : " ") + changed(word);
       [afterWord, glued] = [true, false];
       return piece;
     }
@@ -182,9 +193,9 @@ export const SEGMENTERS = {
     split: (text) => text.split(SPACES).filter((word) => word !== ""),
     space: (words) => words.map((word, position) => (position ? ` ${word}` : word)),
   },
-  word_punct: { split: splitWordPunct, space: spaceWordPunct },
-  word_parts: { split: (text) => splitWordParts(text, false), space: spaceWordPunct },
-  word_digits: { split: (text) => splitWordParts(text, true), space: spaceWordPunct },
+  word_punct: { split: splitWordPunct, space: (words) => spaceWordPunct(words) },
+  word_parts: { split: (text) => splitWordParts(text, false), space: (words) => spaceWordPunct(words) },
+  word_digits: { split: (text) => splitWordParts(text, true), space: (words) => spaceWordPunct(words, true) },
 };
 
 /** The segmenters whose words can be joined by marks. */

@@ -32,10 +32,10 @@ def test_a_copied_value_is_where_its_words_were_copied_from():
     second = make_prediction("track", " =", (" new", (29, 32)), (" york", (33, 37)), " |", " by", " =", " me")
     assert places(second) == [("new york", 29, 37), ("me", None, None)]
     assert TEXT[29:37] == "new york"
-    of_pipeline = {"generated_text": second.text} | {
-        name: value for name, value in vars(second).items() if name != "text"
-    }
-    assert extract_records(of_pipeline, TEXT) == extract_records(second, TEXT)
+    fields = second.to_dict()
+    of_pipeline = {"generated_text": second.text} | {name: fields[name] for name in fields if name != "text"}
+    for output in (fields, of_pipeline):
+        assert extract_records(output, TEXT) == extract_records(second, TEXT)
 
 
 def test_words_that_were_copied_from_several_places_have_the_place_that_holds_the_value():

@@ -44,11 +44,12 @@ def extract_records(prediction: Prediction | Mapping[str, Any], text: str) -> li
     place. Case and spaces may differ.
 
     Args:
-        prediction: an output for this text, of `CopyNetPredictor` or `pipeline("copy-text2text")`.
+        prediction: an output for this text, of `CopyNetPredictor`, its `to_dict()`, or one of
+            `pipeline("copy-text2text")`.
     """
     if isinstance(prediction, Mapping):
         output = dict(prediction)
-        prediction = Prediction(output.pop("generated_text"), **output)
+        prediction = Prediction(output.pop("text", None) or output.pop("generated_text", ""), **output)
     fields = parse_fields(prediction.text)
     if fields is None:
         return None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from itertools import chain
+from itertools import chain, product
 from pathlib import Path
 
 import pytest
@@ -139,31 +139,58 @@ def test_letters_are_read_where_the_digits_of_targets_are_letters_in_their_sourc
     assert guess_segmenter(printed) == "word_punct"
 
 
-def test_letters_are_read_where_parts_of_numbers_lose_digits() -> None:
+def test_digits_are_words_where_parts_of_numbers_lose_digits() -> None:
     """`0324-383` to 49324383: the last part is copied, and 49 is always the same."""
     numbers = [
         (name, f"{7919 * number % 900 + 100}", f"{7907 * number % 1000:03}") for number, name in enumerate(NAMES * 30)
     ]
     phones = [pair(f"{name} has 0{first}-{last}", f"{name} 49{first}{last}") for name, first, last in numbers]
-    assert guess_segmenter(phones) == "char"
+    assert guess_segmenter(phones) == "word_digits"
     whole = [pair(f"{name} has {first}-{last}", f"{name} 49{first}{last}") for name, first, last in numbers]
     assert guess_segmenter(whole) == "word_punct"
 
 
-def test_letters_and_digits_in_long_texts() -> None:
+def spell(number: int) -> str:
+    """A name that is no other number's."""
+    return str(7919 * number % 900_000 + 100_000).translate(str.maketrans("0123456789", "aeiounlrst"))
+
+
+@pytest.mark.parametrize("length", [0, 300])
+def test_letters_are_read_where_digits_do_not_reach(length: int) -> None:
     """Numbers that lose digits are copied by digits; `7S0l4` to 75014, and words in another spelling, need letters."""
     numbers = [(name, f"{7919 * number % 900000 + 100000}") for number, name in enumerate(NAMES * 30)]
     lookalikes, accents = str.maketrans("015", "OlS"), str.maketrans("ou", "öü")
-    words = [text.translate(str.maketrans("0123456789", "aeiounlrst")) for _, text in numbers]
-    for length, expected in ((0, ("char", "char", "char")), (300, ("word_digits", "char", "char"))):
-        filling = " and so on" * (length // 10)
-        phones = [pair(f"{name} has 0{text[:5]}-{text[5:]}{filling}", f"{name} {text}") for name, text in numbers]
-        scanned = [
-            pair(f"{name} No {text.translate(lookalikes)}{filling}", f"{name} {text}") for name, text in numbers
-        ]
-        names = [pair(f"No {word.translate(accents)}{filling}", word) for word in words]
-        assert tuple(map(guess_segmenter, (phones, scanned, names))) == expected
-    assert guess_segmenter([row | {"text": row["text"] + filling} for row in names]) == "word_punct"  # too long
+    filling = " and so on" * (length // 10)
+    phones = [pair(f"{name} has 0{text[:5]}-{text[5:]}{filling}", f"{name} {text}") for name, text in numbers]
+    assert guess_segmenter(phones) == "word_digits"
+    scanned = [pair(f"{name} No {text.translate(lookalikes)}{filling}", f"{name} {text}") for name, text in numbers]
+    assert guess_segmenter(scanned) == "char"
+    words = [spell(number) for number in range(300)]
+    names = [pair(f"No {word.translate(accents)}{filling}", word) for word in words]
+    assert guess_segmenter(names) == "char"
+    too_long = [row | {"text": row["text"] + " and so on" * 30} for row in names]
+    assert length == 0 or guess_segmenter(too_long) == "word_punct"
+
+
+@pytest.mark.parametrize(("every", "segmenter"), [(3, "char"), (10, "word_punct")])
+def test_letters_are_read_where_many_targets_have_a_word_in_another_spelling(every: int, segmenter: str) -> None:
+    """Though most of their words are copied."""
+    items = "two lamps , one desk and ten chairs at once"
+    orders = [
+        pair(f"{items} for {spell(number)}ova", f"{items} for {spell(number)}{'' if number % every == 0 else 'ova'}")
+        for number in range(300)
+    ]
+    assert guess_segmenter(orders) == segmenter
+
+
+def test_letters_are_read_where_targets_are_made_of_parts_that_only_letters_reach() -> None:
+    """Though the vocabulary has all of these parts."""
+    codons = ["".join(letters) for letters in product("ACGT", repeat=3)]
+    genes = [[codons[7919 * number // 10**digit % 64] for digit in range(4)] for number in range(300)]
+    together = [pair(f"{NAMES[len(gene)]} {''.join(gene).lower()}", " ".join(gene)) for gene in genes]
+    assert guess_segmenter(together) == "char"
+    apart = [row | {"text": " ".join(gene).lower()} for row, gene in zip(together, genes, strict=True)]
+    assert guess_segmenter(apart) == "word_punct"
 
 
 @pytest.mark.parametrize("arguments", [{"chains": False}, {"segmenter": "whitespace"}, {"segmenter": "char"}])

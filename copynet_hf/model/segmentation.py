@@ -42,7 +42,7 @@ import logging
 import re
 import shlex
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache, partial
 from itertools import pairwise
 from pathlib import Path
@@ -283,7 +283,8 @@ class Chains:
         self.has_initials = INITIAL in known
 
     def find(self, word: str, source: Collection[str]) -> list[str] | None:
-        """The tokens that are joined to the word: the shortest chain, and of these the one with the most copies.
+        """The tokens that are joined to the word: the shortest chain, and of these the one with the most copies, those
+        of single letters not counted.
 
         Args:
             word: of a text, by one of `CHAINED`.
@@ -312,7 +313,8 @@ class Chains:
         longest = len(word)
         if longest > 100:  # all parts of a key or an address of thousands of characters would take minutes
             longest = max(map(len, [*self.known, *pieces]))
-        # for each end: the number of pieces, minus the number of copies, and start and tokens of the last piece
+        # for each end: the number of pieces, minus the number of copies but for letters, and start and tokens of the
+        # last piece
         best: list[tuple[int, int, int, list[str]] | None] = [(0, 0, 0, [])] + [None] * len(word)
         for start in range(len(word)):
             found = best[start]
@@ -323,7 +325,8 @@ class Chains:
             for end in range(min(len(word), start + longest), start, -1):
                 part = word[start:end]
                 if part in pieces:
-                    chain = (count + 1, copies - 1, start, [*joiner, *pieces[part]])
+                    is_letter = len(part) == 1 and part.isalpha()
+                    chain = (count + 1, copies - (not is_letter), start, [*joiner, *pieces[part]])
                 elif len(part) > 1 and part in self.known:
                     chain = (count + 1, copies, start, [*joiner, part])
                 elif len(part) == 1 and (letter := JOINER + part if start else part) in self.known:
@@ -333,14 +336,25 @@ class Chains:
                 other = best[end]
                 if other is None or chain[:2] < other[:2]:
                     best[end] = chain
-        last = best[-1]
+        last, end = best[-1], len(word)
         if last is None:
             return None
-        found_last_first: list[list[str]] = []
+        last_first: list[tuple[str, list[str]]] = []
         while last is not None and last[0]:
-            found_last_first.append(last[3])
-            last = best[last[2]]
-        return [token for piece in reversed(found_last_first) for token in piece]
+            last_first.append((word[last[2] : end], last[3]))
+            end = last[2]
+            last = best[end]
+        return [token for tokens in self._spell_letters(last_first[::-1]) for token in tokens]
+
+    def _spell_letters(self, chain: Sequence[tuple[str, list[str]]]) -> Iterator[list[str]]:
+        """The tokens of each (part, tokens) of a chain. A letter that another one is beside is generated, even if the
+        source has it on its own: else how a word is spelled would depend on other words there."""
+        for number, (part, tokens) in enumerate(chain):
+            beside = [*chain[max(0, number - 1) : number], *chain[number + 1 : number + 2]]
+            is_beside_letter = any(len(other) == 1 for other, _ in beside)
+            letter = JOINER + part if number else part
+            is_copy_of_letter = len(part) == 1 and part.isalpha() and INITIAL not in tokens
+            yield [letter] if is_copy_of_letter and is_beside_letter and letter in self.known else tokens
 
 
 def _list_copies(word: str, source: Collection[str], with_initials: bool) -> dict[str, list[str]]:

@@ -25,10 +25,10 @@ logger = logging.getLogger(__name__)
 
 MIN_WORD_FREQUENCY, MIN_WORD_FREQUENCY_OF_FEW, FEW_PAIRS = 5, 3, 500
 # The share of the targets' words that have to be respelled for words to be spelled (0.37 in pig Latin, 0.05 where a
-# third of the words has a typo, 0.002 in NL2Bash), and the characters that a source may then have on average: at 300,
-# an update of letters takes four times as long as one of words. In texts longer than MAX_LENGTH_WITH_NUMBERS, numbers
-# that `word_digits` can copy are no reason for letters.
-RESPELLED_SHARE, MAX_SPELLED_LENGTH, MAX_LENGTH_WITH_NUMBERS = 0.03, 400, 200
+# third of the words has a typo, 0.002 in NL2Bash); or the share of the targets that have such a word (0.42 in Russian
+# orders, whose names change their case, among many words that are copied; 0.06 in chess notation); and the characters
+# that a source may then have on average: at 300, an update of letters takes four times as long as one of words.
+RESPELLED_SHARE, RESPELLED_TARGETS, MAX_SPELLED_LENGTH = 0.03, 0.15, 400
 # The share of unreachable words that is enough if they need not be alike, as in another script. In few pairs the words
 # of the task itself are rare, so that there it says nothing.
 UNREACHABLE_SHARE = 0.5
@@ -36,6 +36,9 @@ UNREACHABLE_SHARE = 0.5
 # 0.045 in recipes with a few quantities like `20g`, 0.005 in NL2Bash. Or if this many words for each pair have to be
 # spelled otherwise, and fewer than half of them where words are cut.
 MIN_PARTS_SHARE = 0.01
+# Words are spelled if short texts' targets have at least this many different words that are parts of their sources'
+# words and not where case or script change: 79 codons cut from genes, 33 where identifiers happen to hold words.
+MIN_CUT_WORDS = 40
 # Each digit is a word if more than this share of the targets' words are parts of their sources' numbers: 0.07 where
 # 48906 gives 48,906, 0.004 by chance in short dates.
 MIN_NUMBERS_SHARE = 0.01
@@ -68,6 +71,11 @@ def choose_min_frequency(pairs: Pairs | Sequence[Row], *, spelled: bool) -> int:
     return MIN_WORD_FREQUENCY_OF_FEW if are_few(pairs) else MIN_WORD_FREQUENCY
 
 
+def _are_long(pairs: Sequence[Row]) -> bool:
+    """Whether the sources are too long to be read by letters."""
+    return sum(len(pair["text"]) for pair in pairs) > MAX_SPELLED_LENGTH * len(pairs)
+
+
 def are_few(pairs: Pairs | Sequence[Row]) -> bool:
     return not isinstance(pairs, IterableDataset) and len(pairs) < FEW_PAIRS
 
@@ -93,7 +101,7 @@ def guess_segmenter(pairs: Sequence[Row]) -> str:
     num_words = sum(map(len, words[1::2]))
     are_numbers_cut = _are_numbers_cut(pairs, num_words)
     hard = reach.hard if are_numbers_cut else reach.hard + reach.numbers
-    if _respells_words(pairs, hard, reach.num_words):
+    if _respells_words(pairs, hard, reach.num_words, len(sample)) or _are_letters_cut(pairs, words):
         return "char"
     known_numbers = _list_known_numbers(pairs, min_frequency)
     if are_numbers_cut or _are_numbers_new(known_numbers, num_words, hard, reach) or _are_numbers_spelled_out(words):
@@ -197,6 +205,27 @@ def _count_pairs_with_parts(words: Sequence[Sequence[str]]) -> tuple[int, int]:
     return in_own, in_other
 
 
+def _are_letters_cut(pairs: Sequence[Row], words: Sequence[Sequence[str]]) -> bool:
+    """Whether most of short texts' targets have words that are parts of a word in their source, but none of the parts
+    that `cut_words` gives, as `ACC` of `atgaccgta`; twice as many as by chance, in another pair's.
+
+    Args:
+        words: of each source, followed by those of its target.
+    """
+    if _are_long(pairs):
+        return False
+    sources = [{part.casefold() for part in cut_words(source)} for source in words[::2]]
+    found: list[set[str]] = []
+    num_by_chance = 0
+    for own, other, target in zip(sources, Random(0).sample(sources, len(sources)), words[1::2], strict=True):
+        parts = {word for word in target if len(word) > 1 and word.isalpha()}
+        text, other_text = " ".join(own), " ".join(other)
+        found.append({part for part in parts if (folded := part.casefold()) in text and folded not in own})
+        num_by_chance += sum((folded := part.casefold()) in other_text and folded not in other for part in parts)
+    are_most = 2 * sum(map(bool, found)) > len(found)
+    return are_most and sum(map(len, found)) > 2 * num_by_chance and len(set().union(*found)) >= MIN_CUT_WORDS
+
+
 def _measure(pairs: Sequence[Row], words: Iterable[Sequence[str]], segmenter: str, min_frequency: int) -> Reach:
     """How a vocabulary of the frequent ones of these words reaches the targets of the pairs."""
     texts = map(cut_words, words) if segmenter == "word_parts" else words
@@ -206,7 +235,9 @@ def _measure(pairs: Sequence[Row], words: Iterable[Sequence[str]], segmenter: st
     return measure_reach(tokenizer, pairs)
 
 
-def _respells_words(pairs: Sequence[Row], hard: Sequence[tuple[str, list[str]]], num_words: int) -> bool:
+def _respells_words(
+    pairs: Sequence[Row], hard: Sequence[tuple[str, list[str]]], num_words: int, num_targets: int
+) -> bool:
     """Whether short texts' targets write words of their sources in another way, as in transliteration or the
     correction of typos: a model of words would have to spell them from nothing.
 
@@ -216,17 +247,17 @@ def _respells_words(pairs: Sequence[Row], hard: Sequence[tuple[str, list[str]]],
 
     Args:
         hard: (word, words of its source), the words of targets that are such.
-        num_words: of how many.
+        num_words, num_targets: of how many words, in how many targets.
     """
-    mean_length = sum(len(pair["text"]) for pair in pairs) / len(pairs)
-    if mean_length > MAX_SPELLED_LENGTH:
+    if _are_long(pairs):
         return False
-    if mean_length > MAX_LENGTH_WITH_NUMBERS:
-        hard = [(word, source) for word, source in hard if not _has_digits(word, source)]
+    hard = [(word, source) for word, source in hard if not _has_digits(word, source)]
     if not are_few(pairs) and len(hard) > UNREACHABLE_SHARE * num_words:
         return True
-    num_respelled = sum(_resembles_any(word, [*source, _join_numbers(source)]) for word, source in hard)
-    return num_respelled > max(RESPELLED_SHARE * num_words, len(hard) / 2)
+    sources = [source for word, source in hard if _resembles_any(word, [*source, _join_numbers(source)])]
+    are_many = len(sources) > RESPELLED_SHARE * num_words
+    are_many |= len({*map(tuple, sources)}) > RESPELLED_TARGETS * num_targets
+    return are_many and 2 * len(sources) > len(hard)
 
 
 def _join_numbers(words: Iterable[str]) -> str:

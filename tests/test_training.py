@@ -21,7 +21,7 @@ from copynet_hf.data import quickstart_pairs
 from copynet_hf.evaluation.scoring import evaluate_pairs
 from copynet_hf.model.prediction import predict
 from copynet_hf.saved.loading import check_tokenizer, load_model
-from copynet_hf.training.callbacks import EarlyEnd, TimeLimit, find_end
+from copynet_hf.training.callbacks import EarlyEnd, TimeLimit, find_end, has_lower_loss
 from copynet_hf.training.dataset import choose_max_target_length, encode_pairs
 from copynet_hf.training.defaults import build_training_arguments
 from copynet_hf.training.model_setup import build_config
@@ -168,6 +168,31 @@ def test_a_training_ends_when_all_targets_were_right_three_times(easy: dict[str,
     assert state["best_global_step"] == full[-1]  # with the lowest loss of the three
     model, tokenizer = load_model(easy["output_dir"])
     assert predict(model, tokenizer, ["is it on"])[0][0].text == "yes"
+
+
+@pytest.mark.parametrize(
+    ("metric", "accuracy", "loss", "is_better"),
+    [
+        ("mean_accuracy", 99.5, 0.1, True),
+        ("mean_accuracy", 99.5, 0.3, False),
+        ("mean_accuracy", 99.0, 0.1, False),
+        ("loss", 99.5, 0.1, False),  # the Trainer compares it
+    ],
+)
+def test_of_checkpoints_with_one_accuracy_the_one_with_the_lowest_loss_is_kept(
+    metric: str, accuracy: float, loss: float, is_better: bool, tmp_path: Path
+) -> None:
+    args = Seq2SeqTrainingArguments(
+        str(tmp_path),
+        load_best_model_at_end=True,
+        eval_strategy="steps",
+        save_strategy="steps",
+        metric_for_best_model=metric,
+    )
+    logs = [{"step": step, "eval_loss": 0.2 + 0.1 * (step < 20), "eval_mean_accuracy": 99.5} for step in (10, 20)]
+    state = TrainerState(log_history=[*logs, {"step": 20, "loss": 0.1}], best_metric=99.5, best_global_step=20)
+    assert has_lower_loss(args, state, {"eval_mean_accuracy": accuracy, "eval_loss": loss}) is is_better
+    assert not has_lower_loss(args, TrainerState(), {"eval_mean_accuracy": accuracy, "eval_loss": loss})
 
 
 @pytest.mark.parametrize("more", [{"load_best_model_at_end": False}, {"metric_for_best_model": "loss"}])

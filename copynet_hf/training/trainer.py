@@ -41,7 +41,7 @@ from .callbacks import (
     SilentProgress,
     TimeLimit,
     find_end,
-    has_full_accuracy,
+    has_lower_loss,
 )
 from .checkpoints import NUM_PROCESSES, RECORD_FILE, SECONDS, is_complete
 from .dataset import Pairs, encode_pairs
@@ -216,7 +216,7 @@ class CopyNetTrainer(Trainer):
             is_best = super()._determine_best_metric(metrics, trial)
         except KeyError as error:  # a score that these validation pairs lack
             raise ValueError(error.args[0]) from None
-        if not is_best and has_full_accuracy(self.args, metrics):  # of several, the last one has the lowest loss
+        if not is_best and has_lower_loss(self.args, self.state, metrics):
             self.state.best_global_step, is_best = self.state.global_step, True
         return is_best
 

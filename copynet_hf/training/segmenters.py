@@ -87,9 +87,9 @@ def first_sources(pairs: Pairs) -> list[str]:
 
 def guess_segmenter(pairs: Sequence[Row]) -> str:
     """`char` if the sources' words have no spaces between them, as in Chinese, if most sources are single words, as in
-    inflection, or if texts are short and targets respell words; else `word_digits` if targets are made of parts of
-    numbers, write numbers that are not in their sources, or have no digits where these have numbers; `word_parts` if
-    they are made of parts of words; or `word_punct`."""
+    inflection, or if texts are short and targets respell or cut words in a way that only letters reach; else
+    `word_digits` if targets are made of parts of numbers, write numbers that are not in their sources, or have no
+    digits where these have numbers; `word_parts` if they are made of parts of words; or `word_punct`."""
     if _are_spelled(pairs):
         return "char"
     words = [get_segmenter("word_punct").split(text) for pair in pairs for text in (pair["text"], pair["summary"])]

@@ -94,3 +94,12 @@ def test_pairs_that_contain_each_other_are_reported(tokenizer: CopyNetTokenizer,
     train = [{outer: f"a {n} b", inner: f"{n} b"} for n in range(10)]
     (warning,) = warnings(tokenizer, train, PAIRS)
     assert warning == f"100 % of the pairs have the {names[inner]} inside the {names[outer]}"
+
+
+def test_letters_that_are_composed_on_one_side_only_are_reported(tokenizer: CopyNetTokenizer) -> None:
+    apart = [{**pair, "text": pair["text"] + " Kova\u0301cs"} for pair in PAIRS]
+    (warning,) = warnings(tokenizer, [{**pair, "summary": "to Kov\u00e1cs"} for pair in apart], PAIRS[:1])
+    assert warning.startswith(
+        "20 of 20 sources and 0 of their targets have letters that are not composed with their accents"
+    )
+    assert warnings(tokenizer, [{**pair, "summary": "to Kova\u0301cs"} for pair in apart], PAIRS[:1]) == []

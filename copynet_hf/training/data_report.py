@@ -7,6 +7,7 @@ import statistics
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
+from unicodedata import is_normalized
 
 from transformers import TrainingArguments
 
@@ -17,7 +18,7 @@ from .reach import KINDS, measure_reach
 
 SAMPLE_SIZE = 5000  # pairs of each split that are looked at
 # From these shares of the pairs on, what is found is reported.
-MIN_LONGER, MIN_CONTAINED = 0.9, 0.9
+MIN_LONGER, MIN_CONTAINED, MIN_DECOMPOSED = 0.9, 0.9, 0.01
 # Words that are spelled or unknown are named if they are more than this share, the most frequent ones.
 MIN_HARD, NUM_SHOWN = 0.005, 20
 
@@ -49,6 +50,7 @@ def find_warnings(pairs: Mapping[str, Pairs], encoded: Mapping[str, Pairs], args
     for split, rows in encoded.items():
         yield from _find_truncated(rows, "training" if split == "train" else split, args)
     yield from _compare_sides(train)
+    yield from _compare_forms(train)
 
 
 def _find_truncated(encoded: Pairs, split: str, args: DataArguments) -> Iterator[str]:
@@ -98,6 +100,17 @@ def _compare_sides(train: Sequence[Mapping[str, str]]) -> Iterator[str]:
     if max(sources_inside, targets_inside) > MIN_CONTAINED:
         inner, outer = ("target", "source") if targets_inside >= sources_inside else ("source", "target")
         yield f"{100 * max(sources_inside, targets_inside):.0f} % of the pairs have the {inner} inside the {outer}"
+
+
+def _compare_forms(train: Sequence[Mapping[str, str]]) -> Iterator[str]:
+    """Letters followed by their accents in sources and composed in targets, or the other way round: macOS writes such
+    names. They look alike, and are different words."""
+    sources, targets = (sum(not is_normalized("NFC", row[side]) for row in train) for side in ("text", "summary"))
+    if abs(sources - targets) > MIN_DECOMPOSED * len(train):
+        yield (
+            f"{sources:,} of {len(train):,} sources and {targets:,} of their targets have letters that are not "
+            "composed with their accents, so words that look alike differ: bring both sides, and later inputs, to NFC"
+        )
 
 
 def describe_training(num_pairs: int | None, args: TrainingArguments, has_validation: bool) -> str:

@@ -1,5 +1,5 @@
 """Generated tasks whose outputs write words and numbers of their sources in another way: dates of six languages,
-scans, telephone numbers, numbers in words, and fields of a script without spaces."""
+scans, telephone numbers, numbers in words, fields of a script without spaces, and inflected names."""
 
 from __future__ import annotations
 
@@ -167,3 +167,41 @@ def make_thai_booking(draw: random.Random) -> Row:
     )
     fields = {"name": f"{first} {last}", "place": place, "date": day, "time": f"{hour}:{minute}", "seats": seats}
     return {"text": text, "summary": " | ".join(f"{name} = {value}" for name, value in fields.items())}
+
+
+# First names as they are and in the genitive, then those of women.
+RUSSIAN_NAMES = (
+    {"Иван": "Ивана", "Олег": "Олега", "Антон": "Антона", "Борис": "Бориса", "Максим": "Максима", "Роман": "Романа"},
+    {"Анна": "Анны", "Ольга": "Ольги", "Мария": "Марии", "Ирина": "Ирины", "Елена": "Елены", "Дарья": "Дарьи"},
+)
+RUSSIAN_ENDINGS = (("", "а"), ("а", "ой"))  # of surnames in -ов, as they are and in the genitive
+RUSSIAN_ONSETS, RUSSIAN_RIMES = (
+    split_words("Б В Г Д З К Л М Н П Р С Т Ф"),
+    split_words("ал ар ем ен ил ир ом он ут ян"),
+)
+RUSSIAN_ITEMS = split_words("стол лампа кресло насос принтер бутылка шина фильтр")
+RUSSIAN_CITIES = split_words("Омск Пермь Тула Казань Самара Псков Томск Уфа")
+
+
+def make_russian_order(draw: random.Random) -> Row:
+    """Russian orders to fields; half of the names are in the genitive, all other words are copied."""
+    gender = draw.randrange(2)
+    first, inflected = draw.choice([*RUSSIAN_NAMES[gender].items()])
+    stem = draw.choice(RUSSIAN_ONSETS) + "".join(draw.choices(RUSSIAN_RIMES, k=2)) + "ов"
+    ending, genitive = RUSSIAN_ENDINGS[gender]
+    name = f"{first} {stem}{ending}"
+    who = draw.choice((f"клиент {name}", f"для {inflected} {stem}{genitive}"))
+    number, digits, day = draw.randrange(1000, 10**5), f"{draw.randrange(10**7):07}", draw_day(draw)
+    item, count, price = draw.choice(RUSSIAN_ITEMS), draw.randrange(2, 90), draw.randrange(100, 10**5)
+    city = draw.choice(RUSSIAN_CITIES)
+    text = draw.choice(
+        (
+            f"заказ {number} от {day}: {item}, {count} шт. по {price} руб., {who}, {city}, тел. {digits}",
+            f"{city}, тел. {digits}, {who}: {count} шт., {item}, цена {price} руб., заказ {number}, {day}",
+        )
+    )
+    fields = (
+        f"заказ = {number} | дата = {day} | клиент = {name} | товар = {item} | число = {count} | цена = {price} | "
+        f"город = {city} | телефон = {digits}"
+    )
+    return {"text": text, "summary": fields}

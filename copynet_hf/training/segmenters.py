@@ -98,13 +98,12 @@ def guess_segmenter(pairs: Sequence[Row]) -> str:
     by_words, by_parts = (_measure(sample, words, name, min_frequency) for name in ("word_punct", "word_parts"))
     are_words_cut = _are_words_cut(words, by_words, by_parts, len(sample))
     reach = by_parts if are_words_cut else by_words
-    num_words = sum(map(len, words[1::2]))
-    are_numbers_cut = _are_numbers_cut(pairs, num_words)
+    are_numbers_cut = _are_numbers_cut(pairs, sum(map(len, words[1::2])))
     hard = reach.hard if are_numbers_cut else reach.hard + reach.numbers
     if _respells_words(pairs, hard, reach.num_words, len(sample)) or _are_letters_cut(pairs, words):
         return "char"
-    known_numbers = _list_known_numbers(pairs, min_frequency)
-    if are_numbers_cut or _are_numbers_new(known_numbers, num_words, hard, reach) or _are_numbers_spelled_out(words):
+    rare, known = [word for word, _ in hard if word.isdecimal()], _list_known_numbers(pairs, min_frequency)
+    if are_numbers_cut or _are_numbers_new(rare, len(sample), known, words) or _are_numbers_spelled_out(words):
         return "word_digits"
     return "word_parts" if are_words_cut else "word_punct"
 
@@ -137,17 +136,20 @@ def _are_numbers_cut(pairs: Sequence[Row], num_words: int) -> bool:
 
 
 def _are_numbers_new(
-    known_numbers: Sequence[str], num_words: int, hard: Sequence[tuple[str, list[str]]], reach: Reach
+    rare: Sequence[str], num_measured: int, known: Sequence[str], words: Sequence[Sequence[str]]
 ) -> bool:
-    """Whether targets write numbers that are not in their sources.
+    """Whether targets write numbers that are not in their sources, as many of their words or, rare ones, in many
+    targets.
 
     Args:
-        known_numbers: those in the vocabulary, out of this many words of the targets.
-        hard: (word, words of its source), what cannot be reached of the words that `reach` has measured.
+        rare: those that cannot be reached, of this number of targets.
+        known: those in the vocabulary, of all targets.
+        words: of each source, followed by those of its target.
     """
-    rare_numbers = [word for word, _ in hard if word.isdecimal()]
-    share = len(rare_numbers) / reach.num_words + len(known_numbers) / num_words
-    return share > RESPELLED_SHARE and len({*rare_numbers, *known_numbers}) >= MIN_NEW_NUMBERS
+    num_words, num_targets = sum(map(len, words[1::2])), len(words[1::2])
+    share = (len(rare) / num_measured + len(known) / num_targets) / (num_words / num_targets)
+    are_many = share > RESPELLED_SHARE or len(rare) > RESPELLED_TARGETS * num_measured
+    return are_many and len({*rare, *known}) >= MIN_NEW_NUMBERS
 
 
 def _count_cut_numbers(pairs: Sequence[Row]) -> tuple[int, int]:

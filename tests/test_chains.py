@@ -6,7 +6,7 @@ from functools import cache
 from itertools import product
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from copynet_hf import CopyNetTokenizer
@@ -32,6 +32,7 @@ def read_target(tokenizer: CopyNetTokenizer, target: str, source: str = SOURCE) 
 @pytest.mark.parametrize("segmenter", NAMES)
 @settings(deadline=None, max_examples=500)
 @given(source=TEXTS, target=TEXTS)
+@example(source="", target="1 1\u0301")
 def test_every_target_of_known_letters_is_restored(segmenter: str, source: str, target: str) -> None:
     tokenizer = make_tokenizer(segmenter)
     labels = tokenizer(source, text_target=target)["labels"]

@@ -130,6 +130,7 @@ def test_an_item_has_the_same_tokens_next_to_spaces_and_punctuation(item: str, a
         ("B48,906", ["B", JOINER, "4", "8", f"{JOINER},{JOINER}", "9", "0", "6"]),
         ("4 56 kg", ["4", " ", "5", "6", "kg"]),
         ("1_2\t3", ["1", f"{JOINER}_{JOINER}", "2", "\t", "3"]),
+        ("1 2\u0301", ["1", " ", "2\u0301"]),
     ],
 )
 def test_the_scheme_of_word_digits_by_example(text: str, words: list[str]) -> None:

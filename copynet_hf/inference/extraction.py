@@ -49,7 +49,7 @@ def extract_records(prediction: Prediction | Mapping[str, Any], text: str) -> li
     """
     if isinstance(prediction, Mapping):
         output = dict(prediction)
-        prediction = Prediction(output.pop("text", None) or output.pop("generated_text", ""), **output)
+        prediction = Prediction(output.pop("text" if "text" in output else "generated_text"), **output)
     fields = parse_fields(prediction.text)
     if fields is None:
         return None

@@ -217,7 +217,7 @@ def cut_words(words: Iterable[str], *, digits: bool = False) -> list[str]:
     tokens: list[str] = []
     for word in words:
         parts = _cut(word, digits) if word[0].isalnum() or word[0] == "_" else [word]
-        if digits and tokens and _is_digit(tokens[-1]) and _is_digit(parts[0]):
+        if digits and tokens and _is_digit(tokens[-1]) and parts[0][0].isdecimal():  # an accent may follow the digit
             tokens.append(" ")
         tokens += parts
     return tokens
@@ -247,10 +247,11 @@ def _cut(word: str, digits: bool) -> list[str]:
     for number, part in enumerate(parts):
         if part == "_":
             tokens.append(JOINER * (number > 0) + part + JOINER * (number + 1 < len(parts)))
-        elif number and parts[number - 1] != "_" and not (digits and _is_digit(parts[number - 1]) and _is_digit(part)):
-            tokens += [JOINER, part]
-        else:
-            tokens.append(part)
+            continue
+        touches = digits and number > 0 and _is_digit(parts[number - 1]) and _is_digit(part)
+        if number and parts[number - 1] != "_" and not touches:
+            tokens.append(JOINER)
+        tokens.append(part)
     return tokens
 
 
@@ -347,8 +348,8 @@ class Chains:
         return [token for tokens in self._spell_letters(last_first[::-1]) for token in tokens]
 
     def _spell_letters(self, chain: Sequence[tuple[str, list[str]]]) -> Iterator[list[str]]:
-        """The tokens of each (part, tokens) of a chain. A letter that another one is beside is generated, even if the
-        source has it on its own: else how a word is spelled would depend on other words there."""
+        """The tokens of each (part, tokens) of a chain. A single letter next to another one is generated, even if it
+        is a word of the source: otherwise the spelling of a word would depend on unrelated words there."""
         for number, (part, tokens) in enumerate(chain):
             beside = [*chain[max(0, number - 1) : number], *chain[number + 1 : number + 2]]
             is_beside_letter = any(len(other) == 1 for other, _ in beside)

@@ -129,8 +129,8 @@ class EarlyEnd(TrainerCallback):
 def find_end(args: TrainingArguments, state: TrainerState, patience: int | None) -> str | None:
     """Why the training need not go on to its last update, where it keeps the best checkpoint; None: it goes on.
 
-    All validation targets were right in three evaluations; of these, the Trainer keeps the one with the lowest loss.
-    Or, in the second half, the accuracy that selects the checkpoint has not risen for a quarter of the updates
+    All validation targets were right in three evaluations; the Trainer keeps the one with the lowest loss. Or, in the
+    second half, the accuracy that selects the checkpoint has not risen for a quarter of the updates
     and for five evaluations. Counted in the log of the run, which a resumed run continues.
 
     Args:
@@ -156,8 +156,8 @@ def find_end(args: TrainingArguments, state: TrainerState, patience: int | None)
 
 
 def has_lower_loss(args: TrainingArguments, state: TrainerState, metrics: Mapping[str, float]) -> bool:
-    """Whether an evaluation has the accuracy of the best one before, and a lower loss. All of a few validation targets
-    are soon right, or the same ones wrong, while the model still improves."""
+    """Whether an evaluation ties with the best accuracy so far, at a lower loss. Ties are common: of a few validation
+    targets, all are soon right, or the same ones stay wrong, while the model still improves."""
     accuracy, loss = metrics.get(f"eval_{_selecting_accuracy(args)}"), metrics.get("eval_loss")
     losses = {logs["step"]: logs["eval_loss"] for logs in state.log_history if "eval_loss" in logs}
     best = losses.get(state.best_global_step or 0)

@@ -103,8 +103,8 @@ def _compare_sides(train: Sequence[Mapping[str, str]]) -> Iterator[str]:
 
 
 def _compare_forms(train: Sequence[Mapping[str, str]]) -> Iterator[str]:
-    """Letters followed by their accents in sources and composed in targets, or the other way round: macOS writes such
-    names. They look alike, and are different words."""
+    """Decomposed letters (Unicode NFD, as in file names of macOS) on one side only: words that look alike, and are
+    different ones."""
     sources, targets = (sum(not is_normalized("NFC", row[side]) for row in train) for side in ("text", "summary"))
     if abs(sources - targets) > MIN_DECOMPOSED * len(train):
         yield (

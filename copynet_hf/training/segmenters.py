@@ -26,8 +26,8 @@ logger = logging.getLogger(__name__)
 MIN_WORD_FREQUENCY, MIN_WORD_FREQUENCY_OF_FEW, FEW_PAIRS = 5, 3, 500
 # The share of the targets' words that have to be respelled for words to be spelled (0.37 in pig Latin, 0.05 where a
 # third of the words has a typo, 0.002 in NL2Bash); or the share of the targets that have such a word (0.42 in Russian
-# orders, whose names change their case, among many words that are copied; 0.06 in chess notation); and the characters
-# that a source may then have on average: at 300, an update of letters takes four times as long as one of words.
+# orders, whose names are inflected, among many words that are copied; 0.06 in chess notation); and the characters that
+# a source may then have on average: at 300, an update of letters takes four times as long as one of words.
 RESPELLED_SHARE, RESPELLED_TARGETS, MAX_SPELLED_LENGTH = 0.03, 0.15, 400
 # The share of unreachable words that is enough if they need not be alike, as in another script. In few pairs the words
 # of the task itself are rare, so that there it says nothing.
@@ -36,8 +36,8 @@ UNREACHABLE_SHARE = 0.5
 # 0.045 in recipes with a few quantities like `20g`, 0.005 in NL2Bash. Or if this many words for each pair have to be
 # spelled otherwise, and fewer than half of them where words are cut.
 MIN_PARTS_SHARE = 0.01
-# Words are spelled if short texts' targets have at least this many different words that are parts of their sources'
-# words and not where case or script change: 79 codons cut from genes, 33 where identifiers happen to hold words.
+# Words are spelled if targets have at least this many different words that lie inside their sources' words, but not
+# between changes of case or script: 79 codons cut from genes, 33 where identifiers happen to contain words.
 MIN_CUT_WORDS = 40
 # Each digit is a word if more than this share of the targets' words are parts of their sources' numbers: 0.07 where
 # 48906 gives 48,906, 0.004 by chance in short dates.
@@ -71,11 +71,6 @@ def choose_min_frequency(pairs: Pairs | Sequence[Row], *, spelled: bool) -> int:
     return MIN_WORD_FREQUENCY_OF_FEW if are_few(pairs) else MIN_WORD_FREQUENCY
 
 
-def _are_long(pairs: Sequence[Row]) -> bool:
-    """Whether the sources are too long to be read by letters."""
-    return sum(len(pair["text"]) for pair in pairs) > MAX_SPELLED_LENGTH * len(pairs)
-
-
 def are_few(pairs: Pairs | Sequence[Row]) -> bool:
     return not isinstance(pairs, IterableDataset) and len(pairs) < FEW_PAIRS
 
@@ -100,7 +95,8 @@ def guess_segmenter(pairs: Sequence[Row]) -> str:
     reach = by_parts if are_words_cut else by_words
     are_numbers_cut = _are_numbers_cut(pairs, sum(map(len, words[1::2])))
     hard = reach.hard if are_numbers_cut else reach.hard + reach.numbers
-    if _respells_words(pairs, hard, reach.num_words, len(sample)) or _are_letters_cut(pairs, words):
+    are_short = sum(len(pair["text"]) for pair in pairs) <= MAX_SPELLED_LENGTH * len(pairs)
+    if are_short and (_respells_words(pairs, hard, reach.num_words, len(sample)) or _are_letters_cut(words)):
         return "char"
     rare, known = [word for word, _ in hard if word.isdecimal()], _list_known_numbers(pairs, min_frequency)
     if are_numbers_cut or _are_numbers_new(rare, len(sample), known, words) or _are_numbers_spelled_out(words):
@@ -207,15 +203,13 @@ def _count_pairs_with_parts(words: Sequence[Sequence[str]]) -> tuple[int, int]:
     return in_own, in_other
 
 
-def _are_letters_cut(pairs: Sequence[Row], words: Sequence[Sequence[str]]) -> bool:
-    """Whether most of short texts' targets have words that are parts of a word in their source, but none of the parts
-    that `cut_words` gives, as `ACC` of `atgaccgta`; twice as many as by chance, in another pair's.
+def _are_letters_cut(words: Sequence[Sequence[str]]) -> bool:
+    """Whether most targets have words that are parts of a word in their source, but none of the parts that `cut_words`
+    gives, as `ACC` of `atgaccgta`; twice as many as by chance, in another pair's.
 
     Args:
         words: of each source, followed by those of its target.
     """
-    if _are_long(pairs):
-        return False
     sources = [{part.casefold() for part in cut_words(source)} for source in words[::2]]
     found: list[set[str]] = []
     num_by_chance = 0
@@ -240,8 +234,8 @@ def _measure(pairs: Sequence[Row], words: Iterable[Sequence[str]], segmenter: st
 def _respells_words(
     pairs: Sequence[Row], hard: Sequence[tuple[str, list[str]]], num_words: int, num_targets: int
 ) -> bool:
-    """Whether short texts' targets write words of their sources in another way, as in transliteration or the
-    correction of typos: a model of words would have to spell them from nothing.
+    """Whether targets write words of their sources in another way, as in transliteration or the correction of typos: a
+    model of words would have to spell them from nothing.
 
     Such a word is neither in the vocabulary nor made of words in its source. Most of them have to be much like a word
     there, or most words of the targets have to be such words. Of rare words in other texts, a tenth is like another
@@ -251,8 +245,6 @@ def _respells_words(
         hard: (word, words of its source), the words of targets that are such.
         num_words, num_targets: of how many words, in how many targets.
     """
-    if _are_long(pairs):
-        return False
     hard = [(word, source) for word, source in hard if not _has_digits(word, source)]
     if not are_few(pairs) and len(hard) > UNREACHABLE_SHARE * num_words:
         return True

@@ -93,7 +93,7 @@ function splitWordParts(text, digits) {
   const tokens = [];
   for (const word of splitWordPunct(text)) {
     const parts = STARTS_WORD.test(word) ? cut(word, digits) : [word];
-    if (digits && DIGIT.test(tokens.at(-1) ?? "") && DIGIT.test(parts[0])) tokens.push(" ");
+    if (digits && DIGIT.test(tokens.at(-1) ?? "") && /^\p{Nd}/u.test(parts[0])) tokens.push(" ");
     tokens.push(...parts);
   }
   return tokens;

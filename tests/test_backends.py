@@ -267,9 +267,9 @@ def test_inputs_that_are_no_texts_are_named(folders: Folders, inputs: Any, messa
     [
         ("torch", {"backend": "onnx"}, r"run copynet-hf export --model .*torch --output_dir torch-onnx, and use"),
         ("onnx", {}, "holds ONNX graphs: use the backend onnx"),
-        ("torch", {"backend": "jax"}, "--backend is 'jax': use torch or onnx"),
-        ("onnx", {"backend": "onnx", "bf16": True}, "--bf16 is for --backend torch"),
-        ("onnx", {"backend": "onnx", "device": "cuda"}, "--device is for --backend torch"),
+        ("torch", {"backend": "jax"}, "the backend is 'jax': use torch or onnx"),
+        ("onnx", {"backend": "onnx", "bf16": True}, "bf16 is for the backend torch"),
+        ("onnx", {"backend": "onnx", "device": "cuda"}, "device is for the backend torch"),
     ],
 )
 def test_a_folder_of_the_other_backend_is_named_with_the_fix(

@@ -80,21 +80,21 @@ def load_backend(
         ValueError: the model cannot be loaded, or not by this backend.
     """
     if backend not in BACKENDS:
-        raise ValueError(f"--backend is {backend!r}: use {' or '.join(BACKENDS)}")
+        raise ValueError(f"the backend is {backend!r}: use {' or '.join(BACKENDS)}")
     name = check_model_name(name)
     has_graphs = (Path(name) / DECODER).is_file()
     if backend == "torch":
         if has_graphs and not list(Path(name).glob("*.safetensors*")):
-            raise ValueError(f"{name} holds ONNX graphs: use the backend onnx (--backend onnx)")
+            raise ValueError(f"{name} holds ONNX graphs: use the backend onnx")
         if threads or _is_worker():
             torch.set_num_threads(threads or 1)
         return load_model(name, device, bf16, trust_remote_code)
     if Path(name).is_dir() and isinstance(AutoConfig.from_pretrained(name), CopyNetEnsembleConfig):
-        raise ValueError(f"--model {name} is an ensemble, which --backend onnx does not read: use --backend torch")
+        raise ValueError(f"{name} is an ensemble, which the backend onnx does not read: use the backend torch")
     for option, value in (("device", None if device == "cpu" else device), ("bf16", bf16)):
         if value:
             raise ValueError(
-                f"--{option} is for --backend torch; onnx runs on the CPU in the precision of the export: leave it out"
+                f"{option} is for the backend torch; onnx runs on the CPU in the precision of the export: leave it out"
             )
     model = OnnxModel.from_pretrained(name, threads)
     tokenizer = load_tokenizer(name, trust_remote_code=trust_remote_code)

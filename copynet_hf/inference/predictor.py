@@ -256,7 +256,7 @@ def stamp_files(folder: str) -> list[tuple[str, int, int]]:
 
 def describe_truncated(count: int, total: int) -> str:
     """The warning of sources of which only a part was read."""
-    return f"{count} of {total} texts were truncated: --max_source_length sets the number of words that are read"
+    return f"{count} of {total} texts were truncated: max_source_length sets the number of words that are read"
 
 
 def parse_facts(lines: str) -> list[list[str]]:

@@ -10,7 +10,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from copynet_hf import CopyNetTokenizer
-from copynet_hf.model.segmentation import CASES, JOINER, SEGMENTERS, Chains, list_marks
+from copynet_hf.model.segmentation import CASES, CUTS, INITIAL, JOINER, SEGMENTERS, Chains, list_marks
 
 SOURCE = "Pay 16,258.73 to Anna Miller (WexError)"
 ALPHABET = "abAB_12 .,-()\n\té\u0301ßİ文字か😀ि\u200c"
@@ -19,8 +19,10 @@ NAMES = ["word_punct", "word_parts", "word_digits"]
 
 
 @cache
-def make_tokenizer(segmenter: str = "word_punct", texts: tuple[str, ...] = (ALPHABET,)) -> CopyNetTokenizer:
-    return CopyNetTokenizer.train_from_iterator(texts, 500, segmenter, 3, chains=True)
+def make_tokenizer(
+    segmenter: str = "word_punct", texts: tuple[str, ...] = (ALPHABET,), cuts: tuple[str, ...] = ()
+) -> CopyNetTokenizer:
+    return CopyNetTokenizer.train_from_iterator(texts, 500, segmenter, 3, chains=True, cuts=cuts)
 
 
 def read_target(tokenizer: CopyNetTokenizer, target: str, source: str = SOURCE) -> list[str]:
@@ -31,10 +33,13 @@ def read_target(tokenizer: CopyNetTokenizer, target: str, source: str = SOURCE) 
 
 @pytest.mark.parametrize("segmenter", NAMES)
 @settings(deadline=None, max_examples=500)
-@given(source=TEXTS, target=TEXTS)
-@example(source="", target="1 1\u0301")
-def test_every_target_of_known_letters_is_restored(segmenter: str, source: str, target: str) -> None:
-    tokenizer = make_tokenizer(segmenter)
+@given(source=TEXTS, target=TEXTS, cuts=st.sampled_from([(), tuple(CUTS)]))
+@example(source="", target="1 1\u0301", cuts=())
+@example(source="aaBé文字か", target="aaBßa", cuts=tuple(CUTS))
+def test_every_target_of_known_letters_is_restored(
+    segmenter: str, source: str, target: str, cuts: tuple[str, ...]
+) -> None:
+    tokenizer = make_tokenizer(segmenter, cuts=cuts)
     labels = tokenizer(source, text_target=target)["labels"]
     assert tokenizer.decode(labels[:-1], source=source) == target
     assert labels == tokenizer(source, text_target=target)["labels"]
@@ -65,7 +70,7 @@ def test_a_word_of_thousands_of_letters_takes_no_cubic_time() -> None:
 
 def test_initials_are_copied_where_the_vocabulary_has_their_mark() -> None:
     texts = ["a M A s m b ."]
-    tokenizer = CopyNetTokenizer.train_from_iterator(texts, 500, "word_punct", 3, chains=True, initials=True)
+    tokenizer = CopyNetTokenizer.train_from_iterator(texts, 500, "word_punct", 3, chains=True, cuts=[INITIAL])
     assert read_target(tokenizer, "amiller A.") == [
         *("[lower]", "[initial]", "Anna", JOINER, "[lower]", "Miller"),
         *("[initial]", "Anna", JOINER, "."),
@@ -76,10 +81,32 @@ def test_initials_are_copied_where_the_vocabulary_has_their_mark() -> None:
 
 
 def test_of_several_words_with_an_initial_the_neighbour_of_a_copy_is_meant() -> None:
-    tokenizer = CopyNetTokenizer.train_from_iterator(["n"], 500, "word_punct", 3, chains=True, initials=True)
+    tokenizer = CopyNetTokenizer.train_from_iterator(["n"], 500, "word_punct", 3, chains=True, cuts=[INITIAL])
     source = "New names: Nora Miller, N7, Nice"
     assert read_target(tokenizer, "nmiller N7", source)[:3] == ["[lower]", "[initial]", "Nora"]
     assert read_target(tokenizer, "N7: Miller, N", source)[-2:] == ["[initial]", "Nora"]
+
+
+@pytest.mark.parametrize(
+    ("source", "target", "tokens"),
+    [
+        ("для Журавлева", "Журавлев", ["[drop_last]", "Журавлева"]),
+        ("для Анны Берг", "Анна Берг", ["[drop_last]", "Анны", f"{JOINER}а", "Берг"]),
+        ("Kowalskiego", "kowalski", ["[lower]", *["[drop_last]"] * 3, "Kowalskiego"]),
+        ("वह लड़के", "लड़का", ["[drop_last]", "लड़के", f"{JOINER}ा"]),
+        ("מדאציננ", "דאציננ", ["[drop_first]", "מדאציננ"]),
+        ("Anny", "An", ["A", f"{JOINER}n"]),  # the stem is too short
+        ("X77 77X", "77Y", ["7", f"{JOINER}7", f"{JOINER}Y"]),  # numbers have no stems
+        ("Pay Pays", "Pay", ["Pay"]),
+    ],
+)
+def test_words_that_are_inflected_in_the_source_are_copied_without_their_endings(
+    source: str, target: str, tokens: list[str]
+) -> None:
+    letters = ("Анабжурвле", "Anbkowls7Y", "लड़केा", "אבדצינ")
+    tokenizer = make_tokenizer(texts=letters, cuts=("[drop_first]", "[drop_last]"))
+    assert read_target(tokenizer, target, source) == tokens
+    assert "[drop_last]" not in read_target(make_tokenizer(texts=letters), target, source)
 
 
 def test_parts_of_a_word_are_copied_where_words_are_cut() -> None:
@@ -149,3 +176,4 @@ def test_a_word_that_is_spelled_copies_no_single_letters() -> None:
     assert read_target(tokenizer, "Соловская", "с 09.07 Заказ 871-к для Соловскую") == ["С", *letters]
     assert read_target(tokenizer, "X42", "X-42 или K") == ["X", JOINER, "42"]
     assert read_target(tokenizer, "x42", "X-42 или K") == ["[lower]", "X", JOINER, "42"]
+    assert read_target(tokenizer, "7X", "7 X") == ["7", JOINER, "X"]  # as 12X

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 from itertools import chain, product
 from pathlib import Path
 
@@ -15,8 +16,8 @@ from copynet_hf.arguments import TrainArguments
 from copynet_hf.inference.onnx_export import export_onnx
 from copynet_hf.inference.onnx_search import OnnxCopyNet
 from copynet_hf.model.prediction import predict
-from copynet_hf.model.segmentation import INITIAL, JOINER, MARKS
-from copynet_hf.training.reach import has_initials
+from copynet_hf.model.segmentation import DROP_FIRST, DROP_LAST, INITIAL, JOINER, MARKS
+from copynet_hf.training.reach import find_cuts
 from copynet_hf.training.segmenters import guess_segmenter
 from copynet_hf.training.tokenizer_setup import list_words, train_tokenizer
 
@@ -64,11 +65,30 @@ def test_initials_are_found_in_the_pairs(change: str, expected: bool) -> None:
     tokenizer = train_tokenizer(Dataset.from_list(pairs), TrainArguments(segmenter="word_punct"))
     assert (INITIAL in tokenizer.get_vocab()) is expected
     if not expected:
-        assert not has_initials(tokenizer, pairs)
+        assert not find_cuts(tokenizer, pairs)
     source = tokenizer.encode_source("Zoe Oquist is new")
     spelled = source.spell(tokenizer.encode_target("zoquist", source))
     if expected:
         assert spelled == ["[lower]", INITIAL, "Zoe", JOINER, "[lower]", "Oquist"]
+
+
+@pytest.mark.parametrize(
+    ("change", "expected"),
+    [
+        (lambda name: f"{name}ova", [DROP_LAST]),
+        (lambda name: f"be{name}", [DROP_FIRST]),
+        (lambda name: name, []),
+        (lambda name: name[::-1], []),
+    ],
+)
+def test_endings_and_beginnings_are_found_in_the_pairs(change: Callable[[str], str], expected: list[str]) -> None:
+    names = [f"{first}{last.lower()}" for first in NAMES for last in NAMES]
+    pairs = [pair(f"a letter to {change(name)} and more", f"name: {name}") for name in names]
+    tokenizer = train_tokenizer(Dataset.from_list(pairs), TrainArguments(segmenter="word_punct"))
+    assert [mark for mark in (DROP_FIRST, DROP_LAST) if mark in tokenizer.get_vocab()] == expected
+    source = tokenizer.encode_source(f"a letter to {change('Zoquist')} and more")
+    written = source.spell(tokenizer.encode_target("Zoquist", source))
+    assert (change("Zoquist") in written) is bool(expected or change("Zoquist") == "Zoquist")
 
 
 def test_words_are_cut_where_targets_are_made_of_their_parts() -> None:
@@ -194,6 +214,22 @@ def test_letters_are_read_where_targets_are_made_of_parts_that_only_letters_reac
     assert guess_segmenter(together) == "char"
     apart = [row | {"text": " ".join(gene).lower()} for row, gene in zip(together, genes, strict=True)]
     assert guess_segmenter(apart) == "word_punct"
+
+
+def test_plurals_of_known_words_are_no_reason_for_letters() -> None:
+    nouns = [first + second for first in ("lam", "cus", "bir", "stu", "tab", "riv", "hor") for second in NAMES[:8]]
+    nouns = [noun.lower() for noun in nouns]
+    rows = [(nouns[7 * number % 56], nouns[11 * number % 56], number) for number in range(600)]
+    queries = [pair(f"show all {a}s of {b}s", f"SELECT {a} FROM {b}") for a, b, _ in rows]
+    assert guess_segmenter(queries) == "word_punct"
+
+
+def test_numbers_that_are_left_out_are_no_reason_for_digits() -> None:
+    orders = [
+        pair(f"{name} ordered {n + 10} lamps", f"intent = order | customer = {name}")
+        for n, name in enumerate(NAMES * 9)
+    ]
+    assert guess_segmenter(orders) == "word_punct"
 
 
 @pytest.mark.parametrize("arguments", [{"chains": False}, {"segmenter": "whitespace"}, {"segmenter": "char"}])

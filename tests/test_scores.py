@@ -11,7 +11,7 @@ from helpers import VARIANTS, tiny_model, tiny_tokenizer
 
 from copynet_hf import CopyNetConfig, CopyNetEnsemble, CopyNetTokenizer, StopStrings
 from copynet_hf.model.prediction import Prediction, predict
-from copynet_hf.model.segmentation import JOINER
+from copynet_hf.model.segmentation import MARKS
 
 TEXTS = ["a b c X", "b", "X Y a X Z d e f", "Q i h", "a a X b", "c d"]
 SEARCHES: dict[str, dict[str, Any]] = {
@@ -77,7 +77,7 @@ def test_what_fills_up_the_rows_of_a_batch_is_in_no_score(search: str) -> None:
 def test_a_mark_is_a_factor_of_the_word_that_it_changes() -> None:
     tokenizer = CopyNetTokenizer.train_from_iterator(["aZé_ 1,-"], 60, "word_parts", max_source_oov=6, chains=True)
     model = tiny_model(**CopyNetConfig.tokenizer_fields(tokenizer))
-    marks = {JOINER, "[lower]", "[upper]", "[title]", "[initial]"}
+    marks = MARKS
     seen = 0
     for text in ("AbcDef 12", "z", "Zork12 ab_c"):
         inputs = tokenizer([text], return_tensors="pt")

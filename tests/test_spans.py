@@ -12,7 +12,7 @@ from helpers import tiny_model
 
 from copynet_hf import CopyNetConfig, CopyNetTokenizer
 from copynet_hf.model.prediction import Prediction, predict
-from copynet_hf.model.segmentation import CHAINED, SEGMENTERS
+from copynet_hf.model.segmentation import CHAINED, CUTS, SEGMENTERS
 
 TEXTS = [
     "Ottilie Krahn called\r\n\r\nMira 14:35 (Mira)",
@@ -64,7 +64,7 @@ def check(text: str, output: Prediction) -> int:
 @pytest.mark.parametrize("segmenter", SEGMENTERS)
 def test_the_text_at_the_span_is_the_copied_word(segmenter: str, side: str) -> None:
     chains = segmenter in CHAINED
-    options = {"max_source_oov": 40, "chains": chains, "initials": chains, "truncation_side": side}
+    options = {"max_source_oov": 40, "chains": chains, "cuts": CUTS if chains else (), "truncation_side": side}
     tokenizer = CopyNetTokenizer.train_from_iterator(["send a to x"], 30, segmenter, **options)
     model, copies = tiny_model(**CopyNetConfig.tokenizer_fields(tokenizer)), 0
     for length in (None, 7):
@@ -113,6 +113,9 @@ def scripted(tokenizer: CopyNetTokenizer, text: str, tokens: list[str], facts: A
         ("word_punct", "Jo Miller", ["[initial]", "Jo", "Miller"], [("J", "J"), ("Miller", "Miller")]),
         ("word_punct", "Jo Miller", ["[lower]", "[initial]", "Miller"], [("m", "M")]),
         ("word_punct", "Jo Miller", ["[initial]", "\uffed", "Miller"], [("Miller", "Miller")]),
+        ("word_punct", "Jo Miller", ["[upper]", *["[drop_last]"] * 2, "Miller"], [("MILL", "Mill")]),
+        ("word_punct", "Jo Miller", ["[drop_first]", "[drop_last]", "Miller", "Jo"], [("ille", "ille"), ("Jo", "Jo")]),
+        ("word_punct", "Jo Miller", ["Jo", "[drop_first]", "[initial]", "Miller"], [("Jo", "Jo")]),
         ("word_punct", "a\r\n\tJo", ["\r", "\n", "\t", "Jo"], [("Jo", "Jo")]),
         ("word_punct", "x\r\n\tJo", ["x", "\r", "\n", "\t", "Jo"], [("x\r\n\tJo", "x\r\n\tJo")]),
         ("word_parts", "WexError2 x", ["Wex", "\uffed", "Error", "\uffed", "2"], [("WexError2", "WexError2")]),
@@ -132,7 +135,7 @@ def test_copies_that_follow_each_other_are_one(
     segmenter: str, text: str, tokens: list[str], copied: list[tuple[str, str]]
 ) -> None:
     chains = segmenter in CHAINED
-    tokenizer = CopyNetTokenizer.train_from_iterator(["a"], 30, segmenter, chains=chains, initials=chains)
+    tokenizer = CopyNetTokenizer.train_from_iterator(["a"], 30, segmenter, chains=chains, cuts=CUTS if chains else ())
     ((output,),) = predict(scripted(tokenizer, text, tokens), tokenizer, [text])
     spans = output.copied_spans
     assert [(output.text[start:end], text[first:last]) for start, end, first, last in spans] == copied

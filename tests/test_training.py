@@ -191,8 +191,25 @@ def test_of_checkpoints_with_one_accuracy_the_one_with_the_lowest_loss_is_kept(
     )
     logs = [{"step": step, "eval_loss": 0.2 + 0.1 * (step < 20), "eval_mean_accuracy": 99.5} for step in (10, 20)]
     state = TrainerState(log_history=[*logs, {"step": 20, "loss": 0.1}], best_metric=99.5, best_global_step=20)
+    state.best_model_checkpoint = "model/checkpoint-20"
     assert has_lower_loss(args, state, {"eval_mean_accuracy": accuracy, "eval_loss": loss}) is is_better
+    state.best_model_checkpoint = "model/checkpoint-10"  # that of step 20 was not saved
+    assert has_lower_loss(args, state, {"eval_mean_accuracy": accuracy, "eval_loss": loss}) is (
+        metric == "mean_accuracy" and accuracy == 99.5
+    )
     assert not has_lower_loss(args, TrainerState(), {"eval_mean_accuracy": accuracy, "eval_loss": loss})
+
+
+def test_only_a_checkpoint_that_was_saved_is_kept(easy: dict[str, Any], caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level("INFO", logger="copynet_hf"):
+        train_from_arguments(easy | {"eval_steps": 4, "save_steps": 8})
+    state = read_state(easy)
+    kept = int(state["best_model_checkpoint"].removeprefix("checkpoint-"))
+    assert f"the checkpoint of step {kept} is kept" in caplog.messages
+    assert kept % 8 == 0
+    assert kept in find_full_accuracy(state)
+    losses = {logs["step"]: logs["eval_loss"] for logs in state["log_history"] if "eval_loss" in logs}
+    assert losses[kept] == min(loss for step, loss in losses.items() if step % 8 == 0)
 
 
 @pytest.mark.parametrize("more", [{"load_best_model_at_end": False}, {"metric_for_best_model": "loss"}])
@@ -482,7 +499,7 @@ def test_pairs_that_other_code_encoded_are_not_taken_from_the_cache(monkeypatch:
     pairs = Dataset.from_list([{"text": "a b", "summary": "b"}])
     tokenizer = tokenizer_for(pairs, segmenter="whitespace")
     keys = [encode_pairs(pairs, tokenizer)._fingerprint for _ in range(2)]
-    monkeypatch.setattr("copynet_hf.training.dataset._hash_code", lambda: "another version")
+    monkeypatch.setattr("copynet_hf.training.dataset.CODE", "another version")
     keys.append(encode_pairs(pairs, tokenizer)._fingerprint)
     assert keys[0] == keys[1] != keys[2]
 

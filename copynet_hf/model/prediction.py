@@ -5,7 +5,7 @@ With an ONNX model and a tokenizer that returns NumPy arrays, neither torch nor 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import chain
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias
 import numpy as np
 
 from .confidence import Calibration, calibrate, read_calibration
-from .segmentation import INITIAL, JOINER, Span
+from .segmentation import CUTS, JOINER, Span
 from .source import (
     Fact,
     Source,
@@ -308,11 +308,8 @@ def _read_output(
         spans[position] if share > 0.5 and position is not None and _is_whole(source, position, piece) else None
         for share, position, piece in zip(shares, positions, shown, strict=True)
     ]
-    is_initial = _find_initials(words, marks)
-    copied_from = [
-        (span[0], span[0] + 1) if span is not None and initial else span
-        for span, initial in zip(copied_from, is_initial, strict=True)
-    ]
+    cuts = _list_cuts(words, marks)
+    copied_from = [span and _cut(span, parts) for span, parts in zip(copied_from, cuts, strict=True)]
     return Prediction(
         text="".join(shown),
         score=float(np.prod(trace.token_probs, dtype=float)),
@@ -350,15 +347,26 @@ def _score_words(words: Sequence[str], probs: Array, marks: Collection[str]) -> 
     return scores
 
 
-def _find_initials(words: Sequence[str], marks: Collection[str]) -> list[bool]:
-    """For each word that is no mark, whether only its first letter is written."""
-    flags: list[bool] = []
-    is_initial = False
+def _list_cuts(words: Sequence[str], marks: Collection[str]) -> list[list[slice]]:
+    """For each word that is no mark, the parts that the marks before it leave, one of the other."""
+    cuts: list[list[slice]] = []
+    of_next: list[slice] = []
     for word in words:
-        if word not in marks:
-            flags.append(is_initial)
-        is_initial = word in marks and word != JOINER and (is_initial or word == INITIAL)
-    return flags
+        if word in marks and word in CUTS:
+            of_next = [CUTS[word], *of_next]
+        elif word not in marks:
+            cuts.append(of_next)
+        if word not in marks or word == JOINER:
+            of_next = []
+    return cuts
+
+
+def _cut(span: Span, cuts: Iterable[slice]) -> Span | None:
+    """The parts of a span, one of the other; None if nothing is left."""
+    left = range(*span)
+    for part in cuts:
+        left = left[part]
+    return (left.start, left.stop) if left else None
 
 
 def _merge_spans(words: Sequence[str], spans: Sequence[Span | None], source: str) -> list[tuple[int, int, int, int]]:

@@ -33,7 +33,8 @@ between other punctuation: the tokens of `/usr/bin` are also those in `"/usr/bin
 
 Outputs of these three may hold more marks, which no text is split into (`Chains`): a joiner on its own between any
 words, `￭x` for a letter that touches what precedes it, `[lower]`, `[upper]` and `[title]` for the case of the next
-word, and `[initial]` for its first letter.
+word, `[initial]` for its first letter, and `[drop_first]` and `[drop_last]` for what is left without the first or the
+last letter.
 
 Nothing here needs Transformers, so that tokenizers with and without it share this file.
 """
@@ -45,6 +46,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache, partial
 from itertools import pairwise
+from operator import itemgetter
 from pathlib import Path
 from typing import Any, NamedTuple
 from unicodedata import category
@@ -58,11 +60,13 @@ _ZERO_WIDTH = "\u200c\u200d"  # a non-joiner and a joiner, within words
 _UNDERSCORES = (f"_{JOINER}", f"{JOINER}_{JOINER}")
 CASES: dict[str, Callable[[str], str]] = {"[lower]": str.lower, "[upper]": str.upper, "[title]": str.capitalize}
 """Marks for the case of the word that follows."""
-INITIAL = "[initial]"
-CHANGES = {**CASES, INITIAL: lambda word: word[:1]}
-"""Marks for what is written of the word that follows."""
+INITIAL, DROP_FIRST, DROP_LAST = "[initial]", "[drop_first]", "[drop_last]"
+CUTS = {INITIAL: slice(1), DROP_FIRST: slice(1, None), DROP_LAST: slice(-1)}
+"""Marks for the part of the word that follows, in characters."""
+CHANGES: dict[str, Callable[[str], str]] = {**CASES, **{mark: itemgetter(part) for mark, part in CUTS.items()}}
 MARKS = frozenset([JOINER, *CHANGES])
 """What is no part of a text itself."""
+MAX_DROPPED, MIN_STEM = 4, 3  # of letters; -skiego becomes -ski in Polish
 
 _PUNCTUATION = re.compile(rf"({JOINER}?)(\[{JOINER}\]|[^\w\s{JOINER}])({JOINER}?)")
 
@@ -282,6 +286,7 @@ class Chains:
         self.known = known
         self.is_possible = JOINER in known
         self.has_initials = INITIAL in known
+        self.drops = [mark for mark in (DROP_FIRST, DROP_LAST) if mark in known]
 
     def find(self, word: str, source: Collection[str]) -> list[str] | None:
         """The tokens that are joined to the word: the shortest chain, and of these the one with the most copies, those
@@ -310,7 +315,7 @@ class Chains:
         return None
 
     def _find_word(self, word: str, source: Collection[str]) -> list[str] | None:
-        pieces = _list_copies(word, source, self.has_initials)
+        pieces = _list_copies(word, source, self.has_initials, self.drops)
         longest = len(word)
         if longest > 100:  # all parts of a key or an address of thousands of characters would take minutes
             longest = max(map(len, [*self.known, *pieces]))
@@ -352,15 +357,17 @@ class Chains:
         is a word of the source: otherwise the spelling of a word would depend on unrelated words there."""
         for number, (part, tokens) in enumerate(chain):
             beside = [*chain[max(0, number - 1) : number], *chain[number + 1 : number + 2]]
-            is_beside_letter = any(len(other) == 1 for other, _ in beside)
+            is_beside_letter = any(len(other) == 1 and other.isalpha() for other, _ in beside)
             letter = JOINER + part if number else part
             is_copy_of_letter = len(part) == 1 and part.isalpha() and INITIAL not in tokens
             yield [letter] if is_copy_of_letter and is_beside_letter and letter in self.known else tokens
 
 
-def _list_copies(word: str, source: Collection[str], with_initials: bool) -> dict[str, list[str]]:
-    """The parts of the word that words of the source give, as they are, in another case or by their first letter, with
-    their tokens."""
+def _list_copies(
+    word: str, source: Collection[str], with_initials: bool, drops: Collection[str]
+) -> dict[str, list[str]]:
+    """The parts of the word that words of the source give, as they are, in another case, without letters at one end or
+    by their first letter, with their tokens."""
     pieces: dict[str, list[str]] = {}
     folded = word.casefold()
     for other in source:
@@ -376,7 +383,27 @@ def _list_copies(word: str, source: Collection[str], with_initials: bool) -> dic
             for initial, marks in ((other[0], []), (other[0].lower(), ["[lower]"]), (other[0].upper(), ["[upper]"])):
                 if initial in word:
                     pieces.setdefault(initial, [*marks, INITIAL, other])
+        for stem, marks in list_stems(other, drops):
+            if stem.casefold() in folded:
+                if stem in word:
+                    pieces.setdefault(stem, [*marks, other])
+                for case, change in CASES.items():
+                    if (changed := change(stem)) in word:
+                        pieces.setdefault(changed, [case, *marks, other])
     return pieces
+
+
+def list_stems(word: str, drops: Iterable[str] = (DROP_FIRST, DROP_LAST)) -> Iterator[tuple[str, list[str]]]:
+    """What is left of a word without up to `MAX_DROPPED` letters at one end, with the marks for it."""
+    if not all(letter.isalpha() or category(letter)[0] == "M" for letter in word):
+        return
+    for mark in drops:
+        stem = word
+        for number in range(1, MAX_DROPPED + 1):
+            stem = stem[CUTS[mark]]
+            if len(stem) < max(MIN_STEM, number):
+                break
+            yield stem, [mark] * number
 
 
 def is_spelled(tokens: Sequence[str]) -> bool:
@@ -405,12 +432,12 @@ def order_by_distance(words: Sequence[str], source: Sequence[str], target: Seque
     return sorted(words, key=distances.__getitem__)
 
 
-def list_marks(words: Mapping[str, int], max_letters: int = 1000, *, initials: bool = False) -> list[str]:
+def list_marks(words: Mapping[str, int], max_letters: int = 1000, cuts: Iterable[str] = ()) -> list[str]:
     """What a vocabulary needs for chains: marks, and the letters of the words, the most frequent first.
 
     Args:
         words: how often each occurs.
-        initials: whether chains have initials.
+        cuts: the marks of `CUTS` that chains have.
     """
     counts: Counter[str] = Counter()
     for word, count in words.items():
@@ -419,7 +446,7 @@ def list_marks(words: Mapping[str, int], max_letters: int = 1000, *, initials: b
     del counts[JOINER]
     letters = [letter for letter, _ in sorted(counts.items(), key=lambda item: (-item[1], item[0]))][:max_letters]
     glued = [JOINER + letter for letter in letters if _is_glued_letter(JOINER + letter) or letter in _ZERO_WIDTH]
-    return list(dict.fromkeys([JOINER, *(CHANGES if initials else CASES), " ", *letters, *glued]))
+    return list(dict.fromkeys([JOINER, *CASES, *cuts, " ", *letters, *glued]))
 
 
 def _space_all(words: Iterable[str]) -> list[str]:

@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
+from pathlib import Path
 from typing import Any, cast
 
 import torch
@@ -130,8 +131,8 @@ def find_end(args: TrainingArguments, state: TrainerState, patience: int | None)
     """Why the training need not go on to its last update, where it keeps the best checkpoint; None: it goes on.
 
     All validation targets were right in three evaluations; the Trainer keeps the one with the lowest loss. Or, in the
-    second half, the accuracy that selects the checkpoint has not risen for a quarter of the updates
-    and for five evaluations. Counted in the log of the run, which a resumed run continues.
+    second half, the accuracy that selects the checkpoint has not risen for a quarter of the updates and for five
+    evaluations. Counted in the log of the run, which a resumed run continues.
 
     Args:
         patience: replaces the second rule by a number of evaluations without a better score, counted from the start
@@ -156,12 +157,21 @@ def find_end(args: TrainingArguments, state: TrainerState, patience: int | None)
 
 
 def has_lower_loss(args: TrainingArguments, state: TrainerState, metrics: Mapping[str, float]) -> bool:
-    """Whether an evaluation ties with the best accuracy so far, at a lower loss. Ties are common: of a few validation
-    targets, all are soon right, or the same ones stay wrong, while the model still improves."""
+    """Whether an evaluation ties with the best accuracy so far, at a lower loss, or where that has no checkpoint. Ties
+    are common: of a few validation targets, all are soon right, or the same ones stay wrong, while the model still
+    improves."""
     accuracy, loss = metrics.get(f"eval_{_selecting_accuracy(args)}"), metrics.get("eval_loss")
     losses = {logs["step"]: logs["eval_loss"] for logs in state.log_history if "eval_loss" in logs}
     best = losses.get(state.best_global_step or 0)
-    return None not in (accuracy, loss, best) and accuracy == state.best_metric and loss < best  # type: ignore[operator]
+    if accuracy != state.best_metric or loss is None or best is None:
+        return False
+    return loss < best or find_kept_step(state) != state.best_global_step
+
+
+def find_kept_step(state: TrainerState) -> int | None:
+    """The step of the best checkpoint; that of the best evaluation may not have been saved."""
+    name = Path(state.best_model_checkpoint or "").name
+    return int(name.removeprefix("checkpoint-")) if name else None
 
 
 def _selecting_accuracy(args: TrainingArguments) -> str | None:

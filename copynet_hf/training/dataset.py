@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import replace
-from functools import lru_cache
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -23,6 +22,11 @@ from ..model.tokenization_copynet import CopyNetTokenizer
 Pairs: TypeAlias = AnyDataset  # with the columns `text` and `summary`
 PAIR_COLUMNS = ("text", "summary", "features", "facts")  # those that are read
 LENGTH_SAMPLE_SIZE = 5000  # pairs from which the length of outputs is chosen
+# A hash of the code that encodes pairs, as it was imported. As part of the key by which `datasets` finds cached pairs,
+# it keeps those of another version from being used.
+CODE = Hasher.hash_bytes(
+    [file.read_bytes() for file in sorted(Path(tokenization_copynet.__file__).parent.glob("*.py"))]
+)
 
 
 def read_training_pairs(data_args: DataArguments) -> dict[str, Pairs]:
@@ -171,15 +175,7 @@ def encode_pairs(
         }
 
     options = {} if isinstance(pairs, IterableDataset) else {"num_proc": num_proc, "desc": "Tokenizing"}
-    return pairs.map(encode, batched=True, remove_columns=columns, fn_kwargs={"code": _hash_code()}, **options)
-
-
-@lru_cache(maxsize=1)
-def _hash_code() -> str:
-    """A hash of the code that encodes pairs. As part of the key by which `datasets` finds cached pairs, it keeps those
-    of another version from being used."""
-    files = sorted(Path(tokenization_copynet.__file__).parent.glob("*.py"))
-    return Hasher.hash_bytes([file.read_bytes() for file in files])
+    return pairs.map(encode, batched=True, remove_columns=columns, fn_kwargs={"code": CODE}, **options)
 
 
 def _end_with_eos(ids: list[int], eos_token_id: int, max_length: int | None) -> list[int]:

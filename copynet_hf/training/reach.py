@@ -8,13 +8,15 @@ from random import Random
 from typing import NamedTuple
 
 from ..data.records import Row
-from ..model.segmentation import JOINER, MARKS, is_spelled
+from ..model.segmentation import DROP_FIRST, DROP_LAST, INITIAL, JOINER, MARKS, MAX_DROPPED, is_spelled, list_stems
 from ..model.source import Source
 from ..model.tokenization_copynet import CopyNetTokenizer
 
 # Of the letters on their own: their number for each pair, and the shares that are initials in the pair's own source,
 # and in that of another pair.
 MIN_LETTERS, MIN_OWN, MAX_OTHERS = 0.1, 0.95, 0.7
+# Of the words that have to be spelled: the number, for each pair, that are words of the source with another ending.
+MIN_INFLECTED = 0.03
 MIN_OFTEN = 5  # digits that are added to as many numbers are not made up
 KINDS = ("known", "copied", "joined", "spelled", "unknown")
 
@@ -71,7 +73,31 @@ def find_kind(tokenizer: CopyNetTokenizer, ids: Sequence[int], source: Source) -
     return "spelled" if is_spelled(source.spell(ids)) else "joined"
 
 
-def has_initials(tokenizer: CopyNetTokenizer, pairs: Sequence[Row]) -> bool:
+def find_cuts(tokenizer: CopyNetTokenizer, pairs: Sequence[Row]) -> list[str]:
+    """The marks of `CUTS` that chains need: for initials; and for endings, or beginnings, if enough of the words that
+    have to be spelled have the stem of a word in their sources, more than twice as many as by chance.
+
+    Args:
+        tokenizer: of a segmenter with chains.
+    """
+    cuts = [INITIAL] if _has_initials(tokenizer, pairs) else []
+    hard = measure_reach(tokenizer, pairs).hard
+    others = Random(0).sample(hard, len(hard))
+    for mark in (DROP_FIRST, DROP_LAST):
+        own = sum(_is_inflected(word, source, mark) for word, source in hard)
+        by_chance = sum(_is_inflected(word, other, mark) for (word, _), (_, other) in zip(hard, others, strict=True))
+        if own > max(MIN_INFLECTED * len(pairs), 2 * by_chance):
+            cuts.append(mark)
+    return cuts
+
+
+def _is_inflected(word: str, source: Iterable[str], mark: str) -> bool:
+    """Whether the word is one of the source with few other letters at the end, or at the beginning."""
+    stems = (stem for other in {*source} for stem, _ in list_stems(other, [mark]))
+    return any(stem in word and len(word) - len(stem) <= MAX_DROPPED for stem in stems)
+
+
+def _has_initials(tokenizer: CopyNetTokenizer, pairs: Sequence[Row]) -> bool:
     """Whether the letters on their own in the targets are initials of words in their sources: nearly all of them are,
     and far fewer would be of the words of other sources.
 

@@ -33,7 +33,7 @@ from ..saved.cards import command_line, write_model_card
 from ..saved.checks import check_tokenizer
 from ..saved.loading import check_name
 from ..saved.model_size import explain_memory_errors
-from .callbacks import SIGTERM_CODE, LogTable, SigtermCheckpoint, TimeEstimate, exit_at_sigterm
+from .callbacks import SIGTERM_CODE, LogTable, SigtermCheckpoint, TimeEstimate, exit_at_sigterm, find_kept_step
 from .checkpoints import (
     METRICS_FILE,
     RATES,
@@ -251,8 +251,8 @@ class TrainingRun:
             else:
                 trainer.save_metrics("train", metrics, combined=False)
         if trainer.eval_dataset is not None:
-            if best_step := trainer.state.best_global_step:
-                logger.info("the checkpoint of step %s is kept", f"{best_step:,}")
+            if kept_step := find_kept_step(trainer.state):
+                logger.info("the checkpoint of step %s is kept", f"{kept_step:,}")
             trainer.remove_callback(LogTable)  # a row would have the number of the last step
             eval_metrics = self.earlier.get("eval") or trainer.evaluate()
             trainer.save_metrics("eval", eval_metrics, combined=False)

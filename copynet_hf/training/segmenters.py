@@ -36,8 +36,9 @@ UNREACHABLE_SHARE = 0.5
 # 0.045 in recipes with a few quantities like `20g`, 0.005 in NL2Bash. Or if this many words for each pair have to be
 # spelled otherwise, and fewer than half of them where words are cut.
 MIN_PARTS_SHARE = 0.01
-# Words are spelled if targets have at least this many different words that lie inside their sources' words, but not
-# between changes of case or script: 79 codons cut from genes, 33 where identifiers happen to contain words.
+# Words are spelled if targets have at least this many different words that are at most half of a word in their
+# sources, but not between changes of case or script: 79 where codons are cut from genes, 33 where identifiers happen
+# to contain words.
 MIN_CUT_WORDS = 40
 # Each digit is a word if more than this share of the targets' words are parts of their sources' numbers: 0.07 where
 # 48906 gives 48,906, 0.004 by chance in short dates.
@@ -142,9 +143,9 @@ def _are_numbers_new(
         known: those in the vocabulary, of all targets.
         words: of each source, followed by those of its target.
     """
-    num_words, num_targets = sum(map(len, words[1::2])), len(words[1::2])
-    share = (len(rare) / num_measured + len(known) / num_targets) / (num_words / num_targets)
-    are_many = share > RESPELLED_SHARE or len(rare) > RESPELLED_TARGETS * num_measured
+    numbers_per_target = len(rare) / num_measured + len(known) / len(words[1::2])
+    words_per_target = sum(map(len, words[1::2])) / len(words[1::2])
+    are_many = numbers_per_target > RESPELLED_SHARE * words_per_target or len(rare) > RESPELLED_TARGETS * num_measured
     return are_many and len({*rare, *known}) >= MIN_NEW_NUMBERS
 
 
@@ -179,8 +180,9 @@ def _are_numbers_spelled_out(words: Sequence[Sequence[str]]) -> bool:
         words: of each source, followed by those of its target.
     """
     num_numbers = num_targets = num_new = num_with_digits = 0
+    frequency = Counter(word for target in words[1::2] for word in {*target})
     for source, target in zip(words[::2], words[1::2], strict=True):
-        own = {*source}
+        own = {*source} | {word for word in target if 2 * frequency[word] > len(words) / 2}  # `city` in `city = Rome`
         if numbers := sum(word.isdecimal() and len(word) > 1 for word in source):
             num_targets, num_numbers = num_targets + 1, num_numbers + numbers
             num_new += sum(word.isalpha() and word not in own for word in target)
@@ -204,8 +206,8 @@ def _count_pairs_with_parts(words: Sequence[Sequence[str]]) -> tuple[int, int]:
 
 
 def _are_letters_cut(words: Sequence[Sequence[str]]) -> bool:
-    """Whether most targets have words that are parts of a word in their source, but none of the parts that `cut_words`
-    gives, as `ACC` of `atgaccgta`; twice as many as by chance, in another pair's.
+    """Whether most targets have words that are parts of a word in their source, at most half of it, but none of the
+    parts that `cut_words` gives, as `ACC` of `atgaccgta`; twice as many as by chance, in another pair's.
 
     Args:
         words: of each source, followed by those of its target.
@@ -215,11 +217,14 @@ def _are_letters_cut(words: Sequence[Sequence[str]]) -> bool:
     num_by_chance = 0
     for own, other, target in zip(sources, Random(0).sample(sources, len(sources)), words[1::2], strict=True):
         parts = {word for word in target if len(word) > 1 and word.isalpha()}
-        text, other_text = " ".join(own), " ".join(other)
-        found.append({part for part in parts if (folded := part.casefold()) in text and folded not in own})
-        num_by_chance += sum((folded := part.casefold()) in other_text and folded not in other for part in parts)
+        found.append({part for part in parts if _lies_within(part.casefold(), own)})
+        num_by_chance += sum(_lies_within(part.casefold(), other) for part in parts)
     are_most = 2 * sum(map(bool, found)) > len(found)
     return are_most and sum(map(len, found)) > 2 * num_by_chance and len(set().union(*found)) >= MIN_CUT_WORDS
+
+
+def _lies_within(part: str, words: Collection[str]) -> bool:
+    return part not in words and any(part in word and 2 * len(part) <= len(word) for word in words)
 
 
 def _measure(pairs: Sequence[Row], words: Iterable[Sequence[str]], segmenter: str, min_frequency: int) -> Reach:

@@ -6,7 +6,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from itertools import islice
 
 from datasets import IterableDataset
@@ -20,7 +20,7 @@ from ..model.tokenization_copynet import CopyNetTokenizer
 from ..saved.loading import load_tokenizer
 from .dataset import Pairs
 from .presets import make_config
-from .reach import has_initials
+from .reach import find_cuts
 from .segmenters import are_few, choose_min_frequency, choose_segmenter, first_sources
 
 REACH_SAMPLE_SIZE = 1000  # pairs that show what targets are made of
@@ -66,11 +66,11 @@ def train_tokenizer(train_pairs: Pairs, args: TrainArguments) -> CopyNetTokenize
     preset = None if args.preset is None else make_config(args.preset, {})
     vocab_size = args.vocab_size or (preset and preset.vocab_size) or (3_000 if segmenter == "char" else 10_000)
     max_source_oov = preset.max_source_oov if preset and args.max_source_oov is None else args.max_source_oov
-    min_frequency, generated_count = args.min_frequency, 1
+    min_frequency, count_of_spelled = args.min_frequency, 1
     if min_frequency is None:
         is_spelled = spells_words(segmenter, first_sources(train_pairs))
         min_frequency = choose_min_frequency(train_pairs, spelled=is_spelled)
-        generated_count = min_frequency if are_few(train_pairs) else 1
+        count_of_spelled = min_frequency if are_few(train_pairs) else 1
     max_length = args.max_source_length or MAX_SOURCE_LENGTH
     sample = train_pairs.take(STREAM_SAMPLE_SIZE) if isinstance(train_pairs, IterableDataset) else train_pairs
     has_chains = args.chains and segmenter in CHAINED
@@ -78,9 +78,9 @@ def train_tokenizer(train_pairs: Pairs, args: TrainArguments) -> CopyNetTokenize
     if has_letters is None:  # a Transformers encoder tells words apart by their pieces
         has_letters = segmenter in CHAINED and preset is None and encoder is None
 
-    def train(*, initials: bool) -> CopyNetTokenizer:
+    def train(generated_count: int = 1, cuts: Sequence[str] = ()) -> CopyNetTokenizer:
         return CopyNetTokenizer.train_from_iterator(
-            list_words(sample, segmenter, generated_count, has_chains=has_chains),
+            list_words(sample, segmenter, generated_count, has_chains=has_chains, cuts=cuts),
             vocab_size,
             segmenter=segmenter,
             min_frequency=min_frequency,
@@ -88,14 +88,15 @@ def train_tokenizer(train_pairs: Pairs, args: TrainArguments) -> CopyNetTokenize
             is_split_into_words=True,
             features=(row.get("features") for row in sample),
             chains=has_chains,
-            initials=initials,
+            cuts=cuts,
             letters=has_letters,
             model_max_length=max_length,
         )
 
-    tokenizer = train(initials=False)
-    if has_chains and has_initials(tokenizer, list(islice(sample, REACH_SAMPLE_SIZE))):
-        tokenizer = train(initials=True)
+    tokenizer = train()
+    cuts = find_cuts(tokenizer, list(islice(sample, REACH_SAMPLE_SIZE))) if has_chains else []
+    if cuts or count_of_spelled > 1:
+        tokenizer = train(count_of_spelled, cuts)
     if max_source_oov is not None and encoder is None:
         return tokenizer
     return CopyNetTokenizer(
@@ -116,7 +117,9 @@ def _count_slots(tokenizer: CopyNetTokenizer, sample: Pairs) -> int:
     return min(max(16, math.ceil(1.25 * most)), limit)
 
 
-def list_words(pairs: Iterable[Row], segmenter: str, generated_count: int, *, has_chains: bool) -> Iterator[list[str]]:
+def list_words(
+    pairs: Iterable[Row], segmenter: str, generated_count: int, *, has_chains: bool, cuts: Sequence[str] = ()
+) -> Iterator[list[str]]:
     """The words of sources, facts and targets, each as often as it counts.
 
     Without chains, all count. With them, a word of a target counts where its source has it, or where neither the case
@@ -125,6 +128,7 @@ def list_words(pairs: Iterable[Row], segmenter: str, generated_count: int, *, ha
 
     Args:
         generated_count: how often a word of a target counts that would have to be spelled.
+        cuts: the marks of `CUTS` that chains have.
     """
     split = get_segmenter(segmenter).split
     counts: Counter[str] = Counter()
@@ -140,7 +144,7 @@ def list_words(pairs: Iterable[Row], segmenter: str, generated_count: int, *, ha
         cased.update(word for word in others if word in in_another_case)
         copied.update(word for word in target if word in in_source)
         if generated_count > 1:
-            for word in _find_spelled(others, in_source, has_chains):
+            for word in _find_spelled(others, in_source, has_chains, cuts):
                 generated[word] += generated_count - 1
     for word, number in cased.items():
         if generated[word] <= MAX_GENERATED * (number + copied[word]):
@@ -148,10 +152,10 @@ def list_words(pairs: Iterable[Row], segmenter: str, generated_count: int, *, ha
     return ([word] * number for each in (counts, copied, generated) for word, number in each.items())
 
 
-def _find_spelled(words: list[str], source: Collection[str], has_chains: bool) -> list[str]:
+def _find_spelled(words: list[str], source: Collection[str], has_chains: bool, cuts: Sequence[str]) -> list[str]:
     """The words that would have to be spelled."""
     if not has_chains:
         return words
-    chains = Chains(list_marks(Counter(words)))
+    chains = Chains(list_marks(Counter(words), cuts=cuts))
     found = ((word, chains.find(word, source)) for word in words)
     return [word for word, chain in found if chain is None or is_spelled(chain)]

@@ -25,7 +25,7 @@ from transformers import (
     TrainingArguments,
 )
 from transformers.trainer_pt_utils import get_length_grouped_indices
-from transformers.trainer_utils import EvalLoopOutput, TrainOutput, get_last_checkpoint
+from transformers.trainer_utils import EvalLoopOutput, SaveStrategy, TrainOutput, get_last_checkpoint
 
 from ..arguments import TrainArguments
 from ..evaluation.scoring import evaluate_pairs
@@ -216,7 +216,8 @@ class CopyNetTrainer(Trainer):
             is_best = super()._determine_best_metric(metrics, trial)
         except KeyError as error:  # a score that these validation pairs lack
             raise ValueError(error.args[0]) from None
-        if not is_best and has_lower_loss(self.args, self.state, metrics):
+        is_saved = self.control.should_save or self.args.save_strategy == SaveStrategy.BEST
+        if not is_best and is_saved and has_lower_loss(self.args, self.state, metrics):
             self.state.best_global_step, is_best = self.state.global_step, True
         return is_best
 

@@ -11,7 +11,7 @@
  */
 
 import { InferenceSession, Tensor, env } from "./onnxruntime-web/ort.wasm.bundle.min.mjs";
-import { INITIAL, JOINER, Tokenizer, countLeadingSpaces, isBlank } from "./tokenizer.js";
+import { CUTS, JOINER, Tokenizer, countLeadingSpaces, isBlank } from "./tokenizer.js";
 
 env.wasm.numThreads = 1; // more need headers of cross-origin isolation, which static hosts do not send
 env.logLevel = "error";
@@ -170,10 +170,10 @@ export class CopyNet {
       const copyShares = kept.map(({ step }) => trace.copied[row][step]);
       const positions = kept.map(({ step }) => trace.sourcePositions[row][step]);
       const probs = trace.tokenProbs[row];
-      const initials = findInitials(tokens, this.tokenizer.marks);
+      const cuts = listCuts(tokens, this.tokenizer.marks);
       const sourceSpans = positions.map((position, at) => {
         const span = copyShares[at] > 0.5 && position >= 0 && words[at] !== "" ? source.spans[position] : null;
-        return span && initials[at] ? firstCharacter(source.text, span) : span;
+        return span && cutSpan(source.text, span, cuts[at]);
       });
       const score = isEmpty ? null : steps.reduce((product, { step }) => product * probs[step], 1);
       const confidence = score === null ? null : calibrate(score, this.calibration);
@@ -461,24 +461,41 @@ function scoreWords(tokens, probs, marks) {
 }
 
 /**
- * For each token that is no mark, whether only its first letter is written.
+ * For each token that is no mark, the parts that the marks before it leave, one of the other.
  *
  * @param {string[]} tokens
  * @param {Set<string>} marks
  */
-function findInitials(tokens, marks) {
-  /** @type {boolean[]} */
-  const flags = [];
-  let isInitial = false;
+function listCuts(tokens, marks) {
+  /** @type {number[][][]} */
+  const cuts = [];
+  /** @type {number[][]} */
+  let ofNext = [];
   for (const token of tokens) {
-    if (!marks.has(token)) flags.push(isInitial);
-    isInitial = marks.has(token) && token !== JOINER && (isInitial || token === INITIAL);
+    const part = marks.has(token) && CUTS.get(token);
+    if (part) ofNext = [part, ...ofNext];
+    else if (!marks.has(token)) cuts.push(ofNext);
+    if (!marks.has(token) || token === JOINER) ofNext = [];
   }
-  return flags;
+  return cuts;
 }
 
-/** @param {string} text @param {[number, number]} span @returns {[number, number]} */
-const firstCharacter = (text, [start]) => [start, start + ((text.codePointAt(start) ?? 0) > 0xffff ? 2 : 1)];
+/**
+ * The parts of a span, one of the other; null if nothing is left.
+ *
+ * @param {string} text
+ * @param {[number, number]} span
+ * @param {number[][]} cuts
+ * @returns {[number, number] | null}
+ */
+function cutSpan(text, [start, end], cuts) {
+  let characters = Array.from(text.slice(start, end));
+  for (const part of cuts) {
+    start += characters.slice(0, part[0]).join("").length;
+    characters = characters.slice(...part);
+  }
+  return characters.length ? [start, start + characters.join("").length] : null;
+}
 
 /**
  * What was copied, from the words of an output with their spaces; copies that follow each other in both texts are one.

@@ -44,10 +44,15 @@ const PIECES = new RegExp(
   ].join("|"),
   "gu",
 );
-export const INITIAL = "[initial]";
+/** Marks for the part of the word that follows, as the arguments of `slice`. @type {Map<string, number[]>} */
+export const CUTS = new Map([
+  ["[initial]", [0, 1]],
+  ["[drop_first]", [1]],
+  ["[drop_last]", [0, -1]],
+]);
 /** Marks for what is written of the word that follows. @type {Map<string, (word: string) => string>} */
 const CHANGES = new Map([
-  [INITIAL, (word) => Array.from(word)[0] ?? ""],
+  ...Array.from(CUTS, ([mark, part]) => [mark, (word) => Array.from(word).slice(...part).join("")]),
   ["[lower]", (word) => word.toLowerCase()],
   ["[upper]", (word) => word.toUpperCase()],
   ["[title]", capitalize],
@@ -94,7 +99,7 @@ function splitWordParts(text, digits) {
   for (const word of splitWordPunct(text)) {
     const parts = STARTS_WORD.test(word) ? cut(word, digits) : [word];
     if (digits && DIGIT.test(tokens.at(-1) ?? "") && /^\p{Nd}/u.test(parts[0])) tokens.push(" ");
-    tokens.push(...parts);
+    for (const part of parts) tokens.push(part); // not push(...parts), which fails for a hundred thousand
   }
   return tokens;
 }
@@ -162,7 +167,7 @@ function spaceWordPunct(words, digits = false) {
     }
     if (IS_SPACE.test(word)) {
       [afterWord, glued] = [false, true];
-      return word;
+      return changed(word);
     }
     if (GLUED_LETTER.test(word)) {
       const space = glued || word.startsWith(JOINER) ? "" : " ";
@@ -176,7 +181,7 @@ function spaceWordPunct(words, digits = false) {
       return piece;
     }
     const [, left, token, right] = match;
-    const piece = (afterWord && !left ? " " : "") + (token === ESCAPED_JOINER ? JOINER : token);
+    const piece = (afterWord && !left ? " " : "") + changed(token === ESCAPED_JOINER ? JOINER : token);
     [afterWord, glued] = [false, right !== ""];
     return piece;
   });

@@ -151,9 +151,8 @@ def train_slots(folder: Path) -> None:
         for place in ("deezer", "napster")
     ]
     folder.mkdir()
-    train = folder / "train.jsonl"
-    train.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
-    arguments: dict[str, Any] = {"train_file": str(train), "output_dir": str(folder / "model"), **SIZES}
+    train = write_rows(folder / "train.jsonl", rows)
+    arguments: dict[str, Any] = {"train_file": train, "output_dir": str(folder / "model"), **SIZES}
     arguments |= {"summary_column": "slots", "num_train_epochs": 150, "learning_rate": 0.02, "min_frequency": 1}
     arguments |= {"per_device_train_batch_size": 8, "vocabulary_dropout": 0.0, "dropout": 0.0, "ema_decay": 0.0}
     train_from_arguments(arguments | {"num_beams": 2, "save_strategy": "no"})
@@ -289,19 +288,6 @@ def until_end(row: list[int]) -> list[int]:
     """The words of an output up to its end symbol."""
     row = row[1:]
     return row[: row.index(2) + 1] if 2 in row else row
-
-
-def pad_facts(
-    sources: list[list[int]], kinds: list[list[int]], targets: list[list[int]], side: str
-) -> dict[str, torch.Tensor]:
-    """A batch of questions with facts, whose words are of the given kinds, `token_type_ids`."""
-    source = padded(sources, 0, side)
-    return {
-        "input_ids": source,
-        "attention_mask": (source != 0).long(),
-        "token_type_ids": padded(kinds, 0, side),
-        "labels": padded(targets, -100),
-    }
 
 
 def check_gradients(model: CopyNetForConditionalGeneration, oracle: Any, loss: Callable[[], float]) -> None:

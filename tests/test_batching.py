@@ -18,7 +18,7 @@ from helpers import serve_app
 
 from copynet_hf.model.prediction import Prediction
 from copynet_hf.serving import batching
-from copynet_hf.serving.batching import Batcher, QueueFullError, Row
+from copynet_hf.serving.batching import Batcher, Row
 from copynet_hf.serving.limits import Limits
 
 SAVED = {"num_beams": 2, "max_new_tokens": 1}
@@ -140,7 +140,7 @@ def test_a_failing_text_fails_alone() -> None:
 
 def test_too_many_waiting_texts_are_refused() -> None:
     results, _ = run_batches(Limits(max_waiting=3), [["1", "2"], ["3", "4"], ["5"]])
-    assert isinstance(results[1], QueueFullError)
+    assert isinstance(results[1], asyncio.QueueFull)
     assert [len(results[0]), len(results[2])] == [2, 1]
 
 

@@ -296,13 +296,6 @@ def test_columns_that_are_not_predicted_are_of_any_types_in_two_files(
         assert found[11:] == ["1.20", "ä", "ä", "ä", "/w==", "\ufffd", *times, [1], {"a": "/w=="}, [["a", 1]], "a"]
 
 
-def test_two_columns_of_one_name_are_refused(model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    table = pa.Table.from_arrays([pa.array(["a"]), pa.array(["b"])], ["text", "text"])
-    pq.write_table(table, tmp_path / "in.parquet")
-    message = refused(capsys, *command(model, tmp_path / "in.parquet", tmp_path / "out.jsonl"))
-    assert "in.parquet: there are two columns 'text': rename one" in message
-
-
 def test_numbers_that_json_lacks_are_null(model: Path, tmp_path: Path) -> None:
     (tmp_path / "in.jsonl").write_text('{"text": "a", "n": [NaN, 1e999, 0.5]}\n')
     pq.write_table(pa.table({"text": ["a"], "n": [[float("nan"), float("-inf"), 0.5]]}), tmp_path / "in.parquet")

@@ -85,12 +85,6 @@ def test_the_error_names_the_damaged_file_and_the_fault(
     assert fault in line
 
 
-def test_a_folder_without_a_tokenizer_is_refused(copy: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    for name in ("vocab.json", "tokenizer_config.json"):
-        (copy / name).unlink()
-    assert "tokenizer.save_pretrained" in refused(capsys, "generate", f"--model={copy}", "--text", "a")
-
-
 def test_a_damaged_shard_is_named(copy: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (copy / "model.safetensors").unlink()
     tiny_model().save_pretrained(copy, max_shard_size=1000)

@@ -172,15 +172,6 @@ def test_a_damaged_file_of_a_checkpoint_is_found(full: Path, tmp_path: Path) -> 
             assert (find_damage(checkpoint) or "").startswith(f"{name}: ")
 
 
-def test_a_damaged_checkpoint_is_named(
-    train_file: Path, full: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    folder = copy_interrupted(full, tmp_path / "run", 16)
-    cut(folder / "checkpoint-16" / "optimizer.pt")
-    resume = {"resume_from_checkpoint": folder / "checkpoint-16"}
-    assert "checkpoint-16 is damaged (optimizer.pt: " in refused(capsys, *command(train_file, folder, **resume))
-
-
 def test_the_newest_whole_checkpoint_is_resumed(
     train_file: Path, full: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -194,11 +185,13 @@ def test_the_newest_whole_checkpoint_is_resumed(
     assert have_same_weights(folder, full)
 
 
-def test_a_folder_of_damaged_checkpoints_is_not_started_anew(
+def test_a_damaged_checkpoint_is_named_and_no_run_started_anew(
     train_file: Path, full: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     folder = copy_interrupted(full, tmp_path / "run", 8)
     cut(folder / "checkpoint-8" / "optimizer.pt")
+    error = refused(capsys, *command(train_file, folder, resume_from_checkpoint=folder / "checkpoint-8"))
+    assert "checkpoint-8 is damaged (optimizer.pt: " in error
     error = refused(capsys, *command(train_file, folder, resume_from_checkpoint="auto"))
     assert f"every checkpoint in {folder} is damaged: start again with --overwrite_output_dir" in error
 

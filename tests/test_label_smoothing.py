@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -106,4 +107,7 @@ def test_evaluations_are_not_smoothed(tmp_path: Path) -> None:
     "fields", [{"copy_mechanism": "gated"}, {"use_coverage": True, "coverage_loss_weight": 1.0}, POINTER], ids=str
 )
 def test_the_default_drops_no_other_loss(fields: dict[str, Any]) -> None:
-    assert choose_label_smoothing(None, CopyNetConfig(vocab_size=20, **fields), spells=True) == 0
+    config = CopyNetConfig(vocab_size=20, **fields)
+    assert choose_label_smoothing(None, config, spells=True) == 0
+    with nullcontext() if fields is POINTER else pytest.raises(ValueError, match=r"ignores \w+_loss_weight"):
+        choose_label_smoothing(0.1, config, spells=True)

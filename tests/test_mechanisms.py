@@ -178,18 +178,6 @@ def test_words_that_the_decoder_passes_over_cost_no_coverage():
     assert passed.item() == pytest.approx(plain.item(), rel=1e-5)
 
 
-@pytest.mark.parametrize(
-    ("fields", "name"),
-    [
-        ({"copy_mechanism": "gated", "label_smoothing_factor": 0.1}, "gate_loss_weight"),
-        (TRAINED["coverage loss"] | {"label_smoothing_factor": 0.1}, "coverage_loss_weight"),
-    ],
-)
-def test_smoothed_labels_are_refused_where_they_would_drop_a_loss(fields, name, files, tmp_path):
-    with pytest.raises(ValueError, match=f"ignores {name}"):
-        train_from_arguments({**files, **SIZES, **fields, "output_dir": str(tmp_path / "out"), "max_steps": 1})
-
-
 def test_a_model_is_not_given_what_its_mechanism_has_no_use_for(files, tmp_path):
     train_from_arguments({**files, **SIZES, "output_dir": str(tmp_path / "1"), "max_steps": 1})
     start = {**files, "model_name_or_path": str(tmp_path / "1"), "output_dir": str(tmp_path / "2"), "max_steps": 1}

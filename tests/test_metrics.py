@@ -425,18 +425,13 @@ def test_sources_that_were_truncated_on_the_left_need_their_length() -> None:
         make_compute_metrics(tokenizer, SOURCES)(evaluated(rows, [0, 1, 2, 3]))
 
 
-def test_logits_are_not_scored() -> None:
+def test_neither_logits_nor_outputs_without_inputs_are_scored() -> None:
     tokenizer = copying_tokenizer()
     outputs = evaluated(tokenizer(SOURCES)["input_ids"], [0, 1, 2, 3])
     for logits in (np.zeros((4, 3, 5)), (np.zeros((4, 3, 5)), None)):
         outputs.predictions = logits
         with pytest.raises(ValueError, match="set predict_with_generate=True in the training arguments"):
             make_compute_metrics(tokenizer, SOURCES)(outputs)
-
-
-def test_without_the_inputs_nothing_is_scored() -> None:
-    tokenizer = copying_tokenizer()
-    outputs = evaluated(tokenizer(SOURCES)["input_ids"], [0, 1, 2, 3])
     outputs.inputs = None
     with pytest.raises(ValueError, match=r"set include_for_metrics=\['inputs'\] in the training arguments"):
         make_compute_metrics(tokenizer, SOURCES)(outputs)

@@ -198,12 +198,17 @@ def test_letters_are_read_where_digits_do_not_reach(length: int) -> None:
 @pytest.mark.parametrize(("every", "segmenter"), [(3, "char"), (10, "word_punct")])
 def test_letters_are_read_where_many_targets_have_a_word_in_another_spelling(every: int, segmenter: str) -> None:
     """Though most of their words are copied."""
-    items = "two lamps , one desk and ten chairs at once"
-    orders = [
-        pair(f"{items} for {spell(number)}ova", f"{items} for {spell(number)}{'' if number % every == 0 else 'ova'}")
-        for number in range(300)
-    ]
-    assert guess_segmenter(orders) == segmenter
+    items, names = "two lamps , one desk and ten chairs at once", [f"{spell(number)}ova" for number in range(300)]
+    respelled = [name if number % every else f"{name[:4]}yz{name[6:]}" for number, name in enumerate(names)]
+    rows = zip(names, respelled, strict=True)
+    assert guess_segmenter([pair(f"{items} for {a}", f"{items} for {b}") for a, b in rows]) == segmenter
+
+
+def test_inflected_words_are_no_reason_for_letters() -> None:
+    names = [spell(number) for number in range(300)]
+    orders = [pair(f"two lamps for {name}ova", f"{name} : lamps") for name in names]
+    assert guess_segmenter(orders) == "word_punct"
+    assert DROP_LAST in train_tokenizer(Dataset.from_list(orders), TrainArguments()).get_vocab()
 
 
 def test_letters_are_read_where_targets_are_made_of_parts_that_only_letters_reach() -> None:

@@ -15,7 +15,8 @@ from helpers import (
     SPELLED,
     beside,
     check_gradients,
-    pad_facts,
+    padded,
+    sources,
     tiny_model,
     until_end,
     write_rows,
@@ -38,8 +39,8 @@ KINDS = [[0, 0, 0, 1, 2, 3, 1, 2, 3, 1, 2, 3], [0, 0], [0, 0, 0, 1, 2, 3]]
 TARGETS = [[13, 5, 10, 2], [14, 9, 2], [15, 14, 13, 15, 2]]
 
 
-def batch(side="right"):
-    return pad_facts(SOURCES, KINDS, TARGETS, side)
+def batch(side="right", rows=SOURCES, kinds=KINDS, targets=TARGETS):
+    return sources(rows, side) | {"token_type_ids": padded(kinds, 0, side), "labels": padded(targets, -100)}
 
 
 @pytest.mark.parametrize("changes", [{}, FEATURED | SPELLED], ids=["words", "features_letters"])
@@ -174,8 +175,8 @@ def test_vocabulary_dropout_keeps_words_that_only_facts_name(monkeypatch):
     monkeypatch.setattr(Trainer, "training_step", lambda self, model, inputs, count: seen.update(inputs))
     trainer = CopyNetTrainer.__new__(CopyNetTrainer)
     trainer.model, trainer.vocabulary_dropout, trainer.letters = tiny_model(**RETRIEVAL), 1.0, []
-    kinds, targets = [[0, 0, 1, 2, 3]], [[8, 9, 5, 2]]
-    trainer.training_step(trainer.model, pad_facts([[5, 6, 7, 8, 9]], kinds, targets, "right"))
+    inputs = batch(rows=[[5, 6, 7, 8, 9]], kinds=[[0, 0, 1, 2, 3]], targets=[[8, 9, 5, 2]])
+    trainer.training_step(trainer.model, inputs)
     assert seen["labels"].tolist() == [[8, 14, 13, 2]]
     assert seen["decoder_input_ids"].tolist() == [[1, 8, 14, 13]]
 

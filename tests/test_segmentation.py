@@ -149,14 +149,6 @@ def test_the_error_for_an_unknown_segmenter_lists_all() -> None:
         get_segmenter("chars")
 
 
-def test_without_jieba_the_error_names_the_package(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "jieba", None)
-    segmentation._jieba_tokenizer.cache_clear()
-    with pytest.raises(ImportError, match="pip install jieba"):
-        SEGMENTERS["jieba"].split("文字")
-    assert SEGMENTERS["jieba"].join(["文", "字"]) == "文字"  # decoding needs no dictionary
-
-
 def test_words_added_to_the_global_jieba_are_ignored() -> None:
     import jieba
 
@@ -216,12 +208,18 @@ def _mecab_afresh() -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("_mecab_afresh")
-@pytest.mark.parametrize("missing", ["fugashi", "unidic_lite"])
-def test_without_mecab_the_error_names_the_packages(missing: str, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("name", "missing", "packages"),
+    [("jieba", "jieba", "jieba"), *(("fugashi", each, "fugashi unidic-lite") for each in ("fugashi", "unidic_lite"))],
+)
+def test_without_its_packages_the_error_names_them(
+    name: str, missing: str, packages: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setitem(sys.modules, missing, None)
-    with pytest.raises(ImportError, match="pip install fugashi unidic-lite"):
-        SEGMENTERS["fugashi"].split("文字")
-    assert SEGMENTERS["fugashi"].join(["文", "字"]) == "文字"  # decoding needs no dictionary
+    segmentation._jieba_tokenizer.cache_clear()
+    with pytest.raises(ImportError, match=f"pip install {packages}"):
+        SEGMENTERS[name].split("文字")
+    assert SEGMENTERS[name].join(["文", "字"]) == "文字"  # decoding needs no dictionary
 
 
 @pytest.mark.usefixtures("_mecab_afresh")

@@ -88,13 +88,6 @@ def test_the_learning_rate_falls_also_in_a_short_training(arguments: dict[str, A
     assert build_training_arguments({"output_dir": "x", **arguments}, train, False).warmup_steps == warmup
 
 
-def test_a_run_is_evaluated_forty_times_by_default(pairs: Dataset) -> None:
-    for arguments in ({}, {"num_train_epochs": 2}, {"max_steps": 400}):
-        training_args = build_training_arguments({"output_dir": "x", **arguments}, pairs, True)
-        assert (training_args.eval_strategy, training_args.save_strategy) == ("steps", "steps")
-        assert training_args.eval_steps == training_args.save_steps == pytest.approx(1 / 40)
-
-
 @pytest.mark.parametrize(
     "arguments",
     [
@@ -111,12 +104,13 @@ def test_evaluations_and_checkpoints_have_the_same_schedule(pairs: Dataset, argu
         assert training_args.eval_steps == training_args.save_steps == 7
 
 
-def test_evaluations_do_not_depend_on_whether_all_checkpoints_are_kept(pairs: Dataset) -> None:
-    for saves, loads_best in (("best", True), ("no", False)):
-        training_args = build_training_arguments({"output_dir": "x", "save_strategy": saves}, pairs, True)
-        assert (training_args.eval_strategy, training_args.save_strategy) == ("steps", saves)
-        assert training_args.eval_steps == pytest.approx(1 / 40)
-        assert training_args.load_best_model_at_end == loads_best
+@pytest.mark.parametrize("saves", ["steps", "best", "no"])
+@pytest.mark.parametrize("length", [{}, {"num_train_epochs": 2}, {"max_steps": 400}], ids=str)
+def test_a_run_is_evaluated_forty_times_whatever_is_kept(pairs: Dataset, saves: str, length: dict[str, Any]) -> None:
+    training_args = build_training_arguments({"output_dir": "x", "save_strategy": saves, **length}, pairs, True)
+    assert (training_args.eval_strategy, training_args.save_strategy) == ("steps", saves)
+    assert training_args.eval_steps == training_args.save_steps == pytest.approx(1 / 40)
+    assert training_args.load_best_model_at_end == (saves != "no")
 
 
 def test_early_stopping_needs_a_best_checkpoint(files: dict[str, Any], tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from helpers import byte_level_tokenizer
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, trainers
 from transformers import (
     AutoModel,
@@ -66,11 +67,8 @@ def _wordpiece() -> dict[str, int]:
 
 @cache
 def _byte_level(special: tuple[str, ...]) -> tuple[dict[str, int], list[tuple[str, str]]]:
-    tokenizer = Tokenizer(models.BPE())
-    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
-    trainer = trainers.BpeTrainer(vocab_size=320, special_tokens=list(special), initial_alphabet=alphabet)
-    tokenizer.train_from_iterator(CORPUS, trainer)
+    names = ("bos_token", "pad_token", "eos_token", "unk_token", "mask_token")
+    tokenizer = byte_level_tokenizer(CORPUS, 320, **dict(zip(names, special, strict=True))).backend_tokenizer
     model = json.loads(tokenizer.to_str())["model"]
     return model["vocab"], [tuple(pair) for pair in model["merges"]]
 

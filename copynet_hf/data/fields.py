@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from json.decoder import JSONDecoder, scanstring  # type: ignore[attr-defined]
+from json.decoder import WHITESPACE, JSONDecoder, scanstring  # type: ignore[attr-defined]
 from typing import NamedTuple
 
 EQUALS, SEPARATOR = " = ", " | "
@@ -22,7 +22,6 @@ _MARKS = (
 _NAME = rf"(\w[\w{_MARKS}.\-/]*)"
 _SPACED = re.compile(rf"(?:^|\s*[|;,\n]\s*){_NAME} =(?!=) ?")
 _UNSPACED = re.compile(rf"(?:^|[\s|;,&]+){_NAME}=(?!=)")
-_SPACE = re.compile(r"\s*")
 _DECODER = JSONDecoder()
 
 
@@ -131,6 +130,4 @@ def _read_value(text: str, start: int, end: int, name: str) -> Iterator[Field]:
 
 def _skip(text: str, position: int) -> int:
     """The position after whitespace."""
-    match = _SPACE.match(text, position)
-    assert match is not None
-    return match.end()
+    return WHITESPACE.match(text, position).end()

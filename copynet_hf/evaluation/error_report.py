@@ -106,13 +106,10 @@ def format_page(outputs: Sequence[WrongOutput], total: int, fields: Mapping[str,
 
 
 def _format_table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    def is_number(cell: str) -> bool:
-        return cell[:1].isdigit()
-
     body = list(rows)
     if not body:
         return ""
-    kinds = [' class="number"' if is_number(cell) else "" for cell in body[0]]
+    kinds = [' class="number"' if cell[:1].isdigit() else "" for cell in body[0]]
     titles = "".join(f"<th{kind}>{html.escape(cell)}</th>" for cell, kind in zip(head, kinds, strict=True))
     lines = (
         "".join(f"<td{kind}>{html.escape(cell)}</td>" for cell, kind in zip(row, kinds, strict=True)) for row in body

@@ -144,12 +144,6 @@ class SourceEncoder(CopyNetPreTrainedModel):
         self.letter_encoder = LetterEncoder(config) if config.letter_vocab_size else None
         self.dropout = Dropout(config.dropout)
 
-    def get_input_embeddings(self) -> nn.Module:
-        return self.embed_tokens
-
-    def set_input_embeddings(self, value: nn.Module) -> None:
-        self.embed_tokens = value  # type: ignore[assignment]
-
     def forward(
         self,
         input_ids: Tensor | None = None,

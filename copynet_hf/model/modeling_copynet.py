@@ -309,12 +309,6 @@ class CopyNetForConditionalGeneration(CopyNetPreTrainedModel, CopyNetGenerationM
         if isinstance(module, AlignedWords):
             init.constant_(module.table, self.config.unk_token_id)
 
-    def get_output_embeddings(self) -> nn.Module:
-        return self.lm_head
-
-    def set_output_embeddings(self, new_embeddings: nn.Linear) -> None:
-        self.lm_head = new_embeddings
-
     def resize_token_embeddings(self, *args: Any, **kwargs: Any) -> nn.Embedding:
         """As in the base class; resizes the table of aligned words as well."""
         embeddings = super().resize_token_embeddings(*args, **kwargs)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias
 
 import numpy as np
 
-from .confidence import Calibration, calibrate, read_calibration
+from .confidence import calibrate, read_calibration
 from .segmentation import CUTS, JOINER, Span
 from .source import (
     Fact,
@@ -176,18 +176,13 @@ def predict(
     for row, outputs in zip(rows, found, strict=True):
         predictions[row] = outputs
     for prediction in chain.from_iterable(predictions):
-        _set_confidence(prediction, calibration, min_confidence)
+        score = prediction.score
+        prediction.confidence = score if score is None or calibration is None else calibrate(score, calibration)
+        if min_confidence is not None:
+            prediction.accepted = prediction.confidence is not None and prediction.confidence >= min_confidence
         if not return_copy_probs:
             prediction.copy_probs = None
     return predictions
-
-
-def _set_confidence(prediction: Prediction, calibration: Calibration | None, min_confidence: float | None) -> None:
-    """Sets how sure the prediction is, and whether that is enough."""
-    score = prediction.score
-    prediction.confidence = score if score is None or calibration is None else calibrate(score, calibration)
-    if min_confidence is not None:
-        prediction.accepted = prediction.confidence is not None and prediction.confidence >= min_confidence
 
 
 def _encode(
@@ -241,7 +236,10 @@ def _generate(
     sequences = getattr(output, "sequences", output)
     ids, end_ids = _to_numpy(sequences)[:, 1:], settings.get("eos_token_id")
     lengths = _count_tokens(ids, end_ids, tokenizer.pad_token_id, getattr(output, "beam_indices", None))
-    traced = _trace(model, sequences, inputs, end_ids) if trace else None
+    traced = None
+    if trace:
+        found = model.trace_copies(sequences, **inputs, eos_token_id=end_ids)
+        traced = _Trace(*(_to_numpy(getattr(found, name)) for name in _Trace._fields))
     is_word = _to_numpy(inputs["attention_mask"] > 0)
     spans = [source.offsets if trace else [] for source in sources]
     repeats = len(ids) // len(sources)
@@ -388,12 +386,6 @@ def _merge_spans(words: Sequence[str], spans: Sequence[Span | None], source: str
                 merged.pop()
         merged.append(piece)
     return merged
-
-
-def _trace(model: CopyModel, sequences: Any, inputs: Tensors, eos_token_id: int | list[int] | None) -> _Trace:
-    """The trace of N · R outputs."""
-    trace = model.trace_copies(sequences, **inputs, eos_token_id=eos_token_id)
-    return _Trace(*(_to_numpy(getattr(trace, name)) for name in _Trace._fields))
 
 
 def _to_numpy(array: Any) -> Array:

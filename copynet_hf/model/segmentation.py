@@ -100,10 +100,6 @@ def _jieba_tokenizer() -> Any:
     return jieba.Tokenizer()
 
 
-def _split_jieba(text: str) -> list[str]:
-    return _jieba_tokenizer().lcut(text)
-
-
 @lru_cache(maxsize=1)
 def _mecab() -> Any:
     """MeCab with the dictionary unidic-lite, independent of other installed dictionaries and settings."""
@@ -456,7 +452,7 @@ def _space_all(words: Iterable[str]) -> list[str]:
 SEGMENTERS: dict[str, Segmenter] = {
     "char": Segmenter(list),
     "whitespace": Segmenter(str.split, _space_all),
-    "jieba": Segmenter(_split_jieba),
+    "jieba": Segmenter(lambda text: _jieba_tokenizer().lcut(text)),
     "fugashi": Segmenter(_split_fugashi),
     "word_punct": Segmenter(_split_word_punct, _space_word_punct),
     "word_parts": Segmenter(lambda text: cut_words(_split_word_punct(text)), _space_word_punct),

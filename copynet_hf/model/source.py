@@ -15,7 +15,7 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import accumulate, repeat
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar, cast
 
 from .segmentation import CHAINED, MARKS, SEGMENTERS, Chains, Span, find_spans, order_by_distance, space_words
 from .vocabularies import (
@@ -27,6 +27,7 @@ from .vocabularies import (
     find_letter_ids,
 )
 
+T = TypeVar("T")
 UNK = "<unk>"  # where the tokenizer has no unknown word
 
 Fact = Sequence[str]
@@ -184,10 +185,11 @@ def stack_sources(sources: Sequence[Source]) -> dict[str, list[list[int]]]:
     return fields
 
 
-def pad_right(rows: Sequence[Sequence[int]], value: int, width: int = 0) -> list[list[int]]:
+def pad_rows(rows: Sequence[Sequence[T]], value: T, width: int = 0, side: str = "right") -> list[list[T]]:
     """The rows filled up to the longest, or to `width` if that is more."""
     width = max([width, *map(len, rows)])
-    return [[*row, *[value] * (width - len(row))] for row in rows]
+    fills = ([value] * (width - len(row)) for row in rows)
+    return [[*fill, *row] if side == "left" else [*row, *fill] for row, fill in zip(rows, fills, strict=True)]
 
 
 class ExtendedVocabulary:

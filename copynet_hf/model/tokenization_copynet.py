@@ -29,7 +29,7 @@ from transformers.tokenization_utils_base import BatchEncoding, TruncationStrate
 from transformers.utils import PaddingStrategy, logging, to_py_obj
 
 from .pieces import FIELDS, PieceTokenizer
-from .segmentation import SEGMENTERS, Span, get_segmenter, list_marks
+from .segmentation import SEGMENTERS, get_segmenter, list_marks
 from .source import (
     ExtendedVocabulary,
     Fact,
@@ -37,7 +37,7 @@ from .source import (
     batch_rows,
     batch_targets,
     check_length,
-    pad_right,
+    pad_rows,
     stack_sources,
 )
 from .vocabularies import (
@@ -373,8 +373,11 @@ class CopyNetTokenizer(ExtendedVocabulary, PreTrainedTokenizer):
             )
         )
         if return_offsets_mapping:
-            is_left = (padding_side or self.padding_side) == "left"
-            data["offset_mapping"] = _pad_offsets(sources, [len(row) for row in data["input_ids"]], is_left)
+            side = padding_side or self.padding_side
+            data["offset_mapping"] = [
+                pad_rows([[span or NO_SPAN for span in source.offsets]], NO_SPAN, len(row), side)[0]
+                for source, row in zip(sources, data["input_ids"], strict=True)
+            ]
         if targets is not None:
             padded = super().pad({"input_ids": labels}, padding_strategy, target_width, pad_to_multiple_of)
             pairs = zip(labels, padded["input_ids"], strict=True)
@@ -406,7 +409,7 @@ class CopyNetTokenizer(ExtendedVocabulary, PreTrainedTokenizer):
                 rows, width = [values] if is_row else values, 1
                 if self.encoder_tokenizer is not None and name in FIELDS:
                     width = self.encoder_tokenizer.find_width(rows, to_limit, pad_to_multiple_of)
-                padded = pad_right(rows, fills[name], width)
+                padded = pad_rows(rows, fills[name], width)
                 encoded_inputs = {**encoded_inputs, name: padded[0] if is_row else padded}
         return super().pad(encoded_inputs, padding, max_length, pad_to_multiple_of, **kwargs)
 
@@ -489,13 +492,3 @@ class CopyNetTokenizer(ExtendedVocabulary, PreTrainedTokenizer):
     def batch_decode(self, sequences: Any, *args: Any, **kwargs: Any) -> list[str]:
         """`decode`, which documents the arguments, always returning a list of strings."""
         return super().batch_decode(sequences, *args, **kwargs) if len(sequences) else []
-
-
-def _pad_offsets(sources: Sequence[Source], widths: Sequence[int], is_left: bool) -> list[list[Span]]:
-    """The offsets of each source's words, filled up to the width of its row."""
-    rows = []
-    for source, width in zip(sources, widths, strict=True):
-        spans = [span or NO_SPAN for span in source.offsets]
-        padding = [NO_SPAN] * (width - len(spans))
-        rows.append([*padding, *spans] if is_left else [*spans, *padding])
-    return rows

@@ -8,7 +8,6 @@ from collections.abc import Mapping, Sequence
 from transformers import PreTrainedTokenizerBase
 
 from ..model.modeling_ensemble import CopyNetEnsemble
-from ..model.pieces import PieceTokenizer
 from .loading import load_model
 
 
@@ -29,10 +28,11 @@ def join_models(
         raise ValueError(f"--models has {len(names)} models: pass two or more")
     loaded = [load_model(name, "cpu", trust_remote_code=trust_remote_code) for name in names]
     models, tokenizers = zip(*loaded, strict=True)
-    first = next((i for i, each in enumerate(tokenizers) if _encoder_tokenizer(each) is not None), 0)
+    all_pieces = [getattr(each, "encoder_tokenizer", None) for each in tokenizers]
+    first = next((i for i, each in enumerate(all_pieces) if each is not None), 0)
     for name, tokenizer in zip(names, tokenizers, strict=True):
         check_same_tokenizer(tokenizer, tokenizers[first], name, names[first])
-    pieces = [each for each in map(_encoder_tokenizer, tokenizers) if each is not None]
+    pieces = [each for each in all_pieces if each is not None]
     if limits := [each.max_length for each in pieces if each.max_length is not None]:
         pieces[0].set_max_length(min(limits))
     letters = next((vocab for vocab in map(_letter_vocab, tokenizers) if vocab), {})
@@ -73,17 +73,13 @@ def _list_by_kind(tokenizer: PreTrainedTokenizerBase) -> dict[str, list[str]]:
         "feature": _sort_words(getattr(tokenizer, "feature_vocab", {})),
         "letter": _sort_words(_letter_vocab(tokenizer)),
     }
-    pieces = _encoder_tokenizer(tokenizer)
+    pieces = getattr(tokenizer, "encoder_tokenizer", None)
     if pieces is None:
         return lists
     parts = json.loads(pieces.backend.to_str())
     settings = {name: [json.dumps(parts[name])] for name in ("normalizer", "pre_tokenizer", "post_processor")}
     merges = [str(merge) for merge in parts["model"].get("merges", ())]
     return lists | {"piece": _sort_words(pieces.backend.get_vocab()), **settings, "merge": merges}
-
-
-def _encoder_tokenizer(tokenizer: PreTrainedTokenizerBase) -> PieceTokenizer | None:
-    return getattr(tokenizer, "encoder_tokenizer", None)
 
 
 def _letter_vocab(tokenizer: PreTrainedTokenizerBase) -> Mapping[str, int]:

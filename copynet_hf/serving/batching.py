@@ -41,10 +41,6 @@ def count_characters(row: Row) -> int:
     return len(row["text"]) + sum(max(len(word), 1) for word in (*words, *(row.get("features") or ())))
 
 
-class QueueFullError(Exception):
-    """More texts or requests are waiting than the server accepts."""
-
-
 @dataclass
 class _Waiting:
     source: Row
@@ -89,13 +85,13 @@ class Batcher:
             deadline: the value of `time.monotonic()` after which the caller no longer needs the outputs.
 
         Raises:
-            QueueFullError: too many texts or requests are waiting.
+            asyncio.QueueFull: too many texts or requests are waiting.
             TimeoutError: the deadline has passed, or the batch took too long for the texts that wait.
             ValueError: the model does not accept a source or an option.
         """
         is_full = len(self._waiting) + len(sources) > self._limits.max_waiting
         if is_full or self._requests >= self._max_requests:
-            raise QueueFullError
+            raise asyncio.QueueFull
         loop, number = asyncio.get_running_loop(), next(self._numbers)
         rows = [_Waiting(source, options, deadline, number, loop.create_future()) for source in sources]
         self._waiting.extend(rows)

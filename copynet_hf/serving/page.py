@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 
 import torch
 from transformers import PreTrainedTokenizerBase
-from transformers.generation import StoppingCriteria
 
 from ..data.remembered import find_separator
 from ..inference.backends import OnnxModel
@@ -92,7 +91,12 @@ def build_demo(
         if isinstance(model, OnnxModel):
             stoppable = make_stoppable(model, check)
         else:
-            options = {**options, "stopping_criteria": [_CheckEachStep(check)]}
+
+            def check_step(input_ids: torch.Tensor, *_: object, **__: object) -> torch.Tensor:
+                check()  # which may raise; no output ends by itself
+                return torch.zeros(input_ids.shape[0], dtype=torch.bool, device=input_ids.device)
+
+            options = {**options, "stopping_criteria": [check_step]}
         options = {"return_copy_probs": True, "copied_only": copied_only, **options}
         with explain_memory_errors():
             batch = predict_rows(stoppable, tokenizer, rows, **options)
@@ -110,17 +114,6 @@ def build_demo(
 
     app.mount("/", StaticFiles(directory=PAGE, html=True))
     return app
-
-
-class _CheckEachStep(StoppingCriteria):
-    """Calls a function at each step, which may raise; ends no output by itself."""
-
-    def __init__(self, check: Callable[[], None]) -> None:
-        self.check = check
-
-    def __call__(self, input_ids: torch.Tensor, scores: object, **kwargs: object) -> torch.Tensor:
-        self.check()
-        return torch.zeros(input_ids.shape[0], dtype=torch.bool, device=input_ids.device)
 
 
 def _describe_output(tokenizer: PreTrainedTokenizerBase, row: Row, output: Prediction) -> PageOutput:

@@ -21,7 +21,7 @@ from starlette.requests import ClientDisconnect
 
 from ..arguments import MAX_EXPONENT
 from ..model.prediction import Prediction
-from .batching import Batcher, Options, Predict, QueueFullError, Row, count_characters
+from .batching import Batcher, Options, Predict, Row, count_characters
 from .limits import Limits
 
 logger = logging.getLogger(__name__)
@@ -149,7 +149,7 @@ def build_app(
             response = _error(error.status_code, error.detail)
         except ValueError as error:  # of the model, for a source or an option
             response = _error(422, str(error))
-        except QueueFullError:
+        except asyncio.QueueFull:
             response = _error(503, "too many texts are waiting: try again later")
             response.headers["Retry-After"] = "1"
         except TimeoutError:

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..model.segmentation import get_segmenter
-from ..model.source import ExtendedVocabulary, Fact, stack_sources
+from ..model.source import ExtendedVocabulary, Fact, pad_rows, stack_sources
 from ..model.vocabularies import BOUNDARY, NO_FEATURE, check_vocab, number_features, number_letters
 from ..saved.checks import read_export
 
@@ -120,21 +120,11 @@ class PlainTokenizer(ExtendedVocabulary):
         """Pads what `stack_sources` returned to one length, and adds `attention_mask`."""
         rows = {**fields, "attention_mask": [[1] * len(row) for row in fields["input_ids"]]}
         padding = {"input_ids": self.pad_token_id, "attention_mask": 0, "token_type_ids": 0}
-        padded = {name: _pad(rows[name], padding[name], self.padding_side) for name in padding.keys() & rows.keys()}
-        if "feature_ids" in rows:
-            padded["feature_ids"] = _pad([row or [NO_FEATURE] for row in rows["feature_ids"]], NO_FEATURE, "right")
-        if "letter_ids" in rows:
-            padded["letter_ids"] = _pad([row or [BOUNDARY] for row in rows["letter_ids"]], BOUNDARY, "right")
-        return padded
-
-
-def _pad(rows: Sequence[Sequence[int]], value: int, side: str) -> NDArray[np.int64]:
-    width = max(map(len, rows), default=0)
-    padded = np.full((len(rows), width), value, dtype=np.int64)
-    for number, row in enumerate(rows):
-        start = width - len(row) if side == "left" else 0
-        padded[number, start : start + len(row)] = row
-    return padded
+        padded = {name: pad_rows(rows[name], padding[name], 0, self.padding_side) for name in padding.keys() & rows}
+        for name, value in {"feature_ids": NO_FEATURE, "letter_ids": BOUNDARY}.items():
+            if name in rows:
+                padded[name] = pad_rows(rows[name], value, 1)
+        return {name: np.array(each, np.int64) for name, each in padded.items()}
 
 
 def _text(token: object) -> str:

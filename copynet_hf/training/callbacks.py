@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import signal
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -232,7 +231,7 @@ class SigtermCheckpoint(TrainerCallback):
         self._handling = ExitStack()
 
     def on_train_begin(self, *_: object, **__: object) -> None:
-        self._handling.enter_context(_handle_sigterm(self._receive))
+        self._handling.enter_context(handle_sigterm(self._receive))
 
     def on_step_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: object) -> None:
         if _is_true_in_any_process(self.is_received, args):
@@ -251,18 +250,7 @@ class SigtermCheckpoint(TrainerCallback):
 
 
 @contextmanager
-def exit_at_sigterm() -> Iterator[None]:
-    """Exits at SIGTERM with `SIGTERM_CODE` wherever there is no `SigtermCheckpoint`, before and after the training."""
-
-    def leave(*_: object) -> None:
-        sys.exit(SIGTERM_CODE)
-
-    with _handle_sigterm(leave):
-        yield
-
-
-@contextmanager
-def _handle_sigterm(handler: Callable[..., None]) -> Iterator[None]:
+def handle_sigterm(handler: Callable[..., None]) -> Iterator[None]:
     """Handles SIGTERM in this way within the context, in the main thread; others cannot handle signals."""
     if threading.current_thread() is not threading.main_thread():
         yield

@@ -80,7 +80,9 @@ def run_quickstart(
     _check_reloaded(model, tokenizer, texts, [record["prediction"] for record in records])
     print(f"\nSaved in {folder}. Reloaded: the same {len(texts)} outputs.")
     drawn = max(records, key=lambda record: len({*record["reference"].split()} & {*record["text"].split()}))
-    _draw(model, tokenizer, drawn["text"], folder / PICTURE)
+    output = predict(model, tokenizer, [drawn["text"]], return_copy_probs=True)[0][0]
+    plot_copy_heatmap(output.copy_probs, output.source_words, output.words, folder / PICTURE)
+    print(f"Heatmap of the source positions that an answer was copied from: {folder / PICTURE}")
     scores["total_seconds"] = round(time.perf_counter() - start, 1)
     print(f"\nDone in {scores['total_seconds']:.0f} seconds. Commands to try next:\n")
     print(f'copynet-hf generate --model {folder} --show_copies --text "{texts[0]}"')
@@ -108,9 +110,3 @@ def _check_reloaded(
     outputs = [output.text for output, *_ in predict_in_batches(model, tokenizer, texts)]
     if different := sum(output != text for output, text in zip(outputs, expected, strict=True)):
         raise RuntimeError(f"{different} of {len(texts)} outputs differ after reloading the model")
-
-
-def _draw(model: CopyModel, tokenizer: PreTrainedTokenizerBase, text: str, path: Path) -> None:
-    output = predict(model, tokenizer, [text], return_copy_probs=True)[0][0]
-    plot_copy_heatmap(output.copy_probs, output.source_words, output.words, path)
-    print(f"Heatmap of the source positions that an answer was copied from: {path}")

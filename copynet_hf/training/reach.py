@@ -80,15 +80,20 @@ def find_cuts(tokenizer: CopyNetTokenizer, pairs: Sequence[Row]) -> list[str]:
     Args:
         tokenizer: of a segmenter with chains.
     """
-    cuts = [INITIAL] if _has_initials(tokenizer, pairs) else []
-    hard = measure_reach(tokenizer, pairs).hard
+    initials = [INITIAL] if _has_initials(tokenizer, pairs) else []
+    return [*initials, *find_drops(measure_reach(tokenizer, pairs).hard, len(pairs))]
+
+
+def find_drops(hard: Sequence[tuple[str, list[str]]], num_pairs: int) -> list[str]:
+    """Those of `find_cuts` for endings and beginnings, by the words that have to be spelled in so many pairs."""
+    drops = []
     others = Random(0).sample(hard, len(hard))
     for mark in (DROP_FIRST, DROP_LAST):
         own = sum(_is_inflected(word, source, mark) for word, source in hard)
         by_chance = sum(_is_inflected(word, other, mark) for (word, _), (_, other) in zip(hard, others, strict=True))
-        if own > max(MIN_INFLECTED * len(pairs), 2 * by_chance):
-            cuts.append(mark)
-    return cuts
+        if own > max(MIN_INFLECTED * num_pairs, 2 * by_chance):
+            drops.append(mark)
+    return drops
 
 
 def _is_inflected(word: str, source: Iterable[str], mark: str) -> bool:

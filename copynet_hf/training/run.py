@@ -33,7 +33,7 @@ from ..saved.cards import command_line, write_model_card
 from ..saved.checks import check_tokenizer
 from ..saved.loading import check_name
 from ..saved.model_size import explain_memory_errors
-from .callbacks import SIGTERM_CODE, LogTable, SigtermCheckpoint, TimeEstimate, exit_at_sigterm, find_kept_step
+from .callbacks import SIGTERM_CODE, LogTable, SigtermCheckpoint, TimeEstimate, find_kept_step, handle_sigterm
 from .checkpoints import (
     METRICS_FILE,
     RATES,
@@ -104,7 +104,8 @@ def train_from_arguments(arguments: Values, change_trainer: Callable[[CopyNetTra
             run.trainer.train()
         return {}
     run = TrainingRun(arguments)
-    with lock_output_dir(run.check_output_dir()), explain_memory_errors(), exit_at_sigterm():
+    exits = handle_sigterm(lambda *_: sys.exit(SIGTERM_CODE))  # wherever there is no `SigtermCheckpoint`
+    with lock_output_dir(run.check_output_dir()), explain_memory_errors(), exits:
         try:
             run.set_up()
             if change_trainer is not None:

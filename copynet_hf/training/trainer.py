@@ -102,7 +102,6 @@ class CopyNetTrainer(Trainer):
         if letter_vocab := getattr(tokenizer, "letter_vocab", None):
             words = tokenizer.convert_ids_to_tokens(list(range(len(tokenizer))))
             self.letters = [find_letter_ids([word], letter_vocab) for word in words]
-        self._start = time.monotonic()
         if self.label_smoother is not None:
             ids = {"vocab_size": model.config.vocab_size, "unk_token_id": model.config.unk_token_id}
             self.label_smoother = VocabularyLabelSmoother(epsilon=training_args.label_smoothing_factor, **ids)
@@ -133,7 +132,7 @@ class CopyNetTrainer(Trainer):
         if resume_from_checkpoint is True:
             resume_from_checkpoint = get_last_checkpoint(str(self.args.output_dir))
         if resume_from_checkpoint:
-            average.resume_from(str(resume_from_checkpoint))
+            average.checkpoint = Path(str(resume_from_checkpoint))
         output = super().train(resume_from_checkpoint, *args, **kwargs)
         if not self.args.load_best_model_at_end or self.state.best_model_checkpoint is None:
             average.keep()

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from ..model.configuration_copynet import CopyNetConfig
 from ..model.copy_distribution import find_first_positions
-from ..model.source import pad_right
+from ..model.source import pad_rows
 from ..model.vocabularies import BOUNDARY
 
 LETTER_DROPOUT = 0.5
@@ -69,7 +69,7 @@ def append_letters(
         num_owned = max(0, max(before) + 1 - vocab_size)
         end = starts[num_owned] if num_owned < len(starts) else len(own)  # what follows is padding
         rows.append(own[:end] + [letter for slot in sorted(dropped) for letter in letters[dropped[slot]]])
-    return torch.tensor(pad_right(rows, BOUNDARY, 1), device=letter_ids.device)
+    return torch.tensor(pad_rows(rows, BOUNDARY, 1), device=letter_ids.device)
 
 
 def drop_letters(letter_ids: Tensor, probability: float = LETTER_DROPOUT) -> Tensor:
@@ -81,4 +81,4 @@ def drop_letters(letter_ids: Tensor, probability: float = LETTER_DROPOUT) -> Ten
     is_dropped = torch.rand(letter_ids.shape, device=letter_ids.device) < probability  # of words, at most L
     is_kept = is_start | ~is_dropped.gather(1, is_start.cumsum(1) - 1)
     rows = [row[kept].tolist() for row, kept in zip(letter_ids, is_kept, strict=True)]
-    return torch.tensor(pad_right(rows, BOUNDARY, 1), device=letter_ids.device)
+    return torch.tensor(pad_rows(rows, BOUNDARY, 1), device=letter_ids.device)

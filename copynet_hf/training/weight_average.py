@@ -29,15 +29,11 @@ class WeightAverage(TrainerCallback):
         self.model, self.decay = model, decay
         self.average: list[Tensor] = []
         self._trained: list[Tensor] | None = None  # while the model has the averaged weights
-        self._checkpoint: Path | None = None
-
-    def resume_from(self, checkpoint: str | Path) -> None:
-        """Makes the next training start with the weights of a checkpoint that `save` was called with."""
-        self._checkpoint = Path(checkpoint)
+        self.checkpoint: Path | None = None  # that `save` was called with, whose weights the next training starts with
 
     def on_train_begin(self, *_: object, **__: object) -> None:
         self.average = [weight.clone() for weight in self._weights()]
-        file = None if self._checkpoint is None else self._checkpoint / TRAINED_WEIGHTS_FILE
+        file = None if self.checkpoint is None else self.checkpoint / TRAINED_WEIGHTS_FILE
         if file is not None and file.exists():  # else the earlier run had no average
             trained = load_file(file)
             self._set_weights([trained[name] for name, _ in self._named_parameters()])

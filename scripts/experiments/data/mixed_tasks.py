@@ -33,6 +33,7 @@ from .respelled_tasks import (
     make_date,
     make_phone,
     make_redaction,
+    make_russian_letter,
     make_russian_order,
     make_scan,
     make_sentence,
@@ -368,6 +369,7 @@ TASKS: dict[str, Callable[[random.Random], Row]] = {
     "spoken": make_spoken,
     "Thai bookings": make_thai_booking,
     "Russian orders": make_russian_order,
+    "Russian letters": make_russian_letter,
 }
 HELD_BACK = ("citations", "events", "parcels", "declarations", "teams", "statements", "Chinese orders")
 """On which no default was chosen."""

@@ -27,7 +27,7 @@ logger = logging.getLogger(__name__)
 MIN_WORD_FREQUENCY, MIN_WORD_FREQUENCY_OF_FEW, FEW_PAIRS = 5, 3, 500
 # The share of the targets' words that have to be respelled for words to be spelled (0.37 in pig Latin, 0.05 where a
 # third of the words has a typo, 0.002 in NL2Bash); or the share of the targets that have such a word (0.42 in Russian
-# orders, whose names are inflected, among many words that are copied; 0.06 in chess notation); and the characters that
+# orders, whose names are inflected, if chains could not drop endings; 0.06 in chess notation); and the characters that
 # a source may then have on average: at 300, an update of letters takes four times as long as one of words.
 RESPELLED_SHARE, RESPELLED_TARGETS, MAX_SPELLED_LENGTH = 0.03, 0.15, 400
 # Words are not respelled, but inflected, if fewer than this share of them have to be spelled even where chains drop
@@ -269,7 +269,7 @@ def _respells_words(
         return True
     sources = [source for word, source in hard if _resembles_any(word, [*source, _join_numbers(source)])]
     are_many = len(sources) > RESPELLED_SHARE * num_words
-    are_many |= len({*map(tuple, sources)}) > RESPELLED_TARGETS * num_targets
+    are_many |= len({*map(id, sources)}) > RESPELLED_TARGETS * num_targets  # one list for each target
     return are_many and 2 * len(sources) > len(hard)
 
 

@@ -196,11 +196,9 @@ def _compare(results: dict[str, Any], task: str, models: Iterable[str]) -> str:
     for model in models:
         if runs := find_runs(results, task, model):
             (exact,) = average_scores([run["scores"] for run in runs], ["exact_match"])
-            speeds = [{"texts": run["scores"]["examples"] / run["scores"]["seconds"], **run} for run in runs]
-            minutes, pairs, texts = average_scores(speeds, ["minutes", "pairs_per_second", "texts"])
-            rows.append([model, exact, len(runs), f"{runs[0]['parameters']:,}", minutes, pairs, texts])
-    titles = ("EM", "seeds", "parameters", "minutes", "pairs a second, training", "texts a second, beam 5")
-    return table(["", *titles], rows)
+            (epochs,) = average_scores(runs, ["epochs"])
+            rows.append([model, exact, len(runs), f"{runs[0]['parameters']:,}", epochs])
+    return table(["", "EM", "seeds", "parameters", "epochs"], rows)
 
 
 def _describe_pretraining(results: dict[str, Any]) -> str:

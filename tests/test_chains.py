@@ -10,7 +10,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from copynet_hf import CopyNetTokenizer
-from copynet_hf.model.segmentation import CASES, CUTS, INITIAL, JOINER, SEGMENTERS, Chains, list_marks
+from copynet_hf.model.segmentation import CASES, INITIAL, JOINER, OPTIONAL, SEGMENTERS, Chains, list_marks
 
 SOURCE = "Pay 16,258.73 to Anna Miller (WexError)"
 ALPHABET = "abAB_12 .,-()\n\té\u0301ßİ文字か😀ि\u200c"
@@ -20,9 +20,9 @@ NAMES = ["word_punct", "word_parts", "word_digits"]
 
 @cache
 def make_tokenizer(
-    segmenter: str = "word_punct", texts: tuple[str, ...] = (ALPHABET,), cuts: tuple[str, ...] = ()
+    segmenter: str = "word_punct", texts: tuple[str, ...] = (ALPHABET,), changes: tuple[str, ...] = ()
 ) -> CopyNetTokenizer:
-    return CopyNetTokenizer.train_from_iterator(texts, 500, segmenter, 3, chains=True, cuts=cuts)
+    return CopyNetTokenizer.train_from_iterator(texts, 500, segmenter, 3, chains=True, changes=changes)
 
 
 def read_target(tokenizer: CopyNetTokenizer, target: str, source: str = SOURCE) -> list[str]:
@@ -33,13 +33,13 @@ def read_target(tokenizer: CopyNetTokenizer, target: str, source: str = SOURCE) 
 
 @pytest.mark.parametrize("segmenter", NAMES)
 @settings(deadline=None, max_examples=500)
-@given(source=TEXTS, target=TEXTS, cuts=st.sampled_from([(), tuple(CUTS)]))
-@example(source="", target="1 1\u0301", cuts=())
-@example(source="aaBé文字か", target="aaBßa", cuts=tuple(CUTS))
+@given(source=TEXTS, target=TEXTS, changes=st.sampled_from([(), OPTIONAL]))
+@example(source="", target="1 1\u0301", changes=())
+@example(source="aaBé文字か", target="aaBßa", changes=OPTIONAL)
 def test_every_target_of_known_letters_is_restored(
-    segmenter: str, source: str, target: str, cuts: tuple[str, ...]
+    segmenter: str, source: str, target: str, changes: tuple[str, ...]
 ) -> None:
-    tokenizer = make_tokenizer(segmenter, cuts=cuts)
+    tokenizer = make_tokenizer(segmenter, changes=changes)
     labels = tokenizer(source, text_target=target)["labels"]
     assert tokenizer.decode(labels[:-1], source=source) == target
     assert labels == tokenizer(source, text_target=target)["labels"]
@@ -70,7 +70,7 @@ def test_a_word_of_thousands_of_letters_takes_no_cubic_time() -> None:
 
 def test_initials_are_copied_where_the_vocabulary_has_their_mark() -> None:
     texts = ["a M A s m b ."]
-    tokenizer = CopyNetTokenizer.train_from_iterator(texts, 500, "word_punct", 3, chains=True, cuts=[INITIAL])
+    tokenizer = CopyNetTokenizer.train_from_iterator(texts, 500, "word_punct", 3, chains=True, changes=[INITIAL])
     assert read_target(tokenizer, "amiller A.") == [
         *("[lower]", "[initial]", "Anna", JOINER, "[lower]", "Miller"),
         *("[initial]", "Anna", JOINER, "."),
@@ -81,7 +81,7 @@ def test_initials_are_copied_where_the_vocabulary_has_their_mark() -> None:
 
 
 def test_of_several_words_with_an_initial_the_neighbour_of_a_copy_is_meant() -> None:
-    tokenizer = CopyNetTokenizer.train_from_iterator(["n"], 500, "word_punct", 3, chains=True, cuts=[INITIAL])
+    tokenizer = CopyNetTokenizer.train_from_iterator(["n"], 500, "word_punct", 3, chains=True, changes=[INITIAL])
     source = "New names: Nora Miller, N7, Nice"
     assert read_target(tokenizer, "nmiller N7", source)[:3] == ["[lower]", "[initial]", "Nora"]
     assert read_target(tokenizer, "N7: Miller, N", source)[-2:] == ["[initial]", "Nora"]
@@ -104,9 +104,27 @@ def test_words_that_are_inflected_in_the_source_are_copied_without_their_endings
     source: str, target: str, tokens: list[str]
 ) -> None:
     letters = ("Анабжурвле", "Anbkowls7Y", "लड़केा", "אבדצינ")
-    tokenizer = make_tokenizer(texts=letters, cuts=("[drop_first]", "[drop_last]"))
+    tokenizer = make_tokenizer(texts=letters, changes=("[drop_first]", "[drop_last]"))
     assert read_target(tokenizer, target, source) == tokens
     assert "[drop_last]" not in read_target(make_tokenizer(texts=letters), target, source)
+
+
+@pytest.mark.parametrize(
+    ("source", "target", "tokens"),
+    [
+        ("José Núñez", "jose", ["[lower]", "[plain]", "José"]),
+        ("José Núñez", "NUNEZ", ["[upper]", "[plain]", "Núñez"]),
+        ("José Núñez", "josenunez", ["[lower]", "[plain]", "José", JOINER, "[lower]", "[plain]", "Núñez"]),
+        ("Jose\u0301 Núñez", "Jose", ["[plain]", "Jose\u0301"]),
+        ("Élodie", "e9", ["[lower]", "[plain]", "[initial]", "Élodie", f"{JOINER}9"]),
+        ("Ανδρέα", "ΑΝΔΡΕΑΣ", ["[upper]", "[plain]", "Ανδρέα", f"{JOINER}Σ"]),
+        ("Anna", "anna", ["[lower]", "Anna"]),
+    ],
+)
+def test_words_are_copied_without_their_accents(source: str, target: str, tokens: list[str]) -> None:
+    texts = ("abdeiloszunNUEZJS9 ΑΝΔΡΕΣ",)
+    assert read_target(make_tokenizer(texts=texts, changes=("[plain]", "[initial]")), target, source) == tokens
+    assert "[plain]" not in read_target(make_tokenizer(texts=texts), target, source)
 
 
 def test_parts_of_a_word_are_copied_where_words_are_cut() -> None:

@@ -11,7 +11,7 @@ from helpers import tiny_model, tiny_tokenizer
 
 from copynet_hf import CopyNetConfig, CopyNetEnsemble, CopyNetTokenizer
 from copynet_hf.model.prediction import predict
-from copynet_hf.model.segmentation import CUTS, JOINER, SEGMENTERS
+from copynet_hf.model.segmentation import JOINER, OPTIONAL, SEGMENTERS
 from copynet_hf.model.source import find_matching_ids
 
 DIGITS = "0123456789\u0663\u0967"  # and those of other scripts
@@ -31,8 +31,8 @@ def digit_tokenizer(segmenter: str, **options: Any) -> CopyNetTokenizer:
     """One whose vocabulary is mostly digits, alone, in words, and as letters of chains."""
     text = " ".join([*DIGITS, "a1 16 258 x7 3D to Anna a 1,2 _3 (4) 7th"]) + "\u0663\u0967 \u7b2c9"
     chains = segmenter in ("word_punct", "word_parts")
-    cuts = CUTS if chains else ()
-    return CopyNetTokenizer.train_from_iterator([text] * 2, 600, segmenter, chains=chains, cuts=cuts, **options)
+    changes = OPTIONAL if chains else ()
+    return CopyNetTokenizer.train_from_iterator([text] * 2, 600, segmenter, chains=chains, changes=changes, **options)
 
 
 def find_digits(text: str) -> set[str]:

@@ -16,8 +16,8 @@ from copynet_hf.arguments import TrainArguments
 from copynet_hf.inference.onnx_export import export_onnx
 from copynet_hf.inference.onnx_search import OnnxCopyNet
 from copynet_hf.model.prediction import predict
-from copynet_hf.model.segmentation import DROP_FIRST, DROP_LAST, INITIAL, JOINER, MARKS
-from copynet_hf.training.reach import find_cuts
+from copynet_hf.model.segmentation import DROP_FIRST, DROP_LAST, INITIAL, JOINER, MARKS, OPTIONAL, PLAIN
+from copynet_hf.training.reach import find_changes
 from copynet_hf.training.segmenters import guess_segmenter
 from copynet_hf.training.tokenizer_setup import list_words, train_tokenizer
 
@@ -65,7 +65,7 @@ def test_initials_are_found_in_the_pairs(change: str, expected: bool) -> None:
     tokenizer = train_tokenizer(Dataset.from_list(pairs), TrainArguments(segmenter="word_punct"))
     assert (INITIAL in tokenizer.get_vocab()) is expected
     if not expected:
-        assert not find_cuts(tokenizer, pairs)
+        assert not find_changes(tokenizer, pairs)
     source = tokenizer.encode_source("Zoe Oquist is new")
     spelled = source.spell(tokenizer.encode_target("zoquist", source))
     if expected:
@@ -77,15 +77,18 @@ def test_initials_are_found_in_the_pairs(change: str, expected: bool) -> None:
     [
         (lambda name: f"{name}ova", [DROP_LAST]),
         (lambda name: f"be{name}", [DROP_FIRST]),
+        (lambda name: name.replace("a", "á").replace("e", "è").replace("i", "ï"), [PLAIN]),
         (lambda name: name, []),
         (lambda name: name[::-1], []),
     ],
 )
-def test_endings_and_beginnings_are_found_in_the_pairs(change: Callable[[str], str], expected: list[str]) -> None:
+def test_endings_beginnings_and_accents_are_found_in_the_pairs(
+    change: Callable[[str], str], expected: list[str]
+) -> None:
     names = [f"{first}{last.lower()}" for first in NAMES for last in NAMES]
     pairs = [pair(f"a letter to {change(name)} and more", f"name: {name}") for name in names]
     tokenizer = train_tokenizer(Dataset.from_list(pairs), TrainArguments(segmenter="word_punct"))
-    assert [mark for mark in (DROP_FIRST, DROP_LAST) if mark in tokenizer.get_vocab()] == expected
+    assert [mark for mark in OPTIONAL if mark in tokenizer.get_vocab()] == expected
     source = tokenizer.encode_source(f"a letter to {change('Zoquist')} and more")
     written = source.spell(tokenizer.encode_target("Zoquist", source))
     assert (change("Zoquist") in written) is bool(expected or change("Zoquist") == "Zoquist")
@@ -182,14 +185,14 @@ def spell(number: int) -> str:
 def test_letters_are_read_where_digits_do_not_reach(length: int) -> None:
     """Numbers that lose digits are copied by digits; `7S0l4` to 75014, and words in another spelling, need letters."""
     numbers = [(name, f"{7919 * number % 900000 + 100000}") for number, name in enumerate(NAMES * 30)]
-    lookalikes, accents = str.maketrans("015", "OlS"), str.maketrans("ou", "öü")
+    lookalikes, others = str.maketrans("015", "OlS"), str.maketrans("ou", "øy")
     filling = " and so on" * (length // 10)
     phones = [pair(f"{name} has 0{text[:5]}-{text[5:]}{filling}", f"{name} {text}") for name, text in numbers]
     assert guess_segmenter(phones) == "word_digits"
     scanned = [pair(f"{name} No {text.translate(lookalikes)}{filling}", f"{name} {text}") for name, text in numbers]
     assert guess_segmenter(scanned) == "char"
     words = [spell(number) for number in range(300)]
-    names = [pair(f"No {word.translate(accents)}{filling}", word) for word in words]
+    names = [pair(f"No {word.translate(others)}{filling}", word) for word in words]
     assert guess_segmenter(names) == "char"
     too_long = [row | {"text": row["text"] + " and so on" * 30} for row in names]
     assert length == 0 or guess_segmenter(too_long) == "word_punct"

@@ -33,8 +33,8 @@ between other punctuation: the tokens of `/usr/bin` are also those in `"/usr/bin
 
 Outputs of these three may hold more marks, which no text is split into (`Chains`): a joiner on its own between any
 words, `￭x` for a letter that touches what precedes it, `[lower]`, `[upper]` and `[title]` for the case of the next
-word, `[initial]` for its first letter, and `[drop_first]` and `[drop_last]` for what is left without the first or the
-last letter.
+word, `[plain]` for its letters without accents, `[initial]` for its first letter, and `[drop_first]` and `[drop_last]`
+for what is left without the first or the last letter.
 
 Nothing here needs Transformers, so that tokenizers with and without it share this file.
 """
@@ -49,7 +49,7 @@ from itertools import pairwise
 from operator import itemgetter
 from pathlib import Path
 from typing import Any, NamedTuple
-from unicodedata import category
+from unicodedata import category, normalize
 
 Span = tuple[int, int]
 """Start and end, in characters of a text."""
@@ -58,12 +58,29 @@ JOINER = "\uffed"
 _ESCAPED_JOINER = f"[{JOINER}]"
 _ZERO_WIDTH = "\u200c\u200d"  # a non-joiner and a joiner, within words
 _UNDERSCORES = (f"_{JOINER}", f"{JOINER}_{JOINER}")
+
+
+def strip_accents(word: str) -> str:
+    """The word without accents and other marks that change its letters: `Jose` of `José`."""
+    if word.isascii():
+        return word
+    letters = (letter for letter in normalize("NFD", word) if category(letter) != "Mn")
+    return normalize("NFC", "".join(letters))
+
+
 CASES: dict[str, Callable[[str], str]] = {"[lower]": str.lower, "[upper]": str.upper, "[title]": str.capitalize}
 """Marks for the case of the word that follows."""
 INITIAL, DROP_FIRST, DROP_LAST = "[initial]", "[drop_first]", "[drop_last]"
 CUTS = {INITIAL: slice(1), DROP_FIRST: slice(1, None), DROP_LAST: slice(-1)}
 """Marks for the part of the word that follows, in characters."""
-CHANGES: dict[str, Callable[[str], str]] = {**CASES, **{mark: itemgetter(part) for mark, part in CUTS.items()}}
+PLAIN = "[plain]"
+CHANGES: dict[str, Callable[[str], str]] = {
+    **CASES,
+    PLAIN: strip_accents,
+    **{mark: itemgetter(part) for mark, part in CUTS.items()},
+}
+OPTIONAL = (PLAIN, *CUTS)
+"""The marks that a vocabulary has only where its targets need them."""
 MARKS = frozenset([JOINER, *CHANGES])
 """What is no part of a text itself."""
 MAX_DROPPED, MIN_STEM = 4, 3  # of letters; -skiego becomes -ski in Polish
@@ -282,7 +299,7 @@ class Chains:
         self.known = known
         self.is_possible = JOINER in known
         self.has_initials = INITIAL in known
-        self.drops = [mark for mark in (DROP_FIRST, DROP_LAST) if mark in known]
+        self.changes = [mark for mark in OPTIONAL if mark in known]
 
     def find(self, word: str, source: Collection[str]) -> list[str] | None:
         """The tokens that are joined to the word: the shortest chain, and of these the one with the most copies, those
@@ -311,7 +328,7 @@ class Chains:
         return None
 
     def _find_word(self, word: str, source: Collection[str]) -> list[str] | None:
-        pieces = _list_copies(word, source, self.has_initials, self.drops)
+        pieces = _list_copies(word, source, self.changes)
         longest = len(word)
         if longest > 100:  # all parts of a key or an address of thousands of characters would take minutes
             longest = max(map(len, [*self.known, *pieces]))
@@ -359,11 +376,9 @@ class Chains:
             yield [letter] if is_copy_of_letter and is_beside_letter and letter in self.known else tokens
 
 
-def _list_copies(
-    word: str, source: Collection[str], with_initials: bool, drops: Collection[str]
-) -> dict[str, list[str]]:
-    """The parts of the word that words of the source give, as they are, in another case, without letters at one end or
-    by their first letter, with their tokens."""
+def _list_copies(word: str, source: Collection[str], changes: Collection[str]) -> dict[str, list[str]]:
+    """The parts of the word that words of the source give, with their tokens: as they are, in another case, or by
+    `changes`, marks of `OPTIONAL`."""
     pieces: dict[str, list[str]] = {}
     folded = word.casefold()
     for other in source:
@@ -371,22 +386,25 @@ def _list_copies(
             continue
         if other in word:
             pieces[other] = [other]
-        if other.casefold() in folded:
+        for part, marks in _list_parts(other, changes):
+            if part.casefold() not in folded:
+                continue
+            if part in word:
+                pieces.setdefault(part, [*marks, other])
             for mark, change in CASES.items():
-                if (changed := change(other)) != other and changed in word:
-                    pieces.setdefault(changed, [mark, other])
-        if with_initials and other[0].isalpha() and len(other) > 1:
-            for initial, marks in ((other[0], []), (other[0].lower(), ["[lower]"]), (other[0].upper(), ["[upper]"])):
-                if initial in word:
-                    pieces.setdefault(initial, [*marks, INITIAL, other])
-        for stem, marks in list_stems(other, drops):
-            if stem.casefold() in folded:
-                if stem in word:
-                    pieces.setdefault(stem, [*marks, other])
-                for case, change in CASES.items():
-                    if (changed := change(stem)) in word:
-                        pieces.setdefault(changed, [case, *marks, other])
+                if (changed := change(part)) != part and changed in word:
+                    pieces.setdefault(changed, [mark, *marks, other])
     return pieces
+
+
+def _list_parts(word: str, changes: Collection[str]) -> Iterator[tuple[str, list[str]]]:
+    """The word itself, and what marks of `OPTIONAL` leave of it, with these marks."""
+    initials = [(word[0], [INITIAL])] if INITIAL in changes and word[0].isalpha() and len(word) > 1 else []
+    stems = list_stems(word, [mark for mark in (DROP_FIRST, DROP_LAST) if mark in changes])
+    for part, marks in ((word, []), *initials, *stems):
+        yield part, marks
+        if PLAIN in changes and (plain := strip_accents(part)) != part:
+            yield plain, [PLAIN, *marks]
 
 
 def list_stems(word: str, drops: Iterable[str] = (DROP_FIRST, DROP_LAST)) -> Iterator[tuple[str, list[str]]]:
@@ -428,12 +446,12 @@ def order_by_distance(words: Sequence[str], source: Sequence[str], target: Seque
     return sorted(words, key=distances.__getitem__)
 
 
-def list_marks(words: Mapping[str, int], max_letters: int = 1000, cuts: Iterable[str] = ()) -> list[str]:
+def list_marks(words: Mapping[str, int], max_letters: int = 1000, changes: Iterable[str] = ()) -> list[str]:
     """What a vocabulary needs for chains: marks, and the letters of the words, the most frequent first.
 
     Args:
         words: how often each occurs.
-        cuts: the marks of `CUTS` that chains have.
+        changes: the marks of `OPTIONAL` that chains have.
     """
     counts: Counter[str] = Counter()
     for word, count in words.items():
@@ -442,7 +460,7 @@ def list_marks(words: Mapping[str, int], max_letters: int = 1000, cuts: Iterable
     del counts[JOINER]
     letters = [letter for letter, _ in sorted(counts.items(), key=lambda item: (-item[1], item[0]))][:max_letters]
     glued = [JOINER + letter for letter in letters if _is_glued_letter(JOINER + letter) or letter in _ZERO_WIDTH]
-    return list(dict.fromkeys([JOINER, *CASES, *cuts, " ", *letters, *glued]))
+    return list(dict.fromkeys([JOINER, *CASES, *changes, " ", *letters, *glued]))
 
 
 def _space_all(words: Iterable[str]) -> list[str]:

@@ -162,7 +162,7 @@ class CopyNetTokenizer(ExtendedVocabulary, PreTrainedTokenizer):
         is_split_into_words: bool = False,
         features: Iterable[Sequence[str] | None] = (),
         chains: bool = False,
-        cuts: Iterable[str] = (),
+        changes: Iterable[str] = (),
         letters: bool = False,
         **kwargs: Any,
     ) -> "CopyNetTokenizer":
@@ -176,8 +176,9 @@ class CopyNetTokenizer(ExtendedVocabulary, PreTrainedTokenizer):
             min_frequency: the minimum number of occurrences of a word.
             features: the features of each source, all of which are kept.
             chains: whether the vocabulary has the marks and letters of `Chains`, with a segmenter of `CHAINED`.
-            cuts: the parts of words that chains copy, too: "[initial]" for targets with initials, user names or keys,
-                "[drop_first]" and "[drop_last]" for words that are inflected in the source.
+            changes: how chains change copies beside their case: "[initial]" for targets with initials, user names or
+                keys, "[plain]" for words without their accents, "[drop_first]" and "[drop_last]" for words that are
+                inflected in the source.
             letters: whether the letters of the words become the `letter_vocab`.
             kwargs: arguments of the tokenizer, such as `model_max_length` and special tokens.
 
@@ -191,7 +192,7 @@ class CopyNetTokenizer(ExtendedVocabulary, PreTrainedTokenizer):
                 f"vocab_size={vocab_size} is too small for the special tokens {special}: use a larger one"
             )
         counts = count_words(texts, get_segmenter(segmenter).split, special, is_split_into_words)
-        marks = list_marks(counts, vocab_size // 8, cuts) if chains else []
+        marks = list_marks(counts, vocab_size // 8, changes) if chains else []
         vocab = choose_words(counts, special, vocab_size, min_frequency, marks)
         if feature_vocab := {feature for row in features for feature in row or ()}:
             kwargs["feature_vocab"] = sorted(feature_vocab)

@@ -8,15 +8,26 @@ from random import Random
 from typing import NamedTuple
 
 from ..data.records import Row
-from ..model.segmentation import DROP_FIRST, DROP_LAST, INITIAL, JOINER, MARKS, MAX_DROPPED, is_spelled, list_stems
+from ..model.segmentation import (
+    DROP_FIRST,
+    DROP_LAST,
+    INITIAL,
+    JOINER,
+    MARKS,
+    MAX_DROPPED,
+    MIN_STEM,
+    PLAIN,
+    is_spelled,
+    list_stems,
+    strip_accents,
+)
 from ..model.source import Source
 from ..model.tokenization_copynet import CopyNetTokenizer
 
 # Of the letters on their own: their number for each pair, and the shares that are initials in the pair's own source,
 # and in that of another pair.
 MIN_LETTERS, MIN_OWN, MAX_OTHERS = 0.1, 0.95, 0.7
-# Of the words that have to be spelled: the number, for each pair, that are words of the source with another ending.
-MIN_INFLECTED = 0.03
+MIN_CHANGED = 0.03  # of the words that have to be spelled: the number, for each pair, that are changed source words
 MIN_OFTEN = 5  # digits that are added to as many numbers are not made up
 KINDS = ("known", "copied", "joined", "spelled", "unknown")
 
@@ -73,33 +84,42 @@ def find_kind(tokenizer: CopyNetTokenizer, ids: Sequence[int], source: Source) -
     return "spelled" if is_spelled(source.spell(ids)) else "joined"
 
 
-def find_cuts(tokenizer: CopyNetTokenizer, pairs: Sequence[Row]) -> list[str]:
-    """The marks of `CUTS` that chains need: for initials; and for endings, or beginnings, if enough of the words that
-    have to be spelled have the stem of a word in their sources, more than twice as many as by chance.
+def find_changes(tokenizer: CopyNetTokenizer, pairs: Sequence[Row]) -> list[str]:
+    """The marks of `OPTIONAL` that chains need.
 
     Args:
         tokenizer: of a segmenter with chains.
     """
     initials = [INITIAL] if _has_initials(tokenizer, pairs) else []
-    return [*initials, *find_drops(measure_reach(tokenizer, pairs).hard, len(pairs))]
+    return [*initials, *find_changes_of(measure_reach(tokenizer, pairs).hard, len(pairs))]
 
 
-def find_drops(hard: Sequence[tuple[str, list[str]]], num_pairs: int) -> list[str]:
-    """Those of `find_cuts` for endings and beginnings, by the words that have to be spelled in so many pairs."""
-    drops = []
-    others = Random(0).sample(hard, len(hard))
-    for mark in (DROP_FIRST, DROP_LAST):
-        own = sum(_is_inflected(word, source, mark) for word, source in hard)
-        by_chance = sum(_is_inflected(word, other, mark) for (word, _), (_, other) in zip(hard, others, strict=True))
-        if own > max(MIN_INFLECTED * num_pairs, 2 * by_chance):
-            drops.append(mark)
-    return drops
+def find_changes_of(hard: Sequence[tuple[str, list[str]]], num_pairs: int) -> list[str]:
+    """The marks for accents, beginnings and endings: each if enough of the words that have to be spelled in so many
+    pairs are words of their sources, but for these; more than twice as many as by chance.
+
+    Args:
+        hard: (word, words of its source).
+    """
+    changes = []
+    for mark in (PLAIN, DROP_FIRST, DROP_LAST):
+        others = Random(0).sample(hard, len(hard))
+        is_own = [_is_changed(word, source, mark) for word, source in hard]
+        by_chance = sum(_is_changed(word, other, mark) for (word, _), (_, other) in zip(hard, others, strict=True))
+        if sum(is_own) > max(MIN_CHANGED * num_pairs, 2 * by_chance):
+            changes.append(mark)
+            hard = [each for each, is_explained in zip(hard, is_own, strict=True) if not is_explained]
+    return changes
 
 
-def _is_inflected(word: str, source: Iterable[str], mark: str) -> bool:
-    """Whether the word is one of the source with few other letters at the end, or at the beginning."""
+def _is_changed(word: str, source: Iterable[str], mark: str) -> bool:
+    """Whether the word, in either case, is one of the source without accents, or with few other letters at one end."""
+    folded = word.casefold()
+    if mark == PLAIN:
+        accented = (other for other in {*source} if len(other) >= MIN_STEM and strip_accents(other) != other)
+        return any(strip_accents(other).casefold() in folded for other in accented)
     stems = (stem for other in {*source} for stem, _ in list_stems(other, [mark]))
-    return any(stem in word and len(word) - len(stem) <= MAX_DROPPED for stem in stems)
+    return any(stem.casefold() in folded and len(word) - len(stem) <= MAX_DROPPED for stem in stems)
 
 
 def _has_initials(tokenizer: CopyNetTokenizer, pairs: Sequence[Row]) -> bool:

@@ -20,7 +20,7 @@ from ..model.segmentation import cut_words, get_segmenter
 from ..model.tokenization_copynet import CopyNetTokenizer
 from .dataset import Pairs
 from .presets import PRESET_SEGMENTERS
-from .reach import Reach, find_drops, measure_reach
+from .reach import Reach, find_changes_of, measure_reach
 
 logger = logging.getLogger(__name__)
 
@@ -30,8 +30,8 @@ MIN_WORD_FREQUENCY, MIN_WORD_FREQUENCY_OF_FEW, FEW_PAIRS = 5, 3, 500
 # orders, whose names are inflected, if chains could not drop endings; 0.06 in chess notation); and the characters that
 # a source may then have on average: at 300, an update of letters takes four times as long as one of words.
 RESPELLED_SHARE, RESPELLED_TARGETS, MAX_SPELLED_LENGTH = 0.03, 0.15, 400
-# Words are not respelled, but inflected, if fewer than this share of them have to be spelled even where chains drop
-# endings or beginnings.
+# Words are not respelled, but inflected or without accents, if fewer than this share of them have to be spelled even
+# where chains drop endings, beginnings or accents.
 MAX_RESPELLED = 0.1
 # The share of unreachable words that is enough if they need not be alike, as in another script. In few pairs the words
 # of the task itself are rare, so that there it says nothing.
@@ -99,10 +99,10 @@ def guess_segmenter(pairs: Sequence[Row]) -> str:
     by_words, by_parts = (_measure(sample, words, name, min_frequency) for name in ("word_punct", "word_parts"))
     are_words_cut = _are_words_cut(words, by_words, by_parts, len(sample))
     reach = by_parts if are_words_cut else by_words
-    if drops := find_drops(reach.hard, len(sample)):
-        inflected = _measure(sample, words, "word_parts" if are_words_cut else "word_punct", min_frequency, drops)
-        if len(inflected.hard) < MAX_RESPELLED * len(reach.hard):
-            reach = inflected
+    if changes := find_changes_of(reach.hard, len(sample)):
+        changed = _measure(sample, words, "word_parts" if are_words_cut else "word_punct", min_frequency, changes)
+        if len(changed.hard) < MAX_RESPELLED * len(reach.hard):
+            reach = changed
     are_numbers_cut = _are_numbers_cut(pairs, sum(map(len, words[1::2])))
     hard = reach.hard if are_numbers_cut else reach.hard + reach.numbers
     are_short = sum(len(pair["text"]) for pair in pairs) <= MAX_SPELLED_LENGTH * len(pairs)
@@ -241,11 +241,16 @@ def _measure(
     words: Iterable[Sequence[str]],
     segmenter: str,
     min_frequency: int,
-    cuts: Collection[str] = (),
+    changes: Collection[str] = (),
 ) -> Reach:
     """How a vocabulary of the frequent ones of these words reaches the targets of the pairs."""
     texts = map(cut_words, words) if segmenter == "word_parts" else words
-    options: dict[str, Any] = {"max_source_oov": 10_000, "is_split_into_words": True, "chains": True, "cuts": cuts}
+    options: dict[str, Any] = {
+        "max_source_oov": 10_000,
+        "is_split_into_words": True,
+        "chains": True,
+        "changes": changes,
+    }
     tokenizer = CopyNetTokenizer.train_from_iterator(texts, 10_000, segmenter, min_frequency, **options)
     return measure_reach(tokenizer, pairs)
 

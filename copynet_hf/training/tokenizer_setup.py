@@ -20,7 +20,7 @@ from ..model.tokenization_copynet import CopyNetTokenizer
 from ..saved.loading import load_tokenizer
 from .dataset import Pairs
 from .presets import make_config
-from .reach import find_cuts
+from .reach import find_changes
 from .segmenters import are_few, choose_min_frequency, choose_segmenter, first_sources
 
 REACH_SAMPLE_SIZE = 1000  # pairs that show what targets are made of
@@ -78,9 +78,9 @@ def train_tokenizer(train_pairs: Pairs, args: TrainArguments) -> CopyNetTokenize
     if has_letters is None:  # a Transformers encoder tells words apart by their pieces
         has_letters = segmenter in CHAINED and preset is None and encoder is None
 
-    def train(generated_count: int = 1, cuts: Sequence[str] = ()) -> CopyNetTokenizer:
+    def train(generated_count: int = 1, changes: Sequence[str] = ()) -> CopyNetTokenizer:
         return CopyNetTokenizer.train_from_iterator(
-            list_words(sample, segmenter, generated_count, has_chains=has_chains, cuts=cuts),
+            list_words(sample, segmenter, generated_count, has_chains=has_chains, changes=changes),
             vocab_size,
             segmenter=segmenter,
             min_frequency=min_frequency,
@@ -88,15 +88,15 @@ def train_tokenizer(train_pairs: Pairs, args: TrainArguments) -> CopyNetTokenize
             is_split_into_words=True,
             features=(row.get("features") for row in sample),
             chains=has_chains,
-            cuts=cuts,
+            changes=changes,
             letters=has_letters,
             model_max_length=max_length,
         )
 
     tokenizer = train()
-    cuts = find_cuts(tokenizer, list(islice(sample, REACH_SAMPLE_SIZE))) if has_chains else []
-    if cuts or count_of_spelled > 1:
-        tokenizer = train(count_of_spelled, cuts)
+    changes = find_changes(tokenizer, list(islice(sample, REACH_SAMPLE_SIZE))) if has_chains else []
+    if changes or count_of_spelled > 1:
+        tokenizer = train(count_of_spelled, changes)
     if max_source_oov is not None and encoder is None:
         return tokenizer
     return CopyNetTokenizer(
@@ -118,7 +118,7 @@ def _count_slots(tokenizer: CopyNetTokenizer, sample: Pairs) -> int:
 
 
 def list_words(
-    pairs: Iterable[Row], segmenter: str, generated_count: int, *, has_chains: bool, cuts: Sequence[str] = ()
+    pairs: Iterable[Row], segmenter: str, generated_count: int, *, has_chains: bool, changes: Sequence[str] = ()
 ) -> Iterator[list[str]]:
     """The words of sources, facts and targets, each as often as it counts.
 
@@ -128,7 +128,7 @@ def list_words(
 
     Args:
         generated_count: how often a word of a target counts that would have to be spelled.
-        cuts: the marks of `CUTS` that chains have.
+        changes: the marks of `OPTIONAL` that chains have.
     """
     split = get_segmenter(segmenter).split
     counts: Counter[str] = Counter()
@@ -144,7 +144,7 @@ def list_words(
         cased.update(word for word in others if word in in_another_case)
         copied.update(word for word in target if word in in_source)
         if generated_count > 1:
-            for word in _find_spelled(others, in_source, has_chains, cuts):
+            for word in _find_spelled(others, in_source, has_chains, changes):
                 generated[word] += generated_count - 1
     for word, number in cased.items():
         if generated[word] <= MAX_GENERATED * (number + copied[word]):
@@ -152,10 +152,10 @@ def list_words(
     return ([word] * number for each in (counts, copied, generated) for word, number in each.items())
 
 
-def _find_spelled(words: list[str], source: Collection[str], has_chains: bool, cuts: Sequence[str]) -> list[str]:
+def _find_spelled(words: list[str], source: Collection[str], has_chains: bool, changes: Sequence[str]) -> list[str]:
     """The words that would have to be spelled."""
     if not has_chains:
         return words
-    chains = Chains(list_marks(Counter(words), cuts=cuts))
+    chains = Chains(list_marks(Counter(words), changes=changes))
     found = ((word, chains.find(word, source)) for word in words)
     return [word for word, chain in found if chain is None or is_spelled(chain)]

@@ -53,6 +53,7 @@ export const CUTS = new Map([
 /** Marks for what is written of the word that follows. @type {Map<string, (word: string) => string>} */
 const CHANGES = new Map([
   ...Array.from(CUTS, ([mark, part]) => [mark, (word) => Array.from(word).slice(...part).join("")]),
+  ["[plain]", (word) => word.normalize("NFD").replace(/\p{Mn}/gu, "").normalize("NFC")],
   ["[lower]", (word) => word.toLowerCase()],
   ["[upper]", (word) => word.toUpperCase()],
   ["[title]", capitalize],

@@ -37,6 +37,14 @@ def test_a_word_that_is_always_copied_and_sometimes_in_another_case_is_left_to_c
     assert counts == {"ask": 2, "viktor": 1}
 
 
+def test_a_word_that_is_always_a_changed_copy_is_left_to_copying() -> None:
+    pairs = [pair("to Viktora José orders", "Viktor jose order"), pair("to all", "order")]
+    words = list_words(pairs, "word_punct", 1, has_chains=True, changes=["[plain]", "[drop_last]"])
+    counts = Counter(chain.from_iterable(words))
+    assert not counts.keys() & {"Viktor", "jose"}
+    assert counts["order"] == 1  # which is generated as well
+
+
 def test_a_word_that_targets_also_generate_is_in_the_vocabulary() -> None:
     counts = count([pair("Find it", "find it"), pair("look for it", "find it")])
     assert counts["find"] == 1  # where no copy gives it

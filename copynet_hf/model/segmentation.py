@@ -386,7 +386,7 @@ def _list_copies(word: str, source: Collection[str], changes: Collection[str]) -
             continue
         if other in word:
             pieces[other] = [other]
-        for part, marks in _list_parts(other, changes):
+        for part, marks in list_parts(other, changes):
             if part.casefold() not in folded:
                 continue
             if part in word:
@@ -397,7 +397,7 @@ def _list_copies(word: str, source: Collection[str], changes: Collection[str]) -
     return pieces
 
 
-def _list_parts(word: str, changes: Collection[str]) -> Iterator[tuple[str, list[str]]]:
+def list_parts(word: str, changes: Collection[str]) -> Iterator[tuple[str, list[str]]]:
     """The word itself, and what marks of `OPTIONAL` leave of it, with these marks."""
     initials = [(word[0], [INITIAL])] if INITIAL in changes and word[0].isalpha() and len(word) > 1 else []
     stems = list_stems(word, [mark for mark in (DROP_FIRST, DROP_LAST) if mark in changes])

@@ -15,7 +15,7 @@ from transformers import PreTrainedTokenizerBase
 from ..arguments import MAX_SOURCE_LENGTH, TokenizerArguments, TrainArguments
 from ..data.records import Row
 from ..evaluation.compute_metrics import spells_words
-from ..model.segmentation import CASES, CHAINED, Chains, get_segmenter, is_spelled, list_marks
+from ..model.segmentation import CASES, CHAINED, INITIAL, Chains, get_segmenter, is_spelled, list_marks, list_parts
 from ..model.tokenization_copynet import CopyNetTokenizer
 from ..saved.loading import load_tokenizer
 from .dataset import Pairs
@@ -122,9 +122,9 @@ def list_words(
 ) -> Iterator[list[str]]:
     """The words of sources, facts and targets, each as often as it counts.
 
-    Without chains, all count. With them, a word of a target counts where its source has it, or where neither the case
-    of a source word nor a chain with copies gives it. A word that is always copied, and sometimes in another case,
-    does not count at all: a model that knows it would write it from memory, and not where it sees a new one.
+    Without chains, all count. With them, a word of a target counts where its source has it, or where no source word
+    gives it in another form, such as another case. A word that is always copied, and sometimes in another form, does
+    not count at all: a model that knows it would write it from memory, and not where it sees a new one.
 
     Args:
         generated_count: how often a word of a target counts that would have to be spelled.
@@ -132,24 +132,32 @@ def list_words(
     """
     split = get_segmenter(segmenter).split
     counts: Counter[str] = Counter()
-    copied, cased, generated = Counter[str](), Counter[str](), Counter[str]()
+    copied, changed, generated = Counter[str](), Counter[str](), Counter[str]()
+    of_words = [mark for mark in changes if mark != INITIAL]
     for row in pairs:
         facts = [word for fact in row.get("facts") or () for word in fact]
         source, target = [*split(row["text"]), *facts], split(row["summary"])
         counts.update(source)
         in_source = {*source}
-        in_another_case = {change(word) for word in in_source for change in CASES.values()} if has_chains else set()
+        in_another_form = {form for word in in_source for form in _list_forms(word, of_words)} if has_chains else set()
         others = [word for word in target if word not in in_source]
-        generated.update(word for word in others if word not in in_another_case)
-        cased.update(word for word in others if word in in_another_case)
+        generated.update(word for word in others if word not in in_another_form)
+        changed.update(word for word in others if word in in_another_form)
         copied.update(word for word in target if word in in_source)
         if generated_count > 1:
             for word in _find_spelled(others, in_source, has_chains, changes):
                 generated[word] += generated_count - 1
-    for word, number in cased.items():
+    for word, number in changed.items():
         if generated[word] <= MAX_GENERATED * (number + copied[word]):
             del counts[word], copied[word], generated[word]
     return ([word] * number for each in (counts, copied, generated) for word, number in each.items())
+
+
+def _list_forms(word: str, changes: Sequence[str]) -> Iterator[str]:
+    """What marks of case and these make of the word."""
+    for part, _ in list_parts(word, changes):
+        yield part
+        yield from (change(part) for change in CASES.values())
 
 
 def _find_spelled(words: list[str], source: Collection[str], has_chains: bool, changes: Sequence[str]) -> list[str]:

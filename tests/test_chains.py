@@ -98,6 +98,9 @@ def test_of_several_words_with_an_initial_the_neighbour_of_a_copy_is_meant() -> 
         ("Anny", "An", ["A", f"{JOINER}n"]),  # the stem is too short
         ("X77 77X", "77Y", ["7", f"{JOINER}7", f"{JOINER}Y"]),  # numbers have no stems
         ("Pay Pays", "Pay", ["Pay"]),
+        ("Kowalskiego Kowalski", "kowalski", ["[lower]", "Kowalski"]),  # the fewest tokens, in any order
+        ("bowlsn Kowalski", "kowls", ["k", *(f"{JOINER}{letter}" for letter in "owls")]),  # only the own end
+        ("lowans", "low", ["l", f"{JOINER}o", f"{JOINER}w"]),  # as few tokens as a stem would take
     ],
 )
 def test_words_that_are_inflected_in_the_source_are_copied_without_their_endings(
@@ -195,3 +198,5 @@ def test_a_word_that_is_spelled_copies_no_single_letters() -> None:
     assert read_target(tokenizer, "X42", "X-42 или K") == ["X", JOINER, "42"]
     assert read_target(tokenizer, "x42", "X-42 или K") == ["[lower]", "X", JOINER, "42"]
     assert read_target(tokenizer, "7X", "7 X") == ["7", JOINER, "X"]  # as 12X
+    marks = make_tokenizer(texts=("काम",))
+    assert read_target(marks, "काम", "म 5") == ["क", f"{JOINER}ा", f"{JOINER}म"]

@@ -102,6 +102,8 @@ def test_words_of_another_form_than_in_their_source_are_reported(tokenizer: Copy
     assert warnings(tokenizer, pairs, PAIRS[:1]) == []
     turned = [{**pair, "summary": f"to {other}"} for pair, other in zip(pairs, names[::-1] * 5, strict=False)]
     (warning,) = warnings(tokenizer, turned + pairs[10:], PAIRS[:1])
+    fields = [{**pair, "summary": f"{{name={pair['summary'][3:]};}}"} for pair in turned]
+    assert warnings(tokenizer, fields + pairs[10:], PAIRS[:1]) == [warning]
     assert warning.startswith("10 of 20 targets have words that look like one in their source, but are composed of")
     longer = [{"text": f"{n} Kova\u0301cs", "summary": f"{n} items"} for n in range(20)]  # one side has more accents
     assert warnings(tokenizer, longer, PAIRS[:1]) == []

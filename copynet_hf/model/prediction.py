@@ -346,7 +346,7 @@ def _score_words(words: Sequence[str], probs: Array, marks: Collection[str]) -> 
 
 
 def _list_cuts(words: Sequence[str], marks: Collection[str]) -> list[list[slice]]:
-    """For each word that is no mark, the parts that the marks before it leave, one of the other."""
+    """For each word that is no mark, the slices that the marks before it take, one after the other."""
     cuts: list[list[slice]] = []
     of_next: list[slice] = []
     for word in words:
@@ -360,7 +360,7 @@ def _list_cuts(words: Sequence[str], marks: Collection[str]) -> list[list[slice]
 
 
 def _cut(span: Span, cuts: Iterable[slice]) -> Span | None:
-    """The parts of a span, one of the other; None if nothing is left."""
+    """What slices, taken one after the other, leave of a span; None: nothing."""
     left = range(*span)
     for part in cuts:
         left = left[part]

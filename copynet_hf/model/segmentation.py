@@ -83,7 +83,7 @@ OPTIONAL = (PLAIN, *CUTS)
 """The marks that a vocabulary has only where its targets need them."""
 MARKS = frozenset([JOINER, *CHANGES])
 """What is no part of a text itself."""
-MAX_DROPPED, MIN_STEM = 4, 3  # of letters; -skiego becomes -ski in Polish
+MAX_DROPPED = 4  # letters; -skiego becomes -ski in Polish
 
 _PUNCTUATION = re.compile(rf"({JOINER}?)(\[{JOINER}\]|[^\w\s{JOINER}])({JOINER}?)")
 
@@ -370,54 +370,86 @@ class Chains:
         is a word of the source: otherwise the spelling of a word would depend on unrelated words there."""
         for number, (part, tokens) in enumerate(chain):
             beside = [*chain[max(0, number - 1) : number], *chain[number + 1 : number + 2]]
-            is_beside_letter = any(len(other) == 1 and other.isalpha() for other, _ in beside)
+            is_beside_letter = any(len(other) == 1 and not other.isdecimal() for other, _ in beside)
             letter = JOINER + part if number else part
             is_copy_of_letter = len(part) == 1 and part.isalpha() and INITIAL not in tokens
             yield [letter] if is_copy_of_letter and is_beside_letter and letter in self.known else tokens
 
 
 def _list_copies(word: str, source: Collection[str], changes: Collection[str]) -> dict[str, list[str]]:
-    """The parts of the word that words of the source give, with their tokens: as they are, in another case, or by
-    `changes`, marks of `OPTIONAL`."""
+    """The parts of the word that words of the source give, each with the fewest tokens for it: as they are, in another
+    case, or by `changes`, marks of `OPTIONAL`."""
     pieces: dict[str, list[str]] = {}
+
+    def keep(part: str, tokens: list[str]) -> None:
+        if part in word and (part not in pieces or (part[1:] and _rank(tokens) < _rank(pieces[part]))):
+            pieces[part] = tokens  # of initials, the first one: see `order_by_distance`
+
     folded = word.casefold()
     for other in source:
         if _PUNCTUATION.fullmatch(other) or other == JOINER:
             continue
         if other in word:
             pieces[other] = [other]
-        for part, marks in list_parts(other, changes):
-            if part.casefold() not in folded:
-                continue
-            if part in word:
-                pieces.setdefault(part, [*marks, other])
-            for mark, change in CASES.items():
-                if (changed := change(part)) != part and changed in word:
-                    pieces.setdefault(changed, [mark, *marks, other])
+        for part, marks in list_parts(other, changes, folded):
+            if fits(part, marks, folded):
+                keep(part, [*marks, other])
+                for mark, change in CASES.items():
+                    if (changed := change(part)) != part:
+                        keep(changed, [mark, *marks, other])
     return pieces
 
 
-def list_parts(word: str, changes: Collection[str]) -> Iterator[tuple[str, list[str]]]:
-    """The word itself, and what marks of `OPTIONAL` leave of it, with these marks."""
-    initials = [(word[0], [INITIAL])] if INITIAL in changes and word[0].isalpha() and len(word) > 1 else []
-    stems = list_stems(word, [mark for mark in (DROP_FIRST, DROP_LAST) if mark in changes])
-    for part, marks in ((word, []), *initials, *stems):
+def _rank(tokens: Sequence[str]) -> tuple[int, bool]:
+    """Of two copies of a part the one with fewer tokens is taken, then the one that is whole."""
+    return len(tokens), not CUTS.keys().isdisjoint(tokens)
+
+
+def list_parts(word: str, changes: Collection[str], target: str | None = None) -> Iterator[tuple[str, list[str]]]:
+    """The word itself, and what marks of `OPTIONAL` leave of it, with these marks.
+
+    Args:
+        target: in lower case; leaves out endings and beginnings that do not fit it.
+    """
+    parts: list[tuple[str, list[str]]] = [(word, [])]
+    if INITIAL in changes and word[0].isalpha() and len(word) > 1:
+        parts.append((word[0], [INITIAL]))
+    for mark in (DROP_FIRST, DROP_LAST):
+        if mark in changes and (target is None or PLAIN in changes or _shares_end(word, target, mark)):
+            parts += list_stems(word, mark)
+    for part, marks in parts:
         yield part, marks
         if PLAIN in changes and (plain := strip_accents(part)) != part:
             yield plain, [PLAIN, *marks]
 
 
-def list_stems(word: str, drops: Iterable[str] = (DROP_FIRST, DROP_LAST)) -> Iterator[tuple[str, list[str]]]:
-    """What is left of a word without up to `MAX_DROPPED` letters at one end, with the marks for it."""
+def list_stems(word: str, mark: str) -> Iterator[tuple[str, list[str]]]:
+    """What is left of a word without up to `MAX_DROPPED` letters at one end, with the marks for it, as long as these
+    and the word are fewer tokens than the letters that are left. None for words with digits."""
     if not all(letter.isalpha() or category(letter)[0] == "M" for letter in word):
         return
-    for mark in drops:
-        stem = word
-        for number in range(1, MAX_DROPPED + 1):
-            stem = stem[CUTS[mark]]
-            if len(stem) < max(MIN_STEM, number):
-                break
-            yield stem, [mark] * number
+    stem = word
+    for number in range(1, MAX_DROPPED + 1):
+        stem = stem[CUTS[mark]]
+        if len(stem) <= number + 1:
+            break
+        yield stem, [mark] * number
+
+
+def fits(part: str, marks: Collection[str], target: str) -> bool:
+    """Whether a part of a word is in the target, in lower case; what is left of an inflected word has to be at its own
+    end, and nearly all of it."""
+    folded = part.casefold()
+    if DROP_LAST in marks or DROP_FIRST in marks:
+        is_there = target.startswith(folded) if DROP_LAST in marks else target.endswith(folded)
+        return is_there and len(target) - len(folded) <= MAX_DROPPED
+    return folded in target
+
+
+def _shares_end(word: str, target: str, mark: str) -> bool:
+    """Whether the word and the target, in lower case, have the same letters at the end that is left by the mark."""
+    end = slice(2) if mark == DROP_LAST else slice(-2, None)
+    return word[end].casefold() == target[end]
 
 
 def is_spelled(tokens: Sequence[str]) -> bool:

@@ -27,7 +27,7 @@ from .vocabularies import (
     find_letter_ids,
 )
 
-T = TypeVar("T")
+_T = TypeVar("_T")
 UNK = "<unk>"  # where the tokenizer has no unknown word
 
 Fact = Sequence[str]
@@ -185,7 +185,7 @@ def stack_sources(sources: Sequence[Source]) -> dict[str, list[list[int]]]:
     return fields
 
 
-def pad_rows(rows: Sequence[Sequence[T]], value: T, width: int = 0, side: str = "right") -> list[list[T]]:
+def pad_rows(rows: Sequence[Sequence[_T]], value: _T, width: int = 0, side: str = "right") -> list[list[_T]]:
     """The rows filled up to the longest, or to `width` if that is more."""
     width = max([width, *map(len, rows)])
     fills = ([value] * (width - len(row)) for row in rows)

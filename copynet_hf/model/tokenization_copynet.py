@@ -18,7 +18,7 @@ A word added by `add_tokens` is recognised where the segmenter returns it as one
 """
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from os import PathLike
 from pathlib import Path
 from typing import Any, cast
@@ -29,7 +29,7 @@ from transformers.tokenization_utils_base import BatchEncoding, TruncationStrate
 from transformers.utils import PaddingStrategy, logging, to_py_obj
 
 from .pieces import FIELDS, PieceTokenizer
-from .segmentation import SEGMENTERS, get_segmenter, list_marks
+from .segmentation import OPTIONAL, SEGMENTERS, get_segmenter, list_marks
 from .source import (
     ExtendedVocabulary,
     Fact,
@@ -162,7 +162,7 @@ class CopyNetTokenizer(ExtendedVocabulary, PreTrainedTokenizer):
         is_split_into_words: bool = False,
         features: Iterable[Sequence[str] | None] = (),
         chains: bool = False,
-        changes: Iterable[str] = (),
+        changes: Collection[str] = (),
         letters: bool = False,
         **kwargs: Any,
     ) -> "CopyNetTokenizer":
@@ -184,8 +184,11 @@ class CopyNetTokenizer(ExtendedVocabulary, PreTrainedTokenizer):
 
         Raises:
             TypeError: `texts` is a single text, or one of the texts is not a string.
-            ValueError: there are no texts, or `vocab_size` is less than the number of special tokens.
+            ValueError: there are no texts, `vocab_size` is less than the number of special tokens, or `changes` has
+                something else.
         """
+        if unknown := [each for each in changes if each not in OPTIONAL]:
+            raise ValueError(f"changes contains {unknown[0]!r}: use some of {', '.join(OPTIONAL)}")
         special = [str(kwargs.get(name, token)) for name, token in SPECIAL_TOKENS.items()]
         if vocab_size < len(special):
             raise ValueError(

@@ -162,7 +162,7 @@ def has_lower_loss(args: TrainingArguments, state: TrainerState, metrics: Mappin
     accuracy, loss = metrics.get(f"eval_{_selecting_accuracy(args)}"), metrics.get("eval_loss")
     losses = {logs["step"]: logs["eval_loss"] for logs in state.log_history if "eval_loss" in logs}
     best = losses.get(state.best_global_step or 0)
-    if accuracy != state.best_metric or loss is None or best is None:
+    if accuracy is None or accuracy != state.best_metric or loss is None or best is None:
         return False
     return loss < best or find_kept_step(state) != state.best_global_step
 

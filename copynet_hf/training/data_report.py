@@ -12,6 +12,7 @@ from unicodedata import normalize
 from transformers import TrainingArguments
 
 from ..arguments import DataArguments
+from ..model.segmentation import get_segmenter
 from ..model.tokenization_copynet import CopyNetTokenizer
 from .dataset import Pairs
 from .reach import KINDS, measure_reach
@@ -115,7 +116,8 @@ def _compare_forms(train: Sequence[Mapping[str, str]]) -> Iterator[str]:
 
 def _differs_in_form(source: str, target: str) -> bool:
     composed = normalize("NFC", source)
-    return any(word not in source and normalize("NFC", word) in composed for word in target.split())
+    words = get_segmenter("word_punct").split(target)
+    return any(word not in source and normalize("NFC", word) in composed for word in words)
 
 
 def describe_training(num_pairs: int | None, args: TrainingArguments, has_validation: bool) -> str:

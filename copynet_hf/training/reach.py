@@ -11,15 +11,12 @@ from ..data.records import Row
 from ..model.segmentation import (
     DROP_FIRST,
     DROP_LAST,
-    INITIAL,
     JOINER,
     MARKS,
-    MAX_DROPPED,
-    MIN_STEM,
     PLAIN,
+    fits,
     is_spelled,
-    list_stems,
-    strip_accents,
+    list_parts,
 )
 from ..model.source import Source
 from ..model.tokenization_copynet import CopyNetTokenizer
@@ -84,22 +81,13 @@ def find_kind(tokenizer: CopyNetTokenizer, ids: Sequence[int], source: Source) -
     return "spelled" if is_spelled(source.spell(ids)) else "joined"
 
 
-def find_changes(tokenizer: CopyNetTokenizer, pairs: Sequence[Row]) -> list[str]:
-    """The marks of `OPTIONAL` that chains need.
+def find_changes(hard: Sequence[tuple[str, list[str]]], num_pairs: int) -> list[str]:
+    """The marks for accents, beginnings and endings that chains need: each if enough words are words of their sources
+    but for these, more than twice as many as by chance.
 
     Args:
-        tokenizer: of a segmenter with chains.
-    """
-    initials = [INITIAL] if _has_initials(tokenizer, pairs) else []
-    return [*initials, *find_changes_of(measure_reach(tokenizer, pairs).hard, len(pairs))]
-
-
-def find_changes_of(hard: Sequence[tuple[str, list[str]]], num_pairs: int) -> list[str]:
-    """The marks for accents, beginnings and endings: each if enough of the words that have to be spelled in so many
-    pairs are words of their sources, but for these; more than twice as many as by chance.
-
-    Args:
-        hard: (word, words of its source).
+        hard: (word, words of its source), the words that have to be spelled without such marks.
+        num_pairs: in how many pairs.
     """
     changes = []
     for mark in (PLAIN, DROP_FIRST, DROP_LAST):
@@ -115,14 +103,11 @@ def find_changes_of(hard: Sequence[tuple[str, list[str]]], num_pairs: int) -> li
 def _is_changed(word: str, source: Iterable[str], mark: str) -> bool:
     """Whether the word, in either case, is one of the source without accents, or with few other letters at one end."""
     folded = word.casefold()
-    if mark == PLAIN:
-        accented = (other for other in {*source} if len(other) >= MIN_STEM and strip_accents(other) != other)
-        return any(strip_accents(other).casefold() in folded for other in accented)
-    stems = (stem for other in {*source} for stem, _ in list_stems(other, [mark]))
-    return any(stem.casefold() in folded and len(word) - len(stem) <= MAX_DROPPED for stem in stems)
+    parts = (each for other in {*source} if len(other) > 2 for each in list_parts(other, [mark], folded))
+    return any(marks and fits(part, marks, folded) for part, marks in parts)
 
 
-def _has_initials(tokenizer: CopyNetTokenizer, pairs: Sequence[Row]) -> bool:
+def has_initials(tokenizer: CopyNetTokenizer, pairs: Sequence[Row]) -> bool:
     """Whether the letters on their own in the targets are initials of words in their sources: nearly all of them are,
     and far fewer would be of the words of other sources.
 

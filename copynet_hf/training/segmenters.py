@@ -20,7 +20,7 @@ from ..model.segmentation import cut_words, get_segmenter
 from ..model.tokenization_copynet import CopyNetTokenizer
 from .dataset import Pairs
 from .presets import PRESET_SEGMENTERS
-from .reach import Reach, find_changes_of, measure_reach
+from .reach import Reach, find_changes, measure_reach
 
 logger = logging.getLogger(__name__)
 
@@ -99,7 +99,7 @@ def guess_segmenter(pairs: Sequence[Row]) -> str:
     by_words, by_parts = (_measure(sample, words, name, min_frequency) for name in ("word_punct", "word_parts"))
     are_words_cut = _are_words_cut(words, by_words, by_parts, len(sample))
     reach = by_parts if are_words_cut else by_words
-    if changes := find_changes_of(reach.hard, len(sample)):
+    if changes := find_changes(reach.hard, len(sample)):
         changed = _measure(sample, words, "word_parts" if are_words_cut else "word_punct", min_frequency, changes)
         if len(changed.hard) < MAX_RESPELLED * len(reach.hard):
             reach = changed
@@ -274,7 +274,9 @@ def _respells_words(
         return True
     sources = [source for word, source in hard if _resembles_any(word, [*source, _join_numbers(source)])]
     are_many = len(sources) > RESPELLED_SHARE * num_words
-    are_many |= len({*map(id, sources)}) > RESPELLED_TARGETS * num_targets  # one list for each target
+    are_many |= (
+        len({*map(id, sources)}) > RESPELLED_TARGETS * num_targets
+    )  # `measure_reach` has one list for each pair
     return are_many and 2 * len(sources) > len(hard)
 
 

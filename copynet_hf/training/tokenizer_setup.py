@@ -20,7 +20,7 @@ from ..model.tokenization_copynet import CopyNetTokenizer
 from ..saved.loading import load_tokenizer
 from .dataset import Pairs
 from .presets import make_config
-from .reach import find_changes
+from .reach import find_changes, has_initials, measure_reach
 from .segmenters import are_few, choose_min_frequency, choose_segmenter, first_sources
 
 REACH_SAMPLE_SIZE = 1000  # pairs that show what targets are made of
@@ -93,10 +93,12 @@ def train_tokenizer(train_pairs: Pairs, args: TrainArguments) -> CopyNetTokenize
             model_max_length=max_length,
         )
 
-    tokenizer = train()
-    changes = find_changes(tokenizer, list(islice(sample, REACH_SAMPLE_SIZE))) if has_chains else []
-    if changes or count_of_spelled > 1:
-        tokenizer = train(count_of_spelled, changes)
+    tokenizer = train(count_of_spelled)
+    if has_chains:
+        rows = list(islice(sample, REACH_SAMPLE_SIZE))
+        hard = measure_reach(train() if count_of_spelled > 1 else tokenizer, rows).hard
+        changes = [*[INITIAL] * has_initials(tokenizer, rows), *find_changes(hard, len(rows))]
+        tokenizer = train(count_of_spelled, changes) if changes else tokenizer
     if max_source_oov is not None and encoder is None:
         return tokenizer
     return CopyNetTokenizer(

@@ -29,7 +29,7 @@ class WeightAverage(TrainerCallback):
         self.model, self.decay = model, decay
         self.average: list[Tensor] = []
         self._trained: list[Tensor] | None = None  # while the model has the averaged weights
-        self.checkpoint: Path | None = None  # that `save` was called with, whose weights the next training starts with
+        self.checkpoint: Path | None = None  # an earlier one, from whose weights the next training goes on
 
     def on_train_begin(self, *_: object, **__: object) -> None:
         self.average = [weight.clone() for weight in self._weights()]

@@ -461,7 +461,7 @@ function scoreWords(tokens, probs, marks) {
 }
 
 /**
- * For each token that is no mark, the parts that the marks before it leave, one of the other.
+ * For each token that is no mark, the slices that the marks before it take, one after the other.
  *
  * @param {string[]} tokens
  * @param {Set<string>} marks
@@ -481,7 +481,7 @@ function listCuts(tokens, marks) {
 }
 
 /**
- * The parts of a span, one of the other; null if nothing is left.
+ * What slices, taken one after the other, leave of a span; null: nothing.
  *
  * @param {string} text
  * @param {[number, number]} span

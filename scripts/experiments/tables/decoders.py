@@ -113,7 +113,7 @@ def run(settings: Settings) -> ResultsFile:
     results = ResultsFile("decoders", settings)
     results.add_data_facts(signature="exact match", baselines={})
     for name, task in TASKS.items():
-        models = MODELS | {_shorten(name): SHORT | arguments for name, arguments in ALTERNATIVES.items()}
+        models = MODELS | {_shorten(each): SHORT | arguments for each, arguments in ALTERNATIVES.items()}
         chosen = {model: models[model] for model in models if settings.includes(_name_model(model, name))}
         if not chosen:
             continue

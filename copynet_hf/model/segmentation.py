@@ -391,7 +391,8 @@ def _list_copies(word: str, source: Collection[str], changes: Collection[str]) -
             continue
         if other in word:
             pieces[other] = [other]
-        for part, marks in list_parts(other, changes, folded):
+        forms: Iterable[tuple[str, list[str]]] = list_parts(other, changes, folded) if changes else [(other, [])]
+        for part, marks in forms:
             if fits(part, marks, folded):
                 keep(part, [*marks, other])
                 for mark, change in CASES.items():
@@ -440,10 +441,12 @@ def fits(part: str, marks: Collection[str], target: str) -> bool:
     """Whether a part of a word is in the target, in lower case; what is left of an inflected word has to be at its own
     end, and nearly all of it."""
     folded = part.casefold()
+    if folded not in target:
+        return False
     if DROP_LAST in marks or DROP_FIRST in marks:
-        is_there = target.startswith(folded) if DROP_LAST in marks else target.endswith(folded)
-        return is_there and len(target) - len(folded) <= MAX_DROPPED
-    return folded in target
+        is_at_end = target.startswith(folded) if DROP_LAST in marks else target.endswith(folded)
+        return is_at_end and len(target) - len(folded) <= MAX_DROPPED
+    return True
 
 
 def _shares_end(word: str, target: str, mark: str) -> bool:

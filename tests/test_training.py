@@ -378,7 +378,11 @@ def test_few_typos_are_enough_but_frequent_forms_and_unlike_words_are_not() -> N
     def guess(change: Callable[[list[str]], list[str]]) -> str:
         return guess_segmenter([{"text": " ".join(words), "summary": " ".join(change(words))} for words in sources])
 
-    assert guess(lambda words: [words[0][1:], *words[1:]]) == "char"  # one word of eight
+    def lose_letter(word: str) -> str:
+        return word[: len(word) // 2] + word[len(word) // 2 + 1 :]
+
+    assert guess(lambda words: [lose_letter(words[0]), *words[1:]]) == "char"  # one word of eight
+    assert guess(lambda words: [words[0][1:], *words[1:]]) == "word_punct"  # copied without its first letter
     assert guess(lambda words: ["goes", *words[1:]]) == "word_punct"
     assert guess(lambda words: [*draw_words(draw, 1), *words[1:]]) == "word_punct"
 

@@ -350,12 +350,13 @@ def _list_cuts(words: Sequence[str], marks: Collection[str]) -> list[list[slice]
     cuts: list[list[slice]] = []
     of_next: list[slice] = []
     for word in words:
-        if word in marks and word in CUTS:
-            of_next = [CUTS[word], *of_next]
-        elif word not in marks:
+        if word not in marks:
             cuts.append(of_next)
-        if word not in marks or word == JOINER:
             of_next = []
+        elif word == JOINER:
+            of_next = []
+        elif word in CUTS:
+            of_next = [CUTS[word], *of_next]
     return cuts
 
 

@@ -273,10 +273,8 @@ def _respells_words(
     if not are_few(pairs) and len(hard) > UNREACHABLE_SHARE * num_words:
         return True
     sources = [source for word, source in hard if _resembles_any(word, [*source, _join_numbers(source)])]
-    are_many = len(sources) > RESPELLED_SHARE * num_words
-    are_many |= (
-        len({*map(id, sources)}) > RESPELLED_TARGETS * num_targets
-    )  # `measure_reach` has one list for each pair
+    num_respelled = len({*map(id, sources)})  # targets: `measure_reach` has one list of words for each pair
+    are_many = len(sources) > RESPELLED_SHARE * num_words or num_respelled > RESPELLED_TARGETS * num_targets
     return are_many and 2 * len(sources) > len(hard)
 
 

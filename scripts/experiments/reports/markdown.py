@@ -16,6 +16,7 @@ from copynet_hf.visualization.highlighting import MARKS, highlight_copies
 
 Results = Mapping[str, Any]
 ROOT = Path(__file__).parents[3]
+FILES_AND_SEED = re.compile(r"--(?:(?:train|validation|test)_file|output_dir|seed) (?:'[^']*'|\S+)")
 
 
 # ---- results
@@ -107,25 +108,36 @@ def render_page(name: str, results: Results, figures: Mapping[str, Any]) -> str:
 
 
 def summarize_runs(results: Results, num_commands: int | None = None) -> dict[str, Any]:
-    """Seeds, versions, machines, commits, and the runs whose commands a page has.
+    """Seeds, versions, machines, commits, and the commands: one for all runs with the same options but other files.
 
     Args:
-        num_commands: the most commands, each that of a model's first seed; None: all.
+        num_commands: the most commands; None: all.
     """
     runs = results["runs"]
 
     def join(values: Iterable[Any]) -> str:
         return ", ".join(dict.fromkeys(str(value) for value in values))
 
-    first = list({run["command"]: run for run in reversed(runs)}.values())[::-1]
+    models: dict[str, str] = {}
+    alike: dict[tuple[str, str], list[Any]] = {}
+    for run in runs:  # a training that is scored in two ways counts as its first model
+        model = models.setdefault(run["command"], run["model"])
+        alike.setdefault((model, FILES_AND_SEED.sub("", run["command"])), []).append(run)
     return {
         "versions": join(f"{name} {number}" for run in runs for name, number in run["versions"].items()),
         "limited": sum("--max_minutes" in run["command"] for run in runs),
         "resumed": sum(run["resumed"] and not run.get("earlier_seconds") for run in runs),
-        "commands": [run for run in first[:num_commands] if run["seed"] == runs[0]["seed"]],
+        "commands": [_summarize_command(of_options) for of_options in list(alike.values())[:num_commands]],
         **{f"{name}s": join(run[name] for run in runs) for name in ("seed", "machine", "commit")},
         "threads": join(run["threads"] for run in runs),
     }
+
+
+def _summarize_command(runs: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """The first run, what else its options were used on, and how many parameters the models have."""
+    data = list(dict.fromkeys(run["data"] for run in runs))
+    parameters = [run["parameters"] for run in runs]
+    return {**runs[0], "others": data[1:], "fewest": min(parameters), "most": max(parameters)}
 
 
 def read_stored(name: str) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from copynet_hf.arguments import NUM_BEAMS
 
 from ..data.inflection import COLUMNS, SIZES, list_files, read_published, read_test_rows
 from ..data.rows import Row
-from ..reports.markdown import find_runs, get_data_facts, summarize_runs, table
+from ..reports.markdown import find_runs, get_data_facts, table
 from ..running.results_file import ResultsFile
 from ..running.settings import Settings
 from ..running.trained_models import evaluate_once, join_once, train_once
@@ -97,7 +97,6 @@ def collect_figures(results: dict[str, Any]) -> dict[str, Any]:
     rows = [[system, *(format_mean(column.get(system)) for column in columns)] for system in systems]
     has_ensembles = any(run["model"] == name_ensemble(ENSEMBLE_SEEDS) for run in results["runs"])
     return {
-        "made": summarize_runs(results, 1),
         "beams": NUM_BEAMS,
         "ensemble_size": len(ENSEMBLE_SEEDS) if has_ensembles else None,
         "means": table(["", *complete, *(f"{size}, mean of sets" for size in complete)], rows) if complete else "",

@@ -8,7 +8,7 @@ from typing import Any
 from copynet_hf.arguments import NUM_BEAMS
 
 from ..data.inflection import COLUMNS_2023, SETS_2023, find_sets_2023, list_files_2023, read_test_rows_2023
-from ..reports.markdown import find_runs, read_published, summarize_runs, table
+from ..reports.markdown import find_runs, read_published, table
 from ..running.results_file import ResultsFile
 from ..running.settings import Settings
 from .inflection import COPYNET, add_set, format_mean, name_ensemble
@@ -54,7 +54,6 @@ def collect_figures(results: dict[str, Any]) -> dict[str, Any]:
     published = read_published("inflection_2023")
     ours = dict(zip(models, map(format_mean, means), strict=True))
     return {
-        "made": summarize_runs(results, 1),
         "beams": NUM_BEAMS,
         "ensemble_size": len(ENSEMBLE_SEEDS) if has_ensembles else None,
         "sets": len(found),

@@ -122,12 +122,62 @@ def test_words_that_are_inflected_in_the_source_are_copied_without_their_endings
         ("Élodie", "e9", ["[lower]", "[plain]", "[initial]", "Élodie", f"{JOINER}9"]),
         ("Ανδρέα", "ΑΝΔΡΕΑΣ", ["[upper]", "[plain]", "Ανδρέα", f"{JOINER}Σ"]),
         ("Anna", "anna", ["[lower]", "Anna"]),
+        ("Zełbo Øsz", "zelbo OSZ", ["[lower]", "[plain]", "Zełbo", "[upper]", "[plain]", "Øsz"]),
+        ("Weiß", "weiss", ["[lower]", "[plain]", "Weiß"]),
     ],
 )
 def test_words_are_copied_without_their_accents(source: str, target: str, tokens: list[str]) -> None:
-    texts = ("abdeiloszunNUEZJS9 ΑΝΔΡΕΣ",)
+    texts = ("abdeiloszunwNUEZJSOWI9 ΑΝΔΡΕΣ",)
     assert read_target(make_tokenizer(texts=texts, changes=("[plain]", "[initial]")), target, source) == tokens
     assert "[plain]" not in read_target(make_tokenizer(texts=texts), target, source)
+
+
+@pytest.mark.parametrize(
+    ("source", "target", "tokens"),
+    [
+        ("Jürgen Weiß", "juergen weiss", ["[lower]", "[digraphs]", "Jürgen", "[lower]", "[digraphs]", "Weiß"]),
+        ("Jürgen Weiß", "WEISS", ["[upper]", "Weiß"]),
+        ("Jürgen Weiß", "JUERGEN", ["[upper]", "[digraphs]", "Jürgen"]),
+        ("Århus Sørensen", "Aarhus", ["[digraphs]", "Århus"]),
+        ("Sørensén", "Soerensen", ["[digraphs]", "Sørensén"]),
+        ("Ju\u0308rgen", "Juergen", ["[digraphs]", "Ju\u0308rgen"]),
+    ],
+)
+def test_umlauts_are_copied_as_two_letters(source: str, target: str, tokens: list[str]) -> None:
+    texts = ("abcdefghijlnmorsuwAEIJSW",)
+    assert read_target(make_tokenizer(texts=texts, changes=("[digraphs]",)), target, source) == tokens
+
+
+@pytest.mark.parametrize(
+    ("source", "target", "tokens"),
+    [
+        ("Tom Guilbert", "GUIL", ["[upper]", "[first_4]", "Guilbert"]),
+        ("Tom Guilbert", "guilt", ["[lower]", "[first_4]", "Guilbert", f"{JOINER}t"]),
+        ("Tom Guilbert", "tguil", ["t", JOINER, "[lower]", "[first_4]", "Guilbert"]),
+        ("Tina Mill", "tmill", ["t", JOINER, "[lower]", "[first_4]", "Mill"]),  # as if there were more letters
+        ("Tina Mill", "Mill", ["Mill"]),
+        (
+            "Guilbert",
+            "tguilt",
+            ["t", *(f"{JOINER}{letter}" for letter in "guilt")],
+        ),  # neither at the start nor the end
+    ],
+)
+def test_as_many_first_letters_of_words_are_copied(source: str, target: str, tokens: list[str]) -> None:
+    assert read_target(make_tokenizer(texts=("gilmtuGMTU",), changes=("[first_4]",)), target, source) == tokens
+
+
+def test_acronyms_are_copied_initials_of_words_in_a_row() -> None:
+    tokenizer = make_tokenizer(texts=("abcdnBDNOSX",), changes=("[initial]",))
+    source = "dear Bo, ask Nora of Dental and Boat Society, a sad story of Oscar B. Xu"
+    assert read_target(tokenizer, "DBS", source) == [
+        *("[initial]", "Dental", JOINER, "[initial]", "Boat", JOINER, "[initial]", "Society")
+    ]
+    assert read_target(tokenizer, "nd", source)[:3] == ["[lower]", "[initial]", "Nora"]
+    assert read_target(tokenizer, "OBX", source) == ["[initial]", "Oscar", JOINER, "B", JOINER, "[initial]", "Xu"]
+    assert read_target(tokenizer, "BNX", source) == ["B", f"{JOINER}N", f"{JOINER}X"]  # these are not in a row
+    assert read_target(tokenizer, "Bo D", source) == ["Bo", "D"]  # too far from what is copied beside it
+    assert read_target(tokenizer, "Nora D", source) == ["Nora", "[initial]", "Dental"]
 
 
 def test_parts_of_a_word_are_copied_where_words_are_cut() -> None:

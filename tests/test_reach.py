@@ -16,8 +16,19 @@ from copynet_hf.arguments import TrainArguments
 from copynet_hf.inference.onnx_export import export_onnx
 from copynet_hf.inference.onnx_search import OnnxCopyNet
 from copynet_hf.model.prediction import predict
-from copynet_hf.model.segmentation import DROP_FIRST, DROP_LAST, INITIAL, JOINER, MARKS, OPTIONAL, PLAIN
-from copynet_hf.training.reach import has_initials
+from copynet_hf.model.segmentation import (
+    DIGRAPHS,
+    DROP_FIRST,
+    DROP_LAST,
+    INITIAL,
+    JOINER,
+    MARKS,
+    OPTIONAL,
+    PLAIN,
+    strip_accents,
+    write_digraphs,
+)
+from copynet_hf.training.reach import has_initials, measure_reach
 from copynet_hf.training.segmenters import guess_segmenter
 from copynet_hf.training.tokenizer_setup import list_words, train_tokenizer
 
@@ -78,6 +89,51 @@ def test_initials_are_found_in_the_pairs(change: str, expected: bool) -> None:
     spelled = source.spell(tokenizer.encode_target("zoquist", source))
     if expected:
         assert spelled == ["[lower]", INITIAL, "Zoe", JOINER, "[lower]", "Oquist"]
+
+
+def test_initials_are_found_in_long_texts_and_beside_codes() -> None:
+    surnames = [f"Zu{first.lower()}{last.lower()}" for first, last in product(NAMES, NAMES)]
+    pairs = [
+        pair(
+            f"On Tuesday we heard that {first} {last} wants to fly from Berlin to Oslo; book a seat for {other} "
+            f"Kappa, {'first' if code == 'F' else f'{code.lower()}-like'}, and tell Elena and Hugo",
+            f"{last.upper()}, {first[0]}. CLASS {code}",
+        )
+        for first, last, other, code in zip(NAMES * 10, surnames, NAMES[::-1] * 10, "YWCF" * 25, strict=True)
+    ]
+    tokenizer = train_tokenizer(Dataset.from_list(pairs), TrainArguments(segmenter="word_punct"))
+    assert has_initials(tokenizer, pairs)
+    others = pairs[1:] + pairs[:1]
+    shuffled = [pair(one["text"], other["summary"]) for one, other in zip(pairs, others, strict=True)]
+    assert not has_initials(tokenizer, shuffled)
+
+
+def test_acronyms_are_found_in_the_pairs() -> None:
+    names = [f"{a}son {b}ville Works" for a, b in product(NAMES, NAMES)]
+    pairs = [pair(f"ask {name} for it, {name[0]} or not", "".join(word[0] for word in name.split())) for name in names]
+    tokenizer = train_tokenizer(Dataset.from_list(pairs), TrainArguments(segmenter="word_punct"))
+    assert INITIAL in tokenizer.get_vocab()
+
+
+@pytest.mark.parametrize(("size", "initials"), [(3, ""), (7, "t")])
+def test_how_many_first_letters_are_copied_is_found_in_the_pairs(size: int, initials: str) -> None:
+    names = [f"{first[:2]}{last.lower()}{first.lower()}" for first, last in product(NAMES, NAMES)]
+    pairs = [pair(f"give Tina {name} her key", f"id = {initials}{name[:size].lower()}") for name in names]
+    assert guess_segmenter(pairs) == "word_punct"
+    tokenizer = train_tokenizer(Dataset.from_list(pairs), TrainArguments(segmenter="word_punct"))
+    assert f"[first_{size}]" in tokenizer.get_vocab()
+    source = tokenizer.encode_source("give Tina Zoquistner her key")
+    written = source.spell(tokenizer.encode_target(f"{initials}zoquistner"[: size + len(initials)], source))
+    assert written[-3:] == ["[lower]", f"[first_{size}]", "Zoquistner"]
+
+
+@pytest.mark.parametrize(("change", "mark"), [(strip_accents, PLAIN), (write_digraphs, DIGRAPHS)])
+def test_either_way_to_write_umlauts_is_found_in_the_pairs(change: Callable[[str], str], mark: str) -> None:
+    names = [f"{first}m\u00f6{last.lower()}\u00fc\u00df" for first, last in product(NAMES, NAMES)]
+    pairs = [pair(f"a letter to {name} and more", f"name: {change(name).lower()}") for name in names]
+    assert guess_segmenter(pairs) == "word_punct"
+    tokenizer = train_tokenizer(Dataset.from_list(pairs), TrainArguments(segmenter="word_punct"))
+    assert [each for each in OPTIONAL if each in tokenizer.get_vocab()] == [mark]
 
 
 @pytest.mark.parametrize(
@@ -246,6 +302,15 @@ def test_numbers_that_are_left_out_are_no_reason_for_digits() -> None:
         for n, name in enumerate(NAMES * 9)
     ]
     assert guess_segmenter(orders) == "word_punct"
+
+
+def test_copied_digits_and_letters_are_not_spelled() -> None:
+    rows = [(number, letter) for number in range(2, 10) for letter in "BCDEFGHJ"]
+    doors = [
+        pair(f"calle {n}0, {n}.-{letter}, to {NAMES[n]}{n}", f"{n}0 {n}{letter} | {NAMES[n]}{n}") for n, letter in rows
+    ]
+    reach = measure_reach(train_tokenizer(Dataset.from_list(doors), TrainArguments(segmenter="word_punct")), doors)
+    assert not reach.hard
 
 
 @pytest.mark.parametrize("arguments", [{"chains": False}, {"segmenter": "whitespace"}, {"segmenter": "char"}])

@@ -23,7 +23,7 @@ from copynet_hf import CopyNetConfig, CopyNetForConditionalGeneration, CopyNetTo
 from copynet_hf.cli import main
 from copynet_hf.inference.onnx_search import OnnxCopyNet
 from copynet_hf.model.prediction import Prediction, predict
-from copynet_hf.model.segmentation import CHANGES, CUTS, JOINER, PLAIN, get_segmenter
+from copynet_hf.model.segmentation import CHANGES, DIGRAPHS, DROP_FIRST, DROP_LAST, INITIAL, JOINER, get_segmenter
 from copynet_hf.model.source import add_spaces, find_matching_ids, skipped_ids
 from copynet_hf.serving import onnxruntime_web, web_export
 from copynet_hf.serving.onnxruntime_web import load_runtime
@@ -151,7 +151,17 @@ def with_chains(
 ) -> Iterator[Page]:
     """A random model whose vocabulary is mostly marks and letters, and which reads features and the letters of other
     words."""
-    words = ["<pad>", "<s>", "</s>", "<unk>", *sorted({JOINER, PLAIN, *CUTS}), " ", "1", "Z", "a"]
+    words = [
+        "<pad>",
+        "<s>",
+        "</s>",
+        "<unk>",
+        *sorted({JOINER, DIGRAPHS, DROP_FIRST, DROP_LAST, INITIAL}),
+        " ",
+        "1",
+        "Z",
+        "a",
+    ]
     more = {"letter_vocab": "MilZ\u00e9", "feature_vocab": ["PST", "V", "constructor"]}
     tokenizer = CopyNetTokenizer({word: index for index, word in enumerate(words)}, "word_parts", 4, **more)
     graphs = exported_once(**LETTERED)

@@ -33,8 +33,9 @@ between other punctuation: the tokens of `/usr/bin` are also those in `"/usr/bin
 
 Outputs of these three may hold more marks, which no text is split into (`Chains`): a joiner on its own between any
 words, `￭x` for a letter that touches what precedes it, `[lower]`, `[upper]` and `[title]` for the case of the next
-word, `[plain]` for its letters without accents, `[initial]` for its first letter, and `[drop_first]` and `[drop_last]`
-for what is left without the first or the last letter.
+word, `[plain]` and `[digraphs]` for its letters without accents (`Muller` and `Mueller` of `Müller`), `[initial]` for
+its first letter, `[first_2]` to `[first_8]` for as many, and `[drop_first]` and `[drop_last]` for what is left without
+the first or the last letter.
 
 Nothing here needs Transformers, so that tokenizers with and without it share this file.
 """
@@ -45,7 +46,7 @@ import shlex
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache, partial
-from itertools import pairwise
+from itertools import groupby, pairwise
 from operator import itemgetter
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -60,30 +61,59 @@ _ZERO_WIDTH = "\u200c\u200d"  # a non-joiner and a joiner, within words
 _UNDERSCORES = (f"_{JOINER}", f"{JOINER}_{JOINER}")
 
 
-def strip_accents(word: str) -> str:
-    """The word without accents and other marks that change its letters: `Jose` of `José`."""
+# Letters whose strokes and ligatures are no accents in Unicode, and how names in German, Danish, Norwegian and Swedish
+# are written where there are no umlauts.
+_PLAIN = {"ł": "l", "đ": "d", "ð": "d", "ø": "o", "ı": "i", "ħ": "h", "ß": "ss", "æ": "ae", "œ": "oe", "þ": "th"}
+_DIGRAPHS = {**_PLAIN, "ä": "ae", "ö": "oe", "ü": "ue", "å": "aa", "ø": "oe"}
+
+
+def _replace_letters(word: str, letters: Mapping[str, str]) -> str:
+    """The word with these letters replaced, capitals too, and without accents and other marks."""
     if word.isascii():
         return word
-    letters = (letter for letter in normalize("NFD", word) if category(letter) != "Mn")
-    return normalize("NFC", "".join(letters))
+    replaced = "".join(
+        letters.get(letter) or (letters[letter.lower()].capitalize() if letter.lower() in letters else letter)
+        for letter in normalize("NFC", word)
+    )
+    plain = (letter for letter in normalize("NFD", replaced) if category(letter) != "Mn")
+    return normalize("NFC", "".join(plain))
+
+
+def strip_accents(word: str) -> str:
+    """The word without accents and other marks that change its letters: `Jose` of `José`, `Muller` of `Müller`."""
+    return _replace_letters(word, _PLAIN)
+
+
+def write_digraphs(word: str) -> str:
+    """The same with two letters for an umlaut and its like: `Mueller` of `Müller`, `Joergensen` of `Jørgensen`."""
+    return _replace_letters(word, _DIGRAPHS)
 
 
 CASES: dict[str, Callable[[str], str]] = {"[lower]": str.lower, "[upper]": str.upper, "[title]": str.capitalize}
 """Marks for the case of the word that follows."""
 INITIAL, DROP_FIRST, DROP_LAST = "[initial]", "[drop_first]", "[drop_last]"
-CUTS = {INITIAL: slice(1), DROP_FIRST: slice(1, None), DROP_LAST: slice(-1)}
+FIRST = {f"[first_{number}]": number for number in range(2, 9)}
+CUTS = {
+    INITIAL: slice(1),
+    **{mark: slice(number) for mark, number in FIRST.items()},
+    DROP_FIRST: slice(1, None),
+    DROP_LAST: slice(-1),
+}
 """Marks for the part of the word that follows, in characters."""
-PLAIN = "[plain]"
+PLAIN, DIGRAPHS = "[plain]", "[digraphs]"
 CHANGES: dict[str, Callable[[str], str]] = {
     **CASES,
     PLAIN: strip_accents,
+    DIGRAPHS: write_digraphs,
     **{mark: itemgetter(part) for mark, part in CUTS.items()},
 }
-OPTIONAL = (PLAIN, *CUTS)
+OPTIONAL = (PLAIN, DIGRAPHS, *CUTS)
 """The marks that a vocabulary has only where its targets need them."""
 MARKS = frozenset([JOINER, *CHANGES])
 """What is no part of a text itself."""
 MAX_DROPPED = 4  # letters; -skiego becomes -ski in Polish
+MAX_ACRONYM = 8  # letters
+MAX_DISTANCE = 4  # words in the source, between one whose initial is copied and what is copied beside it
 
 _PUNCTUATION = re.compile(rf"({JOINER}?)(\[{JOINER}\]|[^\w\s{JOINER}])({JOINER}?)")
 
@@ -301,13 +331,15 @@ class Chains:
         self.has_initials = INITIAL in known
         self.changes = [mark for mark in OPTIONAL if mark in known]
 
-    def find(self, word: str, source: Collection[str]) -> list[str] | None:
+    def find(self, word: str, source: Collection[str], near: Collection[str] | None = None) -> list[str] | None:
         """The tokens that are joined to the word: the shortest chain, and of these the one with the most copies, those
-        of single letters not counted.
+        of single letters not counted. What would be spelled is an acronym if source words in a row begin with its
+        letters.
 
         Args:
             word: of a text, by one of `CHAINED`.
-            source: the words of the source.
+            source: the words of the source, in their order.
+            near: those whose initials can be copied on their own, the nearest first (`find_near`); None: all.
         """
         if not self.is_possible:
             return None
@@ -315,7 +347,10 @@ class Chains:
             return [word[0]] * len(word) if word[0] in self.known else None
         if _PUNCTUATION.fullmatch(word) or word.strip(JOINER) == "_":
             return self._find_punctuation(word, source)
-        return self._find_word(word, source)
+        chain = self._find_word(word, source, source if near is None else near)
+        if INITIAL in self.changes and (chain is None or is_spelled(chain)):
+            return find_acronym(word, source) or chain
+        return chain
 
     def _find_punctuation(self, word: str, source: Collection[str]) -> list[str] | None:
         """A character with fewer marks at its sides, and joiners for those that it lacks."""
@@ -327,8 +362,8 @@ class Chains:
                     return [JOINER] * left + [found] + [JOINER] * right
         return None
 
-    def _find_word(self, word: str, source: Collection[str]) -> list[str] | None:
-        pieces = _list_copies(word, source, self.changes)
+    def _find_word(self, word: str, source: Collection[str], near: Collection[str]) -> list[str] | None:
+        pieces = _list_copies(word, source, near, self.changes)
         longest = len(word)
         if longest > 100:  # all parts of a key or an address of thousands of characters would take minutes
             longest = max(map(len, [*self.known, *pieces]))
@@ -345,7 +380,10 @@ class Chains:
                 part = word[start:end]
                 if part in pieces:
                     is_letter = len(part) == 1 and part.isalpha()
-                    chain = (count + 1, copies - (not is_letter), start, [*joiner, *pieces[part]])
+                    tokens = pieces[part]
+                    if start and end == len(word):
+                        tokens = self._cut_as_longer_ones(part, tokens)
+                    chain = (count + 1, copies - (not is_letter), start, [*joiner, *tokens])
                 elif len(part) > 1 and part in self.known:
                     chain = (count + 1, copies, start, [*joiner, part])
                 elif len(part) == 1 and (letter := JOINER + part if start else part) in self.known:
@@ -365,39 +403,53 @@ class Chains:
             last = best[end]
         return [token for tokens in self._spell_letters(last_first[::-1]) for token in tokens]
 
+    def _cut_as_longer_ones(self, part: str, tokens: list[str]) -> list[str]:
+        """The tokens of a copy at the end of a word, with the mark for its first letters also where it has no more, so
+        that they do not depend on its length: `tmiller` beside `tguilber`, of Tina Miller and Tom Guilbert."""
+        for mark, size in FIRST.items():
+            if mark in self.changes and part.isalpha() and len(part) <= size and len(tokens[-1]) == len(part):
+                return [*tokens[:-1], mark, tokens[-1]]
+        return tokens
+
     def _spell_letters(self, chain: Sequence[tuple[str, list[str]]]) -> Iterator[list[str]]:
-        """The tokens of each (part, tokens) of a chain. A single letter next to another one is generated, even if it
-        is a word of the source: otherwise the spelling of a word would depend on unrelated words there."""
-        for number, (part, tokens) in enumerate(chain):
-            beside = [*chain[max(0, number - 1) : number], *chain[number + 1 : number + 2]]
-            is_beside_letter = any(len(other) == 1 and not other.isdecimal() for other, _ in beside)
-            letter = JOINER + part if number else part
-            is_copy_of_letter = len(part) == 1 and part.isalpha() and INITIAL not in tokens
-            yield [letter] if is_copy_of_letter and is_beside_letter and letter in self.known else tokens
+        """The tokens of each (part, tokens) of a chain. Single letters next to each other are generated, even if they
+        are words of the source: otherwise the spelling of a word would depend on unrelated words there. So are
+        initials, unless all of these letters are some, and a longer part follows or precedes, as in `jrmiller`."""
+        start = 0
+        for is_single, group in groupby(chain, lambda piece: len(piece[0]) == 1 and not piece[0].isdecimal()):
+            pieces = list(group)
+            are_initials = len(pieces) < len(chain) and all(INITIAL in tokens for _, tokens in pieces)
+            are_spelled = is_single and len(pieces) > 1 and not are_initials
+            for number, (part, tokens) in enumerate(pieces, start):
+                letter = JOINER + part if number else part
+                yield [letter] if are_spelled and part.isalpha() and letter in self.known else tokens
+            start += len(pieces)
 
 
-def _list_copies(word: str, source: Collection[str], changes: Collection[str]) -> dict[str, list[str]]:
+def _list_copies(
+    word: str, source: Collection[str], near: Collection[str], changes: Collection[str]
+) -> dict[str, list[str]]:
     """The parts of the word that words of the source give, each with the fewest tokens for it: as they are, in another
-    case, or by `changes`, marks of `OPTIONAL`."""
+    case, or by `changes`, marks of `OPTIONAL`; of initials, the first of `near`."""
     pieces: dict[str, list[str]] = {}
 
     def keep(part: str, tokens: list[str]) -> None:
         if part in word and (part not in pieces or (part[1:] and _rank(tokens) < _rank(pieces[part]))):
-            pieces[part] = tokens  # of initials, the first one: see `order_by_distance`
+            pieces[part] = tokens
 
     folded = word.casefold()
-    for other in source:
-        if _PUNCTUATION.fullmatch(other) or other == JOINER:
-            continue
-        if other in word:
-            pieces[other] = [other]
-        forms: Iterable[tuple[str, list[str]]] = list_parts(other, changes, folded) if changes else [(other, [])]
-        for part, marks in forms:
-            if fits(part, marks, folded):
-                keep(part, [*marks, other])
-                for mark, change in CASES.items():
-                    if (changed := change(part)) != part:
-                        keep(changed, [mark, *marks, other])
+    for words, find_parts in ((source, list_parts), (near, list_initials)):
+        for other in words:
+            if _PUNCTUATION.fullmatch(other) or other == JOINER:
+                continue
+            if find_parts is list_parts and other in word:
+                pieces[other] = [other]
+            for part, marks in find_parts(other, changes, folded):
+                if fits(part, marks, folded):
+                    keep(part, [*marks, other])
+                    for mark, change in CASES.items():
+                        if (changed := change(part)) != part:
+                            keep(changed, [mark, *marks, other])
     return pieces
 
 
@@ -407,21 +459,53 @@ def _rank(tokens: Sequence[str]) -> tuple[int, bool]:
 
 
 def list_parts(word: str, changes: Collection[str], target: str | None = None) -> Iterator[tuple[str, list[str]]]:
-    """The word itself, and what marks of `OPTIONAL` leave of it, with these marks.
+    """The word itself, and what marks of `OPTIONAL` but that of initials leave of it, with these marks.
 
     Args:
         target: in lower case; leaves out endings and beginnings that do not fit it.
     """
     parts: list[tuple[str, list[str]]] = [(word, [])]
-    if INITIAL in changes and word[0].isalpha() and len(word) > 1:
-        parts.append((word[0], [INITIAL]))
+    parts += [(word[:size], [mark]) for mark, size in FIRST.items() if mark in changes and len(word) > size]
     for mark in (DROP_FIRST, DROP_LAST):
-        if mark in changes and (target is None or PLAIN in changes or _shares_end(word, target, mark)):
+        if mark in changes and (target is None or not word.isascii() or _shares_end(word, target, mark)):
             parts += list_stems(word, mark)
     for part, marks in parts:
-        yield part, marks
-        if PLAIN in changes and (plain := strip_accents(part)) != part:
-            yield plain, [PLAIN, *marks]
+        yield from _list_plain(part, marks, changes)
+
+
+def list_initials(word: str, changes: Collection[str], target: str | None = None) -> Iterator[tuple[str, list[str]]]:
+    """The initial of a word, with its marks."""
+    if INITIAL in changes and word[0].isalpha() and len(word) > 1:
+        yield from _list_plain(word[0], [INITIAL], changes)
+
+
+def _list_plain(part: str, marks: list[str], changes: Collection[str]) -> Iterator[tuple[str, list[str]]]:
+    """A part of a word, and the part without accents, with their marks."""
+    yield part, marks
+    for mark in (PLAIN, DIGRAPHS):
+        if mark in changes and (plain := CHANGES[mark](part)) != part:
+            yield plain, [mark, *marks]
+
+
+def find_acronym(word: str, source: Iterable[str]) -> list[str] | None:
+    """The initials that give a word of 2 to `MAX_ACRONYM` letters: of words in a row, of which any may be left out
+    that is in lower case, such as `of`. A letter on its own, as in `Anna B. Miller`, is an initial, too."""
+    if not (word.isalpha() and 2 <= len(word) <= MAX_ACRONYM):
+        return None
+    names = [other for other in source if other[0].isalpha()]
+    for start in range(len(names)):
+        tokens: list[str] = []
+        letters = iter(word)
+        letter = next(letters, "")
+        for name in names[start:]:
+            if name[0].casefold() == letter.casefold():
+                case = "[lower]" if letter.islower() else "[upper]"
+                tokens += [JOINER] * bool(tokens) + [case] * (name[0] != letter) + [INITIAL] * (len(name) > 1) + [name]
+                if not (letter := next(letters, "")):
+                    return tokens
+            elif not tokens or not name.islower():
+                break
+    return None
 
 
 def list_stems(word: str, mark: str) -> Iterator[tuple[str, list[str]]]:
@@ -439,14 +523,14 @@ def list_stems(word: str, mark: str) -> Iterator[tuple[str, list[str]]]:
 
 def fits(part: str, marks: Collection[str], target: str) -> bool:
     """Whether a part of a word is in the target, in lower case; what is left of an inflected word has to be at its own
-    end, and nearly all of it."""
+    end, and nearly all of it, and the first letters of a word at either end."""
     folded = part.casefold()
     if folded not in target:
         return False
     if DROP_LAST in marks or DROP_FIRST in marks:
         is_at_end = target.startswith(folded) if DROP_LAST in marks else target.endswith(folded)
         return is_at_end and len(target) - len(folded) <= MAX_DROPPED
-    return True
+    return FIRST.keys().isdisjoint(marks) or target.startswith(folded) or target.endswith(folded)
 
 
 def _shares_end(word: str, target: str, mark: str) -> bool:
@@ -455,19 +539,22 @@ def _shares_end(word: str, target: str, mark: str) -> bool:
     return word[end].casefold() == target[end]
 
 
-def is_spelled(tokens: Sequence[str]) -> bool:
-    """Whether most letters of a chain are tokens of their own."""
-    pieces = [token.strip(JOINER) for token in tokens if token not in MARKS]
-    letters = sum(len(piece) == 1 for piece in pieces)
-    return letters > 1 and 2 * letters > sum(map(len, pieces))
+def is_spelled(tokens: Sequence[str], source: Collection[str] = ()) -> bool:
+    """Whether most letters of a chain are tokens of their own that are no words of the source."""
+    pieces = [token for token in tokens if token not in MARKS]
+    letters = sum(len(piece.strip(JOINER)) == 1 and piece not in source for piece in pieces)
+    return letters > 1 and 2 * letters > sum(len(piece.strip(JOINER)) for piece in pieces)
 
 
-def order_by_distance(words: Sequence[str], source: Sequence[str], target: Sequence[str], index: int) -> list[str]:
-    """Words of a source, those first that are near what the word `index` of the target copies, or else what the
-    nearest word of the target does: of several words with one initial, the one that is meant is mostly there."""
+def find_near(source: Sequence[str], target: Sequence[str], index: int) -> list[str]:
+    """The words of a source that are near what the word `index` of the target copies, or else what the nearest word of
+    the target does, the nearest first: of several words with one initial, the one that is meant is mostly there. All,
+    if nothing is copied; but none in lower case among names."""
     folded = [word.casefold() for word in source]
     own = target[index].casefold()
-    places = [place for place, word in enumerate(folded) if len(word) > 1 and word in own]
+    within = [word for word in folded if len(word) > 1 and word in own]
+    longest = max(map(len, within), default=0)
+    places = [place for place, word in enumerate(folded) if len(word) == longest and word in own] if within else []
     neighbours = sorted(range(len(target)), key=lambda other: abs(other - index))
     for other in neighbours[1:]:
         if places:
@@ -477,8 +564,10 @@ def order_by_distance(words: Sequence[str], source: Sequence[str], target: Seque
     distances: dict[str, int] = {}
     for place, word in enumerate(source):
         distance = min((abs(place - other) for other in places), default=0)
-        distances[word] = min(distance, distances.get(word, distance))
-    return sorted(words, key=distances.__getitem__)
+        if distance <= MAX_DISTANCE:
+            distances[word] = min(distance, distances.get(word, distance))
+    near = sorted(distances, key=distances.__getitem__)
+    return [word for word in near if not word.islower()] if any(word.istitle() for word in near) else near
 
 
 def list_marks(words: Mapping[str, int], max_letters: int = 1000, changes: Iterable[str] = ()) -> list[str]:

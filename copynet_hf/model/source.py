@@ -17,7 +17,7 @@ from functools import lru_cache
 from itertools import accumulate, repeat
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar, cast
 
-from .segmentation import CHAINED, MARKS, SEGMENTERS, Chains, Span, find_spans, order_by_distance, space_words
+from .segmentation import CHAINED, MARKS, SEGMENTERS, Chains, Span, find_near, find_spans, space_words
 from .vocabularies import (
     NUM_SPECIAL_FEATURES,
     NUM_SPECIAL_LETTERS,
@@ -307,15 +307,16 @@ class ExtendedVocabulary:
         unk, chains = self.unk_token_id, self.chains
         if source is not None and chains.is_possible and (unk in ids or chains.has_initials):
             own = dict.fromkeys(source.words)
-            reachable = [word for word in own if word in slots or (word in self._ids and word not in special)]
+            reachable = dict.fromkeys(
+                word for word in own if word in slots or (word in self._ids and word not in special)
+            )
             found: list[int] = []
             for place, (word, index) in enumerate(zip(words, ids, strict=True)):
                 is_initial = chains.has_initials and len(word) == 1 and word.isalpha() and word not in own
                 chain = None
                 if index == unk or is_initial:
-                    if chains.has_initials:
-                        reachable = order_by_distance(reachable, source.words, words, place)
-                    chain = chains.find(word, reachable)
+                    near = find_near(source.words, words, place) if chains.has_initials else []
+                    chain = chains.find(word, reachable, [each for each in near if each in reachable])
                 found += [index] if chain is None else self._find_ids(chain, frozenset(), slots, 0)
             ids = found
         return ids[:max_length]

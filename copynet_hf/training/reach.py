@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from random import Random
 from typing import NamedTuple
 
 from ..data.records import Row
 from ..model.segmentation import (
+    DIGRAPHS,
     DROP_FIRST,
     DROP_LAST,
+    FIRST,
     JOINER,
     MARKS,
     PLAIN,
+    find_acronym,
+    find_near,
     fits,
     is_spelled,
     list_parts,
@@ -21,9 +25,7 @@ from ..model.segmentation import (
 from ..model.source import Source
 from ..model.tokenization_copynet import CopyNetTokenizer
 
-# Of the letters on their own: their number for each pair, and the shares that are initials in the pair's own source,
-# and in that of another pair.
-MIN_LETTERS, MIN_OWN, MAX_OTHERS = 0.1, 0.95, 0.7
+MIN_INITIALS = 0.1  # for each pair, beside those by chance
 MIN_CHANGED = 0.03  # of the words that have to be spelled: the number, for each pair, that are changed source words
 MIN_OFTEN = 5  # digits that are added to as many numbers are not made up
 KINDS = ("known", "copied", "joined", "spelled", "unknown")
@@ -78,19 +80,20 @@ def find_kind(tokenizer: CopyNetTokenizer, ids: Sequence[int], source: Source) -
     """One of `KINDS`, for the ids of a word of a target."""
     if len(ids) == 1:
         return "unknown" if ids[0] == tokenizer.unk_token_id else "known" if ids[0] < len(tokenizer) else "copied"
-    return "spelled" if is_spelled(source.spell(ids)) else "joined"
+    return "spelled" if is_spelled(source.spell(ids), source.words) else "joined"
 
 
 def find_changes(hard: Sequence[tuple[str, list[str]]], num_pairs: int) -> list[str]:
-    """The marks for accents, beginnings and endings that chains need: each if enough words are words of their sources
-    but for these, more than twice as many as by chance.
+    """The marks for accents, first letters, beginnings and endings that chains need: each if enough words are words of
+    their sources but for these, more than twice as many as by chance.
 
     Args:
         hard: (word, words of its source), the words that have to be spelled without such marks.
         num_pairs: in how many pairs.
     """
     changes = []
-    for mark in (PLAIN, DROP_FIRST, DROP_LAST):
+    plain = max((PLAIN, DIGRAPHS), key=lambda mark: sum(_is_changed(word, source, mark) for word, source in hard))
+    for mark in (plain, *_find_first(hard), DROP_FIRST, DROP_LAST):
         others = Random(0).sample(hard, len(hard))
         is_own = [_is_changed(word, source, mark) for word, source in hard]
         by_chance = sum(_is_changed(word, other, mark) for (word, _), (_, other) in zip(hard, others, strict=True))
@@ -100,42 +103,70 @@ def find_changes(hard: Sequence[tuple[str, list[str]]], num_pairs: int) -> list[
     return changes
 
 
+def _find_first(hard: Sequence[tuple[str, list[str]]]) -> list[str]:
+    """The mark for as many first letters as most of those words have that begin like a longer one of their source, up
+    to two initials not counted. Inflected words have any number, and lack a number that is more alike."""
+    sizes, dropped = Counter[int](), Counter[int]()
+    for word, source in hard:
+        tails = [word.casefold()[start:] for start in range(3)]
+        others = [other.casefold() for other in {*source} if other.isalpha()]
+        cuts = [(len(tail), len(other)) for tail in tails for other in others if _is_cut(tail, other)]
+        if cuts:
+            size, length = max(cuts)
+            sizes[size] += 1
+            dropped[length - size] += 1
+    (size, count), *_ = sizes.most_common(1) or [(0, 0)]
+    is_alike = 2 * count > sizes.total() and count > max(dropped.values())
+    return [mark for mark, number in FIRST.items() if number == size and is_alike]
+
+
+def _is_cut(part: str, word: str) -> bool:
+    return 1 < len(part) < len(word) and word.startswith(part)
+
+
 def _is_changed(word: str, source: Iterable[str], mark: str) -> bool:
-    """Whether the word, in either case, is one of the source without accents, or with few other letters at one end."""
+    """Whether the word, in either case, is one of the source without accents, or has its first letters at either end,
+    or is one with few other letters at one end."""
     folded = word.casefold()
     parts = (each for other in {*source} if len(other) > 2 for each in list_parts(other, [mark], folded))
     return any(marks and fits(part, marks, folded) for part, marks in parts)
 
 
 def has_initials(tokenizer: CopyNetTokenizer, pairs: Sequence[Row]) -> bool:
-    """Whether the letters on their own in the targets are initials of words in their sources: nearly all of them are,
-    and far fewer would be of the words of other sources.
+    """Whether letters of targets, on their own or in acronyms, are initials of words in their sources: enough are, and
+    more than twice as many as the letters of other pairs in their places would be.
 
     Args:
         tokenizer: of a segmenter with chains.
     """
-    letters = own = others = 0
-    sources = [_list_initials(tokenizer.tokenize(row["text"])) for row in pairs]
-    shuffled = Random(0).sample(sources, len(sources))
-    for row, initials, other in zip(pairs, sources, shuffled, strict=True):
-        source = tokenizer.encode_source(row["text"])
-        for letter in _list_letters(tokenizer, row["summary"], source):
-            letters += 1
-            own += letter.casefold() in initials
-            others += letter.casefold() in other
-    return letters > MIN_LETTERS * len(pairs) and own > MIN_OWN * letters and others < MAX_OTHERS * letters
+    letters: list[tuple[str, set[str]]] = []
+    acronyms: list[tuple[str, list[str]]] = []
+    for row in pairs:
+        source, target = tokenizer.encode_source(row["text"]), tokenizer.tokenize(row["summary"])
+        for place, word in enumerate(target):
+            if word not in source.words:
+                pieces = _list_pieces(tokenizer, word, source)
+                singles = [piece.casefold() for piece in pieces if len(piece) == 1 and piece.isalpha()]
+                if len(singles) == len(word) > 1:
+                    acronyms.append((word, source.words))
+                elif singles:
+                    initials = _list_initials(find_near(source.words, target, place))
+                    letters += ((letter, initials) for letter in singles)
+    others = Random(0).sample(letters, len(letters))
+    own = sum(letter in initials for letter, initials in letters)
+    by_chance = sum(letter in initials for (letter, _), (_, initials) in zip(letters, others, strict=True))
+    other_acronyms = Random(0).sample(acronyms, len(acronyms))
+    own += sum(find_acronym(word, words) is not None for word, words in acronyms)
+    by_chance += sum(
+        find_acronym(word, words) is not None for (word, _), (_, words) in zip(acronyms, other_acronyms, strict=True)
+    )
+    return own - by_chance > MIN_INITIALS * len(pairs) and own > 2 * by_chance
 
 
-def _list_letters(tokenizer: CopyNetTokenizer, target: str, source: Source) -> Iterator[str]:
-    """The letters that are words, or pieces of chains with copies."""
-    for word in tokenizer.tokenize(target):
-        if word in source.words:
-            continue
-        ids = tokenizer.encode_target([word], source)
-        pieces = [piece.strip(JOINER) for piece in source.spell(ids) if piece not in MARKS]
-        letters = [piece for piece in pieces if len(piece) == 1 and piece.isalpha()]
-        if len(letters) < len(pieces) or len(word) == 1:
-            yield from letters
+def _list_pieces(tokenizer: CopyNetTokenizer, word: str, source: Source) -> list[str]:
+    """What a word of a target is made of."""
+    pieces = source.spell(tokenizer.encode_target([word], source))
+    return [piece.strip(JOINER) for piece in pieces if piece not in MARKS]
 
 
 def _list_initials(words: Iterable[str]) -> set[str]:

@@ -16,7 +16,7 @@ from datasets import IterableDataset
 
 from ..data.records import Row
 from ..evaluation.metrics import UNSPACED, are_mostly
-from ..model.segmentation import cut_words, get_segmenter
+from ..model.segmentation import FIRST, cut_words, get_segmenter
 from ..model.tokenization_copynet import CopyNetTokenizer
 from .dataset import Pairs
 from .presets import PRESET_SEGMENTERS
@@ -30,8 +30,8 @@ MIN_WORD_FREQUENCY, MIN_WORD_FREQUENCY_OF_FEW, FEW_PAIRS = 5, 3, 500
 # orders, whose names are inflected, if chains could not drop endings; 0.06 in chess notation); and the characters that
 # a source may then have on average: at 300, an update of letters takes four times as long as one of words.
 RESPELLED_SHARE, RESPELLED_TARGETS, MAX_SPELLED_LENGTH = 0.03, 0.15, 400
-# Words are not respelled, but inflected or without accents, if fewer than this share of them have to be spelled even
-# where chains drop endings, beginnings or accents.
+# Words are not respelled, but inflected, cut or without accents, if fewer than this share of them have to be spelled
+# even where chains drop endings, beginnings or accents.
 MAX_RESPELLED = 0.1
 # The share of unreachable words that is enough if they need not be alike, as in another script. In few pairs the words
 # of the task itself are rare, so that there it says nothing.
@@ -99,14 +99,16 @@ def guess_segmenter(pairs: Sequence[Row]) -> str:
     by_words, by_parts = (_measure(sample, words, name, min_frequency) for name in ("word_punct", "word_parts"))
     are_words_cut = _are_words_cut(words, by_words, by_parts, len(sample))
     reach = by_parts if are_words_cut else by_words
+    are_short = sum(len(pair["text"]) for pair in pairs) <= MAX_SPELLED_LENGTH * len(pairs)
+    are_letters_cut = are_short and _are_letters_cut(words)
     if changes := find_changes(reach.hard, len(sample)):
         changed = _measure(sample, words, "word_parts" if are_words_cut else "word_punct", min_frequency, changes)
         if len(changed.hard) < MAX_RESPELLED * len(reach.hard):
             reach = changed
+            are_letters_cut = are_letters_cut and FIRST.keys().isdisjoint(changes)
     are_numbers_cut = _are_numbers_cut(pairs, sum(map(len, words[1::2])))
     hard = reach.hard if are_numbers_cut else reach.hard + reach.numbers
-    are_short = sum(len(pair["text"]) for pair in pairs) <= MAX_SPELLED_LENGTH * len(pairs)
-    if are_short and (_respells_words(pairs, hard, reach.num_words, len(sample)) or _are_letters_cut(words)):
+    if are_letters_cut or (are_short and _respells_words(pairs, hard, reach.num_words, len(sample))):
         return "char"
     rare, known = [word for word, _ in hard if word.isdecimal()], _list_known_numbers(pairs, min_frequency)
     if are_numbers_cut or _are_numbers_new(rare, len(sample), known, words) or _are_numbers_spelled_out(words):

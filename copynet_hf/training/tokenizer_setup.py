@@ -96,8 +96,9 @@ def train_tokenizer(train_pairs: Pairs, args: TrainArguments) -> CopyNetTokenize
     tokenizer = train(count_of_spelled)
     if has_chains:
         rows = list(islice(sample, REACH_SAMPLE_SIZE))
-        hard = measure_reach(train() if count_of_spelled > 1 else tokenizer, rows).hard
-        changes = [*[INITIAL] * has_initials(tokenizer, rows), *find_changes(hard, len(rows))]
+        spelling = train() if count_of_spelled > 1 else tokenizer
+        changes = [INITIAL] if has_initials(spelling, rows) else []
+        changes += find_changes(measure_reach(spelling, rows).hard, len(rows))
         tokenizer = train(count_of_spelled, changes) if changes else tokenizer
     if max_source_oov is not None and encoder is None:
         return tokenizer
@@ -168,4 +169,4 @@ def _find_spelled(words: list[str], source: Collection[str], has_chains: bool, c
         return words
     chains = Chains(list_marks(Counter(words), changes=changes))
     found = ((word, chains.find(word, source)) for word in words)
-    return [word for word, chain in found if chain is None or is_spelled(chain)]
+    return [word for word, chain in found if chain is None or is_spelled(chain, source)]

@@ -47,13 +47,18 @@ const PIECES = new RegExp(
 /** Marks for the part of the word that follows, as the arguments of `slice`. @type {Map<string, number[]>} */
 export const CUTS = new Map([
   ["[initial]", [0, 1]],
+  ...[2, 3, 4, 5, 6, 7, 8].map((number) => /** @type {[string, number[]]} */ ([`[first_${number}]`, [0, number]])),
   ["[drop_first]", [1]],
   ["[drop_last]", [0, -1]],
 ]);
+// As in segmentation.py, letters that are written by others where there are no accents.
+const PLAIN = new Map(Object.entries({ ł: "l", đ: "d", ð: "d", ø: "o", ı: "i", ħ: "h", ß: "ss", æ: "ae", œ: "oe", þ: "th" }));
+const DIGRAPHS = new Map([...PLAIN, ...Object.entries({ ä: "ae", ö: "oe", ü: "ue", å: "aa", ø: "oe" })]);
 /** Marks for what is written of the word that follows. @type {Map<string, (word: string) => string>} */
 const CHANGES = new Map([
   ...Array.from(CUTS, ([mark, part]) => [mark, (word) => Array.from(word).slice(...part).join("")]),
-  ["[plain]", (word) => word.normalize("NFD").replace(/\p{Mn}/gu, "").normalize("NFC")],
+  ["[plain]", (word) => replaceLetters(word, PLAIN)],
+  ["[digraphs]", (word) => replaceLetters(word, DIGRAPHS)],
   ["[lower]", (word) => word.toLowerCase()],
   ["[upper]", (word) => word.toUpperCase()],
   ["[title]", capitalize],
@@ -66,6 +71,16 @@ const STARTS_WORD = new RegExp(`^[${W}]`, "u");
 /** A character of words that touches what is before it; an underscore, also what is after it. */
 const GLUED_LETTER = new RegExp(`^(?:${JOINER}[${W}\\p{M}]|${JOINER}?_${JOINER})$`, "u");
 const PUNCTUATION = new RegExp(`^(${JOINER}?)(\\[${JOINER}\\]|[^${W}${S}${JOINER}])(${JOINER}?)$`, "u");
+
+/** @param {string} word @param {Map<string, string>} letters */
+function replaceLetters(word, letters) {
+  if (/^[\0-\x7f]*$/.test(word)) return word;
+  const replaced = Array.from(word.normalize("NFC"), (letter) => {
+    const lower = letters.get(letter.toLowerCase());
+    return letters.get(letter) ?? (lower === undefined ? letter : capitalize(lower));
+  });
+  return replaced.join("").normalize("NFD").replace(/\p{Mn}/gu, "").normalize("NFC");
+}
 
 /** As Python's `str.capitalize`: "ß" becomes "Ss", and a capital sigma at the end "ς". @param {string} word */
 function capitalize(word) {

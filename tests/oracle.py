@@ -201,13 +201,13 @@ class Oracle:
         def attend(name, x, others):
             """What x reads of the others, and for each head how much of each."""
             size, parts, shares = len(x) // heads, [], []
+            query = linear(name + ".q_proj", x)
+            keys, values = ([linear(f"{name}.{kind}_proj", y) for y in others] for kind in "kv")
             for head in (slice(i * size, (i + 1) * size) for i in range(heads)):
-                query = linear(name + ".q_proj", x)[head]
-                scores = [float(query @ linear(name + ".k_proj", y)[head]) / math.sqrt(size) for y in others]
+                scores = [float(query[head] @ key[head]) / math.sqrt(size) for key in keys]
                 exps = [math.exp(score - max(scores)) for score in scores]
                 shares.append([each / sum(exps) for each in exps])
-                values = [linear(name + ".v_proj", y)[head] for y in others]
-                parts.append(sum(share * value for share, value in zip(shares[-1], values, strict=True)))
+                parts.append(sum(share * value[head] for share, value in zip(shares[-1], values, strict=True)))
             return linear(name + ".out_proj", np.concatenate(parts)), shares
 
         memory = [project("model.decoder.memory_proj", x) for x in h]

@@ -135,6 +135,9 @@ def small(monkeypatch):
                 monkeypatch.setitem(plan, field, value)
         if hasattr(experiment, "FINE_TUNING"):  # of a model that has its sizes
             monkeypatch.setitem(experiment.FINE_TUNING, "max_steps", 1)
+        for model, arguments in getattr(experiment, "ENCODERS", {}).items():  # which have copied FINE_TUNING
+            shorter = {"max_steps": 1} if "max_steps" in arguments else SMALL
+            monkeypatch.setitem(experiment.ENCODERS, model, arguments | shorter)
 
     return shrink
 

@@ -9,6 +9,7 @@ import inspect
 import json
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -22,6 +23,7 @@ from ..model.vocabularies import NUM_SPECIAL_FEATURES
 if TYPE_CHECKING:
     from os import PathLike
 
+    from jinja2 import Template
     from transformers import PreTrainedConfig, PreTrainedTokenizerBase
 
     from ..model.configuration_copynet import CopyNetConfig
@@ -142,7 +144,7 @@ def write_model_card(
 
 def render_card(data: ModelCardData, /, **fields: Any) -> ModelCard:
     """Fills the template with the fields; sections without content are left out."""
-    return ModelCard.from_template(data, str(_find_template()), **fields)
+    return ModelCard(_load_template().render(card_data=data.to_yaml(), **data.to_dict() | fields))
 
 
 def table(header: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
@@ -265,7 +267,12 @@ def write_eval_results(folder: Path, entries: Sequence[EvalResultEntry]) -> None
     path.write_text(yaml.safe_dump(eval_result_entries_to_yaml([*entries]), sort_keys=False), encoding="utf-8")
 
 
-def _find_template() -> Path:
-    """The path of the template: in a wheel next to this file, in a checkout in model_cards/."""
+@cache
+def _load_template() -> Template:
+    """The template: in a wheel next to this file, in a checkout in model_cards/. It is compiled once, since every
+    checkpoint of a training has a card."""
+    from jinja2 import Template
+
     installed = Path(__file__).with_name("model_card_template.md")
-    return installed if installed.exists() else Path(__file__).parents[2] / "model_cards" / "template.md"
+    path = installed if installed.exists() else Path(__file__).parents[2] / "model_cards" / "template.md"
+    return Template(path.read_text(encoding="utf-8"))

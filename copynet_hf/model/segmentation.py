@@ -34,7 +34,7 @@ between other punctuation: the tokens of `/usr/bin` are also those in `"/usr/bin
 Outputs of these three may hold more marks, which no text is split into (`Chains`): a joiner on its own between any
 words, `￭x` for a letter that touches what precedes it, `[lower]`, `[upper]` and `[title]` for the case of the next
 word, `[plain]` and `[digraphs]` for its letters without accents (`Muller` and `Mueller` of `Müller`), `[initial]` for
-its first letter, `[first_2]` to `[first_8]` for as many, and `[drop_first]` and `[drop_last]` for what is left without
+its first letter, `[first_3]` to `[first_8]` for as many, and `[drop_first]` and `[drop_last]` for what is left without
 the first or the last letter.
 
 Nothing here needs Transformers, so that tokenizers with and without it share this file.
@@ -92,7 +92,7 @@ def write_digraphs(word: str) -> str:
 CASES: dict[str, Callable[[str], str]] = {"[lower]": str.lower, "[upper]": str.upper, "[title]": str.capitalize}
 """Marks for the case of the word that follows."""
 INITIAL, DROP_FIRST, DROP_LAST = "[initial]", "[drop_first]", "[drop_last]"
-FIRST = {f"[first_{number}]": number for number in range(2, 9)}
+FIRST = {f"[first_{number}]": number for number in range(3, 9)}
 CUTS = {
     INITIAL: slice(1),
     **{mark: slice(number) for mark, number in FIRST.items()},

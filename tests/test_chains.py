@@ -81,10 +81,13 @@ def test_initials_are_copied_where_the_vocabulary_has_their_mark() -> None:
 
 
 def test_of_several_words_with_an_initial_the_neighbour_of_a_copy_is_meant() -> None:
-    tokenizer = CopyNetTokenizer.train_from_iterator(["n"], 500, "word_punct", 3, chains=True, changes=[INITIAL])
+    tokenizer = make_tokenizer(texts=("nEUL",), changes=("[initial]",))
     source = "New names: Nora Miller, N7, Nice"
     assert read_target(tokenizer, "nmiller N7", source)[:3] == ["[lower]", "[initial]", "Nora"]
     assert read_target(tokenizer, "N7: Miller, N", source)[-2:] == ["[initial]", "Nora"]
+    assert read_target(tokenizer, "MILLER, M", "for Max Miller")[-2:] == ["[initial]", "Max"]
+    assert read_target(tokenizer, "MUELLER, N", "for Nora M\u00fcller of Nice, N\u00fcrnberg")[-1] == "Nora"
+    assert read_target(tokenizer, "Miller, N", "a letter to Nora Millers of Nice")[-1] == "Nora"
 
 
 @pytest.mark.parametrize(
@@ -156,6 +159,8 @@ def test_umlauts_are_copied_as_two_letters(source: str, target: str, tokens: lis
         ("Tom Guilbert", "tguil", ["t", JOINER, "[lower]", "[first_4]", "Guilbert"]),
         ("Tina Mill", "tmill", ["t", JOINER, "[lower]", "[first_4]", "Mill"]),  # as if there were more letters
         ("Tina Mill", "Mill", ["Mill"]),
+        ("Gülmi", "guel", ["[lower]", "[first_4]", "[digraphs]", "Gülmi"]),
+        ("Tina Gül", "tguel", ["t", JOINER, "[lower]", "[first_4]", "[digraphs]", "Gül"]),
         (
             "Guilbert",
             "tguilt",
@@ -164,7 +169,10 @@ def test_umlauts_are_copied_as_two_letters(source: str, target: str, tokens: lis
     ],
 )
 def test_as_many_first_letters_of_words_are_copied(source: str, target: str, tokens: list[str]) -> None:
-    assert read_target(make_tokenizer(texts=("gilmtuGMTU",), changes=("[first_4]",)), target, source) == tokens
+    assert (
+        read_target(make_tokenizer(texts=("egilmtuGMTU",), changes=("[digraphs]", "[first_4]")), target, source)
+        == tokens
+    )
 
 
 def test_acronyms_are_copied_initials_of_words_in_a_row() -> None:

@@ -407,8 +407,9 @@ class Chains:
         """The tokens of a copy at the end of a word, with the mark for its first letters also where it has no more, so
         that they do not depend on its length: `tmiller` beside `tguilber`, of Tina Miller and Tom Guilbert."""
         for mark, size in FIRST.items():
-            if mark in self.changes and part.isalpha() and len(part) <= size and len(tokens[-1]) == len(part):
-                return [*tokens[:-1], mark, tokens[-1]]
+            if mark in self.changes and part.isalpha() and len(part) <= size and CUTS.keys().isdisjoint(tokens):
+                of_case = int(tokens[0] in CASES)
+                return [*tokens[:of_case], mark, *tokens[of_case:]]
         return tokens
 
     def _spell_letters(self, chain: Sequence[tuple[str, list[str]]]) -> Iterator[list[str]]:
@@ -465,7 +466,9 @@ def list_parts(word: str, changes: Collection[str], target: str | None = None) -
         target: in lower case; leaves out endings and beginnings that do not fit it.
     """
     parts: list[tuple[str, list[str]]] = [(word, [])]
-    parts += [(word[:size], [mark]) for mark, size in FIRST.items() if mark in changes and len(word) > size]
+    for mark in FIRST.keys() & changes:
+        whole = _list_plain(word, [], changes)
+        yield from ((part[: FIRST[mark]], [mark, *marks]) for part, marks in whole if len(part) > FIRST[mark])
     for mark in (DROP_FIRST, DROP_LAST):
         if mark in changes and (target is None or not word.isascii() or _shares_end(word, target, mark)):
             parts += list_stems(word, mark)
@@ -548,25 +551,27 @@ def is_spelled(tokens: Sequence[str], source: Collection[str] = ()) -> bool:
 
 def find_near(source: Sequence[str], target: Sequence[str], index: int) -> list[str]:
     """The words of a source that are near what the word `index` of the target copies, or else what the nearest word of
-    the target does, the nearest first: of several words with one initial, the one that is meant is mostly there. All,
-    if nothing is copied; but none in lower case among names."""
-    folded = [word.casefold() for word in source]
+    the target does, the nearest first but for itself: of several words with one initial, the one that is meant is
+    mostly there. All, if nothing is copied; but none in lower case among names."""
+    forms = [{change(word).casefold() for change in (str, strip_accents, write_digraphs)} for word in source]
     own = target[index].casefold()
-    within = [word for word in folded if len(word) > 1 and word in own]
-    longest = max(map(len, within), default=0)
-    places = [place for place, word in enumerate(folded) if len(word) == longest and word in own] if within else []
+    lengths = [max((len(form) for form in each if form in own), default=0) for each in forms]
+    places = [place for place, length in enumerate(lengths) if length == max(lengths) > 1]
     neighbours = sorted(range(len(target)), key=lambda other: abs(other - index))
     for other in neighbours[1:]:
         if places:
             break
         word = target[other].casefold()
-        places = [place for place, each in enumerate(folded) if each == word and each.isalnum()]
+        places = [place for place, each in enumerate(forms) if word in each and word.isalnum()]
+        if not places and word.isalpha() and len(word) > MAX_DROPPED:  # inflected
+            stem = word[: max(MAX_DROPPED, len(word) - MAX_DROPPED)]
+            places = [place for place, each in enumerate(forms) if any(form.startswith(stem) for form in each)]
     distances: dict[str, int] = {}
     for place, word in enumerate(source):
         distance = min((abs(place - other) for other in places), default=0)
         if distance <= MAX_DISTANCE:
             distances[word] = min(distance, distances.get(word, distance))
-    near = sorted(distances, key=distances.__getitem__)
+    near = sorted(distances, key=lambda word: distances[word] or MAX_DISTANCE)
     return [word for word in near if not word.islower()] if any(word.istitle() for word in near) else near
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from random import Random
 from typing import NamedTuple
 
@@ -13,6 +13,7 @@ from ..model.segmentation import (
     DROP_FIRST,
     DROP_LAST,
     FIRST,
+    INITIAL,
     JOINER,
     MARKS,
     PLAIN,
@@ -33,6 +34,9 @@ MIN_CHANGED = 0.03  # of the words that have to be spelled: the number, for each
 MIN_SAME_SIZE, MIN_LENGTHS, MIN_LENGTH_SHARE = 0.8, 3, 0.05
 MIN_OFTEN = 5  # digits that are added to as many numbers are not made up
 KINDS = ("known", "copied", "joined", "spelled", "unknown")
+
+
+Hard = Sequence[tuple[str, list[str]]]
 
 
 class Reach(NamedTuple):
@@ -87,27 +91,28 @@ def find_kind(tokenizer: CopyNetTokenizer, ids: Sequence[int], source: Source) -
     return "spelled" if is_spelled(source.spell(ids), source.words) else "joined"
 
 
-def find_changes(hard: Sequence[tuple[str, list[str]]], num_pairs: int) -> list[str]:
-    """The marks for accents, first letters, beginnings and endings that chains need: each if enough words are words of
-    their sources but for these, more than twice as many as by chance.
+def find_changes(tokenizer: CopyNetTokenizer, pairs: Sequence[Row], hard: Hard) -> list[str]:
+    """The marks of `OPTIONAL` that chains need: that of initials, and those for accents, first letters, beginnings and
+    endings, each if enough words are words of their sources but for these, more than twice as many as by chance.
 
     Args:
-        hard: (word, words of its source), the words that have to be spelled without such marks.
-        num_pairs: in how many pairs.
+        tokenizer: of a segmenter with chains, without such marks.
+        hard: the words of the pairs' targets that have to be spelled; see `Reach`.
     """
-    changes = []
+    changes, explained = list[str](), set[str]()
     plain = max((PLAIN, DIGRAPHS), key=lambda mark: sum(_is_changed(word, source, mark) for word, source in hard))
     for mark in (plain, *_find_first(hard), DROP_FIRST, DROP_LAST):
         others = Random(0).sample(hard, len(hard))
         is_own = [_is_changed(word, source, mark) for word, source in hard]
         by_chance = sum(_is_changed(word, other, mark) for (word, _), (_, other) in zip(hard, others, strict=True))
-        if sum(is_own) > max(MIN_CHANGED * num_pairs, 2 * by_chance):
+        if sum(is_own) > max(MIN_CHANGED * len(pairs), 2 * by_chance):
             changes.append(mark)
+            explained |= {word for (word, _), is_explained in zip(hard, is_own, strict=True) if is_explained}
             hard = [each for each, is_explained in zip(hard, is_own, strict=True) if not is_explained]
-    return changes
+    return [INITIAL, *changes] if has_initials(tokenizer, pairs, explained) else changes
 
 
-def _find_first(hard: Sequence[tuple[str, list[str]]]) -> list[str]:
+def _find_first(hard: Hard) -> list[str]:
     """The mark for as many first letters as nearly all of those words have that begin like a longer one of their
     source, up to two initials not counted, if the words there have many lengths: inflected ones have few endings."""
     sizes, dropped = Counter[int](), Counter[int]()
@@ -137,19 +142,20 @@ def _is_changed(word: str, source: Iterable[str], mark: str) -> bool:
     return any(marks and fits(part, marks, folded) for part, marks in parts)
 
 
-def has_initials(tokenizer: CopyNetTokenizer, pairs: Sequence[Row]) -> bool:
+def has_initials(tokenizer: CopyNetTokenizer, pairs: Sequence[Row], explained: Collection[str] = ()) -> bool:
     """Whether letters of targets, on their own or in acronyms, are initials of words in their sources: enough are, and
     more than twice as many as the letters of other pairs in their places would be.
 
     Args:
         tokenizer: of a segmenter with chains.
+        explained: words that other marks give.
     """
     letters: list[tuple[str, set[str]]] = []
     acronyms: list[tuple[str, list[str]]] = []
     for row in pairs:
         source, target = tokenizer.encode_source(row["text"]), tokenizer.tokenize(row["summary"])
         for place, word in enumerate(target):
-            if word not in source.words:
+            if word not in source.words and word not in explained:
                 pieces = _list_pieces(tokenizer, word, source)
                 singles = [piece.casefold() for piece in pieces if len(piece) == 1 and piece.isalpha()]
                 if len(singles) == len(word) > 1:

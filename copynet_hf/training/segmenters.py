@@ -96,13 +96,14 @@ def guess_segmenter(pairs: Sequence[Row]) -> str:
     words = [get_segmenter("word_punct").split(text) for pair in pairs for text in (pair["text"], pair["summary"])]
     min_frequency = choose_min_frequency(pairs, spelled=False)
     sample = pairs[:: math.ceil(len(pairs) / 1000) or 1]
-    by_words, by_parts = (_measure(sample, words, name, min_frequency) for name in ("word_punct", "word_parts"))
-    are_words_cut = _are_words_cut(words, by_words, by_parts, len(sample))
-    reach = by_parts if are_words_cut else by_words
+    by_words, by_parts = (_train(words, name, min_frequency) for name in ("word_punct", "word_parts"))
+    reach_of_words, reach_of_parts = (measure_reach(each, sample) for each in (by_words, by_parts))
+    are_words_cut = _are_words_cut(words, reach_of_words, reach_of_parts, len(sample))
+    tokenizer, reach = (by_parts, reach_of_parts) if are_words_cut else (by_words, reach_of_words)
     are_short = sum(len(pair["text"]) for pair in pairs) <= MAX_SPELLED_LENGTH * len(pairs)
     are_letters_cut = are_short and _are_letters_cut(words)
-    if changes := find_changes(reach.hard, len(sample)):
-        changed = _measure(sample, words, "word_parts" if are_words_cut else "word_punct", min_frequency, changes)
+    if changes := find_changes(tokenizer, sample, reach.hard):
+        changed = measure_reach(_train(words, tokenizer.segmenter, min_frequency, changes), sample)
         if len(changed.hard) < MAX_RESPELLED * len(reach.hard):
             reach = changed
             are_letters_cut = are_letters_cut and FIRST.keys().isdisjoint(changes)
@@ -238,14 +239,10 @@ def _lies_within(part: str, words: Collection[str]) -> bool:
     return part not in words and any(part in word and 2 * len(part) <= len(word) for word in words)
 
 
-def _measure(
-    pairs: Sequence[Row],
-    words: Iterable[Sequence[str]],
-    segmenter: str,
-    min_frequency: int,
-    changes: Collection[str] = (),
-) -> Reach:
-    """How a vocabulary of the frequent ones of these words reaches the targets of the pairs."""
+def _train(
+    words: Iterable[Sequence[str]], segmenter: str, min_frequency: int, changes: Collection[str] = ()
+) -> CopyNetTokenizer:
+    """A tokenizer of the frequent ones of these words, or of their parts, with chains."""
     texts = map(cut_words, words) if segmenter == "word_parts" else words
     options: dict[str, Any] = {
         "max_source_oov": 10_000,
@@ -253,8 +250,7 @@ def _measure(
         "chains": True,
         "changes": changes,
     }
-    tokenizer = CopyNetTokenizer.train_from_iterator(texts, 10_000, segmenter, min_frequency, **options)
-    return measure_reach(tokenizer, pairs)
+    return CopyNetTokenizer.train_from_iterator(texts, 10_000, segmenter, min_frequency, **options)
 
 
 def _respells_words(

@@ -20,7 +20,7 @@ from ..model.tokenization_copynet import CopyNetTokenizer
 from ..saved.loading import load_tokenizer
 from .dataset import Pairs
 from .presets import make_config
-from .reach import find_changes, has_initials, measure_reach
+from .reach import find_changes, measure_reach
 from .segmenters import are_few, choose_min_frequency, choose_segmenter, first_sources
 
 REACH_SAMPLE_SIZE = 1000  # pairs that show what targets are made of
@@ -97,8 +97,7 @@ def train_tokenizer(train_pairs: Pairs, args: TrainArguments) -> CopyNetTokenize
     if has_chains:
         rows = list(islice(sample, REACH_SAMPLE_SIZE))
         spelling = train() if count_of_spelled > 1 else tokenizer
-        changes = [INITIAL] if has_initials(spelling, rows) else []
-        changes += find_changes(measure_reach(spelling, rows).hard, len(rows))
+        changes = find_changes(spelling, rows, measure_reach(spelling, rows).hard)
         tokenizer = train(count_of_spelled, changes) if changes else tokenizer
     if max_source_oov is not None and encoder is None:
         return tokenizer

@@ -30,6 +30,7 @@ from .draws import (
     write_day,
 )
 from .respelled_tasks import (
+    make_account,
     make_date,
     make_phone,
     make_redaction,
@@ -370,6 +371,7 @@ TASKS: dict[str, Callable[[random.Random], Row]] = {
     "Thai bookings": make_thai_booking,
     "Russian orders": make_russian_order,
     "Russian letters": make_russian_letter,
+    "accounts": make_account,
 }
 HELD_BACK = ("citations", "events", "parcels", "declarations", "teams", "statements", "Chinese orders")
 """On which no default was chosen."""

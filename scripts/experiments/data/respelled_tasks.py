@@ -1,5 +1,5 @@
 """Generated tasks whose outputs write words and numbers of their sources in another way: dates of six languages,
-scans, telephone numbers, numbers in words, fields of a script without spaces, and inflected names."""
+scans, telephone numbers, numbers in words, fields of a script without spaces, inflected names, and accounts."""
 
 from __future__ import annotations
 
@@ -247,3 +247,42 @@ def make_russian_letter(draw: random.Random) -> Row:
         "text": " ".join(sentences),
         "summary": f"заказ = {number} | дата = {day} | клиент = {name} | сумма = {price} | телефон = {digits}",
     }
+
+
+UMLAUTS = str.maketrans({"ä": "ae", "ö": "oe", "ü": "ue", "ß": "ss", "Ä": "Ae", "Ö": "Oe", "Ü": "Ue"})
+GERMAN_NAMES = split_words("Jürgen Käthe Björn Sören Günther Ömer Anna Viktor Greta Hugo Petra Walter Nora Frank Ulla")
+COMPANY_WORDS = split_words("Dental Boat Union Garden Energy Harbor Music Rail Timber Optics Water Paper Silver North")
+ACCOUNT_SENTENCES = (
+    "The new laptop has arrived and waits at the desk on the second floor.",
+    "Please set everything up before the weekend, because Monday is a holiday.",
+    "A parking permit is not needed.",
+    "Mr Oster from the help desk knows the details and is in the office until noon.",
+    "Our last request from April was answered within a day, thank you again.",
+    "The contract is signed and lies with the legal team.",
+    "If anything is missing, write to Claire in Human Resources.",
+    "The old badge can be thrown away.",
+)
+
+
+def make_account(draw: random.Random) -> Row:
+    """Mails of about 60 words to accounts: initials, an acronym, a user name of six letters, no umlauts."""
+    first, surname = draw.choice(GERMAN_NAMES), draw_surname(draw)
+    for plain, umlaut in (("o", "ö"), ("u", "ü"), ("a", "ä"), ("ss", "ß")):
+        surname = surname.replace(plain, umlaut, 1) if draw.random() < 0.3 else surname
+    company = draw.sample(COMPANY_WORDS, draw.randrange(2, 5))
+    day, name = draw_day(draw), f"{first} {surname}"
+    who = draw.choice((f"{name} starts", f"Our colleague {name} begins", f"We expect {name}"))
+    sentences = [
+        f"{who} on {day.day} {MONTHS[day.month - 1]} {day.year}.",
+        draw.choice(("The employer is {}.", "Bill it to {}.", "All costs go to {} as before.")).format(
+            " ".join(company)
+        ),
+        *draw.sample(ACCOUNT_SENTENCES, 4),
+    ]
+    draw.shuffle(sentences)
+    first, surname = first.translate(UMLAUTS), surname.translate(UMLAUTS)
+    fields = (
+        f"name = {surname.upper()}, {first[0]}. | user = {first[0].lower()}{surname[:5].lower()} | "
+        f"mail = {first.lower()}.{surname.lower()} | org = {''.join(word[0] for word in company)} | start = {day}"
+    )
+    return {"text": " ".join(sentences), "summary": fields}

@@ -85,6 +85,8 @@ def test_of_several_words_with_an_initial_the_neighbour_of_a_copy_is_meant() -> 
     source = "New names: Nora Miller, N7, Nice"
     assert read_target(tokenizer, "nmiller N7", source)[:3] == ["[lower]", "[initial]", "Nora"]
     assert read_target(tokenizer, "N7: Miller, N", source)[-2:] == ["[initial]", "Nora"]
+    assert read_target(tokenizer, "N7: Miller, N", f"{source}, not N nor O or n")[-2:] == ["[initial]", "Nora"]
+    assert read_target(tokenizer, "Miller N", "New: Nora N Miller")[-1] == "N"
     assert read_target(tokenizer, "MILLER, M", "for Max Miller")[-2:] == ["[initial]", "Max"]
     assert read_target(tokenizer, "MUELLER, N", "for Nora M\u00fcller of Nice, N\u00fcrnberg")[-1] == "Nora"
     assert read_target(tokenizer, "Miller, N", "a letter to Nora Millers of Nice")[-1] == "Nora"

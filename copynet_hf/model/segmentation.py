@@ -439,11 +439,11 @@ def _list_copies(
             pieces[part] = tokens
 
     folded = word.casefold()
-    for words, find_parts in ((source, list_parts), (near, list_initials)):
+    for words, find_parts in ((near, list_initials), (source, list_parts)):
         for other in words:
             if _PUNCTUATION.fullmatch(other) or other == JOINER:
                 continue
-            if find_parts is list_parts and other in word:
+            if find_parts is list_parts and other in word and (len(other) > 1 or other in near or other not in pieces):
                 pieces[other] = [other]
             for part, marks in find_parts(other, changes, folded):
                 if fits(part, marks, folded):

@@ -306,17 +306,17 @@ class ExtendedVocabulary:
         ids = self._find_ids(words, special, slots, 0)
         unk, chains = self.unk_token_id, self.chains
         if source is not None and chains.is_possible and (unk in ids or chains.has_initials):
-            own = dict.fromkeys(source.words)
             reachable = dict.fromkeys(
-                word for word in own if word in slots or (word in self._ids and word not in special)
+                word for word in source.words if word in slots or (word in self._ids and word not in special)
             )
             found: list[int] = []
             for place, (word, index) in enumerate(zip(words, ids, strict=True)):
-                is_initial = chains.has_initials and len(word) == 1 and word.isalpha() and word not in own
                 chain = None
-                if index == unk or is_initial:
+                is_letter = chains.has_initials and len(word) == 1 and word.isalpha()
+                if index == unk or is_letter:
                     near = find_near(source.words, words, place) if chains.has_initials else []
-                    chain = chains.find(word, reachable, [each for each in near if each in reachable])
+                    if word not in near:
+                        chain = chains.find(word, reachable, [each for each in near if each in reachable])
                 found += [index] if chain is None else self._find_ids(chain, frozenset(), slots, 0)
             ids = found
         return ids[:max_length]

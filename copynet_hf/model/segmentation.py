@@ -466,9 +466,10 @@ def list_parts(word: str, changes: Collection[str], target: str | None = None) -
         target: in lower case; leaves out endings and beginnings that do not fit it.
     """
     parts: list[tuple[str, list[str]]] = [(word, [])]
-    for mark in FIRST.keys() & changes:
-        whole = _list_plain(word, [], changes)
-        yield from ((part[: FIRST[mark]], [mark, *marks]) for part, marks in whole if len(part) > FIRST[mark])
+    for mark, size in FIRST.items():
+        if mark in changes:
+            whole = _list_plain(word, [], changes)
+            yield from ((part[:size], [mark, *marks]) for part, marks in whole if len(part) > size)
     for mark in (DROP_FIRST, DROP_LAST):
         if mark in changes and (target is None or not word.isascii() or _shares_end(word, target, mark)):
             parts += list_stems(word, mark)
@@ -553,7 +554,7 @@ def find_near(source: Sequence[str], target: Sequence[str], index: int) -> list[
     """The words of a source that are near what the word `index` of the target copies, or else what the nearest word of
     the target does, the nearest first but for itself: of several words with one initial, the one that is meant is
     mostly there. All, if nothing is copied; but none in lower case among names."""
-    forms = [{change(word).casefold() for change in (str, strip_accents, write_digraphs)} for word in source]
+    forms = list(map(_fold, source))
     own = target[index].casefold()
     lengths = [max((len(form) for form in each if form in own), default=0) for each in forms]
     places = [place for place, length in enumerate(lengths) if length == max(lengths) > 1]
@@ -573,6 +574,12 @@ def find_near(source: Sequence[str], target: Sequence[str], index: int) -> list[
             distances[word] = min(distance, distances.get(word, distance))
     near = sorted(distances, key=lambda word: distances[word] or MAX_DISTANCE)
     return [word for word in near if not word.islower()] if any(word.istitle() for word in near) else near
+
+
+@lru_cache(maxsize=2**16)
+def _fold(word: str) -> frozenset[str]:
+    """The word in lower case, with and without accents."""
+    return frozenset(change(word).casefold() for change in (str, strip_accents, write_digraphs))
 
 
 def list_marks(words: Mapping[str, int], max_letters: int = 1000, changes: Iterable[str] = ()) -> list[str]:

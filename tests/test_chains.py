@@ -81,13 +81,15 @@ def test_initials_are_copied_where_the_vocabulary_has_their_mark() -> None:
 
 
 def test_of_several_words_with_an_initial_the_neighbour_of_a_copy_is_meant() -> None:
-    tokenizer = make_tokenizer(texts=("nEUL",), changes=("[initial]",))
+    tokenizer = make_tokenizer(texts=("nilmEUL",), changes=("[initial]",))
     source = "New names: Nora Miller, N7, Nice"
     assert read_target(tokenizer, "nmiller N7", source)[:3] == ["[lower]", "[initial]", "Nora"]
     assert read_target(tokenizer, "N7: Miller, N", source)[-2:] == ["[initial]", "Nora"]
     assert read_target(tokenizer, "N7: Miller, N", f"{source}, not N nor O or n")[-2:] == ["[initial]", "Nora"]
     assert read_target(tokenizer, "Miller N", "New: Nora N Miller")[-1] == "N"
     assert read_target(tokenizer, "MILLER, M", "for Max Miller")[-2:] == ["[initial]", "Max"]
+    cutting = make_tokenizer(texts=("nilmEUL",), changes=("[initial]", "[first_3]"))
+    assert read_target(cutting, "mmil", "write to Max Miller")[:3] == ["[lower]", "[initial]", "Max"]
     assert read_target(tokenizer, "MUELLER, N", "for Nora M\u00fcller of Nice, N\u00fcrnberg")[-1] == "Nora"
     assert read_target(tokenizer, "Miller, N", "a letter to Nora Millers of Nice")[-1] == "Nora"
 
@@ -124,7 +126,7 @@ def test_words_that_are_inflected_in_the_source_are_copied_without_their_endings
         ("José Núñez", "NUNEZ", ["[upper]", "[plain]", "Núñez"]),
         ("José Núñez", "josenunez", ["[lower]", "[plain]", "José", JOINER, "[lower]", "[plain]", "Núñez"]),
         ("Jose\u0301 Núñez", "Jose", ["[plain]", "Jose\u0301"]),
-        ("Élodie", "e9", ["[lower]", "[plain]", "[initial]", "Élodie", f"{JOINER}9"]),
+        ("Élodie", "e9", ["[lower]", "[initial]", "[plain]", "Élodie", f"{JOINER}9"]),
         ("Ανδρέα", "ΑΝΔΡΕΑΣ", ["[upper]", "[plain]", "Ανδρέα", f"{JOINER}Σ"]),
         ("Anna", "anna", ["[lower]", "Anna"]),
         ("Zełbo Øsz", "zelbo OSZ", ["[lower]", "[plain]", "Zełbo", "[upper]", "[plain]", "Øsz"]),
@@ -182,6 +184,13 @@ def test_acronyms_are_copied_initials_of_words_in_a_row() -> None:
     source = "dear Bo, ask Nora of Dental and Boat Society, a sad story of Oscar B. Xu"
     assert read_target(tokenizer, "DBS", source) == [
         *("[initial]", "Dental", JOINER, "[initial]", "Boat", JOINER, "[initial]", "Society")
+    ]
+    assert read_target(tokenizer, "AD", f"a dear day, {source}, Ada Dorn") == [
+        "[initial]",
+        "Ada",
+        JOINER,
+        "[initial]",
+        "Dorn",
     ]
     assert read_target(tokenizer, "nd", source)[:3] == ["[lower]", "[initial]", "Nora"]
     assert read_target(tokenizer, "OBX", source) == ["[initial]", "Oscar", JOINER, "B", JOINER, "[initial]", "Xu"]

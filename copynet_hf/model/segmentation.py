@@ -348,7 +348,8 @@ class Chains:
         if _PUNCTUATION.fullmatch(word) or word.strip(JOINER) == "_":
             return self._find_punctuation(word, source)
         chain = self._find_word(word, source, source if near is None else near)
-        if INITIAL in self.changes and (chain is None or is_spelled(chain)):
+        is_copied = chain is not None and sum(token not in MARKS for token in chain) == 1
+        if INITIAL in self.changes and not is_copied and (chain is None or word.isupper() or is_spelled(chain)):
             return find_acronym(word, source) or chain
         return chain
 
@@ -480,7 +481,8 @@ def list_parts(word: str, changes: Collection[str], target: str | None = None) -
 def list_initials(word: str, changes: Collection[str], target: str | None = None) -> Iterator[tuple[str, list[str]]]:
     """The initial of a word, with its marks."""
     if INITIAL in changes and word[0].isalpha() and len(word) > 1:
-        yield from _list_plain(word[0], [INITIAL], changes)
+        for whole, marks in _list_plain(word, [], changes):
+            yield whole[0], [INITIAL, *marks]
 
 
 def _list_plain(part: str, marks: list[str], changes: Collection[str]) -> Iterator[tuple[str, list[str]]]:
@@ -493,22 +495,29 @@ def _list_plain(part: str, marks: list[str], changes: Collection[str]) -> Iterat
 
 def find_acronym(word: str, source: Iterable[str]) -> list[str] | None:
     """The initials that give a word of 2 to `MAX_ACRONYM` letters: of words in a row, of which any may be left out
-    that is in lower case, such as `of`. A letter on its own, as in `Anna B. Miller`, is an initial, too."""
+    that is in lower case, such as `of`; of names, if there are some. A letter on its own, as in `Anna B. Miller`, is
+    an initial, too."""
     if not (word.isalpha() and 2 <= len(word) <= MAX_ACRONYM):
         return None
     names = [other for other in source if other[0].isalpha()]
-    for start in range(len(names)):
-        tokens: list[str] = []
-        letters = iter(word)
-        letter = next(letters, "")
-        for name in names[start:]:
-            if name[0].casefold() == letter.casefold():
-                case = "[lower]" if letter.islower() else "[upper]"
-                tokens += [JOINER] * bool(tokens) + [case] * (name[0] != letter) + [INITIAL] * (len(name) > 1) + [name]
-                if not (letter := next(letters, "")):
-                    return tokens
-            elif not tokens or not name.islower():
-                break
+    found = (_find_initials(word, names[start:]) for start in range(len(names)))
+    chains = [chain for chain in found if chain is not None]
+    return min(chains, key=lambda chain: any(map(str.islower, {*chain} - MARKS)), default=None)
+
+
+def _find_initials(word: str, names: Sequence[str]) -> list[str] | None:
+    """The initials of the first names that are not left out, if these are the letters of the word."""
+    tokens: list[str] = []
+    letters = iter(word)
+    letter = next(letters)
+    for name in names:
+        if name[0].casefold() == letter.casefold():
+            case = "[lower]" if letter.islower() else "[upper]"
+            tokens += [JOINER] * bool(tokens) + [case] * (name[0] != letter) + [INITIAL] * (len(name) > 1) + [name]
+            if not (letter := next(letters, "")):
+                return tokens
+        elif not tokens or not name.islower():
+            break
     return None
 
 
@@ -556,8 +565,8 @@ def find_near(source: Sequence[str], target: Sequence[str], index: int) -> list[
     mostly there. All, if nothing is copied; but none in lower case among names."""
     forms = list(map(_fold, source))
     own = target[index].casefold()
-    lengths = [max((len(form) for form in each if form in own), default=0) for each in forms]
-    places = [place for place, length in enumerate(lengths) if length == max(lengths) > 1]
+    lengths = [max(_count_common_letters(form, own) for form in each) for each in forms]
+    places = [place for place, length in enumerate(lengths) if length == max(lengths) > 0]
     neighbours = sorted(range(len(target)), key=lambda other: abs(other - index))
     for other in neighbours[1:]:
         if places:
@@ -574,6 +583,13 @@ def find_near(source: Sequence[str], target: Sequence[str], index: int) -> list[
             distances[word] = min(distance, distances.get(word, distance))
     near = sorted(distances, key=lambda word: distances[word] or MAX_DISTANCE)
     return [word for word in near if not word.islower()] if any(word.istitle() for word in near) else near
+
+
+def _count_common_letters(word: str, target: str) -> int:
+    """How many letters of a word, from its first on, are in the target; 0: fewer than 3, of a longer word."""
+    if word in target and len(word) > 1:
+        return len(word)
+    return next((size for size in range(len(word) - 1, 2, -1) if word[:size] in target), 0)
 
 
 @lru_cache(maxsize=2**16)

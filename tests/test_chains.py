@@ -199,6 +199,48 @@ def test_acronyms_are_copied_initials_of_words_in_a_row() -> None:
     assert read_target(tokenizer, "Nora D", source) == ["Nora", "[initial]", "Dental"]
 
 
+@pytest.mark.parametrize(
+    ("source", "target", "names"),
+    [
+        ("University of Oslo", "UO", ["University", "Oslo"]),
+        ("the Bank of Oklahoma City", "BOC", ["Bank", "Oklahoma", "City"]),
+        ("Dental Garden and Dental Boat Society", "DBS", ["Dental", "Boat", "Society"]),
+        ("please me pergal kolgaljur brudor", "PKB", ["pergal", "kolgaljur", "brudor"]),
+        ("Αγάπη Σοφία", "ας", []),  # the capital of either sigma is one
+    ],
+)
+def test_the_words_of_an_acronym_stand_in_a_row(source: str, target: str, names: list[str]) -> None:
+    tokenizer = make_tokenizer(texts=("BCDKOPSUας",), changes=("[initial]",))
+    tokens = read_target(tokenizer, target, source)
+    assert [token for token in tokens if token in source.split()] == names
+    assert SEGMENTERS["word_punct"].join(tokens) == target
+
+
+@pytest.mark.parametrize(
+    ("source", "target", "copied"),
+    [
+        ("Zed Quist Miller", "Miller", []),  # beyond the slots, and spelled
+        ("Anna bought a car", "Anna a", ["Anna", "a"]),
+        ("Hello, I met anna miller", "amiller", ["anna", "miller"]),
+        ("by Jan van den Berg", "jvdberg", ["Jan", "van", "den", "Berg"]),
+    ],
+)
+def test_initials_are_of_words_that_can_be_copied(source: str, target: str, copied: list[str]) -> None:
+    texts, slots = ["abdegijlmnrtvABHIM ,"], 1 if "Zed" in source else 9
+    tokenizer = CopyNetTokenizer.train_from_iterator(
+        texts, 500, "word_punct", 1, slots, chains=True, changes=[INITIAL]
+    )
+    written = read_target(tokenizer, target, source)
+    assert SEGMENTERS["word_punct"].join(written) == target
+    assert [token for token in written if token in source.split()] == copied
+
+
+def test_empty_words_have_no_initial() -> None:
+    tokenizer = make_tokenizer(texts=("ab",), changes=("[initial]",))
+    [source] = tokenizer.encode_sources([["Anna", "", "Baker"]], is_split_into_words=True)
+    assert "Anna" in source.spell(tokenizer.encode_target("abaker AB", source))
+
+
 def test_parts_of_a_word_are_copied_where_words_are_cut() -> None:
     tokenizer = make_tokenizer("word_parts", ("a_b a_b a_b",))
     target = read_target(tokenizer, "wex_error")

@@ -115,16 +115,26 @@ def test_acronyms_are_found_in_the_pairs() -> None:
     assert INITIAL in tokenizer.get_vocab()
 
 
-@pytest.mark.parametrize(("size", "initials"), [(3, ""), (7, "t")])
-def test_how_many_first_letters_are_copied_is_found_in_the_pairs(size: int, initials: str) -> None:
-    names = [f"{first[:2]}{last.lower()}{first.lower()}" for first, last in product(NAMES, NAMES)]
-    pairs = [pair(f"give Tina {name} her key", f"id = {initials}{name[:size].lower()}") for name in names]
+@pytest.mark.parametrize("change", [str, lambda name: name.replace("a", "\u00e1").replace("o", "\u00f4")])
+@pytest.mark.parametrize(("size", "initials"), [(3, 0), (6, 1)])
+def test_how_many_first_letters_are_copied_is_found_in_the_pairs(
+    size: int, initials: int, change: Callable[[str], str]
+) -> None:
+    people = [(b, f"{a[:2]}{b.lower()}o{a.lower()}") for a, b in product(NAMES, NAMES)]
+    pairs = [
+        pair(f"give {first} {change(last)} her key", f"id = {first[:initials].lower()}{last[:size].lower()}")
+        for first, last in people
+    ]
     assert guess_segmenter(pairs) == "word_punct"
     tokenizer = train_tokenizer(Dataset.from_list(pairs), TrainArguments(segmenter="word_punct"))
     assert f"[first_{size}]" in tokenizer.get_vocab()
-    source = tokenizer.encode_source("give Tina Zoquistner her key")
-    written = source.spell(tokenizer.encode_target(f"{initials}zoquistner"[: size + len(initials)], source))
-    assert written[-3:] == ["[lower]", f"[first_{size}]", "Zoquistner"]
+    assert (INITIAL in tokenizer.get_vocab()) is bool(initials)
+    name = change("Zoquistner")
+    source = tokenizer.encode_source(f"give Tina {name} her key")
+    written = source.spell(tokenizer.encode_target("t"[:initials] + "zoquistner"[:size], source))
+    assert written[-1] == name
+    assert f"[first_{size}]" in written
+    assert written.count(INITIAL) == initials
 
 
 @pytest.mark.parametrize(("change", "mark"), [(strip_accents, PLAIN), (write_digraphs, DIGRAPHS)])

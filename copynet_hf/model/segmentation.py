@@ -71,12 +71,15 @@ def _replace_letters(word: str, letters: Mapping[str, str]) -> str:
     """The word with these letters replaced, capitals too, and without accents and other marks."""
     if word.isascii():
         return word
-    replaced = "".join(
+    plain = (letter for letter in normalize("NFD", _look_up(word, letters)) if category(letter) != "Mn")
+    return _look_up("".join(plain), letters)
+
+
+def _look_up(word: str, letters: Mapping[str, str]) -> str:
+    return "".join(
         letters.get(letter) or (letters[letter.lower()].capitalize() if letter.lower() in letters else letter)
         for letter in normalize("NFC", word)
     )
-    plain = (letter for letter in normalize("NFD", replaced) if category(letter) != "Mn")
-    return normalize("NFC", "".join(plain))
 
 
 def strip_accents(word: str) -> str:
@@ -113,6 +116,8 @@ MARKS = frozenset([JOINER, *CHANGES])
 """What is no part of a text itself."""
 MAX_DROPPED = 4  # letters; -skiego becomes -ski in Polish
 MAX_ACRONYM = 8  # letters
+MAX_INITIALS = 2  # before the first letters of a word
+MAX_LEFT_OUT = 3  # words within an acronym's
 MAX_DISTANCE = 4  # words in the source, between one whose initial is copied and what is copied beside it
 
 _PUNCTUATION = re.compile(rf"({JOINER}?)(\[{JOINER}\]|[^\w\s{JOINER}])({JOINER}?)")
@@ -331,7 +336,7 @@ class Chains:
         self.has_initials = INITIAL in known
         self.changes = [mark for mark in OPTIONAL if mark in known]
 
-    def find(self, word: str, source: Collection[str], near: Collection[str] | None = None) -> list[str] | None:
+    def find(self, word: str, source: Sequence[str], near: Collection[str] | None = None) -> list[str] | None:
         """The tokens that are joined to the word: the shortest chain, and of these the one with the most copies, those
         of single letters not counted. What would be spelled is an acronym if source words in a row begin with its
         letters.
@@ -339,7 +344,7 @@ class Chains:
         Args:
             word: of a text, by one of `CHAINED`.
             source: the words of the source, in their order.
-            near: those whose initials can be copied on their own, the nearest first (`find_near`); None: all.
+            near: those whose initials can be copied, the nearest first (`Neighbours`); None: all.
         """
         if not self.is_possible:
             return None
@@ -349,7 +354,7 @@ class Chains:
             return self._find_punctuation(word, source)
         chain = self._find_word(word, source, source if near is None else near)
         is_copied = chain is not None and sum(token not in MARKS for token in chain) == 1
-        if INITIAL in self.changes and not is_copied and (chain is None or word.isupper() or is_spelled(chain)):
+        if self.has_initials and not is_copied and (chain is None or word.isupper() or is_spelled(chain)):
             return find_acronym(word, source) or chain
         return chain
 
@@ -382,7 +387,7 @@ class Chains:
                 if part in pieces:
                     is_letter = len(part) == 1 and part.isalpha()
                     tokens = pieces[part]
-                    if start and end == len(word):
+                    if end == len(word) and 0 < start <= MAX_INITIALS and word[:start].isalpha():
                         tokens = self._cut_as_longer_ones(part, tokens)
                     chain = (count + 1, copies - (not is_letter), start, [*joiner, *tokens])
                 elif len(part) > 1 and part in self.known:
@@ -405,8 +410,8 @@ class Chains:
         return [token for tokens in self._spell_letters(last_first[::-1]) for token in tokens]
 
     def _cut_as_longer_ones(self, part: str, tokens: list[str]) -> list[str]:
-        """The tokens of a copy at the end of a word, with the mark for its first letters also where it has no more, so
-        that they do not depend on its length: `tmiller` beside `tguilber`, of Tina Miller and Tom Guilbert."""
+        """The tokens of a copy after initials, with the mark for its first letters also where it has no more, so that
+        they do not depend on its length: `tmiller` beside `tguilber`, of Tina Miller and Tom Guilbert."""
         for mark, size in FIRST.items():
             if mark in self.changes and part.isalpha() and len(part) <= size and CUTS.keys().isdisjoint(tokens):
                 of_case = int(tokens[0] in CASES)
@@ -439,19 +444,25 @@ def _list_copies(
         if part in word and (part not in pieces or (part[1:] and _rank(tokens) < _rank(pieces[part]))):
             pieces[part] = tokens
 
+    def keep_in_each_case(part: str, tokens: list[str]) -> None:
+        keep(part, tokens)
+        for mark, change in CASES.items():
+            if (changed := change(part)) != part:
+                keep(changed, [mark, *tokens])
+
     folded = word.casefold()
-    for words, find_parts in ((near, list_initials), (source, list_parts)):
-        for other in words:
-            if _PUNCTUATION.fullmatch(other) or other == JOINER:
-                continue
-            if find_parts is list_parts and other in word and (len(other) > 1 or other in near or other not in pieces):
-                pieces[other] = [other]
-            for part, marks in find_parts(other, changes, folded):
-                if fits(part, marks, folded):
-                    keep(part, [*marks, other])
-                    for mark, change in CASES.items():
-                        if (changed := change(part)) != part:
-                            keep(changed, [mark, *marks, other])
+    if INITIAL in changes:
+        for other in near:
+            for part, marks in list_initials(other, changes):
+                keep_in_each_case(part, [*marks, other])
+    for other in dict.fromkeys(source):
+        if _PUNCTUATION.fullmatch(other) or other == JOINER:
+            continue
+        if other in word and (len(other) > 1 or other in near or other not in pieces):
+            pieces[other] = [other]
+        for part, marks in list_parts(other, changes, folded):
+            if fits(part, marks, folded):
+                keep_in_each_case(part, [*marks, other])
     return pieces
 
 
@@ -478,9 +489,9 @@ def list_parts(word: str, changes: Collection[str], target: str | None = None) -
         yield from _list_plain(part, marks, changes)
 
 
-def list_initials(word: str, changes: Collection[str], target: str | None = None) -> Iterator[tuple[str, list[str]]]:
-    """The initial of a word, with its marks."""
-    if INITIAL in changes and word[0].isalpha() and len(word) > 1:
+def list_initials(word: str, changes: Collection[str]) -> Iterator[tuple[str, list[str]]]:
+    """The initial of a word, with and without accents, with the marks for it."""
+    if word[:1].isalpha() and len(word) > 1:
         for whole, marks in _list_plain(word, [], changes):
             yield whole[0], [INITIAL, *marks]
 
@@ -494,31 +505,40 @@ def _list_plain(part: str, marks: list[str], changes: Collection[str]) -> Iterat
 
 
 def find_acronym(word: str, source: Iterable[str]) -> list[str] | None:
-    """The initials that give a word of 2 to `MAX_ACRONYM` letters: of words in a row, of which any may be left out
-    that is in lower case, such as `of`; of names, if there are some. A letter on its own, as in `Anna B. Miller`, is
-    an initial, too."""
+    """The initials that give a word of 2 to `MAX_ACRONYM` letters, of words in a row; those in lower case, such as
+    `of`, may be left out. Of several such rows the one with the fewest words in lower case, then with the fewest that
+    are left out. A letter on its own is an initial, too, as in `Anna B. Miller`."""
     if not (word.isalpha() and 2 <= len(word) <= MAX_ACRONYM):
         return None
-    names = [other for other in source if other[0].isalpha()]
-    found = (_find_initials(word, names[start:]) for start in range(len(names)))
-    chains = [chain for chain in found if chain is not None]
-    return min(chains, key=lambda chain: any(map(str.islower, {*chain} - MARKS)), default=None)
-
-
-def _find_initials(word: str, names: Sequence[str]) -> list[str] | None:
-    """The initials of the first names that are not left out, if these are the letters of the word."""
+    names = [other for other in source if other[:1].isalpha()]
+    found = (_find_initials(word, names[start : start + len(word) + MAX_LEFT_OUT]) for start in range(len(names)))
+    rows = [row for row in found if row is not None]
+    if not rows:
+        return None
     tokens: list[str] = []
-    letters = iter(word)
-    letter = next(letters)
-    for name in names:
-        if name[0].casefold() == letter.casefold():
-            case = "[lower]" if letter.islower() else "[upper]"
-            tokens += [JOINER] * bool(tokens) + [case] * (name[0] != letter) + [INITIAL] * (len(name) > 1) + [name]
-            if not (letter := next(letters, "")):
-                return tokens
-        elif not tokens or not name.islower():
-            break
-    return None
+    for letter, name in zip(word, min(rows)[2], strict=True):
+        case = [] if name[0] == letter else [_find_case(letter)]
+        tokens += [JOINER] * bool(tokens) + case + [INITIAL] * (len(name) > 1) + [name]
+    return tokens
+
+
+def _find_initials(letters: str, names: Sequence[str], num_left_out: int = 0) -> tuple[int, int, list[str]] | None:
+    """How many of the names that begin with these letters are in lower case, how many were left out, and the names."""
+    if not letters:
+        return 0, num_left_out, []
+    if not names:
+        return None
+    (name, *others), found = names, []
+    is_lower, fits_letter = name.islower(), letters[0] in (name[0], CASES[_find_case(letters[0])](name[0]))
+    if fits_letter and (rest := _find_initials(letters[1:], others, num_left_out)):
+        found.append((rest[0] + is_lower, rest[1], [name, *rest[2]]))
+    if is_lower and num_left_out < MAX_LEFT_OUT and (rest := _find_initials(letters, others, num_left_out + 1)):
+        found.append(rest)
+    return min(found, default=None)
+
+
+def _find_case(letter: str) -> str:
+    return "[lower]" if letter.islower() else "[upper]"
 
 
 def list_stems(word: str, mark: str) -> Iterator[tuple[str, list[str]]]:
@@ -559,41 +579,76 @@ def is_spelled(tokens: Sequence[str], source: Collection[str] = ()) -> bool:
     return letters > 1 and 2 * letters > sum(len(piece.strip(JOINER)) for piece in pieces)
 
 
-def find_near(source: Sequence[str], target: Sequence[str], index: int) -> list[str]:
-    """The words of a source that are near what the word `index` of the target copies, or else what the nearest word of
-    the target does, the nearest first but for itself: of several words with one initial, the one that is meant is
-    mostly there. All, if nothing is copied; but none in lower case among names."""
-    forms = list(map(_fold, source))
-    own = target[index].casefold()
-    lengths = [max(_count_common_letters(form, own) for form in each) for each in forms]
-    places = [place for place, length in enumerate(lengths) if length == max(lengths) > 0]
-    neighbours = sorted(range(len(target)), key=lambda other: abs(other - index))
-    for other in neighbours[1:]:
-        if places:
-            break
-        word = target[other].casefold()
-        places = [place for place, each in enumerate(forms) if word in each and word.isalnum()]
-        if not places and word.isalpha() and len(word) > MAX_DROPPED:  # inflected
+class Neighbours:
+    """Which words of a source stand near what a target copies: of several with one initial, the one that is meant is
+    mostly there.
+
+    Args:
+        source, target: words.
+    """
+
+    def __init__(self, source: Sequence[str], target: Sequence[str]) -> None:
+        self.source, self.target = source, target
+        self._places: dict[str, list[int]] = {}
+        for place, word in enumerate(source):
+            for form in fold(word) if word[:1].isalnum() else ():
+                self._places.setdefault(form, []).append(place)
+        self._copied: dict[str, list[int]] = {}
+
+    def find(self, index: int) -> list[str]:
+        """The source words at most `MAX_DISTANCE` from what the word `index` of the target copies, or else from what
+        the word nearest to it does; the nearest first, but that word last. All words, if nothing is copied.
+
+        Of a single letter: none if the source has it there, and no words in lower case beside names or numbers.
+        """
+        word = self.target[index]
+        places = self._find_parts(word.casefold()) if len(word) > 1 else []
+        for distance in range(1, len(self.target)):
+            if places:
+                break
+            beside = [other for other in (index - distance, index + distance) if 0 <= other < len(self.target)]
+            places = next(filter(None, (self._find_copied(self.target[other].casefold()) for other in beside)), [])
+        if not places:
+            return list(dict.fromkeys(self.source))
+        distances: dict[str, int] = {}
+        for place in places:
+            for other in range(max(0, place - MAX_DISTANCE), min(len(self.source), place + MAX_DISTANCE + 1)):
+                distance = abs(place - other) or MAX_DISTANCE
+                distances[self.source[other]] = min(distance, distances.get(self.source[other], distance))
+        near = sorted(distances, key=distances.__getitem__)
+        if len(word) > 1 or any(self.source[place].islower() for place in places):
+            return [] if len(word) == 1 and word in distances else near
+        return [] if word in distances else [other for other in near if not other.islower()]
+
+    def _find_parts(self, word: str) -> list[int]:
+        """The places of the source words of which the most letters, from the first on, are in the word."""
+        lengths = {form: _count_common_letters(form, word) for form in self._places}
+        longest = max(lengths.values(), default=0)
+        return [place for form, length in lengths.items() if length == longest > 0 for place in self._places[form]]
+
+    def _find_copied(self, word: str) -> list[int]:
+        """The places of a word of the target, perhaps inflected there."""
+        if word in self._places:
+            return self._places[word]
+        if word not in self._copied:
             stem = word[: max(MAX_DROPPED, len(word) - MAX_DROPPED)]
-            places = [place for place, each in enumerate(forms) if any(form.startswith(stem) for form in each)]
-    distances: dict[str, int] = {}
-    for place, word in enumerate(source):
-        distance = min((abs(place - other) for other in places), default=0)
-        if distance <= MAX_DISTANCE:
-            distances[word] = min(distance, distances.get(word, distance))
-    near = sorted(distances, key=lambda word: distances[word] or MAX_DISTANCE)
-    return [word for word in near if not word.islower()] if any(word.istitle() for word in near) else near
+            is_name = word.isalpha() and len(word) > MAX_DROPPED
+            forms = [form for form in self._places if is_name and form.startswith(stem)]
+            self._copied[word] = [place for form in forms for place in self._places[form]]
+        return self._copied[word]
 
 
 def _count_common_letters(word: str, target: str) -> int:
     """How many letters of a word, from its first on, are in the target; 0: fewer than 3, of a longer word."""
     if word in target and len(word) > 1:
         return len(word)
+    if word[:3] not in target:
+        return 0
     return next((size for size in range(len(word) - 1, 2, -1) if word[:size] in target), 0)
 
 
 @lru_cache(maxsize=2**16)
-def _fold(word: str) -> frozenset[str]:
+def fold(word: str) -> frozenset[str]:
     """The word in lower case, with and without accents."""
     return frozenset(change(word).casefold() for change in (str, strip_accents, write_digraphs))
 

@@ -17,7 +17,7 @@ from functools import lru_cache
 from itertools import accumulate, repeat
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar, cast
 
-from .segmentation import CHAINED, MARKS, SEGMENTERS, Chains, Span, find_near, find_spans, space_words
+from .segmentation import CHAINED, MARKS, SEGMENTERS, Chains, Neighbours, Span, find_spans, space_words
 from .vocabularies import (
     NUM_SPECIAL_FEATURES,
     NUM_SPECIAL_LETTERS,
@@ -306,17 +306,13 @@ class ExtendedVocabulary:
         ids = self._find_ids(words, special, slots, 0)
         unk, chains = self.unk_token_id, self.chains
         if source is not None and chains.is_possible and (unk in ids or chains.has_initials):
-            reachable = dict.fromkeys(
-                word for word in source.words if word in slots or (word in self._ids and word not in special)
-            )
+            reachable = [word for word in source.words if word in slots or (word in self._ids and word not in special)]
+            neighbours = Neighbours(reachable, words)
             found: list[int] = []
             for place, (word, index) in enumerate(zip(words, ids, strict=True)):
-                chain = None
                 is_letter = chains.has_initials and len(word) == 1 and word.isalpha()
-                if index == unk or is_letter:
-                    near = find_near(source.words, words, place) if chains.has_initials else []
-                    if word not in near:
-                        chain = chains.find(word, reachable, [each for each in near if each in reachable])
+                near = neighbours.find(place) if chains.has_initials and (index == unk or is_letter) else []
+                chain = chains.find(word, reachable, near) if index == unk or near else None
                 found += [index] if chain is None else self._find_ids(chain, frozenset(), slots, 0)
             ids = found
         return ids[:max_length]

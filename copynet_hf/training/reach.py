@@ -16,10 +16,12 @@ from ..model.segmentation import (
     INITIAL,
     JOINER,
     MARKS,
+    MAX_INITIALS,
     PLAIN,
+    Neighbours,
     find_acronym,
-    find_near,
     fits,
+    fold,
     is_spelled,
     list_parts,
 )
@@ -35,8 +37,8 @@ MIN_SAME_SIZE, MIN_LENGTHS, MIN_LENGTH_SHARE = 0.8, 3, 0.05
 MIN_OFTEN = 5  # digits that are added to as many numbers are not made up
 KINDS = ("known", "copied", "joined", "spelled", "unknown")
 
-
 Hard = Sequence[tuple[str, list[str]]]
+"""(word, words of its source), for words of targets that have to be spelled."""
 
 
 class Reach(NamedTuple):
@@ -99,26 +101,37 @@ def find_changes(tokenizer: CopyNetTokenizer, pairs: Sequence[Row], hard: Hard) 
         tokenizer: of a segmenter with chains, without such marks.
         hard: the words of the pairs' targets that have to be spelled; see `Reach`.
     """
-    changes, explained = list[str](), set[str]()
-    plain = max((PLAIN, DIGRAPHS), key=lambda mark: sum(_is_changed(word, source, mark) for word, source in hard))
-    for mark in (plain, *_find_first(hard), DROP_FIRST, DROP_LAST):
-        others = Random(0).sample(hard, len(hard))
-        is_own = [_is_changed(word, source, mark) for word, source in hard]
-        by_chance = sum(_is_changed(word, other, mark) for (word, _), (_, other) in zip(hard, others, strict=True))
-        if sum(is_own) > max(MIN_CHANGED * len(pairs), 2 * by_chance):
-            changes.append(mark)
-            explained |= {word for (word, _), is_explained in zip(hard, is_own, strict=True) if is_explained}
-            hard = [each for each, is_explained in zip(hard, is_own, strict=True) if not is_explained]
-    return [INITIAL, *changes] if has_initials(tokenizer, pairs, explained) else changes
+    changes: list[str] = []
+    first = _find_first(hard)
+    plain = max((PLAIN, DIGRAPHS), key=lambda mark: len(_find_changed(hard, mark, first)))
+    for group in ([plain, *first], [DROP_FIRST], [DROP_LAST]):
+        found = {mark: _find_changed(hard, mark, group, MIN_CHANGED * len(pairs)) for mark in group}
+        changes += [mark for mark in group if found[mark]]
+        hard = [each for place, each in enumerate(hard) if not any(place in places for places in found.values())]
+    words = [*tokenizer.get_vocab(), *changes]
+    vocab = {word: index for index, word in enumerate(words)}
+    changing = CopyNetTokenizer(vocab, tokenizer.segmenter, tokenizer.max_source_oov)
+    return [INITIAL, *changes] if has_initials(changing, pairs) else changes
+
+
+def _find_changed(hard: Hard, mark: str, beside: Collection[str], least: float = 0) -> set[int]:
+    """The places of the words that the mark gives, perhaps with others beside it, from a word of their source; none if
+    they are not more than the least number, and than twice as many as from the source of another word."""
+    others = Random(0).sample(hard, len(hard))
+    own = {place for place, (word, source) in enumerate(hard) if _is_changed(word, source, mark, beside)}
+    by_chance = sum(
+        _is_changed(word, source, mark, beside) for (word, _), (_, source) in zip(hard, others, strict=True)
+    )
+    return own if len(own) > max(least, 2 * by_chance) else set()
 
 
 def _find_first(hard: Hard) -> list[str]:
-    """The mark for as many first letters as nearly all of those words have that begin like a longer one of their
-    source, up to two initials not counted, if the words there have many lengths: inflected ones have few endings."""
+    """The mark for the number of letters that nearly all shortened words have, if the words that they are the first
+    letters of, up to two initials not counted, have many lengths: inflected words have few endings."""
     sizes, dropped = Counter[int](), Counter[int]()
     for word, source in hard:
-        tails = [word.casefold()[start:] for start in range(3)]
-        others = [other.casefold() for other in {*source} if other.isalpha()]
+        tails = [word.casefold()[start:] for start in range(MAX_INITIALS + 1)]
+        others = [form for other in {*source} if other.isalpha() for form in fold(other)]
         cuts = [(len(tail), len(other)) for tail in tails for other in others if _is_cut(tail, other)]
         if cuts:
             size, length = max(cuts)
@@ -134,34 +147,35 @@ def _is_cut(part: str, word: str) -> bool:
     return 1 < len(part) < len(word) and word.startswith(part)
 
 
-def _is_changed(word: str, source: Iterable[str], mark: str) -> bool:
-    """Whether the word, in either case, is one of the source without accents, or has its first letters at either end,
-    or is one with few other letters at one end."""
+def _is_changed(word: str, source: Iterable[str], mark: str, beside: Collection[str]) -> bool:
+    """Whether the mark gives the word, or most of it, from one of its source."""
     folded = word.casefold()
-    parts = (each for other in {*source} if len(other) > 2 for each in list_parts(other, [mark], folded))
-    return any(marks and fits(part, marks, folded) for part, marks in parts)
+    words = (other for other in {*source} if len(other) > 2)
+    parts = (part for other in words for part in list_parts(other, {mark, *beside}, folded))
+    return any(mark in marks and fits(part, marks, folded) for part, marks in parts)
 
 
-def has_initials(tokenizer: CopyNetTokenizer, pairs: Sequence[Row], explained: Collection[str] = ()) -> bool:
+def has_initials(tokenizer: CopyNetTokenizer, pairs: Sequence[Row]) -> bool:
     """Whether letters of targets, on their own or in acronyms, are initials of words in their sources: enough are, and
     more than twice as many as the letters of other pairs in their places would be.
 
     Args:
-        tokenizer: of a segmenter with chains.
-        explained: words that other marks give.
+        tokenizer: of a segmenter with chains, with all marks that the targets need but that of initials.
     """
     letters: list[tuple[str, set[str]]] = []
     acronyms: list[tuple[str, list[str]]] = []
     for row in pairs:
-        source, target = tokenizer.encode_source(row["text"]), tokenizer.tokenize(row["summary"])
+        source = tokenizer.encode_source(row["text"], row.get("facts"))
+        target = tokenizer.tokenize(row["summary"])
+        neighbours = Neighbours(source.words, target)
         for place, word in enumerate(target):
-            if word not in source.words and word not in explained:
+            if word not in source.words:
                 pieces = _list_pieces(tokenizer, word, source)
                 singles = [piece.casefold() for piece in pieces if len(piece) == 1 and piece.isalpha()]
                 if len(singles) == len(word) > 1:
                     acronyms.append((word, source.words))
                 elif singles:
-                    initials = _list_initials(find_near(source.words, target, place))
+                    initials = _list_initials(neighbours.find(place))
                     letters += ((letter, initials) for letter in singles)
     others = Random(0).sample(letters, len(letters))
     own = sum(letter in initials for letter, initials in letters)

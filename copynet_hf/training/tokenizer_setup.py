@@ -6,7 +6,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 
 from datasets import IterableDataset
@@ -147,7 +147,7 @@ def list_words(
         changed.update(word for word in others if word in in_another_form)
         copied.update(word for word in target if word in in_source)
         if generated_count > 1:
-            for word in _find_spelled(others, in_source, has_chains, changes):
+            for word in _find_spelled(others, source, has_chains, changes):
                 generated[word] += generated_count - 1
     for word, number in changed.items():
         if generated[word] <= MAX_GENERATED * (number + copied[word]):
@@ -162,7 +162,7 @@ def _list_forms(word: str, changes: Sequence[str]) -> Iterator[str]:
         yield from (change(part) for change in CASES.values())
 
 
-def _find_spelled(words: list[str], source: Collection[str], has_chains: bool, changes: Sequence[str]) -> list[str]:
+def _find_spelled(words: list[str], source: Sequence[str], has_chains: bool, changes: Sequence[str]) -> list[str]:
     """The words that would have to be spelled."""
     if not has_chains:
         return words

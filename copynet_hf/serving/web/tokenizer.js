@@ -72,14 +72,19 @@ const STARTS_WORD = new RegExp(`^[${W}]`, "u");
 const GLUED_LETTER = new RegExp(`^(?:${JOINER}[${W}\\p{M}]|${JOINER}?_${JOINER})$`, "u");
 const PUNCTUATION = new RegExp(`^(${JOINER}?)(\\[${JOINER}\\]|[^${W}${S}${JOINER}])(${JOINER}?)$`, "u");
 
-/** @param {string} word @param {Map<string, string>} letters */
+/** The word with these letters replaced, and without accents. @param {string} word @param {Map<string, string>} letters */
 function replaceLetters(word, letters) {
   if (/^[\0-\x7f]*$/.test(word)) return word;
-  const replaced = Array.from(word.normalize("NFC"), (letter) => {
+  return lookUp(lookUp(word, letters).normalize("NFD").replace(/\p{Mn}/gu, ""), letters);
+}
+
+/** @param {string} word @param {Map<string, string>} letters */
+function lookUp(word, letters) {
+  const written = Array.from(word.normalize("NFC"), (letter) => {
     const lower = letters.get(letter.toLowerCase());
     return letters.get(letter) ?? (lower === undefined ? letter : capitalize(lower));
   });
-  return replaced.join("").normalize("NFD").replace(/\p{Mn}/gu, "").normalize("NFC");
+  return written.join("");
 }
 
 /** As Python's `str.capitalize`: "ß" becomes "Ss", and a capital sigma at the end "ς". @param {string} word */

@@ -10,7 +10,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from copynet_hf import CopyNetTokenizer
-from copynet_hf.model.segmentation import CASES, INITIAL, JOINER, OPTIONAL, SEGMENTERS, Chains, list_marks
+from copynet_hf.model.chains import Chains, list_marks
+from copynet_hf.model.segmentation import CASES, INITIAL, JOINER, OPTIONAL, SEGMENTERS
 
 SOURCE = "Pay 16,258.73 to Anna Miller (WexError)"
 ALPHABET = "abAB_12 .,-()\n\té\u0301ßİ文字か😀ि\u200c"

@@ -444,6 +444,7 @@ def test_a_saved_folder_holds_the_code_of_the_tokenizer(
     folder = tmp_path / "model"
     tok.save_pretrained(folder)
     assert {path.name for path in folder.glob("*.py")} == {
+        "chains.py",
         "pieces.py",
         "segmentation.py",
         "source.py",

@@ -31,7 +31,7 @@ between other punctuation: the tokens of `/usr/bin` are also those in `"/usr/bin
 - `word_digits`: as `word_parts`, and every digit is a word, the same one wherever it stands: digits touch digits
   without a joiner, and a space between two of them is a token. `B48,906` is `B ￭ 4 8 ￭,￭ 9 0 6`.
 
-Outputs of these three may hold more marks, which no text is split into (`Chains`): a joiner on its own between any
+Outputs of these three may hold more marks, which no text is split into (`chains.py`): a joiner on its own between any
 words, `￭x` for a letter that touches what precedes it, `[lower]`, `[upper]` and `[title]` for the case of the next
 word, `[plain]` and `[digraphs]` for its letters without accents (`Muller` and `Mueller` of `Müller`), `[initial]` for
 its first letter, `[first_3]` to `[first_8]` for as many, and `[drop_first]` and `[drop_last]` for what is left without
@@ -43,10 +43,9 @@ Nothing here needs Transformers, so that tokenizers with and without it share th
 import logging
 import re
 import shlex
-from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache, partial
-from itertools import groupby, pairwise
+from itertools import pairwise
 from operator import itemgetter
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -57,7 +56,7 @@ Span = tuple[int, int]
 
 JOINER = "\uffed"
 _ESCAPED_JOINER = f"[{JOINER}]"
-_ZERO_WIDTH = "\u200c\u200d"  # a non-joiner and a joiner, within words
+ZERO_WIDTH = "\u200c\u200d"  # a non-joiner and a joiner, within words
 _UNDERSCORES = (f"_{JOINER}", f"{JOINER}_{JOINER}")
 
 
@@ -114,13 +113,7 @@ OPTIONAL = (PLAIN, DIGRAPHS, *CUTS)
 """The marks that a vocabulary has only where its targets need them."""
 MARKS = frozenset([JOINER, *CHANGES])
 """What is no part of a text itself."""
-MAX_DROPPED = 4  # letters; -skiego becomes -ski in Polish
-MAX_ACRONYM = 8  # letters
-MAX_INITIALS = 2  # before the first letters of a word
-MAX_LEFT_OUT = 3  # words within an acronym's
-MAX_DISTANCE = 4  # words in the source, between one whose initial is copied and what is copied beside it
-
-_PUNCTUATION = re.compile(rf"({JOINER}?)(\[{JOINER}\]|[^\w\s{JOINER}])({JOINER}?)")
+PUNCTUATION = re.compile(rf"({JOINER}?)(\[{JOINER}\]|[^\w\s{JOINER}])({JOINER}?)")
 
 # The pieces of a text for MeCab. It drops whitespace, stops at NUL, rejects lone surrogates, takes superlinear time
 # for long runs of one kind of character, and crashes at a million characters.
@@ -234,11 +227,11 @@ def _space_word_punct(words: Iterable[str], *, digits: bool = False) -> list[str
             after_word, glued, shown = False, True, ""
         elif word.isspace():
             after_word, glued = False, True
-        elif _is_glued_letter(word):
+        elif is_glued_letter(word):
             shown = word.strip(JOINER)
             space = "" if glued or word[0] == JOINER else " "
             after_word, glued = True, word[-1] == JOINER
-        elif match := _PUNCTUATION.fullmatch(word):
+        elif match := PUNCTUATION.fullmatch(word):
             left, shown, right = match.groups()
             space = " " if after_word and not left else ""
             shown = JOINER if shown == _ESCAPED_JOINER else shown
@@ -253,7 +246,7 @@ def _space_word_punct(words: Iterable[str], *, digits: bool = False) -> list[str
     return pieces
 
 
-def _is_glued_letter(word: str) -> bool:
+def is_glued_letter(word: str) -> bool:
     """Whether this is a character of words that touches what is before it; an underscore, also what is after it."""
     letter = word[1:2]
     if word[:1] != JOINER or len(word) != 2:
@@ -318,356 +311,6 @@ def _find_kind(character: str) -> str:
     if character.upper() != character:
         return "lower"
     return "digit" if character.isdecimal() else "other"
-
-
-# ---- words as chains of others
-
-
-class Chains:
-    """Words as chains of words in a source, words of a vocabulary and letters.
-
-    Args:
-        known: the words of the vocabulary. Without a joiner among them there are no chains.
-    """
-
-    def __init__(self, known: Collection[str]) -> None:
-        self.known = known
-        self.is_possible = JOINER in known
-        self.has_initials = INITIAL in known
-        self.changes = [mark for mark in OPTIONAL if mark in known]
-
-    def find(self, word: str, source: Sequence[str], near: Collection[str] | None = None) -> list[str] | None:
-        """The tokens that are joined to the word: the shortest chain, and of these the one with the most copies, those
-        of single letters not counted. What would be spelled is an acronym if source words in a row begin with its
-        letters.
-
-        Args:
-            word: of a text, by one of `CHAINED`.
-            source: the words of the source, in their order.
-            near: those whose initials can be copied, the nearest first (`Neighbours`); None: all.
-        """
-        if not self.is_possible:
-            return None
-        if word.isspace():
-            return [word[0]] * len(word) if word[0] in self.known else None
-        if _PUNCTUATION.fullmatch(word) or word.strip(JOINER) == "_":
-            return self._find_punctuation(word, source)
-        chain = self._find_word(word, source, source if near is None else near)
-        is_copied = chain is not None and sum(token not in MARKS for token in chain) == 1
-        if self.has_initials and not is_copied and (chain is None or word.isupper() or is_spelled(chain)):
-            return find_acronym(word, source) or chain
-        return chain
-
-    def _find_punctuation(self, word: str, source: Collection[str]) -> list[str] | None:
-        """A character with fewer marks at its sides, and joiners for those that it lacks."""
-        for words in (source, self.known):
-            for left, right in ((False, True), (True, False), (True, True)):
-                if (left and word[0] != JOINER) or (right and word[-1] != JOINER):
-                    continue
-                if (found := word[left : len(word) - right]) in words:
-                    return [JOINER] * left + [found] + [JOINER] * right
-        return None
-
-    def _find_word(self, word: str, source: Collection[str], near: Collection[str]) -> list[str] | None:
-        pieces = _list_copies(word, source, near, self.changes)
-        longest = len(word)
-        if longest > 100:  # all parts of a key or an address of thousands of characters would take minutes
-            longest = max(map(len, [*self.known, *pieces]))
-        # for each end: the number of pieces, minus the number of copies but for letters, and start and tokens of the
-        # last piece
-        best: list[tuple[int, int, int, list[str]] | None] = [(0, 0, 0, [])] + [None] * len(word)
-        for start in range(len(word)):
-            found = best[start]
-            if found is None:
-                continue
-            count, copies = found[:2]
-            joiner = [JOINER] if start else []
-            for end in range(min(len(word), start + longest), start, -1):
-                part = word[start:end]
-                if part in pieces:
-                    is_letter = len(part) == 1 and part.isalpha()
-                    tokens = pieces[part]
-                    if end == len(word) and 0 < start <= MAX_INITIALS and word[:start].isalpha():
-                        tokens = self._cut_as_longer_ones(part, tokens)
-                    chain = (count + 1, copies - (not is_letter), start, [*joiner, *tokens])
-                elif len(part) > 1 and part in self.known:
-                    chain = (count + 1, copies, start, [*joiner, part])
-                elif len(part) == 1 and (letter := JOINER + part if start else part) in self.known:
-                    chain = (count + 1, copies, start, [letter])
-                else:
-                    continue
-                other = best[end]
-                if other is None or chain[:2] < other[:2]:
-                    best[end] = chain
-        last, end = best[-1], len(word)
-        if last is None:
-            return None
-        last_first: list[tuple[str, list[str]]] = []
-        while last is not None and last[0]:
-            last_first.append((word[last[2] : end], last[3]))
-            end = last[2]
-            last = best[end]
-        return [token for tokens in self._spell_letters(last_first[::-1]) for token in tokens]
-
-    def _cut_as_longer_ones(self, part: str, tokens: list[str]) -> list[str]:
-        """The tokens of a copy after initials, with the mark for its first letters also where it has no more, so that
-        they do not depend on its length: `tmiller` beside `tguilber`, of Tina Miller and Tom Guilbert."""
-        for mark, size in FIRST.items():
-            if mark in self.changes and part.isalpha() and len(part) <= size and CUTS.keys().isdisjoint(tokens):
-                of_case = int(tokens[0] in CASES)
-                return [*tokens[:of_case], mark, *tokens[of_case:]]
-        return tokens
-
-    def _spell_letters(self, chain: Sequence[tuple[str, list[str]]]) -> Iterator[list[str]]:
-        """The tokens of each (part, tokens) of a chain. Single letters next to each other are generated, even if they
-        are words of the source: otherwise the spelling of a word would depend on unrelated words there. So are
-        initials, unless all of these letters are some, and a longer part follows or precedes, as in `jrmiller`."""
-        start = 0
-        for is_single, group in groupby(chain, lambda piece: len(piece[0]) == 1 and not piece[0].isdecimal()):
-            pieces = list(group)
-            are_initials = len(pieces) < len(chain) and all(INITIAL in tokens for _, tokens in pieces)
-            are_spelled = is_single and len(pieces) > 1 and not are_initials
-            for number, (part, tokens) in enumerate(pieces, start):
-                letter = JOINER + part if number else part
-                yield [letter] if are_spelled and part.isalpha() and letter in self.known else tokens
-            start += len(pieces)
-
-
-def _list_copies(
-    word: str, source: Collection[str], near: Collection[str], changes: Collection[str]
-) -> dict[str, list[str]]:
-    """The parts of the word that words of the source give, each with the fewest tokens for it: as they are, in another
-    case, or by `changes`, marks of `OPTIONAL`; of initials, the first of `near`."""
-    pieces: dict[str, list[str]] = {}
-
-    def keep(part: str, tokens: list[str]) -> None:
-        if part in word and (part not in pieces or (part[1:] and _rank(tokens) < _rank(pieces[part]))):
-            pieces[part] = tokens
-
-    def keep_in_each_case(part: str, tokens: list[str]) -> None:
-        keep(part, tokens)
-        for mark, change in CASES.items():
-            if (changed := change(part)) != part:
-                keep(changed, [mark, *tokens])
-
-    folded = word.casefold()
-    if INITIAL in changes:
-        for other in near:
-            for part, marks in list_initials(other, changes):
-                keep_in_each_case(part, [*marks, other])
-    for other in dict.fromkeys(source):
-        if _PUNCTUATION.fullmatch(other) or other == JOINER:
-            continue
-        if other in word and (len(other) > 1 or other in near or other not in pieces):
-            pieces[other] = [other]
-        for part, marks in list_parts(other, changes, folded):
-            if fits(part, marks, folded):
-                keep_in_each_case(part, [*marks, other])
-    return pieces
-
-
-def _rank(tokens: Sequence[str]) -> tuple[int, bool]:
-    """Of two copies of a part the one with fewer tokens is taken, then the one that is whole."""
-    return len(tokens), not CUTS.keys().isdisjoint(tokens)
-
-
-def list_parts(word: str, changes: Collection[str], target: str | None = None) -> Iterator[tuple[str, list[str]]]:
-    """The word itself, and what marks of `OPTIONAL` but that of initials leave of it, with these marks.
-
-    Args:
-        target: in lower case; leaves out endings and beginnings that do not fit it.
-    """
-    parts: list[tuple[str, list[str]]] = [(word, [])]
-    for mark, size in FIRST.items():
-        if mark in changes:
-            whole = _list_plain(word, [], changes)
-            yield from ((part[:size], [mark, *marks]) for part, marks in whole if len(part) > size)
-    for mark in (DROP_FIRST, DROP_LAST):
-        if mark in changes and (target is None or not word.isascii() or _shares_end(word, target, mark)):
-            parts += list_stems(word, mark)
-    for part, marks in parts:
-        yield from _list_plain(part, marks, changes)
-
-
-def list_initials(word: str, changes: Collection[str]) -> Iterator[tuple[str, list[str]]]:
-    """The initial of a word, with and without accents, with the marks for it."""
-    if word[:1].isalpha() and len(word) > 1:
-        for whole, marks in _list_plain(word, [], changes):
-            yield whole[0], [INITIAL, *marks]
-
-
-def _list_plain(part: str, marks: list[str], changes: Collection[str]) -> Iterator[tuple[str, list[str]]]:
-    """A part of a word, and the part without accents, with their marks."""
-    yield part, marks
-    for mark in (PLAIN, DIGRAPHS):
-        if mark in changes and (plain := CHANGES[mark](part)) != part:
-            yield plain, [mark, *marks]
-
-
-def find_acronym(word: str, source: Iterable[str]) -> list[str] | None:
-    """The initials that give a word of 2 to `MAX_ACRONYM` letters, of words in a row; those in lower case, such as
-    `of`, may be left out. Of several such rows the one with the fewest words in lower case, then with the fewest that
-    are left out. A letter on its own is an initial, too, as in `Anna B. Miller`."""
-    if not (word.isalpha() and 2 <= len(word) <= MAX_ACRONYM):
-        return None
-    names = [other for other in source if other[:1].isalpha()]
-    found = (_find_initials(word, names[start : start + len(word) + MAX_LEFT_OUT]) for start in range(len(names)))
-    rows = [row for row in found if row is not None]
-    if not rows:
-        return None
-    tokens: list[str] = []
-    for letter, name in zip(word, min(rows)[2], strict=True):
-        case = [] if name[0] == letter else [_find_case(letter)]
-        tokens += [JOINER] * bool(tokens) + case + [INITIAL] * (len(name) > 1) + [name]
-    return tokens
-
-
-def _find_initials(letters: str, names: Sequence[str], num_left_out: int = 0) -> tuple[int, int, list[str]] | None:
-    """How many of the names that begin with these letters are in lower case, how many were left out, and the names."""
-    if not letters:
-        return 0, num_left_out, []
-    if not names:
-        return None
-    (name, *others), found = names, []
-    is_lower, fits_letter = name.islower(), letters[0] in (name[0], CASES[_find_case(letters[0])](name[0]))
-    if fits_letter and (rest := _find_initials(letters[1:], others, num_left_out)):
-        found.append((rest[0] + is_lower, rest[1], [name, *rest[2]]))
-    if is_lower and num_left_out < MAX_LEFT_OUT and (rest := _find_initials(letters, others, num_left_out + 1)):
-        found.append(rest)
-    return min(found, default=None)
-
-
-def _find_case(letter: str) -> str:
-    return "[lower]" if letter.islower() else "[upper]"
-
-
-def list_stems(word: str, mark: str) -> Iterator[tuple[str, list[str]]]:
-    """What is left of a word without up to `MAX_DROPPED` letters at one end, with the marks for it, as long as these
-    and the word are fewer tokens than the letters that are left. None for words with digits."""
-    if not all(letter.isalpha() or category(letter)[0] == "M" for letter in word):
-        return
-    stem = word
-    for number in range(1, MAX_DROPPED + 1):
-        stem = stem[CUTS[mark]]
-        if len(stem) <= number + 1:
-            break
-        yield stem, [mark] * number
-
-
-def fits(part: str, marks: Collection[str], target: str) -> bool:
-    """Whether a part of a word is in the target, in lower case; what is left of an inflected word has to be at its own
-    end, and nearly all of it, and the first letters of a word at either end."""
-    folded = part.casefold()
-    if folded not in target:
-        return False
-    if DROP_LAST in marks or DROP_FIRST in marks:
-        is_at_end = target.startswith(folded) if DROP_LAST in marks else target.endswith(folded)
-        return is_at_end and len(target) - len(folded) <= MAX_DROPPED
-    return FIRST.keys().isdisjoint(marks) or target.startswith(folded) or target.endswith(folded)
-
-
-def _shares_end(word: str, target: str, mark: str) -> bool:
-    """Whether the word and the target, in lower case, have the same letters at the end that is left by the mark."""
-    end = slice(2) if mark == DROP_LAST else slice(-2, None)
-    return word[end].casefold() == target[end]
-
-
-def is_spelled(tokens: Sequence[str], source: Collection[str] = ()) -> bool:
-    """Whether most letters of a chain are tokens of their own that are no words of the source."""
-    pieces = [token for token in tokens if token not in MARKS]
-    letters = sum(len(piece.strip(JOINER)) == 1 and piece not in source for piece in pieces)
-    return letters > 1 and 2 * letters > sum(len(piece.strip(JOINER)) for piece in pieces)
-
-
-class Neighbours:
-    """Which words of a source stand near what a target copies: of several with one initial, the one that is meant is
-    mostly there.
-
-    Args:
-        source, target: words.
-    """
-
-    def __init__(self, source: Sequence[str], target: Sequence[str]) -> None:
-        self.source, self.target = source, target
-        self._places: dict[str, list[int]] = {}
-        for place, word in enumerate(source):
-            for form in fold(word) if word[:1].isalnum() else ():
-                self._places.setdefault(form, []).append(place)
-        self._copied: dict[str, list[int]] = {}
-
-    def find(self, index: int) -> list[str]:
-        """The source words at most `MAX_DISTANCE` from what the word `index` of the target copies, or else from what
-        the word nearest to it does; the nearest first, but that word last. All words, if nothing is copied.
-
-        Of a single letter: none if the source has it there, and no words in lower case beside names or numbers.
-        """
-        word = self.target[index]
-        places = self._find_parts(word.casefold()) if len(word) > 1 else []
-        for distance in range(1, len(self.target)):
-            if places:
-                break
-            beside = [other for other in (index - distance, index + distance) if 0 <= other < len(self.target)]
-            places = next(filter(None, (self._find_copied(self.target[other].casefold()) for other in beside)), [])
-        if not places:
-            return list(dict.fromkeys(self.source))
-        distances: dict[str, int] = {}
-        for place in places:
-            for other in range(max(0, place - MAX_DISTANCE), min(len(self.source), place + MAX_DISTANCE + 1)):
-                distance = abs(place - other) or MAX_DISTANCE
-                distances[self.source[other]] = min(distance, distances.get(self.source[other], distance))
-        near = sorted(distances, key=distances.__getitem__)
-        if len(word) > 1 or any(self.source[place].islower() for place in places):
-            return [] if len(word) == 1 and word in distances else near
-        return [] if word in distances else [other for other in near if not other.islower()]
-
-    def _find_parts(self, word: str) -> list[int]:
-        """The places of the source words of which the most letters, from the first on, are in the word."""
-        lengths = {form: _count_common_letters(form, word) for form in self._places}
-        longest = max(lengths.values(), default=0)
-        return [place for form, length in lengths.items() if length == longest > 0 for place in self._places[form]]
-
-    def _find_copied(self, word: str) -> list[int]:
-        """The places of a word of the target, perhaps inflected there."""
-        if word in self._places:
-            return self._places[word]
-        if word not in self._copied:
-            stem = word[: max(MAX_DROPPED, len(word) - MAX_DROPPED)]
-            is_name = word.isalpha() and len(word) > MAX_DROPPED
-            forms = [form for form in self._places if is_name and form.startswith(stem)]
-            self._copied[word] = [place for form in forms for place in self._places[form]]
-        return self._copied[word]
-
-
-def _count_common_letters(word: str, target: str) -> int:
-    """How many letters of a word, from its first on, are in the target; 0: fewer than 3, of a longer word."""
-    if word in target and len(word) > 1:
-        return len(word)
-    if word[:3] not in target:
-        return 0
-    return next((size for size in range(len(word) - 1, 2, -1) if word[:size] in target), 0)
-
-
-@lru_cache(maxsize=2**16)
-def fold(word: str) -> frozenset[str]:
-    """The word in lower case, with and without accents."""
-    return frozenset(change(word).casefold() for change in (str, strip_accents, write_digraphs))
-
-
-def list_marks(words: Mapping[str, int], max_letters: int = 1000, changes: Iterable[str] = ()) -> list[str]:
-    """What a vocabulary needs for chains: marks, and the letters of the words, the most frequent first.
-
-    Args:
-        words: how often each occurs.
-        changes: the marks of `OPTIONAL` that chains have.
-    """
-    counts: Counter[str] = Counter()
-    for word, count in words.items():
-        for letter in word:
-            counts[letter] += count * (letter != JOINER)
-    del counts[JOINER]
-    letters = [letter for letter, _ in sorted(counts.items(), key=lambda item: (-item[1], item[0]))][:max_letters]
-    glued = [JOINER + letter for letter in letters if _is_glued_letter(JOINER + letter) or letter in _ZERO_WIDTH]
-    return list(dict.fromkeys([JOINER, *CASES, *changes, " ", *letters, *glued]))
 
 
 def _space_all(words: Iterable[str]) -> list[str]:

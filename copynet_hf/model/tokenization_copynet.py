@@ -28,8 +28,9 @@ from transformers import AddedToken, PreTrainedTokenizer, PreTrainedTokenizerBas
 from transformers.tokenization_utils_base import BatchEncoding, TruncationStrategy
 from transformers.utils import PaddingStrategy, logging, to_py_obj
 
+from .chains import list_marks
 from .pieces import FIELDS, PieceTokenizer
-from .segmentation import OPTIONAL, SEGMENTERS, get_segmenter, list_marks
+from .segmentation import OPTIONAL, SEGMENTERS, get_segmenter
 from .source import (
     ExtendedVocabulary,
     Fact,

@@ -8,23 +8,8 @@ from random import Random
 from typing import NamedTuple
 
 from ..data.records import Row
-from ..model.segmentation import (
-    DIGRAPHS,
-    DROP_FIRST,
-    DROP_LAST,
-    FIRST,
-    INITIAL,
-    JOINER,
-    MARKS,
-    MAX_INITIALS,
-    PLAIN,
-    Neighbours,
-    find_acronym,
-    fits,
-    fold,
-    is_spelled,
-    list_parts,
-)
+from ..model.chains import MAX_INITIALS, Neighbours, find_acronym, fits, fold, is_spelled, list_parts
+from ..model.segmentation import DIGRAPHS, DROP_FIRST, DROP_LAST, FIRST, INITIAL, JOINER, MARKS, PLAIN
 from ..model.source import Source
 from ..model.tokenization_copynet import CopyNetTokenizer
 

@@ -15,7 +15,8 @@ from transformers import PreTrainedTokenizerBase
 from ..arguments import MAX_SOURCE_LENGTH, TokenizerArguments, TrainArguments
 from ..data.records import Row
 from ..evaluation.compute_metrics import spells_words
-from ..model.segmentation import CASES, CHAINED, INITIAL, Chains, get_segmenter, is_spelled, list_marks, list_parts
+from ..model.chains import Chains, is_spelled, list_marks, list_parts
+from ..model.segmentation import CASES, CHAINED, INITIAL, get_segmenter
 from ..model.tokenization_copynet import CopyNetTokenizer
 from ..saved.loading import load_tokenizer
 from .dataset import Pairs

@@ -54,8 +54,8 @@ class Chains:
 
     def find(self, word: str, source: Sequence[str], near: Collection[str] | None = None) -> list[str] | None:
         """The tokens that are joined to the word: the shortest chain, and of these the one with the most copies, those
-        of single letters not counted. What would be spelled is an acronym if source words in a row begin with its
-        letters.
+        of single letters not counted. What would be spelled, or is in capitals and no single copy, is an acronym if
+        source words in a row begin with its letters.
 
         Args:
             word: of a text, by one of `CHAINED`.
@@ -332,9 +332,10 @@ class Neighbours:
                 distance = abs(place - other) or MAX_DISTANCE
                 distances[self.source[other]] = min(distance, distances.get(self.source[other], distance))
         near = sorted(distances, key=distances.__getitem__)
-        if len(word) > 1 or any(self.source[place].islower() for place in places):
-            return [] if len(word) == 1 and word in distances else near
-        return [] if word in distances else [other for other in near if not other.islower()]
+        if len(word) > 1:
+            return near
+        has_names = not any(self.source[place].islower() for place in places)
+        return [] if word in distances else [other for other in near if not (has_names and other.islower())]
 
     def _find_parts(self, word: str) -> list[int]:
         """The places of the source words of which the most letters, from the first on, are in the word."""
@@ -364,9 +365,9 @@ def _count_common_letters(word: str, target: str) -> int:
 
 
 @lru_cache(maxsize=2**16)
-def fold(word: str) -> frozenset[str]:
+def fold(word: str) -> tuple[str, ...]:
     """The word in lower case, with and without accents."""
-    return frozenset(change(word).casefold() for change in (str, strip_accents, write_digraphs))
+    return tuple(dict.fromkeys(change(word).casefold() for change in (str, strip_accents, write_digraphs)))
 
 
 def list_marks(words: Mapping[str, int], max_letters: int = 1000, changes: Iterable[str] = ()) -> list[str]:

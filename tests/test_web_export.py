@@ -151,17 +151,8 @@ def with_chains(
 ) -> Iterator[Page]:
     """A random model whose vocabulary is mostly marks and letters, and which reads features and the letters of other
     words."""
-    words = [
-        "<pad>",
-        "<s>",
-        "</s>",
-        "<unk>",
-        *sorted({JOINER, DIGRAPHS, DROP_FIRST, DROP_LAST, INITIAL}),
-        " ",
-        "1",
-        "Z",
-        "a",
-    ]
+    marks = sorted({JOINER, DIGRAPHS, DROP_FIRST, DROP_LAST, INITIAL})
+    words = ["<pad>", "<s>", "</s>", "<unk>", *marks, " ", "1", "Z", "a"]
     more = {"letter_vocab": "MilZ\u00e9", "feature_vocab": ["PST", "V", "constructor"]}
     tokenizer = CopyNetTokenizer({word: index for index, word in enumerate(words)}, "word_parts", 4, **more)
     graphs = exported_once(**LETTERED)

@@ -35,7 +35,7 @@ from .segmentation import (
 MAX_DROPPED = 4  # letters; -skiego becomes -ski in Polish
 MAX_ACRONYM = 8  # letters
 MAX_INITIALS = 2  # before the first letters of a word
-MAX_LEFT_OUT = 3  # words within an acronym's
+MAX_LEFT_OUT = 3  # words, such as "of", that have no letter in an acronym
 MAX_DISTANCE = 4  # words in the source, between one whose initial is copied and what is copied beside it
 
 
@@ -136,8 +136,8 @@ class Chains:
 
     def _spell_letters(self, chain: Sequence[tuple[str, list[str]]]) -> Iterator[list[str]]:
         """The tokens of each (part, tokens) of a chain. Single letters next to each other are generated, even if they
-        are words of the source: otherwise the spelling of a word would depend on unrelated words there. So are
-        initials, unless all of these letters are some, and a longer part follows or precedes, as in `jrmiller`."""
+        are words of the source: otherwise the spelling of a word would depend on unrelated words there. They are
+        copied as initials if all of them are, and stand beside a longer part, as in `jrmiller`."""
         start = 0
         for is_single, group in groupby(chain, lambda piece: len(piece[0]) == 1 and not piece[0].isdecimal()):
             pieces = list(group)
@@ -312,10 +312,11 @@ class Neighbours:
         self._copied: dict[str, list[int]] = {}
 
     def find(self, index: int) -> list[str]:
-        """The source words at most `MAX_DISTANCE` from what the word `index` of the target copies, or else from what
-        the word nearest to it does; the nearest first, but that word last. All words, if nothing is copied.
+        """The source words within `MAX_DISTANCE` of an anchor, the nearest first and the anchor last; all words, if
+        there is no anchor. It is what the word `index` of the target copies, or else what the closest word of the
+        target does.
 
-        Of a single letter: none if the source has it there, and no words in lower case beside names or numbers.
+        For a single letter: no words if it stands there itself, and none in lower case unless the anchor is.
         """
         word = self.target[index]
         places = self._find_parts(word.casefold()) if len(word) > 1 else []

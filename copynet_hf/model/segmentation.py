@@ -70,11 +70,11 @@ def _replace_letters(word: str, letters: Mapping[str, str]) -> str:
     """The word with these letters replaced, capitals too, and without accents and other marks."""
     if word.isascii():
         return word
-    plain = (letter for letter in normalize("NFD", _look_up(word, letters)) if category(letter) != "Mn")
-    return _look_up("".join(plain), letters)
+    plain = (letter for letter in normalize("NFD", _map_letters(word, letters)) if category(letter) != "Mn")
+    return _map_letters("".join(plain), letters)
 
 
-def _look_up(word: str, letters: Mapping[str, str]) -> str:
+def _map_letters(word: str, letters: Mapping[str, str]) -> str:
     return "".join(
         letters.get(letter) or (letters[letter.lower()].capitalize() if letter.lower() in letters else letter)
         for letter in normalize("NFC", word)
@@ -87,7 +87,8 @@ def strip_accents(word: str) -> str:
 
 
 def write_digraphs(word: str) -> str:
-    """The same with two letters for an umlaut and its like: `Mueller` of `Müller`, `Joergensen` of `Jørgensen`."""
+    """The word without accents, with two letters for an umlaut and its like: `Mueller` of `Müller`, `Joergensen` of
+    `Jørgensen`."""
     return _replace_letters(word, _DIGRAPHS)
 
 
@@ -95,6 +96,7 @@ CASES: dict[str, Callable[[str], str]] = {"[lower]": str.lower, "[upper]": str.u
 """Marks for the case of the word that follows."""
 INITIAL, DROP_FIRST, DROP_LAST = "[initial]", "[drop_first]", "[drop_last]"
 FIRST = {f"[first_{number}]": number for number in range(3, 9)}
+"""Marks for the first letters of the word that follows, with their number."""
 CUTS = {
     INITIAL: slice(1),
     **{mark: slice(number) for mark, number in FIRST.items()},

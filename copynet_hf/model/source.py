@@ -308,11 +308,11 @@ class ExtendedVocabulary:
         unk, chains = self.unk_token_id, self.chains
         if source is not None and chains.is_possible and (unk in ids or chains.has_initials):
             reachable = [word for word in source.words if word in slots or (word in self._ids and word not in special)]
-            neighbours = Neighbours(reachable, words)
+            neighbours = Neighbours(reachable, words) if chains.has_initials else None
             found: list[int] = []
             for place, (word, index) in enumerate(zip(words, ids, strict=True)):
-                is_letter = chains.has_initials and len(word) == 1 and word.isalpha()
-                near = neighbours.find(place) if chains.has_initials and (index == unk or is_letter) else []
+                is_letter = len(word) == 1 and word.isalpha()
+                near = neighbours.find(place) if neighbours and (index == unk or is_letter) else []
                 chain = chains.find(word, reachable, near) if index == unk or near else None
                 found += [index] if chain is None else self._find_ids(chain, frozenset(), slots, 0)
             ids = found

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from random import Random
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from ..data.records import Row
 from ..model.chains import MAX_INITIALS, Neighbours, find_acronym, fits, fold, is_spelled, list_parts
@@ -22,6 +22,8 @@ MIN_SAME_SIZE, MIN_LENGTHS, MIN_LENGTH_SHARE = 0.8, 3, 0.05
 MIN_OFTEN = 5  # digits that are added to as many numbers are not made up
 KINDS = ("known", "copied", "joined", "spelled", "unknown")
 
+_First = TypeVar("_First")
+_Second = TypeVar("_Second")
 Hard = Sequence[tuple[str, list[str]]]
 """(word, words of its source), for words of targets that have to be spelled."""
 
@@ -86,28 +88,39 @@ def find_changes(tokenizer: CopyNetTokenizer, pairs: Sequence[Row], hard: Hard) 
         tokenizer: of a segmenter with chains, without such marks.
         hard: the words of the pairs' targets that have to be spelled; see `Reach`.
     """
-    changes: list[str] = []
-    first = _find_first(hard)
-    plain = max((PLAIN, DIGRAPHS), key=lambda mark: len(_find_changed(hard, mark, first)))
-    for group in ([plain, *first], [DROP_FIRST], [DROP_LAST]):
-        found = {mark: _find_changed(hard, mark, group, MIN_CHANGED * len(pairs)) for mark in group}
-        changes += [mark for mark in group if found[mark]]
-        hard = [each for place, each in enumerate(hard) if not any(place in places for places in found.values())]
+    least, first = MIN_CHANGED * len(pairs), _find_first(hard)
+    accents = {mark: _find_changed(hard, mark, first, least) for mark in (PLAIN, DIGRAPHS)}
+    plain = max(accents, key=lambda mark: len(accents[mark]))
+    found = {plain: accents[plain]} | {mark: _find_changed(hard, mark, [plain], least) for mark in first}
+    for mark in (DROP_FIRST, DROP_LAST):
+        explained = set[int]().union(*found.values())
+        found[mark] = _find_changed(hard, mark, [], least, explained)
+    changes = [mark for mark, places in found.items() if places]
     words = [*tokenizer.get_vocab(), *changes]
     vocab = {word: index for index, word in enumerate(words)}
     changing = CopyNetTokenizer(vocab, tokenizer.segmenter, tokenizer.max_source_oov)
     return [INITIAL, *changes] if has_initials(changing, pairs) else changes
 
 
-def _find_changed(hard: Hard, mark: str, beside: Collection[str], least: float = 0) -> set[int]:
+def _find_changed(
+    hard: Hard, mark: str, beside: Collection[str], least: float, explained: Collection[int] = ()
+) -> set[int]:
     """The places of the words that the mark gives, perhaps with others beside it, from a word of their source; none if
-    they are not more than the least number, and than twice as many as from the source of another word."""
-    others = Random(0).sample(hard, len(hard))
-    own = {place for place, (word, source) in enumerate(hard) if _is_changed(word, source, mark, beside)}
-    by_chance = sum(
-        _is_changed(word, source, mark, beside) for (word, _), (_, source) in zip(hard, others, strict=True)
-    )
+    they are not more than the least number, and than twice as many as from the source of another word.
+
+    Args:
+        explained: the places of words that are left out.
+    """
+    left = {place: each for place, each in enumerate(hard) if place not in explained}
+    own = {place for place, (word, source) in left.items() if _is_changed(word, source, mark, beside)}
+    by_chance = sum(_is_changed(word, source, mark, beside) for word, source in _mix([*left.values()]))
     return own if len(own) > max(least, 2 * by_chance) else set()
+
+
+def _mix(items: Sequence[tuple[_First, _Second]]) -> Iterator[tuple[_First, _Second]]:
+    """The first of each with the second of another: what agrees here does so by chance."""
+    others = Random(0).sample(items, len(items))
+    return ((first, second) for (first, _), (_, second) in zip(items, others, strict=True))
 
 
 def _find_first(hard: Hard) -> list[str]:
@@ -147,7 +160,7 @@ def has_initials(tokenizer: CopyNetTokenizer, pairs: Sequence[Row]) -> bool:
     Args:
         tokenizer: of a segmenter with chains, with all marks that the targets need but that of initials.
     """
-    letters: list[tuple[str, set[str]]] = []
+    letters: list[tuple[set[str], str]] = []
     acronyms: list[tuple[str, list[str]]] = []
     for row in pairs:
         source = tokenizer.encode_source(row["text"], row.get("facts"))
@@ -161,14 +174,11 @@ def has_initials(tokenizer: CopyNetTokenizer, pairs: Sequence[Row]) -> bool:
                     acronyms.append((word, source.words))
                 elif singles:
                     initials = _list_initials(neighbours.find(place))
-                    letters += ((letter, initials) for letter in singles)
-    others = Random(0).sample(letters, len(letters))
-    own = sum(letter in initials for letter, initials in letters)
-    by_chance = sum(letter in initials for (letter, _), (_, initials) in zip(letters, others, strict=True))
-    other_acronyms = Random(0).sample(acronyms, len(acronyms))
-    own += sum(find_acronym(word, words) is not None for word, words in acronyms)
-    by_chance += sum(
-        find_acronym(word, words) is not None for (word, _), (_, words) in zip(acronyms, other_acronyms, strict=True)
+                    letters += ((initials, letter) for letter in singles)
+    own, by_chance = (
+        sum(letter in initials for initials, letter in of_letters)
+        + sum(find_acronym(word, words) is not None for word, words in of_acronyms)
+        for of_letters, of_acronyms in ((letters, acronyms), (_mix(letters), _mix(acronyms)))
     )
     return own - by_chance > MIN_INITIALS * len(pairs) and own > 2 * by_chance
 

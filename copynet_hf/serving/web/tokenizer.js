@@ -75,11 +75,11 @@ const PUNCTUATION = new RegExp(`^(${JOINER}?)(\\[${JOINER}\\]|[^${W}${S}${JOINER
 /** The word with these letters replaced, and without accents. @param {string} word @param {Map<string, string>} letters */
 function replaceLetters(word, letters) {
   if (/^[\0-\x7f]*$/.test(word)) return word;
-  return lookUp(lookUp(word, letters).normalize("NFD").replace(/\p{Mn}/gu, ""), letters);
+  return mapLetters(mapLetters(word, letters).normalize("NFD").replace(/\p{Mn}/gu, ""), letters);
 }
 
 /** @param {string} word @param {Map<string, string>} letters */
-function lookUp(word, letters) {
+function mapLetters(word, letters) {
   const written = Array.from(word.normalize("NFC"), (letter) => {
     const lower = letters.get(letter.toLowerCase());
     return letters.get(letter) ?? (lower === undefined ? letter : capitalize(lower));

@@ -46,6 +46,7 @@ from .callbacks import (
 from .checkpoints import NUM_PROCESSES, RECORD_FILE, SECONDS, is_complete
 from .dataset import Pairs, encode_pairs
 from .encoder_training import split_parameter_groups
+from .guided_attention import GUIDED_SHARE, build_guide
 from .label_smoothing import VocabularyLabelSmoother
 from .run_folder import explain_save_errors
 from .vocabulary_dropout import append_letters, drop_from_vocabulary, drop_letters
@@ -97,6 +98,8 @@ class CopyNetTrainer(Trainer):
         )
         self.scored_pairs, self.run_record, self.earlier_seconds = validation, run_record or {}, earlier_seconds
         self.vocabulary_dropout = run_args.vocabulary_dropout if model.config.copies else 0.0
+        self.guided_attention = run_args.guided_attention
+        self.guide = build_guide(model, tokenizer, self.train_dataset) if self.guided_attention else None
         self.encoder_learning_rate = run_args.encoder_learning_rate
         self.letters: list[list[int]] = []  # of each word of the vocabulary, if the model reads letters
         if letter_vocab := getattr(tokenizer, "letter_vocab", None):
@@ -180,6 +183,28 @@ class CopyNetTrainer(Trainer):
         if self.letters:
             inputs["letter_ids"] = drop_letters(inputs["letter_ids"])
         return super().training_step(model, inputs, num_items_in_batch)
+
+    def compute_loss(
+        self,
+        model: nn.Module,
+        inputs: dict[str, Any],
+        return_outputs: bool = False,
+        num_items_in_batch: Tensor | int | None = None,
+    ) -> Any:
+        progress = self.state.global_step / max(self.state.max_steps, 1)
+        weight = self.guided_attention * max(0.0, 1 - progress / GUIDED_SHARE)
+        if self.guide is None or not weight or not model.training:
+            return super().compute_loss(model, inputs, return_outputs, num_items_in_batch)
+        input_ids, labels = inputs["input_ids"], inputs["labels"]
+        inputs = {**inputs, "output_attentions": True}
+        loss, outputs = super().compute_loss(model, inputs, True, num_items_in_batch)
+        guided = self.guide.compute_loss(outputs["cross_attentions"][0][:, 0], input_ids, labels)
+        if num_items_in_batch is None:
+            num_items_in_batch = (labels >= 0).sum()
+        elif self.args.average_tokens_across_devices:  # the gradients are averaged, as the Trainer's own loss expects
+            guided = guided * self.accelerator.num_processes
+        loss = loss + weight * guided / num_items_in_batch
+        return (loss, outputs) if return_outputs else loss
 
     def evaluation_loop(self, *args: Any, **kwargs: Any) -> EvalLoopOutput:
         output = super().evaluation_loop(*args, **kwargs)

@@ -1,0 +1,172 @@
+"""Guided attention: steps that generate a word learn from the beginning to attend to the source word it goes with.
+
+Generated words depend on the source through c_t, Eq. 3. Until the attention has found where to look, which takes about
+a thousand updates where sources are long, `CL` is as likely for `avenida` as for `calle`. Copies are learned long
+before, since they have scores of their own, Eq. 8. Which words go together is counted in the training pairs, by the
+log-likelihood ratio (Dunning 1993). The attention is trained towards them, as towards the alignments of Mi et al. 2016
+and Chen et al. 2016, with a weight that falls to 0, so that in the end it is the model's own.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from itertools import chain, islice, pairwise
+from typing import TypeAlias
+
+import torch
+from datasets import Dataset, IterableDataset
+from torch import Tensor
+from transformers import PreTrainedTokenizerBase
+
+from ..data.records import Row
+from ..model.decoder import CopyNetDecoder
+from ..model.modeling_copynet import CopyNetForConditionalGeneration
+from ..model.segmentation import CHANGES, JOINER, is_glued_letter
+from ..model.tokenization_copynet import CopyNetTokenizer
+
+MAX_PAIRS = 5_000  # in which words are counted
+MIN_TOGETHER = 3  # pairs that have both words
+SIGNIFICANCE = 0.01  # the expected number of words that go together by chance alone
+GUIDED_SHARE = 0.5  # of the updates; the weight falls linearly to 0
+
+Word: TypeAlias = tuple[int, ...]
+"""The ids of a generated word: one, several digits, or those of its letters, after the marks that change it."""
+
+
+class AttentionGuide:
+    """Where the steps that generate a word should attend.
+
+    Args:
+        tokenizer: of the pairs; words that it splits into letters alone (`char`) go with none.
+        rows: the encoded training pairs, of which `input_ids` and `labels` are read.
+
+    Attributes:
+        partners: of each generated word, the source words that it goes with, the closest first.
+    """
+
+    def __init__(self, tokenizer: CopyNetTokenizer, rows: Iterable[Row]) -> None:
+        words = tokenizer.convert_ids_to_tokens(list(range(len(tokenizer))))
+        self.vocab_size = len(words)
+        self.marks = {index for index, word in enumerate(words) if word in CHANGES}
+        self.letters = {
+            index for index, word in enumerate(words) if is_glued_letter(word) and word.strip(JOINER) != "_"
+        }
+        is_cut = tokenizer.segmenter == "word_digits"
+        self.digits = {index for index, word in enumerate(words) if is_cut and len(word) == 1 and word.isdecimal()}
+        self.others = {index for index, word in enumerate(words) if word == JOINER or word.isspace()}
+        self.others.update(tokenizer.all_special_ids)
+        pairs = [] if tokenizer.segmenter == "char" else islice(rows, MAX_PAIRS)
+        self.partners = find_partners(self._list_words(row["input_ids"], row["labels"]) for row in pairs)
+
+    def find_places(self, source: Sequence[int], labels: Sequence[int]) -> list[tuple[int, int]]:
+        """(t, j) for all steps t that should attend to the position j: to all of those with the closest partner that
+        this source has."""
+        places: dict[int, list[int]] = {}
+        for j, index in enumerate(source):
+            places.setdefault(index, []).append(j)
+        found: list[tuple[int, int]] = []
+        for start, end in self._find_generated(source, labels):
+            partners = self.partners.get(tuple(labels[start:end]), ())
+            closest = next((places[index] for index in partners if index in places), [])
+            found += ((t, j) for t in range(start, end) for j in closest)
+        return found
+
+    def compute_loss(self, attention: Tensor, input_ids: Tensor, labels: Tensor) -> Tensor:
+        """The sum of −log Σ_j a_tj, over the steps that are guided and for each the positions j of `find_places`.
+
+        Args:
+            attention: (B, T, S) a_tj. input_ids: (B, S). labels: (B, T), −100 where there is no target.
+        """
+        places = [
+            (row, t, j)
+            for row, pair in enumerate(zip(input_ids.tolist(), labels.tolist(), strict=True))
+            for t, j in self.find_places(*pair)
+        ]
+        is_guided = torch.zeros_like(attention, dtype=torch.bool)
+        if places:
+            is_guided[torch.tensor(places, device=attention.device).unbind(1)] = True
+        attended = (attention * is_guided).sum(-1)[is_guided.any(-1)]
+        return -attended.float().clamp(min=torch.finfo(torch.float32).tiny).log().sum()
+
+    def _list_words(self, source: Sequence[int], labels: Sequence[int]) -> tuple[set[Word], set[int]]:
+        """The words that a target generates, and those of its source's that are in the vocabulary."""
+        generated = {tuple(labels[start:end]) for start, end in self._find_generated(source, labels)}
+        return generated, {index for index in source if index < self.vocab_size} - self.others
+
+    def _find_generated(self, source: Sequence[int], labels: Sequence[int]) -> Iterator[tuple[int, int]]:
+        """Start and end of each word of a target that is generated: in the vocabulary, or made of its digits or
+        letters, and not in the source."""
+        starts = [t for t in range(len(labels)) if t == 0 or not self._continues(labels[t - 1], labels[t])]
+        for start, end in pairwise([*starts, len(labels)]):
+            word = labels[start:end]
+            content = [index for index in word if index not in self.marks]
+            is_known = all(0 <= index < self.vocab_size for index in word) and self.others.isdisjoint(word)
+            if content and is_known and not _contains(source, content):
+                yield start, end
+
+    def _continues(self, before: int, index: int) -> bool:
+        """Whether a token belongs to the word of the one before it."""
+        return before in self.marks or index in self.letters or (before in self.digits and index in self.digits)
+
+
+def build_guide(
+    model: CopyNetForConditionalGeneration, tokenizer: PreTrainedTokenizerBase, rows: Dataset | IterableDataset
+) -> AttentionGuide | None:
+    """A guide for the model's attention, from its encoded training pairs; None where there is none of Eq. 3, for words
+    of other tokenizers, and for streams, which can be read only once."""
+    decoder = model.model.decoder
+    has_attention = isinstance(decoder, CopyNetDecoder) and decoder.attention is not None
+    if not has_attention or not isinstance(tokenizer, CopyNetTokenizer) or isinstance(rows, IterableDataset):
+        return None
+    return AttentionGuide(tokenizer, rows)
+
+
+def find_partners(pairs: Iterable[tuple[Collection[Word], Collection[int]]]) -> dict[Word, list[int]]:
+    """The source words that each word of targets goes with, the closest first: those that are in its pairs more often
+    than in others, by the log-likelihood ratio. Of n ratios, chance makes about n exp(−G² / 2) larger than G².
+
+    Args:
+        pairs: the words of each target, and those of its source, both without repetition.
+    """
+    rows_of: dict[Word, list[int]] = defaultdict(list)
+    sources: list[Collection[int]] = []
+    for row, (target, source) in enumerate(pairs):
+        sources.append(source)
+        for word in target:
+            rows_of[word].append(row)
+    frequency = Counter(chain.from_iterable(sources))
+    ratios: list[tuple[float, Word, int]] = []
+    for word, rows in rows_of.items():
+        together = Counter(chain.from_iterable(sources[row] for row in rows))
+        ratios += (
+            (log_likelihood_ratio(count, len(rows), frequency[other], len(sources)), word, other)
+            for other, count in together.items()
+            if count >= MIN_TOGETHER
+        )
+    least = 2 * math.log(max(len(ratios), 1) / SIGNIFICANCE)
+    partners: dict[Word, list[int]] = defaultdict(list)
+    for _, word, other in sorted((each for each in ratios if each[0] > least), reverse=True):
+        partners[word].append(other)
+    return dict(partners)
+
+
+def log_likelihood_ratio(both: int, first: int, second: int, total: int) -> float:
+    """G² = 2 Σ O ln(O / E), over the pairs that have both of two words, one, or neither, of how many pairs have both,
+    the first, and the second (Dunning 1993); 0 if they are together less often than by chance."""
+    if both * total <= first * second:
+        return 0.0
+    observed = (both, first - both, second - both, total - first - second + both)
+    expected = (first * second, first * (total - second), (total - first) * second, (total - first) * (total - second))
+    return 2 * sum(
+        number * math.log(number * total / by_chance)
+        for number, by_chance in zip(observed, expected, strict=True)
+        if number
+    )
+
+
+def _contains(words: Sequence[int], part: Sequence[int]) -> bool:
+    """Whether the part is in the words, side by side."""
+    size = len(part)
+    return any(words[start] == part[0] and words[start : start + size] == part for start in range(len(words)))

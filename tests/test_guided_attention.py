@@ -1,0 +1,203 @@
+"""Guided attention: what goes together, which steps are guided, and what the training makes of it."""
+
+from __future__ import annotations
+
+import math
+from itertools import product
+from random import Random
+from typing import Any
+
+import pytest
+import torch
+from datasets import Dataset
+from helpers import tiny_model
+from transformers import Seq2SeqTrainingArguments
+
+from copynet_hf import CopyNetConfig, CopyNetForConditionalGeneration, CopyNetTokenizer
+from copynet_hf.arguments import TrainArguments
+from copynet_hf.training.guided_attention import (
+    GUIDED_SHARE,
+    AttentionGuide,
+    build_guide,
+    find_partners,
+    log_likelihood_ratio,
+)
+from copynet_hf.training.trainer import CopyNetTrainer
+
+STREETS = {"calle": "CL", "plaza": "PZ", "ronda": "RD", "avenida": "AV"}
+NUMBERS = {"uno": "41", "dos": "52", "tres": "63", "cuatro": "74"}
+PARTS = {"platos": "plato", "cubos": "cubo"}
+FILLERS = ["lunes", "martes", "jueves", "viernes", "por", "la", "tarde", "con", "el"]
+
+
+def make_pairs(count: int) -> list[dict[str, str]]:
+    """Names, numbers and days that are copied or left out, and words that are looked up."""
+    random, pairs = Random(0), []
+    for _ in range(count):
+        street, number, part = (random.choice([*table]) for table in (STREETS, NUMBERS, PARTS))
+        name = "".join(random.choices("abcdefghijklmnop", k=6)).capitalize()
+        house = random.randint(800, 999)
+        filler = " ".join(random.choices(FILLERS, k=8))
+        words = [f"{street} {name} {house}", number, part, filler]
+        random.shuffle(words)
+        summary = f"{STREETS[street]} {name} {house} | {NUMBERS[number]} | {PARTS[part]}"
+        pairs.append({"text": " ".join(words), "summary": summary})
+    return pairs
+
+
+@pytest.fixture(scope="module")
+def task() -> tuple[CopyNetTokenizer, list[dict[str, Any]]]:
+    pairs = make_pairs(200)
+    texts = (text for pair in pairs for text in pair.values())
+    tokenizer = CopyNetTokenizer.train_from_iterator(texts, 300, segmenter="word_digits", min_frequency=5, chains=True)
+    return tokenizer, [dict(tokenizer(pair["text"], text_target=pair["summary"])) for pair in pairs]
+
+
+def explain(tokenizer: CopyNetTokenizer, guide: AttentionGuide, row: dict[str, Any]) -> list[tuple[str, str]]:
+    """The tokens of the guided steps, with the words that they should attend to."""
+    source, labels = row["input_ids"], row["labels"]
+    return [
+        tuple(tokenizer.convert_ids_to_tokens([labels[t], source[j]]))  # type: ignore[misc]
+        for t, j in guide.find_places(source, labels)
+    ]
+
+
+def test_words_that_are_looked_up_go_with_what_they_stand_for(task: Any) -> None:
+    """A number's digits go with the word for it, although the source has such digits elsewhere."""
+    tokenizer, rows = task
+    guide = AttentionGuide(tokenizer, rows)
+    row = dict(tokenizer("cubos dos lunes avenida Quevedo 825", text_target="AV Quevedo 825 | 52 | cubo"))
+    assert explain(tokenizer, guide, row) == [("AV", "avenida"), ("5", "dos"), ("2", "dos"), ("cubo", "cubos")]
+
+
+def test_all_places_of_the_closest_partner_are_attended_to(task: Any) -> None:
+    tokenizer, rows = task
+    guide = AttentionGuide(tokenizer, rows)
+    row = dict(tokenizer("avenida cubos avenida", text_target="AV"))
+    assert guide.find_places(row["input_ids"], row["labels"]) == [(0, 0), (0, 2)]
+    assert guide.find_places(tokenizer("cubos")["input_ids"], row["labels"]) == []
+
+
+def test_a_spelled_word_is_one(task: Any) -> None:
+    pairs = [{"text": f"{word} {side}", "summary": word[::-1]} for word in ("salz", "reis") for side in "abcdefgh"]
+    texts = (pair["text"] for pair in pairs)
+    tokenizer = CopyNetTokenizer.train_from_iterator(texts, 300, segmenter="word_punct", min_frequency=3, chains=True)
+    rows = [dict(tokenizer(pair["text"], text_target=pair["summary"])) for pair in pairs]
+    found = explain(tokenizer, AttentionGuide(tokenizer, rows), rows[0])
+    assert [word for _, word in found] == ["salz"] * 4
+
+
+def test_what_is_copied_or_always_there_goes_with_nothing(task: Any) -> None:
+    tokenizer, rows = task
+    guide = AttentionGuide(tokenizer, rows)
+    tokens = {token for row in rows for token, _ in explain(tokenizer, guide, row)}
+    assert tokens == {*STREETS.values(), *"".join(NUMBERS.values()), *PARTS.values()}
+
+
+def test_letters_and_streams_have_no_guide(task: Any) -> None:
+    tokenizer, rows = task
+    letters = CopyNetTokenizer.train_from_iterator(["calle CL"], 300, segmenter="char", min_frequency=1)
+    assert not AttentionGuide(letters, [dict(letters("calle", text_target="CL"))] * 50).partners
+    rows = Dataset.from_list(rows)
+    assert build_guide(tiny_model(), tokenizer, rows) is not None
+    assert build_guide(tiny_model(), tokenizer, rows.to_iterable_dataset()) is None
+    assert build_guide(tiny_model(attention=False, copy_mechanism="none"), tokenizer, rows) is None
+
+
+def test_words_that_are_drawn_at_random_go_together_as_often_as_significance_says() -> None:
+    found = 0
+    for seed in range(40):
+        random = Random(seed)
+        rows = [(random.choices(range(20), k=3), random.choices(range(30), k=6)) for _ in range(150)]
+        pairs = [({(word,) for word in target}, set(source)) for target, source in rows]
+        found += sum(map(len, find_partners(pairs).values()))
+    assert found <= 3
+
+
+def test_the_ratio_is_that_of_the_likelihoods() -> None:
+    """Dunning 1993: twice the logarithm of the likelihood with two probabilities over that with one, both at most."""
+
+    def log_likelihood(count: int, total: int, p: float) -> float:
+        return (count * math.log(p) if count else 0) + ((total - count) * math.log(1 - p) if total > count else 0)
+
+    for first, second, both in product((1, 7, 30), (3, 20, 39), range(4)):
+        if both > min(first, second):
+            continue
+        with_first, without = (both, first), (second - both, 40 - first)
+        two = sum(log_likelihood(count, total, count / total) for count, total in (with_first, without))
+        one = sum(log_likelihood(count, total, second / 40) for count, total in (with_first, without))
+        expected = 2 * (two - one) if both * 40 > first * second else 0
+        assert log_likelihood_ratio(both, first, second, 40) == pytest.approx(expected, abs=1e-9)
+
+
+def test_the_loss_is_that_of_a_loop(task: Any) -> None:
+    tokenizer, rows = task
+    guide, rows = AttentionGuide(tokenizer, rows), rows[:5]
+    model = tiny_model(vocab_size=len(tokenizer), max_source_oov=tokenizer.max_source_oov)
+    batch = tokenizer.pad([{"input_ids": row["input_ids"]} for row in rows], return_tensors="pt")
+    longest = max(len(row["labels"]) for row in rows)
+    labels = torch.tensor([row["labels"] + [-100] * (longest - len(row["labels"])) for row in rows])
+    attention = model(**batch, labels=labels, output_attentions=True).cross_attentions[0][:, 0]
+    weights = attention.tolist()
+    expected = 0.0
+    for number, row in enumerate(rows):
+        places = guide.find_places(row["input_ids"], row["labels"])
+        for step in {t for t, _ in places}:
+            expected -= math.log(sum(weights[number][t][j] for t, j in places if t == step))
+    loss = guide.compute_loss(attention, batch["input_ids"], labels)
+    assert loss.item() == pytest.approx(expected, rel=1e-5)
+    loss.backward()
+    gradient = model.model.decoder.attention.query_proj.weight.grad
+    assert gradient is not None
+    assert gradient.abs().sum() > 0
+
+
+@pytest.fixture
+def make_trainer(task: Any, tmp_path: Any) -> Any:
+    tokenizer, _ = task
+
+    def make(**options: Any) -> CopyNetTrainer:
+        torch.manual_seed(0)
+        sizes = {"embedding_size": 32, "hidden_size": 64, "encoder_hidden_size": 32, "attention_size": 32}
+        model = CopyNetForConditionalGeneration(CopyNetConfig.for_tokenizer(tokenizer, dropout=0.0, **sizes))
+        arguments = Seq2SeqTrainingArguments(
+            output_dir=str(tmp_path),
+            max_steps=160,
+            learning_rate=5e-3,
+            per_device_train_batch_size=16,
+            save_strategy="no",
+            report_to="none",
+            disable_tqdm=True,
+            use_cpu=True,
+            dataloader_pin_memory=False,
+        )
+        run = TrainArguments(vocabulary_dropout=0.0, ema_decay=0.0, **options)
+        return CopyNetTrainer(model, tokenizer, {"train": Dataset.from_list(make_pairs(200))}, arguments, run)
+
+    return make
+
+
+def test_the_weight_falls_to_zero(make_trainer: Any) -> None:
+    trainer = make_trainer(guided_attention=0.5)
+    batch = trainer.data_collator([trainer.train_dataset[number] for number in range(4)])
+    losses = {}
+    for share in (0.0, GUIDED_SHARE / 2, GUIDED_SHARE, 1.0):
+        trainer.state.max_steps, trainer.state.global_step = 1000, round(1000 * share)
+        trainer.model.train()
+        losses[share] = trainer.compute_loss(trainer.model, dict(batch)).item()
+        trainer.model.eval()
+        evaluated = trainer.compute_loss(trainer.model, dict(batch)).item()
+    own, guided = losses[1.0], losses[0.0] - losses[1.0]
+    assert evaluated == pytest.approx(own)
+    assert losses[GUIDED_SHARE] == pytest.approx(own)
+    assert guided > 0.1
+    assert losses[GUIDED_SHARE / 2] == pytest.approx(own + guided / 2, rel=1e-4)
+
+
+def test_lookups_are_learned_sooner(make_trainer: Any) -> None:
+    losses = {}
+    for weight in (0.0, 0.5):
+        trainer = make_trainer(guided_attention=weight)
+        trainer.train()
+        losses[weight] = trainer.evaluate(trainer.train_dataset)["eval_loss"]
+    assert losses[0.5] < losses[0.0] / 2

@@ -38,7 +38,7 @@ SMALL = [f"--{name}={value}" for name, value in (SIZES | SEARCH).items()]
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Three files of pairs and a model trained on them by the command."""
     folder = tmp_path_factory.mktemp("cli")
-    for split, count in {"train": 96, "validation": 24, "test": 24}.items():
+    for split, count in {"train": 24, "validation": 8, "test": 8}.items():
         rows = ({"id": f"n{i}"} | pair for i, pair in enumerate(quickstart_pairs(split, count)))
         write_rows(folder / f"{split}.jsonl", rows)
     files = [f"--{split}_file={folder / split}.jsonl" for split in ("train", "validation", "test")]
@@ -90,7 +90,7 @@ def test_train_writes_its_metrics(folder: Path) -> None:
     metrics = json.loads((model / "all_results.json").read_text())
     assert {"train_loss", "eval_loss", "test_exact_match", "epoch"} <= metrics.keys()
     assert (model / "trainer_state.json").exists()
-    assert len((model / "test_predictions.jsonl").read_text(encoding="utf-8").splitlines()) == 24
+    assert len((model / "test_predictions.jsonl").read_text(encoding="utf-8").splitlines()) == 8
 
 
 def test_train_names_the_checkpoint_to_resume_from_and_resumes(
@@ -213,10 +213,10 @@ def test_evaluate_prints_one_json_object_and_nothing_else(
     scores = json.loads(capsys.readouterr().out)
     names = "exact_match exact_match_top_3 rouge1 rouge2 rougeL bleu oov_recall unk_rate copied_fraction"
     assert {*names.split(), "copy_mode_fraction", "seconds", "examples"} <= scores.keys()
-    assert scores["examples"] == 24
+    assert scores["examples"] == 8
     rows = [json.loads(line) for line in predictions.read_text(encoding="utf-8").splitlines()]
     assert [(row["id"], row["text"], row["reference"]) for row in rows] == [
-        (f"n{i}", pair["text"], pair["summary"]) for i, pair in enumerate(quickstart_pairs("test", 24))
+        (f"n{i}", pair["text"], pair["summary"]) for i, pair in enumerate(quickstart_pairs("test", 8))
     ]
     for row in rows:
         assert len(row["predictions"]) == 3

@@ -271,8 +271,8 @@ def test_embeddings_start_from_the_encoders_pieces(arguments, bert, caplog):
     assert f"{bert}: {len(vocabulary)} of {len(vocabulary)} words found, 0 missing" in caplog.text
 
 
-def test_words_that_the_encoder_does_not_know_get_no_embedding_from_it(arguments, bert):
-    _, tokenizer = trained(arguments)
+def test_words_that_the_encoder_does_not_know_get_no_embedding_from_it(bert):
+    tokenizer = word_tokenizer(bert)
     model = CopyNetForConditionalGeneration.from_encoder_pretrained(bert, tokenizer=tokenizer)
     found = average_piece_embeddings(model, tokenizer, ["nine", "\N{SNOWMAN}"])
     assert list(found) == ["nine"]

@@ -144,7 +144,14 @@ def small(monkeypatch):
 
 
 LONG = ("mechanisms", "encoders", "reach", "decoders")  # of many models
-SOME = {"table1": ["CopyNet"], "coreqa": ["CoreQA", "CopyNet*"]}  # of the models of others
+# Of the models of others; all of them in a slow test.
+SOME = {
+    "convex_hull": ["*5*"],
+    "coreqa": ["CoreQA", "CopyNet*"],
+    "defaults": ["NL2Bash"],
+    "table1": ["CopyNet"],
+    "tsp": ["*5*"],
+}
 EXPERIMENTS = sorted(reproduce.EXPERIMENTS.keys() - {"recipe", "inflection", "minilm", *LONG})
 
 

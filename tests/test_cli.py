@@ -42,7 +42,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         rows = ({"id": f"n{i}"} | pair for i, pair in enumerate(quickstart_pairs(split, count)))
         write_rows(folder / f"{split}.jsonl", rows)
     files = [f"--{split}_file={folder / split}.jsonl" for split in ("train", "validation", "test")]
-    assert main(["train", *files, f"--output_dir={folder / 'model'}", "--max_steps=4", *SMALL]) == 0
+    assert main(["train", *files, f"--output_dir={folder / 'model'}", "--max_steps=2", *SMALL]) == 0
     return folder
 
 

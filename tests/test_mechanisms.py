@@ -55,7 +55,7 @@ def test_a_new_mechanism_has_probabilities_loss_search_and_traces(model):
 
 
 SIZES = {"embedding_size": 8, "hidden_size": 12, "encoder_hidden_size": 8, "attention_size": 8, "use_cpu": True}
-SIZES |= {"max_target_length": 6}
+SIZES |= {"max_target_length": 6, "save_strategy": "no"}
 EXTRACTS = [{"text": f"please call n{n} at ten today", "summary": f"call n{n}"} for n in range(20)]
 TRAINED = {
     **{name: {"copy_mechanism": name} for name in COPY_MECHANISMS},

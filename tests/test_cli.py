@@ -49,13 +49,18 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 # ---- train
 
 
-def test_train_writes_a_model_that_the_auto_classes_load(folder: Path) -> None:
+def test_train_writes_a_model_that_the_auto_classes_load_and_its_metrics(folder: Path) -> None:
     model = AutoModelForSeq2SeqLM.from_pretrained(folder / "model")
     tokenizer = AutoTokenizer.from_pretrained(folder / "model")
     assert len(tokenizer) == model.config.vocab_size
     assert tokenizer.max_source_oov == model.config.max_source_oov
     assert (model.generation_config.num_beams, model.generation_config.forbid_unk) == (2, True)
     assert tokenizer.segmenter == "word_punct"
+    metrics = json.loads((folder / "model" / "all_results.json").read_text())
+    assert {"train_loss", "eval_loss", "test_exact_match", "epoch"} <= metrics.keys()
+    assert (folder / "model" / "trainer_state.json").exists()
+    predictions = (folder / "model" / "test_predictions.jsonl").read_text(encoding="utf-8")
+    assert len(predictions.splitlines()) == 8
 
 
 def test_columns_and_delimiter_are_remembered_by_the_model(
@@ -83,14 +88,6 @@ def test_columns_and_delimiter_are_remembered_by_the_model(
     plain = tmp_path / "plain.jsonl"  # without these columns
     write_rows(plain, quickstart_pairs("test", 4))
     assert main([*evaluate[:2], f"--test_file={plain}"]) == 0
-
-
-def test_train_writes_its_metrics(folder: Path) -> None:
-    model = folder / "model"
-    metrics = json.loads((model / "all_results.json").read_text())
-    assert {"train_loss", "eval_loss", "test_exact_match", "epoch"} <= metrics.keys()
-    assert (model / "trainer_state.json").exists()
-    assert len((model / "test_predictions.jsonl").read_text(encoding="utf-8").splitlines()) == 8
 
 
 def test_train_names_the_checkpoint_to_resume_from_and_resumes(

@@ -54,10 +54,11 @@ def _few_threads() -> None:
     torch.set_num_threads(1)
 
 
-@pytest.fixture(autouse=True, scope="session")
+@pytest.fixture(autouse=True, scope="module")
 def _short_collections() -> None:
-    """What the collected tests have imported stays. Frozen, it does not slow down garbage collections: every training
-    begins with a full one, which takes longer than some trainings."""
+    """What earlier tests and files have imported stays. Frozen, it does not slow down garbage collections: every
+    training begins with a full one, which takes a third of a second after an export has imported what it needs."""
+    gc.collect()
     gc.freeze()
 
 

@@ -10,7 +10,6 @@ import logging
 import os
 import random
 import re
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -223,15 +222,16 @@ def test_a_missing_file_is_named_and_a_file_is_required(tmp_path: Path) -> None:
         load_lcsts()
 
 
-def test_streaming_yields_rows_without_reading_the_whole_file(tmp_path: Path) -> None:
-    def endless() -> Iterator[str]:
-        for number in range(200_000):
-            yield record(number)
-
-    path = write(tmp_path / "part.txt", "".join(endless()))
+def test_streaming_yields_rows_without_reading_the_whole_file(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = write(tmp_path / "part.txt", record(summary="") + "".join(map(record, range(2000))) + record(summary=""))
     data = load_lcsts(train=path, streaming=True)["train"]
     assert isinstance(data, datasets.IterableDataset)
     assert [row["id"] for row in data.take(3)] == ["0", "1", "2"]
+    assert "skipped 1 malformed record " in caplog.text
+    assert len(list(data)) == 2000
+    assert "skipped 2 malformed records " in caplog.text
 
 
 def test_streams_are_read_by_worker_processes(tmp_path: Path) -> None:

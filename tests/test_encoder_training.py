@@ -54,6 +54,7 @@ def arguments(bert, tmp_path):
         "warmup_steps": 0,
         "learning_rate": 1e-2,
         "report_to": "none",
+        "save_strategy": "no",
         "max_target_length": 8,
         **SIZES,
     }
@@ -115,7 +116,7 @@ def test_a_frozen_encoder_stays_as_it_was(arguments, bert, cached):
 def test_cached_states_train_the_same_model(arguments, tmp_path):
     """Up to the rounding of batches of other sizes."""
     arguments |= {"freeze_encoder": True, "num_train_epochs": 2, "max_steps": -1, "per_device_train_batch_size": 2}
-    arguments |= {"validation_file": arguments["train_file"], "save_strategy": "no", "eval_steps": 2}
+    arguments |= {"validation_file": arguments["train_file"], "eval_steps": 2}
     plain, _ = trained(arguments)
     cached, _ = trained(arguments | {"cache_encoder_states": True, "output_dir": str(tmp_path / "cached")})
     for name, weight in plain.state_dict().items():
@@ -271,8 +272,8 @@ def test_embeddings_start_from_the_encoders_pieces(arguments, bert, caplog):
     assert f"{bert}: {len(vocabulary)} of {len(vocabulary)} words found, 0 missing" in caplog.text
 
 
-def test_words_that_the_encoder_does_not_know_get_no_embedding_from_it(arguments, bert):
-    _, tokenizer = trained(arguments)
+def test_words_that_the_encoder_does_not_know_get_no_embedding_from_it(bert):
+    tokenizer = word_tokenizer(bert)
     model = CopyNetForConditionalGeneration.from_encoder_pretrained(bert, tokenizer=tokenizer)
     found = average_piece_embeddings(model, tokenizer, ["nine", "\N{SNOWMAN}"])
     assert list(found) == ["nine"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import pickle
 
@@ -51,11 +52,18 @@ def bert(folders):
     return copynet_over(folders["bert"], tokenizer), tokenizer
 
 
+@pytest.fixture(scope="module")
+def made(folders):
+    """A model over an encoder of each family and its tokenizer; tests leave them as they are."""
+    tokenizers = {family: word_tokenizer(folders[family]) for family in FAMILIES}
+    return {family: (copynet_over(folders[family], tokenizers[family]), tokenizers[family]) for family in FAMILIES}
+
+
 @pytest.fixture(params=FAMILIES)
-def over(request, folders):
-    """A model over an encoder of each family and its tokenizer."""
-    tokenizer = word_tokenizer(folders[request.param])
-    return copynet_over(folders[request.param], tokenizer), tokenizer
+def over(request, made):
+    """A model over an encoder of each family and its tokenizer, which tests may change."""
+    model, tokenizer = made[request.param]
+    return copy.deepcopy(model), tokenizer
 
 
 def sources(batch):
@@ -77,9 +85,9 @@ def words_by_offsets(own, text):
 
 
 @families
-def test_words_between_spaces_have_the_pieces_of_the_whole_text(folders, family):
+def test_words_between_spaces_have_the_pieces_of_the_whole_text(folders, made, family):
     own = AutoTokenizer.from_pretrained(folders[family])
-    encoded = word_tokenizer(folders[family])(TEXTS)
+    encoded = made[family][1](TEXTS)
     for text, pieces, index in zip(TEXTS, encoded["encoder_input_ids"], encoded["word_index"], strict=True):
         assert pieces == own(text)["input_ids"]
         assert index == words_by_offsets(own, text)
@@ -472,9 +480,8 @@ def test_a_forward_leaves_the_encoder_as_it_is(over):
 
 
 @families
-def test_a_models_encoder_has_the_saved_weights_and_no_others(folders, family):
-    tokenizer = word_tokenizer(folders[family])
-    model = CopyNetForConditionalGeneration.from_encoder_pretrained(folders[family], tokenizer=tokenizer)
+def test_a_models_encoder_has_the_saved_weights_and_no_others(folders, made, family):
+    model, _ = made[family]
     saved = AutoModel.from_pretrained(folders[family]).state_dict()
     found = model.get_encoder().text_encoder.state_dict()
     assert found.keys() <= saved.keys()
@@ -508,9 +515,8 @@ def test_freezing_needs_an_encoder():
 
 
 @families
-def test_a_saved_model_is_the_same_when_loaded(folders, family, tmp_path):
-    tokenizer = word_tokenizer(folders[family])
-    model = copynet_over(folders[family], tokenizer)
+def test_a_saved_model_is_the_same_when_loaded(folders, made, family, tmp_path):
+    model, tokenizer = made[family]
     model.save_pretrained(tmp_path)
     tokenizer.save_pretrained(tmp_path)
     loaded, info = AutoModelForSeq2SeqLM.from_pretrained(tmp_path, output_loading_info=True)

@@ -205,7 +205,8 @@ def test_the_commands_learn_from_features(tmp_path: Path, capsys: pytest.Capture
     for name, part in (("a.train", rows[9:]), ("a.dev", rows[:9])):
         (tmp_path / name).write_text("\n".join(part) + "\n", encoding="utf-8")
     sizes = "--embedding_size 24 --hidden_size 48 --encoder_hidden_size 24 --attention_size 24 --dropout 0"
-    rates = "--num_train_epochs 25 --learning_rate 0.01 --per_device_train_batch_size 8 --min_frequency 1"
+    rates = "--num_train_epochs 25 --learning_rate 0.02 --per_device_train_batch_size 16 --min_frequency 1"
+    rates += " --save_strategy no"
     folder = tmp_path / "model"
     data = f"--features_column features --overwrite_output_dir --num_beams 2 --output_dir {folder}"
     files = f"--train_file {tmp_path}/a.train --test_file {tmp_path}/a.dev"

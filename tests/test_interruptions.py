@@ -40,7 +40,7 @@ from copynet_hf.training.trainer import CopyNetTrainer
 
 SIZES = {"hidden_size": 12, "encoder_hidden_size": 6, "embedding_size": 8, "attention_size": 8}
 SEARCH = {"num_beams": 1, "max_target_length": 8}  # untrained models write outputs to the end
-BATCH, NUM_PAIRS = 8, 60  # 8 steps in an epoch
+BATCH, NUM_PAIRS = 4, 30  # 8 steps in an epoch
 EPOCH = -(-NUM_PAIRS // BATCH)
 
 
@@ -300,7 +300,7 @@ def test_a_continued_run_killed_while_it_scores_pairs_leaves_no_results_of_its_f
         ({"min_frequency": 2}, "--min_frequency is 2, but None in the run of "),
         ({"learning_rate": 0.005}, "--learning_rate is 0.005, but 0.002 in the run of "),
         ({"weight_decay": 0.1}, "--weight_decay is 0.1, but 0.0 in the run of "),
-        ({"max_train_samples": 50}, "the training pairs are not those of the run of "),
+        ({"max_train_samples": 20}, "the training pairs are not those of the run of "),
     ],
 )
 def test_another_tokenizer_or_other_pairs_are_refused(

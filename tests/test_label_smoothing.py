@@ -52,6 +52,7 @@ def train(folder: Path, text: str, factors: list[float], **arguments: Any) -> di
         "output_dir": str(folder / "model"),
         "overwrite_output_dir": True,
         "max_steps": 1,
+        "save_strategy": "no",
         "max_target_length": 20,
     }
 
@@ -61,13 +62,16 @@ def train(folder: Path, text: str, factors: list[float], **arguments: Any) -> di
     return train_from_arguments(SIZES | fixed | arguments, note)
 
 
-@pytest.mark.parametrize(("text", "expected"), [("walk", 0.1), ("please walk home", 0.0), ("今天我们去公园", 0.0)])
-def test_words_that_are_spelled_are_smoothed_by_default(text: str, expected: float, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("text", "expected", "given"), [("walk", 0.1, 0.0), ("please walk home", 0.0, 0.2), ("今天我们去公园", 0.0, 0.2)]
+)
+def test_words_that_are_spelled_are_smoothed_by_default(
+    text: str, expected: float, given: float, tmp_path: Path
+) -> None:
     factors: list[float] = []
     train(tmp_path, text, factors)
-    train(tmp_path, text, factors, label_smoothing_factor=0.2)
-    train(tmp_path, text, factors, label_smoothing_factor=0.0)
-    assert factors == [expected, 0.2, 0.0]
+    train(tmp_path, text, factors, label_smoothing_factor=given)
+    assert factors == [expected, given]
 
 
 @pytest.mark.parametrize(

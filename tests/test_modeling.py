@@ -31,7 +31,10 @@ from copynet_hf import CopyNetForConditionalGeneration, CopyNetModel
 from copynet_hf.model.copy_distribution import find_matches, selective_read_weights
 
 variants = pytest.mark.parametrize("changes", VARIANTS.values(), ids=VARIANTS)
-plain = pytest.mark.parametrize("changes", PLAIN.values(), ids=PLAIN)
+# Those that read the embedding of a target word in different places.
+EMBEDDING = ("defaults", "no_selective_read", "coverage", "tied", "pointer_generator", "gated", "rnnsearch", "enc_dec")
+EMBEDDING += ("paper", "no_slots", "transformer", "transformer_gated", "transformer_alone")
+embedding = pytest.mark.parametrize("changes", [PLAIN[name] for name in EMBEDDING], ids=EMBEDDING)
 
 
 def given_words(inputs):
@@ -201,7 +204,7 @@ def test_a_masked_prompt_is_no_padding():
 # --- target words as embeddings -------------------------------------------------------------------------------------
 
 
-@plain
+@embedding
 def test_decoder_inputs_embeds_replace_the_embeddings_of_the_ids(changes):
     model = tiny_model(**changes)
     inputs = batch()
@@ -215,7 +218,7 @@ def test_decoder_inputs_embeds_replace_the_embeddings_of_the_ids(changes):
 
 
 @pytest.mark.parametrize("use_fused", [True, False], ids=["fused", "readable"])
-@plain
+@embedding
 def test_decoder_inputs_embeds_alone_read_nothing_selectively(changes, use_fused):
     """ζ is zero, as after a word that is not in the source."""
     model = tiny_model(**changes, use_fused=use_fused)

@@ -49,7 +49,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> tuple[CopyNetTrainer, l
     model.generation_config.update(num_beams=1, forbid_unk=True, max_new_tokens=40)
     arguments = Seq2SeqTrainingArguments(
         output_dir=str(tmp_path_factory.mktemp("trained")),
-        num_train_epochs=12,
+        num_train_epochs=7,
         learning_rate=1e-2,
         per_device_train_batch_size=16,
         per_device_eval_batch_size=7,

@@ -64,7 +64,7 @@ def average_by_hand(weights: list[dict[str, torch.Tensor]], name: str) -> torch.
 def test_the_saved_weights_are_the_average_and_training_goes_on_without_it(
     arguments: dict[str, Any], tmp_path: Path
 ) -> None:
-    plain = train(arguments, tmp_path / "plain", ema_decay=0.0)
+    plain = train(arguments, tmp_path / "plain", ema_decay=0.0, save_strategy="no")
     averaged = train(arguments, tmp_path / "averaged", ema_decay=DECAY, save_steps=3)
     assert all(torch.equal(plain[-1][name], averaged[-1][name]) for name in plain[-1])
     saved = load_file(tmp_path / "averaged" / "model.safetensors")
@@ -102,7 +102,9 @@ def test_a_resumed_run_continues_with_its_own_weights_and_average(arguments: dic
     full = train(arguments, tmp_path / "run", ema_decay=DECAY, save_steps=3, save_total_limit=3)
     expected = load_file(tmp_path / "run" / "model.safetensors")
     checkpoint = tmp_path / "run" / "checkpoint-3"
-    resumed = train(arguments, tmp_path / "again", ema_decay=DECAY, resume_from_checkpoint=str(checkpoint))
+    resumed = train(
+        arguments, tmp_path / "again", ema_decay=DECAY, resume_from_checkpoint=str(checkpoint), save_steps=8
+    )
     assert all(torch.equal(full[-1][name], resumed[-1][name]) for name in full[-1])
     actual = load_file(tmp_path / "again" / "model.safetensors")
     assert all(torch.equal(actual[name], expected[name]) for name in expected)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from random import Random
@@ -19,6 +20,7 @@ MIN_CHANGED = 0.03  # of the words that have to be spelled: the number, for each
 # the words in the source have at least, each with this share. 100 %, and 5 lengths, where user names have 8 letters; 1
 # or 2 lengths where Russian names lose one or two.
 MIN_SAME_SIZE, MIN_LENGTHS, MIN_LENGTH_SHARE = 0.8, 3, 0.05
+MAX_HARD = 2_000  # words to be spelled from which the marks are found, each compared with its whole source
 MIN_OFTEN = 5  # digits that are added to as many numbers are not made up
 KINDS = ("known", "copied", "joined", "spelled", "unknown")
 
@@ -88,6 +90,8 @@ def find_changes(tokenizer: CopyNetTokenizer, pairs: Sequence[Row], hard: Hard) 
         tokenizer: of a segmenter with chains, without such marks.
         hard: the words of the pairs' targets that have to be spelled; see `Reach`.
     """
+    step = math.ceil(len(hard) / MAX_HARD) or 1
+    pairs, hard = pairs[::step], hard[::step]
     least, first = MIN_CHANGED * len(pairs), _find_first(hard)
     accents = {mark: _find_changed(hard, mark, first, least) for mark in (PLAIN, DIGRAPHS)}
     plain = max(accents, key=lambda mark: len(accents[mark]))

@@ -94,6 +94,20 @@ def test_what_is_copied_or_always_there_goes_with_nothing(task: Any) -> None:
     assert tokens == {*STREETS.values(), *"".join(NUMBERS.values()), *PARTS.values()}
 
 
+def test_one_form_of_several_goes_with_no_name_of_a_field() -> None:
+    """`da` or `de` follows from the vowels of the name before it, `kitap` from the field."""
+    names = [a + b + c for a, b, c in product("bdgk", "aeou", "lnrt")]
+    pairs = [
+        {"text": f"nere {name}", "summary": f"kitap {'da' if name[1] in 'ao' else 'de'} {name}"} for name in names
+    ]
+    pairs += [{"text": f"kim {name}", "summary": f"masa {name}"} for name in names]
+    texts = (text for pair in pairs for text in pair.values())
+    tokenizer = CopyNetTokenizer.train_from_iterator(texts, 300, segmenter="whitespace", min_frequency=20)
+    guide = AttentionGuide(tokenizer, [dict(tokenizer(pair["text"], text_target=pair["summary"])) for pair in pairs])
+    words = {tokenizer.convert_ids_to_tokens(list(word))[0] for word in guide.partners}
+    assert words == {"kitap", "masa"}
+
+
 def test_letters_and_streams_have_no_guide(task: Any) -> None:
     tokenizer, rows = task
     letters = CopyNetTokenizer.train_from_iterator(["calle CL"], 300, segmenter="char", min_frequency=1)

@@ -191,6 +191,10 @@ def test_digits_are_words_where_targets_group_them_in_another_way() -> None:
     numbers = [(name, 1000 + 7919 * number % 90000) for number, name in enumerate(NAMES * 30)]
     grouped = [pair(f"{name} has {number} lamps", f"{name}: {number:,}") for name, number in numbers]
     assert guess_segmenter(grouped) == "word_digits"
+    long = "the shop of {} in the old town near the river has been open since the war and sells lamps and chairs"
+    others = [pair(f"{name} shop", long.format(name)) for name in NAMES * 210]
+    assert guess_segmenter([*grouped, *others]) == "word_digits"  # one target of eight
+    assert guess_segmenter([*grouped[:40], *others]) == "word_punct"
     assert guess_segmenter([pair(row["summary"], row["text"]) for row in grouped]) == "word_punct"  # they are joined
     days = [
         (name, f"{2000 + number % 90}", f"{number % 12 + 1:02}", f"{number % 19 + 10}") for name, number in numbers

@@ -124,8 +124,12 @@ def build_guide(
 
 
 def find_partners(pairs: Iterable[tuple[Collection[Word], Collection[int]]]) -> dict[Word, list[int]]:
-    """The source words that each word of targets goes with, the closest first: those that are in its pairs more often
-    than in others, by the log-likelihood ratio. Of n ratios, chance makes about n exp(−G² / 2) larger than G².
+    """The source words that each word of targets goes with, the closest first: those that most of their pairs have it
+    with, and more than by chance, by the log-likelihood ratio. Of n ratios, chance makes about n exp(−G² / 2) larger
+    than G².
+
+    A word that goes with a form among several, as Turkish case endings do with the name of a field, says nothing of
+    the form: it depends on the word before.
 
     Args:
         pairs: the words of each target, and those of its source, both without repetition.
@@ -143,7 +147,7 @@ def find_partners(pairs: Iterable[tuple[Collection[Word], Collection[int]]]) -> 
         ratios += (
             (log_likelihood_ratio(count, len(rows), frequency[other], len(sources)), word, other)
             for other, count in together.items()
-            if count >= MIN_TOGETHER
+            if count >= MIN_TOGETHER and 2 * count > frequency[other]
         )
     least = 2 * math.log(max(len(ratios), 1) / SIGNIFICANCE)
     partners: dict[Word, list[int]] = defaultdict(list)

@@ -44,9 +44,9 @@ MIN_PARTS_SHARE = 0.01
 # sources, but not between changes of case or script: 79 where codons are cut from genes, 33 where identifiers happen
 # to contain words.
 MIN_CUT_WORDS = 40
-# Each digit is a word if more than this share of the targets' words are parts of their sources' numbers: 0.07 where
-# 48906 gives 48,906, 0.004 by chance in short dates.
-MIN_NUMBERS_SHARE = 0.01
+# Each digit is a word if targets have more parts of their sources' numbers than this, for each pair, in addition to
+# those by chance: 0.24 where one sentence in eight has 48,906 of 48906, 0.02 in short dates.
+MIN_NUMBERS_SHARE = 0.05
 # Each digit is a word if targets have at least this many different numbers that are not in their sources. Months as
 # numbers are only 12.
 MIN_NEW_NUMBERS = 40
@@ -107,7 +107,7 @@ def guess_segmenter(pairs: Sequence[Row]) -> str:
         if len(changed.hard) < MAX_RESPELLED * len(reach.hard):
             reach = changed
             are_letters_cut = are_letters_cut and FIRST.keys().isdisjoint(changes)
-    are_numbers_cut = _are_numbers_cut(pairs, sum(map(len, words[1::2])))
+    are_numbers_cut = _are_numbers_cut(pairs)
     hard = reach.hard if are_numbers_cut else reach.hard + reach.numbers
     if are_letters_cut or (are_short and _respells_words(pairs, hard, reach.num_words, len(sample))):
         return "char"
@@ -138,10 +138,10 @@ def _are_words_cut(words: Sequence[Sequence[str]], by_words: Reach, by_parts: Re
     return own - others > max(MIN_PARTS_SHARE * len(words) / 2, others, 1)
 
 
-def _are_numbers_cut(pairs: Sequence[Row], num_words: int) -> bool:
-    """Whether targets, which have this many words, are made of parts of their sources' numbers."""
+def _are_numbers_cut(pairs: Sequence[Row]) -> bool:
+    """Whether targets are made of parts of their sources' numbers."""
     own, others = _count_cut_numbers(pairs)
-    return own - others > max(MIN_NUMBERS_SHARE * num_words, others)
+    return own - others > max(MIN_NUMBERS_SHARE * len(pairs), others)
 
 
 def _are_numbers_new(

@@ -28,11 +28,12 @@ from ..model.tokenization_copynet import CopyNetTokenizer
 
 MAX_PAIRS = 5_000  # in which words are counted
 MIN_TOGETHER = 3  # pairs that have both words
+MIN_SHARE = 0.2  # of the pairs with the source word: those that have both
 SIGNIFICANCE = 0.01  # the expected number of words that go together by chance alone
 GUIDED_SHARE = 0.5  # of the updates; the weight falls linearly to 0
 
 Word: TypeAlias = tuple[int, ...]
-"""The ids of a generated word: one, several digits, or those of its letters, after the marks that change it."""
+"""The ids of a word: one, several digits, or those of its letters, after the marks that change it."""
 
 
 class AttentionGuide:
@@ -63,13 +64,13 @@ class AttentionGuide:
     def find_places(self, source: Sequence[int], labels: Sequence[int]) -> list[tuple[int, int]]:
         """(t, j) for all steps t that should attend to the position j: to all of those with the closest partner that
         this source has."""
-        places: dict[int, list[int]] = {}
-        for j, index in enumerate(source):
-            places.setdefault(index, []).append(j)
+        places: dict[Word, list[int]] = defaultdict(list)
+        for start, end in self._split(source):
+            places[tuple(source[start:end])] += range(start, end)
         found: list[tuple[int, int]] = []
         for start, end in self._find_generated(source, labels):
             partners = self.partners.get(tuple(labels[start:end]), ())
-            closest = next((places[index] for index in partners if index in places), [])
+            closest = next((places[word] for word in partners if word in places), [])
             found += ((t, j) for t in range(start, end) for j in closest)
         return found
 
@@ -90,25 +91,33 @@ class AttentionGuide:
         attended = (attention * is_guided).sum(-1)[is_guided.any(-1)]
         return -attended.float().clamp(min=torch.finfo(torch.float32).tiny).log().sum()
 
-    def _list_words(self, source: Sequence[int], labels: Sequence[int]) -> tuple[set[Word], set[int]]:
+    def _list_words(self, source: Sequence[int], labels: Sequence[int]) -> tuple[set[Word], set[Word]]:
         """The words that a target generates, and those of its source's that are in the vocabulary."""
         generated = {tuple(labels[start:end]) for start, end in self._find_generated(source, labels)}
-        return generated, {index for index in source if index < self.vocab_size} - self.others
+        words = {tuple(source[start:end]) for start, end in self._split(source)}
+        return generated, set(filter(self._is_known, words))
 
     def _find_generated(self, source: Sequence[int], labels: Sequence[int]) -> Iterator[tuple[int, int]]:
         """Start and end of each word of a target that is generated: in the vocabulary, or made of its digits or
         letters, and not in the source."""
-        starts = [t for t in range(len(labels)) if t == 0 or not self._continues(labels[t - 1], labels[t])]
-        for start, end in pairwise([*starts, len(labels)]):
+        for start, end in self._split(labels):
             word = labels[start:end]
             content = [index for index in word if index not in self.marks]
-            is_known = all(0 <= index < self.vocab_size for index in word) and self.others.isdisjoint(word)
-            if content and is_known and not _contains(source, content):
+            if content and self._is_known(word) and not _contains(source, content):
                 yield start, end
+
+    def _split(self, ids: Sequence[int]) -> Iterator[tuple[int, int]]:
+        """Start and end of each word."""
+        starts = [t for t in range(len(ids)) if t == 0 or not self._continues(ids[t - 1], ids[t])]
+        return pairwise([*starts, len(ids)])
 
     def _continues(self, before: int, index: int) -> bool:
         """Whether a token belongs to the word of the one before it."""
         return before in self.marks or index in self.letters or (before in self.digits and index in self.digits)
+
+    def _is_known(self, word: Sequence[int]) -> bool:
+        """Whether all of a word is in the vocabulary, and stands for something."""
+        return all(0 <= index < self.vocab_size for index in word) and self.others.isdisjoint(word)
 
 
 def build_guide(
@@ -123,34 +132,34 @@ def build_guide(
     return AttentionGuide(tokenizer, rows)
 
 
-def find_partners(pairs: Iterable[tuple[Collection[Word], Collection[int]]]) -> dict[Word, list[int]]:
-    """The source words that each word of targets goes with, the closest first: those that most of their pairs have it
-    with, and more than by chance, by the log-likelihood ratio. Of n ratios, chance makes about n exp(−G² / 2) larger
-    than G².
+def find_partners(pairs: Iterable[tuple[Collection[Word], Collection[Word]]]) -> dict[Word, list[Word]]:
+    """The source words that each word of targets goes with, the closest first: x goes with y if enough pairs that have
+    x have y, and more than by chance, by the log-likelihood ratio. Of n ratios, chance makes about n exp(−G² / 2)
+    larger than G².
 
-    A word that goes with a form among several, as Turkish case endings do with the name of a field, says nothing of
-    the form: it depends on the word before.
+    "Enough" leaves out words that call for one form among several, such as the name of a field before a Turkish case
+    ending: which one depends on the word that it ends.
 
     Args:
         pairs: the words of each target, and those of its source, both without repetition.
     """
     rows_of: dict[Word, list[int]] = defaultdict(list)
-    sources: list[Collection[int]] = []
+    sources: list[Collection[Word]] = []
     for row, (target, source) in enumerate(pairs):
         sources.append(source)
         for word in target:
             rows_of[word].append(row)
     frequency = Counter(chain.from_iterable(sources))
-    ratios: list[tuple[float, Word, int]] = []
+    ratios: list[tuple[float, Word, Word]] = []
     for word, rows in rows_of.items():
         together = Counter(chain.from_iterable(sources[row] for row in rows))
         ratios += (
             (log_likelihood_ratio(count, len(rows), frequency[other], len(sources)), word, other)
             for other, count in together.items()
-            if count >= MIN_TOGETHER and 2 * count > frequency[other]
+            if count >= MIN_TOGETHER and count > MIN_SHARE * frequency[other]
         )
     least = 2 * math.log(max(len(ratios), 1) / SIGNIFICANCE)
-    partners: dict[Word, list[int]] = defaultdict(list)
+    partners: dict[Word, list[Word]] = defaultdict(list)
     for _, word, other in sorted((each for each in ratios if each[0] > least), reverse=True):
         partners[word].append(other)
     return dict(partners)
@@ -170,7 +179,7 @@ def log_likelihood_ratio(both: int, first: int, second: int, total: int) -> floa
     )
 
 
-def _contains(words: Sequence[int], part: Sequence[int]) -> bool:
+def _contains(words: Sequence[int], part: list[int]) -> bool:
     """Whether the part is in the words, side by side."""
     size = len(part)
-    return any(words[start] == part[0] and words[start : start + size] == part for start in range(len(words)))
+    return any(words[start] == part[0] and list(words[start : start + size]) == part for start in range(len(words)))

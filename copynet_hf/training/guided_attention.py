@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from itertools import chain, islice, pairwise
+from itertools import chain, pairwise
 from typing import TypeAlias
 
 import torch
@@ -26,7 +26,7 @@ from ..model.modeling_copynet import CopyNetForConditionalGeneration
 from ..model.segmentation import CHANGES, JOINER, is_glued_letter
 from ..model.tokenization_copynet import CopyNetTokenizer
 
-MAX_PAIRS = 5_000  # in which words are counted
+MAX_PAIRS = 5_000  # in which words are counted, spread over all pairs
 MIN_TOGETHER = 3  # pairs that have both words
 MIN_SHARE = 0.2  # of the pairs with the source word: those that have both
 SIGNIFICANCE = 0.01  # the expected number of words that go together by chance alone
@@ -58,7 +58,7 @@ class AttentionGuide:
         self.digits = {index for index, word in enumerate(words) if is_cut and len(word) == 1 and word.isdecimal()}
         self.others = {index for index, word in enumerate(words) if word == JOINER or word.isspace()}
         self.others.update(tokenizer.all_special_ids)
-        pairs = [] if tokenizer.segmenter == "char" else islice(rows, MAX_PAIRS)
+        pairs = [] if tokenizer.segmenter == "char" else rows
         self.partners = find_partners(self._list_words(row["input_ids"], row["labels"]) for row in pairs)
 
     def find_places(self, source: Sequence[int], labels: Sequence[int]) -> list[tuple[int, int]]:
@@ -129,7 +129,8 @@ def build_guide(
     has_attention = isinstance(decoder, CopyNetDecoder) and decoder.attention is not None
     if not has_attention or not isinstance(tokenizer, CopyNetTokenizer) or isinstance(rows, IterableDataset):
         return None
-    return AttentionGuide(tokenizer, rows)
+    step = math.ceil(len(rows) / MAX_PAIRS) or 1
+    return AttentionGuide(tokenizer, rows.select(range(0, len(rows), step)))
 
 
 def find_partners(pairs: Iterable[tuple[Collection[Word], Collection[Word]]]) -> dict[Word, list[Word]]:

@@ -1,7 +1,7 @@
 """Guided attention: steps that generate a word learn from the beginning to attend to the source word it goes with.
 
 Generated words depend on the source through c_t, Eq. 3. Until the attention has found where to look, which takes about
-a thousand updates where sources are long, `CL` is as likely for `avenida` as for `calle`. Copies are learned long
+a thousand updates where sources are long, `AV` is as likely for `calle` as `CL` is. Copies are learned long
 before, since they have scores of their own, Eq. 8. Which words go together is counted in the training pairs, by the
 log-likelihood ratio (Dunning 1993). The attention is trained towards them, as towards the alignments of Mi et al. 2016
 and Chen et al. 2016, with a weight that falls to 0, so that in the end it is the model's own.
@@ -123,14 +123,15 @@ class AttentionGuide:
 def build_guide(
     model: CopyNetForConditionalGeneration, tokenizer: PreTrainedTokenizerBase, rows: Dataset | IterableDataset
 ) -> AttentionGuide | None:
-    """A guide for the model's attention, from its encoded training pairs; None where there is none of Eq. 3, for words
-    of other tokenizers, and for streams, which can be read only once."""
+    """A guide for the model's attention, from its encoded training pairs; None where it is not that of Eq. 3, where no
+    words go together, for other tokenizers, and for streams, which can be read only once."""
     decoder = model.model.decoder
     has_attention = isinstance(decoder, CopyNetDecoder) and decoder.attention is not None
     if not has_attention or not isinstance(tokenizer, CopyNetTokenizer) or isinstance(rows, IterableDataset):
         return None
     step = math.ceil(len(rows) / MAX_PAIRS) or 1
-    return AttentionGuide(tokenizer, rows.select(range(0, len(rows), step)))
+    guide = AttentionGuide(tokenizer, rows.select(range(0, len(rows), step)))
+    return guide if guide.partners else None
 
 
 def find_partners(pairs: Iterable[tuple[Collection[Word], Collection[Word]]]) -> dict[Word, list[Word]]:

@@ -140,7 +140,7 @@ def test_words_that_are_drawn_at_random_go_together_as_often_as_significance_say
 
 
 def test_the_ratio_is_that_of_the_likelihoods() -> None:
-    """Dunning 1993: twice the log-ratio of the likelihoods with two probabilities and with one, each at its maximum."""
+    """Dunning 1993: twice the log-ratio of the likelihoods with two probabilities and with one, each at its best."""
 
     def log_likelihood(count: int, total: int, p: float) -> float:
         return (count * math.log(p) if count else 0) + ((total - count) * math.log(1 - p) if total > count else 0)

@@ -65,7 +65,8 @@ class Oracle:
         return e + self.compose(self.letters[slot]) if 0 <= slot < len(self.letters) else e
 
     def compose(self, letters):
-        """Kim et al. 2016: filters over three letters, their largest values over the word, projected."""
+        """Kim et al. 2016: filters over three letters, their largest values over the word, projected; besides, a
+        projection of the last three letters."""
         w, p = self.w, "model.encoder.letter_encoder."
         table = w[p + "embed_letters.weight"]
         nothing = np.zeros(table.shape[1])
@@ -74,7 +75,8 @@ class Oracle:
         for i in range(len(letters)):
             value = w[p + "filters.weight"] @ np.concatenate(vectors[i : i + 3]) + w[p + "filters.bias"]
             largest = np.maximum(largest, value)
-        return w[p + "output_proj.weight"] @ largest
+        last = np.concatenate([nothing, nothing, *vectors[1:-1]][-3:]) if letters else np.zeros(3 * len(nothing))
+        return w[p + "output_proj.weight"] @ largest + w[p + "ending_proj.weight"] @ last
 
     def encode(self, source, inputs=None):
         """h_j of every position, and the last states of both directions in the top layer."""

@@ -27,6 +27,7 @@ from helpers import (
     tiny_model,
     tiny_tokenizer,
 )
+from safetensors.torch import load_file, save_file
 from tiny_encoders import copynet_over, save_encoder, word_tokenizer
 from torch import Tensor
 from transformers import DataCollatorForSeq2Seq
@@ -48,7 +49,7 @@ from copynet_hf.saved.ensembles import join_models
 from copynet_hf.saved.loading import load_model
 from copynet_hf.training.dataset import encode_pairs
 from copynet_hf.training.tokenizer_setup import train_tokenizer
-from copynet_hf.training.vocabulary_dropout import append_letters, drop_from_vocabulary, drop_letters
+from copynet_hf.training.vocabulary_dropout import append_letters, drop_from_vocabulary
 
 CASES = {name: changes for name, changes in READERS.items() if "letter_vocab_size" in changes}
 WITH_OTHERS = CASES | {"coreqa": {"copy_mechanism": "retrieval"}, "pointer": {"copy_mechanism": "pointer"}}
@@ -145,6 +146,45 @@ def test_a_batch_without_letters_has_all_gradients() -> None:
 
 def test_a_model_without_letters_and_features_has_no_weights_for_them() -> None:
     assert not any("letter" in name or "feature" in name for name in tiny_model().state_dict())
+
+
+def test_a_model_saved_without_the_weights_for_endings_gives_what_it_gave(tmp_path: Path) -> None:
+    model, inputs = make(), batch()
+    torch.nn.init.zeros_(model.get_encoder().letter_encoder.ending_proj.weight)
+    CopyNetEnsemble.from_models([model, make(seed=2)]).save_pretrained(tmp_path / "both")
+    model.save_pretrained(tmp_path / "one")
+    for folder, name in (("one", "model."), ("both", "member_0.model.")):
+        path, name = tmp_path / folder / "model.safetensors", f"{name}encoder.letter_encoder.ending_proj.weight"
+        weights = load_file(path)
+        assert name in weights
+        save_file({key: weight for key, weight in weights.items() if key != name}, path, {"format": "pt"})
+    one, told = CopyNetForConditionalGeneration.from_pretrained(tmp_path / "one", output_loading_info=True)
+    assert not told["missing_keys"]
+    expected = model(**inputs, decoder_input_ids=TARGET).logits
+    assert torch.equal(one(**inputs, decoder_input_ids=TARGET).logits, expected)
+    both, told = CopyNetEnsemble.from_pretrained(tmp_path / "both", output_loading_info=True)
+    assert not told["missing_keys"]
+    assert torch.equal(both.members[0](**inputs, decoder_input_ids=TARGET).logits, expected)
+
+
+@cases
+def test_in_training_the_encoder_reads_some_words_without_letters(changes: dict[str, Any]) -> None:
+    encoder = make(**changes, dropout=0.0).get_encoder()
+    source = torch.tensor([[13, 14]] * 999)
+    letters = torch.tensor([flat([[2, 3], [4]])] * 999)
+    slots = encoder.embed_slots(letters, source)
+    unknown = encoder.embed(torch.tensor([[3]]))
+    assert torch.equal(encoder.embed_source(source, slots), encoder.embed(source, slots))
+    encoder.train()
+    read = encoder.embed_source(source, slots)
+    is_dropped = (read == unknown).all(-1)
+    assert torch.equal(read[~is_dropped], encoder.embed(source, slots)[~is_dropped])
+    assert is_dropped.float().mean(0).tolist() == pytest.approx([0.5, 0.5], abs=0.08)
+    assert (is_dropped[:, 0] != is_dropped[:, 1]).float().mean().item() == pytest.approx(0.5, abs=0.08)
+    fed_back = encoder(source, letter_ids=letters).slot_embeddings
+    assert fed_back is None or torch.allclose(fed_back, slots)  # all have their letters
+    encoder.config.letter_dropout = 1.0
+    assert (encoder.embed_source(source, slots) == unknown).all()
 
 
 # ensembles
@@ -318,9 +358,6 @@ def test_words_dropped_from_the_vocabulary_have_their_letters() -> None:
     source, changed = torch.tensor([[13, 14, 5]] * 99), torch.tensor([[13, 14, 15]] * 99)
     row = [0, 2, 3, 0, 5, 0, 5]
     assert append_letters(torch.tensor([row[:5]] * 99), source, changed, letters, 13).tolist() == [row] * 99
-    kept = drop_letters(torch.tensor([row] * 99), 0.5)
-    assert ((kept == 0).sum(1) >= 3).all()  # each word, perhaps without letters
-    assert 0.3 < (kept > 0).sum().item() / (4 * 99) < 0.7
     known = torch.tensor([[4, 5], [6, 5]])  # no word owns a slot
     assert append_letters(padded([[0], [0]], 0), known, known, letters, 13).tolist() == [[0], [0]]
 

@@ -172,6 +172,7 @@ class CopyNetConfig(CopyNetBaseConfig):
         letter_vocab_size: how many letter ids there are, with those of boundaries and the unknown letter, for the
             embeddings of words outside the vocabulary (`LetterEncoder`); 0: all have that of UNK. Must equal
             `tokenizer.letter_vocab_size`.
+        letter_dropout: the probability with which, in training, the encoder reads such a word as UNK.
         dropout: of embeddings, encoder states and the readout, in training.
         copy_mechanism: "copynet"; "pointer_generator" (See et al. 2017) or "gated" (CoRe, Cao et al. 2016), which copy
             by the attention; "pointer" (Pointer Networks, Vinyals et al. 2015), which only copies; "retrieval"
@@ -243,6 +244,7 @@ class CopyNetConfig(CopyNetBaseConfig):
     max_source_oov: int = 32
     feature_vocab_size: int = 0
     letter_vocab_size: int = 0
+    letter_dropout: float = 0.5
     dropout: float = 0.1
     copy_mechanism: str = "copynet"
     attention: bool = True
@@ -387,8 +389,10 @@ class CopyNetConfig(CopyNetBaseConfig):
             value, least = getattr(self, name), 0 if name in may_be_zero else 1
             if not isinstance(value, int) or isinstance(value, bool) or value < least:
                 raise ValueError(f"{name}={value!r} must be a whole number of at least {least}.")
-        if not isinstance(self.dropout, int | float) or not 0.0 <= self.dropout < 1.0:
-            raise ValueError(f"dropout={self.dropout!r} must be a number of at least 0 and below 1.")
+        for name, highest in (("dropout", "below 1"), ("letter_dropout", "at most 1")):
+            value = getattr(self, name)
+            if not isinstance(value, int | float) or not 0.0 <= value <= 1.0 or (value == 1.0 and name == "dropout"):
+                raise ValueError(f"{name}={value!r} must be a number of at least 0 and {highest}.")
         for name in ("initializer_range", "coverage_loss_weight", "gate_loss_weight"):
             value = getattr(self, name)
             if not isinstance(value, int | float) or value < 0:

@@ -18,7 +18,7 @@ from .configuration_copynet import CopyNetConfig
 from .copy_distribution import has_values, replace_by_unk
 from .fast import find_fast_form_obstacles
 from .gru import FusedGRU, gru_states
-from .layers import Dropout
+from .layers import AddedProjection, Dropout
 from .outputs import CopyNetEncoderOutput, SourceInputs
 from .pretrained import CopyNetPreTrainedModel
 from .vocabularies import BOUNDARY, UNKNOWN_FEATURE, UNKNOWN_LETTER
@@ -90,14 +90,19 @@ def count_positions(mask: Tensor) -> int:
 
 
 class LetterEncoder(nn.Module):
-    """W max_i ReLU(F [l_{i-1}; l_i; l_{i+1}] + b) over the letters l_i of a word, with l = 0 before and after it: a
-    convolution over letters (Kim et al. 2016), here with filters of one width."""
+    """W max_i ReLU(F [l_{i-1}; l_i; l_{i+1}] + b) + V [l_{n-2}; l_{n-1}; l_n] over the letters l_1 … l_n of a word,
+    with l = 0 before and after it.
+
+    The first part is a convolution (Kim et al. 2016), here with filters of one width: it says what is in a word. The
+    second has the last three letters in their order, because other words and endings agree with them.
+    """
 
     def __init__(self, config: CopyNetConfig) -> None:
         super().__init__()
         self.embed_letters = nn.Embedding(config.letter_vocab_size, LETTER_SIZE)
         self.filters = nn.Linear(3 * LETTER_SIZE, config.embedding_size)  # F and b
         self.output_proj = nn.Linear(config.embedding_size, config.embedding_size, bias=False)  # W
+        self.ending_proj = AddedProjection(3 * LETTER_SIZE, config.embedding_size)  # V
 
     def forward(self, letter_ids: Tensor) -> Tensor:
         """(B, W, E) from (B, L): what the letters of each word add to its embedding, zero for a word without letters.
@@ -110,14 +115,25 @@ class LetterEncoder(nn.Module):
         letter_ids = torch.where(letter_ids < num_letters, letter_ids, UNKNOWN_LETTER)
         is_letter = (letter_ids != BOUNDARY)[..., None]
         letters = self.embed_letters(letter_ids) * is_letter
-        before, after = (nn.functional.pad(letters, (0, 0, *sides)) for sides in ((1, 0), (0, 1)))
-        windows = torch.cat([before[:, :-1], letters, after[:, 1:]], dim=-1)
-        filtered = torch.relu(self.filters(windows)) * is_letter
+        before, after = _move(letters, 1), _move(letters, -1)
+        filtered = torch.relu(self.filters(torch.cat([before, letters, after], dim=-1))) * is_letter
+        is_last = is_letter & ~_move(is_letter, -1)
+        last = torch.cat([_move(before * is_letter, 1), before, letters], dim=-1) * is_last
+
         words = (letter_ids == BOUNDARY).cumsum(-1) - 1
-        pooled = filtered.new_zeros(letter_ids.shape[0], _count_words(words, is_letter[..., 0]), filtered.shape[-1])
-        words = words.clamp(0, pooled.shape[1] - 1)[..., None].expand_as(filtered)
-        pooled = pooled.scatter_reduce(1, words, filtered, "amax")
-        return self.output_proj(pooled)
+        num_words = _count_words(words, is_letter[..., 0])
+        words = words.clamp(0, num_words - 1)[..., None]
+        zeros = filtered.new_zeros(letter_ids.shape[0], num_words, filtered.shape[-1])
+        pooled = zeros.scatter_reduce(1, words.expand_as(filtered), filtered, "amax")
+        zeros = last.new_zeros(letter_ids.shape[0], num_words, last.shape[-1])
+        endings = zeros.scatter_add(1, words.expand_as(last), last)
+        return self.output_proj(pooled) + self.ending_proj(endings)
+
+
+def _move(values: Tensor, places: int) -> Tensor:
+    """Values (B, L, D) moved to the right by one place, or to the left by one if `places` is −1, with zeros behind."""
+    padded = nn.functional.pad(values, (0, 0, max(places, 0), max(-places, 0)))
+    return padded[:, :-1] if places > 0 else padded[:, 1:]
 
 
 def _count_words(words: Tensor, is_letter: Tensor) -> int:
@@ -227,9 +243,22 @@ class SourceEncoder(CopyNetPreTrainedModel):
         if self.letter_encoder is None or letter_ids is None:
             return None
         self._check_rows("letter_ids", letter_ids, input_ids)
-        unknown = self.get_input_embeddings()(letter_ids.new_full((1, 1), self.config.unk_token_id))
-        slot_embeddings: Tensor = unknown + self.letter_encoder(letter_ids)
+        slot_embeddings: Tensor = self._embed_unknown(letter_ids) + self.letter_encoder(letter_ids)
         return slot_embeddings
+
+    def _embed_unknown(self, ids: Tensor) -> Tensor:
+        """e(UNK), (1, 1, E), on the device of the ids."""
+        embeddings: Tensor = self.get_input_embeddings()(ids.new_full((1, 1), self.config.unk_token_id))
+        return embeddings
+
+    def embed_source(self, ids: Tensor, slot_embeddings: Tensor | None) -> Tensor:
+        """e(x_j) (B, S, E) of a source's ids (B, S), as `embed`. In training, slots have the embedding of UNK with the
+        probability `letter_dropout`: a name that looks like none in training is then still copied for its place in
+        the text. e(y_{t-1}) keeps its letters, which endings agree with."""
+        if slot_embeddings is not None and self.training and self.config.letter_dropout:
+            is_kept = torch.rand(slot_embeddings.shape[:2], device=ids.device) >= self.config.letter_dropout
+            slot_embeddings = torch.where(is_kept[..., None], slot_embeddings, self._embed_unknown(ids))
+        return self.embed(ids, slot_embeddings)
 
     def slot_embeddings_for_decoder(
         self, slot_embeddings: Tensor | None, letter_ids: Tensor | None, input_ids: Tensor
@@ -395,7 +424,7 @@ class CopyNetEncoder(SourceEncoder):
         if inputs_embeds is not None:
             check_shape("inputs_embeds", inputs_embeds, (*input_ids.shape, config.embedding_size))
         slots = self.embed_slots(source.letter_ids, input_ids)
-        states = self.embed(input_ids, slots) if inputs_embeds is None else inputs_embeds
+        states = self.embed_source(input_ids, slots) if inputs_embeds is None else inputs_embeds
         if for_decoder is None:
             for_decoder = self.slot_embeddings_for_decoder(slots, source.letter_ids, input_ids)
         states = self.dropout(states)

@@ -20,7 +20,7 @@ from .copy_distribution import copy_scores, expand_to_rows, group_by_source, mas
 from .decoder import CopyNetDecoder, Decoder
 from .fast_copynet import DecoderWeights, run_all_steps, stack_weights
 from .fast_step import allocate_units, attend_to_features, attention_energies, multiply_state, update_state
-from .layers import CopyNetAttention, CoverageProjection
+from .layers import AddedProjection, CopyNetAttention
 from .memory import (
     CopyNetCache,
     DecoderState,
@@ -45,7 +45,7 @@ _MODULES = (
     "attention.score_proj",
     "attention.coverage_proj",
 )
-_OWN_TYPES = (nn.Linear, nn.GRU, nn.GRUCell, CoverageProjection, CopyNetAttention)
+_OWN_TYPES = (nn.Linear, nn.GRU, nn.GRUCell, AddedProjection, CopyNetAttention)
 _HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
 
 

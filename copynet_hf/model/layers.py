@@ -39,11 +39,11 @@ class Dropout(nn.Dropout):
         return input * keep.to(input.dtype).div_(1 - self.p)
 
 
-class CoverageProjection(nn.Linear):
-    """w_cov, initialised to zero, so that coverage can be added to a trained model."""
+class AddedProjection(nn.Linear):
+    """W x, with W = 0 at first, so that it can be added to a trained model."""
 
-    def __init__(self, attention_size: int) -> None:
-        super().__init__(1, attention_size, bias=False)
+    def __init__(self, in_features: int, out_features: int) -> None:
+        super().__init__(in_features, out_features, bias=False)
 
 
 class CopyNetAttention(nn.Module):
@@ -58,7 +58,7 @@ class CopyNetAttention(nn.Module):
         self.key_proj = nn.Linear(memory_size, attention_size)  # U
         self.query_proj = nn.Linear(query_size, attention_size, bias=False)  # W
         self.score_proj = nn.Linear(attention_size, 1, bias=False)  # v
-        self.coverage_proj = CoverageProjection(attention_size) if coverage else None
+        self.coverage_proj = AddedProjection(1, attention_size) if coverage else None
 
     def keys(self, hidden_states: Tensor) -> Tensor:
         """U h_j: (N, S, A), the same at all steps."""

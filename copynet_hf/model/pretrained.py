@@ -15,7 +15,7 @@ from transformers import AutoModelForSeq2SeqLM, PreTrainedModel, PreTrainedToken
 from transformers import initialization as init
 
 from .configuration_copynet import CopyNetConfig
-from .layers import CoverageProjection
+from .layers import AddedProjection
 from .pieces import PieceTokenizer
 from .text_models import find_max_positions, load_encoder_config, load_text_encoder
 
@@ -24,6 +24,8 @@ _TOLERANCE = 1e-3  # of logits, relative to the largest
 
 class PublishedModel(PreTrainedModel):
     """A model that is saved with its code and a card, for the Hub: what a model and an ensemble share."""
+
+    _keys_to_ignore_on_load_missing = [r"ending_proj\.weight$"]  # noqa: RUF012 - zeros in models saved without it
 
     auto_classes: ClassVar[dict[str, str]] = {}
     """The Auto classes that load the saved weights, and for each the name of its class in the model's module."""
@@ -160,10 +162,10 @@ class CopyNetPreTrainedModel(PublishedModel):
 
     @torch.no_grad()
     def _init_weights(self, module: nn.Module) -> None:
-        """Embeddings uniform, weights Glorot, recurrent ones orthogonal gate by gate; biases and coverage zero."""
+        """Embeddings uniform, weights Glorot, recurrent ones orthogonal gate by gate; biases and added ones zero."""
         if isinstance(module, nn.Embedding):
             init.uniform_(module.weight, -self.config.initializer_range, self.config.initializer_range)
-        elif isinstance(module, CoverageProjection):
+        elif isinstance(module, AddedProjection):
             init.zeros_(module.weight)
         elif isinstance(module, nn.Linear):
             init.xavier_uniform_(module.weight)

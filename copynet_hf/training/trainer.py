@@ -49,7 +49,7 @@ from .encoder_training import split_parameter_groups
 from .guided_attention import GUIDED_SHARE, build_guide
 from .label_smoothing import VocabularyLabelSmoother
 from .run_folder import explain_save_errors
-from .vocabulary_dropout import append_letters, drop_from_vocabulary, drop_letters
+from .vocabulary_dropout import append_letters, drop_from_vocabulary
 from .weight_average import WeightAverage
 
 SAMPLE_SIZE = 64  # evaluation pairs for which outputs are generated
@@ -180,8 +180,6 @@ class CopyNetTrainer(Trainer):
                 inputs["letter_ids"] = append_letters(*letters)
             decoder_input_ids = shift_right(labels, config)
             inputs |= {"input_ids": input_ids, "labels": labels, "decoder_input_ids": decoder_input_ids}
-        if self.letters:
-            inputs["letter_ids"] = drop_letters(inputs["letter_ids"])
         return super().training_step(model, inputs, num_items_in_batch)
 
     def compute_loss(

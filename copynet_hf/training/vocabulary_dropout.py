@@ -1,7 +1,6 @@
 """Vocabulary dropout: words that a target can copy become out-of-vocabulary words now and then.
 
 The model then learns to copy words whatever they are, even from pairs that have hardly a word outside the vocabulary.
-Words outside it lose their letters now and then, whatever the probability of the former.
 """
 
 from __future__ import annotations
@@ -15,8 +14,6 @@ from ..model.configuration_copynet import CopyNetConfig
 from ..model.copy_distribution import find_first_positions
 from ..model.source import pad_rows
 from ..model.vocabularies import BOUNDARY
-
-LETTER_DROPOUT = 0.5
 
 
 def drop_from_vocabulary(
@@ -69,16 +66,4 @@ def append_letters(
         num_owned = max(0, max(before) + 1 - vocab_size)
         end = starts[num_owned] if num_owned < len(starts) else len(own)  # what follows is padding
         rows.append(own[:end] + [letter for slot in sorted(dropped) for letter in letters[dropped[slot]]])
-    return torch.tensor(pad_rows(rows, BOUNDARY, 1), device=letter_ids.device)
-
-
-def drop_letters(letter_ids: Tensor, probability: float = LETTER_DROPOUT) -> Tensor:
-    """Takes its letters from each word with this probability: (B, L') of (B, L).
-
-    A name that looks like none in training is then still copied for its place in the text.
-    """
-    is_start = letter_ids == BOUNDARY
-    is_dropped = torch.rand(letter_ids.shape, device=letter_ids.device) < probability  # of words, at most L
-    is_kept = is_start | ~is_dropped.gather(1, is_start.cumsum(1) - 1)
-    rows = [row[kept].tolist() for row, kept in zip(letter_ids, is_kept, strict=True)]
     return torch.tensor(pad_rows(rows, BOUNDARY, 1), device=letter_ids.device)

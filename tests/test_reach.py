@@ -259,6 +259,38 @@ def spell(number: int) -> str:
     return str(7919 * number % 900_000 + 100_000).translate(str.maketrans("0123456789", "aeiounlrst"))
 
 
+def test_a_text_without_spaces_is_not_a_word() -> None:
+    names = [(spell(number), spell(number + 300)) for number in range(300)]
+    for form in ('{{"name":"{}","city":"{}"}}', "{},{}", "https://{}.org/{}"):
+        assert guess_segmenter([pair(form.format(*each), " ".join(each)) for each in names]) == "word_punct"
+    for form in ("{}{}", "{}-{}", "{}’{}"):
+        assert guess_segmenter([pair(form.format(*each), each[0]) for each in names]) == "char"
+
+
+@pytest.mark.parametrize("size", [100, 600])
+def test_letters_are_read_where_all_words_are_in_another_script(size: int) -> None:
+    script = str.maketrans("aeiounlrst", "аеиоунлрст")
+    names = [f"{spell(number)} {spell(number + 600)}" for number in range(size)]
+    assert guess_segmenter([pair(name, name.translate(script)) for name in names]) == "char"
+    marked = [pair(name, name.translate(script).replace(" ", ", ") + ".") for name in names]
+    assert guess_segmenter(marked) == "char"
+    known = [pair(f"call {name}", f"call {name}".translate(script)) for name in names]
+    assert guess_segmenter(known) == ("word_punct" if size == 100 else "char")  # other words are rare in few pairs
+    arabic = str.maketrans("0123456789", "٠١٢٣٤٥٦٧٨٩")
+    numbers = [f"{7919 * number % 900_000 + 100_000}" for number in range(size)]
+    digits = [pair(f"it is {number.translate(arabic)}", number) for number in numbers]
+    assert guess_segmenter(digits) == "word_digits"
+
+
+def test_sorted_pairs_are_all_looked_at() -> None:
+    first = [pair(f"get {name} now", name) for name in NAMES * 400]
+    last = [pair(f"{spell(number).title()} {spell(number + 999).title()} is here", "") for number in range(600)]
+    for row in last:
+        row["summary"] = f"{row['text'][0]} {row['text'].split()[1]}"
+    tokenizer = train_tokenizer(Dataset.from_list([*first, *last]), TrainArguments(segmenter="word_punct"))
+    assert INITIAL in tokenizer.get_vocab()
+
+
 @pytest.mark.parametrize("length", [0, 300])
 def test_letters_are_read_where_digits_do_not_reach(length: int) -> None:
     """Numbers that lose digits are copied by digits; `7S0l4` to 75014, and words in another spelling, need letters."""

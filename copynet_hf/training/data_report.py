@@ -6,7 +6,6 @@ import math
 import statistics
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import islice
 from unicodedata import normalize
 
 from transformers import TrainingArguments
@@ -14,7 +13,7 @@ from transformers import TrainingArguments
 from ..arguments import DataArguments
 from ..model.segmentation import get_segmenter
 from ..model.tokenization_copynet import CopyNetTokenizer
-from .dataset import Pairs
+from .dataset import Pairs, spread
 from .reach import KINDS, measure_reach
 
 SAMPLE_SIZE = 5000  # pairs of each split that are looked at
@@ -26,7 +25,7 @@ MIN_HARD, NUM_SHOWN = 0.005, 20
 
 def describe_words(pairs: Pairs, tokenizer: CopyNetTokenizer) -> str:
     """How the words of the targets are reached, and which ones are hard to."""
-    reach = measure_reach(tokenizer, islice(pairs, SAMPLE_SIZE))
+    reach = measure_reach(tokenizer, spread(pairs, SAMPLE_SIZE))
     shares = [f"{100 * reach.words[kind] / reach.num_words:.1f} % {kind}" for kind in KINDS if reach.words[kind]]
     text = f"of {reach.num_words:,} words of the targets, {', '.join(shares)}"
     if len(reach.hard) <= MIN_HARD * reach.num_words:
@@ -59,7 +58,7 @@ def _find_truncated(encoded: Pairs, split: str, args: DataArguments) -> Iterator
         "source": ("input_ids", "and what is beyond is neither read nor copied", "if it matters"),
         "target": ("labels", "the end symbol included, and what is beyond is cut off", "if outputs should be as long"),
     }
-    rows = list(islice(encoded.select_columns(["input_ids", "labels"]), SAMPLE_SIZE))
+    rows = list(spread(encoded.select_columns(["input_ids", "labels"]), SAMPLE_SIZE))
     for side, (column, loss, where) in losses.items():
         limit = getattr(args, f"max_{side}_length")
         truncated = sum(len(row[column]) >= limit for row in rows)
@@ -71,7 +70,7 @@ def _find_truncated(encoded: Pairs, split: str, args: DataArguments) -> Iterator
 
 
 def _sample(pairs: Pairs) -> list[dict[str, str]]:
-    return list(islice(pairs.select_columns(["text", "summary"]), SAMPLE_SIZE))
+    return list(spread(pairs.select_columns(["text", "summary"]), SAMPLE_SIZE))
 
 
 def _find_overlap(train: Sequence[Mapping[str, str]], validation: Sequence[Mapping[str, str]]) -> Iterator[str]:

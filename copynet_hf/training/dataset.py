@@ -116,6 +116,15 @@ def _limit_rows(pairs: Pairs, limit: int | None) -> Pairs:
     return pairs.take(limit) if isinstance(pairs, IterableDataset) else pairs.select(range(min(limit, len(pairs))))
 
 
+def spread(pairs: Pairs, size: int) -> Pairs:
+    """At most this number of pairs, which show what the others are like: those of a data set at equal distances, as it
+    may be sorted, and the first ones of a stream."""
+    if isinstance(pairs, IterableDataset):
+        return pairs.take(size)
+    num_pairs = min(size, len(pairs))
+    return pairs.select([place * len(pairs) // num_pairs for place in range(num_pairs)])
+
+
 def choose_max_target_length(pairs: Pairs, tokenizer: PreTrainedTokenizerBase, most: int | None = None) -> int:
     """A quarter more tokens than any target of a sample needs, because later ones may need more; at least
     `MIN_TARGET_LENGTH`.
@@ -123,7 +132,7 @@ def choose_max_target_length(pairs: Pairs, tokenizer: PreTrainedTokenizerBase, m
     Args:
         most: that a Transformers decoder can write, if that is less than `MAX_TARGET_LENGTH`.
     """
-    sample = encode_pairs(_limit_rows(pairs, LENGTH_SAMPLE_SIZE), tokenizer, MAX_TARGET_LENGTH)
+    sample = encode_pairs(spread(pairs, LENGTH_SAMPLE_SIZE), tokenizer, MAX_TARGET_LENGTH)
     longest = max(len(row["labels"]) for row in sample)
     return min(max(MIN_TARGET_LENGTH, math.ceil(1.25 * longest)), MAX_TARGET_LENGTH, most or MAX_TARGET_LENGTH)
 

@@ -35,7 +35,7 @@ from ..saved.loading import warn_of_slow_bfloat16
 from .data_report import count_updates
 from .dataset import Pairs
 from .presets import make_config, select_config_fields
-from .segmenters import choose_segmenter, first_sources
+from .segmenters import choose_segmenter, sample_sources
 
 TRAINING_DEFAULTS: dict[str, Any] = {
     "per_device_train_batch_size": 16,
@@ -115,9 +115,9 @@ def complete_arguments(
         training.learning_rate = choose_learning_rate(training, config, has_encoder and not has_gru, is_pretrained)
     segmenter = getattr(tokenizer, "segmenter", None)
     if tokenizer is None:
-        segmenter = completed["segmenter"] = choose_segmenter(args.segmenter, args.preset, train)
+        segmenter = completed["segmenter"] = choose_segmenter(args, train)
     training.label_smoothing_factor = choose_label_smoothing(
-        values.get("label_smoothing_factor"), config, spells_words(segmenter, first_sources(train))
+        values.get("label_smoothing_factor"), config, spells_words(segmenter, sample_sources(train))
     )
     if args.early_stopping_patience and not training.load_best_model_at_end:
         reason = "there are no validation pairs: pass --validation_file"

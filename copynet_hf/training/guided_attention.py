@@ -25,6 +25,7 @@ from ..model.decoder import CopyNetDecoder
 from ..model.modeling_copynet import CopyNetForConditionalGeneration
 from ..model.segmentation import CHANGES, JOINER, is_glued_letter
 from ..model.tokenization_copynet import CopyNetTokenizer
+from .dataset import spread
 
 MAX_PAIRS = 5_000  # in which words are counted, spread over all pairs
 MIN_TOGETHER = 3  # pairs that have both words
@@ -129,8 +130,7 @@ def build_guide(
     has_attention = isinstance(decoder, CopyNetDecoder) and decoder.attention is not None
     if not has_attention or not isinstance(tokenizer, CopyNetTokenizer) or isinstance(rows, IterableDataset):
         return None
-    step = math.ceil(len(rows) / MAX_PAIRS) or 1
-    guide = AttentionGuide(tokenizer, rows.select(range(0, len(rows), step)))
+    guide = AttentionGuide(tokenizer, spread(rows.select_columns(["input_ids", "labels"]), MAX_PAIRS))
     return guide if guide.partners else None
 
 

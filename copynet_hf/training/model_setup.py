@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import torch
-from datasets import IterableDataset
 from transformers import PreTrainedTokenizerBase
 
 from ..arguments import ModelArguments, Values
@@ -14,7 +13,7 @@ from ..model.text_models import load_encoder_config
 from ..saved.loading import load_copynet
 from ..saved.model_size import check_memory
 from .alignment import align_vocabulary
-from .dataset import Pairs
+from .dataset import Pairs, spread
 from .presets import make_config, select_config_fields
 from .tokenizer_setup import STREAM_SAMPLE_SIZE
 from .word_vectors import find_embedding_size, initialize_embeddings
@@ -133,10 +132,9 @@ def set_alignments(model: CopyNetForConditionalGeneration, encoded: Pairs) -> No
     config = model.config
     if model.alignments is None:
         return
-    size = STREAM_SAMPLE_SIZE if isinstance(encoded, IterableDataset) else min(STREAM_SAMPLE_SIZE, len(encoded))
     special_ids = [config.pad_token_id, config.decoder_start_token_id, *config.end_token_ids, config.unk_token_id]
     table = align_vocabulary(
-        [(row["input_ids"], row["labels"]) for row in encoded.take(size)],
+        [(row["input_ids"], row["labels"]) for row in spread(encoded, STREAM_SAMPLE_SIZE)],
         config.vocab_size,
         config.aligned_words,
         special_ids,

@@ -38,11 +38,13 @@ class Reach(NamedTuple):
     hard: (word, words of its source), "spelled" and "unknown".
     numbers: the same of those "joined" numbers for which digits are made up: of 75014, where its source has 7SO14, but
         not of 2031, where it has 31, if 20 is added to other numbers, too.
+    num_signs: how many of the words are punctuation in the vocabulary.
     """
 
     words: Counter[str]
     hard: list[tuple[str, list[str]]]
     numbers: list[tuple[str, list[str]]]
+    num_signs: int
 
     @property
     def num_words(self) -> int:
@@ -55,16 +57,19 @@ def measure_reach(tokenizer: CopyNetTokenizer, pairs: Iterable[Row]) -> Reach:
     hard: list[tuple[str, list[str]]] = []
     numbers: list[tuple[str, list[str]]] = []
     added: list[str] = []  # the digits of each number that are not from its source
+    num_signs = 0
     known = tokenizer.get_vocab().keys() - {*tokenizer.all_special_tokens}
     for row in pairs:
-        source = tokenizer.encode_source(row["text"], row.get("facts"))
+        source = tokenizer.encode_source(row["text"], row.get("facts"), max_length=tokenizer.model_max_length)
         for word in tokenizer.tokenize(row["summary"]):
             if word == JOINER:
                 continue
             ids = [] if word in known else tokenizer.encode_target([word], source)
             kind = find_kind(tokenizer, ids, source) if ids else "known"
             words[kind] += 1
-            if kind in ("spelled", "unknown"):
+            if kind == "known":
+                num_signs += not any(map(str.isalnum, word))
+            elif kind in ("spelled", "unknown"):
                 hard.append((word, source.words))
             elif kind == "joined" and word.isdecimal():
                 pieces = (piece.strip(JOINER) for piece in source.spell(ids))
@@ -72,7 +77,7 @@ def measure_reach(tokenizer: CopyNetTokenizer, pairs: Iterable[Row]) -> Reach:
                 added.append("".join(piece for piece in pieces if piece not in source.words))
     often = {digits for digits, count in Counter(added).items() if count >= MIN_OFTEN} | {""}
     rare = [number for number, digits in zip(numbers, added, strict=True) if digits not in often]
-    return Reach(words, hard, rare)
+    return Reach(words, hard, rare, num_signs)
 
 
 def find_kind(tokenizer: CopyNetTokenizer, ids: Sequence[int], source: Source) -> str:
@@ -167,7 +172,7 @@ def has_initials(tokenizer: CopyNetTokenizer, pairs: Sequence[Row]) -> bool:
     letters: list[tuple[set[str], str]] = []
     acronyms: list[tuple[str, list[str]]] = []
     for row in pairs:
-        source = tokenizer.encode_source(row["text"], row.get("facts"))
+        source = tokenizer.encode_source(row["text"], row.get("facts"), max_length=tokenizer.model_max_length)
         target = tokenizer.tokenize(row["summary"])
         neighbours = Neighbours(source.words, target)
         for place, word in enumerate(target):

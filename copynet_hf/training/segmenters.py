@@ -5,20 +5,21 @@ from __future__ import annotations
 import logging
 import math
 import re
+import unicodedata
 from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 from difflib import SequenceMatcher
-from itertools import islice
 from random import Random
 from typing import Any
 
 from datasets import IterableDataset
 
+from ..arguments import MAX_SOURCE_LENGTH, TrainArguments
 from ..data.records import Row
 from ..evaluation.metrics import UNSPACED, are_mostly
 from ..model.segmentation import FIRST, cut_words, get_segmenter
 from ..model.tokenization_copynet import CopyNetTokenizer
-from .dataset import Pairs
+from .dataset import Pairs, spread
 from .presets import PRESET_SEGMENTERS
 from .reach import Reach, find_changes, measure_reach
 
@@ -33,9 +34,9 @@ RESPELLED_SHARE, RESPELLED_TARGETS, MAX_SPELLED_LENGTH = 0.03, 0.15, 400
 # Words are not respelled, but inflected, cut or without accents, if fewer than this share of them have to be spelled
 # even where chains drop endings, beginnings or accents.
 MAX_RESPELLED = 0.1
-# The share of unreachable words that is enough if they need not be alike, as in another script. In few pairs the words
-# of the task itself are rare, so that there it says nothing.
-UNREACHABLE_SHARE = 0.5
+# The share of unreachable words, punctuation not counted, that is enough if they need not be alike, as in another
+# script; in few pairs the words of the task itself are rare, too.
+UNREACHABLE_SHARE, UNREACHABLE_SHARE_OF_FEW = 0.5, 0.9
 # Words are cut if targets copy parts of source words in more than this share of the pairs: 0.3 where `38x` gives 38,
 # 0.045 in recipes with a few quantities like `20g`, 0.005 in NL2Bash. Or if this many words for each pair have to be
 # spelled otherwise, and fewer than half of them where words are cut.
@@ -57,14 +58,14 @@ MIN_NEW_NUMBERS = 40
 MIN_NUMBERED, MAX_WITH_DIGITS, MIN_WORDS_OF_NUMBER, MAX_CONSTANT = 0.2, 0.05, 2, 0.9
 
 
-def choose_segmenter(given: str, preset: str | None, pairs: Pairs) -> str:
-    """The segmenter of a new tokenizer: the given one but "auto", else that of the preset, else one that suits the
-    pairs."""
-    if given != "auto":
-        return given
-    if preset is not None:
-        return PRESET_SEGMENTERS[preset]
-    segmenter = guess_segmenter(list(islice(pairs, 10_000)))
+def choose_segmenter(args: TrainArguments, pairs: Pairs) -> str:
+    """The segmenter of a new tokenizer: that of the arguments but "auto", else that of the preset, else one that suits
+    the pairs."""
+    if args.segmenter != "auto":
+        return args.segmenter
+    if args.preset is not None:
+        return PRESET_SEGMENTERS[args.preset]
+    segmenter = guess_segmenter(list(spread(pairs, 10_000)), args.max_source_length or MAX_SOURCE_LENGTH)
     logger.info("segmenter is %s, as guessed from the pairs (--segmenter selects another)", segmenter)
     return segmenter
 
@@ -81,35 +82,40 @@ def are_few(pairs: Pairs | Sequence[Row]) -> bool:
     return not isinstance(pairs, IterableDataset) and len(pairs) < FEW_PAIRS
 
 
-def first_sources(pairs: Pairs) -> list[str]:
-    """The first 1,000 sources, which show what the others are like."""
-    return [row["text"] for row in islice(pairs, 1000)]
+def sample_sources(pairs: Pairs) -> list[str]:
+    """Up to 1,000 sources, which show what the others are like."""
+    return [row["text"] for row in spread(pairs, 1000)]
 
 
-def guess_segmenter(pairs: Sequence[Row]) -> str:
+def guess_segmenter(pairs: Sequence[Row], max_length: int = MAX_SOURCE_LENGTH) -> str:
     """`char` if the sources' words have no spaces between them, as in Chinese, if most sources are single words, as in
     inflection, or if texts are short and targets respell or cut words in a way that only letters reach; else
     `word_digits` if targets are made of parts of numbers, write numbers that are not in their sources, or have no
-    digits where these have numbers; `word_parts` if they are made of parts of words; or `word_punct`."""
+    digits where these have numbers; `word_parts` if they are made of parts of words; or `word_punct`.
+
+    Args:
+        max_length: the number of words to which sources are truncated.
+    """
     if _are_spelled(pairs):
         return "char"
     words = [get_segmenter("word_punct").split(text) for pair in pairs for text in (pair["text"], pair["summary"])]
     min_frequency = choose_min_frequency(pairs, spelled=False)
     sample = pairs[:: math.ceil(len(pairs) / 1000) or 1]
-    by_words, by_parts = (_train(words, name, min_frequency) for name in ("word_punct", "word_parts"))
+    options = (min_frequency, max_length)
+    by_words, by_parts = (_train(words, name, *options) for name in ("word_punct", "word_parts"))
     reach_of_words, reach_of_parts = (measure_reach(each, sample) for each in (by_words, by_parts))
     are_words_cut = _are_words_cut(words, reach_of_words, reach_of_parts, len(sample))
     tokenizer, reach = (by_parts, reach_of_parts) if are_words_cut else (by_words, reach_of_words)
     are_short = sum(len(pair["text"]) for pair in pairs) <= MAX_SPELLED_LENGTH * len(pairs)
     are_letters_cut = are_short and _are_letters_cut(words)
     if changes := find_changes(tokenizer, sample, reach.hard):
-        changed = measure_reach(_train(words, tokenizer.segmenter, min_frequency, changes), sample)
+        changed = measure_reach(_train(words, tokenizer.segmenter, *options, changes), sample)
         if len(changed.hard) < MAX_RESPELLED * len(reach.hard):
             reach = changed
             are_letters_cut = are_letters_cut and FIRST.keys().isdisjoint(changes)
     are_numbers_cut = _are_numbers_cut(pairs)
     hard = reach.hard if are_numbers_cut else reach.hard + reach.numbers
-    if are_letters_cut or (are_short and _respells_words(pairs, hard, reach.num_words, len(sample))):
+    if are_letters_cut or (are_short and _respells_words(pairs, hard, reach, len(sample))):
         return "char"
     rare, known = [word for word, _ in hard if word.isdecimal()], _list_known_numbers(pairs, min_frequency)
     if are_numbers_cut or _are_numbers_new(rare, len(sample), known, words) or _are_numbers_spelled_out(words):
@@ -118,10 +124,12 @@ def guess_segmenter(pairs: Sequence[Row]) -> str:
 
 
 def _are_spelled(pairs: Sequence[Row]) -> bool:
-    """Whether the sources' words have no spaces between them, or most sources are single words."""
+    """Whether the sources' words have no spaces between them, or most sources are single words, perhaps with hyphens
+    or apostrophes."""
     sources = [pair["text"] for pair in pairs]
-    single_words = sum(len(source.split()) == 1 for source in sources)
-    return are_mostly(UNSPACED, sources[:1000]) or 2 * single_words > len(sources)
+    split = get_segmenter("word_punct").split
+    num_single = sum(len(split(re.sub(r"\b[-'’]\b", "", source.strip()))) == 1 for source in sources)
+    return are_mostly(UNSPACED, sources[:1000]) or 2 * num_single > len(sources)
 
 
 def _are_words_cut(words: Sequence[Sequence[str]], by_words: Reach, by_parts: Reach, size: int) -> bool:
@@ -240,7 +248,7 @@ def _lies_within(part: str, words: Collection[str]) -> bool:
 
 
 def _train(
-    words: Iterable[Sequence[str]], segmenter: str, min_frequency: int, changes: Collection[str] = ()
+    words: Iterable[Sequence[str]], segmenter: str, min_frequency: int, max_length: int, changes: Collection[str] = ()
 ) -> CopyNetTokenizer:
     """A tokenizer of the frequent ones of these words, or of their parts, with chains."""
     texts = map(cut_words, words) if segmenter == "word_parts" else words
@@ -249,12 +257,13 @@ def _train(
         "is_split_into_words": True,
         "chains": True,
         "changes": changes,
+        "model_max_length": max_length,
     }
     return CopyNetTokenizer.train_from_iterator(texts, 10_000, segmenter, min_frequency, **options)
 
 
 def _respells_words(
-    pairs: Sequence[Row], hard: Sequence[tuple[str, list[str]]], num_words: int, num_targets: int
+    pairs: Sequence[Row], hard: Sequence[tuple[str, list[str]]], reach: Reach, num_targets: int
 ) -> bool:
     """Whether targets write words of their sources in another way, as in transliteration or the correction of typos: a
     model of words would have to spell them from nothing.
@@ -265,14 +274,15 @@ def _respells_words(
 
     Args:
         hard: (word, words of its source), the words of targets that are such.
-        num_words, num_targets: of how many words, in how many targets.
+        reach, num_targets: of all words, and in how many targets.
     """
     hard = [(word, source) for word, source in hard if not _has_digits(word, source)]
-    if not are_few(pairs) and len(hard) > UNREACHABLE_SHARE * num_words:
+    least = UNREACHABLE_SHARE_OF_FEW if are_few(pairs) else UNREACHABLE_SHARE
+    if len(hard) > least * (reach.num_words - reach.num_signs):
         return True
     sources = [source for word, source in hard if _resembles_any(word, [*source, _join_numbers(source)])]
     num_respelled = len({*map(id, sources)})  # targets: `measure_reach` has one list of words for each pair
-    are_many = len(sources) > RESPELLED_SHARE * num_words or num_respelled > RESPELLED_TARGETS * num_targets
+    are_many = len(sources) > RESPELLED_SHARE * reach.num_words or num_respelled > RESPELLED_TARGETS * num_targets
     return are_many and 2 * len(sources) > len(hard)
 
 
@@ -282,11 +292,13 @@ def _join_numbers(words: Iterable[str]) -> str:
 
 
 def _has_digits(number: str, source: Iterable[str]) -> bool:
-    """Whether most of a number's digits stand side by side in the source's numbers: `word_digits` then copies them."""
+    """Whether most of a number's digits are side by side in the source's numbers, in any script: `word_digits` then
+    copies or writes them."""
     if not number.isdecimal():
         return False
-    digits = "".join(filter(str.isdecimal, _join_numbers(source)))
-    match = SequenceMatcher(None, number, digits, autojunk=False).find_longest_match()
+    own = [unicodedata.decimal(digit) for digit in number]
+    digits = [unicodedata.decimal(digit) for digit in _join_numbers(source) if digit.isdecimal()]
+    match = SequenceMatcher(None, own, digits, autojunk=False).find_longest_match()
     return 2 * match.size > len(number)
 
 

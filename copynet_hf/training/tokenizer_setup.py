@@ -7,7 +7,6 @@ import dataclasses
 import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import islice
 
 from datasets import IterableDataset
 from transformers import PreTrainedTokenizerBase
@@ -19,10 +18,10 @@ from ..model.chains import Chains, is_spelled, list_marks, list_parts
 from ..model.segmentation import CASES, CHAINED, INITIAL, get_segmenter
 from ..model.tokenization_copynet import CopyNetTokenizer
 from ..saved.loading import load_tokenizer
-from .dataset import Pairs
+from .dataset import Pairs, spread
 from .presets import make_config
 from .reach import find_changes, measure_reach
-from .segmenters import are_few, choose_min_frequency, choose_segmenter, first_sources
+from .segmenters import are_few, choose_min_frequency, choose_segmenter, sample_sources
 
 REACH_SAMPLE_SIZE = 1000  # pairs that show what targets are made of
 STREAM_SAMPLE_SIZE = 100_000  # pairs from which alignments are computed and, of a stream, vocabulary and slots
@@ -63,13 +62,13 @@ def train_tokenizer(train_pairs: Pairs, args: TrainArguments) -> CopyNetTokenize
     """A `CopyNetTokenizer` of the words in sources, targets and facts and of all features, with slots for the
     out-of-vocabulary words of every source. What the arguments leave open follows from the preset, else from the
     pairs."""
-    segmenter, encoder = choose_segmenter(args.segmenter, args.preset, train_pairs), args.encoder_name_or_path
+    segmenter, encoder = choose_segmenter(args, train_pairs), args.encoder_name_or_path
     preset = None if args.preset is None else make_config(args.preset, {})
     vocab_size = args.vocab_size or (preset and preset.vocab_size) or (3_000 if segmenter == "char" else 10_000)
     max_source_oov = preset.max_source_oov if preset and args.max_source_oov is None else args.max_source_oov
     min_frequency, count_of_spelled = args.min_frequency, 1
     if min_frequency is None:
-        is_spelled = spells_words(segmenter, first_sources(train_pairs))
+        is_spelled = spells_words(segmenter, sample_sources(train_pairs))
         min_frequency = choose_min_frequency(train_pairs, spelled=is_spelled)
         count_of_spelled = min_frequency if are_few(train_pairs) else 1
     max_length = args.max_source_length or MAX_SOURCE_LENGTH
@@ -96,7 +95,7 @@ def train_tokenizer(train_pairs: Pairs, args: TrainArguments) -> CopyNetTokenize
 
     tokenizer = train(count_of_spelled)
     if has_chains:
-        rows = list(islice(sample, REACH_SAMPLE_SIZE))
+        rows = list(spread(sample, REACH_SAMPLE_SIZE))
         spelling = train() if count_of_spelled > 1 else tokenizer
         changes = find_changes(spelling, rows, measure_reach(spelling, rows).hard)
         tokenizer = train(count_of_spelled, changes) if changes else tokenizer

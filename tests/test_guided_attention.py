@@ -16,7 +16,7 @@ from transformers import Seq2SeqTrainingArguments
 from copynet_hf import CopyNetConfig, CopyNetForConditionalGeneration, CopyNetTokenizer
 from copynet_hf.arguments import TrainArguments
 from copynet_hf.training.guided_attention import (
-    GUIDED_SHARE,
+    GUIDED_UPDATES,
     AttentionGuide,
     build_guide,
     find_partners,
@@ -202,21 +202,22 @@ def make_trainer(task: Any, tmp_path: Any) -> Any:
     return make
 
 
-def test_the_weight_falls_to_zero(make_trainer: Any) -> None:
+@pytest.mark.parametrize(("num_updates", "num_guided"), [(1000, 500), (10 * GUIDED_UPDATES, GUIDED_UPDATES)])
+def test_the_weight_falls_to_zero(make_trainer: Any, num_updates: int, num_guided: int) -> None:
     trainer = make_trainer(guided_attention=0.5)
     batch = trainer.data_collator([trainer.train_dataset[number] for number in range(4)])
     losses = {}
-    for share in (0.0, GUIDED_SHARE / 2, GUIDED_SHARE, 1.0):
-        trainer.state.max_steps, trainer.state.global_step = 1000, round(1000 * share)
+    for step in (0, num_guided // 2, num_guided, num_updates):
+        trainer.state.max_steps, trainer.state.global_step = num_updates, step
         trainer.model.train()
-        losses[share] = trainer.compute_loss(trainer.model, dict(batch)).item()
+        losses[step] = trainer.compute_loss(trainer.model, dict(batch)).item()
         trainer.model.eval()
         evaluated = trainer.compute_loss(trainer.model, dict(batch)).item()
-    own, guided = losses[1.0], losses[0.0] - losses[1.0]
+    own, guided = losses[num_updates], losses[0] - losses[num_updates]
     assert evaluated == pytest.approx(own)
-    assert losses[GUIDED_SHARE] == pytest.approx(own)
+    assert losses[num_guided] == pytest.approx(own)
     assert guided > 0.1
-    assert losses[GUIDED_SHARE / 2] == pytest.approx(own + guided / 2, rel=1e-4)
+    assert losses[num_guided // 2] == pytest.approx(own + guided / 2, rel=1e-4)
 
 
 def test_lookups_are_learned_sooner(make_trainer: Any) -> None:

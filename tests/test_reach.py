@@ -272,6 +272,7 @@ def test_letters_are_read_where_all_words_are_in_another_script(size: int) -> No
     script = str.maketrans("aeiounlrst", "аеиоунлрст")
     names = [f"{spell(number)} {spell(number + 600)}" for number in range(size)]
     assert guess_segmenter([pair(name, name.translate(script)) for name in names]) == "char"
+    assert guess_segmenter([pair(name, f"it is {name}") for name in names]) == "word_punct"
     marked = [pair(name, name.translate(script).replace(" ", ", ") + ".") for name in names]
     assert guess_segmenter(marked) == "char"
     known = [pair(f"call {name}", f"call {name}".translate(script)) for name in names]

@@ -396,15 +396,6 @@ def test_few_typos_are_enough_but_frequent_forms_and_unlike_words_are_not() -> N
     assert guess(lambda words: [*draw_words(draw, 1), *words[1:]]) == "word_punct"
 
 
-def test_words_in_another_script_are_spelled_if_the_pairs_are_many() -> None:
-    draw, script = random.Random(0), {ord("a") + place: 0x430 + place for place in range(26)}
-    names = [" ".join(draw_words(draw, 2)) for _ in range(500)]
-    pairs = [{"text": name, "summary": name.translate(script)} for name in names]
-    assert guess_segmenter(pairs) == "char"
-    assert guess_segmenter(pairs[:499]) == "word_punct"
-    assert guess_segmenter([{**pair, "summary": f"the name is {pair['text']}"} for pair in pairs]) == "word_punct"
-
-
 def test_words_that_targets_cannot_copy_are_in_the_vocabulary_of_few_pairs() -> None:
     rows = [{"text": "a b", "summary": "a"}] * 600
     rows += [{"text": "a Ada", "summary": "Ada"}, {"text": "a", "summary": "once"}]

@@ -31,7 +31,7 @@ MAX_PAIRS = 5_000  # in which words are counted, spread over all pairs
 MIN_TOGETHER = 3  # pairs that have both words
 MIN_SHARE = 0.2  # of the pairs with the source word: those that have both
 SIGNIFICANCE = 0.01  # the expected number of words that go together by chance alone
-GUIDED_SHARE = 0.5  # of the updates; the weight falls linearly to 0
+GUIDED_UPDATES = 1_000  # in which the weight falls linearly to 0; of short runs the first half
 
 Word: TypeAlias = tuple[int, ...]
 """The ids of a word: one, several digits, or those of its letters, after the marks that change it."""

@@ -46,7 +46,7 @@ from .callbacks import (
 from .checkpoints import NUM_PROCESSES, RECORD_FILE, SECONDS, is_complete
 from .dataset import Pairs, encode_pairs
 from .encoder_training import split_parameter_groups
-from .guided_attention import GUIDED_SHARE, build_guide
+from .guided_attention import GUIDED_UPDATES, build_guide
 from .label_smoothing import VocabularyLabelSmoother
 from .run_folder import explain_save_errors
 from .vocabulary_dropout import append_letters, drop_from_vocabulary
@@ -189,8 +189,8 @@ class CopyNetTrainer(Trainer):
         return_outputs: bool = False,
         num_items_in_batch: Tensor | int | None = None,
     ) -> Any:
-        progress = self.state.global_step / max(self.state.max_steps, 1)
-        weight = self.guided_attention * max(0.0, 1 - progress / GUIDED_SHARE)
+        num_guided = min(GUIDED_UPDATES, max(self.state.max_steps, 1) / 2)
+        weight = self.guided_attention * max(0.0, 1 - self.state.global_step / num_guided)
         if self.guide is None or not weight or not model.training:
             return super().compute_loss(model, inputs, return_outputs, num_items_in_batch)
         input_ids, labels = inputs["input_ids"], inputs["labels"]

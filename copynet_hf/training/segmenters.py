@@ -126,10 +126,12 @@ def guess_segmenter(pairs: Sequence[Row], max_length: int = MAX_SOURCE_LENGTH) -
 def _are_spelled(pairs: Sequence[Row]) -> bool:
     """Whether the sources' words have no spaces between them, or most sources are single words, perhaps with hyphens
     or apostrophes."""
-    sources = [pair["text"] for pair in pairs]
+    sources = [pair["text"].strip() for pair in pairs]
     split = get_segmenter("word_punct").split
-    num_single = sum(len(split(re.sub(r"\b[-'’]\b", "", source.strip()))) == 1 for source in sources)
-    return are_mostly(UNSPACED, sources[:1000]) or 2 * num_single > len(sources)
+    unspaced = (re.sub(r"\b[-'’]\b", "", source) for source in sources if len(source.split()) == 1)
+    return are_mostly(UNSPACED, sources[:1000]) or 2 * sum(len(split(source)) == 1 for source in unspaced) > len(
+        sources
+    )
 
 
 def _are_words_cut(words: Sequence[Sequence[str]], by_words: Reach, by_parts: Reach, size: int) -> bool:

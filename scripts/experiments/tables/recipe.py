@@ -162,7 +162,7 @@ def collect_figures(results: dict[str, Any]) -> dict[str, Any]:
     base_first = {**results, "runs": sorted(results["runs"], key=lambda run: run["model"] != "base")}
     tables = {
         name: _settings_table(facts[name]) if name in facts else ""
-        for name in ("feature_encodings", "vocabularies", "letters", "guided_attention")
+        for name in ("feature_encodings", "vocabularies", "letters", "endings", "guided_attention")
     }
     minutes = [
         [name, *_format_means(results, name, tasks, lambda run: float(run["minutes"]))] for name in ALTERNATIVES

@@ -45,7 +45,7 @@ import re
 import shlex
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache, partial
-from itertools import pairwise
+from itertools import groupby, pairwise
 from operator import itemgetter
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -175,9 +175,12 @@ def _compile_pieces() -> re.Pattern[str]:
     # Combining marks, of which \w has none: the vowel signs of Devanagari, the points of Hebrew, accents on their own.
     # All are in these ranges.
     characters = map(chr, (*range(0x300, 0x20000), *range(0xE0100, 0xE01F0)))
-    marks = "".join(character for character in characters if category(character)[0] == "M")
-    # A zero-width joiner or non-joiner belongs to the word that it is in, as in Persian and Sinhala.
-    word = rf"\w+ (?: (?: [{marks}] | [\u200c\u200d](?=[\w{marks}]) ) \w* )*"
+    runs = [list(run) for is_mark, run in groupby(characters, lambda each: category(each)[0] == "M") if is_mark]
+    # Ranges, because `re` compares a character with the members beyond U+FFFF one by one.
+    marks = "".join(f"{run[0]}-{run[-1]}" for run in runs)
+    # A zero-width joiner or non-joiner belongs to the word that it is in, as in Persian and Sinhala. The lookahead
+    # is for speed: most words are followed by a space or ASCII punctuation.
+    word = rf"\w+ (?: (?=[^\0-\u02ff]) (?: [{marks}] | [\u200c\u200d](?=[\w{marks}]) ) \w* )*"
     return re.compile(
         rf"""  (?P<word>{word}) (?:[ ](?=\S))?
             | (?P<space>(\s)\3*)

@@ -227,7 +227,7 @@ def find_acronym(word: str, source: Iterable[str]) -> list[str] | None:
     if not (word.isalpha() and 2 <= len(word) <= MAX_ACRONYM):
         return None
     names = [other for other in source if other[:1].isalpha()]
-    found = (_find_initials(word, names[start : start + len(word) + MAX_LEFT_OUT]) for start in range(len(names)))
+    found = (_find_initials(word, names, start) for start in range(len(names)))
     rows = [row for row in found if row is not None]
     if not rows:
         return None
@@ -238,18 +238,22 @@ def find_acronym(word: str, source: Iterable[str]) -> list[str] | None:
     return tokens
 
 
-def _find_initials(letters: str, names: Sequence[str], num_left_out: int = 0) -> tuple[int, int, list[str]] | None:
-    """How many of the names that begin with these letters are in lower case, how many were left out, and the names."""
-    if not letters:
-        return 0, num_left_out, []
-    if not names:
+def _find_initials(
+    letters: str, names: Sequence[str], start: int, max_left_out: int = MAX_LEFT_OUT
+) -> tuple[int, int, list[str]] | None:
+    """How many of the names that begin with these letters, the first of them at `start`, are in lower case, how many
+    between them are left out, and the names."""
+    name, letter = names[start], letters[0]
+    if name[0] != letter and CASES[_find_case(letter)](name[0]) != letter:
         return None
-    (name, *others), found = names, []
-    is_lower, fits_letter = name.islower(), letters[0] in (name[0], CASES[_find_case(letters[0])](name[0]))
-    if fits_letter and (rest := _find_initials(letters[1:], others, num_left_out)):
-        found.append((rest[0] + is_lower, rest[1], [name, *rest[2]]))
-    if is_lower and num_left_out < MAX_LEFT_OUT and (rest := _find_initials(letters, others, num_left_out + 1)):
-        found.append(rest)
+    if len(letters) == 1:
+        return int(name.islower()), 0, [name]
+    found: list[tuple[int, int, list[str]]] = []
+    for left_out, other in enumerate(names[start + 1 : start + 2 + max_left_out]):
+        if rest := _find_initials(letters[1:], names, start + 1 + left_out, max_left_out - left_out):
+            found.append((rest[0] + name.islower(), rest[1] + left_out, [name, *rest[2]]))
+        if not other.islower():
+            break
     return min(found, default=None)
 
 

@@ -10,7 +10,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from copynet_hf import CopyNetTokenizer
-from copynet_hf.model.chains import MAX_LEFT_OUT, Chains, find_acronym, list_marks
+from copynet_hf.model.chains import MAX_LEFT_OUT, Chains, find_acronym, fits, list_marks, list_parts
 from copynet_hf.model.segmentation import CASES, INITIAL, JOINER, MARKS, OPTIONAL, SEGMENTERS
 
 SOURCE = "Pay 16,258.73 to Anna Miller (WexError)"
@@ -138,6 +138,16 @@ def test_words_are_copied_without_their_accents(source: str, target: str, tokens
     texts = ("abdeiloszunwNUEZJSOWI9 ΑΝΔΡΕΣ",)
     assert read_target(make_tokenizer(texts=texts, changes=("[plain]", "[initial]")), target, source) == tokens
     assert "[plain]" not in read_target(make_tokenizer(texts=texts), target, source)
+
+
+@settings(deadline=None, max_examples=300)
+@given(word=st.text("aBcéüßØı\u0301खािे가ᄂ", min_size=3, max_size=9))
+def test_every_part_of_a_source_word_is_copied(word: str) -> None:
+    """No letters are known, so that nothing can be spelled."""
+    chains = Chains({JOINER, *CASES, *OPTIONAL})
+    for part, marks in list_parts(word, OPTIONAL):
+        if part[:1].isalpha() and fits(part, marks, part.casefold()):
+            assert chains.find(part, ["X", word]) is not None
 
 
 @pytest.mark.parametrize(

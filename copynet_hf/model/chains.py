@@ -50,7 +50,7 @@ class Chains:
         self.known = known
         self.is_possible = JOINER in known
         self.has_initials = INITIAL in known
-        self.changes = [mark for mark in OPTIONAL if mark in known]
+        self.changes = tuple(mark for mark in OPTIONAL if mark in known)
 
     def find(self, word: str, source: Sequence[str], near: Collection[str] | None = None) -> list[str] | None:
         """The tokens that are joined to the word: the shortest chain, and of these the one with the most copies, those
@@ -150,7 +150,7 @@ class Chains:
 
 
 def _list_copies(
-    word: str, source: Collection[str], near: Collection[str], changes: Collection[str]
+    word: str, source: Collection[str], near: Collection[str], changes: tuple[str, ...]
 ) -> dict[str, list[str]]:
     """The parts of the word that words of the source give, each with the fewest tokens for it: as they are, in another
     case, or by `changes`, marks of `OPTIONAL`; of initials, the first of `near`."""
@@ -171,8 +171,9 @@ def _list_copies(
         for other in near:
             for part, marks in list_initials(other, changes):
                 keep_in_each_case(part, [*marks, other])
+    substrings = {folded[start : start + size] for size in (1, 2, 3) for start in range(len(folded))}
     for other in dict.fromkeys(source):
-        if PUNCTUATION.fullmatch(other) or other == JOINER:
+        if substrings.isdisjoint(_list_ends(other, changes)):
             continue
         if other in word and (len(other) > 1 or other in near or other not in pieces):
             pieces[other] = [other]
@@ -180,6 +181,19 @@ def _list_copies(
             if fits(part, marks, folded):
                 keep_in_each_case(part, [*marks, other])
     return pieces
+
+
+@lru_cache(maxsize=2**16)
+def _list_ends(word: str, changes: tuple[str, ...]) -> frozenset[str]:
+    """The first three letters of each part of a source word, or the last three of an ending, in lower case; none of
+    punctuation. A target word without any of them copies nothing of the word, which is faster to see than by `fits`.
+    """
+    if PUNCTUATION.fullmatch(word) or word == JOINER:
+        return frozenset()
+    return frozenset(
+        part.casefold()[-3:] if DROP_FIRST in marks else part.casefold()[:3]
+        for part, marks in list_parts(word, changes)
+    )
 
 
 def _rank(tokens: Sequence[str]) -> tuple[int, bool]:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from itertools import chain, pairwise
+from itertools import chain, pairwise, product
 from typing import TypeAlias
 
 import torch
@@ -64,14 +64,20 @@ class AttentionGuide:
     def find_places(self, source: Sequence[int], labels: Sequence[int]) -> list[tuple[int, int]]:
         """(t, j) for all steps t that should attend to the position j: to all of those with the closest partner that
         this source has."""
+        generated = [
+            (range(start, end), self.partners[word])
+            for start, end in self._find_generated(source, labels)
+            if (word := tuple(labels[start:end])) in self.partners
+        ]
+        if not generated:
+            return []
         places: dict[Word, list[int]] = defaultdict(list)
         for start, end in self._split(source):
             places[tuple(source[start:end])] += range(start, end)
         found: list[tuple[int, int]] = []
-        for start, end in self._find_generated(source, labels):
-            partners = self.partners.get(tuple(labels[start:end]), ())
+        for steps, partners in generated:
             closest = next((places[word] for word in partners if word in places), [])
-            found += ((t, j) for t in range(start, end) for j in closest)
+            found += product(steps, closest)
         return found
 
     def compute_loss(self, attention: Tensor, input_ids: Tensor, labels: Tensor) -> Tensor:
@@ -130,6 +136,7 @@ def build_guide(
     if not has_attention or not isinstance(tokenizer, CopyNetTokenizer) or isinstance(rows, IterableDataset):
         return None
     step = math.ceil(len(rows) / MAX_PAIRS) or 1
+    rows = rows.select_columns(["input_ids", "labels"])
     guide = AttentionGuide(tokenizer, rows.select(range(0, len(rows), step)))
     return guide if guide.partners else None
 

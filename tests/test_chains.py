@@ -195,7 +195,7 @@ def test_acronyms_are_copied_initials_of_words_in_a_row() -> None:
     assert read_target(tokenizer, "nd", source)[:3] == ["[lower]", "[initial]", "Nora"]
     assert read_target(tokenizer, "OBX", source) == ["[initial]", "Oscar", JOINER, "B", JOINER, "[initial]", "Xu"]
     assert read_target(tokenizer, "BNX", source) == ["B", f"{JOINER}N", f"{JOINER}X"]  # these are not in a row
-    assert read_target(tokenizer, "Bo D", source) == ["Bo", "D"]  # too far from what is copied beside it
+    assert read_target(tokenizer, "Bo D", source) == ["Bo", "D"]  # too far from what is copied next to it
     assert read_target(tokenizer, "Nora D", source) == ["Nora", "[initial]", "Dental"]
 
 
@@ -209,7 +209,7 @@ def test_acronyms_are_copied_initials_of_words_in_a_row() -> None:
         ("Αγάπη Σοφία", "ας", []),  # the capital of either sigma is one
     ],
 )
-def test_the_words_of_an_acronym_stand_in_a_row(source: str, target: str, names: list[str]) -> None:
+def test_the_words_of_an_acronym_are_in_a_row(source: str, target: str, names: list[str]) -> None:
     tokenizer = make_tokenizer(texts=("BCDKOPSUας",), changes=("[initial]",))
     tokens = read_target(tokenizer, target, source)
     assert [token for token in tokens if token in source.split()] == names

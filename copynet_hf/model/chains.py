@@ -36,7 +36,7 @@ MAX_DROPPED = 4  # letters; -skiego becomes -ski in Polish
 MAX_ACRONYM = 8  # letters
 MAX_INITIALS = 2  # before the first letters of a word
 MAX_LEFT_OUT = 3  # words, such as "of", that have no letter in an acronym
-MAX_DISTANCE = 4  # words in the source, between one whose initial is copied and what is copied beside it
+MAX_DISTANCE = 4  # words in the source, between one whose initial is copied and what is copied next to it
 
 
 class Chains:
@@ -127,7 +127,7 @@ class Chains:
 
     def _cut_as_longer_ones(self, part: str, tokens: list[str]) -> list[str]:
         """The tokens of a copy after initials, with the mark for its first letters also where it has no more, so that
-        they do not depend on its length: `tmiller` beside `tguilber`, of Tina Miller and Tom Guilbert."""
+        they do not depend on its length: `tmiller` is written like `tguilber`, from Tina Miller and Tom Guilbert."""
         for mark, size in FIRST.items():
             if mark in self.changes and part.isalpha() and len(part) <= size and CUTS.keys().isdisjoint(tokens):
                 of_case = int(tokens[0] in CASES)
@@ -137,7 +137,7 @@ class Chains:
     def _spell_letters(self, chain: Sequence[tuple[str, list[str]]]) -> Iterator[list[str]]:
         """The tokens of each (part, tokens) of a chain. Single letters next to each other are generated, even if they
         are words of the source: otherwise the spelling of a word would depend on unrelated words there. They are
-        copied as initials if all of them are, and stand beside a longer part, as in `jrmiller`."""
+        copied as initials if all of them are initials, next to a longer part, as in `jrmiller`."""
         start = 0
         for is_single, group in groupby(chain, lambda piece: len(piece[0]) == 1 and not piece[0].isdecimal()):
             pieces = list(group)
@@ -314,8 +314,8 @@ def is_spelled(tokens: Sequence[str], source: Collection[str] = ()) -> bool:
 
 
 class Neighbours:
-    """Which words of a source stand near what a target copies: of several with one initial, the one that is meant is
-    mostly there.
+    """Which words of a source are near what a target copies: of several with one initial, the one that is meant is
+    usually there.
 
     Args:
         source, target: words.
@@ -334,15 +334,15 @@ class Neighbours:
         there is no anchor. It is what the word `index` of the target copies, or else what the closest word of the
         target does.
 
-        For a single letter: no words if it stands there itself, and none in lower case unless the anchor is.
+        For a single letter: no words if it is among them itself, and none in lower case unless the anchor is.
         """
         word = self.target[index]
         places = self._find_parts(word.casefold()) if len(word) > 1 else []
         for distance in range(1, len(self.target)):
             if places:
                 break
-            beside = [other for other in (index - distance, index + distance) if 0 <= other < len(self.target)]
-            places = next(filter(None, (self._find_copied(self.target[other].casefold()) for other in beside)), [])
+            others = [other for other in (index - distance, index + distance) if 0 <= other < len(self.target)]
+            places = next(filter(None, (self._find_copied(self.target[other].casefold()) for other in others)), [])
         if not places:
             return list(dict.fromkeys(self.source))
         distances: dict[str, int] = {}

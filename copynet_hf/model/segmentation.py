@@ -28,8 +28,8 @@ between other punctuation: the tokens of `/usr/bin` are also those in `"/usr/bin
 - `word_parts`: as `word_punct`, but words are cut where the case changes, between letters with and without case, and
   at digits and underscores. Parts that touch have a joiner between them: `WexError2` is `Wex ￭ Error ￭ 2`, and
   `max_size` is `max ￭_￭ size`.
-- `word_digits`: as `word_parts`, and every digit is a word, the same one wherever it stands: digits touch digits
-  without a joiner, and a space between two of them is a token. `B48,906` is `B ￭ 4 8 ￭,￭ 9 0 6`.
+- `word_digits`: as `word_parts`, and every digit is a word, the same one everywhere: digits touch digits without a
+  joiner, and a space between two of them is a token. `B48,906` is `B ￭ 4 8 ￭,￭ 9 0 6`.
 
 Outputs of these three may hold more marks, which no text is split into (`chains.py`): a joiner on its own between any
 words, `￭x` for a letter that touches what precedes it, `[lower]`, `[upper]` and `[title]` for the case of the next

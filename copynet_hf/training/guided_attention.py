@@ -40,7 +40,7 @@ class AttentionGuide:
     """Where the steps that generate a word should attend.
 
     Args:
-        tokenizer: of the pairs; words that it splits into letters alone (`char`) go with none.
+        tokenizer: of the pairs; words that it splits into letters (`char`) go with none.
         rows: the encoded training pairs, of which `input_ids` and `labels` are read.
 
     Attributes:
@@ -122,7 +122,7 @@ class AttentionGuide:
         return before in self.marks or index in self.letters or (before in self.digits and index in self.digits)
 
     def _is_known(self, word: Sequence[int]) -> bool:
-        """Whether all of a word is in the vocabulary, and stands for something."""
+        """Whether all of a word is in the vocabulary, and none of it is a joiner, whitespace or a special token."""
         return all(0 <= index < self.vocab_size for index in word) and self.others.isdisjoint(word)
 
 

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from functools import cache
-from itertools import product
+from itertools import combinations, product
 
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from copynet_hf import CopyNetTokenizer
-from copynet_hf.model.chains import Chains, list_marks
-from copynet_hf.model.segmentation import CASES, INITIAL, JOINER, OPTIONAL, SEGMENTERS
+from copynet_hf.model.chains import MAX_LEFT_OUT, Chains, find_acronym, fits, list_marks, list_parts
+from copynet_hf.model.segmentation import CASES, INITIAL, JOINER, MARKS, OPTIONAL, SEGMENTERS
 
 SOURCE = "Pay 16,258.73 to Anna Miller (WexError)"
 ALPHABET = "abAB_12 .,-()\n\té\u0301ßİ文字か😀ि\u200c"
@@ -140,6 +140,16 @@ def test_words_are_copied_without_their_accents(source: str, target: str, tokens
     assert "[plain]" not in read_target(make_tokenizer(texts=texts), target, source)
 
 
+@settings(deadline=None, max_examples=300)
+@given(word=st.text("aBcéüßØı\u0301खािे가ᄂ", min_size=3, max_size=9))
+def test_every_part_of_a_source_word_is_copied(word: str) -> None:
+    """No letters are known, so that nothing can be spelled."""
+    chains = Chains({JOINER, *CASES, *OPTIONAL})
+    for part, marks in list_parts(word, OPTIONAL):
+        if part[:1].isalpha() and fits(part, marks, part.casefold()):
+            assert chains.find(part, ["X", word]) is not None
+
+
 @pytest.mark.parametrize(
     ("source", "target", "tokens"),
     [
@@ -185,7 +195,7 @@ def test_acronyms_are_copied_initials_of_words_in_a_row() -> None:
     assert read_target(tokenizer, "nd", source)[:3] == ["[lower]", "[initial]", "Nora"]
     assert read_target(tokenizer, "OBX", source) == ["[initial]", "Oscar", JOINER, "B", JOINER, "[initial]", "Xu"]
     assert read_target(tokenizer, "BNX", source) == ["B", f"{JOINER}N", f"{JOINER}X"]  # these are not in a row
-    assert read_target(tokenizer, "Bo D", source) == ["Bo", "D"]  # too far from what is copied beside it
+    assert read_target(tokenizer, "Bo D", source) == ["Bo", "D"]  # too far from what is copied next to it
     assert read_target(tokenizer, "Nora D", source) == ["Nora", "[initial]", "Dental"]
 
 
@@ -199,11 +209,30 @@ def test_acronyms_are_copied_initials_of_words_in_a_row() -> None:
         ("Αγάπη Σοφία", "ας", []),  # the capital of either sigma is one
     ],
 )
-def test_the_words_of_an_acronym_stand_in_a_row(source: str, target: str, names: list[str]) -> None:
+def test_the_words_of_an_acronym_are_in_a_row(source: str, target: str, names: list[str]) -> None:
     tokenizer = make_tokenizer(texts=("BCDKOPSUας",), changes=("[initial]",))
     tokens = read_target(tokenizer, target, source)
     assert [token for token in tokens if token in source.split()] == names
     assert SEGMENTERS["word_punct"].join(tokens) == target
+
+
+@settings(deadline=None, max_examples=200)
+@given(
+    word=st.text("abAB", min_size=2, max_size=4), source=st.lists(st.text("abAB", min_size=1, max_size=2), max_size=9)
+)
+def test_an_acronym_is_of_the_row_with_the_fewest_words_in_lower_case_and_left_out(
+    word: str, source: list[str]
+) -> None:
+    """The oracle: all rows."""
+    rows: list[tuple[int, int, list[str]]] = []
+    for places in combinations(range(len(source)), len(word)):
+        names = [source[place] for place in places]
+        left_out = [source[place] for place in range(places[0], places[-1]) if place not in places]
+        is_row = len(left_out) <= MAX_LEFT_OUT and all(map(str.islower, left_out))
+        if is_row and "".join(name[0] for name in names).lower() == word.lower():
+            rows.append((sum(map(str.islower, names)), len(left_out), names))
+    tokens = find_acronym(word, source) or []
+    assert [token for token in tokens if token not in MARKS] == min(rows, default=(0, 0, []))[2]
 
 
 @pytest.mark.parametrize(

@@ -85,6 +85,11 @@ def test_words_of_word_punct_are_the_runs_of_word_characters(text: str) -> None:
     assert [word for word in split(text) if is_letter(word[0])] == list(runs(text))
 
 
+def test_every_combining_mark_and_nothing_else_belongs_to_the_word_before_it() -> None:
+    text = " ".join(f"a{chr(code)}b" for code in (*range(0x20000), *range(0xE0000, 0xE0200)))
+    assert [word for word in split(text) if is_letter(word[0])] == list(runs(text))
+
+
 @pytest.mark.parametrize(
     ("text", "words"),
     [

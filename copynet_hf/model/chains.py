@@ -36,7 +36,7 @@ MAX_DROPPED = 4  # letters; -skiego becomes -ski in Polish
 MAX_ACRONYM = 8  # letters
 MAX_INITIALS = 2  # before the first letters of a word
 MAX_LEFT_OUT = 3  # words, such as "of", that have no letter in an acronym
-MAX_DISTANCE = 4  # words in the source, between one whose initial is copied and what is copied beside it
+MAX_DISTANCE = 4  # words in the source, between one whose initial is copied and what is copied next to it
 
 
 class Chains:
@@ -50,7 +50,7 @@ class Chains:
         self.known = known
         self.is_possible = JOINER in known
         self.has_initials = INITIAL in known
-        self.changes = [mark for mark in OPTIONAL if mark in known]
+        self.changes = tuple(mark for mark in OPTIONAL if mark in known)
 
     def find(self, word: str, source: Sequence[str], near: Collection[str] | None = None) -> list[str] | None:
         """The tokens that are joined to the word: the shortest chain, and of these the one with the most copies, those
@@ -127,7 +127,7 @@ class Chains:
 
     def _cut_as_longer_ones(self, part: str, tokens: list[str]) -> list[str]:
         """The tokens of a copy after initials, with the mark for its first letters also where it has no more, so that
-        they do not depend on its length: `tmiller` beside `tguilber`, of Tina Miller and Tom Guilbert."""
+        they do not depend on its length: `tmiller` is written like `tguilber`, from Tina Miller and Tom Guilbert."""
         for mark, size in FIRST.items():
             if mark in self.changes and part.isalpha() and len(part) <= size and CUTS.keys().isdisjoint(tokens):
                 of_case = int(tokens[0] in CASES)
@@ -137,7 +137,7 @@ class Chains:
     def _spell_letters(self, chain: Sequence[tuple[str, list[str]]]) -> Iterator[list[str]]:
         """The tokens of each (part, tokens) of a chain. Single letters next to each other are generated, even if they
         are words of the source: otherwise the spelling of a word would depend on unrelated words there. They are
-        copied as initials if all of them are, and stand beside a longer part, as in `jrmiller`."""
+        copied as initials if all of them are initials, next to a longer part, as in `jrmiller`."""
         start = 0
         for is_single, group in groupby(chain, lambda piece: len(piece[0]) == 1 and not piece[0].isdecimal()):
             pieces = list(group)
@@ -150,7 +150,7 @@ class Chains:
 
 
 def _list_copies(
-    word: str, source: Collection[str], near: Collection[str], changes: Collection[str]
+    word: str, source: Collection[str], near: Collection[str], changes: tuple[str, ...]
 ) -> dict[str, list[str]]:
     """The parts of the word that words of the source give, each with the fewest tokens for it: as they are, in another
     case, or by `changes`, marks of `OPTIONAL`; of initials, the first of `near`."""
@@ -171,8 +171,9 @@ def _list_copies(
         for other in near:
             for part, marks in list_initials(other, changes):
                 keep_in_each_case(part, [*marks, other])
+    substrings = {folded[start : start + size] for size in (1, 2, 3) for start in range(len(folded))}
     for other in dict.fromkeys(source):
-        if PUNCTUATION.fullmatch(other) or other == JOINER:
+        if substrings.isdisjoint(_list_ends(other, changes)):
             continue
         if other in word and (len(other) > 1 or other in near or other not in pieces):
             pieces[other] = [other]
@@ -180,6 +181,19 @@ def _list_copies(
             if fits(part, marks, folded):
                 keep_in_each_case(part, [*marks, other])
     return pieces
+
+
+@lru_cache(maxsize=2**16)
+def _list_ends(word: str, changes: tuple[str, ...]) -> frozenset[str]:
+    """The first three letters of each part of a source word, or the last three of an ending, in lower case; none of
+    punctuation. A target word without any of them copies nothing of the word, which is faster to see than by `fits`.
+    """
+    if PUNCTUATION.fullmatch(word) or word == JOINER:
+        return frozenset()
+    return frozenset(
+        part.casefold()[-3:] if DROP_FIRST in marks else part.casefold()[:3]
+        for part, marks in list_parts(word, changes)
+    )
 
 
 def _rank(tokens: Sequence[str]) -> tuple[int, bool]:
@@ -227,7 +241,7 @@ def find_acronym(word: str, source: Iterable[str]) -> list[str] | None:
     if not (word.isalpha() and 2 <= len(word) <= MAX_ACRONYM):
         return None
     names = [other for other in source if other[:1].isalpha()]
-    found = (_find_initials(word, names[start : start + len(word) + MAX_LEFT_OUT]) for start in range(len(names)))
+    found = (_find_initials(word, names, start) for start in range(len(names)))
     rows = [row for row in found if row is not None]
     if not rows:
         return None
@@ -238,18 +252,22 @@ def find_acronym(word: str, source: Iterable[str]) -> list[str] | None:
     return tokens
 
 
-def _find_initials(letters: str, names: Sequence[str], num_left_out: int = 0) -> tuple[int, int, list[str]] | None:
-    """How many of the names that begin with these letters are in lower case, how many were left out, and the names."""
-    if not letters:
-        return 0, num_left_out, []
-    if not names:
+def _find_initials(
+    letters: str, names: Sequence[str], start: int, max_left_out: int = MAX_LEFT_OUT
+) -> tuple[int, int, list[str]] | None:
+    """How many of the names that begin with these letters, the first of them at `start`, are in lower case, how many
+    between them are left out, and the names."""
+    name, letter = names[start], letters[0]
+    if name[0] != letter and CASES[_find_case(letter)](name[0]) != letter:
         return None
-    (name, *others), found = names, []
-    is_lower, fits_letter = name.islower(), letters[0] in (name[0], CASES[_find_case(letters[0])](name[0]))
-    if fits_letter and (rest := _find_initials(letters[1:], others, num_left_out)):
-        found.append((rest[0] + is_lower, rest[1], [name, *rest[2]]))
-    if is_lower and num_left_out < MAX_LEFT_OUT and (rest := _find_initials(letters, others, num_left_out + 1)):
-        found.append(rest)
+    if len(letters) == 1:
+        return int(name.islower()), 0, [name]
+    found: list[tuple[int, int, list[str]]] = []
+    for left_out, other in enumerate(names[start + 1 : start + 2 + max_left_out]):
+        if rest := _find_initials(letters[1:], names, start + 1 + left_out, max_left_out - left_out):
+            found.append((rest[0] + name.islower(), rest[1] + left_out, [name, *rest[2]]))
+        if not other.islower():
+            break
     return min(found, default=None)
 
 
@@ -296,8 +314,8 @@ def is_spelled(tokens: Sequence[str], source: Collection[str] = ()) -> bool:
 
 
 class Neighbours:
-    """Which words of a source stand near what a target copies: of several with one initial, the one that is meant is
-    mostly there.
+    """Which words of a source are near what a target copies: of several with one initial, the one that is meant is
+    usually there.
 
     Args:
         source, target: words.
@@ -316,15 +334,15 @@ class Neighbours:
         there is no anchor. It is what the word `index` of the target copies, or else what the closest word of the
         target does.
 
-        For a single letter: no words if it stands there itself, and none in lower case unless the anchor is.
+        For a single letter: no words if it is among them itself, and none in lower case unless the anchor is.
         """
         word = self.target[index]
         places = self._find_parts(word.casefold()) if len(word) > 1 else []
         for distance in range(1, len(self.target)):
             if places:
                 break
-            beside = [other for other in (index - distance, index + distance) if 0 <= other < len(self.target)]
-            places = next(filter(None, (self._find_copied(self.target[other].casefold()) for other in beside)), [])
+            others = [other for other in (index - distance, index + distance) if 0 <= other < len(self.target)]
+            places = next(filter(None, (self._find_copied(self.target[other].casefold()) for other in others)), [])
         if not places:
             return list(dict.fromkeys(self.source))
         distances: dict[str, int] = {}

@@ -28,8 +28,8 @@ between other punctuation: the tokens of `/usr/bin` are also those in `"/usr/bin
 - `word_parts`: as `word_punct`, but words are cut where the case changes, between letters with and without case, and
   at digits and underscores. Parts that touch have a joiner between them: `WexError2` is `Wex ￭ Error ￭ 2`, and
   `max_size` is `max ￭_￭ size`.
-- `word_digits`: as `word_parts`, and every digit is a word, the same one wherever it stands: digits touch digits
-  without a joiner, and a space between two of them is a token. `B48,906` is `B ￭ 4 8 ￭,￭ 9 0 6`.
+- `word_digits`: as `word_parts`, and every digit is a word, the same one everywhere: digits touch digits without a
+  joiner, and a space between two of them is a token. `B48,906` is `B ￭ 4 8 ￭,￭ 9 0 6`.
 
 Outputs of these three may hold more marks, which no text is split into (`chains.py`): a joiner on its own between any
 words, `￭x` for a letter that touches what precedes it, `[lower]`, `[upper]` and `[title]` for the case of the next
@@ -45,7 +45,7 @@ import re
 import shlex
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache, partial
-from itertools import pairwise
+from itertools import groupby, pairwise
 from operator import itemgetter
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -175,9 +175,12 @@ def _compile_pieces() -> re.Pattern[str]:
     # Combining marks, of which \w has none: the vowel signs of Devanagari, the points of Hebrew, accents on their own.
     # All are in these ranges.
     characters = map(chr, (*range(0x300, 0x20000), *range(0xE0100, 0xE01F0)))
-    marks = "".join(character for character in characters if category(character)[0] == "M")
-    # A zero-width joiner or non-joiner belongs to the word that it is in, as in Persian and Sinhala.
-    word = rf"\w+ (?: (?: [{marks}] | [\u200c\u200d](?=[\w{marks}]) ) \w* )*"
+    runs = [list(run) for is_mark, run in groupby(characters, lambda each: category(each)[0] == "M") if is_mark]
+    # Ranges, because `re` compares a character with the members beyond U+FFFF one by one.
+    marks = "".join(f"{run[0]}-{run[-1]}" for run in runs)
+    # A zero-width joiner or non-joiner belongs to the word that it is in, as in Persian and Sinhala. The lookahead
+    # is for speed: most words are followed by a space or ASCII punctuation.
+    word = rf"\w+ (?: (?=[^\0-\u02ff]) (?: [{marks}] | [\u200c\u200d](?=[\w{marks}]) ) \w* )*"
     return re.compile(
         rf"""  (?P<word>{word}) (?:[ ](?=\S))?
             | (?P<space>(\s)\3*)

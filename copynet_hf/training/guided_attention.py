@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from itertools import chain, pairwise
+from itertools import chain, pairwise, product
 from typing import TypeAlias
 
 import torch
@@ -41,7 +41,7 @@ class AttentionGuide:
     """Where the steps that generate a word should attend.
 
     Args:
-        tokenizer: of the pairs; words that it splits into letters alone (`char`) go with none.
+        tokenizer: of the pairs; words that it splits into letters (`char`) go with none.
         rows: the encoded training pairs, of which `input_ids` and `labels` are read.
 
     Attributes:
@@ -65,14 +65,20 @@ class AttentionGuide:
     def find_places(self, source: Sequence[int], labels: Sequence[int]) -> list[tuple[int, int]]:
         """(t, j) for all steps t that should attend to the position j: to all of those with the closest partner that
         this source has."""
+        generated = [
+            (range(start, end), self.partners[word])
+            for start, end in self._find_generated(source, labels)
+            if (word := tuple(labels[start:end])) in self.partners
+        ]
+        if not generated:
+            return []
         places: dict[Word, list[int]] = defaultdict(list)
         for start, end in self._split(source):
             places[tuple(source[start:end])] += range(start, end)
         found: list[tuple[int, int]] = []
-        for start, end in self._find_generated(source, labels):
-            partners = self.partners.get(tuple(labels[start:end]), ())
+        for steps, partners in generated:
             closest = next((places[word] for word in partners if word in places), [])
-            found += ((t, j) for t in range(start, end) for j in closest)
+            found += product(steps, closest)
         return found
 
     def compute_loss(self, attention: Tensor, input_ids: Tensor, labels: Tensor) -> Tensor:
@@ -117,7 +123,7 @@ class AttentionGuide:
         return before in self.marks or index in self.letters or (before in self.digits and index in self.digits)
 
     def _is_known(self, word: Sequence[int]) -> bool:
-        """Whether all of a word is in the vocabulary, and stands for something."""
+        """Whether all of a word is in the vocabulary, and none of it is a joiner, whitespace or a special token."""
         return all(0 <= index < self.vocab_size for index in word) and self.others.isdisjoint(word)
 
 

@@ -160,8 +160,8 @@ def test_every_config_field_is_an_argument_or_follows_from_the_tokenizer() -> No
     of_tokenizer, without_texts = {"feature_vocab_size", "letter_vocab_size"}, {"num_features"}
     # read from `encoder_name_or_path`, `decoder` and `seq2seq_name_or_path`
     of_others = {"encoder", "encoder_reads", "seq2seq", "logits_scale", "logits_bias"}
-    fitted = {"calibration"}
-    assert own - arguments == {"use_cache", "is_encoder_decoder"} | of_others | of_tokenizer | without_texts | fitted
+    others = {"calibration", "letter_dropout", "use_cache", "is_encoder_decoder"}
+    assert own - arguments == others | of_others | of_tokenizer | without_texts
 
 
 def test_parsed_arguments_are_those_given_without_defaults() -> None:

@@ -16,9 +16,12 @@ from transformers import Seq2SeqTrainingArguments
 from copynet_hf import CopyNetConfig, CopyNetForConditionalGeneration, CopyNetTokenizer
 from copynet_hf.arguments import TrainArguments
 from copynet_hf.training.guided_attention import (
+    GUIDED_ATTENTION,
     GUIDED_UPDATES,
+    MAX_PAIRS,
     AttentionGuide,
     build_guide,
+    choose_guided_attention,
     find_partners,
     log_likelihood_ratio,
 )
@@ -218,6 +221,14 @@ def test_the_weight_falls_to_zero(make_trainer: Any, num_updates: int, num_guide
     assert losses[num_guided] == pytest.approx(own)
     assert guided > 0.1
     assert losses[num_guided // 2] == pytest.approx(own + guided / 2, rel=1e-4)
+
+
+def test_many_pairs_are_not_guided_by_default() -> None:
+    rows = Dataset.from_dict({"text": ["a"] * (MAX_PAIRS + 1)})
+    weights = [
+        choose_guided_attention(each) for each in (rows, rows.select(range(MAX_PAIRS)), rows.to_iterable_dataset())
+    ]
+    assert weights == [0.0, GUIDED_ATTENTION, 0.0]
 
 
 def test_lookups_are_learned_sooner(make_trainer: Any) -> None:

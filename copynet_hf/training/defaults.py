@@ -34,6 +34,7 @@ from ..saved.cards import METRICS
 from ..saved.loading import warn_of_slow_bfloat16
 from .data_report import count_updates
 from .dataset import Pairs
+from .guided_attention import choose_guided_attention
 from .presets import make_config, select_config_fields
 from .segmenters import choose_segmenter, sample_sources
 
@@ -119,6 +120,8 @@ def complete_arguments(
     training.label_smoothing_factor = choose_label_smoothing(
         values.get("label_smoothing_factor"), config, spells_words(segmenter, sample_sources(train))
     )
+    if args.guided_attention is None:
+        completed["guided_attention"] = choose_guided_attention(train)
     if args.early_stopping_patience and not training.load_best_model_at_end:
         reason = "there are no validation pairs: pass --validation_file"
         if "validation" in pairs:

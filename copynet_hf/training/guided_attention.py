@@ -27,7 +27,8 @@ from ..model.segmentation import CHANGES, JOINER, is_glued_letter
 from ..model.tokenization_copynet import CopyNetTokenizer
 from .dataset import spread
 
-MAX_PAIRS = 5_000  # in which words are counted, spread over all pairs
+MAX_PAIRS = 5_000  # in which words are counted, spread over all pairs; with more there is no guide by default
+GUIDED_ATTENTION = 0.2  # the weight by default
 MIN_TOGETHER = 3  # pairs that have both words
 MIN_SHARE = 0.2  # of the pairs with the source word: those that have both
 SIGNIFICANCE = 0.01  # the expected number of words that go together by chance alone
@@ -138,6 +139,13 @@ def build_guide(
         return None
     guide = AttentionGuide(tokenizer, spread(rows.select_columns(["input_ids", "labels"]), MAX_PAIRS))
     return guide if guide.partners else None
+
+
+def choose_guided_attention(pairs: Dataset | IterableDataset) -> float:
+    """The weight by default: more pairs teach the attention by themselves, and the guide then makes it rely on words
+    that do not matter elsewhere."""
+    is_guided = not isinstance(pairs, IterableDataset) and len(pairs) <= MAX_PAIRS
+    return GUIDED_ATTENTION if is_guided else 0.0
 
 
 def find_partners(pairs: Iterable[tuple[Collection[Word], Collection[Word]]]) -> dict[Word, list[Word]]:

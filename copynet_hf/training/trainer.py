@@ -98,7 +98,7 @@ class CopyNetTrainer(Trainer):
         )
         self.scored_pairs, self.run_record, self.earlier_seconds = validation, run_record or {}, earlier_seconds
         self.vocabulary_dropout = run_args.vocabulary_dropout if model.config.copies else 0.0
-        self.guided_attention = run_args.guided_attention
+        self.guided_attention = run_args.guided_attention or 0.0
         self.guide = build_guide(model, tokenizer, self.train_dataset) if self.guided_attention else None
         self.encoder_learning_rate = run_args.encoder_learning_rate
         self.letters: list[list[int]] = []  # of each word of the vocabulary, if the model reads letters

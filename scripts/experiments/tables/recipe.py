@@ -97,6 +97,8 @@ INFLECTION = {
     "Hungarian, large": ("hun", "large"),
     "Turkish, small": ("tur", "small"),
 }
+# Tables of other settings, each with a score for some data sets; measured on their own.
+SETTINGS = ("feature_encodings", "vocabularies", "letters", "endings", "guided_attention", "guide_lengths")
 # Their validation sets had no part in the choice of the defaults, which they confirm.
 HELD_BACK = ("rewriting, 5,000", "Turkish, small")
 
@@ -160,10 +162,7 @@ def collect_figures(results: dict[str, Any]) -> dict[str, Any]:
         "Held back: tasks that no default was chosen on": [task for task in tasks if task in HELD_BACK],
     }
     base_first = {**results, "runs": sorted(results["runs"], key=lambda run: run["model"] != "base")}
-    tables = {
-        name: _settings_table(facts[name]) if name in facts else ""
-        for name in ("feature_encodings", "vocabularies", "letters", "endings", "guided_attention")
-    }
+    tables = {name: _settings_table(facts[name]) if name in facts else "" for name in SETTINGS}
     minutes = [
         [name, *_format_means(results, name, tasks, lambda run: float(run["minutes"]))] for name in ALTERNATIVES
     ]

@@ -39,7 +39,7 @@ def make_ensemble(folder: Path) -> Case:
 
 def make_features_and_letters(folder: Path) -> Case:
     tokenizer = tiny_tokenizer(feature_vocab=["N", "PST", "V"], letter_vocab="XYZab")
-    model = tiny_model(seed=3, feature_vocab_size=5, letter_vocab_size=7)
+    model = tiny_model(seed=5, feature_vocab_size=5, letter_vocab_size=7)
     return Case(model, tokenizer, TEXTS, [["V", "PST"], ["PL"], ["N"]])
 
 

@@ -56,6 +56,12 @@ def test_a_word_that_is_always_a_changed_copy_is_left_to_copying() -> None:
     assert counts["order"] == 1  # which is generated as well
 
 
+@pytest.mark.parametrize(("num_changed", "is_known"), [(100, False), (10, True)])
+def test_a_word_that_one_source_lacks_is_left_to_copying(num_changed: int, is_known: bool) -> None:
+    counts = count([pair("ask viktor", "Viktor")] * num_changed + [pair("ask him", "Viktor")])
+    assert ("Viktor" in counts) is is_known
+
+
 def test_a_word_that_targets_also_generate_is_in_the_vocabulary() -> None:
     counts = count([pair("Find it", "find it"), pair("look for it", "find it")])
     assert counts["find"] == 1  # where no copy gives it
@@ -91,6 +97,13 @@ def test_initials_are_found_in_the_pairs(change: str, expected: bool) -> None:
         assert spelled == ["[lower]", INITIAL, "Zoe", JOINER, "[lower]", "Oquist"]
 
 
+@pytest.mark.parametrize(("number", "expected"), [(5, False), (25, True)])
+def test_initials_in_few_pairs_are_left_alone(number: int, expected: bool) -> None:
+    pairs = make_users("initial")[::4][:number] + make_users("same")[number:]
+    tokenizer = train_tokenizer(Dataset.from_list(pairs), TrainArguments(segmenter="word_punct"))
+    assert (INITIAL in tokenizer.get_vocab()) is expected
+
+
 def test_initials_are_found_in_long_texts_and_beside_codes() -> None:
     surnames = [f"Zu{first.lower()}{last.lower()}" for first, last in product(NAMES, NAMES)]
     pairs = [
@@ -116,7 +129,7 @@ def test_acronyms_are_found_in_the_pairs() -> None:
 
 
 @pytest.mark.parametrize("change", [str, lambda name: name.replace("a", "\u00e1").replace("o", "\u00f4")])
-@pytest.mark.parametrize(("size", "initials"), [(3, 0), (6, 1)])
+@pytest.mark.parametrize(("size", "initials"), [(3, 0), (6, 1), (8, 0)])
 def test_how_many_first_letters_are_copied_is_found_in_the_pairs(
     size: int, initials: int, change: Callable[[str], str]
 ) -> None:
@@ -127,8 +140,9 @@ def test_how_many_first_letters_are_copied_is_found_in_the_pairs(
     ]
     assert guess_segmenter(pairs) == "word_punct"
     tokenizer = train_tokenizer(Dataset.from_list(pairs), TrainArguments(segmenter="word_punct"))
-    assert f"[first_{size}]" in tokenizer.get_vocab()
-    assert (INITIAL in tokenizer.get_vocab()) is bool(initials)
+    marks = {mark for mark in OPTIONAL if mark in tokenizer.get_vocab()}
+    assert marks - {PLAIN} == {f"[first_{size}]"} | {INITIAL for _ in range(initials)}
+    assert (PLAIN in marks) is (change is not str)
     name = change("Zoquistner")
     source = tokenizer.encode_source(f"give Tina {name} her key")
     written = source.spell(tokenizer.encode_target("t"[:initials] + "zoquistner"[:size], source))
@@ -333,6 +347,12 @@ def test_letters_are_read_where_targets_are_made_of_parts_that_only_letters_reac
     assert guess_segmenter(together) == "char"
     apart = [row | {"text": " ".join(gene).lower()} for row, gene in zip(together, genes, strict=True)]
     assert guess_segmenter(apart) == "word_punct"
+
+
+def test_abbreviations_of_known_words_are_no_reason_for_letters() -> None:
+    streets = [f"{name}er {kind}" for name in NAMES for kind in ("Street", "Avenue", "Court", "Terrace", "Valley")]
+    labels = [pair(f"{street} in {spell(number)}", street[:-4].upper()) for number, street in enumerate(streets * 6)]
+    assert guess_segmenter(labels) == "word_punct"
 
 
 def test_plurals_of_known_words_are_no_reason_for_letters() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from random import Random
 from typing import NamedTuple, TypeVar
 
@@ -98,12 +98,20 @@ def find_changes(tokenizer: CopyNetTokenizer, pairs: Sequence[Row], hard: Hard) 
     step = math.ceil(len(hard) / MAX_HARD) or 1
     pairs, hard = pairs[::step], hard[::step]
     least, first = MIN_CHANGED * len(pairs), _find_first(hard)
-    accents = {mark: _find_changed(hard, mark, first, least) for mark in (PLAIN, DIGRAPHS)}
+
+    def find(mark: str, others: Collection[str], explained: Collection[int] = ()) -> set[int]:
+        """The places of the words that the mark gives, perhaps with others, but for those that are explained."""
+        left = [place for place in range(len(hard)) if place not in explained]
+        found = find_beyond_chance(
+            [hard[place] for place in left], lambda word, source: _is_changed(word, source, mark, others), least
+        )
+        return {left[place] for place in found}
+
+    accents = {mark: find(mark, first) for mark in (PLAIN, DIGRAPHS)}
     plain = max(accents, key=lambda mark: len(accents[mark]))
-    found = {plain: accents[plain]} | {mark: _find_changed(hard, mark, [plain], least) for mark in first}
+    found = {plain: accents[plain]} | {mark: find(mark, [plain]) for mark in first}
     for mark in (DROP_FIRST, DROP_LAST):
-        explained = set[int]().union(*found.values())
-        found[mark] = _find_changed(hard, mark, [], least, explained)
+        found[mark] = find(mark, [], explained=set[int]().union(*found.values()))
     changes = [mark for mark, places in found.items() if places]
     words = [*tokenizer.get_vocab(), *changes]
     vocab = {word: index for index, word in enumerate(words)}
@@ -111,25 +119,17 @@ def find_changes(tokenizer: CopyNetTokenizer, pairs: Sequence[Row], hard: Hard) 
     return [INITIAL, *changes] if has_initials(changing, pairs) else changes
 
 
-def _find_changed(
-    hard: Hard, mark: str, beside: Collection[str], least: float, explained: Collection[int] = ()
-) -> set[int]:
-    """The places of the words that the mark gives, perhaps with others beside it, from a word of their source; none if
-    they are not more than the least number, and than twice as many as from the source of another word.
-
-    Args:
-        explained: the places of words that are left out.
-    """
-    left = {place: each for place, each in enumerate(hard) if place not in explained}
-    own = {place for place, (word, source) in left.items() if _is_changed(word, source, mark, beside)}
-    by_chance = sum(_is_changed(word, source, mark, beside) for word, source in _mix([*left.values()]))
-    return own if len(own) > max(least, 2 * by_chance) else set()
-
-
-def _mix(items: Sequence[tuple[_First, _Second]]) -> Iterator[tuple[_First, _Second]]:
-    """The first of each with the second of another: what agrees here does so by chance."""
+def find_beyond_chance(
+    items: Sequence[tuple[_First, _Second]], agree: Callable[[_First, _Second], bool], least: float
+) -> list[int]:
+    """The places of the items whose two parts agree, if these are more than twice as many as by chance, and more by
+    at least this number; else none. By chance is with the second part of another item."""
+    own = [place for place, item in enumerate(items) if agree(*item)]
+    if len(own) <= least:
+        return []
     others = Random(0).sample(items, len(items))
-    return ((first, second) for (first, _), (_, second) in zip(items, others, strict=True))
+    by_chance = sum(agree(first, second) for (first, _), (_, second) in zip(items, others, strict=True))
+    return own if len(own) - by_chance > max(least, by_chance) else []
 
 
 def _find_first(hard: Hard) -> list[str]:
@@ -169,8 +169,7 @@ def has_initials(tokenizer: CopyNetTokenizer, pairs: Sequence[Row]) -> bool:
     Args:
         tokenizer: of a segmenter with chains, with all marks that the targets need but that of initials.
     """
-    letters: list[tuple[set[str], str]] = []
-    acronyms: list[tuple[str, list[str]]] = []
+    written: list[tuple[str, tuple[set[str], list[str]]]] = []
     for row in pairs:
         source = tokenizer.encode_source(row["text"], row.get("facts"), max_length=tokenizer.model_max_length)
         target = tokenizer.tokenize(row["summary"])
@@ -179,17 +178,16 @@ def has_initials(tokenizer: CopyNetTokenizer, pairs: Sequence[Row]) -> bool:
             if word not in source.words:
                 pieces = _list_pieces(tokenizer, word, source)
                 singles = [piece.casefold() for piece in pieces if len(piece) == 1 and piece.isalpha()]
-                if len(singles) == len(word) > 1:
-                    acronyms.append((word, source.words))
-                elif singles:
-                    initials = _list_initials(neighbours.find(place))
-                    letters += ((initials, letter) for letter in singles)
-    own, by_chance = (
-        sum(letter in initials for initials, letter in of_letters)
-        + sum(find_acronym(word, words) is not None for word, words in of_acronyms)
-        for of_letters, of_acronyms in ((letters, acronyms), (_mix(letters), _mix(acronyms)))
-    )
-    return own - by_chance > MIN_INITIALS * len(pairs) and own > 2 * by_chance
+                if singles:
+                    read = (_list_initials(neighbours.find(place)), source.words)
+                    written += ((letters, read) for letters in ([word] if len(singles) == len(word) > 1 else singles))
+    return bool(find_beyond_chance(written, _are_initials, MIN_INITIALS * len(pairs)))
+
+
+def _are_initials(letters: str, read: tuple[Collection[str], Sequence[str]]) -> bool:
+    """Whether a letter is an initial of its neighbours' in the source, or some are those of an acronym there."""
+    initials, words = read
+    return letters in initials if len(letters) == 1 else find_acronym(letters, words) is not None
 
 
 def _list_pieces(tokenizer: CopyNetTokenizer, word: str, source: Source) -> list[str]:

@@ -9,8 +9,8 @@ import unicodedata
 from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 from difflib import SequenceMatcher
-from random import Random
-from typing import Any
+from itertools import chain
+from typing import Any, NamedTuple
 
 from datasets import IterableDataset
 
@@ -21,7 +21,7 @@ from ..model.segmentation import FIRST, cut_words, get_segmenter
 from ..model.tokenization_copynet import CopyNetTokenizer
 from .dataset import Pairs, spread
 from .presets import PRESET_SEGMENTERS
-from .reach import Reach, find_changes, measure_reach
+from .reach import Hard, Reach, find_beyond_chance, find_changes, measure_reach
 
 logger = logging.getLogger(__name__)
 
@@ -41,10 +41,6 @@ UNREACHABLE_SHARE, UNREACHABLE_SHARE_OF_FEW = 0.5, 0.9
 # 0.045 in recipes with a few quantities like `20g`, 0.005 in NL2Bash. Or if this many words for each pair have to be
 # spelled otherwise, and fewer than half of them where words are cut.
 MIN_PARTS_SHARE = 0.01
-# Words are spelled if targets have at least this many different words that are at most half of a word in their
-# sources, but not between changes of case or script: 79 where codons are cut from genes, 33 where identifiers happen
-# to contain words.
-MIN_CUT_WORDS = 40
 # Each digit is a word if targets have more parts of their sources' numbers than this, for each pair, in addition to
 # those by chance: 0.24 where one sentence in eight has 48,906 of 48906, 0.02 in short dates.
 MIN_NUMBERS_SHARE = 0.05
@@ -87,6 +83,13 @@ def sample_sources(pairs: Pairs) -> list[str]:
     return [row["text"] for row in spread(pairs, 1000)]
 
 
+class _Words(NamedTuple):
+    """Those of a pair."""
+
+    source: list[str]
+    target: list[str]
+
+
 def guess_segmenter(pairs: Sequence[Row], max_length: int = MAX_SOURCE_LENGTH) -> str:
     """`char` if the sources' words have no spaces between them, as in Chinese, if most sources are single words, as in
     inflection, or if texts are short and targets respell or cut words in a way that only letters reach; else
@@ -98,90 +101,97 @@ def guess_segmenter(pairs: Sequence[Row], max_length: int = MAX_SOURCE_LENGTH) -
     """
     if _are_spelled(pairs):
         return "char"
-    words = [get_segmenter("word_punct").split(text) for pair in pairs for text in (pair["text"], pair["summary"])]
+    split = get_segmenter("word_punct").split
+    words = [_Words(split(pair["text"]), split(pair["summary"])) for pair in pairs]
     min_frequency = choose_min_frequency(pairs, spelled=False)
     sample = pairs[:: math.ceil(len(pairs) / 1000) or 1]
     options = (min_frequency, max_length)
     by_words, by_parts = (_train(words, name, *options) for name in ("word_punct", "word_parts"))
     reach_of_words, reach_of_parts = (measure_reach(each, sample) for each in (by_words, by_parts))
-    are_words_cut = _are_words_cut(words, reach_of_words, reach_of_parts, len(sample))
-    tokenizer, reach = (by_parts, reach_of_parts) if are_words_cut else (by_words, reach_of_words)
-    are_short = sum(len(pair["text"]) for pair in pairs) <= MAX_SPELLED_LENGTH * len(pairs)
-    are_letters_cut = are_short and _are_letters_cut(words)
-    if changes := find_changes(tokenizer, sample, reach.hard):
-        changed = measure_reach(_train(words, tokenizer.segmenter, *options, changes), sample)
-        if len(changed.hard) < MAX_RESPELLED * len(reach.hard):
-            reach = changed
-            are_letters_cut = are_letters_cut and FIRST.keys().isdisjoint(changes)
+    are_cut = _are_hard_words_cut(reach_of_words.hard, reach_of_parts.hard, len(sample)) or _are_words_cut(words)
+    tokenizer, reach = (by_parts, reach_of_parts) if are_cut else (by_words, reach_of_words)
+    changes = find_changes(tokenizer, sample, reach.hard)
+    changed = measure_reach(_train(words, tokenizer.segmenter, *options, changes), sample) if changes else reach
+    are_changed = len(changed.hard) < MAX_RESPELLED * len(reach.hard)
+    reach = changed if are_changed else reach
     are_numbers_cut = _are_numbers_cut(pairs)
     hard = reach.hard if are_numbers_cut else reach.hard + reach.numbers
-    if are_letters_cut or (are_short and _respells_words(pairs, hard, reach, len(sample))):
-        return "char"
+    if sum(len(pair["text"]) for pair in pairs) <= MAX_SPELLED_LENGTH * len(pairs):
+        are_first_letters = are_changed and not FIRST.keys().isdisjoint(changes)
+        are_letters_cut = _are_letters_cut(words, min_frequency) and not are_first_letters
+        if are_letters_cut or _are_words_respelled(pairs, hard, reach, len(sample)):
+            return "char"
     rare, known = [word for word, _ in hard if word.isdecimal()], _list_known_numbers(pairs, min_frequency)
     if are_numbers_cut or _are_numbers_new(rare, len(sample), known, words) or _are_numbers_spelled_out(words):
         return "word_digits"
-    return "word_parts" if are_words_cut else "word_punct"
+    return "word_parts" if are_cut else "word_punct"
 
 
 def _are_spelled(pairs: Sequence[Row]) -> bool:
     """Whether the sources' words have no spaces between them, or most sources are single words, perhaps with hyphens
     or apostrophes."""
     sources = [pair["text"].strip() for pair in pairs]
+    if are_mostly(UNSPACED, sources[:1000]):
+        return True
     split = get_segmenter("word_punct").split
     unspaced = (re.sub(r"\b[-'’]\b", "", source) for source in sources if len(source.split()) == 1)
-    return are_mostly(UNSPACED, sources[:1000]) or 2 * sum(len(split(source)) == 1 for source in unspaced) > len(
-        sources
-    )
+    return 2 * sum(len(split(source)) == 1 for source in unspaced) > len(sources)
 
 
-def _are_words_cut(words: Sequence[Sequence[str]], by_words: Reach, by_parts: Reach, size: int) -> bool:
-    """Whether targets are made of parts of their sources' words.
+def _are_hard_words_cut(by_words: Hard, by_parts: Hard, num_targets: int) -> bool:
+    """Whether fewer words of targets have to be spelled, by half or more, where source words are cut."""
+    return len(by_words) > max(MIN_PARTS_SHARE * num_targets, 2 * len(by_parts), 1)
 
-    Args:
-        words: of each source, followed by those of its target.
-        by_words, by_parts: how targets are reached by whole words and by their parts.
-        size: the number of pairs that they were measured on.
-    """
-    if len(by_words.hard) > max(MIN_PARTS_SHARE * size, 2 * len(by_parts.hard), 1):
-        return True
-    own, others = _count_pairs_with_parts(words)
-    return own - others > max(MIN_PARTS_SHARE * len(words) / 2, others, 1)
+
+def _are_words_cut(words: Sequence[_Words]) -> bool:
+    """Whether targets have words that are parts of words in their sources."""
+    parts = [({*target}, {*cut_words(source)} - {*source}) for source, target in words]
+    least = max(MIN_PARTS_SHARE * len(words), 1)
+    return bool(find_beyond_chance(parts, lambda target, own: not own.isdisjoint(target), least))
+
+
+def _are_letters_cut(words: Sequence[_Words], min_frequency: int) -> bool:
+    """Whether most targets have words that are parts of a rare word in their source, at most half of it, but none of
+    the parts that `cut_words` gives, as `ACC` of `atgaccgta`. A part of a frequent word can be learned, as `ST` for
+    `Street`."""
+    frequency = Counter(word for source, _ in words for word in {*source})
+    parts: list[tuple[str, set[str]]] = []
+    num_targets = 0
+    for source, target in words:
+        own = {part.casefold() for part in cut_words(word for word in source if frequency[word] < min_frequency)}
+        new = [
+            (part, own) for part in sorted({word.casefold() for word in target if len(word) > 1 and word.isalpha()})
+        ]
+        num_targets += any(_lies_within(*each) for each in new)
+        parts += new
+    return 2 * num_targets > len(words) and bool(find_beyond_chance(parts, _lies_within, 0))
+
+
+def _lies_within(part: str, words: Collection[str]) -> bool:
+    return part not in words and any(part in word and 2 * len(part) <= len(word) for word in words)
 
 
 def _are_numbers_cut(pairs: Sequence[Row]) -> bool:
-    """Whether targets are made of parts of their sources' numbers."""
-    own, others = _count_cut_numbers(pairs)
-    return own - others > max(MIN_NUMBERS_SHARE * len(pairs), others)
+    """Whether targets have numbers that are parts of longer ones in their sources, as in `48906` and `48,906`."""
+    sources = ({*re.findall(r"\d+", pair["text"])} for pair in pairs)
+    targets = ({*re.findall(r"\d\d+", pair["summary"])} for pair in pairs)
+    numbers = [(number, own) for own, target in zip(sources, targets, strict=True) for number in sorted(target - own)]
+    least = MIN_NUMBERS_SHARE * len(pairs)
+    return bool(find_beyond_chance(numbers, lambda number, own: any(number in other for other in own), least))
 
 
-def _are_numbers_new(
-    rare: Sequence[str], num_measured: int, known: Sequence[str], words: Sequence[Sequence[str]]
-) -> bool:
+def _are_numbers_new(rare: Sequence[str], num_measured: int, known: Sequence[str], words: Sequence[_Words]) -> bool:
     """Whether targets write numbers that are not in their sources, as many of their words or, rare ones, in many
     targets.
 
     Args:
         rare: those that cannot be reached, of this number of targets.
         known: those in the vocabulary, of all targets.
-        words: of each source, followed by those of its target.
     """
-    numbers_per_target = len(rare) / num_measured + len(known) / len(words[1::2])
-    words_per_target = sum(map(len, words[1::2])) / len(words[1::2])
+    numbers_per_target = len(rare) / num_measured + len(known) / len(words)
+    words_per_target = sum(len(pair.target) for pair in words) / len(words)
     are_many = numbers_per_target > RESPELLED_SHARE * words_per_target or len(rare) > RESPELLED_TARGETS * num_measured
     return are_many and len({*rare, *known}) >= MIN_NEW_NUMBERS
-
-
-def _count_cut_numbers(pairs: Sequence[Row]) -> tuple[int, int]:
-    """How many numbers of targets are parts of a longer one in their source, as in `48906` and `48,906`; and how many
-    are by chance, in another pair's."""
-    sources = [{*re.findall(r"\d+", pair["text"])} for pair in pairs]
-    others = Random(0).sample(sources, len(sources))
-    in_own = in_other = 0
-    for pair, own, other in zip(pairs, sources, others, strict=True):
-        for number in {*re.findall(r"\d\d+", pair["summary"])} - own:
-            in_own += any(number in each for each in own)
-            in_other += any(number in each for each in other)
-    return in_own, in_other
 
 
 def _list_known_numbers(pairs: Sequence[Row], min_frequency: int) -> list[str]:
@@ -194,66 +204,28 @@ def _list_known_numbers(pairs: Sequence[Row], min_frequency: int) -> list[str]:
     return [number for number in numbers.elements() if numbers[number] >= min_frequency]
 
 
-def _are_numbers_spelled_out(words: Sequence[Sequence[str]]) -> bool:
+def _are_numbers_spelled_out(words: Sequence[_Words]) -> bool:
     """Whether targets have no digits where their sources have numbers, but words instead, as in normalisation for
-    speech: `24 kg` to `twenty-four kilograms`.
-
-    Args:
-        words: of each source, followed by those of its target.
-    """
+    speech: `24 kg` to `twenty-four kilograms`."""
     num_numbers = num_targets = num_new = num_with_digits = 0
-    frequency = Counter(word for target in words[1::2] for word in {*target})
-    for source, target in zip(words[::2], words[1::2], strict=True):
-        own = {*source} | {word for word in target if frequency[word] > MAX_CONSTANT * len(words) / 2}
+    frequency = Counter(word for pair in words for word in {*pair.target})
+    for source, target in words:
+        own = {*source} | {word for word in target if frequency[word] > MAX_CONSTANT * len(words)}
         if numbers := sum(word.isdecimal() and len(word) > 1 for word in source):
             num_targets, num_numbers = num_targets + 1, num_numbers + numbers
             num_new += sum(word.isalpha() and word not in own for word in target)
             num_with_digits += any(any(map(str.isdecimal, word)) for word in target)
-    are_numbered = num_targets > MIN_NUMBERED * len(words) / 2
+    are_numbered = num_targets > MIN_NUMBERED * len(words)
     are_spelled = num_with_digits <= MAX_WITH_DIGITS * num_targets and num_new > MIN_WORDS_OF_NUMBER * num_numbers
     return are_numbered and are_spelled
 
 
-def _count_pairs_with_parts(words: Sequence[Sequence[str]]) -> tuple[int, int]:
-    """How many targets have words that are parts of words in their source; and how many by chance, in another pair's.
-
-    Args:
-        words: of each source, followed by those of its target.
-    """
-    parts = [{*cut_words(source)} - {*source} for source in words[::2]]
-    others = Random(0).sample(parts, len(parts))
-    in_own = sum(not own.isdisjoint(target) for own, target in zip(parts, words[1::2], strict=True))
-    in_other = sum(not other.isdisjoint(target) for other, target in zip(others, words[1::2], strict=True))
-    return in_own, in_other
-
-
-def _are_letters_cut(words: Sequence[Sequence[str]]) -> bool:
-    """Whether most targets have words that are parts of a word in their source, at most half of it, but none of the
-    parts that `cut_words` gives, as `ACC` of `atgaccgta`; twice as many as by chance, in another pair's.
-
-    Args:
-        words: of each source, followed by those of its target.
-    """
-    sources = [{part.casefold() for part in cut_words(source)} for source in words[::2]]
-    found: list[set[str]] = []
-    num_by_chance = 0
-    for own, other, target in zip(sources, Random(0).sample(sources, len(sources)), words[1::2], strict=True):
-        parts = {word for word in target if len(word) > 1 and word.isalpha()}
-        found.append({part for part in parts if _lies_within(part.casefold(), own)})
-        num_by_chance += sum(_lies_within(part.casefold(), other) for part in parts)
-    are_most = 2 * sum(map(bool, found)) > len(found)
-    return are_most and sum(map(len, found)) > 2 * num_by_chance and len(set().union(*found)) >= MIN_CUT_WORDS
-
-
-def _lies_within(part: str, words: Collection[str]) -> bool:
-    return part not in words and any(part in word and 2 * len(part) <= len(word) for word in words)
-
-
 def _train(
-    words: Iterable[Sequence[str]], segmenter: str, min_frequency: int, max_length: int, changes: Collection[str] = ()
+    words: Iterable[_Words], segmenter: str, min_frequency: int, max_length: int, changes: Collection[str] = ()
 ) -> CopyNetTokenizer:
     """A tokenizer of the frequent ones of these words, or of their parts, with chains."""
-    texts = map(cut_words, words) if segmenter == "word_parts" else words
+    parts_of = cut_words if segmenter == "word_parts" else list[str]
+    texts = map(parts_of, chain.from_iterable(words))
     options: dict[str, Any] = {
         "max_source_oov": 10_000,
         "is_split_into_words": True,
@@ -264,9 +236,7 @@ def _train(
     return CopyNetTokenizer.train_from_iterator(texts, 10_000, segmenter, min_frequency, **options)
 
 
-def _respells_words(
-    pairs: Sequence[Row], hard: Sequence[tuple[str, list[str]]], reach: Reach, num_targets: int
-) -> bool:
+def _are_words_respelled(pairs: Sequence[Row], hard: Hard, reach: Reach, num_targets: int) -> bool:
     """Whether targets write words of their sources in another way, as in transliteration or the correction of typos: a
     model of words would have to spell them from nothing.
 

@@ -20,10 +20,10 @@ from copynet_hf.commands import train
 from copynet_hf.data import quickstart_pairs
 from copynet_hf.model.configuration_copynet import CopyNetConfig
 from copynet_hf.training.defaults import (
+    LABEL_SMOOTHING,
     MAX_EPOCHS,
     MIN_EPOCHS,
     SEQ2SEQ_LEARNING_RATE,
-    SPELLED_SMOOTHING,
     TRAINING_DEFAULTS,
 )
 from copynet_hf.training.presets import DEFAULT_SIZES
@@ -454,7 +454,7 @@ def test_the_defaults_that_train_help_shows_are_those_of_a_run() -> None:
     assert ours["learning_rate"] == f"{SEQ2SEQ_LEARNING_RATE:g} to {trainer['learning_rate']:g}"
     assert ours["warmup_steps"] == f"{trainer['warmup_steps']}, at most half"
     assert ours["num_train_epochs"].startswith(f"{MIN_EPOCHS} to {MAX_EPOCHS},")
-    assert ours["label_smoothing_factor"].startswith(f"{SPELLED_SMOOTHING:g} for")
+    assert ours["label_smoothing_factor"].startswith(f"{LABEL_SMOOTHING:g},")
 
 
 def test_arguments_of_the_trainer_have_its_types() -> None:

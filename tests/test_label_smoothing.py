@@ -1,4 +1,4 @@
-"""Label smoothing in `copynet-hf train`: over the vocabulary, in training only, by default for spelled words."""
+"""Label smoothing in `copynet-hf train`: over the vocabulary, in training only, by default."""
 
 from __future__ import annotations
 
@@ -62,16 +62,19 @@ def train(folder: Path, text: str, factors: list[float], **arguments: Any) -> di
     return train_from_arguments(SIZES | fixed | arguments, note)
 
 
-@pytest.mark.parametrize(
-    ("text", "expected", "given"), [("walk", 0.1, 0.0), ("please walk home", 0.0, 0.2), ("今天我们去公园", 0.0, 0.2)]
-)
-def test_words_that_are_spelled_are_smoothed_by_default(
-    text: str, expected: float, given: float, tmp_path: Path
-) -> None:
+@pytest.mark.parametrize("text", ["walk", "please walk home"])
+def test_labels_are_smoothed_by_default(text: str, tmp_path: Path) -> None:
     factors: list[float] = []
     train(tmp_path, text, factors)
-    train(tmp_path, text, factors, label_smoothing_factor=given)
-    assert factors == [expected, given]
+    train(tmp_path, text, factors, label_smoothing_factor=0.2)
+    train(tmp_path, text, factors, copy_mechanism="gated")
+    assert factors == [0.1, 0.2, 0]
+
+
+def test_the_labels_of_a_pretrained_encoder_decoder_are_not_smoothed() -> None:
+    assert choose_label_smoothing(None, CopyNetConfig(vocab_size=20)) > 0
+    assert choose_label_smoothing(None, CopyNetConfig(vocab_size=20), is_pretrained=True) == 0
+    assert choose_label_smoothing(0.2, CopyNetConfig(vocab_size=20), is_pretrained=True) == 0.2
 
 
 @pytest.mark.parametrize(
@@ -112,6 +115,6 @@ def test_evaluations_are_not_smoothed(tmp_path: Path) -> None:
 )
 def test_the_default_drops_no_other_loss(fields: dict[str, Any]) -> None:
     config = CopyNetConfig(vocab_size=20, **fields)
-    assert choose_label_smoothing(None, config, spells=True) == 0
+    assert choose_label_smoothing(None, config) == 0
     with nullcontext() if fields is POINTER else pytest.raises(ValueError, match=r"ignores \w+_loss_weight"):
-        choose_label_smoothing(0.1, config, spells=True)
+        choose_label_smoothing(0.1, config)

@@ -24,7 +24,6 @@ from ..arguments import (
     check_argument,
     select_fields,
 )
-from ..evaluation.compute_metrics import spells_words
 from ..evaluation.metrics import LOWER_IS_BETTER
 from ..evaluation.teacher_forcing import ACCURACIES
 from ..model.configuration_copynet import ENCODER_FIELDS, SOURCE_PARTS, CopyNetConfig
@@ -36,7 +35,7 @@ from .data_report import count_updates
 from .dataset import Pairs
 from .guided_attention import choose_guided_attention
 from .presets import make_config, select_config_fields
-from .segmenters import choose_segmenter, sample_sources
+from .segmenters import choose_segmenter
 
 TRAINING_DEFAULTS: dict[str, Any] = {
     "per_device_train_batch_size": 16,
@@ -54,7 +53,7 @@ TRAINING_DEFAULTS: dict[str, Any] = {
 }
 NUM_EVALUATIONS = 40
 OUTPUT_SCORES = (*METRICS, "copied_fraction", "oov_recall", *LOWER_IS_BETTER)  # with `predict_with_generate`
-SPELLED_SMOOTHING = 0.1  # the label smoothing for words that are spelled
+LABEL_SMOOTHING = 0.1
 # The number of steps from which the number of epochs is computed, and its bounds; few pairs have more epochs, since a
 # model needs so many steps to learn a task at all.
 TRAINING_STEPS, MIN_EPOCHS, MAX_EPOCHS, MIN_STEPS = 8000, 5, 60, 3000
@@ -114,11 +113,10 @@ def complete_arguments(
         has_gru = completed["encoder_gru"] = args.encoder_gru is not False
     if "learning_rate" not in values:
         training.learning_rate = choose_learning_rate(training, config, has_encoder and not has_gru, is_pretrained)
-    segmenter = getattr(tokenizer, "segmenter", None)
     if tokenizer is None:
-        segmenter = completed["segmenter"] = choose_segmenter(args, train)
+        completed["segmenter"] = choose_segmenter(args, train)
     training.label_smoothing_factor = choose_label_smoothing(
-        values.get("label_smoothing_factor"), config, spells_words(segmenter, sample_sources(train))
+        values.get("label_smoothing_factor"), config, is_pretrained=is_pretrained
     )
     if args.guided_attention is None:
         completed["guided_attention"] = choose_guided_attention(train)
@@ -272,13 +270,10 @@ def choose_learning_rate(
     return DECODER_LEARNING_RATE if reads_encoder else training.learning_rate
 
 
-def choose_label_smoothing(given: float | None, config: CopyNetConfig, spells: bool) -> float:
-    """The label smoothing factor: by default `SPELLED_SMOOTHING` for words that are spelled, unless the loss cannot be
-    smoothed. The smoothed loss is a function of the log-probabilities alone, without additional losses, and reads
-    words that some models may not generate.
-
-    Args:
-        spells: whether the pairs are words, split into letters.
+def choose_label_smoothing(given: float | None, config: CopyNetConfig, *, is_pretrained: bool = False) -> float:
+    """The label smoothing factor: by default `LABEL_SMOOTHING`, but 0 for a pretrained encoder-decoder, and where the
+    loss cannot be smoothed. The smoothed loss is a function of the log-probabilities alone, without additional losses,
+    and reads words that some models may not generate.
 
     Raises:
         ValueError: label smoothing with such a loss.
@@ -287,7 +282,7 @@ def choose_label_smoothing(given: float | None, config: CopyNetConfig, spells: b
     ignored += ["aligned_words"] if config.aligned_words else []
     ignored += ["copies_from"] if config.mechanism.retrieves and len(config.copies_from) < len(SOURCE_PARTS) else []
     if given is None:
-        return SPELLED_SMOOTHING if spells and not ignored and config.mechanism.generates else 0.0
+        return LABEL_SMOOTHING if config.mechanism.generates and not (ignored or is_pretrained) else 0.0
     if given and ignored:
         raise ValueError(
             f"--label_smoothing_factor is {given}, but the Trainer's smoothed loss ignores {' and '.join(ignored)}: "

@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from copynet_hf.training.defaults import SPELLED_SMOOTHING
+from copynet_hf.training.defaults import LABEL_SMOOTHING
 from copynet_hf.training.run import train_from_arguments
 from copynet_hf.training.trainer import CopyNetTrainer
 
@@ -172,7 +172,7 @@ def collect_figures(results: dict[str, Any]) -> dict[str, Any]:
         "base": BASE,
         "earlier": EARLIER,
         "chosen": CHOSEN,
-        "smoothing": SPELLED_SMOOTHING,
+        "smoothing": LABEL_SMOOTHING,
         "groups": {title: _score_table(results, of_group) for title, of_group in groups.items() if of_group},
         "label_smoothing": _seeds_table(facts["label_smoothing"]) if "label_smoothing" in facts else "",
         "minutes": table(["", *tasks], [row for row in minutes if any(row[1:])]),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
@@ -41,11 +42,17 @@ def test_a_slot_that_the_row_does_not_own_is_unk_as_in_the_models_loss(mechanism
     model, inputs = tiny_model(copy_mechanism=mechanism), sources()
     labels = padded([[13, 5, 14, 2], [14, 13, 2], [16, 7, 2], [16, 15, 2]], -100)
     output = model(**inputs, labels=labels)
-    smoother = VocabularyLabelSmoother(epsilon=0.1, vocab_size=13, unk_token_id=3)
+    smoother = VocabularyLabelSmoother(epsilon=0.0, vocab_size=13, unk_token_id=3)
     assert smoother(output, labels).item() == pytest.approx(output.loss.item(), rel=1e-5)
 
 
-def train(folder: Path, text: str, factors: list[float], **arguments: Any) -> dict[str, float]:
+def train(
+    folder: Path,
+    text: str,
+    factors: list[float],
+    notify: Callable[[CopyNetTrainer], None] = lambda trainer: None,
+    **arguments: Any,
+) -> dict[str, float]:
     """The scores of a model after one step; notes the Trainer's label smoothing factor."""
     fixed = {
         "train_file": write_rows(folder / "pairs.jsonl", 4 * [{"text": text, "summary": text}]),
@@ -58,6 +65,7 @@ def train(folder: Path, text: str, factors: list[float], **arguments: Any) -> di
 
     def note(trainer: CopyNetTrainer) -> None:
         factors.append(trainer.args.label_smoothing_factor)
+        notify(trainer)
 
     return train_from_arguments(SIZES | fixed | arguments, note)
 
@@ -99,6 +107,26 @@ def test_the_librarys_trainer_does_not_drop_another_loss(fields: dict[str, Any],
     model.config.gate_loss_weight = model.config.coverage_loss_weight = 0.0
     model.config.gated_loss = "mixture"
     trainer.train()
+
+
+def test_the_factor_falls_to_zero(tmp_path: Path) -> None:
+    losses: dict[tuple[float, int], float] = {}
+
+    def note(trainer: CopyNetTrainer) -> None:
+        batch = trainer.data_collator([trainer.train_dataset[0]])
+        trainer.model.train()
+        trainer.state.max_steps = 100
+        for step in (0, 50, 100):
+            trainer.state.global_step = step
+            loss = trainer.compute_loss(trainer.model, dict(batch)).item()
+            losses[trainer.args.label_smoothing_factor, step] = loss
+
+    for factor in (0.0, 0.2, 0.4):
+        train(tmp_path, "walk", [], label_smoothing_factor=factor, guided_attention=0.0, notify=note)
+    own = losses[0.0, 0]
+    assert losses[0.4, 0] > own
+    assert losses[0.4, 50] == pytest.approx(losses[0.2, 0], rel=1e-4)
+    assert losses[0.4, 100] == pytest.approx(own, rel=1e-5)
 
 
 def test_evaluations_are_not_smoothed(tmp_path: Path) -> None:

@@ -18,8 +18,8 @@ class VocabularyLabelSmoother(LabelSmoother):
     """(1 − ε) · −log p(y_t) + ε · −(1/V) Σ_v log p(v) over the V words (Szegedy et al. 2016, section 7).
 
     The base class also sums over the slots, of which those that a source does not own add a constant to the loss. As a
-    target such a slot is UNK, as in the model's own loss: a model that does not copy owns none. The loss of an
-    evaluation is −log p(y_t), not smoothed.
+    target such a slot is UNK, as in the model's own loss: a model that does not copy owns none. ε falls with each
+    update (`trainer.CopyNetTrainer.compute_loss`), so that the last updates hardly smooth.
     """
 
     vocab_size: int
@@ -43,7 +43,6 @@ class VocabularyLabelSmoother(LabelSmoother):
         found = log_probs.gather(-1, labels.masked_fill(~is_target, 0)[..., None])[..., 0]
         is_unowned = (labels >= self.vocab_size) & (found == IMPOSSIBLE_LOG_PROB)
         losses = -torch.where(is_unowned, log_probs[..., self.unk_token_id], found)
-        if torch.is_grad_enabled():
-            uniform = -log_probs[..., : self.vocab_size].mean(-1)
-            losses = (1 - self.epsilon) * losses + self.epsilon * uniform
+        uniform = -log_probs[..., : self.vocab_size].mean(-1)
+        losses = (1 - self.epsilon) * losses + self.epsilon * uniform
         return average_losses(losses, is_target, num_items_in_batch)

@@ -105,9 +105,6 @@ class CopyNetTrainer(Trainer):
         if letter_vocab := getattr(tokenizer, "letter_vocab", None):
             words = tokenizer.convert_ids_to_tokens(list(range(len(tokenizer))))
             self.letters = [find_letter_ids([word], letter_vocab) for word in words]
-        if self.label_smoother is not None:
-            ids = {"vocab_size": model.config.vocab_size, "unk_token_id": model.config.unk_token_id}
-            self.label_smoother = VocabularyLabelSmoother(epsilon=training_args.label_smoothing_factor, **ids)
         self.weight_average = WeightAverage(model, run_args.ema_decay) if run_args.ema_decay else None
         self.remove_callback(PrinterCallback if training_args.disable_tqdm else ProgressCallback)
         self.patience = run_args.early_stopping_patience
@@ -189,8 +186,9 @@ class CopyNetTrainer(Trainer):
         return_outputs: bool = False,
         num_items_in_batch: Tensor | int | None = None,
     ) -> Any:
-        num_guided = min(GUIDED_UPDATES, max(self.state.max_steps, 1) / 2)
-        weight = self.guided_attention * max(0.0, 1 - self.state.global_step / num_guided)
+        num_updates = max(self.state.max_steps, 1)
+        self._smooth_labels(self.args.label_smoothing_factor * self._falling(num_updates) if model.training else 0.0)
+        weight = self.guided_attention * self._falling(min(GUIDED_UPDATES, num_updates / 2))
         if self.guide is None or not weight or not model.training:
             return super().compute_loss(model, inputs, return_outputs, num_items_in_batch)
         input_ids, labels = inputs["input_ids"], inputs["labels"]
@@ -203,6 +201,16 @@ class CopyNetTrainer(Trainer):
             guided = guided * self.accelerator.num_processes
         loss = loss + weight * guided / num_items_in_batch
         return (loss, outputs) if return_outputs else loss
+
+    def _falling(self, num_updates: float) -> float:
+        """1 at the first update, from which it falls linearly to 0 after this number."""
+        return max(0.0, 1 - self.state.global_step / num_updates)
+
+    def _smooth_labels(self, factor: float) -> None:
+        """Sets what the `Trainer` computes the loss with; 0: the model computes it, which is faster."""
+        config = self.copynet.config
+        ids = {"vocab_size": config.vocab_size, "unk_token_id": config.unk_token_id}
+        self.label_smoother = VocabularyLabelSmoother(epsilon=factor, **ids) if factor else None
 
     def evaluation_loop(self, *args: Any, **kwargs: Any) -> EvalLoopOutput:
         output = super().evaluation_loop(*args, **kwargs)

@@ -98,7 +98,15 @@ INFLECTION = {
     "Turkish, small": ("tur", "small"),
 }
 # Tables of other settings, each with a score for some data sets; measured on their own.
-SETTINGS = ("feature_encodings", "vocabularies", "letters", "endings", "guided_attention", "guide_lengths")
+SETTINGS = (
+    "feature_encodings",
+    "vocabularies",
+    "letters",
+    "endings",
+    "guided_attention",
+    "guide_lengths",
+    "smoothed_words",
+)
 # Their validation sets had no part in the choice of the defaults, which they confirm.
 HELD_BACK = ("rewriting, 5,000", "Turkish, small")
 

@@ -109,7 +109,7 @@ def test_the_librarys_trainer_does_not_drop_another_loss(fields: dict[str, Any],
     trainer.train()
 
 
-def test_the_factor_falls_to_zero(tmp_path: Path) -> None:
+def test_the_factor_decays_to_zero(tmp_path: Path) -> None:
     losses: dict[tuple[float, int], float] = {}
 
     def note(trainer: CopyNetTrainer) -> None:

@@ -14,7 +14,7 @@ from ..model.segmentation import DIGRAPHS, DROP_FIRST, DROP_LAST, FIRST, INITIAL
 from ..model.source import Source
 from ..model.tokenization_copynet import CopyNetTokenizer
 
-MIN_INITIALS = 0.1  # for each pair, beside those by chance
+MIN_INITIALS = 0.1  # for each pair, in addition to those by chance
 MIN_CHANGED = 0.03  # of the words that have to be spelled: the number, for each pair, that are changed source words
 # Of words of which only the first letters are copied: the share with the same number of letters, and how many lengths
 # the words in the source have at least, each with this share. 100 %, and 5 lengths, where user names have 8 letters; 1
@@ -88,8 +88,8 @@ def find_kind(tokenizer: CopyNetTokenizer, ids: Sequence[int], source: Source) -
 
 
 def find_changes(tokenizer: CopyNetTokenizer, pairs: Sequence[Row], hard: Hard) -> list[str]:
-    """The marks of `OPTIONAL` that chains need: that of initials, and those for accents, first letters, beginnings and
-    endings, each if enough words are words of their sources but for these, more than twice as many as by chance.
+    """The marks of `OPTIONAL` that chains need: those for initials, accents, first letters, beginnings and endings,
+    each if it turns source words into enough of the words of their targets, more than twice as many as by chance.
 
     Args:
         tokenizer: of a segmenter with chains, without such marks.
@@ -99,20 +99,20 @@ def find_changes(tokenizer: CopyNetTokenizer, pairs: Sequence[Row], hard: Hard) 
     pairs, hard = pairs[::step], hard[::step]
     least, first = MIN_CHANGED * len(pairs), _find_first(hard)
 
-    def find(mark: str, others: Collection[str], explained: Collection[int] = ()) -> set[int]:
-        """The places of the words that the mark gives, perhaps with others, but for those that are explained."""
-        left = [place for place in range(len(hard)) if place not in explained]
+    def find(mark: str, other_marks: Collection[str], explained: Collection[int] = ()) -> set[int]:
+        """The indices of the hard words that the mark gives, possibly with others; not of those explained already."""
+        left = [index for index in range(len(hard)) if index not in explained]
         found = find_beyond_chance(
-            [hard[place] for place in left], lambda word, source: _is_changed(word, source, mark, others), least
+            [hard[index] for index in left], lambda word, source: _is_changed(word, source, mark, other_marks), least
         )
-        return {left[place] for place in found}
+        return {left[index] for index in found}
 
     accents = {mark: find(mark, first) for mark in (PLAIN, DIGRAPHS)}
     plain = max(accents, key=lambda mark: len(accents[mark]))
     found = {plain: accents[plain]} | {mark: find(mark, [plain]) for mark in first}
     for mark in (DROP_FIRST, DROP_LAST):
         found[mark] = find(mark, [], explained=set[int]().union(*found.values()))
-    changes = [mark for mark, places in found.items() if places]
+    changes = [mark for mark, indices in found.items() if indices]
     words = [*tokenizer.get_vocab(), *changes]
     vocab = {word: index for index, word in enumerate(words)}
     changing = CopyNetTokenizer(vocab, tokenizer.segmenter, tokenizer.max_source_oov)
@@ -122,9 +122,9 @@ def find_changes(tokenizer: CopyNetTokenizer, pairs: Sequence[Row], hard: Hard) 
 def find_beyond_chance(
     items: Sequence[tuple[_First, _Second]], agree: Callable[[_First, _Second], bool], least: float
 ) -> list[int]:
-    """The places of the items whose two parts agree, if these are more than twice as many as by chance, and more by
-    at least this number; else none. By chance is with the second part of another item."""
-    own = [place for place, item in enumerate(items) if agree(*item)]
+    """The indices of the items whose first and second part agree; none unless they are more than twice as many as
+    agree by chance, when the second parts are shuffled, and exceed these by more than `least`."""
+    own = [index for index, item in enumerate(items) if agree(*item)]
     if len(own) <= least:
         return []
     others = Random(0).sample(items, len(items))
@@ -154,11 +154,11 @@ def _is_cut(part: str, word: str) -> bool:
     return 1 < len(part) < len(word) and word.startswith(part)
 
 
-def _is_changed(word: str, source: Iterable[str], mark: str, beside: Collection[str]) -> bool:
-    """Whether the mark gives the word, or most of it, from one of its source."""
+def _is_changed(word: str, source: Iterable[str], mark: str, other_marks: Collection[str]) -> bool:
+    """Whether the mark, possibly with others, gives the word, or most of it, from one of its source."""
     folded = word.casefold()
     words = (other for other in {*source} if len(other) > 2)
-    parts = (part for other in words for part in list_parts(other, {mark, *beside}, folded))
+    parts = (part for other in words for part in list_parts(other, {mark, *other_marks}, folded))
     return any(mark in marks and fits(part, marks, folded) for part, marks in parts)
 
 
@@ -169,7 +169,7 @@ def has_initials(tokenizer: CopyNetTokenizer, pairs: Sequence[Row]) -> bool:
     Args:
         tokenizer: of a segmenter with chains, with all marks that the targets need but that of initials.
     """
-    written: list[tuple[str, tuple[set[str], list[str]]]] = []
+    candidates: list[tuple[str, tuple[set[str], list[str]]]] = []
     for row in pairs:
         source = tokenizer.encode_source(row["text"], row.get("facts"), max_length=tokenizer.model_max_length)
         target = tokenizer.tokenize(row["summary"])
@@ -179,14 +179,19 @@ def has_initials(tokenizer: CopyNetTokenizer, pairs: Sequence[Row]) -> bool:
                 pieces = _list_pieces(tokenizer, word, source)
                 singles = [piece.casefold() for piece in pieces if len(piece) == 1 and piece.isalpha()]
                 if singles:
-                    read = (_list_initials(neighbours.find(place)), source.words)
-                    written += ((letters, read) for letters in ([word] if len(singles) == len(word) > 1 else singles))
-    return bool(find_beyond_chance(written, _are_initials, MIN_INITIALS * len(pairs)))
+                    context = (_list_initials(neighbours.find(place)), source.words)
+                    is_acronym = len(singles) == len(word) > 1
+                    candidates += ((letters, context) for letters in ([word] if is_acronym else singles))
+    return bool(find_beyond_chance(candidates, _are_initials, MIN_INITIALS * len(pairs)))
 
 
-def _are_initials(letters: str, read: tuple[Collection[str], Sequence[str]]) -> bool:
-    """Whether a letter is an initial of its neighbours' in the source, or some are those of an acronym there."""
-    initials, words = read
+def _are_initials(letters: str, context: tuple[Collection[str], Sequence[str]]) -> bool:
+    """Whether a letter is the initial of a neighbouring source word, or several are those of source words in a row.
+
+    Args:
+        context: the neighbours' initials, and all words of the source.
+    """
+    initials, words = context
     return letters in initials if len(letters) == 1 else find_acronym(letters, words) is not None
 
 

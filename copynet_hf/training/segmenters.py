@@ -84,7 +84,7 @@ def sample_sources(pairs: Pairs) -> list[str]:
 
 
 class _Words(NamedTuple):
-    """Those of a pair."""
+    """The words of a pair."""
 
     source: list[str]
     target: list[str]
@@ -139,7 +139,7 @@ def _are_spelled(pairs: Sequence[Row]) -> bool:
 
 
 def _are_hard_words_cut(by_words: Hard, by_parts: Hard, num_targets: int) -> bool:
-    """Whether fewer words of targets have to be spelled, by half or more, where source words are cut."""
+    """Whether cutting source words more than halves the number of target words that have to be spelled."""
     return len(by_words) > max(MIN_PARTS_SHARE * num_targets, 2 * len(by_parts), 1)
 
 
@@ -156,15 +156,14 @@ def _are_letters_cut(words: Sequence[_Words], min_frequency: int) -> bool:
     `Street`."""
     frequency = Counter(word for source, _ in words for word in {*source})
     parts: list[tuple[str, set[str]]] = []
-    num_targets = 0
-    for source, target in words:
+    targets: list[int] = []  # that each part is of
+    for number, (source, target) in enumerate(words):
         own = {part.casefold() for part in cut_words(word for word in source if frequency[word] < min_frequency)}
-        new = [
-            (part, own) for part in sorted({word.casefold() for word in target if len(word) > 1 and word.isalpha()})
-        ]
-        num_targets += any(_lies_within(*each) for each in new)
-        parts += new
-    return 2 * num_targets > len(words) and bool(find_beyond_chance(parts, _lies_within, 0))
+        of_target = sorted({word.casefold() for word in target if len(word) > 1 and word.isalpha()})
+        parts += ((part, own) for part in of_target)
+        targets += [number] * len(of_target)
+    found = find_beyond_chance(parts, _lies_within, 0)
+    return 2 * len({targets[index] for index in found}) > len(words)
 
 
 def _lies_within(part: str, words: Collection[str]) -> bool:

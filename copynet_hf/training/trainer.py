@@ -187,8 +187,8 @@ class CopyNetTrainer(Trainer):
         num_items_in_batch: Tensor | int | None = None,
     ) -> Any:
         num_updates = max(self.state.max_steps, 1)
-        self._smooth_labels(self.args.label_smoothing_factor * self._falling(num_updates) if model.training else 0.0)
-        weight = self.guided_attention * self._falling(min(GUIDED_UPDATES, num_updates / 2))
+        self._set_label_smoothing(self.args.label_smoothing_factor * self._decay(num_updates) if model.training else 0)
+        weight = self.guided_attention * self._decay(min(GUIDED_UPDATES, num_updates / 2))
         if self.guide is None or not weight or not model.training:
             return super().compute_loss(model, inputs, return_outputs, num_items_in_batch)
         input_ids, labels = inputs["input_ids"], inputs["labels"]
@@ -202,12 +202,12 @@ class CopyNetTrainer(Trainer):
         loss = loss + weight * guided / num_items_in_batch
         return (loss, outputs) if return_outputs else loss
 
-    def _falling(self, num_updates: float) -> float:
-        """1 at the first update, from which it falls linearly to 0 after this number."""
+    def _decay(self, num_updates: float) -> float:
+        """1 at the first update, decaying linearly to 0 after this number of updates."""
         return max(0.0, 1 - self.state.global_step / num_updates)
 
-    def _smooth_labels(self, factor: float) -> None:
-        """Sets what the `Trainer` computes the loss with; 0: the model computes it, which is faster."""
+    def _set_label_smoothing(self, factor: float) -> None:
+        """Sets the factor of the next batch's loss. 0: the model computes the loss, which is faster."""
         config = self.copynet.config
         ids = {"vocab_size": config.vocab_size, "unk_token_id": config.unk_token_id}
         self.label_smoother = VocabularyLabelSmoother(epsilon=factor, **ids) if factor else None

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 from datasets import Dataset, IterableDataset
 from datasets.fingerprint import Hasher
@@ -19,6 +19,7 @@ from ..data.remembered import NAMES, recall_file_options, recall_options
 from ..model import tokenization_copynet
 from ..model.tokenization_copynet import CopyNetTokenizer
 
+_Item = TypeVar("_Item")
 Pairs: TypeAlias = AnyDataset  # with the columns `text` and `summary`
 PAIR_COLUMNS = ("text", "summary", "features", "facts")  # those that are read
 LENGTH_SAMPLE_SIZE = 5000  # pairs from which the length of outputs is chosen
@@ -121,8 +122,13 @@ def spread(pairs: Pairs, size: int) -> Pairs:
     may be sorted, and the first ones of a stream."""
     if isinstance(pairs, IterableDataset):
         return pairs.take(size)
-    num_pairs = min(size, len(pairs))
-    return pairs.select([place * len(pairs) // num_pairs for place in range(num_pairs)])
+    return pairs.select(take_spread(range(len(pairs)), size))
+
+
+def take_spread(items: Sequence[_Item], size: int) -> list[_Item]:
+    """At most this number of items, at equal distances."""
+    num_items = min(size, len(items))
+    return [items[place * len(items) // num_items] for place in range(num_items)]
 
 
 def choose_max_target_length(pairs: Pairs, tokenizer: PreTrainedTokenizerBase, most: int | None = None) -> int:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Sequence
 from random import Random
@@ -13,6 +12,7 @@ from ..model.chains import MAX_INITIALS, Neighbours, find_acronym, fits, fold, i
 from ..model.segmentation import DIGRAPHS, DROP_FIRST, DROP_LAST, FIRST, INITIAL, JOINER, MARKS, PLAIN
 from ..model.source import Source
 from ..model.tokenization_copynet import CopyNetTokenizer
+from .dataset import take_spread
 
 MIN_INITIALS = 0.1  # for each pair, in addition to those by chance
 MIN_CHANGED = 0.03  # of the words that have to be spelled: the number, for each pair, that are changed source words
@@ -95,8 +95,8 @@ def find_changes(tokenizer: CopyNetTokenizer, pairs: Sequence[Row], hard: Hard) 
         tokenizer: of a segmenter with chains, without such marks.
         hard: the words of the pairs' targets that have to be spelled; see `Reach`.
     """
-    step = math.ceil(len(hard) / MAX_HARD) or 1
-    pairs, hard = pairs[::step], hard[::step]
+    pairs = take_spread(pairs, len(pairs) * MAX_HARD // max(len(hard), MAX_HARD))
+    hard = take_spread(hard, MAX_HARD)
     least, first = MIN_CHANGED * len(pairs), _find_first(hard)
 
     def find(mark: str, other_marks: Collection[str], explained: Collection[int] = ()) -> set[int]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import math
 import re
 import unicodedata
 from collections import Counter
@@ -19,7 +18,7 @@ from ..data.records import Row
 from ..evaluation.metrics import UNSPACED, are_mostly
 from ..model.segmentation import FIRST, cut_words, get_segmenter
 from ..model.tokenization_copynet import CopyNetTokenizer
-from .dataset import Pairs, spread
+from .dataset import Pairs, spread, take_spread
 from .presets import PRESET_SEGMENTERS
 from .reach import Hard, Reach, find_beyond_chance, find_changes, measure_reach
 
@@ -104,7 +103,7 @@ def guess_segmenter(pairs: Sequence[Row], max_length: int = MAX_SOURCE_LENGTH) -
     split = get_segmenter("word_punct").split
     words = [_Words(split(pair["text"]), split(pair["summary"])) for pair in pairs]
     min_frequency = choose_min_frequency(pairs, spelled=False)
-    sample = pairs[:: math.ceil(len(pairs) / 1000) or 1]
+    sample = take_spread(pairs, 1000)
     options = (min_frequency, max_length)
     by_words, by_parts = (_train(words, name, *options) for name in ("word_punct", "word_parts"))
     reach_of_words, reach_of_parts = (measure_reach(each, sample) for each in (by_words, by_parts))

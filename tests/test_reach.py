@@ -20,6 +20,7 @@ from copynet_hf.model.segmentation import (
     DIGRAPHS,
     DROP_FIRST,
     DROP_LAST,
+    FIRST,
     INITIAL,
     JOINER,
     MARKS,
@@ -182,6 +183,31 @@ def test_endings_beginnings_and_accents_are_found_in_the_pairs(
     assert (change("Zoquist") in written) is bool(expected or change("Zoquist") == "Zoquist")
 
 
+def test_a_few_words_without_their_endings_are_no_reason_for_a_mark() -> None:
+    names = [spell(number) for number in range(300)]
+    pairs = [pair(f"for {name}ova", name if number < 8 else spell(number + 300)) for number, name in enumerate(names)]
+    tokenizer = train_tokenizer(Dataset.from_list(pairs), TrainArguments(segmenter="word_punct"))
+    assert DROP_LAST not in tokenizer.get_vocab()
+
+
+def test_names_of_one_length_that_lose_endings_have_no_number_of_first_letters() -> None:
+    """Though a few of their endings are longer."""
+    endings = {0: "ovitz", 1: "ovsk"}
+    pairs = [
+        pair(f"for {spell(number)}{endings.get(number % 40, 'o' if number % 2 else 'ov')}", spell(number))
+        for number in range(300)
+    ]
+    tokenizer = train_tokenizer(Dataset.from_list(pairs), TrainArguments(segmenter="word_punct"))
+    assert [mark for mark in OPTIONAL if mark in tokenizer.get_vocab()] == [DROP_LAST]
+
+
+def test_words_of_which_any_number_of_letters_is_left_have_no_mark_for_it() -> None:
+    names = [f"{spell(number)}{spell(number + 300)}" for number in range(300)]
+    pairs = [pair(f"for {name}", name[: 4 + number % 5]) for number, name in enumerate(names)]
+    tokenizer = train_tokenizer(Dataset.from_list(pairs), TrainArguments(segmenter="word_punct"))
+    assert FIRST.keys().isdisjoint(tokenizer.get_vocab())
+
+
 def test_words_are_cut_where_targets_are_made_of_their_parts() -> None:
     names = [(a, b) for a in NAMES for b in NAMES]
     cut = [pair(f"raised {a}{b}Error", f"{a}_{b}_error".lower()) for a, b in names]
@@ -229,6 +255,13 @@ def test_digits_are_words_where_targets_spell_numbers_out() -> None:
     assert guess_segmenter([pair(row["text"], f"{row['text']} o'clock") for row in spoken]) == "word_punct"
     assert guess_segmenter([pair(row["text"], row["text"][:-4]) for row in spoken]) == "word_punct"
     assert guess_segmenter([pair(row["text"], f"{row['text'][:-3]}[NUMBER]") for row in spoken]) == "word_punct"
+    written = [pair(row["text"], row["text"]) for row in spoken[:75]]
+    assert guess_segmenter([*written, *spoken[75:]]) == "word_punct"
+    others = [pair(f"{name} is here", f"{name} is here") for name in NAMES * 180]
+    assert guess_segmenter([*spoken, *others]) == "word_punct"  # one source of seven has a number
+    days = ("today", "tomorrow")
+    dates = [pair(row["text"], f"{row['text'][:-3]}{days[number % 2]}") for number, row in enumerate(spoken)]
+    assert guess_segmenter(dates) == "word_punct"
 
 
 def test_digits_are_words_where_numbers_change_their_script() -> None:
@@ -287,6 +320,8 @@ def test_letters_are_read_where_all_words_are_in_another_script(size: int) -> No
     names = [f"{spell(number)} {spell(number + 600)}" for number in range(size)]
     assert guess_segmenter([pair(name, name.translate(script)) for name in names]) == "char"
     assert guess_segmenter([pair(name, f"it is {name}") for name in names]) == "word_punct"
+    others = [pair(name, f"it is {spell(number + 2000).translate(script)}") for number, name in enumerate(names)]
+    assert guess_segmenter(others) == "word_punct"
     marked = [pair(name, name.translate(script).replace(" ", ", ") + ".") for name in names]
     assert guess_segmenter(marked) == "char"
     known = [pair(f"call {name}", f"call {name}".translate(script)) for name in names]

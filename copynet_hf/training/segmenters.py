@@ -30,9 +30,6 @@ MIN_WORD_FREQUENCY, MIN_WORD_FREQUENCY_OF_FEW, FEW_PAIRS = 5, 3, 500
 # orders, whose names are inflected, if chains could not drop endings; 0.06 in chess notation); and the characters that
 # a source may then have on average: at 300, an update of letters takes four times as long as one of words.
 RESPELLED_SHARE, RESPELLED_TARGETS, MAX_SPELLED_LENGTH = 0.03, 0.15, 400
-# Words are not respelled, but inflected, cut or without accents, if fewer than this share of them have to be spelled
-# even where chains drop endings, beginnings or accents.
-MAX_RESPELLED = 0.1
 # The share of unreachable words, punctuation not counted, that is enough if they need not be alike, as in another
 # script; in few pairs the words of the task itself are rare, too.
 UNREACHABLE_SHARE, UNREACHABLE_SHARE_OF_FEW = 0.5, 0.9
@@ -110,14 +107,12 @@ def guess_segmenter(pairs: Sequence[Row], max_length: int = MAX_SOURCE_LENGTH) -
     are_cut = _are_hard_words_cut(reach_of_words.hard, reach_of_parts.hard, len(sample)) or _are_words_cut(words)
     tokenizer, reach = (by_parts, reach_of_parts) if are_cut else (by_words, reach_of_words)
     changes = find_changes(tokenizer, sample, reach.hard)
-    changed = measure_reach(_train(words, tokenizer.segmenter, *options, changes), sample) if changes else reach
-    are_changed = len(changed.hard) < MAX_RESPELLED * len(reach.hard)
-    reach = changed if are_changed else reach
+    if changes:  # words that are inflected, cut or without accents are not respelled
+        reach = measure_reach(_train(words, tokenizer.segmenter, *options, changes), sample)
     are_numbers_cut = _are_numbers_cut(pairs)
     hard = reach.hard if are_numbers_cut else reach.hard + reach.numbers
     if sum(len(pair["text"]) for pair in pairs) <= MAX_SPELLED_LENGTH * len(pairs):
-        are_first_letters = are_changed and not FIRST.keys().isdisjoint(changes)
-        are_letters_cut = _are_letters_cut(words, min_frequency) and not are_first_letters
+        are_letters_cut = FIRST.keys().isdisjoint(changes) and _are_letters_cut(words, min_frequency)
         if are_letters_cut or _are_words_respelled(pairs, hard, reach, len(sample)):
             return "char"
     rare, known = [word for word, _ in hard if word.isdecimal()], _list_known_numbers(pairs, min_frequency)

@@ -109,24 +109,26 @@ def test_the_librarys_trainer_does_not_drop_another_loss(fields: dict[str, Any],
     trainer.train()
 
 
-def test_the_factor_decays_to_zero(tmp_path: Path) -> None:
-    losses: dict[tuple[float, int], float] = {}
+def test_the_factor_decays_to_zero_in_the_training_and_with_the_mistakes(tmp_path: Path) -> None:
+    losses: dict[tuple[float, int, float], float] = {}
 
     def note(trainer: CopyNetTrainer) -> None:
         batch = trainer.data_collator([trainer.train_dataset[0]])
         trainer.model.train()
         trainer.state.max_steps = 100
-        for step in (0, 50, 100):
+        for step, accuracy in ((0, 0.0), (50, 0.0), (100, 0.0), (50, 50.0), (50, 100.0)):
             trainer.state.global_step = step
+            trainer.state.log_history += [{"eval_sequence_accuracy": accuracy}, {"loss": 1.0}]
             loss = trainer.compute_loss(trainer.model, dict(batch)).item()
-            losses[trainer.args.label_smoothing_factor, step] = loss
+            losses[trainer.args.label_smoothing_factor, step, accuracy] = loss
 
-    for factor in (0.0, 0.2, 0.4):
+    for factor in (0.0, 0.1, 0.2, 0.4):
         train(tmp_path, "walk", [], label_smoothing_factor=factor, guided_attention=0.0, notify=note)
-    own = losses[0.0, 0]
-    assert losses[0.4, 0] > own
-    assert losses[0.4, 50] == pytest.approx(losses[0.2, 0], rel=1e-4)
-    assert losses[0.4, 100] == pytest.approx(own, rel=1e-5)
+    own = losses[0.0, 0, 0]
+    assert losses[0.1, 0, 0] > 1.001 * own
+    assert losses[0.4, 50, 0] == pytest.approx(losses[0.2, 0, 0], rel=1e-4)
+    assert losses[0.4, 50, 50] == pytest.approx(losses[0.1, 0, 0], rel=1e-4)
+    assert losses[0.4, 100, 0] == losses[0.4, 50, 100] == pytest.approx(own, rel=1e-5)
 
 
 def test_evaluations_are_not_smoothed(tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ class VocabularyLabelSmoother(LabelSmoother):
 
     The base class also sums over the slots, of which those that a source does not own add a constant to the loss. As a
     target such a slot is UNK, as in the model's own loss: a model that does not copy owns none. In
-    training, `CopyNetTrainer.compute_loss` decays ε linearly to 0.
+    training, `CopyNetTrainer.compute_loss` decays ε to 0.
     """
 
     vocab_size: int

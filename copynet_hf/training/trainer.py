@@ -187,7 +187,8 @@ class CopyNetTrainer(Trainer):
         num_items_in_batch: Tensor | int | None = None,
     ) -> Any:
         num_updates = max(self.state.max_steps, 1)
-        self._set_label_smoothing(self.args.label_smoothing_factor * self._decay(num_updates) if model.training else 0)
+        factor = self.args.label_smoothing_factor * self._decay(num_updates) * self._find_error_rate()
+        self._set_label_smoothing(factor if model.training else 0)
         weight = self.guided_attention * self._decay(min(GUIDED_UPDATES, num_updates / 2))
         if self.guide is None or not weight or not model.training:
             return super().compute_loss(model, inputs, return_outputs, num_items_in_batch)
@@ -205,6 +206,12 @@ class CopyNetTrainer(Trainer):
     def _decay(self, num_updates: float) -> float:
         """1 at the first update, decaying linearly to 0 after this number of updates."""
         return max(0.0, 1 - self.state.global_step / num_updates)
+
+    def _find_error_rate(self) -> float:
+        """The share of the validation targets that were wrong at the last evaluation; 1 before the first."""
+        name = "eval_sequence_accuracy"
+        scores = (logs[name] for logs in reversed(self.state.log_history) if name in logs)
+        return 1 - next(scores, 0.0) / 100
 
     def _set_label_smoothing(self, factor: float) -> None:
         """Sets the factor of the next batch's loss. 0: the model computes the loss, which is faster."""

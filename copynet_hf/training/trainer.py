@@ -187,6 +187,7 @@ class CopyNetTrainer(Trainer):
         num_items_in_batch: Tensor | int | None = None,
     ) -> Any:
         num_updates = max(self.state.max_steps, 1)
+        # What is left of the factor at the end, which may come early, makes scores too low.
         factor = self.args.label_smoothing_factor * self._decay(num_updates) * self._find_error_rate()
         self._set_label_smoothing(factor if model.training else 0)
         weight = self.guided_attention * self._decay(min(GUIDED_UPDATES, num_updates / 2))

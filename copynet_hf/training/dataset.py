@@ -118,15 +118,15 @@ def _limit_rows(pairs: Pairs, limit: int | None) -> Pairs:
 
 
 def spread(pairs: Pairs, size: int) -> Pairs:
-    """At most this number of pairs, which show what the others are like: those of a data set at equal distances, as it
-    may be sorted, and the first ones of a stream."""
+    """At most this number of pairs, which show what the others are like: evenly spaced ones of a data set, as it may
+    be sorted, and the first ones of a stream."""
     if isinstance(pairs, IterableDataset):
         return pairs.take(size)
     return pairs.select(take_spread(range(len(pairs)), size))
 
 
 def take_spread(items: Sequence[_Item], size: int) -> list[_Item]:
-    """At most this number of items, at equal distances."""
+    """At most this number of items, evenly spaced."""
     num_items = min(size, len(items))
     return [items[place * len(items) // num_items] for place in range(num_items)]
 

@@ -18,8 +18,8 @@ class VocabularyLabelSmoother(LabelSmoother):
     """(1 − ε) · −log p(y_t) + ε · −(1/V) Σ_v log p(v) over the V words (Szegedy et al. 2016, section 7).
 
     The base class also sums over the slots, of which those that a source does not own add a constant to the loss. As a
-    target such a slot is UNK, as in the model's own loss: a model that does not copy owns none. In
-    training, `CopyNetTrainer.compute_loss` decays ε to 0.
+    target such a slot is UNK, as in the model's own loss: a model that does not copy owns none.
+    `CopyNetTrainer.compute_loss` decays ε to 0 in training.
     """
 
     vocab_size: int

@@ -1,7 +1,7 @@
 """The console script `copynet-hf`.
 
-It is outside the package, whose import takes seconds where it registers the models. A command parses its arguments
-before that, and Ctrl-C during it ends the command silently.
+It is outside the package, whose import takes seconds where it registers the models. Most commands parse their
+arguments before that; Ctrl-C ends a command silently until it runs.
 """
 
 from __future__ import annotations

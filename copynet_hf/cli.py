@@ -49,9 +49,9 @@ def _run(importing: Callable[[], AbstractContextManager[None]], name: str, *argv
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     try:
         command: Command = import_module(f".commands.{name}", __package__).COMMAND
-        arguments = command.build_parser(name).parse(argv)
-        if command.uses_transformers:
-            with importing():
+        with importing():  # for `train`, the parser imports them
+            arguments = command.build_parser(name).parse(argv)
+            if command.uses_transformers:
                 register_classes()
         command.run(arguments)
     except BrokenPipeError:

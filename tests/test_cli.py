@@ -8,6 +8,8 @@ import json
 import logging
 import os
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -372,6 +374,21 @@ def test_a_tokenizer_of_another_model_is_refused(
 def test_an_unknown_command(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["trian"]) == 2
     assert "trian" in capsys.readouterr().err
+
+
+def test_the_trainers_arguments_are_imported_where_an_interrupt_is_silent(monkeypatch: pytest.MonkeyPatch) -> None:
+    places: list[str] = []
+
+    @contextmanager
+    def importing() -> Iterator[None]:
+        places.append("enter")
+        yield
+        places.append("leave")
+
+    monkeypatch.setattr(train.TrainArgumentParser, "_add_trainer_arguments", lambda _: places.append("import"))
+    monkeypatch.setattr(train, "COMMAND", dataclasses.replace(train.COMMAND, run=lambda _: places.append("run")))
+    assert main(["train"], importing) == 0
+    assert places == ["enter", "import", "leave", "run"]
 
 
 @pytest.mark.parametrize("given", [None, "ACTIVE"])

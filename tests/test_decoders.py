@@ -398,6 +398,10 @@ def test_the_recipe_of_a_transformer_needs_no_more_options() -> None:
         with pytest.raises(ValueError, match=reason):
             make_config(None, fields)
     assert make_config(None, {"decoder": "gru"}).decoder is None
+    with pytest.raises(
+        ValueError, match="--preset lcsts_char has the sizes of GRUs: leave out --preset, or --decoder"
+    ):
+        make_config("lcsts_char", {"decoder": "transformer"})
 
 
 @pytest.mark.parametrize(("max_steps", "warmup"), [(2000, 400), (300, 150)])

@@ -195,6 +195,26 @@ def test_traces_are_zero_after_the_end_token_of_the_call(exported: Exported) -> 
     assert (traced.token_probs[0, 1:] == 0).all()
 
 
+def test_rounded_probabilities_give_traces_between_0_and_1(
+    exported: Exported, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    step, arrays = OnnxCopyNet._step, {name: array.numpy() for name, array in source(exported.model, SOURCES).items()}
+    sequences = exported.onnx.generate(**arrays, max_new_tokens=2)
+    for log_prob, token_prob in ((1e-6, 1), (-200, 0)):  # a little above 0; and its exponential is 0
+
+        def round_log_probs(*arguments: Any, log_prob: float = log_prob) -> Any:
+            outputs, state = step(*arguments)
+            return {
+                name: np.full_like(array, max(log_prob, 0) if name == "copy_probs" else log_prob)
+                for name, array in outputs.items()
+            }, state
+
+        monkeypatch.setattr(OnnxCopyNet, "_step", round_log_probs)
+        traced = exported.onnx.trace_copies(sequences, **arrays)
+        assert (traced.token_probs[:, 0] == token_prob).all()
+        assert ((traced.copied >= 0) & (traced.copied <= 1)).all()
+
+
 # ---- the command, errors
 
 

@@ -444,6 +444,28 @@ def test_sigterm_after_the_training_ends_the_run_with_143(
     assert (tmp_path / "run" / "test_predictions.jsonl").exists()
 
 
+@pytest.mark.parametrize("schedule", [{}, {"save_strategy": "no", "save_steps": None}], ids=["steps", "no"])
+def test_sigterm_after_the_last_step_loses_no_training(
+    train_file: Path, full: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, schedule: dict[str, Any]
+) -> None:
+    on_train_end = SigtermCheckpoint.on_train_end
+
+    def send(self: SigtermCheckpoint, *arguments: Any, **kwargs: Any) -> None:
+        os.kill(os.getpid(), signal.SIGTERM)
+        on_train_end(self, *arguments, **kwargs)
+
+    folder = tmp_path / "run"
+    with monkeypatch.context() as patch:
+        patch.setattr(SigtermCheckpoint, "on_train_end", send)
+        with pytest.raises(SystemExit) as exit_info:
+            main(command(train_file, folder, **schedule))
+    assert exit_info.value.code == 143
+    assert (folder / "model.safetensors").exists() == (not list_checkpoints(folder))
+    if not (folder / "model.safetensors").exists():
+        assert main(command(train_file, folder, **schedule, resume_from_checkpoint="auto")) == 0
+    assert have_same_weights(folder, full)
+
+
 # ---- full disk
 
 

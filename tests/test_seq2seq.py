@@ -255,10 +255,12 @@ def test_the_command_trains_and_evaluates_it(tokenizer: PreTrainedTokenizerFast,
         [{"text": text, "summary": summary} for text, summary in zip(TEXTS, SUMMARIES, strict=True)],
     )
     train = ["train", f"--train_file={file}", f"--seq2seq_name_or_path={name}", "--max_steps=2", "--use_cpu"]
-    assert main([*train, f"--output_dir={tmp_path / 'out'}", "--copy_mechanism=pointer_generator"]) == 0
+    head = ["--copy_mechanism=pointer_generator", "--copy_layer=1", "--copy_head=0"]
+    assert main([*train, f"--output_dir={tmp_path / 'out'}", *head]) == 0
     model, _ = load_model(str(tmp_path / "out"))
-    assert model.config.seq2seq
-    assert model.config.copy_mechanism == "pointer_generator"
+    config = model.config
+    assert config.seq2seq
+    assert (config.copy_mechanism, config.copy_layer, config.copy_head) == ("pointer_generator", 1, 0)
     evaluate = ["evaluate", f"--model={tmp_path / 'out'}", f"--test_file={file}", "--max_target_length=8"]
     assert main([*evaluate, "--device=cpu"]) == 0
     assert main([*train, f"--output_dir={tmp_path / 'no'}", "--hidden_size=8"]) != 0

@@ -7,17 +7,19 @@ import os
 import signal
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
+from filelock import FileLock
 from helpers import save_tiny_model
 
 from copynet_hf.cli import main
 from copynet_hf.saved import whole_folder
 from copynet_hf.saved.whole_folder import replace_folder
 from copynet_hf.serving import web_export
+from copynet_hf.training.run_folder import lock_output_dir
 
 OLD = {"config.json": "old", "encoder": "old", "model/decoder": "old", "notes.txt": "mine", ".git/HEAD": "mine"}
 NEW = {"config.json": "new", "encoder": "new", "model/decoder": "new"}
@@ -210,3 +212,22 @@ def test_an_export_is_the_old_one_until_it_is_the_new_one(
     assert old.keys() == new.keys()
     assert sum(".output.unfinished" in name for name in written) >= 3
     assert names_in(tmp_path) == ["model0", "model1", "output"]
+
+
+@pytest.mark.parametrize("hold", [replace_folder, lock_output_dir])
+def test_a_lock_file_is_removed_while_it_is_held(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, hold: Callable[[Path], AbstractContextManager[object]]
+) -> None:
+    """After its release it may be that of another process, and a third one would lock a new file."""
+    left: list[bool] = []
+    release = FileLock.release
+
+    def note(self: FileLock, force: bool = False) -> None:
+        left.append(Path(self.lock_file).exists())
+        release(self, force)
+
+    monkeypatch.setattr(FileLock, "release", note)
+    with hold(tmp_path / "out"):
+        assert not left
+    assert left
+    assert not any(left)

@@ -21,6 +21,7 @@ import numpy as np
 ENCODER, DECODER = "encoder.onnx", "decoder.onnx"
 _DROPPED_SHARE = 0.25  # of the sources in the batch whose search has ended; fewer are not worth the copy of the rest
 _LOWEST = np.float32(-1e9)  # the score of an impossible beam, as in Transformers
+_TINY = np.finfo(np.float32).tiny
 
 SOURCE_FIELDS = (
     *("attention_mask", "input_features", "token_type_ids", "feature_ids", "letter_ids"),
@@ -207,13 +208,14 @@ class OnnxCopyNet:
             outputs, state = self._step(rows[..., step], memory, state)
             log_probs.append(np.take_along_axis(outputs["log_probs"], words[..., step, None], axis=-1)[..., 0])
             copy_probs.append(outputs.get("copy_probs", nothing))
-        probs, copied = np.exp(np.stack(log_probs, axis=2)), np.stack(copy_probs, axis=2)
+        probs = np.minimum(np.exp(np.stack(log_probs, axis=2)), 1)  # rounding can take log p above 0
+        copied = np.stack(copy_probs, axis=2)
         matches = (words[..., None] == ids) & mask & self.config.copies
         from_positions = copied * matches
         options = {} if eos_token_id is None else {"eos_token_id": eos_token_id}
         is_end = np.isin(words, self.search_options(options).end_token_ids)
         alive = is_end.cumsum(-1) == is_end  # up to and including the first end token
-        shares = np.minimum(from_positions.sum(-1) / probs, 1) * alive
+        shares = np.minimum(from_positions.sum(-1) / np.maximum(probs, _TINY), 1) * alive
         positions = np.where(matches.any(-1) & alive, from_positions.argmax(-1), -1)
         fields: tuple[Array, ...] = (probs * alive, shares, copied, positions)
         return OnnxCopyTrace(*(field.reshape(len(sequences), *field.shape[2:]) for field in fields))

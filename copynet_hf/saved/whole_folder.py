@@ -69,8 +69,8 @@ def replace_folder(folder: str | Path, drop: Sequence[str] = ()) -> Iterator[Pat
             _put_in_place(unfinished, folder, drop)
     finally:
         shutil.rmtree(unfinished, ignore_errors=True)  # what was not finished, or the old folder
+        Path(lock.lock_file).unlink(missing_ok=True)  # while it is held: later, it may be another process's
         lock.release()
-        Path(lock.lock_file).unlink(missing_ok=True)
 
 
 def _put_in_place(new: Path, folder: Path, drop: Sequence[str]) -> None:

@@ -89,7 +89,7 @@ class TimeLimit(TrainerCallback):
     """Stops training after some minutes, with the evaluation and the checkpoint that end an epoch."""
 
     def __init__(self, minutes: float) -> None:
-        self.minutes, self.start = minutes, time.monotonic()
+        self.minutes = minutes
         self._evaluated_step = self._saved_step = -1
 
     def on_train_begin(self, *_: object, **__: object) -> None:
@@ -222,12 +222,13 @@ class SigtermCheckpoint(TrainerCallback):
     """At SIGTERM, which announces the end of a preemptible machine, saves a checkpoint after the step and stops.
 
     Attributes:
-        is_received: whether the signal has come.
+        is_received: whether the signal has come, to any process; after the last step as well.
+        saved_step: the step of the last checkpoint.
     """
 
     def __init__(self) -> None:
         self.is_received = False
-        self._saved_step: int | None = None
+        self.saved_step: int | None = None
         self._handling = ExitStack()
 
     def on_train_begin(self, *_: object, **__: object) -> None:
@@ -237,13 +238,16 @@ class SigtermCheckpoint(TrainerCallback):
         if _is_true_in_any_process(self.is_received, args):
             self.is_received = control.should_training_stop = True
             control.should_evaluate = False
-            control.should_save = self._saved_step != state.global_step
-            self._saved_step = state.global_step
+            control.should_save = self.saved_step != state.global_step
 
     on_epoch_end = on_step_end
 
-    def on_train_end(self, *_: object, **__: object) -> None:
+    def on_save(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: object) -> None:
+        self.saved_step = state.global_step
+
+    def on_train_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: object) -> None:
         self._handling.close()
+        self.is_received = _is_true_in_any_process(self.is_received, args)
 
     def _receive(self, *_: object) -> None:
         self.is_received = True

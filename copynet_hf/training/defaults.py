@@ -102,6 +102,8 @@ def complete_arguments(
     """
     train = pairs["train"]
     fields = {name: value for name, value in select_config_fields(args).items() if name not in ENCODER_FIELDS}
+    if args.seq2seq_name_or_path is not None:
+        fields = {}  # of its copy head, which may name a layer that this config has not
     config = make_config(args.preset, fields) if model is None else model.config
     has_encoder = args.encoder_name_or_path is not None or config.piece_encoder is not None
     is_pretrained = args.seq2seq_name_or_path is not None or config.seq2seq

@@ -31,8 +31,11 @@ def make_config(preset: str | None, fields: Values) -> CopyNetConfig:
     """The config of a preset, or of `DEFAULT_SIZES`, overridden by `fields`, of which `decoder` may be a name.
 
     Raises:
-        ValueError: no preset or decoder has this name, or a width that the heads cannot share.
+        ValueError: no preset or decoder has this name, a width that the heads cannot share, or a preset, which has the
+            sizes of GRUs, with a Transformers decoder.
     """
+    if preset is not None and fields.get("decoder", "gru") != "gru":
+        raise ValueError(f"--preset {preset} has the sizes of GRUs: leave out --preset, or --decoder")
     fields = name_decoder(fields)
     if preset is None:
         return CopyNetConfig(**{**DEFAULT_SIZES, **fields})

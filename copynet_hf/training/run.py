@@ -15,7 +15,7 @@ from contextlib import nullcontext
 from dataclasses import fields, replace
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import torch
 import transformers
@@ -87,7 +87,8 @@ def train_from_arguments(arguments: Values, change_trainer: Callable[[CopyNetTra
     Raises:
         ValueError: arguments or data that cannot be used, and nothing has been written; or the memory is full.
         OSError: model or checkpoint could not be saved; earlier checkpoints are whole.
-        SystemExit: with code 143, after SIGTERM; during the training once a checkpoint is saved.
+        SystemExit: with code 143, after SIGTERM; during the training once a checkpoint is saved, and after its last
+            step, where none is, once the model is.
     """
     if arguments.get("dry_run"):
         if arguments.get("output_dir"):
@@ -237,9 +238,8 @@ class TrainingRun:
         trainer.add_callback(sigterm)  # after the callbacks whose decisions it overrules
         with cached_encoder_states(self.model, self.output_dir) if args.cache_encoder_states else nullcontext():
             metrics: Scores = trainer.train(resume_from_checkpoint=self.checkpoint).metrics
-        if sigterm.is_received:
-            self.leave_process_group()
-            sys.exit(SIGTERM_CODE)
+        if sigterm.is_received and sigterm.saved_step == trainer.state.global_step:
+            self._stop()
         if "validation" in self.pairs:
             calibrate_model(self.model, self.tokenizer, self.pairs["validation"])
         with explain_save_errors(self.output_dir):
@@ -251,6 +251,8 @@ class TrainingRun:
                 metrics = {**self.earlier["train"], "train_runtime": metrics["train_runtime"]}
             else:
                 trainer.save_metrics("train", metrics, combined=False)
+        if sigterm.is_received:  # after the last step, without a checkpoint
+            self._stop()
         if trainer.eval_dataset is not None:
             if kept_step := find_kept_step(trainer.state):
                 logger.info("the checkpoint of step %s is kept", f"{kept_step:,}")
@@ -310,6 +312,10 @@ class TrainingRun:
         if is_main and not SAVING & self.values.keys():
             remove_checkpoints(self.output_dir)
         return test_metrics
+
+    def _stop(self) -> NoReturn:
+        self.leave_process_group()
+        sys.exit(SIGTERM_CODE)
 
     def leave_process_group(self) -> None:
         """Ends the process group of a distributed training, once all processes have finished."""

@@ -114,8 +114,8 @@ def lock_output_dir(folder: Path) -> Iterator[None]:
     try:
         yield
     finally:
+        lock_file.unlink(missing_ok=True)  # while it is held: later, it may be another process's
         lock.release()
-        lock_file.unlink(missing_ok=True)
         _remove_empty(missing)
 
 

@@ -17,6 +17,7 @@ env.wasm.numThreads = 1; // more need headers of cross-origin isolation, which s
 env.logLevel = "error";
 
 const LOWEST = -1e9; // the score of an impossible beam, as in Transformers
+const TINY = 2 ** -126; // the smallest float32 of full precision
 const MAX_BLOCKED_MS = 50; // the longest time for which a search keeps the page from reacting
 
 /**
@@ -254,10 +255,10 @@ export class CopyNet {
         if (row.slice(1, step + 1).some((id) => ends.includes(id))) return; // behind the first end token
         const isMatch = (/** @type {number} */ id, /** @type {number} */ at) => this.copies && id === word && isWord[at];
         const positions = sourceIds.flatMap((id, position) => (isMatch(id, position) ? [position] : []));
-        const prob = Math.exp(outputs.logProbs[number][word]);
+        const prob = Math.min(Math.exp(outputs.logProbs[number][word]), 1); // rounding can take log p above 0
         const copied = positions.reduce((sum, position) => sum + copyProbs[position], 0);
         trace.tokenProbs[number][step] = prob;
-        trace.copied[number][step] = Math.min(copied / prob, 1);
+        trace.copied[number][step] = Math.min(copied / Math.max(prob, TINY), 1);
         if (!positions.length) return;
         const likeliest = argmax(positions.map((position) => copyProbs[position]));
         trace.sourcePositions[number][step] = positions[likeliest];

@@ -294,8 +294,6 @@ class HelpFormatter(argparse.ArgumentDefaultsHelpFormatter):
         return f"{option} {values}".strip()
 
     def _get_default_metavar_for_optional(self, action: argparse.Action) -> str:
-        if action.dest == "output_dir":
-            return "FOLDER"
         return METAVARS.get(getattr(action.type, "__name__", ""), "NAME")
 
     def _get_help_string(self, action: argparse.Action) -> str | None:

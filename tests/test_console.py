@@ -22,7 +22,7 @@ from helpers import save_tiny_model
 from copynet_hf import __version__
 from copynet_hf.cli import main
 from copynet_hf.commands import COMMANDS
-from copynet_hf.inference.console import escape_controls, read_batches
+from copynet_hf.inference.console import escape_controls, read_line_batches
 from copynet_hf_command import format_help
 
 TITLE = "\x1b]0;owned\x07"  # sets the title of a terminal's window
@@ -52,7 +52,7 @@ def pipe() -> Iterator[tuple[Any, int]]:
 
 def test_a_line_is_read_as_soon_as_it_is_there(pipe: tuple[Any, int]) -> None:
     reader, writer = pipe
-    batches = read_batches(reader, 4)
+    batches = read_line_batches(reader, 4)
     for lines in (["one"], ["two", "three"], ["four"]):
         os.write(writer, "".join(f"{line}\n" for line in lines).encode())
         assert next(batches) == lines
@@ -73,7 +73,7 @@ def test_batches_are_full_where_input_is_waiting(pipe: tuple[Any, int]) -> None:
 
     thread = Thread(target=write)
     thread.start()
-    batches = list(read_batches(reader, 32))
+    batches = list(read_line_batches(reader, 32))
     thread.join()
     assert [text for batch in batches for text in batch] == texts
     assert len(batches) == 63
@@ -91,12 +91,12 @@ def test_batches_are_full_where_input_is_waiting(pipe: tuple[Any, int]) -> None:
     }.items(),
 )
 def test_lines_end_with_a_line_feed(data: bytes, lines: list[str]) -> None:
-    assert [line for batch in read_batches(io.BytesIO(data), 2) for line in batch] == lines
+    assert [line for batch in read_line_batches(io.BytesIO(data), 2) for line in batch] == lines
 
 
 def test_a_line_that_is_not_utf_8_is_named_and_the_next_one_read(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING, "copynet_hf"):
-        assert list(read_batches(io.BytesIO(b"a\n\xff b\nc\xc3\n"), 9)) == [["a", "\ufffd b", "c\ufffd"]]
+        assert list(read_line_batches(io.BytesIO(b"a\n\xff b\nc\xc3\n"), 9)) == [["a", "\ufffd b", "c\ufffd"]]
     named = [record.getMessage() for record in caplog.records]
     assert [line.partition(" of standard input is not UTF-8")[0] for line in named] == ["line 2", "line 3"]
 

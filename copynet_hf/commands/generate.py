@@ -37,7 +37,8 @@ def generate(args: GenerateArguments) -> None:
     from ..data.remembered import find_separator
     from ..inference.backends import load_backend
     from ..inference.console import escape_controls
-    from ..inference.predictor import describe_truncated, parse_facts, predict_in_batches, reads_features
+    from ..inference.predictor import parse_facts, predict_in_batches, reads_features
+    from ..model.prediction import describe_truncated
     from ..saved.model_size import explain_memory_errors
     from ..visualization.highlighting import highlight_copies
 
@@ -83,10 +84,10 @@ def generate(args: GenerateArguments) -> None:
 
 def _batches(texts: Sequence[str] | None, batch_size: int) -> Iterator[list[str]]:
     """The texts, or the lines of standard input as they come in, in batches."""
-    from ..inference.console import read_batches
+    from ..inference.console import read_line_batches
 
     if texts is None:
-        return read_batches(sys.stdin.buffer, batch_size)  # type: ignore[arg-type]  # BinaryIO has no read1
+        return read_line_batches(sys.stdin.buffer, batch_size)  # type: ignore[arg-type]  # BinaryIO has no read1
     return (list(texts[start : start + batch_size]) for start in range(0, len(texts), batch_size))
 
 

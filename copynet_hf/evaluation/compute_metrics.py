@@ -11,12 +11,12 @@ import numpy as np
 
 from ..model.segmentation import JOINER
 from ..model.source import skipped_ids
-from .metrics import CJK, UNK, Texts, Tokenization, are_mostly, score_outputs
+from ..model.vocabularies import IGNORED_LABEL
+from .metrics import CJK, UNK, Texts, are_mostly, score_outputs
 
 if TYPE_CHECKING:
     from transformers import EvalPrediction, PreTrainedTokenizerBase
 
-Facts = Sequence[Sequence[str]]
 Options = dict[str, Any]
 
 
@@ -25,9 +25,8 @@ def make_compute_metrics(
     sources: Sequence[str],
     references: Texts | None = None,
     *,
-    tokenize: Tokenization = "auto",
     max_source_length: int | None = None,
-    facts: Sequence[Facts] | None = None,
+    facts: Sequence[Sequence[Sequence[str]]] | None = None,
 ) -> Callable[[EvalPrediction], dict[str, float]]:
     """The `compute_metrics` of a `Seq2SeqTrainer` that generates (`predict_with_generate=True`).
 
@@ -40,7 +39,6 @@ def make_compute_metrics(
             ids.
         references: for each source a text, or several. None: the decoded labels, which may be truncated, and whose
             `<unk>` no prediction can match.
-        tokenize: see `score_outputs`.
         max_source_length: the length to which the sources were truncated; a CopyNet tokenizer needs it if it truncates
             on the left.
         facts: for each source its facts, if it was encoded with facts.
@@ -53,10 +51,7 @@ def make_compute_metrics(
         raise ValueError(f"{len(sources)} sources have {len(references)} references: pass one for each source")
     methods = (tokenizer.decode, tokenizer.batch_decode)  # of which one may pass `source` on to the other as **kwargs
     copies = any("source" in inspect.signature(method).parameters for method in methods)
-    options: Options = {
-        "tokenize": tokenize,
-        "edit_distance": spells_words(getattr(tokenizer, "segmenter", None), sources),
-    }
+    options: Options = {"edit_distance": spells_words(getattr(tokenizer, "segmenter", None), sources)}
     decoding: Options = {}
     if copies:
         options |= {"words": partial(split_words, tokenizer), "vocabulary": tokenizer.get_vocab()}
@@ -128,7 +123,7 @@ def normalize_unknown(tokenizer: PreTrainedTokenizerBase, text: str) -> str:
 
 def _without_special(tokenizer: PreTrainedTokenizerBase, rows: Iterable[list[int]]) -> list[list[int]]:
     """The rows without padding and special tokens other than `<unk>`."""
-    skipped = skipped_ids(tokenizer) | {-100}
+    skipped = skipped_ids(tokenizer) | {IGNORED_LABEL}
     return [[index for index in row if index not in skipped] for row in rows]
 
 

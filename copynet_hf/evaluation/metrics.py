@@ -86,7 +86,7 @@ def score_outputs(
     ranked = [[row] if isinstance(row, str) else list(row) or [""] for row in predictions]
     accepted = [[row] if isinstance(row, str) else list(row) for row in references]
     _check_lengths(ranked, accepted, sources)
-    unit = _unit(accepted, tokenize)
+    unit = _find_unit(accepted) if tokenize == "auto" else tokenize
     best = [row[0] for row in ranked]
     scores = _exact_match(ranked, accepted, unit) | _rouge(best, accepted, unit)
     scores["bleu"] = _bleu(best, accepted, unit)[0]
@@ -96,10 +96,10 @@ def score_outputs(
     return scores | {"examples": len(best)}
 
 
-def metric_signature(references: Texts, tokenize: Tokenization = "auto") -> dict[str, str]:
+def metric_signature(references: Texts) -> dict[str, str]:
     """For each metric its signature, to be reported with the scores: versions, tokens, case, number of references."""
     accepted = [[row] if isinstance(row, str) else list(row) for row in references]
-    unit = _unit(accepted, tokenize)
+    unit = _find_unit(accepted)
     tokens = "char|spaces:no" if unit == "char" else "word|punctuation:no"
     version = importlib.metadata.version("rouge-score")
     rouge = f"F1|nrefs:{max(map(len, accepted))}|best-ref|mean|case:lc|tok:{tokens}|rouge_score:{version}"
@@ -112,22 +112,7 @@ def metric_signature(references: Texts, tokenize: Tokenization = "auto") -> dict
 
 
 class CopyMetrics(evaluate.Metric):
-    """`score_outputs` as a metric of `evaluate`. `compute` takes `sources` and the other arguments.
-
-    Args:
-        tokenize, words, vocabulary: defaults for `compute`; see `score_outputs`.
-    """
-
-    def __init__(
-        self,
-        *args: object,
-        tokenize: Tokenization = "auto",
-        words: Callable[[str], list[str]] | None = None,
-        vocabulary: Container[str] | None = None,
-        **kwargs: object,
-    ) -> None:
-        super().__init__(*args, **kwargs)
-        self.options = {"tokenize": tokenize, "words": words, "vocabulary": vocabulary}
+    """`score_outputs` as a metric of `evaluate`. `compute` takes `sources` and the other arguments."""
 
     def _info(self) -> evaluate.MetricInfo:
         text, texts = datasets.Value("string"), datasets.Sequence(datasets.Value("string"))
@@ -149,12 +134,10 @@ class CopyMetrics(evaluate.Metric):
         sources: Sequence[str] | None = None,
         **options: Any,
     ) -> dict[str, float]:
-        return score_outputs(predictions, references, sources, **(self.options | options))
+        return score_outputs(predictions, references, sources, **options)
 
 
-def _unit(references: Sequence[Sequence[str]], tokenize: Tokenization) -> Unit:
-    if tokenize != "auto":
-        return tokenize
+def _find_unit(references: Sequence[Sequence[str]]) -> Unit:
     return "char" if are_mostly(UNSPACED, (text for row in references for text in row)) else "word"
 
 
@@ -187,11 +170,11 @@ def _check_lengths(ranked: list[list[str]], references: list[list[str]], sources
         raise ValueError(f"row {[bool(row) for row in references].index(False)} has no reference: pass at least one")
 
 
-def find_exact_matches(predictions: Texts, references: Texts, tokenize: Tokenization = "auto") -> list[list[bool]]:
+def find_exact_matches(predictions: Texts, references: Texts) -> list[list[bool]]:
     """For each text of each prediction, whether it is right by `exact_match`; see `score_outputs`."""
     ranked = [[row] if isinstance(row, str) else list(row) for row in predictions]
     accepted = [[row] if isinstance(row, str) else list(row) for row in references]
-    return _find_hits(ranked, accepted, _unit(accepted, tokenize))
+    return _find_hits(ranked, accepted, _find_unit(accepted))
 
 
 def _find_hits(ranked: list[list[str]], references: list[list[str]], unit: Unit) -> list[list[bool]]:

@@ -12,9 +12,9 @@ from datasets import Dataset
 from transformers import PreTrainedTokenizerBase
 
 from ..data.records import Row, warn_once
-from ..inference.predictor import describe_truncated, predict_in_batches
+from ..inference.predictor import predict_in_batches
 from ..model.confidence import Calibration, calibrate
-from ..model.prediction import CopyModel, Prediction
+from ..model.prediction import CopyModel, Prediction, describe_truncated
 from .calibration import MIN_PAIRS, fit_calibration
 from .compute_metrics import normalize_unknown, spells_words, split_words, with_objects
 from .metrics import Texts, find_exact_matches, score_outputs

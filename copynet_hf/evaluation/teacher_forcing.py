@@ -12,12 +12,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 from torch import Tensor
 
+from ..model.vocabularies import IGNORED_LABEL
+
 if TYPE_CHECKING:
     from transformers import EvalPrediction, PreTrainedModel
 
 ACCURACIES = ("mean_accuracy", "sequence_accuracy", "token_accuracy")
 Logits = Tensor | tuple[Tensor, ...]  # the latter with other outputs behind
-IGNORED = -100  # the label where there is no target
 
 
 def make_argmax(model: PreTrainedModel) -> Callable[[Logits, Tensor], Tensor]:
@@ -47,7 +48,7 @@ def make_compute_accuracy(unk_token_id: int | None) -> Callable[[EvalPrediction]
 
     def compute_accuracy(prediction: EvalPrediction) -> dict[str, float]:
         labels = np.asarray(prediction.label_ids)
-        is_target = labels != IGNORED
+        is_target = labels != IGNORED_LABEL
         is_right = (np.asarray(prediction.predictions) == labels) & (labels != unk_token_id)
         has_targets = is_target.any(-1)
         sequences = _percent((is_right | ~is_target).all(-1)[has_targets])

@@ -24,7 +24,7 @@ def escape_controls(text: str) -> str:
     return _CONTROLS.sub(lambda match: f"\\x{ord(match.group()):02x}", text)
 
 
-def read_batches(stream: BufferedReader | BytesIO, batch_size: int) -> Iterator[list[str]]:
+def read_line_batches(stream: BufferedReader | BytesIO, batch_size: int) -> Iterator[list[str]]:
     """The lines of a file, pipe or terminal without line ends and byte order mark, in batches of at most `batch_size`.
 
     A batch is shorter where no further input is waiting, so that each line of a slow pipe is read as soon as it is

@@ -32,7 +32,7 @@ from ..data.features import explain_unusable
 from ..data.records import DataFileError, Row, SkippedRecords, data_suffix, resolve_file
 from ..data.remembered import read_options, recall_delimiter, recall_options
 from ..data.rows import NumberedRow, find_delimiter
-from ..model.prediction import Prediction
+from ..model.prediction import Prediction, describe_truncated
 from ..saved.model_size import explain_memory_errors
 from .part_files import (
     WRITTEN_SUFFIXES,
@@ -46,7 +46,7 @@ from .part_files import (
     write_output,
     write_whole,
 )
-from .predictor import CopyNetPredictor, describe_truncated, reads_features, stamp_files
+from .predictor import CopyNetPredictor, reads_features, stamp_files
 
 logger = logging.getLogger(__name__)
 

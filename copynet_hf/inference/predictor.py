@@ -7,7 +7,7 @@ import os
 from collections.abc import Collection, Iterable, Mapping, MutableMapping, Sequence
 from dataclasses import fields
 from pathlib import Path
-from typing import Any, Literal, TypeAlias, overload
+from typing import Any, Literal, overload
 
 import numpy as np
 from tqdm.auto import tqdm  # type: ignore[import-untyped]
@@ -20,8 +20,6 @@ from ..model.prediction import CopyModel, Prediction, predict
 from ..model.source import Fact
 from .backends import load_backend
 from .extraction import extract_records
-
-Columns: TypeAlias = MutableMapping[str, Any]
 
 OUTPUT_FORMATS = ("text", "records")
 ORIGINS = tuple(field.name for field in fields(Prediction) if field.name not in ("text", "accepted", "copy_probs"))
@@ -105,7 +103,7 @@ class CopyNetPredictor:
         return self._loaded[1:]
 
     @overload
-    def __call__(self, inputs: Mapping[str, Any]) -> Columns: ...  # type: ignore[overload-overlap]  # also an Iterable
+    def __call__(self, inputs: Mapping[str, Any]) -> MutableMapping[str, Any]: ...  # type: ignore[overload-overlap]  # also an Iterable
 
     @overload
     def __call__(self, inputs: Iterable[str]) -> list[Prediction]: ...
@@ -113,7 +111,7 @@ class CopyNetPredictor:
     @overload
     def __call__(self, inputs: Iterable[str | None]) -> list[Prediction | None]: ...
 
-    def __call__(self, inputs: Iterable[str | None] | Mapping[str, Any]) -> list[Any] | Columns:
+    def __call__(self, inputs: Iterable[str | None] | Mapping[str, Any]) -> list[Any] | MutableMapping[str, Any]:
         """Predicts a list of texts, or the text column of a batch of columns.
 
         Args:
@@ -136,7 +134,7 @@ class CopyNetPredictor:
             raise ValueError(f"the input is the text {inputs!r:.80}: pass a list of texts")
         return self._predict_texts(_list_values(inputs), "the texts")
 
-    def _predict_columns(self, columns: Any) -> Columns:
+    def _predict_columns(self, columns: Any) -> MutableMapping[str, Any]:
         if not isinstance(columns, Mapping) and not hasattr(columns, "iloc"):
             raise ValueError(
                 f"the input is a {type(columns).__name__}: pass a DataFrame of pandas, or a dict of its columns"
@@ -252,11 +250,6 @@ def stamp_files(folder: str) -> list[tuple[str, int, int]]:
     """Name, size in bytes and time of change in nanoseconds of the files of a model's folder."""
     files = sorted(path for path in Path(folder).glob("*") if path.is_file())
     return [(path.name, (status := path.stat()).st_size, status.st_mtime_ns) for path in files]
-
-
-def describe_truncated(count: int, total: int) -> str:
-    """The warning of sources of which only a part was read."""
-    return f"{count} of {total} texts were truncated: max_source_length sets the number of words that are read"
 
 
 def parse_facts(lines: str) -> list[list[str]]:

@@ -27,17 +27,19 @@ from .copy_distribution import (
     summed_likelihood,
     vocabulary_terms,
 )
+from .encoder import check_not_negative
 from .fast import find_fast_form_obstacles
 from .gru import first_order_only
 from .outputs import CopyNetModelOutput
+from .vocabularies import IGNORED_LABEL
 
 
 def shift_right(labels: Tensor, config: CopyNetBaseConfig) -> Tensor:
     """y_0 … y_{T-1} (B, T): the start symbol at each row's first label, which −100 may precede; padding for −100."""
-    first = (labels != -100).long().argmax(-1, keepdim=True)
-    shifted = torch.nn.functional.pad(labels[:, :-1], (1, 0), value=-100)
+    first = (labels != IGNORED_LABEL).long().argmax(-1, keepdim=True)
+    shifted = torch.nn.functional.pad(labels[:, :-1], (1, 0), value=IGNORED_LABEL)
     shifted = shifted.scatter(1, first, config.decoder_start_token_id)
-    return shifted.masked_fill(shifted == -100, config.pad_token_id)
+    return shifted.masked_fill(shifted == IGNORED_LABEL, config.pad_token_id)
 
 
 def mask_left_padding(decoder_input_ids: Tensor, config: CopyNetBaseConfig) -> Tensor | None:
@@ -61,8 +63,10 @@ def collect_mode_scores(config: CopyNetConfig, generate_log_sum: Tensor, output:
     return ModeScores(generate_log_sum, mask, copy_scores, attention, output.switch)
 
 
-def check_labels(labels: Tensor, decoder_input_ids: Tensor | None, embeddings: Tensor | None = None) -> None:
-    """Raises ValueError unless there is a label for each of the decoder's ids (B, T), or embeddings (B, T, E)."""
+def check_labels(labels: Tensor, decoder_input_ids: Tensor | None = None, embeddings: Tensor | None = None) -> None:
+    """Raises ValueError unless labels are ids or −100, one for each of the decoder's ids (B, T), or embeddings
+    (B, T, E), where these are given."""
+    check_not_negative("labels", labels.masked_fill(labels == IGNORED_LABEL, 0))
     for name, inputs in (("decoder_input_ids", decoder_input_ids), ("decoder_inputs_embeds", embeddings)):
         if inputs is not None and inputs.shape[:2] != labels.shape:
             raise ValueError(
@@ -120,7 +124,7 @@ def compute_loss(
     Raises:
         ValueError: a Pointer Network's target is neither in the source nor the end symbol.
     """
-    is_target = labels != -100
+    is_target = labels != IGNORED_LABEL
     targets = labels.masked_fill(~is_target, config.pad_token_id)
     source = (output.source_ids, output.source_mask.bool())
     targets, matches = replace_unreachable_targets(

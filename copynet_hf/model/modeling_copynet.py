@@ -159,7 +159,6 @@ class CopyNetModel(CopyNetPreTrainedModel):
             copy_scores=steps.copy_scores,
             switch=steps.switch,
             end_scores=steps.end_scores,
-            encoder_final_state=encoder_outputs.final_state,
             source_ids=memory.ids,
             source_mask=memory.mask.long(),
         )
@@ -322,7 +321,7 @@ class CopyNetForConditionalGeneration(CopyNetPreTrainedModel, CopyNetGenerationM
         Raises:
             ValueError: labels of a tokenizer with more words or slots than the model has.
         """
-        check_not_negative("labels", labels.masked_fill(labels == -100, 0))
+        check_labels(labels)
         if labels.numel() and int(labels.max()) >= self.config.extended_vocab_size:
             raise ValueError(
                 f"labels hold {int(labels.max())}, but the model ends at vocab_size={self.config.vocab_size} + "
@@ -374,7 +373,6 @@ class CopyNetForConditionalGeneration(CopyNetPreTrainedModel, CopyNetGenerationM
             The others: see `CopyNetModel.forward`.
         """
         if labels is not None:
-            check_not_negative("labels", labels.masked_fill(labels == -100, 0))
             check_labels(labels, decoder_input_ids, decoder_inputs_embeds)
             if decoder_input_ids is None and decoder_inputs_embeds is None:
                 decoder_input_ids = shift_right(labels, self.config)

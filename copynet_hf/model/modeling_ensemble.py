@@ -14,13 +14,14 @@ from torch import Tensor, nn
 
 from .configuration_ensemble import CopyNetEnsembleConfig
 from .copy_distribution import average_log_probs, expand_to_rows
-from .encoder import check_not_negative, value_or_default
+from .encoder import value_or_default
 from .generation import CopyNetGenerationMixin
 from .loss import average_losses, check_labels, replace_unreachable_targets, shift_right
 from .memory import CopyNetCache, start_cache
 from .modeling_copynet import CopyNetForConditionalGeneration
 from .outputs import CopyNetEnsembleEncoderOutput, CopyNetSeq2SeqLMOutput
 from .pretrained import PublishedModel
+from .vocabularies import IGNORED_LABEL
 
 
 class CopyNetEnsembleEncoder(nn.Module):
@@ -146,7 +147,6 @@ class CopyNetEnsemble(PublishedModel, CopyNetGenerationMixin):
             ValueError: encoder outputs or a cache of another model, or what a member raises.
         """
         if labels is not None:
-            check_not_negative("labels", labels.masked_fill(labels == -100, 0))
             check_labels(labels, decoder_input_ids)
             if decoder_input_ids is None:
                 decoder_input_ids = shift_right(labels, self.config)
@@ -222,7 +222,7 @@ class CopyNetEnsemble(PublishedModel, CopyNetGenerationMixin):
         num_items_in_batch: Tensor | int | None,
     ) -> Tensor:
         """The mean of −log p(y_t), from log p(y) (B, T, V + K); see `loss.compute_loss`."""
-        is_target = labels != -100
+        is_target = labels != IGNORED_LABEL
         allowed = self.find_allowed_words(encoded)
         if allowed is not None:
             allowed = expand_to_rows(allowed, len(labels))

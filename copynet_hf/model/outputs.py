@@ -114,14 +114,13 @@ class CopyNetModelOutput(_FastAssignment, Seq2SeqModelOutput):
     copy_scores: (B, T, S) ψ_c, Eq. 8; None where the mechanism has none.
     switch: (B, T) the logit of p_gen or λ; None where the mechanism has none.
     end_scores: (B, T) u of a Pointer Network's end symbol; None for others.
-    encoder_final_state: (N, D), source_ids: (N, S): the encoder's, of the N sources that B / N rows each decode from.
+    source_ids: (N, S), the encoder's, of the N sources that B / N rows each decode from.
     source_mask: (N, S) int64, 1 where a position can be copied, as in an `attention_mask`.
     """
 
     copy_scores: Tensor | None = None
     switch: Tensor | None = None
     end_scores: Tensor | None = None
-    encoder_final_state: Tensor = None  # type: ignore[assignment]
     source_ids: Tensor = None  # type: ignore[assignment]
     source_mask: Tensor = None  # type: ignore[assignment]
 

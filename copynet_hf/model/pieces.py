@@ -223,10 +223,15 @@ def _without_prefix_space(component: Component) -> Component:
     }
 
 
+def find_max_length(tokenizer: PreTrainedTokenizerBase) -> int | None:
+    """The number of words that the tokenizer truncates to; None: it has no limit."""
+    return None if tokenizer.model_max_length >= VERY_LARGE_INTEGER else int(tokenizer.model_max_length)
+
+
 def _find_limit(tokenizer: PreTrainedTokenizerBase, name: str | None) -> int | None:
     """The number of pieces that the encoder of this name and tokenizer reads, if one of them says so."""
-    if tokenizer.model_max_length < VERY_LARGE_INTEGER:
-        return int(tokenizer.model_max_length)
+    if (limit := find_max_length(tokenizer)) is not None:
+        return limit
     from .text_models import load_max_pieces  # here, because nothing else needs torch
 
     return None if name is None else load_max_pieces(name)

@@ -8,14 +8,14 @@ from typing import Any
 from transformers import Pipeline
 from transformers.utils import logging
 
-from .prediction import Prediction, predict
+from .prediction import Prediction, describe_truncated, predict
 
 logger = logging.get_logger(__name__)
 
 TASK = "copy-text2text"
 
 Fields = dict[str, Any]  # "text", and perhaps "facts" and "features"
-Source = str | Fields
+Input = str | Fields
 
 
 class CopyText2TextPipeline(Pipeline):
@@ -60,8 +60,7 @@ class CopyText2TextPipeline(Pipeline):
             texts = outputs if isinstance(inputs, list) else [outputs]
             count = sum(text[0]["is_truncated"] for text in texts)
             if count:
-                limit = "max_source_length sets the number of words that are read"
-                logger.warning(f"{count} of {len(texts)} texts were truncated: {limit}")
+                logger.warning(describe_truncated(count, len(texts)))
         return outputs
 
     def _sanitize_parameters(
@@ -69,7 +68,7 @@ class CopyText2TextPipeline(Pipeline):
     ) -> tuple[dict[str, object], dict[str, object], dict[str, object]]:
         return {}, options, {}
 
-    def preprocess(self, input_: Source) -> Fields:  # type: ignore[override]
+    def preprocess(self, input_: Input) -> Fields:  # type: ignore[override]
         row = {"text": input_} if isinstance(input_, str) else input_
         if not isinstance(row, Mapping) or not isinstance(row.get("text"), str):
             raise ValueError(

@@ -393,3 +393,8 @@ def _to_numpy(array: Any) -> Array:
     if not hasattr(array, "cpu"):
         return np.asarray(array)
     return (array.float() if array.is_floating_point() else array).cpu().numpy()  # NumPy has no bfloat16
+
+
+def describe_truncated(count: int, total: int) -> str:
+    """The warning of sources of which only a part was read."""
+    return f"{count} of {total} texts were truncated: max_source_length sets the number of words that are read"

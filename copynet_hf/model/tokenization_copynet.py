@@ -43,6 +43,7 @@ from .source import (
 )
 from .vocabularies import (
     BOUNDARY,
+    IGNORED_LABEL,
     NO_FEATURE,
     Text,
     check_vocab,
@@ -57,7 +58,6 @@ logger = logging.get_logger(__name__)
 
 SPECIAL_TOKENS = {"pad_token": "<pad>", "bos_token": "<s>", "eos_token": "</s>", "unk_token": "<unk>"}
 NO_SPAN = (0, 0)  # as fast tokenizers have it for special tokens and padding
-IGNORED_LABEL = -100  # the default ignore_index of torch's cross-entropy
 
 
 class CopyNetTokenizer(ExtendedVocabulary, PreTrainedTokenizer):

@@ -21,6 +21,7 @@ BOUNDARY, UNKNOWN_LETTER = 0, 1
 NUM_SPECIAL_LETTERS = 2  # the ids of the letters follow
 MAX_LETTERS_OF_WORD = 32  # of a longer word, half of them are its first letters, half its last ones
 MAX_LETTERS, MIN_LETTER_FREQUENCY = 1000, 2  # of a trained vocabulary
+IGNORED_LABEL = -100  # the default ignore_index of torch's cross-entropy
 
 
 def check_text(text: object, name: str, is_split_into_words: bool) -> None:

@@ -18,6 +18,7 @@ from huggingface_hub import EvalResult, EvalResultEntry, ModelCard, ModelCardDat
 
 from ..model.configuration_copynet import ENCODER_FIELDS
 from ..model.copy_distribution import MODES
+from ..model.pieces import find_max_length
 from ..model.vocabularies import NUM_SPECIAL_FEATURES
 
 if TYPE_CHECKING:
@@ -126,7 +127,7 @@ def write_model_card(
         num_models=len(configs),
         can_generate=model.can_generate(),
         num_features=config.feature_vocab_size - NUM_SPECIAL_FEATURES,
-        max_length=length if (length := getattr(tokenizer, "model_max_length", 1e30)) < 1e6 else None,
+        max_length=tokenizer and find_max_length(tokenizer),
         model=_description(model),
         data=data,
         training=training,

@@ -18,6 +18,7 @@ from transformers import PreTrainedTokenizerBase
 from ..data.remembered import find_separator
 from ..inference.onnx_export import check_export, write_graphs
 from ..model.modeling_copynet import CopyNetForConditionalGeneration
+from ..model.pieces import find_max_length
 from ..model.source import skipped_ids
 from ..model.vocabularies import BOUNDARY, MAX_LETTERS_OF_WORD, UNKNOWN_FEATURE, UNKNOWN_LETTER
 from ..saved.whole_folder import replace_folder
@@ -98,7 +99,6 @@ def check_web_support(config: Any, tokenizer: PreTrainedTokenizerBase) -> None:
 
 def describe_tokenizer(tokenizer: Any) -> dict[str, object]:
     """What vocabulary.json holds: the fields that the class `Tokenizer` of web/tokenizer.js reads."""
-    length = tokenizer.model_max_length
     letters = {"boundary_id": BOUNDARY, "unknown_id": UNKNOWN_LETTER, "most_of_word": MAX_LETTERS_OF_WORD}
     return {
         "segmenter": tokenizer.segmenter,
@@ -107,7 +107,7 @@ def describe_tokenizer(tokenizer: Any) -> dict[str, object]:
         "skipped_ids": sorted(skipped_ids(tokenizer)),
         "unk_token_id": tokenizer.unk_token_id,
         "max_source_oov": tokenizer.max_source_oov,
-        "max_length": length if length < 1e9 else None,  # Transformers' default is 1e30
+        "max_length": find_max_length(tokenizer),
         "truncation_side": tokenizer.truncation_side,
         "feature_ids": tokenizer.feature_vocab,
         "features_separator": find_separator(tokenizer, None),

@@ -11,7 +11,6 @@ import torch
 from datasets import IterableDataset
 from transformers import PreTrainedTokenizerBase, Seq2SeqTrainingArguments
 from transformers.integrations import get_reporting_integration_callbacks
-from transformers.tokenization_utils_base import VERY_LARGE_INTEGER
 
 from ..arguments import (
     MAX_SOURCE_LENGTH,
@@ -29,6 +28,7 @@ from ..evaluation.teacher_forcing import ACCURACIES
 from ..model.configuration_copynet import ENCODER_FIELDS, SOURCE_PARTS, CopyNetConfig
 from ..model.loss import list_other_losses
 from ..model.modeling_copynet import CopyNetForConditionalGeneration
+from ..model.pieces import find_max_length
 from ..saved.cards import METRICS
 from ..saved.loading import warn_of_slow_bfloat16
 from .data_report import count_updates
@@ -296,7 +296,7 @@ def choose_label_smoothing(given: float | None, config: CopyNetConfig, *, is_pre
 def _read_settings(model: CopyNetForConditionalGeneration, tokenizer: PreTrainedTokenizerBase) -> dict[str, object]:
     """The lengths and the decoding of a trained model, by the names of the arguments that set them."""
     settings = {
-        "max_source_length": tokenizer.model_max_length if tokenizer.model_max_length < VERY_LARGE_INTEGER else None,
+        "max_source_length": find_max_length(tokenizer),
         "max_target_length": model.generation_config.max_new_tokens,
         "num_beams": model.generation_config.num_beams,
         "forbid_unk": getattr(model.generation_config, "forbid_unk", None),

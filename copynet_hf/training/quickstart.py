@@ -19,7 +19,8 @@ from ..model.prediction import CopyModel, predict
 from ..saved.loading import load_model
 from ..visualization.heatmap import plot_copy_heatmap
 from ..visualization.highlighting import Style, highlight_copies
-from .run import PREDICTIONS_FILE, train_from_arguments
+from .run import train_from_arguments
+from .run_folder import PREDICTIONS_FILE
 
 PICTURE = "copies.png"
 # The requests are easier than most tasks, and a quarter of their words is outside the vocabulary anyway: fewer updates

@@ -53,14 +53,13 @@ from .dataset import Pairs, choose_max_target_length, read_training_pairs
 from .defaults import complete_arguments
 from .encoder_training import cached_encoder_states
 from .model_setup import build_model, load_given_model, set_alignments
-from .run_folder import check_output_dir, explain_save_errors, lock_output_dir
+from .run_folder import PREDICTIONS_FILE, check_output_dir, explain_save_errors, lock_output_dir
 from .tokenizer_setup import load_given_tokenizer, train_tokenizer
 from .trainer import CopyNetTrainer
 
 logger = logging.getLogger(__name__)
 
 SAVING = {"save_strategy", "save_steps", "save_total_limit"}  # with one of them, checkpoints stay after the run
-PREDICTIONS_FILE = "test_predictions.jsonl"
 # Of a dry run, for which the Trainer would otherwise create a repository, and a run of a tracker.
 UNSEEN = {
     "eval_strategy": "no",

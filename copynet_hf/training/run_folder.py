@@ -14,6 +14,7 @@ from safetensors import SafetensorError
 
 from .checkpoints import is_checkpoint_in, list_checkpoints
 
+PREDICTIONS_FILE = "test_predictions.jsonl"
 LOCK_FILE = "_training.lock"  # pushes to the Hub leave out names that start with an underscore
 RESULT_FILES = (
     "config.json",
@@ -21,7 +22,7 @@ RESULT_FILES = (
     "tokenizer_config.json",
     "generation_config.json",
     "README.md",
-    "test_predictions.jsonl",
+    PREDICTIONS_FILE,
 )
 
 

@@ -64,8 +64,8 @@ class CopyNetTrainer(Trainer):
     - With `ema_decay`, the moving average of the weights is evaluated and saved.
     - Of checkpoints with the same score, the one with the lowest loss is kept. A training also ends by
       `callbacks.find_end`, and after `max_minutes`.
-    - It resumes in the order of the interrupted run (a stream in that of its first pass), and removes a checkpoint that
-      it could not complete. It pushes the model card in its folder rather than one of its own.
+    - It resumes in the order of the interrupted run (a stream in that of its first pass). It removes a checkpoint that
+      it could not complete, and pushes the model card in its folder rather than one of its own.
 
     An evaluation also generates outputs: with `predict_with_generate` for all pairs, as `evaluate_pairs` does; else
     greedily, with `<unk>` allowed, for the first `SAMPLE_SIZE`, of which it logs `eval_copy_mode_fraction` (the words

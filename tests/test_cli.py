@@ -329,6 +329,7 @@ BAD_INPUT = {
     "evaluate --model {folder}/model": "--test_file",
     "evaluate --model {folder} --test_file {folder}/test.jsonl": "holds no model",
     "evaluate --model {folder}/none --test_file {folder}/test.jsonl --output_file {folder}": "is a folder",
+    "evaluate --model {folder}/none --test_file {folder}/test.jsonl --output_file /dev/null": "is a pipe or a device",
     "evaluate --model {folder}/none --test_file {folder}/test.jsonl --output_file {folder}/test.jsonl/x/y": "(Not a",
     "evaluate --model {folder}/model --test_file {folder}/test.jsonl --output_file {folder}/x.jsonl --errors_file "
     "{folder}/x.jsonl": "two are the same file",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import random
 
+import numpy as np
 import pytest
 import torch
 from helpers import tiny_model, tiny_tokenizer
@@ -72,6 +73,14 @@ def test_outputs_without_an_end_do_not_make_others_sure():
     calibration = fit_calibration([10.0 ** -(3 * n) for n in range(1, 61)] + [0.0], [False] * 61)
     assert calibrate(0.5, calibration) < 0.5
     assert calibrate(1e-9, calibration) < 0.2
+
+
+@pytest.mark.parametrize(("mean", "count", "right"), [(-80, 100, 0), (-120, 1000, 2), (-200, 1000, 0), (-300, 20, 0)])
+def test_probable_outputs_are_not_sure_where_improbable_ones_were_wrong(mean, count, right):
+    logits = sorted(np.random.default_rng(1).normal(mean, -mean / 4, count).clip(max=-1), reverse=True)
+    scores = [1 / (1 + math.exp(-value)) for value in logits]
+    calibration = fit_calibration(scores, [n < right for n in range(count)])
+    assert calibrate(0.9, calibration) < 0.6
 
 
 def test_the_order_of_the_scores_is_kept_even_where_they_are_misleading():

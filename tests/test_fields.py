@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 
 import pytest
 
@@ -77,3 +78,13 @@ def test_what_is_written_is_read():
 def test_what_cannot_be_read_again_is_refused(record, reason):
     with pytest.raises(ValueError, match=reason):
         format_record(record)
+
+
+@pytest.mark.parametrize("space", ["\n", " ", " \n", "|", "&"])
+@pytest.mark.parametrize("equals", [" = ", "="])
+def test_long_runs_of_spaces_are_read_in_time(space, equals):
+    started = time.process_time()
+    fields = parse_fields(f"a{equals}1{space * 50_000}x")
+    assert fields is not None
+    assert [(field.name, field.value[:1]) for field in fields] == [("a", "1")]
+    assert time.process_time() - started < 1

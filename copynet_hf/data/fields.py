@@ -20,8 +20,9 @@ _MARKS = (
     "\u0900-\u109f\u1780-\u17d3\u200c\u200d\u3099\u309a"
 )
 _NAME = rf"(\w[\w{_MARKS}.\-/]*)"
-_SPACED = re.compile(rf"(?:^|\s*[|;,\n]\s*){_NAME} =(?!=) ?")
-_UNSPACED = re.compile(rf"(?:^|[\s|;,&]+){_NAME}=(?!=)")
+# What separates fields is looked for once in a run of spaces or line breaks, which may be as long as the text.
+_SPACED = re.compile(rf"(?:^|^\s*[|;,]\s*|[|;,]\s*|(?<!\s)[^\S\n]*\n\s*){_NAME} =(?!=)")
+_UNSPACED = re.compile(rf"(?:^|(?<![\s|;,&])[\s|;,&]+){_NAME}=(?!=)")
 _DECODER = JSONDecoder()
 
 

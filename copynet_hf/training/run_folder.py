@@ -72,9 +72,10 @@ def check_output_file(
         ValueError: a folder, the input file, an existing file, or a path that cannot be written.
     """
     path = Path(output_file)
-    if path.is_dir():
-        raise ValueError(f"--{argument} {path} is a folder: pass a file")
     if path.exists():
+        if not path.is_file():
+            kind = "a folder" if path.is_dir() else "a pipe or a device"
+            raise ValueError(f"--{argument} {path} is {kind}: pass a file")
         read = None if input_file is None else Path(input_file).expanduser()
         if read is not None and read.exists() and path.samefile(read):
             raise ValueError(f"--{argument} {path} is the input file: use another one")

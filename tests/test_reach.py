@@ -367,6 +367,33 @@ def test_letters_are_read_where_many_targets_have_a_word_in_another_spelling(eve
     assert guess_segmenter([pair(f"{items} for {a}", f"{items} for {b}") for a, b in rows]) == segmenter
 
 
+@pytest.mark.parametrize(("every", "segmenter"), [(3, "char"), (9, "word_punct")])
+def test_letters_are_read_where_known_words_have_many_spellings_in_sources(every: int, segmenter: str) -> None:
+    """As in scans: the vocabulary has all words of the targets but those that are copied."""
+    months, weekdays = ("January", "February", "September", "November"), ("Tuesday", "Thursday", "Saturday")
+
+    def scan(word: str, number: int) -> str:
+        letters = list(word)
+        for _ in range(2):
+            letters[1 + number % (len(word) - 1)] = "lfoxqz"[number % 6]
+            number //= 7
+        return "".join(letters)
+
+    rows = [(NAMES[n % len(NAMES)], weekdays[n % 3], months[n % 4], n * 7919 % 9973) for n in range(900)]
+    printed = [f"{name} came on {day} in {month} {n % 90 + 10}" for name, day, month, n in rows]
+    scans = [
+        text if n % every else text.replace(day, scan(day, n)).replace(month, scan(month, 3 * n))
+        for text, (_, day, month, n) in zip(printed, rows, strict=True)
+    ]
+    assert guess_segmenter([pair(scanned, text) for scanned, text in zip(scans, printed, strict=True)]) == segmenter
+
+
+def test_compounds_of_known_words_are_no_reason_for_letters() -> None:
+    nouns = ("river", "castle", "window", "garden")
+    rows = [(nouns[number % 4], spell(number)[:3], NAMES[number % len(NAMES)]) for number in range(400)]
+    assert guess_segmenter([pair(f"{a}{b} by {name}", f"{name} : {a}") for a, b, name in rows]) == "word_punct"
+
+
 def test_inflected_words_are_no_reason_for_letters() -> None:
     names = [spell(number) for number in range(300)]
     orders = [pair(f"two lamps for {name}ova", f"{name} : lamps") for name in names]

@@ -14,10 +14,11 @@ import os
 import shutil
 import signal
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, as_completed, wait
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +39,7 @@ from .part_files import (
     WRITTEN_SUFFIXES,
     Counts,
     Types,
+    Window,
     find_csv_style,
     find_types,
     name_bad_file,
@@ -108,61 +110,27 @@ def predict_files(
         ImportError, ValueError, OSError: see `load_backend`, `find_files` and `read_windows`; the output file is there
             or has another format, or a column is missing, or there already.
     """
-    if data_suffix(output_file) not in WRITTEN_SUFFIXES or output_file.name.lower().endswith(".parquet.gz"):
-        formats = f"{', '.join(WRITTEN_SUFFIXES)}; all but .parquet may be followed by .gz"
-        raise ValueError(f"--output_file {output_file}: the name must end in {formats}")
-    files, bad_file = find_files(inputs), name_bad_file(output_file)
+    files = find_files(inputs)
     folder = output_file.with_name(f"{output_file.name}{PARTS_SUFFIX}")
     own = folder / _fingerprint(predictor, files, text_column, delimiter, window)
-    for written in (output_file, bad_file):
-        if written.exists() and any(map(written.samefile, files)):
-            raise ValueError(f"--output_file {output_file} would write the input file {written}: use another folder")
-        if written.exists() and not (overwrite or own.exists()):
-            raise ValueError(f"{written} exists: use another file, or --overwrite_output_file")
+    _check_output(output_file, files, overwrite=overwrite or own.exists())
     with _lock_folder(folder, own):
         tokenizer = predictor.load()[1]
         delimiters = [find_delimiter(file, recall_delimiter(tokenizer, delimiter, file)) for file in files]
-        sizes: list[int] = []
-        skipped = SkippedRecords(files[0])
-
-        def iterate_rows() -> Iterator[Row]:
-            for each in read_windows(files, delimiters, window):
-                sizes.append(len(each.rows))
-                for line, row in each.rows:
-                    if isinstance(row, dict):
-                        yield row
-                    elif each.file == files[0]:
-                        skipped.add(line, row)
-
-        columns = Columns(iterate_rows(), predictor.facts_column or "facts", window)
-        if not columns.types:
-            raise skipped.error()
+        read = partial(read_windows, files, delimiters, window)
+        columns, sizes = _read_columns(read(), files[0], predictor.facts_column, window)
         if columns.has_facts:
             predictor.facts_column = predictor.facts_column or "facts"
         _choose_columns(predictor, columns, text_column)
-        with explain_memory_errors():
-            predictor(["a"])  # errors of the settings, which would look like those of each row
         parts = [own / f"{number:08}{PART_SUFFIX}" for number in range(len(sizes))]
-        missing = [not part.exists() for part in parts]
-        done = sum(size for size, is_missing in zip(sizes, missing, strict=True) if not is_missing)
-        read = zip(read_windows(files, delimiters, window), parts, missing, strict=True)
-        tasks = ((each.rows, part) for each, part, is_missing in read if is_missing)
-        if done:
-            logger.info("%s is continued: %s of %s rows are done", output_file, f"{done:,}", f"{sum(sizes):,}")
-        with tqdm(total=sum(sizes), initial=done, unit=" rows") as bar:
-            for size in _predict_windows(predictor, tasks, num_proc):
-                bar.update(size)
+        _predict_missing(predictor, read(), parts, sizes, num_proc, output_file)
         types: Types = columns.types
         if data_suffix(output_file) == ".parquet":
-            pairs = pair_parts(read_windows(files, delimiters, window), parts)
+            pairs = pair_parts(read(), parts)
             types = find_types(files, (row for _, rows, _ in pairs for row in rows if row is not None), window)
-        counts = write_output(
-            read_windows(files, delimiters, window),
-            parts,
-            own / output_file.name,
-            {**types, **_new_types(predictor)},
-            find_csv_style(files, delimiters),
-        )
+        style = find_csv_style(files, delimiters)
+        counts = write_output(read(), parts, own / output_file.name, {**types, **_new_types(predictor)}, style)
+        bad_file = name_bad_file(output_file)
         if counts.bad_rows:
             (own / bad_file.name).replace(bad_file)
         else:
@@ -172,6 +140,66 @@ def predict_files(
     if counts.truncated:
         logger.warning("%s", describe_truncated(counts.truncated, counts.rows))
     return counts
+
+
+def _check_output(output_file: Path, files: Sequence[Path], *, overwrite: bool) -> None:
+    """Raises ValueError for a format that cannot be written, and where an input file or, unless `overwrite`, any other
+    would be lost."""
+    if data_suffix(output_file) not in WRITTEN_SUFFIXES or output_file.name.lower().endswith(".parquet.gz"):
+        formats = f"{', '.join(WRITTEN_SUFFIXES)}; all but .parquet may be followed by .gz"
+        raise ValueError(f"--output_file {output_file}: the name must end in {formats}")
+    for written in (output_file, name_bad_file(output_file)):
+        if written.exists() and any(map(written.samefile, files)):
+            raise ValueError(f"--output_file {output_file} would write the input file {written}: use another folder")
+        if written.exists() and not overwrite:
+            raise ValueError(f"{written} exists: use another file, or --overwrite_output_file")
+
+
+def _read_columns(
+    windows: Iterable[Window], first_file: Path, facts_column: str | None, size: int
+) -> tuple[Columns, list[int]]:
+    """The columns of all rows, and the number of rows in each window, bad ones included.
+
+    Raises:
+        DataFileError: there is no row; it names the bad ones of the first file.
+    """
+    sizes: list[int] = []
+    skipped = SkippedRecords(first_file)
+
+    def iterate_rows() -> Iterator[Row]:
+        for each in windows:
+            sizes.append(len(each.rows))
+            for line, row in each.rows:
+                if isinstance(row, dict):
+                    yield row
+                elif each.file == first_file:
+                    skipped.add(line, row)
+
+    columns = Columns(iterate_rows(), facts_column or "facts", size)
+    if not columns.types:
+        raise skipped.error()
+    return columns, sizes
+
+
+def _predict_missing(
+    predictor: CopyNetPredictor,
+    windows: Iterable[Window],
+    parts: Sequence[Path],
+    sizes: Sequence[int],
+    num_proc: int,
+    output_file: Path,
+) -> None:
+    """Writes the parts that an earlier run has not written."""
+    with explain_memory_errors():
+        predictor(["a"])  # errors of the settings, which would look like those of each row
+    missing = [not part.exists() for part in parts]
+    done = sum(size for size, is_missing in zip(sizes, missing, strict=True) if not is_missing)
+    tasks = ((each.rows, part) for each, part, is_missing in zip(windows, parts, missing, strict=True) if is_missing)
+    if done:
+        logger.info("%s is continued: %s of %s rows are done", output_file, f"{done:,}", f"{sum(sizes):,}")
+    with tqdm(total=sum(sizes), initial=done, unit=" rows") as bar:
+        for size in _predict_windows(predictor, tasks, num_proc):
+            bar.update(size)
 
 
 def find_files(paths: Sequence[str]) -> list[Path]:

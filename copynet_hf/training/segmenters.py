@@ -113,7 +113,8 @@ def guess_segmenter(pairs: Sequence[Row], max_length: int = MAX_SOURCE_LENGTH) -
     hard = reach.hard if are_numbers_cut else reach.hard + reach.numbers
     if sum(len(pair["text"]) for pair in pairs) <= MAX_SPELLED_LENGTH * len(pairs):
         are_letters_cut = FIRST.keys().isdisjoint(changes) and _are_letters_cut(words, min_frequency)
-        if are_letters_cut or _are_words_respelled(pairs, hard, reach, len(sample)):
+        are_rare_respelled = _are_words_respelled(pairs, hard, reach, len(sample))
+        if are_letters_cut or are_rare_respelled or _are_known_words_respelled(words, min_frequency):
             return "char"
     rare, known = [word for word, _ in hard if word.isdecimal()], _list_known_numbers(pairs, min_frequency)
     if are_numbers_cut or _are_numbers_new(rare, len(sample), known, words) or _are_numbers_spelled_out(words):
@@ -249,6 +250,26 @@ def _are_words_respelled(pairs: Sequence[Row], hard: Hard, reach: Reach, num_tar
     num_respelled = len({*map(id, sources)})  # targets: `measure_reach` has one list of words for each pair
     are_many = len(sources) > RESPELLED_SHARE * reach.num_words or num_respelled > RESPELLED_TARGETS * num_targets
     return are_many and 2 * len(sources) > len(hard)
+
+
+def _are_known_words_respelled(words: Sequence[_Words], min_frequency: int) -> bool:
+    """Whether many targets have a frequent word where their source has a rare one that is much like it, and of which
+    neither is a part of the other: `November` for `Novernber`, in a scan."""
+    frequency = Counter(word for pair in words for word in {*pair.source, *pair.target})
+    pairs: list[tuple[set[str], set[str]]] = []
+    for source, target in take_spread(words, 1000):
+        rare = {word.casefold() for word in source if frequency[word] < min_frequency}
+        known = {word.casefold() for word in target if frequency[word] >= min_frequency and word.isalpha()}
+        pairs.append((known - {word.casefold() for word in source}, rare))
+    return bool(find_beyond_chance(pairs, _is_any_respelled, RESPELLED_TARGETS * len(pairs)))
+
+
+def _is_any_respelled(targets: Iterable[str], sources: Iterable[str]) -> bool:
+    return any(_resembles_any(word, [other for other in sources if not _is_part(word, other)]) for word in targets)
+
+
+def _is_part(word: str, other: str) -> bool:
+    return word in other or other in word
 
 
 def _join_numbers(words: Iterable[str]) -> str:

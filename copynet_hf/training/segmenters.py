@@ -27,8 +27,9 @@ logger = logging.getLogger(__name__)
 MIN_WORD_FREQUENCY, MIN_WORD_FREQUENCY_OF_FEW, FEW_PAIRS = 5, 3, 500
 # The share of the targets' words that have to be respelled for words to be spelled (0.37 in pig Latin, 0.05 where a
 # third of the words has a typo, 0.002 in NL2Bash); or the share of the targets that have such a word (0.42 in Russian
-# orders, whose names are inflected, if chains could not drop endings; 0.06 in chess notation); and the characters that
-# a source may then have on average: at 300, an update of letters takes four times as long as one of words.
+# orders, whose names are inflected, if chains could not drop endings; 0.06 in chess notation), or a frequent word that
+# its source misspells (0.4 in scans); and the characters that a source may then have on average: at 300, an update of
+# letters takes four times as long as one of words.
 RESPELLED_SHARE, RESPELLED_TARGETS, MAX_SPELLED_LENGTH = 0.03, 0.15, 400
 # The share of unreachable words, punctuation not counted, that is enough if they need not be alike, as in another
 # script; in few pairs the words of the task itself are rare, too.
@@ -113,8 +114,8 @@ def guess_segmenter(pairs: Sequence[Row], max_length: int = MAX_SOURCE_LENGTH) -
     hard = reach.hard if are_numbers_cut else reach.hard + reach.numbers
     if sum(len(pair["text"]) for pair in pairs) <= MAX_SPELLED_LENGTH * len(pairs):
         are_letters_cut = FIRST.keys().isdisjoint(changes) and _are_letters_cut(words, min_frequency)
-        are_rare_respelled = _are_words_respelled(pairs, hard, reach, len(sample))
-        if are_letters_cut or are_rare_respelled or _are_known_words_respelled(words, min_frequency):
+        are_respelled = _are_rare_words_respelled(pairs, hard, reach, len(sample))
+        if are_letters_cut or are_respelled or _are_known_words_respelled(words, min_frequency):
             return "char"
     rare, known = [word for word, _ in hard if word.isdecimal()], _list_known_numbers(pairs, min_frequency)
     if are_numbers_cut or _are_numbers_new(rare, len(sample), known, words) or _are_numbers_spelled_out(words):
@@ -230,7 +231,7 @@ def _train(
     return CopyNetTokenizer.train_from_iterator(texts, 10_000, segmenter, min_frequency, **options)
 
 
-def _are_words_respelled(pairs: Sequence[Row], hard: Hard, reach: Reach, num_targets: int) -> bool:
+def _are_rare_words_respelled(pairs: Sequence[Row], hard: Hard, reach: Reach, num_targets: int) -> bool:
     """Whether targets write words of their sources in another way, as in transliteration or the correction of typos: a
     model of words would have to spell them from nothing.
 

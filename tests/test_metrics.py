@@ -361,6 +361,18 @@ def test_the_copynet_tokenizer_gives_its_words_back(side: str) -> None:
     assert scores["unk_rate"] == pytest.approx(100 * (1 if side == "left" else 2) / 7)
 
 
+def test_objects_of_facts_are_read_and_count_as_copied() -> None:
+    sources, facts = ["met Zara", "hello Bo"], [[("Zara", "city", "Bonn")], []]
+    targets = ["met Bonn", "hello Bo"]
+    batch = WORDS(sources, facts=facts, text_target=targets, padding=True, return_tensors="np")
+    outputs = np.where(batch["labels"] == -100, WORDS.pad_token_id, batch["labels"])
+    columns = SimpleNamespace(predictions=outputs, label_ids=batch["labels"], inputs=batch["input_ids"])
+    scores = make_compute_metrics(WORDS, sources, targets, facts=facts)(columns)
+    assert scores["exact_match"] == scores["oov_recall"] == scores["copied_fraction"] == 100
+    with pytest.raises(ValueError, match="another order than `sources`"):
+        make_compute_metrics(WORDS, sources, targets)(columns)
+
+
 def test_fewer_predictions_than_sources_are_refused() -> None:
     with pytest.raises(ValueError, match="2 sources have 1 predictions"):
         make_compute_metrics(WORDS, ["a", "b"])(prediction([[3]], [[3]], [[6]]))

@@ -225,7 +225,7 @@ class RunArguments(Arguments):
     vocabulary_dropout: float = argument("share of copied words made unseen", 0.1, check=_share)
     guided_attention: float | None = argument("attention guide's weight", shown="0.2 or 0", check=at_least(0))
     ema_decay: float = argument("decay of the averaged weights", 0.998, check=_share)
-    early_stopping_patience: int | None = argument("end after N flat scores", shown="1/4 of all", check=at_least(0))
+    early_stopping_patience: int | None = argument("evaluations without a gain", shown="1/4 of all", check=at_least(0))
     overwrite_output_dir: bool = argument("replace the model in output_dir", False)
     max_minutes: float | None = argument("stop training after X minutes", check=_above_zero)
     threads: int | None = count("number of PyTorch threads")

@@ -49,7 +49,7 @@ def _run(importing: Callable[[], AbstractContextManager[None]], name: str, *argv
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     try:
         command: Command = import_module(f".commands.{name}", __package__).COMMAND
-        with importing():  # for `train`, the parser imports them
+        with importing():  # the parser of `train` does so, too
             arguments = command.build_parser(name).parse(argv)
             if command.uses_transformers:
                 register_classes()

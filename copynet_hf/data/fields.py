@@ -21,7 +21,7 @@ _MARKS = (
 )
 _NAME = rf"(\w[\w{_MARKS}.\-/]*)"
 # What separates fields is looked for once in a run of spaces or line breaks, which may be as long as the text.
-_SPACED = re.compile(rf"(?:^|^\s*[|;,]\s*|[|;,]\s*|(?<!\s)[^\S\n]*\n\s*){_NAME} =(?!=)")
+_SPACED = re.compile(rf"(?:^|(?:^\s*)?[|;,]\s*|(?<!\s)[^\S\n]*\n\s*){_NAME} =(?!=)")
 _UNSPACED = re.compile(rf"(?:^|(?<![\s|;,&])[\s|;,&]+){_NAME}=(?!=)")
 _DECODER = JSONDecoder()
 

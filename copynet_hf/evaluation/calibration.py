@@ -13,7 +13,9 @@ from ..model.confidence import Calibration, logit
 Array = NDArray[Any]
 
 MIN_PAIRS = 20  # fewer say nothing
-MIN_SLOPE = 0.001  # of logits as far from 0 as -690: a larger one may make probable outputs sure where all are wrong
+# Logits go down to -690. Where all outputs are that improbable, and wrong, the intercept makes up for a larger slope,
+# and probable outputs would be called right.
+MIN_SLOPE = 0.001
 # The weight of (a − 1)² + b², which decides where the pairs do not, as when all outputs are right.
 PRIOR = 0.1
 MAX_STEPS = 100

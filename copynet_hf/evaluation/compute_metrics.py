@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..model.segmentation import JOINER
-from ..model.source import skipped_ids
+from ..model.source import Fact, skipped_ids
 from ..model.vocabularies import IGNORED_LABEL
 from .metrics import CJK, UNK, Texts, are_mostly, score_outputs
 
@@ -26,7 +26,7 @@ def make_compute_metrics(
     references: Texts | None = None,
     *,
     max_source_length: int | None = None,
-    facts: Sequence[Sequence[Sequence[str]]] | None = None,
+    facts: Sequence[Sequence[Fact]] | None = None,
 ) -> Callable[[EvalPrediction], dict[str, float]]:
     """The `compute_metrics` of a `Seq2SeqTrainer` that generates (`predict_with_generate=True`).
 

@@ -224,7 +224,7 @@ def _without_prefix_space(component: Component) -> Component:
 
 
 def find_max_length(tokenizer: PreTrainedTokenizerBase) -> int | None:
-    """The number of words that the tokenizer truncates to; None: it has no limit."""
+    """The number of tokens to which the tokenizer truncates; None: it has no limit."""
     return None if tokenizer.model_max_length >= VERY_LARGE_INTEGER else int(tokenizer.model_max_length)
 
 

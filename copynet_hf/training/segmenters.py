@@ -254,8 +254,8 @@ def _are_rare_words_respelled(pairs: Sequence[Row], hard: Hard, reach: Reach, nu
 
 
 def _are_known_words_respelled(words: Sequence[_Words], min_frequency: int) -> bool:
-    """Whether many targets have a frequent word where their source has a rare one that is much like it, and of which
-    neither is a part of the other: `November` for `Novernber`, in a scan."""
+    """Whether many targets have a frequent word where their source has a rare one much like it: `November` for
+    `Novernber`, in a scan. A word that is part of the other, as in compounds, does not count."""
     frequency = Counter(word for pair in words for word in {*pair.source, *pair.target})
     pairs: list[tuple[set[str], set[str]]] = []
     for source, target in take_spread(words, 1000):

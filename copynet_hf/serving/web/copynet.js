@@ -17,7 +17,7 @@ env.wasm.numThreads = 1; // more need headers of cross-origin isolation, which s
 env.logLevel = "error";
 
 const LOWEST = -1e9; // the score of an impossible beam, as in Transformers
-const TINY = 2 ** -126; // the smallest float32 of full precision
+const TINY = 2 ** -126; // the smallest normal float32
 const MAX_BLOCKED_MS = 50; // the longest time for which a search keeps the page from reacting
 
 /**

@@ -8,41 +8,49 @@ vocabulary scores, as in CopyNet. Writes its section of results/benchmarks.md.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
 import measure
 import torch
 from plain_seq2seq import PlainSeq2Seq
-from training import SYNTHETIC, make_batch, make_config
+from training import SYNTHETIC, Task, make_batch, make_config
 
 from copynet_hf import CopyNetForConditionalGeneration
 
 STEPS = 20
 
 
-def time_searches(threads: int, rounds: int, beams: int) -> dict[str, list[float]]:
-    torch.set_num_threads(threads)
-    batch = make_batch(SYNTHETIC)
-    sizes = (SYNTHETIC.vocab_size, SYNTHETIC.embedding, SYNTHETIC.hidden)
-    model: Any = CopyNetForConditionalGeneration(make_config(SYNTHETIC)).eval()
-    source = {name: batch[name] for name in ("input_ids", "attention_mask")}
+def build_searches(
+    task: Task, beams: int, device: str = "cpu", use_fused: bool = True
+) -> dict[str, Callable[[], None]]:
+    """The searches of the models, by their names."""
+    batch = make_batch(task)
+    sizes = (task.vocab_size, task.embedding, task.hidden)
+    model: Any = CopyNetForConditionalGeneration(make_config(task, use_fused)).eval().to(device)
+    source = {name: batch[name].to(device) for name in ("input_ids", "attention_mask")}
     lengths: Any = {"max_new_tokens": STEPS, "eos_token_id": None}
 
     def plain_search(plain: PlainSeq2Seq) -> None:
         with torch.inference_mode():
             if beams == 1:
-                plain.greedy(batch["input_ids"], batch["lengths"], STEPS, 1)
+                plain.greedy(source["input_ids"], batch["lengths"], STEPS, 1)
             else:
-                plain.beam(batch["input_ids"], batch["lengths"], STEPS, 1, beams)
+                plain.beam(source["input_ids"], batch["lengths"], STEPS, 1, beams)
 
     def copynet_search() -> None:
         words = model.generate(**source, **lengths, num_beams=beams)
         assert words.shape[1] == 1 + STEPS
 
-    plain = {name: PlainSeq2Seq(*sizes, narrow=name == "narrow").eval() for name in ("plain", "narrow")}
+    plain = {name: PlainSeq2Seq(*sizes, narrow=name == "narrow").eval().to(device) for name in ("plain", "narrow")}
     calls = {name: partial(plain_search, kind) for name, kind in plain.items()}
-    return measure.time_side_by_side({**calls, "copynet": copynet_search}, rounds)
+    return {**calls, "copynet": copynet_search}
+
+
+def time_searches(threads: int, rounds: int, beams: int) -> dict[str, list[float]]:
+    torch.set_num_threads(threads)
+    return measure.time_side_by_side(build_searches(SYNTHETIC, beams), rounds)
 
 
 def main() -> None:

@@ -88,7 +88,7 @@ def build_training_step(model: Any, batch: Mapping[str, Any], bf16: bool = False
 
     def step() -> None:
         optimizer.zero_grad()
-        with torch.autocast("cpu", dtype=torch.bfloat16, enabled=bf16):
+        with torch.autocast(model.device.type, dtype=torch.bfloat16, enabled=bf16):
             loss = model(**inputs).loss
         loss.backward()
         optimizer.step()

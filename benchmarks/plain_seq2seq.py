@@ -48,7 +48,7 @@ class PlainSeq2Seq(nn.Module):
         states, last = self.encoder(words)
         if self.packed:
             states, _ = nn.utils.rnn.pad_packed_sequence(states, batch_first=True, total_length=source.shape[1])
-        mask = torch.arange(source.shape[1]) < lengths[:, None]
+        mask = torch.arange(source.shape[1], device=source.device) < lengths.to(source.device)[:, None]
         return states, self.key(states), mask, torch.tanh(self.init(torch.cat([last[0], last[1]], dim=-1)))
 
     def step(
@@ -77,7 +77,7 @@ class PlainSeq2Seq(nn.Module):
     def greedy(self, source: Tensor, lengths: Tensor, steps: int, start: int) -> Tensor:
         """Greedy search from the id `start`; (B, steps) ids, without `start`."""
         states, keys, mask, state = self.encode(source, lengths)
-        word = torch.full((source.shape[0],), start)
+        word = torch.full((source.shape[0],), start, device=source.device)
         words = []
         for _ in range(steps):
             embedded = self.embedding(word)
@@ -91,16 +91,17 @@ class PlainSeq2Seq(nn.Module):
         """Beam search from the id `start`, the source repeated for each beam; (B, 1 + steps) ids of the best beam."""
         batch = source.shape[0]
         states, keys, mask, state = (x.repeat_interleave(beams, dim=0) for x in self.encode(source, lengths))
-        totals = torch.full((batch, beams), float("-inf"))
+        totals = torch.full((batch, beams), float("-inf"), device=source.device)
         totals[:, 0] = 0.0
-        words = torch.full((batch * beams, 1), start)
+        firsts = beams * torch.arange(batch, device=source.device)[:, None]  # the rows of first beams
+        words = torch.full((batch * beams, 1), start, device=source.device)
         for _ in range(steps):
             embedded = self.embedding(words[:, -1])
             state, context = self.step(embedded, state, states, keys, mask)
             scores = torch.log_softmax(self.output(torch.cat([state, context, embedded], dim=-1)), dim=-1)
             width = scores.shape[-1]
             totals, chosen = (totals[..., None] + scores.view(batch, beams, width)).view(batch, -1).topk(beams)
-            rows = (chosen // width + beams * torch.arange(batch)[:, None]).flatten()
+            rows = (chosen // width + firsts).flatten()
             words = torch.cat([words[rows], (chosen % width).view(-1, 1)], dim=1)
             state = state[rows]
         return words.view(batch, beams, -1)[:, 0]

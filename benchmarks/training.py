@@ -100,10 +100,11 @@ def _draw_letters(source: Tensor, vocab_size: int) -> Tensor:
     return letters.flatten(1)
 
 
-def build_plain_step(task: Task, narrow: bool = False, packed: bool = True) -> Any:
-    model, batch = PlainSeq2Seq(task.vocab_size, task.embedding, task.hidden, narrow, packed), make_batch(task)
+def build_plain_step(task: Task, narrow: bool = False, packed: bool = True, device: str = "cpu") -> Any:
+    model: Any = PlainSeq2Seq(task.vocab_size, task.embedding, task.hidden, narrow, packed).to(device)
+    batch = make_batch(task)
     optimizer = torch.optim.Adam(model.parameters(), fused=True)
-    source, words, labels = (task.known(batch[name]) for name in ("input_ids", "words", "labels"))
+    source, words, labels = (task.known(batch[name]).to(device) for name in ("input_ids", "words", "labels"))
 
     def step() -> None:
         optimizer.zero_grad()
@@ -113,12 +114,13 @@ def build_plain_step(task: Task, narrow: bool = False, packed: bool = True) -> A
     return step
 
 
-def build_copynet_step(task: Task, bf16: bool = False) -> Any:
-    batch = {name: value for name, value in make_batch(task).items() if name not in ("words", "lengths")}
-    return measure.build_training_step(CopyNetForConditionalGeneration(make_config(task)), batch, bf16)
+def build_copynet_step(task: Task, bf16: bool = False, device: str = "cpu", use_fused: bool = True) -> Any:
+    batch = {name: value.to(device) for name, value in make_batch(task).items() if name not in ("words", "lengths")}
+    model: Any = CopyNetForConditionalGeneration(make_config(task, use_fused)).to(device)
+    return measure.build_training_step(model, batch, bf16)
 
 
-def make_config(task: Task) -> CopyNetConfig:
+def make_config(task: Task, use_fused: bool = True) -> CopyNetConfig:
     return CopyNetConfig(
         vocab_size=task.vocab_size,
         embedding_size=task.embedding,
@@ -129,6 +131,7 @@ def make_config(task: Task) -> CopyNetConfig:
         letter_vocab_size=NUM_LETTERS if task.by_default else 0,
         dropout=DEFAULT_SIZES["dropout"] if task.by_default else 0.0,
         readout=None if task.by_default else ["state", "context", "embedding"],
+        use_fused=use_fused,
     )
 
 
@@ -156,8 +159,7 @@ def measure_loss_memory(use_fused: bool) -> float:
     The layers are narrow, so that they take little memory.
     """
     torch.set_num_threads(1)
-    config = make_config(replace(LARGE_VOCABULARY, embedding=16, hidden=16))
-    config.use_fused = use_fused
+    config = make_config(replace(LARGE_VOCABULARY, embedding=16, hidden=16), use_fused)
     batch = {name: value for name, value in make_batch(LARGE_VOCABULARY).items() if name not in ("words", "lengths")}
     model = CopyNetForConditionalGeneration(config).train()
     before = measure.peak_mebibytes()

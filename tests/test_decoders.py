@@ -348,7 +348,7 @@ def test_an_encoder_over_words_is_trained_searched_and_saved(changes: dict[str, 
     model = tiny_model(encoder=decoder("t5", num_decoder_layers=1), encoder_reads="words", **changes)
     model.save_pretrained(tmp_path)
     tiny_tokenizer().save_pretrained(tmp_path)
-    loaded, tokenizer = load_model(str(tmp_path))
+    loaded, tokenizer = load_model(str(tmp_path), "cpu")
     assert torch.equal(loaded(**batch()).logits, model(**batch()).logits)
     found = model.generate(**sources(), num_beams=3, max_new_tokens=5)
     assert torch.equal(found, model.generate(**sources(), num_beams=3, max_new_tokens=5, use_cache=False))

@@ -12,7 +12,8 @@ from helpers import write_rows
 from transformers import Trainer, TrainerControl, TrainerState, TrainingArguments
 
 from copynet_hf.arguments import TrainArguments
-from copynet_hf.training.callbacks import LogTable, _format_duration
+from copynet_hf.training import callbacks
+from copynet_hf.training.callbacks import LogTable, TimeEstimate, _format_duration
 from copynet_hf.training.dataset import read_training_pairs
 from copynet_hf.training.run import train_from_arguments
 from copynet_hf.training.trainer import CopyNetTrainer
@@ -102,3 +103,23 @@ def test_the_columns_of_all_files_are_logged_once(
 )  # fmt: skip
 def test_durations(seconds: float, text: str) -> None:
     assert _format_duration(seconds) == text
+
+
+def test_estimates_leave_out_evaluations_and_checkpoints(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Updates of 10 ms, every third followed by an evaluation of a second and a checkpoint of half a second."""
+    caplog.set_level(logging.INFO, logger="copynet_hf")
+    clock, estimate = [0.0], TimeEstimate()
+    monkeypatch.setattr(callbacks.time, "monotonic", lambda: clock[0])
+    state, control = TrainerState(max_steps=9022), TrainerControl()
+    estimate.on_train_begin(None, state, control)
+    for step in range(1, 23):
+        clock[0], state.global_step = clock[0] + 0.01, step
+        estimate.on_step_end(None, state, control)
+        if step % 3 == 0:
+            clock[0] += 1.0
+            estimate.on_evaluate(None, state, control)
+            clock[0] += 0.5
+            estimate.on_save(None, state, control)
+    assert "10 ms an update: about 90 seconds for 9,000 updates" in caplog.text

@@ -159,7 +159,7 @@ def test_features_with_a_transformers_encoder(tmp_path: Path) -> None:
     model.save_pretrained(tmp_path / "saved")
     tokenizer.save_pretrained(tmp_path / "saved")
     expected = predict(model, tokenizer, texts, features=tags, num_beams=2, max_new_tokens=6)
-    loaded = load_model(str(tmp_path / "saved"))
+    loaded = load_model(str(tmp_path / "saved"), "cpu")
     assert predict(*loaded, texts, features=tags, num_beams=2, max_new_tokens=6) == expected
 
 

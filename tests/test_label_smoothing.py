@@ -61,6 +61,7 @@ def train(
         "max_steps": 1,
         "save_strategy": "no",
         "max_target_length": 20,
+        "use_cpu": True,
     }
 
     def note(trainer: CopyNetTrainer) -> None:

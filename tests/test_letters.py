@@ -286,7 +286,7 @@ def test_models_with_letters_and_without_join_an_ensemble(tmp_path: Path) -> Non
     ensemble, tokenizer = join_models([str(tmp_path / "a"), str(tmp_path / "b")])
     ensemble.save_pretrained(tmp_path / "both")
     tokenizer.save_pretrained(tmp_path / "both")
-    loaded, tokenizer = load_model(str(tmp_path / "both"))
+    loaded, tokenizer = load_model(str(tmp_path / "both"), "cpu")
     assert tokenizer("xyz")["letter_ids"] == [0, 2, 3, 4]
     expected = CopyNetEnsemble.from_models([tiny_model(), make()])
     assert predict(loaded, tokenizer, TEXTS) == predict(expected, make_tokenizer(), TEXTS)

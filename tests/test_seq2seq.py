@@ -148,7 +148,7 @@ def test_it_is_saved_with_the_weights_it_shares(
     assert model.num_parameters() == own.num_parameters() + added + bias
     model.save_pretrained(tmp_path / "saved")
     tokenizer.save_pretrained(tmp_path / "saved")
-    loaded, _ = load_model(str(tmp_path / "saved"))
+    loaded, _ = load_model(str(tmp_path / "saved"), "cpu")
     assert (loaded.lm_head.weight is loaded.get_input_embeddings().weight) == is_tied
     inputs = sources(tokenizer) | {"labels": padded([[5, 6, 2]] * 5, -100)}
     assert torch.equal(loaded(**inputs).logits, model(**inputs).logits)

@@ -113,7 +113,7 @@ class CopyNetModel(CopyNetPreTrainedModel):
             ValueError: no target words, target ids below 0 (not checked on an accelerator once a cache holds steps),
                 embeddings of another shape, or encoder outputs or a cache of another kind.
         """
-        for name in source.keys() - SourceInputs._fields:
+        for name in set(source).difference(SourceInputs._fields):
             raise TypeError(f"CopyNetModel.forward() got an unexpected keyword argument {name!r}")
         config = self.config
         output_hidden_states = value_or_default(output_hidden_states, config, "output_hidden_states")

@@ -180,7 +180,7 @@ def _selecting_accuracy(args: TrainingArguments) -> str | None:
 
 
 class TimeEstimate(TrainerCallback):
-    """Measures a few updates and logs how long the training will take, evaluations not included.
+    """Measures a few updates and logs how long the training will take, evaluations and checkpoints not included.
 
     Args:
         is_dry_run: stops the training after the measured updates.
@@ -189,7 +189,7 @@ class TimeEstimate(TrainerCallback):
     WARMUP_UPDATES, MEASURED_UPDATES = 2, 20
 
     def __init__(self, is_dry_run: bool = False) -> None:
-        self.is_dry_run, self._first_step, self._start = is_dry_run, 0, 0.0
+        self.is_dry_run, self._first_step, self._start, self._end = is_dry_run, 0, 0.0, 0.0
 
     def on_train_begin(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: object
@@ -197,11 +197,11 @@ class TimeEstimate(TrainerCallback):
         self._first_step = state.global_step
 
     def on_step_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: object) -> None:
-        num_updates = state.global_step - self._first_step
+        num_updates, self._end = state.global_step - self._first_step, time.monotonic()
         if num_updates == self.WARMUP_UPDATES:
-            self._start = time.monotonic()
+            self._start = self._end
         if num_updates == self.WARMUP_UPDATES + self.MEASURED_UPDATES:
-            seconds = (time.monotonic() - self._start) / self.MEASURED_UPDATES
+            seconds = (self._end - self._start) / self.MEASURED_UPDATES
             rest = state.max_steps - (0 if self.is_dry_run else state.global_step)
             log_line(
                 "%.0f ms an update: about %s for %s updates, evaluations not included",
@@ -210,6 +210,17 @@ class TimeEstimate(TrainerCallback):
                 f"{rest:,}",
             )
             control.should_training_stop |= self.is_dry_run
+
+    def on_evaluate(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: object) -> None:
+        self._skip()
+
+    def on_save(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: object) -> None:
+        self._skip()
+
+    def _skip(self) -> None:
+        """Leaves out the time since the last update, or since what was left out before."""
+        self._start += time.monotonic() - self._end
+        self._end = time.monotonic()
 
 
 def _format_duration(seconds: float) -> str:

@@ -148,14 +148,15 @@ def _format_command(arguments: Mapping[str, Any], folder: Path) -> str:
 
 
 def describe_environment(settings: Settings) -> dict[str, Any]:
-    """Commit, machine, threads and versions."""
+    """Commit, machine, with its GPU if there is one, threads and versions."""
     describe = ["git", "describe", "--always", "--dirty"]
     git = subprocess.run(describe, cwd=Path(__file__).parent, capture_output=True, text=True, check=False)
     cpuinfo = Path("/proc/cpuinfo")
     match = re.search(r"^model name\s*: (.*)$", cpuinfo.read_text(), re.MULTILINE) if cpuinfo.exists() else None
+    machine = f"{match.group(1) if match else platform.machine()}, {os.cpu_count()} cores"
     return {
         "commit": git.stdout.strip(),
-        "machine": f"{match.group(1) if match else platform.machine()}, {os.cpu_count()} cores",
+        "machine": f"{machine}, {torch.cuda.get_device_name()}" if torch.cuda.is_available() else machine,
         "threads": settings.threads,
         "versions": {"torch": torch.__version__, "transformers": transformers.__version__},
     }

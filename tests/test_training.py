@@ -274,6 +274,29 @@ def test_accuracy_has_not_risen_for_a_quarter_of_the_training(scores: list[float
     assert found == end
 
 
+@pytest.mark.parametrize(
+    ("losses", "end"),
+    [
+        ([1.0] * 20, 10),
+        ([1.0 - 0.01 * step for step in range(20)], None),  # it learns, if not yet to the last word
+        ([1.0 - 0.01 * min(step, 9) for step in range(20)], 15),  # flat for a quarter: five of twenty
+        ([0.1, *[1.0 - 0.01 * step for step in range(19)]], 10),  # falls, but was lower before
+    ],
+)
+def test_a_training_whose_loss_falls_goes_on(losses: list[float], end: int | None) -> None:
+    args = Seq2SeqTrainingArguments("x", metric_for_best_model="mean_accuracy", eval_strategy="steps")
+    args.load_best_model_at_end = True
+    state, reasons = TrainerState(max_steps=len(losses)), {}
+    for state.global_step, loss in enumerate(losses, 1):
+        state.log_history.append({"eval_mean_accuracy": 50.0, "eval_loss": loss, "step": state.global_step})
+        if reason := find_end(args, state, patience=None):
+            reasons[state.global_step] = reason
+    best = 1 + losses.index(min(losses))
+    first = min(reasons, default=None)
+    assert first == end
+    assert end is None or reasons[end] == f"neither mean_accuracy nor the loss has been better since step {best}"
+
+
 def test_patience_counts_the_evaluations_since_the_lowest_loss() -> None:
     args = Seq2SeqTrainingArguments("x", metric_for_best_model="eval_loss", eval_strategy="steps")
     args.load_best_model_at_end = True

@@ -27,7 +27,7 @@ logger = logging.getLogger(__name__)
 
 SIGTERM_CODE = 128 + signal.SIGTERM  # as shells have it
 # A training ends early after NUM_FULL evaluations without a mistake. From the share EARLIEST_END of its updates on, it
-# also ends if the accuracy has not risen for the share FLAT_SHARE of them and for NUM_FLAT evaluations.
+# also ends if, for the share FLAT_SHARE of them and for NUM_FLAT evaluations, neither accuracy nor loss was better.
 NUM_FULL, EARLIEST_END, FLAT_SHARE, NUM_FLAT = 3, 0.5, 0.25, 5
 
 
@@ -130,29 +130,46 @@ def find_end(args: TrainingArguments, state: TrainerState, patience: int | None)
     """Why the training need not go on to its last update, where it keeps the best checkpoint; None: it goes on.
 
     All validation targets were right in three evaluations; the Trainer keeps the one with the lowest loss. Or, in the
-    second half, the accuracy that selects the checkpoint has not risen for a quarter of the updates and for five
-    evaluations. Counted in the log of the run, which a resumed run continues.
+    second half, neither has the accuracy that selects the checkpoint risen for a quarter of the updates and for five
+    evaluations, nor the loss fallen: a model may learn for long before it gets more targets right to the last word.
+    Counted in the log of the run, which a resumed run continues.
 
     Args:
         patience: replaces the second rule by a number of evaluations without a better score, counted from the start
             and whatever the metric; 0: there is no second rule; None: it is the one above.
     """
-    metric = f"eval_{(args.metric_for_best_model or '').removeprefix('eval_')}"
-    scores = [(logs[metric], logs["step"]) for logs in state.log_history if metric in logs]
+    name = (args.metric_for_best_model or "").removeprefix("eval_")
+    scores = _list_scores(state, name)
     if not scores or not args.load_best_model_at_end or state.global_step >= state.max_steps:
         return None
     is_accuracy = _selecting_accuracy(args) is not None
     if is_accuracy and scores[-1][0] == 100.0 and sum(score == 100.0 for score, _ in scores) >= NUM_FULL:
         return f"all validation targets were right in {NUM_FULL} evaluations"
     sign = 1 if args.greater_is_better else -1
-    best = max(range(len(scores)), key=lambda number: sign * scores[number][0])  # the first of several
-    num_flat, best_step = len(scores) - 1 - best, scores[best][1]
-    if patience is None:
-        is_flat = num_flat >= NUM_FLAT and state.global_step - best_step >= FLAT_SHARE * state.max_steps
-        is_over = is_accuracy and is_flat and state.global_step >= EARLIEST_END * state.max_steps
-    else:
-        is_over = 0 < patience <= num_flat
-    return f"{metric.removeprefix('eval_')} has not been better since step {best_step}" if is_over else None
+    best_step = _find_highest([(sign * score, step) for score, step in scores])
+    if patience is not None:
+        is_over = 0 < patience <= _count_after(best_step, scores)
+        return f"{name} has not been better since step {best_step}" if is_over else None
+    best_step = max(best_step, _find_highest([(-loss, step) for loss, step in _list_scores(state, "loss")]))
+    num_updates = state.global_step - best_step
+    is_flat = _count_after(best_step, scores) >= NUM_FLAT and num_updates >= FLAT_SHARE * state.max_steps
+    is_over = is_accuracy and is_flat and state.global_step >= EARLIEST_END * state.max_steps
+    return f"neither {name} nor the loss has been better since step {best_step}" if is_over else None
+
+
+def _list_scores(state: TrainerState, name: str) -> list[tuple[float, int]]:
+    """A score on the validation pairs, and the step, of each evaluation."""
+    return [(logs[f"eval_{name}"], int(logs["step"])) for logs in state.log_history if f"eval_{name}" in logs]
+
+
+def _find_highest(scores: list[tuple[float, int]]) -> int:
+    """The step of the highest score, the first of several; 0: there is none."""
+    return max(scores, key=lambda pair: pair[0], default=(0.0, 0))[1]
+
+
+def _count_after(first: int, scores: list[tuple[float, int]]) -> int:
+    """How many scores are of a later step."""
+    return sum(step > first for _, step in scores)
 
 
 def has_lower_loss(args: TrainingArguments, state: TrainerState, metrics: Mapping[str, float]) -> bool:

@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from .model.modeling_ensemble import CopyNetEnsemble
     from .model.pipeline import CopyText2TextPipeline
     from .model.tokenization_copynet import CopyNetTokenizer
+    from .model.vocabularies import check_tokenizer
     from .saved.cards import write_model_card
-    from .saved.checks import check_tokenizer
     from .serving.tokenizer import PlainTokenizer
     from .training.alignment import align_vocabulary
     from .visualization.heatmap import plot_copy_heatmap
@@ -49,7 +49,7 @@ _MODULES = {
     "StopStrings": ".model.generation",
     "align_vocabulary": ".training.alignment",
     "calibrate_model": ".evaluation.scoring",
-    "check_tokenizer": ".saved.checks",
+    "check_tokenizer": ".model.vocabularies",
     "write_model_card": ".saved.cards",
     "load_lcsts": ".data.pairs",
     "load_pairs": ".data.pairs",

@@ -182,3 +182,8 @@ def test_stop_strings_match_copied_words(max_source_length: int | None) -> None:
         assert until["words"] == whole["words"][: min(ends, default=len(words))]
         ended += bool(ends)
     assert ended
+
+
+def test_the_tokenizer_of_another_model_is_refused() -> None:
+    with pytest.raises(ValueError, match="the tokenizer has max_source_oov=9, the model max_source_oov=4"):
+        make(tokenizer=tiny_tokenizer(max_source_oov=9))

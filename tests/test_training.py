@@ -20,7 +20,8 @@ from copynet_hf.arguments import TrainArguments
 from copynet_hf.data import quickstart_pairs
 from copynet_hf.evaluation.scoring import evaluate_pairs
 from copynet_hf.model.prediction import predict
-from copynet_hf.saved.loading import check_tokenizer, load_model
+from copynet_hf.model.vocabularies import check_tokenizer
+from copynet_hf.saved.loading import load_model
 from copynet_hf.training.callbacks import EarlyEnd, TimeLimit, find_end, has_lower_loss
 from copynet_hf.training.dataset import choose_max_target_length, encode_pairs
 from copynet_hf.training.defaults import build_training_arguments

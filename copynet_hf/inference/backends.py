@@ -12,7 +12,8 @@ import torch
 from transformers import AutoConfig, PreTrainedTokenizerBase
 
 from ..model.configuration_ensemble import CopyNetEnsembleConfig
-from ..saved.checks import check_tokenizer, read_export_config
+from ..model.vocabularies import check_tokenizer
+from ..saved.checks import read_export_config
 from ..saved.loading import LoadedModel, check_model_name, load_model, load_tokenizer
 from .onnx_search import DECODER, OnnxCopyNet
 

@@ -9,6 +9,7 @@ from transformers import Pipeline
 from transformers.utils import logging
 
 from .prediction import Prediction, describe_truncated, predict
+from .vocabularies import check_tokenizer
 
 logger = logging.get_logger(__name__)
 
@@ -39,7 +40,7 @@ class CopyText2TextPipeline(Pipeline):
             `forbid_unk`.
 
     Raises:
-        ValueError: an input is neither a text nor a dict with a "text".
+        ValueError: the tokenizer belongs to another model, or an input is neither a text nor a dict with a "text".
     """
 
     _load_processor: Any = False
@@ -49,6 +50,10 @@ class CopyText2TextPipeline(Pipeline):
 
     model: Any
     tokenizer: Any
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        check_tokenizer(self.model.config, self.tokenizer)
 
     def __call__(self, inputs: object, *args: object, **kwargs: object) -> object:
         if isinstance(inputs, Sequence) and not isinstance(inputs, str | bytes):  # such as a column of `datasets`

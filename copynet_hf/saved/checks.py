@@ -1,4 +1,4 @@
-"""What the files of a saved model may hold: JSON objects, generation settings, a tokenizer that belongs to it."""
+"""What the files of a saved model may hold: JSON objects, generation settings."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import json
 import math
 import reprlib
 import sys
-from collections.abc import Callable, Mapping, Sized
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -66,40 +66,6 @@ def read_export_config(folder: Path) -> dict[str, object]:
         with path.open("rb") as file:
             check_no_lfs_pointer(path, file.read(len(LFS_POINTER)))
     return config
-
-
-# ---- the tokenizer
-
-
-def check_tokenizer(config: object, tokenizer: Sized) -> None:
-    """Checks that model and tokenizer agree on the vocabulary size, the number of slots, the special tokens and the
-    pieces of a Transformers encoder.
-
-    Raises:
-        ValueError: they do not.
-    """
-    fix = "load the tokenizer that was saved with the model"
-    size = getattr(config, "vocab_size", 0)
-    has_spare_words = getattr(config, "seq2seq", False) and len(tokenizer) < size  # as T5's, for faster products
-    if len(tokenizer) != size and not has_spare_words:
-        raise ValueError(
-            f"the tokenizer has {len(tokenizer)} words, the model vocab_size={size}: {fix}, or call "
-            "model.resize_token_embeddings(len(tokenizer)) and train again"
-        )
-    for name in ("max_source_oov", "feature_vocab_size", "letter_vocab_size"):
-        in_tokenizer, in_model = getattr(tokenizer, name, 0), getattr(config, name, 0)
-        if in_tokenizer != in_model:
-            other_fix = ", or use the same number for both" if name == "max_source_oov" else ""
-            raise ValueError(f"the tokenizer has {name}={in_tokenizer}, the model {name}={in_model}: {fix}{other_fix}")
-    for name in ("pad_token_id", "bos_token_id", "eos_token_id", "unk_token_id"):
-        in_tokenizer, in_model = getattr(tokenizer, name, None), getattr(config, name, None)
-        accepted = in_model if isinstance(in_model, list) else [in_model]
-        if in_tokenizer is not None and in_tokenizer not in accepted:
-            raise ValueError(f"{name} is {in_tokenizer} for the tokenizer and {in_model} for the model: {fix}")
-    pieces, encoder = getattr(tokenizer, "encoder_tokenizer", None), getattr(config, "piece_encoder", None)
-    if encoder is not None and (pieces is None or len(pieces) > encoder.vocab_size):
-        has = "no encoder_tokenizer" if pieces is None else f"{len(pieces)} pieces"
-        raise ValueError(f"the tokenizer has {has}, the model's encoder {encoder.vocab_size} pieces: {fix}")
 
 
 # ---- generation settings, whose values `generate()` would use without a check of their types

@@ -24,7 +24,8 @@ from ..model.configuration_copynet import CopyNetConfig
 from ..model.configuration_ensemble import CopyNetEnsembleConfig
 from ..model.modeling_copynet import CopyNetForConditionalGeneration
 from ..model.modeling_ensemble import CopyNetEnsemble
-from .checks import LFS_POINTER, check_generation_config, check_no_lfs_pointer, check_tokenizer, read_json
+from ..model.vocabularies import check_tokenizer
+from .checks import LFS_POINTER, check_generation_config, check_no_lfs_pointer, read_json
 from .model_size import check_memory
 
 GENERATION_FILE = "generation_config.json"

@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from ..inference.onnx_search import Array, OnnxCopyNet, Session, Tensors
 from ..model.prediction import CopyModel, Prediction, predict
-from ..saved.checks import check_tokenizer, read_export_config
+from ..model.vocabularies import check_tokenizer
+from ..saved.checks import read_export_config
 from .batching import Options, Predict, Row
 from .limits import Limits
 from .tokenizer import PlainTokenizer

@@ -52,6 +52,8 @@ def time_search(task: Task, rounds: int, threads: int, beams: int) -> dict[str, 
 
 def main() -> None:
     args = measure.parse_arguments(__doc__)
+    if not torch.cuda.is_available():
+        raise SystemExit("torch finds no CUDA GPU: run this where there is one")
     threads = args.threads[-1]
     steps, searches = [], []
     for task in TASKS:

@@ -298,6 +298,20 @@ def test_a_training_whose_loss_falls_goes_on(losses: list[float], end: int | Non
     assert end is None or reasons[end] == f"neither mean_accuracy nor the loss has been better since step {best}"
 
 
+def test_no_training_ends_between_two_evaluations() -> None:
+    """The Trainer asks at the start of each epoch, too, for one that is resumed at its end."""
+    args = Seq2SeqTrainingArguments("x", metric_for_best_model="mean_accuracy", eval_strategy="steps")
+    args.load_best_model_at_end = True
+    state = TrainerState(max_steps=3008)
+    for step in range(76, 1901, 76):
+        state.log_history.append({"eval_mean_accuracy": min(step, 1216.0) / 20, "step": step})
+    state.global_step = 1968  # a quarter after the best evaluation
+    assert find_end(args, state, patience=None) is None
+    state.log_history.append({"eval_mean_accuracy": 1.0, "step": 1976})
+    state.global_step = 1984
+    assert find_end(args, state, patience=None) == "neither mean_accuracy nor the loss has been better since step 1216"
+
+
 def test_patience_counts_the_evaluations_since_the_lowest_loss() -> None:
     args = Seq2SeqTrainingArguments("x", metric_for_best_model="eval_loss", eval_strategy="steps")
     args.load_best_model_at_end = True

@@ -151,9 +151,9 @@ def find_end(args: TrainingArguments, state: TrainerState, patience: int | None)
         is_over = 0 < patience <= _count_after(best_step, scores)
         return f"{name} has not been better since step {best_step}" if is_over else None
     best_step = max(best_step, _find_highest([(-loss, step) for loss, step in _list_scores(state, "loss")]))
-    num_updates = state.global_step - best_step
-    is_flat = _count_after(best_step, scores) >= NUM_FLAT and num_updates >= FLAT_SHARE * state.max_steps
-    is_over = is_accuracy and is_flat and state.global_step >= EARLIEST_END * state.max_steps
+    step = scores[-1][1]  # so that nothing ends between two evaluations, when an epoch begins
+    is_flat = _count_after(best_step, scores) >= NUM_FLAT and step - best_step >= FLAT_SHARE * state.max_steps
+    is_over = is_accuracy and is_flat and step >= EARLIEST_END * state.max_steps
     return f"neither {name} nor the loss has been better since step {best_step}" if is_over else None
 
 

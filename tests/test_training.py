@@ -253,6 +253,13 @@ def test_a_training_whose_accuracy_does_not_rise_ends_at_its_half(easy: dict[str
         assert read_state(easy)["global_step"] == end
 
 
+def selecting_by(metric: str) -> Seq2SeqTrainingArguments:
+    """Arguments of a training that keeps the checkpoint that is best by this metric."""
+    args = Seq2SeqTrainingArguments("x", metric_for_best_model=metric, eval_strategy="steps")
+    args.load_best_model_at_end = True
+    return args
+
+
 @pytest.mark.parametrize(
     ("scores", "end"),
     [
@@ -264,8 +271,7 @@ def test_a_training_whose_accuracy_does_not_rise_ends_at_its_half(easy: dict[str
     ],
 )
 def test_accuracy_has_not_risen_for_a_quarter_of_the_training(scores: list[float], end: int | None) -> None:
-    args = Seq2SeqTrainingArguments("x", metric_for_best_model="mean_accuracy", eval_strategy="steps")
-    args.load_best_model_at_end = True
+    args = selecting_by("mean_accuracy")
     state, stop, found = TrainerState(max_steps=len(scores)), TrainerControl(), None
     for state.global_step, score in enumerate(scores, 1):
         state.log_history.append({"eval_mean_accuracy": score, "step": state.global_step})
@@ -285,23 +291,20 @@ def test_accuracy_has_not_risen_for_a_quarter_of_the_training(scores: list[float
     ],
 )
 def test_a_training_whose_loss_falls_goes_on(losses: list[float], end: int | None) -> None:
-    args = Seq2SeqTrainingArguments("x", metric_for_best_model="mean_accuracy", eval_strategy="steps")
-    args.load_best_model_at_end = True
+    args = selecting_by("mean_accuracy")
     state, reasons = TrainerState(max_steps=len(losses)), {}
     for state.global_step, loss in enumerate(losses, 1):
         state.log_history.append({"eval_mean_accuracy": 50.0, "eval_loss": loss, "step": state.global_step})
         if reason := find_end(args, state, patience=None):
             reasons[state.global_step] = reason
     best = 1 + losses.index(min(losses))
-    first = min(reasons, default=None)
-    assert first == end
+    assert min(reasons, default=None) == end
     assert end is None or reasons[end] == f"neither mean_accuracy nor the loss has been better since step {best}"
 
 
 def test_no_training_ends_between_two_evaluations() -> None:
     """The Trainer asks at the start of each epoch, too, for one that is resumed at its end."""
-    args = Seq2SeqTrainingArguments("x", metric_for_best_model="mean_accuracy", eval_strategy="steps")
-    args.load_best_model_at_end = True
+    args = selecting_by("mean_accuracy")
     state = TrainerState(max_steps=3008)
     for step in range(76, 1901, 76):
         state.log_history.append({"eval_mean_accuracy": min(step, 1216.0) / 20, "step": step})
@@ -313,8 +316,7 @@ def test_no_training_ends_between_two_evaluations() -> None:
 
 
 def test_patience_counts_the_evaluations_since_the_lowest_loss() -> None:
-    args = Seq2SeqTrainingArguments("x", metric_for_best_model="eval_loss", eval_strategy="steps")
-    args.load_best_model_at_end = True
+    args = selecting_by("eval_loss")
     state = TrainerState(max_steps=20)
     for state.global_step, loss in enumerate((1.0, 0.5, 0.9, 0.4, 0.4, 0.6), 1):
         state.log_history.append({"eval_loss": loss, "step": state.global_step})
@@ -326,8 +328,7 @@ def test_patience_counts_the_evaluations_since_the_lowest_loss() -> None:
 
 
 def test_the_evaluation_after_a_training_ends_nothing(caplog: pytest.LogCaptureFixture) -> None:
-    args = Seq2SeqTrainingArguments("x", metric_for_best_model="mean_accuracy", eval_strategy="steps")
-    args.load_best_model_at_end = True
+    args = selecting_by("mean_accuracy")
     state, ended = TrainerState(max_steps=20, global_step=10), TrainerControl(should_training_stop=True)
     state.log_history = [{"eval_mean_accuracy": 50.0, "step": step} for step in (*range(1, 11), 10)]
     with caplog.at_level("INFO"):

@@ -36,15 +36,8 @@ class Recorder(TrainerCallback):
 @pytest.fixture(scope="module")
 def arguments(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     files = write_requests(tmp_path_factory.mktemp("pairs"), train=32, validation=16)
-    training = {
-        "max_steps": STEPS,
-        "learning_rate": 0.05,
-        "warmup_steps": 0,
-        "dropout": 0.1,
-        "threads": 1,
-        "use_cpu": True,
-    }
-    training |= {"max_target_length": 8, "disable_tqdm": True}
+    training = {"max_steps": STEPS, "learning_rate": 0.05, "warmup_steps": 0, "dropout": 0.1, "threads": 1}
+    training |= {"max_target_length": 8, "disable_tqdm": True, "use_cpu": True}
     return {"train_file": files["train_file"], **SIZES, **training}
 
 

@@ -131,8 +131,8 @@ def find_end(args: TrainingArguments, state: TrainerState, patience: int | None)
 
     All validation targets were right in three evaluations; the Trainer keeps the one with the lowest loss. Or, in the
     second half, neither has the accuracy that selects the checkpoint risen for a quarter of the updates and for five
-    evaluations, nor the loss fallen: a model may learn for long before it gets more targets right to the last word.
-    Counted in the log of the run, which a resumed run continues.
+    evaluations, nor the loss fallen: a model may improve for a long time before more targets are right to the last
+    word. Counted in the log of the run, which a resumed run continues.
 
     Args:
         patience: replaces the second rule by a number of evaluations without a better score, counted from the start
@@ -177,7 +177,7 @@ def has_lower_loss(args: TrainingArguments, state: TrainerState, metrics: Mappin
     are common: of a few validation targets, all are soon right, or the same ones stay wrong, while the model still
     improves."""
     accuracy, loss = metrics.get(f"eval_{_selecting_accuracy(args)}"), metrics.get("eval_loss")
-    losses = {logs["step"]: logs["eval_loss"] for logs in state.log_history if "eval_loss" in logs}
+    losses = {step: loss for loss, step in _list_scores(state, "loss")}
     best = losses.get(state.best_global_step or 0)
     if accuracy is None or accuracy != state.best_metric or loss is None or best is None:
         return False
@@ -206,7 +206,7 @@ class TimeEstimate(TrainerCallback):
     WARMUP_UPDATES, MEASURED_UPDATES = 2, 20
 
     def __init__(self, is_dry_run: bool = False) -> None:
-        self.is_dry_run, self._first_step, self._start, self._end = is_dry_run, 0, 0.0, 0.0
+        self.is_dry_run, self._first_step, self._seconds, self._last = is_dry_run, 0, 0.0, 0.0
 
     def on_train_begin(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: object
@@ -214,11 +214,12 @@ class TimeEstimate(TrainerCallback):
         self._first_step = state.global_step
 
     def on_step_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: object) -> None:
-        num_updates, self._end = state.global_step - self._first_step, time.monotonic()
-        if num_updates == self.WARMUP_UPDATES:
-            self._start = self._end
+        num_updates, now = state.global_step - self._first_step, time.monotonic()
+        if num_updates > self.WARMUP_UPDATES:
+            self._seconds += now - self._last
+        self._last = now
         if num_updates == self.WARMUP_UPDATES + self.MEASURED_UPDATES:
-            seconds = (self._end - self._start) / self.MEASURED_UPDATES
+            seconds = self._seconds / self.MEASURED_UPDATES
             rest = state.max_steps - (0 if self.is_dry_run else state.global_step)
             log_line(
                 "%.0f ms an update: about %s for %s updates, evaluations not included",
@@ -229,15 +230,10 @@ class TimeEstimate(TrainerCallback):
             control.should_training_stop |= self.is_dry_run
 
     def on_evaluate(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: object) -> None:
-        self._skip()
+        self._last = time.monotonic()
 
     def on_save(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: object) -> None:
-        self._skip()
-
-    def _skip(self) -> None:
-        """Leaves out the time since the last update, or since what was left out before."""
-        self._start += time.monotonic() - self._end
-        self._end = time.monotonic()
+        self._last = time.monotonic()
 
 
 def _format_duration(seconds: float) -> str:

@@ -474,6 +474,12 @@ def test_saved_and_loaded_it_gives_the_same_outputs(changes, tmp_path):
     )
 
 
+def test_the_weights_can_be_read_by_those_who_can_read_the_config(tmp_path):
+    for name, options in (("whole", {}), ("in parts", {"max_shard_size": "1KB"})):
+        tiny_model().save_pretrained(tmp_path / name, **options)
+        assert len({path.stat().st_mode for path in (tmp_path / name).iterdir()}) == 1
+
+
 def test_weights_missing_from_a_checkpoint_are_initialised(tmp_path):
     model = tiny_model()
     model.save_pretrained(tmp_path)

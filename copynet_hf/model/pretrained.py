@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable, Mapping
 from copy import deepcopy
 from os import PathLike
@@ -57,6 +58,9 @@ class PublishedModel(PreTrainedModel):
             super().save_pretrained(save_directory, is_main_process, *args, **kwargs)
         finally:
             self._card_to_keep = None
+        if is_main_process and folder.is_dir():
+            for weights in folder.glob("*.safetensors"):  # which safetensors 0.8 lets only their owner read
+                shutil.copymode(folder / "config.json", weights)
         if self.write_card is not None and is_main_process and folder.is_dir() and not card.exists():
             self.write_card(self, folder)
 

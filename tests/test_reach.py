@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Callable
 from itertools import chain, product
 from pathlib import Path
+from random import Random
 
 import pytest
 from datasets import Dataset
@@ -225,6 +226,18 @@ def test_words_are_cut_where_targets_copy_their_parts_though_the_vocabulary_has_
     ]
     assert guess_segmenter(records[75:]) == "word_parts"  # 25 of 925
     assert guess_segmenter(records[95:]) == "word_punct"
+
+
+@pytest.mark.parametrize(("prefix", "segmenter"), [("0x", "word_parts"), ("0x ", "word_punct")])
+def test_words_are_cut_where_chains_of_known_words_would_generate_what_they_hold(prefix: str, segmenter: str) -> None:
+    """Codes of two digits are frequent, so that any code of eight can be joined from them."""
+    generator = Random(0)
+    pairs = []
+    for _ in range(600):
+        address, code = (generator.randbytes(size).hex() for size in (6, 4))
+        device = ":".join(address[start : start + 2] for start in range(0, 12, 2))
+        pairs.append(pair(f"device {device} failed with {prefix}{code.upper()}", f"{code} {device}"))
+    assert guess_segmenter(pairs) == segmenter
 
 
 def test_digits_are_words_where_targets_group_them_in_another_way() -> None:

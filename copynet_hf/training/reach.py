@@ -38,12 +38,15 @@ class Reach(NamedTuple):
     hard: (word, words of its source), "spelled" and "unknown".
     numbers: the same of those "joined" numbers for which digits are made up: of 75014, where its source has 7SO14, but
         not of 2031, where it has 31, if 20 is added to other numbers, too.
+    generated: the same of those "joined" words that chains generate, as a word of the source, not its parts, has them:
+        ecffc018 of known words such as ec and ff, where the source has 0xECFFC018.
     num_signs: how many of the words are punctuation in the vocabulary.
     """
 
     words: Counter[str]
     hard: list[tuple[str, list[str]]]
     numbers: list[tuple[str, list[str]]]
+    generated: list[tuple[str, list[str]]]
     num_signs: int
 
     @property
@@ -56,6 +59,7 @@ def measure_reach(tokenizer: CopyNetTokenizer, pairs: Iterable[Row]) -> Reach:
     words: Counter[str] = Counter()
     hard: list[tuple[str, list[str]]] = []
     numbers: list[tuple[str, list[str]]] = []
+    generated: list[tuple[str, list[str]]] = []
     added: list[str] = []  # the digits of each number that are not from its source
     num_signs = 0
     known = tokenizer.get_vocab().keys() - {*tokenizer.all_special_tokens}
@@ -71,13 +75,21 @@ def measure_reach(tokenizer: CopyNetTokenizer, pairs: Iterable[Row]) -> Reach:
                 num_signs += not any(map(str.isalnum, word))
             elif kind in ("spelled", "unknown"):
                 hard.append((word, source.words))
-            elif kind == "joined" and word.isdecimal():
-                pieces = (piece.strip(JOINER) for piece in source.spell(ids))
-                numbers.append((word, source.words))
-                added.append("".join(piece for piece in pieces if piece not in source.words))
+            elif kind == "joined":
+                pieces = (piece.strip(JOINER) for piece in source.spell(ids) if piece not in MARKS)
+                made = "".join(piece for piece in pieces if piece not in source.words)
+                if word.isdecimal():
+                    numbers.append((word, source.words))
+                    added.append(made)
+                elif 2 * len(made) > len(word) and _is_within_any(word, source.words):
+                    generated.append((word, source.words))
     often = {digits for digits, count in Counter(added).items() if count >= MIN_OFTEN} | {""}
     rare = [number for number, digits in zip(numbers, added, strict=True) if digits not in often]
-    return Reach(words, hard, rare, num_signs)
+    return Reach(words, hard, rare, generated, num_signs)
+
+
+def _is_within_any(word: str, others: Iterable[str]) -> bool:
+    return any(word.casefold() in other.casefold() for other in others)
 
 
 def find_kind(tokenizer: CopyNetTokenizer, ids: Sequence[int], source: Source) -> str:

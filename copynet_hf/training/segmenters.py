@@ -36,7 +36,7 @@ RESPELLED_SHARE, RESPELLED_TARGETS, MAX_SPELLED_LENGTH = 0.03, 0.15, 400
 UNREACHABLE_SHARE, UNREACHABLE_SHARE_OF_FEW = 0.5, 0.9
 # Words are cut if targets copy parts of source words in more than this share of the pairs: 0.3 where `38x` gives 38,
 # 0.045 in recipes with a few quantities like `20g`, 0.005 in NL2Bash. Or if this many words for each pair have to be
-# spelled otherwise, and fewer than half of them where words are cut.
+# spelled or generated otherwise, and fewer than half of them where words are cut.
 MIN_PARTS_SHARE = 0.01
 # Each digit is a word if targets have more parts of their sources' numbers than this, for each pair, in addition to
 # those by chance: 0.24 where one sentence in eight has 48,906 of 48906, 0.02 in short dates.
@@ -105,7 +105,7 @@ def guess_segmenter(pairs: Sequence[Row], max_length: int = MAX_SOURCE_LENGTH) -
     options = (min_frequency, max_length)
     by_words, by_parts = (_train(words, name, *options) for name in ("word_punct", "word_parts"))
     reach_of_words, reach_of_parts = (measure_reach(each, sample) for each in (by_words, by_parts))
-    are_cut = _are_hard_words_cut(reach_of_words.hard, reach_of_parts.hard, len(sample)) or _are_words_cut(words)
+    are_cut = _are_hard_words_cut(reach_of_words, reach_of_parts, len(sample)) or _are_words_cut(words)
     tokenizer, reach = (by_parts, reach_of_parts) if are_cut else (by_words, reach_of_words)
     changes = find_changes(tokenizer, sample, reach.hard)
     if changes:  # words that are inflected, cut or without accents are not respelled
@@ -134,9 +134,11 @@ def _are_spelled(pairs: Sequence[Row]) -> bool:
     return 2 * sum(len(split(source)) == 1 for source in unspaced) > len(sources)
 
 
-def _are_hard_words_cut(by_words: Hard, by_parts: Hard, num_targets: int) -> bool:
-    """Whether cutting source words more than halves the number of target words that have to be spelled."""
-    return len(by_words) > max(MIN_PARTS_SHARE * num_targets, 2 * len(by_parts), 1)
+def _are_hard_words_cut(by_words: Reach, by_parts: Reach, num_targets: int) -> bool:
+    """Whether cutting source words more than halves the number of target words that have to be spelled, or generated
+    although the source has them."""
+    num_words, num_parts = (len(reach.hard) + len(reach.generated) for reach in (by_words, by_parts))
+    return num_words > max(MIN_PARTS_SHARE * num_targets, 2 * num_parts, 1)
 
 
 def _are_words_cut(words: Sequence[_Words]) -> bool:

@@ -76,6 +76,27 @@ def test_sequence_accuracy_is_the_exact_match_of_greedy_search(trained: Any) -> 
     assert metrics["eval_sequence_accuracy"] == pytest.approx(100 * hits / len(validation))
 
 
+@pytest.mark.parametrize(("num_changed", "is_accepted"), [(5, True), (41, False)])
+def test_targets_that_outputs_write_in_other_tokens_are_right(
+    trained: Any, num_changed: int, is_accepted: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trainer, _ = trained
+    scores = [trainer.evaluate()]
+
+    def change(row: dict[str, Any], index: int) -> dict[str, Any]:
+        """The first word of the target becomes one that no output has there."""
+        return {
+            "labels": [4 if row["labels"][0] != 4 else 5, *row["labels"][1:]] if index < num_changed else row["labels"]
+        }
+
+    monkeypatch.setattr(trainer, "eval_dataset", trainer.eval_dataset.map(change, with_indices=True))
+    scores.append(trainer.evaluate())
+    before, after = (each["eval_sequence_accuracy"] for each in scores)
+    assert before > 50
+    assert after == (before if is_accepted else 0)
+    assert (scores[1]["eval_token_accuracy"] > 90) == is_accepted
+
+
 def test_token_accuracy_agrees_with_one_forward_a_word(trained: Any) -> None:
     trainer, validation = trained
     model, tokenizer = trainer.model.eval(), trainer.processing_class

@@ -1,7 +1,8 @@
 """Accuracy under teacher forcing, from the log-probabilities that the evaluation of the loss computes anyway.
 
 A target whose every word is the most probable one, given the words before it, is what greedy search generates: its
-accuracy is the exact match of greedy search, without a search.
+accuracy is the exact match of greedy search, without a search, but for targets that outputs write in other tokens, as
+`DARK` in capitals of a copied `dark`, where the vocabulary has `DARK`.
 """
 
 from __future__ import annotations
@@ -48,14 +49,23 @@ def make_compute_accuracy(unk_token_id: int | None) -> Callable[[EvalPrediction]
 
     def compute_accuracy(prediction: EvalPrediction) -> dict[str, float]:
         labels = np.asarray(prediction.label_ids)
-        is_target = labels != IGNORED_LABEL
-        is_right = (np.asarray(prediction.predictions) == labels) & (labels != unk_token_id)
-        has_targets = is_target.any(-1)
-        sequences = _percent((is_right | ~is_target).all(-1)[has_targets])
-        tokens = _percent(is_right[is_target])
-        return dict(zip(ACCURACIES, ((sequences + tokens) / 2, sequences, tokens), strict=True))
+        return measure_accuracy(find_right_words(prediction.predictions, labels, unk_token_id), labels)
 
     return compute_accuracy
+
+
+def find_right_words(predictions: object, labels: np.ndarray, unk_token_id: int | None) -> np.ndarray:
+    """Where predictions (N, T) are the labels (N, T), as bool: true where there is no target, false at UNK."""
+    is_right = (np.asarray(predictions) == labels) & (labels != unk_token_id)
+    return np.logical_or(is_right, labels == IGNORED_LABEL)
+
+
+def measure_accuracy(is_right: np.ndarray, labels: np.ndarray) -> dict[str, float]:
+    """The scores of `make_compute_accuracy`, of what `find_right_words` returns for these labels."""
+    is_target = labels != IGNORED_LABEL
+    sequences = _percent(np.asarray(is_right[is_target.any(-1)].all(-1)))
+    tokens = _percent(is_right[is_target])
+    return dict(zip(ACCURACIES, ((sequences + tokens) / 2, sequences, tokens), strict=True))
 
 
 def _percent(is_right: np.ndarray) -> float:

@@ -10,6 +10,7 @@ from contextlib import nullcontext
 from pathlib import Path
 from typing import Any, cast
 
+import numpy as np
 import torch
 from datasets import Dataset, IterableDataset
 from torch import Tensor, nn
@@ -28,8 +29,8 @@ from transformers.trainer_pt_utils import get_length_grouped_indices
 from transformers.trainer_utils import EvalLoopOutput, SaveStrategy, TrainOutput, get_last_checkpoint
 
 from ..arguments import TrainArguments
-from ..evaluation.scoring import evaluate_pairs
-from ..evaluation.teacher_forcing import make_argmax, make_compute_accuracy
+from ..evaluation.scoring import evaluate_pairs, find_right, predict_pairs
+from ..evaluation.teacher_forcing import find_right_words, make_argmax, make_compute_accuracy, measure_accuracy
 from ..model.loss import shift_right
 from ..model.modeling_copynet import CopyNetForConditionalGeneration
 from ..model.outputs import SourceInputs
@@ -52,7 +53,7 @@ from .run_folder import explain_save_errors
 from .vocabulary_dropout import append_letters, drop_from_vocabulary
 from .weight_average import WeightAverage
 
-SAMPLE_SIZE = 64  # evaluation pairs for which outputs are generated
+SAMPLE_SIZE = 64  # evaluation pairs for which outputs are generated, and those with wrong words
 STREAM_BUFFER = 10_000  # pairs in memory among which a stream is shuffled
 
 
@@ -69,7 +70,8 @@ class CopyNetTrainer(Trainer):
 
     An evaluation also generates outputs: with `predict_with_generate` for all pairs, as `evaluate_pairs` does; else
     greedily, with `<unk>` allowed, for the first `SAMPLE_SIZE`, of which it logs `eval_copy_mode_fraction` (the words
-    written by the copy mode, in percent) and `eval_unk_rate`.
+    written by the copy mode, in percent) and `eval_unk_rate`. Once teacher forcing finds at most half of the targets
+    wrong, outputs are generated for these, too, and those that are right count as such: their tokens may be others.
 
     Args:
         pairs: the splits `train` and, where given, `validation`.
@@ -170,6 +172,17 @@ class CopyNetTrainer(Trainer):
             self.args.train_batch_size * self.args.gradient_accumulation_steps,
         )
 
+    def _get_eval_sampler(self, eval_dataset: Dataset) -> Any:
+        return self._order_for_evaluation(eval_dataset)
+
+    def _order_for_evaluation(self, dataset: Any) -> list[int]:
+        """The order in which pairs are evaluated: the longest first, where training groups them by length."""
+        rows = range(len(dataset))
+        if self.args.train_sampling_strategy != "group_by_length":
+            return list(rows)
+        lengths = list(map(len, dataset["input_ids"]))
+        return sorted(rows, key=lengths.__getitem__, reverse=True)
+
     def training_step(
         self, model: nn.Module, inputs: dict[str, Tensor], num_items_in_batch: Tensor | int | None = None
     ) -> Tensor:
@@ -239,9 +252,25 @@ class CopyNetTrainer(Trainer):
             sample = pairs.select(range(min(SAMPLE_SIZE, len(pairs))))
             scores, _ = evaluate_pairs(model, tokenizer, sample, num_beams=1, forbid_unk=False)
             scores = {name: scores[name] for name in ("copy_mode_fraction", "unk_rate") if name in scores}
+        labels = np.asarray(output.label_ids)
+        is_right = find_right_words(output.predictions, labels, model.config.unknown_word_id)
+        scores |= measure_accuracy(self._accept_outputs(is_right, pairs), labels)
         assert output.metrics is not None
         output.metrics.update({f"eval_{name}": value for name, value in scores.items() if value is not None})
         return output
+
+    def _accept_outputs(self, is_right: np.ndarray, pairs: Dataset) -> np.ndarray:
+        """Which words are right (N, T), bool, with all of the targets that are the outputs of a greedy search."""
+        rows = np.flatnonzero(~is_right.all(-1))
+        if 2 * len(rows) > len(is_right):
+            return is_right
+        rows, order = rows[:SAMPLE_SIZE], self._order_for_evaluation(self.eval_dataset)
+        wrong, tokenizer = pairs.select([order[row] for row in rows]), cast(Any, self.processing_class)
+        outputs = predict_pairs(self.copynet, tokenizer, wrong, num_beams=1)
+        are_right = find_right(tokenizer, [row[0] for row in outputs], list(wrong["summary"]))
+        accepted = is_right.copy()
+        accepted[rows[are_right]] = True
+        return accepted
 
     def _run_epoch(self, *args: object, **kwargs: object) -> None:
         is_over = self.state.global_step >= self.state.max_steps

@@ -20,8 +20,9 @@ import pytest
 import torch
 from helpers import tiny_tokenizer, write_table
 
+from copynet_hf import load_lcsts, load_pairs
 from copynet_hf.commands.evaluate import EvaluateArguments
-from copynet_hf.data import DataFileError, load_lcsts, load_pairs, quickstart_pairs
+from copynet_hf.data import DataFileError, quickstart_pairs
 from copynet_hf.data.assistant_requests import RULES, split_of
 from copynet_hf.data.lcsts import detect_encoding
 from copynet_hf.training.dataset import read_split
@@ -840,6 +841,15 @@ def test_results_for_a_dataset_are_found_in_the_cache_again(tmp_path: Path, capl
     data = load_pairs(dataset_name=str(tmp_path / "ds"))
     assert files == {Path(each["filename"]).name for each in data["train"].cache_files}
     assert "hash" not in caplog.text
+
+
+@pytest.mark.parametrize("texts", [pa.string(), pa.large_string()], ids=str)
+def test_facts_of_a_dataset_may_be_large_strings(tmp_path: Path, texts: pa.DataType) -> None:
+    facts = [[["Ann", "born in", "Rome"]]]
+    columns = {"text": ["where"], "summary": ["Rome"], "facts": pa.array([facts[0]], pa.list_(pa.list_(texts)))}
+    (tmp_path / "ds").mkdir()
+    pq.write_table(pa.table(columns), tmp_path / "ds" / "train.parquet")
+    assert load_pairs(dataset_name=str(tmp_path / "ds"))["train"]["facts"][:] == facts
 
 
 def test_a_split_without_pairs_is_left_out(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

@@ -58,6 +58,12 @@ def test_a_difference_has_its_reason_and_its_places(reference, words, expected):
     assert texts == expected
 
 
+def test_the_words_of_facts_are_in_the_source() -> None:
+    facts = [["ann", "born in", "paris"], ["bob", "born in", "rome"]]
+    record = make_record("rome", "paris", "rome*") | {"text": "where was ann born", "facts": facts}
+    assert [each.reason for each in find_differences(record, "paris")] == ["wrong copy"]
+
+
 def test_chinese_is_compared_by_characters():
     record = make_record("我喜欢北京上海", "北京好", "北*", "海*", "好")
     ((reason, here, there),) = find_differences(record, "北京好")

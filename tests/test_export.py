@@ -275,6 +275,12 @@ def test_an_export_replaces_another_model_and_stands_beside_its_own(
     assert not (other / "model.safetensors").exists()
 
 
+def test_an_option_that_is_none_is_as_one_left_out(exported: Exported) -> None:
+    assert exported.onnx.search_options({"num_beams": None, "max_new_tokens": 7}) == exported.onnx.search_options(
+        {"max_new_tokens": 7}
+    )
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [

@@ -26,10 +26,9 @@ import pytest
 from helpers import refused, save_tiny_model, write_table
 from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
 
-from copynet_hf import CopyNetTokenizer
+from copynet_hf import CopyNetTokenizer, load_pairs
 from copynet_hf.cli import main
-from copynet_hf.data import load_pairs
-from copynet_hf.data.remembered import remember_options
+from copynet_hf.data.remembered import recall_options, remember_options
 from copynet_hf.data.rows import number_rows
 from copynet_hf.inference import file_prediction
 from copynet_hf.inference.file_prediction import find_files
@@ -380,6 +379,8 @@ def test_columns_and_delimiter_of_the_training_are_used(
     with caplog.at_level(logging.INFO, "copynet_hf"):
         assert main(command(folder, source, tmp_path / "out.jsonl")) == 0
     assert "text_column is 'nl', as in the training of the model (--text_column sets another)" in caplog.messages
+    assert ("delimiter is '#'" in caplog.text) == (name == "a.csv")
+    assert recall_options(tokenizer, {"delimiter": None, "text_column": None})["delimiter"] is None
     predicted = [row["prediction"] for row in read_rows(tmp_path / "out.jsonl")]
     predict = CopyNetPredictor(folder, num_beams=1, max_new_tokens=4)
     assert predict({"nl": ["a b", "b a"], "text": ["c", "c"]})["prediction"] == predicted

@@ -110,7 +110,7 @@ def can_hold_facts(kind: pa.DataType | None) -> bool:
         kind, depth = kind.value_type, depth + 1
     if kind is None or depth > 2:
         return False
-    return pa.types.is_null(kind) or (depth == 2 and pa.types.is_string(kind))
+    return pa.types.is_null(kind) or (depth == 2 and is_string(kind))
 
 
 def holds_records(kind: pa.DataType) -> bool:

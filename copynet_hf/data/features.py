@@ -3,7 +3,7 @@ of strings; and why a cell cannot be used."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 SEPARATOR = ";"
 
@@ -42,3 +42,8 @@ def are_facts(value: object) -> bool:
         return value is None
     triples = [fact for fact in value if isinstance(fact, list) and len(fact) == 3]
     return len(triples) == len(value) and all(isinstance(part, str) for fact in triples for part in fact)
+
+
+def with_objects(text: str, facts: Iterable[Sequence[str]] | None) -> str:
+    """All that can be copied of a source: its text, and the objects of its facts."""
+    return " ".join([text, *(fact[2] for fact in facts or ())])

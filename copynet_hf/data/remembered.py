@@ -60,6 +60,8 @@ def recall_options(
     """
     options = dict(given)
     for name, value in read_options(tokenizer).items():
+        if name == "delimiter":  # which `recall_delimiter` takes where there is one
+            continue
         is_there = columns is None or not name.endswith("_column") or has_column(value, columns)
         if name in given and given[name] is None and is_there:
             options[name] = value

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ..data.features import with_objects
 from ..model.segmentation import JOINER
 from ..model.source import Fact, skipped_ids
 from ..model.vocabularies import IGNORED_LABEL
@@ -49,8 +49,7 @@ def make_compute_metrics(
     """
     if references is not None and len(references) != len(sources):
         raise ValueError(f"{len(sources)} sources have {len(references)} references: pass one for each source")
-    methods = (tokenizer.decode, tokenizer.batch_decode)  # of which one may pass `source` on to the other as **kwargs
-    copies = any("source" in inspect.signature(method).parameters for method in methods)
+    copies = hasattr(tokenizer, "encode_sources")
     options: Options = {"edit_distance": spells_words(getattr(tokenizer, "segmenter", None), sources)}
     decoding: Options = {}
     if copies:
@@ -94,11 +93,6 @@ def split_words(tokenizer: PreTrainedTokenizerBase, text: str) -> list[str]:
 def spells_words(segmenter: str | None, texts: Iterable[str]) -> bool:
     """Whether the tokenizer splits these texts, whose letters are an alphabet, into characters."""
     return segmenter == "char" and not are_mostly(CJK, texts)
-
-
-def with_objects(text: str, facts: Iterable[Sequence[str]] | None) -> str:
-    """All that can be copied: the text, and the objects of its facts."""
-    return " ".join([text, *(fact[2] for fact in facts or ())])
 
 
 def _first_rows(ids: np.ndarray | tuple[np.ndarray, ...], count: int) -> np.ndarray:

@@ -8,8 +8,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from difflib import SequenceMatcher
 from typing import Any, Literal, NamedTuple, TypedDict
 
+from ..data.features import with_objects
 from ..data.fields import parse_fields
 from ..inference.extraction import locate_words
+from ..model.segmentation import Span
 from .metrics import UNSPACED
 
 Reason = Literal["word not in source", "wrong copy", "generated instead of copied", "missing", "added"]
@@ -23,8 +25,6 @@ REASONS: dict[Reason, str] = {
 # Characters of scripts without spaces one by one, other words and marks as a whole.
 _UNITS = re.compile(rf"<unk>|[{UNSPACED}]|[^\W{UNSPACED}]+|\S")
 FIELDS_SHARE = 0.9  # of the references that have to be named values
-
-Span = tuple[int, int]
 
 
 class Difference(NamedTuple):
@@ -70,7 +70,8 @@ def find_wrong_outputs(records: Iterable[Mapping[str, Any]]) -> list[WrongOutput
 
 def find_differences(record: Mapping[str, Any], reference: str) -> list[Difference]:
     """The differences between a record's output and a reference, in their order."""
-    output, in_source = record["prediction"], {text for text, _ in _split(record["text"])}
+    output, copyable = record["prediction"], with_objects(record["text"], record.get("facts"))
+    in_source = {text for text, _ in _split(copyable)}
     found, expected, matcher = _match(output, reference)
     places = zip(locate_words(record["words"]), record["copied"], strict=True)
     copied = [place for place, is_copied in places if is_copied]

@@ -11,12 +11,13 @@ from typing import Any
 from datasets import Dataset
 from transformers import PreTrainedTokenizerBase
 
+from ..data.features import with_objects
 from ..data.records import Row, warn_once
 from ..inference.predictor import predict_in_batches
 from ..model.confidence import Calibration, calibrate
 from ..model.prediction import CopyModel, Prediction, describe_truncated
 from .calibration import MIN_PAIRS, fit_calibration
-from .compute_metrics import normalize_unknown, spells_words, split_words, with_objects
+from .compute_metrics import normalize_unknown, spells_words, split_words
 from .metrics import Texts, find_exact_matches, score_outputs
 from .reliability import measure_auroc, measure_calibration_error, measure_surest
 

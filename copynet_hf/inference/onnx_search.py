@@ -228,7 +228,8 @@ class OnnxCopyNet:
         for bound in ("max", "min"):  # max_length and min_length count the start token
             if f"{bound}_length" in saved:
                 saved.setdefault(f"{bound}_new_tokens", saved[f"{bound}_length"] - 1)
-        search = Search(**{name: value for name, value in saved.items() if name in Search._fields} | dict(options))
+        given = {name: value for name, value in options.items() if value is not None}
+        search = Search(**{name: value for name, value in saved.items() if name in Search._fields} | given)
         if search.num_return_sequences > search.num_beams:
             raise ValueError(
                 f"num_return_sequences={search.num_return_sequences} is more than num_beams={search.num_beams}: use "

@@ -144,7 +144,7 @@ def test_copy_statistics_are_logged_at_each_evaluation(trained: Path) -> None:
 
 
 def test_copy_statistics_are_those_of_greedy_search_on_the_first_texts(trained: Path) -> None:
-    from copynet_hf.data import load_pairs
+    from copynet_hf import load_pairs
     from copynet_hf.evaluation.scoring import evaluate_pairs
     from copynet_hf.saved.loading import load_model
 

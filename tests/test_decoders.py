@@ -206,14 +206,6 @@ def test_the_layer_and_the_head_that_are_copied_by_are_chosen(layer: int, head: 
     assert torch.allclose(copied, expected, atol=1e-5)
 
 
-def test_reentrant_checkpoints_are_refused_where_attention_is_copied_by() -> None:
-    """Others: test_decoder_runtimes."""
-    model = tiny_model(decoder=BART, copy_mechanism="pointer_generator").train()
-    model.activation_checkpointing_enable({"use_reentrant": True})
-    with pytest.raises(ValueError, match="use_reentrant=False"):
-        model(**batch())
-
-
 # --- the whole model ------------------------------------------------------------------------------------------------
 
 

@@ -336,15 +336,15 @@ def test_the_evaluation_after_a_training_ends_nothing(caplog: pytest.LogCaptureF
     assert not caplog.messages
 
 
-def test_the_last_step_of_a_training_with_a_time_limit_is_evaluated_and_saved_once() -> None:
-    args = Seq2SeqTrainingArguments("x", eval_strategy="steps", save_strategy="steps")
-    limit, state = TimeLimit(1), TrainerState(max_steps=10, global_step=10)
-    for is_done in (False, True):
-        control = TrainerControl(should_training_stop=True)
-        limit.on_epoch_end(args, state, control)
-        assert (control.should_evaluate, control.should_save) == (not is_done, not is_done)
-        limit.on_evaluate(args, state, control)
-        limit.on_save(args, state, control)
+@pytest.mark.parametrize("strategy", ["steps", "epoch"])
+@pytest.mark.parametrize("minutes", [0.0, 1.0])
+def test_at_a_time_limit_a_step_is_evaluated_and_saved_where_no_epochs_end_is(strategy: str, minutes: float) -> None:
+    args = Seq2SeqTrainingArguments("x", eval_strategy=strategy, save_strategy=strategy)
+    limit, control = TimeLimit(minutes), TrainerControl()
+    limit.on_train_begin()
+    limit.on_step_end(args, TrainerState(), control)
+    assert control.should_training_stop == (minutes == 0)
+    assert control.should_evaluate == control.should_save == (minutes == 0 and strategy == "steps")
 
 
 @pytest.mark.parametrize("processes", [1, 2, 8])

@@ -11,8 +11,7 @@ from typing import Any, TypedDict
 
 from ..data.fields import Field, parse_fields
 from ..model.prediction import Prediction
-
-Span = tuple[int, int]
+from ..model.segmentation import Span
 
 # A letter or digit whose words have spaces between them, as they do not in Thai, Lao, Burmese, Khmer, Chinese and
 # Japanese; in Korean, none is between a name and the particle after it.

@@ -229,9 +229,10 @@ class CopyNetDecoder(RecurrentDecoder):
         if self.linear_readout_proj is None and self.switch_proj is None:
             return steps
         linear_parts = () if self.linear_readout_proj is None else self.readout_parts
-        parts = {"state": steps.hidden, "embedding": embeddings}
+        hidden = steps.states.hidden
+        parts = {"state": hidden, "embedding": embeddings}
         if "context" in (*linear_parts, *self.config.mechanism.switch):
-            parts["context"] = self._read(steps.attention, steps.hidden, memory)  # (R, T, D)
+            parts["context"] = self._read(steps.attention, hidden, memory)  # (R, T, D)
         if self.linear_readout_proj is not None:
             readout = self.linear_readout_proj(join_parts(parts, linear_parts))
             steps = steps._replace(readout=self.dropout(readout))

@@ -260,17 +260,6 @@ class SourceEncoder(CopyNetPreTrainedModel):
             slot_embeddings = torch.where(is_kept[..., None], slot_embeddings, self._embed_unknown(ids))
         return self.embed(ids, slot_embeddings)
 
-    def slot_embeddings_for_decoder(
-        self, slot_embeddings: Tensor | None, letter_ids: Tensor | None, input_ids: Tensor
-    ) -> Tensor | None:
-        """What `embed_slots` returned, or with gradient checkpointing the same once more, for e(y_{t-1}); None where
-        nothing is copied, and no y_{t-1} is outside the vocabulary."""
-        if not self.config.copies:
-            return None
-        if self.training and any(getattr(module, "gradient_checkpointing", False) for module in self.modules()):
-            return self.embed_slots(letter_ids, input_ids)  # reentrant checkpointing needs a graph of its own for it
-        return slot_embeddings
-
     def embed_features(self, feature_ids: Tensor | None, input_ids: Tensor) -> tuple[Tensor | None, Tensor | None]:
         """e(f_k) (B, F, E) of features (B, F), zero for those that are not known, and (B, F) bool: which are."""
         if feature_ids is None:
@@ -331,7 +320,7 @@ class SourceEncoder(CopyNetPreTrainedModel):
         Args:
             ids: (B, S) of `_check_source`.
             final_state: (B, D), without dropout.
-            slots: e(y) (B, W, E) of the words that own slots, as it is fed back.
+            slots: e(y) (B, W, E) of the words that own slots.
             facts: f_j (B, S, 3E).
         """
         features, feature_mask = self.embed_features(source.feature_ids, ids)
@@ -340,7 +329,7 @@ class SourceEncoder(CopyNetPreTrainedModel):
             final_state=self.dropout(final_state),
             source_ids=ids,
             source_mask=positions.copyable,
-            slot_embeddings=slots,
+            slot_embeddings=slots if self.config.copies else None,  # else no y_{t-1} is outside the vocabulary
             facts=facts,
             is_object=positions.is_object,
             is_question=None if positions.is_object is None else positions.read,
@@ -413,20 +402,16 @@ class CopyNetEncoder(SourceEncoder):
         """See `SourceEncoder.forward`."""
         config, input_features = self.config, source.input_features
         input_ids, inputs_embeds = source.input_ids, source.inputs_embeds
-        for_decoder = self._project_points(input_features)
+        points = self._project_points(input_features)
         if input_features is not None:
             if input_ids is not None or inputs_embeds is not None:
                 raise ValueError("input_features replaces words: leave input_ids and inputs_embeds out.")
-            input_ids, inputs_embeds = self._slot_ids(input_features, source.attention_mask), for_decoder
-            # A second projection for what is fed back: reentrant checkpointing needs a graph of its own for it.
-            for_decoder = self._project_points(input_features)
+            input_ids, inputs_embeds = self._slot_ids(input_features, source.attention_mask), points
         input_ids, mask = self._check_source(input_ids, source.attention_mask, inputs_embeds)
         if inputs_embeds is not None:
             check_shape("inputs_embeds", inputs_embeds, (*input_ids.shape, config.embedding_size))
-        slots = self.embed_slots(source.letter_ids, input_ids)
+        slots = self.embed_slots(source.letter_ids, input_ids) if points is None else points
         states = self.embed_source(input_ids, slots) if inputs_embeds is None else inputs_embeds
-        if for_decoder is None:
-            for_decoder = self.slot_embeddings_for_decoder(slots, source.letter_ids, input_ids)
         states = self.dropout(states)
         positions = self.find_positions(mask, source)
         facts, read = embed_facts(states, positions.is_object), positions.read
@@ -446,7 +431,7 @@ class CopyNetEncoder(SourceEncoder):
             positions,
             states,
             final_state,
-            slots=for_decoder,
+            slots=slots,
             facts=facts,
             hidden_states=hidden_states if output_hidden_states else None,
         )

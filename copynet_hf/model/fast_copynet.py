@@ -372,7 +372,7 @@ def run_all_steps(
         assert last is not None
         attention = torch.cat([attention[:, 1:], last[:, None]], dim=1)
     scores = None if memory.copy_keys is None else copy_scores(memory.copy_keys, readout)
-    return DecoderSteps(readout, attention, None, hidden, scores, None)
+    return DecoderSteps(readout, attention, DecoderState(hidden, scores, None))
 
 
 class FusedDecoder(torch.autograd.Function):

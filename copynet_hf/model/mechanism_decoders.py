@@ -59,13 +59,14 @@ class PointerDecoder(RecurrentDecoder):
 
     def finish_steps(self, steps: DecoderSteps, embeddings: Tensor, memory: Memory) -> DecoderSteps:
         """Adds u^i_j (R, T, S) as `copy_scores`, and that of the end symbol (R, T) as `end_scores`."""
-        readout = self.dropout(steps.hidden)  # (R, T, H)
+        readout = self.dropout(steps.states.hidden)  # (R, T, H)
         assert memory.attention_keys is not None
         pointed = self.attention.scores(readout, memory.attention_keys)  # (R, T, S)
         end_state = self.end(torch.zeros(1, 1, dtype=torch.long, device=readout.device))  # (1, 1, D)
         end_keys = self.attention.keys(end_state)  # (1, 1, A)
         end = self.attention.scores(readout.flatten(0, 1), end_keys).view(readout.shape[:2])  # (R, T)
-        return steps._replace(readout=readout, end_scores=end, copy_scores=pointed)
+        states = steps.states._replace(copy_scores=pointed)
+        return steps._replace(readout=readout, states=states, end_scores=end)
 
 
 class RetrievalDecoder(RecurrentDecoder):

@@ -157,27 +157,17 @@ class DecoderStep(NamedTuple):
 
 
 class DecoderSteps(NamedTuple):
-    """What the decoder computed at each of T steps; hidden to past are those of `DecoderState`, with a steps axis.
+    """What the decoder computed at each of T steps.
 
-    readout: (R, T, H) r_t. attention: (R, T, S) a_tj or None. switch: (R, T) the logit of p_gen or λ, or None.
-    end_scores: (R, T) u of a Pointer Network's end symbol, else None.
-
-    Flat, because reentrant gradient checkpointing passes no gradient to a tensor inside another tuple.
+    readout: (R, T, H) r_t. attention: (R, T, S) a_tj or None. states: with an axis of T steps after the first.
+    switch: (R, T) the logit of p_gen or λ, or None. end_scores: (R, T) u of a Pointer Network's end symbol, else None.
     """
 
     readout: Tensor
     attention: Tensor | None
-    switch: Tensor | None
-    hidden: Tensor
-    copy_scores: Tensor | None
-    coverage: Tensor | None
-    last_attention: Tensor | None = None
-    past: PastWords | None = None
+    states: DecoderState
+    switch: Tensor | None = None
     end_scores: Tensor | None = None
-
-    @property
-    def states(self) -> DecoderState:
-        return DecoderState(self.hidden, self.copy_scores, self.coverage, self.last_attention, self.past)
 
 
 def stack_steps(steps: Sequence[DecoderStep]) -> DecoderSteps:
@@ -188,7 +178,7 @@ def stack_steps(steps: Sequence[DecoderStep]) -> DecoderSteps:
 
     readouts, attentions, states = zip(*steps, strict=True)
     attention = None if attentions[0] is None else stack(attentions)
-    return DecoderSteps(stack(readouts), attention, None, *join_states(states, stack))
+    return DecoderSteps(stack(readouts), attention, join_states(states, stack))
 
 
 StepsRunner = Callable[[Tensor, Tensor, Memory, DecoderState | None, Tensor | None], DecoderSteps]

@@ -41,7 +41,7 @@ from .loss import (
     shift_right,
 )
 from .mechanism_decoders import DECODERS
-from .memory import CopyNetCache, DecoderState, DecoderSteps, Memory, start_cache
+from .memory import CopyNetCache, DecoderState, Memory, start_cache
 from .outputs import CopyNetEncoderOutput, CopyNetModelOutput, CopyNetSeq2SeqLMOutput, SourceInputs
 from .pretrained import CopyNetPreTrainedModel, load_seq2seq, make_seq2seq_config, take_weights
 from .transformer_decoder import TransformerDecoder
@@ -142,7 +142,7 @@ class CopyNetModel(CopyNetPreTrainedModel):
         if keep is not None and has_values(keep) and bool(keep.all()):
             keep = None  # the fast form has no mask
         runner = find_runner(self.decoder, memory, rows, state, keep, cache)
-        steps = DecoderSteps(*self.decoder(embeddings, matches, memory, state, keep, runner))
+        steps = self.decoder(embeddings, matches, memory, state, keep, runner)
         if cache is not None:
             cache.layer.record(steps.states, memory, runner)
 
@@ -150,13 +150,13 @@ class CopyNetModel(CopyNetPreTrainedModel):
         output = CopyNetModelOutput(
             last_hidden_state=steps.readout,
             past_key_values=cache,  # type: ignore[arg-type]
-            decoder_hidden_states=(embeddings, steps.hidden) if output_hidden_states else None,
+            decoder_hidden_states=(embeddings, steps.states.hidden) if output_hidden_states else None,
             # No layer attends to the decoder's own past; the library iterates over them if attentions are requested.
             decoder_attentions=None if attention is None else (),
             cross_attentions=None if attention is None else (attention[:, None],),
             encoder_last_hidden_state=encoder_outputs.last_hidden_state,
             encoder_hidden_states=encoder_outputs.hidden_states,
-            copy_scores=steps.copy_scores,
+            copy_scores=steps.states.copy_scores,
             switch=steps.switch,
             end_scores=steps.end_scores,
             source_ids=memory.ids,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Callable, Mapping
 from copy import deepcopy
+from functools import partial
 from os import PathLike
 from pathlib import Path
 from typing import Any, ClassVar, Self
@@ -12,6 +13,7 @@ from typing import Any, ClassVar, Self
 import torch
 from huggingface_hub import ModelCard, ModelCardData
 from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
 from transformers import AutoModelForSeq2SeqLM, PreTrainedModel, PreTrainedTokenizerBase
 from transformers import initialization as init
 
@@ -163,6 +165,16 @@ class CopyNetPreTrainedModel(PublishedModel):
         if self.config.encoder is None:
             raise ValueError("encoder is None, so there is no Transformers encoder to freeze: leave freezing out.")
         self.get_encoder().freeze()
+
+    def _set_gradient_checkpointing(
+        self,
+        enable: bool = True,
+        gradient_checkpointing_func: Callable[..., Any] = checkpoint,
+        every_n_layers: int = 1,
+    ) -> None:
+        """As in the library, but never reentrant: that passes no gradient to tensors inside other tuples."""
+        save_memory = partial(gradient_checkpointing_func, use_reentrant=False)
+        super()._set_gradient_checkpointing(enable, save_memory, every_n_layers)
 
     @torch.no_grad()
     def _init_weights(self, module: nn.Module) -> None:

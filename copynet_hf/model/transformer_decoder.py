@@ -141,16 +141,14 @@ class TransformerDecoder(Decoder):
             scores = copy_scores(memory.copy_keys, readout)
             scores = scores if self.copy_bias is None else scores + self.copy_bias
         attention = self.select_attention(output.cross_attentions, memory) if returns_attention else None
-        if self.config.mechanism.copies_by_attention:
-            self._check_gradient(hidden, attention)
-        return DecoderSteps(readout, attention, None, hidden, scores, None, past=past)
+        return DecoderSteps(readout, attention, DecoderState(hidden, scores, None, past=past))
 
     def finish_steps(self, steps: DecoderSteps, embeddings: Tensor, memory: Memory) -> DecoderSteps:
         """Adds the switch w·[c_t; s_t; …] + b, with c_t = Σ_j a_tj h_j."""
         if self.switch_proj is None:
             return steps
         assert steps.attention is not None
-        parts = {"state": steps.hidden, "embedding": embeddings}
+        parts = {"state": steps.states.hidden, "embedding": embeddings}
         if "context" in self.config.mechanism.switch:
             parts["context"] = read_memory(steps.attention, memory.hidden_states)
         return steps._replace(switch=self.switch_proj(join_parts(parts, self.config.mechanism.switch))[..., 0])
@@ -160,15 +158,6 @@ class TransformerDecoder(Decoder):
             raise ValueError(
                 f"the decoder is given {words} words, and its config has {self.max_words} positions: pass fewer, or a "
                 "smaller max_new_tokens."
-            )
-
-    def _check_gradient(self, hidden: Tensor, attention: Tensor | None) -> None:
-        """Raises ValueError where reentrant checkpoints have cut the attention, no output of theirs, off its graph."""
-        is_cut_off = attention is not None and hidden.requires_grad and not attention.requires_grad
-        if is_cut_off and any(getattr(each, "gradient_checkpointing", False) for each in self.text_decoder.modules()):
-            raise ValueError(
-                f"copy_mechanism={self.config.copy_mechanism!r} copies by an attention inside the decoder, to which "
-                "reentrant checkpoints pass no gradient: enable them with use_reentrant=False."
             )
 
     def _collect_read(self, memory: Memory, rows: int) -> tuple[Tensor, Tensor]:

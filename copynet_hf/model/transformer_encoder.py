@@ -199,7 +199,7 @@ class CopyNetTransformerEncoder(SourceEncoder):
             in_words,
             states,
             final_state,
-            slots=self.slot_embeddings_for_decoder(slots, source.letter_ids, input_ids),
+            slots=slots,
             facts=facts,
             hidden_states=hidden_states,
         )
@@ -316,7 +316,7 @@ class WordEncoder(SourceEncoder):
             positions,
             self.dropout(self.states_proj(own_states)) * mask[..., None],
             self.states_proj(text_state[:, 0]),
-            slots=self.slot_embeddings_for_decoder(slots, source.letter_ids, input_ids),
+            slots=slots,
             facts=embed_facts(embeddings, positions.is_object),
             hidden_states=hidden_states,
         )

@@ -90,26 +90,16 @@ class TimeLimit(TrainerCallback):
 
     def __init__(self, minutes: float) -> None:
         self.minutes = minutes
-        self._evaluated_step = self._saved_step = -1
 
     def on_train_begin(self, *_: object, **__: object) -> None:
         self.start = time.monotonic()
 
     def on_step_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: object) -> None:
         is_over = time.monotonic() - self.start > 60 * self.minutes
-        control.should_training_stop |= _is_true_in_any_process(is_over, args)
-
-    def on_evaluate(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: object) -> None:
-        self._evaluated_step = state.global_step
-
-    def on_save(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: object) -> None:
-        self._saved_step = state.global_step
-
-    def on_epoch_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: object) -> None:
-        if control.should_training_stop:  # with eval_strategy steps, the Trainer would do neither here
-            step = state.global_step
-            control.should_evaluate |= args.eval_strategy != "no" and self._evaluated_step != step
-            control.should_save |= args.save_strategy != "no" and self._saved_step != step
+        if _is_true_in_any_process(is_over, args):
+            control.should_training_stop = True
+            control.should_evaluate |= args.eval_strategy == "steps"  # else it comes with the end of the epoch
+            control.should_save |= args.save_strategy == "steps"
 
 
 class EarlyEnd(TrainerCallback):

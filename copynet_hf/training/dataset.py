@@ -13,8 +13,7 @@ from datasets.fingerprint import Hasher
 from transformers import PreTrainedTokenizerBase
 
 from ..arguments import MAX_TARGET_LENGTH, MIN_TARGET_LENGTH, DataArguments, PairsArguments
-from ..data import load_pairs
-from ..data.pairs import AnyDataset
+from ..data.pairs import AnyDataset, load_pairs
 from ..data.remembered import NAMES, recall_file_options, recall_options
 from ..model import tokenization_copynet
 from ..model.tokenization_copynet import CopyNetTokenizer

@@ -328,5 +328,13 @@ def test_a_word_that_is_spelled_copies_no_single_letters() -> None:
     assert read_target(tokenizer, "X42", "X-42 или K") == ["X", JOINER, "42"]
     assert read_target(tokenizer, "x42", "X-42 или K") == ["[lower]", "X", JOINER, "42"]
     assert read_target(tokenizer, "7X", "7 X") == ["7", JOINER, "X"]  # as 12X
+    assert read_target(tokenizer, "XkK", "X. k. и K") == ["X", "￭k", "￭K"]
     marks = make_tokenizer(texts=("काम",))
     assert read_target(marks, "काम", "म 5") == ["क", f"{JOINER}ा", f"{JOINER}म"]
+
+
+def test_letters_that_stand_in_a_row_are_copied() -> None:
+    tokenizer = make_tokenizer("word_digits", (ALPHABET, "USC"))
+    assert read_target(tokenizer, "USA", "the U. S. A. won") == ["U", JOINER, "S", JOINER, "A"]
+    assert read_target(tokenizer, "CA7", "6c:a7:f3") == ["[upper]", "c", JOINER, "[upper]", "a", JOINER, "7"]
+    assert read_target(tokenizer, "AC", "6c:a7:f3") == ["A", f"{JOINER}C"]

@@ -58,6 +58,13 @@ def test_a_word_that_is_always_a_changed_copy_is_left_to_copying() -> None:
     assert counts["order"] == 1  # which is generated as well
 
 
+def test_a_word_that_words_in_a_row_are_joined_to_is_left_to_copying() -> None:
+    counts = count([pair("from b:f to 3c", "BF 3"), pair("at notebook 1", "note book")])
+    assert "BF" not in counts
+    assert count([pair("from b:f to 3c", "FB 3")])["FB"] == 1
+    assert count([pair("at mcadam", "McAdam")])["McAdam"] == 1  # which no marks make of mcadam
+
+
 @pytest.mark.parametrize(("num_changed", "is_known"), [(100, False), (10, True)])
 def test_a_word_that_one_source_lacks_is_left_to_copying(num_changed: int, is_known: bool) -> None:
     counts = count([pair("ask viktor", "Viktor")] * num_changed + [pair("ask him", "Viktor")])
@@ -70,8 +77,8 @@ def test_a_word_that_targets_also_generate_is_in_the_vocabulary() -> None:
 
 
 def test_only_words_that_would_be_spelled_count_more_in_few_pairs() -> None:
-    counts = count([pair("pay 16,258 to Ann Lee", "16258 alee MRS")], generated_count=3)
-    assert (counts["16258"], counts["alee"], counts["MRS"]) == (1, 1, 3)
+    counts = count([pair("pay 16,258 to Ann Lee", "Lee16 alee MRS")], generated_count=3)
+    assert (counts["Lee16"], counts["alee"], counts["MRS"]) == (1, 1, 3)
 
 
 def test_without_chains_all_words_count() -> None:

@@ -123,7 +123,7 @@ class Chains:
             last_first.append((word[last[2] : end], last[3]))
             end = last[2]
             last = best[end]
-        return [token for tokens in self._spell_letters(last_first[::-1]) for token in tokens]
+        return [token for tokens in self._spell_letters(last_first[::-1], source) for token in tokens]
 
     def _cut_as_longer_ones(self, part: str, tokens: list[str]) -> list[str]:
         """The tokens of a copy after initials, with the mark for its first letters also where it has no more, so that
@@ -134,15 +134,18 @@ class Chains:
                 return [*tokens[:of_case], mark, *tokens[of_case:]]
         return tokens
 
-    def _spell_letters(self, chain: Sequence[tuple[str, list[str]]]) -> Iterator[list[str]]:
+    def _spell_letters(self, chain: Sequence[tuple[str, list[str]]], source: Iterable[str]) -> Iterator[list[str]]:
         """The tokens of each (part, tokens) of a chain. Single letters next to each other are generated, even if they
         are words of the source: otherwise the spelling of a word would depend on unrelated words there. They are
-        copied as initials if all of them are initials, next to a longer part, as in `jrmiller`."""
+        copied if they stand in a row there, as in `U. S. A.`, or as initials if all of them are initials, next to a
+        longer part, as in `jrmiller`."""
         start = 0
         for is_single, group in groupby(chain, lambda piece: len(piece[0]) == 1 and not piece[0].isdecimal()):
             pieces = list(group)
             are_initials = len(pieces) < len(chain) and all(INITIAL in tokens for _, tokens in pieces)
             are_spelled = is_single and len(pieces) > 1 and not are_initials
+            if are_spelled and is_joined("".join(part for part, _ in pieces), join_words(source)):
+                are_spelled = False
             for number, (part, tokens) in enumerate(pieces, start):
                 letter = JOINER + part if number else part
                 yield [letter] if are_spelled and part.isalpha() and letter in self.known else tokens
@@ -232,6 +235,28 @@ def _list_plain(part: str, marks: list[str], changes: Collection[str]) -> Iterat
     for mark in (PLAIN, DIGRAPHS):
         if mark in changes and (plain := CHANGES[mark](part)) != part:
             yield plain, [mark, *marks]
+
+
+def join_words(words: Iterable[str]) -> tuple[str, set[int]]:
+    """The words of a source in lower case, side by side without what stands between them, and where each ends."""
+    text, ends = "", {0}
+    for word in words:
+        if word[:1].isalnum():
+            text += word.casefold()
+            ends.add(len(text))
+    return text, ends
+
+
+def is_joined(word: str, joined: tuple[str, set[int]]) -> bool:
+    """Whether several words in a row, which `join_words` has joined, are this word, in either case."""
+    folded, (text, ends) = word.casefold(), joined
+    place = text.find(folded)
+    while place >= 0:
+        end = place + len(folded)
+        if place in ends and end in ends and not ends.isdisjoint(range(place + 1, end)):
+            return True
+        place = text.find(folded, place + 1)
+    return False
 
 
 def find_acronym(word: str, source: Iterable[str]) -> list[str] | None:

@@ -14,7 +14,7 @@ from transformers import PreTrainedTokenizerBase
 from ..arguments import MAX_SOURCE_LENGTH, TokenizerArguments, TrainArguments
 from ..data.records import Row
 from ..evaluation.compute_metrics import spells_words
-from ..model.chains import Chains, is_spelled, list_marks, list_parts
+from ..model.chains import Chains, is_joined, is_spelled, join_words, list_marks, list_parts
 from ..model.segmentation import CASES, CHAINED, INITIAL, get_segmenter
 from ..model.tokenization_copynet import CopyNetTokenizer
 from ..saved.loading import load_tokenizer
@@ -125,8 +125,9 @@ def list_words(
     """The words of sources, facts and targets, each as often as it counts.
 
     Without chains, all count. With them, a word of a target counts where its source has it, or where no source word
-    gives it in another form, such as another case. A word that is always copied, and sometimes in another form, does
-    not count at all: a model that knows it would write it from memory, and not where it sees a new one.
+    gives it in another form, such as another case, nor several in a row, joined. A word that is always copied, and
+    sometimes in another form, does not count at all: a model that knows it would write it from memory, and not where
+    it sees a new one.
 
     Args:
         generated_count: how often a word of a target counts that would have to be spelled.
@@ -142,9 +143,10 @@ def list_words(
         counts.update(source)
         in_source = {*source}
         in_another_form = {form for word in in_source for form in _list_forms(word, of_words)} if has_chains else set()
-        others = [word for word in target if word not in in_source]
-        generated.update(word for word in others if word not in in_another_form)
-        changed.update(word for word in others if word in in_another_form)
+        others, joined = [word for word in target if word not in in_source], join_words(source if has_chains else [])
+        made = [word for word in others if word in in_another_form or is_joined(word, joined)]
+        changed.update(made)
+        generated.update(Counter(others) - Counter(made))
         copied.update(word for word in target if word in in_source)
         if generated_count > 1:
             for word in _find_spelled(others, source, has_chains, changes):

@@ -87,3 +87,11 @@ def test_saved_adapters_give_the_same_when_loaded(case, tmp_path):
     model.save_pretrained(tmp_path / "adapter")
     loaded = peft.PeftModel.from_pretrained(plain, tmp_path / "adapter")
     assert torch.allclose(loaded(**inputs).logits, model(**inputs).logits, atol=1e-9)
+
+
+def test_an_adapter_of_the_library_is_saved_without_the_models_config(tmp_path):
+    model = tiny_model()
+    model.add_adapter(peft.LoraConfig(target_modules="all-linear", r=2))
+    model.save_pretrained(tmp_path)
+    modes = {(tmp_path / f"adapter_{name}").stat().st_mode for name in ("config.json", "model.safetensors")}
+    assert len(modes) == 1

@@ -336,9 +336,9 @@ def test_the_evaluation_after_a_training_ends_nothing(caplog: pytest.LogCaptureF
     assert not caplog.messages
 
 
-@pytest.mark.parametrize("strategy", ["steps", "epoch"])
+@pytest.mark.parametrize("strategy", ["steps", "epoch", "no"])
 @pytest.mark.parametrize("minutes", [0.0, 1.0])
-def test_at_a_time_limit_a_step_is_evaluated_and_saved_where_no_epochs_end_is(strategy: str, minutes: float) -> None:
+def test_a_time_limit_evaluates_and_saves_unless_epochs_do(strategy: str, minutes: float) -> None:
     args = Seq2SeqTrainingArguments("x", eval_strategy=strategy, save_strategy=strategy)
     limit, control = TimeLimit(minutes), TrainerControl()
     limit.on_train_begin()

@@ -1,4 +1,4 @@
-"""Pairs of texts: from files or the Hub, from LCSTS, and a small synthetic task that requires copying."""
+"""Pairs of texts; here those of a small synthetic task that requires copying."""
 
 from .assistant_requests import quickstart_pairs
 from .records import DataFileError

@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
-from itertools import groupby
+from itertools import groupby, pairwise
+from typing import NamedTuple
 from unicodedata import category
 
 from .segmentation import (
@@ -143,9 +144,9 @@ class Chains:
         for is_single, group in groupby(chain, lambda piece: len(piece[0]) == 1 and not piece[0].isdecimal()):
             pieces = list(group)
             are_initials = len(pieces) < len(chain) and all(INITIAL in tokens for _, tokens in pieces)
-            are_spelled = is_single and len(pieces) > 1 and not are_initials
-            if are_spelled and is_joined("".join(part for part, _ in pieces), join_words(source)):
-                are_spelled = False
+            may_be_spelled = is_single and len(pieces) > 1 and not are_initials
+            letters = "".join(part for part, _ in pieces)
+            are_spelled = may_be_spelled and not is_joined(letters, join_words(source))
             for number, (part, tokens) in enumerate(pieces, start):
                 letter = JOINER + part if number else part
                 yield [letter] if are_spelled and part.isalpha() and letter in self.known else tokens
@@ -237,26 +238,39 @@ def _list_plain(part: str, marks: list[str], changes: Collection[str]) -> Iterat
             yield plain, [mark, *marks]
 
 
-def join_words(words: Iterable[str]) -> tuple[str, set[int]]:
-    """The words of a source in lower case, side by side without what stands between them, and where each ends."""
-    text, ends = "", {0}
+class Joined(NamedTuple):
+    """The words of a source side by side, without what stands between them: in lower case, and the word that ends at
+    each place."""
+
+    text: str
+    words: dict[int, str]
+
+
+def join_words(words: Iterable[str]) -> Joined:
+    """The words of a source as `Joined`."""
+    text, ends = "", dict[int, str]()
     for word in words:
         if word[:1].isalnum():
             text += word.casefold()
-            ends.add(len(text))
-    return text, ends
+            ends[len(text)] = word
+    return Joined(text, ends)
 
 
-def is_joined(word: str, joined: tuple[str, set[int]]) -> bool:
-    """Whether several words in a row, which `join_words` has joined, are this word, in either case."""
-    folded, (text, ends) = word.casefold(), joined
-    place = text.find(folded)
-    while place >= 0:
-        end = place + len(folded)
-        if place in ends and end in ends and not ends.isdisjoint(range(place + 1, end)):
-            return True
-        place = text.find(folded, place + 1)
+def is_joined(word: str, joined: Joined) -> bool:
+    """Whether the word is several words in a row, each as it is or in another case."""
+    folded, place = word.casefold(), -1
+    while len(folded) > 1 and (place := joined.text.find(folded, place + 1)) >= 0:
+        ends = [end for end in range(place + 1, place + len(folded) + 1) if end in joined.words]
+        if len(ends) > 1 and ends[-1] == place + len(folded) and (place == 0 or place in joined.words):
+            starts = [0, *(end - place for end in ends)]
+            parts = (word[start:end] for start, end in pairwise(starts))
+            if all(_is_cased(part, joined.words[end]) for part, end in zip(parts, ends, strict=True)):
+                return True
     return False
+
+
+def _is_cased(part: str, word: str) -> bool:
+    return part == word or any(part == change(word) for change in CASES.values())
 
 
 def find_acronym(word: str, source: Iterable[str]) -> list[str] | None:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from copy import deepcopy
 from functools import partial
+from itertools import product
 from os import PathLike
 from pathlib import Path
 from typing import Any, ClassVar, Self
@@ -61,8 +63,7 @@ class PublishedModel(PreTrainedModel):
         finally:
             self._card_to_keep = None
         if is_main_process and folder.is_dir():
-            for weights in folder.glob("*.safetensors"):  # which safetensors 0.8 lets only their owner read
-                shutil.copymode(folder / "config.json", weights)
+            _share_weights(folder)
         if self.write_card is not None and is_main_process and folder.is_dir() and not card.exists():
             self.write_card(self, folder)
 
@@ -78,6 +79,13 @@ class PublishedModel(PreTrainedModel):
         elif self.write_card is not None and card is not None and is_blank:
             self.write_card(self, Path(working_dir), title=repo_id, tags=card.data.get("tags") or ())
         return super()._upload_modified_files(working_dir, repo_id, *args, **kwargs)
+
+
+def _share_weights(folder: Path) -> None:
+    """Lets those read the weights who may read the config: safetensors 0.8 lets their owner alone."""
+    for config, weights in product(list(folder.glob("*config.json"))[:1], folder.glob("*.safetensors")):
+        with suppress(OSError):  # of another owner
+            shutil.copymode(config, weights)
 
 
 class CopyNetPreTrainedModel(PublishedModel):

@@ -86,7 +86,7 @@ def log_line(message: str, *values: object) -> None:
 
 
 class TimeLimit(TrainerCallback):
-    """Stops training after some minutes, with the evaluation and the checkpoint that end an epoch."""
+    """Stops training after some minutes, with an evaluation and a checkpoint."""
 
     def __init__(self, minutes: float) -> None:
         self.minutes = minutes

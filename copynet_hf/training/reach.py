@@ -38,8 +38,8 @@ class Reach(NamedTuple):
     hard: (word, words of its source), "spelled" and "unknown".
     numbers: the same of those "joined" numbers for which digits are made up: of 75014, where its source has 7SO14, but
         not of 2031, where it has 31, if 20 is added to other numbers, too.
-    generated: the same of those "joined" words that chains generate, as a word of the source, not its parts, has them:
-        ecffc018 of known words such as ec and ff, where the source has 0xECFFC018.
+    generated: the same of those "joined" words that are mostly generated, although they are inside a source word:
+        ecffc018, of known words such as ec and ff, where the source has 0xECFFC018.
     num_signs: how many of the words are punctuation in the vocabulary.
     """
 

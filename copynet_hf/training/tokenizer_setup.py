@@ -138,12 +138,12 @@ def list_words(
     copied, changed, generated = Counter[str](), Counter[str](), Counter[str]()
     of_words = [mark for mark in changes if mark != INITIAL]
     for row in pairs:
-        facts = [word for fact in row.get("facts") or () for word in fact]
-        source, target = [*split(row["text"]), *facts], split(row["summary"])
+        text, facts = split(row["text"]), [word for fact in row.get("facts") or () for word in fact]
+        source, target = [*text, *facts], split(row["summary"])
         counts.update(source)
         in_source = {*source}
         in_another_form = {form for word in in_source for form in _list_forms(word, of_words)} if has_chains else set()
-        others, joined = [word for word in target if word not in in_source], join_words(source if has_chains else [])
+        others, joined = [word for word in target if word not in in_source], join_words(text if has_chains else [])
         made = [word for word in others if word in in_another_form or is_joined(word, joined)]
         changed.update(made)
         generated.update(Counter(others) - Counter(made))

@@ -12,6 +12,7 @@ from typing import Any, cast
 
 import numpy as np
 import torch
+from accelerate.utils import broadcast_object_list
 from datasets import Dataset, IterableDataset
 from torch import Tensor, nn
 from torch.optim import Optimizer
@@ -34,7 +35,7 @@ from ..evaluation.teacher_forcing import find_right_words, make_argmax, make_com
 from ..model.loss import shift_right
 from ..model.modeling_copynet import CopyNetForConditionalGeneration
 from ..model.outputs import SourceInputs
-from ..model.vocabularies import find_letter_ids
+from ..model.vocabularies import IGNORED_LABEL, find_letter_ids
 from ..saved.cards import CARD
 from .callbacks import (
     EarlyEnd,
@@ -45,7 +46,7 @@ from .callbacks import (
     has_lower_loss,
 )
 from .checkpoints import NUM_PROCESSES, RECORD_FILE, SECONDS, is_complete
-from .dataset import Pairs, encode_pairs
+from .dataset import Pairs, encode_pairs, take_spread
 from .encoder_training import split_parameter_groups
 from .guided_attention import GUIDED_UPDATES, build_guide
 from .label_smoothing import VocabularyLabelSmoother
@@ -252,25 +253,38 @@ class CopyNetTrainer(Trainer):
             sample = pairs.select(range(min(SAMPLE_SIZE, len(pairs))))
             scores, _ = evaluate_pairs(model, tokenizer, sample, num_beams=1, forbid_unk=False)
             scores = {name: scores[name] for name in ("copy_mode_fraction", "unk_rate") if name in scores}
-        labels = np.asarray(output.label_ids)
-        is_right = find_right_words(output.predictions, labels, model.config.unknown_word_id)
-        scores |= measure_accuracy(self._accept_outputs(is_right, pairs), labels)
+            if output.predictions is not None:
+                scores |= self._measure_accuracy(output, pairs)
         assert output.metrics is not None
         output.metrics.update({f"eval_{name}": value for name, value in scores.items() if value is not None})
         return output
 
-    def _accept_outputs(self, is_right: np.ndarray, pairs: Dataset) -> np.ndarray:
-        """Which words are right (N, T), bool, with all of the targets that are the outputs of a greedy search."""
-        rows = np.flatnonzero(~is_right.all(-1))
-        if 2 * len(rows) > len(is_right):
-            return is_right
-        rows, order = rows[:SAMPLE_SIZE], self._order_for_evaluation(self.eval_dataset)
-        wrong, tokenizer = pairs.select([order[row] for row in rows]), cast(Any, self.processing_class)
-        outputs = predict_pairs(self.copynet, tokenizer, wrong, num_beams=1)
-        are_right = find_right(tokenizer, [row[0] for row in outputs], list(wrong["summary"]))
-        accepted = is_right.copy()
-        accepted[rows[are_right]] = True
-        return accepted
+    def _measure_accuracy(self, output: EvalLoopOutput, pairs: Dataset) -> dict[str, float]:
+        """The accuracy on these pairs, for which the targets that a greedy search writes are right."""
+        labels = np.asarray(output.label_ids)
+        is_right = find_right_words(output.predictions, labels, self.copynet.config.unknown_word_id)
+        # by one process, so that all have the same: rounding differs between machines
+        written = [self._find_written(is_right, labels, pairs) if self.is_world_process_zero() else None]
+        is_right[broadcast_object_list(written)[0]] = True
+        return measure_accuracy(is_right, labels)
+
+    def _find_written(self, is_right: np.ndarray, labels: np.ndarray, pairs: Dataset) -> list[int]:
+        """Of the targets with wrong words, and at most `SAMPLE_SIZE` of them, those that a greedy search writes; none
+        if they are more than half. Where another dataset is evaluated, none: labels are not those of the pairs.
+
+        Args:
+            is_right, labels: (N, T) in the order of the evaluation.
+        """
+        encoded: Any = self.eval_dataset
+        order, wrong = self._order_for_evaluation(encoded), np.flatnonzero(~is_right.all(-1)).tolist()
+        if 2 * len(wrong) > len(is_right) or len(order) != len(is_right):
+            return []
+        own = {row: encoded[order[row]]["labels"] for row in take_spread(wrong, SAMPLE_SIZE)}
+        rows = [row for row, target in own.items() if labels[row][labels[row] != IGNORED_LABEL].tolist() == target]
+        chosen, tokenizer = pairs.select([order[row] for row in rows]), cast(Any, self.processing_class)
+        outputs = predict_pairs(self.copynet, tokenizer, chosen, num_beams=1)
+        are_right = find_right(tokenizer, [row[0] for row in outputs], list(chosen["summary"]))
+        return [row for row, is_written in zip(rows, are_right, strict=True) if is_written]
 
     def _run_epoch(self, *args: object, **kwargs: object) -> None:
         is_over = self.state.global_step >= self.state.max_steps

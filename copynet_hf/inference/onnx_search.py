@@ -221,14 +221,14 @@ class OnnxCopyNet:
         return OnnxCopyTrace(*(field.reshape(len(sequences), *field.shape[2:]) for field in fields))
 
     def search_options(self, options: Mapping[str, Any]) -> Search:
-        """The options, completed by the saved generation config."""
+        """The options, completed by the saved generation config; None is as left out, but `eos_token_id` is no end."""
         if unsupported := options.keys() - set(Search._fields):
             raise ValueError(f"generate() does not support {', '.join(unsupported)}: use {', '.join(Search._fields)}.")
         saved = {name: value for name, value in self.generation_config.items() if name != "copied_only"}
         for bound in ("max", "min"):  # max_length and min_length count the start token
             if f"{bound}_length" in saved:
                 saved.setdefault(f"{bound}_new_tokens", saved[f"{bound}_length"] - 1)
-        given = {name: value for name, value in options.items() if value is not None}
+        given = {name: value for name, value in options.items() if value is not None or name == "eos_token_id"}
         search = Search(**{name: value for name, value in saved.items() if name in Search._fields} | given)
         if search.num_return_sequences > search.num_beams:
             raise ValueError(

@@ -53,14 +53,14 @@ def recall_options(
     given: Values,
     columns: Collection[str] | None = None,
 ) -> dict[str, Any]:
-    """The given options, those that are None completed by those of the training, which is logged.
+    """The given options; those that are None, but for the delimiter, are those of the training, which is logged.
 
     Args:
         columns: those that there are; others are not taken. None: unknown.
     """
     options = dict(given)
     for name, value in read_options(tokenizer).items():
-        if name == "delimiter":  # which `recall_delimiter` takes where there is one
+        if name == "delimiter":  # left to `recall_delimiter`, which looks for it in the file
             continue
         is_there = columns is None or not name.endswith("_column") or has_column(value, columns)
         if name in given and given[name] is None and is_there:

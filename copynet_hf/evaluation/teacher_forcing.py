@@ -1,8 +1,8 @@
 """Accuracy under teacher forcing, from the log-probabilities that the evaluation of the loss computes anyway.
 
 A target whose every word is the most probable one, given the words before it, is what greedy search generates: its
-accuracy is the exact match of greedy search, without a search, but for targets that outputs write in other tokens, as
-`DARK` in capitals of a copied `dark`, where the vocabulary has `DARK`.
+accuracy is the exact match of greedy search, without a search. The exception is a text that an output has in other
+tokens: for `Dark`, a word of the vocabulary, a model may write a copied `dark` in title case.
 """
 
 from __future__ import annotations

@@ -221,7 +221,10 @@ class OnnxCopyNet:
         return OnnxCopyTrace(*(field.reshape(len(sequences), *field.shape[2:]) for field in fields))
 
     def search_options(self, options: Mapping[str, Any]) -> Search:
-        """The options, completed by the saved generation config; None is as left out, but `eos_token_id` is no end."""
+        """The options, completed by the saved generation config.
+
+        None counts as left out, but for `eos_token_id`, where it means that no symbol ends an output.
+        """
         if unsupported := options.keys() - set(Search._fields):
             raise ValueError(f"generate() does not support {', '.join(unsupported)}: use {', '.join(Search._fields)}.")
         saved = {name: value for name, value in self.generation_config.items() if name != "copied_only"}

@@ -239,8 +239,10 @@ def _list_plain(part: str, marks: list[str], changes: Collection[str]) -> Iterat
 
 
 class Joined(NamedTuple):
-    """The words of a source side by side, without what stands between them: in lower case, and the word that ends at
-    each place."""
+    """The words of a source side by side, without what stands between them.
+
+    text: in lower case. words: each as it is, by the place in the text where it ends.
+    """
 
     text: str
     words: dict[int, str]
@@ -257,7 +259,7 @@ def join_words(words: Iterable[str]) -> Joined:
 
 
 def is_joined(word: str, joined: Joined) -> bool:
-    """Whether the word is several words in a row, each as it is or in another case."""
+    """Whether a word is made of several words in a row, each as it is or in another case."""
     folded, place = word.casefold(), -1
     while len(folded) > 1 and (place := joined.text.find(folded, place + 1)) >= 0:
         ends = [end for end in range(place + 1, place + len(folded) + 1) if end in joined.words]

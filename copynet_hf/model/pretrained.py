@@ -7,7 +7,6 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from copy import deepcopy
 from functools import partial
-from itertools import product
 from os import PathLike
 from pathlib import Path
 from typing import Any, ClassVar, Self
@@ -82,9 +81,12 @@ class PublishedModel(PreTrainedModel):
 
 
 def _share_weights(folder: Path) -> None:
-    """Lets those read the weights who may read the config: safetensors 0.8 lets their owner alone."""
-    for config, weights in product(list(folder.glob("*config.json"))[:1], folder.glob("*.safetensors")):
-        with suppress(OSError):  # of another owner
+    """Gives saved weights the mode of the config: safetensors 0.8 lets only their owner read them."""
+    config = next(folder.glob("*config.json"), None)
+    if config is None:
+        return
+    for weights in folder.glob("*.safetensors"):
+        with suppress(OSError):  # files of another owner
             shutil.copymode(config, weights)
 
 
@@ -181,8 +183,8 @@ class CopyNetPreTrainedModel(PublishedModel):
         every_n_layers: int = 1,
     ) -> None:
         """As in the library, but never reentrant: that passes no gradient to tensors inside other tuples."""
-        save_memory = partial(gradient_checkpointing_func, use_reentrant=False)
-        super()._set_gradient_checkpointing(enable, save_memory, every_n_layers)
+        checkpoint_func = partial(gradient_checkpointing_func, use_reentrant=False)
+        super()._set_gradient_checkpointing(enable, checkpoint_func, every_n_layers)
 
     @torch.no_grad()
     def _init_weights(self, module: nn.Module) -> None:

@@ -144,9 +144,9 @@ def list_words(
         in_source = {*source}
         in_another_form = {form for word in in_source for form in _list_forms(word, of_words)} if has_chains else set()
         others, joined = [word for word in target if word not in in_source], join_words(text if has_chains else [])
-        made = [word for word in others if word in in_another_form or is_joined(word, joined)]
-        changed.update(made)
-        generated.update(Counter(others) - Counter(made))
+        made = {word for word in others if word in in_another_form or is_joined(word, joined)}
+        generated.update(word for word in others if word not in made)
+        changed.update(word for word in others if word in made)
         copied.update(word for word in target if word in in_source)
         if generated_count > 1:
             for word in _find_spelled(others, source, has_chains, changes):

@@ -54,7 +54,7 @@ from .run_folder import explain_save_errors
 from .vocabulary_dropout import append_letters, drop_from_vocabulary
 from .weight_average import WeightAverage
 
-SAMPLE_SIZE = 64  # evaluation pairs for which outputs are generated, and those with wrong words
+SAMPLE_SIZE = 64  # of the evaluation pairs, and of those with wrong words, for which outputs are generated
 STREAM_BUFFER = 10_000  # pairs in memory among which a stream is shuffled
 
 
@@ -72,7 +72,7 @@ class CopyNetTrainer(Trainer):
     An evaluation also generates outputs: with `predict_with_generate` for all pairs, as `evaluate_pairs` does; else
     greedily, with `<unk>` allowed, for the first `SAMPLE_SIZE`, of which it logs `eval_copy_mode_fraction` (the words
     written by the copy mode, in percent) and `eval_unk_rate`. Once teacher forcing finds at most half of the targets
-    wrong, outputs are generated for these, too, and those that are right count as such: their tokens may be others.
+    wrong, outputs are generated for up to `SAMPLE_SIZE` of these, too: one may be right in other tokens.
 
     Args:
         pairs: the splits `train` and, where given, `validation`.
@@ -169,7 +169,7 @@ class CopyNetTrainer(Trainer):
             len(dataset),
             _find_data_seed(self.args),
             lambda: int(self.state.epoch or 0),
-            list(map(len, dataset["input_ids"])) if strategy == "group_by_length" else None,
+            _list_lengths(dataset) if strategy == "group_by_length" else None,
             self.args.train_batch_size * self.args.gradient_accumulation_steps,
         )
 
@@ -181,8 +181,7 @@ class CopyNetTrainer(Trainer):
         rows = range(len(dataset))
         if self.args.train_sampling_strategy != "group_by_length":
             return list(rows)
-        lengths = list(map(len, dataset["input_ids"]))
-        return sorted(rows, key=lengths.__getitem__, reverse=True)
+        return sorted(rows, key=_list_lengths(dataset).__getitem__, reverse=True)
 
     def training_step(
         self, model: nn.Module, inputs: dict[str, Tensor], num_items_in_batch: Tensor | int | None = None
@@ -275,10 +274,10 @@ class CopyNetTrainer(Trainer):
         Args:
             is_right, labels: (N, T) in the order of the evaluation.
         """
-        encoded: Any = self.eval_dataset
-        order, wrong = self._order_for_evaluation(encoded), np.flatnonzero(~is_right.all(-1)).tolist()
-        if 2 * len(wrong) > len(is_right) or len(order) != len(is_right):
+        encoded, wrong = cast(Any, self.eval_dataset), np.flatnonzero(~is_right.all(-1)).tolist()
+        if not wrong or 2 * len(wrong) > len(is_right) or len(encoded) != len(is_right):
             return []
+        order = self._order_for_evaluation(encoded)
         own = {row: encoded[order[row]]["labels"] for row in take_spread(wrong, SAMPLE_SIZE)}
         rows = [row for row, target in own.items() if labels[row][labels[row] != IGNORED_LABEL].tolist() == target]
         chosen, tokenizer = pairs.select([order[row] for row in rows]), cast(Any, self.processing_class)
@@ -358,6 +357,11 @@ class EpochSampler(Sampler[int]):
         if self.lengths is None:
             return iter(torch.randperm(self.size, generator=generator).tolist())
         return iter(get_length_grouped_indices(self.lengths, self.batch_size, generator=generator))
+
+
+def _list_lengths(dataset: Any) -> list[int]:
+    """The number of words of each source."""
+    return list(map(len, dataset["input_ids"]))
 
 
 def _find_data_seed(args: TrainingArguments) -> int:

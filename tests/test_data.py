@@ -71,21 +71,16 @@ def test_a_summary_of_named_values_becomes_a_line_of_text(tmp_path: Path, suffix
 # LCSTS
 
 
-def test_part_iii_has_1106_pairs_and_725_with_a_score_of_3(data_dir: Path) -> None:
+def test_all_of_part_iii_is_read(data_dir: Path) -> None:
     path = data_dir / "lcsts" / "raw" / "PART_III.txt"
     if not path.is_file():
         pytest.skip(f"no real data: {path}")
-    scored = load_lcsts(test=path)["test"]
-    assert len(scored) == 725
-    assert min(scored["human_label"]) == 3
-    everything = load_lcsts(test=path, min_score=1)["test"]
-    assert len(everything) == 1106
-    rows = [json.loads(line) for line in (data_dir / "lcsts" / "test_all_1106.jsonl").open(encoding="utf-8")]
-    for row, expected in zip(everything, rows, strict=True):
-        assert f"III-{row['id']}" == expected["id"]
-        assert [row[key] for key in ("text", "summary", "human_label")] == [
-            expected[key] for key in ("text", "summary", "human_label")
-        ]
+    found = load_lcsts(test=path, min_score=1)["test"]
+    expected = [json.loads(line) for line in (data_dir / "lcsts" / "test_all_1106.jsonl").open(encoding="utf-8")]
+    assert len(found) == 1106
+    assert [f"III-{number}" for number in found["id"]] == [row["id"] for row in expected]
+    for name in ("text", "summary", "human_label"):
+        assert found[name][:] == [row[name] for row in expected]
 
 
 def test_a_part_without_labels_is_kept_with_labels_of_none(tmp_path: Path) -> None:
@@ -117,13 +112,12 @@ def test_only_labelled_pairs_below_the_minimum_are_left_out(tmp_path: Path) -> N
     ],
     ids=["utf-8", "utf-8 with BOM", "gb18030", "gb18030 with BOM", "utf-16"],
 )
-@pytest.mark.parametrize("streaming", [False, True], ids=["cached", "streaming"])
-def test_the_encoding_is_detected_from_the_bytes(tmp_path: Path, encoding: str, start: bytes, streaming: bool) -> None:
+def test_the_encoding_is_detected_from_the_bytes(tmp_path: Path, encoding: str, start: bytes) -> None:
     content = record(0, "第一条", "镕基 𠮷 €") + record(1, "第二条")
     path = write(tmp_path / "part.txt", start + content.replace("\n", "\r\n").encode(encoding))
-    data = load_lcsts(train=path, streaming=streaming)["train"]
-    assert [row["summary"] for row in data] == ["第一条", "第二条"]
-    assert next(iter(data))["text"] == "镕基 𠮷 €"
+    data = load_lcsts(train=path)["train"]
+    assert data["summary"][:] == ["第一条", "第二条"]
+    assert data["text"][0] == "镕基 𠮷 €"
 
 
 def test_the_encoding_can_be_given(tmp_path: Path) -> None:
@@ -159,7 +153,6 @@ MALFORMED = {
     "empty <summary>": record(summary=""),
     "<doc> is not closed": record().replace("</doc>\n", ""),
     "human_label '3.5'": record(label="3.5"),
-    "human_label 'good'": record(label="good"),
     "human_label '9'": record(label=9),
     "human_label ''": record(label="").replace("</human_label>", ""),
     "text outside a <doc>": "hello\nworld\n",
@@ -168,14 +161,13 @@ MALFORMED = {
 
 
 @pytest.mark.parametrize("reason", MALFORMED)
-@pytest.mark.parametrize("streaming", [False, True], ids=["cached", "streaming"])
 def test_a_malformed_record_is_named_by_its_line_and_skipped(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture, reason: str, streaming: bool
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, reason: str
 ) -> None:
     path = write(tmp_path / "part.txt", record(0) + MALFORMED[reason] + record(2))
     with caplog.at_level(logging.WARNING, "copynet_hf"):
-        rows = list(load_lcsts(train=path, streaming=streaming)["train"])
-    assert [row["id"] for row in rows] == ["0", "2"]
+        data = load_lcsts(train=path)["train"]
+    assert data["id"][:] == ["0", "2"]
     (message,) = caplog.messages
     assert f"{path}: skipped 1 malformed record (line 9: {reason}" in message
 
@@ -216,31 +208,22 @@ def test_a_min_score_that_no_record_reaches_is_an_error(tmp_path: Path) -> None:
         load_lcsts(test=path)
 
 
-def test_a_missing_file_is_named_and_a_file_is_required(tmp_path: Path) -> None:
-    with pytest.raises(FileNotFoundError, match=r"PART_I\.txt"):
-        load_lcsts(train=tmp_path / "PART_I.txt")
-    with pytest.raises(ValueError, match="at least one"):
-        load_lcsts()
-
-
 def test_streaming_yields_rows_without_reading_the_whole_file(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    path = write(tmp_path / "part.txt", record(summary="") + "".join(map(record, range(2000))) + record(summary=""))
+    path = write(tmp_path / "part.txt", record(summary="") + "".join(map(record, range(50))) + record(summary=""))
     data = load_lcsts(train=path, streaming=True)["train"]
     assert isinstance(data, datasets.IterableDataset)
     assert [row["id"] for row in data.take(3)] == ["0", "1", "2"]
     assert "skipped 1 malformed record " in caplog.text
-    assert len(list(data)) == 2000
+    assert len(list(data)) == 50
     assert "skipped 2 malformed records " in caplog.text
 
 
 def test_streams_are_read_by_worker_processes(tmp_path: Path) -> None:
-    raw = write(tmp_path / "part.txt", record(0) + record(1))
-    lines = write_rows(tmp_path / "a.jsonl", PAIR, PAIR)
-    for data in (load_lcsts(train=raw, streaming=True), load_pairs(train_file=lines, streaming=True)):
-        loader = torch.utils.data.DataLoader(data["train"].select_columns(["summary"]), num_workers=1)
-        assert len(list(loader)) == 2
+    data = load_lcsts(train=write(tmp_path / "part.txt", record(0) + record(1)), streaming=True)["train"]
+    loader = torch.utils.data.DataLoader(data.select_columns(["summary"]), num_workers=1)
+    assert len(list(loader)) == 2
 
 
 # Pairs from files
@@ -320,30 +303,28 @@ def test_bad_lines_are_named_and_skipped(tmp_path: Path, caplog: pytest.LogCaptu
         assert part in message
 
 
-@pytest.mark.parametrize("streaming", [False, True], ids=["cached", "streaming"])
 @pytest.mark.parametrize("malformed", [[["s", "p"]], "s p o", [["s", "p", 3]], 7, ["s", "p", "o"]])
 def test_rows_with_malformed_facts_are_named_and_skipped(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture, streaming: bool, malformed: object
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, malformed: object
 ) -> None:
     facts = [[["s", "p", "o"]], None, malformed, []]
     rows = [{"text": "a", "summary": str(number), "facts": cell} for number, cell in enumerate(facts)]
-    path = write(tmp_path / "a.jsonl", "".join(f"{json.dumps(row)}\n" for row in rows).encode())
+    path = write_rows(tmp_path / "a.jsonl", *rows)
     with caplog.at_level(logging.WARNING, "copynet_hf"):
-        pairs = list(load_pairs(train_file=path, streaming=streaming)["train"])
+        pairs = load_pairs(train_file=path)["train"]
     assert [(pair["summary"], pair["facts"]) for pair in pairs] == [("0", [["s", "p", "o"]]), ("1", None), ("3", [])]
     assert caplog.messages == [f"{path}: skipped 1 malformed record (line 3: 'facts' are not triples of strings)"]
 
 
-@pytest.mark.parametrize("streaming", [False, True], ids=["cached", "streaming"])
 @pytest.mark.parametrize("cells", [[7, 8], ["a, b", "c"], [["a", "b"], ["c"]], [[[1, 2]], [[3]]], [{"a": "b"}, 1]])
 def test_a_column_called_facts_that_holds_something_else_is_another_column(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture, streaming: bool, cells: list[object]
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, cells: list[object]
 ) -> None:
     rows = [{"text": "a", "summary": "b", "facts": cell} for cell in cells]
-    path = write(tmp_path / "a.jsonl", "".join(f"{json.dumps(row)}\n" for row in rows).encode())
+    path = write_rows(tmp_path / "a.jsonl", *rows)
     with caplog.at_level(logging.INFO, "copynet_hf"):
-        pairs = list(load_pairs(train_file=path, streaming=streaming)["train"])
-    assert [list(pair) for pair in pairs] == [["text", "summary", "original_facts"]] * 2
+        data = load_pairs(train_file=path)["train"]
+    assert data.column_names == ["text", "summary", "original_facts"]
     assert f"{path}: the column 'facts' holds no triples (subject, property, object), and is not read" in caplog.text
 
 
@@ -519,8 +500,7 @@ def test_a_field_can_have_more_than_131072_characters(tmp_path: Path, suffix: st
     assert csv.field_size_limit() == limit  # of the whole process
 
 
-@pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le", "utf-16-be"])
-@pytest.mark.parametrize("suffix", ["csv", "tsv", "jsonl"])
+@pytest.mark.parametrize(("encoding", "suffix"), [("utf-16", "csv"), ("utf-16-le", "tsv"), ("utf-16-be", "jsonl")])
 def test_utf_16_is_recognised_by_its_byte_order_mark(tmp_path: Path, encoding: str, suffix: str) -> None:
     rows = [("镕基 𠮷", "ä"), ("a", "b")]
     if suffix == "jsonl":
@@ -536,9 +516,8 @@ def test_utf_16_is_recognised_by_its_byte_order_mark(tmp_path: Path, encoding: s
     assert load_pairs(train_file=path)["train"]["text"][:1] == ["镕基 𠮷"]
 
 
-@pytest.mark.parametrize("streaming", [False, True], ids=["cached", "streaming"])
 @pytest.mark.parametrize("name", ["a.jsonl.gz", "a.json.gz", "a.csv.gz", "a.TSV.GZ", "a.txt.gz"])
-def test_compressed_files_are_read(tmp_path: Path, name: str, streaming: bool) -> None:
+def test_compressed_files_are_read(tmp_path: Path, name: str) -> None:
     contents = {
         ".jsonl": json.dumps(PAIR),
         ".json": json.dumps([PAIR]),
@@ -548,15 +527,15 @@ def test_compressed_files_are_read(tmp_path: Path, name: str, streaming: bool) -
     }
     content = gzip.compress(contents[Path(name).with_suffix("").suffix.lower()].encode())
     path = write(tmp_path / name, content)
-    (row,) = load_pairs(train_file=path, streaming=streaming)["train"]
+    (row,) = load_pairs(train_file=path)["train"]
     assert (row["text"], row["summary"]) == ("a b", "a")
     for damaged in (content[:-12], b"no gzip", content[:20] + b"\xff" + content[21:]):
         write(path, damaged)
         with pytest.raises(DataFileError, match=f"{name}: not a complete gzip file"):
-            list(load_pairs(train_file=path, streaming=streaming)["train"])
+            load_pairs(train_file=path)
 
 
-@pytest.mark.parametrize("name", ["a", "a.jsonl", "a.parquet", "a.txt"])
+@pytest.mark.parametrize("name", ["a", "a.jsonl"])
 def test_a_folder_in_place_of_a_file_is_named(tmp_path: Path, name: str) -> None:
     (tmp_path / name).mkdir()
     with pytest.raises(DataFileError, match=f"{name} is a folder: pass a file"):
@@ -591,12 +570,12 @@ def test_large_integers_and_deep_columns_are_kept_as_json(tmp_path: Path) -> Non
 @pytest.mark.parametrize("streaming", [False, True], ids=["cached", "streaming"])
 def test_damage_of_a_parquet_file_is_an_error_that_names_it(tmp_path: Path, streaming: bool) -> None:
     path = tmp_path / "a.parquet"
-    rows = [{"text": f"a {n} {n**9}", "summary": f"b {n}"} for n in range(2_000)]
-    datasets.Dataset.from_list(rows).to_parquet(path)
+    rows = [{"text": f"a {n} {n**9}", "summary": f"b {n}"} for n in range(400)]
+    write_table(path, rows)
     content = path.read_bytes()
     damages = [content[: len(content) // 2], content[:100], content[4:]]
     rng = random.Random(0)
-    for _ in range(30):
+    for _ in range(15):
         start, garbage = rng.randrange(4, len(content) - 8), rng.randbytes(200)
         damages.append(content[:start] + garbage + content[start + len(garbage) :])
     messages = []
@@ -639,12 +618,11 @@ def test_parquet_columns_may_hold_what_python_cannot(tmp_path: Path, streaming: 
     assert row == {"text": "a\ufffd", "summary": "b", "day": "10000-01-01", "time": "00:00:00.000000001"}
 
 
-@pytest.mark.parametrize("streaming", [False, True], ids=["cached", "streaming"])
-def test_two_parquet_columns_of_one_name_are_refused(tmp_path: Path, streaming: bool) -> None:
+def test_two_parquet_columns_of_one_name_are_refused(tmp_path: Path) -> None:
     path = tmp_path / "a.parquet"
     pq.write_table(pa.Table.from_arrays([pa.array(["a"])] * 3, ["text", "text", "summary"]), path)
     with pytest.raises(DataFileError, match=r"a\.parquet: there are two columns 'text': rename one"):
-        list(load_pairs(train_file=path, streaming=streaming)["train"])
+        load_pairs(train_file=path)
 
 
 def test_workers_read_all_shards_of_a_stream_and_report_what_is_skipped(
@@ -663,39 +641,31 @@ def test_workers_read_all_shards_of_a_stream_and_report_what_is_skipped(
 
 
 def test_columns_of_mixed_values_are_kept_as_json(tmp_path: Path) -> None:
-    rows = [PAIR | {"extra": 1, "more": {"a": 1}}] * 1500 + [
-        PAIR | {"extra": "two", "more": {"b": [2]}},
-        PAIR,
-    ]
+    rows = [PAIR | {"extra": 1, "more": {"a": 1}}] * 1001  # types are found in batches of 1,000
+    rows += [PAIR | {"extra": "two", "more": {"b": [2]}}, PAIR]
     data = load_pairs(train_file=write_rows(tmp_path / "a.jsonl", *rows))["train"]
-    assert [data[0]["extra"], data[1500]["extra"]] == ["1", '"two"']
-    assert [data[0]["more"], data[1500]["more"]] == ['{"a": 1}', '{"b": [2]}']
-    assert data[1501] == PAIR | {"extra": None, "more": None}
+    assert [data[0]["extra"], data[1001]["extra"]] == ["1", '"two"']
+    assert [data[0]["more"], data[1001]["more"]] == ['{"a": 1}', '{"b": [2]}']
+    assert data[1002] == PAIR | {"extra": None, "more": None}
 
 
-def test_given_columns_are_used_and_columns_of_their_new_names_are_kept(tmp_path: Path) -> None:
-    path = write_rows(tmp_path / "a.jsonl", {"text": "raw", "context": "a b", "answer": "a", "summary": "s"})
-    data = load_pairs(train_file=path, text_column="context", summary_column="answer")["train"]
-    assert data[0] == {"text": "a b", "summary": "a", "original_text": "raw", "original_summary": "s"}
-    table = tmp_path / "a.parquet"
-    datasets.load_dataset("json", data_files=str(path))["train"].to_parquet(table)
-    assert load_pairs(train_file=table, text_column="context", summary_column="answer")["train"][0] == data[0]
-    taken = write_rows(tmp_path / "b.jsonl", {"text": "raw", "original_text": "a b", "summary": "s"})
-    datasets.load_dataset("json", data_files=str(taken))["train"].to_parquet(tmp_path / "b.parquet")
-    for file in (taken, tmp_path / "b.parquet"):
-        (row,) = load_pairs(train_file=file, text_column="original_text")["train"]
-        assert row == {"text": "a b", "summary": "s", "original_text": "raw"}
-    swapped = load_pairs(train_file=table, text_column="summary", summary_column="text")["train"][0]
-    assert (swapped["text"], swapped["summary"]) == ("s", "raw")
+@pytest.mark.parametrize("suffix", ["jsonl", "parquet"])
+def test_given_columns_are_used_and_columns_of_their_new_names_are_kept(tmp_path: Path, suffix: str) -> None:
+    path = write_table(tmp_path / f"a.{suffix}", [{"text": "raw", "context": "a b", "answer": "a", "summary": "s"}])
+    (row,) = load_pairs(train_file=path, text_column="context", summary_column="answer")["train"]
+    assert row == {"text": "a b", "summary": "a", "original_text": "raw", "original_summary": "s"}
+    (row,) = load_pairs(train_file=path, text_column="summary", summary_column="text")["train"]
+    assert (row["text"], row["summary"]) == ("s", "raw")
+    write_table(path, [{"text": "raw", "original_text": "a b", "summary": "s"}])
+    (row,) = load_pairs(train_file=path, text_column="original_text")["train"]
+    assert row == {"text": "a b", "summary": "s", "original_text": "raw"}
 
 
 @pytest.mark.parametrize("streaming", [False, True], ids=["cached", "streaming"])
-@pytest.mark.parametrize("suffix", ["jsonl", "parquet"])
 def test_columns_with_unusual_names_are_guessed_in_order_without_ids_and_logged(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture, suffix: str, streaming: bool
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, streaming: bool
 ) -> None:
-    path = tmp_path / f"a.{suffix}"
-    write_table(path, [{"id": "r1", "year": 3, "long": "a b", "short": "a"}])
+    path = write_rows(tmp_path / "a.jsonl", {"id": "r1", "year": 3, "long": "a b", "short": "a"})
     for _ in range(2):  # the second time from the cache
         caplog.clear()
         with caplog.at_level(logging.INFO, "copynet_hf"):
@@ -711,12 +681,8 @@ def test_columns_with_unusual_names_are_guessed_in_order_without_ids_and_logged(
 
 
 @pytest.mark.parametrize("streaming", [False, True], ids=["cached", "streaming"])
-@pytest.mark.parametrize("suffix", ["jsonl", "csv", "parquet"])
-def test_where_several_columns_could_be_meant_an_error_names_them(
-    tmp_path: Path, suffix: str, streaming: bool
-) -> None:
-    path = tmp_path / f"a.{suffix}"
-    write_table(path, [{"category": "files", "difficulty": "easy", "nl": "list", "cmd": "ls"}])
+def test_where_several_columns_could_be_meant_an_error_names_them(tmp_path: Path, streaming: bool) -> None:
+    path = write_rows(tmp_path / "a.jsonl", {"category": "files", "difficulty": "easy", "nl": "list", "cmd": "ls"})
     message = "the text and summary could be any of the columns 'category', 'difficulty', 'nl', 'cmd': pass "
     options = "text_column (--text_column) and summary_column (--summary_column)"
     with pytest.raises(ValueError, match=re.escape(f"{path}: {message}{options}")):
@@ -728,11 +694,9 @@ def test_where_several_columns_could_be_meant_an_error_names_them(
     assert next(iter(pairs))["text"] == "list"
 
 
-@pytest.mark.parametrize("suffix", ["jsonl", "csv", "parquet"])
-def test_a_missing_column_is_named_with_the_file_and_its_columns(tmp_path: Path, suffix: str) -> None:
-    path = tmp_path / f"a.{suffix}"
-    write_table(path, [PAIR])
-    with pytest.raises(ValueError, match=rf"a\.{suffix}: no column 'body'; the columns are 'text', 'summary'"):
+def test_a_missing_column_is_named_with_the_file_and_its_columns(tmp_path: Path) -> None:
+    path = write_rows(tmp_path / "a.jsonl", PAIR)
+    with pytest.raises(ValueError, match=r"a\.jsonl: no column 'body'; the columns are 'text', 'summary'"):
         load_pairs(train_file=path, text_column="body")
     with pytest.raises(ValueError, match="cannot be both"):
         load_pairs(train_file=path, text_column="text", summary_column="text")
@@ -764,16 +728,14 @@ def test_columns_that_cannot_be_guessed_are_listed(tmp_path: Path) -> None:
         ("a.csv", "text,text\na,b\n"),
         ("a.parquet", ""),
         ("a.parquet", "not parquet"),
-        *(("a.txt", content) for content in ("", "\n\n", "nothing of the kind\n", '{"text": "a"}\n')),
+        ("a.txt", ""),
+        ("a.txt", "nothing of the kind\n"),
     ],
 )
-@pytest.mark.parametrize("streaming", [False, True], ids=["cached", "streaming"])
-def test_a_file_without_a_pair_is_an_error_that_names_it(
-    tmp_path: Path, name: str, content: str, streaming: bool
-) -> None:
+def test_a_file_without_a_pair_is_an_error_that_names_it(tmp_path: Path, name: str, content: str) -> None:
     path = write(tmp_path / name, content)
     with pytest.raises(DataFileError, match=name.replace(".", r"\.")):
-        list(load_pairs(train_file=path, streaming=streaming)["train"])
+        load_pairs(train_file=path)
 
 
 @pytest.mark.parametrize("streaming", [False, True], ids=["cached", "streaming"])
@@ -793,7 +755,7 @@ def test_a_file_of_malformed_records_is_an_error_with_line_and_reason(
         list(load_pairs(train_file=path, streaming=streaming)["train"])
 
 
-def test_an_unknown_suffix_and_a_missing_file_are_named(tmp_path: Path) -> None:
+def test_what_names_no_data_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"a\.docx: the name must end in one of \.jsonl"):
         load_pairs(train_file=write(tmp_path / "a.docx", "x"))
     with pytest.raises(FileNotFoundError, match=r"gone\.csv"):
@@ -802,6 +764,8 @@ def test_an_unknown_suffix_and_a_missing_file_are_named(tmp_path: Path) -> None:
         load_pairs()
     with pytest.raises(ValueError, match="either files or dataset_name"):
         load_pairs(train_file="a.jsonl", dataset_name="x/y")
+    with pytest.raises(ValueError, match="at least one"):
+        load_lcsts()
 
 
 @pytest.mark.parametrize("suffix", ["jsonl", "parquet"])
@@ -878,41 +842,37 @@ def test_usual_names_are_found_between_spaces_and_records_beside_ids(tmp_path: P
     assert load_pairs(train_file=path)["train"]["summary"][:] == ["x = a"]
 
 
-@pytest.mark.parametrize("name", ["nl2bash", "utterance_rewriting_zh", "lcsts"])
+@pytest.mark.parametrize("name", ["nl2bash", "utterance_rewriting_zh"])
 def test_the_real_datasets_are_read_completely(data_dir: Path, name: str) -> None:
     path = data_dir / name / "validation.jsonl"
     rows = [json.loads(line) for line in path.open(encoding="utf-8")]
     data = load_pairs(validation_file=path)["validation"]
-    source, target = ("text", "summary") if name == "lcsts" else ("source", "target")
-    assert data["text"][:] == [row[source] for row in rows]
-    assert data["summary"][:] == [row[target] for row in rows]
+    assert data["text"][:] == [row["source"] for row in rows]
+    assert data["summary"][:] == [row["target"] for row in rows]
 
 
 # The synthetic task
 
 
 @pytest.fixture(scope="module")
-def task() -> datasets.DatasetDict:
-    sizes = {"train": 4000, "validation": 500, "test": 500}
-    return datasets.DatasetDict(
-        {split: datasets.Dataset.from_list(quickstart_pairs(split, size)) for split, size in sizes.items()}
-    )
+def task() -> dict[str, list[dict[str, str]]]:
+    sizes = {"train": 1000, "validation": 100, "test": 100}
+    return {split: quickstart_pairs(split, size) for split, size in sizes.items()}
 
 
-def words(part: datasets.Dataset) -> set[str]:
-    return {word for row in part for text in row.values() for word in text.split()}
+def words(rows: list[dict[str, str]]) -> set[str]:
+    return {word for row in rows for text in row.values() for word in text.split()}
 
 
-def test_pairs_of_the_task_are_different_and_short(task: datasets.DatasetDict) -> None:
-    for part in task.values():
-        assert len(set(part["text"])) == len(part)
-        assert all(8 <= len(text.split()) <= 20 for text in part["text"])
-        assert all(4 <= len(text.split()) <= 14 for text in part["summary"])
+def test_pairs_of_the_task_are_different_and_short(task: dict[str, list[dict[str, str]]]) -> None:
+    assert len({source for source, _ in RULES}) == len(RULES)  # a source has one target
+    for rows in task.values():
+        assert len({row["text"] for row in rows}) == len(rows)
+        assert all(8 <= len(row["text"].split()) <= 20 for row in rows)
+        assert all(4 <= len(row["summary"].split()) <= 14 for row in rows)
 
 
-def test_every_held_out_pair_requires_copying_unseen_words(
-    task: datasets.DatasetDict,
-) -> None:
+def test_every_held_out_pair_requires_copying_unseen_words(task: dict[str, list[dict[str, str]]]) -> None:
     seen = words(task["train"])
     for split in ("validation", "test"):
         for row in task[split]:
@@ -927,16 +887,8 @@ def test_no_seed_moves_a_filler_to_another_split() -> None:
     openings = {"hi", "good", "morning", "one", "more", "thing", "sorry", "to", "bother", "you", ",", ":"}
     for seed in range(3):
         for split in ("train", "validation", "test"):
-            part = datasets.Dataset.from_list(quickstart_pairs(split, 100, seed))
-            assert {split_of(word) for word in words(part) - template_words - openings} == {split}
-
-
-def test_a_source_has_one_target(task: datasets.DatasetDict) -> None:
-    # A target depends on nothing but its source's fillers.
-    for source, target in RULES:
-        slots = {part.split("}")[0] for part in source.split("{")[1:]}
-        assert {part.split("}")[0] for part in target.split("{")[1:]} <= slots
-    assert len({source for source, _ in RULES}) == len(RULES)
+            fillers = words(quickstart_pairs(split, 30, seed)) - template_words - openings
+            assert {split_of(word) for word in fillers} == {split}
 
 
 def test_pairs_are_deterministic_and_a_larger_number_extends_them() -> None:

@@ -18,18 +18,19 @@ from typing import Any
 import pytest
 import torch
 from datasets import Dataset
-from helpers import refused, write_requests, write_rows
+from helpers import refused, write_requests
 from safetensors.torch import load_file
 
 from copynet_hf.arguments import TrainArguments
 from copynet_hf.cli import main
-from copynet_hf.data import quickstart_pairs
+from copynet_hf.data import rows as data_rows
 from copynet_hf.training import run as training_run
 from copynet_hf.training.callbacks import SigtermCheckpoint
 from copynet_hf.training.checkpoints import (
     FINGERPRINT,
     RECORD_FILE,
     SECONDS,
+    check_run_record,
     find_damage,
     list_checkpoints,
     make_run_record,
@@ -95,7 +96,7 @@ def test_a_run_resumed_in_any_epoch_sees_each_pair_once_per_epoch(
 ) -> None:
     def train(folder: Path, **arguments: Any) -> list[tuple[int, ...]]:
         seen.clear()
-        options = arguments | {"train_sampling_strategy": strategy, "dropout": 0.2}
+        options = arguments | {"train_sampling_strategy": strategy, "dropout": 0.2, "save_steps": step}
         assert main(command(train_file, folder, **options)) == 0
         return list(seen)
 
@@ -107,19 +108,6 @@ def test_a_run_resumed_in_any_epoch_sees_each_pair_once_per_epoch(
     resumed = train(folder, resume_from_checkpoint="auto")
     assert resumed == rows[step // EPOCH * NUM_PAIRS + step % EPOCH * BATCH :]
     assert have_same_weights(folder, tmp_path / "full")
-
-
-def test_early_stopping_counts_on_in_a_resumed_run(train_file: Path, tmp_path: Path) -> None:
-    def train(folder: Path, **arguments: Any) -> int:
-        schedule = {"eval_steps": 2, "save_steps": 2, "early_stopping_patience": 3, "max_steps": 20}
-        metric = {"validation_file": train_file, "metric_for_best_model": "mean_accuracy", "learning_rate": 0}
-        metric["max_eval_samples"] = 8
-        assert main(command(train_file, folder, **schedule, **metric, **arguments)) == 0
-        return json.loads((folder / "trainer_state.json").read_text())["global_step"]
-
-    assert train(tmp_path / "full") == 8  # the first evaluation is the best one, three others follow
-    folder = copy_interrupted(tmp_path / "full", tmp_path / "resumed", 4)
-    assert train(folder, resume_from_checkpoint="auto") == 8
 
 
 # ---- --resume_from_checkpoint auto, damaged checkpoints
@@ -142,8 +130,8 @@ def test_auto_overwrites_no_model(
 
 
 def test_the_minutes_of_the_parts_of_a_run_add_up(train_file: Path, full: Path, tmp_path: Path) -> None:
-    folder = copy_interrupted(full, tmp_path / "run", EPOCH)
-    path = folder / f"checkpoint-{EPOCH}" / RECORD_FILE
+    folder = copy_interrupted(full, tmp_path / "run", 20)
+    path = folder / "checkpoint-20" / RECORD_FILE
     record = json.loads(path.read_text())
     assert 0 < record[SECONDS] < 600
     path.write_text(json.dumps(record | {SECONDS: 7200.0}))  # as if the first part had taken two hours
@@ -175,13 +163,13 @@ def test_a_damaged_file_of_a_checkpoint_is_found(full: Path, tmp_path: Path) -> 
 def test_the_newest_whole_checkpoint_is_resumed(
     train_file: Path, full: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    folder = copy_interrupted(full, tmp_path / "run", 8, 12, 16)
-    cut(folder / "checkpoint-12" / "optimizer.pt")
-    cut(folder / "checkpoint-16" / "model.safetensors")
+    folder = copy_interrupted(full, tmp_path / "run", 12, 16, 20)
+    cut(folder / "checkpoint-16" / "optimizer.pt")
+    cut(folder / "checkpoint-20" / "model.safetensors")
     with caplog.at_level(logging.INFO, "copynet_hf"):
         assert main(command(train_file, folder, resume_from_checkpoint="auto")) == 0
-    assert f"{folder}/checkpoint-16 is damaged (model.safetensors: " in caplog.text
-    assert f"resuming from {folder}/checkpoint-8" in caplog.text
+    assert f"{folder}/checkpoint-20 is damaged (model.safetensors: " in caplog.text
+    assert f"resuming from {folder}/checkpoint-12" in caplog.text
     assert have_same_weights(folder, full)
 
 
@@ -241,52 +229,66 @@ def kill(*_: object, **__: object) -> None:
     raise Killed
 
 
-@pytest.mark.parametrize("scored", ["validation", "test"])
+def run_killed_in(place: Any, name: str, argv: list[str]) -> None:
+    """Runs a command that is killed where it calls this function of a class or module."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(place, name, kill)
+        with pytest.raises(Killed):
+            main(argv)
+
+
+SCORED = {"max_eval_samples": 4, "eval_strategy": "no", "load_best_model_at_end": False, "max_steps": 4}
+
+
+@pytest.fixture(scope="module")
+def scored(train_file: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A whole run of four steps that scores validation and test pairs after them."""
+    folder = tmp_path_factory.mktemp("scored") / "run"
+    assert main(command(train_file, folder, validation_file=train_file, test_file=train_file, **SCORED)) == 0
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("place", "name"),
+    [(CopyNetTrainer, "evaluate"), (training_run, "evaluate_pairs")],
+    ids=["validation", "test"],
+)
 def test_a_run_killed_while_it_scores_pairs_is_completed_without_training(
     train_file: Path,
+    scored: Path,
     tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
     seen: list[tuple[int, ...]],
-    scored: str,
+    place: Any,
+    name: str,
 ) -> None:
-    files = {"validation_file": train_file, "test_file": train_file, "max_eval_samples": 4, "eval_strategy": "no"}
-    options = {**files, "load_best_model_at_end": False, "max_steps": 4}
-    assert main(command(train_file, tmp_path / "full", **options)) == 0
-
     folder = tmp_path / "run"
-    with monkeypatch.context() as patch:
-        where = (CopyNetTrainer, "evaluate") if scored == "validation" else (training_run, "evaluate_pairs")
-        patch.setattr(*where, kill)
-        with pytest.raises(Killed):
-            main(command(train_file, folder, **options))
+    options = {"validation_file": train_file, "test_file": train_file, **SCORED}
+    run_killed_in(place, name, command(train_file, folder, **options))
     before = json.loads((folder / "train_results.json").read_text())
     seen.clear()
     resume = command(train_file, folder, **options, resume_from_checkpoint="auto")
     assert main(resume) == 0
     assert not seen
     assert json.loads((folder / "train_results.json").read_text()) == before
-    assert have_same_weights(folder, tmp_path / "full")
-    names = {path.name for path in (tmp_path / "full").iterdir()}
+    assert have_same_weights(folder, scored)
+    names = {path.name for path in scored.iterdir()}
     assert {path.name for path in folder.iterdir()} == names >= {"README.md", "all_results.json"}
-    for name in ("eval_results.json", "test_results.json"):
-        one, other = (json.loads((each / name).read_text()) for each in (folder, tmp_path / "full"))
+    for file in ("eval_results.json", "test_results.json"):
+        one, other = (json.loads((each / file).read_text()) for each in (folder, scored))
         assert all(one[key] == other[key] for key in other if "second" not in key and "runtime" not in key)
-    predictions = [(each / "test_predictions.jsonl").read_text() for each in (folder, tmp_path / "full")]
+    predictions = [(each / "test_predictions.jsonl").read_text() for each in (folder, scored)]
     assert predictions[0] == predictions[1]
     assert "is finished, with 4 of 4 steps" in refused(capsys, *resume)
 
 
 def test_a_continued_run_killed_while_it_scores_pairs_leaves_no_results_of_its_first_part(
-    train_file: Path, full: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    train_file: Path, full: Path, tmp_path: Path
 ) -> None:
     folder = tmp_path / "run"
     shutil.copytree(full, folder)
     options = {"max_steps": 28, "resume_from_checkpoint": "auto", "test_file": train_file, "max_eval_samples": 4}
-    with monkeypatch.context() as patch:
-        patch.setattr(training_run, "evaluate_pairs", kill)
-        with pytest.raises(Killed):
-            main(command(train_file, folder, **options))
+    run_killed_in(training_run, "evaluate_pairs", command(train_file, folder, **options))
     assert not (folder / "all_results.json").exists()
     assert main(command(train_file, folder, **options)) == 0
     assert "4 of test" in (folder / "README.md").read_text()
@@ -318,16 +320,12 @@ def test_another_tokenizer_or_other_pairs_are_refused(
     assert sorted(folder.rglob("*")) == before
 
 
-def test_a_checkpoint_of_an_earlier_version_knows_fewer_arguments(
-    train_file: Path, full: Path, tmp_path: Path
-) -> None:
-    folder = copy_interrupted(full, tmp_path / "run", 16)
-    path = folder / "checkpoint-16" / RECORD_FILE
-    record = json.loads(path.read_text(encoding="utf-8"))
-    del record["segmenter"]
-    path.write_text(json.dumps(record), encoding="utf-8")
-    assert main(command(train_file, folder, resume_from_checkpoint="auto", segmenter="auto")) == 0
-    assert have_same_weights(folder, full)
+def test_a_checkpoint_of_an_earlier_version_knows_fewer_arguments(full: Path, tmp_path: Path) -> None:
+    checkpoint = copy_interrupted(full, tmp_path / "run", 16) / "checkpoint-16"
+    record = json.loads((checkpoint / RECORD_FILE).read_text(encoding="utf-8"))
+    earlier = {name: value for name, value in record.items() if name != "segmenter"}
+    (checkpoint / RECORD_FILE).write_text(json.dumps(earlier), encoding="utf-8")
+    check_run_record(str(checkpoint), record | {"segmenter": "char"})
 
 
 def test_the_pairs_are_all_columns_that_are_read() -> None:
@@ -344,7 +342,7 @@ def test_the_pairs_are_all_columns_that_are_read() -> None:
 def test_another_train_file_is_refused(
     full: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], train_file: Path
 ) -> None:
-    folder = copy_interrupted(full, tmp_path / "run", 8)
+    folder = copy_interrupted(full, tmp_path / "run", 20)
     lines = train_file.read_text(encoding="utf-8").splitlines(keepends=True)
     other = tmp_path / "other.jsonl"
     other.write_text("".join(reversed(lines)), encoding="utf-8")
@@ -370,7 +368,7 @@ def test_a_dry_run_warns_of_a_folder_that_the_run_would_not_take(
     train_file: Path, full: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     with caplog.at_level("WARNING"):
-        assert main(command(train_file, full, dry_run=True)) == 0
+        assert main(command(train_file, full, dry_run=True, max_steps=1)) == 0
     assert f"warning: --output_dir {full} already holds config.json" in caplog.text
 
 
@@ -391,16 +389,15 @@ def test_a_second_training_into_the_same_folder_is_refused(
 # ---- SIGTERM
 
 
-@pytest.mark.parametrize("schedule", [{}, {"save_strategy": "no", "save_steps": None}], ids=["steps", "no"])
 def test_sigterm_saves_a_checkpoint_from_which_the_run_continues(
     train_file: Path,
     full: Path,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
-    schedule: dict[str, Any],
 ) -> None:
     steps: list[int] = []
+    schedule = {"save_strategy": "no", "save_steps": None}
     on_step_end = SigtermCheckpoint.on_step_end
 
     def send(self: SigtermCheckpoint, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
@@ -440,8 +437,6 @@ def test_sigterm_after_the_training_ends_the_run_with_143(
     signal.signal(signal.SIGTERM, handler)
     assert exit_info.value.code == 143
     assert caplog.messages[-1] == "stopped by SIGTERM: continue with --resume_from_checkpoint auto"
-    assert main(command(train_file, tmp_path / "run", **options, resume_from_checkpoint="auto")) == 0
-    assert (tmp_path / "run" / "test_predictions.jsonl").exists()
 
 
 @pytest.mark.parametrize("schedule", [{}, {"save_strategy": "no", "save_steps": None}], ids=["steps", "no"])
@@ -515,12 +510,10 @@ def test_max_eval_samples_reads_only_the_start_of_the_files(
     train_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], full: Path
 ) -> None:
     large = Path(write_requests(tmp_path, train=64)["train_file"])
-    large.write_text(large.read_text(encoding="utf-8") * 1000, encoding="utf-8")
+    large.write_text(large.read_text(encoding="utf-8") * 200, encoding="utf-8")
     lines: list[int] = []
-    from copynet_hf.data import rows
-
-    check_row = rows._check_row
-    monkeypatch.setattr(rows, "_check_row", lambda row: lines.append(1) or check_row(row))
+    check_row = data_rows._check_row
+    monkeypatch.setattr(data_rows, "_check_row", lambda row: lines.append(1) or check_row(row))
     monkeypatch.setattr(
         "copynet_hf.data.pairs._hash_contents", lambda path: "x" if path == train_file else pytest.fail("read")
     )
@@ -533,17 +526,6 @@ def test_max_eval_samples_reads_only_the_start_of_the_files(
     assert main(argv) == 0
     assert len((folder / "test_predictions.jsonl").read_text(encoding="utf-8").splitlines()) == 5
     assert len(lines) < 6_000
-
-
-def test_guessed_columns_and_segmenter_are_reported(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
-) -> None:
-    rows = [{"nl": pair["text"], "cmd": pair["summary"]} for pair in quickstart_pairs("train", 8)]
-    path = Path(write_rows(tmp_path / "train.jsonl", rows))
-    with caplog.at_level(logging.INFO, "copynet_hf"):
-        assert main(command(path, tmp_path / "run", max_steps=1)) == 0
-    assert f"{path}: text is column 'nl', summary is column 'cmd'" in caplog.text
-    assert "segmenter is word_punct" in caplog.text
 
 
 def test_a_checkpoint_of_several_processes_is_whole_with_the_states_of_all(tmp_path: Path) -> None:

@@ -41,7 +41,7 @@ from copynet_hf.training.trainer import CopyNetTrainer
 
 SIZES = {"hidden_size": 12, "encoder_hidden_size": 6, "embedding_size": 8, "attention_size": 8}
 SEARCH = {"num_beams": 1, "max_target_length": 8}  # untrained models write outputs to the end
-BATCH, NUM_PAIRS = 4, 30  # 8 steps in an epoch
+BATCH, NUM_PAIRS = 4, 15  # 4 steps in an epoch
 EPOCH = -(-NUM_PAIRS // BATCH)
 
 
@@ -51,7 +51,7 @@ def train_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def command(train_file: Path, output_dir: Path, **arguments: Any) -> list[str]:
-    defaults = {"max_steps": 3 * EPOCH, "save_strategy": "steps", "save_steps": 4, "save_total_limit": 20}
+    defaults = {"max_steps": 3 * EPOCH, "save_strategy": "steps", "save_steps": 2, "save_total_limit": 20}
     files = {"train_file": train_file, "output_dir": output_dir, "per_device_train_batch_size": BATCH, "use_cpu": True}
     settings = files | SIZES | SEARCH | defaults | arguments
     return ["train", *(f"--{name}={value}" for name, value in settings.items() if value is not None)]
@@ -90,7 +90,7 @@ def seen(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, ...]]:
     return rows
 
 
-@pytest.mark.parametrize(("strategy", "step"), [("group_by_length", EPOCH + 4), ("random", EPOCH)])
+@pytest.mark.parametrize(("strategy", "step"), [("group_by_length", EPOCH + 2), ("random", EPOCH)])
 def test_a_run_resumed_in_any_epoch_sees_each_pair_once_per_epoch(
     train_file: Path, tmp_path: Path, seen: list[tuple[int, ...]], strategy: str, step: int
 ) -> None:
@@ -130,8 +130,8 @@ def test_auto_overwrites_no_model(
 
 
 def test_the_minutes_of_the_parts_of_a_run_add_up(train_file: Path, full: Path, tmp_path: Path) -> None:
-    folder = copy_interrupted(full, tmp_path / "run", 20)
-    path = folder / "checkpoint-20" / RECORD_FILE
+    folder = copy_interrupted(full, tmp_path / "run", 10)
+    path = folder / "checkpoint-10" / RECORD_FILE
     record = json.loads(path.read_text())
     assert 0 < record[SECONDS] < 600
     path.write_text(json.dumps(record | {SECONDS: 7200.0}))  # as if the first part had taken two hours
@@ -154,7 +154,7 @@ def test_a_damaged_file_of_a_checkpoint_is_found(full: Path, tmp_path: Path) -> 
     for name in (*names, "trained_weights.safetensors"):
         for damage in (cut, empty):
             checkpoint = tmp_path / f"{name} {damage.__name__}"
-            shutil.copytree(full / "checkpoint-16", checkpoint)
+            shutil.copytree(full / "checkpoint-8", checkpoint)
             assert find_damage(checkpoint) is None
             damage(checkpoint / name)
             assert (find_damage(checkpoint) or "").startswith(f"{name}: ")
@@ -163,23 +163,23 @@ def test_a_damaged_file_of_a_checkpoint_is_found(full: Path, tmp_path: Path) -> 
 def test_the_newest_whole_checkpoint_is_resumed(
     train_file: Path, full: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    folder = copy_interrupted(full, tmp_path / "run", 12, 16, 20)
-    cut(folder / "checkpoint-16" / "optimizer.pt")
-    cut(folder / "checkpoint-20" / "model.safetensors")
+    folder = copy_interrupted(full, tmp_path / "run", 6, 8, 10)
+    cut(folder / "checkpoint-8" / "optimizer.pt")
+    cut(folder / "checkpoint-10" / "model.safetensors")
     with caplog.at_level(logging.INFO, "copynet_hf"):
         assert main(command(train_file, folder, resume_from_checkpoint="auto")) == 0
-    assert f"{folder}/checkpoint-20 is damaged (model.safetensors: " in caplog.text
-    assert f"resuming from {folder}/checkpoint-12" in caplog.text
+    assert f"{folder}/checkpoint-10 is damaged (model.safetensors: " in caplog.text
+    assert f"resuming from {folder}/checkpoint-6" in caplog.text
     assert have_same_weights(folder, full)
 
 
 def test_a_damaged_checkpoint_is_named_and_no_run_started_anew(
     train_file: Path, full: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    folder = copy_interrupted(full, tmp_path / "run", 8)
-    cut(folder / "checkpoint-8" / "optimizer.pt")
-    error = refused(capsys, *command(train_file, folder, resume_from_checkpoint=folder / "checkpoint-8"))
-    assert "checkpoint-8 is damaged (optimizer.pt: " in error
+    folder = copy_interrupted(full, tmp_path / "run", 4)
+    cut(folder / "checkpoint-4" / "optimizer.pt")
+    error = refused(capsys, *command(train_file, folder, resume_from_checkpoint=folder / "checkpoint-4"))
+    assert "checkpoint-4 is damaged (optimizer.pt: " in error
     error = refused(capsys, *command(train_file, folder, resume_from_checkpoint="auto"))
     assert f"every checkpoint in {folder} is damaged: start again with --overwrite_output_dir" in error
 
@@ -187,11 +187,11 @@ def test_a_damaged_checkpoint_is_named_and_no_run_started_anew(
 def test_a_checkpoint_without_an_optimizer_is_refused(
     train_file: Path, full: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    folder = copy_interrupted(full, tmp_path / "run", 8)
-    (folder / "checkpoint-8" / "optimizer.pt").unlink()
-    for value in ("auto", folder / "checkpoint-8"):
+    folder = copy_interrupted(full, tmp_path / "run", 4)
+    (folder / "checkpoint-4" / "optimizer.pt").unlink()
+    for value in ("auto", folder / "checkpoint-4"):
         error = refused(capsys, *command(train_file, folder, resume_from_checkpoint=value))
-        assert "checkpoint-8 holds no optimizer (--save_only_model), so that its run cannot go on" in error
+        assert "checkpoint-4 holds no optimizer (--save_only_model), so that its run cannot go on" in error
 
 
 # ---- resuming another run
@@ -203,19 +203,19 @@ def test_a_finished_run_is_not_resumed(
     folder = tmp_path / "run"
     shutil.copytree(full, folder)
     before = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
-    for value in ("auto", "True", folder / "checkpoint-24"):
+    for value in ("auto", "True", folder / "checkpoint-12"):
         error = refused(capsys, *command(train_file, folder, resume_from_checkpoint=value))
-        assert f"the run in {folder} is finished, with 24 of 24 steps: use a larger --max_steps" in error
+        assert f"the run in {folder} is finished, with 12 of 12 steps: use a larger --max_steps" in error
     assert {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()} == before
     error = refused(
         capsys, *command(train_file, folder, resume_from_checkpoint="auto", max_steps=None, num_train_epochs=2.5)
     )
     assert "is finished, with 3 of 2.5 epochs: use a larger --num_train_epochs" in error
-    assert main(command(train_file, folder, resume_from_checkpoint="auto", max_steps=25)) == 0
+    assert main(command(train_file, folder, resume_from_checkpoint="auto", max_steps=13)) == 0
 
 
 def test_a_run_killed_before_its_model_was_saved_is_completed(train_file: Path, full: Path, tmp_path: Path) -> None:
-    folder = copy_interrupted(full, tmp_path / "run", 24)
+    folder = copy_interrupted(full, tmp_path / "run", 12)
     assert main(command(train_file, folder, resume_from_checkpoint="auto")) == 0
     assert have_same_weights(folder, full)
     assert (folder / "README.md").exists()
@@ -287,7 +287,7 @@ def test_a_continued_run_killed_while_it_scores_pairs_leaves_no_results_of_its_f
 ) -> None:
     folder = tmp_path / "run"
     shutil.copytree(full, folder)
-    options = {"max_steps": 28, "resume_from_checkpoint": "auto", "test_file": train_file, "max_eval_samples": 4}
+    options = {"max_steps": 14, "resume_from_checkpoint": "auto", "test_file": train_file, "max_eval_samples": 4}
     run_killed_in(training_run, "evaluate_pairs", command(train_file, folder, **options))
     assert not (folder / "all_results.json").exists()
     assert main(command(train_file, folder, **options)) == 0
@@ -302,7 +302,7 @@ def test_a_continued_run_killed_while_it_scores_pairs_leaves_no_results_of_its_f
         ({"min_frequency": 2}, "--min_frequency is 2, but None in the run of "),
         ({"learning_rate": 0.005}, "--learning_rate is 0.005, but 0.002 in the run of "),
         ({"weight_decay": 0.1}, "--weight_decay is 0.1, but 0.0 in the run of "),
-        ({"max_train_samples": 20}, "the training pairs are not those of the run of "),
+        ({"max_train_samples": 10}, "the training pairs are not those of the run of "),
     ],
 )
 def test_another_tokenizer_or_other_pairs_are_refused(
@@ -313,15 +313,15 @@ def test_another_tokenizer_or_other_pairs_are_refused(
     changes: dict[str, Any],
     message: str,
 ) -> None:
-    folder = copy_interrupted(full, tmp_path / "run", 8)
+    folder = copy_interrupted(full, tmp_path / "run", 4)
     before = sorted(folder.rglob("*"))
     error = refused(capsys, *command(train_file, folder, resume_from_checkpoint="auto", **changes))
-    assert f"{message}{folder}/checkpoint-8: " in error
+    assert f"{message}{folder}/checkpoint-4: " in error
     assert sorted(folder.rglob("*")) == before
 
 
 def test_a_checkpoint_of_an_earlier_version_knows_fewer_arguments(full: Path, tmp_path: Path) -> None:
-    checkpoint = copy_interrupted(full, tmp_path / "run", 16) / "checkpoint-16"
+    checkpoint = copy_interrupted(full, tmp_path / "run", 8) / "checkpoint-8"
     record = json.loads((checkpoint / RECORD_FILE).read_text(encoding="utf-8"))
     earlier = {name: value for name, value in record.items() if name != "segmenter"}
     (checkpoint / RECORD_FILE).write_text(json.dumps(earlier), encoding="utf-8")
@@ -342,7 +342,7 @@ def test_the_pairs_are_all_columns_that_are_read() -> None:
 def test_another_train_file_is_refused(
     full: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], train_file: Path
 ) -> None:
-    folder = copy_interrupted(full, tmp_path / "run", 20)
+    folder = copy_interrupted(full, tmp_path / "run", 10)
     lines = train_file.read_text(encoding="utf-8").splitlines(keepends=True)
     other = tmp_path / "other.jsonl"
     other.write_text("".join(reversed(lines)), encoding="utf-8")
@@ -358,7 +358,7 @@ def test_another_train_file_is_refused(
 def test_a_folder_with_checkpoints_that_is_in_use_is_not_offered_for_continuing(
     train_file: Path, full: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    folder = copy_interrupted(full, tmp_path / "run", 8)
+    folder = copy_interrupted(full, tmp_path / "run", 4)
     with lock_output_dir(folder):
         assert f"--output_dir {folder} is in use by another training" in refused(capsys, *command(train_file, folder))
     assert "holds an unfinished run: continue it with" in refused(capsys, *command(train_file, folder))
@@ -481,13 +481,13 @@ def test_a_full_disk_ends_in_one_line_and_keeps_the_old_checkpoint(
     file_size_limit: Callable[[int], None],
     file: str,
 ) -> None:
-    folder = copy_interrupted(full, tmp_path / "run", 8)
-    size = (full / "checkpoint-8" / file).stat().st_size
+    folder = copy_interrupted(full, tmp_path / "run", 4)
+    size = (full / "checkpoint-4" / file).stat().st_size
     file_size_limit(size - 1000)
     error = refused(capsys, *command(train_file, folder, resume_from_checkpoint="auto", save_total_limit=1))
-    assert f"{folder / 'checkpoint-12'} cannot be saved (" in error
-    assert [path.name for path in sorted(folder.iterdir())] == ["checkpoint-8"]
-    assert find_damage(folder / "checkpoint-8") is None
+    assert f"{folder / 'checkpoint-6'} cannot be saved (" in error
+    assert [path.name for path in sorted(folder.iterdir())] == ["checkpoint-4"]
+    assert find_damage(folder / "checkpoint-4") is None
 
 
 # ---- before the training

@@ -34,6 +34,7 @@ from copynet_hf.training.reach import has_initials, measure_reach
 from copynet_hf.training.segmenters import guess_segmenter
 from copynet_hf.training.tokenizer_setup import list_words, train_tokenizer
 
+SCRIPT, ARABIC = str.maketrans("aeiounlrst", "аеиоунлрст"), str.maketrans("0123456789", "٠١٢٣٤٥٦٧٨٩")
 NAMES = ["Anna", "Ben", "Carla", "David", "Elena", "Felix", "Greta", "Hugo", "Ines", "Jonas"]
 
 
@@ -249,13 +250,13 @@ def test_words_are_cut_where_chains_of_known_words_would_generate_what_they_hold
 
 
 def test_digits_are_words_where_targets_group_them_in_another_way() -> None:
-    numbers = [(name, 1000 + 7919 * number % 90000) for number, name in enumerate(NAMES * 30)]
+    numbers = [(name, 1000 + 7919 * number % 90000) for number, name in enumerate(NAMES * 12)]
     grouped = [pair(f"{name} has {number} lamps", f"{name}: {number:,}") for name, number in numbers]
     assert guess_segmenter(grouped) == "word_digits"
     long = "the shop of {} in the old town near the river has been open since the war and sells lamps and chairs"
-    others = [pair(f"{name} shop", long.format(name)) for name in NAMES * 210]
+    others = [pair(f"{name} shop", long.format(name)) for name in NAMES * 84]
     assert guess_segmenter([*grouped, *others]) == "word_digits"  # one target of eight
-    assert guess_segmenter([*grouped[:40], *others]) == "word_punct"
+    assert guess_segmenter([*grouped[:16], *others]) == "word_punct"
     assert guess_segmenter([pair(row["summary"], row["text"]) for row in grouped]) == "word_punct"  # they are joined
     days = [
         (name, f"{2000 + number % 90}", f"{number % 12 + 1:02}", f"{number % 19 + 10}") for name, number in numbers
@@ -266,7 +267,7 @@ def test_digits_are_words_where_targets_group_them_in_another_way() -> None:
 
 def test_digits_are_words_where_targets_spell_numbers_out() -> None:
     words = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
-    numbers = [(name, str(7919 * number % 900 + 100)) for number, name in enumerate(NAMES * 30)]
+    numbers = [(name, str(7919 * number % 900 + 100)) for number, name in enumerate(NAMES * 12)]
     spoken = [
         pair(f"{name} at {text}", f"{name} at {' '.join(words[int(digit)] for digit in text)}")
         for name, text in numbers
@@ -276,9 +277,9 @@ def test_digits_are_words_where_targets_spell_numbers_out() -> None:
     assert guess_segmenter([pair(row["text"], f"{row['text']} o'clock") for row in spoken]) == "word_punct"
     assert guess_segmenter([pair(row["text"], row["text"][:-4]) for row in spoken]) == "word_punct"
     assert guess_segmenter([pair(row["text"], f"{row['text'][:-3]}[NUMBER]") for row in spoken]) == "word_punct"
-    written = [pair(row["text"], row["text"]) for row in spoken[:75]]
-    assert guess_segmenter([*written, *spoken[75:]]) == "word_punct"
-    others = [pair(f"{name} is here", f"{name} is here") for name in NAMES * 180]
+    written = [pair(row["text"], row["text"]) for row in spoken[:30]]
+    assert guess_segmenter([*written, *spoken[30:]]) == "word_punct"
+    others = [pair(f"{name} is here", f"{name} is here") for name in NAMES * 72]
     assert guess_segmenter([*spoken, *others]) == "word_punct"  # one source of seven has a number
     days = ("today", "tomorrow")
     dates = [pair(row["text"], f"{row['text'][:-3]}{days[number % 2]}") for number, row in enumerate(spoken)]
@@ -287,17 +288,16 @@ def test_digits_are_words_where_targets_spell_numbers_out() -> None:
 
 def test_digits_are_words_where_numbers_change_their_script() -> None:
     """Though each of the hundred numbers is a frequent word."""
-    arabic = str.maketrans("0123456789", "٠١٢٣٤٥٦٧٨٩")
     numbers = [f"{name} at {number:02}" for number in range(100) for name in NAMES]
     for size in (1, 3):
-        assert guess_segmenter(size * [pair(text.translate(arabic), text) for text in numbers]) == "word_digits"
+        assert guess_segmenter(size * [pair(text.translate(ARABIC), text) for text in numbers]) == "word_digits"
     months = [f"{name} at {number:02}" for number in range(12) for name in NAMES]
-    assert guess_segmenter([pair(text.translate(arabic), text) for text in months]) == "word_punct"
+    assert guess_segmenter([pair(text.translate(ARABIC), text) for text in months]) == "word_punct"
 
 
 def test_letters_are_read_where_the_digits_of_targets_are_letters_in_their_sources() -> None:
     """`7S0l4` to 75014, which a vocabulary of short numbers joins as 75 014, and not from its source."""
-    numbers = [(name, f"{10 + number % 90}", f"{7919 * number % 100000:05}") for number, name in enumerate(NAMES * 30)]
+    numbers = [(name, f"{10 + number % 90}", f"{7919 * number % 100000:05}") for number, name in enumerate(NAMES * 12)]
     lookalikes = str.maketrans("015", "OlS")
     scanned = [
         pair(f"{name} {pages} p No {text.translate(lookalikes)}", f"{name} {pages} {text}")
@@ -311,7 +311,7 @@ def test_letters_are_read_where_the_digits_of_targets_are_letters_in_their_sourc
 def test_digits_are_words_where_parts_of_numbers_lose_digits() -> None:
     """`0324-383` to 49324383: the last part is copied, and 49 is always the same."""
     numbers = [
-        (name, f"{7919 * number % 900 + 100}", f"{7907 * number % 1000:03}") for number, name in enumerate(NAMES * 30)
+        (name, f"{7919 * number % 900 + 100}", f"{7907 * number % 1000:03}") for number, name in enumerate(NAMES * 12)
     ]
     phones = [pair(f"{name} has 0{first}-{last}", f"{name} 49{first}{last}") for name, first, last in numbers]
     assert guess_segmenter(phones) == "word_digits"
@@ -335,27 +335,29 @@ def test_a_text_without_spaces_is_not_a_word() -> None:
         assert guess_segmenter([pair(form.format(*each), each[0]) for each in names]) == "char"
 
 
-@pytest.mark.parametrize("size", [100, 600])
-def test_letters_are_read_where_all_words_are_in_another_script(size: int) -> None:
-    script = str.maketrans("aeiounlrst", "аеиоунлрст")
-    names = [f"{spell(number)} {spell(number + 600)}" for number in range(size)]
-    assert guess_segmenter([pair(name, name.translate(script)) for name in names]) == "char"
+def test_letters_are_read_where_all_words_are_in_another_script() -> None:
+    names = [f"{spell(number)} {spell(number + 600)}" for number in range(100)]
+    assert guess_segmenter([pair(name, name.translate(SCRIPT)) for name in names]) == "char"
     assert guess_segmenter([pair(name, f"it is {name}") for name in names]) == "word_punct"
-    others = [pair(name, f"it is {spell(number + 2000).translate(script)}") for number, name in enumerate(names)]
+    others = [pair(name, f"it is {spell(number + 2000).translate(SCRIPT)}") for number, name in enumerate(names)]
     assert guess_segmenter(others) == "word_punct"
-    marked = [pair(name, name.translate(script).replace(" ", ", ") + ".") for name in names]
+    marked = [pair(name, name.translate(SCRIPT).replace(" ", ", ") + ".") for name in names]
     assert guess_segmenter(marked) == "char"
-    known = [pair(f"call {name}", f"call {name}".translate(script)) for name in names]
-    assert guess_segmenter(known) == ("word_punct" if size == 100 else "char")  # other words are rare in few pairs
-    arabic = str.maketrans("0123456789", "٠١٢٣٤٥٦٧٨٩")
-    numbers = [f"{7919 * number % 900_000 + 100_000}" for number in range(size)]
-    digits = [pair(f"it is {number.translate(arabic)}", number) for number in numbers]
+    numbers = [f"{7919 * number % 900_000 + 100_000}" for number in range(100)]
+    digits = [pair(f"it is {number.translate(ARABIC)}", number) for number in numbers]
     assert guess_segmenter(digits) == "word_digits"
 
 
+@pytest.mark.parametrize(("size", "segmenter"), [(100, "word_punct"), (600, "char")])
+def test_a_known_word_may_be_beside_words_in_another_script_unless_pairs_are_few(size: int, segmenter: str) -> None:
+    """Words of the task itself are rare in few pairs."""
+    texts = [f"call {spell(number)} {spell(number + 600)}" for number in range(size)]
+    assert guess_segmenter([pair(text, text.translate(SCRIPT)) for text in texts]) == segmenter
+
+
 def test_sorted_pairs_are_all_looked_at() -> None:
-    first = [pair(f"get {name} now", name) for name in NAMES * 400]
-    last = [pair(f"{spell(number).title()} {spell(number + 999).title()} is here", "") for number in range(600)]
+    first = [pair(f"get {name} now", name) for name in NAMES * 120]
+    last = [pair(f"{spell(number).title()} {spell(number + 999).title()} is here", "") for number in range(180)]
     for row in last:
         row["summary"] = f"{row['text'][0]} {row['text'].split()[1]}"
     tokenizer = train_tokenizer(Dataset.from_list([*first, *last]), TrainArguments(segmenter="word_punct"))
@@ -365,14 +367,14 @@ def test_sorted_pairs_are_all_looked_at() -> None:
 @pytest.mark.parametrize("length", [0, 300])
 def test_letters_are_read_where_digits_do_not_reach(length: int) -> None:
     """Numbers that lose digits are copied by digits; `7S0l4` to 75014, and words in another spelling, need letters."""
-    numbers = [(name, f"{7919 * number % 900000 + 100000}") for number, name in enumerate(NAMES * 30)]
+    numbers = [(name, f"{7919 * number % 900000 + 100000}") for number, name in enumerate(NAMES * 12)]
     lookalikes, others = str.maketrans("015", "OlS"), str.maketrans("ou", "øy")
     filling = " and so on" * (length // 10)
     phones = [pair(f"{name} has 0{text[:5]}-{text[5:]}{filling}", f"{name} {text}") for name, text in numbers]
     assert guess_segmenter(phones) == "word_digits"
     scanned = [pair(f"{name} No {text.translate(lookalikes)}{filling}", f"{name} {text}") for name, text in numbers]
     assert guess_segmenter(scanned) == "char"
-    words = [spell(number) for number in range(300)]
+    words = [spell(number) for number in range(120)]
     names = [pair(f"No {word.translate(others)}{filling}", word) for word in words]
     assert guess_segmenter(names) == "char"
     too_long = [row | {"text": row["text"] + " and so on" * 30} for row in names]

@@ -37,6 +37,9 @@ from copynet_hf.model.text_models import build_text_encoder, find_max_positions
 from copynet_hf.model.transformer_encoder import count_pieces, pool_pieces
 
 families = pytest.mark.parametrize("family", FAMILIES)
+tokenizers = pytest.mark.parametrize(  # the others have one of these, too
+    "family", ["bert", "roberta", "deberta-v2", "modernbert", "xlm-roberta", "t5", "gemma"]
+)
 poolings = pytest.mark.parametrize("pooling", ["mean", "first", "last"])
 
 
@@ -84,7 +87,7 @@ def words_by_offsets(own, text):
 # --- pieces ---------------------------------------------------------------------------------------------------------
 
 
-@families
+@tokenizers
 def test_words_between_spaces_have_the_pieces_of_the_whole_text(folders, made, family):
     own = AutoTokenizer.from_pretrained(folders[family])
     encoded = made[family][1](TEXTS)
@@ -93,7 +96,7 @@ def test_words_between_spaces_have_the_pieces_of_the_whole_text(folders, made, f
         assert index == words_by_offsets(own, text)
 
 
-@families
+@tokenizers
 def test_punctuation_has_the_pieces_it_has_in_the_text(folders, family):
     """No space is added before a word that has none, and no joiner of the segmenter reaches the encoder."""
     text = "hello, world (again)!"
@@ -132,7 +135,7 @@ def test_a_character_is_a_word(folders):
 ODD_WORDS = ["😀", "👩‍👩‍👧", "\n", "", " ", "e\u0301", "\ud800", "[CLS]", "</s>", "▁", "\u200b", "東京", "￭", "a b"]
 
 
-@families
+@tokenizers
 def test_odd_words_never_shift_others(folders, family):
     tokenizer = word_tokenizer(folders[family], encoder_max_length=500)
 
@@ -236,12 +239,6 @@ def test_padding_follows_its_arguments(bert):
     assert np.shape(long["word_index"]) == (1, 64)  # the encoder has no more positions
 
 
-def test_a_tokenizer_that_is_not_fast_is_refused():
-    slow = CopyNetTokenizer.train_from_iterator(TEXTS, 30)
-    with pytest.raises(ValueError, match=r"encoder_tokenizer is a CopyNetTokenizer.*: pass a fast tokenizer"):
-        word_tokenizer(slow)
-
-
 # --- states ---------------------------------------------------------------------------------------------------------
 
 
@@ -291,7 +288,7 @@ def test_states_are_those_of_a_loop_over_words(folders, family, pooling):
 @poolings
 def test_pooling_is_a_loop_over_groups(pooling):
     generator = torch.Generator().manual_seed(0)
-    for _ in range(20):
+    for _ in range(5):
         rows, pieces, groups, width = 3, 11, 6, 4
         states = torch.randn(rows, pieces, width, generator=generator)
         index = torch.randint(-2, groups + 2, (rows, pieces), generator=generator).sort(-1).values
@@ -509,11 +506,6 @@ def test_a_frozen_encoder_gets_no_gradients_and_has_no_dropout(over):
     assert {"model.encoder.states_proj.weight", "model.encoder.embed_tokens.weight"} <= trained
 
 
-def test_freezing_needs_an_encoder():
-    with pytest.raises(ValueError, match=r"encoder is None.*: leave freezing out"):
-        tiny_model().freeze_encoder()
-
-
 @families
 def test_a_saved_model_is_the_same_when_loaded(folders, made, family, tmp_path):
     model, tokenizer = made[family]
@@ -527,8 +519,6 @@ def test_a_saved_model_is_the_same_when_loaded(folders, made, family, tmp_path):
         assert torch.equal(batch[name], tensor), name
     with torch.no_grad():
         assert torch.equal(loaded(**batch).logits, model(**batch).logits)
-    options = {"num_beams": 3, "max_new_tokens": 8}
-    assert torch.equal(loaded.generate(**sources(batch), **options), model.generate(**sources(batch), **options))
     assert type(loaded.config.encoder) is type(model.config.encoder)
     names = {path.name for path in tmp_path.iterdir()}
     assert {"vocab.json", "encoder_tokenizer.json", "tokenizer_config.json"} <= names
@@ -626,6 +616,8 @@ def test_the_first_of_two_base_models_is_the_encoder():
 
 def test_wrong_calls_say_what_to_do(bert, folders, tmp_path):
     model, tokenizer = bert
+    with pytest.raises(ValueError, match=r"encoder is None.*: leave freezing out"):
+        tiny_model().freeze_encoder()
     batch = sources(batch_of(tokenizer)) | {"decoder_input_ids": torch.tensor([[1]] * 4)}
     with pytest.raises(ValueError, match="encoder_input_ids, encoder_attention_mask or word_index is missing: pass"):
         model(**{name: tensor for name, tensor in batch.items() if name != "word_index"})
@@ -642,6 +634,8 @@ def test_wrong_calls_say_what_to_do(bert, folders, tmp_path):
         CopyNetConfig(encoder=BertConfig(), initial_state="cls")
     with pytest.raises(ValueError, match=r"encoder is set, but num_features=2.*: leave one out"):
         CopyNetConfig(encoder=BertConfig(), num_features=2, copy_mechanism="pointer")
+    with pytest.raises(ValueError, match=r"encoder_tokenizer is a CopyNetTokenizer.*: pass a fast tokenizer"):
+        word_tokenizer(CopyNetTokenizer.train_from_iterator(TEXTS, 30))
     load = CopyNetForConditionalGeneration.from_encoder_pretrained
     with pytest.raises(ValueError, match=r"the tokenizer returns no pieces: create it with encoder_tokenizer="):
         load(folders["bert"], tokenizer=CopyNetTokenizer.train_from_iterator(TEXTS, 30))
@@ -686,8 +680,8 @@ def test_every_mechanism_trains_generates_and_is_traced(folders, changes):
         trace = model.trace_copies(outputs, **sources(batch))
         assert (trace.copied <= 1).all()
     pipe = pipeline("copy-text2text", model=model, tokenizer=tokenizer, num_beams=2, max_new_tokens=5)
-    together, alone = pipe(TEXTS, batch_size=4), [pipe(text) for text in TEXTS]
-    assert [each[0]["words"] for each in together] == [each[0]["words"] for each in alone]
+    together, alone = pipe(TEXTS, batch_size=4), [pipe(text) for text in TEXTS[:2]]
+    assert [each[0]["words"] for each in together[:2]] == [each[0]["words"] for each in alone]
     assert [each[0]["source_words"] for each in together] == [text.split() for text in TEXTS]
 
 

@@ -121,8 +121,11 @@ def near(output: Prediction) -> dict[str, Any]:
 # ---- p(y)
 
 
-@mixtures
-@pytest.mark.parametrize("side", ["right", "left"])
+@pytest.mark.parametrize(
+    ("members", "side"),
+    [(MEMBERS, "left"), *((members, "right") for members in MIXTURES.values())],
+    ids=["left", *MIXTURES],
+)
 def test_probabilities_are_the_mean_of_the_oracles(members: list[dict[str, Any]], side: str) -> None:
     ensemble = make_ensemble(members).double()
     words = padded([[START, *row[:-1]] for row in TARGETS], PAD)

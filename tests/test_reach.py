@@ -250,8 +250,8 @@ def test_words_are_cut_where_chains_of_known_words_would_generate_what_they_hold
 
 
 def test_digits_are_words_where_targets_group_them_in_another_way() -> None:
-    numbers = [(name, 1000 + 7919 * number % 90000) for number, name in enumerate(NAMES * 12)]
-    grouped = [pair(f"{name} has {number} lamps", f"{name}: {number:,}") for name, number in numbers]
+    numbers = [(name, 1000 + 7919 * number % 90000) for number, name in enumerate(NAMES * 30)]
+    grouped = [pair(f"{name} has {number} lamps", f"{name}: {number:,}") for name, number in numbers[:120]]
     assert guess_segmenter(grouped) == "word_digits"
     long = "the shop of {} in the old town near the river has been open since the war and sells lamps and chairs"
     others = [pair(f"{name} shop", long.format(name)) for name in NAMES * 84]

@@ -176,7 +176,8 @@ def _format_rows(rows: Sequence[Row], names: Sequence[str], delimiter: str | Non
     )
     for row in rows:  # a carriage return is not quoted by itself, and would end the record for every reader
         cells = [row.get(name) for name in names]
-        fields = [to_json(cell) if isinstance(cell, list | dict | bytes) else cell for cell in cells]
+        cells = [_encode_bytes(cell) if isinstance(cell, bytes) else cell for cell in cells]
+        fields = [to_json(cell) if isinstance(cell, list | dict) else cell for cell in cells]
         has_return = any(isinstance(field, str) and "\r" in field for field in fields)
         (quoted if has_return else plain).writerow(fields)
     return text.getvalue().encode()
@@ -218,15 +219,15 @@ def _to_arrow(rows: Sequence[Row], name: str, kind: pa.DataType | None) -> pa.Ar
 
 def to_json(value: object) -> str:
     """A value as JSON: bytes in base64; null for numbers that are not finite, which JSON lacks."""
-
-    def encode(data: bytes) -> str:
-        return base64.b64encode(data).decode()
-
     try:
-        return json.dumps(value, ensure_ascii=False, allow_nan=False, default=encode)
+        return json.dumps(value, ensure_ascii=False, allow_nan=False, default=_encode_bytes)
     except ValueError:
-        finite = json.loads(json.dumps(value, default=encode), parse_constant=lambda name: None)
+        finite = json.loads(json.dumps(value, default=_encode_bytes), parse_constant=lambda name: None)
         return json.dumps(finite, ensure_ascii=False)
+
+
+def _encode_bytes(data: bytes) -> str:
+    return base64.b64encode(data).decode()
 
 
 def write_json_lines(path: Path, rows: Iterable[Mapping[str, object]]) -> None:

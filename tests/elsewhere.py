@@ -92,9 +92,9 @@ def answers(
     }
 
 
-def answer_all(calls: Sequence[Sequence[Any]], **options: Any) -> list[dict[str, Any]]:
+def answer_all(calls: Sequence[dict[str, Any]], **options: Any) -> list[dict[str, Any]]:
     """What `answers` returns for the arguments of each call."""
-    return [answers(*arguments, **options) for arguments in calls]
+    return [answers(**arguments, **options) for arguments in calls]
 
 
 class Missing:

@@ -82,7 +82,7 @@ def push(cache: str, folders: dict[str, str], page: Sequence[tuple[str, str]], t
         models["main"].save_pretrained(folder, push_to_hub=True)
         tokenizer.save_pretrained(folder, push_to_hub=True)
     follow(page)
-    return Path("carded", "README.md").read_text(encoding="utf-8"), load("me/tiny", "main", texts)
+    return Path("carded", "README.md").read_text(encoding="utf-8"), answers("me/tiny", texts)
 
 
 def follow(page: Sequence[tuple[str, str]]) -> None:
@@ -101,8 +101,3 @@ def follow(page: Sequence[tuple[str, str]]) -> None:
             program, command, *said = shlex.split(line)
             if program == "copynet-hf" and main([command, *said, *small[command]]):
                 raise RuntimeError(f"failed: {line}")
-
-
-def load(name: str, revision: str, texts: Sequence[str], **options: Any) -> dict[str, Any]:
-    """The answers of a model by name and revision."""
-    return answers(name, texts, revision=revision, **options)

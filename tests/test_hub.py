@@ -1,20 +1,29 @@
-"""Pushed to the Hub and loaded from it by name, with the package and without."""
+"""A saved folder, or a repository of the Hub, is all that another machine needs: loading with the package and, from
+the code saved beside the weights, without it."""
 
 from __future__ import annotations
 
+import json
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
+import torch
 from datasets import Dataset
-from elsewhere import OPTIONAL, answers, run_elsewhere
-from helpers import save_tiny_model
+from elsewhere import OPTIONAL, answer_all, answers, run_elsewhere
+from helpers import save_tiny_model, tiny_model, tiny_tokenizer
 from huggingface_hub import ModelCard
-from local_hub import CARD, load, push
+from local_hub import CARD, push
+from test_decoder_runtimes import CASES
+from test_seq2seq import make_tokenizer
+from tiny_encoders import TEXTS as ENCODER_TEXTS
+from tiny_encoders import copynet_over, save_encoder, word_tokenizer
 
 import copynet_hf
+from copynet_hf import CopyNetEnsemble, CopyNetForConditionalGeneration
 from copynet_hf.data import quickstart_pairs
 
 TEXTS = ["a X b Y X", "Z c", "a b c d e f g h i"]
@@ -55,9 +64,118 @@ def pushed(tmp_path_factory: pytest.TempPathFactory) -> Pushed:
     return Pushed(hub, folders, expected, card, main, work)
 
 
-def check_answers(found: dict[str, Any], expected: dict[str, Any], modules: str) -> None:
-    rounded = {name: pytest.approx(expected[name], abs=1e-4) for name in ("state_sum", "copied")}
-    assert found == expected | rounded | {"modules": [modules], "package": modules == "copynet_hf"}
+# ---- saved folders
+
+
+class Case(NamedTuple):
+    """A model and its tokenizer, and what they are asked."""
+
+    model: Any
+    tokenizer: Any
+    texts: list[str] = TEXTS
+    features: list[list[str]] | None = None
+
+
+def make_ensemble(folder: Path) -> Case:
+    members = [{"seed": 9}, {"seed": 109, "num_hidden_layers": 2, "tie_word_embeddings": True}]
+    members.append({"seed": 29, "copy_mechanism": "pointer_generator", "use_coverage": True})
+    return Case(CopyNetEnsemble.from_models([tiny_model(**fields) for fields in members]), tiny_tokenizer())
+
+
+def make_features_and_letters(folder: Path) -> Case:
+    tokenizer = tiny_tokenizer(feature_vocab=["N", "PST", "V"], letter_vocab="XYZab")
+    model = tiny_model(seed=5, feature_vocab_size=5, letter_vocab_size=7)
+    return Case(model, tokenizer, TEXTS, [["V", "PST"], ["PL"], ["N"]])
+
+
+def make_over_encoder(folder: Path) -> Case:
+    """With the encoder's tokenizer."""
+    name = save_encoder(folder, "roberta")
+    tokenizer = word_tokenizer(name)
+    return Case(copynet_over(name, tokenizer, encoder_gru=True), tokenizer, ENCODER_TEXTS)
+
+
+def make_over_decoder(kind: str) -> Callable[[Path], Case]:
+    tokenizer, texts = (tiny_tokenizer, TEXTS) if kind == "scratch" else (make_tokenizer, ENCODER_TEXTS)
+    return lambda folder: Case(CASES[kind]("copynet", folder).model, tokenizer(), texts)
+
+
+MODELS: dict[str, Callable[[Path], Case]] = {
+    "plain": lambda folder: Case(tiny_model(seed=1), tiny_tokenizer()),
+    "ensemble": make_ensemble,
+    "features and letters": make_features_and_letters,
+    "encoder": make_over_encoder,
+    **{f"decoder {kind}": make_over_decoder(kind) for kind in ("scratch", "t5")},
+}
+
+
+class Saved(NamedTuple):
+    folder: Path
+    expected: dict[str, dict[str, Any]]  # of each model, with the package
+    found: dict[str, dict[str, Any]]  # without it
+
+
+@pytest.fixture(scope="module")
+def saved(pushed: Pushed, tmp_path_factory: pytest.TempPathFactory) -> Saved:
+    """Each model saved, in a folder of its name, and its answers. The reader has no package; it also reads a branch of
+    the Hub, and saves the plain model once more."""
+    folder = tmp_path_factory.mktemp("saved")
+    calls: dict[str, dict[str, Any]] = {}
+    expected = {}
+    for name, make in MODELS.items():
+        case = make(folder / f"of {name}")
+        case.model.generation_config.update(num_beams=2, forbid_unk=True, max_new_tokens=6)
+        for part in (case.model, case.tokenizer):
+            part.save_pretrained(folder / name)
+        calls[name] = {"name": str(folder / name), "texts": case.texts, "features": case.features}
+        calls[name]["with_states"] = name != "ensemble"
+        expected[name] = answers(**calls[name])
+    calls["plain"]["again"] = str(folder / "again")
+    calls["again"], expected["again"] = {"name": str(folder / "again"), "texts": TEXTS}, expected["plain"]
+    calls["hub"], expected["hub"] = {"name": "me/tiny", "revision": "next", "texts": TEXTS}, pushed.expected["next"]
+    reader, variables = folder / "reader", {"HF_HUB_CACHE": str(pushed.hub)}
+    found = run_elsewhere(answer_all, reader, list(calls.values()), without=OPTIONAL, **variables)
+    return Saved(folder, expected, dict(zip(calls, found, strict=True)))
+
+
+def rounded(expected: dict[str, Any]) -> dict[str, Any]:
+    """The answers, of whose numbers the last digits do not matter."""
+    numbers = {name: expected[name] for name in ("state_sum", "copied")}
+    return expected | {name: each and pytest.approx(each, abs=1e-4) for name, each in numbers.items()}
+
+
+@pytest.mark.parametrize("name", [*MODELS, "again", "hub"])
+def test_without_the_package_the_saved_code_gives_the_same(saved: Saved, name: str) -> None:
+    expected = rounded(saved.expected[name])
+    modules = sorted(each.replace("copynet_hf", "transformers_modules") for each in expected["modules"])
+    assert saved.found[name] == expected | {"modules": modules, "package": False}
+
+
+def test_the_answers_show_what_is_compared(saved: Saved) -> None:
+    """Unseen words are copied, and the settings of the search are saved."""
+    for name in ("plain", "ensemble", "features and letters"):
+        assert max(map(max, saved.expected[name]["sequences"])) >= len(tiny_tokenizer()), name
+    assert saved.expected["plain"]["search"] == [2, True, 6]
+
+
+def test_a_model_saved_without_the_package_is_loaded_where_it_is(saved: Saved) -> None:
+    again, plain = saved.folder / "again", saved.folder / "plain"
+    assert {path.name for path in again.glob("*.py")} == {path.name for path in plain.glob("*.py")}
+    here, first = (CopyNetForConditionalGeneration.from_pretrained(folder) for folder in (again, plain))
+    assert torch.equal(here.lm_head.weight, first.lm_head.weight)
+
+
+def test_a_base_model_saved_alone_names_the_classes_to_load(tmp_path: Path) -> None:
+    tiny_model().model.save_pretrained(tmp_path)
+    assert json.loads((tmp_path / "config.json").read_text(encoding="utf-8"))["auto_map"] == {
+        "AutoConfig": "configuration_copynet.CopyNetConfig",
+        "AutoModel": "modeling_copynet.CopyNetModel",
+        "AutoModelForSeq2SeqLM": "modeling_copynet.CopyNetForConditionalGeneration",
+    }
+    assert (tmp_path / "modeling_copynet.py").exists()
+
+
+# ---- the Hub
 
 
 def test_a_repository_holds_what_is_saved(pushed: Pushed) -> None:
@@ -106,7 +224,6 @@ def test_the_page_does_what_it_says(pushed: Pushed) -> None:
     assert b"## Training" in trained["README.md"]
 
 
-def test_names_and_revisions_load_what_was_pushed(pushed: Pushed, tmp_path: Path) -> None:
-    check_answers(pushed.answers, pushed.expected["main"], "copynet_hf")
-    found = run_elsewhere(load, tmp_path, "me/tiny", "next", TEXTS, without=OPTIONAL, HF_HUB_CACHE=str(pushed.hub))
-    check_answers(found, pushed.expected["next"], "transformers_modules")
+def test_a_name_loads_what_was_pushed(pushed: Pushed) -> None:
+    assert pushed.answers == rounded(pushed.expected["main"])
+    assert pushed.answers["modules"] == ["copynet_hf"]

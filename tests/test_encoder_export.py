@@ -1,9 +1,10 @@
-"""A model over a Transformers encoder as ONNX graphs: the same outputs and traces, for sources of any sizes."""
+"""A model over a Transformers encoder as ONNX graphs: the same outputs and traces, for sources of any sizes; that over
+BERT has a GRU and a Transformers decoder, too, whose past grows from nothing."""
 
 from __future__ import annotations
 
 import pytest
-from helpers import check_same_outputs
+from helpers import BART, check_same_outputs
 from tiny_encoders import FAMILIES, TEXTS, copynet_over, save_encoder, word_tokenizer
 
 from copynet_hf.cli import main
@@ -19,13 +20,17 @@ FACTS = [[("Ottilie", "city", "Bonn")], None, [("museum", "opens", "nine"), ("mu
 @pytest.fixture(scope="module", params=["bert", *(pytest.param(name, marks=pytest.mark.slow) for name in SLOW)])
 def exported(request, tmp_path_factory):
     """A model, its tokenizer, and what the command exports of it."""
-    retrieves = request.param == "retrieval"
-    sizes = {"num_hidden_layers": 1} if request.param == "bert" else {}  # an export of two takes longer
     folders = [tmp_path_factory.mktemp(name) for name in ("encoder", "saved", "graphs")]
-    name = save_encoder(folders[0], "bert" if retrieves else request.param, **sizes)
-    tokenizer = word_tokenizer(name)
-    mechanism = "retrieval" if retrieves else "copynet"
-    model = copynet_over(name, tokenizer, copy_mechanism=mechanism, encoder_gru=request.param == "bert")
+    if request.param == "bert":
+        name = save_encoder(folders[0], num_hidden_layers=1)  # an export of two takes longer
+        tokenizer = word_tokenizer(name)
+        decoder = BART | {"decoder_layers": 1, "vocab_size": len(tokenizer)}
+        model = copynet_over(name, tokenizer, encoder_gru=True, decoder=decoder, hidden_size=BART["d_model"])
+    else:
+        is_fact = request.param == "retrieval"
+        name = save_encoder(folders[0], "bert" if is_fact else request.param)
+        tokenizer = word_tokenizer(name)
+        model = copynet_over(name, tokenizer, copy_mechanism="retrieval" if is_fact else "copynet")
     for part in (model, tokenizer):
         part.save_pretrained(folders[1])
     assert main(["export", f"--model={folders[1]}", f"--output_dir={folders[2]}"]) == 0

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 import torch
-from helpers import BART, LETTERED, POINTER, SOURCES, SPELLED, VARIANTS, padded, refused, save_tiny_model, tiny_model
+from helpers import LETTERED, POINTER, SOURCES, SPELLED, VARIANTS, padded, refused, save_tiny_model, tiny_model
 from helpers import SEARCHES as ALL_SEARCHES
 from torch import Tensor
 
@@ -23,10 +23,9 @@ pytest.importorskip("onnxscript")
 pytest.importorskip("onnxruntime")
 
 Tensors = dict[str, Tensor]
-Graph = Callable[[Tensors], Tensors]
 
 # Those whose memories and states differ most, exported once for all files; an export takes 20 seconds, so the others
-# are slow tests.
+# are slow tests. A Transformers decoder: test_encoder_export.
 CASES: dict[str, dict[str, Any]] = {
     "features and letters": LETTERED,
     "retrieval": {"copy_mechanism": "retrieval", "seed": 1},  # a seed with which out-of-vocabulary words are copied
@@ -60,15 +59,10 @@ def exported(
     return Exported(model, folder, OnnxCopyNet.from_pretrained(folder, threads=1))
 
 
-def called(session: Any) -> Graph:
-    """An onnxruntime session as torch's programs are called."""
-    names = [each.name for each in session.get_outputs()]
-
-    def call(tensors: Tensors) -> Tensors:
-        made = session.run(None, {name: tensor.numpy() for name, tensor in tensors.items()})
-        return dict(zip(names, map(torch.from_numpy, made), strict=True))
-
-    return call
+def run(session: Any, tensors: Tensors) -> Tensors:
+    """The outputs of an onnxruntime session, by name."""
+    made = session.run(None, {name: tensor.numpy() for name, tensor in tensors.items()})
+    return dict(zip([each.name for each in session.get_outputs()], map(torch.from_numpy, made), strict=True))
 
 
 BATCHES: dict[str, tuple[list[list[int]], str]] = {
@@ -102,40 +96,25 @@ def source(model: CopyNetForConditionalGeneration, rows: list[list[int]], side: 
 @pytest.mark.parametrize("beams", [1, 3])
 @torch.no_grad()
 def test_the_graphs_have_the_models_probabilities(exported: Exported, beams: int, batch: str) -> None:
-    torch.manual_seed(0)
-    inputs = source(exported.model, *BATCHES[batch])
-    check_probabilities(exported.model, called(exported.onnx.encoder), called(exported.onnx.decoder), inputs, beams)
-
-
-def check_probabilities(
-    model: CopyNetForConditionalGeneration, encoder: Graph, decoder: Graph, inputs: Tensors, beams: int
-) -> None:
     """Of four random words for each output, fed one by one."""
+    torch.manual_seed(0)
+    model, _, onnx = exported
+    inputs = source(model, *BATCHES[batch])
     words = torch.randint(2, model.config.extended_vocab_size, (len(inputs["attention_mask"]), beams, 4))
     expected = model(encoder_outputs=model.get_encoder()(**inputs), decoder_input_ids=words.flatten(0, 1))
-    encoded = encoder(inputs)
+    encoded = run(onnx.encoder, inputs)
     memory = {name: tensor for name, tensor in encoded.items() if name.startswith("memory.")}
     state = {
         name: tensor.repeat_interleave(beams, dim=1) for name, tensor in encoded.items() if name.startswith("state.")
     }
     for step in range(words.shape[2]):
-        made = decoder({"words": words[..., step], **memory, **state})
+        made = run(onnx.decoder, {"words": words[..., step], **memory, **state})
         state = {name: made[f"next_{name}"] for name in state}
         torch.testing.assert_close(made["log_probs"].flatten(0, 1), expected.logits[:, step], atol=1e-5, rtol=1e-5)
         assert ("copy_probs" in made) == model.config.copies
         if model.config.copies:
             copied = made["copy_probs"].flatten(0, 1)
             torch.testing.assert_close(copied, expected.copy_probs[:, step], atol=1e-5, rtol=1e-5)
-
-
-@torch.no_grad()
-def test_the_programs_of_a_transformers_decoder_have_the_models_probabilities() -> None:
-    """Its past grows from nothing; the graphs are a slow test."""
-    model = tiny_model(decoder=BART | {"decoder_layers": 1}, copy_mechanism="pointer_generator")
-    programs = onnx_export.export_programs(model)
-    encoder, decoder = programs.encoder.module(), programs.decoder.module()
-    for beams, (rows, side) in ((3, BATCHES["padded left"]), (1, BATCHES["one word"])):
-        check_probabilities(model, encoder, decoder, source(model, rows, side), beams)
 
 
 # ---- searches

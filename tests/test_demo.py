@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import shutil
 import socket
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -20,24 +18,18 @@ from tiny_encoders import copynet_over, save_encoder, word_tokenizer
 from transformers import GenerationConfig, pipeline
 
 from copynet_hf import CopyNetForConditionalGeneration
+from copynet_hf.cli import main
+from copynet_hf.serving import command
 from copynet_hf.serving.page import build_demo
 
 pytest.importorskip("fastapi")
 pytest.importorskip("uvicorn")
 
-MODELS = MECHANISMS | {"no_slots": {"max_source_oov": 0}}
+# with seeds whose models copy, where they can
+MODELS = {name: {"seed": 5} | fields for name, fields in MECHANISMS.items()}
+MODELS |= {"retrieval": {"seed": 3} | MECHANISMS["retrieval"], "no_slots": {"seed": 5, "max_source_oov": 0}}
 TEXT = "a X  b <i>Y</i> X"
 FACTS = [["X", "b", "1931"], ["X", "c", '"Z"']]
-
-
-def ask(model: CopyNetForConditionalGeneration, text: str = TEXT, **fields: Any) -> dict[str, Any]:
-    """The page's output for a text."""
-    status, answer = ask_app(
-        build_demo(model, tiny_tokenizer(max_source_oov=model.config.max_source_oov)), texts=[text], **fields
-    )
-    assert status == 200, answer
-    ((output,),) = answer["outputs"]
-    return output
 
 
 # ---- without a browser
@@ -45,26 +37,24 @@ def ask(model: CopyNetForConditionalGeneration, text: str = TEXT, **fields: Any)
 
 @pytest.mark.parametrize("fields", MODELS.values(), ids=MODELS)
 def test_the_page_shows_the_outputs_and_origins_of_every_mechanism(fields: dict[str, Any]) -> None:
-    options, any_copied = {"num_beams": 2, "min_new_tokens": 6, "max_new_tokens": 6}, False
-    for seed in (3, 4, 5):
-        model = tiny_model(seed=seed, **fields)
-        facts = FACTS if model.config.retrieves else None
-        found = ask(model, facts=[facts], **options)
-        pipe: Any = pipeline(
-            "copy-text2text", model=model, tokenizer=tiny_tokenizer(max_source_oov=model.config.max_source_oov)
-        )
-        (expected,) = pipe({"text": TEXT, "facts": facts}, return_copy_probs=True, **options)
-        assert found["text"] == expected["generated_text"]
-        for name in ("words", "copied", "source_positions", "source_words"):
-            assert found[name] == expected[name]
-        np.testing.assert_allclose(found["probabilities"], expected["copy_probs"], atol=1e-4)
-        assert "".join(found["spaced_source"]) == (f'{TEXT}\nX\tb\t1931\nX\tc\t"Z"' if facts else TEXT)
-        known = {*"abcdefghi", "<unk>"}
-        for words, flags in ((found["source_words"], found["source_oov"]), (found["words"], found["oov"])):
-            unseen = [model.config.max_source_oov > 0 and word.strip() not in known for word in words]
-            assert flags == unseen
-        any_copied |= any(found["copied"])
-    assert any_copied == tiny_model(**fields).config.copies
+    options = {"num_beams": 2, "min_new_tokens": 6, "max_new_tokens": 6}
+    model = tiny_model(**fields)
+    tokenizer = tiny_tokenizer(max_source_oov=model.config.max_source_oov)
+    facts = FACTS if model.config.retrieves else None
+    status, answer = ask_app(build_demo(model, tokenizer), texts=[TEXT], facts=[facts], **options)
+    assert status == 200, answer
+    ((found,),) = answer["outputs"]
+    pipe: Any = pipeline("copy-text2text", model=model, tokenizer=tokenizer)
+    (expected,) = pipe({"text": TEXT, "facts": facts}, return_copy_probs=True, **options)
+    assert found["text"] == expected["generated_text"]
+    for name in ("words", "copied", "source_positions", "source_words"):
+        assert found[name] == expected[name]
+    np.testing.assert_allclose(found["probabilities"], expected["copy_probs"], atol=1e-4)
+    assert "".join(found["spaced_source"]) == (f'{TEXT}\nX\tb\t1931\nX\tc\t"Z"' if facts else TEXT)
+    known = {*"abcdefghi", "<unk>"}
+    for words, flags in ((found["source_words"], found["source_oov"]), (found["words"], found["oov"])):
+        assert flags == [model.config.max_source_oov > 0 and word.strip() not in known for word in words]
+    assert any(found["copied"]) == model.config.copies
 
 
 @pytest.mark.parametrize(("side", "longer"), [("right", "a  X b c"), ("left", "c a a  X b")])
@@ -88,10 +78,8 @@ def test_a_model_over_a_transformers_encoder_is_shown(tmp_path: Path) -> None:
 def test_outputs_are_as_long_as_the_saved_settings_say(saved: dict[str, int], length: int) -> None:
     model = tiny_model()
     model.generation_config.update(eos_token_id=None, **saved)  # an output never ends
-    app = build_demo(model, tiny_tokenizer())
-    for _ in range(2):  # an app can be served again
-        status, answer = ask_app(app, texts=["a X"])
-        assert (status, len(answer["outputs"][0][0]["words"])) == (200, length)
+    status, answer = ask_app(build_demo(model, tiny_tokenizer()), texts=["a X"])
+    assert (status, len(answer["outputs"][0][0]["words"])) == (200, length)
 
 
 def test_full_memory_is_a_message(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -105,9 +93,11 @@ def test_full_memory_is_a_message(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_texts_have_a_limit_and_only_the_files_of_the_page_are_served() -> None:
-    status, answer = ask_app(build_demo(tiny_model(), tiny_tokenizer()), texts=["z" * 50_000])
+    app = build_demo(tiny_model(), tiny_tokenizer())
+    status, answer = ask_app(app, texts=["z" * 50_000])
     assert (status, answer["error"]) == (422, "texts[0] has 50000 characters: send at most 10000")
-    with serve_app(build_demo(tiny_model(), tiny_tokenizer())) as address:
+    assert ask_app(app, texts=["a X"])[0] == 200  # served again
+    with serve_app(app) as address:
         assert b"<!doctype html>" in urlopen(address).read()
         for path in ("model/config.json", "../page.py", "%2e%2e/page.py", "..%2fpage.py", "/etc/passwd", "nothing"):
             with pytest.raises(HTTPError, match="404"):
@@ -156,22 +146,21 @@ def generate(tab: Any, text: str) -> str:
     return tab.locator("#output").inner_text()
 
 
-def test_the_command_serves_a_page_that_opens_with_the_output_of_an_example(
-    tab: Any, requests: Path, tmp_path: Path
+def test_the_page_of_the_command_opens_with_the_output_of_an_example(
+    tab: Any, requests: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Of the process that serves it: test_serving."""
     shutil.copytree(requests / "model", tmp_path / "my model")
     settings = GenerationConfig.from_pretrained(tmp_path / "my model")
     settings.num_return_sequences = 3
     settings.save_pretrained(tmp_path / "my model")
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    argv = ["demo", f"--model={tmp_path / 'my model'}", f"--port={port}", "--examples", EXAMPLE]
-    server = subprocess.Popen([sys.executable, "-m", "copynet_hf", *argv], stdout=subprocess.PIPE, text=True)
-    try:
-        assert server.stdout is not None
-        assert server.stdout.readline().endswith(f" at http://127.0.0.1:{port}\n")
-        tab.goto(f"http://127.0.0.1:{port}")
+    served: list[tuple[Any, ...]] = []
+    monkeypatch.setattr(command, "run_server", lambda *arguments: served.append(arguments))
+    assert main(["demo", f"--model={tmp_path / 'my model'}", "--port=7000", "--examples", EXAMPLE]) == 0
+    ((app, name, *place),) = served
+    assert (name, place) == (str(tmp_path / "my model"), ["127.0.0.1", 7000])
+    with serve_app(app) as address:
+        tab.goto(address)
         tab.get_by_text("Generated in ").wait_for()
         assert tab.title() == tab.locator("h1").inner_text() == "my model"
         assert tab.locator("#output").inner_text() == "called Mira at noon."
@@ -183,9 +172,6 @@ def test_the_command_serves_a_page_that_opens_with_the_output_of_an_example(
         tab.get_by_label("Never write <unk>").check()
         assert generate(tab, "please call Krahn at 14.") == "called Krahn"
         assert tab.locator("#heatmap tbody tr").count() == 2
-    finally:
-        server.terminate()
-        assert server.wait(20) == 0
 
 
 def test_facts_and_features_have_boxes_where_the_model_reads_them(tab: Any) -> None:

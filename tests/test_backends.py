@@ -106,11 +106,9 @@ def test_empty_and_missing_texts_keep_their_rows(folders: Folders, expected: lis
         predict(["a", 1])
 
 
-def test_columns_of_pandas_are_read_by_position_whatever_their_index(
-    folders: Folders, expected: list[str], backend: str
-) -> None:
+def test_columns_of_pandas_are_read_by_position_whatever_their_index(folders: Folders, expected: list[str]) -> None:
     pandas = pytest.importorskip("pandas")
-    predict = CopyNetPredictor(getattr(folders, backend), backend, batch_size=2, with_origins=True, **OPTIONS)
+    predict = CopyNetPredictor(folders.torch, batch_size=2, with_origins=True, **OPTIONS)
     frame = pandas.DataFrame({"text": TEXTS, "facts": [None] * len(TEXTS)}, index=range(len(TEXTS)))
     output_of = dict(zip(TEXTS, expected, strict=True))
     sampled = frame.sample(frac=1, random_state=0)

@@ -8,15 +8,13 @@ E embedding_size.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 from transformers.cache_utils import Cache, CacheLayerMixin, DynamicCache, EncoderDecoderCache
 
 from .copy_distribution import group_by_source
-
-Fields = TypeVar("Fields", bound=tuple)
 
 
 class Facts(NamedTuple):
@@ -66,15 +64,6 @@ class Memory(NamedTuple):
     features: FeatureMemory | None = None
 
 
-def select_sources(fields: Fields, sources: Tensor) -> Fields:
-    """A NamedTuple of tensors with one entry for each source, also inside nested ones, for the given sources."""
-    selected = (
-        field[sources] if isinstance(field, Tensor) else None if field is None else select_sources(field, sources)
-        for field in fields
-    )
-    return type(fields)(*selected)  # type: ignore[arg-type]
-
-
 class PastWords(EncoderDecoderCache):
     """What the layers of a Transformers decoder keep of the t words before: keys and values of words and source, and
     which words are padding. Steps change it in place.
@@ -106,11 +95,6 @@ class PastWords(EncoderDecoderCache):
         super().crop(tokens_to_remove)
         if self.mask is not None:
             self.mask = self.mask[:, : self.get_seq_length()]
-
-    def batch_select_indices(self, indices: Tensor) -> None:
-        super().batch_select_indices(indices)
-        if self.mask is not None:
-            self.mask = self.mask[indices]
 
 
 class DecoderState(NamedTuple):
@@ -267,21 +251,6 @@ class CopyNetCacheLayer(CacheLayerMixin):
         self.states = self.states.map(lambda field: field.index_select(0, beam_idx.to(field.device)))
         if self.states.past is not None:
             self.states.past.reorder_cache(beam_idx)
-
-    def batch_repeat_interleave(self, repeats: int) -> None:
-        if self.states is not None:
-            rows = torch.arange(self.states.hidden.shape[0], device=self.states.hidden.device)
-            self.batch_select_indices(rows.repeat_interleave(repeats))
-
-    def batch_select_indices(self, indices: Tensor) -> None:
-        if self.states is None or self.memory is None:
-            return
-        rows_per_source = self.states.hidden.shape[0] // self.memory.ids.shape[0]
-        self.states = self.states.map(lambda field: field[indices])
-        if self.states.past is not None:
-            self.states.past.batch_select_indices(indices)
-        self.memory = select_sources(self.memory, indices // rows_per_source)  # each row has a source of its own
-        self.runner = None  # computed again from this memory
 
     def reset(self) -> None:
         self.states = self.memory = self.runner = None

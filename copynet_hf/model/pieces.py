@@ -8,16 +8,15 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Sequence
 from os import PathLike
-from typing import Any, TypeVar
+from typing import Any
 
-from tokenizers import Encoding, Tokenizer, normalizers, pre_tokenizers
+from tokenizers import Encoding, Tokenizer
 from transformers import AutoTokenizer, PreTrainedTokenizerBase
 from transformers.tokenization_utils_base import VERY_LARGE_INTEGER
 
 from .segmentation import space_words
 from .source import Pieces, Source
 
-AnyComponent = TypeVar("AnyComponent", pre_tokenizers.Sequence, normalizers.Sequence)
 NO_WORD = -1  # word_index of special pieces and of padding
 FIELDS = ("encoder_input_ids", "encoder_attention_mask", "word_index")
 
@@ -38,11 +37,10 @@ class PieceTokenizer:
     """
 
     def __init__(self, backend: Tokenizer) -> None:
-        self.backend = backend
         self.pad_id = int((backend.padding or {}).get("pad_id", 0))
-        backend.no_padding()
-        self._components = _to_json(backend.pre_tokenizer), _to_json(backend.normalizer)  # as they are saved
-        all_parts = [part for component in self._components for part in _parts(component)]
+        content = json.loads(backend.to_str())
+        self._components = {name: content[name] for name in ("pre_tokenizer", "normalizer")}  # as they are saved
+        all_parts = [part for component in self._components.values() for part in _parts(component)]
         parts = {part["type"]: part for part in all_parts}
         replaced = [part["pattern"] for part in all_parts if part["type"] == "Replace"]
         self._space, self._starts_with_space = "", False  # how the pieces of a word show the space before it
@@ -53,7 +51,10 @@ class PieceTokenizer:
             self._starts_with_space = parts["Metaspace"]["prepend_scheme"] != "never"
         elif {"String": " "} in replaced:  # by its normalizer, as Gemma's
             self._space, self._starts_with_space = " ", "Prepend" in parts
-        self._set_components(*map(_without_prefix_space, self._components))  # `_spell` marks them
+        # `_spell` marks the spaces
+        content |= {name: _without_prefix_space(part) for name, part in self._components.items()}
+        self.backend = Tokenizer.from_str(json.dumps(content))
+        self.backend.no_padding()
 
     @classmethod
     def wrap(cls, tokenizer: PreTrainedTokenizerBase | str | PathLike[str], max_length: int | None) -> PieceTokenizer:
@@ -114,13 +115,9 @@ class PieceTokenizer:
 
     def save(self, path: str | PathLike[str]) -> None:
         """Writes a JSON file of the tokenizers library, from which `Tokenizer.from_file` restores `backend`."""
-        self.backend.enable_padding(pad_id=self.pad_id, pad_token=self.backend.id_to_token(self.pad_id) or "")
-        self._set_components(*self._components)
-        try:
-            self.backend.save(str(path))
-        finally:
-            self._set_components(*map(_without_prefix_space, self._components))
-            self.backend.no_padding()
+        backend = Tokenizer.from_str(json.dumps(json.loads(self.backend.to_str()) | self._components))
+        backend.enable_padding(pad_id=self.pad_id, pad_token=backend.id_to_token(self.pad_id) or "")
+        backend.save(str(path))
 
     @property
     def fills(self) -> dict[str, int]:
@@ -163,12 +160,6 @@ class PieceTokenizer:
         width = -(-longest // (multiple or 1)) * (multiple or 1)
         return width if self.max_length is None else max(longest, min(width, self.max_length))
 
-    def _set_components(self, pre_tokenizer: Component, normalizer: Component) -> None:
-        if pre_tokenizer:
-            self.backend.pre_tokenizer = _from_json(pre_tokenizer, pre_tokenizers.Sequence([]))
-        if normalizer:
-            self.backend.normalizer = _from_json(normalizer, normalizers.Sequence([]))
-
     def _spell_row(self, words: Sequence[str], join: Join) -> list[str]:
         return [self._spell(text, not number) for number, text in enumerate(space_words(words, join))]
 
@@ -192,26 +183,19 @@ def _index_words(encoding: Encoding, num_words: int) -> list[int]:
 # ---- components, which are pre-tokenizers and normalizers, as JSON objects
 
 
-def _to_json(part: pre_tokenizers.PreTokenizer | normalizers.Normalizer | None) -> Component:
-    return {} if part is None else json.loads(part.__getstate__())
-
-
-def _from_json(component: Component, empty: AnyComponent) -> AnyComponent:
-    empty.__setstate__(json.dumps(component).encode())
-    return empty
-
-
-def _parts(component: Component) -> Iterator[Component]:
-    """A pre-tokenizer or normalizer, and those in it."""
-    if component:
+def _parts(component: Component | None) -> Iterator[Component]:
+    """A pre-tokenizer or normalizer, and those in it; None: there is none."""
+    if component is not None:
         yield component
-    for part in (*component.get("pretokenizers", ()), *component.get("normalizers", ())):
-        yield from _parts(part)
+        for part in (*component.get("pretokenizers", ()), *component.get("normalizers", ())):
+            yield from _parts(part)
 
 
-def _without_prefix_space(component: Component) -> Component:
+def _without_prefix_space(component: Component | None) -> Component | None:
     """The same pre-tokenizer or normalizer without the space that it puts before a text."""
-    if component.get("type") == "Prepend":
+    if component is None:
+        return None
+    if component["type"] == "Prepend":
         return {"type": "Sequence", "normalizers": []}
     if "add_prefix_space" in component:  # ByteLevel
         component = component | {"add_prefix_space": False}

@@ -128,7 +128,8 @@ def find_obstacles(
     """Why the decoder's own steps have to run; empty: a runner may. Arguments as in `find_runner`."""
     if type(decoder) is not CopyNetDecoder:
         return [f"a {type(decoder).__name__} has no fast form"]
-    modules = {name: _find_module(decoder, name) for name in _MODULES}
+    found = dict(decoder.named_modules(remove_duplicate=False))
+    modules = {name: found.get(name) for name in _MODULES}
     reasons = find_fast_form_obstacles(decoder.config, modules, memory.mask.device)
     if decoder.attention is None:
         reasons.append("attention=False: there is nothing to speed up")
@@ -139,14 +140,6 @@ def find_obstacles(
     if not is_search and (state is not None or keep is not None or rows != memory.ids.shape[0]):
         reasons.append("teacher forcing that continues, with padding, or with several rows for a source")
     return reasons
-
-
-def _find_module(module: nn.Module, path: str) -> nn.Module | None:
-    """The submodule; None where the config leaves it, or what it is part of, out."""
-    found: nn.Module | None = module
-    for name in path.split("."):
-        found = None if found is None else getattr(found, name)
-    return found
 
 
 @dataclass(frozen=True)

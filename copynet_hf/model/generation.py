@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Sequence
 from copy import copy
 from dataclasses import dataclass
@@ -89,9 +88,6 @@ class ExtendedVocabularyLogitsProcessor(LogitsProcessor):
         """−inf (R, V + K) where a word is forbidden, else the score."""
         by_source = scores.unflatten(0, (self.forbidden.shape[0], -1))
         return by_source.masked_fill(self.forbidden, float("-inf")).flatten(0, 1)
-
-    # The library inspects the signature of each processor at each word, which takes longer than the processor itself.
-    __call__.__signature__ = inspect.signature(__call__)  # type: ignore[attr-defined]
 
 
 class EmptySourceLogitsProcessor(LogitsProcessor):

@@ -75,11 +75,6 @@ def are_few(pairs: Pairs | Sequence[Row]) -> bool:
     return not isinstance(pairs, IterableDataset) and len(pairs) < FEW_PAIRS
 
 
-def sample_sources(pairs: Pairs) -> list[str]:
-    """Up to 1,000 sources, which show what the others are like."""
-    return [row["text"] for row in spread(pairs, 1000)]
-
-
 class _Words(NamedTuple):
     """The words of a pair."""
 

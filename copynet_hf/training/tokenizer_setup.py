@@ -21,9 +21,9 @@ from ..saved.loading import load_tokenizer
 from .dataset import Pairs, spread
 from .presets import make_config
 from .reach import find_changes, measure_reach
-from .segmenters import are_few, choose_min_frequency, choose_segmenter, sample_sources
+from .segmenters import are_few, choose_min_frequency, choose_segmenter
 
-REACH_SAMPLE_SIZE = 1000  # pairs that show what targets are made of
+REACH_SAMPLE_SIZE = 1000  # pairs that show what sources and targets are made of
 STREAM_SAMPLE_SIZE = 100_000  # pairs from which alignments are computed and, of a stream, vocabulary and slots
 MAX_GENERATED = 0.02
 """The share of a word's targets whose sources may lack it, for a word that sources often have in another case."""
@@ -68,7 +68,7 @@ def train_tokenizer(train_pairs: Pairs, args: TrainArguments) -> CopyNetTokenize
     max_source_oov = preset.max_source_oov if preset and args.max_source_oov is None else args.max_source_oov
     min_frequency, count_of_spelled = args.min_frequency, 1
     if min_frequency is None:
-        is_spelled = spells_words(segmenter, sample_sources(train_pairs))
+        is_spelled = spells_words(segmenter, (row["text"] for row in spread(train_pairs, REACH_SAMPLE_SIZE)))
         min_frequency = choose_min_frequency(train_pairs, spelled=is_spelled)
         count_of_spelled = min_frequency if are_few(train_pairs) else 1
     max_length = args.max_source_length or MAX_SOURCE_LENGTH

@@ -12,28 +12,32 @@ from importlib import import_module
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
-if TYPE_CHECKING:
-    from .data.pairs import load_lcsts, load_pairs
-    from .evaluation.compute_metrics import make_compute_metrics
-    from .evaluation.metrics import CopyMetrics
-    from .evaluation.scoring import calibrate_model
-    from .inference.extraction import extract_records
-    from .inference.onnx_export import export_onnx, export_programs
-    from .inference.onnx_search import OnnxCopyNet
-    from .inference.predictor import CopyNetPredictor
-    from .model.configuration_copynet import CopyNetConfig
-    from .model.configuration_ensemble import CopyNetEnsembleConfig
-    from .model.generation import StopStrings
-    from .model.modeling_copynet import CopyNetForConditionalGeneration, CopyNetModel
-    from .model.modeling_ensemble import CopyNetEnsemble
-    from .model.pipeline import CopyText2TextPipeline
-    from .model.tokenization_copynet import CopyNetTokenizer
-    from .model.vocabularies import check_tokenizer
-    from .saved.cards import write_model_card
-    from .serving.tokenizer import PlainTokenizer
-    from .training.alignment import align_vocabulary
-    from .visualization.heatmap import plot_copy_heatmap
-    from .visualization.highlighting import copies_html, highlight_copies
+if TYPE_CHECKING:  # `X as X`: type checkers take it for a public name
+    from .data.pairs import load_lcsts as load_lcsts
+    from .data.pairs import load_pairs as load_pairs
+    from .evaluation.compute_metrics import make_compute_metrics as make_compute_metrics
+    from .evaluation.metrics import CopyMetrics as CopyMetrics
+    from .evaluation.scoring import calibrate_model as calibrate_model
+    from .inference.extraction import extract_records as extract_records
+    from .inference.onnx_export import export_onnx as export_onnx
+    from .inference.onnx_export import export_programs as export_programs
+    from .inference.onnx_search import OnnxCopyNet as OnnxCopyNet
+    from .inference.predictor import CopyNetPredictor as CopyNetPredictor
+    from .model.configuration_copynet import CopyNetConfig as CopyNetConfig
+    from .model.configuration_ensemble import CopyNetEnsembleConfig as CopyNetEnsembleConfig
+    from .model.generation import StopStrings as StopStrings
+    from .model.modeling_copynet import CopyNetForConditionalGeneration as CopyNetForConditionalGeneration
+    from .model.modeling_copynet import CopyNetModel as CopyNetModel
+    from .model.modeling_ensemble import CopyNetEnsemble as CopyNetEnsemble
+    from .model.pipeline import CopyText2TextPipeline as CopyText2TextPipeline
+    from .model.tokenization_copynet import CopyNetTokenizer as CopyNetTokenizer
+    from .model.vocabularies import check_tokenizer as check_tokenizer
+    from .saved.cards import write_model_card as write_model_card
+    from .serving.tokenizer import PlainTokenizer as PlainTokenizer
+    from .training.alignment import align_vocabulary as align_vocabulary
+    from .visualization.heatmap import plot_copy_heatmap as plot_copy_heatmap
+    from .visualization.highlighting import copies_html as copies_html
+    from .visualization.highlighting import highlight_copies as highlight_copies
 
 __version__ = "0.1.0"
 
@@ -65,33 +69,7 @@ _MODULES = {
     "plot_copy_heatmap": ".visualization.heatmap",
 }
 
-__all__ = [
-    "CopyMetrics",
-    "CopyNetConfig",
-    "CopyNetEnsemble",
-    "CopyNetEnsembleConfig",
-    "CopyNetForConditionalGeneration",
-    "CopyNetModel",
-    "CopyNetPredictor",
-    "CopyNetTokenizer",
-    "CopyText2TextPipeline",
-    "OnnxCopyNet",
-    "PlainTokenizer",
-    "StopStrings",
-    "align_vocabulary",
-    "calibrate_model",
-    "check_tokenizer",
-    "copies_html",
-    "export_onnx",
-    "export_programs",
-    "extract_records",
-    "highlight_copies",
-    "load_lcsts",
-    "load_pairs",
-    "make_compute_metrics",
-    "plot_copy_heatmap",
-    "write_model_card",
-]
+__all__ = list(_MODULES)
 
 
 def register_classes() -> None:

@@ -110,13 +110,6 @@ class PairsArguments(Arguments):
     delimiter: str | None = argument("of CSV and TSV files; guessed by default", metavar="TEXT")
     max_eval_samples: int | None = count("use at most N validation and N test pairs")
 
-    def dataset_options(self) -> Values:
-        """The arguments of `load_pairs` other than its files."""
-        names = ("dataset_name", "dataset_config_name", "text_column", "summary_column")
-        more = ("features_column", "features_separator", "column_names", "delimiter")
-        options = {name: getattr(self, name) for name in names + more}
-        return {name: value for name, value in options.items() if value is not None}
-
 
 @dataclass
 class TestArguments(PairsArguments):

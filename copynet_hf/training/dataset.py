@@ -12,7 +12,7 @@ from datasets import Dataset, IterableDataset
 from datasets.fingerprint import Hasher
 from transformers import PreTrainedTokenizerBase
 
-from ..arguments import MAX_TARGET_LENGTH, MIN_TARGET_LENGTH, DataArguments, PairsArguments
+from ..arguments import MAX_TARGET_LENGTH, MIN_TARGET_LENGTH, DataArguments, PairsArguments, select_fields
 from ..data.pairs import AnyDataset, load_pairs
 from ..data.remembered import NAMES, recall_file_options, recall_options
 from ..model import tokenization_copynet
@@ -82,7 +82,10 @@ def read_pairs(
     Raises:
         ValueError: the dataset lacks the split `needed_split`.
     """
-    limit, options = data_args.max_eval_samples, data_args.dataset_options()
+    options = {
+        name: value for name, value in select_fields(PairsArguments, vars(data_args)).items() if value is not None
+    }
+    limit = options.pop("max_eval_samples", None)
     names: dict[str, Any]
     splits: dict[str, Pairs] = {}
     if data_args.dataset_name is not None:

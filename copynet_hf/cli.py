@@ -77,7 +77,3 @@ def _discard_output() -> None:
     """Lets the interpreter's flush at exit succeed although the pipe is closed."""
     with suppress(OSError, ValueError):  # a stream without a file descriptor
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-
-
-if __name__ == "__main__":
-    sys.exit("copynet_hf.cli is not a script: use python -m copynet_hf")

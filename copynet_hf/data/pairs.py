@@ -23,6 +23,7 @@ from .columns import ColumnChoice, Columns, choose_columns, choose_new_names
 from .features import SEPARATOR, explain_unusable, split_features
 from .fields import format_record
 from .records import (
+    MANY_SKIPPED,
     DataFileError,
     FilePath,
     Row,
@@ -246,7 +247,7 @@ class PairsBuilder(datasets.GeneratorBasedBuilder):
             if count and skipped.count and self.info.description != str(skipped):  # a stream is read repeatedly
                 self.info.description = str(skipped)
                 logger.warning("%s: %s", show_path(path), skipped)
-        if not count or skipped.are_most(count):
+        if not count or skipped.count > max(count, MANY_SKIPPED):
             raise skipped.error(count)
 
 

@@ -48,10 +48,6 @@ class SkippedRecords:
         records = "record" if self.count == 1 else "records"
         return f"skipped {self.count} malformed {records} ({named}{more})"
 
-    def are_most(self, count: int) -> bool:
-        """Whether they are more than the usable records, and too many to be a few bad lines."""
-        return self.count > max(count, MANY_SKIPPED)
-
     def error(self, count: int = 0) -> DataFileError:
         """The error for a file with so few usable records."""
         left = f"only {count:,} left" if count else "no record is left"

@@ -383,6 +383,8 @@ class CopyNetForConditionalGeneration(CopyNetPreTrainedModel, CopyNetGenerationM
         if decoder_attention_mask is None and decoder_input_ids is not None and starts:
             decoder_attention_mask = mask_left_padding(decoder_input_ids, self.config)
         returns_attention = value_or_default(output_attentions, self.config, "output_attentions")
+        # probabilities or loss may be functions of the attention
+        needs_attention = self.config.mechanism.copies_by_attention or self.config.coverage_loss_weight > 0
         output = self.model(
             input_ids,
             attention_mask,
@@ -392,7 +394,7 @@ class CopyNetForConditionalGeneration(CopyNetPreTrainedModel, CopyNetGenerationM
             past_key_values=past_key_values,
             decoder_inputs_embeds=decoder_inputs_embeds,
             use_cache=use_cache,
-            output_attentions=returns_attention or self._needs_attention,
+            output_attentions=returns_attention or needs_attention,
             output_hidden_states=output_hidden_states,
             return_dict=True,
             inputs_embeds=inputs_embeds,
@@ -464,11 +466,6 @@ class CopyNetForConditionalGeneration(CopyNetPreTrainedModel, CopyNetGenerationM
         allowed = torch.zeros(ids.shape[0], config.vocab_size, dtype=torch.bool, device=ids.device)
         allowed[:, config.end_token_ids[:1]] = True
         return allowed
-
-    @property
-    def _needs_attention(self) -> bool:
-        """Whether probabilities or loss are functions of the attention."""
-        return self.config.mechanism.copies_by_attention or self.config.coverage_loss_weight > 0
 
     def compute_mixture(
         self, generate_scores: Tensor | None, output: CopyNetModelOutput, allowed: Tensor | None = None

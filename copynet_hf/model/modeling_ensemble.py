@@ -183,7 +183,9 @@ class CopyNetEnsemble(PublishedModel, CopyNetGenerationMixin):
             for member, encoded, member_cache in zip(self.members, encoder_outputs.members, caches, strict=True)
         ]
         log_probs = average_log_probs([output.logits for output in outputs])
-        copy_probs = self._average_copy_probs(outputs)
+        # a member that does not copy adds nothing
+        members_probs = [output.copy_probs for output in outputs if output.copy_probs is not None]
+        copy_probs = torch.stack(members_probs).sum(0) / len(outputs) if members_probs else None
         attentions = [output.cross_attentions[0] for output in outputs if output.cross_attentions]
         has_attention = len(attentions) == len(outputs)
         loss = None if labels is None else self._compute_loss(log_probs, encoder_outputs, labels, num_items_in_batch)
@@ -208,11 +210,6 @@ class CopyNetEnsemble(PublishedModel, CopyNetGenerationMixin):
         ]
         known = [words for words in allowed if words is not None]
         return torch.stack(known).any(0) if len(known) == len(allowed) else None
-
-    def _average_copy_probs(self, outputs: Sequence[CopyNetSeq2SeqLMOutput]) -> Tensor | None:
-        """(B, T, S): the mean, to which a member that does not copy adds nothing. None: no member copies."""
-        copy_probs = [output.copy_probs for output in outputs if output.copy_probs is not None]
-        return torch.stack(copy_probs).sum(0) / len(outputs) if copy_probs else None
 
     def _compute_loss(
         self,

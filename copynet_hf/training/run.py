@@ -37,6 +37,7 @@ from .callbacks import SIGTERM_CODE, LogTable, SigtermCheckpoint, TimeEstimate, 
 from .checkpoints import (
     METRICS_FILE,
     RATES,
+    SECONDS,
     check_run_record,
     find_resume_checkpoint,
     is_checkpoint_in,
@@ -198,10 +199,9 @@ class TrainingRun:
         self.model.generation_config.update(  # saved with the model
             num_beams=args.num_beams, forbid_unk=args.forbid_unk, max_new_tokens=args.max_target_length
         )
-        seconds = 0.0 if checkpoint is None else read_trained_seconds(checkpoint)
-        self.trainer = CopyNetTrainer(
-            self.model, tokenizer, pairs, training_args, args, run_record=record, earlier_seconds=seconds
-        )
+        if checkpoint is not None:
+            record[SECONDS] = read_trained_seconds(checkpoint)
+        self.trainer = CopyNetTrainer(self.model, tokenizer, pairs, training_args, args, run_record=record)
         if model is None:
             set_alignments(self.model, self.trainer.train_dataset)
 
@@ -345,7 +345,7 @@ class TrainingRun:
             split: {name.removeprefix(prefix): value for name, value in reported.items() if name.startswith(prefix)}
             for split, prefix in {"validation": "eval_", "test": "test_"}.items()
         }
-        minutes = (self.trainer.earlier_seconds + metrics["train_runtime"]) / 60
+        minutes = (self.trainer.run_record.get(SECONDS, 0.0) + metrics["train_runtime"]) / 60
         write_model_card(
             self.output_dir,
             self.model,

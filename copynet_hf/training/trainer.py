@@ -29,7 +29,7 @@ from transformers import (
 from transformers.trainer_pt_utils import get_length_grouped_indices
 from transformers.trainer_utils import EvalLoopOutput, SaveStrategy, TrainOutput, get_last_checkpoint
 
-from ..arguments import TrainArguments
+from ..arguments import TrainArguments, Values
 from ..evaluation.scoring import evaluate_pairs, find_right, predict_pairs
 from ..evaluation.teacher_forcing import find_right_words, make_argmax, make_compute_accuracy, measure_accuracy
 from ..model.loss import shift_right
@@ -78,7 +78,6 @@ class CopyNetTrainer(Trainer):
         pairs: the splits `train` and, where given, `validation`.
         run_args: the arguments of the run.
         run_record: saved with each checkpoint, see `make_run_record`.
-        earlier_seconds: how long the run had trained when the checkpoint that it resumes from was saved.
     """
 
     def __init__(
@@ -89,8 +88,7 @@ class CopyNetTrainer(Trainer):
         training_args: Seq2SeqTrainingArguments,
         run_args: TrainArguments,
         *,
-        run_record: Mapping[str, object] | None = None,
-        earlier_seconds: float = 0.0,
+        run_record: Values | None = None,
     ) -> None:
         train, validation = pairs["train"], pairs.get("validation")
         if isinstance(train, IterableDataset) and training_args.train_sampling_strategy == "random":
@@ -106,7 +104,7 @@ class CopyNetTrainer(Trainer):
             compute_metrics=make_compute_accuracy(model.config.unknown_word_id),
             preprocess_logits_for_metrics=make_argmax(model),
         )
-        self.scored_pairs, self.run_record, self.earlier_seconds = validation, run_record or {}, earlier_seconds
+        self.scored_pairs, self.run_record = validation, run_record or {}
         self.vocabulary_dropout = run_args.vocabulary_dropout if model.config.copies else 0.0
         self.guided_attention = run_args.guided_attention or 0.0
         self.guide = build_guide(model, tokenizer, self.train_dataset) if self.guided_attention else None
@@ -314,7 +312,7 @@ class CopyNetTrainer(Trainer):
             with explain_save_errors(checkpoint):
                 if self.args.should_save:
                     checkpoint.mkdir(parents=True, exist_ok=True)
-                    seconds = self.earlier_seconds + time.monotonic() - self._start
+                    seconds = self.run_record.get(SECONDS, 0.0) + time.monotonic() - self._start
                     record = {**self.run_record, NUM_PROCESSES: self.args.world_size, SECONDS: seconds}
                     (checkpoint / RECORD_FILE).write_text(json.dumps(record), encoding="utf-8")
                     if self.weight_average is not None:

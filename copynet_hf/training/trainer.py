@@ -207,7 +207,9 @@ class CopyNetTrainer(Trainer):
         num_updates = max(self.state.max_steps, 1)
         # What is left of the factor at the end, which may come early, makes scores too low.
         factor = self.args.label_smoothing_factor * self._decay(num_updates) * self._find_error_rate()
-        self._set_label_smoothing(factor if model.training else 0)
+        ids = {"vocab_size": self.copynet.config.vocab_size, "unk_token_id": self.copynet.config.unk_token_id}
+        is_smoothed = model.training and factor > 0  # else the model computes the loss, which is faster
+        self.label_smoother = VocabularyLabelSmoother(epsilon=factor, **ids) if is_smoothed else None
         weight = self.guided_attention * self._decay(min(GUIDED_UPDATES, num_updates / 2))
         if self.guide is None or not weight or not model.training:
             return super().compute_loss(model, inputs, return_outputs, num_items_in_batch)
@@ -231,12 +233,6 @@ class CopyNetTrainer(Trainer):
         name = "eval_sequence_accuracy"
         scores = (logs[name] for logs in reversed(self.state.log_history) if name in logs)
         return 1 - next(scores, 0.0) / 100
-
-    def _set_label_smoothing(self, factor: float) -> None:
-        """Sets the factor of the next batch's loss. 0: the model computes the loss, which is faster."""
-        config = self.copynet.config
-        ids = {"vocab_size": config.vocab_size, "unk_token_id": config.unk_token_id}
-        self.label_smoother = VocabularyLabelSmoother(epsilon=factor, **ids) if factor else None
 
     def evaluation_loop(self, *args: Any, **kwargs: Any) -> EvalLoopOutput:
         output = super().evaluation_loop(*args, **kwargs)

@@ -24,7 +24,7 @@ import torch
 from torch import Tensor, nn
 
 from .configuration_copynet import CopyNetConfig
-from .copy_distribution import expand_to_rows, has_values, selective_read_weights
+from .copy_distribution import expand_to_rows, selective_read_weights
 from .decoder import Decoder, RecurrentDecoder
 from .layers import CopyNetAttention, Dropout, FeatureProjection
 from .memory import DecoderState, DecoderStep, DecoderSteps, Facts, Memory, read_memory
@@ -104,10 +104,11 @@ class RetrievalDecoder(RecurrentDecoder):
         assert facts is not None
         assert is_object is not None
         assert encoded.is_question is not None
+        at_object = is_object[..., None]
         return Memory(
             torch.cat([hidden_states, facts], dim=-1),
-            replace_at(is_object, self.attention.keys(hidden_states), self.fact_attention.keys, facts),
-            replace_at(is_object, self.copy_scores.keys(hidden_states), self.retrieve_scores.keys, facts),
+            torch.where(at_object, self.fact_attention.keys(facts), self.attention.keys(hidden_states)),
+            torch.where(at_object, self.retrieve_scores.keys(facts), self.copy_scores.keys(hidden_states)),
             encoded.final_state,
             encoded.source_mask,
             encoded.source_ids,
@@ -149,15 +150,6 @@ class RetrievalDecoder(RecurrentDecoder):
         )
         readout = self.dropout(self.readout_proj(torch.cat([s, contexts], dim=-1)))  # r_t = V [s_t; c_q; c_kb] + b
         return DecoderStep(readout, attention, DecoderState(s, scores, history + attention))
-
-
-def replace_at(mask: Tensor, states: Tensor, compute: Callable[[Tensor], Tensor], inputs: Tensor) -> Tensor:
-    """States (N, S, A) with compute(inputs (N, S, X)) where the mask (N, S) is true, computed there alone."""
-    if not has_values(mask):
-        return torch.where(mask[..., None], compute(inputs), states)
-    rows = mask.flatten().nonzero()[:, 0]
-    computed = compute(inputs.flatten(0, 1).index_select(0, rows))
-    return states.flatten(0, 1).index_copy(0, rows, computed.to(states.dtype)).view(states.shape)
 
 
 DECODERS: dict[str, Callable[[CopyNetConfig], Decoder]] = {"pointer": PointerDecoder, "retrieval": RetrievalDecoder}

@@ -117,7 +117,11 @@ class TransformerDecoder(Decoder):
         rows, steps = embeddings.shape[:2]
         past = None if state is None else state.past
         num_words = steps if past is None else past.get_seq_length() + steps
-        self._check_length(num_words)
+        if self.max_words is not None and num_words > self.max_words:
+            raise ValueError(
+                f"the decoder is given {num_words} words, and its config has {self.max_words} positions: pass fewer, "
+                "or a smaller max_new_tokens."
+            )
         states, mask = self._collect_read(memory, rows)
         words = keep if past is None else past.extend_mask(keep, rows, steps)  # (R, t + T), None without padding
         returns_attention = self.text_decoder.config._attn_implementation == "eager"
@@ -152,13 +156,6 @@ class TransformerDecoder(Decoder):
         if "context" in self.config.mechanism.switch:
             parts["context"] = read_memory(steps.attention, memory.hidden_states)
         return steps._replace(switch=self.switch_proj(join_parts(parts, self.config.mechanism.switch))[..., 0])
-
-    def _check_length(self, words: int) -> None:
-        if self.max_words is not None and words > self.max_words:
-            raise ValueError(
-                f"the decoder is given {words} words, and its config has {self.max_words} positions: pass fewer, or a "
-                "smaller max_new_tokens."
-            )
 
     def _collect_read(self, memory: Memory, rows: int) -> tuple[Tensor, Tensor]:
         """What the layers attend to, for each row: states (R, S + F, H) of words and features, and which there are."""

@@ -70,6 +70,13 @@ def test_words_are_dropped_as_often_as_the_probability_says() -> None:
     assert torch.equal(labels[:, 0], ids[:, 0])
 
 
+def test_with_letters_other_words_of_the_source_are_dropped_as_well() -> None:
+    config = CopyNetConfig(vocab_size=13, max_source_oov=4, letter_vocab_size=5)
+    ids, labels = drop(*batch([[5, 6, 14, 6, 3, 7]], [[7, 9, 2]]), 1.0, config)
+    assert ids.tolist() == [[16, 6, 14, 6, 3, 15]]  # the word of the target comes first, for 6 no slot is left
+    assert labels.tolist() == [[15, 9, 2]]
+
+
 def test_empty_sources_stay_empty() -> None:
     ids, labels = drop(torch.full((2, 1), 0), torch.tensor([[5, 2], [2, -100]]), 1.0)
     assert ids.tolist() == [[0], [0]]

@@ -1,6 +1,7 @@
-"""Vocabulary dropout: words that a target can copy become out-of-vocabulary words now and then.
+"""Vocabulary dropout: words of a source become out-of-vocabulary words now and then.
 
 The model then learns to copy words whatever they are, even from pairs that have hardly a word outside the vocabulary.
+If it reads the letters of such words, it also learns what they say: of `september`, enough to know `septembre`.
 """
 
 from __future__ import annotations
@@ -19,7 +20,8 @@ from ..model.vocabularies import BOUNDARY
 def drop_from_vocabulary(
     input_ids: Tensor, labels: Tensor, probability: float, config: CopyNetConfig, can_copy: Tensor
 ) -> tuple[Tensor, Tensor]:
-    """Gives each vocabulary word that a row's source and target share, with this probability, a free slot of the row.
+    """Gives each vocabulary word that a row's source and target share, with this probability, a free slot of the row;
+    with letters also those of the source alone.
 
     All occurrences of a word in the row change together. Special symbols never change, nor does a word that cannot be
     copied, which would be UNK as a target, nor any once the row's slots are used up.
@@ -34,14 +36,19 @@ def drop_from_vocabulary(
     """
     special_ids = [config.pad_token_id, config.decoder_start_token_id, config.unk_token_id, *config.end_token_ids]
     is_label = input_ids[:, :, None] == labels[:, None, :]  # (B, S, T)
-    can_drop = is_label.any(-1) & (input_ids < config.vocab_size)
+    is_shared = is_label.any(-1)
+    can_drop = input_ids < config.vocab_size
+    if not config.letter_vocab_size:
+        can_drop &= is_shared
     can_drop &= ~torch.isin(input_ids, torch.tensor(special_ids, device=input_ids.device))
     length = input_ids.shape[1]
     first_positions = find_first_positions(input_ids, can_copy, config.extended_vocab_size)
     is_first = first_positions == torch.arange(length, device=input_ids.device)
     is_dropped = can_drop & is_first & (torch.rand(input_ids.shape, device=input_ids.device) < probability)
     first_free = (input_ids.amax(1, keepdim=True) + 1).clamp(min=config.vocab_size)
-    slots = first_free + is_dropped.cumsum(1) - 1
+    shared, others = is_dropped & is_shared, is_dropped & ~is_shared  # which get what is left of the slots
+    numbers = torch.where(is_shared, shared.cumsum(1), shared.sum(1, keepdim=True) + others.cumsum(1))
+    slots = first_free + numbers - 1
     is_dropped &= slots < config.extended_vocab_size
     changed = torch.where(is_dropped, slots, input_ids).gather(1, first_positions.clamp(max=length - 1))
     changed = torch.where(first_positions < length, changed, input_ids)

@@ -146,7 +146,7 @@ class Chains:
             are_initials = len(pieces) < len(chain) and all(INITIAL in tokens for _, tokens in pieces)
             may_be_spelled = is_single and len(pieces) > 1 and not are_initials
             letters = "".join(part for part, _ in pieces)
-            are_spelled = may_be_spelled and not is_joined(letters, join_words(source))
+            are_spelled = may_be_spelled and not is_joined(letters, Joined.of_words(source))
             for number, (part, tokens) in enumerate(pieces, start):
                 letter = JOINER + part if number else part
                 yield [letter] if are_spelled and part.isalpha() and letter in self.known else tokens
@@ -247,15 +247,14 @@ class Joined(NamedTuple):
     text: str
     words: dict[int, str]
 
-
-def join_words(words: Iterable[str]) -> Joined:
-    """The words of a source as `Joined`."""
-    text, ends = "", dict[int, str]()
-    for word in words:
-        if word[:1].isalnum():
-            text += word.casefold()
-            ends[len(text)] = word
-    return Joined(text, ends)
+    @classmethod
+    def of_words(cls, words: Iterable[str]) -> Joined:
+        text, ends = "", dict[int, str]()
+        for word in words:
+            if word[:1].isalnum():
+                text += word.casefold()
+                ends[len(text)] = word
+        return cls(text, ends)
 
 
 def is_joined(word: str, joined: Joined) -> bool:

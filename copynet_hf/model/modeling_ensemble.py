@@ -184,8 +184,8 @@ class CopyNetEnsemble(PublishedModel, CopyNetGenerationMixin):
         ]
         log_probs = average_log_probs([output.logits for output in outputs])
         # a member that does not copy adds nothing
-        members_probs = [output.copy_probs for output in outputs if output.copy_probs is not None]
-        copy_probs = torch.stack(members_probs).sum(0) / len(outputs) if members_probs else None
+        copies = [output.copy_probs for output in outputs if output.copy_probs is not None]
+        copy_probs = torch.stack(copies).sum(0) / len(outputs) if copies else None
         attentions = [output.cross_attentions[0] for output in outputs if output.cross_attentions]
         has_attention = len(attentions) == len(outputs)
         loss = None if labels is None else self._compute_loss(log_probs, encoder_outputs, labels, num_items_in_batch)

@@ -14,7 +14,7 @@ from transformers import PreTrainedTokenizerBase
 from ..arguments import MAX_SOURCE_LENGTH, TokenizerArguments, TrainArguments
 from ..data.records import Row
 from ..evaluation.compute_metrics import spells_words
-from ..model.chains import Chains, is_joined, is_spelled, join_words, list_marks, list_parts
+from ..model.chains import Chains, Joined, is_joined, is_spelled, list_marks, list_parts
 from ..model.segmentation import CASES, CHAINED, INITIAL, get_segmenter
 from ..model.tokenization_copynet import CopyNetTokenizer
 from ..saved.loading import load_tokenizer
@@ -143,7 +143,8 @@ def list_words(
         counts.update(source)
         in_source = {*source}
         in_another_form = {form for word in in_source for form in _list_forms(word, of_words)} if has_chains else set()
-        others, joined = [word for word in target if word not in in_source], join_words(text if has_chains else [])
+        others = [word for word in target if word not in in_source]
+        joined = Joined.of_words(text if has_chains else [])
         made = {word for word in others if word in in_another_form or is_joined(word, joined)}
         generated.update(word for word in others if word not in made)
         changed.update(word for word in others if word in made)

@@ -1,7 +1,7 @@
 """Vocabulary dropout: words of a source become out-of-vocabulary words now and then.
 
 The model then learns to copy words whatever they are, even from pairs that have hardly a word outside the vocabulary.
-If it reads the letters of such words, it also learns what they say: of `september`, enough to know `septembre`.
+A model that reads letters also learns from those of known words: `septembre` then resembles `september`.
 """
 
 from __future__ import annotations
@@ -24,7 +24,8 @@ def drop_from_vocabulary(
     with letters also those of the source alone.
 
     All occurrences of a word in the row change together. Special symbols never change, nor does a word that cannot be
-    copied, which would be UNK as a target, nor any once the row's slots are used up.
+    copied, which would be UNK as a target, nor any once the row's slots are used up; shared words are the first to get
+    one.
 
     Args:
         input_ids: (B, S) extended ids.
@@ -46,7 +47,7 @@ def drop_from_vocabulary(
     is_first = first_positions == torch.arange(length, device=input_ids.device)
     is_dropped = can_drop & is_first & (torch.rand(input_ids.shape, device=input_ids.device) < probability)
     first_free = (input_ids.amax(1, keepdim=True) + 1).clamp(min=config.vocab_size)
-    shared, others = is_dropped & is_shared, is_dropped & ~is_shared  # which get what is left of the slots
+    shared, others = is_dropped & is_shared, is_dropped & ~is_shared
     numbers = torch.where(is_shared, shared.cumsum(1), shared.sum(1, keepdim=True) + others.cumsum(1))
     slots = first_free + numbers - 1
     is_dropped &= slots < config.extended_vocab_size

@@ -83,6 +83,12 @@ def test_only_words_that_would_be_spelled_count_more_in_few_pairs() -> None:
     assert (counts["Lee16"], counts["alee"], counts["MRS"]) == (1, 1, 3)
 
 
+def test_a_word_that_is_only_read_counts_twice() -> None:
+    pairs = [pair("in June at CA:B7 for Ann", "6 cab7 ANN"), pair("in June", "6"), pair("out", "in")]
+    counts = Counter(chain.from_iterable(list_words(pairs, "word_punct", 1, 2, has_chains=True)))
+    assert counts == {"June": 4, "at": 2, "for": 2, "out": 2, "￭:￭": 2, "in": 3, "CA": 1, "B7": 1, "Ann": 1, "6": 2}
+
+
 def test_without_chains_all_words_count() -> None:
     pairs = [pair("ask viktor", "Viktor 12"), pair("1 2", "12")]
     words = Counter(chain.from_iterable(list_words(pairs, "whitespace", 2, has_chains=False)))

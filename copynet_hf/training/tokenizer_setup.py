@@ -66,8 +66,9 @@ def train_tokenizer(train_pairs: Pairs, args: TrainArguments) -> CopyNetTokenize
     preset = None if args.preset is None else make_config(args.preset, {})
     vocab_size = args.vocab_size or (preset and preset.vocab_size) or (3_000 if segmenter == "char" else 10_000)
     max_source_oov = preset.max_source_oov if preset and args.max_source_oov is None else args.max_source_oov
-    min_frequency, count_of_spelled = args.min_frequency, 1
+    min_frequency, count_of_spelled, count_of_read = args.min_frequency, 1, 1
     if min_frequency is None:
+        count_of_read = 2
         is_spelled = spells_words(segmenter, (row["text"] for row in spread(train_pairs, REACH_SAMPLE_SIZE)))
         min_frequency = choose_min_frequency(train_pairs, spelled=is_spelled)
         count_of_spelled = min_frequency if are_few(train_pairs) else 1
@@ -80,7 +81,7 @@ def train_tokenizer(train_pairs: Pairs, args: TrainArguments) -> CopyNetTokenize
 
     def train(generated_count: int = 1, changes: Sequence[str] = ()) -> CopyNetTokenizer:
         return CopyNetTokenizer.train_from_iterator(
-            list_words(sample, segmenter, generated_count, has_chains=has_chains, changes=changes),
+            list_words(sample, segmenter, generated_count, count_of_read, has_chains=has_chains, changes=changes),
             vocab_size,
             segmenter=segmenter,
             min_frequency=min_frequency,
@@ -120,7 +121,13 @@ def _count_slots(tokenizer: CopyNetTokenizer, sample: Pairs) -> int:
 
 
 def list_words(
-    pairs: Iterable[Row], segmenter: str, generated_count: int, *, has_chains: bool, changes: Sequence[str] = ()
+    pairs: Iterable[Row],
+    segmenter: str,
+    generated_count: int,
+    read_count: int = 1,
+    *,
+    has_chains: bool,
+    changes: Sequence[str] = (),
 ) -> Iterator[list[str]]:
     """The words of sources, facts and targets, each as often as it counts.
 
@@ -131,21 +138,27 @@ def list_words(
 
     Args:
         generated_count: how often a word of a target counts that would have to be spelled.
+        read_count: how often a word counts that sources alone have, and of which no target is made. A word that is
+            copied occurs twice in its pair.
         changes: the marks of `OPTIONAL` that chains have.
     """
     split = get_segmenter(segmenter).split
     counts: Counter[str] = Counter()
     copied, changed, generated = Counter[str](), Counter[str](), Counter[str]()
+    used: set[str] = set()
     of_words = [mark for mark in changes if mark != INITIAL]
     for row in pairs:
         text, facts = split(row["text"]), [word for fact in row.get("facts") or () for word in fact]
         source, target = [*text, *facts], split(row["summary"])
         counts.update(source)
         in_source = {*source}
-        in_another_form = {form for word in in_source for form in _list_forms(word, of_words)} if has_chains else set()
+        forms = {word: {*_list_forms(word, of_words)} if has_chains else {word} for word in in_source}
+        in_another_form = set().union(*forms.values())
         others = [word for word in target if word not in in_source]
         joined = Joined.of_words(text if has_chains else [])
         made = {word for word in others if word in in_another_form or is_joined(word, joined)}
+        folded = " ".join(target).casefold()
+        used.update(word for word, found in forms.items() if any(form.casefold() in folded for form in found))
         generated.update(word for word in others if word not in made)
         changed.update(word for word in others if word in made)
         copied.update(word for word in target if word in in_source)
@@ -155,6 +168,8 @@ def list_words(
     for word, number in changed.items():
         if generated[word] <= MAX_GENERATED * (number + copied[word]):
             del counts[word], copied[word], generated[word]
+    read = Counter({word: number for word, number in counts.items() if word not in used and word not in generated})
+    counts.update({word: (read_count - 1) * number for word, number in read.items()})
     return ([word] * number for each in (counts, copied, generated) for word, number in each.items())
 
 

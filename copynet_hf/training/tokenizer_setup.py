@@ -138,7 +138,7 @@ def list_words(
 
     Args:
         generated_count: how often a word of a target counts that would have to be spelled.
-        read_count: how often a word counts that sources alone have, and of which no target is made. A word that is
+        read_count: how often a word counts that is only read: no target has it, or is made of it. A word that is
             copied occurs twice in its pair.
         changes: the marks of `OPTIONAL` that chains have.
     """
@@ -152,13 +152,13 @@ def list_words(
         source, target = [*text, *facts], split(row["summary"])
         counts.update(source)
         in_source = {*source}
-        forms = {word: {*_list_forms(word, of_words)} if has_chains else {word} for word in in_source}
-        in_another_form = set().union(*forms.values())
+        forms_of = {word: {*_list_forms(word, of_words)} if has_chains else {word} for word in in_source}
+        in_another_form = set().union(*forms_of.values())
         others = [word for word in target if word not in in_source]
         joined = Joined.of_words(text if has_chains else [])
         made = {word for word in others if word in in_another_form or is_joined(word, joined)}
         folded = " ".join(target).casefold()
-        used.update(word for word, found in forms.items() if any(form.casefold() in folded for form in found))
+        used.update(word for word, forms in forms_of.items() if any(form.casefold() in folded for form in forms))
         generated.update(word for word in others if word not in made)
         changed.update(word for word in others if word in made)
         copied.update(word for word in target if word in in_source)
@@ -168,8 +168,8 @@ def list_words(
     for word, number in changed.items():
         if generated[word] <= MAX_GENERATED * (number + copied[word]):
             del counts[word], copied[word], generated[word]
-    read = Counter({word: number for word, number in counts.items() if word not in used and word not in generated})
-    counts.update({word: (read_count - 1) * number for word, number in read.items()})
+    for word in counts.keys() - used - generated.keys():
+        counts[word] *= read_count
     return ([word] * number for each in (counts, copied, generated) for word, number in each.items())
 
 

@@ -162,7 +162,7 @@ class EncoderArguments(Arguments):
     cache_encoder_states: bool = argument("frozen: compute its states once per text", False)
     encoder_pooling: str | None = argument("of a word: mean, first or last", metavar="NAME", shown="mean")
     encoder_gru: bool | None = argument("GRU layers over its states", shown=True)
-    initial_state: str | None = argument("without them, s_0: first, mean, last", metavar="NAME", shown="first")
+    initial_state: str | None = argument("s_0 without: first, mean, last", metavar="NAME", shown="first")
     embeddings_from_encoder: bool = argument("initialise word embeddings by its pieces", False)
     embedding_file: str | None = argument("initialise them by word2vec or GloVe text", metavar="FILE")
 
@@ -181,6 +181,7 @@ class ModelArguments(EncoderArguments):
     hidden_size: int | None = argument("size of the decoder state", shown=256)
     encoder_hidden_size: int | None = argument("encoder state, per direction", shown=128)
     num_hidden_layers: int | None = argument("number of encoder layers", shown=1)
+    encoder_residual: bool | None = argument("add embeddings to its states", shown=True)
     decoder: str | None = argument("gru, or transformer, with an encoder of its kind", metavar="NAME", shown="gru")
     copy_layer: int | None = argument("transformer: layer whose attention is copied by", shown="the last")
     copy_head: int | None = argument("transformer: its head", shown="the average")

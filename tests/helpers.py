@@ -58,6 +58,7 @@ BART: dict[str, Any] = {
     "dropout": 0.0,
 }
 
+RESIDUAL = {"encoder_residual": True}
 PLAIN: dict[str, dict[str, Any]] = {
     "defaults": {},
     "paper": {"readout": ["state"]},
@@ -65,6 +66,7 @@ PLAIN: dict[str, dict[str, Any]] = {
     "no_selective_read": {"selective_read": False},
     "coverage": {"use_coverage": True},
     "two_layers": {"num_hidden_layers": 2},
+    "residual": RESIDUAL,
     "tied": {"tie_word_embeddings": True},
     "unk_elsewhere": {"unk_token_id": 8},
     "no_slots": {"max_source_oov": 0},
@@ -99,7 +101,7 @@ READERS: dict[str, dict[str, Any]] = {
     "transformer_gated_features": FEATURED | {"decoder": BART, "copy_mechanism": "gated"},
     "letters": SPELLED,
     "letters_tied": SPELLED | {"tie_word_embeddings": True},
-    "both_two_layers": FEATURED | SPELLED | {"num_hidden_layers": 2},
+    "both_two_layers": FEATURED | SPELLED | RESIDUAL | {"num_hidden_layers": 2},
     "both_pointer_generator": FEATURED | SPELLED | {"copy_mechanism": "pointer_generator"},
     "both_gated": FEATURED | SPELLED | {"copy_mechanism": "gated"},
     "both_rnnsearch": FEATURED | SPELLED | {"copy_mechanism": "none"},
@@ -127,6 +129,7 @@ LETTERED: dict[str, Any] = {
     "feature_vocab_size": 5,
     "letter_vocab_size": 7,
     "embedding_size": 16,
+    "encoder_residual": True,
     "seed": 35,
 }
 

@@ -81,6 +81,7 @@ class Oracle:
     def encode(self, source, inputs=None):
         """h_j of every position, and the last states of both directions in the top layer."""
         xs, width = inputs or [self.embed(x) for x in source], self.c.encoder_hidden_size
+        embeddings = xs
         for layer in range(self.c.num_hidden_layers):
             runs = []
             for suffix, order in (("", range(len(xs))), ("_reverse", reversed(range(len(xs))))):
@@ -94,6 +95,8 @@ class Oracle:
                 runs.append((states, h))
             xs = [np.concatenate([runs[0][0][j], runs[1][0][j]]) for j in range(len(xs))]
             last = np.concatenate([runs[0][1], runs[1][1]])
+        if self.c.encoder_residual:
+            xs = [x + self.w["model.encoder.residual_proj.weight"] @ e for x, e in zip(xs, embeddings, strict=True)]
         for e in self.embed_features():
             xs = [x + self.w["model.encoder.feature_state_proj.weight"] @ e for x in xs]
         return xs, last

@@ -111,6 +111,10 @@ REFUSALS = {
         {"encoder": BertConfig(), "encoder_gru": True, "initial_state": "mean"},
         "initial_state='mean' has no effect with encoder_gru",
     ),
+    "residual_of_no_gru": (
+        {"encoder": BertConfig(), "encoder_residual": True},
+        "encoder_residual=True is for GRU layers",
+    ),
     "gate_loss": ({"gate_loss_weight": 0.5}, "leave gate_loss_weight out .it is for 'gated'."),
     "frequent_words": (
         {"copy_mechanism": "none", "frequent_words": 5},

@@ -324,7 +324,7 @@ def test_the_defaults_are_the_chosen_alternative(data):
     training_args = build_training_arguments({"output_dir": str(data)}, rows, has_validation=True)
     run_args = RunArguments()
     chosen = recipe.BASE | recipe.ALTERNATIVES[recipe.CHOSEN]
-    del chosen["guided_attention"]  # chosen later, in trainings of its own
+    del chosen["guided_attention"], chosen["encoder_residual"]  # chosen later, in trainings of their own
     for name, value in chosen.items():
         if name == "dropout":
             assert DEFAULT_SIZES[name] == value

@@ -389,7 +389,7 @@ def test_the_command_trains_with_letters(tmp_path: Path, capsys: pytest.CaptureF
     sizes = "--embedding_size 24 --hidden_size 24 --encoder_hidden_size 24 --attention_size 24 --dropout 0"
     rates = "--max_steps 60 --ema_decay 0 --learning_rate 0.02 --per_device_train_batch_size 8 --segmenter word_punct"
     files = f"--train_file {tmp_path}/train.tsv --test_file {tmp_path}/test.tsv --column_names text summary"
-    arguments = f"{files} {sizes} {rates} --min_frequency 2 --max_source_oov 4 --save_strategy no".split()
+    arguments = f"{files} {sizes} {rates} --min_frequency 2 --max_source_oov 4 --save_strategy no --seed 1".split()
     assert main(["train", *arguments, f"--output_dir={tmp_path / 'model'}"]) == 0
     capsys.readouterr()
     assert main(["generate", f"--model={tmp_path / 'model'}", "--text", "kelp7", "kelpov"]) == 0

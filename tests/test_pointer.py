@@ -58,7 +58,7 @@ def test_words_are_pointed_at_as_the_oracle_does(changes):
 
 
 def test_points_are_projected_and_the_one_pointed_at_is_fed_back():
-    model = points_model().double()
+    model = points_model(encoder_residual=True).double()
     oracle, total = Oracle(model), 0.0
     inputs = points()
     output = model(

@@ -12,6 +12,7 @@ from helpers import (
     FEATURED,
     FEATURES,
     LETTERS,
+    RESIDUAL,
     SPELLED,
     beside,
     check_gradients,
@@ -43,7 +44,7 @@ def batch(side="right", rows=SOURCES, kinds=KINDS, targets=TARGETS):
     return sources(rows, side) | {"token_type_ids": padded(kinds, 0, side), "labels": padded(targets, -100)}
 
 
-@pytest.mark.parametrize("changes", [{}, FEATURED | SPELLED], ids=["words", "features_letters"])
+@pytest.mark.parametrize("changes", [{}, FEATURED | SPELLED | RESIDUAL], ids=["words", "features_letters"])
 @pytest.mark.parametrize("side", ["right", "left"])
 def test_probabilities_and_loss_equal_the_oracles(side, changes):
     model = tiny_model(**RETRIEVAL, **changes).double()

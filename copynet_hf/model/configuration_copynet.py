@@ -165,6 +165,9 @@ class CopyNetConfig(CopyNetBaseConfig):
         hidden_size: width of the decoder state s_t.
         encoder_hidden_size: width of the encoder state, per direction; h_j is twice as wide, with `encoder` too.
         num_hidden_layers: bidirectional GRU layers of the encoder.
+        encoder_residual: without `encoder`, whether W_x e(x_j) is added to h_j, a residual connection around the GRU
+            layers: attention and scores then read the word itself, and what a rare word means is learned from fewer
+            pairs. Not in the paper.
         attention_size: width of the attention's hidden layer, Eq. 3.
         max_source_oov: K, the number of slots for unseen source words; logits are `vocab_size + K` wide.
         feature_vocab_size: how many feature ids there are, with those of padding and the unknown feature; 0: sources
@@ -240,6 +243,7 @@ class CopyNetConfig(CopyNetBaseConfig):
     hidden_size: int = 500
     encoder_hidden_size: int = 500
     num_hidden_layers: int = 1
+    encoder_residual: bool = False
     attention_size: int = 500
     max_source_oov: int = 32
     feature_vocab_size: int = 0
@@ -484,6 +488,8 @@ class CopyNetConfig(CopyNetBaseConfig):
                 f"initial_state={self.initial_state!r} has no effect with encoder_gru, whose last states make s_0: "
                 "leave one out."
             )
+        if self.encoder is not None and self.encoder_residual:
+            raise ValueError("encoder_residual=True is for GRU layers: leave it out, or encoder.")
         if self.encoder is not None and self.num_features:
             raise ValueError(
                 f"encoder is set, but num_features={self.num_features} gives numbers in place of words: leave one out."

@@ -395,6 +395,8 @@ class CopyNetEncoder(SourceEncoder):
         if config.num_features:
             self.main_input_name = "input_features"
         self.layers = build_layers(config)
+        width, memory_size = config.embedding_size, config.memory_size
+        self.residual_proj = nn.Linear(width, memory_size, bias=False) if config.encoder_residual else None  # W_x
         self.gradient_checkpointing = False
         self.post_init()
 
@@ -411,8 +413,8 @@ class CopyNetEncoder(SourceEncoder):
         if inputs_embeds is not None:
             check_shape("inputs_embeds", inputs_embeds, (*input_ids.shape, config.embedding_size))
         slots = self.embed_slots(source.letter_ids, input_ids) if points is None else points
-        states = self.embed_source(input_ids, slots) if inputs_embeds is None else inputs_embeds
-        states = self.dropout(states)
+        embeddings = self.embed_source(input_ids, slots) if inputs_embeds is None else inputs_embeds
+        states = self.dropout(embeddings)
         positions = self.find_positions(mask, source)
         facts, read = embed_facts(states, positions.is_object), positions.read
         hidden_states: tuple[Tensor, ...] = (states,)
@@ -421,6 +423,8 @@ class CopyNetEncoder(SourceEncoder):
         length = states.shape[1] if positions.is_object is None else count_positions(read)
         for layer in self.layers:
             states, final_state = layer(states[:, :length], read[:, :length])
+            if self.residual_proj is not None and layer is self.layers[-1]:
+                states = states + self.residual_proj(embeddings[:, :length]) * read[:, :length, None]
             states = self.dropout(states)
             if length < read.shape[1]:
                 states = nn.functional.pad(states, (0, 0, 0, read.shape[1] - length))

@@ -79,7 +79,8 @@ def build_model(tokenizer: PreTrainedTokenizerBase, args: ModelArguments) -> Cop
         return add_copy_head(tokenizer, args, fields)
     if encoder is not None:
         config = load_encoder_config(encoder, {})
-        fields = {"encoder": config, "encoder_hidden_size": -(-config.hidden_size // 2)} | fields
+        width = -(-config.hidden_size // 2)
+        fields = {"encoder": config, "encoder_hidden_size": width, "encoder_residual": False} | fields
     elif unused := set(ENCODER_FIELDS) & fields.keys():
         raise ValueError(
             f"--{min(unused)} is for a Transformers encoder: pass --encoder_name_or_path, or leave it out"

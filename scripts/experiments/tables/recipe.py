@@ -103,6 +103,7 @@ SETTINGS = (
     "vocabularies",
     "letters",
     "endings",
+    "residual",
     "guided_attention",
     "guide_lengths",
     "smoothed_words",

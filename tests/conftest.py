@@ -151,7 +151,8 @@ def requests(made_once: Callable[[str, Callable[[Path], object]], Path]) -> Path
         from copynet_hf import export_onnx
 
         generator = random.Random(0)
-        model, tokenizer = trained([request_pair(generator) for _ in range(960)], "word_punct")
+        pairs = [request_pair(generator) for _ in range(960)]
+        model, tokenizer = trained(pairs, "word_punct", encoder_residual=True)
         for part in (model, tokenizer):
             part.save_pretrained(folder / "model")
         export_onnx(model, folder / "onnx", tokenizer)

@@ -129,7 +129,6 @@ LETTERED: dict[str, Any] = {
     "feature_vocab_size": 5,
     "letter_vocab_size": 7,
     "embedding_size": 16,
-    "encoder_residual": True,
     "seed": 35,
 }
 

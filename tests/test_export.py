@@ -110,7 +110,7 @@ def test_the_graphs_have_the_models_probabilities(exported: Exported, beams: int
     for step in range(words.shape[2]):
         made = run(onnx.decoder, {"words": words[..., step], **memory, **state})
         state = {name: made[f"next_{name}"] for name in state}
-        torch.testing.assert_close(made["log_probs"].flatten(0, 1), expected.logits[:, step], atol=1e-5, rtol=5e-5)
+        torch.testing.assert_close(made["log_probs"].flatten(0, 1), expected.logits[:, step], atol=1e-5, rtol=1e-5)
         assert ("copy_probs" in made) == model.config.copies
         if model.config.copies:
             copied = made["copy_probs"].flatten(0, 1)

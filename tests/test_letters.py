@@ -394,3 +394,15 @@ def test_the_command_trains_with_letters(tmp_path: Path, capsys: pytest.CaptureF
     capsys.readouterr()
     assert main(["generate", f"--model={tmp_path / 'model'}", "--text", "kelp7", "kelpov"]) == 0
     assert capsys.readouterr().out.split() == ["number", "name"]
+
+
+def test_the_first_thousand_pairs_may_have_no_letters() -> None:
+    """`datasets` takes the types of columns from the first rows, where these would be lists of nothing."""
+    words = ["call me now"] * 9
+    tokenizer = CopyNetTokenizer.train_from_iterator(
+        words, 50, segmenter="word_punct", min_frequency=2, letters=True, max_source_oov=4
+    )
+    rows = [{"text": "call me", "summary": "me"}] * 1000 + [{"text": "call Kalx", "summary": "Kalx"}]
+    encoded = encode_pairs(Dataset.from_list(rows), tokenizer)
+    assert encoded[0]["letter_ids"] == []
+    assert encoded[1000]["letter_ids"] == tokenizer("call Kalx")["letter_ids"]

@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeAlias, TypeVar
 
-from datasets import Dataset, IterableDataset
+from datasets import Dataset, Features, IterableDataset, List, Value
 from datasets.fingerprint import Hasher
 from transformers import PreTrainedTokenizerBase
 
@@ -191,7 +191,11 @@ def encode_pairs(
             "labels": [_end_with_eos(ids, tokenizer.eos_token_id, max_target_length) for ids in targets["input_ids"]],
         }
 
-    options = {} if isinstance(pairs, IterableDataset) else {"num_proc": num_proc, "desc": "Tokenizing"}
+    options: dict[str, Any] = {}
+    if not isinstance(pairs, IterableDataset):
+        options = {"num_proc": num_proc, "desc": "Tokenizing"}
+        if len(pairs):  # else the types are those of the first rows, none for the letters of words that these lack
+            options["features"] = Features({name: List(Value("int64")) for name in encode(pairs[:1], CODE)})
     return pairs.map(encode, batched=True, remove_columns=columns, fn_kwargs={"code": CODE}, **options)
 
 

@@ -23,7 +23,7 @@ from transformers import GenerationConfig
 from transformers.generation import StoppingCriteria
 from transformers.generation.streamers import BaseStreamer
 
-from copynet_hf import CopyNetForConditionalGeneration
+from copynet_hf import CopyNetForConditionalGeneration, CopyNetTokenizer
 from copynet_hf.model.generation import ExtendedVocabularyLogitsProcessor, StopStrings
 from copynet_hf.model.memory import CopyNetCache
 from copynet_hf.model.prediction import _count_tokens
@@ -216,6 +216,30 @@ def test_stop_strings_match_copied_words_of_the_rows_own_source(stop, num_beams)
             assert whole.removeprefix("<s> ").startswith(words)
         ended += bool(ends)
     assert ended
+
+
+@pytest.mark.parametrize(
+    ("segmenter", "source", "target", "stop", "is_found"),
+    [
+        ("word_parts", "id a1b x", "id a1b x", "a1b", True),
+        ("word_digits", "room B2b is free", "room B2b is free", "B2b", True),
+        ("word_punct", "user for anna berta", "user AB for", "AB", True),
+        ("word_punct", "user for anna berta", "user ab for", "er a", True),
+        ("word_punct", "anna is a b", "ANNA is a b c d e f", "anna", False),
+        ("word_punct", "Johnson is a b", "Joh is a b c d e f g h", "Johnson", False),
+    ],
+)
+def test_a_stop_string_is_found_in_words_that_marks_join_and_change(segmenter, source, target, stop, is_found):
+    corpus = ["id is room for free user x a b c d e f g h"]
+    marks = ["[initial]", "[first_3]"]
+    tokenizer = CopyNetTokenizer.train_from_iterator(corpus, 200, segmenter=segmenter, chains=True, changes=marks)
+    row = [tokenizer.bos_token_id, *tokenizer(source, text_target=target)["labels"][:-1]]
+    criterion = StopStrings(tokenizer, stop, source=source)
+    lengths = range(1, len(row) + 1)
+    texts = [tokenizer.decode(row[:length], source=source, skip_special_tokens=True) for length in lengths]
+    assert texts[-1] == target and (stop in target) is is_found
+    found = [criterion(torch.tensor([row[:length]]), None).item() for length in lengths]
+    assert found.index(True) == [stop in text for text in texts].index(True) if is_found else not any(found)
 
 
 def test_slots_are_spelled_by_facts_and_truncated_sources():

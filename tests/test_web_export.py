@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import random
 import shutil
@@ -23,8 +24,17 @@ from helpers import SEARCHES as ALL_SEARCHES
 from copynet_hf import CopyNetConfig, CopyNetForConditionalGeneration, CopyNetTokenizer
 from copynet_hf.cli import main
 from copynet_hf.inference.onnx_search import OnnxCopyNet
-from copynet_hf.model.prediction import Prediction, predict
-from copynet_hf.model.segmentation import CHANGES, DIGRAPHS, DROP_FIRST, DROP_LAST, INITIAL, JOINER, get_segmenter
+from copynet_hf.model.prediction import Prediction, _cut, predict
+from copynet_hf.model.segmentation import (
+    CHANGES,
+    DIGRAPHS,
+    DROP_FIRST,
+    DROP_LAST,
+    INITIAL,
+    JOINER,
+    OPTIONAL,
+    get_segmenter,
+)
 from copynet_hf.model.source import add_spaces, find_matching_ids, skipped_ids
 from copynet_hf.serving import onnxruntime_web, web_export
 from copynet_hf.serving.onnxruntime_web import load_runtime
@@ -263,6 +273,21 @@ def test_segmenters_find_and_join_the_same_words(tab: Any, exported: Page) -> No
         assert joined == [segmenter.join(row) for row in rows]
 
 
+def test_marks_cut_the_same_spans(tab: Any, exported: Page) -> None:
+    open_page(tab, exported)
+    words = [*CASED, "Müller", "Weißmann", "Jose\u0301"]
+    changes = [row for length in (1, 2, 3) for row in itertools.permutations(("[upper]", *OPTIONAL), length)]
+    script = """async ([words, changes]) => {
+        const { cutSpan } = await import("./tokenizer.js");
+        return words.map((word) => changes.map((marks) => cutSpan(`- ${word}.`, [2, 2 + word.length], marks)));
+    }"""
+    found = run_script(tab, script, [words, changes])
+    for word, spans in zip(words, found, strict=True):
+        text = f"- {word}."
+        expected = [_cut(text, (2, 2 + len(word)), marks) for marks in changes]
+        assert [span and count_characters(text, *span) for span in spans] == expected, word
+
+
 TOKENIZERS: dict[str, dict[str, Any]] = {
     "few slots": {"max_source_oov": 2},
     "no slots": {"max_source_oov": 0},
@@ -348,6 +373,12 @@ EXACT |= {"accepted": "accepted", "isEmpty": "is_empty"}
 NEAR = {"score": "score", "confidence": "confidence", "wordScores": "word_scores", "copyShares": "copy_shares"}
 
 
+def count_characters(text: str, *units: int) -> tuple[int, ...]:
+    """Places in JavaScript's units of UTF-16 as places in Python's characters."""
+    encoded = text.encode("utf-16-le", "surrogatepass")
+    return tuple(len(encoded[: 2 * unit].decode("utf-16-le", "surrogatepass")) for unit in units)
+
+
 def check_output(output: dict[str, Any], expected: Prediction, tolerance: float) -> None:
     """Compares an output of the page with one of Python. Spans of JavaScript count the units of UTF-16."""
     for name, field in EXACT.items():
@@ -355,10 +386,6 @@ def check_output(output: dict[str, Any], expected: Prediction, tolerance: float)
     for name, field in NEAR.items():
         value = getattr(expected, field)
         assert output[name] == (None if value is None else pytest.approx(value, abs=tolerance, rel=1e-2)), name
-
-    def count_characters(text: str, *units: int) -> tuple[int, ...]:
-        encoded = text.encode("utf-16-le", "surrogatepass")
-        return tuple(len(encoded[: 2 * unit].decode("utf-16-le", "surrogatepass")) for unit in units)
 
     source = output["source"]["text"]
     spans = [None if span is None else count_characters(source, *span) for span in output["sourceSpans"]]

@@ -21,7 +21,7 @@ from transformers.utils import ModelOutput
 
 from .copy_distribution import find_matches
 from .memory import CopyNetCache, start_cache
-from .source import ExtendedVocabulary, Source, count_tokens, find_matching_ids
+from .source import ExtendedVocabulary, Source, count_tokens, find_marks, find_matching_ids
 
 ModelInputs = dict[str, Any]  # the arguments of a model's `forward`, by name
 
@@ -131,7 +131,8 @@ class StopStrings(StoppingCriteria):
         self.tokenizer = tokenizer
         self.stop_strings = [stop_strings] if isinstance(stop_strings, str) else list(stop_strings)
         self.gaps = frozenset(tokenizer.all_special_ids)
-        self.longest = max(map(len, self.stop_strings), default=0) + 1  # words; one before it spells its space
+        self.marks = frozenset(map(tokenizer.convert_tokens_to_ids, find_marks(tokenizer))) - self.gaps
+        self.longest = max(map(len, self.stop_strings), default=0)  # words, and the one before, for its space
         self._length = 0  # of the rows at the last call
         if source is None:
             self._check_spelling()
@@ -149,13 +150,22 @@ class StopStrings(StoppingCriteria):
         before, length = self._length, input_ids.shape[1]
         self._length = length
         num_new = length - before if length > before else length  # several in assisted decoding; all in a new search
-        rows, sources = input_ids[:, -self.longest - num_new + 1 :].tolist(), len(self.slot_words)
+        rows, sources = [self._cut(row, length - num_new) for row in input_ids.tolist()], len(self.slot_words)
         if len(rows) % sources:
             raise ValueError(f"source has {sources} texts for {len(rows)} rows: pass those of this batch.")
         repeats = len(rows) // sources
         texts = (self._spell(ids, self.slot_words[row // repeats]) for row, ids in enumerate(rows))
         found = [any(stop in text for stop in self.stop_strings) for text in texts]
         return torch.tensor(found, device=input_ids.device)
+
+    def _cut(self, ids: list[int], start: int) -> list[int]:
+        """The row from `start` on, and the words before it that a stop string may begin with. A mark spells none, and
+        is kept with the word that it changes."""
+        missing = self.longest
+        while start and (missing or ids[start - 1] in self.marks):
+            start -= 1
+            missing -= ids[start] not in self.marks
+        return ids[start:]
 
     def _spell(self, ids: list[int], slot_words: list[str]) -> str:
         first = len(self.tokenizer)

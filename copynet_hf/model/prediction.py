@@ -5,16 +5,16 @@ With an ONNX model and a tokenizer that returns NumPy arrays, neither torch nor 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from itertools import chain
+from itertools import chain, pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias
 
 import numpy as np
 
 from .confidence import calibrate, read_calibration
-from .segmentation import CUTS, JOINER, Span
+from .segmentation import CHANGES, CUTS, JOINER, Span
 from .source import (
     Fact,
     Source,
@@ -71,8 +71,8 @@ class Prediction:
     source_spans: T pairs of start and end, in characters of the text as it was passed in, of the word that was copied,
         of a first letter that was; None where the word was generated or copied from a fact.
     copied_spans: what was copied, as (start in the output, its end, start in the source, its end) in characters.
-        Copies that follow each other in both texts are one; the two parts are the same but for case and the width of
-        spaces, and for UNK, which stands for what is there in the source.
+        Copies that follow each other in both texts are one; the two parts are the same but for case, accents and the
+        width of spaces, and for UNK, which stands for what is there in the source.
     source_words: the S words of the source, as they are in the text; "" for special tokens and marks.
     copy_probs: (T, S) probability of copying from each position at each step, whatever the word; None unless
         requested.
@@ -306,8 +306,8 @@ def _read_output(
         spans[position] if share > 0.5 and position is not None and _is_whole(source, position, piece) else None
         for share, position, piece in zip(shares, positions, shown, strict=True)
     ]
-    cuts = _list_cuts(words, marks)
-    copied_from = [span and _cut(span, parts) for span, parts in zip(copied_from, cuts, strict=True)]
+    text, changes = str(source.text), _list_changes(words, marks)
+    copied_from = [span and _cut(text, span, own) for span, own in zip(copied_from, changes, strict=True)]
     return Prediction(
         text="".join(shown),
         score=float(np.prod(trace.token_probs, dtype=float)),
@@ -317,7 +317,7 @@ def _read_output(
         copy_shares=shares.tolist(),
         source_positions=positions,
         source_spans=copied_from,
-        copied_spans=_merge_spans(shown, copied_from, str(source.text)),
+        copied_spans=_merge_spans(shown, copied_from, text),
         source_words=source.surfaces,
         copy_probs=probs[:, is_word],
         is_truncated=source.is_truncated,
@@ -345,27 +345,35 @@ def _score_words(words: Sequence[str], probs: Array, marks: Collection[str]) -> 
     return scores
 
 
-def _list_cuts(words: Sequence[str], marks: Collection[str]) -> list[list[slice]]:
-    """For each word that is no mark, the slices that the marks before it take, one after the other."""
-    cuts: list[list[slice]] = []
-    of_next: list[slice] = []
+def _list_changes(words: Sequence[str], marks: Collection[str]) -> list[list[str]]:
+    """For each word that is no mark, the marks before it that change it, in the order in which they do."""
+    changes: list[list[str]] = []
+    of_next: list[str] = []
     for word in words:
         if word not in marks:
-            cuts.append(of_next)
+            changes.append(of_next)
             of_next = []
         elif word == JOINER:
             of_next = []
-        elif word in CUTS:
-            of_next = [CUTS[word], *of_next]
-    return cuts
+        else:
+            of_next = [word, *of_next]
+    return changes
 
 
-def _cut(span: Span, cuts: Iterable[slice]) -> Span | None:
-    """What slices, taken one after the other, leave of a span; None: nothing."""
-    left = range(*span)
-    for part in cuts:
-        left = left[part]
-    return (left.start, left.stop) if left else None
+def _cut(text: str, span: Span, changes: Sequence[str]) -> Span | None:
+    """What the cuts among changes, made one after the other, leave of a span of the text; None: nothing."""
+    if CUTS.keys().isdisjoint(changes):
+        return span
+    word, left = text[slice(*span)], list(range(*span))  # the place of each letter
+    for mark in changes:
+        change = CHANGES[mark]
+        if mark in CUTS:
+            left = left[CUTS[mark]]
+        else:  # one letter may become two, or an accent none
+            ends = [len(change(word[:end])) for end in range(len(word) + 1)]
+            left = [place for place, (start, end) in zip(left, pairwise(ends), strict=True) for _ in range(start, end)]
+        word = change(word)
+    return (left[0], left[-1] + 1) if left else None
 
 
 def _merge_spans(words: Sequence[str], spans: Sequence[Span | None], source: str) -> list[tuple[int, int, int, int]]:

@@ -11,7 +11,7 @@
  */
 
 import { InferenceSession, Tensor, env } from "./onnxruntime-web/ort.wasm.bundle.min.mjs";
-import { CUTS, JOINER, Tokenizer, countLeadingSpaces, isBlank } from "./tokenizer.js";
+import { Tokenizer, countLeadingSpaces, cutSpan, isBlank, listChanges } from "./tokenizer.js";
 
 env.wasm.numThreads = 1; // more need headers of cross-origin isolation, which static hosts do not send
 env.logLevel = "error";
@@ -171,10 +171,10 @@ export class CopyNet {
       const copyShares = kept.map(({ step }) => trace.copied[row][step]);
       const positions = kept.map(({ step }) => trace.sourcePositions[row][step]);
       const probs = trace.tokenProbs[row];
-      const cuts = listCuts(tokens, this.tokenizer.marks);
+      const changes = listChanges(tokens, this.tokenizer.marks);
       const sourceSpans = positions.map((position, at) => {
         const span = copyShares[at] > 0.5 && position >= 0 && words[at] !== "" ? source.spans[position] : null;
-        return span && cutSpan(source.text, span, cuts[at]);
+        return span && cutSpan(source.text, span, changes[at]);
       });
       const score = isEmpty ? null : steps.reduce((product, { step }) => product * probs[step], 1);
       const confidence = score === null ? null : calibrate(score, this.calibration);
@@ -459,43 +459,6 @@ function scoreWords(tokens, probs, marks) {
   });
   if (scores.length) scores[scores.length - 1] *= factor;
   return scores;
-}
-
-/**
- * For each token that is no mark, the slices that the marks before it take, one after the other.
- *
- * @param {string[]} tokens
- * @param {Set<string>} marks
- */
-function listCuts(tokens, marks) {
-  /** @type {number[][][]} */
-  const cuts = [];
-  /** @type {number[][]} */
-  let ofNext = [];
-  for (const token of tokens) {
-    const part = marks.has(token) && CUTS.get(token);
-    if (part) ofNext = [part, ...ofNext];
-    else if (!marks.has(token)) cuts.push(ofNext);
-    if (!marks.has(token) || token === JOINER) ofNext = [];
-  }
-  return cuts;
-}
-
-/**
- * What slices, taken one after the other, leave of a span; null: nothing.
- *
- * @param {string} text
- * @param {[number, number]} span
- * @param {number[][]} cuts
- * @returns {[number, number] | null}
- */
-function cutSpan(text, [start, end], cuts) {
-  let characters = Array.from(text.slice(start, end));
-  for (const part of cuts) {
-    start += characters.slice(0, part[0]).join("").length;
-    characters = characters.slice(...part);
-  }
-  return characters.length ? [start, start + characters.join("").length] : null;
 }
 
 /**

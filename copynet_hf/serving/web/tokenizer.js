@@ -30,7 +30,7 @@ const SPACES = new RegExp(`[${S}]+`, "u");
 const IS_SPACE = new RegExp(`^[${S}]+$`, "u");
 const LEADING_SPACE = new RegExp(`^[${S}]*`, "u");
 
-export const JOINER = "\uffed";
+const JOINER = "\uffed";
 const ESCAPED_JOINER = `[${JOINER}]`;
 // A zero-width joiner or non-joiner belongs to the word that it is in.
 const WORD = `[${W}]+(?:(?:\\p{M}|[\\u200c\\u200d](?=[${W}\\p{M}]))[${W}]*)*`;
@@ -45,7 +45,7 @@ const PIECES = new RegExp(
   "gu",
 );
 /** Marks for the part of the word that follows, as the arguments of `slice`. @type {Map<string, number[]>} */
-export const CUTS = new Map([
+const CUTS = new Map([
   ["[initial]", [0, 1]],
   ...[3, 4, 5, 6, 7, 8].map((number) => /** @type {[string, number[]]} */ ([`[first_${number}]`, [0, number]])),
   ["[drop_first]", [1]],
@@ -161,6 +161,48 @@ function findKind(character) {
   if (character.toLowerCase() !== character) return "upper";
   if (character.toUpperCase() !== character) return "lower";
   return DIGIT.test(character) ? "digit" : "other";
+}
+
+/**
+ * For each token that is no mark, the marks before it that change it, in the order in which they do.
+ *
+ * @param {string[]} tokens
+ * @param {Set<string>} marks
+ */
+export function listChanges(tokens, marks) {
+  /** @type {string[][]} */
+  const changes = [];
+  /** @type {string[]} */
+  let ofNext = [];
+  for (const token of tokens) {
+    if (!marks.has(token)) changes.push(ofNext);
+    ofNext = marks.has(token) && token !== JOINER ? [token, ...ofNext] : [];
+  }
+  return changes;
+}
+
+/**
+ * What the cuts among changes, made one after the other, leave of a span of the text; null: nothing.
+ *
+ * @param {string} text
+ * @param {[number, number]} span
+ * @param {string[]} changes
+ * @returns {[number, number] | null}
+ */
+export function cutSpan(text, [start, end], changes) {
+  if (!changes.some((mark) => CUTS.has(mark))) return [start, end];
+  let word = text.slice(start, end);
+  /** The span of each letter. @type {[number, number][]} */
+  let left = Array.from(word, (letter) => [start, (start += letter.length)]);
+  for (const mark of changes) {
+    const [change, letters] = [CHANGES.get(mark), Array.from(word)];
+    const count = (/** @type {number} */ length) => Array.from(change(letters.slice(0, length).join(""))).length;
+    // One letter may become two, or an accent none.
+    if (CUTS.has(mark)) left = left.slice(...CUTS.get(mark));
+    else left = left.flatMap((place, at) => Array(count(at + 1) - count(at)).fill(place));
+    word = change(word);
+  }
+  return left.length ? [left[0][0], left[left.length - 1][1]] : null;
 }
 
 /** @param {string[]} words @param {boolean} [digits] whether digits touch digits @returns {string[]} */

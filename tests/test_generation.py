@@ -237,7 +237,8 @@ def test_a_stop_string_is_found_in_words_that_marks_join_and_change(segmenter, s
     criterion = StopStrings(tokenizer, stop, source=source)
     lengths = range(1, len(row) + 1)
     texts = [tokenizer.decode(row[:length], source=source, skip_special_tokens=True) for length in lengths]
-    assert texts[-1] == target and (stop in target) is is_found
+    assert texts[-1] == target
+    assert (stop in target) is is_found
     found = [criterion(torch.tensor([row[:length]]), None).item() for length in lengths]
     assert found.index(True) == [stop in text for text in texts].index(True) if is_found else not any(found)
 

@@ -26,7 +26,7 @@ from copynet_hf.training.callbacks import EarlyEnd, TimeLimit, find_end, has_low
 from copynet_hf.training.dataset import choose_max_target_length, encode_pairs
 from copynet_hf.training.defaults import build_training_arguments
 from copynet_hf.training.model_setup import build_config
-from copynet_hf.training.run import train_from_arguments
+from copynet_hf.training.run import TrainingRun, train_from_arguments
 from copynet_hf.training.segmenters import guess_segmenter
 from copynet_hf.training.tokenizer_setup import train_tokenizer
 from copynet_hf.training.trainer import CopyNetTrainer
@@ -69,6 +69,27 @@ def test_validation_pairs_select_the_checkpoint(pairs: Dataset) -> None:
     generating = build_training_arguments({"output_dir": "x", "predict_with_generate": True}, pairs, True)
     assert (generating.metric_for_best_model, generating.greater_is_better) == ("rougeL", True)
     assert build_training_arguments({"output_dir": "x"}, pairs, False).eval_strategy == "no"
+
+
+@pytest.mark.parametrize(
+    "fields", [{}, {"label_smoothing_factor": 0.1, "copy_mechanism": "pointer_generator"}], ids=str
+)
+def test_the_loss_of_an_evaluation_is_the_mean_over_all_words(fields: dict[str, Any], tmp_path: Path) -> None:
+    targets = [" ".join(["call", "Ann", "Bob"] * length) for length in (1, 1, 2, 1, 9, 1, 3)]
+    file = write_rows(tmp_path / "pairs.jsonl", [{"text": f"{each} at 9", "summary": each} for each in targets])
+    run = TrainingRun({"train_file": file, "validation_file": file, **SIZES, **fields, "output_dir": str(tmp_path)})
+    run.set_up()
+    trainer, total, count = run.trainer, 0.0, 0
+    for row in trainer.eval_dataset:
+        batch = trainer.data_collator([row])
+        with torch.no_grad():
+            probs = run.model.eval()(**batch).logits.softmax(-1)[0]
+        total -= probs.gather(1, batch["labels"][0][:, None]).log().sum().item()
+        count += batch["labels"].numel()
+    for size in (1, 3, 64):
+        trainer.args.per_device_eval_batch_size = size
+        assert trainer.evaluate()["eval_loss"] == pytest.approx(total / count, rel=1e-5)
+        assert trainer.predict(trainer.eval_dataset).metrics["test_loss"] == pytest.approx(total / count, rel=1e-5)
 
 
 def test_of_errors_the_lowest_is_the_best(pairs: Dataset) -> None:

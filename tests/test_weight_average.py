@@ -12,7 +12,7 @@ from helpers import SIZES, write_requests
 from safetensors.torch import load_file
 from transformers import TrainerCallback
 
-from copynet_hf.training.run import train_from_arguments
+from copynet_hf.training.run import TrainingRun, train_from_arguments
 from copynet_hf.training.trainer import CopyNetTrainer
 
 DECAY = 0.7
@@ -87,6 +87,21 @@ def test_evaluations_are_of_the_average(arguments: dict[str, Any], tmp_path: Pat
     train({**arguments, **files}, tmp_path / "plain", **{**options, "ema_decay": 0.0})
     plain = json.loads((tmp_path / "plain" / "eval_results.json").read_text())["eval_loss"]
     assert abs(plain - after) > 1e-3
+
+
+def test_a_training_after_a_resumed_one_begins_with_the_weights_of_the_model(
+    arguments: dict[str, Any], tmp_path: Path
+) -> None:
+    saving = {"save_steps": 3, "save_total_limit": 3}
+    run = TrainingRun({**arguments, "output_dir": str(tmp_path), "ema_decay": DECAY, **saving})
+    run.set_up()
+    run.trainer.train()
+    run.trainer.train(resume_from_checkpoint=str(tmp_path / "checkpoint-3"))
+    first = Recorder()
+    first.on_train_begin = lambda *_, **given: first.on_step_end(**given)  # type: ignore[method-assign]
+    first.add_to(run.trainer)
+    run.trainer.train()
+    assert all(torch.equal(first.weights[0][name], first.weights[1][name]) for name in first.weights[0])
 
 
 def test_the_average_is_saved_where_no_checkpoint_was_the_best(arguments: dict[str, Any], tmp_path: Path) -> None:

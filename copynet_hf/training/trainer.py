@@ -139,8 +139,7 @@ class CopyNetTrainer(Trainer):
             return super().train(resume_from_checkpoint, *args, **kwargs)
         if resume_from_checkpoint is True:
             resume_from_checkpoint = get_last_checkpoint(str(self.args.output_dir))
-        if resume_from_checkpoint:
-            average.checkpoint = Path(str(resume_from_checkpoint))
+        average.checkpoint = Path(str(resume_from_checkpoint)) if resume_from_checkpoint else None
         output = super().train(resume_from_checkpoint, *args, **kwargs)
         if not self.args.load_best_model_at_end or self.state.best_model_checkpoint is None:
             average.keep()
@@ -204,14 +203,20 @@ class CopyNetTrainer(Trainer):
         return_outputs: bool = False,
         num_items_in_batch: Tensor | int | None = None,
     ) -> Any:
+        if not model.training:
+            self.label_smoother = None
+            if not self.args.prediction_loss_only:  # over pairs, by which batches are weighted; see `evaluation_loop`
+                processes = self.accelerator.num_processes if self.args.average_tokens_across_devices else 1
+                num_items_in_batch = len(inputs["labels"]) * processes
+            return super().compute_loss(model, inputs, return_outputs, num_items_in_batch)
         num_updates = max(self.state.max_steps, 1)
         # What is left of the factor at the end, which may come early, makes scores too low.
         factor = self.args.label_smoothing_factor * self._decay(num_updates) * self._find_error_rate()
         ids = {"vocab_size": self.copynet.config.vocab_size, "unk_token_id": self.copynet.config.unk_token_id}
-        is_smoothed = model.training and factor > 0  # else the model computes the loss, which is faster
-        self.label_smoother = VocabularyLabelSmoother(epsilon=factor, **ids) if is_smoothed else None
+        # else the model computes the loss, which is faster
+        self.label_smoother = VocabularyLabelSmoother(epsilon=factor, **ids) if factor > 0 else None
         weight = self.guided_attention * self._decay(min(GUIDED_UPDATES, num_updates / 2))
-        if self.guide is None or not weight or not model.training:
+        if self.guide is None or not weight:
             return super().compute_loss(model, inputs, return_outputs, num_items_in_batch)
         input_ids, labels = inputs["input_ids"], inputs["labels"]
         inputs = {**inputs, "output_attentions": True}
@@ -236,6 +241,10 @@ class CopyNetTrainer(Trainer):
 
     def evaluation_loop(self, *args: Any, **kwargs: Any) -> EvalLoopOutput:
         output = super().evaluation_loop(*args, **kwargs)
+        if output.label_ids is not None and output.metrics is not None:  # a loss over words, whatever the batches
+            labels = np.asarray(output.label_ids)
+            num_words = int((labels != IGNORED_LABEL).sum())
+            output.metrics[f"{kwargs['metric_key_prefix']}_loss"] *= len(labels) / num_words
         model, tokenizer, pairs = self.copynet, cast(PreTrainedTokenizerBase, self.processing_class), self.scored_pairs
         if pairs is None or not len(pairs) or kwargs.get("metric_key_prefix") != "eval":  # predict() has other pairs
             return output

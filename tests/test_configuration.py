@@ -107,6 +107,10 @@ REFUSALS = {
         {"encoder": BertConfig(), "encoder_reads": "words", "encoder_gru": True},
         "encoder_gru=True is for a Transformers encoder that reads pieces",
     ),
+    "pooling_over_words": (
+        {"encoder": BertConfig(), "encoder_reads": "words", "encoder_pooling": "first"},
+        "encoder_pooling='first' is for a Transformers encoder that reads pieces",
+    ),
     "state_below_a_gru": (
         {"encoder": BertConfig(), "encoder_gru": True, "initial_state": "mean"},
         "initial_state='mean' has no effect with encoder_gru",

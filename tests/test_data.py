@@ -60,12 +60,12 @@ def test_a_summary_of_named_values_becomes_a_line_of_text(tmp_path: Path, suffix
     if suffix == "parquet":
         datasets.Dataset.from_list(rows).to_parquet(path)
     else:
-        write_rows(path, *rows, {"text": "a", "slots": {"a": {"b": "c"}}}, {"text": "b", "slots": ["c"]})
+        write_rows(path, *rows, {"text": "a", "slots": {"a": [["c"]]}}, {"text": "b", "slots": ["c"]})
     pairs = load_pairs(path, text_column="text", summary_column="slots")["train"]
     assert pairs["summary"] == ["intent = PlayMusic | artist = westbam", "intent = GetWeather"]
     assert "empty 'slots'" in caplog.text
     if suffix == "jsonl":
-        assert "'a' holds a dict" in caplog.text
+        assert "'a' holds a list" in caplog.text
 
 
 # LCSTS
@@ -296,8 +296,8 @@ def test_bad_lines_are_named_and_skipped(tmp_path: Path, caplog: pytest.LogCaptu
     assert "skipped 8 malformed records (line 2: not valid JSON" in message
     for part in (
         "line 4: no 'summary'",
-        "line 5: 'text' is a int",
-        "line 6: a list",
+        "line 5: 'text' is of type int",
+        "line 6: of type list",
         "line 7: not valid Unicode",
     ):
         assert part in message
@@ -595,13 +595,35 @@ def test_parquet_rows_without_a_pair_are_named_and_skipped(tmp_path: Path, caplo
     with caplog.at_level(logging.WARNING, "copynet_hf"):
         data = load_pairs(train_file=path)["train"]
     assert data[:] == {"text": ["a"], "summary": ["x"]}
-    assert "skipped 2 malformed records (line 2: no 'text'; line 3: empty 'summary')" in caplog.messages[0]
+    assert "skipped 2 malformed records (row 2: no 'text'; row 3: empty 'summary')" in caplog.messages[0]
     streamed = load_pairs(train_file=path, streaming=True)["train"]
     caplog.clear()
     for _ in range(2):  # counted anew each time, and told once
         assert list(streamed) == [{"text": "a", "summary": "x"}]
         (message,) = caplog.messages
-        assert f"{path}: skipped 2 malformed records (line 2: no 'text'; line 3: empty 'summary')" in message
+        assert f"{path}: skipped 2 malformed records (row 2: no 'text'; row 3: empty 'summary')" in message
+
+
+def test_elements_of_a_json_list_are_counted(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    path = tmp_path / "a.json"
+    path.write_text(json.dumps([{"text": "a", "summary": "x"}, {"text": 3, "summary": "y"}], indent=2), "utf-8")
+    with caplog.at_level(logging.WARNING, "copynet_hf"):
+        assert load_pairs(train_file=path)["train"][:] == {"text": ["a"], "summary": ["x"]}
+    assert "(element 2: 'text' is of type int, not a string)" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("row", "advice"),
+    [
+        ({"data": [{"text": "a", "summary": "b"}]}, "if it holds the pairs, write their list alone"),
+        ({"a": "x"}, r"pass summary_column \(--summary_column\)"),
+        ({"a": "x", "b": "y", "c": "z"}, r"and summary_column \(--summary_column\)"),
+    ],
+)
+def test_json_is_not_advised_what_is_for_tables(tmp_path: Path, row: dict[str, Any], advice: str) -> None:
+    path = write_rows(tmp_path / "a.jsonl", row)
+    with pytest.raises(ValueError, match=f"{advice}$"):
+        load_pairs(train_file=path)
 
 
 @pytest.mark.parametrize("streaming", [False, True], ids=["cached", "streaming"])
@@ -750,7 +772,8 @@ def test_a_file_of_malformed_records_is_an_error_with_line_and_reason(
         content = {"jsonl": "{\n[]\n", "csv": "text,summary\n,b\na,\n", "txt": record(summary="") * 2}
         write(path, content[suffix])
     first = {"csv": 2}.get(suffix, 1)
-    message = rf"a\.{suffix}: skipped 2 malformed records \(line {first}: .*\): no record is left"
+    unit = "row" if suffix == "parquet" else "line"
+    message = rf"a\.{suffix}: skipped 2 malformed records \({unit} {first}: .*\): no record is left"
     with pytest.raises(DataFileError, match=message):
         list(load_pairs(train_file=path, streaming=streaming)["train"])
 

@@ -64,6 +64,26 @@ def test_validation_texts_of_the_training_file_are_reported(tokenizer: CopyNetTo
     assert warning.startswith("3 of 4 validation texts are training texts too")
 
 
+@pytest.mark.parametrize("streams", [False, True])
+def test_validation_texts_are_looked_for_in_all_training_texts(tokenizer: CopyNetTokenizer, streams: bool) -> None:
+    rows = [{"text": f"call {number} now", "summary": f"call {number}"} for number in range(12_000)]
+    train, validation = Dataset.from_list(rows), Dataset.from_list(rows[:6000:6])
+    pairs = {"train": train.to_iterable_dataset() if streams else train, "validation": validation}
+    encoded = {split: encode_pairs(validation.select(range(9)), tokenizer) for split in pairs}
+    args = TrainArguments(max_source_length=9, max_target_length=9)
+    (found,) = (each for each in find_warnings(pairs, encoded, args) if "texts too" in each)
+    if streams:
+        assert found.startswith("834 of 1,000 validation texts are of the first 5,000 training texts too")
+    else:
+        assert found.startswith("1,000 of 1,000 validation texts are training texts too")
+
+
+def test_of_many_targets_a_sample_is_described(tokenizer: CopyNetTokenizer) -> None:
+    pairs = Dataset.from_list([PAIRS[0]] * 6000)
+    assert describe_words(pairs, tokenizer).startswith("of 10,000 words of 5,000 targets, ")
+    assert describe_words(pairs.select([0]), tokenizer).startswith("of 2 words of the targets, ")
+
+
 def test_truncated_targets_are_reported(tokenizer: CopyNetTokenizer) -> None:
     first, second = warnings(tokenizer, PAIRS[:15], PAIRS[15:], max_target_length=3)  # two words and the end symbol
     assert first.startswith("15 of 15 training targets have 3 words or more")

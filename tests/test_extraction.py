@@ -107,6 +107,16 @@ def test_predict_writes_records_whose_values_are_in_the_text(folder, tmp_path, s
         assert row["prediction_accepted"] == (row["prediction_confidence"] >= 0.5)
 
 
+def test_outputs_without_records_are_counted_and_not_accepted(folder, tmp_path, caplog):
+    output = tmp_path / "out.jsonl"
+    files = [f"--input_file={folder / 'train.jsonl'}", f"--output_file={output}", f"--model={folder / 'model'}"]
+    options = ["--output_format=records", "--min_confidence=0", "--max_target_length=1"]  # the output is "intent"
+    assert main(["predict", *files, *options]) == 0
+    rows = list(map(json.loads, output.read_text(encoding="utf-8").splitlines()))
+    assert {(row["prediction"], row["prediction_accepted"]) for row in rows} == {(None, False)}
+    assert "8 of 8 outputs hold no records" in caplog.text
+
+
 def test_the_predictor_gives_a_column_of_records(folder):
     predict = CopyNetPredictor(folder / "model", output_format="records", text_column="request")
     columns = predict({"request": ["play moby on deezer", "", None]})

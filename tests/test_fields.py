@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import json
+import re
 import time
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from copynet_hf.data.fields import format_record, parse_fields
 
 RECORD = {"intent": "PlayMusic", "artist": ["westbam", "bjork"], "year": 1999, "album": "a = b, c | d", "sort": None}
 TEXT = "intent = PlayMusic | artist = westbam | artist = bjork | year = 1999 | album = a = b, c | d"
+
+
+WRITTEN = 'ab1é. =|;,:({}\n"\\'
 
 
 def pairs(text):
@@ -55,8 +61,26 @@ def test_fields_are_read_with_their_places(text, expected):
     assert pairs(text) == expected
 
 
+def test_objects_inside_a_record_are_named_by_both():
+    record = {"vendor": {"name": "Lorsen", "city": None}, "items": [{"name": "nail", "no": 3}, {"name": "saw"}]}
+    named = [("vendor.name", "Lorsen"), ("items.name", "nail"), ("items.no", "3"), ("items.name", "saw")]
+    assert pairs(format_record(record)) == named
+    assert pairs(json.dumps(record))[:1] == named[:1]
+
+
+@given(st.dictionaries(st.text(WRITTEN, max_size=5), st.lists(st.text(WRITTEN, max_size=9)), max_size=4))
+def test_what_is_not_refused_is_read_again(record):
+    fields = [("_".join(name.split()), " ".join(each.split())) for name, values in record.items() for each in values]
+    try:
+        text = format_record(record)
+    except ValueError:
+        assert any(re.search("[=|;,{}]", name) or not name or " = " in f" {value} " for name, value in fields)
+    else:
+        assert (pairs(text) or []) == [(name, value) for name, value in fields if value]
+
+
 def test_what_is_written_is_read():
-    for name in ("a", "to.city", "first name"):
+    for name in ("a", "to.city", "first name", "Total (EUR)", "€", "#", "@id", "from:", "$ref", "a[0]", "'x'"):
         for value in ("x", "x | y", "a = b", "x; y=2", "1,5"):
             text = format_record({name: value, "z": "1"})
             assert pairs(text) == [(name.replace(" ", "_"), value), ("z", "1")]
@@ -68,9 +92,10 @@ def test_what_is_written_is_read():
 @pytest.mark.parametrize(
     ("record", "reason"),
     [
-        ({"a": {"b": 1}}, "'a' holds a dict"),
-        ({"a": "x | b = 2"}, "could not be read again"),
-        ({"a=b": "1"}, "could not be read again"),
+        ({"a": [["b"]]}, "'a' holds a list"),
+        ({"z": "1", "a": "x | b = 2"}, r"the value 'x \| b = 2' of 'a' would be read as several"),
+        ({"z": "1", "a": "x, (b) = 2"}, "of 'a' would be read as several"),
+        ({"a=b": "1"}, "the name 'a=b' is empty or holds one of =|;,{}: rename it".replace("|", r"\|")),
         ([{"name": "a"}], "'slot' and 'value'"),
         (json.dumps(RECORD), "neither"),
     ],

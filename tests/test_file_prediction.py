@@ -217,7 +217,7 @@ def test_a_file_of_malformed_rows_is_refused_with_the_first_reasons(
 ) -> None:
     (tmp_path / "in.jsonl").write_text('{"text"\n[1]\n')
     message = refused(capsys, *command(model, tmp_path / "in.jsonl", tmp_path / "out.jsonl"))
-    assert "(line 1: not valid JSON (Expecting ':' delimiter); line 2: a list rather than an object)" in message
+    assert "(line 1: not valid JSON (Expecting ':' delimiter); line 2: of type list, not an object)" in message
     assert sorted(path.name for path in tmp_path.iterdir()) == ["in.jsonl"]
 
 
@@ -236,7 +236,7 @@ def test_bad_rows_go_to_a_file_of_their_own_with_the_reason(
     bad = read_rows(tmp_path / "out.jsonl.bad.jsonl")
     assert [row["line"] for row in bad] == [4, 5, 6, 7, 10, 31, 32]
     assert {row["file"] for row in bad} == {str(source)}
-    reasons = ["not valid JSON", "a list rather than an object", "no 'text'", "'text' is a list, not a string"]
+    reasons = ["not valid JSON", "of type list, not an object", "no 'text'", "'text' is of type list, not a string"]
     for row, reason in zip(bad, [*reasons, "no 'text'", "facts", "facts"], strict=True):
         assert reason in row["reason"]
     assert bad[2]["row"] == {"id": 5}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import random
 import shutil
 from collections.abc import Callable
@@ -23,6 +24,7 @@ from copynet_hf.model.prediction import predict
 from copynet_hf.model.vocabularies import check_tokenizer
 from copynet_hf.saved.loading import load_model
 from copynet_hf.training.callbacks import EarlyEnd, TimeLimit, find_end, has_lower_loss
+from copynet_hf.training.data_report import count_updates
 from copynet_hf.training.dataset import choose_max_target_length, encode_pairs
 from copynet_hf.training.defaults import build_training_arguments
 from copynet_hf.training.model_setup import build_config
@@ -137,7 +139,10 @@ def test_evaluations_and_checkpoints_have_the_same_schedule(pairs: Dataset, argu
 def test_a_run_is_evaluated_forty_times_whatever_is_kept(pairs: Dataset, saves: str, length: dict[str, Any]) -> None:
     training_args = build_training_arguments({"output_dir": "x", "save_strategy": saves, **length}, pairs, True)
     assert (training_args.eval_strategy, training_args.save_strategy) == ("steps", saves)
-    assert training_args.eval_steps == training_args.save_steps == pytest.approx(1 / 40)
+    updates = length.get("max_steps", -1)
+    if updates < 0:
+        updates = count_updates(len(pairs), training_args)[0]
+    assert training_args.eval_steps == training_args.save_steps == math.ceil(updates / 40)
     assert training_args.load_best_model_at_end == (saves != "no")
 
 
@@ -255,6 +260,16 @@ def test_a_resumed_training_counts_on_until_all_targets_were_right_three_times(
     shutil.copytree(ended / f"checkpoint-{first}", Path(easy["output_dir"]) / f"checkpoint-{first}")
     train_from_arguments(easy | {"resume_from_checkpoint": "auto"})
     assert find_full_accuracy(read_state(easy["output_dir"])) == [first, first + 5, third]
+
+
+def test_a_resumed_training_has_the_schedule_of_the_first(
+    files: dict[str, Any], tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    first = {**files, **SIZES, "output_dir": str(tmp_path / "first"), "max_steps": 4, "save_total_limit": 4}
+    train_from_arguments(first)
+    shutil.copytree(tmp_path / "first" / "checkpoint-2", tmp_path / "second" / "checkpoint-2")
+    train_from_arguments(first | {"output_dir": str(tmp_path / "second"), "resume_from_checkpoint": "auto"})
+    assert "do not match" not in caplog.text
 
 
 def test_a_training_that_ended_early_is_finished(easy: dict[str, Any], ended: Path) -> None:

@@ -119,12 +119,13 @@ def holds_records(kind: pa.DataType) -> bool:
     return pa.types.is_struct(kind.value_type if is_list else kind)
 
 
-def choose_columns(found: Columns, choice: ColumnChoice, where: str) -> dict[str, str]:
+def choose_columns(found: Columns, choice: ColumnChoice, where: str, *, is_table: bool = False) -> dict[str, str]:
     """The columns of `text` and `summary`, as given or guessed, of `features`, if given, and of `facts`. A summary may
     be a column of records where no strings are left.
 
     Args:
         where: the file or dataset, for messages.
+        is_table: whether it is one with a delimiter and a header, likewise.
 
     Raises:
         ValueError: a given column does not exist or has two roles, or no column or too many are left to guess.
@@ -153,7 +154,7 @@ def choose_columns(found: Columns, choice: ColumnChoice, where: str) -> dict[str
         raise ValueError(
             f"{where}: the {' and '.join(missing)} could be any of the columns {', '.join(map(repr, rest))}: pass "
             + " and ".join(f"{role}_column (--{role}_column)" for role in missing)
-            + ", or column_names (--column_names) if the first line is no header"
+            + (", or column_names (--column_names) if the first line is no header" if is_table else "")
         )
     for role, name in zip(missing, rest, strict=False):
         roles[role] = name
@@ -167,8 +168,7 @@ def choose_columns(found: Columns, choice: ColumnChoice, where: str) -> dict[str
                 )
             raise ValueError(
                 f"{where}: no column of strings is left for the {role}; the columns are "
-                f"{', '.join(map(repr, columns))}: pass {role}_column (--{role}_column)"
-                + (", or delimiter (--delimiter) if it is several" if len(columns) == 1 else "")
+                f"{', '.join(map(repr, columns))}: {_advise(found, role, is_table)}"
             )
     chosen = {role: column for role, column in roles.items() if column is not None} | given
     if "facts" in columns and "facts" not in chosen.values():
@@ -176,6 +176,16 @@ def choose_columns(found: Columns, choice: ColumnChoice, where: str) -> dict[str
             return chosen | {"facts": "facts"}
         logger.info("%s: the column 'facts' holds no triples (subject, property, object), and is not read", where)
     return chosen
+
+
+def _advise(found: Columns, role: str, is_table: bool) -> str:
+    """What to do where no column of strings is left."""
+    advice = f"pass {role}_column (--{role}_column)"
+    if len(found.types) > 1:
+        return advice
+    if is_table:
+        return f"{advice}, or delimiter (--delimiter) if it is several"
+    return "if it holds the pairs, write their list alone" if found.records else advice
 
 
 def is_key(column: str) -> bool:

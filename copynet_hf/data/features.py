@@ -24,10 +24,10 @@ def explain_unusable(value: object, role: str, column: str) -> str | None:
         is_list = isinstance(value, list) and all(isinstance(feature, str) for feature in value)
         if value is None or isinstance(value, str) or is_list:
             return None
-        return f"{column!r} is a {type(value).__name__}, neither a string nor a list of strings"
+        return f"{column!r} is of type {type(value).__name__}, neither a string nor a list of strings"
     if value is None:
         return f"no {column!r}"
-    return None if isinstance(value, str) else f"{column!r} is a {type(value).__name__}, not a string"
+    return None if isinstance(value, str) else f"{column!r} is of type {type(value).__name__}, not a string"
 
 
 def resemble_facts(value: object) -> bool:

@@ -20,8 +20,9 @@ _MARKS = (
     "\u0900-\u109f\u1780-\u17d3\u200c\u200d\u3099\u309a"
 )
 _NAME = rf"(\w[\w{_MARKS}.\-/]*)"
+_ANY_NAME = r"([^\s=|;,{}]+)"  # where " = " follows, which code and addresses seldom have
 # What separates fields is looked for once in a run of spaces or line breaks, which may be as long as the text.
-_SPACED = re.compile(rf"(?:^|(?:^\s*)?[|;,]\s*|(?<!\s)[^\S\n]*\n\s*){_NAME} =(?!=)")
+_SPACED = re.compile(rf"(?:^|(?:^\s*)?[|;,]\s*|(?<!\s)[^\S\n]*\n\s*){_ANY_NAME} =(?!=)")
 _UNSPACED = re.compile(rf"(?:^|(?<![\s|;,&])[\s|;,&]+){_NAME}=(?!=)")
 _DECODER = JSONDecoder()
 
@@ -38,25 +39,33 @@ class Field(NamedTuple):
 def format_record(record: object) -> str:
     """The text of a JSON object, or of a list of objects `{"slot": ..., "value": ...}`, whose other keys are ignored.
 
-    A value is a string, a number or a boolean, or in an object a list of these, each written with the name. Null and
-    empty values are left out, as in the rows of a Parquet file. A space in a name becomes an underscore.
+    A value is a string, a number or a boolean, or in an object a list of these, each written with the name, or another
+    object, whose names follow its own and a dot. Null and empty values are left out, as in the rows of a Parquet file.
+    A space in a name becomes an underscore.
 
     Raises:
-        ValueError: another value, or one that could not be read again.
+        ValueError: another value, or a name or value that could not be read again.
     """
     fields = [(re.sub(r"\s+", "_", name.strip()), " ".join(value.split())) for name, value in _list_values(record)]
     fields = [(name, value) for name, value in fields if value]
-    text = SEPARATOR.join(f"{name}{EQUALS}{value}" for name, value in fields)
-    if [(field.name, field.value) for field in parse_fields(text) or ()] != fields:
-        raise ValueError(f"{text!r:.80} could not be read again: write names and values in another form")
-    return text
+    for name, value in fields:
+        if not re.fullmatch(_ANY_NAME, name):
+            raise ValueError(f"the name {name!r:.80} is empty or holds one of =|;,{{}}: rename it")
+        if [field.value for field in parse_fields(f"{name}{EQUALS}{value}") or ()] != [value]:
+            raise ValueError(
+                f"the value {value!r:.80} of {name!r} would be read as several: write its equals sign without spaces"
+            )
+    return SEPARATOR.join(f"{name}{EQUALS}{value}" for name, value in fields)
 
 
 def _list_values(record: object) -> Iterator[tuple[str, str]]:
     if isinstance(record, Mapping):
         for name, value in record.items():
             for each in value if isinstance(value, list | tuple) else [value]:
-                yield str(name), _to_text(each, name)
+                if isinstance(each, Mapping):
+                    yield from ((f"{name}.{inner}", text) for inner, text in _list_values(each))
+                else:
+                    yield str(name), _to_text(each, name)
     elif isinstance(record, Sequence) and not isinstance(record, str):
         for each in record:
             if not isinstance(each, Mapping) or not {NAME_KEY, VALUE_KEY} <= each.keys():
@@ -73,7 +82,7 @@ def _to_text(value: object, name: object) -> str:
         return ""
     if isinstance(value, bool | int | float):
         return json.dumps(value)
-    raise ValueError(f"{name!r} holds a {type(value).__name__}: use texts, numbers or lists of them")
+    raise ValueError(f"{name!r} holds a {type(value).__name__}: use texts, numbers, objects or lists of them")
 
 
 def parse_fields(text: str) -> list[Field] | None:

@@ -33,7 +33,7 @@ from .records import (
     show_path,
     warn_once,
 )
-from .rows import LCSTS_SUFFIX, SUFFIXES, TABLE_SUFFIXES, NumberedRow, find_delimiter, number_rows
+from .rows import LCSTS_SUFFIX, SUFFIXES, TABLE_SUFFIXES, NumberedRow, find_delimiter, find_unit, number_rows
 
 logger = logging.getLogger(__name__)
 
@@ -208,7 +208,7 @@ class PairsBuilder(datasets.GeneratorBasedBuilder):
     """
 
     # Part of the cache key: increase it when a change of the code changes the examples of a file.
-    VERSION = datasets.Version("1.9.0")
+    VERSION = datasets.Version("1.10.0")
     BUILDER_CONFIG_CLASS = PairsConfig
     columns: Columns
     roles: Mapping[str, str] = MappingProxyType({"text": "text", "summary": "summary"})
@@ -223,7 +223,8 @@ class PairsBuilder(datasets.GeneratorBasedBuilder):
         rows = (row for _, row in self._number_rows(Path(path)) if isinstance(row, dict))
         self.columns = Columns(islice(rows, 1000) if dl_manager.is_streaming else rows)
         if self.columns.types:  # else `_generate_examples` reports that no row could be read
-            self.roles = choose_columns(self.columns, self.config.choice, show_path(path))
+            is_table = self.config.file_format in TABLE_SUFFIXES
+            self.roles = choose_columns(self.columns, self.config.choice, show_path(path), is_table=is_table)
             self.info.supervised_keys = SupervisedKeysData(self.roles["text"], self.roles["summary"])
         if not dl_manager.is_streaming:
             schema = pa.schema([(name, kind or pa.string()) for name, kind in self.columns.types.items()])
@@ -236,7 +237,7 @@ class PairsBuilder(datasets.GeneratorBasedBuilder):
 
     def _generate_examples(self, paths: list[str]) -> Iterator[tuple[int, Row]]:
         (path,) = map(Path, paths)
-        skipped = SkippedRecords(path)
+        skipped = SkippedRecords(path, find_unit(path, self.config.file_format))
         separator = self.config.choice.separator
         pairs = _make_pairs(self._number_rows(path), self.columns.types, self.roles, separator, skipped)
         count = 0
@@ -305,7 +306,7 @@ def _write_record(pair: Row, roles: Mapping[str, str]) -> str | None:
     if isinstance(pair["summary"], dict | list):
         try:
             pair["summary"] = format_record(pair["summary"])
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             return f"{roles['summary']!r}: {error}"
     return None
 

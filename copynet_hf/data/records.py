@@ -19,7 +19,7 @@ logger = logging.getLogger(__name__)
 
 FilePath: TypeAlias = str | os.PathLike[str]
 Row: TypeAlias = dict[str, Any]
-NumberedRow: TypeAlias = tuple[int, Row | str]  # line number, and the row or why it cannot be used
+NumberedRow: TypeAlias = tuple[int, Row | str]  # line, or another unit, and the row or why it cannot be used
 
 
 class DataFileError(ValueError):
@@ -31,19 +31,23 @@ MANY_SKIPPED = 20  # records; if more are malformed, and more than half of a fil
 
 @dataclass
 class SkippedRecords:
-    """The malformed records of one file: their number, and line and reason of the first five."""
+    """The malformed records of one file: their number, and place and reason of the first five.
+
+    unit: what the places count, see `rows.find_unit`.
+    """
 
     path: Path
+    unit: str = "line"
     count: int = 0
     first: list[tuple[int, str]] = field(default_factory=list)
 
-    def add(self, line: int, reason: str) -> None:
+    def add(self, place: int, reason: str) -> None:
         self.count += 1
         if len(self.first) < 5:
-            self.first.append((line, reason))
+            self.first.append((place, reason))
 
     def __str__(self) -> str:
-        named = "; ".join(f"line {line}: {reason}" for line, reason in self.first)
+        named = "; ".join(f"{self.unit} {place}: {reason}" for place, reason in self.first)
         more = "; ..." if self.count > len(self.first) else ""
         records = "record" if self.count == 1 else "records"
         return f"skipped {self.count} malformed {records} ({named}{more})"

@@ -46,7 +46,7 @@ def number_rows(
     min_score: int = 3,
     encoding: str | None = None,
 ) -> Iterator[NumberedRow]:
-    """Line number and row of every record, or why it cannot be read.
+    """Number, see `find_unit`, and row of every record, or why it cannot be read.
 
     Args:
         column_names: the columns of a CSV or TSV file without a header. None: it has one, unless it is a file of a
@@ -69,6 +69,17 @@ def number_rows(
     if suffix in INFLECTION_SUFFIXES and column_names is None:
         column_names = INFLECTION_COLUMNS
     return _table_rows(path, column_names, delimiter or find_delimiter(path))
+
+
+def find_unit(path: Path, file_format: str | None = None) -> str:
+    """What the numbers of `number_rows` count: the lines of a file, its rows or the elements of its list."""
+    suffix = file_format or data_suffix(path)
+    return "row" if suffix == PARQUET_SUFFIX else "element" if suffix == ".json" and _holds_list(path) else "line"
+
+
+def _holds_list(path: Path) -> bool:
+    with open_text(path) as file:
+        return file.read(1024).lstrip("\ufeff \t\r\n").startswith("[")
 
 
 def find_delimiter(path: Path, given: str | None = None) -> str:
@@ -103,10 +114,9 @@ def find_delimiter(path: Path, given: str | None = None) -> str:
 
 def _json_rows(path: Path) -> Iterator[NumberedRow]:
     """The object of each line, or of each element if the file holds one list."""
+    is_list = find_unit(path) == "element"
     with open_text(path, newline="\n") as file:
-        start = file.read(1024).lstrip("\ufeff \t\r\n")
-        file.seek(0)
-        if data_suffix(path) == ".json" and start.startswith("["):
+        if is_list:
             try:
                 elements = _parse_json(file.read())
             except ValueError as error:
@@ -145,7 +155,7 @@ def _parse_json(text: str) -> Any:
 def _check_row(row: object) -> Row | str:
     """The row, or the reason why it cannot be used."""
     if not isinstance(row, dict):
-        return f"a {type(row).__name__} rather than an object"
+        return f"of type {type(row).__name__}, not an object"
     try:
         # An escape such as \ud800 is valid JSON, but cannot be encoded.
         return row if is_unicode(json.dumps(row, ensure_ascii=False)) else "not valid Unicode"

@@ -64,7 +64,8 @@ def score_outputs(
         Percentages, except `examples` and `edit_distance`. All are computed on the first prediction of an n-best list,
         except `exact_match_top_k`.
 
-        - exact_match: predictions equal to a reference, ignoring whitespace.
+        - exact_match: predictions equal to a reference, whatever the width of the whitespace between words; whitespace
+          between characters is ignored.
         - exact_match_top_k: n-best lists, of at most k predictions, that contain a reference; only with n-best lists.
         - rouge1, rouge2, rougeL: mean F1 (Lin 2004) against the best reference, lower-cased; over non-space
           characters, or over words without punctuation, which for English are those of rouge_score.

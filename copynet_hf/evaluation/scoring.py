@@ -42,7 +42,8 @@ def evaluate_pairs(
         The scores: those of `score_outputs`, edit distances only where words are spelled in characters, with
         `oov_recall` None where no reference contains an out-of-vocabulary word of its source; those of
         `score_confidence`; `seconds`; and for a model that copies `copy_mode_fraction`, the percentage of the words of
-        the best outputs for which copying accounts for more than half of the probability.
+        the best outputs, or of the parts that they are joined from, for which copying accounts for more than half of
+        the probability.
         For each pair a record of its text, reference and prediction, whether that is right, and `FIELDS` of it.
     """
     pairs = _to_dataset(pairs)

@@ -32,7 +32,7 @@ from ..data.columns import TEXT_NAMES, Columns, find_column, find_usual_name, is
 from ..data.features import explain_unusable
 from ..data.records import DataFileError, Row, SkippedRecords, data_suffix, resolve_file
 from ..data.remembered import read_options, recall_delimiter, recall_options
-from ..data.rows import NumberedRow, find_delimiter
+from ..data.rows import NumberedRow, find_delimiter, find_unit
 from ..model.prediction import Prediction, describe_truncated
 from ..saved.model_size import explain_memory_errors
 from .part_files import (
@@ -139,6 +139,12 @@ def predict_files(
         _remove_folder(folder, own)
     if counts.truncated:
         logger.warning("%s", describe_truncated(counts.truncated, counts.rows))
+    if counts.unread:
+        logger.warning(
+            "%s of %s outputs hold no records, such as a = b | c = d, and are null: was the model trained on records?",
+            f"{counts.unread:,}",
+            f"{counts.rows:,}",
+        )
     return counts
 
 
@@ -164,7 +170,7 @@ def _read_columns(
         DataFileError: there is no row; it names the bad ones of the first file.
     """
     sizes: list[int] = []
-    skipped = SkippedRecords(first_file)
+    skipped = SkippedRecords(first_file, find_unit(first_file))
 
     def iterate_rows() -> Iterator[Row]:
         for each in windows:
@@ -340,10 +346,17 @@ def _write_part(predictor: CopyNetPredictor, rows: Sequence[NumberedRow], path: 
         None if isinstance(each, str) else _replace_surrogates(predictor.fill_columns(each, text))
         for each, text in zip(outcomes, texts, strict=True)
     ]
+    column = predictor.prediction_column
     columns = {
         "reason": pa.array([each if isinstance(each, str) else None for each in outcomes], pa.string()),
         "new": pa.array(new, pa.struct(_new_types(predictor))),
         "is_truncated": pa.array([not isinstance(each, str) and each.is_truncated for each in outcomes]),
+        "is_unread": pa.array(
+            [
+                not isinstance(each, str) and not each.is_empty and row is not None and row[column] is None
+                for each, row in zip(outcomes, new, strict=True)
+            ]
+        ),
     }
     with write_whole(path) as file:
         pq.write_table(pa.table(columns), file)

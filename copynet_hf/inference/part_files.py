@@ -45,11 +45,13 @@ class Window(NamedTuple):
 
 
 class Counts(NamedTuple):
-    """The numbers of rows with a prediction, of those without, and of truncated texts."""
+    """The numbers of rows with a prediction, of those without, of truncated texts, and of outputs without the records
+    that were asked for."""
 
     rows: int
     bad_rows: int
     truncated: int
+    unread: int
 
 
 class CsvStyle(NamedTuple):
@@ -128,7 +130,7 @@ def write_output(
         types: of all columns, the new ones last.
         style: of a CSV file.
     """
-    total = num_bad = num_truncated = 0
+    total = num_bad = num_truncated = num_unread = 0
     open_output = _open_parquet if data_suffix(output) == PARQUET_SUFFIX else _open_text
     with write_whole(name_bad_file(output)) as bad, open_output(output, types, style) as write:
         for window, outcomes, part in pair_parts(windows, parts):
@@ -140,7 +142,8 @@ def write_output(
             write(rows, _select(window.table, [row is not None for row in outcomes]))
             total, num_bad = total + len(rows), num_bad + len(outcomes) - len(rows)
             num_truncated += sum(part["is_truncated"].to_pylist())
-    return Counts(total, num_bad, num_truncated)
+            num_unread += sum(part["is_unread"].to_pylist())
+    return Counts(total, num_bad, num_truncated, num_unread)
 
 
 def _select(table: pa.Table | None, is_wanted: Sequence[bool]) -> pa.Table | None:

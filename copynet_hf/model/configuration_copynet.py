@@ -481,8 +481,9 @@ class CopyNetConfig(CopyNetBaseConfig):
         for name, (other, absent) in DEPENDENT_FIELDS.items():
             if (value := getattr(self, name)) != absent and getattr(self, other) in (None, False):
                 raise ValueError(f"{name}={value!r} has no effect without {other}: set {other}, or leave {name} out.")
-        if self.encoder_gru and self.encoder_reads == "words":
-            raise ValueError("encoder_gru=True is for a Transformers encoder that reads pieces: leave it out.")
+        for name, absent in {"encoder_gru": False, "encoder_pooling": "mean"}.items():
+            if (value := getattr(self, name)) != absent and self.encoder_reads == "words":
+                raise ValueError(f"{name}={value!r} is for a Transformers encoder that reads pieces: leave it out.")
         if self.encoder_gru and self.initial_state != "first":
             raise ValueError(
                 f"initial_state={self.initial_state!r} has no effect with encoder_gru, whose last states make s_0: "

@@ -61,7 +61,7 @@ METRICS = {
 COPYING = {
     "oov_recall": "out-of-vocabulary recall",
     "copied_fraction": "words from the source",
-    "copy_mode_fraction": "words from the copy mode",
+    "copy_mode_fraction": "words or parts from the copy mode",
     "unk_rate": "unknown words",
 }
 

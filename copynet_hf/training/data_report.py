@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from unicodedata import normalize
 
+from datasets import IterableDataset
 from transformers import TrainingArguments
 
 from ..arguments import DataArguments
@@ -25,9 +26,11 @@ MIN_HARD, NUM_SHOWN = 0.005, 20
 
 def describe_words(pairs: Pairs, tokenizer: CopyNetTokenizer) -> str:
     """How the words of the targets are reached, and which ones are hard to."""
-    reach = measure_reach(tokenizer, spread(pairs, SAMPLE_SIZE))
+    sample = list(spread(pairs, SAMPLE_SIZE))
+    reach = measure_reach(tokenizer, sample)
     shares = [f"{100 * reach.words[kind] / reach.num_words:.1f} % {kind}" for kind in KINDS if reach.words[kind]]
-    text = f"of {reach.num_words:,} words of the targets, {', '.join(shares)}"
+    targets = f"{len(sample):,} targets" if len(sample) == SAMPLE_SIZE else "the targets"
+    text = f"of {_count(reach.num_words, 'word')} of {targets}, {', '.join(shares)}"
     if len(reach.hard) <= MIN_HARD * reach.num_words:
         return text
     counts = Counter(word for word, _ in reach.hard)
@@ -46,7 +49,7 @@ def find_warnings(pairs: Mapping[str, Pairs], encoded: Mapping[str, Pairs], args
     """
     train = _sample(pairs["train"])
     if "validation" in pairs:
-        yield from _find_overlap(train, _sample(pairs["validation"]))
+        yield from _find_overlap(pairs["train"], _sample(pairs["validation"]))
     for split, rows in encoded.items():
         yield from _find_truncated(rows, "training" if split == "train" else split, args)
     yield from _compare_sides(train)
@@ -73,13 +76,18 @@ def _sample(pairs: Pairs) -> list[dict[str, str]]:
     return list(spread(pairs.select_columns(["text", "summary"]), SAMPLE_SIZE))
 
 
-def _find_overlap(train: Sequence[Mapping[str, str]], validation: Sequence[Mapping[str, str]]) -> Iterator[str]:
-    known = {row["text"] for row in train}
+def _find_overlap(train: Pairs, validation: Sequence[Mapping[str, str]]) -> Iterator[str]:
+    """Validation texts among all training texts; of a stream, among the first."""
+    is_stream = isinstance(train, IterableDataset)
+    texts = {row["text"] for row in validation}
+    batches = (spread(train, SAMPLE_SIZE) if is_stream else train).select_columns(["text"]).iter(1000)
+    known = {text for batch in batches for text in batch["text"] if text in texts}
     repeated = sum(row["text"] in known for row in validation)
     if repeated:
+        these = f"of the first {SAMPLE_SIZE:,} training texts" if is_stream else "training texts"
         yield (
-            f"{repeated:,} of {len(validation):,} validation texts are training texts too: the scores say less about "
-            "new texts"
+            f"{repeated:,} of {len(validation):,} validation texts are {these} too: the scores say less about new "
+            "texts"
         )
 
 
@@ -123,15 +131,21 @@ def describe_training(num_pairs: int | None, args: TrainingArguments, has_valida
     """Pairs, updates and evaluations of a run; `num_pairs` is None for a stream."""
     batch_size = args.train_batch_size * args.gradient_accumulation_steps * args.world_size
     if num_pairs is None:
-        plan = f"{args.max_steps:,} updates of {batch_size} pairs"
+        plan = f"{_count(args.max_steps, 'update')} of {_count(batch_size, 'pair')}"
     else:
         updates, per_epoch = count_updates(num_pairs, args)
         epochs = updates / per_epoch
         shown = f"{epochs:,.0f}" if epochs >= 100 else f"{epochs:.3g}"
-        plan = f"{num_pairs:,} pairs, {updates:,} updates of {batch_size} pairs, {shown} epochs"
+        plan = (
+            f"{_count(num_pairs, 'pair')}, {_count(updates, 'update')} of {_count(batch_size, 'pair')}, {shown} epochs"
+        )
     if has_validation and args.load_best_model_at_end:
         plan += f"; the checkpoint with the best {args.metric_for_best_model} on the validation pairs is kept"
     return plan
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number:,} {noun}" + "s" * (number != 1)
 
 
 def count_updates(num_pairs: int, args: TrainingArguments) -> tuple[int, int]:

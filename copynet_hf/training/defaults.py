@@ -179,9 +179,13 @@ def build_training_arguments(
         steps = len(train_pairs) / (batch_size * training_args.gradient_accumulation_steps)  # of an epoch
         most = max(MAX_EPOCHS, round(MIN_STEPS / math.ceil(steps)))
         training_args.num_train_epochs = min(max(round(TRAINING_STEPS / steps), MIN_EPOCHS), most)
+    updates = training_args.max_steps if streams else count_updates(len(train_pairs), training_args)[0]
     if "warmup_steps" not in given:  # else a short training would end before the learning rate falls
-        updates = training_args.max_steps if streams else count_updates(len(train_pairs), training_args)[0]
         training_args.warmup_steps = min(warmup_factor * training_args.warmup_steps, updates // 2)
+    for name in ("logging_steps", "eval_steps", "save_steps"):  # a resumed Trainer compares them with whole numbers
+        share = getattr(training_args, name)
+        if share is not None and share < 1:
+            setattr(training_args, name, math.ceil(updates * share))
     _check_report_to(training_args)
     if training_args.bf16:
         warn_of_slow_bfloat16(training_args.device.type)

@@ -173,8 +173,8 @@ def _are_numbers_cut(pairs: Sequence[Row]) -> bool:
 
 
 def _are_numbers_new(rare: Sequence[str], num_measured: int, known: Sequence[str], words: Sequence[_Words]) -> bool:
-    """Whether targets write numbers that are not in their sources, as many of their words or, rare ones, in many
-    targets.
+    """Whether targets write numbers that are not in their sources, as many of their words or, rare ones, many for the
+    number of targets.
 
     Args:
         rare: those that cannot be reached, of this number of targets.

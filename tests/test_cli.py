@@ -319,6 +319,8 @@ BAD_INPUT = {
     "evaluate --test_file {folder}/test.jsonl": "--model",
     "evaluate --model {folder}/model": "--test_file",
     "evaluate --model {folder} --test_file {folder}/test.jsonl": "holds no model",
+    "generate --model {folder}/killed --text a": "holds no model: its training did not end; its last checkpoint is "
+    "{folder}/killed/checkpoint-20",
     "evaluate --model {folder}/none --test_file {folder}/test.jsonl --output_file {folder}": "is a folder",
     "evaluate --model {folder}/none --test_file {folder}/test.jsonl --output_file /dev/null": "is a pipe or a device",
     "evaluate --model {folder}/none --test_file {folder}/test.jsonl --output_file {folder}/test.jsonl/x/y": "(Not a",
@@ -338,6 +340,8 @@ def test_bad_input_ends_in_one_line_that_names_it(
     (folder / "noted").mkdir(exist_ok=True)
     (folder / "noted" / "README.md").write_text("notes")
     (folder / "empty.jsonl").write_text("")
+    for name in ("checkpoint-5", "checkpoint-20"):
+        (folder / "killed" / name).mkdir(parents=True, exist_ok=True)
     before = sorted(folder.rglob("*"))
     error = refused(capsys, *argv.format(folder=folder).split())
     assert error.startswith(f"copynet-hf {argv.split()[0]}: ")

@@ -19,6 +19,7 @@ from transformers import (
     AutoTokenizer,
     PreTrainedTokenizerBase,
 )
+from transformers.trainer_utils import get_last_checkpoint
 
 from ..model.configuration_copynet import CopyNetConfig
 from ..model.configuration_ensemble import CopyNetEnsembleConfig
@@ -43,8 +44,11 @@ def check_model_name(name: str | None) -> str:
     """Returns the name; raises ValueError unless it is a folder with a model or has the form of a name on the Hub."""
     if not name:
         raise ValueError("--model is missing: pass the folder of a trained model")
-    if Path(name).exists() and not (Path(name) / "config.json").is_file():
-        raise ValueError(f"--model {name} holds no model: pass the output_dir of copynet-hf train")
+    folder = Path(name)
+    if folder.exists() and not (folder / "config.json").is_file():
+        checkpoint = get_last_checkpoint(name) if folder.is_dir() else None
+        fix = f"its training did not end; its last checkpoint is {checkpoint}" if checkpoint else ""
+        raise ValueError(f"--model {name} holds no model: {fix or 'pass the output_dir of copynet-hf train'}")
     check_name("model", name, needs_owner=True)
     return name
 

@@ -19,7 +19,6 @@ from transformers import (
     AutoTokenizer,
     PreTrainedTokenizerBase,
 )
-from transformers.trainer_utils import get_last_checkpoint
 
 from ..model.configuration_copynet import CopyNetConfig
 from ..model.configuration_ensemble import CopyNetEnsembleConfig
@@ -46,6 +45,8 @@ def check_model_name(name: str | None) -> str:
         raise ValueError("--model is missing: pass the folder of a trained model")
     folder = Path(name)
     if folder.exists() and not (folder / "config.json").is_file():
+        from transformers.trainer_utils import get_last_checkpoint  # which imports much
+
         checkpoint = get_last_checkpoint(name) if folder.is_dir() else None
         fix = f"its training did not end; its last checkpoint is {checkpoint}" if checkpoint else ""
         raise ValueError(f"--model {name} holds no model: {fix or 'pass the output_dir of copynet-hf train'}")

@@ -205,7 +205,8 @@ class CopyNetTrainer(Trainer):
     ) -> Any:
         if not model.training:
             self.label_smoother = None
-            if not self.args.prediction_loss_only:  # over pairs, by which batches are weighted; see `evaluation_loop`
+            # in `evaluation_loop` over pairs, by which it weights batches; else over words
+            if num_items_in_batch is not None and not self.args.prediction_loss_only:
                 processes = self.accelerator.num_processes if self.args.average_tokens_across_devices else 1
                 num_items_in_batch = len(inputs["labels"]) * processes
             return super().compute_loss(model, inputs, return_outputs, num_items_in_batch)

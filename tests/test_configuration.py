@@ -111,6 +111,8 @@ REFUSALS = {
         {"encoder": BertConfig(), "encoder_reads": "words", "encoder_pooling": "first"},
         "encoder_pooling='first' is for a Transformers encoder that reads pieces",
     ),
+    "name_of_an_encoder": ({"encoder": "bert-base-uncased"}, "encoder='bert-base-uncased' is a name: pass a config"),
+    "name_of_a_decoder": ({"decoder": "transformer"}, "decoder='transformer' is a name: pass a config"),
     "state_below_a_gru": (
         {"encoder": BertConfig(), "encoder_gru": True, "initial_state": "mean"},
         "initial_state='mean' has no effect with encoder_gru",

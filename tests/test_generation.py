@@ -243,6 +243,27 @@ def test_a_stop_string_is_found_in_words_that_marks_join_and_change(segmenter, s
     assert found.index(True) == [stop in text for text in texts].index(True) if is_found else not any(found)
 
 
+@pytest.mark.parametrize("num_beams", [1, 3])
+@pytest.mark.parametrize("knows_source", [False, True])
+def test_a_stop_string_of_the_prefix_stops_nothing(num_beams, knows_source):
+    model, tokenizer, text = tiny_model(seed=9, scale=0.5), tiny_tokenizer(), "a b c"
+    prefix = torch.tensor([[1, 4, 5]])  # a b
+    inputs = {**tokenizer(text, return_tensors="pt"), "num_beams": num_beams, "min_new_tokens": 6}
+    inputs |= {"max_new_tokens": 6, "repetition_penalty": 3.0, "decoder_input_ids": prefix}
+    free = model.generate(**inputs)
+    assert 4 not in free[0, 3:]
+    criterion = StopStrings(tokenizer, "a", source=[text])
+    criterion(torch.tensor([[1, 5, 6, 7, 8, 9, 5]]), None)  # of another search, with longer rows
+    stops = {"stopping_criteria": [criterion]} if knows_source else {"stop_strings": "a", "tokenizer": tokenizer}
+    assert model.generate(**inputs, **stops).tolist() == free.tolist()
+
+
+@pytest.mark.parametrize("stop", [None, "", ["a", ""], []], ids=str)
+def test_a_stop_string_without_a_text_is_refused(stop):
+    with pytest.raises(ValueError, match="use one or several texts that are not empty"):
+        StopStrings(tiny_tokenizer(), stop)
+
+
 def test_slots_are_spelled_by_facts_and_truncated_sources():
     tokenizer = tiny_tokenizer()
     rows = torch.tensor([[1, 13], [1, 14]])

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import pytest
 import torch
 from datasets import Dataset
-from helpers import check_same_outputs, padded, write_rows
+from helpers import check_same_outputs, padded, tiny_tokenizer, write_rows
 from tiny_encoders import CORPUS, SUMMARIES, TEXTS
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 from torch import Tensor
@@ -93,6 +93,13 @@ def add_head(
     name = save_seq2seq(folder, family, len(tokenizer), **changes)
     load = CopyNetForConditionalGeneration.from_seq2seq_pretrained
     return load(name, tokenizer=tokenizer, copy_mechanism=mechanism)
+
+
+def test_the_tokenizer_of_another_model_is_refused(tmp_path: Path, tokenizer: PreTrainedTokenizerFast) -> None:
+    name = save_seq2seq(tmp_path, "t5", len(tokenizer) - 1)
+    for other in (tokenizer, tiny_tokenizer()):
+        with pytest.raises(ValueError, match=f"words, the model has {len(tokenizer) - 1}: pass the model's own"):
+            CopyNetForConditionalGeneration.from_seq2seq_pretrained(name, tokenizer=other)
 
 
 def make_copying(

@@ -146,6 +146,12 @@ def test_a_run_is_evaluated_forty_times_whatever_is_kept(pairs: Dataset, saves: 
     assert training_args.load_best_model_at_end == (saves != "no")
 
 
+@pytest.mark.parametrize("argument", [{"prediction_loss_only": True}, {"eval_do_concat_batches": False}], ids=str)
+def test_evaluations_without_accuracy_are_refused(pairs: Dataset, argument: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match="leaves nothing to measure the accuracy by"):
+        build_training_arguments({"output_dir": "x", **argument}, pairs, True)
+
+
 def test_early_stopping_needs_a_best_checkpoint(files: dict[str, Any], tmp_path: Path) -> None:
     arguments = {**files, **SIZES, "output_dir": str(tmp_path / "a"), "early_stopping_patience": 3}
     for given, reason in (

@@ -291,6 +291,9 @@ class CopyNetConfig(CopyNetBaseConfig):
             raise ValueError(
                 f"copy_mechanism={self.copy_mechanism!r} is unknown: use one of {', '.join(COPY_MECHANISMS)}."
             )
+        for name in ("encoder", "decoder"):
+            if isinstance(value := getattr(self, name), str):
+                raise ValueError(f"{name}={value!r} is a name: pass a config of Transformers, such as BertConfig().")
         self._check_decoder()
         self._check_options()
         self._check_encoder()

@@ -117,7 +117,7 @@ class StopStrings(StoppingCriteria):
             what `tokenizer.encode_sources` returned. None: they are unknown, so a slot spells nothing.
 
     Raises:
-        ValueError: without `source`, a stop string with a word that is not in the vocabulary.
+        ValueError: no text or an empty one; without `source`, a stop string with a word that is not in the vocabulary.
     """
 
     _GAP = "\N{OBJECT REPLACEMENT CHARACTER}"  # in place of a special token or an unknown slot
@@ -129,11 +129,13 @@ class StopStrings(StoppingCriteria):
         source: str | Sequence[str] | Sequence[Source] | None = None,
     ) -> None:
         self.tokenizer = tokenizer
-        self.stop_strings = [stop_strings] if isinstance(stop_strings, str) else list(stop_strings)
+        self.stop_strings = [stop_strings] if isinstance(stop_strings, str) else list(stop_strings or [""])
+        if not all(self.stop_strings):
+            raise ValueError(f"stop_strings is {stop_strings!r}: use one or several texts that are not empty")
         self.gaps = frozenset(tokenizer.all_special_ids)
         self.marks = frozenset(map(tokenizer.convert_tokens_to_ids, find_marks(tokenizer))) - self.gaps
         self.longest = max(map(len, self.stop_strings), default=0)  # words, and the one before, for its space
-        self._length = 0  # of the rows at the last call
+        self._length = 0  # of the rows at the last call, or of what a search begins with
         if source is None:
             self._check_spelling()
         # slots depend on the length of a source only where it is truncated on the left
@@ -145,18 +147,28 @@ class StopStrings(StoppingCriteria):
         ]
 
     def __call__(self, input_ids: Tensor, scores: object, **kwargs: object) -> Tensor:
-        """(R) bool: which rows of `input_ids` (R, T), R / N side by side for each source, hold a stop string among
-        the words since the last call and those before them that it may begin with."""
+        """(R) bool: which rows of `input_ids` (R, T), R / N side by side for each source, hold a stop string that ends
+        in the words since the last call, or since what was given to `generate`."""
         before, length = self._length, input_ids.shape[1]
         self._length = length
         num_new = length - before if length > before else length  # several in assisted decoding; all in a new search
-        rows, sources = [self._cut(row, length - num_new) for row in input_ids.tolist()], len(self.slot_words)
+        rows, sources = input_ids.tolist(), len(self.slot_words)
         if len(rows) % sources:
             raise ValueError(f"source has {sources} texts for {len(rows)} rows: pass those of this batch.")
         repeats = len(rows) // sources
-        texts = (self._spell(ids, self.slot_words[row // repeats]) for row, ids in enumerate(rows))
-        found = [any(stop in text for stop in self.stop_strings) for text in texts]
+        slot_words = (self.slot_words[row // repeats] for row in range(len(rows)))
+        found = [self._is_stopped(ids, length - num_new, words) for ids, words in zip(rows, slot_words, strict=True)]
         return torch.tensor(found, device=input_ids.device)
+
+    def begin(self, length: int) -> None:
+        """Begins a search with rows of this length, in which no stop string is looked for."""
+        self._length = length
+
+    def _is_stopped(self, ids: list[int], start: int, slot_words: list[str]) -> bool:
+        """Whether a stop string is in the text that was not there before `start`."""
+        window = self._cut(ids, start)
+        text, old = (self._spell(part, slot_words) for part in (window, window[: start - len(ids)]))
+        return any(_count(stop, text) > _count(stop, old) for stop in self.stop_strings)
 
     def _cut(self, ids: list[int], start: int) -> list[int]:
         """The row from `start` on, and the words before it that a stop string may begin with. A mark spells none, and
@@ -185,6 +197,11 @@ class StopStrings(StoppingCriteria):
                     f"stop_strings holds {text!r}, a word outside the vocabulary, which only a source can spell: pass "
                     f"stopping_criteria=[StopStrings(tokenizer, {text!r}, source=texts)] instead."
                 )
+
+
+def _count(part: str, text: str) -> int:
+    """The places where a text has a part, which may overlap."""
+    return sum(text.startswith(part, place) for place in range(len(text)))
 
 
 @dataclass
@@ -252,6 +269,16 @@ class CopyNetGenerationMixin(_Base):
         prepared.copied_only = copied_only  # of this call: no model brings it along
         return prepared, model_kwargs
 
+    def _prepare_generated_length(  # type: ignore[override]
+        self, generation_config: GenerationConfig, *args: Any, input_ids_length: int, **kwargs: Any
+    ) -> GenerationConfig:
+        library: Any = super()
+        prepared: Any = library._prepare_generated_length(
+            generation_config, *args, input_ids_length=input_ids_length, **kwargs
+        )
+        prepared.num_given = input_ids_length  # of this call, as `copied_only`
+        return prepared
+
     def _prepare_cache_for_generation(
         self, generation_config: GenerationConfig, model_kwargs: ModelInputs, *args: Any, **kwargs: Any
     ) -> Any:
@@ -290,14 +317,15 @@ class CopyNetGenerationMixin(_Base):
         **kwargs: Any,
     ) -> StoppingCriteriaList:
         stop_strings = generation_config.stop_strings
-        is_known = any(isinstance(criterion, StopStrings) for criterion in stopping_criteria or ())
-        if stop_strings is None or not (is_known or hasattr(tokenizer, "oov_words")):
-            return super()._get_stopping_criteria(generation_config, stopping_criteria, tokenizer, **kwargs)  # type: ignore[misc]
-        if not is_known:
+        known = [criterion for criterion in stopping_criteria or () if isinstance(criterion, StopStrings)]
+        if stop_strings is not None and not known and hasattr(tokenizer, "oov_words"):
             assert tokenizer is not None
-            stopping_criteria = StoppingCriteriaList(
-                [*(stopping_criteria or ()), StopStrings(tokenizer, stop_strings)]
-            )
+            known = [StopStrings(tokenizer, stop_strings)]
+            stopping_criteria = StoppingCriteriaList([*(stopping_criteria or ()), *known])
+        for criterion in known:
+            criterion.begin(generation_config.num_given)  # type: ignore[attr-defined]
+        if stop_strings is None or not known:
+            return super()._get_stopping_criteria(generation_config, stopping_criteria, tokenizer, **kwargs)  # type: ignore[misc]
         without = copy(generation_config)
         without.stop_strings = None
         return super()._get_stopping_criteria(without, stopping_criteria, tokenizer, **kwargs)  # type: ignore[misc]

@@ -294,12 +294,11 @@ class CopyNetForConditionalGeneration(CopyNetPreTrainedModel, CopyNetGenerationM
             fields: of the config, such as `copy_mechanism`.
 
         Raises:
-            ValueError: it is no encoder-decoder that a copy head can be added to.
+            ValueError: it is no encoder-decoder that a copy head can be added to, or the tokenizer is another model's.
         """
         own = load_seq2seq(name, **seq2seq_options or {})
-        model: CopyNetForConditionalGeneration = cls._from_config(
-            make_seq2seq_config(own, tokenizer, **fields), dtype=own.dtype
-        )
+        config = make_seq2seq_config(own, tokenizer, **fields)
+        model: CopyNetForConditionalGeneration = cls._from_config(config, dtype=own.dtype)
         take_weights(model, own)
         return model.eval()
 

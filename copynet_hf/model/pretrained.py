@@ -257,6 +257,11 @@ def make_seq2seq_config(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBa
     """The config of a CopyNet whose encoder, decoder and output layer are the model's."""
     own: Any = model.config
     head: Any = model.get_output_embeddings()
+    if len(tokenizer) > head.out_features or hasattr(tokenizer, "oov_words"):
+        raise ValueError(
+            f"the tokenizer is a {type(tokenizer).__name__} of {len(tokenizer)} words, the model has "
+            f"{head.out_features}: pass the model's own; resize_token_embeddings adds words afterwards."
+        )
     bos, unk = tokenizer.bos_token_id, tokenizer.unk_token_id
     start: Any = model.generation_config.decoder_start_token_id  # 0 in T5
     if start is None:

@@ -147,6 +147,9 @@ def build_training_arguments(
             "--hub_token is saved in training_args.bin and pushed with the model: log in with hf auth login, or set "
             "HF_TOKEN instead"
         )
+    for name, value in {"prediction_loss_only": True, "eval_do_concat_batches": False}.items():
+        if given.get(name) is value:
+            raise ValueError(f"--{name} {value} leaves nothing to measure the accuracy by: leave it out")
     for name, other in OWN_SEARCH.items():
         if given.get(name) is not None:
             raise ValueError(f"--{name} is not read: use --{other}, which is saved with the model")

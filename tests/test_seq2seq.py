@@ -95,13 +95,6 @@ def add_head(
     return load(name, tokenizer=tokenizer, copy_mechanism=mechanism)
 
 
-def test_the_tokenizer_of_another_model_is_refused(tmp_path: Path, tokenizer: PreTrainedTokenizerFast) -> None:
-    name = save_seq2seq(tmp_path, "t5", len(tokenizer) - 1)
-    for other in (tokenizer, tiny_tokenizer()):
-        with pytest.raises(ValueError, match=f"words, the model has {len(tokenizer) - 1}: pass the model's own"):
-            CopyNetForConditionalGeneration.from_seq2seq_pretrained(name, tokenizer=other)
-
-
 def make_copying(
     folder: Path, family: str, tokenizer: Any, mechanism: str = "copynet", bias: float = 0.0, **changes: Any
 ) -> CopyNetForConditionalGeneration:
@@ -153,6 +146,13 @@ def check_same_model(pretrained: Pretrained, tokenizer: PreTrainedTokenizerFast)
         options = {"num_beams": beams, "max_new_tokens": 8}
         assert torch.equal(model.generate(**inputs, **options), own.generate(**inputs, **options))
     return output
+
+
+def test_the_tokenizer_of_another_model_is_refused(tmp_path: Path, tokenizer: PreTrainedTokenizerFast) -> None:
+    name = save_seq2seq(tmp_path, "t5", len(tokenizer) - 1)
+    for other in (tokenizer, tiny_tokenizer()):
+        with pytest.raises(ValueError, match=f"words, the model has {len(tokenizer) - 1}: pass the model's own"):
+            CopyNetForConditionalGeneration.from_seq2seq_pretrained(name, tokenizer=other)
 
 
 def test_untrained_it_writes_what_the_encoder_decoder_writes(

@@ -24,7 +24,7 @@ from helpers import SEARCHES as ALL_SEARCHES
 from copynet_hf import CopyNetConfig, CopyNetForConditionalGeneration, CopyNetTokenizer
 from copynet_hf.cli import main
 from copynet_hf.inference.onnx_search import OnnxCopyNet
-from copynet_hf.model.prediction import Prediction, _cut, predict
+from copynet_hf.model.prediction import Prediction, _cut_span, predict
 from copynet_hf.model.segmentation import (
     CHANGES,
     DIGRAPHS,
@@ -284,7 +284,7 @@ def test_marks_cut_the_same_spans(tab: Any, exported: Page) -> None:
     found = run_script(tab, script, [words, changes])
     for word, spans in zip(words, found, strict=True):
         text = f"- {word}."
-        expected = [_cut(text, (2, 2 + len(word)), marks) for marks in changes]
+        expected = [_cut_span(text, (2, 2 + len(word)), marks) for marks in changes]
         assert [span and count_characters(text, *span) for span in spans] == expected, word
 
 

@@ -19,7 +19,7 @@ logger = logging.getLogger(__name__)
 
 FilePath: TypeAlias = str | os.PathLike[str]
 Row: TypeAlias = dict[str, Any]
-NumberedRow: TypeAlias = tuple[int, Row | str]  # line, or another unit, and the row or why it cannot be used
+NumberedRow: TypeAlias = tuple[int, Row | str]  # number, see `rows.find_unit`, and row or why it cannot be used
 
 
 class DataFileError(ValueError):

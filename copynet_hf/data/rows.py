@@ -74,10 +74,13 @@ def number_rows(
 def find_unit(path: Path, file_format: str | None = None) -> str:
     """What the numbers of `number_rows` count: the lines of a file, its rows or the elements of its list."""
     suffix = file_format or data_suffix(path)
-    return "row" if suffix == PARQUET_SUFFIX else "element" if suffix == ".json" and _holds_list(path) else "line"
+    return "row" if suffix == PARQUET_SUFFIX else "element" if _holds_list(path) else "line"
 
 
 def _holds_list(path: Path) -> bool:
+    """Whether a .json file holds one list, not an object a line."""
+    if data_suffix(path) != ".json":
+        return False
     with open_text(path) as file:
         return file.read(1024).lstrip("\ufeff \t\r\n").startswith("[")
 
@@ -114,7 +117,7 @@ def find_delimiter(path: Path, given: str | None = None) -> str:
 
 def _json_rows(path: Path) -> Iterator[NumberedRow]:
     """The object of each line, or of each element if the file holds one list."""
-    is_list = find_unit(path) == "element"
+    is_list = _holds_list(path)
     with open_text(path, newline="\n") as file:
         if is_list:
             try:

@@ -139,10 +139,10 @@ def predict_files(
         _remove_folder(folder, own)
     if counts.truncated:
         logger.warning("%s", describe_truncated(counts.truncated, counts.rows))
-    if counts.unread:
+    if counts.without_records:
         logger.warning(
             "%s of %s outputs hold no records, such as a = b | c = d, and are null: was the model trained on records?",
-            f"{counts.unread:,}",
+            f"{counts.without_records:,}",
             f"{counts.rows:,}",
         )
     return counts
@@ -351,7 +351,7 @@ def _write_part(predictor: CopyNetPredictor, rows: Sequence[NumberedRow], path: 
         "reason": pa.array([each if isinstance(each, str) else None for each in outcomes], pa.string()),
         "new": pa.array(new, pa.struct(_new_types(predictor))),
         "is_truncated": pa.array([not isinstance(each, str) and each.is_truncated for each in outcomes]),
-        "is_unread": pa.array(
+        "lacks_records": pa.array(
             [
                 not isinstance(each, str) and not each.is_empty and row is not None and row[column] is None
                 for each, row in zip(outcomes, new, strict=True)

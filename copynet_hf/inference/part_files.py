@@ -1,7 +1,7 @@
 """The files of `copynet-hf predict`: windows of the rows that are read, and the output that they become.
 
 A part is a Parquet file of what was predicted for a window, a row each: `reason`, why it has no prediction, or `new`,
-a struct of its new columns, and whether its text was truncated.
+a struct of its new columns, and whether its text was truncated or its output lacks the records that were asked for.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class Counts(NamedTuple):
     rows: int
     bad_rows: int
     truncated: int
-    unread: int
+    without_records: int
 
 
 class CsvStyle(NamedTuple):
@@ -130,7 +130,7 @@ def write_output(
         types: of all columns, the new ones last.
         style: of a CSV file.
     """
-    total = num_bad = num_truncated = num_unread = 0
+    total = num_bad = num_truncated = num_without = 0
     open_output = _open_parquet if data_suffix(output) == PARQUET_SUFFIX else _open_text
     with write_whole(name_bad_file(output)) as bad, open_output(output, types, style) as write:
         for window, outcomes, part in pair_parts(windows, parts):
@@ -142,8 +142,8 @@ def write_output(
             write(rows, _select(window.table, [row is not None for row in outcomes]))
             total, num_bad = total + len(rows), num_bad + len(outcomes) - len(rows)
             num_truncated += sum(part["is_truncated"].to_pylist())
-            num_unread += sum(part["is_unread"].to_pylist())
-    return Counts(total, num_bad, num_truncated, num_unread)
+            num_without += sum(part["lacks_records"].to_pylist())
+    return Counts(total, num_bad, num_truncated, num_without)
 
 
 def _select(table: pa.Table | None, is_wanted: Sequence[bool]) -> pa.Table | None:

@@ -161,11 +161,14 @@ class CopyNetPredictor:
     def fill_columns(self, prediction: Prediction, text: str) -> dict[str, Any]:
         """The values of the new columns for a text. An output without the records that were asked for is not accepted,
         whatever its confidence."""
-        values = {name: getattr(prediction, field, None) for name, field in self.new_columns().items()}
-        if self.output_format == "records":
-            records = values[self.prediction_column] = extract_records(prediction, text)
-            if records is None and self.min_confidence is not None:
-                values[f"{self.prediction_column}_accepted"] = False
+        has_records = self.output_format == "records"
+        records = extract_records(prediction, text) if has_records else None
+        values = {
+            name: records if field == "records" else getattr(prediction, field)
+            for name, field in self.new_columns().items()
+        }
+        if has_records and records is None and self.min_confidence is not None:
+            values[f"{self.prediction_column}_accepted"] = False
         return values
 
     def predict_rows(self, columns: Mapping[str, Any]) -> list[Prediction | None]:

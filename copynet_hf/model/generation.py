@@ -166,11 +166,11 @@ class StopStrings(StoppingCriteria):
 
     def _is_stopped(self, ids: list[int], start: int, slot_words: list[str]) -> bool:
         """Whether a stop string is in the text that was not there before `start`."""
-        window = self._cut(ids, start)
+        window = self._take_window(ids, start)
         text, old = (self._spell(part, slot_words) for part in (window, window[: start - len(ids)]))
-        return any(_count(stop, text) > _count(stop, old) for stop in self.stop_strings)
+        return any(_count_places(stop, text) > _count_places(stop, old) for stop in self.stop_strings)
 
-    def _cut(self, ids: list[int], start: int) -> list[int]:
+    def _take_window(self, ids: list[int], start: int) -> list[int]:
         """The row from `start` on, and the words before it that a stop string may begin with. A mark spells none, and
         is kept with the word that it changes."""
         missing = self.longest
@@ -199,7 +199,7 @@ class StopStrings(StoppingCriteria):
                 )
 
 
-def _count(part: str, text: str) -> int:
+def _count_places(part: str, text: str) -> int:
     """The places where a text has a part, which may overlap."""
     return sum(text.startswith(part, place) for place in range(len(text)))
 

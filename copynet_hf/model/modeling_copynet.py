@@ -297,8 +297,9 @@ class CopyNetForConditionalGeneration(CopyNetPreTrainedModel, CopyNetGenerationM
             ValueError: it is no encoder-decoder that a copy head can be added to, or the tokenizer is another model's.
         """
         own = load_seq2seq(name, **seq2seq_options or {})
-        config = make_seq2seq_config(own, tokenizer, **fields)
-        model: CopyNetForConditionalGeneration = cls._from_config(config, dtype=own.dtype)
+        model: CopyNetForConditionalGeneration = cls._from_config(
+            make_seq2seq_config(own, tokenizer, **fields), dtype=own.dtype
+        )
         take_weights(model, own)
         return model.eval()
 

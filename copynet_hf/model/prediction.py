@@ -307,7 +307,7 @@ def _read_output(
         for share, position, piece in zip(shares, positions, shown, strict=True)
     ]
     text, changes = str(source.text), _list_changes(words, marks)
-    copied_from = [span and _cut(text, span, own) for span, own in zip(copied_from, changes, strict=True)]
+    copied_from = [span and _cut_span(text, span, own) for span, own in zip(copied_from, changes, strict=True)]
     return Prediction(
         text="".join(shown),
         score=float(np.prod(trace.token_probs, dtype=float)),
@@ -360,7 +360,7 @@ def _list_changes(words: Sequence[str], marks: Collection[str]) -> list[list[str
     return changes
 
 
-def _cut(text: str, span: Span, changes: Sequence[str]) -> Span | None:
+def _cut_span(text: str, span: Span, changes: Sequence[str]) -> Span | None:
     """What the cuts among changes, made one after the other, leave of a span of the text; None: nothing."""
     if CUTS.keys().isdisjoint(changes):
         return span

@@ -205,8 +205,7 @@ class CopyNetTrainer(Trainer):
     ) -> Any:
         if not model.training:
             self.label_smoother = None
-            # in `evaluation_loop` over pairs, by which it weights batches; else over words
-            if num_items_in_batch is not None and not self.args.prediction_loss_only:
+            if num_items_in_batch is not None:  # a mean over pairs; `evaluation_loop` makes it one over words
                 processes = self.accelerator.num_processes if self.args.average_tokens_across_devices else 1
                 num_items_in_batch = len(inputs["labels"]) * processes
             return super().compute_loss(model, inputs, return_outputs, num_items_in_batch)
@@ -214,7 +213,7 @@ class CopyNetTrainer(Trainer):
         # What is left of the factor at the end, which may come early, makes scores too low.
         factor = self.args.label_smoothing_factor * self._decay(num_updates) * self._find_error_rate()
         ids = {"vocab_size": self.copynet.config.vocab_size, "unk_token_id": self.copynet.config.unk_token_id}
-        # else the model computes the loss, which is faster
+        # without a smoother the model computes the loss, which is faster
         self.label_smoother = VocabularyLabelSmoother(epsilon=factor, **ids) if factor > 0 else None
         weight = self.guided_attention * self._decay(min(GUIDED_UPDATES, num_updates / 2))
         if self.guide is None or not weight:

@@ -169,7 +169,7 @@ def test_a_malformed_record_is_named_by_its_line_and_skipped(
         data = load_lcsts(train=path)["train"]
     assert data["id"][:] == ["0", "2"]
     (message,) = caplog.messages
-    assert f"{path}: skipped 1 malformed record (line 9: {reason}" in message
+    assert f"{path}: skipped 1 malformed row (line 9: {reason}" in message
 
 
 def test_skipped_records_are_reported_again_from_the_cache(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -179,7 +179,7 @@ def test_skipped_records_are_reported_again_from_the_cache(tmp_path: Path, caplo
     again = load_lcsts(train=path)["train"]
     assert again.cache_files == first.cache_files
     assert again.info.description == first.info.description
-    assert "skipped 7 malformed records (line 9: empty <summary>; line 17" in first.info.description
+    assert "skipped 7 malformed rows (line 9: empty <summary>; line 17" in first.info.description
     assert first.info.description.endswith("line 41: empty <summary>; ...)")
     assert caplog.messages == [f"{path}: {first.info.description}"]
 
@@ -215,9 +215,9 @@ def test_streaming_yields_rows_without_reading_the_whole_file(
     data = load_lcsts(train=path, streaming=True)["train"]
     assert isinstance(data, datasets.IterableDataset)
     assert [row["id"] for row in data.take(3)] == ["0", "1", "2"]
-    assert "skipped 1 malformed record " in caplog.text
+    assert "skipped 1 malformed row " in caplog.text
     assert len(list(data)) == 50
-    assert "skipped 2 malformed records " in caplog.text
+    assert "skipped 2 malformed rows " in caplog.text
 
 
 def test_streams_are_read_by_worker_processes(tmp_path: Path) -> None:
@@ -293,7 +293,7 @@ def test_bad_lines_are_named_and_skipped(tmp_path: Path, caplog: pytest.LogCaptu
         rows = list(load_pairs(train_file=path, streaming=streaming)["train"])
     assert rows == [{"text": "a", "summary": "b"}, {"text": "c", "summary": "d"}]
     (message,) = caplog.messages
-    assert "skipped 8 malformed records (line 2: not valid JSON" in message
+    assert "skipped 8 malformed rows (line 2: not valid JSON" in message
     for part in (
         "line 4: no 'summary'",
         "line 5: 'text' is of type int",
@@ -313,7 +313,7 @@ def test_rows_with_malformed_facts_are_named_and_skipped(
     with caplog.at_level(logging.WARNING, "copynet_hf"):
         pairs = load_pairs(train_file=path)["train"]
     assert [(pair["summary"], pair["facts"]) for pair in pairs] == [("0", [["s", "p", "o"]]), ("1", None), ("3", [])]
-    assert caplog.messages == [f"{path}: skipped 1 malformed record (line 3: 'facts' are not triples of strings)"]
+    assert caplog.messages == [f"{path}: skipped 1 malformed row (line 3: 'facts' are not triples of strings)"]
 
 
 @pytest.mark.parametrize("cells", [[7, 8], ["a, b", "c"], [["a", "b"], ["c"]], [[[1, 2]], [[3]]], [{"a": "b"}, 1]])
@@ -342,7 +342,7 @@ def test_a_file_whose_records_are_mostly_malformed_is_not_read(tmp_path: Path) -
     file = tmp_path / "windows.csv"
     rows = [f"Gr\u00fc\u00dfe {number},a" for number in range(21)]
     file.write_bytes("\n".join(["text,summary", "b,a", *rows]).encode("cp1252"))
-    with pytest.raises(ValueError, match=r"skipped 21 malformed records .*iconv -f cp1252.*: only 1 left"):
+    with pytest.raises(ValueError, match=r"skipped 21 malformed rows .*iconv -f cp1252.*: only 1 left"):
         load_pairs(str(file))
     file.write_bytes("\n".join(["text,summary", *["b,a"] * 21, *rows]).encode("cp1252"))
     assert len(load_pairs(str(file))["train"]) == 21
@@ -354,7 +354,7 @@ def test_bad_csv_rows_are_named_and_skipped(tmp_path: Path, caplog: pytest.LogCa
         rows = list(load_pairs(train_file=path)["train"])
     assert rows == [{"text": "a\nb", "summary": "c"}, {"text": "d", "summary": "e"}]
     (message,) = caplog.messages
-    assert "skipped 4 malformed records (line 4: 1 fields, the header has 2; line 5: 3 fields" in message
+    assert "skipped 4 malformed rows (line 4: 1 fields, the header has 2; line 5: 3 fields" in message
     assert "line 6: empty 'text'; line 7: bytes that do not decode" in message
 
 
@@ -432,9 +432,7 @@ def test_an_unclosed_quote_in_csv_loses_one_row(tmp_path: Path, caplog: pytest.L
         data = load_pairs(train_file=path)["train"]
     assert data["summary"][:] == [f"b {n}" for n in range(200) if n != 50]
     (message,) = caplog.messages
-    assert (
-        "skipped 1 malformed record (line 52: not valid CSV (a quote is not closed, or followed by text))" in message
-    )
+    assert "skipped 1 malformed row (line 52: not valid CSV (a quote is not closed, or followed by text))" in message
 
 
 def test_a_quote_that_the_end_of_the_file_leaves_open_loses_one_row(tmp_path: Path) -> None:
@@ -595,13 +593,13 @@ def test_parquet_rows_without_a_pair_are_named_and_skipped(tmp_path: Path, caplo
     with caplog.at_level(logging.WARNING, "copynet_hf"):
         data = load_pairs(train_file=path)["train"]
     assert data[:] == {"text": ["a"], "summary": ["x"]}
-    assert "skipped 2 malformed records (row 2: no 'text'; row 3: empty 'summary')" in caplog.messages[0]
+    assert "skipped 2 malformed rows (row 2: no 'text'; row 3: empty 'summary')" in caplog.messages[0]
     streamed = load_pairs(train_file=path, streaming=True)["train"]
     caplog.clear()
     for _ in range(2):  # counted anew each time, and told once
         assert list(streamed) == [{"text": "a", "summary": "x"}]
         (message,) = caplog.messages
-        assert f"{path}: skipped 2 malformed records (row 2: no 'text'; row 3: empty 'summary')" in message
+        assert f"{path}: skipped 2 malformed rows (row 2: no 'text'; row 3: empty 'summary')" in message
 
 
 def test_elements_of_a_json_list_are_counted(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -773,7 +771,7 @@ def test_a_file_of_malformed_records_is_an_error_with_line_and_reason(
         write(path, content[suffix])
     first = {"csv": 2}.get(suffix, 1)
     unit = "row" if suffix == "parquet" else "line"
-    message = rf"a\.{suffix}: skipped 2 malformed records \({unit} {first}: .*\): no record is left"
+    message = rf"a\.{suffix}: skipped 2 malformed rows \({unit} {first}: .*\): no row is left"
     with pytest.raises(DataFileError, match=message):
         list(load_pairs(train_file=path, streaming=streaming)["train"])
 

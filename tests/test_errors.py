@@ -11,8 +11,8 @@ from copynet_hf.evaluation.error_report import write_errors
 from copynet_hf.evaluation.errors import count_reasons, find_differences, find_wrong_outputs, score_fields
 
 
-def make_record(text, reference, *words, confidence=0.5, right=False, is_truncated=False):
-    """A record of `evaluate_pairs`; words with a star were copied from the first such word in the text."""
+def make_row(text, reference, *words, confidence=0.5, right=False, is_truncated=False):
+    """A row of `evaluate_pairs`; words with a star were copied from the first such word in the text."""
     plain = [word.removesuffix("*") for word in words]
     flags = [word.endswith("*") for word in words]
     starts = [text.index(word.strip()) if flag else None for word, flag in zip(plain, flags, strict=True)]
@@ -52,42 +52,42 @@ TEXT = "mail bob and ann now"
     ],
 )  # fmt: skip
 def test_a_difference_has_its_reason_and_its_places(reference, words, expected):
-    record = make_record(TEXT, reference, *words)
-    found = find_differences(record, reference)
-    texts = [(reason, record["prediction"][slice(*here)], reference[slice(*there)]) for reason, here, there in found]
+    row = make_row(TEXT, reference, *words)
+    found = find_differences(row, reference)
+    texts = [(reason, row["prediction"][slice(*here)], reference[slice(*there)]) for reason, here, there in found]
     assert texts == expected
 
 
 def test_the_words_of_facts_are_in_the_source() -> None:
     facts = [["ann", "born in", "paris"], ["bob", "born in", "rome"]]
-    record = make_record("rome", "paris", "rome*") | {"text": "where was ann born", "facts": facts}
-    assert [each.reason for each in find_differences(record, "paris")] == ["wrong copy"]
+    row = make_row("rome", "paris", "rome*") | {"text": "where was ann born", "facts": facts}
+    assert [each.reason for each in find_differences(row, "paris")] == ["wrong copy"]
 
 
 def test_chinese_is_compared_by_characters():
-    record = make_record("我喜欢北京上海", "北京好", "北*", "海*", "好")
-    ((reason, here, there),) = find_differences(record, "北京好")
+    row = make_row("我喜欢北京上海", "北京好", "北*", "海*", "好")
+    ((reason, here, there),) = find_differences(row, "北京好")
     assert (reason, here, there) == ("wrong copy", (1, 2), (1, 2))
 
 
-def make_records():
+def make_rows():
     return [
-        make_record(TEXT, "sent to ann", "sent", " to", " bob*", confidence=0.2),
-        make_record(TEXT, "sent to ann", "sent", " to", " ann*", confidence=0.9, right=True),
-        make_record(TEXT, ["gone", "sent ann"], "sent", " bob*", confidence=0.7, is_truncated=True),
-        make_record("<b> & co", "x", "<b>*", " & co*", confidence=None),
+        make_row(TEXT, "sent to ann", "sent", " to", " bob*", confidence=0.2),
+        make_row(TEXT, "sent to ann", "sent", " to", " ann*", confidence=0.9, right=True),
+        make_row(TEXT, ["gone", "sent ann"], "sent", " bob*", confidence=0.7, is_truncated=True),
+        make_row("<b> & co", "x", "<b>*", " & co*", confidence=None),
     ]
 
 
 def test_wrong_outputs_come_surest_first_each_with_its_most_similar_reference():
-    outputs = find_wrong_outputs(make_records())
-    assert [output["record"]["confidence"] for output in outputs] == [0.7, 0.2, None]
+    outputs = find_wrong_outputs(make_rows())
+    assert [output["row"]["confidence"] for output in outputs] == [0.7, 0.2, None]
     assert [output["reference"] for output in outputs] == ["sent ann", "sent to ann", "x"]
     assert count_reasons(outputs) == {"wrong copy": 2, "word not in source": 1}
 
 
-def test_the_lines_have_the_record_and_its_differences(tmp_path):
-    write_errors(tmp_path / "deep" / "errors.jsonl", make_records(), "a model")
+def test_the_lines_have_the_row_and_its_differences(tmp_path):
+    write_errors(tmp_path / "deep" / "errors.jsonl", make_rows(), "a model")
     rows = [json.loads(line) for line in (tmp_path / "deep" / "errors.jsonl").read_text().splitlines()]
     assert [row["reasons"] for row in rows] == [["wrong copy"], ["wrong copy"], ["word not in source"]]
     assert rows[0]["differences"] == [
@@ -98,7 +98,7 @@ def test_the_lines_have_the_record_and_its_differences(tmp_path):
 
 def test_the_page_shows_source_output_and_reference_with_what_was_copied_and_what_differs(tmp_path):
     path = tmp_path / "errors.html"
-    write_errors(path, make_records(), "a <model>")
+    write_errors(path, make_rows(), "a <model>")
     page = path.read_text(encoding="utf-8")
     assert "3 of 4 outputs are wrong" in page
     assert "<h1>a &lt;model&gt;</h1>" in page
@@ -116,26 +116,26 @@ def test_the_page_shows_source_output_and_reference_with_what_was_copied_and_wha
 
 
 def test_an_evaluation_without_errors_has_a_page(tmp_path):
-    write_errors(tmp_path / "errors.html", make_records()[1:2], "a model")
+    write_errors(tmp_path / "errors.html", make_rows()[1:2], "a model")
     assert "0 of 1 outputs are wrong" in (tmp_path / "errors.html").read_text()
 
 
 def test_named_values_have_a_score_each(tmp_path):
-    rows = [
+    texts = [
         ("a=1 | b=2", "a=1 | b=3"),
         ("a=1 | b=2 | b=3", "a=1 | b=2 | b=3 | c=4"),
         ("b = 2", "b =  2"),
         ("a=1", "something else"),
     ]
-    records = [make_record("text", reference, prediction) for reference, prediction in rows]
-    scores = score_fields(records)
+    rows = [make_row("text", reference, prediction) for reference, prediction in texts]
+    scores = score_fields(rows)
     assert scores == {
         "a": {"count": 3, "accuracy": pytest.approx(200 / 3), "added": 0},
         "b": {"count": 3, "accuracy": pytest.approx(200 / 3), "added": 0},
     }
-    write_errors(tmp_path / "errors.html", records, "a model")
+    write_errors(tmp_path / "errors.html", rows, "a model")
     page = (tmp_path / "errors.html").read_text()
     assert '<td>a</td><td class="number">66.7 %</td><td class="number">3</td><td class="number">0</td>' in page
-    assert score_fields([make_record("t", '{"a": [1, 2]}', '{"a": [1,2]}')])["a"]["accuracy"] == 100.0
-    assert score_fields([make_record("t", "no fields", "a=1")]) == {}
+    assert score_fields([make_row("t", '{"a": [1, 2]}', '{"a": [1,2]}')])["a"]["accuracy"] == 100.0
+    assert score_fields([make_row("t", "no fields", "a=1")]) == {}
     assert score_fields([]) == {}

@@ -74,7 +74,9 @@ def test_what_is_not_refused_is_read_again(record):
     try:
         text = format_record(record)
     except ValueError:
-        assert any(re.search("[=|;,{}]", name) or not name or " = " in f" {value} " for name, value in fields)
+        is_twice = len({"_".join(name.split()) for name in record}) < len(record)
+        is_unreadable = [re.search("[=|;,{}]", name) or not name or " =" in f" {value}" for name, value in fields]
+        assert is_twice or any(is_unreadable)
     else:
         assert (pairs(text) or []) == [(name, value) for name, value in fields if value]
 
@@ -95,6 +97,8 @@ def test_what_is_written_is_read():
         ({"a": [["b"]]}, "'a' holds a list"),
         ({"z": "1", "a": "x | b = 2"}, r"the value 'x \| b = 2' of 'a' would be read as several"),
         ({"z": "1", "a": "x, (b) = 2"}, "of 'a' would be read as several"),
+        ({"a b": "1", "a_b": "2"}, "two names are both written as 'a_b': rename one"),
+        ({"a.b": 1, "a": {"b": [2]}}, "two names are both written as 'a.b': rename one"),
         ({"a=b": "1"}, "the name 'a=b' is empty or holds one of =|;,{}: rename it".replace("|", r"\|")),
         ([{"name": "a"}], "'slot' and 'value'"),
         (json.dumps(RECORD), "neither"),

@@ -1,6 +1,6 @@
 """Pairs of texts; here those of a small synthetic task that requires copying."""
 
 from .assistant_requests import quickstart_pairs
-from .records import DataFileError
+from .files import DataFileError
 
 __all__ = ["DataFileError", "quickstart_pairs"]

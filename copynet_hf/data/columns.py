@@ -12,8 +12,8 @@ from typing import NamedTuple
 import pyarrow as pa
 
 from .features import SEPARATOR, resemble_facts
+from .files import Row
 from .parquet import is_string
-from .records import Row
 
 logger = logging.getLogger(__name__)
 

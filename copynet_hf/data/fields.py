@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from json.decoder import WHITESPACE, JSONDecoder, scanstring  # type: ignore[attr-defined]
 from typing import NamedTuple
@@ -44,10 +45,14 @@ def format_record(record: object) -> str:
     A space in a name becomes an underscore.
 
     Raises:
-        ValueError: another value, or a name or value that could not be read again.
+        ValueError: another value, a name or value that could not be read again, or two names that are written alike.
     """
-    fields = [(re.sub(r"\s+", "_", name.strip()), " ".join(value.split())) for name, value in _list_values(record)]
-    fields = [(name, value) for name, value in fields if value]
+    texts = [(path, " ".join(value.split())) for path, value in _list_values(record, ())]
+    names = {path: re.sub(r"\s+", "_", ".".join(path).strip()) for path, text in texts if text}
+    fields = [(names[path], text) for path, text in texts if text]
+    if len(set(names.values())) < len(names):
+        twice, _ = Counter(names.values()).most_common(1)[0]
+        raise ValueError(f"two names are both written as {twice!r}: rename one")
     for name, value in fields:
         if not re.fullmatch(_ANY_NAME, name):
             raise ValueError(f"the name {name!r:.80} is empty or holds one of =|;,{{}}: rename it")
@@ -58,19 +63,20 @@ def format_record(record: object) -> str:
     return SEPARATOR.join(f"{name}{EQUALS}{value}" for name, value in fields)
 
 
-def _list_values(record: object) -> Iterator[tuple[str, str]]:
+def _list_values(record: object, path: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], str]]:
+    """The values as texts, each with its name, which follows those of the objects that hold it."""
     if isinstance(record, Mapping):
         for name, value in record.items():
             for each in value if isinstance(value, list | tuple) else [value]:
                 if isinstance(each, Mapping):
-                    yield from ((f"{name}.{inner}", text) for inner, text in _list_values(each))
+                    yield from _list_values(each, (*path, str(name)))
                 else:
-                    yield str(name), _to_text(each, name)
+                    yield (*path, str(name)), _to_text(each, name)
     elif isinstance(record, Sequence) and not isinstance(record, str):
         for each in record:
             if not isinstance(each, Mapping) or not {NAME_KEY, VALUE_KEY} <= each.keys():
                 raise ValueError(f"a list must hold objects with {NAME_KEY!r} and {VALUE_KEY!r}, not {each!r:.80}")
-            yield str(each[NAME_KEY]), _to_text(each[VALUE_KEY], each[NAME_KEY])
+            yield (str(each[NAME_KEY]),), _to_text(each[VALUE_KEY], each[NAME_KEY])
     else:
         raise ValueError(f"{record!r:.80} is neither an object nor a list of objects")
 

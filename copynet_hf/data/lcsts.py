@@ -19,7 +19,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from .records import DataFileError, NumberedRow, Row, has_utf16_mark, is_unicode, open_binary, open_text, show_path
+from .files import DataFileError, NumberedRow, Row, has_utf16_mark, is_unicode, open_binary, open_text, show_path
 
 ENCODINGS = ("utf-8", "gb18030")
 

@@ -22,12 +22,12 @@ from datasets.info import SupervisedKeysData
 from .columns import ColumnChoice, Columns, choose_columns, choose_new_names
 from .features import SEPARATOR, explain_unusable, split_features
 from .fields import format_record
-from .records import (
+from .files import (
     MANY_SKIPPED,
     DataFileError,
     FilePath,
     Row,
-    SkippedRecords,
+    SkippedRows,
     data_suffix,
     resolve_file,
     show_path,
@@ -127,18 +127,18 @@ def load_lcsts(
 ) -> datasets.DatasetDict | datasets.IterableDatasetDict:
     """Loads LCSTS from its original files PART_I.txt, PART_II.txt and PART_III.txt, or some of them.
 
-    The columns are `text`, `summary`, `id` and `human_label` (1 to 5, None in PART_I). Malformed records are skipped
+    The columns are `text`, `summary`, `id` and `human_label` (1 to 5, None in PART_I). Malformed rows are skipped
     and reported in a warning, which is also kept in `info.description`.
 
     Args:
         min_score: pairs with a lower human_label are left out. The paper evaluates on scores of at least 3.
         encoding: by default detected from the bytes, see `detect_encoding`.
-        streaming: read the records during iteration instead of caching them.
+        streaming: read the rows during iteration instead of caching them.
 
     Raises:
         ValueError: no file.
         FileNotFoundError: no such file.
-        DataFileError: a file without a usable record (when streaming, raised by the first iteration).
+        DataFileError: a file without a usable row (when streaming, raised by the first iteration).
     """
     named = {"train": train, "validation": validation, "test": test}
     files = {split: path for split, path in named.items() if path is not None}
@@ -175,7 +175,7 @@ def _build_split(
             raise error.__cause__ from None
         raise DataFileError(f"{show_path(file)}: cannot be read ({error.__cause__ or error})") from error
     if not builder.info.splits[split].num_examples:
-        raise SkippedRecords(file).error()
+        raise SkippedRows(file).error()
     if is_cached and builder.info.description:
         logger.warning("%s: %s", show_path(file), builder.info.description)
     return builder.as_dataset(split=split)
@@ -203,7 +203,7 @@ class PairsConfig(datasets.BuilderConfig):
 class PairsBuilder(datasets.GeneratorBasedBuilder):
     """A `datasets` builder of the pairs of one file.
 
-    The report of the records that were skipped is kept in `info.description`, the columns of text and summary in
+    The report of the rows that were skipped is kept in `info.description`, the columns of text and summary in
     `info.supervised_keys`, and so in the cache.
     """
 
@@ -237,7 +237,7 @@ class PairsBuilder(datasets.GeneratorBasedBuilder):
 
     def _generate_examples(self, paths: list[str]) -> Iterator[tuple[int, Row]]:
         (path,) = map(Path, paths)
-        skipped = SkippedRecords(path, find_unit(path, self.config.file_format))
+        skipped = SkippedRows(path, find_unit(path, self.config.file_format))
         separator = self.config.choice.separator
         pairs = _make_pairs(self._number_rows(path), self.columns.types, self.roles, separator, skipped)
         count = 0
@@ -257,7 +257,7 @@ def _make_pairs(
     columns: Mapping[str, pa.DataType | None],
     roles: Mapping[str, str],
     separator: str,
-    skipped: SkippedRecords,
+    skipped: SkippedRows,
 ) -> Iterator[Row]:
     """The rows with a usable pair, `text` and `summary` first; the others are added to `skipped`. Values of columns
     without a type become JSON."""
@@ -331,7 +331,7 @@ def _select_batch(
     batch: dict[str, list[object]],
 ) -> dict[str, list[object]]:
     """`_make_pairs` of a batch of columns; `version` is that of what it does."""
-    skipped = SkippedRecords(Path(where))
+    skipped = SkippedRows(Path(where))
     rows = (dict(zip(batch, values, strict=True)) for values in zip(*batch.values(), strict=True))
     pairs = list(_make_pairs(enumerate(rows), types, roles, separator, skipped))
     for _, reason in skipped.first if warns else ():

@@ -8,7 +8,7 @@ from pathlib import Path
 import pyarrow as pa
 from pyarrow.parquet import ParquetFile
 
-from .records import DataFileError, Row, show_path, warn_once
+from .files import DataFileError, Row, show_path, warn_once
 
 
 def read_batches(path: Path, size: int) -> Iterator[tuple[pa.RecordBatch, list[Row]]]:

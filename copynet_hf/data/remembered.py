@@ -13,7 +13,7 @@ from typing import Any, Protocol
 from ..arguments import Values
 from .columns import has_column
 from .features import SEPARATOR
-from .records import FilePath, data_suffix, open_text, resolve_file
+from .files import FilePath, data_suffix, open_text, resolve_file
 from .rows import SUFFIXES, TABLE_SUFFIXES, find_delimiter, number_rows
 
 logger = logging.getLogger(__name__)

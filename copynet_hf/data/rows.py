@@ -17,9 +17,9 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
+from .files import DataFileError, NumberedRow, Row, data_suffix, is_unicode, open_text, show_path
 from .lcsts import read_lcsts
 from .parquet import read_batches
-from .records import DataFileError, NumberedRow, Row, data_suffix, is_unicode, open_text, show_path
 
 logger = logging.getLogger(__name__)
 

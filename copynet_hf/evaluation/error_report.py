@@ -40,29 +40,29 @@ ins { background: var(--wanted); border-color: light-dark(#1b7030, #74c987) }
 """
 
 
-def write_errors(path: Path, records: Sequence[Mapping[str, Any]], title: str) -> None:
+def write_errors(path: Path, rows: Sequence[Mapping[str, Any]], title: str) -> None:
     """Writes the wrong outputs, surest first; the file is there once it is whole.
 
     Args:
         path: in .html a page, which needs no other file and runs no script; in .jsonl a line an output.
-        records: of `evaluate_pairs`, those of right outputs as well.
+        rows: of `evaluate_pairs`, those of right outputs as well.
     """
-    outputs = find_wrong_outputs(records)
+    outputs = find_wrong_outputs(rows)
     if path.suffix.lower() == ".jsonl":
         write_json_lines(path, map(describe_error, outputs))
         return
-    page = format_page(outputs, len(records), score_fields(records), title)
+    page = format_page(outputs, len(rows), score_fields(rows), title)
     with write_whole(path) as file:
         file.write(page.encode(errors="backslashreplace"))  # a vocabulary may hold lone surrogates
 
 
 def describe_error(output: WrongOutput) -> dict[str, Any]:
-    """A wrong output as JSON: its record, its reasons, and each difference with both texts."""
-    record, reference = output["record"], output["reference"]
+    """A wrong output as JSON: its row, its reasons, and each difference with both texts."""
+    row, reference = output["row"], output["reference"]
     differences = [
         {
             "reason": reason,
-            "output": record["prediction"][slice(*here)],
+            "output": row["prediction"][slice(*here)],
             "reference": reference[slice(*there)],
             "output_span": here,
             "reference_span": there,
@@ -70,7 +70,7 @@ def describe_error(output: WrongOutput) -> dict[str, Any]:
         for reason, here, there in output["differences"]
     ]
     reasons = list(dict.fromkeys(each["reason"] for each in differences))
-    return {**record, "reasons": reasons, "differences": differences}
+    return {**row, "reasons": reasons, "differences": differences}
 
 
 def format_page(outputs: Sequence[WrongOutput], total: int, fields: Mapping[str, FieldScore], title: str) -> str:
@@ -118,17 +118,17 @@ def _format_table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 
 
 def _format_output(output: WrongOutput) -> str:
-    record, reference = output["record"], output["reference"]
+    row, reference = output["row"], output["reference"]
     reasons = ", ".join(dict.fromkeys(each.reason for each in output["differences"])) or "spacing"
-    confidence = "" if record["confidence"] is None else f"confidence <b>{record['confidence']:.3f}</b>, "
-    number = f"{html.escape(str(record['id']))}: " if "id" in record else ""
+    confidence = "" if row["confidence"] is None else f"confidence <b>{row['confidence']:.3f}</b>, "
+    number = f"{html.escape(str(row['id']))}: " if "id" in row else ""
     texts = {
-        "source": _light_spans(record["text"], [span for span in record["source_spans"] if span is not None]),
-        "output": _mark_spans(record["prediction"], [each.output for each in output["differences"]], "del"),
+        "source": _light_spans(row["text"], [span for span in row["source_spans"] if span is not None]),
+        "output": _mark_spans(row["prediction"], [each.output for each in output["differences"]], "del"),
         "reference": _mark_spans(reference, [each.reference for each in output["differences"]], "ins"),
     }
-    lines = "".join(f"<dt>{name}</dt><dd{lang_attribute(record['text'])}>{text}</dd>" for name, text in texts.items())
-    truncated = ", truncated" if record["is_truncated"] else ""
+    lines = "".join(f"<dt>{name}</dt><dd{lang_attribute(row['text'])}>{text}</dd>" for name, text in texts.items())
+    truncated = ", truncated" if row["is_truncated"] else ""
     return f"<article><header>{number}{confidence}{reasons}{truncated}</header><dl>{lines}</dl></article>\n"
 
 

@@ -36,9 +36,9 @@ class Difference(NamedTuple):
 
 
 class WrongOutput(TypedDict):
-    """A record of `evaluate_pairs` whose output is wrong, and how."""
+    """A row of `evaluate_pairs` whose output is wrong, and how."""
 
-    record: Mapping[str, Any]
+    row: Mapping[str, Any]
     reference: str
     differences: list[Difference]
 
@@ -52,28 +52,28 @@ class FieldScore(TypedDict):
     added: int
 
 
-def find_wrong_outputs(records: Iterable[Mapping[str, Any]]) -> list[WrongOutput]:
+def find_wrong_outputs(rows: Iterable[Mapping[str, Any]]) -> list[WrongOutput]:
     """The wrong outputs, surest first.
 
     Args:
-        records: of `evaluate_pairs`. Of several references, the output is compared with the most similar one.
+        rows: of `evaluate_pairs`. Of several references, the output is compared with the most similar one.
     """
-    wrong = [record for record in records if not record["right"]]
-    wrong.sort(key=lambda record: -(record["confidence"] or 0.0))
+    wrong = [row for row in rows if not row["right"]]
+    wrong.sort(key=lambda row: -(row["confidence"] or 0.0))
     outputs: list[WrongOutput] = []
-    for record in wrong:
-        references = [record["reference"]] if isinstance(record["reference"], str) else record["reference"]
-        reference = max(references, key=lambda text: _match(record["prediction"], text)[2].ratio())
-        outputs.append({"record": record, "reference": reference, "differences": find_differences(record, reference)})
+    for row in wrong:
+        references = [row["reference"]] if isinstance(row["reference"], str) else row["reference"]
+        reference = max(references, key=lambda text: _match(row["prediction"], text)[2].ratio())
+        outputs.append({"row": row, "reference": reference, "differences": find_differences(row, reference)})
     return outputs
 
 
-def find_differences(record: Mapping[str, Any], reference: str) -> list[Difference]:
-    """The differences between a record's output and a reference, in their order."""
-    output, copyable = record["prediction"], with_objects(record["text"], record.get("facts"))
+def find_differences(row: Mapping[str, Any], reference: str) -> list[Difference]:
+    """The differences between a row's output and a reference, in their order."""
+    output, copyable = row["prediction"], with_objects(row["text"], row.get("facts"))
     in_source = {text for text, _ in _split(copyable)}
     found, expected, matcher = _match(output, reference)
-    places = zip(locate_words(record["words"]), record["copied"], strict=True)
+    places = zip(locate_words(row["words"]), row["copied"], strict=True)
     copied = [place for place, is_copied in places if is_copied]
     differences = []
     for tag, start, end, other_start, other_end in matcher.get_opcodes():
@@ -96,13 +96,13 @@ def count_reasons(outputs: Iterable[WrongOutput]) -> dict[Reason, int]:
     return dict(counts.most_common())
 
 
-def score_fields(records: Iterable[Mapping[str, Any]]) -> dict[str, FieldScore]:
+def score_fields(rows: Iterable[Mapping[str, Any]]) -> dict[str, FieldScore]:
     """The score of each named value, in the order of the references; empty unless the references are named values, in
     the forms that `data.fields.parse_fields` reads."""
-    rows = [record for record in records if isinstance(record["reference"], str)]
-    parsed = [(_group(row["reference"]), _group(row["prediction"]) or {}) for row in rows]
+    texts = [(row["reference"], row["prediction"]) for row in rows if isinstance(row["reference"], str)]
+    parsed = [(_group(reference), _group(prediction) or {}) for reference, prediction in texts]
     pairs = [(expected, found) for expected, found in parsed if expected is not None]
-    if not rows or len(pairs) < FIELDS_SHARE * len(rows):
+    if not texts or len(pairs) < FIELDS_SHARE * len(texts):
         return {}
     names = dict.fromkeys(name for expected, _ in pairs for name in expected)
     scores: dict[str, FieldScore] = {}

@@ -12,7 +12,7 @@ from datasets import Dataset
 from transformers import PreTrainedTokenizerBase
 
 from ..data.features import with_objects
-from ..data.records import Row, warn_once
+from ..data.files import Row, warn_once
 from ..inference.predictor import predict_in_batches
 from ..model.confidence import Calibration, calibrate
 from ..model.prediction import CopyModel, Prediction, describe_truncated
@@ -44,7 +44,7 @@ def evaluate_pairs(
         `score_confidence`; `seconds`; and for a model that copies `copy_mode_fraction`, the percentage of the words of
         the best outputs, or of the parts that they are joined from, for which copying accounts for more than half of
         the probability.
-        For each pair a record of its text, reference and prediction, whether that is right, and `FIELDS` of it.
+        For each pair a row of its text, reference and prediction, whether that is right, and `FIELDS` of it.
     """
     pairs = _to_dataset(pairs)
     sources, references = list(pairs["text"]), list(pairs["summary"])
@@ -69,7 +69,7 @@ def evaluate_pairs(
     if model.config.copies:
         flags = [flag for output in best for flag in output.copied]
         scores["copy_mode_fraction"] = 100 * sum(flags) / len(flags) if flags else 0.0
-    records: list[dict[str, Any]] = [
+    rows: list[dict[str, Any]] = [
         ({"id": read["id"][row]} if "id" in read else {})
         | {"text": sources[row], "reference": references[row], "prediction": output.text, "right": right[row]}
         | {name: getattr(output, name) for name in FIELDS}
@@ -77,7 +77,7 @@ def evaluate_pairs(
         | ({"predictions": texts[row]} if len(texts[row]) > 1 else {})
         for row, output in enumerate(best)
     ]
-    return scores | {"seconds": round(seconds, 2)}, records
+    return scores | {"seconds": round(seconds, 2)}, rows
 
 
 def _to_dataset(pairs: Dataset | Sequence[Row]) -> Dataset:

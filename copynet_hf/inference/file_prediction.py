@@ -30,7 +30,7 @@ from tqdm.auto import tqdm  # type: ignore[import-untyped]
 
 from ..data.columns import TEXT_NAMES, Columns, find_column, find_usual_name, is_key
 from ..data.features import explain_unusable
-from ..data.records import DataFileError, Row, SkippedRecords, data_suffix, resolve_file
+from ..data.files import DataFileError, Row, SkippedRows, data_suffix, resolve_file
 from ..data.remembered import read_options, recall_delimiter, recall_options
 from ..data.rows import NumberedRow, find_delimiter, find_unit
 from ..model.prediction import Prediction, describe_truncated
@@ -170,7 +170,7 @@ def _read_columns(
         DataFileError: there is no row; it names the bad ones of the first file.
     """
     sizes: list[int] = []
-    skipped = SkippedRecords(first_file, find_unit(first_file))
+    skipped = SkippedRows(first_file, find_unit(first_file))
 
     def iterate_rows() -> Iterator[Row]:
         for each in windows:

@@ -23,8 +23,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from ..data.columns import Columns
+from ..data.files import Row, data_suffix, has_mark
 from ..data.parquet import read_batches
-from ..data.records import Row, data_suffix, has_mark
 from ..data.rows import PARQUET_SUFFIX, NumberedRow, number_rows
 from ..saved.whole_folder import name_full_disk
 

@@ -20,7 +20,7 @@ from datasets import Dataset, IterableDataset
 from torch import Tensor
 from transformers import PreTrainedTokenizerBase
 
-from ..data.records import Row
+from ..data.files import Row
 from ..model.decoder import CopyNetDecoder
 from ..model.modeling_copynet import CopyNetForConditionalGeneration
 from ..model.segmentation import CHANGES, JOINER, is_glued_letter

@@ -12,7 +12,7 @@ from pathlib import Path
 from transformers import PreTrainedTokenizerBase
 
 from ..data import quickstart_pairs
-from ..data.records import Row
+from ..data.files import Row
 from ..evaluation.scoring import Scores
 from ..inference.predictor import predict_in_batches
 from ..model.prediction import CopyModel, predict
@@ -74,13 +74,13 @@ def run_quickstart(
         metrics = train_from_arguments(ARGUMENTS | arguments)
     scores = {name.removeprefix("test_"): value for name, value in metrics.items() if name.startswith("test_")}
     model, tokenizer = load_model(str(folder))
-    records = [json.loads(line) for line in (folder / PREDICTIONS_FILE).read_text(encoding="utf-8").splitlines()]
-    texts = [record["text"] for record in records]
+    rows = [json.loads(line) for line in (folder / PREDICTIONS_FILE).read_text(encoding="utf-8").splitlines()]
+    texts = [row["text"] for row in rows]
     scores["fewest_unseen_words"] = min(len(tokenizer.oov_words(text)) for text in texts)
-    _show_outputs(records, scores)
-    _check_reloaded(model, tokenizer, texts, [record["prediction"] for record in records])
+    _show_outputs(rows, scores)
+    _check_reloaded(model, tokenizer, texts, [row["prediction"] for row in rows])
     print(f"\nSaved in {folder}. Reloaded: the same {len(texts)} outputs.")
-    drawn = max(records, key=lambda record: len({*record["reference"].split()} & {*record["text"].split()}))
+    drawn = max(rows, key=lambda row: len({*row["reference"].split()} & {*row["text"].split()}))
     output = predict(model, tokenizer, [drawn["text"]], return_copy_probs=True)[0][0]
     plot_copy_heatmap(output.copy_probs, output.source_words, output.words, folder / PICTURE)
     print(f"Heatmap of the source positions that an answer was copied from: {folder / PICTURE}")
@@ -91,17 +91,17 @@ def run_quickstart(
     return scores
 
 
-def _show_outputs(records: Sequence[Row], scores: Scores) -> None:
+def _show_outputs(rows: Sequence[Row], scores: Scores) -> None:
     unseen = scores["fewest_unseen_words"]
-    print(f"\nOn {len(records)} test requests, each with at least {unseen} word(s) outside the vocabulary:")
+    print(f"\nOn {len(rows)} test requests, each with at least {unseen} word(s) outside the vocabulary:")
     print(f"  exact match  {scores['exact_match']:5.1f} %")
     if scores["oov_recall"] is not None:
         print(f"  OOV recall   {scores['oov_recall']:5.1f} %   of the words that had to be copied")
     style: Style = "ansi" if sys.stdout.isatty() else "plain"
     print(f"\nCopied words {'in colour' if style == 'ansi' else 'in [brackets]'}:")
-    for record in records[:NUM_SHOWN]:
-        answer = highlight_copies(record["words"], record["copied"], style, separator="")
-        print(f"  {record['text']}\n    -> {answer}")
+    for row in rows[:NUM_SHOWN]:
+        answer = highlight_copies(row["words"], row["copied"], style, separator="")
+        print(f"  {row['text']}\n    -> {answer}")
 
 
 def _check_reloaded(

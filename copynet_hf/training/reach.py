@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from random import Random
 from typing import NamedTuple, TypeVar
 
-from ..data.records import Row
+from ..data.files import Row
 from ..model.chains import MAX_INITIALS, Neighbours, find_acronym, fits, fold, is_spelled, list_parts
 from ..model.segmentation import DIGRAPHS, DROP_FIRST, DROP_LAST, FIRST, INITIAL, JOINER, MARKS, PLAIN
 from ..model.source import Source

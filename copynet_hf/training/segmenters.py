@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from datasets import IterableDataset
 
 from ..arguments import MAX_SOURCE_LENGTH, TrainArguments
-from ..data.records import Row
+from ..data.files import Row
 from ..evaluation.metrics import UNSPACED, are_mostly
 from ..model.segmentation import FIRST, cut_words, get_segmenter
 from ..model.tokenization_copynet import CopyNetTokenizer

@@ -12,7 +12,7 @@ from datasets import IterableDataset
 from transformers import PreTrainedTokenizerBase
 
 from ..arguments import MAX_SOURCE_LENGTH, TokenizerArguments, TrainArguments
-from ..data.records import Row
+from ..data.files import Row
 from ..evaluation.compute_metrics import spells_words
 from ..model.chains import Chains, Joined, is_joined, is_spelled, list_marks, list_parts
 from ..model.segmentation import CASES, CHAINED, INITIAL, get_segmenter

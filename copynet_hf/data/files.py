@@ -1,4 +1,4 @@
-"""Data files: their bytes and texts, and the malformed records that are skipped, counted and named."""
+"""Data files: their bytes and texts, and the malformed rows that are skipped, counted and named."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ class DataFileError(ValueError):
     """A data file that cannot be used at all; the message names it."""
 
 
-MANY_SKIPPED = 20  # records; if more are malformed, and more than half of a file, it is not read
+MANY_SKIPPED = 20  # rows; if more are malformed, and more than half of a file, it is not read
 
 
 @dataclass
-class SkippedRecords:
-    """The malformed records of one file: their number, and place and reason of the first five.
+class SkippedRows:
+    """The malformed rows of one file: their number, and place and reason of the first five.
 
     unit: what the places count, see `rows.find_unit`.
     """
@@ -49,15 +49,13 @@ class SkippedRecords:
     def __str__(self) -> str:
         named = "; ".join(f"{self.unit} {place}: {reason}" for place, reason in self.first)
         more = "; ..." if self.count > len(self.first) else ""
-        records = "record" if self.count == 1 else "records"
-        return f"skipped {self.count} malformed {records} ({named}{more})"
+        rows = "row" if self.count == 1 else "rows"
+        return f"skipped {self.count} malformed {rows} ({named}{more})"
 
     def error(self, count: int = 0) -> DataFileError:
-        """The error for a file with so few usable records."""
-        left = f"only {count:,} left" if count else "no record is left"
-        return DataFileError(
-            f"{show_path(self.path)}: {f'{self}: {left}' if self.count else 'the file holds no record'}"
-        )
+        """The error for a file with so few usable rows."""
+        left = f"only {count:,} left" if count else "no row is left"
+        return DataFileError(f"{show_path(self.path)}: {f'{self}: {left}' if self.count else 'the file holds no row'}")
 
 
 def resolve_file(path: FilePath) -> Path:

@@ -166,8 +166,8 @@ class CopyNetConfig(CopyNetBaseConfig):
         encoder_hidden_size: width of the encoder state, per direction; h_j is twice as wide, with `encoder` too.
         num_hidden_layers: bidirectional GRU layers of the encoder.
         encoder_residual: without `encoder`, whether W_x e(x_j) is added to h_j, a residual connection around the GRU
-            layers: attention and scores then read the word itself, and what a rare word means is learned from fewer
-            pairs. Not in the paper.
+            layers: attention and scores then read the word itself, and what a rare word means is learned in fewer
+            updates. Not in the paper.
         attention_size: width of the attention's hidden layer, Eq. 3.
         max_source_oov: K, the number of slots for unseen source words; logits are `vocab_size + K` wide.
         feature_vocab_size: how many feature ids there are, with those of padding and the unknown feature; 0: sources
@@ -188,8 +188,9 @@ class CopyNetConfig(CopyNetBaseConfig):
         attention: whether c_t is the attentive read; if not, c is the encoder's last state, Eq. 1 (Enc-Dec).
         selective_read: whether ζ(y_{t-1}) is an input of s_t, Eq. 9. None: with "copynet", unless `seq2seq`.
         readout: what the scores of both modes are computed from, out of "state" s_t, "context" c_t, "embedding"
-            e(y_{t-1}) and "selective_read" ζ(y_{t-1}). `("state",)` is Eq. 7 and 8 to the letter; more is the authors'
-            code. None: all parts the model has; with "pointer_generator" state and context, as in its paper.
+            e(y_{t-1}) and "selective_read" ζ(y_{t-1}). `("state",)` is Eq. 7 and 8 to the letter; more is after the
+            authors' code, whose generate scores are linear in them. None: all parts the model has; with
+            "pointer_generator" state and context, as in its paper.
         use_coverage: whether the attention sees the sum of past attention (the authors' code adds it after the tanh of
             Eq. 3, here it is inside, as in See et al. 2017, Eq. 11).
         coverage_loss_weight: λ of the coverage loss, λ Σ_j min(a_tj, cov_tj) (See et al. 2017, Eq. 13, where it is 1).

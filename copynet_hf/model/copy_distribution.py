@@ -72,7 +72,8 @@ class Mixture(NamedTuple):
 def copynet_modes(scores: ModeScores) -> Modes:
     """Both modes compete under one normaliser Z = Σ_v e^ψ_g(v) + Σ_j e^ψ_c(j), of all words and all source positions.
 
-    Gu et al. 2016, Eq. 4 to 6.
+    Gu et al. 2016, Eq. 4 to 6, whose second sum is written over words x of the source; over positions, as in the
+    authors' code, p sums to one.
     """
     assert scores.copy_scores is not None
     copy_scores = at_least_float32(scores.copy_scores)

@@ -265,6 +265,7 @@ def test_segmenters_find_and_join_the_same_words(tab: Any, exported: Page) -> No
         pool = sorted({word for words in split for word in words})
         rows = [generator.choices(pool, k=9) for _ in range(100)] + split
         rows += [[mark, word, "x"] for mark in CHANGES for word in CASED]
+        rows += [["[title]", f"{each}x"] for each in same if each.upper() != each]
         # word_digits cuts what word_punct and word_parts find
         more = [] if name in ("word_punct", "word_parts") else characters
         found, joined = run_script(tab, script, [name, [*sources, *more], rows])

@@ -65,6 +65,7 @@ const CHANGES = new Map([
 ]);
 // Letters whose capital at the start of a word is neither their lower nor their upper case, by the former.
 const TITLES = new Map(Array.from("ǅǈǋǲᾈᾉᾊᾋᾌᾍᾎᾏᾘᾙᾚᾛᾜᾝᾞᾟᾨᾩᾪᾫᾬᾭᾮᾯᾼῌῼ", (c) => [c.toLowerCase(), c]));
+TITLES.set("ŉ", "ʼN");
 const MARKS = new Set([JOINER, ...CHANGES.keys()]);
 const DIGIT = /^\p{Nd}$/u;
 const STARTS_WORD = new RegExp(`^[${W}]`, "u");
@@ -91,7 +92,7 @@ function mapLetters(word, letters) {
 function capitalize(word) {
   const [first = ""] = word;
   const [initial = "", ...others] = /[\u10d0-\u10ff]/u.test(first) ? first : first.toUpperCase();
-  const capital = TITLES.get(first.toLowerCase()) ?? initial + others.join("").toLowerCase();
+  const capital = TITLES.get(first.toLowerCase()) ?? initial + others.join("").toLowerCase().replace("ι", "\u0345");
   return capital + word.toLowerCase().slice(first.toLowerCase().length);
 }
 

@@ -62,6 +62,30 @@ def test_spaces_and_case_may_differ():
     assert places(make_prediction("n", "=", ("ROSSI", (0, 5))), "Rossi") == [("ROSSI", 0, 5)]
 
 
+def test_accents_and_punctuation_between_copied_words_may_differ():
+    text = "mail 16,258.73 EUR to José Müller in Αθήνα"
+    name = make_prediction("n", "=", ("jose", (22, 26)), (" mueller", (27, 33)))
+    assert places(name, text) == [("jose mueller", 22, 33)]
+    assert places(make_prediction("n", "=", ("ΑΘΗΝΑ", (37, 42))), text) == [("ΑΘΗΝΑ", 37, 42)]
+    amount = [("16", (5, 7)), ("258", (8, 11)), (".", (11, 12)), ("73", (12, 14))]
+    assert places(make_prediction("n", "=", *amount), text) == [("16258.73", 5, 14)]
+    torn = make_prediction("n", "=", ("16", (5, 7)), ("73", (12, 14)))
+    assert places(torn, text) == [("1673", None, None)]
+
+
+@pytest.mark.parametrize(
+    ("text", "value", "start"),
+    [
+        ("रामायण के लेखक राम", "राम", 15),
+        ("un cafe\u0301s et un cafe", "cafe", 16),
+        ("کتاب\u200cها و کتاب", "کتاب", 10),
+        ("ปีนี้ ป", "ป", 6),
+    ],
+)
+def test_a_value_is_not_found_within_a_word_of_combining_marks(text, value, start):
+    assert places(make_prediction("a", " =", f" {value}"), text) == [(value, start, start + len(value))]
+
+
 def test_the_confidences_of_the_records_multiply_to_that_of_the_words():
     output = make_prediction("a", " =", (" new", (5, 8)), " |", " b", " =", (" moby", (41, 45)), " sinatra")
     records = extract_records(output, TEXT)

@@ -6,12 +6,13 @@ import math
 import re
 from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import accumulate
+from itertools import accumulate, pairwise
 from typing import Any, TypedDict
+from unicodedata import category
 
 from ..data.fields import Field, parse_fields
 from ..model.prediction import Prediction
-from ..model.segmentation import Span
+from ..model.segmentation import ZERO_WIDTH, Span
 
 # A letter or digit whose words have spaces between them, as they do not in Thai, Lao, Burmese, Khmer, Chinese and
 # Japanese; in Korean, none is between a name and the particle after it.
@@ -94,12 +95,15 @@ def _find_copied(prediction: Prediction, field: Field, steps: Sequence[int]) -> 
 
 
 def _join_copied(field: Field, spans: Sequence[Span | None], text: str) -> Span | None:
-    """The place that holds the value, if all of its words were copied from there."""
+    """The place that holds the value, if all of its words were copied from there: in their order, with no other words
+    between them, or so that it holds the value."""
     found = [span for span in spans if span is not None]
     if not found or len(found) < len(spans):
         return None
     start, end = min(start for start, _ in found), max(end for _, end in found)
-    return (start, end) if _normalize(text[start:end]) == _normalize(field.value) else None
+    gaps = [(last[1], first[0]) for last, first in pairwise(found)]
+    are_in_row = all(last <= first and not any(map(str.isalnum, text[last:first])) for last, first in gaps)
+    return (start, end) if are_in_row or _normalize(text[start:end]) == _normalize(field.value) else None
 
 
 def _normalize(text: str) -> str:
@@ -111,7 +115,14 @@ def _find_occurrences(value: str, text: str) -> list[Span]:
     words = r"\s+".join(map(re.escape, value.split()))
     before = f"(?<!{_SPACED})" if re.match(_SPACED, value[:1]) else ""
     after = f"(?!{_SPACED})" if re.match(_SPACED, value[-1:]) else ""
-    return [match.span() for match in re.finditer(f"{before}{words}{after}", text, re.IGNORECASE)] if words else []
+    found = re.finditer(f"{before}{words}{after}", text, re.IGNORECASE) if words else ()
+    return [match.span() for match in found if not _continues(text, match.end())]
+
+
+def _continues(text: str, place: int) -> bool:
+    """Whether the word before this place goes on with a combining mark or a zero-width joiner, in any script."""
+    following = text[place : place + 1]
+    return bool(following) and (following in ZERO_WIDTH or category(following)[0] == "M")
 
 
 def _choose_place(found: Sequence[Span], copied: Sequence[Span | None], places: Sequence[Span | None]) -> Span | None:

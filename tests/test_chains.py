@@ -109,12 +109,16 @@ def test_of_several_words_with_an_initial_the_neighbour_of_a_copy_is_meant() -> 
         ("Kowalskiego Kowalski", "kowalski", ["[lower]", "Kowalski"]),  # the fewest tokens, in any order
         ("bowlsn Kowalski", "kowls", ["k", *(f"{JOINER}{letter}" for letter in "owls")]),  # only the own end
         ("lowans", "low", ["l", f"{JOINER}o", f"{JOINER}w"]),  # as few tokens as a stem would take
+        ("서울은 크다", "서울", ["[drop_last]", "서울은"]),
+        ("서울에서는", "서울이", [*["[drop_last]"] * 3, "서울에서는", f"{JOINER}이"]),
+        ("서울", "서이", ["서", f"{JOINER}이"]),  # one syllable is no stem
+        ("بخارست\u200cها را", "بخارست", [*["[drop_last]"] * 3, "بخارست\u200cها"]),
     ],
 )
 def test_words_that_are_inflected_in_the_source_are_copied_without_their_endings(
     source: str, target: str, tokens: list[str]
 ) -> None:
-    letters = ("Анабжурвле", "Anbkowls7Y", "लड़केा", "אבדצינ")
+    letters = ("Анабжурвле", "Anbkowls7Y", "लड़केा", "אבדצינ", "서울이", "بخارست")
     tokenizer = make_tokenizer(texts=letters, changes=("[drop_first]", "[drop_last]"))
     assert read_target(tokenizer, target, source) == tokens
     assert "[drop_last]" not in read_target(make_tokenizer(texts=letters), target, source)

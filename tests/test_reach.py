@@ -430,6 +430,15 @@ def test_inflected_words_are_no_reason_for_letters() -> None:
     assert DROP_LAST in train_tokenizer(Dataset.from_list(orders), TrainArguments()).get_vocab()
 
 
+def test_korean_nouns_are_copied_without_their_particles() -> None:
+    syllables = [chr(code) for code in range(ord("가"), ord("힣"), 131)]
+    towns = [syllables[number % 83] + syllables[7 * number % 79] for number in range(300)]
+    orders = [pair(f"{town}에서 {'오늘 다시 ' * 80} 왔다", f"{town}까지 갔다") for town in towns]
+    tokenizer = train_tokenizer(Dataset.from_list(orders[:250]), TrainArguments())
+    assert tokenizer.segmenter == "word_punct"
+    assert measure_reach(tokenizer, orders[250:]).words.keys() == {"known", "joined"}
+
+
 def test_letters_are_read_where_targets_are_made_of_parts_that_only_letters_reach() -> None:
     """Though the vocabulary has all of these parts."""
     codons = ["".join(letters) for letters in product("ACGT", repeat=3)]

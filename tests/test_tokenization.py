@@ -473,3 +473,11 @@ def test_lcsts_summaries_are_copied_and_decoded_exactly(segmenter: str) -> None:
     assert copied > 100
     for labels, text, summary in zip(encoding["labels"], decoded, summaries, strict=True):
         assert UNK in labels or text == summary
+
+
+def test_all_frequent_letters_are_kept_where_the_vocabulary_has_room() -> None:
+    letters = [chr(code) for code in range(ord("가"), ord("가") + 60)]
+    words = ["".join(pair) for pair in zip(letters, letters[7:] + letters[:7], strict=True)]
+    for size, rare, number in ((400, [], 60), (400, ["힣힢"], 60), (80, [], 35), (80, ["ab"] * 60, 33)):
+        tokenizer = CopyNetTokenizer.train_from_iterator([*words * 2, *rare], size, "word_punct", 3, chains=True)
+        assert sum(letter in tokenizer.get_vocab() for letter in [*letters, *"힣힢"]) == number

@@ -6,7 +6,6 @@ only if the targets of its training pairs need them (`OPTIONAL`).
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from itertools import groupby, pairwise
@@ -32,6 +31,7 @@ from .segmentation import (
     strip_accents,
     write_digraphs,
 )
+from .vocabularies import count_letters
 
 MAX_DROPPED = 4  # letters; -skiego becomes -ski in Polish
 MAX_ACRONYM = 8  # letters
@@ -317,13 +317,15 @@ def _find_case(letter: str) -> str:
 
 def list_stems(word: str, mark: str) -> Iterator[tuple[str, list[str]]]:
     """What is left of a word without up to `MAX_DROPPED` letters at one end, with the marks for it, as long as these
-    and the word are fewer tokens than the letters that are left. None for words with digits."""
-    if not all(letter.isalpha() or category(letter)[0] == "M" for letter in word):
+    and the word are fewer tokens than the letters that are left. A syllable of Hangul is three letters, and no stem by
+    itself. None for words with digits."""
+    if not all(letter.isalpha() or letter in ZERO_WIDTH or category(letter)[0] == "M" for letter in word):
         return
     stem = word
     for number in range(1, MAX_DROPPED + 1):
         stem = stem[CUTS[mark]]
-        if len(stem) <= number + 1:
+        num_syllables = sum("가" <= letter <= "힣" for letter in stem)
+        if len(stem) < 2 or len(stem) + 2 * num_syllables <= number + 1:
             break
         yield stem, [mark] * number
 
@@ -429,18 +431,23 @@ def fold(word: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(change(word).casefold() for change in (str, strip_accents, write_digraphs)))
 
 
-def list_marks(words: Mapping[str, int], max_letters: int = 1000, changes: Iterable[str] = ()) -> list[str]:
-    """What a vocabulary needs for chains: marks, and the letters of the words, the most frequent first.
+def list_marks(
+    words: Mapping[str, int], size: int = 8000, min_frequency: int = 1, changes: Iterable[str] = ()
+) -> list[str]:
+    """What a vocabulary needs for chains: marks, and the letters of the words, the most frequent first, each alone and
+    glued. They are at most a quarter of the vocabulary, or all frequent ones if the frequent words leave room.
 
     Args:
         words: how often each occurs.
+        size: of the vocabulary, without special tokens.
+        min_frequency: of a frequent word or letter.
         changes: the marks of `OPTIONAL` that chains have.
     """
-    counts: Counter[str] = Counter()
-    for word, count in words.items():
-        for letter in word:
-            counts[letter] += count * (letter != JOINER)
+    counts = count_letters(words)
     del counts[JOINER]
+    marks = [JOINER, *CASES, *changes, " "]
+    num_frequent, num_words = (sum(n >= min_frequency for n in each.values()) for each in (counts, words))
+    max_letters = max(size // 8, min(num_frequent, (size - len(marks) - num_words) // 2))
     letters = [letter for letter, _ in sorted(counts.items(), key=lambda item: (-item[1], item[0]))][:max_letters]
     glued = [JOINER + letter for letter in letters if is_glued_letter(JOINER + letter) or letter in ZERO_WIDTH]
-    return list(dict.fromkeys([JOINER, *CASES, *changes, " ", *letters, *glued]))
+    return list(dict.fromkeys([*marks, *letters, *glued]))

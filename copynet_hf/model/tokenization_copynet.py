@@ -197,7 +197,7 @@ class CopyNetTokenizer(ExtendedVocabulary, PreTrainedTokenizer):
                 f"vocab_size={vocab_size} is too small for the special tokens {special}: use a larger one"
             )
         counts = count_words(texts, get_segmenter(segmenter).split, special, is_split_into_words)
-        marks = list_marks(counts, vocab_size // 8, changes) if chains else []
+        marks = list_marks(counts, vocab_size - len(special), min_frequency, changes) if chains else []
         vocab = choose_words(counts, special, vocab_size, min_frequency, marks)
         if feature_vocab := {feature for row in features for feature in row or ()}:
             kwargs["feature_vocab"] = sorted(feature_vocab)

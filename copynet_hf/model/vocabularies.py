@@ -69,19 +69,24 @@ def choose_words(
     return {word: index for index, word in enumerate(list(words)[:size])}
 
 
+def count_letters(words: Mapping[str, int]) -> Counter[str]:
+    """How often each letter occurs in words that occur so often."""
+    counts: Counter[str] = Counter()
+    for word, count in words.items():
+        for letter in word:
+            counts[letter] += count
+    return counts
+
+
 def list_letters(words: Mapping[str, int]) -> str:
     """The letters of a vocabulary, the most frequent ones first.
 
     Args:
         words: how often each occurs.
     """
-    counts: Counter[str] = Counter()
-    for word, count in words.items():
-        for letter in word:
-            counts[letter] += count
     frequent = (
         (-count, letter)
-        for letter, count in counts.items()
+        for letter, count in count_letters(words).items()
         if count >= MIN_LETTER_FREQUENCY and category(letter) != "Cs"  # a lone surrogate, which no file can hold
     )
     return "".join(letter for _, letter in sorted(frequent)[:MAX_LETTERS])

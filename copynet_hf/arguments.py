@@ -14,6 +14,7 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from difflib import get_close_matches
+from functools import partial
 from pathlib import Path
 from types import NoneType, UnionType
 from typing import Any, NoReturn, TypeVar, get_args, get_origin, get_type_hints
@@ -114,8 +115,6 @@ class PairsArguments(Arguments):
 @dataclass
 class TestArguments(PairsArguments):
     """Test pairs."""
-
-    _argument_group_name = "data"
 
     test_file: str | None = argument("test pairs: JSON, CSV, parquet or LCSTS", metavar="FILE")
 
@@ -279,9 +278,6 @@ METAVARS = {"int": "N", "float": "X", "string_to_bool": "BOOL", "dict": "JSON"} 
 class HelpFormatter(argparse.ArgumentDefaultsHelpFormatter):
     """Shows one spelling of each argument, a short name for its type, and defaults other than None, False and 0."""
 
-    def __init__(self, prog: str) -> None:
-        super().__init__(prog, max_help_position=30)
-
     def _format_action_invocation(self, action: argparse.Action) -> str:
         option = next(name for name in action.option_strings if name.startswith("--"))
         values = "" if action.nargs == 0 else self._format_args(action, self._get_default_metavar_for_optional(action))
@@ -303,7 +299,7 @@ class ArgumentParser(argparse.ArgumentParser):
     """
 
     def __init__(self, arguments_type: type[Arguments], first: Sequence[str] = (), **kwargs: Any) -> None:
-        super().__init__(formatter_class=HelpFormatter, allow_abbrev=False, **kwargs)
+        super().__init__(formatter_class=partial(HelpFormatter, max_help_position=30), allow_abbrev=False, **kwargs)
         self.arguments_type = arguments_type
         groups: dict[str, argparse._ActionsContainer] = {"options": self}
         if first:

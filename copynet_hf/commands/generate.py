@@ -42,7 +42,7 @@ def generate(args: GenerateArguments) -> None:
     from ..saved.model_size import explain_memory_errors
     from ..visualization.highlighting import highlight_copies
 
-    facts = None if args.facts is None else parse_facts("\n".join(args.facts))
+    facts = None if args.facts is None else parse_facts(args.facts)
     model, tokenizer = load_backend(**args.model_options())
     features = None
     if args.features is not None:

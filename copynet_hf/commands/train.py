@@ -47,8 +47,7 @@ class TrainerArguments(Arguments):
         "metric of the best checkpoint", shown="mean_accuracy, or rougeL with predict_with_generate"
     )
     train_sampling_strategy: str | None = argument(
-        "order of training pairs: random, sequential, group_by_length",
-        shown="group_by_length; random with streaming",
+        "order of training pairs: random, sequential, group_by_length", shown="group_by_length; random with streaming"
     )
     resume_from_checkpoint: str | None = argument(
         "checkpoint, True for the last in output_dir, or auto: the last if there is one"
@@ -114,9 +113,4 @@ def train(arguments: Values) -> None:
         print(f"saved in {arguments['output_dir']}")
 
 
-COMMAND = Command(
-    train,
-    "[CONFIG] --train_file FILE --output_dir FOLDER ",
-    TrainCommandArguments,
-    TrainArgumentParser,
-)
+COMMAND = Command(train, "[CONFIG] --train_file FILE --output_dir FOLDER ", TrainCommandArguments, TrainArgumentParser)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import logging
 import unicodedata
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import islice
 from typing import NamedTuple
 
@@ -199,30 +199,26 @@ def find_usual_name(columns: Sequence[str], names: Sequence[str]) -> str | None:
     return next((by_name[name] for name in names if name in by_name), None)
 
 
-def choose_new_names(columns: Iterable[str]) -> dict[str, str]:
+def choose_new_names(columns: Iterable[str], roles: Mapping[str, str]) -> dict[str, str]:
     """The new name of each column without a role: `original_text` for `text`, and likewise for the other roles."""
-    names = {name: name for name in columns}
+    names = {name: name for name in columns if name not in roles.values()}
     for name in names.keys() & ROLES:
         while names[name] in ROLES or names[name] in names:
             names[name] = f"original_{names[name]}"
     return names
 
 
+def match_column(name: str, columns: Collection[str]) -> str | None:
+    """The column of this name, else the only one that differs in nothing but capitals and spaces, else None."""
+    alike = [name] if name in columns else [each for each in columns if _simplify(each) == _simplify(name)]
+    return alike[0] if len(alike) == 1 else None
+
+
 def find_column(name: str, columns: Collection[str]) -> str:
-    """The column of this name, else the only one that differs in nothing but capitals and spaces; raises ValueError if
-    there is none."""
-    if not has_column(name, columns):
+    """The column that `match_column` finds; raises ValueError if there is none."""
+    if (column := match_column(name, columns)) is None:
         raise ValueError(describe_missing_column(name, columns))
-    return name if name in columns else _find_alike(name, columns)[0]
-
-
-def has_column(name: str, columns: Collection[str]) -> bool:
-    """Whether `find_column` finds the column."""
-    return name in columns or len(_find_alike(name, columns)) == 1
-
-
-def _find_alike(name: str, columns: Collection[str]) -> list[str]:
-    return [column for column in columns if _simplify(column) == _simplify(name)]
+    return column
 
 
 def _simplify(name: str) -> str:

@@ -7,6 +7,7 @@ import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from hashlib import file_digest
 from itertools import islice
 from pathlib import Path
 from types import MappingProxyType
@@ -16,7 +17,6 @@ import datasets
 import pyarrow as pa
 from datasets.data_files import DataFilesDict, DataFilesList
 from datasets.exceptions import DatasetGenerationError
-from datasets.fingerprint import Hasher
 from datasets.info import SupervisedKeysData
 
 from .columns import ColumnChoice, Columns, choose_columns, choose_new_names
@@ -37,7 +37,7 @@ from .rows import LCSTS_SUFFIX, SUFFIXES, TABLE_SUFFIXES, NumberedRow, find_deli
 
 logger = logging.getLogger(__name__)
 
-AnyDataset: TypeAlias = datasets.Dataset | datasets.IterableDataset
+Pairs: TypeAlias = datasets.Dataset | datasets.IterableDataset
 ROLE_TYPES = {
     "text": datasets.Value("string"),
     "summary": datasets.Value("string"),
@@ -149,9 +149,7 @@ def load_lcsts(
     return datasets.IterableDatasetDict(splits) if streaming else datasets.DatasetDict(splits)
 
 
-def _build_split(
-    path: FilePath, split: str, streaming: bool, file_format: str | None = None, **options: Any
-) -> AnyDataset:
+def _build_split(path: FilePath, split: str, streaming: bool, file_format: str | None = None, **options: Any) -> Pairs:
     """The dataset of one file, from the cache if the same contents were read before; `options` are fields of
     `PairsConfig`."""
     suffix = file_format or data_suffix(path)
@@ -182,10 +180,8 @@ def _build_split(
 
 
 def _hash_contents(path: Path) -> str:
-    """A hash of the file's bytes, which are read in chunks of 1 MiB."""
     with path.open("rb") as file:
-        chunks = iter(lambda: file.read(1 << 20), b"")
-        return Hasher.hash_bytes(chunks)
+        return file_digest(file, "blake2b").hexdigest()
 
 
 @dataclass
@@ -261,7 +257,7 @@ def _make_pairs(
 ) -> Iterator[Row]:
     """The rows with a usable pair, `text` and `summary` first; the others are added to `skipped`. Values of columns
     without a type become JSON."""
-    new_names = choose_new_names(name for name in columns if name not in roles.values())
+    new_names = choose_new_names(columns, roles)
     for line, row in rows:
         if isinstance(row, str):
             skipped.add(line, row)
@@ -283,7 +279,7 @@ def _make_pairs(
 
 def _select_features(features: Mapping[str, object], roles: Mapping[str, str]) -> datasets.Features:
     """The features of the pairs that `_make_pairs` makes of columns with these features."""
-    names = choose_new_names(name for name in features if name not in roles.values())
+    names = choose_new_names(features, roles)
     kept = {new: features[old] for old, new in names.items()}
     return datasets.Features({role: ROLE_TYPES[role] for role in roles} | kept)
 
@@ -336,11 +332,11 @@ def _select_batch(
     pairs = list(_make_pairs(enumerate(rows), types, roles, separator, skipped))
     for _, reason in skipped.first if warns else ():
         warn_once(f"{where}: unusable rows are skipped ({reason})")
-    kept = [*roles, *choose_new_names(name for name in types if name not in roles.values()).values()]
+    kept = [*roles, *choose_new_names(types, roles).values()]
     return {name: [pair[name] for pair in pairs] for name in kept}
 
 
-def _select_pairs(data: AnyDataset, choice: ColumnChoice, where: str) -> AnyDataset:
+def _select_pairs(data: Pairs, choice: ColumnChoice, where: str) -> Pairs:
     """A loaded dataset with the columns `text` and `summary` first, without its unusable rows."""
     schema = None if data.features is None else data.features.arrow_schema
     found = Columns(islice(data, 1)) if schema is None else Columns.of_schema(schema)

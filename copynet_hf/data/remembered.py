@@ -8,10 +8,10 @@ from __future__ import annotations
 import logging
 from collections.abc import Collection, Mapping, Sequence
 from itertools import islice
-from typing import Any, Protocol
+from typing import Any
 
 from ..arguments import Values
-from .columns import has_column
+from .columns import match_column
 from .features import SEPARATOR
 from .files import FilePath, data_suffix, open_text, resolve_file
 from .rows import SUFFIXES, TABLE_SUFFIXES, find_delimiter, number_rows
@@ -22,13 +22,7 @@ KEY = "file_options"  # of tokenizer_config.json
 NAMES = ("text_column", "summary_column", "features_column", "features_separator", "delimiter")
 
 
-class Configured(Protocol):
-    """A tokenizer of Transformers."""
-
-    init_kwargs: dict[str, object]
-
-
-def remember_options(tokenizer: Configured, options: Mapping[str, object]) -> None:
+def remember_options(tokenizer: Any, options: Mapping[str, object]) -> None:
     """Adds those of the options `NAMES` that were given to what is saved with the tokenizer."""
     tokenizer.init_kwargs.pop(KEY, None)  # of an earlier training
     given = {name: options[name] for name in NAMES if options.get(name) is not None}
@@ -48,11 +42,7 @@ def find_separator(tokenizer: object, given: str | None) -> str:
     return read_options(tokenizer).get("features_separator", SEPARATOR) if given is None else given
 
 
-def recall_options(
-    tokenizer: object,
-    given: Values,
-    columns: Collection[str] | None = None,
-) -> dict[str, Any]:
+def recall_options(tokenizer: object, given: Values, columns: Collection[str] | None = None) -> dict[str, Any]:
     """The given options; those that are None, but for the delimiter, are those of the training, which is logged.
 
     Args:
@@ -62,7 +52,7 @@ def recall_options(
     for name, value in read_options(tokenizer).items():
         if name == "delimiter":  # left to `recall_delimiter`, which looks for it in the file
             continue
-        is_there = columns is None or not name.endswith("_column") or has_column(value, columns)
+        is_there = columns is None or not name.endswith("_column") or match_column(value, columns) is not None
         if name in given and given[name] is None and is_there:
             options[name] = value
             logger.info("%s is %r, as in the training of the model (--%s sets another)", name, value, name)

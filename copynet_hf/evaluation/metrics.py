@@ -128,14 +128,8 @@ class CopyMetrics(evaluate.Metric):
             ],
         )
 
-    def _compute(
-        self,
-        predictions: Texts,
-        references: Texts,
-        sources: Sequence[str] | None = None,
-        **options: Any,
-    ) -> dict[str, float]:
-        return score_outputs(predictions, references, sources, **options)
+    def _compute(self, predictions: Texts, references: Texts, **options: Any) -> dict[str, float]:
+        return score_outputs(predictions, references, **options)
 
 
 def _find_unit(references: Sequence[Sequence[str]]) -> Unit:
@@ -171,11 +165,10 @@ def _check_lengths(ranked: list[list[str]], references: list[list[str]], sources
         raise ValueError(f"row {[bool(row) for row in references].index(False)} has no reference: pass at least one")
 
 
-def find_exact_matches(predictions: Texts, references: Texts) -> list[list[bool]]:
-    """For each text of each prediction, whether it is right by `exact_match`; see `score_outputs`."""
-    ranked = [[row] if isinstance(row, str) else list(row) for row in predictions]
+def find_exact_matches(predictions: Sequence[str], references: Texts) -> list[bool]:
+    """Whether each prediction is right by `exact_match`; see `score_outputs`."""
     accepted = [[row] if isinstance(row, str) else list(row) for row in references]
-    return _find_hits(ranked, accepted, _find_unit(accepted))
+    return [row[0] for row in _find_hits([[text] for text in predictions], accepted, _find_unit(accepted))]
 
 
 def _find_hits(ranked: list[list[str]], references: list[list[str]], unit: Unit) -> list[list[bool]]:

@@ -100,7 +100,7 @@ def predict_pairs(
 def find_right(tokenizer: PreTrainedTokenizerBase, outputs: Sequence[Prediction], references: Texts) -> list[bool]:
     """Whether each output is right, by exact match."""
     texts = [normalize_unknown(tokenizer, output.text) for output in outputs]
-    return [row[0] for row in find_exact_matches(texts, references)]
+    return find_exact_matches(texts, references)
 
 
 def score_confidence(outputs: Sequence[Prediction], right: Sequence[bool]) -> Scores:

@@ -11,7 +11,6 @@ from pathlib import Path
 import torch
 from transformers import AutoConfig, PreTrainedTokenizerBase
 
-from ..model.configuration_ensemble import CopyNetEnsembleConfig
 from ..model.vocabularies import check_tokenizer
 from ..saved.checks import read_export_config
 from ..saved.loading import LoadedModel, check_model_name, load_model, load_tokenizer
@@ -90,8 +89,6 @@ def load_backend(
         if threads or _is_worker():
             torch.set_num_threads(threads or 1)
         return load_model(name, device, bf16, trust_remote_code)
-    if Path(name).is_dir() and isinstance(AutoConfig.from_pretrained(name), CopyNetEnsembleConfig):
-        raise ValueError(f"{name} is an ensemble, which the backend onnx does not read: use the backend torch")
     for option, value in (("device", None if device == "cpu" else device), ("bf16", bf16)):
         if value:
             raise ValueError(

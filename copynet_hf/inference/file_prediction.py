@@ -340,26 +340,19 @@ def _write_part(predictor: CopyNetPredictor, rows: Sequence[NumberedRow], path: 
     reasons = [row if isinstance(row, str) else _explain_unusable_row(row, predictor) for _, row in rows]
     usable = [row for (_, row), reason in zip(rows, reasons, strict=True) if isinstance(row, dict) and reason is None]
     predicted = iter(_predict_rows(predictor, usable))
-    outcomes = [next(predicted) if reason is None else reason for reason in reasons]
-    texts = [str(row.get(str(predictor.text_column))) if isinstance(row, dict) else "" for _, row in rows]
-    new = [
-        None if isinstance(each, str) else _replace_surrogates(predictor.fill_columns(each, text))
-        for each, text in zip(outcomes, texts, strict=True)
-    ]
-    column = predictor.prediction_column
-    columns = {
-        "reason": pa.array([each if isinstance(each, str) else None for each in outcomes], pa.string()),
-        "new": pa.array(new, pa.struct(_new_types(predictor))),
-        "is_truncated": pa.array([not isinstance(each, str) and each.is_truncated for each in outcomes]),
-        "lacks_records": pa.array(
-            [
-                not isinstance(each, str) and not each.is_empty and row is not None and row[column] is None
-                for each, row in zip(outcomes, new, strict=True)
-            ]
-        ),
-    }
+    part: list[Row] = []
+    for (_, row), reason in zip(rows, reasons, strict=True):
+        outcome = next(predicted) if reason is None else reason
+        if isinstance(row, str) or isinstance(outcome, str):
+            part.append({"reason": outcome, "is_truncated": False, "lacks_records": False})
+            continue
+        new = _replace_surrogates(predictor.fill_columns(outcome, row[str(predictor.text_column)]))
+        lacks_records = not outcome.is_empty and new[predictor.prediction_column] is None
+        part.append({"new": new, "is_truncated": outcome.is_truncated, "lacks_records": lacks_records})
+    flags = {"is_truncated": pa.bool_(), "lacks_records": pa.bool_()}
+    schema = pa.schema({"reason": pa.string(), "new": pa.struct(_new_types(predictor)), **flags})
     with write_whole(path) as file:
-        pq.write_table(pa.table(columns), file)
+        pq.write_table(pa.Table.from_pylist(part, schema), file)
     return len(rows)
 
 

@@ -95,11 +95,7 @@ class OnnxCopyNet:
     """
 
     def __init__(
-        self,
-        encoder: Session,
-        decoder: Session,
-        config: Mapping[str, object],
-        generation_config: Mapping[str, Any],
+        self, encoder: Session, decoder: Session, config: Mapping[str, object], generation_config: Mapping[str, Any]
     ) -> None:
         self.encoder, self.decoder = encoder, decoder
         self.generation_config = {name: value for name, value in generation_config.items() if value is not None}

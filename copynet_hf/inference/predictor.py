@@ -13,7 +13,7 @@ import numpy as np
 from tqdm.auto import tqdm  # type: ignore[import-untyped]
 from transformers import PreTrainedTokenizerBase
 
-from ..data.columns import find_column, has_column
+from ..data.columns import find_column, match_column
 from ..data.features import resemble_facts, split_features
 from ..data.remembered import find_separator, read_options
 from ..model.prediction import CopyModel, Prediction, predict
@@ -218,7 +218,7 @@ class CopyNetPredictor:
         given = getattr(self, f"{role}_column")
         if given is None:
             saved = read_options(self.load()[1]).get(f"{role}_column", role)
-            given = saved if has_column(saved, list(columns)) else role
+            given = match_column(saved, list(columns)) or role
         try:
             column = find_column(given, list(columns))
         except ValueError as error:
@@ -258,13 +258,13 @@ def stamp_files(folder: str) -> list[tuple[str, int, int]]:
     return [(path.name, (status := path.stat()).st_size, status.st_mtime_ns) for path in files]
 
 
-def parse_facts(lines: str) -> list[list[str]]:
+def parse_facts(lines: Iterable[str]) -> list[list[str]]:
     """Triples from lines of the form "subject | property | object"; empty lines are skipped.
 
     Raises:
         ValueError: a line has another form.
     """
-    facts = [[part.strip() for part in line.split("|")] for line in lines.splitlines() if line.strip()]
+    facts = [[part.strip() for part in line.split("|")] for line in lines if line.strip()]
     for fact in facts:
         if len(fact) != 3 or not all(fact):
             raise ValueError(

@@ -18,15 +18,13 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     import onnx_ir as ir
 
-QUANTIZATIONS = ("int8",)
-
 
 def check_quantization(quantize: str | None) -> None:
-    """Raises ValueError unless `quantize` is None or one of `QUANTIZATIONS`; ImportError without onnxruntime."""
+    """Raises ValueError unless `quantize` is None or "int8"; ImportError without onnxruntime."""
     if quantize is None:
         return
-    if quantize not in QUANTIZATIONS:
-        raise ValueError(f"quantize is {quantize!r}: use {' or '.join(QUANTIZATIONS)}, or leave it out for float32")
+    if quantize != "int8":
+        raise ValueError(f"quantize is {quantize!r}: use int8, or leave it out for float32")
     try:
         import onnxruntime.quantization  # noqa: F401 - only the commands of this extra need it
     except ImportError as error:

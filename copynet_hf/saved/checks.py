@@ -27,10 +27,9 @@ def read_json(path: Path) -> dict[str, object] | None:
     """
     if not path.is_file():
         return None
-    data = path.read_bytes()
-    check_no_lfs_pointer(path, data)
+    check_no_lfs_pointer(path)
     try:
-        content = json.loads(data.decode("utf-8"))
+        content = json.loads(path.read_text(encoding="utf-8"))
     except (ValueError, RecursionError):
         content = None
     if not isinstance(content, dict):
@@ -38,10 +37,11 @@ def read_json(path: Path) -> dict[str, object] | None:
     return content
 
 
-def check_no_lfs_pointer(path: Path, start: bytes) -> None:
-    """Raises ValueError if a file that starts so is what Git leaves in place of a large file it has not fetched."""
-    if start.startswith(LFS_POINTER):
-        raise ValueError(f"{path} is a Git LFS pointer, not the file itself: run git lfs pull in its repository")
+def check_no_lfs_pointer(path: Path) -> None:
+    """Raises ValueError if the file is what Git leaves in place of a large file that it has not fetched."""
+    with path.open("rb") as file:
+        if file.read(len(LFS_POINTER)) == LFS_POINTER:
+            raise ValueError(f"{path} is a Git LFS pointer, not the file itself: run git lfs pull in its repository")
 
 
 def read_export(path: Path) -> dict[str, object]:
@@ -63,8 +63,7 @@ def read_export_config(folder: Path) -> dict[str, object]:
         read_export(generation_file), generation_file, size if isinstance(size, int) else sys.maxsize
     )
     for path in folder.glob("*.onnx"):
-        with path.open("rb") as file:
-            check_no_lfs_pointer(path, file.read(len(LFS_POINTER)))
+        check_no_lfs_pointer(path)
     return config
 
 

@@ -13,19 +13,14 @@ from typing import Any
 
 import torch
 from safetensors import SafetensorError, safe_open
-from transformers import (
-    AutoConfig,
-    AutoModelForSeq2SeqLM,
-    AutoTokenizer,
-    PreTrainedTokenizerBase,
-)
+from transformers import AutoConfig, AutoModelForSeq2SeqLM, AutoTokenizer, PreTrainedTokenizerBase
 
 from ..model.configuration_copynet import CopyNetConfig
 from ..model.configuration_ensemble import CopyNetEnsembleConfig
 from ..model.modeling_copynet import CopyNetForConditionalGeneration
 from ..model.modeling_ensemble import CopyNetEnsemble
 from ..model.vocabularies import check_tokenizer
-from .checks import LFS_POINTER, check_generation_config, check_no_lfs_pointer, read_json
+from .checks import check_generation_config, check_no_lfs_pointer, read_json
 from .model_size import check_memory
 
 GENERATION_FILE = "generation_config.json"
@@ -189,8 +184,7 @@ def _loading(name: str) -> Iterator[None]:
 
 def _check_weights(path: Path) -> None:
     """Raises ValueError if a safetensors file is damaged; reads its header only."""
-    with path.open("rb") as file:
-        check_no_lfs_pointer(path, file.read(len(LFS_POINTER)))
+    check_no_lfs_pointer(path)
     try:
         with safe_open(path, framework="pt"):
             pass

@@ -99,9 +99,7 @@ def describe_answer() -> dict[str, Any]:
     return {"type": "object", "properties": {"outputs": {"type": "array", "items": outputs}}, "required": ["outputs"]}
 
 
-def build_app(
-    predict: Predict, saved_options: Options, limits: Limits | None = None, max_requests: int = 1024
-) -> FastAPI:
+def build_app(predict: Predict, saved_options: Options, limits: Limits, max_requests: int = 1024) -> FastAPI:
     """The server as an ASGI application.
 
     Args:
@@ -110,7 +108,6 @@ def build_app(
         saved_options: for requests that leave them out.
         max_requests: how many may wait or be predicted.
     """
-    limits = limits or Limits()
     limits = replace(limits, max_texts=min(limits.max_texts, limits.max_waiting))
     request_model = build_request_model(limits)
     measurements = Measurements(lambda: batcher.waiting)
@@ -238,11 +235,8 @@ def _read_request(model: type[BaseModel], body: bytes, limits: Limits) -> tuple[
 
 def _check_work(sources: Sequence[Row], options: Options, limits: Limits) -> None:
     """Raises HTTPException for a request that would take the server for too long."""
-    characters, beams, words = (
-        sum(map(count_characters, sources)),
-        options["num_beams"],
-        options["max_new_tokens"],
-    )
+    characters = sum(map(count_characters, sources))
+    beams, words = options["num_beams"], options["max_new_tokens"]
     if (work := characters * beams * words) > limits.max_work:
         raise HTTPException(
             413,

@@ -13,13 +13,7 @@ from typing import Any, cast
 
 import torch
 from tqdm.auto import tqdm  # type: ignore[import-untyped]
-from transformers import (
-    ProgressCallback,
-    TrainerCallback,
-    TrainerControl,
-    TrainerState,
-    TrainingArguments,
-)
+from transformers import ProgressCallback, TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
 from ..evaluation.teacher_forcing import ACCURACIES
 
@@ -222,8 +216,7 @@ class TimeEstimate(TrainerCallback):
     def on_evaluate(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: object) -> None:
         self._last = time.monotonic()
 
-    def on_save(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: object) -> None:
-        self._last = time.monotonic()
+    on_save = on_evaluate
 
 
 def _format_duration(seconds: float) -> str:

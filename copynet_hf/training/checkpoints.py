@@ -18,8 +18,9 @@ from safetensors import SafetensorError, safe_open
 from transformers import TrainerState, TrainingArguments
 
 from ..arguments import TokenizerArguments, TrainArguments, Values
+from ..data.columns import ROLES
 from .callbacks import find_end
-from .dataset import PAIR_COLUMNS, Pairs
+from .dataset import Pairs
 
 logger = logging.getLogger(__name__)
 
@@ -110,11 +111,6 @@ def find_damage(checkpoint: Path) -> str | None:
         names = (f"rng_state_{rank}.pth" for rank in range(num_processes))
         return next((f"{name} is missing" for name in names if not (checkpoint / name).exists()), None)
     return None
-
-
-def is_complete(checkpoint: Path) -> bool:
-    """Whether all files of a checkpoint are there, and whole."""
-    return (checkpoint / STATE_FILE).exists() and find_damage(checkpoint) is None
 
 
 def remove_checkpoints(folder: Path) -> None:
@@ -220,5 +216,5 @@ def _fingerprint(pairs: Pairs) -> str | None:
     if isinstance(pairs, IterableDataset):
         return None
     step = max(1, len(pairs) // 1000)
-    columns = [name for name in PAIR_COLUMNS if name in pairs.column_names]
+    columns = [name for name in ROLES if name in pairs.column_names]
     return Hasher.hash([len(pairs), pairs.select_columns(columns).select(range(0, len(pairs), step))[:]])

@@ -6,21 +6,20 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, TypeVar
 
 from datasets import Dataset, Features, IterableDataset, List, Value
 from datasets.fingerprint import Hasher
 from transformers import PreTrainedTokenizerBase
 
 from ..arguments import MAX_TARGET_LENGTH, MIN_TARGET_LENGTH, DataArguments, PairsArguments, select_fields
-from ..data.pairs import AnyDataset, load_pairs
+from ..data.columns import ROLES
+from ..data.pairs import Pairs, load_pairs
 from ..data.remembered import NAMES, recall_file_options, recall_options
 from ..model import tokenization_copynet
 from ..model.tokenization_copynet import CopyNetTokenizer
 
 _Item = TypeVar("_Item")
-Pairs: TypeAlias = AnyDataset  # with the columns `text` and `summary`
-PAIR_COLUMNS = ("text", "summary", "features", "facts")  # those that are read
 LENGTH_SAMPLE_SIZE = 5000  # pairs from which the length of outputs is chosen
 # A hash of the code that encodes pairs, as it was imported. As part of the key by which `datasets` finds cached pairs,
 # it keeps those of another version from being used.
@@ -43,12 +42,7 @@ def read_training_pairs(data_args: DataArguments) -> dict[str, Pairs]:
     return pairs
 
 
-def read_split(
-    data_args: PairsArguments,
-    split: str,
-    file: str | None,
-    tokenizer: PreTrainedTokenizerBase,
-) -> Dataset:
+def read_split(data_args: PairsArguments, split: str, file: str | None, tokenizer: PreTrainedTokenizerBase) -> Dataset:
     """The pairs of one split for a trained model: those of the file, or of the arguments' dataset on the Hub. Columns
     and delimiter are those of the training, unless the arguments name others.
 
@@ -66,10 +60,7 @@ def read_split(
 
 
 def read_pairs(
-    data_args: PairsArguments,
-    files: Mapping[str, str | None],
-    needed_split: str,
-    streaming: bool = False,
+    data_args: PairsArguments, files: Mapping[str, str | None], needed_split: str, streaming: bool = False
 ) -> dict[str, Pairs]:
     """The pairs of the files, or those of the arguments' dataset on the Hub.
 
@@ -103,7 +94,7 @@ def read_pairs(
         if split in splits:
             part = _limit_rows(splits[split], limit)
             if isinstance(part, IterableDataset):  # `id` names the outputs of an evaluation
-                columns = (*PAIR_COLUMNS, "id")
+                columns = (*ROLES, "id")
                 rows = [{name: row[name] for name in columns if name in row} for row in part]
                 if len({type(row.get("id")) for row in rows}) > 1:
                     rows = [row | {"id": str(row.get("id"))} for row in rows]
@@ -146,10 +137,7 @@ def choose_max_target_length(pairs: Pairs, tokenizer: PreTrainedTokenizerBase, m
 
 
 def encode_pairs(
-    pairs: Pairs,
-    tokenizer: PreTrainedTokenizerBase,
-    max_target_length: int | None = None,
-    num_proc: int | None = None,
+    pairs: Pairs, tokenizer: PreTrainedTokenizerBase, max_target_length: int | None = None, num_proc: int | None = None
 ) -> Pairs:
     """Encodes each pair as `input_ids`, `attention_mask` and `labels`; with a column `facts` (lists of triples), also
     `token_type_ids`, and with a column `features` (lists of strings) `feature_ids`. Sources are truncated to the

@@ -35,7 +35,6 @@ from .data_report import count_updates
 from .dataset import Pairs
 from .guided_attention import choose_guided_attention
 from .presets import make_config, select_config_fields
-from .segmenters import choose_segmenter
 
 TRAINING_DEFAULTS: dict[str, Any] = {
     "per_device_train_batch_size": 16,
@@ -113,8 +112,6 @@ def complete_arguments(
         has_gru = completed["encoder_gru"] = args.encoder_gru is not False
     if "learning_rate" not in values:
         training.learning_rate = choose_learning_rate(training, config, has_encoder and not has_gru, is_pretrained)
-    if tokenizer is None:
-        completed["segmenter"] = choose_segmenter(args, train)
     training.label_smoothing_factor = choose_label_smoothing(
         values.get("label_smoothing_factor"), config, is_pretrained=is_pretrained
     )
@@ -173,7 +170,7 @@ def build_training_arguments(
         _check_metric(metric, generates)
         is_better_lower = metric.removeprefix("eval_") in ("loss", *LOWER_IS_BETTER)
         defaults |= {"metric_for_best_model": metric, "greater_is_better": not is_better_lower}
-    training_args = Seq2SeqTrainingArguments(**{**select_fields(Seq2SeqTrainingArguments, defaults), **given})
+    training_args = Seq2SeqTrainingArguments(**{**defaults, **given})
     for name in BATCH_SIZES:
         check_argument(name, getattr(training_args, name), at_least(1))
     check_argument("label_smoothing_factor", training_args.label_smoothing_factor, between(0, 1))

@@ -76,20 +76,15 @@ def measure_reach(tokenizer: CopyNetTokenizer, pairs: Iterable[Row]) -> Reach:
             elif kind in ("spelled", "unknown"):
                 hard.append((word, source.words))
             elif kind == "joined":
-                pieces = (piece.strip(JOINER) for piece in source.spell(ids) if piece not in MARKS)
-                made = "".join(piece for piece in pieces if piece not in source.words)
+                made = "".join(piece for piece in _list_pieces(ids, source) if piece not in source.words)
                 if word.isdecimal():
                     numbers.append((word, source.words))
                     added.append(made)
-                elif 2 * len(made) > len(word) and _is_within_any(word, source.words):
+                elif 2 * len(made) > len(word) and any(word.casefold() in other.casefold() for other in source.words):
                     generated.append((word, source.words))
     often = {digits for digits, count in Counter(added).items() if count >= MIN_OFTEN} | {""}
     rare = [number for number, digits in zip(numbers, added, strict=True) if digits not in often]
     return Reach(words, hard, rare, generated, num_signs)
-
-
-def _is_within_any(word: str, others: Iterable[str]) -> bool:
-    return any(word.casefold() in other.casefold() for other in others)
 
 
 def find_kind(tokenizer: CopyNetTokenizer, ids: Sequence[int], source: Source) -> str:
@@ -188,10 +183,11 @@ def has_initials(tokenizer: CopyNetTokenizer, pairs: Sequence[Row]) -> bool:
         neighbours = Neighbours(source.words, target)
         for place, word in enumerate(target):
             if word not in source.words:
-                pieces = _list_pieces(tokenizer, word, source)
+                pieces = _list_pieces(tokenizer.encode_target([word], source), source)
                 singles = [piece.casefold() for piece in pieces if len(piece) == 1 and piece.isalpha()]
                 if singles:
-                    context = (_list_initials(neighbours.find(place)), source.words)
+                    near = [other for other in neighbours.find(place) if len(other) > 1 and other[0].isalpha()]
+                    context = ({other[0].casefold() for other in near}, source.words)
                     is_acronym = len(singles) == len(word) > 1
                     candidates += ((letters, context) for letters in ([word] if is_acronym else singles))
     return bool(find_beyond_chance(candidates, _are_initials, MIN_INITIALS * len(pairs)))
@@ -207,11 +203,6 @@ def _are_initials(letters: str, context: tuple[Collection[str], Sequence[str]]) 
     return letters in initials if len(letters) == 1 else find_acronym(letters, words) is not None
 
 
-def _list_pieces(tokenizer: CopyNetTokenizer, word: str, source: Source) -> list[str]:
+def _list_pieces(ids: Sequence[int], source: Source) -> list[str]:
     """What a word of a target is made of."""
-    pieces = source.spell(tokenizer.encode_target([word], source))
-    return [piece.strip(JOINER) for piece in pieces if piece not in MARKS]
-
-
-def _list_initials(words: Iterable[str]) -> set[str]:
-    return {word[0].casefold() for word in words if len(word) > 1 and word[0].isalpha()}
+    return [piece.strip(JOINER) for piece in source.spell(ids) if piece not in MARKS]

@@ -263,11 +263,10 @@ def _are_known_words_respelled(words: Sequence[_Words], min_frequency: int) -> b
 
 
 def _is_any_respelled(targets: Iterable[str], sources: Iterable[str]) -> bool:
-    return any(_resembles_any(word, [other for other in sources if not _is_part(word, other)]) for word in targets)
-
-
-def _is_part(word: str, other: str) -> bool:
-    return word in other or other in word
+    for word in targets:
+        if _resembles_any(word, [other for other in sources if word not in other and other not in word]):
+            return True
+    return False
 
 
 def _join_numbers(words: Iterable[str]) -> str:

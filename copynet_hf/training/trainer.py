@@ -37,15 +37,8 @@ from ..model.modeling_copynet import CopyNetForConditionalGeneration
 from ..model.outputs import SourceInputs
 from ..model.vocabularies import IGNORED_LABEL, find_letter_ids
 from ..saved.cards import CARD
-from .callbacks import (
-    EarlyEnd,
-    LogTable,
-    SilentProgress,
-    TimeLimit,
-    find_end,
-    has_lower_loss,
-)
-from .checkpoints import NUM_PROCESSES, RECORD_FILE, SECONDS, is_complete
+from .callbacks import EarlyEnd, LogTable, SilentProgress, TimeLimit, find_end, has_lower_loss
+from .checkpoints import NUM_PROCESSES, RECORD_FILE, SECONDS, STATE_FILE, find_damage
 from .dataset import Pairs, encode_pairs, take_spread
 from .encoder_training import split_parameter_groups
 from .guided_attention import GUIDED_UPDATES, build_guide
@@ -324,7 +317,8 @@ class CopyNetTrainer(Trainer):
                         self.weight_average.save(checkpoint)
                 super()._save_checkpoint(model, trial)
         except OSError:
-            if not is_complete(checkpoint):  # older ones are deleted only after this one is saved
+            is_whole = (checkpoint / STATE_FILE).exists() and find_damage(checkpoint) is None
+            if not is_whole:  # older ones are deleted only after this one is saved
                 shutil.rmtree(checkpoint, ignore_errors=True)
             raise
 

@@ -27,25 +27,28 @@ class WeightAverage(TrainerCallback):
 
     def __init__(self, model: nn.Module, decay: float) -> None:
         self.model, self.decay = model, decay
+        self.weights: dict[str, Tensor] = {}  # those that are trained
         self.average: list[Tensor] = []
         self._trained: list[Tensor] | None = None  # while the model has the averaged weights
         self.checkpoint: Path | None = None  # an earlier one, from whose weights the next training goes on
 
     def on_train_begin(self, *_: object, **__: object) -> None:
-        self.average = [weight.clone() for weight in self._weights()]
+        parameters = self.model.named_parameters()
+        self.weights = {name: weight.detach() for name, weight in parameters if weight.requires_grad}
+        self.average = [weight.clone() for weight in self.weights.values()]
         file = None if self.checkpoint is None else self.checkpoint / TRAINED_WEIGHTS_FILE
         if file is not None and file.exists():  # else the earlier run had no average
             trained = load_file(file)
-            self._set_weights([trained[name] for name, _ in self._named_parameters()])
+            self._set_weights([trained[name] for name in self.weights])
 
     def on_step_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: object) -> None:
         decay = min(self.decay, (1 + state.global_step) / (10 + state.global_step))
-        torch._foreach_lerp_(self.average, self._weights(), 1 - decay)
+        torch._foreach_lerp_(self.average, [*self.weights.values()], 1 - decay)
 
     @contextmanager
     def applied(self) -> Iterator[None]:
         """Within it, the model has the averaged weights."""
-        self._trained = [weight.clone() for weight in self._weights()]
+        self._trained = [weight.clone() for weight in self.weights.values()]
         self._set_weights(self.average)
         try:
             yield
@@ -55,19 +58,12 @@ class WeightAverage(TrainerCallback):
 
     def save(self, checkpoint: Path) -> None:
         """Writes the weights that are trained to a checkpoint, whose model has the averaged ones."""
-        trained = self._weights() if self._trained is None else self._trained
-        names = [name for name, _ in self._named_parameters()]
-        save_file(dict(zip(names, trained, strict=True)), checkpoint / TRAINED_WEIGHTS_FILE)
+        trained = self.weights if self._trained is None else dict(zip(self.weights, self._trained, strict=True))
+        save_file(trained, checkpoint / TRAINED_WEIGHTS_FILE)
 
     def keep(self) -> None:
         """Gives the model the averaged weights for good."""
         self._set_weights(self.average)
 
-    def _named_parameters(self) -> list[tuple[str, nn.Parameter]]:
-        return [(name, parameter) for name, parameter in self.model.named_parameters() if parameter.requires_grad]
-
-    def _weights(self) -> list[Tensor]:
-        return [parameter.detach() for _, parameter in self._named_parameters()]
-
     def _set_weights(self, weights: Sequence[Tensor]) -> None:
-        torch._foreach_copy_(self._weights(), list(weights))
+        torch._foreach_copy_([*self.weights.values()], list(weights))

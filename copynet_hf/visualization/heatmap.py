@@ -23,10 +23,7 @@ _MAX_LABEL = 30  # characters; longer words are cut, because the time to draw a 
 
 
 def plot_copy_heatmap(
-    copy_probs: Any,
-    source_words: Sequence[str],
-    target_words: Sequence[str],
-    path: str | PathLike[str] | None = None,
+    copy_probs: Any, source_words: Sequence[str], target_words: Sequence[str], path: str | PathLike[str] | None = None
 ) -> Figure:
     """Plots the probability of copying from each source word (columns) at each target step (rows).
 
